@@ -15,13 +15,16 @@ from planner.models import families, workload
 from planner.planning import contingency
 from planner.question import pools
 from planner.question.flag_values import parse_risk
+from planner.question.given_groups import KEY, parsed_group
 from planner.question.reading import (
     Named,
     PlanOptions,
     _bases,
     _inputs,
     _meant,
+    grouped_request,
     listed,
+    pinned_request,
     pooled_request,
     request,
     several,
@@ -68,6 +71,28 @@ def plan(
     if options.shortlist is not None:
         return learning.shortlist(there, known, wanted, options.shortlist, options.to, progress)
     return planning.plan(known, wanted, progress) if there is None else learning.plan(there, known, wanted, progress)
+
+
+def estimate(
+    model: str | Model, cluster: Named | Sequence[Named], settings: Sequence[str], options: PlanOptions
+) -> PlanSet:
+    """One configuration as given, on one pool or as groups of pipelines over several.
+
+    Raises:
+        WrongQuestion: a setting that cannot be, or a configuration that is not legal.
+        NoAnswer: it does not fit into expanded memory, or makes no progress between interruptions.
+    """
+    words = " ".join(settings).split()
+    groups = [word for word in words if word.startswith(f"{KEY}=")]
+    if not groups:
+        return learning.estimate(*pinned_request(model, cluster, words, options), options.site)
+    from planner.hetero import given
+
+    known, wanted, offered = grouped_request(model, cluster, [w for w in words if w not in groups], options)
+    names = [pool.name for pool in offered.all]
+    found = given.estimate(known, wanted, offered, [parsed_group(each, names) for each in groups])
+    there = folder.named(options.site)
+    return found if there is None else replace(found, site=learning.of_runs(there))
 
 
 def _with_contingency(

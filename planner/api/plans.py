@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Literal, TypedDict, Unpack
 
 from planner import planning
-from planner.api import answers, learning, records
+from planner.api import answers, records
 from planner.api.entry import entry
 from planner.api.records import Machines
 from planner.base.errors import WrongQuestion
-from planner.question.reading import PlanOptions, pinned_request
+from planner.question.reading import PlanOptions
 from planner.schema.images import ImagePlan
 from planner.schema.plan import PlanSet
 from planner.schema.workload import Model, Target
@@ -151,7 +151,7 @@ def plan(
 @entry
 def estimate(
     model: str | Path | Model,
-    cluster: Machines,
+    cluster: Machines | Sequence[Machines] = (),
     settings: str | Sequence[str] = (),
     *,
     fabric: str | None = None,
@@ -174,12 +174,15 @@ def estimate(
     waive: str | Sequence[str] = (),
     catalog: str | Path | None = None,
     site: str | Path | None = None,
+    accelerators: str | Mapping[str, int] | None = None,
+    link: str | Sequence[str] = (),
     **axes: Unpack[Axes],
 ) -> PlanSet:
     """One configuration as given, whether it fits or not: a set of one plan. An axis that is not given is neutral.
 
-    Axes are keywords, ``tp=8, pp=4, recompute="full"``, or texts as on the command line, ``"tp=8 pp=4"``. All else is
-    as in :func:`plan`.
+    Axes are keywords, ``tp=8, pp=4, recompute="full"``, or texts as on the command line, ``"tp=8 pp=4"``. Over several
+    pools each group of alike pipelines is a text, ``"group=copies=4,dgx-h100:layers=16:tp=2,dgx-a100-80gb:layers=16"``
+    (docs/mixed.md). All else is as in :func:`plan`.
 
     Raises:
         WrongQuestion: the configuration is not legal; the message says why.
@@ -191,11 +194,11 @@ def estimate(
         fabric=fabric, region=region, batch=batch, seq=seq, tokens=tokens, mtp_layers=mtp_layers, method=method,
         imbalance=imbalance, rank=rank, targets=None if targets is None else tuple(targets), optimizer=optimizer,
         runtime=runtime, precision=precision, price=price, basis=basis, vendor=vendor, oom_risk=oom_risk,
-        waive=_texts(waive), catalog=_folder(catalog), site=_folder(site),
+        waive=_texts(waive), catalog=_folder(catalog), site=_folder(site), accelerators=_counted(accelerators),
+        link=_texts(link),
     )  # fmt: skip
     given = (*_texts(settings), *_texts(axes))
-    asked = pinned_request(records.as_model(model), records.as_clusters(cluster), given, options)
-    return learning.estimate(*asked, options.site)
+    return answers.estimate(records.as_model(model), records.as_clusters(cluster), given, options)
 
 
 @entry

@@ -70,7 +70,7 @@ class AgentTools:
         import planner
 
         found = planner.plan(
-            self._named(model), [self._named(each) for each in ([cluster] if isinstance(cluster, str) else cluster)],
+            self._named(model), self._clusters(cluster),
             batch=batch, seq=seq, tokens=tokens, precision=precision, method=method, runtime=runtime, price=price,
             objective=objective, deadline=deadline, max_cost=max_cost, pin=pin, top=top,
         )  # fmt: skip
@@ -79,7 +79,7 @@ class AgentTools:
     def estimate(
         self,
         model: str,
-        cluster: str,
+        cluster: str | list[str],
         settings: str,
         batch: int | None = None,
         seq: int | None = None,
@@ -90,11 +90,14 @@ class AgentTools:
         price: str | None = None,
         save: str | None = None,
     ) -> Answer:
-        """One configuration as given, whether it fits or not. settings is "tp=8 pp=2 micro=1 zero=1 recompute=none"."""
+        """One configuration as given, whether it fits or not. settings is "tp=8 pp=2 micro=1 zero=1 recompute=none".
+
+        Of a plan over several clusters, it is one group=... for each group of pipelines, as plan answers it.
+        """
         import planner
 
         found = planner.estimate(
-            self._named(model), self._named(cluster), settings, batch=batch, seq=seq, tokens=tokens,
+            self._named(model), self._clusters(cluster), settings, batch=batch, seq=seq, tokens=tokens,
             precision=precision, method=method, runtime=runtime, price=price,
         )  # fmt: skip
         return self._plans(found, save)
@@ -228,6 +231,9 @@ class AgentTools:
         path = self._file(named)
         is_id = HUB_ID.fullmatch(name) and not path.exists() and not Path(name).exists()
         return name if is_id else f"{path}{hash_}{entry}"
+
+    def _clusters(self, given: str | list[str]) -> list[str]:
+        return [self._named(each) for each in ([given] if isinstance(given, str) else given)]
 
     def _portfolio(self, name: str) -> Path:
         """A file of jobs whose models are ids: what it names is read, too."""

@@ -50,7 +50,7 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         metavar="NODE:COUNT",
         shell_complete=completing.nodes,
         help="Nodes to train on: dgx-h100:16, dgx-h100:8..64 to try several counts, or your own FILE.toml."
-        " Repeat it for one job over heterogeneous pools (plan only); NODE:COUNT@ZONE gives a pool's zone.",
+        " Repeat it for one job over heterogeneous pools; NODE:COUNT@ZONE gives a pool's zone.",
     ),
     click.option(
         "--fabric",
@@ -179,3 +179,11 @@ def question(command: Command) -> Command:
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
+
+
+def over_pools(command: Command) -> Command:
+    """Adds what only questions over several pools say."""
+    link = click.option("--link", multiple=True, metavar="A/B=RATE", help="Link between two pools: 'a/b=25 Gbit/s'.")
+    return click.option(
+        "--accelerators", metavar="KIND:N,..", help="Accelerators of several types: A100:4,V100:4,RTX6000:8."
+    )(link(command))

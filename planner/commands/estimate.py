@@ -8,13 +8,14 @@ from typing import Any
 import click
 
 from planner.commands import completing
-from planner.commands.asking import TakesAxes, question
+from planner.commands.asking import TakesAxes, over_pools, question
 
 
 @click.command(cls=TakesAxes)
 @click.argument("model", shell_complete=completing.models)
 @click.argument("settings", nargs=-1, shell_complete=completing.axes, metavar="[AXIS=VALUE]...")
 @question
+@over_pools
 def estimate(
     model: str,
     settings: tuple[str, ...],
@@ -27,17 +28,19 @@ def estimate(
     """Predict one given configuration of MODEL: does it fit, how fast is it, what limits it.
 
     An axis that is not given is neutral: degrees and micro-batch 1, nothing recomputed, overlap where the runtime
-    has it. Exits with 1 if it does not fit.
+    has it. Over several pools each group of pipelines is one group=..., as plan prints it. Exits with 1 if it does
+    not fit.
 
     \b
       clusterwright estimate llama3-70b --cluster dgx-h100:16 tp=4 pp=4 vpp=5
       clusterwright estimate llama3-8b --cluster dgx-a100-80gb:1 --runtime fsdp2 micro=2 recompute=full
+      clusterwright estimate llama3-8b --cluster dgx-h100:1 --cluster dgx-a100-80gb:1 \\
+          group=dgx-h100:layers=17:tp=8,dgx-a100-80gb:layers=15:tp=8
     """  # noqa: D301 - click reads the control character itself
-    from planner.api import learning
+    from planner.api import answers
     from planner.commands.screen import plan_view
-    from planner.question.reading import PlanOptions, pinned_request
+    from planner.question.reading import PlanOptions
 
-    options = PlanOptions(**asked)
-    found = learning.estimate(*pinned_request(model, cluster, settings, options), options.site)
+    found = answers.estimate(model, cluster, settings, PlanOptions(**asked))
     plan_view.deliver(found, as_json=as_json, output=output, verbose=verbose)
     return 0 if found.search.feasible else 1

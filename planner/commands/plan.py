@@ -8,14 +8,13 @@ from typing import Any
 import click
 
 from planner.commands import completing
-from planner.commands.asking import PinsAxes, question
+from planner.commands.asking import PinsAxes, over_pools, question
 
 
 @click.command(cls=PinsAxes)
 @click.argument("model", shell_complete=completing.models)
 @question
-@click.option("--accelerators", metavar="KIND:N,..", help="Accelerators of several types: A100:4,V100:4,RTX6000:8.")
-@click.option("--link", multiple=True, metavar="A/B=RATE", help="Link between two pools: 'a/b=25 Gbit/s'.")
+@over_pools
 @click.option(
     "--pin",
     multiple=True,

@@ -28,7 +28,7 @@ def breakdown(prepared: PreparedPools, found: MixedPlan) -> dict[str, float]:
 def _slowest_stage(prepared: PreparedPools, kind: int, micro_batches: float) -> dict[str, float]:
     """What the slowest stage of a kind's pipelines computes and sends in a step, and how long it waits for others."""
     chain, rows, split, costs = found_pipeline(prepared, kind)
-    times, policy = layer_split.stage_times(costs, split.layers)
+    times, policy = layer_split.dealt_times(costs, split.layers, split.policy), split.policy
     i = int(np.argmax(times[0]))
     at, pool, role, _ = pipelines.places(chain)[i]
     grid, table, row = stage_grid(prepared, pool, rows[at], int(policy[0, i])), prepared.tables[pool], rows[at]

@@ -37,7 +37,8 @@ def found_pipeline(prepared: PreparedPools, kind: int) -> FoundPipeline:
     chain = prepared.chains[int(kinds.chain[kind])]
     rows = [int(kinds.configs[kind, place]) for place in range(len(chain))]
     costs = pipelines.chain_costs(chain, [np.array([row]) for row in rows], prepared.tables, prepared.links)
-    split = layer_split.split_layers(costs, int(prepared.figures[0].shape.layers))
+    known = prepared.splits
+    split = known[kind] if known else layer_split.split_layers(costs, int(prepared.figures[0].shape.layers))
     return FoundPipeline(chain, rows, split, costs)
 
 
@@ -58,7 +59,7 @@ def group_section(prepared: PreparedPools, group: BundleGroup, place: dict[int, 
 
 def _stage_sections(prepared: PreparedPools, kind: int, place: dict[int, int]) -> tuple[schema.GroupStage, ...]:
     chain, rows, split, costs = found_pipeline(prepared, kind)
-    times, policy = layer_split.stage_times(costs, split.layers)
+    times, policy = layer_split.dealt_times(costs, split.layers, split.policy), split.policy
     found = []
     for i, (at, pool, role, depth) in enumerate(pipelines.places(chain)):
         table, row, layers = prepared.tables[pool], rows[at], int(split.layers[0, i])

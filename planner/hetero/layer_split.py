@@ -80,6 +80,14 @@ def stage_times(costs: StageCosts, layers: NDArray[np.int64]) -> tuple[Array, ND
     return np.take_along_axis(times, policy[..., None], axis=-1)[..., 0], policy
 
 
+def dealt_times(costs: StageCosts, layers: NDArray[np.int64], policy: NDArray[np.int64]) -> Array:
+    """Seconds of a micro-batch on every stage with these layers under these policies of recomputation, whether they
+    fit or not; all of shape (pipelines, stages).
+    """
+    times = costs.each * layers[..., None] + costs.fixed
+    return np.asarray(np.take_along_axis(times, policy[..., None], axis=-1)[..., 0])
+
+
 def split_layers(costs: StageCosts, layers: int) -> LayerSplit:
     """The split of all layers whose slowest stage is fastest, of all pipelines at once: ``min max time``, and of those
     one of little total time.

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
+from numpy.typing import NDArray
 
 from planner.base.errors import NoAnswer, WrongQuestion
 from planner.catalog import Catalog
@@ -17,6 +18,7 @@ from planner.document import Spread
 from planner.hetero import pipelines, stages
 from planner.hetero.assignment import Offer
 from planner.hetero.bundles import BundleSetting
+from planner.hetero.layer_split import LayerSplit
 from planner.hetero.pipelines import Chain, PipelineTemplates
 from planner.hetero.stages import Priced, StageConfigs, Switches
 from planner.models import blocks
@@ -27,11 +29,11 @@ from planner.question import job_pools as pools
 from planner.question.job_pools import JobPool, Pools
 from planner.question.request import Request, goodput_over
 from planner.question.search_problem import how_sure, measured_layers, plausible, resolve_efficiency
-from planner.schema.hardware import Runtime
+from planner.schema.hardware import Cluster, Runtime
 from planner.schema.precisions import PRECISIONS
 from planner.space.axes import FULL, NO_RECOMPUTE, SELECTIVE, Bound, Recompute
 from planner.space.grid import Figures, precisions
-from planner.space.rules import RULES
+from planner.space.rules import RULES, Rule
 from planner.space.rules import RuleSetting as RuleSetting
 
 FINE_POOLS, FINE_ACCELERATORS = 2, 128
@@ -83,11 +85,57 @@ class PreparedPools:
     """Of every pool under the request's older release; none where it has none, or layer times were measured."""
     plausible: tuple[tuple[Figures, ...], ...]
     """The same under every runtime that the request's may be."""
+    splits: tuple[LayerSplit, ...] = ()
+    """The layers of every kind of pipelines where they are given; empty where they are split to be fast."""
 
 
 def fine(each: Sequence[JobPool]) -> bool:
     """Whether all values are tried on these pools: on few pools of few accelerators (:data:`FINE_POOLS`)."""
     return len(each) <= FINE_POOLS and sum(p.cluster.accelerators for p in each) <= FINE_ACCELERATORS
+
+
+Measured = tuple[dict[str, Profile], tuple[str, ...]]
+"""Layer times that hold on a pool by precision, and which others do not and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class BoundPools:
+    """A question's pools as figures."""
+
+    catalog: Catalog
+    request: Request
+    offered: Pools
+    precision: str
+    switches: Switches
+    memory_spread: Spread
+    reached: tuple[Efficiency, ...]
+    figures: tuple[Figures, ...]
+    links: dict[tuple[int, int], Network]
+    profiled: tuple[Measured, ...]
+
+    @property
+    def usable(self) -> tuple[float, ...]:
+        """Bytes that a peak may reach on each pool."""
+        spread, risked = self.memory_spread.half_width, self.request.oom_risk
+        return tuple(risk.usable(p.cluster.accelerator.memory, spread, risked) for p in self.offered.all)
+
+
+def bind(catalog: Catalog, request: Request, offered: Pools) -> BoundPools:
+    """Binds every pool's records to figures.
+
+    Raises:
+        WrongQuestion: the pools share no precision, or a pin asks for what plans over several pools have not.
+    """
+    each = offered.all
+    _refuse_other_pins(request)
+    precision = common_precision(request, each)
+    found, profiled, figures = _priced_by(catalog, request, each, precision)
+    spread = Spread(*intervals.found_memory(intervals.read(catalog, intervals.MEMORY), request.runtime.id))
+    switches = _switches(request)
+    between = _between(offered, figures)
+    return BoundPools(
+        catalog, request, offered, precision, switches, spread, found, figures, between, tuple(profiled)
+    )
 
 
 def prepare(catalog: Catalog, request: Request, offered: Pools, batch: int, *, few: bool | None = None,
@@ -100,63 +148,57 @@ def prepare(catalog: Catalog, request: Request, offered: Pools, batch: int, *, f
         WrongQuestion: the pools share no precision, or a pin leaves nothing.
         NoAnswer: no pipeline of any kind fits.
     """
-    each = offered.all
-    _refuse_other_pins(request)
-    precision = common_precision(request, each)
-    found, profiled, figures = _priced_by(catalog, request, each, precision)
-    switches = _switches(request)
+    bound, each = bind(catalog, request, offered), offered.all
     policies = policies or able_policies(request)
-    layers = int(figures[0].shape.layers)
-    uneven = _may_be_cut(request)
+    layers = int(bound.figures[0].shape.layers)
+    uneven = may_be_cut(request)
     few = fine(each) if few is None else few
     alone = tuple(n for n in (pipelines.STAGES_ALONE if uneven else (1,)) if request.pins.allow("pp", n))
     together = _together(request, few) if uneven else ()
     depth = min(max(*alone, 2 * max(together, default=1), 1), layers)
-    spread = Spread(*intervals.found_memory(intervals.read(catalog, intervals.MEMORY), request.runtime.id))
-    known = intervals.read(catalog)
-    widths = tuple(Spread(*how_sure(known, request, p.cluster.accelerator, precision)) for p in each)
     tables = tuple(
-        stages.priced(
-            f,
-            _ways(request, p, switches, few),
-            switches,
-            precision,
-            policies,
-            depth,
-            risk.usable(p.cluster.accelerator.memory, spread.half_width, request.oom_risk),
-        )
-        for f, p in zip(figures, each, strict=True)
+        stages.priced(f, _ways(request, p, bound.switches, few), bound.switches, bound.precision, policies, depth, most)
+        for f, p, most in zip(bound.figures, each, bound.usable, strict=True)
     )
-    between = _between(offered, figures)
     listed = tuple(
         c
         for c in pipelines.chains(len(each), layers, alone, together)
         if request.pins.allow("pp", sum(n for _, n in c))
     )
     limits = [p.cluster.accelerators for p in each]
-    templates = pipelines.kinds(listed, tables, between, layers, limits, shared)
+    templates = pipelines.kinds(listed, tables, bound.links, layers, limits, shared)
     if templates is None and shared:
         return prepare(catalog, request, offered, batch, few=few, policies=policies)
     if templates is None:
         raise NoAnswer(_nothing_fits(request, each))
-    setting = _setting(request, offered, figures, templates, switches, precision, batch)
-    layer_times = tuple((*(known.description() for known in used.values()), *unused) for used, unused in profiled)
+    return prepared(bound, tables, listed, templates, batch)
+
+
+def prepared(bound: BoundPools, tables: tuple[Priced, ...], chains: tuple[Chain, ...], kinds: PipelineTemplates,
+             batch: int, splits: tuple[LayerSplit, ...] = ()) -> PreparedPools:  # fmt: skip
+    """A question's pools with the kinds of pipelines that plans are made of, and the layers of each where they are
+    given.
+    """
+    request, precision, each = bound.request, bound.precision, bound.offered.all
+    known = intervals.read(bound.catalog)
+    measured = any(used for used, _ in bound.profiled)
     return PreparedPools(
         request,
-        offered,
+        bound.offered,
         precision,
-        switches,
-        spread,
-        widths,
-        found,
-        figures,
+        bound.switches,
+        bound.memory_spread,
+        tuple(Spread(*how_sure(known, request, p.cluster.accelerator, precision)) for p in each),
+        bound.reached,
+        bound.figures,
         tables,
-        listed,
-        between,
-        setting,
-        tuple(used.get(precision) for used, _ in profiled),
-        layer_times,
-        *(((), ()) if any(used for used, _ in profiled) else _elsewhere(catalog, request, each, precision)),
+        chains,
+        bound.links,
+        _setting(request, bound.offered, bound.figures, kinds, bound.switches, precision, batch),
+        tuple(used.get(precision) for used, _ in bound.profiled),
+        tuple((*(found.description() for found in used.values()), *unused) for used, unused in bound.profiled),
+        *(((), ()) if measured else _elsewhere(bound.catalog, request, each, precision)),
+        splits,
     )
 
 
@@ -168,10 +210,6 @@ def otherwise(catalog: Catalog, prepared: PreparedPools, request: Request, offer
     asked = replace(offered, all=prepared.pools.all)
     setting = replace(prepared.setting, network_of=_network_of(asked, figures))
     return replace(prepared, pools=asked, figures=figures, links=_between(asked, figures), setting=setting)
-
-
-Measured = tuple[dict[str, Profile], tuple[str, ...]]
-"""Layer times that hold on a pool by precision, and which others do not and why."""
 
 
 def _priced_by(
@@ -320,10 +358,23 @@ def _together(request: Request, few: bool) -> tuple[int, ...]:
     return pipelines.STAGES_TOGETHER if few else pipelines.STAGES_TOGETHER_COARSE
 
 
-def _may_be_cut(request: Request) -> bool:
+def may_be_cut(request: Request) -> bool:
     """Whether layers can be dealt to stages one by one: not where kinds of layers alternate or two stacks join."""
     model = request.workload.model
     return blocks.alike(model) and request.runtime.uneven_stages and request.runtime.axes.get("pp", (1,)) != (1,)
+
+
+def rules_of_stages(request: Request) -> list[Rule]:
+    """What a stage must keep by itself, less what the question waives."""
+    return [rule for rule in RULES if rule.name in ONE_POOL_RULES and rule.name not in request.waived]
+
+
+def columns_of(rows: NDArray[np.int64], cluster: Cluster) -> dict[str, NDArray[np.int64]]:
+    """Rows of (tp, cp, ep, micro-batch, width) as the columns that rules of the space look at."""
+    columns = dict(zip(("tp", "cp", "ep", "micro", "width"), rows.T, strict=True))
+    columns |= {"etp": np.ones(len(rows), dtype=np.int64), "dp": columns["width"]}
+    columns |= {"pp": columns["etp"], "vpp": columns["etp"], "batch": columns["width"] * columns["micro"]}
+    return columns | {"nodes": np.full(len(rows), cluster.count)}
 
 
 def _ways(request: Request, pool: JobPool, switches: Switches, few: bool) -> StageConfigs:
@@ -343,14 +394,10 @@ def _ways(request: Request, pool: JobPool, switches: Switches, few: bool) -> Sta
     widths = [w for w in (WIDTHS if few or model.moe else COARSE_WIDTHS) if w == 1 or switches.zero or model.moe]
     micros = allowed("micro", MICRO if few else COARSE_MICRO)
     rows = np.array(list(product(tps, cps, eps, micros, widths)), dtype=np.int64).reshape(-1, 5)
-    columns = dict(zip(("tp", "cp", "ep", "micro", "width"), rows.T, strict=True))
-    columns |= {"etp": np.ones(len(rows), dtype=np.int64), "dp": columns["width"]}
-    columns |= {"pp": columns["etp"], "vpp": columns["etp"], "batch": columns["width"] * columns["micro"]}
-    columns["nodes"] = np.full(len(rows), cluster.count)
+    columns = columns_of(rows, cluster)
     mask = columns["tp"] * columns["cp"] * columns["width"] <= cluster.accelerators
-    for rule in RULES:
-        if rule.name in ONE_POOL_RULES and rule.name not in request.waived:
-            mask &= rule.holds(columns, RuleSetting(request.workload, cluster, request.runtime))
+    for rule in rules_of_stages(request):
+        mask &= rule.holds(columns, RuleSetting(request.workload, cluster, request.runtime))
     if model.moe:
         # A bundle is as wide as its experts need, or wider for its optimizer states.
         mask &= columns["ep"] <= columns["tp"] * columns["cp"] * columns["width"]

@@ -28,11 +28,6 @@ def reasons(request: Request, pools: Pools, plans: Sequence[Plan], refused: Sequ
             searched: Sequence[Searched]) -> Reasons:  # fmt: skip
     """What limits the best of `plans`, what it leaves of the pools, and how much worse the others are."""
     best = plans[0]
-    lines = [f"{name} of the step" for name in _largest(best)]
-    memory = best.prediction.memory
-    free = 1.0 - memory.total_bytes / memory.capacity_bytes
-    if free < 0.05:
-        lines.insert(0, f"memory of stage {memory.stage + 1} ({format_percent(free)} free)")
     left = [_left_out(best, pool, _apart(pool, searched)) for pool in pools.all]
     why_not = [text for text in left if text]
     for other in plans[1:]:
@@ -40,7 +35,20 @@ def reasons(request: Request, pools: Pools, plans: Sequence[Plan], refused: Sequ
         words = {"time": "slower", "energy": "more energy"}.get(request.objective, "dearer")
         unlike = f" (in {other.precision}, #1 in {best.precision})" if other.precision != best.precision else ""
         why_not.append(f"#{other.rank} {_where(other)}: {format_percent(slower)} {words}{unlike}")
-    return Reasons(binds=tuple(lines), gains={}, why_not=(*why_not, *refused))
+    return Reasons(binds=_binds(best), gains={}, why_not=(*why_not, *refused))
+
+
+def of_given(plan: Plan) -> Reasons:
+    """What limits a plan that was given, not searched."""
+    return Reasons(binds=_binds(plan), gains={}, why_not=())
+
+
+def _binds(best: Plan) -> tuple[str, ...]:
+    memory, largest = best.prediction.memory, tuple(f"{name} of the step" for name in _largest(best))
+    free = 1.0 - memory.total_bytes / memory.capacity_bytes
+    left = f"{format_percent(free)} free" if free >= 0.0 else f"{format_percent(-free)} too little"
+    scarce = f"memory of stage {memory.stage + 1} ({left})"
+    return (scarce, *largest) if free < 0.05 else largest
 
 
 def _largest(best: Plan) -> list[str]:

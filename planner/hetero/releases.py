@@ -12,7 +12,7 @@ import numpy as np
 
 from planner.catalog import Catalog
 from planner.document import Spread
-from planner.hetero import bundles, pipelines, problem, stages
+from planner.hetero import bundles, layer_split, pipelines, problem, stages
 from planner.hetero.bundles import MixedPlan
 from planner.hetero.groups import found_pipeline, one_config
 from planner.hetero.layer_split import LayerSplit
@@ -89,8 +89,7 @@ def _repriced(prepared: PreparedPools, kind: int, figures: Sequence[Figures]) ->
         )
     first = [np.array([0]) for _ in chain]
     costs = pipelines.chain_costs(chain, first, tables, prepared.links)
-    times = costs.each * split.layers[..., None] + costs.fixed
-    taken = np.take_along_axis(times, split.policy[..., None], axis=-1)[..., 0]
+    taken = layer_split.dealt_times(costs, split.layers, split.policy)
     again = LayerSplit(split.layers, split.policy, taken.max(-1), taken.sum(-1))
     index = int(prepared.setting.kinds.chain[kind])
     return pipelines.columns(index, chain, first, prepared.setting.kinds.usage[[kind]], tables, again)

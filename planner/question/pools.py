@@ -33,6 +33,12 @@ def names(clusters: Sequence[tuple[Cluster, str]]) -> tuple[str, ...]:
     )
 
 
+def renamed(known: Sequence[JobPool]) -> tuple[JobPool, ...]:
+    """The pools called as a plan over them calls them, some of the question's having become one."""
+    called = names([(pool.cluster, pool.zone) for pool in known])
+    return tuple(replace(pool, name=name) for pool, name in zip(known, called, strict=True))
+
+
 def pools(clusters: Sequence[tuple[Cluster, str]], prices: Sequence[tuple[Price | None, str]],
           links: Sequence[str]) -> Pools:  # fmt: skip
     """Pools with their prices and links.

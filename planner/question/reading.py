@@ -15,7 +15,7 @@ from planner.models import workload
 from planner.question import node_prices, pools
 from planner.question.flag_values import batches as batches_of
 from planner.question.flag_values import parse_risk, plain_price, positive, sequence_length, whole_numbers
-from planner.question.job_pools import Pools
+from planner.question.job_pools import Pools, merged
 from planner.question.request import OBJECTIVES, Request
 from planner.schema.families import ConvolutionNetwork
 from planner.schema.hardware import Accelerator, Cluster, Node, Price, Runtime, dated
@@ -275,6 +275,9 @@ def pinned_request(
     Raises:
         WrongQuestion: a setting that cannot be, or several values where one is meant.
     """
+    if several(named, asked):
+        example = "group=copies=2,dgx-h100:layers=32:tp=2, as plan prints it"
+        raise WrongQuestion(f"over several pools each group of pipelines is given: {example}; one pool takes tp=2 ...")
     known, wanted = request(model, named, asked)
     pins = configuration(wanted, _known_elsewhere(parse_pins(settings)))
     counts = {"--cluster": len(wanted.counts), "--batch": len(wanted.batches)}
@@ -282,6 +285,31 @@ def pinned_request(
         if values != 1:
             raise WrongQuestion(f"{what}: estimate takes one value; plan tries several")
     return known, replace(wanted, pins=pins)
+
+
+OF_ALL_GROUPS = ("zero", "sequence_parallel", "tp_overlap", "dp_overlap", "precision")
+"""Axes that all groups of pipelines of a plan share."""
+
+
+def grouped_request(
+    model: str | Model, named: Named | Sequence[Named], settings: Sequence[str], asked: PlanOptions
+) -> tuple[Catalog, Request, Pools]:
+    """As :func:`pooled_request`, for groups of pipelines as given and what all of them share (``zero=1``); pools that
+    are alike are one.
+
+    Raises:
+        WrongQuestion: a setting that groups state by themselves, or several batches.
+    """
+    known, wanted, offered = pooled_request(model, named, asked)
+    pins = _known_elsewhere(parse_pins(settings))
+    if own := [axis for axis in pins.bounds if axis not in OF_ALL_GROUPS]:
+        said = f"{own[0]}={pins.bounds[own[0]]}"
+        raise WrongQuestion(f"{said}: groups say how they are cut; beside them stand {', '.join(OF_ALL_GROUPS)}")
+    if len(wanted.batches) != 1:
+        raise WrongQuestion("--batch: estimate takes one value; plan tries several")
+    joined = pools.renamed(merged(offered.all, {name for pair in offered.given for name in pair}))
+    bounds = {**wanted.pins.bounds, **pins.bounds}
+    return known, replace(wanted, pins=Pins(bounds)), replace(offered, all=joined)
 
 
 def placed(known: Catalog, named: Named | Sequence[Named], asked: PlanOptions) -> tuple[Cluster, tuple[int, ...]]:

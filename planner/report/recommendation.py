@@ -7,9 +7,11 @@ import re
 from collections.abc import Iterator, Sequence
 
 from planner.base.units import format_count, format_percent, format_risk, format_usd
+from planner.question.given_groups import spelled_group
 from planner.report import prices
 from planner.report.quantities import days, seconds
 from planner.schema.plan import Interval, Plan, PlanSet, PriceUsed, SearchQuestion
+from planner.schema.pool_names import pool_names
 
 HIGH, FAIR = 0.08, 0.15
 """Half-widths of the 80 % interval up to which confidence is called high, and fair. Words for a reader, fitted to
@@ -85,7 +87,10 @@ def _batch(plan: Plan) -> int:
 
 def configuration(plan: Plan) -> str:
     """The plan as ``clusterwright estimate`` takes it; axes at the value that it takes by itself are left out."""
-    return " ".join(f"{axis}={value}" for axis, value in _axes(plan))
+    p, names = plan.parallelism, pool_names(plan)
+    shared = {"zero": p.zero_stage, **dict(_switches(plan))}
+    axes = [f"{axis}={value}" for axis, value in (shared.items() if p.groups else _axes(plan))]
+    return " ".join([*(spelled_group(group, names) for group in p.groups), *axes])
 
 
 def _axes(plan: Plan) -> Iterator[tuple[str, object]]:
@@ -95,16 +100,24 @@ def _axes(plan: Plan) -> Iterator[tuple[str, object]]:
     yield from ((axis, degree) for axis, degree in degrees.items() if degree > 1)
     yield from (("dp", p.dp), ("micro", plan.batch.micro), ("zero", p.zero_stage))
     yield "recompute", plan.recompute.policy
+    yield from _switches(plan)
     unusual = {
         "zero_scope=node": p.zero_scope == "node",
-        "sequence_parallel=off": p.tp > 1 and not p.sequence_parallel,
-        "dp_overlap=off": p.dp * p.cp > 1 and not plan.overlap.dp,
         "ep_overlap=on": bool(plan.overlap.ep),
         f"rank_order={p.rank_order}": p.rank_order != "tp-cp-ep-dp-pp",
         "offload=optimizer": plan.offload.get("optimizer", False),
         f"placement={_placed(plan)}": any((plan.placement or {}).values()),
     }
     yield from (axis.split("=") for axis, is_so in unusual.items() if is_so)  # type: ignore[misc]
+
+
+def _switches(plan: Plan) -> Iterator[tuple[str, str]]:
+    """What is overlapped by itself, where it is off."""
+    p = plan.parallelism
+    if p.tp > 1 and not p.sequence_parallel:
+        yield "sequence_parallel", "off"
+    if p.dp * p.cp > 1 and not plan.overlap.dp:
+        yield "dp_overlap", "off"
 
 
 def _placed(plan: Plan) -> str:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,10 +21,9 @@ from planner.cost import calls, collectives, data_parallel, pipeline
 from planner.cost.calls import Call
 from planner.cost.evaluate import passes
 from planner.cost.figures import Array, Grid, Layout, Network, Options
-from planner.hetero import bundles, pipelines, stages
+from planner.hetero import bundles, given, layer_split, pipelines, stages
 from planner.hetero.assignment import Offer
 from planner.hetero.bundles import BundleSetting, Placement
-from planner.hetero.layer_split import LayerSplit, StageCosts
 from planner.hetero.pipelines import Chain, PipelineTemplates
 from planner.hetero.problem import joint_stack
 from planner.hetero.stages import Priced, StageConfigs, Switches
@@ -130,7 +128,7 @@ def known(plan: Plan, at: Sequence[Cluster], figures: Sequence[Figures], able: C
     policies = [r for r in (NO_RECOMPUTE, SELECTIVE, FULL) if r.name in used or r.name in able]
     depth = max(len(g.stages) for g in p.groups)
     tables = tuple(
-        stages.priced(f, _ways(p.groups, i), switches, plan.precision, policies, depth, c.accelerator.memory)
+        stages.priced(f, given.configs(p.groups, i), switches, plan.precision, policies, depth, c.accelerator.memory)
         for i, (f, c) in enumerate(zip(figures, at, strict=True))
     )
     links = {
@@ -139,9 +137,8 @@ def known(plan: Plan, at: Sequence[Cluster], figures: Sequence[Figures], able: C
         for j, b in enumerate(joined.all)
         if i != j
     }
-    chains = tuple(tuple((pool, len(list(run))) for pool, run in groupby(s.pool for s in g.stages)) for g in p.groups)
-    each = [_kind(g, i, chain, tables, links) for i, (g, chain) in enumerate(zip(p.groups, chains, strict=True))]
-    kinds = pipelines.joined(each)
+    chains = tuple(map(given.chain_of, p.groups))
+    kinds = pipelines.joined([given.templates(g, i, tables, links)[0] for i, g in enumerate(p.groups)])
     networks = tuple(f.network for f in figures)
 
     def network_of(some: Sequence[int]) -> Network:
@@ -181,37 +178,12 @@ def _pools(plan: Plan, at: Sequence[Cluster]) -> Pools:
     return Pools(every, given)
 
 
-def _ways(groups: Sequence[Group], pool: int) -> StageConfigs:
-    """How every group runs its stages on a pool; any way where it has none there."""
-    rows = []
-    for g in groups:
-        s = next((s for s in g.stages if s.pool == pool), None)
-        rows.append((s.tp, s.cp, s.ep, 1, g.micro, g.width) if s else (1, 1, 1, 1, g.micro, g.width))
-    return StageConfigs(*np.array(rows, dtype=float).T)
-
-
-def _unlike(chain: Chain, row: int, tables: Sequence[Priced], links: dict[tuple[int, int], Network]) -> StageCosts:
-    return pipelines.chain_costs(chain, [np.array([row])] * len(chain), tables, links)
-
-
-def _times(g: Group, costs: StageCosts, policies: Sequence[str]) -> tuple[Array, list[int]]:
-    """Seconds of a micro-batch on every stage as the document deals them, and the place of its policy."""
-    chosen = [policies.index(s.recompute) for s in g.stages]
-    dealt = enumerate(zip(g.stages, chosen, strict=True))
-    return np.array([s.layers * costs.each[0, i, k] + costs.fixed[0, i, k] for i, (s, k) in dealt]), chosen
-
-
-def _kind(
-    g: Group, row: int, chain: Chain, tables: Sequence[Priced], links: dict[tuple[int, int], Network]
-) -> PipelineTemplates:
-    rows = [np.array([row])] * len(chain)
-    times, chosen = _times(g, _unlike(chain, row, tables, links), [p.name for p in tables[0].policies])
-    usage = np.zeros((1, len(tables)), dtype=np.int64)
-    for pool, count in chain:
-        usage[:, pool] += (count * tables[pool].configs.accelerators[[row]]).astype(np.int64)
-    layers = np.array([[s.layers for s in g.stages]], dtype=np.int64)
-    dealt = LayerSplit(layers, np.array([chosen]), np.array([times.max()]), np.array([times.sum()]))
-    return pipelines.columns(row, chain, rows, usage, tables, dealt)
+def _times(k: KnownPlan, row: int) -> Array:
+    """Seconds of a micro-batch on every stage of a group, as the document deals its layers."""
+    g, names = k.plan.parallelism.groups[row], [p.name for p in k.tables[0].policies]
+    found = given.costs(k.chains[row], row, k.tables, k.links)
+    split = given.dealt(g, found, names)
+    return np.asarray(layer_split.dealt_times(found, split.layers, split.policy)[0])
 
 
 # ---- calls -----------------------------------------------------------------------------------------------------------
@@ -223,8 +195,7 @@ def listed(k: KnownPlan) -> tuple[PoolCall, ...]:
     slowest = max(range(len(groups)), key=lambda i: groups[i].time_s)
     found: list[PoolCall] = []
     for row, g in enumerate(groups):
-        costs = _unlike(k.chains[row], row, k.tables, k.links)
-        times, _ = _times(g, costs, [p.name for p in k.tables[0].policies])
+        times = _times(k, row)
         for i, s in enumerate(g.stages):
             on_pool = [j for j, other in enumerate(g.stages) if other.pool == s.pool]
             leads, last = i == max(on_pool, key=lambda j: times[j]), int(np.argmax(times))
@@ -342,8 +313,8 @@ def _reduced(k: KnownPlan, kind: PipelineTemplates, network: Network, replicas: 
 
 def times(k: KnownPlan) -> tuple[list[Array], Array]:
     """Seconds of a micro-batch on every stage of every group, and of a step on every group."""
-    groups, names = k.plan.parallelism.groups, [p.name for p in k.tables[0].policies]
-    each = [_times(g, _unlike(k.chains[i], i, k.tables, k.links), names)[0] for i, g in enumerate(groups)]
+    groups = k.plan.parallelism.groups
+    each = [_times(k, row) for row in range(len(groups))]
     kinds, on = k.setting.kinds, k.together
     shown = bundles.reductions(
         k.setting, kinds, on.pools, on.replicas, on.replicas_per_domain, spans_pools=on.spans_pools

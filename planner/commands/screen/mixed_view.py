@@ -28,10 +28,9 @@ def pools(plan: Plan) -> None:
 
 
 def configuration(plan: Plan) -> str:
-    """How a plan over several pools is had again; of one on one of them, how it is typed."""
-    if not plan.parallelism.groups:
-        return f"on {plan.cluster.pools[0].node} alone: {recommendation.configuration(plan)}"
-    return "the groups below; -o plan.json keeps them for export and explain, the same question gives them again"
+    """How a plan over several pools, or on one of them, is typed."""
+    alone = "" if plan.parallelism.groups else f"on {plan.cluster.pools[0].node} alone: "
+    return f"{alone}{recommendation.configuration(plan)}"
 
 
 def _letter(index: int) -> str:
@@ -120,5 +119,7 @@ def depends(found: PlanSet) -> None:
 def search(found: PlanSet) -> None:
     """How the answer was found and how much better another could be."""
     s = found.search
+    if s.candidates == 1:
+        return
     cpu = took(found.meta, "cpu_s")
     render.labelled("Search", f"best of {s.candidates:,} candidates by {s.objective}, gap {format_percent(s.gap)}{cpu}")
