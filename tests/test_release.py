@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 import planner
-from docs import site_pages
+from docs import index_page, site_pages
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -117,3 +117,17 @@ def test_links_of_the_site_stay_in_it(tmp_path: Path) -> None:
     for page in (tmp_path / "pages").glob("*.md"):
         for link in re.findall(r"\]\((?!https?:|#|mailto:)([^)#\s]+)", page.read_text(encoding="utf-8")):
             assert (page.parent / link).exists(), f"{page.name}: {link}"
+
+
+def test_an_index_shows_whole_addresses() -> None:
+    """Of every link of README.md to a file of the repository; the metadata stay what they are beside the addresses."""
+    at = "https://example.org/lab/clusterwright"
+    text = index_page.linked(README, at, "v1.2.3")
+    files = re.findall(rf"\]\({at}/(?:blob|raw)/v1\.2\.3/([^)#]+)", text)
+    assert len(files) > 20 and all((ROOT / name).exists() for name in files)
+    assert set(re.findall(r"\]\(([^)]+)\)", text)) <= {each for each in re.findall(r"\]\((https://[^)]+)\)", text)}
+    project = tomllib.loads(index_page.addressed((ROOT / "pyproject.toml").read_text(encoding="utf-8"), at, "v1.2.3"))
+    assert project["project"].pop("urls")["Repository"] == at
+    assert project == PROJECT
+    with pytest.raises(SystemExit):
+        index_page.main("file:///etc", "v1")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from http.client import HTTPConnection
+import threading
+import time
+from collections.abc import Callable, Iterator
+from http.client import HTTPConnection, HTTPException
 from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import urlencode, urlsplit
@@ -55,11 +58,7 @@ class Served:
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     folder = tmp_path_factory.mktemp("served") / "own"
-    command = [sys.executable, str(ROOT / "cli.py"), "serve", "--port", "0", "--folder", str(folder)]
-    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
-    ) as process:
+    with _begun(folder) as process:
         yield Served(folder, process)
         process.send_signal(signal.SIGINT)
         rest, _ = process.communicate(timeout=20)
@@ -157,3 +156,69 @@ def test_a_port_that_is_taken_is_told(served: Served) -> None:
     command = [sys.executable, str(ROOT / "cli.py"), "serve", "--port", str(served.address.port)]
     found = subprocess.run(command, capture_output=True, text=True, cwd=served.folder, timeout=60)
     assert (found.returncode, "--port 0 takes a free one" in found.stderr) == (2, True)
+
+
+SLOW = {**QUESTION, "model": "llama3-70b", "cluster": "dgx-h100:64 dgx-a100-80gb:64 dgx-h200:64 dgx-b200:64", "pin": ""}
+"""Minutes of searching."""
+
+
+def _begun(folder: Path, *more: str) -> subprocess.Popen[str]:
+    command = [sys.executable, str(ROOT / "cli.py"), "serve", "--port", "0", "--folder", str(folder), *more]
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
+
+
+def _searches(folder: Path) -> list[str]:
+    """Processes that search for the server of a folder."""
+    lines = [
+        path.read_bytes().replace(b"\0", b" ").decode() for path in Path("/proc").glob("[0-9]*/cmdline") if _is(path)
+    ]
+    return [line for line in lines if "one_search" in line and str(folder) in line]
+
+
+def _is(path: Path) -> bool:
+    try:
+        return bool(path.read_bytes())
+    except OSError:
+        return False
+
+
+@pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="no /proc")
+def test_ctrl_c_ends_a_search_at_once(tmp_path: Path) -> None:
+    """The server, the search and the connection; nothing is left in the folder."""
+    with _begun(tmp_path / "own") as process:
+        served = Served(tmp_path / "own", process)
+        asking = threading.Thread(target=_ask_in_vain, args=(served,))
+        asking.start()
+        _until(lambda: bool(_searches(tmp_path)))
+        begun = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        rest, _ = process.communicate(timeout=30)
+        assert time.monotonic() - begun < 10 and "Traceback" not in rest
+        asking.join(10)
+        _until(lambda: not _searches(tmp_path))
+    assert not list((tmp_path / "own").iterdir())
+
+
+def _ask_in_vain(served: Served) -> None:
+    with contextlib.suppress(OSError, HTTPException):
+        served.own("POST", "/", urlencode(SLOW))
+
+
+def _until(holds: Callable[[], bool], seconds: float = 30.0) -> None:
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.1)
+
+
+@pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="no /proc")
+def test_a_search_out_of_time_is_ended_and_said(tmp_path: Path) -> None:
+    with _begun(tmp_path / "own", "--time-limit", "1 s") as process:
+        served = Served(tmp_path / "own", process)
+        status, _, text = served.own("POST", "/", urlencode(SLOW))
+        assert status == 400 and "no answer within" in text and "--time-limit" in text
+        _until(lambda: not _searches(tmp_path))
+        assert not list((tmp_path / "own").iterdir())
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=30)

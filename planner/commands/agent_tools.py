@@ -67,14 +67,20 @@ class AgentTools:
         "1T", price "$2.10/h" an accelerator, deadline "30 d", max_cost "$500k", pin "tp=8,pp=1..4". save names a file
         (plan.json) for compare, explain and export.
         """
+        return self._plans(
+            self.planned(
+                model, cluster, batch=batch, seq=seq, tokens=tokens, precision=precision, method=method,
+                runtime=runtime, price=price, objective=objective, deadline=deadline, max_cost=max_cost, pin=pin,
+                top=top,
+            ),
+            save,
+        )  # fmt: skip
+
+    def planned(self, model: str, cluster: str | list[str], **asked: Any) -> PlanSet:
+        """The answer to a question whose models and clusters in files lie below the server's own folder."""
         import planner
 
-        found = planner.plan(
-            self._named(model), self._clusters(cluster),
-            batch=batch, seq=seq, tokens=tokens, precision=precision, method=method, runtime=runtime, price=price,
-            objective=objective, deadline=deadline, max_cost=max_cost, pin=pin, top=top,
-        )  # fmt: skip
-        return self._plans(found, save)
+        return planner.plan(self._named(model), self._clusters(cluster), **asked)
 
     def estimate(
         self,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import socket
 from pathlib import Path
+from types import FrameType
 
 import click
 
@@ -26,11 +27,12 @@ import click
     metavar="N",
     help="On 127.0.0.1 alone; 0 takes a free one.",
 )
-def serve(folder: Path, port: int) -> None:
+@click.option("--time-limit", default="10 min", show_default=True, metavar="TIME", help="Of a search, which then ends.")
+def serve(folder: Path, port: int, time_limit: str) -> None:
     """Ask for plans on a local web page: model, cluster and limits in, the report out.
 
     The address that is printed holds a token of this run; without it nothing is answered, and only this machine is.
-    Ctrl-C ends it. It asks for the extra clusterwright[serve].
+    Ctrl-C ends it, and a search under way with it. It asks for the extra clusterwright[serve].
 
     \b
       clusterwright serve
@@ -39,19 +41,29 @@ def serve(folder: Path, port: int) -> None:
     from planner.base import writing
     from planner.base.errors import WrongQuestion
     from planner.commands import web
+    from planner.commands.one_search import OneSearch
     from planner.commands.screen import render
+    from planner.question.flag_values import positive
 
     try:
         import uvicorn
     except ImportError:
         raise WrongQuestion("the page needs Uvicorn: pip install 'clusterwright[serve]'") from None
-    token = secrets.token_urlsafe(32)
-    application = web.application(folder, token)
+    token, limit_s = secrets.token_urlsafe(32), positive("--time-limit", time_limit, "time")
+    search = OneSearch(folder, limit_s or 0.0)
+    application = web.application(folder, token, search)
     try:
         listening = socket.create_server((web.HOST, port))
     except OSError as error:
         raise WrongQuestion(f"--port {port}: {error.strerror or error}; --port 0 takes a free one") from None
     writing.make_folder(folder)
     render.labelled("Open", f"http://{web.HOST}:{listening.getsockname()[1]}/?token={token}")
-    settings = uvicorn.Config(application, log_level="error", access_log=False, server_header=False)
-    uvicorn.Server(settings).run(sockets=[listening])
+    server = uvicorn.Server(uvicorn.Config(application, log_level="error", access_log=False, server_header=False))
+    stops = server.handle_exit
+
+    def handle_exit(signal: int, frame: FrameType | None) -> None:
+        search.end()
+        stops(signal, frame)
+
+    server.handle_exit = handle_exit
+    server.run(sockets=[listening])

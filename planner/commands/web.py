@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import re
 import secrets
-import threading
 from http.cookies import SimpleCookie
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
 
+from planner.base import writing
 from planner.base.errors import ClusterwrightError, WrongQuestion
 from planner.base.secrets import scrubbed
 from planner.commands.agent_tools import AgentTools
+from planner.commands.one_search import OneSearch
 from planner.report.html import rendered
 
 if TYPE_CHECKING:
@@ -52,8 +53,8 @@ LISTED = re.compile(r" \(list_\w+\(\)\)")
 """What Python's messages add; the form lists these itself."""
 
 
-def application(folder: Path, token: str) -> Any:
-    """The pages as an ASGI application.
+def application(folder: Path, token: str, search: OneSearch) -> Any:
+    """The pages as an ASGI application; plans are kept in `folder`, `token` is of this run, `search` answers.
 
     Raises:
         WrongQuestion: Starlette is not installed.
@@ -65,7 +66,7 @@ def application(folder: Path, token: str) -> Any:
         from starlette.routing import Route
     except ImportError:
         raise WrongQuestion("the page needs Starlette: pip install 'clusterwright[serve]'") from None
-    pages = Pages(AgentTools(folder), token)
+    pages = Pages(AgentTools(folder), token, search)
     routes = [
         Route("/", pages.form, methods=["GET"]),
         Route("/", pages.asked, methods=["POST"]),
@@ -78,9 +79,9 @@ def application(folder: Path, token: str) -> Any:
 class Pages:
     """What is answered to whom."""
 
-    def __init__(self, tools: AgentTools, token: str) -> None:
-        """`tools` answer and keep; `token` is of this run."""
-        self.tools, self.token, self.one_search = tools, token, threading.Lock()
+    def __init__(self, tools: AgentTools, token: str, search: OneSearch) -> None:
+        """`tools` read and keep, `search` answers; `token` is of this run."""
+        self.tools, self.token, self.search = tools, token, search
 
     async def form(self, request: Request) -> Response:
         """The form; with the token in the address, a cookie of it and the address without."""
@@ -94,7 +95,6 @@ class Pages:
 
     async def asked(self, request: Request) -> Response:
         """A plan is made, kept, and shown; what cannot be is said above the form."""
-        from starlette.concurrency import run_in_threadpool
         from starlette.responses import RedirectResponse
 
         if refused := self._refused(request):
@@ -106,7 +106,7 @@ class Pages:
                 return _text("a question is shorter than that", 413)
         given = {name: values[0].strip() for name, values in parse_qs(body.decode("utf-8", "replace")).items()}
         try:
-            name = await run_in_threadpool(self._planned, given)
+            name = await self._planned(given)
         except ClusterwrightError as error:
             return self._page(given, LISTED.sub("", scrubbed(str(error))), 400)
         return RedirectResponse(f"/plans/{name}", status_code=303, headers=HEADERS)
@@ -124,7 +124,7 @@ class Pages:
             return _text(scrubbed(str(error)), 404)
         return HTMLResponse(html, headers=HEADERS)
 
-    def _planned(self, given: dict[str, str]) -> str:
+    async def _planned(self, given: dict[str, str]) -> str:
         """The name of the file that holds the answer."""
         asked: dict[str, Any] = {name: given[name] for name in FIELDS if given.get(name)}
         for name in NUMBERS:
@@ -133,8 +133,9 @@ class Pages:
         if not asked.get("model") or not asked.get("cluster"):
             raise WrongQuestion("a model and a cluster, at least: llama3-8b on dgx-h100:4")
         kept = f"plan-{secrets.token_hex(6)}.json"
-        with self.one_search:
-            self.tools.plan(asked.pop("model"), asked.pop("cluster").split(), save=kept, **asked)
+        asked["cluster"] = asked["cluster"].split()
+        text = await self.search.document(asked)
+        writing.write(self.tools.folder / kept, text, replace=True)
         return kept
 
     def _reported(self, name: str) -> str:
