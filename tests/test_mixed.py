@@ -397,6 +397,7 @@ BREAKS = [
     ("cluster.pools.0.count", 0, "groups_are_possible"),
     ("parallelism.groups.0.stages.0.layers", 0, "groups_are_possible"),
     ("batch.per_pool", lambda x: x[:-1], "batch_is_shared"),
+    ("parallelism.groups.0.stages.0.held.gradients_bytes", lambda x: 2 * x + 1, "stages_add_up"),
     ("parallelism.groups.0.stages.0.ep", 3, "tensor_divides"),
     ("parallelism.groups.0.stages.0.cp", 3, "tensor_divides"),
     ("money.usd_total", None, "dollars_follow_from_pools"),

@@ -36,7 +36,8 @@ def _plan_schema() -> ModuleType:
 plan_schema = _plan_schema()
 LATER = {
     "Prediction": {"own_runs"},
-    "MemorySection": {"oom_risk", "oom_chance", "expanded"},
+    "MemorySection": {"oom_risk", "oom_chance", "expanded", "by_stage"},
+    "GroupStage": {"held"},
     "FabricSection": {"dimensions"},
     "Plan": {"communication_choice", "waived", "placement", "measured"},
     "PlanSet": {"contingency", "question", "recommended", "site", "shortlist"},

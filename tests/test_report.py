@@ -27,6 +27,7 @@ from planner.report.html import library
 from planner.schema.plan import Plan, PlanSet
 from tests.asking import ask, refused
 from tests.one_forward_one_backward import seconds
+from tests.plans import plans
 
 PLANS = Path(__file__).parent / "golden" / "plans" / "1"
 STUDY = """
@@ -181,9 +182,9 @@ def test_stages_never_do_two_things_at_once() -> None:
         assert all(one.end <= other.start + 1e-12 for one, other in pairwise(own))
 
 
-@pytest.mark.parametrize("name", ["dense", "mixture", "fsdp"])
+@pytest.mark.parametrize("name", ["dense", "mixture", "tied-stages"])
 def test_memory_by_stage_is_that_of_the_plan_where_it_is_fullest(name: str) -> None:
-    plan = first(name)
+    plan = plans(name).plans[0]
     (chart,) = memory.section(plan).blocks
     assert isinstance(chart, Chart)
     held: dict[str, float] = {}

@@ -228,6 +228,32 @@ def test_frozen_weights_read_in_8_bit_take_a_byte_and_no_less() -> None:
     assert wide.runtime.bytes_per_parameter["parameters"] == 2.0
 
 
+@pytest.mark.parametrize("name", ["dense", "mixture", "latent", "short-stages"])
+def test_every_stage_says_what_it_holds(name: str) -> None:
+    """States by the sharding, inputs of layers in flight, no more than the fullest."""
+    plan = best(name)
+    told = plan.prediction.memory.by_stage
+    assert told is not None and len(told) == plan.parallelism.pp and violations(plan) == []
+    assert max(each.total_bytes for each in told) == plan.prediction.memory.total_bytes
+
+    def changed(stage: int, **parts: float) -> set[str]:
+        held = [replace(each, **parts) if i == stage else each for i, each in enumerate(told)]
+        return _named(altered(plan, {"prediction.memory.by_stage": tuple(held)}))
+
+    other = 0 if plan.prediction.memory.stage else 1
+    one, check = told[other], "stages_are_those_of_the_plan"
+    moved = {
+        "parameters_bytes": one.parameters_bytes * 1.1,
+        "gradients_bytes": one.gradients_bytes - one.parameters_bytes * 0.1,
+    }
+    assert check in changed(other, **moved)
+    least = {"activations_bytes": 1.0, "buffers_bytes": one.buffers_bytes + one.activations_bytes - 1.0}
+    assert check in changed(other, **least)
+    assert check in changed(other, total_bytes=one.total_bytes * 1.1)
+    assert check in changed(other, resident_bytes=1e12, total_bytes=one.total_bytes - one.resident_bytes + 1e12)
+    assert check in _named(altered(plan, {"prediction.memory.by_stage": told[1:]}))
+
+
 def test_activations_cannot_vanish_or_explode() -> None:
     plan = best("dense")
     held = plan.prediction.memory.activations_bytes

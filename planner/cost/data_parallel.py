@@ -27,7 +27,7 @@ class ShardedState:
     """Of the dense ones, those outside blocks."""
 
 
-def _blocks(grid: Grid, layers: Figure, leading: Figure) -> ShardedState:
+def blocks_of_stage(grid: Grid, layers: Figure, leading: Figure) -> ShardedState:
     """``(n attention + dense mlp + moe shared) / tp`` and ``moe experts expert / (ep etp)``."""
     s, layout = grid.shape, grid.layout
     moe = (layers - leading) * s.moe_share
@@ -40,9 +40,9 @@ def stage_parameters(grid: Grid, split: StageSplit) -> tuple[ShardedState, Shard
     """Parameters on the first, a middle and the last stage. A tied head is held again unless the embedding is there."""
     s, layout = grid.shape, grid.layout
     alone = layout.pp <= 1
-    first = _blocks(grid, split.first, leading_layers(s, layout, split))
-    middle = _blocks(grid, split.middle, 0.0)
-    last = _blocks(grid, split.last, 0.0)
+    first = blocks_of_stage(grid, split.first, leading_layers(s, layout, split))
+    middle = blocks_of_stage(grid, split.middle, 0.0)
+    last = blocks_of_stage(grid, split.last, 0.0)
     with_head = s.embedding_parameters + alone * ((1.0 - s.tied) * s.head_parameters + s.final_parameters)
     before, behind = with_head / layout.tp, (s.head_parameters + s.final_parameters) / layout.tp
     return (

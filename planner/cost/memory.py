@@ -5,13 +5,15 @@ What one layer keeps of one micro-batch: :mod:`planner.cost.activations`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from planner.cost import elements, frozen, hierarchy
 from planner.cost.activations import hidden_shard, layer_activations
-from planner.cost.data_parallel import Replicas, ShardedState, replicas, stage_parameters
+from planner.cost.data_parallel import Replicas, ShardedState, blocks_of_stage, replicas, stage_parameters
 from planner.cost.figures import Figure, Grid
 from planner.cost.micro_batch import tokens
 from planner.cost.pipeline import StageSplit, leading_layers, micro_batches, whole_stage
@@ -108,13 +110,19 @@ def in_flight(grid: Grid, split: StageSplit) -> tuple[Figure, Figure, Figure]:
     layout = grid.layout
     steps = micro_batches(layout)
     interleaved = layout.vpp > 1
-    first = layout.pp + interleaved * (layout.pp - 1.0) / layout.vpp
-    index = whole_stage(grid.shape, layout, split)
-    second = first - index * np.where(interleaved, 2.0 / layout.vpp, 1.0)
     last = np.where(interleaved, layout.pp * (layout.vpp - 1.0) / layout.vpp + 1.0 / layout.vpp, 1.0)
-    ahead = grid.options.ep_overlap / layout.vpp
-    first, second, last = first + ahead, second + ahead, last + ahead
-    return np.minimum(first, steps), np.minimum(np.maximum(second, 1.0), steps), np.minimum(last, steps)
+    last = last + grid.options.ep_overlap / layout.vpp
+    middle = in_flight_at(grid, whole_stage(grid.shape, layout, split))
+    return in_flight_at(grid, 0.0), middle, np.minimum(last, steps)
+
+
+def in_flight_at(grid: Grid, index: Figure) -> Figure:
+    """The same on the stage of that index from 0, before the last."""
+    layout = grid.layout
+    interleaved = layout.vpp > 1
+    first = layout.pp + interleaved * (layout.pp - 1.0) / layout.vpp
+    found = first - index * np.where(interleaved, 2.0 / layout.vpp, 1.0) + grid.options.ep_overlap / layout.vpp
+    return np.minimum(np.maximum(found, 1.0), micro_batches(layout))
 
 
 def loss(grid: Grid) -> Figure:
@@ -228,6 +236,41 @@ def stages(grid: Grid, split: StageSplit) -> tuple[Memory, Memory, Memory]:
             )
         )
     return found[0], found[1], found[2]
+
+
+def middle_stages(grid: Grid, layers: Sequence[int], leading: Sequence[int]) -> list[Memory]:
+    """Memory of every stage of one plan between its first and its last, part by part, each a number.
+
+    Args:
+        grid: The plan, each figure a scalar.
+        layers: On each of these stages.
+        leading: Of those, the leading dense layers.
+    """
+    n, lead = np.array(layers, dtype=float), np.array(leading, dtype=float)
+    body, dense = layer_activations(grid, grid.shape.moe_share), layer_activations(grid, 0.0)
+    comes, micro = passing(grid, body.again), in_flight_at(grid, np.arange(1.0, len(layers) + 1.0))
+    parameters, gradients, optimizer, copies = _states(grid, blocks_of_stage(grid, n, lead), replicas(grid))
+    factor = grid.stack.activation_factor
+    whole = Memory(
+        parameters,
+        gradients,
+        optimizer,
+        micro * ((n - lead) * body.kept + lead * dense.kept) * factor,
+        (comes.always + comes.layer) * factor,
+        copies,
+        grid.stack.resident_bytes,
+    )
+    found = _placed(grid, whole)
+
+    def at(index: int) -> Memory:
+        parts: dict[str, Any] = {name: _of(getattr(found, name), index) for name in PARTS}
+        return Memory(**parts)
+
+    return [at(index) for index in range(len(layers))]
+
+
+def _of(figure: Figure, index: int) -> float:
+    return float(np.ravel(np.asarray(figure, dtype=float))[index if np.size(figure) > 1 else 0])
 
 
 def _placed(grid: Grid, whole: Memory) -> Memory:

@@ -7,6 +7,7 @@ Layers are split over ``pp vpp`` chunks as evenly as they go; what a full split 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -117,6 +118,17 @@ def stage_layers(shape: Shape, layout: Layout) -> list[int]:
         return [first, last][:pp]
     short = first + (pp - 2) * middle + last - layers
     return [first, *[middle] * (pp - 2 - short), *[middle - 1] * short, last]
+
+
+def leading_by_stage(shape: Shape, layout: Layout, layers: Sequence[int]) -> list[int]:
+    """Leading dense layers on every stage of one plan: those of the first chunks, stage after stage. The first stage's
+    first chunk is its shortest, any other's its longest.
+    """
+    left, vpp, found = int(shape.leading_dense), int(layout.vpp), []
+    for index, n in enumerate(layers):
+        found.append(min(left, n // vpp if index == 0 else -(-n // vpp)))
+        left -= found[-1]
+    return found
 
 
 def micro_batches(layout: Layout) -> Figure:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from planner.cost import risk, utilisation
+from planner.cost.memory import Memory
 from planner.document.solution import FullestStage, Solution
 from planner.schema import plan as schema
 
@@ -67,6 +68,20 @@ def memory_section(found: Solution) -> schema.MemorySection:
         buffers_bytes=float(held.buffers + held.copies),
         resident_bytes=float(held.resident),
         expanded=_expanded_section(fullest),
+        by_stage=tuple(map(stage_memory, found.by_stage)) or None,
+    )
+
+
+def stage_memory(held: Memory) -> schema.StageMemory:
+    """Bytes on one accelerator of a stage, part by part, as a record."""
+    return schema.StageMemory(
+        total_bytes=float(held.total),
+        parameters_bytes=float(held.parameters),
+        gradients_bytes=float(held.gradients),
+        optimizer_bytes=float(held.optimizer),
+        activations_bytes=float(held.activations),
+        buffers_bytes=float(held.buffers + held.copies),
+        resident_bytes=float(held.resident),
     )
 
 

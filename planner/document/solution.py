@@ -84,6 +84,8 @@ class Solution:
     model_flops: float
     """Of a step."""
     fullest: FullestStage
+    by_stage: tuple[Memory, ...] = ()
+    """Bytes on one accelerator of every stage, parts that are scalars; of groups, these say it."""
     time_spread: Spread
     memory_spread: Spread
     older: schema.OlderRelease | None = None

@@ -11,6 +11,7 @@ import numpy as np
 from planner.cost.figures import Grid
 from planner.cost.memory import PARTS, Memory
 from planner.document import FullestStage
+from planner.document.prediction import stage_memory as stage_memory_section
 from planner.hetero import layer_split, pipelines, stages
 from planner.hetero.bundles import BundleGroup, MixedPlan
 from planner.hetero.layer_split import LayerSplit, StageCosts
@@ -74,6 +75,7 @@ def _stage_sections(prepared: PreparedPools, kind: int, place: dict[int, int]) -
                 recompute=table.policies[int(policy[0, i])].name,
                 time_s=float(times[0, i]),
                 memory_bytes=float(held.total),
+                held=stage_memory_section(held),
             )
         )
     return tuple(found)

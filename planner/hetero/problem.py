@@ -133,9 +133,7 @@ def bind(catalog: Catalog, request: Request, offered: Pools) -> BoundPools:
     spread = Spread(*intervals.found_memory(intervals.read(catalog, intervals.MEMORY), request.runtime.id))
     switches = _switches(request)
     between = _between(offered, figures)
-    return BoundPools(
-        catalog, request, offered, precision, switches, spread, found, figures, between, tuple(profiled)
-    )
+    return BoundPools(catalog, request, offered, precision, switches, spread, found, figures, between, tuple(profiled))
 
 
 def prepare(catalog: Catalog, request: Request, offered: Pools, batch: int, *, few: bool | None = None,

@@ -10,6 +10,7 @@ from planner import cost, document
 from planner.base.units import format_many
 from planner.cost import data_parallel, hierarchy, memory, nearness, pipeline
 from planner.cost.figures import Grid
+from planner.cost.memory import Memory
 from planner.document import FullestStage, PoolInUse, Solution, Spread
 from planner.models import context
 from planner.performance import own_runs
@@ -49,6 +50,7 @@ def solution(prepared: Prepared, candidate: Candidate) -> Solution:
         waived=broken(layout, RuleSetting(request.workload, request.cluster, request.runtime)),
         breakdown={name: float(seconds) for name, seconds in cost.breakdown(grid).items() if seconds != 0.0},
         model_flops=float(cost.model_flops(grid)),
+        by_stage=by_stage(grid),
         time_spread=releases.time_spread(prepared, candidate),
         older=releases.older(prepared, candidate),
         own_runs=_own_runs(prepared, grid),
@@ -164,6 +166,16 @@ def fullest_stage(prepared: Prepared, grid: Grid, pp: int) -> FullestStage:
     there = prepared.request.cluster.accelerator.expanded_memory if grid.expanded is not None else None
     capacity = None if there is None else float(there / hierarchy.sharers(grid))
     return FullestStage(stage=stage, pool=0, held=found[index], expanded_capacity=capacity)
+
+
+def by_stage(grid: Grid) -> tuple[Memory, ...]:
+    """What an accelerator of every pipeline stage holds; nothing where there is one."""
+    layers = pipeline.stage_layers(grid.shape, grid.layout)
+    if len(layers) < 2:
+        return ()
+    first, _, last = memory.stages(grid, pipeline.split(grid.shape, grid.layout))
+    lead = pipeline.leading_by_stage(grid.shape, grid.layout, layers)
+    return (first, *memory.middle_stages(grid, layers[1:-1], lead[1:-1]), last)
 
 
 def front_point(found: schema.Plan) -> schema.FrontPoint:

@@ -78,10 +78,10 @@ def _stages(text: str, run: str, pools: Sequence[str]) -> Iterator[GroupStage]:
     policy = given.get("recompute", "none")
     if policy not in POLICIES:
         raise WrongQuestion(f"{text}: recompute={policy}: over several pools one of {', '.join(POLICIES)}")
-    degrees = {axis: _number(text, f"{axis}={given[axis]}", given[axis]) if axis in given else 1 for axis in DEGREES}
+    tp, cp, ep = (_number(text, f"{axis}={given[axis]}", given[axis]) if axis in given else 1 for axis in DEGREES)
     for layers in _layers(text, given["layers"]):
         yield GroupStage(
-            pool=pools.index(name), layers=layers, **degrees, recompute=policy, time_s=0.0, memory_bytes=0.0
+            pool=pools.index(name), layers=layers, tp=tp, cp=cp, ep=ep, recompute=policy, time_s=0.0, memory_bytes=0.0
         )
 
 

@@ -26,6 +26,7 @@ from planner.schema.plan_layout import (
     RuntimeSection,
     Schedule,
     Stage,
+    StageMemory,
     ZeroScope,
     ZeroStage,
 )
@@ -94,6 +95,7 @@ __all__ = [
     "ShortlistSection",
     "SiteSection",
     "Stage",
+    "StageMemory",
     "WorkloadSection",
     "ZeroScope",
     "ZeroStage",

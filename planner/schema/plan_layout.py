@@ -62,6 +62,19 @@ class Stage(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
+class StageMemory(Record):
+    """Bytes on one accelerator of a pipeline stage, in its own memory; the parts add up to the total."""
+
+    total_bytes: float
+    parameters_bytes: float
+    gradients_bytes: float
+    optimizer_bytes: float
+    activations_bytes: float
+    buffers_bytes: float
+    resident_bytes: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class GroupStage(Record):
     """One stage of the pipelines of a group."""
 
@@ -75,6 +88,8 @@ class GroupStage(Record):
     """Of one micro-batch, forward and backward, with transfers."""
     memory_bytes: float
     """On each of its accelerators."""
+    held: StageMemory | None = None
+    """The same part by part; not in documents of before 2026-12."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from planner.schema.plan_layout import StageMemory
 from planner.schema.record import Record
 
 
@@ -46,6 +47,9 @@ class MemorySection(Record):
     resident_bytes: float
     expanded: ExpandedSection | None = None
     """What lies in expanded memory, in none of the figures above; only in documents where there is such memory."""
+    by_stage: tuple[StageMemory, ...] | None = None
+    """Of every pipeline stage; not where there is one, nor in documents of before 2026-12, nor of groups, whose stages
+    say it themselves."""
 
 
 @dataclass(frozen=True, kw_only=True)

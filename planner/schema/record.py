@@ -174,6 +174,8 @@ DIGEST = "digest"
 """Key of a written document's digest."""
 ABSENT = (
     "expanded",
+    "by_stage",
+    "held",
     "placement",
     "dimensions",
     "communication_choice",

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from planner.schema.plan import Group, GroupStage
 from planner.verify.finding import TOLERANCE, Check, Claim, same, unless_same
-from planner.verify.memory import trained
+from planner.verify.memory import parts_add_up, trained
 from planner.verify.model import StageBytes, first_end, last_end
 
 RECOMPUTES = ("none", "selective", "full")
@@ -175,6 +175,15 @@ def gradients_cross_in_time(c: Claim) -> Iterator[str]:
             )
 
 
+def stages_add_up(c: Claim) -> Iterator[str]:
+    """What a stage holds is the sum of its parts, where these are told."""
+    for i, g in enumerate(c.plan.parallelism.groups):
+        for n, s in enumerate(g.stages):
+            if s.held is not None:
+                yield from parts_add_up(f"stage {n} of group {i}", s.held)
+                yield from unless_same(f"memory_bytes of stage {n} of group {i}", s.memory_bytes, s.held.total_bytes)
+
+
 def memory_fits_stage_by_stage(c: Claim) -> Iterator[str]:
     """States and the inputs of all layers in flight fit into what a stage is said to hold, and that into its pool.
 
@@ -272,6 +281,7 @@ CHECKS: tuple[Check, ...] = (
     tensor_divides,
     times_follow,
     gradients_cross_in_time,
+    stages_add_up,
     memory_fits_stage_by_stage,
     fullest_stage_is_told,
     switches_are_those_of_groups,

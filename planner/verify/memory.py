@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from planner.schema.plan_layout import StageMemory
 from planner.verify.finding import TOLERANCE, Check, Claim, same, unless_same
 from planner.verify.model import (
     LayerShape,
@@ -181,6 +182,49 @@ def no_stage_is_fuller(c: Claim) -> Iterator[str]:
             yield f"stage {stage} needs at least {least:.6g} B, but the fullest is reported with {m.total_bytes:.6g} B"
 
 
+def stages_are_those_of_the_plan(c: Claim) -> Iterator[str]:
+    """What every stage holds adds up, to no more than the fullest, which is told twice alike; its states follow from
+    the sharding (:func:`states`) where blocks are all of one kind behind the leading ones, and it keeps the inputs of
+    its layers at least.
+    """
+    m, away, p = c.plan.prediction.memory, shares(c), c.plan.parallelism
+    if m.by_stage is None:
+        return
+    if len(m.by_stage) != len(c.placed):
+        yield f"the memory of {len(m.by_stage)} stages is told, and there are {len(c.placed)}"
+        return
+    alike = len({layer for layer in c.layers if not layer.dense}) <= 1
+    for stage, told in enumerate(m.by_stage):
+        yield from parts_add_up(f"stage {stage}", told)
+        if told.total_bytes > m.total_bytes * (1 + TOLERANCE):
+            yield f"stage {stage} holds {told.total_bytes:.6g} B, and the fullest {m.total_bytes:.6g} B"
+        if told.activations_bytes < least_activations(c, stage) * (1 - away["activations"]) * (1 - TOLERANCE):
+            yield f"activations_bytes of stage {stage} is less than the inputs of its layers"
+        kept = [1.0 - away[kind] for kind in ("weights", "weights", "optimizer")]
+        given = (told.parameters_bytes, told.gradients_bytes, told.optimizer_bytes)
+        for one, other, share in zip(given, states(c, stage), kept, strict=True):
+            if alike or p.pp == 1:
+                yield from unless_same(f"states of stage {stage}", one, other * share)
+    if 0 <= m.stage < len(m.by_stage):
+        for part in PARTS:
+            yield from unless_same(f"{part} of the fullest", getattr(m.by_stage[m.stage], part), getattr(m, part))
+
+
+PARTS = (
+    "parameters_bytes",
+    "gradients_bytes",
+    "optimizer_bytes",
+    "activations_bytes",
+    "buffers_bytes",
+    "resident_bytes",
+)
+
+
+def parts_add_up(which: str, told: StageMemory) -> Iterator[str]:
+    """``total = parameters + gradients + optimizer + activations + buffers + resident`` of one stage."""
+    yield from unless_same(f"total_bytes of {which}", told.total_bytes, sum(getattr(told, part) for part in PARTS))
+
+
 # ---- activations -----------------------------------------------------------------------------------------------------
 
 
@@ -346,6 +390,7 @@ CHECKS: tuple[Check, ...] = (
     states_follow_from_sharding,
     expanded_memory_is_one,
     no_stage_is_fuller,
+    stages_are_those_of_the_plan,
     activations_are_possible,
     buffers_are_possible,
     offload_takes_states_away,
