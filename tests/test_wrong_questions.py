@@ -64,7 +64,7 @@ WRONG = {
     f"{PLAN} --method dora": "'lora'",
     f"{PLAN} --basis sport": "'spot'",
     f"{PLAN} --catalog nowhere": "no such catalog folder: nowhere",
-    f"estimate{PLAN.removeprefix('plan')} --cluster dgx-h100:8": "one --cluster here",
+    f"estimate{PLAN.removeprefix('plan')} --cluster dgx-h100:8": "each group of pipelines is given",
     "plan llama3-8b": "on what? --cluster dgx-h100:16",
     "plan llama3-8b --cluster :2": "--cluster ':2': which node? Write for example dgx-h100:16",
     "plan llama3-8b --accelerators A100:4,,V100:4": "which? Write for example A100:4,V100:8",

@@ -181,7 +181,7 @@ def estimate(
     """One configuration as given, whether it fits or not: a set of one plan. An axis that is not given is neutral.
 
     Axes are keywords, ``tp=8, pp=4, recompute="full"``, or texts as on the command line, ``"tp=8 pp=4"``. Over several
-    pools each group of alike pipelines is a text, ``"group=copies=4,dgx-h100:layers=16:tp=2,dgx-a100-80gb:layers=16"``
+    pools each group of identical pipelines is a text, ``"group=copies=4,dgx-h100:layers=16:tp=2,dgx-v100:layers=16"``
     (docs/mixed.md). All else is as in :func:`plan`.
 
     Raises:

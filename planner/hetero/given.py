@@ -119,13 +119,13 @@ def _wrong(bound: BoundPools, group: Group) -> Iterator[str]:
     if len(chain) > pipelines.MOST_POOLS or len({pool for pool, _ in chain}) < len(chain):
         yield f"a pipeline stands on one pool, or on one after the other of {pipelines.MOST_POOLS}"
     if len({(s.pool, s.tp, s.cp, s.ep) for s in group.stages}) > len(chain):
-        yield "stages of a pipeline on one pool are cut alike"
+        yield "all stages of a pipeline on one pool have the same tp, cp and ep"
     if held != layers:
         yield f"its stages hold {held:,} layers, {request.workload.model.name} has {layers:,}"
     if group.stages[0].layers < lead:
         yield f"the first stage holds the {lead} leading dense layers"
     if len(group.stages) > 1 and not problem.may_be_cut(request):
-        yield f"{request.runtime.id} cuts {request.workload.model.name} into no stages of unlike length"
+        yield f"{request.runtime.id} cuts {request.workload.model.name} into equal stages only"
     able = [policy.name for policy in problem.able_policies(request)]
     if lacking := {s.recompute for s in group.stages} - {*able}:
         yield f"{request.runtime.id} recomputes {', '.join(able)}, not {min(lacking)}"

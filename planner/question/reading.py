@@ -303,8 +303,8 @@ def grouped_request(
     known, wanted, offered = pooled_request(model, named, asked)
     pins = _known_elsewhere(parse_pins(settings))
     if own := [axis for axis in pins.bounds if axis not in OF_ALL_GROUPS]:
-        said = f"{own[0]}={pins.bounds[own[0]]}"
-        raise WrongQuestion(f"{said}: groups say how they are cut; beside them stand {', '.join(OF_ALL_GROUPS)}")
+        axis = f"{own[0]}={pins.bounds[own[0]]}"
+        raise WrongQuestion(f"{axis}: groups state their own degrees; for all of them: {', '.join(OF_ALL_GROUPS)}")
     if len(wanted.batches) != 1:
         raise WrongQuestion("--batch: estimate takes one value; plan tries several")
     joined = pools.renamed(merged(offered.all, {name for pair in offered.given for name in pair}))

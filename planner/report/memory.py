@@ -21,11 +21,11 @@ def section(plan: Plan) -> Section:
 
 def _of_stages(plan: Plan) -> Chart:
     m = plan.prediction.memory
-    told: Sequence[MemorySection | StageMemory] = m.by_stage or (m,)
-    names = [f"stage {index}{' (fullest)' * (index == m.stage)}" for index in range(len(told))]
+    by_stage: Sequence[MemorySection | StageMemory] = m.by_stage or (m,)
+    names = [f"stage {index}{' (fullest)' * (index == m.stage)}" for index in range(len(by_stage))]
     if m.by_stage is None:
         names = ["every stage" if plan.parallelism.pp == 1 else f"stage {m.stage} (fullest)"]
-    return _chart(names, KINDS, [*map(_parts, told)], m.capacity_bytes, "On each accelerator.")
+    return _chart(names, KINDS, [*map(_parts, by_stage)], m.capacity_bytes, "On each accelerator.")
 
 
 def _parts(held: MemorySection | StageMemory) -> list[float]:

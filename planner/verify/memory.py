@@ -191,17 +191,17 @@ def stages_are_those_of_the_plan(c: Claim) -> Iterator[str]:
     if m.by_stage is None:
         return
     if len(m.by_stage) != len(c.placed):
-        yield f"the memory of {len(m.by_stage)} stages is told, and there are {len(c.placed)}"
+        yield f"the memory of {len(m.by_stage)} stages is stated, and there are {len(c.placed)}"
         return
     alike = len({layer for layer in c.layers if not layer.dense}) <= 1
-    for stage, told in enumerate(m.by_stage):
-        yield from parts_add_up(f"stage {stage}", told)
-        if told.total_bytes > m.total_bytes * (1 + TOLERANCE):
-            yield f"stage {stage} holds {told.total_bytes:.6g} B, and the fullest {m.total_bytes:.6g} B"
-        if told.activations_bytes < least_activations(c, stage) * (1 - away["activations"]) * (1 - TOLERANCE):
+    for stage, stated in enumerate(m.by_stage):
+        yield from parts_add_up(f"stage {stage}", stated)
+        if stated.total_bytes > m.total_bytes * (1 + TOLERANCE):
+            yield f"stage {stage} holds {stated.total_bytes:.6g} B, and the fullest {m.total_bytes:.6g} B"
+        if stated.activations_bytes < least_activations(c, stage) * (1 - away["activations"]) * (1 - TOLERANCE):
             yield f"activations_bytes of stage {stage} is less than the inputs of its layers"
         kept = [1.0 - away[kind] for kind in ("weights", "weights", "optimizer")]
-        given = (told.parameters_bytes, told.gradients_bytes, told.optimizer_bytes)
+        given = (stated.parameters_bytes, stated.gradients_bytes, stated.optimizer_bytes)
         for one, other, share in zip(given, states(c, stage), kept, strict=True):
             if alike or p.pp == 1:
                 yield from unless_same(f"states of stage {stage}", one, other * share)
@@ -220,9 +220,9 @@ PARTS = (
 )
 
 
-def parts_add_up(which: str, told: StageMemory) -> Iterator[str]:
+def parts_add_up(which: str, stated: StageMemory) -> Iterator[str]:
     """``total = parameters + gradients + optimizer + activations + buffers + resident`` of one stage."""
-    yield from unless_same(f"total_bytes of {which}", told.total_bytes, sum(getattr(told, part) for part in PARTS))
+    yield from unless_same(f"total_bytes of {which}", stated.total_bytes, sum(getattr(stated, part) for part in PARTS))
 
 
 # ---- activations -----------------------------------------------------------------------------------------------------
