@@ -34,7 +34,7 @@ def estimate(
     \b
       clusterwright estimate llama3-70b --cluster dgx-h100:16 tp=4 pp=4 vpp=5
       clusterwright estimate llama3-8b --cluster dgx-a100-80gb:1 --runtime fsdp2 micro=2 recompute=full
-      clusterwright estimate gpt2-xl --cluster t4-4:1 --cluster dgx-v100:1 group=t4-4:layers=16,dgx-v100:layers=32
+      clusterwright estimate gpt2-medium --cluster t4-4:1 --cluster dgx-v100:1 group=t4-4:layers=8,dgx-v100:layers=16
     """  # noqa: D301 - click reads the control character itself
     from planner.api import answers
     from planner.commands.screen import plan_view
