@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from planner.schema.images import ImagePlan
-from planner.verify.document import beyond, numbers
 from planner.verify.finding import TOLERANCE, Inconsistent, findings, unless_same
+from planner.verify.well_formed import beyond, numbers
 
 
 def numbers_are_possible(plan: ImagePlan) -> Iterator[str]:

@@ -15,8 +15,8 @@ from datetime import date
 
 from planner.schema.procurement import Alternative, Procurement, ProcureOptions
 from planner.verify import bill, calendar, offer_limits, placement, proof, rented
-from planner.verify.document import LARGEST, beyond, numbers
 from planner.verify.finding import Inconsistent, Violation, findings
+from planner.verify.well_formed import LARGEST, beyond, numbers
 
 STALE_DAYS = 365
 LONGEST_DAYS = 1e6

@@ -1,4 +1,4 @@
-"""What must hold before anything can be computed from a plan: numbers that are numbers, a model that can be one."""
+"""Whether a plan is well-formed, before anything is computed from it: numbers are numbers, its model can be one."""
 
 from __future__ import annotations
 
