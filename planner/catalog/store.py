@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from planner.base.errors import WrongQuestion, suggestion
+from planner.base.hashing import short_hash
 from planner.base.resources import data, own
 from planner.catalog.files import FOLDERS, FileProblem, FileRecord, misplaced, read_entries, read_prices
 from planner.catalog.records import TYPES, build, dangling, hint
@@ -294,10 +294,9 @@ def _found(kind: str, name: str, entries: Mapping[str, T]) -> T:
 
 
 def _hash(folder: Path) -> str:
-    digest = hashlib.sha256()
+    parts = []
     for path in sorted(folder.rglob("*")):
         if path.suffix in (".toml", ".csv"):
             content = path.read_bytes()
-            digest.update(f"{path.relative_to(folder).as_posix()} {len(content)}\n".encode())
-            digest.update(content)
-    return digest.hexdigest()[:12]
+            parts += [f"{path.relative_to(folder).as_posix()} {len(content)}\n".encode(), content]
+    return short_hash(b"".join(parts), 12)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from planner.base.errors import WrongQuestion
+from planner.base.hashing import short_hash
 from planner.catalog import Catalog
 from planner.comm.calls import several_pools
 from planner.comm.calls.one_pool import grid_of, known_of, listed, place_of
@@ -120,7 +120,7 @@ def again(plan: Plan, catalog: Catalog, files: Sequence[str], where: str, own: S
 
 
 def _digest(files: Sequence[Path]) -> str:
-    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]
+    return short_hash(b"".join(file.read_bytes() for file in files))
 
 
 # ---- several pools ---------------------------------------------------------------------------------------------------

@@ -14,7 +14,8 @@ from planner.document.files import (
 from planner.document.money import for_another_run, goodput_of, money_section, price_section
 from planner.document.solution import FullestStage, PoolInUse, Solution, Spread
 from planner.document.writer import write
-from planner.schema.record import as_json, dump, json_schema, sealed, stamped
+from planner.schema.digest import sealed
+from planner.schema.record import as_json, dump, json_schema, stamped
 
 __all__ = [
     "FullestStage",

@@ -11,9 +11,10 @@ from typing import Any
 from planner.base import reading
 from planner.base.errors import DocumentChanged, WrongQuestion, malformed, meant
 from planner.schema import plan as schema
+from planner.schema.digest import DIGEST, is_edited
 from planner.schema.images import ImagePlan
 from planner.schema.procurement import Procurement
-from planner.schema.record import DIGEST, Report, _adapter, content_digest
+from planner.schema.record import Report, _adapter
 from planner.schema.study import StudyResult
 
 LARGEST_FILE = 200_000_000
@@ -161,7 +162,7 @@ def _parsed(data: object, where: str, kinds: Mapping[str, type], others: Iterabl
 
 
 def _warn_if_edited(data: Mapping[str, Any], where: str) -> None:
-    if data.get(DIGEST, digest := content_digest(data)) != digest:
+    if is_edited(data):
         warnings.warn(DocumentChanged(f"{where}: edited since it was written"), stacklevel=3)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -10,6 +9,7 @@ from pathlib import Path
 
 from planner.base import units
 from planner.base.errors import WrongQuestion, meant
+from planner.base.hashing import short_hash
 from planner.catalog import Catalog, cluster, cluster_from_file, load
 from planner.models import workload
 from planner.question import node_prices, pools
@@ -485,7 +485,7 @@ def _inputs(known: Catalog, model: Model | ConvolutionNetwork, named: Named | Se
 def digest(content: object) -> str:
     """The first 16 digits of the SHA-256 of a file's bytes, or of a record with all its fields."""
     data = content if isinstance(content, bytes) else spelled(content).encode()
-    return hashlib.sha256(data).hexdigest()[:16]
+    return short_hash(data)
 
 
 def _left_open(asked: PlanOptions, base: Cluster, model: Model, runtime: Runtime) -> tuple[tuple[str, str, str], ...]:

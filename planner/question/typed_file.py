@@ -5,7 +5,6 @@ What is wrong is collected, so that one message tells it all, each with file, li
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from planner.base.errors import ClusterwrightError, WrongQuestion
+from planner.base.hashing import short_hash
 from planner.base.typed import Misfit, Where, record
 from planner.catalog import Catalog
 from planner.catalog.files import FileProblem, TomlDocument, read_document
@@ -71,7 +71,7 @@ class TypedFile:
 
     def inputs(self, what: str, catalog: Catalog) -> dict[str, str]:
         """What an answer rests on: this file and every folder of the catalog -> a short hash of it."""
-        digest = hashlib.sha256(self.document.text.encode()).hexdigest()[:16]
+        digest = short_hash(self.document.text.encode())
         catalogs = {f"catalog {origin}": version for origin, version in catalog.versions().items()}
         return {f"{what} {self.document.path.name}": digest, **catalogs}
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from html import escape
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, overloa
 from pydantic import ConfigDict
 
 from planner.schema import tables
+from planner.schema.digest import DIGEST, sealed
 from planner.schema.one_line import OneLine
 
 if TYPE_CHECKING:
@@ -170,8 +170,6 @@ def dump(document: Record) -> dict[str, Any]:
     return _pruned(dumped)
 
 
-DIGEST = "digest"
-"""Key of a written document's digest."""
 ABSENT = (
     "expanded",
     "by_stage",
@@ -229,30 +227,6 @@ def json_schema(kind: type) -> dict[str, Any]:
 def stamped(document: Record) -> dict[str, Any]:
     """A document as JSON types with the digest of its content, by which readers see that it was edited."""
     return sealed(dump(document))
-
-
-def sealed(table: Mapping[str, Any]) -> dict[str, Any]:
-    """JSON types of a document with the digest of its content behind them."""
-    content = {key: value for key, value in table.items() if key != DIGEST}
-    return {**content, DIGEST: content_digest(content)}
-
-
-def content_digest(table: Mapping[str, Any]) -> str:
-    """The first 16 digits of the SHA-256 of all that follows from the question: without ``meta``, the seconds it took.
-
-    How the file is laid out makes no difference, nor whether numbers are written as ``1.0`` or ``1``.
-    """
-    content = {key: _whole(value) for key, value in table.items() if key not in (DIGEST, "meta")}
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-
-
-def _whole(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _whole(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [*map(_whole, value)]
-    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def as_json(document: Record) -> str:

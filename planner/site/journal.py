@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import hashlib
 import io
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,6 +11,7 @@ from pathlib import Path
 
 from planner.base import locking, reading
 from planner.base.errors import WrongQuestion
+from planner.base.hashing import short_hash
 
 COLUMNS = (
     *("id", "source", "lab", "date", "model", "family", "task", "runtime", "framework", "release"),
@@ -38,7 +38,7 @@ Row = Mapping[str, str]
 def identified(row: Row, site: str) -> dict[str, str]:
     """The row with its id: the same measurement of the same configuration has the same one."""
     identity = "\n".join(f"{column}={row.get(column, '')}" for column in COLUMNS if column not in PRIVATE)
-    return {**row, "id": f"{site}-{hashlib.sha256(identity.encode()).hexdigest()[:10]}"}
+    return {**row, "id": f"{site}-{short_hash(identity.encode(), 10)}"}
 
 
 def read(path: Path) -> list[dict[str, str]]:

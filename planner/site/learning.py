@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import re
@@ -13,6 +12,7 @@ from typing import Any
 
 from planner.base import writing
 from planner.base.errors import WrongQuestion
+from planner.base.hashing import short_hash
 from planner.calibration import run as calibration
 from planner.calibration.fit.frame import Frame
 from planner.calibration.runs import reading
@@ -102,7 +102,7 @@ def changed(site: Site, fit: Mapping[str, Any] | None) -> bool:
 
 
 def _digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+    return short_hash(path.read_bytes())
 
 
 def _predicted(runs: Sequence[Run], catalog: Catalog) -> list[float | None]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import datetime
-import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from planner.base.errors import WrongQuestion, suggestion
+from planner.base.hashing import short_hash
 from planner.catalog import Catalog
 from planner.cost.layer_times import Point
 from planner.models.workload import library
@@ -74,7 +74,7 @@ def imported(
                 replace(
                     built,
                     source=_printable(path.name),
-                    sha256=hashlib.sha256(content).hexdigest()[:16],
+                    sha256=short_hash(content),
                     date=datetime.date.today().isoformat(),
                 )
             )
