@@ -15,6 +15,7 @@ from planner.commands.screen import models_view
 from planner.cost.flops import training_flops
 from planner.models import blocks, files, recurrent
 from planner.models.architectures import ARCHITECTURES
+from planner.models.attended import attended
 from planner.models.decoders import DECODERS
 from planner.models.gemma import GEMMA
 from planner.models.huggingface import from_config
@@ -22,7 +23,7 @@ from planner.models.hybrids import HYBRIDS
 from planner.models.kimi import KIMI
 from planner.models.parameters import indexing, lora_parameters, parameters
 from planner.models.workload import from_file, workload
-from planner.performance.binding import attended, shape
+from planner.performance.binding import shape
 from planner.schema.workload import Model, Recurrence
 from planner.verify import model as verified
 

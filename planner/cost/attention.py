@@ -1,7 +1,8 @@
 """Attention of one layer: projections, kernel, element-wise traffic, and what context parallelism adds.
 
 Attention's FLOPs are counted here alone: :func:`projections` and :func:`scores` for one token, :func:`kernel_flops`
-for a micro-batch. A step's time, MFU and the list of operators all read these.
+for a micro-batch. A step's time, MFU and the list of operators all read these. How many positions a token attends to
+(the causal half, windows) is in :mod:`planner.models.attended`.
 """
 
 from __future__ import annotations

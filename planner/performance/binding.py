@@ -13,6 +13,7 @@ from planner.cost.algorithms import HOPS, OPERATIONS, PROTOCOLS, CollectiveLibra
 from planner.cost.figures import Device, Dimensions, Expansion, Figure, Network, NetworkDimension, Shape, Stack
 from planner.cost.software import Software
 from planner.models import blocks, context, recurrent
+from planner.models.attended import attended
 from planner.models.parameters import Parameters, head_width, indexing, lora_parameters, parameters
 from planner.schema.efficiency import AcceleratorEfficiency, CollectiveEfficiency, FabricEfficiency, RuntimeEfficiency
 from planner.schema.hardware import Accelerator, Cluster, Dtype, Runtime, dated
@@ -48,26 +49,6 @@ HOST_BANDWIDTH = 16e9
 
 COMPUTE_UNITS = 100
 """Compute units where the catalog has no figure; only the rounding to whole waves depends on it."""
-
-
-def attended(model: Model, sequence: int) -> float:
-    """Mean positions that a token attends to, over layers that attend: ``s / 2`` if causal, less where windows cut it,
-    or where only the best are attended to.
-
-    A causal window of w tokens: ``w (1 - w / (2 s))``; as many for the best w. Wider heads count by their width.
-    """
-    whole = _seen(sequence, model.indexer.top if model.indexer else sequence, model.causal)
-    if model.window is None or model.window.size >= sequence:
-        return whole
-    share = blocks.windowed(model) * model.head_dim / head_width(model)
-    return share * _seen(sequence, model.window.size, model.causal) + (1 - share) * whole
-
-
-def _seen(sequence: int, most: int, causal: bool) -> float:
-    """Mean positions of which a token sees at most so many."""
-    if most >= sequence:
-        return sequence / 2 if causal else float(sequence)
-    return most * (1 - most / (2 * sequence)) if causal else float(most)
 
 
 def shape(workload: Workload, runtime: Runtime | None) -> Shape:

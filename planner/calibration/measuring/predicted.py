@@ -28,6 +28,7 @@ from planner.cost import collectives
 from planner.cost.attention import kernel as attention_kernel
 from planner.cost.figures import Array, Device, Figure, Grid, Layout, Network, Options, Shape, Stack
 from planner.cost.products import product_time
+from planner.models import attended
 from planner.performance import binding
 from planner.performance.efficiency import Efficiencies
 from planner.schema.efficiency import AcceleratorEfficiency
@@ -121,7 +122,7 @@ def _attention_grid(device: Device, known: dict[str, Array]) -> Grid:
         qk_dim=known["head_dim"],
         v_dim=known["head_dim"],
         sequence=known["sequence"],
-        attended=known["sequence"] / 2.0,
+        attended=attended.of_whole_sequence(known["sequence"], causal=True),
         attended_full=known["sequence"],
     )
     return Grid(

@@ -9,6 +9,7 @@ from dataclasses import replace
 from planner.calibration.runs import names
 from planner.calibration.runs.cells import Unpredictable, number, required, whole
 from planner.cost.flops import training_flops
+from planner.models import attended
 from planner.models.parameters import parameters
 from planner.models.workload import library
 from planner.performance import binding
@@ -97,5 +98,6 @@ def _halved(convention: str) -> bool:
 
 def _step_flops(work: Workload, halved: bool) -> float:
     """Model FLOPs of a step, attention in full, or halved for causality."""
-    figures = replace(binding.shape(work, None), attended=work.sequence * (0.5 if halved else 1.0), index_width=0.0)
+    positions = attended.of_whole_sequence(work.sequence, causal=halved)
+    figures = replace(binding.shape(work, None), attended=positions, index_width=0.0)
     return work.batch * work.sequence * float(training_flops(figures, parameters(work.model).active))

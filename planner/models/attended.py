@@ -1,0 +1,37 @@
+"""Positions that a token attends to: half the sequence where attention is causal, fewer under a window or an index.
+
+Attention's FLOPs are so many times those with one position (:mod:`planner.cost.attention`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from planner.models import blocks
+from planner.models.parameters import head_width
+from planner.schema.workload import Model
+
+
+def attended(model: Model, sequence: int) -> float:
+    """Mean positions that a token attends to, over layers that attend: ``s / 2`` if causal, less where windows cut it,
+    or where only the best are attended to.
+
+    A causal window of w tokens: ``w (1 - w / (2 s))``; as many for the best w. Wider heads count by their width.
+    """
+    whole = _within(sequence, model.indexer.top if model.indexer else sequence, model.causal)
+    if model.window is None or model.window.size >= sequence:
+        return whole
+    share = blocks.windowed(model) * model.head_dim / head_width(model)
+    return share * _within(sequence, model.window.size, model.causal) + (1 - share) * whole
+
+
+def of_whole_sequence(sequence: Any, causal: bool) -> Any:
+    """Mean positions of which nothing is cut, of one sequence or an array of them: ``s / 2`` if causal, else ``s``."""
+    return sequence / 2 if causal else sequence * 1.0
+
+
+def _within(sequence: int, most: int, causal: bool) -> float:
+    """Mean positions where a token attends to at most so many."""
+    if most >= sequence:
+        return float(of_whole_sequence(sequence, causal))
+    return most * (1 - most / (2 * sequence)) if causal else float(most)
