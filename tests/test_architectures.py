@@ -14,13 +14,13 @@ from planner.base.errors import WrongQuestion
 from planner.commands.screen import models_view
 from planner.cost.flops import training_flops
 from planner.models import blocks, files, recurrent
-from planner.models.architectures import ARCHITECTURES
 from planner.models.attended import attended
-from planner.models.decoders import DECODERS
-from planner.models.gemma import GEMMA
 from planner.models.huggingface import from_config
-from planner.models.hybrids import HYBRIDS
-from planner.models.kimi import KIMI
+from planner.models.huggingface.by_model_type import ARCHITECTURES
+from planner.models.huggingface.decoders import DECODERS
+from planner.models.huggingface.gemma import GEMMA
+from planner.models.huggingface.hybrids import HYBRIDS
+from planner.models.huggingface.kimi import KIMI
 from planner.models.parameters import indexing, lora_parameters, parameters
 from planner.models.workload import from_file, workload
 from planner.performance.binding import shape

@@ -9,12 +9,12 @@ import pytest
 from planner.base import writing
 from planner.base.errors import WrongQuestion
 from planner.models import files, huggingface
-from planner.models.architectures import ARCHITECTURES
-from planner.models.decoders import DECODERS
-from planner.models.gemma import GEMMA
 from planner.models.huggingface import from_config, read
-from planner.models.hybrids import HYBRIDS
-from planner.models.kimi import KIMI
+from planner.models.huggingface.by_model_type import ARCHITECTURES
+from planner.models.huggingface.decoders import DECODERS
+from planner.models.huggingface.gemma import GEMMA
+from planner.models.huggingface.hybrids import HYBRIDS
+from planner.models.huggingface.kimi import KIMI
 from planner.models.parameters import parameters
 from planner.models.workload import from_file, library, model
 from planner.schema.workload import Model, Rotary, Window

@@ -3,7 +3,7 @@
 An entry of the table has four parts. `keys`: a field of :class:`planner.schema.workload.Model` and the key that holds
 it. `defaults`: what the implementing class takes where the file leaves a key out (transformers 5.23.0). `fixed`: what
 its code fixes for every configuration. `derive`: what follows from several keys, functions of a
-:class:`planner.models.config_values.Reader`.
+:class:`planner.models.huggingface.config_values.Reader`.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from planner.models import derived, routers
-from planner.models.architecture import ATTENTION_BIAS, CLASSIC, COMMON, TIED, UNTIED, Architecture
-from planner.models.decoders import DECODERS
-from planner.models.gemma import GEMMA
-from planner.models.hybrids import HYBRIDS
-from planner.models.kimi import KIMI
+from planner.models.huggingface import fields, routers
+from planner.models.huggingface.architecture import ATTENTION_BIAS, CLASSIC, COMMON, TIED, UNTIED, Architecture
+from planner.models.huggingface.decoders import DECODERS
+from planner.models.huggingface.gemma import GEMMA
+from planner.models.huggingface.hybrids import HYBRIDS
+from planner.models.huggingface.kimi import KIMI
 
 _SILU = routers.activation("hidden_act", "silu", gated=True)
 _AUX = {"router_aux_loss_coef": 0.001}
-_RMS_1E6 = (derived.norm_epsilon("rms_norm_eps", 1e-6), derived.rotary(1e4))
+_RMS_1E6 = (fields.norm_epsilon("rms_norm_eps", 1e-6), fields.rotary(1e4))
 """Norms and positions of most classes."""
 _GPT_OSS_YARN = {
     "rope_type": "yarn",
@@ -34,7 +34,7 @@ _GPT_OSS_YARN = {
 _LLAMA = Architecture(
     keys={**COMMON, **ATTENTION_BIAS, "mlp_bias": "mlp_bias"},
     defaults={**UNTIED, "attention_bias": False, "mlp_bias": False},
-    derive=(derived.grouped_queries, _SILU, *_RMS_1E6),
+    derive=(fields.grouped_queries, _SILU, *_RMS_1E6),
 )
 _LATENT = {**UNTIED, "attention_bias": False, "moe_layer_freq": 1, "q_lora_rank": 1536}
 _V2_ROUTER = {"topk_method": "greedy", "norm_topk_prob": False, "routed_scaling_factor": 1.0}
@@ -46,8 +46,8 @@ _DEEPSEEK_V2 = Architecture(
     keys={**COMMON, **ATTENTION_BIAS},
     defaults={**_LATENT, **_V2_ROUTER, "first_k_dense_replace": 0},
     derive=(
-        derived.latent_attention,
-        routers.routed(derived.deepseek_experts, routers.deepseek_router("softmax")),
+        fields.latent_attention,
+        routers.routed(fields.deepseek_experts, routers.deepseek_router("softmax")),
         _SILU,
         *_RMS_1E6,
     ),
@@ -56,8 +56,8 @@ _DEEPSEEK_V3 = replace(
     _DEEPSEEK_V2,
     defaults={**_LATENT, **_V3_ROUTER, "first_k_dense_replace": 3},
     derive=(
-        derived.latent_attention,
-        routers.routed(derived.deepseek_experts, routers.deepseek_router("sigmoid")),
+        fields.latent_attention,
+        routers.routed(fields.deepseek_experts, routers.deepseek_router("sigmoid")),
         _SILU,
         *_RMS_1E6,
     ),
@@ -66,14 +66,14 @@ _QWEN3 = Architecture(
     keys={**COMMON, **ATTENTION_BIAS},
     defaults={**UNTIED, "attention_bias": False, "num_key_value_heads": 32, "head_dim": 128, "max_window_layers": 28},
     fixed={"qk_norm": "head"},
-    derive=(derived.grouped_queries, derived.late_window, _SILU, *_RMS_1E6),
+    derive=(fields.grouped_queries, fields.late_window, _SILU, *_RMS_1E6),
 )
-_QWEN_EXPERTS = routers.routed(derived.qwen_experts, routers.softmax_router())
+_QWEN_EXPERTS = routers.routed(fields.qwen_experts, routers.softmax_router())
 _QWEN2 = Architecture(
     keys=COMMON,
     defaults={**UNTIED, "num_key_value_heads": 32, "max_window_layers": 28},
     fixed={"qkv_bias": True},
-    derive=(derived.grouped_queries, derived.late_window, _SILU, *_RMS_1E6),
+    derive=(fields.grouped_queries, fields.late_window, _SILU, *_RMS_1E6),
 )
 _QWEN3_MOE = Architecture(
     keys=_QWEN3.keys,
@@ -87,7 +87,7 @@ _QWEN3_MOE = Architecture(
         **_AUX,
     },
     fixed=_QWEN3.fixed,
-    derive=(derived.grouped_queries, _QWEN_EXPERTS, derived.switched_window, _SILU, *_RMS_1E6),
+    derive=(fields.grouped_queries, _QWEN_EXPERTS, fields.switched_window, _SILU, *_RMS_1E6),
 )
 _LLAMA4 = Architecture(
     keys={**COMMON, **ATTENTION_BIAS, "ffn": "intermediate_size_mlp"},
@@ -103,13 +103,13 @@ _LLAMA4 = Architecture(
         **_AUX,
     },
     derive=(
-        derived.grouped_queries,
-        routers.routed(derived.llama4_experts, routers.llama4_router),
-        derived.llama4_chunks,
-        derived.llama4_norms,
-        derived.llama4_rotary,
+        fields.grouped_queries,
+        routers.routed(fields.llama4_experts, routers.llama4_router),
+        fields.llama4_chunks,
+        fields.llama4_norms,
+        fields.llama4_rotary,
         _SILU,
-        derived.norm_epsilon("rms_norm_eps", 1e-5),
+        fields.norm_epsilon("rms_norm_eps", 1e-5),
     ),
 )
 _GROK = Architecture(
@@ -117,7 +117,7 @@ _GROK = Architecture(
     # The released code shares the embedding with the output and norms before and after each half of a block.
     defaults=TIED,
     fixed={"norm_place": "both", "norms_per_layer": 4},
-    derive=(derived.grouped_queries, derived.routed_experts),
+    derive=(fields.grouped_queries, fields.routed_experts),
 )
 
 ARCHITECTURES: Mapping[str, Architecture] = {
@@ -129,18 +129,18 @@ ARCHITECTURES: Mapping[str, Architecture] = {
     "mistral": Architecture(
         keys=COMMON,
         defaults={**UNTIED, "num_key_value_heads": 8, "sliding_window": 4096},
-        derive=(derived.grouped_queries, derived.window, _SILU, *_RMS_1E6),
+        derive=(fields.grouped_queries, fields.window, _SILU, *_RMS_1E6),
     ),
     "mixtral": Architecture(
         keys=COMMON,
         defaults={**UNTIED, **_AUX, "num_key_value_heads": 8},
         derive=(
-            derived.grouped_queries,
-            routers.routed(derived.routed_experts, routers.softmax_router(normalised=True)),
-            derived.window,
+            fields.grouped_queries,
+            routers.routed(fields.routed_experts, routers.softmax_router(normalised=True)),
+            fields.window,
             _SILU,
-            derived.norm_epsilon("rms_norm_eps", 1e-5),
-            derived.rotary(1e6),
+            fields.norm_epsilon("rms_norm_eps", 1e-5),
+            fields.rotary(1e6),
         ),
     ),
     "qwen2": _QWEN2,
@@ -155,7 +155,7 @@ ARCHITECTURES: Mapping[str, Architecture] = {
             "norm_topk_prob": False,
             **_AUX,
         },
-        derive=(derived.grouped_queries, _QWEN_EXPERTS, derived.early_window, _SILU, *_RMS_1E6),
+        derive=(fields.grouped_queries, _QWEN_EXPERTS, fields.early_window, _SILU, *_RMS_1E6),
     ),
     "qwen2_vl": _QWEN2,
     "qwen2_vl_text": _QWEN2,
@@ -180,11 +180,11 @@ ARCHITECTURES: Mapping[str, Architecture] = {
         },
         fixed={"activation": "clamped-swiglu", "sinks": True},
         derive=(
-            derived.grouped_queries,
-            routers.routed(derived.gpt_oss_experts, routers.softmax_router(normalised=True)),
-            derived.alternating_window,
-            derived.norm_epsilon("rms_norm_eps", 1e-5),
-            derived.rotary(1.5e5, **_GPT_OSS_YARN),
+            fields.grouped_queries,
+            routers.routed(fields.gpt_oss_experts, routers.softmax_router(normalised=True)),
+            fields.alternating_window,
+            fields.norm_epsilon("rms_norm_eps", 1e-5),
+            fields.rotary(1.5e5, **_GPT_OSS_YARN),
         ),
     ),
     "llama4": _LLAMA4,
@@ -194,10 +194,10 @@ ARCHITECTURES: Mapping[str, Architecture] = {
         defaults={**UNTIED, "attention_bias": False, "mlp_bias": False},
         fixed={"gated": False, "norm": "layer", "norm_offset": True},
         derive=(
-            derived.grouped_queries,
+            fields.grouped_queries,
             routers.activation("hidden_act", "relu2"),
-            derived.norm_epsilon("norm_eps", 1e-5),
-            derived.rotary(1e4, partial_rotary_factor=0.5),
+            fields.norm_epsilon("norm_eps", 1e-5),
+            fields.rotary(1e4, partial_rotary_factor=0.5),
         ),
     ),
     "grok-1": _GROK,
@@ -214,11 +214,11 @@ ARCHITECTURES: Mapping[str, Architecture] = {
         defaults={**TIED, "resid_pdrop": 0.1},
         fixed=CLASSIC,
         derive=(
-            derived.multi_head,
-            derived.four_times("n_inner"),
-            derived.dropout("resid_pdrop"),
+            fields.multi_head,
+            fields.four_times("n_inner"),
+            fields.dropout("resid_pdrop"),
             routers.activation("activation_function", "gelu_new"),
-            derived.norm_epsilon("layer_norm_epsilon", 1e-5),
+            fields.norm_epsilon("layer_norm_epsilon", 1e-5),
         ),
     ),
     "opt": Architecture(
@@ -226,10 +226,10 @@ ARCHITECTURES: Mapping[str, Architecture] = {
         defaults={**TIED, "dropout": 0.1, "enable_bias": True, "layer_norm_elementwise_affine": True},
         fixed={"gated": False, "norm": "layer"},
         derive=(
-            derived.multi_head,
-            derived.opt_embedding,
-            derived.opt_biases,
-            derived.dropout("dropout"),
+            fields.multi_head,
+            fields.opt_embedding,
+            fields.opt_biases,
+            fields.dropout("dropout"),
             routers.activation("activation_function", "relu"),
         ),
     ),
@@ -243,16 +243,16 @@ ARCHITECTURES: Mapping[str, Architecture] = {
         },
         defaults={**TIED, "no_bias": True, "expansion_ratio": 4, "resid_pdrop": 0.0, "learned_pos_emb": True},
         fixed={"gated": False, "norm": "layer", "activation": "gelu"},
-        derive=(derived.mpt_shape, derived.dropout("resid_pdrop")),
+        derive=(fields.mpt_shape, fields.dropout("resid_pdrop")),
     ),
     "bert": Architecture(
         keys={**COMMON, "learned_positions": "max_position_embeddings", "token_types": "type_vocab_size"},
         defaults={**TIED, "type_vocab_size": 2, "hidden_dropout_prob": 0.1},
         fixed={**CLASSIC, "family": "encoder", "causal": False, "norm_place": "post"},
         derive=(
-            derived.multi_head,
-            derived.masked_language_head,
-            derived.dropout("hidden_dropout_prob"),
+            fields.multi_head,
+            fields.masked_language_head,
+            fields.dropout("hidden_dropout_prob"),
             routers.activation("hidden_act", "gelu"),
         ),
     ),
@@ -269,16 +269,16 @@ ARCHITECTURES: Mapping[str, Architecture] = {
         },
         defaults={**TIED, "feed_forward_proj": "relu", "relative_attention_num_buckets": 32, "dropout_rate": 0.1},
         fixed={"family": "encoder-decoder", "positions": "relative"},
-        derive=(derived.t5_stacks, derived.dropout("dropout_rate"), routers.t5_activation),
+        derive=(fields.t5_stacks, fields.dropout("dropout_rate"), routers.t5_activation),
     ),
     "vit": Architecture(
         keys={key: value for key, value in COMMON.items() if key not in ("vocab", "tied")} | {"qkv_bias": "qkv_bias"},
         defaults={"qkv_bias": True, "num_channels": 3, "hidden_dropout_prob": 0.0},
         fixed={**CLASSIC, "family": "vision", "causal": False},
         derive=(
-            derived.multi_head,
-            derived.patches,
-            derived.dropout("hidden_dropout_prob"),
+            fields.multi_head,
+            fields.patches,
+            fields.dropout("hidden_dropout_prob"),
             routers.activation("hidden_act", "gelu"),
         ),
     ),

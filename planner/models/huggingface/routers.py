@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from planner.models.config_values import Reader
+from planner.models.huggingface.config_values import Reader
 from planner.schema.workload import Activation
 
 Fields = dict[str, Any]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from planner.models import derived
 from planner.models.blocks import repetition
-from planner.models.config_values import Reader
+from planner.models.huggingface import fields
+from planner.models.huggingface.config_values import Reader
 from planner.schema.workload import MOST_LAYERS, Feed, Mixer
 
 Fields = dict[str, Any]
@@ -49,7 +49,7 @@ def mixed(otherwise: Callable[[Reader], Each]) -> Callable[[Reader], Fields]:
 
     def read(config: Reader) -> Fields:
         key = "layer_types" if config.has("layer_types") else "layers_block_type"
-        named = derived.each_layer(config, key)
+        named = fields.each_layer(config, key)
         made = otherwise(config)
         kinds = named or [made(layer) for layer in range(config.layers())]
         return {"mixers": once([config.meaning(key, kind, KINDS) for kind in kinds])}
@@ -111,7 +111,7 @@ def jamba_feeds(config: Reader) -> Fields:
         return {}
     period, offset = _rhythm(config, "expert_layer")
     feeds = ["mixture" if layer % period == offset else "mlp" for layer in range(config.layers())]
-    return {"feeds": once(feeds), **derived.experts(config, "num_experts", "intermediate_size")}
+    return {"feeds": once(feeds), **fields.experts(config, "num_experts", "intermediate_size")}
 
 
 def nemotron_blocks(config: Reader) -> Fields:
@@ -137,7 +137,7 @@ def nemotron_blocks(config: Reader) -> Fields:
             * config.whole("moe_shared_expert_intermediate_size"),
             "latent": config.whole("moe_latent_size", 0, least=0),
         }
-        found |= derived.experts(config, "n_routed_experts", "moe_intermediate_size", **more)
+        found |= fields.experts(config, "n_routed_experts", "moe_intermediate_size", **more)
     return found
 
 

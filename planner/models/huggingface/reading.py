@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from planner.base.errors import WrongQuestion, malformed, nearest
-from planner.models import files, model_rules, pattern
-from planner.models.architecture import Architecture
-from planner.models.architectures import ARCHITECTURES
-from planner.models.config_values import Reader
+from planner.models import files, model_rules
+from planner.models.huggingface import pattern
+from planner.models.huggingface.architecture import Architecture
+from planner.models.huggingface.by_model_type import ARCHITECTURES
+from planner.models.huggingface.config_values import Reader
 from planner.schema.workload import Model
 
 SEQUENCE, BATCH, TOKENS = 8192, 1024, "1T"

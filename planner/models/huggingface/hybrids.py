@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from planner.models import decoders, derived, pattern, routers
-from planner.models.architecture import ATTENTION_BIAS, COMMON, TIED, UNTIED, Architecture
-from planner.models.config_values import Reader
-from planner.models.decoders import AUX, NORMALISED, RMS_1E5, RMS_1E6, SILU, SOFTMAX, UNBIASED
+from planner.models.huggingface import decoders, fields, pattern, routers
+from planner.models.huggingface.architecture import ATTENTION_BIAS, COMMON, TIED, UNTIED, Architecture
+from planner.models.huggingface.config_values import Reader
+from planner.models.huggingface.decoders import AUX, NORMALISED, RMS_1E5, RMS_1E6, SILU, SOFTMAX, UNBIASED
 
 _DELTA = {
     **{"linear_num_value_heads": 32, "linear_value_head_dim": 128, "linear_num_key_heads": 16},
@@ -26,12 +26,12 @@ _QWEN = Architecture(
     defaults={**UNTIED, **UNBIASED, **_DELTA, "num_key_value_heads": 4},
     fixed={"qk_norm": "head", "attention_gate": True, "norm_offset": True},
     derive=(
-        derived.grouped_queries,
+        fields.grouped_queries,
         pattern.mixed(pattern.every("full_attention_interval", 4)),
         pattern.gated_delta,
         SILU,
-        derived.norm_epsilon("rms_norm_eps", 1e-6),
-        derived.rotary(1e4, partial_rotary_factor=0.25),
+        fields.norm_epsilon("rms_norm_eps", 1e-6),
+        fields.rotary(1e4, partial_rotary_factor=0.25),
     ),
 )
 _LFM2 = {"block_auto_adjust_ff_dim": True, "block_multiple_of": 256, "block_ffn_dim_multiplier": 1.0}
@@ -50,20 +50,20 @@ HYBRIDS: Mapping[str, Architecture] = {
     "qwen3_next": replace(
         _QWEN,
         defaults={**_QWEN.defaults, **_MOE, "num_key_value_heads": 2},
-        derive=(*_QWEN.derive, routers.routed(derived.qwen_experts, SOFTMAX)),
+        derive=(*_QWEN.derive, routers.routed(fields.qwen_experts, SOFTMAX)),
     ),
     "qwen3_5_moe_text": replace(
         _QWEN,
         keys={**_QWEN.keys, "ffn": "moe_intermediate_size"},
         defaults={**_QWEN.defaults, **_MOE, "num_key_value_heads": 2},
-        derive=(*_QWEN.derive, routers.routed(derived.qwen_experts, NORMALISED)),
+        derive=(*_QWEN.derive, routers.routed(fields.qwen_experts, NORMALISED)),
     ),
     "olmo_hybrid": Architecture(
         keys={**COMMON, **ATTENTION_BIAS},
         defaults={**UNTIED, **UNBIASED, **_DELTA, "head_dim": None},
         fixed={"qk_norm": "full", "norm_place": "output"},
         derive=(
-            derived.grouped_queries,
+            fields.grouped_queries,
             pattern.mixed(pattern.every("full_attention_interval", 4)),
             pattern.gated_delta,
             SILU,
@@ -75,13 +75,13 @@ HYBRIDS: Mapping[str, Architecture] = {
         defaults={**UNTIED, **AUX, "num_key_value_heads": 8, "block_size": 256},
         fixed={"scaled": True},
         derive=(
-            derived.grouped_queries,
+            fields.grouped_queries,
             pattern.mixed(pattern.alternating),
             pattern.lightning,
-            routers.routed(derived.routed_experts, NORMALISED),
+            routers.routed(fields.routed_experts, NORMALISED),
             SILU,
-            derived.norm_epsilon("rms_norm_eps", 1e-5),
-            derived.rotary(1e6),
+            fields.norm_epsilon("rms_norm_eps", 1e-5),
+            fields.rotary(1e6),
         ),
     ),
     "jamba": Architecture(
@@ -94,24 +94,24 @@ HYBRIDS: Mapping[str, Architecture] = {
         },
         fixed={"positions": "none"},
         derive=(
-            derived.grouped_queries,
+            fields.grouped_queries,
             pattern.mixed(pattern.at_offset),
             pattern.mamba,
             routers.routed(pattern.jamba_feeds, routers.softmax_router(normalised=False)),
             SILU,
-            derived.norm_epsilon("rms_norm_eps", 1e-6),
+            fields.norm_epsilon("rms_norm_eps", 1e-6),
         ),
     ),
     "bamba": Architecture(
         keys={**COMMON, **ATTENTION_BIAS, "mlp_bias": "mlp_bias"},
         defaults={**UNTIED, **UNBIASED, **_MAMBA2, "mlp_bias": False, "num_key_value_heads": 8},
         derive=(
-            derived.grouped_queries,
+            fields.grouped_queries,
             pattern.mixed(pattern.at_indices),
             pattern.mamba2(),
             SILU,
-            derived.norm_epsilon("rms_norm_eps", 1e-5),
-            derived.rotary(1e4, partial_rotary_factor=0.5),
+            fields.norm_epsilon("rms_norm_eps", 1e-5),
+            fields.rotary(1e4, partial_rotary_factor=0.5),
         ),
     ),
     "falcon_h1": Architecture(
@@ -121,19 +121,19 @@ HYBRIDS: Mapping[str, Architecture] = {
             **{"mamba_rms_norm": False, "mamba_d_ssm": 1024},
         },
         fixed={"mixers": ["both"], "scaled": True},
-        derive=(derived.grouped_queries, pattern.mamba2("mamba_rms_norm"), SILU, *RMS_1E5),
+        derive=(fields.grouped_queries, pattern.mamba2("mamba_rms_norm"), SILU, *RMS_1E5),
     ),
     "granitemoehybrid": Architecture(
         keys={**COMMON, **ATTENTION_BIAS},
         defaults={**UNTIED, **UNBIASED, **AUX, **_MAMBA2, "shared_intermediate_size": 1024},
         fixed={"scaled": True},
         derive=(
-            derived.grouped_queries,
+            fields.grouped_queries,
             pattern.mixed(pattern.all_recurrent),
             pattern.mamba2(),
             _granite_hybrid,
             SILU,
-            derived.norm_epsilon("rms_norm_eps", 1e-6),
+            fields.norm_epsilon("rms_norm_eps", 1e-6),
         ),
     ),
     "nemotron_h": Architecture(
@@ -147,11 +147,11 @@ HYBRIDS: Mapping[str, Architecture] = {
         },
         fixed={"gated": False, "positions": "none"},
         derive=(
-            derived.grouped_queries,
+            fields.grouped_queries,
             routers.routed(pattern.nemotron_blocks, decoders.SIGMOID_ROUTER),
             pattern.nemotron_mamba2,
             routers.activation("mlp_hidden_act", "relu2"),
-            derived.norm_epsilon("layer_norm_epsilon", 1e-5),
+            fields.norm_epsilon("layer_norm_epsilon", 1e-5),
         ),
     ),
     "lfm2": Architecture(
@@ -159,12 +159,12 @@ HYBRIDS: Mapping[str, Architecture] = {
         defaults={**TIED, "num_key_value_heads": 8, "conv_L_cache": 3, "conv_bias": False, **_LFM2},
         fixed={"qk_norm": "head", "activation": "swiglu"},
         derive=(
-            derived.grouped_queries,
+            fields.grouped_queries,
             pattern.mixed(pattern.listed_full),
             pattern.short_convolution,
             pattern.lfm2_width,
-            derived.norm_epsilon("norm_eps", 1e-5),
-            derived.rotary(1e6),
+            fields.norm_epsilon("norm_eps", 1e-5),
+            fields.rotary(1e6),
         ),
     ),
 }

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from planner.models.config_values import Reader
+from planner.models.huggingface.config_values import Reader
 
 Derive = Callable[[Reader], dict[str, Any]]
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from planner.models.blocks import repetition
-from planner.models.config_values import Reader
+from planner.models.huggingface.config_values import Reader
 
 Fields = dict[str, Any]
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from planner.models import derived, pattern, routers
-from planner.models.architecture import ATTENTION_BIAS, COMMON, UNTIED, Architecture
-from planner.models.config_values import Reader
-from planner.models.decoders import SILU, UNBIASED, leading_dense
+from planner.models.huggingface import fields, pattern, routers
+from planner.models.huggingface.architecture import ATTENTION_BIAS, COMMON, UNTIED, Architecture
+from planner.models.huggingface.config_values import Reader
+from planner.models.huggingface.decoders import SILU, UNBIASED, leading_dense
 
 _OWN = {
     "num_local_experts": "num_experts",
@@ -30,7 +30,7 @@ def _delta(config: Reader) -> dict[str, Any]:
     """Which blocks carry a state, and its widths: a checkpoint lists both under `linear_attn_config`, from 1 on."""
     own = config.nested("linear_attn_config", {})
     layers = config.layers()
-    kinds = derived.each_layer(config, "layer_types")
+    kinds = fields.each_layer(config, "layer_types")
     if not kinds and own.has("full_attn_layers"):
         full, carried = own.items("full_attn_layers"), own.items("kda_layers")
         if sorted([*full, *carried], key=str) != sorted(range(1, layers + 1), key=str):
@@ -84,11 +84,11 @@ KIMI: Mapping[str, Architecture] = {
         },
         fixed={"positions": "none"},
         derive=(
-            derived.latent_attention,
+            fields.latent_attention,
             _delta,
             _experts,
             SILU,
-            derived.norm_epsilon("rms_norm_eps", 1e-5),
+            fields.norm_epsilon("rms_norm_eps", 1e-5),
         ),
     ),
 }

@@ -10,15 +10,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from planner.models import derived, pattern, routers
-from planner.models.architecture import ATTENTION_BIAS, COMMON, TIED, UNTIED, Architecture
-from planner.models.config_values import Reader
+from planner.models.huggingface import fields, pattern, routers
+from planner.models.huggingface.architecture import ATTENTION_BIAS, COMMON, TIED, UNTIED, Architecture
+from planner.models.huggingface.config_values import Reader
 
 SILU = routers.activation("hidden_act", "silu", gated=True)
 GELU = routers.activation("hidden_activation", "gelu_pytorch_tanh", gated=True)
-RMS_1E6 = (derived.norm_epsilon("rms_norm_eps", 1e-6), derived.rotary(1e4))
-RMS_1E5 = (derived.norm_epsilon("rms_norm_eps", 1e-5), derived.rotary(1e4))
-LAYER_1E5 = (derived.norm_epsilon("layer_norm_eps", 1e-5), derived.rotary(1e4))
+RMS_1E6 = (fields.norm_epsilon("rms_norm_eps", 1e-6), fields.rotary(1e4))
+RMS_1E5 = (fields.norm_epsilon("rms_norm_eps", 1e-5), fields.rotary(1e4))
+LAYER_1E5 = (fields.norm_epsilon("layer_norm_eps", 1e-5), fields.rotary(1e4))
 AUX = {"router_aux_loss_coef": 0.001}
 UNBIASED = {"attention_bias": False}
 FOUR_NORMS = {"norm_place": "both", "norms_per_layer": 4}
@@ -35,9 +35,9 @@ def head_bias(config: Reader) -> dict[str, Any]:
     return {"extra_parameters": config.whole("vocab_size")}
 
 
-def if_set(key: str, **fields: Any) -> Any:
+def if_set(key: str, **values: Any) -> Any:
     """Fields that hold where a switch is on."""
-    return lambda config: fields if config.flag(key) else {}
+    return lambda config: values if config.flag(key) else {}
 
 
 def sliding(interval: int, *, switch: str = "") -> Any:
@@ -48,14 +48,14 @@ def sliding(interval: int, *, switch: str = "") -> Any:
             return {}
         size = config.whole("sliding_window_pattern", config.whole("_sliding_window_pattern", interval))
         layers = [(layer + 1) % size > 0 for layer in range(config.layers())]
-        return derived.regular_window(config, derived.sliding_layers(config, layers), "sliding_window")
+        return fields.regular_window(config, fields.sliding_layers(config, layers), "sliding_window")
 
     return read
 
 
 def leading_dense(config: Reader) -> int:
     """Dense blocks at the start, as `mlp_layer_types` lists them; any other order is refused."""
-    kinds = derived.each_layer(config, "mlp_layer_types")
+    kinds = fields.each_layer(config, "mlp_layer_types")
     dense = kinds.count("dense")
     if kinds != ["dense"] * dense + ["sparse"] * (len(kinds) - dense):
         raise config.wrong("mlp_layer_types", "dense layers must be the first ones")
@@ -67,7 +67,7 @@ def shared_experts(experts: str, shared: str) -> Any:
 
     def read(config: Reader) -> dict[str, Any]:
         width = config.whole("moe_intermediate_size")
-        return derived.experts(
+        return fields.experts(
             config,
             experts,
             "moe_intermediate_size",
@@ -85,7 +85,7 @@ DEEPSEEK = routers.routed(shared_experts("n_routed_experts", "n_shared_experts")
 _LATENT = Architecture(
     keys={**COMMON, **ATTENTION_BIAS},
     defaults={**UNTIED, **UNBIASED, **SIGMOID},
-    derive=(derived.latent_attention, DEEPSEEK, SILU, *RMS_1E6),
+    derive=(fields.latent_attention, DEEPSEEK, SILU, *RMS_1E6),
 )
 _SPARSE = replace(
     _LATENT, defaults={**_LATENT.defaults, "first_k_dense_replace": 3}, derive=(*_LATENT.derive, pattern.indexed)
@@ -93,7 +93,7 @@ _SPARSE = replace(
 _LLAMA_LIKE = Architecture(
     keys={**COMMON, **ATTENTION_BIAS, "mlp_bias": "mlp_bias"},
     defaults={**UNTIED, **UNBIASED, "mlp_bias": False},
-    derive=(derived.grouped_queries, SILU, *RMS_1E6),
+    derive=(fields.grouped_queries, SILU, *RMS_1E6),
 )
 _PLAIN = replace(_LLAMA_LIKE, keys={**COMMON, **ATTENTION_BIAS})
 _OLMO2 = replace(_PLAIN, fixed={"norm_place": "output", "qk_norm": "full"})
@@ -101,20 +101,20 @@ _COHERE = Architecture(
     keys={**COMMON, **ATTENTION_BIAS},
     defaults={**TIED, **UNBIASED, "use_qk_norm": False},
     fixed={**_LAYER, "norm_bias": False, "norms_per_layer": 1, "scaled": True},
-    derive=(derived.grouped_queries, if_set("use_qk_norm", qk_norm="full"), SILU, *LAYER_1E5),
+    derive=(fields.grouped_queries, if_set("use_qk_norm", qk_norm="full"), SILU, *LAYER_1E5),
 )
 _GRANITE_MOE = Architecture(
     keys={**COMMON, **ATTENTION_BIAS},
     defaults={**UNTIED, **UNBIASED, **AUX, "num_experts_per_tok": 2},
     fixed={"scaled": True},
-    derive=(derived.grouped_queries, routers.routed(derived.routed_experts, NORMALISED), SILU, *RMS_1E6),
+    derive=(fields.grouped_queries, routers.routed(fields.routed_experts, NORMALISED), SILU, *RMS_1E6),
 )
 
 
 def granite_shared(config: Reader) -> dict[str, Any]:
     """Granite's experts with one shared by all, without a gate."""
     shared = config.whole("shared_intermediate_size", 0, least=0)
-    return derived.experts(config, "num_local_experts", "intermediate_size", shared_ffn=shared)
+    return fields.experts(config, "num_local_experts", "intermediate_size", shared_ffn=shared)
 
 
 def _ernie_experts(config: Reader) -> dict[str, Any]:
@@ -153,7 +153,7 @@ def _falcon(config: Reader) -> dict[str, Any]:
 
 
 def _gptj(config: Reader) -> dict[str, Any]:
-    return {**derived.multi_head(config), **derived.four_times("n_inner")(config), **head_bias(config)}
+    return {**fields.multi_head(config), **fields.four_times("n_inner")(config), **head_bias(config)}
 
 
 DECODERS: Mapping[str, Architecture] = {
@@ -161,76 +161,74 @@ DECODERS: Mapping[str, Architecture] = {
         keys=COMMON,
         defaults=UNTIED,
         fixed={**_LAYER, **_ALL_BIASED, "gated": False, "norms_per_layer": 1},
-        derive=(derived.grouped_queries, head_bias, routers.activation("hidden_act", "gelu_new"), *LAYER_1E5),
+        derive=(fields.grouped_queries, head_bias, routers.activation("hidden_act", "gelu_new"), *LAYER_1E5),
     ),
-    "phi3": Architecture(
-        keys=COMMON, defaults=UNTIED, derive=(derived.grouped_queries, derived.window, SILU, *RMS_1E5)
-    ),
+    "phi3": Architecture(keys=COMMON, defaults=UNTIED, derive=(fields.grouped_queries, fields.window, SILU, *RMS_1E5)),
     "phimoe": Architecture(
         keys={**COMMON, **ATTENTION_BIAS},
         defaults={**UNTIED, **UNBIASED, **AUX, "num_key_value_heads": 8, "lm_head_bias": False},
         fixed=_LAYER,
         derive=(
-            derived.grouped_queries,
+            fields.grouped_queries,
             lambda config: head_bias(config) if config.flag("lm_head_bias") else {},
-            routers.routed(derived.routed_experts, NORMALISED),
-            derived.window,
+            routers.routed(fields.routed_experts, NORMALISED),
+            fields.window,
             SILU,
             *RMS_1E5,
         ),
     ),
     "olmo": replace(_PLAIN, fixed={**_LAYER, "norm_bias": False, "norm_weight": False}),
     "olmo2": _OLMO2,
-    "olmo3": replace(_OLMO2, derive=(*_OLMO2.derive[:2], sliding(4), derived.norm_epsilon("rms_norm_eps", 1e-5))),
+    "olmo3": replace(_OLMO2, derive=(*_OLMO2.derive[:2], sliding(4), fields.norm_epsilon("rms_norm_eps", 1e-5))),
     "olmoe": replace(
         _PLAIN,
         defaults={**_PLAIN.defaults, **AUX, "router_aux_loss_coef": 0.01, "norm_topk_prob": False},
         fixed={"qk_norm": "full"},
-        derive=(*_PLAIN.derive, routers.routed(derived.routed_experts, SOFTMAX)),
+        derive=(*_PLAIN.derive, routers.routed(fields.routed_experts, SOFTMAX)),
     ),
     "flex_olmo": replace(
         _OLMO2,
         defaults={**_PLAIN.defaults, **AUX, "router_aux_loss_coef": 0.01, "norm_topk_prob": False},
-        derive=(*_OLMO2.derive, routers.routed(derived.routed_experts, SOFTMAX)),
+        derive=(*_OLMO2.derive, routers.routed(fields.routed_experts, SOFTMAX)),
     ),
     "glm": Architecture(
         keys={**COMMON, **_QUERIES_ALONE},
         defaults={**UNTIED, "attention_bias": True, "num_key_value_heads": 2, "head_dim": 128},
-        derive=(derived.grouped_queries, SILU, *RMS_1E6),
+        derive=(fields.grouped_queries, SILU, *RMS_1E6),
     ),
     "glm4": Architecture(
         keys={**COMMON, **_QUERIES_ALONE},
         defaults={**UNTIED, "attention_bias": True, "num_key_value_heads": 2, "head_dim": 128},
         fixed=FOUR_NORMS,
-        derive=(derived.grouped_queries, SILU, *RMS_1E6),
+        derive=(fields.grouped_queries, SILU, *RMS_1E6),
     ),
     "glm4_moe": Architecture(
         keys={**COMMON, **_QUERIES_ALONE},
         defaults={**UNTIED, **UNBIASED, **SIGMOID, "first_k_dense_replace": 1, "use_qk_norm": False},
-        derive=(derived.grouped_queries, if_set("use_qk_norm", qk_norm="head"), DEEPSEEK, SILU, *RMS_1E5),
+        derive=(fields.grouped_queries, if_set("use_qk_norm", qk_norm="head"), DEEPSEEK, SILU, *RMS_1E5),
     ),
     "glm4_moe_lite": replace(_LATENT, defaults={**_LATENT.defaults, "first_k_dense_replace": 1}),
     "mistral4": _LATENT,
     "deepseek_v32": _SPARSE,
     "glm_moe_dsa": _SPARSE,
-    "youtu": replace(_LATENT, defaults={**TIED, **UNBIASED}, derive=(derived.latent_attention, SILU, *RMS_1E6)),
+    "youtu": replace(_LATENT, defaults={**TIED, **UNBIASED}, derive=(fields.latent_attention, SILU, *RMS_1E6)),
     "dots1": Architecture(
         keys={**COMMON, **ATTENTION_BIAS},
         defaults={**UNTIED, **UNBIASED, **SIGMOID, "norm_topk_prob": False},
         fixed={"qk_norm": "head"},
-        derive=(derived.grouped_queries, DEEPSEEK, SILU, *RMS_1E6),
+        derive=(fields.grouped_queries, DEEPSEEK, SILU, *RMS_1E6),
     ),
     "solar_open": Architecture(
         keys={**COMMON, "ffn": "moe_intermediate_size", **ATTENTION_BIAS},
         defaults={**UNTIED, **UNBIASED, **SIGMOID},
-        derive=(derived.grouped_queries, DEEPSEEK, SILU, *RMS_1E5),
+        derive=(fields.grouped_queries, DEEPSEEK, SILU, *RMS_1E5),
     ),
     "hy_v3": Architecture(
         keys={**COMMON, **ATTENTION_BIAS, "mlp_bias": "mlp_bias"},
         defaults={**UNTIED, **UNBIASED, **SIGMOID, "mlp_bias": False, "first_k_dense_replace": 1},
         fixed={"qk_norm": "head"},
         derive=(
-            derived.grouped_queries,
+            fields.grouped_queries,
             routers.routed(shared_experts("num_experts", "num_shared_experts"), SIGMOID_ROUTER),
             SILU,
             *RMS_1E5,
@@ -240,29 +238,29 @@ DECODERS: Mapping[str, Architecture] = {
         keys=COMMON,
         defaults=UNTIED,
         fixed={"norm_place": "output", "qk_norm": "head"},
-        derive=(derived.grouped_queries, sliding(4), SILU, *RMS_1E5),
+        derive=(fields.grouped_queries, sliding(4), SILU, *RMS_1E5),
     ),
     "exaone_moe": Architecture(
         keys=COMMON,
         defaults={**UNTIED, **SIGMOID, "first_k_dense_replace": 1},
         fixed={"qk_norm": "head"},
         derive=(
-            derived.grouped_queries,
+            fields.grouped_queries,
             sliding(4),
             routers.routed(shared_experts("num_experts", "num_shared_experts"), SIGMOID_ROUTER),
             SILU,
-            derived.norm_epsilon("rms_norm_eps", 1e-5),
+            fields.norm_epsilon("rms_norm_eps", 1e-5),
         ),
     ),
     "seed_oss": Architecture(
         keys={**COMMON, "qkv_bias": "attention_bias", "output_bias": "attention_out_bias", "mlp_bias": "mlp_bias"},
         defaults={**UNTIED, "attention_bias": True, "attention_out_bias": False, "mlp_bias": False, "head_dim": 128},
-        derive=(derived.grouped_queries, SILU, *RMS_1E6),
+        derive=(fields.grouped_queries, SILU, *RMS_1E6),
     ),
     "ernie4_5": Architecture(
         keys={**COMMON, **_ALL_BIASES},
         defaults={**TIED, "use_bias": False, "head_dim": 128, "num_key_value_heads": 2},
-        derive=(derived.grouped_queries, SILU, derived.norm_epsilon("rms_norm_eps", 1e-5), derived.rotary(5e5)),
+        derive=(fields.grouped_queries, SILU, fields.norm_epsilon("rms_norm_eps", 1e-5), fields.rotary(5e5)),
     ),
     "ernie4_5_moe": Architecture(
         keys={**COMMON, **_ALL_BIASES},
@@ -271,28 +269,28 @@ DECODERS: Mapping[str, Architecture] = {
             **{"moe_layer_end_index": -1, "moe_num_shared_experts": 2, "moe_k": 6, "moe_num_experts": 64},
         },
         derive=(
-            derived.grouped_queries,
+            fields.grouped_queries,
             routers.routed(_ernie_experts, NORMALISED),
             SILU,
-            derived.norm_epsilon("rms_norm_eps", 1e-5),
-            derived.rotary(5e5),
+            fields.norm_epsilon("rms_norm_eps", 1e-5),
+            fields.rotary(5e5),
         ),
     ),
     "smollm3": replace(
         _LLAMA_LIKE,
         defaults={**TIED, **UNBIASED, "mlp_bias": False, "num_key_value_heads": 4, "use_sliding_window": False},
-        derive=(derived.grouped_queries, derived.switched_window, SILU, derived.norm_epsilon("rms_norm_eps", 1e-6)),
+        derive=(fields.grouped_queries, fields.switched_window, SILU, fields.norm_epsilon("rms_norm_eps", 1e-6)),
     ),
     "starcoder2": Architecture(
         keys={**COMMON, **_ALL_BIASES},
         defaults={**TIED, "use_bias": True, "num_key_value_heads": 2},
         fixed={**_LAYER, "gated": False},
         derive=(
-            derived.grouped_queries,
-            derived.window,
+            fields.grouped_queries,
+            fields.window,
             routers.activation("hidden_act", "gelu_pytorch_tanh"),
-            derived.norm_epsilon("norm_epsilon", 1e-5),
-            derived.rotary(1e4),
+            fields.norm_epsilon("norm_epsilon", 1e-5),
+            fields.rotary(1e4),
         ),
     ),
     "stablelm": Architecture(
@@ -300,46 +298,46 @@ DECODERS: Mapping[str, Architecture] = {
         defaults={**UNTIED, "use_qkv_bias": False, "use_parallel_residual": False},
         fixed=_LAYER,
         derive=(
-            derived.grouped_queries,
+            fields.grouped_queries,
             if_set("use_parallel_residual", norms_per_layer=1),
             SILU,
-            derived.norm_epsilon("layer_norm_eps", 1e-5),
-            derived.rotary(1e4, partial_rotary_factor=0.25),
+            fields.norm_epsilon("layer_norm_eps", 1e-5),
+            fields.rotary(1e4, partial_rotary_factor=0.25),
         ),
     ),
     "cohere": _COHERE,
-    "cohere2": replace(_COHERE, derive=(derived.grouped_queries, sliding(4), SILU, *LAYER_1E5)),
+    "cohere2": replace(_COHERE, derive=(fields.grouped_queries, sliding(4), SILU, *LAYER_1E5)),
     "arcee": replace(
         _LLAMA_LIKE,
         fixed={"gated": False},
-        derive=(derived.grouped_queries, routers.activation("hidden_act", "relu2"), *RMS_1E5),
+        derive=(fields.grouped_queries, routers.activation("hidden_act", "relu2"), *RMS_1E5),
     ),
     "helium": replace(
         _LLAMA_LIKE,
         keys={**COMMON, **_QUERIES_ALONE, "mlp_bias": "mlp_bias"},
-        derive=(derived.grouped_queries, SILU, derived.norm_epsilon("rms_norm_eps", 1e-8), derived.rotary(1e5)),
+        derive=(fields.grouped_queries, SILU, fields.norm_epsilon("rms_norm_eps", 1e-8), fields.rotary(1e5)),
     ),
     "ministral3": Architecture(
         keys=COMMON,
         defaults={**UNTIED, "num_key_value_heads": 8, "head_dim": 128},
-        derive=(derived.grouped_queries, derived.window, SILU, derived.norm_epsilon("rms_norm_eps", 1e-5)),
+        derive=(fields.grouped_queries, fields.window, SILU, fields.norm_epsilon("rms_norm_eps", 1e-5)),
     ),
     "granite": replace(_LLAMA_LIKE, fixed={"scaled": True}),
     "granitemoe": _GRANITE_MOE,
     "granitemoeshared": replace(
         _GRANITE_MOE,
-        derive=(derived.grouped_queries, routers.routed(granite_shared, NORMALISED), SILU, *RMS_1E6),
+        derive=(fields.grouped_queries, routers.routed(granite_shared, NORMALISED), SILU, *RMS_1E6),
     ),
     "minimax_m2": Architecture(
         keys=COMMON,
         defaults={**UNTIED, **SIGMOID, "num_key_value_heads": 8, "head_dim": 128},
         fixed={"qk_norm": "full"},
         derive=(
-            derived.grouped_queries,
-            routers.routed(derived.routed_experts, SIGMOID_ROUTER),
+            fields.grouped_queries,
+            routers.routed(fields.routed_experts, SIGMOID_ROUTER),
             SILU,
-            derived.norm_epsilon("rms_norm_eps", 1e-6),
-            derived.rotary(5e6),
+            fields.norm_epsilon("rms_norm_eps", 1e-6),
+            fields.rotary(5e6),
         ),
     ),
     "gptj": Architecture(
@@ -355,7 +353,7 @@ DECODERS: Mapping[str, Architecture] = {
         derive=(
             _gptj,
             routers.activation("activation_function", "gelu_new"),
-            derived.norm_epsilon("layer_norm_epsilon", 1e-5),
+            fields.norm_epsilon("layer_norm_epsilon", 1e-5),
         ),
     ),
     "gpt_neox": Architecture(
@@ -363,10 +361,10 @@ DECODERS: Mapping[str, Architecture] = {
         defaults={**UNTIED, "attention_bias": True},
         fixed={**_LAYER, "gated": False, "mlp_bias": True},
         derive=(
-            derived.multi_head,
+            fields.multi_head,
             routers.activation("hidden_act", "gelu"),
-            derived.norm_epsilon("layer_norm_eps", 1e-5),
-            derived.rotary(1e4, partial_rotary_factor=0.25),
+            fields.norm_epsilon("layer_norm_eps", 1e-5),
+            fields.rotary(1e4, partial_rotary_factor=0.25),
         ),
     ),
     "falcon": Architecture(
@@ -376,14 +374,14 @@ DECODERS: Mapping[str, Architecture] = {
             **{"bias": False, "alibi": False},
         },
         fixed={**_LAYER, "gated": False},
-        derive=(_falcon, routers.activation("activation", "gelu"), derived.norm_epsilon("layer_norm_epsilon", 1e-5)),
+        derive=(_falcon, routers.activation("activation", "gelu"), fields.norm_epsilon("layer_norm_epsilon", 1e-5)),
     ),
-    "hunyuan_v1_dense": replace(_PLAIN, fixed={"qk_norm": "head"}, derive=(derived.grouped_queries, SILU, *RMS_1E5)),
+    "hunyuan_v1_dense": replace(_PLAIN, fixed={"qk_norm": "head"}, derive=(fields.grouped_queries, SILU, *RMS_1E5)),
     "nanochat": Architecture(
         keys=COMMON,
         defaults={**UNTIED},
         fixed={"gated": False, "norm_weight": False, "qk_norm": "unweighted", "scaled": True},
-        derive=(derived.grouped_queries, routers.activation("hidden_act", "relu2"), *RMS_1E6),
+        derive=(fields.grouped_queries, routers.activation("hidden_act", "relu2"), *RMS_1E6),
     ),
 }
 """`model_type` -> how its config.json is read."""

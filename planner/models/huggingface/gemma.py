@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from planner.models import derived, pattern, routers
-from planner.models.architecture import ATTENTION_BIAS, COMMON, TIED, Architecture
-from planner.models.config_values import Reader
-from planner.models.decoders import FOUR_NORMS, GELU, RMS_1E6, UNBIASED, sliding
+from planner.models.huggingface import fields, pattern, routers
+from planner.models.huggingface.architecture import ATTENTION_BIAS, COMMON, TIED, Architecture
+from planner.models.huggingface.config_values import Reader
+from planner.models.huggingface.decoders import FOUR_NORMS, GELU, RMS_1E6, UNBIASED, sliding
 
 _PER_LAYER = "hidden_size_per_layer_input"
 _UNDERSTOOD = {
@@ -27,7 +27,7 @@ def _gemma4_attention(config: Reader) -> dict[str, Any]:
     if config.get("use_bidirectional_attention") == "all":
         raise config.wrong("use_bidirectional_attention", "'all': only causal text is understood")
     every = config.layers()
-    narrow = list(derived.sliding_layers(config, [(layer + 1) % 6 > 0 for layer in range(every)]))
+    narrow = list(fields.sliding_layers(config, [(layer + 1) % 6 > 0 for layer in range(every)]))
     mixers = ["window" if inside else "attention" for inside in [*narrow[:-1], False]]
     if "window" not in mixers:
         raise config.wrong("layer_types", "no layer has the window")
@@ -61,18 +61,18 @@ _GEMMA = Architecture(
     keys={**COMMON, **ATTENTION_BIAS},
     defaults={**TIED, **UNBIASED, "head_dim": 256},
     fixed={"norm_offset": True, "scaled": True},
-    derive=(derived.grouped_queries, GELU, *RMS_1E6),
+    derive=(fields.grouped_queries, GELU, *RMS_1E6),
 )
 GEMMA: Mapping[str, Architecture] = {
     "gemma": replace(
         _GEMMA,
-        derive=(derived.grouped_queries, routers.activation("hidden_act", "gelu_pytorch_tanh", gated=True), *RMS_1E6),
+        derive=(fields.grouped_queries, routers.activation("hidden_act", "gelu_pytorch_tanh", gated=True), *RMS_1E6),
     ),
     "gemma2": replace(_GEMMA, fixed={**_GEMMA.fixed, **FOUR_NORMS}, derive=(*_GEMMA.derive, sliding(2))),
     "gemma3_text": replace(
         _GEMMA,
         fixed={**_GEMMA.fixed, **FOUR_NORMS, "qk_norm": "head"},
-        derive=(derived.grouped_queries, GELU, derived.norm_epsilon("rms_norm_eps", 1e-6), sliding(6)),
+        derive=(fields.grouped_queries, GELU, fields.norm_epsilon("rms_norm_eps", 1e-6), sliding(6)),
     ),
     "gemma4_text": Architecture(
         keys={**COMMON, **ATTENTION_BIAS},
@@ -82,11 +82,11 @@ GEMMA: Mapping[str, Architecture] = {
         },
         fixed={**FOUR_NORMS, "scaled": True, "qk_norm": "head"},
         derive=(
-            derived.grouped_queries,
+            fields.grouped_queries,
             _gemma4_attention,
             _gemma4_experts,
             GELU,
-            derived.norm_epsilon("rms_norm_eps", 1e-6),
+            fields.norm_epsilon("rms_norm_eps", 1e-6),
         ),
     ),
 }
