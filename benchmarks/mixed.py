@@ -30,7 +30,7 @@ from planner.question.reading import PlanOptions, pooled_request
 from planner.question.request import Request
 from planner.schema.hardware import Price
 from planner.schema.plan import PlanSet
-from planner.space.axes import Bound, Pins
+from planner.space.pins import Bound, Pins
 from planner.uneven import image_split
 
 SAILOR_USD = {"A100-SXM4-40GB": 3.673385, "V100-SXM2-16GB": 2.859998}

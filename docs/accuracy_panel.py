@@ -20,8 +20,8 @@ from planner.performance.efficiency import Efficiencies
 from planner.question.request import Request
 from planner.question.search_problem import prepare, problem
 from planner.search.bounded import Bounded
-from planner.space.axes import parse_pins
 from planner.space.grid import single_grid
+from planner.space.pins import parse_pins
 
 ROOT = Path(__file__).resolve().parent.parent
 JOBS = ROOT / "benchmarks" / "data" / "known_jobs.csv"

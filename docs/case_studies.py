@@ -42,8 +42,8 @@ from planner.question.request import Request
 from planner.question.search_problem import prepare
 from planner.schema.hardware import Cluster
 from planner.search.problem import Candidate
-from planner.space.axes import parse_pins
 from planner.space.grid import single_grid
+from planner.space.pins import parse_pins
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "case-studies.md"

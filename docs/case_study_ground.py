@@ -14,7 +14,7 @@ from planner.question.search_problem import prepare, problem
 from planner.schema.hardware import Cluster
 from planner.search.bounded import Bounded
 from planner.search.problem import Candidate
-from planner.space.axes import parse_pins
+from planner.space.pins import parse_pins
 
 GB = 1e9
 ACCELERATORS, POD, BATCH = 1024, 8, 1024

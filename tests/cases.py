@@ -11,8 +11,8 @@ from planner.question.request import Request
 from planner.question.search_problem import Prepared, prepare, problem
 from planner.schema.hardware import Cluster
 from planner.search.problem import SearchProblem
-from planner.space.axes import parse_pins
 from planner.space.grid import Figures
+from planner.space.pins import parse_pins
 
 CATALOG = catalog.load()
 

@@ -11,21 +11,10 @@ from hypothesis import strategies as st
 from planner.base.errors import WrongQuestion
 from planner.question.search_problem import prepare
 from planner.schema.workload import Recurrence
-from planner.space.axes import (
-    FULL,
-    NO_RECOMPUTE,
-    PINNED,
-    SELECTIVE,
-    Bound,
-    OptionAxes,
-    Pins,
-    Sharding,
-    TensorMode,
-    parse_pins,
-    recompute,
-)
+from planner.space.axes import FULL, NO_RECOMPUTE, PINNED, SELECTIVE, OptionAxes, Sharding, TensorMode, recompute
 from planner.space.grid import blocks, modules_of, open_grid, single_grid
 from planner.space.layouts import Question, divisors, layouts
+from planner.space.pins import Bound, Pins, parse_pins
 from planner.space.rules import RULE_NAMES, RULES, RuleSetting
 from tests.cases import CATALOG, prepared, request
 

@@ -29,7 +29,8 @@ from planner.question.search_problem import how_sure, measured_layers, resolve_e
 from planner.schema.hardware import Cluster, Price
 from planner.schema.plan import Plan, PlanSet, SearchQuestion
 from planner.schema.workload import Method
-from planner.space.axes import MemoryPlacement, parse_pins
+from planner.space.axes import MemoryPlacement
+from planner.space.pins import parse_pins
 from planner.space.rules import RULES
 from planner.verify.model import read
 

@@ -16,7 +16,8 @@ from planner.hetero.bundles import MixedPlan
 from planner.question.job_pools import JobPool, Pools
 from planner.question.request import Request, preemptions, restart
 from planner.schema.plan import Plan, SearchSection
-from planner.space.axes import Bound, Pins, Recompute
+from planner.space.axes import Recompute
+from planner.space.pins import Bound, Pins
 
 EVERY_SET = 8
 """Up to so many pools every set of them is searched by itself, so that one more pool never makes the answer worse;

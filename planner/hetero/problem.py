@@ -31,8 +31,9 @@ from planner.question.request import Request, goodput_over
 from planner.question.search_problem import how_sure, measured_layers, plausible, resolve_efficiency
 from planner.schema.hardware import Cluster, Runtime
 from planner.schema.precisions import PRECISIONS
-from planner.space.axes import FULL, NO_RECOMPUTE, SELECTIVE, Bound, Recompute
+from planner.space.axes import FULL, NO_RECOMPUTE, SELECTIVE, Recompute
 from planner.space.grid import Figures, precisions
+from planner.space.pins import Bound
 from planner.space.rules import RULES, Rule
 from planner.space.rules import RuleSetting as RuleSetting
 

@@ -14,8 +14,8 @@ from planner.question.search_problem import Prepared, prepare, problem
 from planner.schema.plan import Plan, Reasons
 from planner.search.bounded import Bounded
 from planner.search.problem import Candidate, SearchResult
-from planner.space.axes import Pins
 from planner.space.grid import single_grid
+from planner.space.pins import Pins
 
 MORE = 0.1
 """How much more of a resource a gain is quoted for."""

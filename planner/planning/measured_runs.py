@@ -7,7 +7,7 @@ from typing import Protocol
 
 from planner.question.request import Request
 from planner.schema.plan import MeasuredSection, Plan
-from planner.space.axes import Pins
+from planner.space.pins import Pins
 
 
 class MeasuredRuns(Protocol):

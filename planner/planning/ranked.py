@@ -19,7 +19,7 @@ from planner.question.search_problem import Prepared, prepare, problem
 from planner.schema.plan import Plan
 from planner.search.bounded import Bounded
 from planner.search.problem import Candidate, SearchResult
-from planner.space.axes import Pins
+from planner.space.pins import Pins
 
 LIMITS = ("deadline", "budget")
 """Constraints that a measured step time may keep or break against the prediction."""

@@ -21,7 +21,7 @@ from planner.schema.families import ConvolutionNetwork
 from planner.schema.hardware import Accelerator, Cluster, Node, Price, Runtime, dated
 from planner.schema.one_line import spelled
 from planner.schema.workload import Method, Model, Workload
-from planner.space.axes import Bound, Pins, parse_pins
+from planner.space.pins import Bound, Pins, parse_pins
 from planner.space.rules import RULES
 
 ADAPTING_RUNTIMES = ("hf-trainer-liger",)

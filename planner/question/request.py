@@ -18,7 +18,7 @@ from planner.performance import binding
 from planner.question.job_pools import JobPool
 from planner.schema.hardware import Cluster, Price, Runtime
 from planner.schema.workload import Workload
-from planner.space.axes import Pins
+from planner.space.pins import Pins
 
 OOM_RISK = 0.05
 

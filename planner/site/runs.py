@@ -13,7 +13,7 @@ from planner.question.request import Request
 from planner.schema.plan import MeasuredSection, Plan
 from planner.site import cells, journal
 from planner.site.folder import Site
-from planner.space.axes import Pins, parse_pins
+from planner.space.pins import Pins, parse_pins
 
 _AXES = {
     **{axis: axis for axis in ("tp", "pp", "vpp", "cp", "ep", "etp")},

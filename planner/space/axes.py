@@ -1,4 +1,4 @@
-"""The axes of a plan: which values each may take, and how a person names and pins them.
+"""The axes of a plan: which values each may take, and how a person names them (pins: :mod:`planner.space.pins`).
 
 A layout (tp, pp, vpp, cp, ep, etp, dp, micro-batch, batch, nodes) is a row: which combinations exist follows from
 divisibility. Everything else is an option that any layout can take; options that only exist together (sequence
@@ -8,13 +8,12 @@ parallelism and its overlap; a ZeRO stage, its scope and its overlap) form one a
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import astuple, dataclass, field
+from collections.abc import Iterable
+from dataclasses import astuple, dataclass
 from itertools import product
 
-from planner.base.errors import WrongQuestion, meant, nearest
+from planner.base.errors import WrongQuestion, nearest
 from planner.schema.plan import RankOrder, ZeroScope, ZeroStage
-from planner.schema.precisions import PRECISIONS
 
 LAYOUT_AXES = ("tp", "pp", "vpp", "cp", "ep", "etp", "dp", "micro", "batch", "nodes")
 OPTION_AXES = (
@@ -200,114 +199,3 @@ class OptionAxes:
     def rank_order(self) -> RankOrder:
         """The order of dimensions, innermost first."""
         return RANK_ORDERS[self.pp_inner]
-
-
-@dataclass(frozen=True, slots=True)
-class Bound:
-    """What a pin allows: listed values, or a range of numbers."""
-
-    values: tuple[str, ...] = ()
-    low: float | None = None
-    high: float | None = None
-
-    def allows(self, value: object) -> bool:
-        """Whether the pin lets this value through."""
-        if self.values:
-            return _spelling(value) in self.values
-        number = float(str(value))
-        return (self.low is None or number >= self.low) and (self.high is None or number <= self.high)
-
-    def __str__(self) -> str:
-        if self.values:
-            return "|".join(self.values)
-        return "..".join("" if end is None else f"{end:g}" for end in (self.low, self.high))
-
-
-def _spelling(value: object) -> str:
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    return str(value)
-
-
-@dataclass(frozen=True, slots=True)
-class Pins:
-    """Axis -> what is allowed on it; an axis without a pin is free."""
-
-    bounds: Mapping[str, Bound] = field(default_factory=dict)
-
-    def allow(self, axis: str, value: object) -> bool:
-        """Whether the pin on the axis, if there is one, lets the value through."""
-        bound = self.bounds.get(axis)
-        return bound is None or bound.allows(value)
-
-    def __contains__(self, axis: str) -> bool:
-        return axis in self.bounds
-
-    def __str__(self) -> str:
-        return " ".join(f"{axis}={bound}" for axis, bound in self.bounds.items())
-
-
-_SWITCH = {"1": "on", "true": "on", "yes": "on", "on": "on", "0": "off", "false": "off", "no": "off", "off": "off"}
-_SWITCHES = ("sequence_parallel", "tp_overlap", "dp_overlap", "p2p_overlap", "ep_overlap")
-CHOICES = {
-    "precision": PRECISIONS,
-    "zero": ("0", "1", "2", "3"),
-    "zero_scope": ("full", "node"),
-    "rank_order": RANK_ORDERS,
-    "offload": ("none", "optimizer"),
-}
-
-
-def parse_pins(texts: Iterable[str]) -> Pins:
-    """Read ``tp=8,pp=4..16`` and ``precision=bf16|fp8``; several texts add up.
-
-    Raises:
-        WrongQuestion: an unknown axis (with the nearest), a value that the axis cannot have, an axis pinned twice.
-    """
-    bounds: dict[str, Bound] = {}
-    for text in texts:
-        for part in re.split(r"[,\s]+", text.strip()):
-            if not part:
-                continue
-            axis, equals, value = part.partition("=")
-            axis = axis.replace("-", "_")
-            if axis not in AXES:
-                hint = meant(axis, AXES, f"axes are {', '.join(PINNED)}")
-                raise WrongQuestion(f"{part}: no axis {axis!r}; {hint}")
-            if not equals:
-                raise WrongQuestion(f"{part}: write {axis}=VALUE")
-            if axis in bounds:
-                raise WrongQuestion(f"{part}: {axis} is pinned twice; list values as {axis}=a|b")
-            bounds[axis] = _bound(axis, value)
-    return Pins(bounds)
-
-
-def _bound(axis: str, text: str) -> Bound:
-    values = text.split("|")
-    if axis in _SWITCHES:
-        wrong = [v for v in values if v.lower() not in _SWITCH]
-        if wrong:
-            raise WrongQuestion(f"{axis}={text}: {wrong[0]!r} is neither on nor off")
-        return Bound(tuple(_SWITCH[v.lower()] for v in values))
-    if axis == "recompute":
-        return Bound(tuple(recompute(v).name for v in values))
-    if axis == "placement":
-        return Bound(tuple(placement(v).name for v in values))
-    if axis in CHOICES:
-        for v in values:
-            if v not in CHOICES[axis]:
-                raise WrongQuestion(f"{axis}={text}: {v!r} is not one of {', '.join(CHOICES[axis])}")
-        return Bound(tuple(values))
-    low, dots, high = text.partition("..")
-    if dots:
-        a, b = (_count(axis, text, x) if x else None for x in (low, high))
-        if a is not None and b is not None and a > b:
-            raise WrongQuestion(f"{axis}={text}: the range is empty; write {axis}={b}..{a}")
-        return Bound((), a, b)
-    return Bound(tuple(str(_count(axis, text, v)) for v in values))
-
-
-def _count(axis: str, text: str, value: str) -> int:
-    if not re.fullmatch(r"\d{1,9}", value) or int(value) < 1:
-        raise WrongQuestion(f"{axis}={text}: {value!r} is not a whole number of at least 1")
-    return int(value)

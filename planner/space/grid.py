@@ -51,7 +51,6 @@ from planner.space.axes import (
     SELECTIVE,
     MemoryPlacement,
     OptionAxes,
-    Pins,
     Recompute,
     Sharding,
     TensorMode,
@@ -59,6 +58,7 @@ from planner.space.axes import (
     recompute,
 )
 from planner.space.layouts import Rows
+from planner.space.pins import Pins
 
 Value = TypeVar("Value", bound=np.generic)
 ZERO_STAGES: tuple[ZeroStage, ...] = (0, 1, 2, 3)

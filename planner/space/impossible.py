@@ -10,10 +10,11 @@ import numpy as np
 from planner.models import blocks
 from planner.performance.binding import can_train_in
 from planner.schema.hardware import Runtime
-from planner.space.axes import CHOICES, CORE_ATTENTION, LAYOUT_AXES, OPTION_AXES, RANK_ORDERS, Bound, Pins
+from planner.space.axes import CORE_ATTENTION, LAYOUT_AXES, OPTION_AXES, RANK_ORDERS
 from planner.space.grid import LOST_BY_DELAYED, Block, modules_of
 from planner.space.grid import blocks as blocks_of
 from planner.space.layouts import OF_TP, Question, divisors, layouts
+from planner.space.pins import CHOICES, Bound, Pins
 from planner.space.rules import Rule
 
 

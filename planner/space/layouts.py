@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.schema.hardware import Runtime
-from planner.space.axes import LAYOUT_AXES, Pins
+from planner.space.axes import LAYOUT_AXES
+from planner.space.pins import Pins
 from planner.space.rules import RULES, Rule, RuleSetting
 
 Rows = dict[str, NDArray[np.int64]]
