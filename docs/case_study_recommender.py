@@ -7,7 +7,7 @@ from typing import Any
 
 from docs.case_study_ground import CATALOG, FACTORS, GB, INTER, INTRA, RATES, SIZES, pods, table
 from planner.cost import recommender
-from planner.cost.hierarchy import Far
+from planner.cost.expanded_memory import Far
 from planner.cost.recommender import Sharding
 from planner.models import families
 from planner.performance import binding

@@ -7,8 +7,8 @@ import pytest
 from planner import api
 from planner.base.errors import WrongQuestion
 from planner.cost import frozen, transformer
-from planner.cost.activations import layer_activations
 from planner.cost.figures import Grid
+from planner.cost.layer_activations import layer_activations
 from planner.launchers.bundle import trainers
 from planner.models.parameters import parameters
 from planner.models.workload import workload

@@ -12,8 +12,8 @@ from planner import commands
 from planner.base.errors import WrongQuestion
 from planner.catalog import cluster
 from planner.cost import convolution, products, recommender, transformer
+from planner.cost.expanded_memory import Far
 from planner.cost.figures import Device
-from planner.cost.hierarchy import Far
 from planner.cost.operators import traffic
 from planner.cost.products import reads
 from planner.models import families

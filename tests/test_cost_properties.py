@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from planner import cost
 from planner.catalog import Catalog
 from planner.cost import attention, collectives, data_parallel, frozen, memory, money, pipeline
-from planner.cost.activations import layer_activations
 from planner.cost.calls import calls
 from planner.cost.collectives import group
 from planner.cost.evaluate import passes, terms
 from planner.cost.figures import Figure, Grid
+from planner.cost.layer_activations import layer_activations
 from planner.cost.micro_batch import region_bytes
 from planner.cost.products import LayerPart
 from planner.models.parameters import parameters

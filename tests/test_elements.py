@@ -6,8 +6,8 @@ import pytest
 
 from planner import api, verify
 from planner.cost import attention, data_parallel, elements, experts, memory, micro_batch, pipeline, transformer
-from planner.cost.activations import layer_activations
 from planner.cost.figures import Grid
+from planner.cost.layer_activations import layer_activations
 from planner.schema.plan import Plan
 from planner.space.axes import NO_RECOMPUTE, OptionAxes, Sharding, TensorMode
 from planner.space.grid import single_grid

@@ -8,8 +8,8 @@ import pytest
 
 from planner import cost
 from planner.cost import data_parallel, memory, pipeline, transformer
-from planner.cost.activations import layer_activations
 from planner.cost.figures import Grid, Layout, Options, Shape
+from planner.cost.layer_activations import layer_activations
 from planner.cost.micro_batch import region_bytes
 from planner.cost.products import NOTHING
 from planner.space import axes

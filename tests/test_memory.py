@@ -7,8 +7,8 @@ import pytest
 
 from planner import api, catalog, cost
 from planner.cost import data_parallel, memory, pipeline
-from planner.cost.activations import layer_activations
 from planner.cost.figures import Grid
+from planner.cost.layer_activations import layer_activations
 from planner.performance import binding
 from planner.performance.efficiency import reached
 from planner.space.axes import (

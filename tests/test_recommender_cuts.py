@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.cost import collectives, recommender
+from planner.cost.expanded_memory import Far
 from planner.cost.figures import Network
-from planner.cost.hierarchy import Far
 from planner.models import families
 from tests.test_families import columns, jitter, scalars
 

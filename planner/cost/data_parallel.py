@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.cost import collectives, elements, frozen, hierarchy, layer_times, overlap
+from planner.cost import collectives, elements, expanded_memory, frozen, layer_times, overlap
 from planner.cost.collectives import CollectiveGroup
 from planner.cost.figures import Figure, Grid
 from planner.cost.pipeline import Flow, StageSplit, leading_layers, micro_batches
@@ -128,9 +128,9 @@ def _reduce_and_gather(grid: Grid, parameters: Figure, g: CollectiveGroup, shard
     if grid.expanded is not None:
         # A reduction reads and writes what it reduces, a gather reads this rank's shard, as fast as memory lets it.
         there = grid.options.expanded_weights
-        reduce = np.maximum(reduce, (g.n > 1) * hierarchy.streamed(grid, 2.0 * there * gradients))
+        reduce = np.maximum(reduce, (g.n > 1) * expanded_memory.streamed(grid, 2.0 * there * gradients))
         share = there * gathered_bytes(grid, parameters) / shards
-        gathered = np.maximum(gathered, (shards > 1) * hierarchy.streamed(grid, share))
+        gathered = np.maximum(gathered, (shards > 1) * expanded_memory.streamed(grid, share))
     return reduce, (options.zero >= 1) * gathered
 
 
@@ -216,7 +216,7 @@ def update(grid: Grid, split: StageSplit) -> Figure:
 
     several, many = layout.pp > 1, layout.pp > 2
     parameters = np.maximum(mine(first), np.maximum(many * mine(middle), several * mine(last))) * s.trained
-    on_device = hierarchy.update(grid) * layer_times.update_factor(grid)
+    on_device = expanded_memory.update(grid) * layer_times.update_factor(grid)
     moved = elements.gradient_wire(grid) + elements.parameter_wire(grid) + elements.step_bytes(grid)
     on_host = moved / grid.device.host_bandwidth
     return parameters * np.where(options.offload > 0, on_host, on_device) + putting_together(grid, split, r)

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.cost import data_parallel, hierarchy, layer_times, memory, pipeline, transformer
-from planner.cost.activations import layer_activations
+from planner.cost import data_parallel, expanded_memory, layer_times, memory, pipeline, transformer
 from planner.cost.figures import Figure, Grid
+from planner.cost.layer_activations import layer_activations
 from planner.cost.memory import Memory
 from planner.cost.pipeline import Flow, Stages
 from planner.cost.products import LayerPart
@@ -53,7 +53,7 @@ def _stashing(grid: Grid, layers: tuple[Layer, Layer]) -> tuple[Layer, Layer]:
     found = []
     for layer, moe in zip(layers, (0.0 * grid.shape.moe_share, grid.shape.moe_share), strict=True):
         kept = layer_activations(grid, moe).kept * grid.stack.activation_factor
-        part = LayerPart(*hierarchy.stash(grid, kept, layer.forward, layer.backward))
+        part = LayerPart(*expanded_memory.stash(grid, kept, layer.forward, layer.backward))
         parts = layer.parts | {"expanded": part}
         forward, backward = layer.forward + part.forward, layer.backward + part.backward
         found.append(replace(layer, forward=forward, backward=backward, parts=parts))

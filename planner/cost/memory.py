@@ -1,6 +1,6 @@
 """Bytes held by one accelerator: parameters, gradients, optimizer states, activations in flight, buffers.
 
-What one layer keeps of one micro-batch: :mod:`planner.cost.activations`.
+What one layer keeps of one micro-batch: :mod:`planner.cost.layer_activations`.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from planner.cost import elements, frozen, hierarchy
-from planner.cost.activations import hidden_shard, layer_activations
+from planner.cost import elements, expanded_memory, frozen
 from planner.cost.data_parallel import Replicas, ShardedState, blocks_of_stage, replicas, stage_parameters
 from planner.cost.figures import Figure, Grid
+from planner.cost.layer_activations import hidden_shard, layer_activations
 from planner.cost.micro_batch import tokens
 from planner.cost.pipeline import StageSplit, leading_layers, micro_batches, whole_stage
 
@@ -291,7 +291,7 @@ def _placed(grid: Grid, whole: Memory) -> Memory:
         optimizer=whole.optimizer - there.optimizer,
         activations=whole.activations - there.activations,
         expanded=there,
-        beyond=np.where(there.total > hierarchy.room(grid), np.inf, 0.0),
+        beyond=np.where(there.total > expanded_memory.room(grid), np.inf, 0.0),
     )
 
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.cost import elements, hierarchy
+from planner.cost import elements, expanded_memory
+from planner.cost.expanded_memory import Far
 from planner.cost.figures import Device, Figure, Grid
-from planner.cost.hierarchy import Far
 
 _TILE_M, _TILE_N = 128.0, 256.0
 """Rows and columns of the result that one thread block makes: the largest and most efficient tile of cuBLAS (NVIDIA,
@@ -123,7 +123,7 @@ def gradient_traffic(grid: Grid) -> Figure:
 def by_pass(grid: Grid, p: Product) -> Passes:
     """A product with its two gradients: input ``(m, k, n)`` and, where weights are trained, weight ``(k, n, m)``."""
     device, added = grid.device, gradient_traffic(grid)
-    weights, gradients = hierarchy.of_weights(grid)
+    weights, gradients = expanded_memory.of_weights(grid)
     forward = product_time(device, p.m, p.n, p.k, p.groups, p.rate, far=weights)
     inward = product_time(device, p.m, p.k, p.n, p.groups, p.rate, far=weights)
     weight = product_time(device, p.k, p.n, p.m, p.groups, p.rate, added, gradients)

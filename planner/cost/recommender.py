@@ -15,8 +15,8 @@ from typing import Literal
 import numpy as np
 
 from planner.cost import collectives
+from planner.cost.expanded_memory import Far
 from planner.cost.figures import Device, Figure, Network
-from planner.cost.hierarchy import Far
 from planner.cost.products import LayerPart, product_time
 from planner.cost.software import Software, exposed, stretched
 from planner.schema.families import Recommender

@@ -8,7 +8,7 @@ import numpy as np
 
 from planner import cost, document
 from planner.base.units import format_many
-from planner.cost import data_parallel, hierarchy, memory, nearness, pipeline
+from planner.cost import data_parallel, expanded_memory, memory, nearness, pipeline
 from planner.cost.figures import Grid
 from planner.cost.memory import Memory
 from planner.document import FullestStage, PoolInUse, Solution, Spread
@@ -164,7 +164,7 @@ def fullest_stage(prepared: Prepared, grid: Grid, pp: int) -> FullestStage:
     index = int(np.argmax([float(m.total) for m in found]))
     stage = (0, int(pipeline.whole_stage(grid.shape, grid.layout, split)), pp - 1)[index]
     there = prepared.request.cluster.accelerator.expanded_memory if grid.expanded is not None else None
-    capacity = None if there is None else float(there / hierarchy.sharers(grid))
+    capacity = None if there is None else float(there / expanded_memory.sharers(grid))
     return FullestStage(stage=stage, pool=0, held=found[index], expanded_capacity=capacity)
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from planner.base.errors import ClusterwrightError
 from planner.base.units import format_bytes, format_risk, format_seconds, format_usd
 from planner.catalog import Catalog, cluster
-from planner.cost import hierarchy, memory, pipeline
+from planner.cost import expanded_memory, memory, pipeline
 from planner.models.parameters import parameters
 from planner.models.workload import workload
 from planner.planning import answer, ranked
@@ -29,7 +29,7 @@ def overflowing(prepared: Prepared, placed: Candidate) -> str:
     """That a placement is more than the expanded memory holds."""
     grid = single_grid(prepared.figures, placed.layout, placed.options)
     held = memory.stages(grid, pipeline.split(grid.shape, grid.layout))
-    most, there = max(float(stage.expanded.total) for stage in held), float(hierarchy.room(grid))
+    most, there = max(float(stage.expanded.total) for stage in held), float(expanded_memory.room(grid))
     return (
         f"placement={placed.options.placement.name} puts {format_bytes(most)} into expanded memory, and there are "
         f"{format_bytes(there)} for each accelerator at --oom-risk {format_risk(prepared.request.oom_risk)}."

@@ -2,7 +2,7 @@
 
 They follow Korthikanti et al. 2022 (arXiv 2205.05198): for their block (MLP 4h, multi-head attention, dropout, stored
 scores) the sum is ``s b h (34 + 5 a s / h)``, of which ``10 s b h`` is not split by tensor parallelism alone; other
-blocks are the same sum over other widths. How many micro-batches a stage holds at once: :mod:`planner.cost.memory`.
+blocks are the same sum over other widths. How many micro-batches are in flight on a stage: :mod:`planner.cost.memory`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Two memories: an accelerator's own, and an expanded one that is larger and slower.
+"""Expanded memory: a second one of an accelerator, larger and slower than its own.
 
 Of the bytes that a kernel moves, a share f may lie in the expanded memory (EM) and the rest in the local one (LM). Read
 one after the other, ``1 / B = (1 - f) / B_LM + f / B_EM``; read at once, ``B = min(B_LM / (1 - f), B_EM / f)``. A unit

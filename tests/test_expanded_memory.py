@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from planner import cost, verify
 from planner.base.errors import NoAnswer, WrongQuestion
-from planner.cost import hierarchy, memory, pipeline
-from planner.cost.hierarchy import Far
+from planner.cost import expanded_memory, memory, pipeline
+from planner.cost.expanded_memory import Far
 from planner.planning.run import estimate, plan
 from planner.question.reading import configuration
 from planner.search.bounded import Bounded
@@ -60,10 +60,12 @@ def test_update_moves_states_where_they_live():
     placed = replace(grid, options=replace(grid.options, expanded_optimizer=1.0))
     s, near, far = grid.shape, grid.device.memory_rate, grid.expanded.rate
     states = 2 * (s.state_bytes + s.master_bytes)
-    assert float(hierarchy.update(placed)) == pytest.approx(states / far + (s.step_bytes - states) / near, rel=1e-12)
+    assert float(expanded_memory.update(placed)) == pytest.approx(
+        states / far + (s.step_bytes - states) / near, rel=1e-12
+    )
     at_once = replace(placed, expanded=replace(placed.expanded, concurrent=1.0))
     expected = max(states / far, (s.step_bytes - states) / near)
-    assert float(hierarchy.update(at_once)) == pytest.approx(expected, rel=1e-12)
+    assert float(expanded_memory.update(at_once)) == pytest.approx(expected, rel=1e-12)
 
 
 def test_update_moves_weights_where_they_live():
@@ -74,7 +76,7 @@ def test_update_moves_weights_where_they_live():
     states = 2 * (s.state_bytes + s.master_bytes)
     rest = (s.step_bytes - states) / 2
     assert rest > 0
-    assert float(hierarchy.update(placed)) == pytest.approx((states + rest) / far + rest / near, rel=1e-12)
+    assert float(expanded_memory.update(placed)) == pytest.approx((states + rest) / far + rest / near, rel=1e-12)
 
 
 @pytest.mark.parametrize(("weights", "asks"), [(0.0, 1), (0.5, 2)])
@@ -85,17 +87,17 @@ def test_activations_are_written_once_and_read_once(weights, asks):
     options = replace(grid.options, expanded_activations=0.25, expanded_weights=weights)
     placed = replace(grid, options=options, expanded=replace(grid.expanded, latency=late))
     longer = 0.25 * kept * (1 / far - 1 / near) + asks * late
-    assert hierarchy.stash(placed, kept, 1e-3, 9.0) == pytest.approx((longer, longer))
+    assert expanded_memory.stash(placed, kept, 1e-3, 9.0) == pytest.approx((longer, longer))
     at_once = replace(placed, expanded=replace(placed.expanded, concurrent=1.0))
     shown = 0.25 * kept / far - 1e-3 + asks * late
-    assert hierarchy.stash(at_once, kept, 1e-3, 9.0) == pytest.approx((shown, asks * late))
+    assert expanded_memory.stash(at_once, kept, 1e-3, 9.0) == pytest.approx((shown, asks * late))
 
 
 def test_what_a_link_gets_of_it_passes_both():
     _, _, grid = grid_of(expanded())
     placed = replace(grid, expanded=replace(grid.expanded, latency=3e-6))
-    assert float(hierarchy.streamed(placed, 5e8)) == pytest.approx(3e-6 + 5e8 / grid.expanded.rate)
-    assert float(hierarchy.streamed(placed, 0.0)) == 0.0
+    assert float(expanded_memory.streamed(placed, 5e8)) == pytest.approx(3e-6 + 5e8 / grid.expanded.rate)
+    assert float(expanded_memory.streamed(placed, 0.0)) == 0.0
 
 
 def test_weights_that_are_gathered_are_read_from_local_buffers():
@@ -103,7 +105,7 @@ def test_weights_that_are_gathered_are_read_from_local_buffers():
     _, _, grid = grid_of(expanded())
     for zero, held in ((0.0, 0.25), (1.0, 0.25), (2.0, 0.25), (3.0, 0.0)):
         options = replace(grid.options, expanded_weights=0.25, zero=zero)
-        read, written = hierarchy.of_weights(replace(grid, options=options))
+        read, written = expanded_memory.of_weights(replace(grid, options=options))
         assert (float(read.second), float(read.result)) == (held, 0.0)
         assert (float(written.second), float(written.result)) == (0.0, held)
 
@@ -111,9 +113,9 @@ def test_weights_that_are_gathered_are_read_from_local_buffers():
 @pytest.mark.parametrize(("scope", "sharers"), [("accelerator", 1), ("node", 8), ("pool", 16)])
 def test_a_shared_unit_is_divided(scope, sharers):
     _, _, grid = grid_of(expanded(expanded_scope=scope))
-    assert float(hierarchy.sharers(grid)) == sharers
-    assert float(hierarchy.rate(grid)) == pytest.approx(grid.expanded.rate / sharers)
-    assert float(hierarchy.room(grid)) == pytest.approx(grid.expanded.memory / sharers)
+    assert float(expanded_memory.sharers(grid)) == sharers
+    assert float(expanded_memory.rate(grid)) == pytest.approx(grid.expanded.rate / sharers)
+    assert float(expanded_memory.room(grid)) == pytest.approx(grid.expanded.memory / sharers)
 
 
 # ---- what does not change --------------------------------------------------------------------------------------------
