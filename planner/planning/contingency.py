@@ -17,7 +17,7 @@ from planner.planning import answer
 from planner.question.request import Request
 from planner.question.search_problem import prepare, problem
 from planner.schema.plan import ContingencyPlan, Plan
-from planner.search.each import best_of_each
+from planner.search.best_per_size import best_of_each
 from planner.search.problem import Candidate
 
 MOST_LOST = 16

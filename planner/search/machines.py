@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from planner.cost import memory, pipeline
 from planner.cost.figures import Array, Device, Figure, Network
-from planner.search import bounded, costing, each
+from planner.search import best_per_size, bounded, costing
 from planner.search.problem import Candidate, SearchProblem, Target, decode
 from planner.space.grid import WIRED
 
@@ -95,7 +95,7 @@ def _best(problem: SearchProblem, held: Sequence[Array], machines: Sequence[Mach
     whole = _repeated(problem, machines, origins)
     known = _Known(whole, held, [rows for _, rows in origins])
     groups = [block.rows[WIRED] for block in whole.blocks]
-    best = each.searched(whole, known, groups, len(machines), known.tables)
+    best = best_per_size.searched(whole, known, groups, len(machines), known.tables)
     found: list[Candidate | None] = []
     for n, value in enumerate(best.value.tolist()):
         if not np.isfinite(value):
@@ -116,7 +116,7 @@ def _fitting(need: Array, machines: Sequence[Machine]) -> tuple[NDArray[np.intp]
 
 
 class _Known:
-    """Bounds of rows, as what they hold is known beforehand: see :class:`planner.search.each.Bounds`."""
+    """Bounds of rows, as what they hold is known beforehand: see :class:`planner.search.best_per_size.Bounds`."""
 
     def __init__(self, whole: SearchProblem, held: Sequence[Array], origins: Sequence[NDArray[np.intp]]) -> None:
         self._whole, self._held, self._origins = whole, held, origins

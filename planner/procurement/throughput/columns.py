@@ -28,7 +28,7 @@ from planner.question.request import Request, goodput_of
 from planner.question.search_problem import prepare, problem
 from planner.schema.hardware import Cluster
 from planner.schema.plan import Plan
-from planner.search.each import best_of_each
+from planner.search.best_per_size import best_of_each
 from planner.search.problem import Candidate
 
 if TYPE_CHECKING:

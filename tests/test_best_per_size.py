@@ -8,9 +8,9 @@ import pytest
 from planner.base.errors import ClusterwrightError
 from planner.question.reading import PlanOptions, request
 from planner.question.search_problem import prepare, problem
+from planner.search.best_per_size import best_of_each, fastest
 from planner.search.bounded import Bounded, survey
 from planner.search.costing import table
-from planner.search.each import best_of_each, fastest
 
 
 @pytest.mark.parametrize(
