@@ -34,7 +34,7 @@ from planner.procurement.program.solve import Settings, best
 from planner.procurement.question import flags
 from planner.procurement.question.portfolio import Job, Limits, NodeOption, Portfolio, StatedPrice
 from planner.procurement.supply.acquiring import pools
-from planner.procurement.throughput.columns import Throughputs
+from planner.procurement.throughput.job_days import Throughputs
 from planner.question.reading import PlanOptions
 from planner.schema.hardware import Node
 

@@ -50,8 +50,8 @@ def test_html_is_escaped() -> None:
 def test_a_script_without_a_main_guard_runs_once(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(
-        "import clusterwright as cw\nfrom planner.procurement.throughput import columns\n"
-        "print('begins')\ncolumns.MANY = 2\n"
+        "import clusterwright as cw\nfrom planner.procurement.throughput import job_days\n"
+        "print('begins')\njob_days.MANY = 2\n"
         "print(cw.procure(model='gpt2', tokens=1e9, node=['p4d.24xlarge', 'p5.48xlarge'], quick=True)[0])\n",
         encoding="utf-8",
     )

@@ -10,7 +10,7 @@ import pytest
 
 from planner.procurement.program import infeasible
 from planner.procurement.program.instance import ProcureInstance, ProcureVariant
-from planner.procurement.program.sequence import Ground, Task, sequenced
+from planner.procurement.program.job_order import Ground, Task, sequenced
 from planner.procurement.program.solve import Settings, excluded, solve
 from planner.procurement.question.portfolio import Limits
 from planner.procurement.throughput.column import Column

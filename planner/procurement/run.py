@@ -29,7 +29,7 @@ from planner.procurement.supply.pools import SupplyPool, offers
 from planner.procurement.supply.quotes import OLD_RATE_DAYS, TERM_DAYS
 from planner.procurement.throughput.bounds import EVERYTHING, LowerBounds, Reach
 from planner.procurement.throughput.column import Column
-from planner.procurement.throughput.columns import Throughputs
+from planner.procurement.throughput.job_days import Throughputs
 from planner.procurement.throughput.several_pools import Mixtures
 from planner.procurement.throughput.surviving import survivals
 from planner.schema import procurement as schema

@@ -9,17 +9,17 @@ from planner.catalog.ages import is_stale
 from planner.cost import money
 from planner.procurement.answer.bill import CAPITAL, billed, costs
 from planner.procurement.answer.ranges import offers_of
-from planner.procurement.answer.resting import rests_on
 from planner.procurement.answer.spot import spot_risk
+from planner.procurement.answer.unsourced import rests_on
+from planner.procurement.program.calendar import dated, most_in_a_month
 from planner.procurement.program.instance import ProcureInstance, limits
-from planner.procurement.program.schedule import dated, most_in_a_month
-from planner.procurement.program.sequence import EPS
+from planner.procurement.program.job_order import EPS
 from planner.procurement.program.solution import ProgramSolution, ScheduledStretch
 from planner.procurement.supply import quotes
 from planner.procurement.supply.pools import SupplyPool
 from planner.procurement.supply.power import node_power
 from planner.procurement.throughput.column import Place
-from planner.procurement.throughput.columns import Throughputs
+from planner.procurement.throughput.job_days import Throughputs
 from planner.schema import procurement as schema
 from planner.schema.plan import Constraint
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
+from planner.procurement.program.calendar import Choice, Collision
 from planner.procurement.program.instance import ProcureInstance
 from planner.procurement.program.model import ProcureProgram
-from planner.procurement.program.schedule import Choice, Collision
 from planner.procurement.throughput.column import Place
 from planner.solver import Linear, total
 

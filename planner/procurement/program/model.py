@@ -20,6 +20,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from planner.procurement.program.calendar import month_share
 from planner.procurement.program.instance import (
     FAR,
     ProcureInstance,
@@ -33,7 +34,6 @@ from planner.procurement.program.instance import (
     window,
 )
 from planner.procurement.program.resources import Resource, resources
-from planner.procurement.program.schedule import month_share
 from planner.procurement.supply.pools import SupplyPool
 from planner.procurement.throughput.column import Place
 from planner.question.file_values import DAYS_PER_MONTH

@@ -6,10 +6,7 @@ import math
 from dataclasses import dataclass, replace
 
 from planner.base.errors import NoAnswer
-from planner.procurement.program.cuts import charge, forbid, keys, on_first_days
-from planner.procurement.program.instance import FAR, ProcureInstance, ProcureVariant, monthly_limit
-from planner.procurement.program.model import ProcureProgram, build, name, own_watts
-from planner.procurement.program.schedule import (
+from planner.procurement.program.calendar import (
     Arranged,
     Choice,
     arranged,
@@ -19,7 +16,10 @@ from planner.procurement.program.schedule import (
     most_in_a_month,
     stretches,
 )
-from planner.procurement.program.sequence import EPS
+from planner.procurement.program.cuts import charge, forbid, keys, on_first_days
+from planner.procurement.program.instance import FAR, ProcureInstance, ProcureVariant, monthly_limit
+from planner.procurement.program.job_order import EPS
+from planner.procurement.program.model import ProcureProgram, build, name, own_watts
 from planner.procurement.program.solution import ProgramSolution
 from planner.procurement.throughput.column import Place
 from planner.solver import GAP, Outcome, SolverName, Status

@@ -1,4 +1,4 @@
-"""What makes two pools, or two jobs, one column."""
+"""A column of the integer program: one job on its pools, and what makes two pools, or two jobs, one such column."""
 
 from __future__ import annotations
 

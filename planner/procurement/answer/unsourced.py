@@ -1,4 +1,4 @@
-"""What an answer rests on that no current source states: none of it decides a rank in silence."""
+"""What of an answer no current source states: none of it decides a rank in silence."""
 
 from __future__ import annotations
 
