@@ -27,7 +27,7 @@ from planner.calibration.fit.core import lab
 from planner.calibration.fit.frame import Frame
 from planner.calibration.measuring import tables
 from planner.calibration.report import labs, validation
-from planner.calibration.report.metrics import Errors
+from planner.calibration.report.prediction_errors import Errors
 from planner.calibration.runs import other_families
 from planner.calibration.runs import reading as runs
 from planner.calibration.runs.measured_run import Run

@@ -10,7 +10,7 @@ import numpy as np
 from planner.calibration.fit.core import lab
 from planner.calibration.fit.frame import Frame
 from planner.calibration.report import residuals
-from planner.calibration.report.metrics import Errors
+from planner.calibration.report.prediction_errors import Errors
 from planner.calibration.report.residuals import Component
 from planner.calibration.runs.measured_run import Run
 from planner.performance.efficiency import Efficiencies

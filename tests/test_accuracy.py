@@ -16,7 +16,7 @@ from planner.calibration.fit import calibrate, least_squares, own_runs, paramete
 from planner.calibration.fit.core import core, lab
 from planner.calibration.fit.frame import Frame
 from planner.calibration.measuring import tables
-from planner.calibration.report import metrics, validation
+from planner.calibration.report import prediction_errors, validation
 from planner.calibration.runs import names, reading
 from planner.commands import main
 from planner.cost import elements
@@ -235,7 +235,7 @@ def test_an_own_row_is_predicted(tmp_path, known):
 
 
 def test_errors_are_relative_to_what_was_measured():
-    errors = metrics.Errors.of(np.array([1.1, 1.8]), np.array([1.0, 2.0]))
+    errors = prediction_errors.Errors.of(np.array([1.1, 1.8]), np.array([1.0, 2.0]))
     assert errors.mape == pytest.approx(0.1)
     assert errors.bias == pytest.approx(0.0)
     assert errors.spearman == pytest.approx(1.0)
@@ -243,13 +243,13 @@ def test_errors_are_relative_to_what_was_measured():
 
 def test_choice_counts_regret_and_pairs():
     predicted, measured = np.array([1.0, 2.0, 3.0]), np.array([1.2, 1.0, 3.0])
-    found = metrics.choice([(predicted, measured)])
+    found = prediction_errors.choice([(predicted, measured)])
     assert found.mean_regret == pytest.approx(0.2)
     assert found.pairwise == pytest.approx(2 / 3)
 
 
 def test_pairs_within_three_per_cent_do_not_count():
-    found = metrics.choice([(np.array([2.0, 1.0, 3.0]), np.array([1.0, 1.02, 3.0]))])
+    found = prediction_errors.choice([(np.array([2.0, 1.0, 3.0]), np.array([1.0, 1.02, 3.0]))])
     assert found.pairwise == 1.0
 
 

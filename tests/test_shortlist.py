@@ -18,7 +18,7 @@ import clusterwright as cw
 from benchmarks import learning
 from planner.base.errors import NoAnswer, WrongQuestion
 from planner.calibration.fit.frame import Frame
-from planner.calibration.report.metrics import same_job
+from planner.calibration.report.prediction_errors import same_job
 from planner.calibration.runs import reading
 from planner.catalog import load
 from planner.commands import main

@@ -21,7 +21,7 @@ from planner.calibration.fit.core import lab
 from planner.calibration.fit.frame import Frame
 from planner.calibration.measuring import measure, tables
 from planner.calibration.measuring.measure import Progress
-from planner.calibration.report import validation
+from planner.calibration.report import site_accuracy, validation
 from planner.calibration.runs import other_families, reading
 from planner.catalog import Catalog
 from planner.performance import intervals
@@ -155,7 +155,7 @@ def fit_site(file: Path, output: Path, known: Catalog) -> dict[str, Any]:
     written = overlay.write_overlay(output, changed, source, date, name="site.toml")
     written.append(near.write(output, changed.own, f"{source}, {date}", "site.csv"))
     written.append(intervals.write(output, left, f"{source}, each held out in turn, {date}", "site.csv"))
-    return fitting.site_document(frame, shipped, found, held) | {"files": [str(path) for path in written]}
+    return site_accuracy.site_document(frame, shipped, found, held) | {"files": [str(path) for path in written]}
 
 
 def _from_runs(

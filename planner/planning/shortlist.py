@@ -13,7 +13,7 @@ LOOKED_AT = 300
 """Best plans that a shortlist is taken from: most differ from a better one in recomputation or ZeRO stage only."""
 TIED = 0.03
 """Relative difference of step times within which the order of plans says nothing: so close, measured times are judged
-equal, too (calibration/report/metrics.py, APART)."""
+equal, too (calibration/report/prediction_errors.py, APART)."""
 MANY_NODES = 16
 """Nodes from which on the choice is worse: a published sweep has times there that no law explains, up to 100 times the
 predicted (docs/learning.md)."""

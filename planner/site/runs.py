@@ -24,7 +24,7 @@ _AXES = {
 """Axis of a plan -> column."""
 UNSTATED = 0.03
 """Spread of a run that states none (interquartile range over median): that far apart, published repetitions count as
-equal (calibration/report/metrics.py, APART).
+equal (calibration/report/prediction_errors.py, APART).
 """
 WITHIN = 1.28
 """Standard deviations of a normal variable that 80 % lie within, on either side."""

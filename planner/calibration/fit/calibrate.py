@@ -14,9 +14,8 @@ from planner.calibration.fit import other_parameters, peaks
 from planner.calibration.fit.core import cell, core, lab, weights
 from planner.calibration.fit.frame import Frame
 from planner.calibration.fit.least_squares import Fit, fit
-from planner.calibration.fit.own_runs import SiteFit
 from planner.calibration.fit.parameters import parameters
-from planner.calibration.report.metrics import Errors
+from planner.calibration.report.prediction_errors import Errors
 from planner.calibration.report.validation import described, situation
 from planner.calibration.runs.measured_run import Run
 from planner.calibration.runs.other_families import FAMILIES, OtherFrame
@@ -110,27 +109,6 @@ def document(calibration: Calibration, left_out: Array | None, left: Sequence[st
         "left_out": asdict(errors) if left_out is not None and (errors := Errors.of(left_out, measured)) else None,
         "skipped": list(left),
         "factors": moved,
-    }
-
-
-def site_document(frame: Frame, shipped: Efficiencies, found: SiteFit, held_out: Array) -> dict[str, Any]:
-    """As :func:`document`, of a site's runs: their errors before and after, and of each by a fit to the others."""
-    before = Errors.of(frame.predict(shipped).time, frame.measured)
-    after = Errors.of(frame.predict(found.efficiencies).time, frame.measured)
-    return {
-        "kind": "calibration",
-        "schema_version": 1,
-        "rows": len(frame.runs),
-        "parameters": len(found.shared),
-        "degrees_of_freedom": sum(each.freedom for each in found.shared),
-        "before": asdict(before) if before else None,
-        "fit": asdict(after) if after else None,
-        "left_out": asdict(errors) if (errors := Errors.of(held_out, frame.measured)) else None,
-        "frameworks": len({run.runtime for run in frame.runs}),
-        "factors": [
-            {"name": f"{each.runtime}.whole_step", "factor": each.factor, "spread": each.spread}
-            for each in found.shared
-        ],
     }
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.calibration.fit.frame import Frame
-from planner.calibration.report.metrics import same_job
+from planner.calibration.report.prediction_errors import same_job
 from planner.calibration.runs.measured_run import Run
 from planner.cost.figures import Array
 

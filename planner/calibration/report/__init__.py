@@ -1,1 +1,1 @@
-"""Errors of predictions: residuals, metrics, validation."""
+"""How far predictions are off: residuals, errors by group, validation, accuracy on a site's own runs."""

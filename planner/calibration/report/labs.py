@@ -14,7 +14,7 @@ from planner.calibration.fit.core import cell, lab, weights
 from planner.calibration.fit.frame import Frame
 from planner.calibration.fit.least_squares import fit
 from planner.calibration.fit.parameters import parameters
-from planner.calibration.report.metrics import plan_of, same_job
+from planner.calibration.report.prediction_errors import plan_of, same_job
 from planner.calibration.report.validation import memory_residuals, situation
 from planner.calibration.runs.measured_run import Run
 from planner.cost.figures import Array

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from planner import cost
 from planner.calibration.fit.frame import Frame
-from planner.calibration.report.metrics import plan_of, same_job
+from planner.calibration.report.prediction_errors import plan_of, same_job
 from planner.calibration.runs.measured_run import Run
 from planner.cost.figures import Array
 from planner.performance.efficiency import Efficiencies

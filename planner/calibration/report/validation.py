@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.calibration.fit.frame import Frame, FramePrediction
-from planner.calibration.report import metrics
-from planner.calibration.report.metrics import Errors, GroupChoice
+from planner.calibration.report import prediction_errors
+from planner.calibration.report.prediction_errors import Errors, GroupChoice
 from planner.calibration.runs.measured_run import Run
 from planner.cost import risk
 from planner.cost.figures import Array
@@ -149,8 +149,8 @@ def sequence_of(run: Run) -> int:
 def report(judgement: Judged, by: str, oom_risk: float = 0.05) -> dict[str, Any]:
     """The whole document: overall, and by source, model or accelerator; feasibility at 50 % and at a risk."""
     groups = []
-    everything = metrics.by(judgement.runs, BY[by])
-    inside = metrics.by(judgement.predicted, BY[by])
+    everything = prediction_errors.by(judgement.runs, BY[by])
+    inside = prediction_errors.by(judgement.predicted, BY[by])
     for name, members in everything.items():
         groups.append(
             {"name": name, **_group(judgement, [judgement.runs[i] for i in members], inside.get(name, []), oom_risk)}
@@ -176,7 +176,7 @@ def _group(judgement: Judged, runs: Sequence[Run], places: Sequence[int], oom_ri
     inside = (judgement.low[chosen] <= actual) & (actual <= judgement.high[chosen])
     errors = Errors.of(judgement.time[chosen], actual, inside.astype(float))
     members = [judgement.predicted[i] for i in index]
-    picked = metrics.choice(metrics.job_groups(members, judgement.time[index], measured))
+    picked = prediction_errors.choice(prediction_errors.job_groups(members, judgement.time[index], measured))
     return {
         "n": len(runs),
         "covered": len(chosen),
