@@ -7,7 +7,7 @@ from pathlib import Path
 from planner import document
 from planner.base.errors import WrongQuestion
 from planner.document.files import LARGEST_STUDY, json_file
-from planner.report import offers, others, plans, studies
+from planner.report import communication, comparison, images, offers, plans, studies, validation
 from planner.report.blocks import Content
 from planner.schema.comparison import Comparison
 from planner.schema.images import ImagePlan
@@ -29,7 +29,7 @@ def file(path: Path) -> Kept | Content:
         WrongQuestion: it cannot be read, or is of another kind.
     """
     if path.suffix.lower() == ".csv":
-        return others.of_runs(path)
+        return validation.of_runs(path)
     return parsed(json_file(path, LARGEST_STUDY), path.name)
 
 
@@ -37,10 +37,10 @@ def parsed(data: object, origin: str) -> Kept | Content:
     """The same of JSON types."""
     found = document.parse_answer(data, origin, PRINTED)
     if isinstance(found, Comparison):
-        return others.of_comparison(found, origin)
+        return comparison.of_comparison(found, origin)
     if isinstance(found, Validation):
-        return others.of_validation(found, origin)
-    return others.of_communication(found, origin) if isinstance(found, Communication) else found
+        return validation.of_validation(found, origin)
+    return communication.of_communication(found, origin) if isinstance(found, Communication) else found
 
 
 def shown(found: Kept, origin: str) -> Content:
@@ -57,4 +57,4 @@ def shown(found: Kept, origin: str) -> Content:
         return plans.of_plan(found, origin)
     if isinstance(found, Procurement):
         return offers.of_offer(found, origin)
-    return others.of_images(found, origin) if isinstance(found, ImagePlan) else studies.of_study(found, origin)
+    return images.of_images(found, origin) if isinstance(found, ImagePlan) else studies.of_study(found, origin)
