@@ -138,6 +138,25 @@ def test_other_tables_and_too_many_runs_are_refused(tmp_path: Path) -> None:
         own_runs.read(load(tmp_path))
 
 
+def test_a_cell_longer_than_any_is_refused(tmp_path: Path) -> None:
+    path = own_runs.write(tmp_path, {"nemo": runs({}, off=[0.1])}, "x" * 200_000, "site.csv")
+    with pytest.raises(WrongQuestion, match=r"site\.csv: field larger"):
+        own_runs.read(load(tmp_path))
+    path.write_text("\n", encoding="utf-8")
+    with pytest.raises(WrongQuestion, match="no own runs"):
+        own_runs.read(load(tmp_path))
+
+
+@pytest.mark.parametrize("step", ["9600000", "0.001"])
+def test_what_is_written_of_runs_far_off_is_read_again(tmp_path: Path, step: str) -> None:
+    """A time in other units than seconds: its run is as far off as a file may say, and pulls others little."""
+    given = wrote(tmp_path, *SLOW, {"id": "d", "tp": "4", "step_time_s": step})
+    assert main(["calibrate", str(given), "--site", "-o", str(tmp_path / "catalog")]) == 0
+    (found,) = own_runs.read(load(tmp_path / "catalog")).values()
+    assert np.abs(found.residual[3]) == own_runs.FURTHEST and found.scatter[3] > 1
+    assert abs(found.shared) < 0.3
+
+
 # ---- plans of a site -------------------------------------------------------------------------------------------------
 
 
@@ -216,6 +235,15 @@ def test_a_plan_of_a_site_is_priced_again_as_it_was(
     assert main(["explain", str(path), "--recheck", "--catalog", str(site)]) == 0
     assert main(["explain", str(path), "--recheck"]) == 1
     assert main(["comm", "show", str(path), "--catalog", str(site)]) == 0
+
+
+def test_runs_faster_than_their_hardware_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    fast = [{"id": n, "tp": n, "global_batch_seqs": "64", "step_time_s": "2.0"} for n in ("1", "2", "4")]
+    assert main(["calibrate", str(wrote(tmp_path, *fast, *fast)), "--site", "-o", str(tmp_path / "catalog")]) == 0
+    asked = ["llama3-8b", "--cluster", "dgx-h100:1", "--batch", "64", "--catalog", str(tmp_path / "catalog")]
+    capsys.readouterr()
+    assert main(["estimate", *asked, "tp=2", "zero=1"]) == 2
+    assert "by the site's own runs a plan is faster than its hardware" in capsys.readouterr().err
 
 
 def test_over_several_pools_every_plan_is_shifted_by_the_same_factor(

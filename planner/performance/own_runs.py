@@ -82,7 +82,10 @@ def read(catalog: Catalog) -> dict[str, OwnRuns]:
 
 
 def _file(path: Path) -> dict[str, OwnRuns]:
-    rows = list(csv.DictReader(io.StringIO(files.read_text(path))))
+    try:
+        rows = list(csv.DictReader(io.StringIO(files.read_text(path))))
+    except csv.Error as error:
+        raise WrongQuestion(f"{path}: {error}") from None
     if not rows or tuple(rows[0]) != COLUMNS:
         raise WrongQuestion(f"{path}: no own runs; clusterwright learn and calibrate --site write them")
     by_runtime: dict[str, list[dict[str, Any]]] = {}

@@ -120,13 +120,19 @@ def priced(catalog: Catalog, request: Request, rank: int = 1, measured: Measured
 
 def _second_opinion(plan: Plan, *, may_exceed_limits: bool = False) -> None:
     """Checks a plan by code that never saw the search; what it finds is a defect of this program, not of the
-    question. Only a measurement may be wrong by itself.
+    question. Only what was measured may be wrong by itself.
     """
     try:
         verify.check(plan, may_exceed_limits=may_exceed_limits)
     except verify.Inconsistent as error:
-        if plan.measured and all(each.name == hardware_is_not_beaten.__name__ for each in error.violations):
+        too_fast = all(each.name == hardware_is_not_beaten.__name__ for each in error.violations)
+        if plan.measured and too_fast:
             raise WrongQuestion(f"the site's journal holds a run that cannot be: {error}; see runs.csv") from None
+        if plan.prediction.own_runs and too_fast:
+            raise WrongQuestion(
+                f"by the site's own runs a plan is faster than its hardware: {error}; see their times and batches in "
+                "own_runs/ of its catalog, and learn or calibrate again"
+            ) from None
         raise AssertionError(f"plan {plan.rank} does not hold: {error}") from error
 
 

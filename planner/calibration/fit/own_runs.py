@@ -20,7 +20,7 @@ from planner.cost.nearness import SITE, OwnRuns, covariance, scatters, weighed
 from planner.performance import step_time_interval
 from planner.performance.efficiency import Efficiencies
 from planner.performance.intervals import Width
-from planner.performance.own_runs import runtime_of
+from planner.performance.own_runs import FURTHEST, runtime_of
 from planner.schema.plan_prediction import MOST_OWN_RUNS
 
 PRIOR_RUNS = 3
@@ -74,7 +74,8 @@ def adapted(frame: Frame, shipped: Efficiencies, rows: NDArray[np.intp] | None =
 def _residuals(frame: Frame, time: Array, fixed: Array, used: NDArray[np.intp]) -> Array:
     """``log((measured - fixed) / (predicted - fixed))``."""
     measured, passes = frame.measured[used], time[used] - fixed[used]
-    return np.asarray(np.log(np.maximum(measured - fixed[used], SHORTEST * measured) / passes))
+    off = np.log(np.maximum(measured - fixed[used], SHORTEST * measured) / passes)
+    return np.asarray(np.clip(off, -FURTHEST, FURTHEST))  # what a file of own runs may say
 
 
 def _shared(name: str, runs: OwnRuns) -> SharedFactor:
