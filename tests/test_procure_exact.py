@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from dataclasses import replace
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from planner.procurement.program import infeasible, marginal, pruning
 from planner.procurement.program.alternatives import families, ranked
 from planner.procurement.program.instance import FAR, ProcureInstance, ProcureVariant, limits
-from planner.procurement.program.solve import Settings, best, solve
+from planner.procurement.program.solve import Settings, best, excluded, solve
 from planner.procurement.question.portfolio import Job, Limits
 from planner.procurement.throughput.column import Column
 from planner.question.file_values import DAYS_PER_MONTH
@@ -41,6 +42,27 @@ def test_agrees_with_trying_everything(objective: str) -> None:
         pruned = best(lean, ProcureVariant(), objective, SETTINGS)
         assert pruned is not None and pruned.value == pytest.approx(found.value, rel=2e-4), seed
     assert 80 < some < len(SEEDS)  # both kinds of questions occur
+
+
+@pytest.mark.parametrize("off", [-5e-6, 2e-6])
+def test_a_budget_that_an_answer_just_keeps_or_misses(off: float) -> None:
+    # Where carbon counts, too, what is bought later costs less, which may be what keeps the budget.
+    answered = tighter = 0
+    for seed in range(60):
+        whole = with_limits(random_instance(seed), budget=None)
+        costs = sorted(answer.cost for answer in answers(whole))
+        if not costs:
+            assert excluded(whole, SETTINGS), seed
+            continue
+        instance = with_limits(whole, budget=random.Random(seed).choice(costs) * (1 + off))
+        wanted = best_value(instance, "carbon")
+        found = best(instance, ProcureVariant(), "carbon", SETTINGS)
+        assert (found is None) == math.isinf(wanted) == excluded(instance, SETTINGS), seed
+        if found is not None:
+            answered += 1
+            tighter += wanted > best_value(whole, "carbon")
+            assert found.value == pytest.approx(wanted, rel=1e-6) and found.bound <= wanted * (1 + 1e-6), seed
+    assert answered > 10 and tighter > 1
 
 
 @pytest.mark.parametrize("objective", ["cost", "carbon"])

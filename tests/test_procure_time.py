@@ -67,6 +67,24 @@ def test_a_purchase_waits_for_its_job_and_not_for_the_end_of_the_plan() -> None:
         assert found.cost == pytest.approx(1e5 + 3_000.0 * (100.0 - day) / (365.25 / 12))
 
 
+def test_a_purchase_waits_for_the_jobs_that_it_does_alone() -> None:
+    # The job that is due soon could run on what is bought, too, and is hired for: the other one is due in time.
+    soon, later = job(0, 40.0), job(1, 100.0)
+    pools, month = [bought(0, 1e5, 3_000.0), hired(1, 10.0)], 365.25 / 12
+    columns = [Column(0, 0, 20.0, 1e3), Column(0, 1, 20.0, 1e3), Column(1, 0, 20.0, 1e3)]
+    found = best(ProcureInstance(portfolio((soon, later)), pools, columns), ProcureVariant(), "cost", SETTINGS)
+    assert found is not None and found.run == {0: (1,), 1: (0,)} and found.starts == {0: pytest.approx(2 * month)}
+
+
+def test_a_term_that_ends_before_another_job_is_released_serves_those_before() -> None:
+    soon, later = job(0, 30.0), job(1, 100.0, 60.0)
+    term = replace(hired(0, 0.0), way="reserved-1y", month_usd=900.0, copies=1, held_days=40.0, end_day=40.0)
+    columns = [Column(0, 0, 20.0, 1e3), Column(1, 0, 20.0, 1e3), Column(1, 1, 20.0, 1e3)]
+    asked = ProcureInstance(portfolio((soon, later)), [term, hired(1, 10.0)], columns)
+    found = best(asked, ProcureVariant(), "cost", SETTINGS)
+    assert found is not None and found.run == {0: (0,), 1: (1,)}
+
+
 def test_what_was_proven_stays_proven(monkeypatch: pytest.MonkeyPatch) -> None:
     # Bought for the last 35 days if any day would do, and from the first of a month on, which is asked next.
     asked, month = portfolio((job(0, 85.0, 40.0),)), 365.25 / 12

@@ -17,7 +17,7 @@ based Benders decomposition, Hooker and Ottosson 2003).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from planner.procurement.program.calendar import month_share
@@ -45,6 +45,8 @@ GRAIN = 2.0**-13
 """Days (ten seconds) to which work is rounded down where the program asks whether it has room; the order of jobs then
 sees the rest. Of jobs that differ by a millionth of a day HiGHS 1.15 may lose the best answer.
 """
+Work = Mapping[tuple[int, Place], Linear]
+"""Job and place -> days of work."""
 TONNE = 1000.0
 MILLION = 1e6
 
@@ -244,25 +246,55 @@ def _starts(program: ProcureProgram, instance: ProcureInstance, variant: Procure
         pool = instance.pools[p]
         keys = [key for key in program.run if p in key[1]]
         windows = {key: window(instance, *key, variant) for key in keys}
-        if not moves(instance, pool, variant) or not (_saves(pool, variant) or pool.term_days):
+        if not moves(instance, pool, variant) or not (_saves(instance, pool, variant) or pool.term_days):
             continue
         last = max(end for _, end in windows.values())
         if pool.term_days and pool.last_day >= last:
             continue
-        latest = {key: end - program.days[key] - pool.start_day for key, (_, end) in windows.items()}
+        latest = max(end - program.days[key] - pool.start_day for key, (_, end) in windows.items())
         late = program.late[p] = program.problem.continuous(f"late_{p}")
-        program.problem.constrain(late <= max(latest.values()) * hold, f"latest_{p}")
-        for n, b in enumerate(_spread(sorted({end for _, end in windows.values()}), most)):
-            done = total(_within(program, instance, variant, key, 0.0, b) for key in keys)
-            program.problem.constrain(done <= (b - pool.start_day) * hold - late, f"by_{p}_{n}")
+        program.problem.constrain(late <= latest * hold, f"latest_{p}")
+
+        def work(a: float, b: float, keys: Sequence[tuple[int, Place]] = keys) -> Work:
+            return {key: _within(program, instance, variant, key, a, b) for key in keys}
+
+        ends = _spread(sorted({end for _, end in windows.values()}), most)
+        by = [(b - pool.start_day, work(0.0, b)) for b in ends]
+        _have_room(program, f"by_{p}", by, hold, -late, [pool.copies * (latest - room) for room, _ in by])
         if not pool.term_days:
-            _not_postponed(program, instance, p, keys, max(latest.values()))
+            _not_postponed(program, instance, p, keys, latest)
             continue
-        for n, a in enumerate(_spread(sorted({start for start, _ in windows.values()}), most)):
-            done = total(_within(program, instance, variant, key, a, FAR) for key in keys)
-            program.problem.constrain(done <= (pool.last_day - a) * hold + late, f"from_{p}_{n}")
+        starts = _spread(sorted({start for start, _ in windows.values()}), most)
+        after = [(pool.last_day - a, work(a, FAR)) for a in reversed(starts)]
+        _have_room(program, f"from_{p}", after, hold, late, [-pool.copies * room for room, _ in after])
         worked = total(busy(program, instance, key) for key in keys)
         program.problem.constrain(worked <= pool.held_days * hold, f"term_{p}")
+
+
+def _have_room(
+    program: ProcureProgram,
+    called: str,
+    days: Sequence[tuple[float, Work]],
+    hold: Linear,
+    late: Linear,
+    short: Sequence[float],
+) -> None:
+    """``sum W run <= room hold + late + short idle``, for each day: ``idle`` 1 at most, and only where no job has work
+    on that side of it; then copies may be there on the other side alone. Each day's work is some of the next one's.
+    """
+    idle: Linear | None = None
+    seen = set[tuple[int, Place]]()
+    for n, ((room, work), missing) in enumerate(zip(days, short, strict=True)):
+        there = room * hold + late
+        if missing > 0:
+            before, idle = idle, program.problem.continuous(f"idle_{called}_{n}", high=1.0)
+            if before is not None:
+                program.problem.constrain(idle <= before, f"idle_{called}_{n}")
+            for key in (key for key, each in work.items() if key not in seen and any(each.coefficients.values())):
+                program.problem.constrain(idle <= 1 - program.at_least(key, 1), f"idle_{called}_{n}_{name(*key)}")
+                seen.add(key)
+            there += missing * idle
+        program.problem.constrain(total(work.values()) <= there, f"{called}_{n}")
 
 
 def _spread(ordered: Sequence[float], most: int) -> list[float]:
@@ -287,8 +319,10 @@ def _not_postponed(
             program.problem.constrain(soon, f"soon_{name(*key)}_on_{p}")
 
 
-def _saves(pool: SupplyPool, variant: ProcureVariant) -> bool:
-    return pool.idle_usd > 0 and (variant.minimise in ("cost", "budget") or variant.per_million_tokens > 0)
+def _saves(instance: ProcureInstance, pool: SupplyPool, variant: ProcureVariant) -> bool:
+    """Whether dollars that a later day saves count: in what is minimised, or under a budget."""
+    limited = instance.asked.limits.budget is not None and "budget" not in variant.dropped
+    return pool.idle_usd > 0 and (variant.minimise in ("cost", "budget") or variant.per_million_tokens > 0 or limited)
 
 
 def _money(program: ProcureProgram, instance: ProcureInstance) -> None:
