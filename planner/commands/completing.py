@@ -21,6 +21,7 @@ TARGETS = (
         "trl",
         "axolotl",
         "llama-factory",
+        "maxtext",
         "deepspeed",
         "accelerate",
         "torchrun",

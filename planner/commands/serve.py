@@ -6,6 +6,7 @@ import secrets
 import socket
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import click
 
@@ -58,7 +59,8 @@ def serve(folder: Path, port: int, time_limit: str) -> None:
         raise WrongQuestion(f"--port {port}: {error.strerror or error}; --port 0 takes a free one") from None
     writing.make_folder(folder)
     render.labelled("Open", f"http://{web.HOST}:{listening.getsockname()[1]}/?token={token}")
-    server = uvicorn.Server(uvicorn.Config(application, log_level="error", access_log=False, server_header=False))
+    settings = uvicorn.Config(application, log_level="error", access_log=False, server_header=False)
+    server: Any = uvicorn.Server(settings)  # whose handler is replaced
     stops = server.handle_exit
 
     def handle_exit(signal: int, frame: FrameType | None) -> None:
