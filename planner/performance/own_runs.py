@@ -87,7 +87,7 @@ def _file(path: Path) -> dict[str, OwnRuns]:
     except csv.Error as error:
         raise WrongQuestion(f"{path}: {error}") from None
     if not rows or tuple(rows[0]) != COLUMNS:
-        raise WrongQuestion(f"{path}: no own runs; clusterwright learn and calibrate --site write them")
+        raise WrongQuestion(f"{path}: no own runs: clusterwright learn writes them")
     by_runtime: dict[str, list[dict[str, Any]]] = {}
     for number, row in enumerate(rows, 2):
         by_runtime.setdefault(row["runtime"], []).append(_row(row, f"{path}:{number}"))
