@@ -229,7 +229,10 @@ def test_torchtitan_reads_its_own_test_data() -> None:
     ("target", "message"),
     [
         ("megatron+jobset", "jobs of jobset are not waited for"),
-        ("torchrun+slurm", "torchrun has no data of its own; megatron, torchtitan, maxtext and hf-trainer have"),
+        (
+            "torchrun+slurm",
+            "torchrun has no data of its own; megatron, megatron-bridge, torchtitan, maxtext and hf",
+        ),
         ("astra-sim", "astra-sim runs no training"),
     ],
 )

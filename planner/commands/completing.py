@@ -22,6 +22,7 @@ TARGETS = (
         "axolotl",
         "llama-factory",
         "maxtext",
+        "megatron-bridge",
         "deepspeed",
         "accelerate",
         "torchrun",

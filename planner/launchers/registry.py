@@ -12,6 +12,7 @@ from planner.launchers import (
     llama_factory,
     maxtext,
     megatron,
+    megatron_bridge,
     nccl_tuner,
     skypilot,
     slurm,
@@ -23,7 +24,8 @@ from planner.launchers.kubernetes import jobset, pytorchjob, trainjob, volcano
 from planner.launchers.target import Exporter
 
 _MODULES = (
-    *(megatron, torchtitan, maxtext, hf_trainer, trl, axolotl, llama_factory, deepspeed, accelerate, torchrun),
+    *(megatron, megatron_bridge, torchtitan, maxtext, hf_trainer, trl, axolotl, llama_factory),
+    *(deepspeed, accelerate, torchrun),
     *(slurm, skypilot, jobset, trainjob, pytorchjob, volcano, dstack),
     nccl_tuner,
 )

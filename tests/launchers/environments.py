@@ -17,6 +17,7 @@ READERS = Path(__file__).resolve().parent
 ENVIRONMENTS = {
     "megatron_core": "torch",
     "megatron": "torch",
+    "megatron-bridge": "torch",
     "torchtitan": "torch",
     "torchtitan_configs": "torch",
     "deepspeed_chat": "torch",
@@ -45,6 +46,10 @@ def python(name: str) -> Path:
 
 CHECKOUTS = {
     "MEGATRON_LM": ("NVIDIA/Megatron-LM", "megatron/training/arguments.py"),
+    "MEGATRON_BRIDGE": (
+        "NVIDIA-NeMo/Megatron-Bridge with its submodule",
+        "3rdparty/Megatron-LM/megatron/core/transformer/transformer_config.py",
+    ),
     "AXOLOTL": ("axolotl-ai-cloud/axolotl", "src/axolotl/utils/schemas/config.py"),
     "MAXTEXT": ("AI-Hypercomputer/maxtext", "src/maxtext/configs/pyconfig.py"),
     "LLAMA_FACTORY": ("hiyouga/LLaMA-Factory", "src/llamafactory/hparams/parser.py"),
@@ -63,7 +68,7 @@ def checkout(variable: str = "MEGATRON_LM") -> str:
 
 def given(target: str) -> dict[str, str]:
     """A value for every setting without a default."""
-    named = {"tokenizer-type": "NullTokenizer"} if "megatron" in target else {}
+    named = {"tokenizer-type": "NullTokenizer"} if "megatron" in target.split("+") else {}
     return named | {s.name: f"/given/{s.name}" for e in parts(target) for s in e.settings if s.default is None}
 
 

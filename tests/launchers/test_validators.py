@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 
 from planner import api
-from planner.launchers import accelerate, dstack, facts, megatron, megatron_model, skypilot
+from planner.launchers import accelerate, dstack, facts, megatron, megatron_bridge, megatron_model, skypilot
 from planner.schema.plan import Plan
 from planner.schema.precisions import LOW_PRECISION
 from tests.launchers import trainer_fields
-from tests.launchers.environments import ask, checkout, export, python
+from tests.launchers.bridge_fields import published, values_of_bridge
+from tests.launchers.environments import CHECKOUTS, ask, checkout, export, python
 from tests.launchers.maxtext_fields import values_of_maxtext
 from tests.launchers.megatron_fields import of_record
 from tests.launchers.spread import expressible
@@ -238,6 +239,7 @@ def values_of_dstack(plan: Plan) -> Values:
 
 EXPECTED: dict[str, Callable[[Plan], Values]] = {
     "megatron": values_of_megatron,
+    "megatron-bridge": values_of_bridge,
     "torchtitan": values_of_torchtitan,
     "deepspeed": values_of_deepspeed,
     "accelerate": values_of_accelerate,
@@ -249,8 +251,13 @@ EXPECTED: dict[str, Callable[[Plan], Values]] = {
 
 
 def _before(name: str) -> tuple[str, ...]:
-    named = {"megatron": "MEGATRON_LM", "maxtext": "MAXTEXT", "axolotl": "AXOLOTL", "llama-factory": "LLAMA_FACTORY"}
-    return (checkout(named[name]),) if name in named else ()
+    variable = {"megatron": "MEGATRON_LM"}.get(name, name.upper().replace("-", "_"))
+    return (checkout(variable),) if variable in CHECKOUTS else ()
+
+
+def _job(plan: Plan, name: str, folder: Path) -> Values:
+    """What is asked; a recipe would fetch its model's config.json, which is asked with it."""
+    return export(plan, name, folder) | (published(plan) if name == "megatron-bridge" else {})
 
 
 @pytest.mark.parametrize("name", EXPECTED)
@@ -259,7 +266,7 @@ def test_the_launcher_reads_the_plan(name: str, tmp_path: Path) -> None:
     before = _before(name)
     plans = expressible(name)
     assert len(plans) >= FEWEST
-    jobs = [export(plan, name, tmp_path / str(number)) for number, (_, plan) in enumerate(plans)]
+    jobs = [_job(plan, name, tmp_path / str(number)) for number, (_, plan) in enumerate(plans)]
     fields = 0
     for (asked, plan), found in zip(plans, ask(name, jobs, tmp_path, *before), strict=True):
         assert "error" not in found, f"{asked}: {found['error']}"
@@ -267,6 +274,15 @@ def test_the_launcher_reads_the_plan(name: str, tmp_path: Path) -> None:
         assert found["values"] == expected, asked
         fields = max(fields, leaves(expected))
     kept(name, plans=len(plans), fields=fields)
+
+
+def test_every_recipe_builds_the_model(tmp_path: Path) -> None:
+    python("megatron-bridge")
+    plans = [api.estimate(model, "dgx-h100:1", runtime="megatron-core").plans[0] for model in megatron_bridge.RECIPES]
+    jobs = [_job(plan, "megatron-bridge", tmp_path / str(number)) for number, plan in enumerate(plans)]
+    for plan, found in zip(plans, ask("megatron-bridge", jobs, tmp_path, *_before("megatron-bridge")), strict=True):
+        assert "error" not in found, f"{plan.workload.model}: {found['error']}"
+        assert found["values"] == values_of_bridge(plan), plan.workload.model
 
 
 def test_megatron_reads_multi_token_prediction(tmp_path: Path) -> None:
@@ -323,6 +339,11 @@ def _environment(**values: str) -> Callable[[dict[str, Any]], None]:
     return lambda job: job.update(environment=values)
 
 
+def _words(*words: str) -> Callable[[dict[str, Any]], None]:
+    """What stands behind the script on its command line."""
+    return lambda job: job.update(words=words)
+
+
 def _text(file: str, old: str, new: str) -> Callable[[dict[str, Any]], None]:
     def change(job: dict[str, Any]) -> None:
         path = Path(job["folder"], file)
@@ -361,6 +382,22 @@ BROKEN: dict[str, list[tuple[str, Callable[[dict[str, Any]], None]]]] = {
             "megatron-core/gpt-oss-120b/dgx-h100:8/ep=8 tp=2 etp=1",
             _argument("--expert-tensor-parallel-size", "2"),
         ),
+    ],
+    "megatron-bridge": [
+        (DENSE, _text("bridge.json", "model.tensor_model_", "model.tensor_modell_")),
+        (DENSE, _text("bridge.json", '_size": 4', '_size": 3')),
+        (DENSE, _text("bridge.json", "llama3_70b_", "llama3_71b_")),
+        (DENSE, lambda job: job["config"].update(num_hidden_layers=126)),
+        (DENSE, _text("bridge.json", '"num_layers": 80', '"num_layers": 79')),
+        (DENSE, _text("bridge.json", "bf16_mixed", "bf16_mixt")),
+        (DENSE, _text("bridge.json", "tp_comm_overlap", "tp_com_overlap")),
+        (DENSE, _text("bridge.json", '"train.global_batch_size": 1024', '"train.global_batch_size": 1022')),
+        (DENSE, _world(100)),
+        (DENSE, _words("train.train_iters")),
+        (DENSE, _words("train.iterations=5")),
+        (DENSE, _words("nothing.at.all=5")),
+        ("megatron-core/llama3-8b/dgx-h100:4/zero=3 tp=2", _environment(CUDA_DEVICE_MAX_CONNECTIONS="1")),
+        ("megatron-core/llama3-8b/dgx-h100:4/zero=3 tp=2", _text("bridge.json", "fsdp_dtensor", "torch_dist")),
     ],
     "torchtitan": [
         ("fsdp2/llama3-8b/dgx-h100:2/tp=2", _argument("--parallelism.tensor_parallel_degree", "two")),
@@ -474,7 +511,7 @@ def test_the_launcher_refuses_what_is_broken(name: str, tmp_path: Path) -> None:
     plans = dict(expressible(name))
     jobs = []
     for number, (asked, change) in enumerate(BROKEN[name]):
-        job = export(plans[asked], name, tmp_path / str(number))
+        job = _job(plans[asked], name, tmp_path / str(number))
         change(job)
         jobs.append(job)
     for number, found in enumerate(ask(name, jobs, tmp_path, *before)):

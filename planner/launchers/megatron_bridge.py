@@ -1,0 +1,326 @@
+"""Megatron-Bridge: ``train.py`` starts a recipe of its library with all that the plan says set in it.
+
+Settings are set as Python does: at 067f987d ``run_recipe.py`` takes no ``model.tensor_model_parallel_size=`` where a
+recipe's model is a configuration (training/utils/omegaconf_utils.py knows its fields, models/gpt/model_config.py hands
+attributes on). Recipes: megatron/bridge/recipes; adapters: megatron/bridge/peft/canonical_lora.py; what overlaps:
+megatron/bridge/training/comm_overlap.py, which switches on what it is not told.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from planner.launchers import adapters, facts, megatron, profiles, start, torchrun
+from planner.launchers.target import EnvironmentSetting, Exporter, LaunchJob, LaunchProgram, Loss, Values
+from planner.schema.plan import Plan
+
+NAME, SETTINGS = "train.py", "bridge.json"
+RECIPES = {
+    **{f"llama3-{size}": f"llama3_{size}" for size in ("8b", "70b")},
+    **{f"llama3.1-{size}": f"llama31_{size}" for size in ("8b", "70b", "405b")},
+    **{f"llama3.2-{size}": f"llama32_{size}" for size in ("1b", "3b")},
+    "llama2-7b": "llama2_7b",
+    **{f"qwen2.5-{size}": f"qwen25_{size}" for size in ("7b", "14b", "32b", "72b")},
+    **{"qwen2.5-0.5b": "qwen25_500m", "qwen2.5-1.5b": "qwen25_1p5b"},
+    **{f"qwen3-{size}": f"qwen3_{size}" for size in ("4b", "8b", "14b", "32b")},
+    **{"qwen3-0.6b": "qwen3_600m", "qwen3-1.7b": "qwen3_1p7b"},
+    **{"qwen3-30b-a3b": "qwen3_30b_a3b", "qwen3-235b-a22b": "qwen3_235b_a22b"},
+}
+"""Model -> how its recipe begins: those whose configuration was read back (of others Bridge has recipes, too)."""
+PRECISION = {
+    "bf16": "bf16_mixed",
+    "fp16": "fp16_mixed",
+    "fp8": "bf16_with_fp8_current_scaling_mixed",
+    "fp8-delayed": "bf16_with_fp8_delayed_scaling_mixed",
+    "fp8-blockwise": "bf16_with_fp8_subchannel_scaling_mixed",
+    "mxfp8": "bf16_with_mxfp8_mixed",
+    "nvfp4": "bf16_with_nvfp4_mixed",
+}
+"""Precision -> its name in training/mixed_precision.py."""
+TARGETS = {
+    **{"q": "linear_q", "k": "linear_k", "v": "linear_v", "o": "linear_proj"},
+    **{"up": "linear_fc1_up", "gate": "linear_fc1_gate", "down": "linear_fc2"},
+}
+"""Matrix -> the module of canonical adapters, which keep queries, keys and values apart."""
+WIDE = 4.0
+"""Bytes of a gradient that is reduced in 32 bit."""
+WARM_UP = 0.01
+"""Share of the steps. Recipes have numbers of their own (10 to 2,000), which may exceed the steps of a plan."""
+
+
+def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
+    """``torchrun ... train.py`` with its settings in a file."""
+    options = described(plan, values)
+    text = json.dumps(options, indent=2) + "\n"
+    return replace(
+        job,
+        command=(*start.rendezvous(plan, values), LaunchProgram(NAME)),
+        options=options["settings"],
+        environment={**megatron.performance(plan), **job.environment, **megatron.environment(plan), **plan.env},
+        files={**job.files, NAME: SCRIPT, SETTINGS: text},
+        needed=(*job.needed, NAME, SETTINGS),
+    )
+
+
+def described(plan: Plan, values: Values) -> dict[str, Any]:
+    """What the script reads: recipe, precision, adapters, the model's size, and path -> value in the configuration."""
+    shape = plan.workload.shape
+    adapting = adapters.adapts(plan)
+    return {
+        "recipe": f"{RECIPES[plan.workload.model]}_pretrain_config",
+        "precision": PRECISION[plan.precision],
+        "wide_gradients": plan.runtime.bytes_per_parameter["gradient_wire"] == WIDE,
+        "adapters": _adapters(plan, values) if adapting else None,
+        "model": {"num_layers": shape["layers"], "hidden_size": shape["hidden"], "ffn_hidden_size": shape["ffn"]},
+        "overlap": _overlap(plan),
+        "settings": {**_model(plan), **_sharding(plan), **_training(plan, values)},
+    }
+
+
+def measured(plan: Plan, job: LaunchJob, steps: int) -> LaunchJob:
+    """The job with so many steps on mock data, nothing evaluated or saved; adapters still need a model's weights."""
+    options = json.loads(job.files[SETTINGS])
+    options["settings"] |= {
+        "train.train_iters": steps,
+        "dataset.blend": None,
+        "tokenizer.tokenizer_type": "NullTokenizer",
+        "tokenizer.tokenizer_model": None,
+        "tokenizer.vocab_size": int(plan.workload.shape["vocab"]) - 1,
+        "checkpoint.save": None,
+        "checkpoint.load": None,
+        "validation.eval_iters": 0,
+        "logger.log_interval": 1,
+    }
+    if not adapters.adapts(plan):
+        options["settings"]["checkpoint.pretrained_checkpoint"] = None
+    text = json.dumps(options, indent=2) + "\n"
+    return replace(job, options=options["settings"], files={**job.files, SETTINGS: text})
+
+
+def _adapters(plan: Plan, values: Values) -> dict[str, Any]:
+    method = plan.workload.method
+    modules = [TARGETS[target] for target in method["targets"]]
+    return {"target_modules": modules, "dim": method["rank"], "alpha": adapters.alpha(plan, values), "dropout": 0.0}
+
+
+def _overlap(plan: Plan) -> dict[str, bool]:
+    """Every switch, for those left out would be set by the degrees."""
+    p = plan.parallelism
+    sent_beside = p.vpp > 1 and plan.overlap.p2p
+    return {
+        "tp_comm_overlap": plan.overlap.tp,
+        "overlap_p2p_comm": sent_beside,
+        "batch_p2p_comm": p.pp > 1 and not sent_beside,
+        "overlap_grad_reduce": plan.overlap.dp,
+        "overlap_param_gather": plan.overlap.dp and p.zero_stage > 0,
+        "overlap_moe_expert_parallel_comm": bool(plan.overlap.ep),
+    }
+
+
+def _model(plan: Plan) -> dict[str, Any]:
+    p = plan.parallelism
+    uneven = facts.values(plan)["stages"] == "uneven" or (p.pp > 1 and plan.workload.mtp_layers)
+    found = {
+        "tensor_model_parallel_size": p.tp,
+        "pipeline_model_parallel_size": p.pp,
+        "pipeline_dtype": "torch.float16" if plan.precision == "fp16" else "torch.bfloat16" if p.pp > 1 else None,
+        "virtual_pipeline_model_parallel_size": p.vpp if p.vpp > 1 and not uneven else None,
+        "pipeline_model_parallel_layout": megatron.layout(plan) if uneven else None,
+        "account_for_embedding_in_pipeline_split": False,
+        "account_for_loss_in_pipeline_split": False,
+        "context_parallel_size": p.cp,
+        "cp_comm_type": p.cp_algorithm or "p2p",
+        "expert_model_parallel_size": p.ep,
+        "expert_tensor_parallel_size": p.etp if plan.workload.shape["moe"] else None,
+        "sequence_parallel": p.sequence_parallel,
+        "seq_length": plan.workload.sequence,
+        "mtp_num_layers": plan.workload.mtp_layers or None,
+        "cuda_graph_impl": "none",
+        "cuda_graph_modules": [],
+        **({"moe_token_dispatcher_type": "alltoall"} if plan.workload.shape["moe"] else {}),
+        **_recomputation(plan),
+    }
+    return {f"model.{name}": value for name, value in found.items()}
+
+
+def _recomputation(plan: Plan) -> dict[str, Any]:
+    policy = plan.recompute.policy
+    names = ("recompute_granularity", "recompute_method", "recompute_num_layers", "recompute_modules")
+    if policy.startswith("selective"):
+        listed = (policy.partition(":")[2] or "core_attn").split("+")
+        return dict(zip(names, ("selective", None, None, listed), strict=True))
+    if policy == "none":
+        return dict.fromkeys(names)
+    method, number = ("uniform", 1) if policy == "full" else ("block", megatron.recomputed(plan))
+    return dict(zip(names, ("full", method, number, None), strict=True))
+
+
+def _sharding(plan: Plan) -> dict[str, Any]:
+    p = plan.parallelism
+    strategy = megatron.FSDP_STRATEGY.get(p.zero_stage, "no_shard")
+    return {
+        "ddp.use_distributed_optimizer": p.zero_stage > 0,
+        "ddp.num_distributed_optimizer_instances": facts.replicas(plan) if p.zero_stage else 1,
+        "ddp.use_megatron_fsdp": p.zero_stage > 1,
+        "ddp.data_parallel_sharding_strategy": strategy,
+        "ddp.overlap_grad_reduce": plan.overlap.dp,
+        "ddp.overlap_param_gather": plan.overlap.dp and p.zero_stage > 0,
+        "dist.use_tp_pp_dp_mapping": p.rank_order == "tp-cp-ep-pp-dp",
+        "optimizer.use_distributed_optimizer": p.zero_stage > 0,
+        "optimizer.optimizer_cpu_offload": bool(plan.offload.get("optimizer")),
+        "optimizer.optimizer_offload_fraction": 1.0 if plan.offload.get("optimizer") else 0.0,
+        "optimizer.use_precision_aware_optimizer": bool(plan.offload.get("optimizer")),
+        "checkpoint.ckpt_format": "fsdp_dtensor" if p.zero_stage > 1 else "torch_dist",
+        **({"model.gradient_accumulation_fusion": False} if p.zero_stage > 1 else {}),
+    }
+
+
+def _training(plan: Plan, values: Values) -> dict[str, Any]:
+    tuned = plan.workload.method["kind"] != "pretrain"
+    return {
+        "train.train_iters": facts.steps(plan),
+        "train.micro_batch_size": plan.batch.micro,
+        "train.global_batch_size": plan.batch.global_,
+        "dataset.seq_length": plan.workload.sequence,
+        "dataset.blend": [[values["data-path"]], None],
+        "tokenizer.tokenizer_type": "HuggingFaceTokenizer",
+        "tokenizer.tokenizer_model": values["tokenizer-model"],
+        "tokenizer.use_tokenizer_vocab_size": False,
+        "optimizer.lr": float(values["lr"]),
+        "optimizer.min_lr": 0.0,
+        "scheduler.lr_decay_iters": None,
+        "scheduler.lr_warmup_iters": 0,
+        "scheduler.lr_warmup_fraction": WARM_UP,
+        "checkpoint.save": values["save"],
+        "checkpoint.load": values["save"],
+        "checkpoint.save_interval": facts.steps_between_checkpoints(plan),
+        "checkpoint.pretrained_checkpoint": values["load"] if tuned else None,
+    }
+
+
+def refuses(plan: Plan) -> Iterator[str]:
+    """What Megatron refuses, models without a recipe, and adapters that have no module of their own."""
+    yield from facts.runs_on(plan, "nvidia")
+    if plan.workload.model not in RECIPES:
+        yield f"{plan.workload.model} has no recipe that was tried (these have: {', '.join(RECIPES)})"
+        return
+    yield from megatron.refuses(plan)
+    if plan.parallelism.zero_stage > 1 and plan.parallelism.rank_order == "tp-cp-ep-pp-dp":
+        yield "rank order tp-cp-ep-pp-dp with ZeRO-2 or 3: Megatron-FSDP takes tp-cp-ep-dp-pp alone there"
+    if adapters.adapts(plan) and plan.workload.shape["latent"]:
+        yield "adapters of latent attention: its modules are others than the plan's targets"
+    if adapters.adapts(plan) and plan.workload.shape["moe"] and {"up", "down", "gate"} & _targets(plan):
+        yield "adapters of experts share one module there"
+
+
+def _targets(plan: Plan) -> set[str]:
+    return set(plan.workload.method["targets"])
+
+
+def loses(plan: Plan) -> Iterator[Loss]:
+    """What is the recipe's own."""
+    yield from facts.other_runtime(plan, ("megatron-core", "nemo"))
+    yield from facts.shape_losses(plan)
+    yield Loss("workload.shape", "the recipe's own, of its config.json; train.py stops where layers or widths differ")
+    if plan.workload.shape["moe"]:
+        yield Loss("workload.shape.moe.router", "balanced as the recipe says")
+
+
+SCRIPT = '''\
+"""Trains a recipe of Megatron-Bridge with the settings of bridge.json; PATH=VALUE on the command line leads."""
+
+import json
+import sys
+
+import torch
+from megatron.bridge import recipes
+from megatron.bridge.peft.canonical_lora import CanonicalLoRA
+from megatron.bridge.training.comm_overlap import CommOverlapConfig
+from megatron.bridge.training.mixed_precision import get_mixed_precision_config
+
+
+def put(config, path, value):
+    """Sets what the configuration has; what it has not is refused."""
+    *outer, name = path.split(".")
+    for part in outer:
+        config = getattr(config, part, None)
+    if not hasattr(config, name):
+        raise SystemExit(f"{path} is no setting of this version")
+    if isinstance(value, str) and value.startswith("torch."):
+        value = getattr(torch, value.removeprefix("torch."))
+    setattr(config, name, value)
+
+
+def given(word):
+    """Path and value of PATH=VALUE, which is JSON or a text."""
+    path, equals, value = word.partition("=")
+    if not equals:
+        raise SystemExit(f"{word}: write PATH=VALUE, as in train.train_iters=100")
+    try:
+        return path, json.loads(value)
+    except ValueError:
+        return path, value
+
+
+def configuration(job, words=()):
+    """The recipe as the plan has it."""
+    config = getattr(recipes, job["recipe"])()
+    found = {name: getattr(config.model, name) for name in job["model"]}
+    if found != job["model"]:
+        raise SystemExit(f"{job['recipe']} builds {found}, the plan has {job['model']}")
+    config.mixed_precision = get_mixed_precision_config(job["precision"])
+    config.mixed_precision.grad_reduce_in_fp32 = config.ddp.grad_reduce_in_fp32 = job["wide_gradients"]
+    config.mixed_precision.first_last_layers_bf16 = False
+    config.comm_overlap = CommOverlapConfig(**job["overlap"])
+    config.peft = CanonicalLoRA(**job["adapters"]) if job["adapters"] else None
+    for path, value in (job["settings"] | dict(map(given, words))).items():
+        put(config, path, value)
+    return config
+
+
+def main():
+    from megatron.bridge.training.finetune import finetune
+    from megatron.bridge.training.gpt_step import forward_step
+    from megatron.bridge.training.pretrain import pretrain
+
+    with open("bridge.json", encoding="utf-8") as file:
+        config = configuration(json.load(file), sys.argv[1:])
+    train = finetune if config.checkpoint.pretrained_checkpoint else pretrain
+    train(config, forward_step)
+
+
+if __name__ == "__main__":
+    main()
+'''
+
+EXPORTER = Exporter(
+    name="megatron-bridge",
+    title="Megatron-Bridge recipe",
+    version="067f987d",
+    role="trainer",
+    runtime="nemo",
+    expresses={
+        **megatron.EXPORTER.expresses,
+        "precision": tuple(PRECISION),
+        "method": ("pretrain", "finetune", "lora"),
+        "optimizer": ("adamw",),
+    },
+    settings=(
+        EnvironmentSetting("data-path", "indexed dataset (prefix of .bin and .idx)"),
+        EnvironmentSetting("tokenizer-model", "Hugging Face id or folder of the tokenizer"),
+        EnvironmentSetting("save", "folder for checkpoints"),
+        EnvironmentSetting("load", "folder of the checkpoint to start from"),
+        EnvironmentSetting("lr", "learning rate, which a plan does not choose", "1.0e-4"),
+        adapters.ALPHA,
+        torchrun.PORT,
+        profiles.EXTRA,
+    ),
+    emit=emit,
+    refuses=refuses,
+    loses=loses,
+    level="validated",
+    validated_by="the script's configuration() and runtime_config_update of Megatron-Bridge 067f987d, no GPU code",
+)
