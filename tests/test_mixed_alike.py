@@ -265,7 +265,7 @@ def test_errors_name_the_pins_that_were_given(capsys: pytest.CaptureFixture[str]
     [
         ("bert-large --cluster dgx-h100:1 --cluster gh200-4:2", "megatron: family encoder (it has decoder)"),
         (
-            "llama3.2-1b --cluster dgx-h100:1 --cluster gh200-4:1 --method lora --runtime megatron-core --batch 48",
+            "smollm2-1.7b --cluster dgx-h100:1 --cluster gh200-4:1 --method lora --runtime megatron-core --batch 48",
             "megatron: method lora",
         ),
     ],
