@@ -117,7 +117,7 @@ test-report: $(PAGES)/.installed
 # Megatron-LM, whose parser is not published; CRDS=DIR the custom resource definitions of JobSet and Trainer; SLURM=DIR
 # a tree with slurmctld and slurmd; DEEPSPEED_EXAMPLES=DIR a checkout of DeepSpeedExamples; NCCL_TUNER=FILE the example
 # tuner plugin, or its source's folder.
-test-launchers: $(VENV)/.installed-dev $(foreach name,torch skypilot dstack,$(LAUNCHERS)/$(name)/.installed)
+test-launchers: $(VENV)/.installed-dev $(foreach name,torch maxtext skypilot dstack,$(LAUNCHERS)/$(name)/.installed)
 	LAUNCHERS=$(LAUNCHERS) $(BIN)/pytest -n auto -rs tests/launchers
 
 # The interpreters of PATH, pyenv and uv; one that is missing is skipped and named. ENDS="3.13-highest" runs one.
