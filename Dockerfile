@@ -8,7 +8,7 @@ RUN python -m venv /opt/clusterwright && /opt/clusterwright/bin/pip install --no
 FROM python:3.13-slim
 COPY --from=build /opt/clusterwright /opt/clusterwright
 RUN useradd --create-home --uid 1000 planner && mkdir /plans && chown planner /plans
-USER planner
+USER 1000
 WORKDIR /plans
 ENV PATH=/opt/clusterwright/bin:$PATH
 ENTRYPOINT ["clusterwright"]

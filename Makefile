@@ -32,7 +32,7 @@ help:
 	@echo "make lint    the same without the tests"
 	@echo "make coverage  the tests again, every branch counted; fails below the floors (minutes)"
 	@echo "make mutants  which changes of planner/cost and planner/verify no test notices (hours; MUTANTS='planner.verify.bill*')"
-	@echo "make fuzz    wrong input for everything that is read, for SECONDS (60) with a fixed SEED (0)"
+	@echo "make fuzz    wrong input for everything that is read, for SECONDS (60) with a fixed SEED (0), by WORKERS (1)"
 	@echo "make locked  a virtual environment of exactly the packages in requirements/dev.txt, by their hashes; make lock refreshes that"
 	@echo "make sbom    those packages as CycloneDX JSON, in sbom.json"
 	@echo "make site    the documentation as web pages, in build/site; make man the manual pages, in build/man (into $(SITE), once)"
@@ -65,9 +65,9 @@ mutants: $(VENV)/.installed-mutants
 	$(BIN)/mutmut run $(MUTANTS)
 	$(BIN)/mutmut results
 
-# For a night: make fuzz SECONDS=28800 SEED=1
+# For a night: make fuzz SECONDS=28800 SEED=1 WORKERS=2
 fuzz: $(VENV)/.installed-dev
-	$(BIN)/python -m tests.fuzzing --seconds $(or $(SECONDS),60) --seed $(or $(SEED),0)
+	$(BIN)/python -m tests.fuzzing --seconds $(or $(SECONDS),60) --seed $(or $(SEED),0) --workers $(or $(WORKERS),1)
 
 # For every platform and Python that is supported; no registry's address goes into it. uv is used where it is installed, and
 # otherwise taken from an environment of the moment.
@@ -107,7 +107,7 @@ installed: $(VENV)/.installed-dev
 # them. The server comes as a wheel and is begun for its test on loopback, behind a password and as another user than root.
 test-real: $(REAL)/.installed
 	$(REAL)/bin/pytest -rs tests/test_measure.py tests/test_measured_steps.py tests/test_runtime_real.py \
-		tests/test_routing_real.py tests/test_comm_tune_real.py tests/test_design_postgres.py tests/test_design_workers.py
+		tests/test_routing_real.py tests/test_comm_tune_real.py tests/test_design_postgres.py tests/test_workers.py
 
 # The system's Chromium (Debian: apt-get install chromium), or the one that CHROMIUM names; without one the pages are left out.
 test-report: $(PAGES)/.installed

@@ -42,7 +42,7 @@ from planner.calibration.measuring.timing import trimmed_mean
 from planner.comm.program import choosing
 from planner.comm.program.choosing import ChooseOptions
 from planner.comm.tables import measuring, rank
-from planner.comm.tables.records import TimesTable
+from planner.comm.tables.measured_times import TimesTable
 from planner.comm.tables.timing import times
 from planner.commands.screen import render
 from planner.cost.calls import OPERATIONS, Call

@@ -1,6 +1,7 @@
 """CPU seconds of whole commands in a new process, user and system together: the median of five.
 
 One run before those compiles the sources, as an installation does; the compiled files go to a folder of their own.
+With --tiny a command is run once, as it is.
 
 python benchmarks/command_line.py [--json] [--tiny]
 """
@@ -51,8 +52,8 @@ def run(command: str, around: dict[str, str]) -> tuple[float, float]:
 def measured(command: str, runs: int) -> dict[str, object]:
     """One command's medians."""
     with tempfile.TemporaryDirectory() as compiled:
-        around = environment(compiled)
-        _, *taken = [run(command, around) for _ in range(runs + 1)]
+        around = environment(compiled) if runs > 1 else dict(os.environ)
+        taken = [run(command, around) for _ in range(runs + (runs > 1))][-runs:]
     cpu, wall = zip(*taken, strict=True)
     return {"command": command, "cpu_s": statistics.median(cpu), "wall_s": statistics.median(wall), "runs": runs}
 

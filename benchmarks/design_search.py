@@ -70,7 +70,8 @@ def _range(low: str, high: str, points: int) -> dict[str, Any]:
     return {"from": low, "to": high, "points": points, "log": True}
 
 
-def _axes(n: int, **more: Any) -> dict[str, Any]:
+def figures(n: int, **more: Any) -> dict[str, Any]:
+    """Axes of five figures with so many values each, and others."""
     return {
         "accelerator.peak.bf16": _range("156 TFLOP/s", "1248 TFLOP/s", n),
         "accelerator.memory": _range("24 GiB", "256 GiB", n),
@@ -87,7 +88,7 @@ STUDIES: tuple[dict[str, Any], ...] = (
         "objectives": ["cost"],
         "base": {"node": "dgx-a100-80gb", "accelerators": 1024},
         "workloads": [{"model": "megatron-1t", "pins": [*PLANS, "tp=8|16|32"]}],
-        "axes": {"node.accelerators": [8, 16, 32], **_axes(7)},
+        "axes": {"node.accelerators": [8, 16, 32], **figures(7)},
         "costs": COSTS,
     },
     {
@@ -95,7 +96,7 @@ STUDIES: tuple[dict[str, Any], ...] = (
         "objectives": ["step-time"],
         "base": {"node": "dgx-h100", "count": 16},
         "workloads": [{"model": "llama3-70b", "batch": 512, "pins": PLANS}],
-        "axes": {"fabric.oversubscription": [1, 2, 4], **_axes(7)},
+        "axes": {"fabric.oversubscription": [1, 2, 4], **figures(7)},
         "costs": COSTS,
         "constraints": [{"of": "capital", "at_most": "$3M"}],
     },
@@ -107,7 +108,7 @@ STUDIES: tuple[dict[str, Any], ...] = (
             {"model": "llama3-8b", "batch": 512, "pins": PLANS},
             {"model": "mixtral-8x7b", "batch": 512, "weight": 2, "pins": [*PLANS, "ep=1|8", "etp=1"]},
         ],
-        "axes": {"node.accelerators": [4, 8, 16], **_axes(7)},
+        "axes": {"node.accelerators": [4, 8, 16], **figures(7)},
         "costs": COSTS,
         "power": {
             "accelerator.peak.bf16": "0.7 W per TFLOP/s",
@@ -122,7 +123,7 @@ STUDIES: tuple[dict[str, Any], ...] = (
         "objectives": ["cost"],
         "base": {"node": "dgx-h100", "count": 4},
         "workloads": [{"model": "llama2-13b", "batch": 512, "pins": PLANS}],
-        "axes": _axes(16),
+        "axes": figures(16),
         "costs": COSTS,
     },
     {
@@ -134,7 +135,7 @@ STUDIES: tuple[dict[str, Any], ...] = (
             "node.accelerators": [8, 16, 32],
             "fabric.oversubscription": [1, 2, 4],
             "cluster.count": [8, 16, 32],
-            **_axes(6),
+            **figures(6),
         },
         "costs": COSTS,
     },
@@ -384,7 +385,6 @@ def shipped(name: str) -> dict[str, Any]:
     evaluated = search.evaluated or len(found.trials)
     return {
         "study": name, "points": asked.size, "method": search.method, "exact": search.exact, "evaluated": evaluated,
-        "enumeration_cpu_s": round(Evaluator(catalogs.load(), asked).seconds() * asked.size, 1),
         "cpu_s": round(found.meta["cpu_s"], 2),
     }  # fmt: skip
 

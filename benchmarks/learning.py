@@ -26,7 +26,7 @@ from planner import catalog as catalogs
 from planner.base.resources import data
 from planner.calibration.fit import calibrate as fitting
 from planner.calibration.fit import own_runs, peaks
-from planner.calibration.fit.core import cell, lab, weights
+from planner.calibration.fit.counted_runs import cell, lab, weights
 from planner.calibration.fit.frame import Frame
 from planner.calibration.fit.least_squares import fit
 from planner.calibration.fit.parameters import parameters

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from planner.calibration.measuring.timing import TRIMMED, trimmed_mean
-from planner.comm.tables.records import student
+from planner.comm.tables.measured_times import student
 
 LEAST = 8
 """Launches before an interval may stop anything: with fewer, a lucky few look alike."""

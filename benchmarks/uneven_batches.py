@@ -30,7 +30,7 @@ import numpy as np
 
 from benchmarks import measure
 from planner.base.errors import WrongQuestion
-from planner.uneven import NodeModel, Nodes, adaptive, nodes, step_time
+from planner.uneven import NodeModel, Nodes, batch_choice, nodes, step_time
 from planner.uneven.learning import Epoch, line
 
 MODELS = Path(__file__).with_name("data") / "uneven_nodes.json"
@@ -127,12 +127,12 @@ def trained(of: Nodes, reference: int, largest: int, way: str) -> float:
         scale = reference * GROWTH ** (done / (EPOCHS * size))
         if way != "fixed":
             known = learned.fitted() if learned.epochs else of
-            batch = adaptive.choose(known, reference, largest, scale, current=batch, split=way == "ours").batch
+            batch = batch_choice.choose(known, reference, largest, scale, current=batch, split=way == "ours").batch
         alike = nodes(np.ones(of.n), 0.0, 0.0, 0.0, cap=of.cap)
         batches = learned.split(batch) if way == "ours" else NodeModel(n=of.n, cap=alike.cap).split(batch)
         step, epoch = epoch_of(of, batches, rng)
         learned = learned.seen(epoch)
-        worth = size * float(adaptive.efficiency(batch, reference, scale))
+        worth = size * float(batch_choice.efficiency(batch, reference, scale))
         part = min(1.0, (EPOCHS * size - done) / worth)
         seconds += part * step * size / batch
         done += part * worth
@@ -144,7 +144,7 @@ def compared(app: str, models: dict[str, dict[str, float]]) -> dict[str, object]
     of = mixture(models)
     reference, largest = APPS[app]
     fixed, even, ours = (trained(of, reference, largest, way) for way in ("fixed", "even", "ours"))
-    best = adaptive.choose(of, reference, largest, reference * GROWTH**0.5)
+    best = batch_choice.choose(of, reference, largest, reference * GROWTH**0.5)
     return {
         "app": app,
         "even_fixed_s": fixed,

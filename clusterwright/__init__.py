@@ -17,7 +17,10 @@ __all__ = planner.__all__
 
 
 def __getattr__(name: str) -> Any:
-    return getattr(planner, name)
+    try:
+        return getattr(planner, name)
+    except AttributeError as error:
+        raise AttributeError(str(error).replace("'planner'", "'clusterwright'")) from None
 
 
 def __dir__() -> list[str]:

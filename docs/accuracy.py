@@ -23,7 +23,7 @@ from docs import accuracy_residuals as made_of
 from planner import catalog, cost
 from planner.base.resources import data
 from planner.calibration.fit import calibrate, other_parameters
-from planner.calibration.fit.core import lab
+from planner.calibration.fit.counted_runs import lab
 from planner.calibration.fit.frame import Frame
 from planner.calibration.measuring import tables
 from planner.calibration.report import labs, validation
@@ -31,7 +31,7 @@ from planner.calibration.report.prediction_errors import Errors
 from planner.calibration.runs import other_families
 from planner.calibration.runs import reading as runs
 from planner.calibration.runs.measured_run import Run
-from planner.performance import intervals
+from planner.performance import residual_widths
 from planner.performance.efficiency import Efficiencies
 from planner.performance.profiles import importing, overlay
 
@@ -201,8 +201,8 @@ def page() -> str:
     everything = runs.read(RUNS, shipped)
     whole = Frame(shipped, everything)
     using, others = Efficiencies.of(shipped), other_families.without_layouts(everything)
-    known, times = intervals.read(shipped), other_families.predict(others, using)
-    predicted, held = whole.predict(using), intervals.read(shipped, intervals.MEMORY)
+    known, times = residual_widths.read(shipped), other_families.predict(others, using)
+    predicted, held = whole.predict(using), residual_widths.read(shipped, residual_widths.MEMORY)
     judgement = validation.judged(everything, whole, predicted, known, others, times, held)
     report = validation.report(judgement, "source")
     left_out = made_of.Judged("", None, frame, found.fit.efficiencies, found.rows, f.time)
@@ -307,41 +307,34 @@ are in "everything in the file" below. And nothing was left out by hand.
 "Before" is the model of 2026-11-21 on labs outside the file that it was fitted to.
 
 {asked}
-What is not reached, what was tried, and what would settle it (figures of 2026-11-22):
+What is not reached, what was tried, and what would settle it (figures of 2026-11-23):
 
 **After three own runs.** A lab's runs scatter by about a tenth around its own bias, and three of them do not say which
-way the rest will go. Tried on all eleven sites, after 3 runs and after 24: nothing learned 9.5 and 9.5 %; one factor on
-the step, shrunk by what other labs' runs vary, 9.7 and 9.0 %, by the median 9.8 and 8.6 %, one for each precision 9.4
-and 8.8 %; a factor and traits of the runtime (shipped until 2026-11-23) 9.5 and 8.7 %; own runs weighing more the
-nearer they are in model, generation, precision, recomputation, accelerators, degrees and micro-batch (kriging) 8.7 and
-5.6 % over 40 draws, with traits fitted before 9.2 and 5.6 %. Kriging alone is shipped ("A site's own runs" below, over
-8 draws; [learning.md](learning.md)). Its figures are of largest likelihood for residuals of labs left out of the fit;
-found without the lab that is predicted, errors are 0.1 more. What a site shares is assumed to be 0.12, as intervals
-assume; these labs, known to those who wrote the priors, show 0.04, with which it would be 8.6 %. What would settle it:
-step times of one site's own models with their breakdown from a profiler.
-
-**After 24 runs of nanotron.** Traits gave 9.4 %, and kriging gives what the table says: runs of one configuration
-differ by more than that between neighbours of a sweep. A trace of a slow and a fast one would settle it.
+way the rest will go. A factor on the step and a factor with traits of the runtime were tried; what is shipped lets own
+runs weigh more the nearer they are in model, generation, precision, recomputation, accelerators, degrees and
+micro-batch (kriging: "A site's own runs" below, over 8 draws; [learning.md](learning.md)). What a site shares is
+assumed to be 0.12, as intervals assume. What would settle it: step times of one site's own models with their breakdown
+from a profiler.
 
 **Intervals** hold more than the range asks for, on purpose ("How wide?").
 
-**Regret of nanotron's plans.** At 16 to 32 nodes what is required holds (12.7 % before): gradients are reduced bucket
-by bucket, of 25 MiB (PyTorch's DistributedDataParallel with a hook, huggingface/nanotron,
-optim/gradient_accumulator.py), and on many nodes starting each of them counts. The same makes the choice in the two
-groups on 64 nodes worse (219 %, 85 before), where the framework breaks in ways that no law here explains, and the lab's
-error 12.5 % for 12.1. On up to 8 nodes two of eight groups make nearly all of it. In one, at a risk of 50 %, the plan
-that is chosen fills 94 % of the card and took three times what is predicted, as all nine runs that held 80 % of it or
-more took 1.5 to 7 times: where PyTorch's caching allocator finds no block it waits for the device, frees every cached
-block and asks for new ones (c10/cuda/CUDACachingAllocator.cpp), step after step. How often, and for how long, follows
-from nothing in that source, so there is no price for it: `plan` leaves such plans out at the risk that it takes by
-default, and "Choices" shows both. In the other a run of 1 B parameters (ultrascale-0198) took twice what is predicted,
-and twice what it takes with ZeRO 1 or half the micro-batch; on 8 and on 128 accelerators the same plan is predicted
-within 7 %. What would settle them: allocator statistics of those runs (`num_alloc_retries`), and that run again.
+**Regret of nanotron's plans.** At 16 to 32 nodes what is required holds. In the two groups on 64 nodes the framework
+breaks in ways that no law here explains. On up to 8 nodes two of eight groups make nearly all of it. In one, at a
+risk of 50 %, the plan that is chosen fills 94 % of the card and took three times what is predicted, as all nine runs
+that held 80 % of it or more took 1.5 to 7 times: where PyTorch's caching allocator finds no block it waits for the
+device, frees every cached block and asks for new ones (c10/cuda/CUDACachingAllocator.cpp), step after step. How
+often, and for how long, follows from nothing in that source, so there is no price for it: `plan` leaves such plans
+out at the risk that it takes by default, and "Choices" shows both. In the other a run of 1 B parameters
+(ultrascale-0198) took twice what is predicted, and twice what it takes with ZeRO 1 or half the micro-batch; on 8 and
+on 128 accelerators the same plan is predicted within 7 %. What would settle them: allocator statistics of those runs
+(`num_alloc_retries`), and that run again.
 
 **Known jobs.** Mixtures are a tenth too fast because gpt-oss is a fifth (the others 3 %); heads of 64 that wait for
 exponentials, and biases and clamped functions as kernels of their own, are in and did not explain it; a profile of one
-of its layers would. Dense plans are 4 % fast by three TPU jobs in which ours saves recomputation by a plan whose memory
-nobody measured (the other 33 reach 0.98): one peak of a TPU run would settle that.
+of its layers would. Dense plans are at the lower end of what is asked; three TPU jobs stay below, in which ours saves
+recomputation by a plan whose memory nobody measured: one peak of a TPU run would settle that. Megatron's buckets as
+calls of their own (its source's sizes) brought the fits of labs left out from 8.0 to 9.2 %: calls of 48 ranks and more
+cost too much then. Timings of reduce-scatter and all-gather over 48 to 512 ranks would settle it.
 
 The two labs on AMD run AMD's own recipe on MI355X and MI350X in fp8: each is predicted by what kernels reach as fitted
 to the other, treated as other generations are (before, 23.3 and 18.0 % off). The third row above leaves both out at

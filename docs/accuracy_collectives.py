@@ -292,7 +292,7 @@ def section(folder: Path | None = None) -> str:
     ]
     left = "; ".join(f"{count:,} {reason}" for reason, count in found.left_out.items())
     return f"""{HEADING}
-Times of collectives by algorithm and protocol (`planner/cost/algorithms.py`), against
+Times of collectives by algorithm and protocol (`planner/cost/nccl_algorithms.py`), against
 `benchmarks/data/measured_collectives.csv`. One operation of one library on one accelerator is a cell; its fit moves 11
 to 13 figures held to their priors, over all its sizes and ranks together. {len(found.rows):,} rows are used. Left out:
 {left}.

@@ -24,7 +24,7 @@ from planner.base import writing
 from planner.base.resources import data
 from planner.calibration.fit import calibrate
 from planner.calibration.fit.calibrate import Calibration
-from planner.calibration.fit.core import lab
+from planner.calibration.fit.counted_runs import lab
 from planner.calibration.fit.frame import Frame
 from planner.calibration.measuring import tables
 from planner.calibration.report import panel
@@ -35,7 +35,7 @@ from planner.catalog import Catalog
 from planner.cost.figures import Array
 from planner.performance import step_time_interval
 from planner.performance.efficiency import Efficiencies
-from planner.performance.intervals import LEVEL, quantile
+from planner.performance.residual_widths import LEVEL, quantile
 from planner.performance.step_time_interval import Situation
 
 ROOT = Path(__file__).resolve().parent.parent

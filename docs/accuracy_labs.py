@@ -10,13 +10,13 @@ import numpy as np
 from planner import catalog
 from planner.calibration.fit import own_runs
 from planner.calibration.fit.calibrate import Calibration, held_out
-from planner.calibration.fit.core import PRETRAINING, lab, recipe
+from planner.calibration.fit.counted_runs import PRETRAINING, lab, recipe
 from planner.calibration.fit.frame import Frame
 from planner.calibration.report import labs
 from planner.calibration.report.labs import Covered, GroupError, Regret, framework
 from planner.calibration.runs.measured_run import Run
-from planner.cost import risk
-from planner.performance import intervals
+from planner.cost import memory_risk
+from planner.performance import residual_widths
 from planner.performance.efficiency import Efficiencies
 from planner.question.request import OOM_RISK
 
@@ -99,9 +99,9 @@ def found(calibration: Calibration) -> Found:
 
 def usable_shares(frame: Frame) -> np.ndarray:
     """Share of an accelerator's memory that a predicted peak may reach at the risk of running out that `plan` takes."""
-    known = intervals.read(catalog.load(), intervals.MEMORY)
-    halves = [intervals.found_memory(known, run.runtime)[0] for run in frame.runs]
-    return np.array([risk.usable(1.0, half, OOM_RISK) for half in halves])
+    known = residual_widths.read(catalog.load(), residual_widths.MEMORY)
+    halves = [residual_widths.found_memory(known, run.runtime)[0] for run in frame.runs]
+    return np.array([memory_risk.usable(1.0, half, OOM_RISK) for half in halves])
 
 
 def sites(calibration: Calibration) -> list[tuple[str, int, float, float, float | None]]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.calibration.fit.core import lab
+from planner.calibration.fit.counted_runs import lab
 from planner.calibration.fit.frame import Frame
 from planner.calibration.report import residuals
 from planner.calibration.report.prediction_errors import Errors

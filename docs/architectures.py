@@ -28,7 +28,7 @@ HEAD = """# Architectures
 What `clusterwright models import` reads, by the `model_type` of a config.json. *Exact*: parameters equal what
 transformers 5.23.0 builds of the same configuration, to the last one. *Plans*: a plan on nodes of eight H100 was found,
 and its document holds up when it is checked. *Megatron*, *torchtitan*: it can be exported there, or why not. Where a
-configuration holds what is not priced (layers that share another's sparse index, say) it is refused by name; so is
+configuration holds what is not priced (experts without weights, say) it is refused by name; so is
 every `model_type` that is not listed. Of models with a vision tower the text part is read, and every plan says so.
 
 | model_type | configuration | parameters | exact | plans | Megatron | torchtitan |

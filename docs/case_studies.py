@@ -36,7 +36,7 @@ from docs.case_study_ground import (
     table,
     told,
 )
-from planner.cost import memory, pipeline
+from planner.cost import held_memory, pipeline
 from planner.models.workload import workload
 from planner.question.request import Request
 from planner.question.search_problem import prepare
@@ -105,7 +105,7 @@ def states(mp: int, zero: int) -> float:
         leading_dense=0.0,
     )
     grid = replace(grid, shape=s)
-    held = memory.stages(grid, pipeline.split(s, grid.layout))[0]
+    held = held_memory.stages(grid, pipeline.split(s, grid.layout))[0]
     return float(held.parameters + held.gradients + held.optimizer) / GB
 
 

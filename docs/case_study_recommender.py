@@ -10,7 +10,7 @@ from planner.cost import recommender
 from planner.cost.expanded_memory import Far
 from planner.cost.recommender import Sharding
 from planner.models import families
-from planner.performance import binding
+from planner.performance import cost_inputs
 from planner.performance.efficiency import reached, runtime_keys
 from planner.planning.by_layer import FAMILY_RUNTIME
 from planner.schema.families import Recommender
@@ -57,9 +57,9 @@ def served(
     model, fitted = large(), reached(CATALOG, on.accelerator, CATALOG.runtime("deepspeed"), "")
     entries = CATALOG.runtime_efficiencies
     keys = runtime_keys((FAMILY_RUNTIME["dlrm"],), "", "", on.accelerator.generation)
-    software = binding.software(next(entries[key] for key in keys if key in entries), "fp16")
-    network = replace(binding.network(on, fitted.accelerator), accelerators=float(ranks))
-    device = binding.device(on.accelerator, fitted.accelerator, "fp16")
+    software = cost_inputs.software(next(entries[key] for key in keys if key in entries), "fp16")
+    network = replace(cost_inputs.network(on, fitted.accelerator), accelerators=float(ranks))
+    device = cost_inputs.device(on.accelerator, fitted.accelerator, "fp16")
     reach = float(fitted.accelerator.memory) * float(software.gather)
     far = Far(spilt, 0.0, rate * GB * reach, float(concurrent)) if spilt else None
     time = recommender.step_time(model, device, network, software, float(ranks * SAMPLES), float(ranks), by, far)

@@ -1,5 +1,5 @@
-"""Fills the tables in ``design-studies.md`` from what ``benchmarks/design_search.py --write`` and
-``benchmarks/design_workers.py --write`` measured.
+"""Fills the tables in ``design-studies.md`` from what ``benchmarks/design_search.py --write``, ``design_points.py
+--write`` and ``design_workers.py --write`` measured.
 
 ``make docs`` refreshes the tables; ``python -m docs.design_search_page`` draws the regret curves, too.
 """
@@ -14,8 +14,9 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "design-studies.md"
 DATA = ROOT / "benchmarks" / "data" / "design_search.json"
-WORKERS = ROOT / "benchmarks" / "data" / "design_workers.json"
-PART = re.compile(r"(<!-- (searches|workers) -->\n)(.*?)(<!-- end of \2 -->)", re.DOTALL)
+POINTS = DATA.with_name("design_points.json")
+WORKERS = DATA.with_name("design_workers.json")
+PART = re.compile(r"(<!-- (searches|points|workers) -->\n)(.*?)(<!-- end of \2 -->)", re.DOTALL)
 FLOOR = 0.01
 """Per cent of regret below which a curve is drawn as none."""
 
@@ -23,8 +24,10 @@ FLOOR = 0.01
 def filled(page: str) -> str:
     """The page with its tables as the figures are."""
     measured = json.loads(DATA.read_text(encoding="utf-8"))
+    points = json.loads(POINTS.read_text(encoding="utf-8"))["rows"]
     parts = {
-        "searches": f"{_shipped(measured)}\n{_compared(measured)}\n",
+        "searches": f"{_shipped(measured, points)}\n{_compared(measured)}\n",
+        "points": _points(points),
         "workers": _workers(json.loads(WORKERS.read_text(encoding="utf-8"))),
     }
     return PART.sub(lambda found: found[1] + parts[found[2]] + found[4], page)
@@ -43,12 +46,27 @@ def _workers(measured: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _shipped(measured: dict[str, Any]) -> str:
+def _points(measured: list[dict[str, Any]]) -> str:
+    heads = ("study", "points", "layouts a search", "a point, ms", "estimated", "a box, ms", "estimated")
+    lines = [f"| {' | '.join(heads)} |", f"|---|{'---|' * (len(heads) - 1)}"]
+    for row in measured:
+        cells = [row["study"], f"{row['points']:,}", f"{row['searched'] / row['searches']:,.0f}"]
+        cells += [_ms(row[name]) for name in ("point_ms", "estimate_ms", "box_ms", "box_estimate_ms")]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _ms(value: float) -> str:
+    return "" if not value else f"{value:.1f}" if value < 10 else f"{value:.0f}"
+
+
+def _shipped(measured: dict[str, Any], points: list[dict[str, Any]]) -> str:
+    each = {row["study"]: row["point_ms"] for row in points}
     lines = ["| as shipped | points | proven by | evaluated | CPU s | enumerating it |", "|---|---|---|---|---|---|"]
     for row in measured["shipped"]:
         how = "bounds" if row["method"] == "bounded" else "enumeration"
         cells = (row["study"], f"{row['points']:,}", how, f"{row['evaluated']:,}", f"{row['cpu_s']:.1f}")
-        lines.append(f"| {' | '.join(cells)} | {row['enumeration_cpu_s']:,.0f} CPU s |")
+        lines.append(f"| {' | '.join(cells)} | {each[row['study']] * row['points'] / 1e3:,.0f} CPU s |")
     return "\n".join(lines) + "\n"
 
 
@@ -94,10 +112,11 @@ def curves(measured: dict[str, Any]) -> Any:
     columns = min(len(by), 3)
     rows = -(-len(by) // columns)
     figure, panels = pyplot.subplots(rows, columns, figsize=(3.4 * columns, 2.6 * rows), squeeze=False, sharey=True)
-    names = list(dict.fromkeys(row["way"] for found in by.values() for row in found[1:]))
+    names = dict.fromkeys(row["way"] for found in by.values() for row in found[1:])
+    styles = dict(zip(names, (*STYLES, ("#888888", "*")), strict=False))  # one more way than the other plots have kinds
     for panel, (name, found) in zip(panels.flat, by.items(), strict=False):
         for row in found[1:]:
-            colour, marker = STYLES[names.index(row["way"]) % len(STYLES)]
+            colour, marker = styles[row["way"]]
             marks = [measured["mark"] * (n + 1) for n in range(len(row["curve"]))]
             values = [float("nan") if value is None else max(value, FLOOR) for value in row["curve"]]
             panel.plot(marks, values, color=colour, marker=marker, markersize=3.5, linewidth=1, label=row["way"])
@@ -110,7 +129,7 @@ def curves(measured: dict[str, Any]) -> Any:
         line.set_yticks([FLOOR, 0.1, 1, 10, 100], ["0", "0.1", "1", "10", "100"])
     handles, labels = panels.flat[0].get_legend_handles_labels()
     figure.legend(handles, labels, ncols=4, loc="lower center", fontsize=8)
-    figure.tight_layout(rect=(0, 0.1 / rows, 1, 1))
+    figure.tight_layout(rect=(0, 0.16 / rows, 1, 1))
     return figure
 
 

@@ -17,14 +17,14 @@ import numpy as np
 from planner import api, catalog
 from planner.base import writing
 from planner.catalog.cluster import cluster
-from planner.cost import algorithms, convolution, recommender
-from planner.cost.algorithms import OPERATIONS, CollectiveLibrary, Protocol
-from planner.cost.collectives import group
+from planner.cost import convolution, nccl_algorithms, recommender
+from planner.cost.collective_times import group
 from planner.cost.figures import Network
+from planner.cost.nccl_algorithms import OPERATIONS, CollectiveLibrary, Protocol
 from planner.cost.speedup import gain, needed
 from planner.models import families
 from planner.models import files as model_files
-from planner.performance import binding
+from planner.performance import cost_inputs
 from planner.performance.efficiency import Efficiencies
 from planner.schema.plan import Plan
 
@@ -88,9 +88,9 @@ def _recommender(case: Mapping[str, Any]) -> tuple[float, float, str]:
     made = cluster(known, node, int(count))
     using = Efficiencies.of(known)
     reached = using.accelerator(made.accelerator)
-    device = binding.device(made.accelerator, reached, "fp16")
-    links = binding.network(made, reached)
-    software = binding.software(using.runtime(("hugectr",), "", "", made.accelerator.generation), "fp16")
+    device = cost_inputs.device(made.accelerator, reached, "fp16")
+    links = cost_inputs.network(made, reached)
+    software = cost_inputs.software(using.runtime(("hugectr",), "", "", made.accelerator.generation), "fp16")
     model = families.recommender(case["model"])
     ranks = float(made.accelerators)
     step, still = (
@@ -208,11 +208,11 @@ def reordered() -> str:
         ("embedding vectors, 32 A100", "dgx-a100-40gb", 4, "all-to-all", 32.0, 1.0, 13.6e6),
     ):
         made = cluster(known, node, count)
-        network = binding.network(made, known.accelerator_efficiencies[made.accelerator.generation])
-        library = binding.library(made, known.collective_efficiencies, known.fabric_efficiencies)
-        found = algorithms.times(network, op, size, group(network, ranks, stride), library)
+        network = cost_inputs.network(made, known.accelerator_efficiencies[made.accelerator.generation])
+        library = cost_inputs.library(made, known.collective_efficiencies, known.fabric_efficiencies)
+        found = nccl_algorithms.times(network, op, size, group(network, ranks, stride), library)
         best = {key: float(value) for key, value in found.items()}
-        own = {key: value for key, value in best.items() if key[0] in (*algorithms.NCCL_ALGORITHMS, "direct")}
+        own = {key: value for key, value in best.items() if key[0] in (*nccl_algorithms.NCCL_ALGORITHMS, "direct")}
         theirs, ours = min(own, key=lambda key: own[key]), min(best, key=lambda key: best[key])
         rows.append(
             [
@@ -243,7 +243,7 @@ def reductions(size: float, ranks: int) -> dict[str, float]:
     )
     plain = Protocol(name="Simple", base=0.0, step=0.0, hop=STEP, rate=RATE)
     library = CollectiveLibrary(protocols=dict.fromkeys(OPERATIONS, (plain,)))
-    found = algorithms.times(network, "all-reduce", size, group(network, float(ranks), 1.0), library, NAMES)
+    found = nccl_algorithms.times(network, "all-reduce", size, group(network, float(ranks), 1.0), library, NAMES)
     return {name: float(value) for (name, _), value in found.items()}
 
 
@@ -252,9 +252,9 @@ def manoa() -> str:
     known = catalog.load()
     part = known.accelerators["P100-PCIE-16GB"]
     using = Efficiencies.of(known)
-    device = binding.device(part, using.accelerator(part), "fp32")
-    software = binding.software(using.runtime(("pytorch-ddp",), "", "", part.generation), "fp32")
-    alone = binding.network(cluster(known, "p100-pcie-4", 1), using.accelerator(part))
+    device = cost_inputs.device(part, using.accelerator(part), "fp32")
+    software = cost_inputs.software(using.runtime(("pytorch-ddp",), "", "", part.generation), "fp32")
+    alone = cost_inputs.network(cluster(known, "p100-pcie-4", 1), using.accelerator(part))
     rows = []
     for name in ("resnet50", "resnet101"):
         layers = convolution.layers(families.network(name))

@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 SCHEMA = ROOT / "planner" / "schema"
@@ -14,7 +15,14 @@ SOURCES = [
     SCHEMA / f"plan{part}.py" for part in ("_machines", "_layout", "_communication", "_prediction", "_measured", "")
 ]
 """Of a plan's records, the plan itself last."""
-OTHERS = [SCHEMA / f"{name}.py" for name in ("procurement", "study", "images", "comparison", "reports")]
+OTHERS = [
+    SCHEMA / f"{name}.py"
+    for name in (
+        "procurement", "study", "images", "comparison", "reports", "calibrations", "listings",
+        "hardware", "efficiency", "workload", "families",
+    )
+]  # fmt: skip
+SCHEMAS = ROOT / "docs" / "schemas"
 PAGE = ROOT / "docs" / "plan-schema.md"
 TABLES = re.compile(r"(<!-- fields -->\n).*(<!-- end of fields -->\n)", re.DOTALL)
 
@@ -58,30 +66,58 @@ def _fields(record: ast.ClassDef) -> Iterator[tuple[str, str, str]]:
 DIGEST_SAYS = "First 16 digits of the SHA-256 of all else in what a file holds; readers say where it differs."
 
 
+def kinds() -> dict[str, Any]:
+    """Every document that files hold and ``load`` reads: its name, its record."""
+    from planner.schema import calibrations, comparison, images, plan, procurement, reports, study
+
+    return {
+        "plan": plan.Plan, "plan-set": plan.PlanSet, "procurement": procurement.Procurement, "study": study.StudyResult,
+        "image-plan": images.ImagePlan, "comparison": comparison.Comparison, "validation": reports.Validation,
+        "communication": reports.Communication, "communication-table": reports.CommunicationTable,
+        "calibration": calibrations.FitToRuns, "kernel-calibration": calibrations.FitToKernels,
+        "collective-calibration": calibrations.FitToCollectives, "lesson": reports.Learnt,
+        "procurement-sweep": reports.ProcurementSweep, "trace-report": reports.TraceReport,
+    }  # fmt: skip
+
+
+def printed() -> dict[str, Any]:
+    """What ``--json`` prints besides: without a digest."""
+    from planner.schema import listings
+
+    return {
+        "fit": listings.Fits, "model-list": listings.ModelList, "model": listings.ShownModel,
+        "model-layers": listings.ModelLayers, "text-workload": listings.TextModel,
+        "catalog-overview": listings.CatalogOverview, "catalog-list": listings.CatalogList,
+        "catalog-entry": listings.CatalogEntry, "catalog-check": listings.CatalogCheck,
+        "catalog-import": listings.CatalogImport, "catalog-stale": listings.StalePrices,
+        "export": listings.WrittenFolders, "export-targets": listings.ExportTargets,
+        "profile-import": listings.ProfileImport, "shared-runs": listings.SharedRuns,
+    }  # fmt: skip
+
+
 def schemas() -> dict[Path, str]:
     """The text of all schemas, with what the records' docstrings say of the fields."""
-    from planner import document
-    from planner.schema.comparison import Comparison
-    from planner.schema.images import ImagePlan
-    from planner.schema.plan import Plan, PlanSet
-    from planner.schema.procurement import Procurement
-    from planner.schema.reports import Communication, Validation
-    from planner.schema.study import StudyResult
+    from planner.schema import record
 
-    records = [record for source in (*SOURCES, *OTHERS) for record in _classes(source)]
-    told = {name: {field: says for field, _, says in fields} for name, _, fields in records}
-    found = {}
-    kinds = {"plan": Plan, "plan-set": PlanSet, "procurement": Procurement, "study": StudyResult,
-             "image-plan": ImagePlan, "comparison": Comparison, "validation": Validation,
-             "communication": Communication}  # fmt: skip
-    for name, kind in kinds.items():
-        schema = document.json_schema(kind)
-        for record in [schema, *schema.get("$defs", {}).values()]:
-            for field, described in record["properties"].items():
-                if says := told[record["title"]].get(field, DIGEST_SAYS):
-                    described["description"] = says
-        found[ROOT / "docs" / f"{name}.schema.json"] = json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
-    return found
+    described = {name: record.json_schema(kind) for name, kind in kinds().items()}
+    described |= {name: record.json_schema(kind, digest=False) for name, kind in printed().items()}
+    every = [each for source in (*SOURCES, *OTHERS) for each in _classes(source)]
+    told = {name: {field: says for field, _, says in fields} for name, _, fields in every}
+    for schema in described.values():
+        for each in [schema, *schema.get("$defs", {}).values()]:
+            _describe(each, told)
+    return {
+        SCHEMAS / f"{name}.schema.json": json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+        for name, schema in described.items()
+    }
+
+
+def _describe(schema: dict[str, Any], told: dict[str, dict[str, str]]) -> None:
+    """Says of a record's fields what its docstrings say; of those that it inherits, what those of all entries say."""
+    for field, described in schema.get("properties", {}).items():
+        inherited = DIGEST_SAYS if field == "digest" else told["Entry"].get(field, "")
+        if says := told.get(schema["title"], {}).get(field, inherited):
+            described["description"] = says
 
 
 def page() -> str:

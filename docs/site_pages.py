@@ -67,8 +67,7 @@ def main(folder: Path) -> None:
         (folder / name).write_text(linked(page, page.read_text(encoding="utf-8"), known), encoding="utf-8")
     (folder / "records.md").write_text(RECORDS, encoding="utf-8")
     shutil.copytree(ROOT / "docs" / "figures", folder / "figures")
-    for schema in (ROOT / "docs").glob("*.schema.json"):
-        shutil.copy(schema, folder)
+    shutil.copytree(ROOT / "docs" / "schemas", folder / "schemas")
 
 
 if __name__ == "__main__":

@@ -41,15 +41,20 @@ if TYPE_CHECKING:
     from planner.base.errors import ClusterwrightError, NoAnswer, WrongQuestion
     from planner.commands.screen.explained import explain
     from planner.schema.hardware import Accelerator, Cluster, Node
+    from planner.schema.plan import Plan, PlanSet
     from planner.schema.workload import Model
+    from planner.verify.finding import Inconsistent
 
 __all__ = [
     "Accelerator",
     "Cluster",
     "ClusterwrightError",
+    "Inconsistent",
     "Model",
     "NoAnswer",
     "Node",
+    "Plan",
+    "PlanSet",
     "WrongQuestion",
     "__version__",
     "accelerator",
@@ -81,6 +86,8 @@ __all__ = [
 _HOMES = {
     **dict.fromkeys(("Accelerator", "Cluster", "Node"), "planner.schema.hardware"),
     **dict.fromkeys(("ClusterwrightError", "NoAnswer", "WrongQuestion"), "planner.base.errors"),
+    **dict.fromkeys(("Plan", "PlanSet"), "planner.schema.plan"),
+    "Inconsistent": "planner.verify.finding",
     "Model": "planner.schema.workload",
     "explain": "planner.commands.screen.explained",
 }

@@ -17,8 +17,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, Literal
 
@@ -134,6 +134,10 @@ class Outcome:
     """No answer has a smaller objective: proven. Infinite if there is none, -infinite if nothing is known."""
     values: Mapping[str, float] = field(default_factory=dict)
     """By name of the variable; none where nothing was found."""
+    reduced: Mapping[str, float] = field(default_factory=dict)
+    """By name of the variable: what a unit of it adds to the objective, at least, which may be no less than 0 for what
+    is 0; of HiGHS's programs without whole numbers alone.
+    """
 
     def value(self, expression: Linear | float) -> float:
         """What a variable or a sum comes to; a variable that nothing depends on is 0, or its bound next to 0."""
@@ -230,6 +234,16 @@ class Problem:
             raise ClusterwrightError(f"{solver} is not installed, and no other solver is: pip install highspy")
         return _with_cbc(self, _pulps("cbc", **limits, maxNodes=max_nodes), gap)
 
+    def relaxed(self, names: Collection[str] | None = None) -> Problem:
+        """The same where some variables (by default all) need not be whole numbers."""
+        found = Problem()
+        found.rows, found.objective = dict(self.rows), self.objective
+        found.columns = {
+            name: replace(column, whole=column.whole and names is not None and name not in names)
+            for name, column in self.columns.items()
+        }
+        return found
+
 
 def installed(solver: SolverName) -> bool:
     """Whether a solver is there. PuLP 3 brings CBC; PuLP 4 takes what `pulp[cbc]` or the machine has."""
@@ -292,7 +306,10 @@ def _with_highs(problem: Problem, solver: Any) -> Outcome:
     if status is None:
         status = Status.FEASIBLE if int(info.primal_solution_status) == 2 else Status.UNKNOWN
     whole = any(problem.columns[name].whole for name in variables)
-    return _outcome(problem, status, variables, float(info.mip_dual_bound) if whole else None)
+    found = _outcome(problem, status, variables, float(info.mip_dual_bound) if whole else None)
+    if whole or status is not Status.OPTIMAL:
+        return found
+    return replace(found, reduced={name: float(x.dj or 0.0) for name, x in variables.items()})
 
 
 def _run_highs(handed: Any, solver: Any) -> Any:

@@ -5,7 +5,7 @@ from functools import cache
 
 from planner import catalog
 from planner.models.workload import workload
-from planner.performance import binding
+from planner.performance import cost_inputs
 from planner.performance.efficiency import reached
 from planner.question.request import Request
 from planner.question.search_problem import Prepared, prepare, problem
@@ -81,9 +81,9 @@ def figures(
     at = asked.cluster
     fitted = reached(CATALOG, at.accelerator, asked.runtime, asked.release)
     return Figures(
-        binding.shape(asked.workload, asked.runtime),
-        {name: binding.device(at.accelerator, fitted.accelerator, name, asked.release) for name in precisions},
-        binding.network(at, fitted.accelerator),
-        binding.stack(asked.runtime, fitted.runtime, asked.release, at.accelerator.generation),
+        cost_inputs.shape(asked.workload, asked.runtime),
+        {name: cost_inputs.device(at.accelerator, fitted.accelerator, name, asked.release) for name in precisions},
+        cost_inputs.network(at, fitted.accelerator),
+        cost_inputs.stack(asked.runtime, fitted.runtime, asked.release, at.accelerator.generation),
         at.node.accelerators,
     )

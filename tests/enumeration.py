@@ -1,6 +1,7 @@
 """Every candidate of a question, from plain loops over the rules: what the vectorised space must hold, and no more."""
 
 from collections.abc import Iterator
+from itertools import product
 
 from planner.question.request import Request
 from planner.schema.hardware import Runtime
@@ -43,7 +44,7 @@ def layouts(request: Request) -> Iterator[dict[str, int]]:
                             missing = -layers % (pp * vpp)
                             if pp > 1 and not alike(model, layers, pp * vpp):
                                 continue
-                            if not a_full_stage_follows(model, layers, pp, vpp):
+                            if not leading_layers_fit(model, layers, pp, vpp):
                                 continue
                             if not may("vpp", vpp) or missing >= (pp if runtime.uneven_stages else 1):
                                 continue
@@ -74,16 +75,16 @@ def alike(model: Model, layers: int, chunks: int) -> bool:
     return every == 1 or layers % (chunks * every) == 0
 
 
-def a_full_stage_follows(model: Model, layers: int, pp: int, vpp: int) -> bool:
-    """Whether a full stage between the first and the last (of two, the last) holds no leading dense layer, one by one:
-    the stages that are a layer short are the last ones and, from two on, the first in its first chunk.
+def leading_layers_fit(model: Model, layers: int, pp: int, vpp: int) -> bool:
+    """Whether each leading dense layer is of some stage's first chunk, one by one: the stages that are a layer short
+    are the last ones, in their last chunk, and from two on the first, in its first.
     """
     full, short = -(-layers // (pp * vpp)), -layers % (pp * vpp)
     is_short = [short >= 2, *(stage >= pp - max(short - 1, min(short, 1)) for stage in range(1, pp))]
-    begins = [sum([full - is_short[0], *[full] * (pp - 1)][:stage]) for stage in range(pp)]
+    chunks = [full - (is_short[stage] and (stage == 0 or vpp == 1)) for stage in range(pp)]
     leading = model.moe.leading_dense_layers if model.moe else 0
-    between = [stage for stage in range(1, pp - 1) if not is_short[stage]] if pp > 2 else [1]
-    return pp == 1 or leading == 0 or any(leading <= begins[stage] for stage in between)
+    filled = [stage for stage in range(1, pp) if sum(chunks[: stage + 1]) < leading]
+    return pp == 1 or (leading <= sum(chunks) and len({chunks[stage] for stage in filled}) <= 1)
 
 
 def options(request: Request, layout: dict[str, int]) -> Iterator[OptionAxes]:
@@ -111,7 +112,8 @@ def options(request: Request, layout: dict[str, int]) -> Iterator[OptionAxes]:
                     for p2p in values("p2p_overlap", False) if layout["vpp"] > 1 else [False]:
                         orders = ("tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp")
                         known = values("rank_order", orders[0], orders)
-                        for order in known if replicas and staged else [o for o in known if o == orders[0]]:
+                        kept = known if replicas and staged else [o for o in known if o == orders[0]]
+                        for order, way in product(kept, ways(request, layout)):
                             yield OptionAxes(
                                 precision,
                                 recompute(policy),
@@ -121,7 +123,28 @@ def options(request: Request, layout: dict[str, int]) -> Iterator[OptionAxes]:
                                 order == orders[1],
                                 place == "optimizer",
                                 ep_overlap=exchanges,
+                                cp_algorithm=way,
                             )
+
+
+def ways(request: Request, layout: dict[str, int]) -> list[str]:
+    """How context-parallel ranks may share a sequence: what attention, a rank's heads, runtime and pins allow."""
+    model, tp, cp = request.workload.model, layout["tp"], layout["cp"]
+    if cp == 1:
+        return [way for way in ["none"] if request.pins.allow("cp_algorithm", way)]
+    able = ["p2p", "all_gather", "a2a", "a2a+p2p"]
+    if model.window and model.window.size < request.workload.sequence:
+        able = ["all_gather", "a2a"]
+    if model.sinks:
+        able = ["a2a"]
+    chosen = "cp_algorithm" in request.pins
+    able = [way for way in able if way in (request.runtime.axes.get("cp_algorithm", able[:1]) if chosen else able[:1])]
+    own, inside = max(model.kv_heads // tp, 1), max(request.cluster.node.accelerators // tp, 1)
+    if own % cp:
+        able = [way for way in able if way != "a2a"]
+    if own % inside or cp % inside or inside == 1 or inside >= cp:
+        able = [way for way in able if way != "a2a+p2p"]
+    return [way for way in able if request.pins.allow("cp_algorithm", way)]
 
 
 def _has(request: Request, precision: str) -> bool:

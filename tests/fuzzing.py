@@ -1,4 +1,4 @@
-"""Wrong input for everything that the program reads: ``python -m tests.fuzzing --seconds 60 --seed 0 [READER ...]``.
+"""Wrong input for all that is read: ``python -m tests.fuzzing --seconds 60 --seed 0 --workers 1 [READER ...]``.
 
 Each reader has files that are right. What stands in them is replaced, left out and repeated: leaves of a JSON document,
 words and lines of other texts. A wrong file may be refused, never crash (exit 70), hang (10 s) or fill the memory.
@@ -26,11 +26,13 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from planner import catalog
 from planner.base.errors import ClusterwrightError
+from planner.base.processes import Workers, spread
 from planner.commands import DEFECT, main
 
 ROOT = Path(__file__).parents[1]
@@ -328,18 +330,55 @@ def fuzz(seconds: float, first: int, chosen: Sequence[Reader], most: int | None 
             "peak_bytes": most, "failures": failures}  # fmt: skip
 
 
-if __name__ == "__main__":
+class Asked(NamedTuple):
+    """What every reader is asked for."""
+
+    seconds: float
+    first: int
+    most: int | None = None
+
+
+def fuzzed(asked: Asked, name: str) -> dict[str, Any]:
+    """One reader alone, in whatever process this is called in."""
+    return fuzz(asked.seconds, asked.first, [each for each in _known() if each.name == name], asked.most)
+
+
+_known = cache(readers)
+
+
+def side_by_side(asked: Asked, names: Sequence[str], workers: int) -> dict[str, Any]:
+    """Readers by several processes, each for its share of the time; the same inputs as by one, while time lasts."""
+    began, share = time.monotonic(), asked._replace(seconds=asked.seconds * workers / len(names))
+    found = [each for _, each in sorted(spread(fuzzed, share, names, Workers(workers)), key=lambda pair: pair[0])]
+    return {"inputs": sum(each["inputs"] for each in found),
+            "by_reader": {name: n for each in found for name, n in each["by_reader"].items()},
+            "seconds": round(time.monotonic() - began, 1), "peak_bytes": max(each["peak_bytes"] for each in found),
+            "failures": [one for each in found for one in each["failures"]]}  # fmt: skip
+
+
+def _main() -> None:
     asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     asked.add_argument("readers", nargs="*", metavar="READER")
     asked.add_argument("--seconds", type=float, default=60.0)
     asked.add_argument("--seed", type=int, default=0)
-    given_ = asked.parse_args()
+    asked.add_argument("--workers", type=int, default=1, metavar="K")
+    given = asked.parse_args()
     os.environ.setdefault("CLUSTERWRIGHT_DEBUG", "0")
-    every = readers()
-    if strange := {*given_.readers} - {each.name for each in every}:
-        asked.error(f"no reader {', '.join(sorted(strange))}; there are {', '.join(each.name for each in every)}")
-    result = fuzz(given_.seconds, given_.seed, [r for r in every if not given_.readers or r.name in given_.readers])
+    every = [each.name for each in _known()]
+    if strange := {*given.readers} - {*every}:
+        asked.error(f"no reader {', '.join(sorted(strange))}; there are {', '.join(every)}")
+    wanted = [name for name in every if not given.readers or name in given.readers]
+    if given.workers > 1:
+        result = side_by_side(Asked(given.seconds, given.seed), wanted, given.workers)
+    else:
+        result = fuzz(given.seconds, given.seed, [each for each in _known() if each.name in wanted])
     for each in result["failures"]:
         save(each)
     print(json.dumps(result, indent=2))
     sys.exit(bool(result["failures"]))
+
+
+if __name__ == "__main__":
+    from tests import fuzzing  # by its name, by which other processes find it
+
+    fuzzing._main()

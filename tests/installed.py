@@ -37,6 +37,7 @@ LEFT_OUT = {
     "comm import osu_alltoall.txt": "needs a table of the OSU benchmarks",
     "comm import comms.json": "needs a file of DeepSpeed's logger",
     "design study.toml --trials 1000": "takes minutes; with 20 trials before",
+    "design study.toml --engine dask": "needs clusterwright[dask], and a Dask cluster",
     "learn shortlist-megatron+slurm": "needs logs of a cluster",
     "learn train.log": "several plans of the set could be what ran: --rank",
     "learn --share": "asks before it writes",
@@ -51,8 +52,6 @@ NO_PLAN = (
     "plan llama3.1-405b --cluster dgx-a100-40gb:4",
     "estimate llama3-70b --cluster dgx-h100:16 tp=4 pp=4 vpp=5",
     "import ds_config.json",
-    "import train.sh --from megatron --cluster dgx-h100:16 -o mine.json",
-    "import megatron.sh",
 )
 """How those begin that find no plan: what was asked does not fit."""
 TIMED = "H100-SXM5-80GB"

@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from planner.cost.collectives import CollectiveGroup, group
+from planner.cost.collective_times import CollectiveGroup, group
 from planner.cost.figures import Network
 
 

@@ -276,7 +276,7 @@ def kernel(p):
     twice = 1.0 + s.cross_share
     work = 2.0 * t * s.heads * (s.qk_dim + s.v_dim) / p.layout.tp * twice
     if p.stack.fused_attention > 0:
-        block = s.sequence if s.context_exchanged else s.sequence / p.layout.cp
+        block = s.sequence * exchanging(p) / p.layout.cp
         rate = d.attention_rate * p.stack.attention / (1.0 + d.attention_half / block)
         forward = work * s.attended / rate
         # One exponential a score: beside two products of a head's width forward, beside five backward.
@@ -342,36 +342,47 @@ def tensor_parallel(p, moe, beside):
     return tuple(shows(regions * once, seconds, share, p.device.collective_share) for seconds in beside)
 
 
+def exchanging(p):
+    """Context-parallel ranks that exchange heads: one in a ring, all, or those of a domain."""
+    if p.options.context_exchanged:
+        return p.layout.cp
+    return group(p, p.layout.cp, p.layout.tp).inside if p.options.context_layered else 1.0
+
+
+def ring_steps(p):
+    """Further steps of the ring among those that hold other parts of the sequence."""
+    return 0.0 if p.options.context_gathered else p.layout.cp / exchanging(p) - 1.0
+
+
 def context_parallel(p):
-    """Keys and values cp - 1 times round the ring (twice that backward) beside all but one cp-th of the kernel."""
-    cp = p.layout.cp
+    """Keys and values so many times round the ring (twice that backward) beside all but the first step of the kernel;
+    before it what ranks exchange, or all that they gather.
+    """
+    cp, x, steps = p.layout.cp, exchanging(p), ring_steps(p)
     if cp <= 1:
         return 0.0, 0.0
-    if p.shape.context_exchanged:
-        return exchanged(p), exchanged(p)
-    if p.shape.context_gathered:
+    if p.options.context_gathered:
         once = gather(p, cp * p.device.element * tokens(p) * kv_width(p), group(p, cp, p.layout.tp))
         return once, 2.0 * once
-    once = (cp - 1.0) * send(p, p.device.element * tokens(p) * kv_width(p), p.layout.tp, cp)
-    beside = times(kernel(p), 1.0 - 1.0 / cp)
+    once = steps * send(p, p.device.element * tokens(p) * kv_width(p), p.layout.tp * x, cp / x)
+    beside = times(kernel(p), steps / (cp / x))
     share, toll = p.stack.cp_overlap, p.device.collective_share
-    return shows(once, beside[0], share, toll), shows(2.0 * once, beside[1], share, toll)
+    passed = shows(once, beside[0], share, toll), shows(2.0 * once, beside[1], share, toll)
+    return plus(passed, (exchanged(p), exchanged(p)) if x > 1 else (0.0, 0.0))
 
 
 def exchanged(p):
-    """Two all-to-alls over cp: queries, keys and values before the kernel, its output behind."""
+    """Two all-to-alls: queries, keys and values before the kernel, its output behind."""
     s, tp = p.shape, p.layout.tp
     widths = s.heads * s.qk_dim / tp + kv_width(p), s.heads * s.v_dim / tp
-    return sum(all_to_all(p, p.device.element * tokens(p) * w, group(p, p.layout.cp, tp), 1.0) for w in widths)
+    return sum(all_to_all(p, p.device.element * tokens(p) * w, group(p, exchanging(p), tp), 1.0) for w in widths)
 
 
 def joining(p):
     """Every further step of the ring adds what it found: one number read, another read and written in 32 bit."""
     s, tp = p.shape, p.layout.tp
-    if s.context_exchanged or s.context_gathered:
-        return 0.0, 0.0
     widths = s.heads * s.v_dim / tp, s.heads * s.qk_dim / tp + kv_width(p)
-    each = (p.layout.cp - 1.0) * tokens(p) * (p.device.element + 4.0 + 4.0) / p.device.memory_rate
+    each = ring_steps(p) * tokens(p) * (p.device.element + 4.0 + 4.0) / p.device.memory_rate
     return times(widths, each)
 
 
@@ -424,8 +435,7 @@ def parts(p, moe):
         "ep": times(expert_parallel(p, plus(matrices, kernel(p), vector)), moe),
     }
     forward, backward = plus(*found.values())
-    ring = not p.shape.context_exchanged and not p.shape.context_gathered
-    around_the_ring = 5.0 * ring * (p.layout.cp - 1.0)  # kernel, copy, send, receive, correction
+    around_the_ring = 5.0 * ring_steps(p)  # kernel, copy, send, receive, correction
     floor_ = (st.kernels_per_layer + around_the_ring + moe * st.expert_launches) * d.launch
     host = st.layer_overhead + (st.tp_host if p.layout.tp > 1 else 0.0)
     late = max(floor_ - forward, 0.0) + host, max(1.6 * floor_ - backward, 0.0) + 2.0 * host
@@ -571,29 +581,41 @@ def beside_head(equal, head, least):
 
 
 def deal(p):
-    """Every stage as a list of its layers, each the mixture's share in it.
+    """Every stage as a list of its layers, each the mixture's share in it."""
+    vpp, count, leading = int(p.layout.vpp), int(p.shape.layers), int(p.shape.leading_dense)
+    layers = [0.0] * leading + [p.shape.moe_share] * (count - leading)
+    return [[layer for chunk in own for layer in chunk] for own in chunks(layers, dealt(p), vpp)]
+
+
+def dealt(p):
+    """How many layers every stage has.
 
     Layers go to pp vpp chunks as evenly as they can; where some are missing the last stage is short first, then the
-    first, then the others from the back. Leading dense layers fill the first chunks, stage after stage.
+    first, then the others from the back.
     """
     pp, vpp, count = int(p.layout.pp), int(p.layout.vpp), int(p.shape.layers)
     if p.shape.head_layers > 0 and pp > 1:
-        return [[p.shape.moe_share] * n for n in by_cost(count, pp, p.shape.head_layers)]
-    dealt = [ceil(count / (pp * vpp)) * vpp] * pp
+        return by_cost(count, pp, p.shape.head_layers)
+    found = [ceil(count / (pp * vpp)) * vpp] * pp
     order = [pp - 1, 0, *range(pp - 2, 0, -1)]
     turn = 0
-    while sum(dealt) > count:
-        dealt[order[turn % pp]] -= 1
+    while sum(found) > count:
+        found[order[turn % pp]] -= 1
         turn += 1
     if p.shape.placed_head > 0 and pp > 1:
-        dealt = beside_head(dealt, p.shape.placed_head, int(vpp * max(p.shape.losses - 1, 1)))
-    stages = [[p.shape.moe_share] * n for n in dealt]
-    sizes = [dealt[0] // vpp] + [ceil(n / vpp) for n in dealt[1:]]
-    leading, stage = int(p.shape.leading_dense), 0
-    while leading > 0 and stage < pp:
-        for i in range(min(leading, sizes[stage], len(stages[stage]))):
-            stages[stage][i] = 0.0
-        leading, stage = leading - sizes[stage], stage + 1
+        return beside_head(found, p.shape.placed_head, int(vpp * max(p.shape.losses - 1, 1)))
+    return found
+
+
+def chunks(layers, dealt, vpp):
+    """The layers of every stage, chunk by chunk, which a model passes in rounds: the first chunk of each stage, then
+    the second of each. The first stage is short in its first chunks, every other in its last.
+    """
+    layers, stages = list(layers), [[] for _ in dealt]
+    for turn in range(vpp):
+        for i, n in enumerate(dealt):
+            longer = turn >= vpp - n % vpp if i == 0 else turn < n % vpp
+            stages[i].append([layers.pop(0) for _ in range(n // vpp + longer)])
     return stages
 
 
@@ -606,6 +628,10 @@ def held(p, stages):
         for moe in layers:
             dense += s.attention_parameters + (1.0 - moe) * s.mlp_parameters + moe * s.shared_parameters
             spread += moe * s.experts * s.expert_parameters
+        if s.orthogonal and p.options.zero >= 1:  # No matrix is cut over the ranks that share a copy.
+            one, other = (shards(p, g) for g in replicas(p))
+            dense = max(dense, one * s.largest_matrix) if dense else 0.0
+            spread = max(spread, other * s.largest_expert_matrix * cut.ep) if spread else 0.0
         if i == 0:
             dense += s.embedding_parameters
         if i == len(stages) - 1:
@@ -629,49 +655,102 @@ def shards(p, g):
     return float(gcd(int(g.inside), int(g.n))) if p.options.zero_in_node > 0 else g.n
 
 
-def bucket_count(p, parameters):
-    """Gradients that are not sharded are reduced bucket by bucket, no bucket smaller than a quarter of a layer."""
-    if not p.stack.bucket_bytes or p.options.zero >= 2:
-        return 1.0
-    s, cut = p.shape, p.layout
-    mlp = (1.0 - s.moe_share - s.idle_share) * s.mlp_parameters + s.moe_share * s.shared_parameters
-    layer = (s.attention_parameters + mlp) / cut.tp
-    layer += s.moe_share * s.experts * s.expert_parameters / (cut.ep * cut.etp)
-    bucket = max(p.stack.bucket_bytes, p.device.element * layer / 4.0)
-    return max(p.device.element * parameters * s.trained / bucket, 1.0)
+def whole_after(p):
+    """Sharded states of a runtime that reduces once after the passes and gathers once after the update."""
+    return p.stack.sharded_at_once and p.options.zero == 1
 
 
-def reduce_and_gather(p, parameters, g):
-    """Gradients: all-reduced, or from ZeRO 1 on scattered, then summed over replicas of shards; parameters gathered."""
-    times, zero = bucket_count(p, parameters), p.options.zero
+def call_count(p, parameters, layers):
+    """Calls of a reduction and of a gather: one a layer from ZeRO 2 on, else one a bucket. Buckets hold so many bytes,
+    a quarter of a layer at least; or so many parameters, where calls overlap. Gathers are cut by the latter alone.
+    """
+    st, s, cut = p.stack, p.shape, p.layout
+    if p.options.zero >= 2:
+        return (max(layers, 1.0),) * 2
+    if whole_after(p):
+        reductions = 1.0
+    elif st.bucket_parameters and p.options.dp_overlap:
+        each = max(st.bucket_parameters, st.bucket_parameters_per_rank * cut.dp)
+        reductions = max(parameters * s.trained / each, 1.0)
+    elif st.bucket_bytes:
+        mlp = (1.0 - s.moe_share - s.idle_share) * s.mlp_parameters + s.moe_share * s.shared_parameters
+        layer = (s.attention_parameters + mlp) / cut.tp
+        layer += s.moe_share * s.experts * s.expert_parameters / (cut.ep * cut.etp)
+        bucket = max(st.bucket_bytes, p.device.element * layer / 4.0)
+        reductions = max(p.device.element * parameters * s.trained / bucket, 1.0)
+    else:
+        reductions = 1.0
+    return reductions, reductions if st.bucket_parameters else 1.0
+
+
+def reduce_and_gather(p, parameters, g, layers):
+    """Gradients: all-reduced, or from ZeRO 1 on scattered, then summed over replicas of shards; parameters gathered.
+    And of either the one call that nothing hides: a layer's where it is not known how many there are.
+    """
+    zero, st = p.options.zero, p.stack
+    times, gathers = call_count(p, parameters, layers)
     size = parameters * gradient_sent(p) * p.shape.trained / times
-    if zero < 1:
-        return times * all_reduce(p, size, g), 0.0
     n = shards(p, g)
     within, across = Group(n, min(g.inside, n), g.reach), Group(g.n / n, max(g.inside / n, 1.0), g.reach)
-    reduce = times * (gather(p, size, within) + all_reduce(p, size / n, across))
-    wire = p.shape.frozen_bytes if p.shape.quantised and zero >= 3 else kept(p, p.stack.parameter_wire)
-    moved = parameters * wire * (1.0 if zero >= 3 else p.shape.trained)
-    return reduce, gather(p, moved, within)
+    if zero < 1 or whole_after(p):
+        reduce = times * all_reduce(p, size, g)
+    else:
+        reduce = times * (gather(p, size, within) + all_reduce(p, size / n, across))
+    gathered = 0.0
+    if zero >= 1:
+        wire = p.shape.frozen_bytes if p.shape.quantised and zero >= 3 else kept(p, p.stack.parameter_wire)
+        moved = parameters * wire * (1.0 if zero >= 3 else p.shape.trained)
+        gathered = gathers * gather(p, moved / gathers, within)
+    known = st.bucket_bytes or st.bucket_parameters or zero >= 2
+    last = reduce / (times if known else max(layers, 1.0))
+    return reduce, gathered, last, gathered / (gathers if gathers > 1 else max(layers, 1.0))
 
 
 def exposed(p, stages, first):
     """What of reductions and gathers no pass hides; `first` are the forward and backward seconds of the first stage."""
-    holds, (dense, spread) = held(p, stages), replicas(p)
-    reduce_d, gather_d = reduce_and_gather(p, max(h[0] for h in holds), dense)
-    reduce_e, gather_e = reduce_and_gather(p, max(h[1] for h in holds), spread)
-    reduce, gathered = reduce_d + reduce_e, gather_d + gather_e
-    zero, on, micro_batches = p.options.zero, p.options.dp_overlap, p.layout.batch / (p.layout.dp * p.layout.micro)
-    early_enough = 1.0 - 1.0 / max(len(stages[0]), 1) if on else 0.0  # all buckets but the last
-    backward = reduce + (gathered if zero >= 3 else 0.0)
-    late = shows(backward, p.stack.dp_overlap * first[1], early_enough, p.device.collective_share)
-    early = shows(gathered, p.stack.dp_overlap * first[0], early_enough, p.device.collective_share)
+    holds, (dense, spread), layers = held(p, stages), replicas(p), len(stages[0])
+    of_dense = reduce_and_gather(p, max(h[0] for h in holds), dense, layers)
+    of_experts = reduce_and_gather(p, max(h[1] for h in holds), spread, layers)
+    reduce, gathered, last, opening = (a + b for a, b in zip(of_dense, of_experts, strict=True))
+    zero, micro_batches = p.options.zero, p.layout.batch / (p.layout.dp * p.layout.micro)
+    on = 1.0 if p.options.dp_overlap and not whole_after(p) else 0.0
+    alone = last + (opening if zero >= 3 else 0.0)
+    behind = reduce + (gathered if zero >= 3 else 0.0) - alone
+    late = alone + shows(behind, p.stack.dp_overlap * first[1], on, p.device.collective_share)
+    early = opening + shows(gathered - opening, p.stack.dp_overlap * first[0], on, p.device.collective_share)
     often = zero >= 3 or (zero >= 2 and p.stack.gathers_working_copy > 0)
     return (micro_batches if zero >= 2 else 1.0) * late + (micro_batches if often else 1.0) * early
 
 
+def iterated(p, layers):
+    """Muon on one stage: the products of a rank's matrices, each whole on every tensor-parallel rank, and gathering."""
+    s, cut = p.shape, p.layout
+    ranks = [shards(p, g) if p.options.zero >= 1 else 1.0 for g in replicas(p)]
+    work, own, matrices = [0.0, 0.0], [0.0, 0.0], [0.0, 0.0]
+    for moe in layers:
+        idle = s.idle_share if moe else 0.0
+        work[0] += s.attention_orthogonal + (1.0 - moe) * s.mlp_orthogonal + moe * s.shared_orthogonal
+        own[0] += s.attention_parameters + (1.0 - moe) * s.mlp_parameters + moe * s.shared_parameters
+        matrices[0] += 6.0 - 2.0 * idle
+        work[1] += moe * s.experts / cut.ep * s.expert_orthogonal
+        own[1] += moe * s.experts / cut.ep * s.expert_parameters
+        matrices[1] += moe * s.experts / cut.ep * 2.0
+    most = (s.largest_orthogonal, s.largest_matrix), (s.largest_expert_orthogonal, s.largest_expert_matrix)
+    found = 0.0
+    for i, width in enumerate((cut.tp, cut.etp)):
+        if not own[i]:
+            continue
+        found += max(work[i] / ranks[i], most[i][0]) / p.device.matrix_rate_16
+        calls = max(matrices[i] / ranks[i], 1.0)
+        size = 4.0 * max(own[i] / ranks[i], most[i][1]) / calls
+        found += calls * gather(p, size, group(p, width, 1.0))
+    return found
+
+
 def updated(p, stages):
-    """The optimizer's traffic over the largest shard, or over the host link."""
+    """The optimizer's traffic over the largest shard, or over the host link; with Muon's iterations by stage."""
+    if p.shape.orthogonal:
+        return max(stage_updated(p, stages, i) for i in range(len(stages)))
     dense, spread = replicas(p)
     sharded = p.options.zero >= 1
     most = max(
@@ -689,6 +768,19 @@ def updated(p, stages):
     whole += s.layers * (s.attention_parameters + s.mlp_parameters)
     modelled = whole / times.tp * s.trained * step_bytes(p) / p.measured.device.memory_rate
     return seconds * over(times.update, modelled)
+
+
+def stage_updated(p, stages, i):
+    s, last = p.shape, i == len(stages) - 1
+    ranks = [shards(p, g) if p.options.zero >= 1 else 1.0 for g in replicas(p)]
+    dense, spread = held(p, stages)[i]
+    ends = s.embedding_parameters * (i == 0)
+    ends += last * (s.final_parameters + (0.0 if s.tied and i == 0 else s.head_parameters))
+    each = step_bytes(p) / p.device.memory_rate
+    if p.options.offload > 0:
+        each = (gradient_sent(p) + kept(p, p.stack.parameter_wire) + step_bytes(p)) / p.device.host_bandwidth
+    found = (dense / ranks[0] + spread / ranks[1]) * each
+    return found + ends / p.layout.tp / ranks[0] * s.outside_step_bytes / p.device.memory_rate + iterated(p, stages[i])
 
 
 def update(p, stages):
@@ -778,20 +870,23 @@ def stored(p, moe):
     if p.options.recompute_selective:
         remains -= st.drops_scores * scores + st.drops_activation * after + st.drops_norms * norms
         remains -= st.drops_linear * linear / 2.0
-        remains -= st.drops_kernel * (1.0 if one_byte else e) * t * s.heads * s.v_dim / cut.tp * twice
+        left = 1.0 - st.drops_linear / 2.0
+        remains -= left * st.drops_kernel * (1.0 if one_byte else e) * t * s.heads * s.v_dim / cut.tp * twice
         remains += st.unread_outputs * e * t * s.hidden / hidden_shard(p)
+    left = 1.0 - st.drops_linear / 2.0 if p.options.recompute_selective else 1.0
+    given = 0.0 if p.options.recompute_selective and st.drops_activation else 1.0
     again, norm = 0.0, (1.0 if one_byte else e) * t * s.hidden / hidden_shard(p)
     if p.options.recompute_latents and s.kv_rank:
         heads = s.heads * s.qk_dim / cut.tp + kv_width(p)
-        again += e * t * max(heads - s.query_rank - s.kv_rank, 0.0)
+        again += left * e * t * max(heads - s.query_rank - s.kv_rank, 0.0)
     if p.options.recompute_function and s.reads_inner and not st.drops_activation:
         again += moe * (1.0 if one_byte else e) * copies(p) * s.expert_ffn / cut.etp
     if p.options.recompute_norms:
         again += norm * (bool(s.kv_rank and s.reads_input) + (moe if s.reads_mlp_input else 0.0))
     if p.options.recompute_mlp:
         dense = t * s.ffn / cut.tp
-        again += (1.0 - moe) * e * (1.0 + s.gated) * dense
-        again += (1.0 - moe) * (1.0 if one_byte else e) * dense if s.reads_inner else 0.0
+        again += left * (1.0 - moe) * e * (1.0 + s.gated) * dense
+        again += given * (1.0 - moe) * (1.0 if one_byte else e) * dense if s.reads_inner else 0.0
         again += (1.0 - moe) * norm if s.reads_mlp_input else 0.0
     remains -= again
     whole = 1.0 if p.options.recompute_offloaded else p.options.recompute_layers
@@ -832,6 +927,7 @@ def states(p, dense, spread, ends):
     total += gradient_held(p) * s.trained * share(2)
     if not p.options.offload:
         total += (s.state_bytes * s.trained + master(p) * (1.0 if own_copy else s.trained)) * share(1)
+        total += s.outside_state_bytes * ends / (shards(p, groups[0]) if zero >= 1 else 1.0)
     return total
 
 

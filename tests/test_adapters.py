@@ -12,7 +12,7 @@ from planner.cost.layer_activations import layer_activations
 from planner.launchers.bundle import trainers
 from planner.models.parameters import parameters
 from planner.models.workload import workload
-from planner.performance import binding
+from planner.performance import cost_inputs
 from planner.schema.workload import Method
 from planner.space.axes import NO_RECOMPUTE, OptionAxes, Sharding, TensorMode
 from planner.space.grid import single_grid
@@ -141,13 +141,13 @@ def test_a_base_that_does_not_go_with_its_bytes_is_found(claim: dict[str, str]) 
 
 def test_only_some_runtimes_train_on_quantised_weights() -> None:
     with pytest.raises(
-        WrongQuestion, match="method='qlora': megatron-core quantises no frozen weights; hf-trainer, hf-"
+        WrongQuestion, match="method='qlora': megatron-core has no nf4 weights; these have it: hf-trainer, hf-"
     ):
         api.plan("llama3-8b", "dgx-h100:1", method="qlora", runtime="megatron-core")
-    with pytest.raises(WrongQuestion, match="did you mean 'qlora'"):
-        api.plan("llama3-8b", "dgx-h100:1", method="qlorra")  # type: ignore[arg-type]
+    with pytest.raises(WrongQuestion, match="Did you mean qlora"):
+        api.plan("llama3-8b", "dgx-h100:1", method="qlorra")
 
 
 def test_frozen_bytes_are_none_where_nothing_is_frozen() -> None:
-    assert binding.frozen_bytes(workload("llama3-8b", method="full"), None) == 0.0
-    assert binding.frozen_bytes(workload("llama3-8b", method="lora"), None) == 0.0
+    assert cost_inputs.frozen_bytes(workload("llama3-8b", method="full"), None) == 0.0
+    assert cost_inputs.frozen_bytes(workload("llama3-8b", method="lora"), None) == 0.0

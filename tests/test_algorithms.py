@@ -7,10 +7,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.cost import algorithms, collectives
-from planner.cost.algorithms import OPERATIONS, CollectiveLibrary, Protocol, busiest, least, shared, times, under
-from planner.cost.collectives import CollectiveGroup, group
+from planner.cost import collective_times, nccl_algorithms
+from planner.cost.collective_times import CollectiveGroup, group
 from planner.cost.figures import Network
+from planner.cost.nccl_algorithms import (
+    OPERATIONS,
+    CollectiveLibrary,
+    Protocol,
+    busiest,
+    least,
+    shared,
+    times,
+    under,
+)
 from tests.networks import groups, networks
 
 ANY = settings(deadline=None, max_examples=25, derandomize=True)
@@ -116,10 +125,10 @@ def test_step_formulas_are_these_algorithms(data, size):
     network = replace(network, scaleup_reduce=network.scaleup)
     g = data.draw(groups(network))
     found = {op: seconds(network, op, size, g) for op in OPERATIONS}
-    assert found["all-gather"]["ring"] == pytest.approx(collectives.gather(network, size, g))
-    assert found["reduce-scatter"]["ring"] == pytest.approx(collectives.gather(network, size, g))
-    assert found["all-to-all"]["direct"] == pytest.approx(collectives.all_to_all(network, size, g))
-    assert found["all-reduce"]["ring"] == pytest.approx(collectives.ring_all_reduce(network, size, g))
+    assert found["all-gather"]["ring"] == pytest.approx(collective_times.gather(network, size, g))
+    assert found["reduce-scatter"]["ring"] == pytest.approx(collective_times.gather(network, size, g))
+    assert found["all-to-all"]["direct"] == pytest.approx(collective_times.all_to_all(network, size, g))
+    assert found["all-reduce"]["ring"] == pytest.approx(collective_times.ring_all_reduce(network, size, g))
 
 
 @ANY
@@ -232,7 +241,7 @@ def test_an_uneven_exchange_counts_its_busiest_rank():
 def test_more_bytes_take_longer_and_links_are_never_outrun(op, data, size, factor):
     network = data.draw(networks())
     g = data.draw(groups(network))
-    library = replace(algorithms.generic(network), in_network=data.draw(st.booleans()))
+    library = replace(nccl_algorithms.generic(network), in_network=data.draw(st.booleans()))
     small, large = times(network, op, size, g, library), times(network, op, size * factor, g, library)
     assert small.keys() == large.keys()
     for name in small:
@@ -282,10 +291,10 @@ def test_every_nccl_algorithm_is_priced():
     network = links(scaleup_reduce=140e9)
     found = set()
     for op in OPERATIONS:
-        library = replace(algorithms.generic(network), in_network=True)
+        library = replace(nccl_algorithms.generic(network), in_network=True)
         for g in (group(network, 8.0, 1.0), group(network, 64.0, 1.0), group(network, 8.0, 8.0)):
             found |= {name for name, _ in times(network, op, 1e6, g, library)}
-    assert set(algorithms.NCCL_ALGORITHMS) <= found
+    assert set(nccl_algorithms.NCCL_ALGORITHMS) <= found
 
 
 def test_no_such_operation():

@@ -15,6 +15,10 @@ from tests.api_questions import ROOT, SMALL, sets
     ("call", "says"),
     [
         (lambda: cw.plan("llama3-8b", "dgx-h100:1", bacth=3), "plan() has no keyword 'bacth'; did you mean batch=?"),
+        (lambda: cw.plan("gpt2", "dgx-h100:1", global_batch_size=3), "did you mean batch=?"),
+        (lambda: cw.plan("gpt2", "dgx-h100:1", tensor_parallel=3), 'axes are fixed by pin={"tp": ...}'),
+        (lambda: cw.estimate("gpt2", "dgx-h100:1", pipeline_parallel_size=3), "did you mean pp=?"),
+        (lambda: cw.procure(max_cost="$5M"), "did you mean budget=?"),
         (lambda: cw.estimate("llama3-8b", "dgx-h100:1", ppp=3), "no keyword 'ppp'; did you mean pp=?"),
     ],
 )
@@ -45,7 +49,7 @@ def on_one(**asked: object) -> object:
         (lambda: cw.plan("llama3-8b"), "on what? cluster='dgx-h100:16', or accelerators='A100:4,V100:8'"),
         (lambda: cw.plan("llama3-8b", 16), "cluster=16: must be str or Path or Cluster"),  # type: ignore[arg-type]
         (lambda: cw.plan("llama3-8b", "dgx-h100"), "cluster='dgx-h100': how many?"),
-        (lambda: cw.estimate("llama3-8b", "dgx-h100:1", batch="8..16"), "batch: estimate takes one value"),
+        (lambda: cw.estimate("llama3-8b", "dgx-h100:1", batch="8..16"), "batch: estimate takes one layout a call"),
         (lambda: cw.procure(), "what for? Give a portfolio file, or model and tokens"),
         (lambda: cw.procure(model="llama3-8b", tokens=1e9, ways="by"), "ways='by': 'by' is none of buy"),
         (lambda: cw.export(sets(), "megatron", set={"lrr": 3}), "did you mean lr?"),

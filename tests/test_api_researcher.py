@@ -9,6 +9,7 @@ import pytest
 
 import clusterwright as cw
 from planner.commands.screen import design_view
+from planner.schema import tables
 from planner.schema.procurement import Procurement
 from tests.api_questions import ROOT, SMALL, sets, study
 
@@ -40,9 +41,10 @@ def test_compare_two_models() -> None:
 
 def test_read_a_breakdown() -> None:
     plan = sets()[0]
+    assert all(set(each.prediction.breakdown) <= set(tables.CAUSES) for each in sets())
     assert sum(plan.prediction.breakdown.values()) == pytest.approx(plan.prediction.step_time_s)
     frame = plan.to_frame()
-    parts = frame.filter(regex="^step_(?!time).*_s$").sum(axis=1)
+    parts = frame.filter(regex="^step_(?!time).*_s$").sum(axis=1, skipna=False)
     assert parts[0] == pytest.approx(frame["step_time_s"][0])
 
 
@@ -56,6 +58,40 @@ def test_change_one_hardware_figure() -> None:
     assert times[1].prediction.step_time_s < times[0].prediction.step_time_s
 
 
+def test_a_changed_figure_is_told_everywhere() -> None:
+    part = cw.accelerator("H100-SXM5-80GB")
+    peak = {**part.peak, "bf16": 1.2e15}
+    own = cw.cluster("dgx-h100", 1, accelerator=replace(part, memory_bandwidth=4.8e12, peak=peak, l2=None))
+    stock, changed = (cw.estimate("llama3-8b", each, tp=8, batch=64) for each in ("dgx-h100:1", own))
+    assert "changed" not in stock.to_json() and "changed" not in cw.explain(stock)
+    said = "peak.bf16 1,200 TFLOP/s (catalog: 989 TFLOP/s), memory_bandwidth 4,800 GB/s (catalog: 3,350 GB/s), l2 none"
+    assert f"changed H100-SXM5-80GB in dgx-h100: {said}" in " ".join(cw.explain(changed).split())
+    found = cw.compare(stock, changed)
+    assert found.questions == ("clusters",)
+    assert ("H100-SXM5-80GB memory_bandwidth", "3,350 GB/s", "4,800 GB/s") in found.differing and len(found) == 3
+    assert ("H100-SXM5-80GB l2", "none", "50 MiB") in cw.compare(changed, stock).differing
+    other = cw.compare(cw.estimate("llama3-8b", "dgx-a100-80gb:1", tp=8, batch=64), changed)
+    assert ("H100-SXM5-80GB memory_bandwidth", "-", "4,800 GB/s") in other.differing
+
+
+def test_a_plan_on_a_changed_part_is_made_again_with_its_cluster(tmp_path: Path) -> None:
+    own = cw.cluster("dgx-h100", 1, accelerator=replace(cw.accelerator("H100-SXM5-80GB"), memory_bandwidth=4.8e12))
+    changed, file = cw.estimate("llama3-8b", own, tp=8, batch=64), tmp_path / "plan.json"
+    file.write_text(changed.to_json(), encoding="utf-8")
+    assert cw.load(file) == changed
+    with pytest.raises(cw.NoAnswer, match=r"your own cluster \(dgx-h100#1\), which is not given here: cluster="):
+        cw.explain(file, recheck=True)
+    assert "Recheck" in cw.explain(file, recheck=True, cluster=own)
+    plan = changed[0]
+    pool = plan.cluster.pools[0]
+    for wrong in ({"catalog": 4.8e12}, {"figure": "memory"}):
+        cluster = replace(
+            plan.cluster, pools=(replace(pool, changed=tuple(replace(c, **wrong) for c in pool.changed or ())),)
+        )
+        with pytest.raises(cw.ClusterwrightError, match=r"cluster\.pools\.0\.changed"):
+            cw.explain(replace(plan, cluster=cluster))
+
+
 def test_price_a_list_of_configurations() -> None:
     import pandas as pd
 
@@ -63,6 +99,8 @@ def test_price_a_list_of_configurations() -> None:
     table = pd.concat([cw.estimate("llama3-8b", "dgx-h100:1", batch=64, **each).to_frame() for each in listed])  # type: ignore[arg-type]
     assert list(table["tp"]) == [8, 4, 2] and list(table["recompute"]) == ["none", "none", "full"]
     assert (table["usd"] > 0).all() and (table["memory_bytes"] > 0).all()
+    assert (table["accelerator"] == "H100-SXM5-80GB").all() and list(table["step_p2p_s"] == 0) == [True, False, True]
+    assert list(table["step_recompute_s"] > 0) == [False, False, True]
     as_typed = cw.estimate("llama3-8b", "dgx-h100:1", "tp=4 pp=2", batch=64)
     assert as_typed[0].prediction.step_time_s == table["step_time_s"].iloc[1]
 

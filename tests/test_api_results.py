@@ -18,6 +18,7 @@ from planner.base.errors import DocumentChanged
 from tests import fuzzing
 from tests.api_questions import ROOT, sets
 from tests.asking import ask
+from tests.test_plan_schema import wrong as against_the_schema
 
 
 def test_a_plan_set_is_a_sequence_and_a_table() -> None:
@@ -85,6 +86,7 @@ def test_whatever_json_prints_is_loaded(
     answer = ask(capsys, f"{line} --json")
     assert answer.code == 0, answer.err
     written = answer.out
+    assert against_the_schema(json.loads(written), kind) == []
     (tmp_path / "answer.json").write_text(written, encoding="utf-8")
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -19,7 +19,8 @@ from planner.schema.plan import PlanSet
 from tests.api_questions import ROOT
 
 SURFACE = [
-    *("Accelerator", "Cluster", "ClusterwrightError", "Model", "NoAnswer", "Node", "WrongQuestion", "__version__"),
+    *("Accelerator", "Cluster", "ClusterwrightError", "Inconsistent", "Model", "NoAnswer", "Node"),
+    *("Plan", "PlanSet", "WrongQuestion", "__version__"),
     *("accelerator", "calibrate", "cluster", "compare", "design", "estimate", "explain", "export", "fit", "learn"),
     *("list_accelerators", "list_fabrics", "list_models", "list_nodes", "list_regions", "list_runtimes"),
     "list_targets",
@@ -88,9 +89,10 @@ PYTHON_ONLY = {"progress", "targets", "merge"}
 def test_flags_and_keywords_are_called_the_same(name: str) -> None:
     command = cli.get_command(click.Context(cli), name)
     assert command is not None
-    flags = {f.replace("-", "_") for p in command.params for o in p.opts if (f := o.removeprefix("--")) != o}
+    spelt = [{o[2:].replace("-", "_") for o in p.opts if o.startswith("--")} for p in command.params]
     keywords = set(entry._hints(inspect.unwrap(getattr(cw, name))))
-    flags -= (FLAGS_ONLY | {"within"} if name == "procure" else FLAGS_ONLY) - keywords
+    flags = set().union(*(names & keywords or names for names in spelt))  # of two spellings, Python has one
+    flags -= FLAGS_ONLY - keywords
     flags -= {"force"} - keywords  # of -o, which Python has not
     flags -= {"cross_validate"} if name != "calibrate" else set()
     beside = {"sweep", "bom"} if name == "procure" else {"launchable", "objective"} if name == "estimate" else set()

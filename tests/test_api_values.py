@@ -53,7 +53,7 @@ def test_a_sequence_is_called_as_contexts_are() -> None:
 
 def test_several_values_of_an_axis_are_a_list() -> None:
     found = [on_one(pin={"tp": tp, "cp": 1, "micro": 1}, top=1)[0].parallelism.tp for tp in ([1, 2, 4, 8], [4, 8], [8])]
-    assert found == [2, 4, 8]
+    assert found == [1, 4, 8]
 
 
 def test_a_nodes_record_is_one_of_it() -> None:
@@ -69,7 +69,9 @@ def test_nodes_records_are_bought() -> None:
     (price,) = (each for each in node.prices if each.basis == "on-demand")
     dear = replace(node, prices=(replace(price, usd=2 * price.usd),))
     named, same, other = (cw.procure(node=each, **asked) for each in ("p4d.24xlarge", node, [dear]))
-    assert named[0].cost == same[0].cost and other[0].cost.total_usd == pytest.approx(2 * named[0].cost.total_usd)
+    assert named[0].cost == same[0].cost and other[0].cost.total_usd == pytest.approx(
+        2 * named[0].cost.total_usd, abs=0.011
+    )  # cents
     assert "node p4d.24xlarge" in same.generator.inputs and same.generator.inputs != other.generator.inputs
 
 
@@ -79,6 +81,11 @@ def test_nodes_records_are_bought() -> None:
         (lambda: on_one(seq=-5), "seq=-5: must be a whole number from 1"),
         (lambda: on_one(tokens=-5), "tokens=-5: must be from 1"),
         (lambda: on_one(batch="4M tokens"), "batch='4M tokens': '4M tokens' is not a count; write 256 (sequences; "),
+        (lambda: on_one(batch="256,768"), "'256,768' is not a count; write 256"),
+        (lambda: cw.plan("gpt2", "dgx-h100:1,2"), "cluster='dgx-h100:1,2': '1,2' is not a count"),
+        (lambda: on_one(tokens="1,5T"), "'1,5T': a comma separates thousands (1,000,000); a decimal point is '.'"),
+        (lambda: on_one(seq="8,19,2"), "write 8192 or 8k"),
+        (lambda: cw.procure("gpt2", budget="$5M"), "gpt2: no such file; a model is given by its keyword, model='gpt2'"),
         (lambda: on_one(price=-2), "price=-2: must be more than nothing"),
         (lambda: cw.explain(on_one(), rank=0), "no plan of rank 0; it holds 2: rank=1 to 2"),
         (lambda: cw.procure(model="gpt2", tokens=1e9, top=-1), "top=-1: must be from 1 to 20"),
@@ -165,5 +172,5 @@ def test_a_changed_cluster_has_nodes() -> None:
 def test_a_hint_can_be_typed_as_it_stands() -> None:
     with pytest.raises(cw.WrongQuestion, match=r"; accelerators='A100:4' takes what is usual"):
         cw.plan_images("resnet50", "A100:4", batch=64)
-    with pytest.raises(cw.WrongQuestion, match=r"takes one value; plan tries several"):
+    with pytest.raises(cw.WrongQuestion, match=r"takes one layout a call; plan tries several"):
         cw.estimate("llama3-8b", "dgx-h100:2", tp=[2, 4])

@@ -23,7 +23,7 @@ from planner.models.huggingface.hybrids import HYBRIDS
 from planner.models.huggingface.kimi import KIMI
 from planner.models.parameters import indexing, lora_parameters, parameters
 from planner.models.workload import from_file, workload
-from planner.performance.binding import shape
+from planner.performance.cost_inputs import shape
 from planner.schema.workload import Model, Recurrence
 from planner.verify import model as verified
 
@@ -146,6 +146,17 @@ def test_a_window_on_all_but_the_last_of_each_round_is_counted_exactly() -> None
     assert gemma.window is not None
     assert blocks.windowed(gemma) == 22 / 26
     assert attended(gemma, 4096) == pytest.approx((22 * 512 * (1 - 512 / 8192) + 4 * 2048) / 26, rel=1e-12)
+
+
+def test_an_index_that_blocks_share_is_held_and_worked_out_once() -> None:
+    """GLM-5.2: blocks 0, 1, 2 and then every fourth; transformers and the published checkpoint count the same."""
+    own, shared = read("glm5"), read("glm5.2")
+    assert (blocks.scoring(own), blocks.scoring(shared)) == (78, 21)
+    assert blocks.period(own) == 1
+    assert blocks.period(shared) == 4
+    fewer = 57 * (indexing(own) + 2 * 128)
+    assert parameters(own).total - parameters(shared).total == fewer
+    assert shape(workload(shared), None).index_width == pytest.approx(32 * 128 * 21 / 78)
 
 
 def test_sparse_attention_sees_the_best_and_scores_all() -> None:
@@ -285,8 +296,8 @@ def test_recurrences_are_not_cut_along_the_sequence() -> None:
         ("bamba-9b", {"mamba_d_head": 63}, "mamba_n_heads = 128: heads and mamba_d_head must make"),
         ("bamba-9b", {"mamba_n_groups": 3}, "recurrence.key_heads = 3: must divide"),
         ("jamba-v0.1", {"attn_layer_offset": 8}, "attn_layer_offset = 8: must be below attn_layer_period = 8"),
-        ("glm5", {"indexer_types": ["full", "shared"] * 39}, "indexer_types = layers that share the index of others"),
-        ("glm5", {"index_topk_freq": 4}, "index_topk_freq = 4: only 1 is understood"),
+        ("glm5", {"indexer_types": ["full", "shared"] * 39}, "indexer_types = only one block in index_topk_freq"),
+        ("glm5", {"index_topk_pattern": "FS" * 39}, "index_topk_pattern = blocks that have an index one by one"),
         (
             "glm4.7-flash",
             {"mlp_layer_types": ["sparse", "dense"] + ["sparse"] * 45},

@@ -4,7 +4,7 @@ import pytest
 
 from planner import api
 from planner.hetero import batches
-from planner.uneven import adaptive, noise
+from planner.uneven import batch_choice, noise
 from tests.asking import ask
 
 CLUSTER = "t4-4:2"
@@ -14,7 +14,7 @@ def test_tokens_grow_as_samples_lose_worth() -> None:
     """The tokens for the same progress, times a sample's worth, are the same at every batch."""
     for batch in (64, 128, 4096):
         grown = batches.tokens_for(1e9, batch, 64, 500.0)
-        assert grown * float(adaptive.efficiency(batch, 64, 500.0)) == pytest.approx(1e9)
+        assert grown * float(batch_choice.efficiency(batch, 64, 500.0)) == pytest.approx(1e9)
     assert batches.tokens_for(1e9, 4096, 64, 1e12) == pytest.approx(1e9, rel=1e-6)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks import measure, mixed, mixed_runs, search_speed, uneven_batches
+from benchmarks import design_points, measure, mixed, mixed_runs, uneven_batches
 from benchmarks.spaces import SPACES, Space, posed, tiny, values
 from planner.cost.figures import Array
 from planner.search import bounded, costing
@@ -61,6 +61,13 @@ def test_scaling_prints_layouts_and_seconds() -> None:
     assert all(set(row) == keys for row in rows)
 
 
+def test_design_points_prints_what_the_estimate_of_a_study_is_made_of(capsys: pytest.CaptureFixture[str]) -> None:
+    design_points.main(["--tiny", "--json"])
+    document = json.loads(capsys.readouterr().out)
+    assert document["machine"].keys() >= {"POINT_S", "ROW_S", "TABLE_ROW_S"}
+    assert all(row["searched"] >= row["layouts"] > 0 and row["point_ms"] > 0 for row in document["rows"])
+
+
 def test_command_line_prints_seconds_of_both_commands() -> None:
     rows = _printed("command_line")["commands"]
     assert [row["command"] for row in rows] == ["--help", "plan llama3-70b --cluster dgx-h100:16"]
@@ -89,11 +96,6 @@ def test_without_json_a_table_is_printed(
 @_each_space
 def test_a_space_is_large(space: Space) -> None:
     assert posed(space.question()).candidates >= 1e7
-
-
-@_each_space
-def test_both_ways_to_search_agree(space: Space) -> None:
-    assert search_speed.same(tiny(space))
 
 
 @_each_space
@@ -129,7 +131,7 @@ def test_every_option_changes_some_cost_or_memory(space: Space) -> None:
             if any(not np.array_equal(*both) for both in _offloaded(problem, index, shared)):
                 distinct.add(("offload", False, True))
     assert pairs
-    apart = {"ep_overlap"}  # blocks of other layouts; tests/test_overlap.py compares it on the same ones
+    apart = {"ep_overlap", "cp_algorithm"}  # of other layouts; tests/test_overlap.py and test_context.py compare them
     assert {axis for axis, *_ in pairs} | apart >= {
         axis for axis, listed in values(problem).items() if _is_option(axis, listed)
     }

@@ -10,6 +10,7 @@ from click.testing import CliRunner, Result
 from planner.base.errors import WrongQuestion
 from planner.catalog import FOLDERS, load
 from planner.commands.catalog import catalog
+from planner.commands.screen import catalog_view, typeset
 
 LAB = """
 [lab]
@@ -53,12 +54,19 @@ def test_the_overview_counts_and_names_what_is_yours(own: Path) -> None:
     assert "yours:" not in run("list").output
 
 
-@pytest.mark.parametrize("kind", ["accelerators", "accelerator", "nodes", "fabrics", "regions", "runtimes"])
+@pytest.mark.parametrize("kind", [*FOLDERS, "accelerator", "collective_efficiency"])
 def test_a_list_starts_with_ids_and_ends_with_origins(kind: str) -> None:
     header, *rows = lines("list", kind)
     assert header[0] == "id" and header[-1] == "from"
     assert len(rows) >= 5 and all(row[-1] == "built-in" for row in rows)
     assert [row[0].lower() for row in rows] == sorted(row[0].lower() for row in rows)
+
+
+def test_a_narrow_list_of_nodes_has_their_prices() -> None:
+    headers, align, row = catalog_view.table("nodes")
+    rows = [row(node) for node in load().nodes.values()]
+    narrow = typeset.table(headers, rows, align=align, priority=catalog_view.PRIORITY["nodes"], width=80)
+    assert narrow.hidden == ["fabric"]
 
 
 def test_a_list_says_where_an_entry_comes_from(own: Path) -> None:
@@ -125,8 +133,9 @@ def test_check_passes_what_is_right(own: Path) -> None:
 
 
 def test_json_holds_si_figures_and_origins(own: Path) -> None:
-    entry = json.loads(run("show", "dgx-h100", "--json").output)
-    assert (entry["of"], entry["from"], entry["nic_bandwidth"], entry["max_power"]) == (
+    shown = json.loads(run("show", "dgx-h100", "--json").output)
+    entry = shown["entry"]
+    assert (shown["of"], shown["from"], entry["nic_bandwidth"], entry["max_power"]) == (
         "nodes",
         "built-in",
         5e10,
@@ -155,4 +164,4 @@ def test_old_prices_are_listed_the_oldest_first() -> None:
     ("typed", "meant"), [("h100", "H100-SXM5-80GB"), ("mi300x", "MI300X"), ("DGX-H100", "dgx-h100"), ("a10", "A10G")]
 )
 def test_an_entry_is_shown_as_people_call_it(typed: str, meant: str) -> None:
-    assert json.loads(run("show", typed, "--json").output)["id"] == meant
+    assert json.loads(run("show", typed, "--json").output)["entry"]["id"] == meant

@@ -14,9 +14,9 @@ from planner.calibration.fit import collectives
 from planner.calibration.runs.collective_tables import TimedCollectives, read
 from planner.catalog.cluster import cluster
 from planner.commands import cli
-from planner.cost import algorithms
-from planner.cost.collectives import group
-from planner.performance import binding
+from planner.cost import nccl_algorithms
+from planner.cost.collective_times import group
+from planner.performance import cost_inputs
 
 TABLE = data("hardware_catalog").parent / "benchmarks" / "data" / "measured_collectives.csv"
 KNOWN = catalogs.load()
@@ -145,7 +145,7 @@ def test_several_nodes_with_the_shipped_fits(published):
 def test_a_library_takes_the_most_particular_entries():
     dgx = cluster(KNOWN, "dgx-h100", 4)
     entries, fabrics = KNOWN.collective_efficiencies, KNOWN.fabric_efficiencies
-    found = binding.library(dgx, entries, fabrics)
+    found = cost_inputs.library(dgx, entries, fabrics)
     own = entries["H100-SXM5-80GB/all-reduce"]
     simple = next(p for p in found.protocols["all-reduce"] if p.name == "Simple")
     assert simple.rate == pytest.approx(own.rate * 450e9)
@@ -153,8 +153,8 @@ def test_a_library_takes_the_most_particular_entries():
     assert found.switch == pytest.approx(own.switch * 450e9)
     assert found.protocols["broadcast"] == found.protocols["all-gather"] != found.protocols["reduce-scatter"]
     few = {name: entry for name, entry in entries.items() if name.split("/")[0] in ("hopper", "switch")}
-    assert binding.library(dgx, few, fabrics).protocols["all-reduce"][0].base == few["hopper/all-reduce"].base["LL"]
-    v100 = binding.library(cluster(KNOWN, "dgx-v100", 2), entries, {"default": fabrics["default"]})
+    assert cost_inputs.library(dgx, few, fabrics).protocols["all-reduce"][0].base == few["hopper/all-reduce"].base["LL"]
+    v100 = cost_inputs.library(cluster(KNOWN, "dgx-v100", 2), entries, {"default": fabrics["default"]})
     assert v100.switch == 0.0
     assert v100.protocols["all-gather"][0].base == entries["mesh/all-gather"].base["LL"]
 
@@ -163,10 +163,10 @@ def test_every_part_of_the_catalog_has_a_library():
     for node in KNOWN.nodes.values():
         made = cluster(KNOWN, node.id, 1)
         reached = KNOWN.accelerator_efficiencies["default"]
-        network = binding.network(made, reached)
-        library = binding.library(made, KNOWN.collective_efficiencies, KNOWN.fabric_efficiencies)
-        for op in algorithms.OPERATIONS:
-            table = algorithms.times(network, op, 1e6, group(network, float(node.accelerators), 1.0), library)
+        network = cost_inputs.network(made, reached)
+        library = cost_inputs.library(made, KNOWN.collective_efficiencies, KNOWN.fabric_efficiencies)
+        for op in nccl_algorithms.OPERATIONS:
+            table = nccl_algorithms.times(network, op, 1e6, group(network, float(node.accelerators), 1.0), library)
             assert all(np.isfinite(value) for value in table.values())
 
 

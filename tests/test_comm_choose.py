@@ -21,12 +21,12 @@ from planner.comm.program import back_ends, choosing, modelled
 from planner.comm.program.back_ends import BackEndInstance, Live
 from planner.comm.program.choosing import ChooseOptions
 from planner.comm.program.rules import rule_of
-from planner.comm.tables import records
-from planner.comm.tables.records import CollectiveMethod, TableRow, TimesTable
+from planner.comm.tables import measured_times
+from planner.comm.tables.measured_times import CollectiveMethod, TableRow, TimesTable
 from planner.comm.tables.timing import times
 from planner.cost.calls import OPERATIONS
 from planner.launchers import nccl_tuner
-from planner.performance import binding
+from planner.performance import cost_inputs
 from planner.runtime.routing import rules as routed
 from planner.schema.plan import Plan
 from tests.asking import ask, refused
@@ -206,7 +206,7 @@ def test_rules_have_no_holes_and_say_what_was_chosen() -> None:
 @pytest.fixture
 def written(tmp_path: Path) -> Plan:
     path = tmp_path / "table.csv"
-    path.write_text(records.lines(made(TWO, noise=0.001).rows, header=True), encoding="utf-8")
+    measured_times.TableJournal(path).add(made(TWO, noise=0.001).rows)
     plan = plans("dense").plans[0]
     _, new = run.with_rules(
         plan, CATALOG, [str(path)], ChooseOptions(switch_s=0.0, free=run.free(plan, None)), "plan.json"
@@ -216,7 +216,7 @@ def written(tmp_path: Path) -> Plan:
 
 def test_a_table_s_name_does_not_make_it_the_model(tmp_path: Path) -> None:
     path = tmp_path / "modelled"
-    path.write_text(records.lines(made(TWO, noise=0.001).rows, header=True), encoding="utf-8")
+    measured_times.TableJournal(path).add(made(TWO, noise=0.001).rows)
     _, new = run.with_rules(plans("dense").plans[0], CATALOG, [str(path)], ChooseOptions(switch_s=0.0), "plan.json")
     told = new.communication_choice
     assert told is not None and told.table == "modelled" and told.saved_s > 0 and not told.modelled
@@ -357,7 +357,7 @@ def test_without_a_table_the_model_names_the_fastest_of_nccl(name: str) -> None:
         assert list(nccl_tuner.refuses(new)) == []
     network = grid_of(plan, CATALOG, "plan").network
     efficiencies = CATALOG.collective_efficiencies, CATALOG.fabric_efficiencies
-    library = binding.library(place_of(plan, CATALOG), *efficiencies)
+    library = cost_inputs.library(place_of(plan, CATALOG), *efficiencies)
     for call in calls(name)[1]:
         known = modelled.times(network, library, call)
         rule = rule_of(found.rules, call.op, call.group, call.ranks, call.bytes)

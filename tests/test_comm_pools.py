@@ -19,8 +19,8 @@ from planner.comm.program.choosing import ChooseOptions
 from planner.comm.program.rules import rule_of
 from planner.comm.run import modelled, with_rules
 from planner.comm.tables import pool_tables
+from planner.comm.tables.measured_times import CollectiveMethod, TableJournal, TableRow, TimesTable
 from planner.comm.tables.pool_tables import PoolTables, placed
-from planner.comm.tables.records import CollectiveMethod, TableRow, TimesTable, lines
 from planner.cost.calls import Call
 from planner.launchers import nccl_tuner
 from planner.schema.plan import Plan
@@ -169,19 +169,19 @@ NCCL_FASTER, MPI_FASTER = {"nccl": 2e11, "mpich": 1e11, "gloo": 1e9}, {"nccl": 2
 
 def written(folder: Path, **tables: dict[str, float]) -> None:
     for name, rates in tables.items():
-        (folder / f"{name}.csv").write_text(lines(table(rates).rows, header=True), encoding="utf-8")
+        TableJournal(folder / f"{name}.csv").add(table(rates).rows)
 
 
 def test_pools_whose_tables_differ_have_rules_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    written(tmp_path, mine=MPI_FASTER, theirs=NCCL_FASTER)
+    written(tmp_path, mine=NCCL_FASTER, theirs=MPI_FASTER)
     plan = mixed("apart")
-    files = ["1=mine.csv", f"{plan.cluster.pools[1].node}=theirs.csv", "1/2=theirs.csv"]
+    files = ["1=mine.csv", f"{plan.cluster.pools[1].node}=theirs.csv", "1/2=mine.csv"]
     chosen, new = with_rules(plan, CATALOG, files, ChooseOptions(switch_s=0.0), "plan")
     verify.check(new, may_exceed_limits=True)
     for call in calls(plan):
         rule = rule_of(new.communication, call.op, call.group, call.ranks, call.bytes, call.pools)
-        assert rule is not None and rule.backend == ("mpich" if call.pools == (0,) else "nccl"), call
+        assert rule is not None and rule.backend == ("mpich" if call.pools == (1,) else "nccl"), call
     assert 0 < chosen.saved_s <= sum(call.saved_s for call in chosen.calls)
     told = new.communication_choice
     assert told is not None and told.step_time_s == pytest.approx(plan.prediction.step_time_s - chosen.saved_s)

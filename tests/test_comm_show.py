@@ -10,7 +10,7 @@ import pytest
 from planner import api, catalog, cost, document
 from planner.base.errors import WrongQuestion
 from planner.comm.calls.one_pool import CAUSES, grid_of, listed
-from planner.cost import algorithms, calls, collectives
+from planner.cost import calls, collective_times, nccl_algorithms
 from tests.asking import ask, refused
 from tests.plans import QUESTIONS, plans
 
@@ -43,10 +43,11 @@ def test_without_overlap_all_of_it_shows(name: str) -> None:
 
 
 def test_calls_say_where_they_run() -> None:
-    found = {(c.op, c.group): c for c in listed(plans("alternating-mixture").plans[0], CATALOG)}
-    assert found["all-gather", "tp"].where == "domain" and found["all-gather", "tp"].inside == 2
+    plan = plans("alternating-mixture").plans[0]
+    found, cut = {(c.op, c.group): c for c in listed(plan, CATALOG)}, plan.parallelism
+    assert found["all-gather", "tp"].where == "domain" and found["all-gather", "tp"].inside == cut.tp > 1
     exchange = found["all-to-all", "ep"]
-    assert (exchange.ranks, exchange.where) == (128, "rail") and exchange.inside < exchange.ranks
+    assert (exchange.ranks, exchange.where) == (cut.ep, "rail") and exchange.inside < exchange.ranks
     assert found["reduce-scatter", "dp"].where == "spine"
 
 
@@ -184,9 +185,9 @@ def test_over_dimensions_calls_are_what_the_step_is_made_of(name: str, tmp_path:
         assert mine == pytest.approx(plan.prediction.breakdown.get(cause, 0.0), rel=1e-9, abs=1e-12), cause
     for call in found:  # The table of algorithms says the same of a call as the step does.
         if call.cause == "tp":
-            group = collectives.group(grid.network, float(call.ranks), 1.0)
-            ((how, seconds),) = algorithms.times(grid.network, call.op, call.bytes, group).items()
-            assert how == (algorithms.BY_DIMENSION, "")
+            group = collective_times.group(grid.network, float(call.ranks), 1.0)
+            ((how, seconds),) = nccl_algorithms.times(grid.network, call.op, call.bytes, group).items()
+            assert how == (nccl_algorithms.BY_DIMENSION, "")
             assert float(seconds) == pytest.approx(call.alone_s / call.count, rel=1e-9), call
 
 
@@ -195,14 +196,16 @@ def test_over_dimensions_there_is_one_algorithm(op: str, tmp_path: Path) -> None
     (tmp_path / "pod.toml").write_text(POD, encoding="utf-8")
     own = catalog.cluster_from_file(tmp_path / "pod.toml", CATALOG)
     grid = grid_of(api.plan("llama3-8b", str(tmp_path / "pod.toml"), top=1).plans[0], CATALOG, "plan", [own])
-    step = {"all-reduce": collectives.all_reduce, "all-to-all": collectives.all_to_all}.get(op, collectives.gather)
+    step = {"all-reduce": collective_times.all_reduce, "all-to-all": collective_times.all_to_all}.get(
+        op, collective_times.gather
+    )
     for n, stride in ((4.0, 1.0), (8.0, 2.0), (4.0, 16.0)):
-        group = collectives.group(grid.network, n, stride)
-        (seconds,) = algorithms.times(grid.network, op, 2.0**28, group).values()
+        group = collective_times.group(grid.network, n, stride)
+        (seconds,) = nccl_algorithms.times(grid.network, op, 2.0**28, group).values()
         assert float(seconds) == float(step(grid.network, 2.0**28, group))
         with pytest.raises(ValueError, match="ranks along each"):
-            algorithms.times(grid.network, op, 2.0**28, replace(group, spans=None))
-    assert not algorithms.times(grid.network, op, 2.0**28, group, among=algorithms.NCCL_ALGORITHMS)
+            nccl_algorithms.times(grid.network, op, 2.0**28, replace(group, spans=None))
+    assert not nccl_algorithms.times(grid.network, op, 2.0**28, group, among=nccl_algorithms.NCCL_ALGORITHMS)
 
 
 def test_over_dimensions_no_algorithm_of_nccl_is_claimed(

@@ -10,9 +10,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from planner.base.errors import WrongQuestion
-from planner.comm.tables import importing, measuring, records
+from planner.comm.tables import importing, measured_times, measuring
 from planner.comm.tables.importing import ImportOptions, imported
-from planner.comm.tables.records import CollectiveMethod, TableCell, TableRow, TimesTable
+from planner.comm.tables.measured_times import CollectiveMethod, TableCell, TableRow, TimesTable
 from tests.asking import ask, refused
 
 NCCL = """# nThread 1 nGpus 8 minBytes 1024 maxBytes 2048 step: 2(factor) warmup iters: 5 iters: 20
@@ -152,12 +152,12 @@ ROWS = st.lists(
 @given(ROWS)
 def test_what_is_written_is_read(tmp_path_factory: pytest.TempPathFactory, rows: list[TableRow]) -> None:
     path = tmp_path_factory.mktemp("table") / "table.csv"
-    journal = records.TableJournal(path)
+    journal = measured_times.TableJournal(path)
     for row in rows:
         journal.add([row])
     with path.open("a", encoding="utf-8") as file:
         file.write("gloo,,,all-red")  # interrupted
-    assert records.TableJournal(path).rows == rows == list(records.read(path).rows)
+    assert measured_times.TableJournal(path).rows == rows == list(measured_times.read(path).rows)
 
 
 @settings(deadline=None)
@@ -206,12 +206,12 @@ def test_import_adds_to_a_table(
     Path("n.txt").write_text(NCCL, encoding="utf-8")
     assert "2 rows" in ask(capsys, "comm import n.txt --from nccl-tests -o table.csv").out
     assert "now has 4" in ask(capsys, "comm import n.txt --from nccl-tests --algorithm tree -o table.csv").out
-    assert len(records.read(Path("table.csv")).candidates) == 2
+    assert len(measured_times.read(Path("table.csv")).candidates) == 2
     again = ask(capsys, "comm import n.txt --from nccl-tests -o table.csv").out
     assert "Added          0 rows" in again and "(2 were there already), which now has 4" in again
     Path("other.txt").write_text(NCCL, encoding="utf-8")
     assert "now has 6" in ask(capsys, "comm import other.txt --from nccl-tests -o table.csv").out
-    rounds = [row.round for row in records.read(Path("table.csv")).rows if not row.candidate.algorithm]
+    rounds = [row.round for row in measured_times.read(Path("table.csv")).rows if not row.candidate.algorithm]
     assert rounds == [0, 0, 1, 1], "measured again: another round"
     assert "no row" in refused(capsys, "comm import table.csv --from osu --backend x -o other.csv")
     Path("notes.csv").write_text("a,b\n1,2\n", encoding="utf-8")

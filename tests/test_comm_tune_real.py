@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from planner.comm.tables import records
+from planner.comm.tables import measured_times
 from planner.comm.tables.measuring import BACKENDS, MeasureOptions, measure
 from planner.commands.screen.render import progress
 
@@ -34,7 +34,7 @@ def test_gloo_and_mpi_take_turns_and_go_on(tmp_path: Path) -> None:
     key = [(r.candidate, r.op, r.ranks, r.bytes, r.round) for r in again.rows]
     assert len(key) == len(set(key)) == len(first.rows)
     assert again.rows[: len(first.rows) - 10] == first.rows[:-10], "what was measured stays"
-    assert records.read(path).rows == again.rows
+    assert measured_times.read(path).rows == again.rows
 
 
 def test_gloo_needs_no_mpi(tmp_path: Path) -> None:

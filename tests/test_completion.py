@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from planner import catalog, launchers
-from planner.commands import COMMANDS, completing
+from planner.commands import COMMANDS, completion_values
 from planner.models import families, workload
 from planner.space.axes import PINNED
 from tests.asking import ask
@@ -66,11 +66,11 @@ def test_words_are_completed(line: str, expected: list[str]) -> None:
 def test_every_name_of_the_library_is_offered() -> None:
     known = catalog.load()
     assert [*COMMANDS] == completing_commands()
-    assert set(completing.TARGETS) == set(launchers.EXPORTERS)
-    for kind in completing.KINDS:
-        assert set(known.entries(kind)) == set(completing._ids(f"hardware_catalog/{kind}")), kind
-    assert {*workload.library(), *families.ids()} == set(completing._ids("models"))
-    assert set(PINNED) == {each.rstrip("=") for each in completing.axes(None, None, "")}  # type: ignore[arg-type]
+    assert set(completion_values.TARGETS) == set(launchers.EXPORTERS)
+    for kind in completion_values.KINDS:
+        assert set(known.entries(kind)) == set(completion_values._ids(f"hardware_catalog/{kind}")), kind
+    assert {*workload.library(), *families.ids()} == set(completion_values._ids("models"))
+    assert set(PINNED) == {each.rstrip("=") for each in completion_values.axes(None, None, "")}  # type: ignore[arg-type]
 
 
 def completing_commands() -> list[str]:

@@ -1,10 +1,12 @@
 """Context parallelism by what the kernels of a model's attention allow: planned, priced, checked and exported so."""
 
+import re
 from dataclasses import replace
 
 import pytest
 
 from planner import api
+from planner.base.errors import NoAnswer, WrongQuestion
 from planner.launchers import EXPORTERS, bundle, parts, reading
 from planner.launchers.bundle import refusals
 from planner.models import context
@@ -33,7 +35,7 @@ RING = estimated("llama3-8b", "cp=2 tp=2", 16384)
     ],
 )
 def test_the_algorithm_is_the_first_that_the_kernels_allow(name: str, sequence: int, way: str) -> None:
-    assert context.algorithm(workload(name, sequence=sequence)) == way
+    assert context.algorithms(workload(name, sequence=sequence))[0] == way
 
 
 @pytest.mark.parametrize(("plan", "way"), [(GATHERED, "all_gather"), (EXCHANGED, "a2a"), (RING, "p2p")])
@@ -65,7 +67,7 @@ def test_verify_finds_what_dies_in_the_first_pass(plan: Plan, way: str | None, t
 
 def test_heads_that_cannot_be_dealt_are_refused() -> None:
     sixteen = replace(EXCHANGED, parallelism=replace(EXCHANGED.parallelism, tp=4))
-    assert "8 key/value heads over tp 4 and cp 4 by a2a" in str(violations(sixteen))
+    assert "8 key/value heads over tp 4 and 4 ranks that exchange them" in str(violations(sixteen))
 
 
 def test_what_is_gathered_or_exchanged_is_not_hidden() -> None:
@@ -74,12 +76,65 @@ def test_what_is_gathered_or_exchanged_is_not_hidden() -> None:
         assert plan.prediction.breakdown["cp"] > RING.prediction.breakdown["cp"] >= 0
 
 
-def test_import_tells_another_algorithm() -> None:
+def test_import_takes_over_the_algorithm_or_tells_that_kernels_have_it_not() -> None:
     command = bundle(RING, parts("megatron"), given("megatron")).files["start.sh"]
-    told = "context-parallel ranks share sequences by a2a; predicted by p2p"
-    assert told not in reading.plan("megatron", command, ["dgx-h100:2"]).differs
     other = command.replace("--cp-comm-type p2p", "--cp-comm-type a2a")
-    assert told in reading.plan("megatron", other, ["dgx-h100:2"]).differs
+    found = reading.plan("megatron", other, ["dgx-h100:2"])
+    assert found.plans.plans[0].parallelism.cp_algorithm == "a2a" and not any("by a2a" in d for d in found.differs)
+    windowed = bundle(GATHERED, parts("megatron"), given("megatron")).files["start.sh"]
+    dying = windowed.replace("--cp-comm-type all_gather", "--cp-comm-type p2p")
+    told = "context-parallel ranks share sequences by p2p; predicted by all_gather"
+    assert told in reading.plan("megatron", dying, ["dgx-h100:2"]).differs
+
+
+LAYERED = estimated("deepseek-v2-lite", "cp=16 ep=16 cp_algorithm=a2a+p2p", 65536)
+
+
+def test_layered_ranks_are_planned_written_and_read_back() -> None:
+    """Of 16 ranks the 8 of a node exchange heads, and two groups of them are a ring."""
+    p = LAYERED.parallelism
+    assert (p.cp_algorithm, p.cp_exchanging) == ("a2a+p2p", 8) and not violations(LAYERED)
+    command = bundle(LAYERED, parts("megatron"), given("megatron")).files["start.sh"]
+    assert "--hierarchical-context-parallel-sizes 8 2" in command and "--cp-comm-type a2a+p2p" in command
+    found = reading.plan("megatron", command, ["dgx-h100:2"])
+    assert found.plans.plans[0].parallelism == p and not any("context" in d for d in found.differs)
+    other = reading.plan("megatron", command.replace("sizes 8 2", "sizes 4 4"), ["dgx-h100:2"])
+    assert any("in levels of (4, 4); predicted in levels of (8, 2)" in d for d in other.differs)
+
+
+@pytest.mark.parametrize(("ranks", "told"), [(3, "of cp 16 3 ranks"), (16, "of cp 16 16 ranks"), (None, "of cp 16 1")])
+def test_verify_finds_levels_that_are_none(ranks: int | None, told: str) -> None:
+    changed = replace(LAYERED, parallelism=replace(LAYERED.parallelism, cp_exchanging=ranks))
+    assert told in str(violations(changed))
+
+
+def priced(name: str, pins: str, sequence: int) -> dict[str, float]:
+    """Seconds of a step by way to share its sequences, of those that there are."""
+    pins += " cp_algorithm=p2p|all_gather|a2a|a2a+p2p"
+    ways = api.plan(name, "dgx-h100:2", pin=pins, seq=sequence, runtime="megatron-core", top=20, all=True, batch="16")
+    return {str(p.parallelism.cp_algorithm): p.prediction.step_time_s for p in reversed(ways.plans)}
+
+
+def test_every_way_is_searched_and_the_fastest_is_found() -> None:
+    pins = "tp=1 pp=1 cp=16 ep=16 micro=1 zero=1 zero_scope=full dp_overlap=on recompute=full precision=bf16"
+    found = priced("deepseek-v2-lite", pins, 65536)
+    assert set(found) == {"p2p", "all_gather", "a2a", "a2a+p2p"}
+    assert len(set(found.values())) == 4
+
+
+@pytest.mark.parametrize(
+    ("name", "pins", "told"),
+    [
+        ("mistral-7b", "cp=2 cp_algorithm=p2p", "have all_gather, a2a"),
+        ("llama3-8b", "cp=1 cp_algorithm=a2a", "none goes with cp 1, the others with more"),
+        ("llama3-8b", "cp=2 cp_algorithm=none", "none goes with cp 1, the others with more"),
+        ("llama3-8b", "cp=2 cp_algorithm=a2a+p2p", "more than one domain"),
+        ("llama3-8b", "cp=2 cp_algorithm=ring", "'ring' is not one of none, p2p, all_gather, a2a, a2a+p2p"),
+    ],
+)
+def test_a_way_that_cannot_be_is_refused_with_what_can(name: str, pins: str, told: str) -> None:
+    with pytest.raises((WrongQuestion, NoAnswer), match=re.escape(told)):
+        estimated(name, pins, 16384)
 
 
 def test_a_ring_alone_is_refused_where_kernels_need_more() -> None:

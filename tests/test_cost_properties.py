@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from planner import cost
 from planner.catalog import Catalog
-from planner.cost import attention, collectives, data_parallel, frozen, memory, money, pipeline
+from planner.cost import attention, collective_times, data_parallel, frozen, held_memory, money, pipeline
 from planner.cost.calls import calls
-from planner.cost.collectives import group
+from planner.cost.collective_times import group
 from planner.cost.evaluate import passes, terms
 from planner.cost.figures import Figure, Grid
 from planner.cost.layer_activations import layer_activations
@@ -20,12 +20,12 @@ from planner.cost.micro_batch import region_bytes
 from planner.cost.products import LayerPart
 from planner.models.parameters import parameters
 from planner.models.workload import library, workload
-from planner.performance import binding
+from planner.performance import cost_inputs
 from planner.question.search_problem import prepare, problem
 from planner.search.bounded import Bounded
 from planner.search.problem import Candidate, SearchProblem
 from planner.space.axes import MODULES, OptionAxes, Sharding, TensorMode, recompute
-from planner.space.grid import Figures, single_grid
+from planner.space.grid import Figures, sharing, single_grid
 from tests.cases import CATALOG, cluster, problem_of, request
 from tests.networks import groups, networks
 from tests.test_oracle import FAMILIES, candidates, figures_of
@@ -199,18 +199,19 @@ def held(grid: Grid) -> float:
 @PATIENT
 @given(data=st.data())
 def test_recomputation_and_sequence_parallelism_save_activations(name, data):
-    grid = data.draw(grids(name))
-    none, selective, full = (
-        with_options(grid, recompute_layers=share, recompute_selective=chosen)
-        for share, chosen in ((0, 0), (0, 1), (1, 0))
-    )
-    at_most(activations(selective), activations(none))
-    at_most(activations(full), activations(selective))
-    at_most(held(selective), held(none))
-    for each in (none, selective, full):
-        together = with_options(each, sequence_parallel=True)
-        at_most(activations(together), activations(with_options(each, sequence_parallel=False)))
-        at_most(held(together), held(with_options(each, sequence_parallel=False)))
+    """Modules by name are for the test of those: no runtime both has them and drops half of all linear layers."""
+    grid = with_options(data.draw(grids(name)), **dict.fromkeys(MODULES.values(), 0.0))
+    peaks = []
+    for share, chosen in ((0, 0), (0, 1), (1, 0)):
+        each = with_options(grid, recompute_layers=share, recompute_selective=chosen)
+        together, apart = (with_options(each, sequence_parallel=parallel) for parallel in (True, False))
+        peaks.append([(activations(g), held(g)) for g in (together, apart)])
+        for smaller, larger in zip(*peaks[-1], strict=True):
+            at_most(smaller, larger)
+    for none, selective, full in zip(*peaks, strict=True):
+        at_most(selective[0], none[0])
+        at_most(full[0], selective[0])
+        at_most(selective[1], none[1])
 
 
 @every_family
@@ -235,7 +236,7 @@ def test_activations_are_linear_in_the_micro_batch(name, data, factor):
 
 def states(grid: Grid) -> float:
     """Of a stage in the middle: blocks only."""
-    _, middle, _ = memory.stages(grid, pipeline.split(grid.shape, grid.layout))
+    _, middle, _ = held_memory.stages(grid, pipeline.split(grid.shape, grid.layout))
     return middle.parameters + middle.gradients + middle.optimizer
 
 
@@ -269,7 +270,7 @@ def _plain(name):
 def test_one_rank_alone_holds_every_parameter(model):
     trained = workload(model)
     plain = single_grid(figures_of("tied"), *_plain("tied"))
-    grid = replace(plain, shape=binding.shape(trained, None))
+    grid = replace(plain, shape=cost_inputs.shape(trained, None))
     held, _, _ = data_parallel.stage_parameters(grid, pipeline.split(grid.shape, grid.layout))
     assert held.dense + held.experts == pytest.approx(parameters(trained.model).total, rel=1e-12)
 
@@ -282,7 +283,7 @@ def test_a_higher_zero_stage_holds_fewer_states(name, data):
 
     def first(zero):
         staged = with_options(grid, zero=zero)
-        found, _, _ = memory.stages(staged, pipeline.split(grid.shape, grid.layout))
+        found, _, _ = held_memory.stages(staged, pipeline.split(grid.shape, grid.layout))
         return found.parameters + found.gradients + found.optimizer
 
     for zero in range(3):
@@ -321,12 +322,13 @@ def test_the_bubble_shrinks_with_micro_batches_and_interleaving(name, pp, rounds
     # Between workstations a transfer takes longer than the work beside it: so fast a link that all of it hides.
     grid = replace(grid, network=replace(grid.network, nic=1e3 * grid.network.nic))
     grid = with_layout(grid, pp=pp, vpp=vpp if pp > 1 else 1, batch=rounds * pp)
+    share = bubble(grid)
     if pp == 1:
-        assert abs(bubble(grid)) < SLACK
+        assert abs(share) < SLACK
         return
-    assert bubble(grid) > 0
-    assert bubble(with_layout(grid, batch=2 * rounds * pp)) == pytest.approx(bubble(grid) / 2, rel=1e-9)
-    assert bubble(with_layout(grid, vpp=2 * vpp)) == pytest.approx(bubble(grid) / 2, rel=1e-9)
+    assert share > 0
+    assert bubble(with_layout(grid, batch=2 * rounds * pp)) == pytest.approx(share / 2, rel=1e-9)
+    assert bubble(with_layout(grid, vpp=2 * vpp)) == pytest.approx(share / 2, rel=1e-9)
 
 
 @settings(derandomize=True, max_examples=40, suppress_health_check=list(HealthCheck))
@@ -415,10 +417,10 @@ def test_the_breakdown_of_whole_spaces():
 
 
 OPERATIONS = {
-    "gather": collectives.gather,
-    "all_reduce": collectives.all_reduce,
-    "all_to_all": collectives.all_to_all,
-    "send": lambda network, size, g: collectives.send(network, size, g.reach / g.n, g.n),
+    "gather": collective_times.gather,
+    "all_reduce": collective_times.all_reduce,
+    "all_to_all": collective_times.all_to_all,
+    "send": lambda network, size, g: collective_times.send(network, size, g.reach / g.n, g.n),
 }
 COLLECTIVE = settings(deadline=None, max_examples=50, derandomize=True)
 
@@ -467,7 +469,7 @@ def test_a_large_all_reduce_takes_at_least_a_gather_across_nodes_too(data, size)
     network = replace(drawn, pipelining=0.0, base=0.0, nic_latency=0.0, scaleup_latency=0.0, mesh=0.0)
     network = replace(network, scaleup_reduce=network.scaleup, nic=min(drawn.nic, drawn.scaleup))
     g = data.draw(groups(network))
-    at_most(collectives.gather(network, size, g), collectives.all_reduce(network, size, g))
+    at_most(collective_times.gather(network, size, g), collective_times.all_reduce(network, size, g))
 
 
 @COLLECTIVE
@@ -475,7 +477,7 @@ def test_a_large_all_reduce_takes_at_least_a_gather_across_nodes_too(data, size)
 def test_a_group_of_groups_is_as_large_and_no_more_inside(data, inner, outer):
     network = data.draw(networks())
     a, b = group(network, float(inner), 1.0), group(network, float(outer), float(inner))
-    both = collectives.product(a, b)
+    both = collective_times.product(a, b)
     assert both.n == inner * outer
     assert 1 <= both.inside <= min(both.n, max(network.domain, 1))
 
@@ -494,7 +496,9 @@ def test_crossing_an_oversubscribed_spine_costs():
 @PATIENT
 @given(data=st.data())
 def test_overlap_never_costs(name, data):
+    """Apart from the calls that it is cut into."""
     grid = data.draw(grids(name))
+    grid = replace(grid, stack=replace(grid.stack, bucket_parameters=0.0))
     for switch in ("dp_overlap", "p2p_overlap", "tp_overlap"):
         on, off = (cost.evaluate(with_options(grid, **{switch: value})).time for value in (True, False))
         at_most(on, off)
@@ -519,8 +523,8 @@ def test_message_sizes(name, data):
 
 def ring_of(grid: Grid, cp: int) -> Grid:
     """The same plan of one stage, with keys and values going round a ring of so many ranks."""
-    shape = replace(grid.shape, context_exchanged=0.0, context_gathered=0.0)
-    return with_layout(replace(grid, shape=shape), cp=cp, pp=1, vpp=1)
+    options = replace(grid.options, **sharing("p2p"))
+    return with_layout(replace(grid, options=options), cp=cp, pp=1, vpp=1)
 
 
 @every_family
@@ -605,16 +609,44 @@ def test_modules_that_are_recomputed_take_time(name, data):
     more = replace(plain, options=replace(chosen, **dict.fromkeys(named, 1.0)))
     frozen = grid.shape.weight_gradient == 0  # An adapter's layers keep what adapters read.
     assert frozen or activations(more) < activations(plain)
-    assert cost.evaluate(more).time > cost.evaluate(plain).time
+    least = cost.evaluate(plain).time
+    assert cost.evaluate(more).time > least
     for figure in named:
         one = replace(plain, options=replace(chosen, **{figure: 1.0}))
         assert activations(more) <= activations(one) <= activations(plain)
-        assert cost.evaluate(plain).time <= cost.evaluate(one).time
+        assert least <= cost.evaluate(one).time
     body = (
         pipeline.layer_time(more, passes(more).layers[1]).again
         - pipeline.layer_time(plain, passes(plain).layers[1]).again
     )
     assert body >= attention.expanding(plain)
+
+
+@every_family
+@settings(PATIENT, max_examples=5)
+@given(data=st.data(), drops=st.sets(st.sampled_from(["scores", "activation", "norms", "linear", "kernel"])))
+def test_whatever_is_dropped_nothing_is_dropped_twice(name, data, drops):
+    """A runtime that drops all of these, and recomputes every module by name, keeps a block's inputs still."""
+    grid = data.draw(grids(name))
+    flags = {f"drops_{each}": float(each in drops) for each in ("scores", "activation", "norms", "linear", "kernel")}
+    named = dict.fromkeys(MODULES.values(), 1.0)
+    options = replace(grid.options, recompute_layers=0.0, recompute_selective=1.0, recompute_offloaded=0.0, **named)
+    odd = replace(grid, stack=replace(grid.stack, **flags), options=options)
+    for moe in (0.0, grid.shape.moe_share):
+        found = layer_activations(odd, moe)
+        assert 0.0 <= found.kept <= found.full and found.again <= found.full
+
+
+def test_recomputed_latents_are_those_of_layers_with_attention() -> None:
+    """Of layers of which a quarter attends, a quarter of what they expand to is dropped."""
+    plain = with_options(single_grid(figures_of("direct queries"), *_plain("direct queries")), recompute_layers=0)
+
+    def dropped(share: float) -> float:
+        grid = replace(plain, shape=replace(plain.shape, attention_share=share))
+        whole, less = (with_options(grid, recompute_latents=latents) for latents in (0, 1))
+        return float(activations(whole) - activations(less))
+
+    assert dropped(0.25) == pytest.approx(0.25 * dropped(1.0)) and dropped(1.0) > 0
 
 
 # ---- gathers into lists ----------------------------------------------------------------------------------------------
@@ -643,9 +675,10 @@ def test_gradients_are_reduced_bucket_by_bucket(zero, moved):
     whole = with_layout(single_grid(figures_of("tied"), *_plain("tied")), dp=64, batch=64)
     whole = replace(whole, options=replace(whole.options, zero=float(zero), zero_in_node=0.0, dp_overlap=0.0))
     cut = replace(whole, stack=replace(whole.stack, bucket_bytes=1e6))
-    held = data_parallel.most_held(cut, pipeline.split(cut.shape, cut.layout)).dense
+    split = pipeline.split(cut.shape, cut.layout)
+    held = data_parallel.most_held(cut, split).dense
     count = held / (frozen.block_parameters(cut, 0.0) / 4.0)
-    assert float(data_parallel.buckets(cut, held)) == pytest.approx(float(count)) and count > 10
+    assert float(data_parallel.calls(cut, held, split.first)[0]) == pytest.approx(float(count)) and count > 10
     one, many = ([c for c in calls(grid) if c.op == moved and c.group == "dp"] for grid in (whole, cut))
     assert sum(c.bytes * c.count for c in many) == pytest.approx(sum(c.bytes * c.count for c in one))
     assert sum(c.count for c in many) == pytest.approx(count * sum(c.count for c in one))
@@ -653,13 +686,38 @@ def test_gradients_are_reduced_bucket_by_bucket(zero, moved):
     assert longer > (float(count) - 1.0) * float(whole.network.base) > 0
 
 
-def test_sharded_gradients_are_not_cut_again():
+def test_sharded_gradients_are_reduced_layer_by_layer():
     grid = with_layout(single_grid(figures_of("tied"), *_plain("tied")), dp=64, batch=64)
     grid = replace(grid, stack=replace(grid.stack, bucket_bytes=1e6), options=replace(grid.options, zero=2.0))
-    assert data_parallel.buckets(grid, 1e9) == 1.0
+    assert data_parallel.calls(grid, 1e9, 24.0) == (24.0, 24.0)
+
+
+@pytest.mark.parametrize(("dp", "size"), [(8, 40e6), (64, 64e6)])
+def test_megatron_s_buckets_grow_with_the_ranks(dp, size):
+    """40 million parameters, or a million a rank, where they overlap; gathers are cut likewise."""
+    grid = with_layout(single_grid(figures_of("tied"), *_plain("tied")), dp=dp, batch=64)
+    grid = replace(grid, stack=replace(grid.stack, bucket_parameters=40e6, bucket_parameters_per_rank=1e6))
+    for overlap, count in ((1.0, 1e9 / size), (0.0, 1.0)):
+        chosen = replace(grid, options=replace(grid.options, zero=1.0, dp_overlap=overlap))
+        assert data_parallel.calls(chosen, 1e9, 24.0) == pytest.approx((count, count))
+
+
+def test_states_sharded_at_once_hide_nothing():
+    """One all-reduce after the passes and one gather after the update (nanotron with ZeRO 1), whatever may overlap."""
+    grid = with_layout(single_grid(figures_of("tied"), *_plain("tied")), dp=64, batch=64)
+    chosen = replace(grid.options, zero=1.0, zero_in_node=0.0, dp_overlap=1.0)
+    grid = replace(grid, stack=replace(grid.stack, bucket_bytes=26214400.0, sharded_at_once=1.0), options=chosen)
+    found = [c for c in calls(grid) if c.group == "dp"]
+    assert [(c.op, c.count) for c in found] == [("all-reduce", 1.0), ("all-gather", 1.0)]
+    assert all(c.exposed_s == pytest.approx(c.alone_s) for c in found)
+    usual = replace(grid, stack=replace(grid.stack, sharded_at_once=0.0))
+    assert cost.evaluate(usual).exposed < cost.evaluate(grid).exposed
+    for zero in (0.0, 2.0):
+        other, same = (replace(each, options=replace(chosen, zero=zero)) for each in (usual, grid))
+        assert cost.evaluate(other).time == cost.evaluate(same).time
 
 
 def test_a_large_bucket_is_one_call():
     grid = with_layout(single_grid(figures_of("tied"), *_plain("tied")), dp=64, batch=64)
     grid = replace(grid, stack=replace(grid.stack, bucket_bytes=1e15), options=replace(grid.options, zero=0.0))
-    assert data_parallel.buckets(grid, 1e9) == 1.0
+    assert data_parallel.calls(grid, 1e9, 24.0) == (1.0, 1.0)

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from planner import api
 from planner.question.reading import PlanOptions, request
 from planner.question.search_problem import prepare, problem
+from planner.search.best_per_machine import Machine, best_on_each, on
 from planner.search.bounded import Bounded
-from planner.search.machines import Machine, best_on_each, on
-from planner.study.program.evaluation import Evaluator
+from planner.study.program.evaluation import POINT_S, ROW_S, SAMPLED, TABLE_ROW_S, Evaluator
 from tests.designing import TINY, _limited, known, study
 
 
@@ -119,3 +119,18 @@ def test_weights_share_the_objective():
     alone = [replace(both, workloads=(work,)) for work in both.workloads]
     one, other, joined = (Evaluator(known(), s).one((2, 2, 1, 1)).objectives["cost"] for s in (*alone, both))
     assert joined == pytest.approx((one + 3 * other) / 4)
+
+
+def test_points_of_one_space_are_estimated_to_share_its_tables():
+    """Accelerators of a node, the tiny study's last axis, change the space: two points of a row share none."""
+    whole = Evaluator(known(), study(TINY))
+    values = [whole.study.values(whole.study.point(n * whole.study.size // SAMPLED)) for n in range(SAMPLED)]
+    spaces = [whole.prepared(whole.study.workloads[0], each) for each in values]
+    layouts = sum(block.height for here in spaces if not isinstance(here, str) for block in here.blocks) / SAMPLED
+    for many, beside in ((1, 1), (2, 1), (36, 18)):
+        assert whole.seconds(many) == pytest.approx(POINT_S + layouts * (ROW_S + TABLE_ROW_S / beside))
+
+
+def test_points_over_a_limit_are_estimated_without_a_search():
+    limited = Evaluator(known(), study(_limited("$60,000")))
+    assert POINT_S < limited.seconds(36) < Evaluator(known(), study(TINY)).seconds(36)

@@ -232,7 +232,7 @@ def test_shards_share_out_all_points(of):
     class Kept:
         study = asked
 
-        def seconds(self) -> float:
+        def seconds(self, at_once: int) -> float:
             return 0.0
 
         def many(self, points: Any) -> Any:

@@ -10,7 +10,7 @@ import pytest
 
 from planner.base.errors import WrongQuestion
 from planner.commands import main
-from planner.study import again
+from planner.study import recheck
 from planner.study import run as designing
 from planner.study.program import boxes
 from planner.study.program.evaluation import Evaluator
@@ -111,7 +111,7 @@ def test_what_is_proven_of_several_objectives_is_the_whole_front(text: str) -> N
     assert told.search.exact and {tuple(p.objectives.values()) for p in told.pareto} == {
         tuple(abs(x) for x in each) for each in front_of(text)
     }
-    assert again.again(known(), told, "a.json").pareto == told.pareto
+    assert recheck.again(known(), told, "a.json").pareto == told.pareto
 
 
 @pytest.mark.parametrize("most", [1, 5, 20])
@@ -171,13 +171,13 @@ def test_a_million_points_are_proven() -> None:
     assert found.search.exact and found.search.method == "bounded" and found.search.regret_at_most == 0.0
     assert found.search.evaluated is not None and found.search.evaluated < 0.01 * large().size
     assert found.search.evaluated + found.search.bounded_away == large().size
-    assert found.search.enumeration_s is not None and found.search.enumeration_s > 1000
+    assert found.search.enumeration_s is not None and found.search.enumeration_s > designing.TIME_S
 
 
 def test_a_proof_is_made_again() -> None:
     found = designing.design(known(), study(WITHIN), designing.How(explained=False, way="bounded"))
     assert found.asked is not None
-    made = again.again(known(), found, "a.json")
+    made = recheck.again(known(), found, "a.json")
     assert made.search == found.search and made.best == found.best and made.trials == found.trials
 
 

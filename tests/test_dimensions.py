@@ -11,7 +11,7 @@ from benchmarks import closed_forms
 from benchmarks.closed_forms import CASES, network
 from planner import document, verify
 from planner.base.errors import WrongQuestion
-from planner.cost import collectives, dimensions, wiring
+from planner.cost import collective_times, dimensions, wiring
 from planner.cost.figures import Dimensions, NetworkDimension
 from planner.planning.run import plan
 from planner.schema import hardware
@@ -156,10 +156,10 @@ def dimensional(on="dgx-h100:4", **more):
 def test_a_group_finds_its_dimensions():
     found = figures("llama2-7b", dimensional(), "megatron-core").network
     assert [d.size for d in found.dimensions.along] == [8.0, 4.0]
-    tensor, data = collectives.group(found, 4.0, 1.0), collectives.group(found, 8.0, 4.0)
+    tensor, data = collective_times.group(found, 4.0, 1.0), collective_times.group(found, 8.0, 4.0)
     assert [float(x) for x in tensor.spans] == [4.0, 1.0]
     assert [float(x) for x in data.spans] == [2.0, 4.0]
-    joined = collectives.product(tensor, data)
+    joined = collective_times.product(tensor, data)
     assert [float(x) for x in joined.spans] == [8.0, 4.0]
 
 

@@ -17,8 +17,8 @@ from planner.base import writing
 from planner.base.errors import WrongQuestion
 from planner.launchers import EXPORTERS, bundle, parts, torchrun, write
 from planner.launchers.bundle import refusals
-from planner.launchers.facts import AXES, chunks
 from planner.launchers.kubernetes import pods
+from planner.launchers.plan_facts import AXES, chunks
 from planner.launchers.start import NAME as START
 from planner.schema.plan import CommunicationRule, Plan
 from tests.launchers.environments import given

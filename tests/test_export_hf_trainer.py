@@ -24,6 +24,10 @@ ENGINE = plan(Case("deepspeed", "llama3-8b", NODE, "zero=1 recompute=full micro=
 REPLICAS = plan(Case("pytorch-ddp", "gpt2", "dgx-a100-80gb:1", "micro=2"))
 
 QUANTISED = plan(Case("hf-trainer", "llama3-8b", "dgx-h100:1", "micro=2", "qlora"))
+TUNED = [
+    plan(Case("hf-trainer", "llama3-8b", "dgx-h100:1", "micro=2", method))
+    for method in ("qdora", "qlora:fp8", "freeze:2")
+]
 
 
 def files(whole: Plan) -> dict[str, str]:
@@ -41,10 +45,11 @@ def test_the_script_is_python_and_reads_every_option_of_its_own() -> None:
     own = next(n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == "JobArguments")
     fields = {n.target.id for n in own.body if isinstance(n, ast.AnnAssign) and isinstance(n.target, ast.Name)}
     asked = {*options(SHARDED), *options(SHARDED, changed=short), *options(QUANTISED)}
+    asked.update(name for each in TUNED for name in options(each))
     named = {
         name.removeprefix("--")
         for name in asked
-        if name.startswith(("--model_", "--train_file", "--mock", "--bl", "--lora", "--quant"))
+        if name.startswith(("--model_", "--train_file", "--mock", "--bl", "--lora", "--quant", "--trained"))
     }
     assert named == fields
 

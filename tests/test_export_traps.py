@@ -18,10 +18,10 @@ from planner.launchers import (
     accelerate,
     bundle,
     deepspeed,
-    facts,
     megatron,
     nccl_tuner,
     parts,
+    plan_facts,
     slurm,
     torchtitan_module,
 )
@@ -140,7 +140,7 @@ def test_layouts_hold_every_layer() -> None:
             assert sum(sizes) == whole.workload.shape["layers"], asked
             assert len(sizes) == whole.parallelism.pp * whole.parallelism.vpp, asked
         else:
-            assert len(set(facts.chunks(whole))) == 1, asked
+            assert len(set(plan_facts.chunks(whole))) == 1, asked
 
 
 def test_every_option_is_in_both_revisions() -> None:
@@ -403,7 +403,7 @@ def test_pods_ask_for_the_resource_of_their_vendor(accelerator: str, resource: s
 def test_every_accelerator_of_nvidia_has_its_resource() -> None:
     for name, accelerator in load(None).accelerators.items():
         pool = replace(DENSE.cluster.pools[0], accelerator=name)
-        assert (facts.vendor_resource(pool) == "nvidia.com/gpu") == (accelerator.vendor == "NVIDIA"), name
+        assert (plan_facts.vendor_resource(pool) == "nvidia.com/gpu") == (accelerator.vendor == "NVIDIA"), name
 
 
 def test_unlike_pools_in_kubernetes_are_told() -> None:

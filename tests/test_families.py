@@ -19,9 +19,9 @@ from planner.calibration.runs import encoders, other_families, reading
 from planner.calibration.runs.measured_run import Run, shape
 from planner.calibration.runs.other_families import OtherFrame
 from planner.catalog import Catalog
-from planner.cost import collectives, convolution, recommender
+from planner.cost import collective_times, convolution, recommender
 from planner.cost.figures import Array, Device, Network
-from planner.cost.software import Software
+from planner.cost.other_families import Software
 from planner.models import families
 from planner.performance.efficiency import Efficiencies
 
@@ -147,7 +147,7 @@ def jitter(net: dict[str, float], s: dict[str, float]) -> float:
 
 def reduced(device_links: Network, row: int, size: float, ranks: float) -> float:
     one = Network(**scalars(device_links, row))
-    return float(collectives.all_reduce(one, size, collectives.group(one, ranks, 1.0)))
+    return float(collective_times.all_reduce(one, size, collective_times.group(one, ranks, 1.0)))
 
 
 def resnet_seconds(cols: Columns, row: int) -> float:
@@ -200,7 +200,7 @@ def recommender_seconds(cols: Columns, row: int, name: str) -> float:
     gathers = (rows * 4 + pooled + pooled + 2 * rows * (4 + model.state_bytes)) / (memory * s["gather"])
     links = Network(**scalars(cols[1], row))
     slower = replace(links, scaleup=links.scaleup * s["exchange"], nic=links.nic * s["exchange"])
-    once = float(collectives.all_to_all(slower, pooled * s["crossing"], collectives.group(links, ranks, 1.0)))
+    once = float(collective_times.all_to_all(slower, pooled * s["crossing"], collective_times.group(links, ranks, 1.0)))
     reduce = reduced(cols[1], row, recommender.dense_parameters(model) * e, ranks)
     layers = len(recommender.dense_layers(model))
     late = max(reduce - s["dp_overlap"] * backward, reduce / layers)

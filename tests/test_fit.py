@@ -9,8 +9,8 @@ from planner import api
 from planner.api import what_fits
 from planner.base.errors import NoAnswer, WrongQuestion
 from planner.commands import main
-from planner.planning.what_fits import FittingTraining
 from planner.question.reading import PlanOptions
+from planner.schema.listings import FittingTraining
 
 OWN = """
 [{id}]
@@ -77,6 +77,17 @@ def test_a_fit_is_the_plan_on_the_same_accelerators(everywhere: tuple[FittingTra
     )  # fmt: skip
 
 
+def test_plan_and_fit_take_a_fine_tuning_for_the_same_where_nothing_is_said() -> None:
+    fit = api.fit("llama3-8b", "RTX-4090:3", seq="4k")[0]
+    plan = api.plan("llama3-8b", accelerators="RTX-4090:3", method="qlora", top=1)[0]
+    work = plan.workload
+    assert (work.sequence, plan.batch.global_, work.tokens) == (4096, 18, 1e7) == (fit.sequence, fit.batch, fit.tokens)
+    assert plan.money.usd_total == fit.usd
+    stated = {each.what: each.why for each in plan.assumptions}
+    for what in ("10.0 M tokens to train on", "batch of 18 sequences", "4,096 tokens per sequence"):
+        assert stated[what] == "a fine-tuning on ten thousand examples of 1,000 tokens"
+
+
 def test_models_that_fit_come_largest_first_with_their_longest_sequences() -> None:
     found = api.fit(on="RTX-4090", top=3)
     counts = [fit.parameters for fit in found]
@@ -117,7 +128,7 @@ def test_own_accelerators_are_tried_too(tmp_path: Path) -> None:
         ("lama3-8b", None, {}, "Did you mean llama3-8b"),
         ("llama3-8b", "RTX-4O90", {}, "--on RTX-4O90: no such accelerator"),
         ("llama3-8b", "RTX-4090:x", {}, "--on RTX-4090:x: how many"),
-        ("llama3-8b", None, {"runtime": "megatron-core"}, "megatron-core quantises no frozen weights"),
+        ("llama3-8b", None, {"runtime": "megatron-core"}, "megatron-core has no nf4 weights"),
         ("llama3-8b", None, {"top": 0}, "--top 0: must be from 1"),
         ("llama3-8b", None, {"seq": "4kk"}, "--seq '4kk'"),
         ("llama3-8b", None, {"optimizer": "adam"}, "no optimizer 'adam'"),
@@ -136,7 +147,10 @@ def test_the_table_names_what_to_do_next(
     monkeypatch.setenv("COLUMNS", columns)
     assert main(["fit", "llama3-8b", "--on", "RTX-4090:2", "--seq", "2k"]) == 0
     out = capsys.readouterr().out
-    assert "2 x RTX-4090" in out and "clusterwright plan llama3-8b --method qlora --accelerators RTX-4090:2" in out
+    assert (
+        "2 x RTX-4090" in out
+        and "clusterwright plan llama3-8b --accelerators RTX-4090:2 --method qlora --seq 2048" in out
+    )
 
 
 def test_json_is_one_document(capsys: pytest.CaptureFixture[str]) -> None:

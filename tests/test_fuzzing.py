@@ -1,6 +1,7 @@
 """The fuzzing itself: its right files are right, and what crashes or hangs is found. `make fuzz` runs it for long."""
 
 import json
+import pickle
 import time
 from pathlib import Path
 
@@ -79,3 +80,17 @@ def test_what_is_refused_is_no_failure() -> None:
         raise WrongQuestion("not so")
 
     assert found(ask) == {}
+
+
+def test_readers_shared_by_processes_see_what_they_see_in_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    def ask(file: Path) -> None:
+        if "-1" in file.read_text(encoding="utf-8", errors="surrogatepass"):
+            raise ZeroDivisionError("of nothing")
+
+    two = [fuzzing.Reader(name, "x.toml", ["a = 1\n"], ask) for name in ("one", "two")]
+    monkeypatch.setattr(fuzzing, "_known", lambda: two)
+    whole = fuzzing.fuzz(0, 0, two, most=300)
+    parts = fuzzing.side_by_side(fuzzing.Asked(0, 0, 300), ["one", "two"], 1)
+    assert {name for name, value in parts.items() if value != whole[name]} <= {"seconds", "peak_bytes"}
+    assert parts.keys() == whole.keys() and [each["reader"] for each in parts["failures"]] == ["one", "two"]
+    assert pickle.loads(pickle.dumps(fuzzing.fuzzed)) is fuzzing.fuzzed, "other processes find it"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from planner import cost
-from planner.cost import data_parallel, memory, pipeline, transformer
+from planner.cost import data_parallel, held_memory, pipeline, transformer
 from planner.cost.figures import Grid, Layout, Options, Shape
 from planner.cost.layer_activations import layer_activations
 from planner.cost.micro_batch import region_bytes
@@ -65,6 +65,7 @@ def gpt_block(*, hidden, heads=1, layers=1, sequence=2048, vocab=0, **other) -> 
         "mlp_parameters": 8.0 * hidden**2,
         "trained": 1.0,
         "weight_gradient": 1.0,
+        "backward_share": 1.0,
         "reads_input": 1.0,
         "reads_mlp_input": 1.0,
         "reads_inner": 1.0,
@@ -121,11 +122,7 @@ def fig1_grid(case: dict, options: dict) -> Grid:
 def first_stage_activations(grid: Grid) -> float:
     """Layers of the first stage with all their micro-batches in flight, without embedding and reserve."""
     each_layer = layer_activations(grid, 0.0).kept
-    return (
-        each_layer
-        * memory.in_flight(grid, pipeline.split(grid.shape, grid.layout))[0]
-        * pipeline.split(grid.shape, grid.layout).first
-    )
+    return each_layer * held_memory.in_flight(grid, 0.0) * pipeline.split(grid.shape, grid.layout).first
 
 
 @each(FIG1)
@@ -141,7 +138,7 @@ def test_korthikanti_figure_1_activations(case):
 def test_korthikanti_figure_1_states(case):
     """18 bytes a parameter: 2 weights, 4 gradients, 12 optimizer."""
     grid = fig1_grid(case, {})
-    first, _, _ = memory.stages(grid, pipeline.split(grid.shape, grid.layout))
+    first, _, _ = held_memory.stages(grid, pipeline.split(grid.shape, grid.layout))
     states = first.parameters + first.gradients + first.optimizer
     assert states / GIB == pytest.approx(case["states_GiB"], rel=FIG1["relative_tolerance"])
 
@@ -215,7 +212,7 @@ def test_zero_states(case, stage):
     )
     layout = {"tp": case["mp"], "dp": case["dp"], "batch": case["dp"]}
     grid = grid_of(shape, layout, {"zero": float(stage)}, runtime=("deepspeed", "2022"))
-    held, _, _ = memory.stages(grid, pipeline.split(grid.shape, grid.layout))
+    held, _, _ = held_memory.stages(grid, pipeline.split(grid.shape, grid.layout))
     states = held.parameters + held.gradients + held.optimizer
     assert states / 1e9 == pytest.approx(case[f"z{stage}_GB"], rel=ZERO["relative_tolerance"])
 

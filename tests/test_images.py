@@ -12,7 +12,7 @@ from planner import api
 from planner.base.errors import NoAnswer
 from planner.cost import convolution
 from planner.models import families
-from planner.performance import binding
+from planner.performance import cost_inputs
 from planner.performance.efficiency import Efficiencies
 from planner.question.reading import PlanOptions, pooled_request
 from planner.runtime.shares import of_plan
@@ -32,7 +32,7 @@ def shared(*clusters: str, network: str = "resnet50", batch: int = 1024, **asked
 def test_what_an_image_holds_is_what_others_count() -> None:
     """torchinfo 1.8 on torchvision's ResNet-50, one image of 224 x 224 in fp32: 177.83 MB forward and backward."""
     model = convolution.layers(families.network("resnet50"))
-    software = binding.software(
+    software = cost_inputs.software(
         Efficiencies.of(CATALOG).runtime(images.RUNTIME[:1], images.RUNTIME[1], "", "ampere"), "fp32"
     )
     outputs = convolution.image_bytes(model, software) - 4 * 3 * 224**2
@@ -49,7 +49,7 @@ def test_one_pool_is_what_the_cost_model_says(cluster: str, batch: int) -> None:
     _, _, pools = pooled_request("gpt2", (cluster,), PlanOptions())
     (pool,) = pools.all
     of, using = images.part(CATALOG, "resnet50", pool, "fp16"), Efficiencies.of(CATALOG)
-    network = binding.network(pool.cluster, using.accelerator(pool.cluster.accelerator))
+    network = cost_inputs.network(pool.cluster, using.accelerator(pool.cluster.accelerator))
     model = convolution.layers(families.network("resnet50"))
     ranks = float(pool.cluster.accelerators)
     step = convolution.step_time(model, of.device, network, of.software, np.array([float(batch)]), ranks)
@@ -101,7 +101,7 @@ def test_the_report_and_the_document(tmp_path: Path, capsys: pytest.CaptureFixtu
     answer = ask(capsys, f"{words} -o {tmp_path / 'shares.json'}")
     assert answer.code == 0 and "Gain" in answer.out and "than an even split" in answer.out
     document = json.loads((tmp_path / "shares.json").read_text(encoding="utf-8"))
-    schema = json.loads((ROOT / "docs" / "image-plan.schema.json").read_text(encoding="utf-8"))
+    schema = json.loads((ROOT / "docs" / "schemas" / "image-plan.schema.json").read_text(encoding="utf-8"))
     jsonschema.validate(document, schema)
     assert json.loads(ask(capsys, f"{words} --json").out) == document
     shares = of_plan(tmp_path / "shares.json")

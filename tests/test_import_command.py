@@ -9,7 +9,7 @@ import pytest
 
 from planner import document
 from planner.base.errors import WrongQuestion
-from planner.launchers import EXPORTERS, bundle, facts, parts, reading
+from planner.launchers import EXPORTERS, bundle, parts, plan_facts, reading
 from planner.launchers.reading import deepspeed
 from planner.launchers.start import NAME as START
 from planner.planning import comparison
@@ -80,7 +80,7 @@ def test_what_export_wrote_reads_back(target: str, runtime: str) -> None:
         shown = target == "megatron"
         complete = shown and not [*EXPORTERS[target].loses(whole)]
         pinned = {} if shown else {"recompute": whole.recompute.policy}
-        if target == "torchtitan" and len(set(facts.chunks(whole))) > 1:
+        if target == "torchtitan" and len(set(plan_facts.chunks(whole))) > 1:
             pinned["vpp"] = str(whole.parallelism.vpp)  # the module deals the layers, not the command
         present = reading.plan(
             target,
@@ -444,7 +444,7 @@ def test_gradients_reduced_in_16_bit_are_told() -> None:
 
 @pytest.mark.parametrize(
     "flag",
-    ["--zero-stage 1", "--checkpoint-activations", "--num-key-value-heads 8", "--optimizer muon"],
+    ["--zero-stage 1", "--checkpoint-activations", "--num-key-value-heads 8", "--optimizer lion"],
 )
 def test_what_changes_memory_and_is_not_understood_is_refused_by_name(flag: str) -> None:
     with pytest.raises(WrongQuestion, match=flag.split()[0]):

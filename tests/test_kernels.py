@@ -68,12 +68,36 @@ def test_delayed_scaling_excludes_some_modules() -> None:
         (RING, {"precision": "nvfp4"}, "nvfp4 on H100"),
         (DENSE, {"recompute": replace(DENSE.recompute, policy="selective:moe_act")}, "which the model does not have"),
         (DENSE, {"recompute": replace(DENSE.recompute, policy="selective:mlps")}, "mlps is no module"),
+        (DENSE, {"recompute": replace(DENSE.recompute, policy="selective:layernorm")}, "which the model does not have"),
         (RING, {"workload": replace(RING.workload, shape={**RING.workload.shape, "head_dim": 132})}, "heads of 132"),
+        (RING, {"workload": replace(RING.workload, shape={**RING.workload.shape, "head_dim": 264})}, "heads of 264"),
     ],
 )
 def test_verify_finds_what_a_kernel_stops_at(plan: Plan, change: dict[str, object], told: str) -> None:
     found = str(violations(replace(plan, **change)))  # type: ignore[arg-type]
     assert told in found
+
+
+def test_the_widest_heads_that_kernels_take_are_256() -> None:
+    """Of latent attention the part with positions and the part without count together: 200 + 64."""
+    wide = replace(RING, workload=replace(RING.workload, shape={**RING.workload.shape, "head_dim": 256}))
+    assert "heads of" not in str(violations(wide))
+    alone = replace(DENSE, workload=replace(DENSE.workload, shape={**DENSE.workload.shape, "head_dim": 264}))
+    assert "heads of" not in str(violations(alone))
+    latent = {**LATENT.workload.shape["latent"], "nope_dim": 200}
+    ring = replace(LATENT.parallelism, cp=2)
+    split = replace(LATENT, workload=replace(LATENT.workload, shape={**LATENT.workload.shape, "latent": latent}))
+    assert "heads of 264 elements over cp 2" in str(violations(replace(split, parallelism=ring)))
+
+
+def test_one_key_value_head_is_left_beyond_their_number() -> None:
+    """Over more tensor ranks than there are heads each holds a copy of one, which an exchange cannot cut in two."""
+    cut = replace(RING.parallelism, tp=16, cp_algorithm="a2a")
+    assert "8 key/value heads over tp 16 and cp 2 by a2a" in str(violations(replace(RING, parallelism=cut)))
+
+
+def test_mixtures_without_latents_have_norms_to_drop() -> None:
+    assert not violations(estimated("qwen3-30b-a3b", "dgx-h100:8", "ep=8", "recompute=selective:layernorm"))
 
 
 def test_a_run_with_modules_is_known_again() -> None:

@@ -10,11 +10,11 @@ import pytest
 
 from planner import catalog
 from planner.base.errors import WrongQuestion
-from planner.calibration.fit.core import BETWEEN, NEAR_BEST, SWEEP, WITHIN, cell, core, lab, weights
+from planner.calibration.fit.counted_runs import BETWEEN, NEAR_BEST, SWEEP, WITHIN, cell, core, lab, weights
 from planner.calibration.fit.frame import Frame
 from planner.calibration.runs import names, reading
 from planner.calibration.runs.measured_run import Run
-from planner.performance import binding
+from planner.performance import cost_inputs
 from planner.performance.efficiency import Efficiencies
 from planner.schema.hardware import dated
 from tests.test_own_runs import GOOD, wrote
@@ -177,7 +177,7 @@ def test_software_drifts_only_within_the_dates_that_were_measured() -> None:
         dates = [dated(run.date) or 0.0 for run in members if run.cluster and run.cluster.accelerator.generation in of]
         month = 1 / 12
         assert min(dates) - month <= each.drift_from and each.matured <= max(dates) + month, name
-        before, first, last, after = (binding.maturity(each, year) for year in ("2019", "2024.01", "2030", "2040"))
+        before, first, last, after = (cost_inputs.maturity(each, year) for year in ("2019", "2024.01", "2030", "2040"))
         assert before == first < last == after == 1.0, name
 
 

@@ -5,6 +5,7 @@
 
 import ast
 import graphlib
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from functools import cache
@@ -78,7 +79,7 @@ class Import(NamedTuple):
 
 
 def name_of(path: Path) -> str:
-    """``planner/cost/memory.py`` is ``planner.cost.memory``; a package's ``__init__.py`` is the package."""
+    """``planner/cost/held_memory.py`` is ``planner.cost.held_memory``; a package's ``__init__.py`` is the package."""
     return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
 
 
@@ -86,7 +87,7 @@ KNOWN = {name_of(path): path for path in MODULES}
 
 
 def unit(module: str) -> str:
-    """``planner.cost.memory`` is in unit ``cost``; the package itself is unit ``""``."""
+    """``planner.cost.held_memory`` is in unit ``cost``; the package itself is unit ``""``."""
     return module.partition(".")[2].partition(".")[0]
 
 
@@ -125,6 +126,27 @@ def is_package_or_module(path: Path) -> bool:
 def test_every_unit_has_its_place() -> None:
     top = [path for path in (ROOT / "planner").iterdir() if is_package_or_module(path)]
     assert {path.stem for path in top} - {"__init__", "__main__"} == LEVEL.keys(), "LAYERS says otherwise"
+
+
+def defined(path: Path) -> set[str]:
+    """Functions, classes and constants at the top of a module."""
+    body = ast.parse(path.read_text(encoding="utf-8")).body
+    named = {node.name for node in body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    targets = [target for node in body if isinstance(node, ast.Assign) for target in node.targets]
+    return named | {target.id for target in targets if isinstance(target, ast.Name)}
+
+
+def test_what_the_page_says_stands_where_it_says() -> None:
+    """The table "Where is what": each file is there, and each name stands in one of the files beside it."""
+    section = (ROOT / "docs" / "design.md").read_text(encoding="utf-8").split("## Where is what")[1].split("\n## ")[0]
+    rows = [line.split("|") for line in section.splitlines() if line.startswith("| ")][1:]
+    assert len(rows) >= 30
+    for _, question, files, names, _ in rows:
+        paths = [ROOT / "planner" / name for name in re.findall(r"`(.+?)`", files)]
+        wanted = re.findall(r"`(.+?)`", names)
+        assert paths and wanted, question
+        there = [defined(path) for path in paths]
+        assert set(wanted) <= set().union(*there) and all(set(wanted) & names for names in there), question
 
 
 def test_the_picture_stays_small() -> None:

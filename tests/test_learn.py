@@ -32,8 +32,8 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture(scope="module")
 def planned(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("plans") / "plans.json"
-    asked = ["plan", "llama3-8b", "--cluster", "dgx-h100:1", "--batch", "128", "--top", "4", "-o", str(path)]
-    assert main(asked) == 0
+    asked = ["plan", "llama3-8b", "--cluster", "dgx-h100:1", "--batch", "128", "--pin", "tp=2", "--top", "4"]
+    assert main([*asked, "-o", str(path)]) == 0
     return path
 
 

@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 
 from planner import catalog
+from planner.base import csv_rows
 from planner.base.errors import WrongQuestion
 from planner.calibration.measuring import timing
 from planner.calibration.measuring.device import by_name, device_of
 from planner.calibration.measuring.fitting import fit_kernels
-from planner.calibration.measuring.journal import (
+from planner.calibration.measuring.kernel_times import (
     COLLECTIVES,
     COLUMNS,
     LAUNCH,
@@ -270,6 +271,30 @@ def test_a_file_that_is_no_journal_is_not_added_to(tmp_path: Path) -> None:
     with pytest.raises(WrongQuestion, match=r"kernels\.csv:1: no journal of measured kernels"):
         MeasurementJournal(path)
     assert path.read_text(encoding="utf-8").count("\n") == 2
+
+
+@pytest.mark.parametrize("text", ["what I wrote down", "a,b\n1,2\nno newline at the end", "\n", "\n\nx"])
+def test_a_file_of_someone_else_is_left_as_it_is(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(WrongQuestion, match=r"notes\.txt:1: others"):
+        csv_rows.goes_on(path, COLUMNS, "a table", "others")
+    assert path.read_text(encoding="utf-8") == text
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_a_table_cut_off_anywhere_goes_on_behind_its_last_whole_row(newline: str, mark: str, tmp_path: Path) -> None:
+    path, columns, old, new = tmp_path / "table.csv", ("one", "two"), ["1", "ä"], ["2", "ö"]
+    lines = ["one,two", "1,ä"]
+    whole = mark + newline.join([*lines, ""])
+    for end in range(len(whole) + 1):
+        path.write_bytes(whole[:end].encode())
+        goes_on = csv_rows.goes_on(path, columns, "a table", "others")
+        assert goes_on == (whole[:end].count(newline[0]) == 2)
+        csv_rows.add(path, columns, [new])
+        read, rows = csv_rows.read(path, "a table")
+        assert read == columns and [list(row.cells.values()) for row in rows] == [*([old] if goes_on else []), new]
 
 
 @pytest.mark.parametrize("content", [b"\xff\xfe\x00", None])

@@ -5,14 +5,18 @@ from typing import Any
 
 import pytest
 
+from planner.study.program import evaluation
 from tests.test_docs import ROOT, generate
 
 SPEED = json.loads((ROOT / "benchmarks" / "data" / "speed.json").read_text(encoding="utf-8"))
+POINTS = json.loads((ROOT / "benchmarks" / "data" / "design_points.json").read_text(encoding="utf-8"))
 SEARCHES = json.loads((ROOT / "benchmarks" / "data" / "design_search.json").read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize(
-    "made", [generate.benchmarks_page, generate.design_search_page], ids=lambda made: made.__name__
+    "made",
+    [generate.benchmarks_page, generate.design_search_page, generate.runs_page],
+    ids=lambda made: made.__name__,
 )
 def test_tables_are_the_kept_figures(made: Any) -> None:
     shown = made.PAGE.read_text(encoding="utf-8")
@@ -30,3 +34,8 @@ def test_shipped_studies_are_proven_in_the_table() -> None:
     assert {row["study"] for row in SEARCHES["shipped"]} == {
         p.stem for p in (ROOT / "examples" / "studies").glob("*.toml")
     }
+
+
+@pytest.mark.parametrize("name", ["POINT_S", "ROW_S", "TABLE_ROW_S"])
+def test_studies_are_estimated_by_what_was_measured(name: str) -> None:
+    assert getattr(evaluation, name) == pytest.approx(POINTS["machine"][name], rel=0.3)

@@ -6,10 +6,10 @@ from functools import cache
 import pytest
 
 from planner import api, catalog, cost
-from planner.cost import data_parallel, memory, pipeline
+from planner.cost import data_parallel, held_memory, pipeline
 from planner.cost.figures import Grid
 from planner.cost.layer_activations import layer_activations
-from planner.performance import binding
+from planner.performance import cost_inputs
 from planner.performance.efficiency import reached
 from planner.space.axes import (
     FULL,
@@ -54,8 +54,8 @@ def held(grid: Grid) -> float:
     return float(cost.evaluate(grid).memory)
 
 
-def passing(grid: Grid) -> memory.Passing:
-    return memory.passing(grid, layer_activations(grid, grid.shape.moe_share).again)
+def passing(grid: Grid) -> held_memory.Passing:
+    return held_memory.passing(grid, layer_activations(grid, grid.shape.moe_share).again)
 
 
 def tokens(grid: Grid) -> float:
@@ -79,7 +79,7 @@ def test_a_compiled_loss_takes_less():
 
 def test_a_split_vocabulary_takes_a_share_and_a_copy_more():
     grid = grid_of(release="2024", tp=4, dp=2)
-    assert float(memory.loss(grid)) == tokens(grid) * grid.shape.vocab / 4 * 18.0
+    assert float(held_memory.loss(grid)) == tokens(grid) * grid.shape.vocab / 4 * 18.0
 
 
 def test_the_loss_and_a_layer_take_turns():
@@ -89,7 +89,7 @@ def test_the_loss_and_a_layer_take_turns():
     assert 0 < float(comes.layer) < float(comes.loss)
     smaller = replace(grid, shape=replace(grid.shape, vocab=0.0, head_parameters=0.0))
     assert float(passing(smaller).loss) == 0
-    spare = float(memory.stages(smaller, pipeline.split(smaller.shape, smaller.layout))[0].buffers)
+    spare = float(held_memory.stages(smaller, pipeline.split(smaller.shape, smaller.layout))[0].buffers)
     assert spare == pytest.approx(float(comes.always + comes.layer) * grid.stack.activation_factor)
 
 
@@ -155,7 +155,7 @@ def test_a_dense_mlp_is_recomputed_whole():
 
 def test_layers_are_gathered_whole_and_one_ahead():
     grid = grid_of(zero=3)
-    layer = float(memory.layer_parameters(grid))
+    layer = float(held_memory.layer_parameters(grid))
     assert float(passing(grid).always) == pytest.approx(4.0 * layer + 4.0 * tokens(grid) * grid.shape.hidden)
     assert float(passing(grid).layer) == pytest.approx((2.0 + 4.0) * layer)
     assert float(passing(grid_of()).layer) == 0
@@ -164,7 +164,7 @@ def test_layers_are_gathered_whole_and_one_ahead():
 def test_a_compiler_gathers_matrix_by_matrix():
     grid = grid_of(runtime="fsdp", zero=3)
     finer = replace(grid, stack=replace(grid.stack, gathers_matrices=1.0))
-    assert float(memory.gathered_parameters(finer)) == grid.shape.hidden * grid.shape.ffn
+    assert float(held_memory.gathered_parameters(finer)) == grid.shape.hidden * grid.shape.ffn
     assert held(finer) < held(grid)
 
 
@@ -199,7 +199,7 @@ def test_before_ampere_megatron_stores_scores() -> None:
     for runtime, before in ((megatron, 0.0), (fsdp, 1.0)):
         for generation in ("volta", "turing", "ampere", "hopper"):
             fitted = reached(known, parts[generation], runtime, runtime.releases[-1])
-            stack = binding.stack(runtime, fitted.runtime, runtime.releases[-1], generation)
+            stack = cost_inputs.stack(runtime, fitted.runtime, runtime.releases[-1], generation)
             assert stack.fused_attention == (before if generation in ("volta", "turing") else 1.0)
     long = api.plan("llama3.2-3b", "dgx-v100:2").plans[0]
     assert long.recompute.policy != "none"  # 24 heads of 8,192 x 8,192 scores a layer

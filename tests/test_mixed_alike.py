@@ -18,7 +18,7 @@ from planner.hetero import answer, bundles, problem
 from planner.hetero import launchable as alike
 from planner.hetero.bundles import MixedPlan
 from planner.hetero.problem import PreparedPools
-from planner.launchers import facts
+from planner.launchers import plan_facts
 from planner.launchers.bundle import trainers
 from planner.question.reading import PlanOptions, pooled_request
 from planner.schema.plan import Plan, PlanSet
@@ -39,7 +39,7 @@ def posed(clusters: tuple[str, ...], **asked: Any) -> PreparedPools:
 
 def starts(plan: Plan) -> bool:
     """Whether a launcher that numbers ranks node after node can start it, as the exporters see it."""
-    return not list(facts.stages_fill_pools(plan))
+    return not list(plan_facts.stages_fill_pools(plan))
 
 
 @pytest.mark.parametrize(

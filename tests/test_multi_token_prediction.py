@@ -9,7 +9,7 @@ import pytest
 
 from planner import api, catalog, document, verify
 from planner.base.errors import WrongQuestion
-from planner.launchers import bundle, facts, parts
+from planner.launchers import bundle, parts, plan_facts
 from planner.launchers.reading import present
 from planner.planning import comparison
 from planner.procurement.question.reading import read
@@ -97,14 +97,18 @@ def test_the_whole_search_counts_them() -> None:
     assert not any("MTP module" in a.what for a in found[0].assumptions)
 
 
-@pytest.mark.parametrize(("pp", "vpp", "modules"), [(2, 31, 1), (4, 8, 0)])
-def test_a_full_stage_follows_the_leading_layers(pp: int, vpp: int, modules: int) -> None:
-    """With 62 layers, pp 2 and vpp 31, the third dense layer would be the first stage's second chunk. Of 61 layers in
-    stages of 15, 16, 15 and 15, the only full one would begin with two dense layers (vpp 8).
-    """
-    with pytest.raises(WrongQuestion, match="no full stage would follow the leading dense layers"):
-        api.plan("deepseek-v3", "dgx-h100:64", pin=[f"pp={pp}", f"vpp={vpp}"], mtp_layers=modules)
+def test_leading_layers_are_in_first_chunks() -> None:
+    """With 62 layers, pp 2 and vpp 31, the third dense layer would be the first stage's second chunk."""
+    with pytest.raises(WrongQuestion, match="leading dense layers do not fit into the first chunks of its stages"):
+        api.plan("deepseek-v3", "dgx-h100:64", pin=["pp=2", "vpp=31"], mtp_layers=1)
     assert api.estimate("deepseek-v3", H100, ["pp=4", "ep=64", "vpp=2"], mtp_layers=1).plans
+
+
+def test_a_stage_between_holds_some() -> None:
+    """Of 61 layers in stages of 15, 16, 15 and 15, in 8 chunks, the second begins with two dense layers."""
+    plan = api.estimate("deepseek-v3", "dgx-h100:64", ["pp=4", "ep=64", "vpp=8"]).plans[0]
+    assert [stage.layers for stage in plan.parallelism.stages] == [15, 16, 15, 15]
+    verify.check(plan, may_exceed_limits=True)
 
 
 def test_unlike_pools_deal_them() -> None:
@@ -145,7 +149,7 @@ def test_the_checker_recounts(plan: Plan, says: str) -> None:
         ("plan deepseek-v3 --cluster dgx-h100:64 --mtp-layers 1.5", "'1.5' is not a valid integer"),
         ("plan bert-large --cluster dgx-h100:1 --mtp-layers 1", "bert-large is no decoder"),
         ("plan llama4-maverick --cluster dgx-h100:64 --mtp-layers 1", "llama4-maverick is no decoder"),
-        ("plan llama3-8b --cluster dgx-h100:1 --method lora --mtp-layers 1", "LoRA trains no modules"),
+        ("plan llama3-8b --cluster dgx-h100:1 --method lora --mtp-layers 1", "lora trains no modules"),
     ],
 )
 def test_modules_that_cannot_be(line: str, says: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -187,7 +191,7 @@ def test_megatron_gets_them_in_the_last_chunk() -> None:
 
 def test_what_no_launcher_could_start_is_refused() -> None:
     short = estimated(16, "vpp=2")
-    assert facts.chunks(short)[-1] < 16
+    assert plan_facts.chunks(short)[-1] < 16
     with pytest.raises(WrongQuestion, match="all 16 modules of multi-token prediction are in the last chunk"):
         argv(short)
     dense = api.estimate("llama3-8b", "dgx-h100:4", runtime="fsdp2", mtp_layers=1).plans[0]

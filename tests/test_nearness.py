@@ -140,7 +140,7 @@ def test_other_tables_and_too_many_runs_are_refused(tmp_path: Path) -> None:
 
 def test_a_cell_longer_than_any_is_refused(tmp_path: Path) -> None:
     path = own_runs.write(tmp_path, {"nemo": runs({}, off=[0.1])}, "x" * 200_000, "site.csv")
-    with pytest.raises(WrongQuestion, match=r"site\.csv: field larger"):
+    with pytest.raises(WrongQuestion, match=r"site\.csv:2: field larger"):
         own_runs.read(load(tmp_path))
     path.write_text("\n", encoding="utf-8")
     with pytest.raises(WrongQuestion, match="no own runs"):
@@ -244,6 +244,37 @@ def test_runs_faster_than_their_hardware_are_told(tmp_path: Path, capsys: pytest
     capsys.readouterr()
     assert main(["estimate", *asked, "tp=2", "zero=1"]) == 2
     assert "by the site's own runs a plan is faster than its hardware" in capsys.readouterr().err
+
+
+def test_runs_faster_than_their_hardware_are_told_over_several_pools(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As one factor on every plan it is the site's doing, too: no defect of the program."""
+    fast = [{"id": n, "tp": n, "global_batch_seqs": "64", "step_time_s": "1.0"} for n in ("1", "2", "4")]
+    assert main(["calibrate", str(wrote(tmp_path, *fast, *fast)), "--site", "-o", str(tmp_path / "catalog")]) == 0
+    asked = ["llama3-8b", "--cluster", "dgx-h100:1", "--cluster", "dgx-a100-80gb:1", "--batch", "64"]
+    capsys.readouterr()
+    assert main(["plan", *asked, "--catalog", str(tmp_path / "catalog")]) == 2
+    told = capsys.readouterr().err
+    assert "by the site's own runs a plan is faster than its hardware" in told and "learn or calibrate again" in told
+
+
+def test_over_several_pools_a_site_that_is_faster_shortens_stages_and_causes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each stage and each cause, as the step: what a plan says of them adds up to it."""
+    quick = [{"id": n, "tp": n, "global_batch_seqs": "64", "step_time_s": "4.2"} for n in ("1", "2", "4")]
+    folder, path = tmp_path / "catalog", tmp_path / "plans.json"
+    assert main(["calibrate", str(wrote(tmp_path, *quick, *quick)), "--site", "-o", str(folder)]) == 0
+    asked = ["llama3-8b", "--cluster", "dgx-h100:1", "--cluster", "dgx-a100-80gb:1", "--batch", "64"]
+    capsys.readouterr()
+    assert main(["plan", *asked, "--catalog", str(folder), "-o", str(path)]) == 0
+    (plan,) = [each for each in json.loads(path.read_text())["plans"] if each["rank"] == 1]
+    groups, step = plan["parallelism"]["groups"], plan["prediction"]["step_time_s"]
+    assert len(groups) > 1 and sum(plan["prediction"]["breakdown"].values()) == pytest.approx(step)
+    for group in groups:
+        (stage,) = group["stages"]
+        assert 0.8 < group["micro_batches"] * stage["time_s"] / step < 1
 
 
 def test_over_several_pools_every_plan_is_shifted_by_the_same_factor(

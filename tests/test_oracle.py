@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, fields, replace
 from functools import cache
-from types import MappingProxyType
+from types import MappingProxyType, SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from planner import cost
 from planner.cost import pipeline
-from planner.cost.figures import Grid, stacked
+from planner.cost.figures import Grid, Shape, stacked
+from planner.schema.plan_layout import CONTEXT_ALGORITHMS
 from planner.space.axes import MODULES, OFFLOADED, OptionAxes, Recompute, Sharding, TensorMode, recompute
-from planner.space.grid import Figures, rows_of, single_grid
+from planner.space.grid import Figures, rows_of, sharing, single_grid
 from tests import oracle
 from tests.cases import cluster, figures, problem_of
 
@@ -82,6 +83,10 @@ FAMILIES = {
     "pod": Family("llama2-7b", "maxtext", "tpu-v5p-4:16"),
     "single precision": Family("gpt2", "megatron-core", "dgx-v100:2", precision="fp32"),
     "single precision, gathered": Family("gpt2", "fsdp2", "dgx-a100-40gb:2", precision="fp32"),
+    "whole matrices": Family("llama3-8b", "megatron-core", "dgx-a100-40gb:8", trained=(("optimizer", "muon"),)),
+    "whole matrices of experts": Family(
+        "deepseek-v2", "megatron-core", "dgx-h100:16", trained=(("optimizer", "muon"),)
+    ),
     "8-bit optimizer": Family("llama3-8b", "megatron-core", "dgx-a100-40gb:2", trained=(("optimizer", "adam-8bit"),)),
 }
 
@@ -98,10 +103,17 @@ def factor(draw, whole: int, most: int) -> int:
     return draw(st.sampled_from([d for d in range(1, min(whole, most) + 1) if whole % d == 0]))
 
 
-def well_dealt(layers: int, pp: int, vpp: int, leading: int) -> bool:
-    """At most one layer short a stage, and the leading dense layers in the first chunk (beyond: see below)."""
-    missing = -layers % (pp * vpp)
-    return missing < pp and leading <= -(-layers // (pp * vpp)) - (missing > 1)
+def well_dealt(shape: Shape, pp: int, vpp: int) -> bool:
+    """At most one layer short a stage, and the leading dense layers in the stages' first chunks, of which only the last
+    that hold any are short.
+    """
+    layers, leading = int(shape.layers), int(shape.leading_dense)
+    if -layers % (pp * vpp) >= pp:
+        return False
+    dealt = oracle.dealt(SimpleNamespace(shape=shape, layout=SimpleNamespace(pp=pp, vpp=vpp)))
+    first = [own[0] for own in oracle.chunks([0] * leading + [1] * (layers - leading), dealt, vpp)]
+    filled = [len(own) for own in first[1:] if 0 in own][:-1]
+    return sum(own.count(0) for own in first) == leading and len(set(filled)) <= 1
 
 
 @st.composite
@@ -117,8 +129,7 @@ def candidates(draw, name: str):
     pp = factor(draw, ranks // tp // cp, layers)
     dp = ranks // (tp * cp * pp)
     # Chunks at most one layer short a stage: the rule layers_deal, which the closed form of the stages rests on.
-    leading = int(figures.shape.leading_dense)
-    deals = [v for v in range(1, layers // pp + 1 if pp > 1 else 2) if well_dealt(layers, pp, v, leading)]
+    deals = [v for v in range(1, layers // pp + 1 if pp > 1 else 2) if well_dealt(figures.shape, pp, v)]
     assume(deals)
     vpp = draw(st.sampled_from(deals))
     micro = draw(st.sampled_from((1, 2, 3, 4, 8)))
@@ -153,6 +164,7 @@ def agree(found: cost.StepCost, grid: Grid) -> None:
     assert float(found.memory) == pytest.approx(expected.memory, rel=EXACT, abs=0)
 
 
+BUCKETS = "bucket_parameters", "bucket_parameters_per_rank"
 PATIENT = settings(deadline=None, max_examples=40, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 
 
@@ -163,9 +175,12 @@ def test_one_plan(name, data):
     grid = single_grid(figures_of(name), *data.draw(candidates(name)))
     unread = data.draw(st.sampled_from((0.0, 1.0)))
     launches, bucket = data.draw(st.sampled_from((0.0, 18.0))), data.draw(st.sampled_from((0.0, 26214400.0)))
-    sums = data.draw(st.sampled_from((0.0, 2.0)))
-    stack = replace(grid.stack, bucket_bytes=bucket, fp32_sums_below_zero=sums, gather_launches=launches)
-    grid = replace(grid, stack=replace(stack, unread_outputs=unread))
+    sums, whole = data.draw(st.sampled_from((0.0, 2.0))), data.draw(st.sampled_from((0.0, 1.0)))
+    counted = dict(zip(BUCKETS, data.draw(st.sampled_from(((0.0, 0.0), (4e7, 1e6), (1e6, 1e6)))), strict=True))
+    stack = replace(grid.stack, bucket_bytes=bucket, fp32_sums_below_zero=sums, gather_launches=launches, **counted)
+    stack = replace(stack, sharded_at_once=whole)
+    way = sharing(data.draw(st.sampled_from(CONTEXT_ALGORITHMS)))
+    grid = replace(grid, stack=replace(stack, unread_outputs=unread), options=replace(grid.options, **way))
     agree(cost.evaluate(grid), grid)
 
 
@@ -203,31 +218,37 @@ def test_stages_placed_beside_the_head(pp, vpp, head):
 
 @pytest.mark.parametrize("zero", [0, 1])
 @pytest.mark.parametrize("micro_batches", [4, 32])
-def test_leading_layers_beyond_the_first_chunk(zero, micro_batches):
-    """They stand on later stages too; the closed form takes one of those to be all mixture: at least as much."""
-    figures, seen = figures_of("latent attention, shared and leading"), []
-    for pp in (2, 4, 8, 16, 32):
-        for vpp in range(1, 61 // pp + 1):
-            if -61 % (pp * vpp) >= pp or well_dealt(61, pp, vpp, 3):
-                continue
-            layout = {"tp": 2, "pp": pp, "vpp": vpp, "cp": 1, "ep": 8, "etp": 1, "dp": 4, "micro": 1}
-            layout |= {"batch": 4 * pp * micro_batches, "nodes": pp}
-            options = OptionAxes(
-                "fp8",
-                recompute("selective"),
-                TensorMode(True, False),
-                Sharding(zero, "full", False),
-                p2p_overlap=False,
-                pp_inner=False,
-                offload=False,
-            )
-            grid = single_grid(figures, layout, options)
-            found, expected = cost.evaluate(grid), oracle.cost(oracle.plan(grid))
-            # A layer's share of the deal: experts exchange beside nothing, a dense layer not at all.
-            assert 1 - EXACT <= float(found.time) / expected.time <= 1.03
-            assert 1 - EXACT <= float(found.memory) / expected.memory <= 1.07
-            seen += [(pp, vpp)]
-    assert len(seen) >= 4
+@pytest.mark.parametrize(("layers", "leading"), [(61, 3), (61, 7), (92, 3), (40, 11)])
+@pytest.mark.parametrize("placed", [0.0, 2.7])
+def test_leading_layers_beyond_the_first_chunk(zero, micro_batches, layers, leading, placed):
+    """They stand on later stages too: every way to cut a model that has some there."""
+    figures, seen = figures_of("latent attention, shared and leading"), 0
+    shape = replace(figures.shape, layers=float(layers), leading_dense=float(leading), placed_head=placed)
+    for pp, vpp in ((a, b) for a in range(2, 33) for b in range(1, layers // a + 1)):
+        layout = {"tp": 2, "pp": pp, "vpp": vpp, "cp": 1, "ep": 8, "etp": 1, "dp": 4, "micro": 1}
+        layout |= {"batch": 4 * pp * micro_batches, "nodes": pp}
+        options = OptionAxes(
+            "fp8",
+            recompute("selective"),
+            TensorMode(True, False),
+            Sharding(zero, "full", False),
+            p2p_overlap=False,
+            pp_inner=False,
+            offload=False,
+        )
+        grid = single_grid(replace(figures, shape=shape), layout, options)
+        if -layers % (pp * vpp) >= pp:
+            continue
+        assert bool(pipeline.leading_fit(shape, grid.layout)) == well_dealt(shape, pp, vpp)
+        stages = oracle.deal(oracle.plan(grid))
+        if not any(0.0 in stage for stage in stages[1:]) or not well_dealt(shape, pp, vpp):
+            continue
+        assert pipeline.leading_by_stage(shape, grid.layout, [len(own) for own in stages]) == [
+            own.count(0.0) for own in stages
+        ]
+        agree(cost.evaluate(grid), grid)
+        seen += 1
+    assert seen >= 3
 
 
 def pooled(grids: list[Grid]) -> Grid:
@@ -277,6 +298,20 @@ def test_whole_spaces(name):
             one = cost.evaluate(grid)
             assert (time.flat[place], memory.flat[place]) == (float(one.time), float(one.memory))
             agree(one, grid)
+
+
+def test_candidates_of_a_large_space():
+    """Drawn from all of DeepSeek-V3's on 2,048 accelerators, and from those whose stages between hold dense layers."""
+    problem = problem_of("deepseek-v3", "dgx-h100:256", batches=(15360,))
+    sizes, drawn, between = np.array([block.size for block in problem.blocks]), np.random.default_rng(5), 0
+    for index in drawn.choice(len(sizes), size=200, p=sizes / sizes.sum()):
+        block = problem.blocks[index]
+        *options, row = np.unravel_index(drawn.integers(block.size), block.shape)
+        layout = {axis: int(column[row]) for axis, column in block.rows.items()}
+        grid = single_grid(problem.figures, layout, block.axes.at([int(i) for i in options]))
+        agree(cost.evaluate(grid), grid)
+        between += any(0.0 in stage for stage in oracle.deal(oracle.plan(grid))[1:])
+    assert between >= 40
 
 
 def test_parts_of_a_table_are_the_whole_table():

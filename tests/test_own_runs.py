@@ -11,7 +11,7 @@ from planner import catalog
 from planner.base.errors import WrongQuestion
 from planner.calibration.runs import impossible, names, reading
 from planner.commands import main
-from planner.performance import intervals
+from planner.performance import residual_widths
 
 ROOT = Path(__file__).resolve().parent.parent
 RUNS = ROOT / "benchmarks" / "data" / "measured_runs.csv"
@@ -213,7 +213,7 @@ def test_a_folder_that_cannot_be_made_is_told(tmp_path, capsys):
     assert main(command) == 2
     assert "cannot be written" in capsys.readouterr().err
     with pytest.raises(WrongQuestion, match="cannot be written"):
-        intervals.write(tmp_path / "taken", {}, "")
+        residual_widths.write(tmp_path / "taken", {}, "")
 
 
 def test_what_was_inferred_is_counted(tmp_path, capsys):

@@ -73,11 +73,12 @@ def test_a_job_that_cannot_be_predicted_is_refused(tmp_path, known):
 
 # ---- what is claimed -------------------------------------------------------------------------------------------------
 
-REACHED = {"dense": (0.95, 1.04), "moe": (0.90, 1.05)}
+REACHED = {"dense": (0.96, 1.04), "moe": (0.90, 1.05)}
 """Geometric means of our best plans over what was measured of the published ones. Asked for: 0.97-1.04 and 0.95-1.05.
-Dense reaches 0.9597, mixtures 0.905 (bounds rounded out): gpt-oss, five of their 23, is predicted a fifth too fast
+Dense reaches 0.9697, mixtures 0.904 (bounds rounded out): gpt-oss, five of their 23, is predicted a fifth too fast
 under any plan; the others reach 0.966. It was 0.949 while DeepSeek's own run, predicted 2.5 times too slow, hid that.
-Dense was 0.962 while peaks were predicted less surely, so that fewer plans fitted; three TPU jobs aside it is 0.984."""
+Dense was 0.960 while layers were gathered in one call, and 0.981 with Megatron's buckets, which labs
+left out speak against."""
 
 
 def test_mixtures_but_for_gpt_oss_are_as_fast_as_asked(judged):
@@ -132,7 +133,8 @@ def test_reasons_agree_with_todays_figures(judged):
 def test_claims_do_not_grow(judged):
     found = panel.claims(judged)
     assert len(found) <= 21, "of 59; another is an exploit to look at"
-    assert max(each.claim for each in found) <= 1.49  # gpt-oss on B200, published 0.84; it was 1.47
+    assert max(each.claim for each in found) <= 1.53  # gpt-oss on H100, published 0.81; it was 1.47 before peaks
+    # of memory were known more surely, so that a plan with two stages and no recomputation counts as fitting
 
 
 def test_reasons_are_not_kept_for_what_nobody_claims(judged):

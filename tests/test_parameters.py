@@ -8,7 +8,7 @@ from planner.cost.flops import training_flops
 from planner.models import blocks
 from planner.models.parameters import lora_parameters, moe_layers, parameters
 from planner.models.workload import library, model, workload
-from planner.performance.binding import shape
+from planner.performance.cost_inputs import shape
 from planner.schema.workload import LatentAttention, Method, MixtureOfExperts, Model
 
 COUNTED = {

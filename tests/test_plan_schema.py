@@ -41,10 +41,10 @@ LATER = {
     "FabricSection": {"dimensions"},
     "Plan": {"communication_choice", "waived", "placement", "measured"},
     "PlanSet": {"contingency", "question", "recommended", "site", "shortlist"},
-    "WorkloadSection": {"mtp_layers", "imbalance"},
-    "Parallelism": {"cp_algorithm"},
+    "WorkloadSection": {"mtp_layers", "imbalance", "task"},
+    "Parallelism": {"cp_algorithm", "cp_exchanging"},
     "RuntimeSection": {"balances_head", "places_head", "chunked_loss", "offload_needs_zero", "older"},
-    "Pool": {"offered", "network", "expanded", "preemptions_per_node_s", "restart_s"},
+    "Pool": {"changed", "offered", "network", "expanded", "preemptions_per_node_s", "restart_s"},
     "PoolBought": {"offer"},
     "PriceUsed": {"offers"},
     "CommunicationRule": {"ranks", "pools"},
@@ -58,7 +58,7 @@ LATER = {
 
 @cache
 def validator(name: str) -> jsonschema.Draft202012Validator:
-    schema = json.loads((ROOT / "docs" / f"{name}.schema.json").read_text(encoding="utf-8"))
+    schema = json.loads((ROOT / "docs" / "schemas" / f"{name}.schema.json").read_text(encoding="utf-8"))
     jsonschema.Draft202012Validator.check_schema(schema)
     return jsonschema.Draft202012Validator(schema)
 

@@ -32,6 +32,7 @@ mixed = [{ pools = ["p4de.24xlarge", "own dgx-a100-80gb"] }]
 """
 NEEDS: dict[tuple[str, str], dict[str, Any]] = {
     ("workloads", "rank"): {"method": "lora"},
+    ("workloads", "task"): {"method": "finetune"},
     ("workloads", "restart"): {"interruptible": True},
     ("candidates", "wirings"): {"node": "hgx-h100", "ways": ["buy"]},
     ("workloads", "imbalance"): {"model": "mixtral-8x7b"},

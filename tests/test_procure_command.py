@@ -14,6 +14,7 @@ from planner import document
 from planner.base.errors import WrongQuestion
 from planner.catalog import load
 from planner.commands import cli
+from planner.commands.screen import procure_view
 from planner.procurement import run as procuring
 from planner.procurement.program.instance import ProcureVariant
 from planner.procurement.program.solve import best
@@ -38,6 +39,20 @@ def test_the_document_is_what_was_promised(home: Path) -> None:
     assert first["workloads"][0]["plan"]["kind"] == "plan"
     assert all({"limit", "step", "gain"} <= value.keys() for value in data["marginal_values"])
     assert json.loads(document.as_json(answered(home))) == document.stamped(answered(home))
+
+
+def test_the_answer_says_among_which_plans_it_is_the_best(home: Path) -> None:
+    # Moving a job to other nodes at a checkpoint, and selling what was bought before the end, are asked of no program.
+    method = answered(home).optimality.method
+    assert "each stays on its pool" in method and "nothing bought is sold" in method
+    printed = run(str(lab(home)), "--quick").output
+    assert "best of those in which jobs stay where they are and nothing bought is sold" in " ".join(printed.split())
+
+
+def test_one_option_is_told_as_one(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = answered(home)
+    procure_view.show(replace(found, optimality=replace(found.optimality, pools=1, columns=2000)))
+    assert "1 purchase option, 2,000 precomputed plans" in " ".join(capsys.readouterr().out.split())
 
 
 def test_alternatives_are_ranked_and_differ_in_kind(home: Path) -> None:

@@ -11,7 +11,8 @@ import pytest
 from planner.procurement.program import infeasible, marginal, pruning
 from planner.procurement.program.alternatives import families, ranked
 from planner.procurement.program.instance import FAR, ProcureInstance, ProcureVariant, limits
-from planner.procurement.program.solve import Settings, best, excluded, solve
+from planner.procurement.program.settings import Settings
+from planner.procurement.program.solve import best, excluded, solve
 from planner.procurement.question.portfolio import Job, Limits
 from planner.procurement.throughput.column import Column
 from planner.question.file_values import DAYS_PER_MONTH

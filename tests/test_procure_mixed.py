@@ -15,7 +15,8 @@ from planner.commands import main
 from planner.procurement import run
 from planner.procurement.program import pruning
 from planner.procurement.program.instance import ProcureInstance, ProcureVariant
-from planner.procurement.program.solve import Settings, best
+from planner.procurement.program.settings import Settings
+from planner.procurement.program.solve import best
 from planner.procurement.question import flags, reading
 from planner.procurement.question.portfolio import Limits, MixedPools, NodeOption, Owned
 from planner.procurement.supply.acquiring import pools

@@ -14,11 +14,16 @@ from planner.base.errors import NoAnswer, WrongQuestion
 from planner.catalog import load
 from planner.catalog.files import TomlDocument
 from planner.procurement import run
+from planner.procurement.program.instance import ProcureInstance, ProcureVariant
+from planner.procurement.program.solve import best as solved
 from planner.procurement.question import reading
 from planner.procurement.run import Depth
+from planner.procurement.throughput.column import Column
+from planner.procurement.throughput.surviving import Survival
 from planner.question.typed_file import TypedFile
 from planner.schema.procurement import Alternative, Procurement
 from planner.verify import procurement as verify
+from tests.procuring import hired, job, portfolio
 
 ASKED = """
 name = "survive"
@@ -30,7 +35,7 @@ repair = "4 d"
 {survive}
 [[workloads]]
 name = "base"
-model = "llama3-8b"
+model = "qwen3-8b"
 tokens = "100B"
 deadline = "{due!r} d"
 {more}
@@ -75,6 +80,17 @@ def test_a_deadline_that_just_held_takes_more_nodes() -> None:
     assert best(slow.days + on_two - 1e-3, ONE).pools[0].count == 4
     with pytest.raises(NoAnswer, match="deadline of base"):
         asked(fast.days + on_four - 1e-3, ONE)
+
+
+def test_what_is_done_first_keeps_room_for_a_loss_before_its_deadline_alone() -> None:
+    # Ten days, and five more after a loss; or eleven, and hardly any more. Only the deadline asks for room.
+    pools = [hired(0, 100.0), hired(1, 50.0)]
+    columns = [Column(0, 0, 10.0, 1e3), Column(0, 1, 11.0, 1e3)]
+    losses = {(0, (0,)): Survival(0.0, 5.0, 5.0), (0, (1,)): Survival(1e3, 0.1, 0.1)}
+    for deadline, day in ((60.0, 10.0), (14.0, 11.0)):
+        instance = ProcureInstance(portfolio((job(0, deadline),)), pools, columns, survivals=losses)
+        found = solved(instance, ProcureVariant(), "time")
+        assert found is not None and found.done == pytest.approx(day) and found.bound == pytest.approx(day, rel=1e-3)
 
 
 def test_spares_are_bought_where_waiting_is_too_long() -> None:

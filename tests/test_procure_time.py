@@ -5,16 +5,20 @@ from __future__ import annotations
 import math
 import random
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from planner.procurement.program import infeasible, marginal
+from planner.base.errors import NoAnswer
+from planner.procurement.program import infeasible, marginal, narrowing
+from planner.procurement.program import solve as solving
 from planner.procurement.program.instance import ProcureInstance, ProcureVariant
+from planner.procurement.program.settings import Settings
 from planner.procurement.program.solution import ProgramSolution
-from planner.procurement.program.solve import Settings, best, solve
+from planner.procurement.program.solve import best, solve
 from planner.procurement.throughput.column import Column
-from planner.solver import Outcome, Problem, Status
-from tests.procuring import bought, hired, job, portfolio
+from planner.solver import Linear, Outcome, Problem, Status
+from tests.procuring import best_value, bought, hired, job, portfolio, random_instance
 from tests.sequencing import QUOTA, hire, least_cost, scarce_instance
 
 SETTINGS = Settings(gap=1e-9)
@@ -35,6 +39,25 @@ def test_agrees_with_every_order_of_every_assignment(part: int) -> None:
             assert found.value == pytest.approx(wanted, rel=1e-6), seed
             assert found.bound <= wanted * (1 + 1e-6), seed
     assert answered > 40 and queued > 8
+
+
+def test_what_may_matter_is_asked_first_and_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(narrowing, "MANY", 4)
+    narrowed = 0
+    for seed in SEEDS[::5]:
+        for instance, wanted in ((scarce_instance(seed), least_cost), (random_instance(seed), best_cost)):
+            least = wanted(instance)
+            found = best(instance, ProcureVariant(), "cost", SETTINGS)
+            assert (found is None) == math.isinf(least), seed
+            if found is not None:
+                narrowed += len(instance.columns) >= 4
+                assert found.value == pytest.approx(least, rel=1e-6), seed
+                assert found.bound <= least * (1 + 1e-6), seed
+    assert narrowed > 30
+
+
+def best_cost(instance: ProcureInstance) -> float:
+    return best_value(instance, "cost")
 
 
 @pytest.mark.parametrize("by", [3e-8, 1e-7])
@@ -104,6 +127,49 @@ def test_what_was_proven_stays_proven(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.bound == pytest.approx(1e5 + 3_000.0 * 35.0 / month)
 
 
+@pytest.mark.parametrize(("late", "nothing", "rounds"), [(0.6, 0.0, 400), (0.6, 0.4, 400), (0.0, 0.0, 1)])
+def test_out_of_time_the_best_that_was_seen_is_answered(
+    late: float, nothing: float, rounds: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(narrowing, "MANY", 4)
+    monkeypatch.setattr(solving, "ROUNDS", rounds)
+    seen: list[float] = []
+    solve_program, as_solution, r = Problem.solve, solving._solution_of, random.Random(0)
+
+    def out_of_time(program: Problem, **how: object) -> Outcome:
+        outcome = solve_program(program, **how)  # type: ignore[arg-type]
+        if not outcome.status.found or not program.objective.coefficients or r.random() >= late:
+            return outcome
+        if r.random() < nothing:
+            return Outcome(Status.UNKNOWN, math.inf, -math.inf)
+        other = program.relaxed(())
+        other.minimise(Linear({name: r.random() for name in program.columns if not name.startswith("late")}))
+        some = solve_program(other, **how)  # type: ignore[arg-type]
+        return Outcome(Status.FEASIBLE, some.value(program.objective), -math.inf, some.values)
+
+    def noted(*given: Any) -> ProgramSolution:
+        found = as_solution(*given)
+        seen.append(found.value * 1e3)
+        return found
+
+    monkeypatch.setattr(Problem, "solve", out_of_time)
+    monkeypatch.setattr(solving, "_solution_of", noted)
+    answered = 0
+    for seed in range(60):
+        seen.clear()
+        try:
+            found = best(scarce_instance(seed), ProcureVariant(), "cost", SETTINGS)
+        except NoAnswer:
+            assert not seen, seed
+            continue
+        if found is not None:
+            answered += 1
+            least = least_cost(scarce_instance(seed))
+            assert found.value == pytest.approx(min(seen)), seed
+            assert 0 <= found.bound <= least * (1 + 1e-6) and found.value >= least * (1 - 1e-6), seed
+    assert answered > 20
+
+
 def test_a_term_begins_when_its_job_does_and_is_renewed_for_one_that_is_longer() -> None:
     late = (job(0, 95.0, 50.0),)
     term = replace(hired(0, 0.0), way="reserved-1y", month_usd=900.0, copies=1)
@@ -135,6 +201,14 @@ def test_advice_names_the_least_that_suffices() -> None:
             told += kind == "quantity"
         assert solve(instance, ProcureVariant(scale=found.work * (1 - 1e-9)), SETTINGS) is not None, seed
     assert told >= 3
+
+
+def test_what_a_longer_plan_would_do_is_not_said_to_fit_nowhere() -> None:
+    # What is bought is there until the horizon; 150 days of work lack 50 days, and no machine.
+    asked = portfolio((replace(job(0, 100.0), given_deadline=False),))
+    found = infeasible.conflict(ProcureInstance(asked, [bought(0, 1e5)], [Column(0, 0, 150.0, 1e3)]), SETTINGS)
+    assert (found.limits, found.nowhere) == (("horizon",), ())
+    assert found.relaxed["horizon"] == pytest.approx(150.0, rel=2e-3)
 
 
 def test_more_of_a_quota_sees_clusters_that_it_does_not_allow_yet() -> None:

@@ -91,6 +91,13 @@ WRONG = {
     ),
     "no size in its bounds": ({"candidate": "min_order = 9"}, "", "", "counts: [1, 2, 4]: none is from 9"),
     "a throughput without unit": ({"job": "min_throughput = 1000"}, "", "", "has no unit"),
+    "a sale of what is charged by its days": (
+        {"top": 'charge = "amortised"\nresale = 0.8'},
+        "",
+        "",
+        "resale: what a sale brings counts in cash",
+    ),
+    "a sale for more than it is worth": ({"top": "resale = 1.2"}, "", "", "resale: 1.2: must be a number above 0"),
     "no delivery within the horizon": ({"candidate": 'delivery = "7 months"'}, "", "", "is not before the end"),
 }
 

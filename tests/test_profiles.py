@@ -543,3 +543,11 @@ def test_validate_prints_both(folder, capsys):
 def test_every_time_has_a_column():
     assert {f"{name}_s" for name in layer_times.FIELDS} < set(overlay.COLUMNS)
     assert set(layer_times.FIELDS) < {field.name for field in fields(Times)}
+
+
+def test_a_cell_that_no_csv_holds_is_refused_at_its_line(known, tmp_path):
+    profile = importing.imported(profile_file(tmp_path / "p.csv"), known).profiles[0]
+    path = overlay.write(tmp_path, profile)
+    path.write_text(path.read_text().replace(profile.source, "x" * 200_000))
+    with pytest.raises(WrongQuestion, match=r"\.csv:2: field larger than"):
+        overlay._profile(path)

@@ -22,6 +22,7 @@ from planner.schema.plan import Plan, PlanSet
 plans = cw.plan("llama3-8b", "dgx-h100:2", batch=64, tokens=1e12, pin={"tp": 8}, catalog=Path("own"), deadline="30 d")
 assert_type(plans, PlanSet)
 assert_type(plans[0], Plan)
+several: list[cw.PlanSet | cw.Plan] = [plans, plans[0]]
 plans[:2].to_frame().plot()
 assert_type(cw.list_nodes()[0].accelerators, int)
 cw.plan(cw.list_models()[0], cw.node("dgx-h100"), batch=[64, 128], pin={"tp": [4, 8]})

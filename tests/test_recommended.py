@@ -146,3 +146,20 @@ def test_axes_typed_as_options_are_pins_of_a_plan(capsys: pytest.CaptureFixture[
     asked = "plan llama3-8b --cluster dgx-h100:1 --batch 64 --micro 1 --cp 1 --top 1 --json"
     question = ask(capsys, f"{asked} --tp 2").document["question"]
     assert question["pins"] == {"micro": "1", "cp": "1", "tp": "2"}
+
+
+@pytest.mark.parametrize(
+    ("axes", "label", "code"),
+    [
+        ("tp=2 dp=4", "Fits", 0),
+        ("tp=2 dp=4 micro=2", "Too risky", 1),
+        ("tp=2 dp=4 micro=2 --oom-risk 50%", "Fits", 0),
+        ("dp=8", "Does not fit", 1),
+    ],
+)
+def test_what_is_said_of_memory_agrees_with_the_exit_code(
+    axes: str, label: str, code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answer = ask(capsys, f"estimate llama3-8b --cluster dgx-h100:1 {axes}")
+    assert answer.code == code
+    assert [line for line in answer.out.splitlines() if line.startswith(f"{label:<15}in ")]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.cost import collectives, recommender
+from planner.cost import collective_times, recommender
 from planner.cost.expanded_memory import Far
 from planner.cost.figures import Network
 from planner.models import families
@@ -92,7 +92,7 @@ def test_indices_are_sent_once():
     )
     links = replace(network, scaleup=network.scaleup * software.exchange, nic=network.nic * software.exchange)
     sent = 8.0 * batch / ranks * 26
-    wanted = float(collectives.all_to_all(links, sent, collectives.group(network, ranks, 1.0)))
+    wanted = float(collective_times.all_to_all(links, sent, collective_times.group(network, ranks, 1.0)))
     assert by_row - evenly == pytest.approx(waits * wanted, rel=1e-6)
 
 

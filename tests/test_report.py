@@ -11,7 +11,7 @@ import json
 import sys
 from dataclasses import replace
 from html.parser import HTMLParser
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,6 +22,7 @@ import planner
 from planner import report
 from planner.base.errors import WrongQuestion
 from planner.report import charts, machines, memory, offers, schedule, steps
+from planner.report import plans as reports
 from planner.report.blocks import Chart, Drawing, TextTable
 from planner.report.html import library
 from planner.schema.plan import Plan, PlanSet
@@ -211,6 +212,55 @@ def test_every_accelerator_is_drawn_with_its_stage(name: str) -> None:
         assert {row[2] for row in used} == {f"{p.tp * p.cp * p.dp:,}"}
 
 
+@pytest.mark.parametrize("order", ["tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp"])
+def test_a_rank_s_places_are_those_of_the_rank_order(order: str) -> None:
+    """Counted up as an odometer does, the first axis of the order fastest."""
+    sizes = {"tp": 2, "cp": 2, "dp": 3, "pp": 4}
+    cut = replace(first("dense").parallelism, rank_order=order, **sizes)
+    turned = [axis for axis in order.split("-") if axis in sizes]
+    for rank, digits in enumerate(product(*(range(sizes[axis]) for axis in reversed(turned)))):
+        at = dict(zip(reversed(turned), digits, strict=True))
+        listed = ", ".join(f"{axis.upper()} {at[axis]}" for axis in sizes)
+        assert machines._of_rank(cut, rank) == (str(at["pp"] + 1), f"rank {rank}: {listed}")
+
+
+def test_stages_are_counted_as_on_the_screen(capsys: pytest.CaptureFixture[str]) -> None:
+    plan = first("dense")
+    (chart,) = memory.section(plan).blocks
+    assert isinstance(chart, Chart)
+    (fullest,) = [row[0] for row in chart.table.rows if "fullest" in row[0]]
+    assert ask(capsys, f"explain {PLANS / 'dense.json'}").out.count(f"on {fullest.split(' (')[0]} of") == 1
+    assert "runtime" in chart.table.headers and "resident" not in chart.table.headers
+
+
+def test_energy_of_the_front_is_that_of_its_plans() -> None:
+    found = plans("dense")
+    each = {name: value for point in reports._front(found) for name, value in [(point["days"], point["mwh"])]}
+    for plan in found.plans:
+        if plan.money.days in each and plan.energy.energy_j:
+            assert each[plan.money.days] == pytest.approx(plan.energy.energy_j / 3.6e9)
+    assert any(plan.money.days in each for plan in found.plans)
+
+
+def test_axes_are_in_units_that_show_the_figures() -> None:
+    """A run of minutes is no thousandth of a day, and its energy no thousandth of a megawatt-hour."""
+    short = planner.plan("llama3-8b", "dgx-h100:1", method="dora", top=3)
+    points = reports._front(short)
+    axes = reports._axes(points)
+    assert axes["days"][0] == "minutes" and axes["mwh"][0] == "energy (Wh)"
+    scaled = reports._in_units(points, axes)
+    assert [each["days"] for each in scaled] == pytest.approx([1440 * point.days for point in short.front])
+    assert all(1 <= each["days"] < 60 for each in scaled) and str(points[0]["mwh_text"]).endswith(" Wh")
+    assert reports._axes([*reports._front(plans("dense"))])["days"] == ("days", 1.0)
+
+
+@pytest.mark.parametrize("asked", [{"method": "dora"}, {"method": "lora", "task": "dpo"}, {"method": "freeze:2"}])
+def test_causes_are_of_a_kind(asked: dict[str, Any]) -> None:
+    """Only a framework's fixed overhead is none of compute, communication, updating and waiting."""
+    plan = planner.plan("llama3-8b", "dgx-h100:1", top=1, **asked)[0]
+    assert {cause for cause in plan.prediction.breakdown if steps.kind(cause) == "other"} <= {"overhead"}
+
+
 def test_causes_add_up_to_the_step() -> None:
     plan = first("dense")
     chart = next(block for block in steps.section((plan,), plan).blocks if isinstance(block, Chart))
@@ -259,6 +309,18 @@ def test_what_a_page_shows_is_never_replaced_by_it(capsys: pytest.CaptureFixture
     for name in ("plan.json", "link.html"):
         assert "report.html" in refused(capsys, f"report {tmp_path / 'plan.json'} -o {tmp_path / name}")
     assert (tmp_path / "plan.json").read_text(encoding="utf-8") == held
+
+
+def test_a_page_replaces_a_page_and_nothing_else(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    output = tmp_path / "page.html"
+    for name in ("fsdp", "dense"):
+        assert ask(capsys, f"report {PLANS / name}.json -o {output}").code == 0
+    page = output.read_text(encoding="utf-8")
+    assert "dense.json" in page and "fsdp.json" not in page
+    for text in ("<!doctype html>\n<p>mine</p>\n", ""):
+        output.write_text(text, encoding="utf-8")
+        assert "no page of clusterwright" in refused(capsys, f"report {PLANS / 'dense.json'} -o {output}")
+        assert output.read_text(encoding="utf-8") == text
 
 
 def test_runs_without_predictions_are_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -8,6 +8,10 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from functools import cache
 from importlib.util import find_spec
@@ -163,3 +167,20 @@ def test_a_page_prints(chromium: Any, tmp_path: Path) -> None:
     printed = opened.page.pdf(format="A4")
     assert printed.startswith(b"%PDF") and len(printed) > 20_000
     opened.context.close()
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="no /proc")
+def test_ctrl_c_ends_a_page_that_is_drawn(tmp_path: Path) -> None:
+    """At once, though what is put together for seconds minds no signal; nothing is left."""
+    command = [sys.executable, str(PLANS.parents[3] / "cli.py"), "report", str(PLANS / "dense.json"), "-o", "page.html"]
+    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:
+        children, end = Path(f"/proc/{process.pid}/task/{process.pid}/children"), time.monotonic() + 60
+        while not children.read_text():
+            assert time.monotonic() < end
+            time.sleep(0.05)
+        begun = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == 130 and "Traceback" not in said
+    assert time.monotonic() - begun < 3
+    assert not list(tmp_path.iterdir())

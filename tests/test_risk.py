@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from planner import cost
 from planner.base.errors import WrongQuestion
-from planner.cost import risk
-from planner.performance import intervals
+from planner.cost import memory_risk
+from planner.performance import residual_widths
 from planner.question.flag_values import parse_risk
 from planner.question.search_problem import problem
 from planner.search.bounded import Bounded
@@ -33,29 +33,31 @@ capacities = st.floats(1e9, 1e12)
 @given(capacities, widths, st.tuples(risks, risks).map(sorted))
 def test_a_lower_risk_leaves_less(capacity, width, pair):
     low, high = pair
-    assert risk.usable(capacity, width, low) <= risk.usable(capacity, width, high) <= capacity
+    assert memory_risk.usable(capacity, width, low) <= memory_risk.usable(capacity, width, high) <= capacity
 
 
 @given(capacities, widths)
 def test_at_a_half_the_median_is_compared(capacity, width):
-    assert risk.usable(capacity, width, 0.5) == capacity
-    assert risk.chance(capacity, capacity, width) == 0.5
+    assert memory_risk.usable(capacity, width, 0.5) == capacity
+    assert memory_risk.chance(capacity, capacity, width) == 0.5
 
 
 @given(capacities, widths, st.floats(1e-4, 0.5))
 def test_the_chance_at_the_threshold_is_the_risk(capacity, width, asked):
-    assert risk.chance(risk.usable(capacity, width, asked), capacity, width) == pytest.approx(asked, rel=1e-6)
+    assert memory_risk.chance(memory_risk.usable(capacity, width, asked), capacity, width) == pytest.approx(
+        asked, rel=1e-6
+    )
 
 
 @given(capacities, widths)
 def test_a_tenth_lies_beyond_each_end_of_the_interval(held, width):
-    assert risk.chance(held, held * math.exp(width), width) == pytest.approx(0.1)
-    assert risk.chance(held, held * math.exp(-width), width) == pytest.approx(0.9)
+    assert memory_risk.chance(held, held * math.exp(width), width) == pytest.approx(0.1)
+    assert memory_risk.chance(held, held * math.exp(-width), width) == pytest.approx(0.9)
 
 
 def test_without_spread_it_fits_or_does_not():
-    assert [risk.chance(held, 2.0, 0.0) for held in (1.0, 2.0, 3.0)] == [0.0, 0.5, 1.0]
-    assert risk.chance(1.0, 1e300, 1e-3) == pytest.approx(0.0)
+    assert [memory_risk.chance(held, 2.0, 0.0) for held in (1.0, 2.0, 3.0)] == [0.0, 0.5, 1.0]
+    assert memory_risk.chance(1.0, 1e300, 1e-3) == pytest.approx(0.0)
 
 
 # ---- the search ------------------------------------------------------------------------------------------------------
@@ -146,12 +148,12 @@ def test_a_plan_says_its_interval_its_chance_and_the_limit():
 
 
 def test_runtimes_with_measured_peaks_are_surer():
-    known = intervals.read(CATALOG, intervals.MEMORY)
-    measured, which = intervals.found_memory(known, "fsdp2")
-    unknown, stands_in = intervals.found_memory(known, "maxtext")
+    known = residual_widths.read(CATALOG, residual_widths.MEMORY)
+    measured, which = residual_widths.found_memory(known, "fsdp2")
+    unknown, stands_in = residual_widths.found_memory(known, "maxtext")
     assert (which, stands_in) == ("fsdp2", "all")
     assert measured <= known["all"].half < unknown
-    assert intervals.found_memory({}, "fsdp2") == (0.5, "nothing")
+    assert residual_widths.found_memory({}, "fsdp2") == (0.5, "nothing")
 
 
 ESTIMATE = "estimate llama3-70b --cluster dgx-h100:16 tp=4 pp=4 vpp=4 cp=2"

@@ -17,12 +17,13 @@ from planner.search import bounded, costing
 from planner.search.bounded import Bounded, Survey, Waiting, lower_bound, quick_bound, survey
 from planner.search.exhaustive import Exhaustive
 from planner.search.problem import SearchProblem, decode
-from planner.space.grid import rows_of, single_grid
+from planner.space.grid import OPTION_DIMENSIONS, rows_of, single_grid
 from tests import enumeration, oracle
 from tests.cases import CATALOG, problem_of, request
 
 PRICE = next(price for price in CATALOG.node("p5.48xlarge").prices if price.basis == "on-demand")
 COARSE = "cp=1 micro=1..4 recompute=none|block:0.5|full"
+SHARED = "tp=1|2 pp=1 micro=1 ep=1|8 recompute=none|full cp_algorithm=none|p2p|all_gather|a2a|a2a+p2p"
 
 # A limit that names a space is the median of that space's values: what about half of the candidates keep.
 SPACES = {
@@ -32,6 +33,10 @@ SPACES = {
     "uneven layers": (("llama2-7b", "dgx-a100-40gb:3"), {"batches": (48,)}),
     "mixture": (("mixtral-8x7b", "dgx-h100:4"), {"batches": (32,), "pins": "cp=1 micro=1..2"}),
     "latent": (("deepseek-v2-lite", "dgx-h100:2"), {"batches": (64,), "pins": "micro=1..2"}),
+    "shared sequences": (
+        ("deepseek-v2-lite", "dgx-h100:2"),
+        {"batches": (16,), "pins": SHARED, "trained": {"sequence": 65536}},
+    ),
     "pinned": (
         ("llama3-70b", "dgx-h100:16"),
         {"batches": (256,), "pins": "tp=4|8 pp=2..8 cp=1 micro=1..4 recompute=none|block:0.3"},
@@ -288,7 +293,7 @@ def test_no_candidate_is_below_its_bound(name):
     problem = space(name)
     for index, block in enumerate(problem.blocks):
         grid = problem.grid(index)
-        bound = lower_bound(grid, cost.passes(grid))
+        bound = lower_bound(grid, cost.passes(grid).least(OPTION_DIMENSIONS.index("cp_algorithm")))
         found = cost.evaluate(grid)
         least = np.broadcast_to(found.time, block.shape).reshape(-1, block.height).min(axis=0)
         quick = quick_bound(costing.table(problem, index))
@@ -318,6 +323,8 @@ COUNTED = [
     (("llama3-70b", "dgx-h100:8"), {"batches": (64,), "pins": "tp=8 pp=1..8 vpp=1..5 micro=1|2 zero=0..1"}),
     (("t5-large", "dgx-a100-40gb:1"), {"batches": (64,), "pins": "rank_order=tp-cp-ep-dp-pp"}),
     (("llama2-7b", "dgx-a100-40gb:1"), {"batches": (64,), "pins": "rank_order=tp-cp-ep-pp-dp"}),
+    (("deepseek-v2-lite", "dgx-h100:2"), {"batches": (16,), "pins": SHARED, "trained": {"sequence": 65536}}),
+    (("llama3-8b", "dgx-h100:4"), {"batches": (32,), "pins": SHARED, "trained": {"sequence": 65536}}),
     (("llama4-maverick", "dgx-h100:1"), {"batches": (8,), "pins": "micro=1 ep=1|8 recompute=none offload=none"}),
 ]
 
@@ -400,11 +407,16 @@ def test_own_runs_change_which_plan_is_best() -> None:
         )
 
 
-def test_pricing_distinct_micro_batches_once_changes_nothing():
+@pytest.mark.parametrize("sums_in_fp32_below", [0, 2])
+def test_pricing_distinct_micro_batches_once_changes_nothing(sums_in_fp32_below):
+    # Where gradients are summed in fp32, a micro-batch depends on the stage of ZeRO; else blocks share it.
     problem = space("mixture")
+    stack = replace(problem.figures.stack, fp32_sums_below_zero=sums_in_fp32_below)
+    problem = replace(problem, figures=replace(problem.figures, stack=stack))
+    tables = costing.tables(problem)
     for index, block in enumerate(problem.blocks):
         rows = np.arange(0, block.height, 5)
-        by_table = costing.cost(costing.table(problem, index), rows)
+        by_table = costing.cost(tables[index], rows)
         directly = cost.evaluate(rows_of(problem.grid(index), rows))
         np.testing.assert_array_equal(by_table.time, directly.time)
         np.testing.assert_array_equal(by_table.memory, directly.memory)

@@ -260,3 +260,14 @@ def test_cbc_serves_where_highs_is_missing_and_what_to_install_is_said_where_bot
     monkeypatch.setattr(solver, "installed", lambda name: False)
     with pytest.raises(ClusterwrightError, match=r"^highs is not installed.*pip install highspy$"):
         hard().solve()
+
+
+def test_a_relaxed_program_tells_what_a_unit_of_what_is_0_costs() -> None:
+    problem = Problem()
+    x, y = problem.integer("x", high=4), problem.integer("y", high=4)
+    problem.constrain(2 * x + 2 * y >= 3, "demand")
+    problem.minimise(2 * x + 5 * y)
+    whole, any_, half = (each.solve(gap=0.0) for each in (problem, problem.relaxed(), problem.relaxed({"x"})))
+    assert (whole.objective, any_.objective, half.objective) == (4.0, 3.0, 3.0)
+    assert any_.reduced == {"x": 0.0, "y": 3.0} and not whole.reduced and not half.reduced
+    assert problem.columns["x"].whole

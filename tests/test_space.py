@@ -48,7 +48,10 @@ STATES = RuleSetting(
     replace(LLAMA.workload, model=replace(LLAMA.workload.model, recurrence=STATE)), LLAMA.cluster, LLAMA.runtime
 )
 """As Llama, with a recurrence of 12 heads, four of keys."""
+PAIRS = RuleSetting(replace(LLAMA.workload, task="dpo"), LLAMA.cluster, LLAMA.runtime)
 ALLOWS = [
+    ("whole_pairs", PAIRS, [{"micro": 2}, {"micro": 4}], [{"micro": 1}, {"micro": 3}]),
+    ("whole_pairs", LLAMA, [{"micro": 1}], []),
     ("recurrence_divides", STATES, [{"tp": 1}, {"tp": 4}, {"tp": 12}], [{"tp": 3}, {"tp": 8}, {"tp": 24}]),
     ("recurrence_divides", LLAMA, [{"tp": 8}, {"tp": 3}], []),
     ("whole_sequence", STATES, [{"cp": 1}], [{"cp": 2}]),
@@ -113,8 +116,8 @@ ALLOWS = [
     (
         "stages_alike",
         LED,
-        [{"pp": 4, "vpp": 4}, {"pp": 3}],
-        [{"pp": 4, "vpp": 8}, {"pp": 3, "vpp": 7}, {"pp": 2, "vpp": 30}],
+        [{"pp": 4, "vpp": 4}, {"pp": 3}, {"pp": 4, "vpp": 8}, {"pp": 3, "vpp": 7}],
+        [{"pp": 2, "vpp": 31}, {"pp": 2, "vpp": 30}],
     ),
     (
         "batch_divides",
@@ -351,7 +354,7 @@ BAD = [
     ("recompute=block:1.5", "between 0 and 1"),
     ("recompute=block:0", "between 0 and 1"),
     ("offload=weights", "'weights' is not one of none, optimizer"),
-    ("tp=8 tp=4", "tp is pinned twice; list values as tp=a|b"),
+    ("tp=8 tp=4", "tp is given twice; values to choose from are tp=a|b"),
 ]
 
 

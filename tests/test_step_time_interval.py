@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from planner import catalog
-from planner.performance import intervals, step_time_interval
-from planner.performance.intervals import Width
+from planner.performance import residual_widths, step_time_interval
+from planner.performance.residual_widths import Width
 from planner.performance.step_time_interval import Situation
 
 PLAIN = Situation(generation="hopper", precision="bf16", kind="dense", runtime="megatron-core", sequence=8192)
@@ -59,7 +59,7 @@ def test_own_runs_take_the_place_of_the_lab_and_of_what_was_new() -> None:
 
 
 def test_the_shipped_terms_are_all_there_and_no_less_than_assumed() -> None:
-    shipped = intervals.read(catalog.load())
+    shipped = residual_widths.read(catalog.load())
     for name, least in step_time_interval.ASSUMED.items():
         assert shipped[name].half >= least if name in shipped else name == step_time_interval.LONG
     assert shipped[step_time_interval.QUANTILE].half >= step_time_interval.LEAST_LEVEL

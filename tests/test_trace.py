@@ -17,6 +17,7 @@ from planner.trace.ranks import RankTrace
 from planner.trace.reading import read
 from planner.trace.timeline import shares
 from tests import profiles_of_steps as made
+from tests.test_plan_schema import wrong
 
 EIGHT = dict(tp=2, pp=1, vpp=1, cp=1, ep=1, etp=2, dp=4, dp_shard=4, rank_order="tp-cp-ep-dp-pp", schedule="none")
 
@@ -256,6 +257,7 @@ def test_the_command_prints_it(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert "100.0 ms a step traced" in said and "DP and waiting" in said and "2 steps on 1 rank" in said
     assert main(["explain", str(file), "--trace", str(trace), "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)
+    assert wrong(shown, "trace-report") == []
     assert shown["kind"] == "trace-report" and len(shown["rows"]) == len(report.explain(plan(), [trace]).rows)
     assert main(["explain", str(file), "--steps", "2"]) == 2
     assert "--steps: of a trace" in capsys.readouterr().err

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from planner.base.errors import NoAnswer
 from planner.solver import Problem, total
-from planner.uneven import Epoch, NodeModel, Nodes, adaptive, batch_split, nodes, noise, step_time
+from planner.uneven import Epoch, NodeModel, Nodes, batch_choice, batch_split, nodes, noise, step_time
 from planner.uneven.node_times import compute_time, even, sync_start
 
 REGIMES = ("compute", "communication", "mixed")
@@ -277,23 +277,23 @@ def test_efficiency_is_the_form_of_adascale() -> None:
     for batch in (32.0, 64.0, 1000.0):
         scale, at_reference = batch / reference, spread / reference
         gain = (at_reference + square) / (at_reference / scale + square)
-        assert float(adaptive.efficiency(batch, reference, spread / square)) == pytest.approx(gain / scale)
-        assert float(adaptive.gain(batch, reference, spread / square)) == pytest.approx(gain)
-    assert float(adaptive.efficiency(640.0, 32.0, np.inf)) == 1.0
+        assert float(batch_choice.efficiency(batch, reference, spread / square)) == pytest.approx(gain / scale)
+        assert float(batch_choice.gain(batch, reference, spread / square)) == pytest.approx(gain)
+    assert float(batch_choice.efficiency(640.0, 32.0, np.inf)) == 1.0
 
 
 def test_the_batch_grows_with_the_noise_and_changes_only_for_a_gain() -> None:
     of, _ = random_nodes(1, 6, "communication")
-    small, large = (adaptive.choose(of, 64, 8192, phi) for phi in (10.0, 1e5))
+    small, large = (batch_choice.choose(of, 64, 8192, phi) for phi in (10.0, 1e5))
     assert small.batch < large.batch
     assert np.sum(large.batches) == large.batch
-    near = adaptive.choose(of, 64, 8192, 1e5, current=int(large.batch * 0.97))
+    near = batch_choice.choose(of, 64, 8192, 1e5, current=int(large.batch * 0.97))
     assert near.batch == int(large.batch * 0.97)
-    assert adaptive.choose(of, 64, 8192, 1e5, current=64).batch > 64
+    assert batch_choice.choose(of, 64, 8192, 1e5, current=64).batch > 64
 
 
 def test_an_even_split_brings_no_more() -> None:
     of, _ = random_nodes(2, 6, "compute")
-    ours, alike = (adaptive.choose(of, 64, 4096, 2000.0, split=split) for split in (True, False))
+    ours, alike = (batch_choice.choose(of, 64, 4096, 2000.0, split=split) for split in (True, False))
     assert ours.goodput >= alike.goodput
     assert np.ptp(alike.batches) <= 1

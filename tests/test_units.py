@@ -113,3 +113,14 @@ def test_figures_side_by_side_have_one_unit() -> None:
     assert units.format_usd(1.45e6, like=174e3) == "$1,450k" and units.format_usd(1234.0, like=12.0) == "$1,234.00"
     assert units.format_count(1.2e6, like=311e3) == "1,200 k"
     assert units.format_bytes(2.0**31, like=2.0**29) == "2,048 MiB"
+
+
+@pytest.mark.parametrize(("text", "value"), [("1,000,000", 1e6), ("1,234.5k", 1234.5e3), ("-1,000", -1000.0)])
+def test_commas_separate_thousands(text: str, value: float) -> None:
+    assert units.parse(text, "count") == pytest.approx(value)
+
+
+@pytest.mark.parametrize("text", ["1,5", "4,02", "1,00,000", "1000,000", "1,000,00", "1,"])
+def test_other_commas_are_refused(text: str) -> None:
+    with pytest.raises(units.UnitError, match="a comma separates thousands"):
+        units.parse(text, "count")

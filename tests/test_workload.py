@@ -9,12 +9,12 @@ import pytest
 from planner.base import writing
 from planner.base.errors import WrongQuestion
 from planner.base.resources import data
-from planner.commands import asking
+from planner.commands import question_options
 from planner.models import files, model_rules
+from planner.models.methods import METHODS
 from planner.models.parameters import parameters
 from planner.models.workload import (
     HUB,
-    METHODS,
     ModelLibrary,
     from_file,
     library,
@@ -341,8 +341,16 @@ def test_quantised_bases_are_adapted_everywhere(name: str, base: str) -> None:
     assert workload("gpt2", method="full").method == workload("gpt2", method="finetune").method
 
 
+@pytest.mark.parametrize("method", ["full", "lora", "qlora:int8"])
+def test_a_fine_tuning_is_not_as_long_as_what_made_the_model(method: str) -> None:
+    built, short = workload("llama3-8b", method=method), workload("bert-large", method=method)
+    assert (built.sequence, built.batch, built.tokens) == (4096, 16, 1e7)
+    assert short.sequence == min(model("bert-large").sequence, 4096)
+    assert workload("llama3-8b").tokens == model("llama3-8b").tokens
+
+
 def test_the_command_line_offers_every_method() -> None:
-    assert asking.METHODS == METHODS
+    assert question_options.METHODS == METHODS
 
 
 def test_lora_defaults_are_mlperfs() -> None:
@@ -386,7 +394,7 @@ def test_the_grown_table_gives_llm_foundrys_counts(entry: str, sequence: int, bi
         ({"tokens": float("inf")}, "tokens = inf is not a finite number"),
         ({"tokens": 1e30}, "tokens = 1e+30: must be from 1 to 1e18"),
         ({"tokens": "2 X"}, "tokens = '2 X': unknown unit 'X'"),
-        ({"method": "train"}, "no method 'train'. It can be pretrain, finetune, full, lora, qlora or qlora:int8."),
+        ({"method": "train"}, "no method 'train'. It can be pretrain, finetune, full, lora, qlora, qlora:int8, "),
         ({"rank": 8}, "method 'pretrain' takes no rank and no targets"),
         ({"method": "finetune", "targets": ["q"]}, "method 'finetune' takes no rank and no targets"),
         ({"method": "lora", "rank": 0}, "rank = 0: must be a whole number from 1 to 768"),
@@ -394,7 +402,7 @@ def test_the_grown_table_gives_llm_foundrys_counts(entry: str, sequence: int, bi
         ({"method": "lora", "targets": []}, "LoRA needs at least one target: q, k, v, o, up, down"),
         ({"method": "lora", "targets": ["qq"]}, "no LoRA target 'qq' in gpt2. It can be q, k, v, o, up, down."),
         ({"method": "lora", "targets": ["gate"]}, "no LoRA target 'gate' in gpt2. It can be q, k, v, o, up, down."),
-        ({"optimizer": "adam"}, "no optimizer 'adam'. It can be adamw, adam-8bit, adafactor, sgd-momentum, sgd."),
+        ({"optimizer": "adam"}, "no optimizer 'adam'. It can be adamw, adam-8bit, adafactor, sgd-momentum, sgd, muon."),
     ],
     ids=str,
 )

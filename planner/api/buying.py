@@ -13,6 +13,7 @@ from planner.api import records
 from planner.api.entry import between, entry
 from planner.base.errors import WrongQuestion
 from planner.catalog import load
+from planner.models import workload
 from planner.question.reading import digest
 from planner.schema.hardware import Node
 from planner.schema.procurement import Procurement
@@ -26,7 +27,7 @@ def procure(
     *,
     model: str | Path | Model | None = None,
     tokens: float | str | None = None,
-    method: Literal["pretrain", "finetune", "full", "lora", "qlora", "qlora:int8"] | None = None,
+    method: str | None = None,
     batch: int | str | None = None,
     seq: int | str | None = None,
     precision: str | None = None,
@@ -80,9 +81,11 @@ def procure(
     >>> offer[0].to_frame()["usd"].sum()  # doctest: +SKIP
     """
     from planner.procurement import run
-    from planner.procurement.program.solve import Settings
+    from planner.procurement.program.settings import Settings
     from planner.procurement.question import flags
 
+    if isinstance(portfolio, str) and portfolio in workload.library() and not Path(portfolio).expanduser().exists():
+        raise WrongQuestion(f"{portfolio}: no such file; a model is given by its keyword, model={portfolio!r}")
     between("top", top, 1, 20)
     between("time_limit", time_limit, 1, 1e9)
     nodes = [node] if isinstance(node, str | Node) else node

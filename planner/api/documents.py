@@ -47,7 +47,7 @@ def load(path: str | Path) -> PlanSet | Plan | Procurement | StudyResult | Image
 
 @entry
 def compare(mine: str | Path | PlanSet | Plan, best: str | Path | PlanSet | Plan) -> Comparison:
-    """What the first plan of `best` gains over the first of `mine`, and where they differ.
+    """What the recommended plan of `best` gains over that of `mine`, and where they differ.
 
     Raises:
         WrongQuestion: one of them cannot be read, or holds no plan.
@@ -140,7 +140,7 @@ def exported(
     """What was written, as JSON types; of several folders, which is to `run`."""
     written = {str(folder / name): json.loads(bundle.files["target.json"]) for name, bundle in bundles.items()}
     recommended = {} if run is None else {"recommended": str(folder / run)}
-    return {"kind": "export", "folders": written, "left_out": list(refused), **recommended}
+    return {"kind": "export", "schema_version": 1, "folders": written, "left_out": list(refused), **recommended}
 
 
 def _files(bundles: Mapping[str, Bundle]) -> list[dict[str, Any]]:

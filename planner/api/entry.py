@@ -93,15 +93,23 @@ def plain(value: Any) -> Any:
     return int(value) if isinstance(value, Integral) else float(value)
 
 
+_DEGREES = {"tensor": "tp", "pipeline": "pp", "data": "dp", "context": "cp", "expert": "ep", "expert_tensor": "etp"}
 OTHERWISE = {
-    **dict.fromkeys(("sequence", "sequence_length", "seq_len", "context", "context_length"), "seq"),
-    "dtype": "precision",
-    "framework": "runtime",
-    "within": "deadline",
-    "global_batch": "batch",
-    "gpus": "accelerators",
+    **dict.fromkeys(("sequence", "sequence_length", "seq_len", "context", "context_length"), ("seq",)),
+    **{
+        f"{kind}{end}": (axis,)
+        for kind, axis in _DEGREES.items()
+        for end in ("_parallel", "_parallel_size", "_model_parallel_size")
+    },
+    **dict.fromkeys(("micro_batch", "micro_batch_size", "per_device_train_batch_size"), ("micro",)),
+    **dict.fromkeys(("global_batch", "global_batch_size", "batch_size"), ("batch",)),
+    **dict.fromkeys(("budget", "max_cost"), ("budget", "max_cost")),
+    "dtype": ("precision",),
+    "framework": ("runtime",),
+    "within": ("deadline",),
+    "gpus": ("accelerators",),
 }
-"""What people call a keyword that has another name here."""
+"""What people call a keyword that has another name here: the first that a function has."""
 
 
 def _instead(name: str, hints: Mapping[str, Any]) -> str:
@@ -110,10 +118,11 @@ def _instead(name: str, hints: Mapping[str, Any]) -> str:
 
     if name == "nodes" and "cluster" in hints:
         return 'the number stands in the cluster: cluster="dgx-h100:2"'
-    if "pin" in hints and name in AXES:
-        return f'axes are fixed by pin={{"{name}": ...}}'
-    if (other := OTHERWISE.get(name)) in hints:
+    others = OTHERWISE.get(name, ())
+    if other := next((each for each in others if each in hints), None):
         return f"did you mean {other}=?"
+    if "pin" in hints and (axis := next((each for each in (name, *others) if each in AXES), None)):
+        return f'axes are fixed by pin={{"{axis}": ...}}'
     return meant(name, hints, f"there are {', '.join(hints)}").replace("?", "=?")
 
 

@@ -14,7 +14,7 @@ from planner.base.errors import ClusterwrightError, WrongQuestion
 from planner.base.units import format_many, format_percent, format_seconds
 from planner.calibration.runs.cells import number
 from planner.catalog import Catalog, load
-from planner.launchers import benchmark, facts
+from planner.launchers import benchmark, plan_facts
 from planner.launchers.bundle import refusals, trainers
 from planner.launchers.target import Exporter
 from planner.planning import shortlist as shortlisting
@@ -357,7 +357,7 @@ def _starts(exporters: Sequence[Exporter], plan: Plan) -> bool:
     """Whether all parts of a target express a plan; any trainer, where no target is named."""
     if plan.waived:
         return False
-    complete = facts.complete(plan)
+    complete = plan_facts.complete(plan)
     if not exporters:
         return bool(trainers(complete)[0])
     return not any(why for exporter in exporters for why in refusals(complete, exporter))

@@ -19,6 +19,8 @@ from planner.schema.procurement import Procurement
 from planner.schema.record import Report
 from planner.schema.study import StudyResult
 
+HEAD_BYTES = 4096
+"""Of a page, in which it says what wrote it."""
 Shown = str | Path | PlanSet | Plan | Procurement | StudyResult | ImagePlan | Comparison | Report
 """A document, an answer, or the file that holds one."""
 
@@ -30,10 +32,11 @@ def page(documents: Shown | Sequence[Shown], output: str | Path | None = None) -
     Args:
         documents: One or several: plans, an offer, a study, shares of images, a comparison, a validation, the
             collectives of a plan (`clusterwright comm show --json`), or files of them.
-        output: File to write.
+        output: File to write; a page that stands there is replaced, another file is not.
 
     Raises:
-        WrongQuestion: one cannot be read, or the libraries that draw are not installed (`clusterwright[report]`).
+        WrongQuestion: one cannot be read, `output` is another file, or the libraries that draw are not installed
+            (`clusterwright[report]`).
         Inconsistent: its figures contradict each other.
 
     >>> from planner import estimate
@@ -46,16 +49,30 @@ def written(documents: Sequence[Shown], output: str | Path | None) -> str:
     """The same of several, for the command line: its messages are in the words of flags.
 
     Raises:
-        WrongQuestion: there is nothing to show, or `output` is what the page shows.
+        WrongQuestion: there is nothing to show, or `output` is what the page shows, or another file that is no page.
     """
     if not documents:
         raise WrongQuestion("documents: nothing to show; name at least one")
     if output is not None and any(_is_same(source, output) for source in documents):
         raise WrongQuestion(f"{output}: is what the page shows; name another file for it, such as report.html")
+    target = None if output is None else Path(output).expanduser()
+    if target is not None and target.is_file() and not _is_page(target):
+        raise WrongQuestion(
+            f"{output}: exists already, and is no page of clusterwright; name another file, or remove it"
+        )
     text = report.page([_shown(each) for each in documents])
-    if output is not None:
-        writing.write(Path(output).expanduser(), text, replace=True)
+    if target is not None:
+        writing.write(target, text, replace=True)
     return text
+
+
+def _is_page(file: Path) -> bool:
+    """Whether it was written here: by what its head says."""
+    try:
+        with file.open("rb") as opened:
+            return report.GENERATOR.encode() in opened.read(HEAD_BYTES)
+    except OSError:
+        return False
 
 
 def _is_same(source: Shown, output: str | Path) -> bool:

@@ -14,9 +14,8 @@ from planner.base.errors import WrongQuestion
 from planner.question.reading import PlanOptions
 from planner.schema.images import ImagePlan
 from planner.schema.plan import PlanSet
-from planner.schema.workload import Model, Target
+from planner.schema.workload import Model, Target, Task
 
-Method = Literal["pretrain", "finetune", "full", "lora", "qlora", "qlora:int8"]
 Basis = Literal["on-demand", "spot", "reserved-1y", "reserved-3y"]
 Objective = Literal["time", "cost", "energy", "tokens-per-dollar"]
 
@@ -57,7 +56,8 @@ def plan(
     tokens: float | str | None = None,
     mtp_layers: int = 0,
     imbalance: float | None = None,
-    method: Method = "pretrain",
+    method: str = "pretrain",
+    task: Task = "sft",
     rank: int | None = None,
     targets: Sequence[Target] | None = None,
     optimizer: str = "adamw",
@@ -98,7 +98,8 @@ def plan(
         tokens: To train on: ``1e12`` or ``"1T"``.
         mtp_layers: Multi-token prediction modules.
         imbalance: Tokens of the busiest expert-parallel rank over an even share (1.3); even if not given.
-        method: What is trained.
+        method: What is trained: ``"full"``, ``"lora"``, ``"qlora"``, ``"qlora:fp8"``, ``"dora"``, ``"freeze:4"``, ...
+        task: What a fine-tuning learns from: texts, or pairs of answers.
         rank: Of LoRA.
         targets: Matrices with LoRA factors.
         optimizer: Its id.
@@ -138,7 +139,7 @@ def plan(
         raise WrongQuestion(f"{model} is a convolutional network: plan_images({model!r}, ...)")
     options = PlanOptions(
         fabric=fabric, region=region, batch=_several(batch), seq=seq, tokens=tokens, mtp_layers=mtp_layers,
-        imbalance=imbalance, method=method, rank=rank, targets=None if targets is None else tuple(targets),
+        imbalance=imbalance, method=method, task=task, rank=rank, targets=None if targets is None else tuple(targets),
         optimizer=optimizer, runtime=runtime, precision=_joined(precision), price=price, basis=basis, vendor=vendor,
         oom_risk=oom_risk, waive=_texts(waive), catalog=_folder(catalog), site=_folder(site), pin=_texts(pin),
         accelerators=_counted(accelerators), link=_texts(link),
@@ -161,7 +162,8 @@ def estimate(
     tokens: float | str | None = None,
     mtp_layers: int = 0,
     imbalance: float | None = None,
-    method: Method = "pretrain",
+    method: str = "pretrain",
+    task: Task = "sft",
     rank: int | None = None,
     targets: Sequence[Target] | None = None,
     optimizer: str = "adamw",
@@ -178,7 +180,11 @@ def estimate(
     link: str | Sequence[str] = (),
     **axes: Unpack[Axes],
 ) -> PlanSet:
-    """One configuration as given, whether it fits or not: a set of one plan. An axis that is not given is neutral.
+    """One configuration as given, whether it fits or not: a set of one plan.
+
+    An axis that is not given is neutral: degrees and micro-batch 1, DP what is left of the accelerators, nothing
+    recomputed or offloaded, ZeRO 1, and sequence parallelism with TP and overlap of DP where the runtime has them.
+    Overlap of TP and of point-to-point transfers is the faster of on and off.
 
     Axes are keywords, ``tp=8, pp=4, recompute="full"``, or texts as on the command line, ``"tp=8 pp=4"``. Over several
     pools each group of identical pipelines is a text, ``"group=copies=4,dgx-h100:layers=16:tp=2,dgx-v100:layers=16"``
@@ -192,10 +198,10 @@ def estimate(
     """
     options = PlanOptions(
         fabric=fabric, region=region, batch=batch, seq=seq, tokens=tokens, mtp_layers=mtp_layers, method=method,
-        imbalance=imbalance, rank=rank, targets=None if targets is None else tuple(targets), optimizer=optimizer,
-        runtime=runtime, precision=precision, price=price, basis=basis, vendor=vendor, oom_risk=oom_risk,
-        waive=_texts(waive), catalog=_folder(catalog), site=_folder(site), accelerators=_counted(accelerators),
-        link=_texts(link),
+        task=task, imbalance=imbalance, rank=rank, targets=None if targets is None else tuple(targets),
+        optimizer=optimizer, runtime=runtime, precision=precision, price=price, basis=basis, vendor=vendor,
+        oom_risk=oom_risk, waive=_texts(waive), catalog=_folder(catalog), site=_folder(site),
+        accelerators=_counted(accelerators), link=_texts(link),
     )  # fmt: skip
     given = (*_texts(settings), *_texts(axes))
     return answers.estimate(records.as_model(model), records.as_clusters(cluster), given, options)

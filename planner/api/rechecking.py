@@ -66,7 +66,7 @@ def check(found: Kept, catalog: Catalog, where: str, own: Sequence[Cluster] = ()
         more = [f"... and {len(changed) - SHOWN:,} more"] if len(changed) > SHOWN else []
         raise NoAnswer("\n".join([
             f"{where}: {len(changed):,} of {compared:,} figures are not what this catalog and program make of them",
-            *map(str, changed[:SHOWN]), *more, *_not_at_hand(before, catalog),
+            *map(str, changed[:SHOWN]), *more, *_not_at_hand(before, catalog, own),
         ]))  # fmt: skip
     return compared
 
@@ -75,9 +75,14 @@ GIVEN_BY = {"site": "--site DIR", "--catalog": "--catalog DIR"}
 """How a catalog that stands over the built-in one is named; the others are of the environment."""
 
 
-def _not_at_hand(written: Mapping[str, object], catalog: Catalog) -> Iterator[str]:
-    """What to give where the document was made with a catalog that stands over today's."""
-    names = {path.rpartition(".inputs.catalog ")[2] for path, _ in leaves(written) if ".inputs.catalog " in f".{path}"}
+def _not_at_hand(written: Mapping[str, object], catalog: Catalog, own: Sequence[Cluster]) -> Iterator[str]:
+    """What to give where the document was made with a catalog that stands over today's, or a cluster of one's own."""
+    inputs = [path.rpartition(".inputs.")[2] for path, _ in leaves(written) if ".inputs." in f".{path}"]
+    clusters = sorted({each.removeprefix("cluster ") for each in inputs if each.startswith("cluster ")})
+    if clusters and not own:
+        named = f"it was made with your own cluster ({', '.join(clusters)}), which is not given here"
+        yield f"{named}: --cluster FILE.toml (from Python, the record will do)"
+    names = {each.removeprefix("catalog ") for each in inputs if each.startswith("catalog ")}
     for origin in sorted(names - catalog.versions().keys()):
         yield f"it was made with your own catalog ({origin}), which is not given here: {GIVEN_BY.get(origin, origin)}"
 
@@ -106,7 +111,7 @@ def again(found: Kept, catalog: Catalog, where: str, own: Sequence[Cluster] = ()
         )
     if isinstance(found, ImagePlan):
         return _images(found, catalog, where, own)
-    from planner.study.again import again as evaluated
+    from planner.study.recheck import again as evaluated
 
     return evaluated(catalog, found, where)
 

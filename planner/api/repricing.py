@@ -16,9 +16,9 @@ from planner.catalog import Catalog
 from planner.comm.calls import several_pools
 from planner.comm.calls.one_pool import CAUSES, known_of
 from planner.cost.goodput import PoolFailures, joint_goodput
-from planner.cost.memory import Memory
+from planner.cost.held_memory import Memory
 from planner.document import FullestStage, PoolInUse, Solution, Spread, price_section
-from planner.performance import binding, intervals
+from planner.performance import cost_inputs, residual_widths
 from planner.planning.run import priced
 from planner.question import pools as pooling
 from planner.question import reading
@@ -29,7 +29,7 @@ from planner.question.search_problem import how_sure, measured_layers, resolve_e
 from planner.schema.hardware import Cluster, Price
 from planner.schema.plan import Plan, PlanSet, SearchQuestion
 from planner.schema.workload import Method
-from planner.space.axes import MemoryPlacement
+from planner.space.axes import ALONE, MemoryPlacement
 from planner.space.pins import parse_pins
 from planner.space.rules import RULES
 from planner.verify.model import read
@@ -126,6 +126,7 @@ def options_of(plan: Plan) -> PlanOptions:
         seq=None if "--seq" in left else w.sequence,
         mtp_layers=w.mtp_layers or 0,
         imbalance=w.imbalance,
+        task=w.task or "sft",
         tokens=None if "--tokens" in left else w.tokens,
         method=Method(**{**w.method, "targets": tuple(w.method["targets"])}).name,
         optimizer=w.optimizer["id"],
@@ -172,6 +173,7 @@ def _pinned(plan: Plan) -> list[str]:
     held |= {"tp_overlap": on.tp, "dp_overlap": on.dp, "p2p_overlap": on.p2p, "ep_overlap": bool(on.ep)}
     held |= {"offload": "optimizer" if plan.offload.get("optimizer") else "none"}
     held |= {"placement": MemoryPlacement(**plan.placement or {}).name}
+    held |= {"cp_algorithm": p.cp_algorithm or ("p2p" if p.cp > 1 else ALONE)}
     return [f"{axis}={value}" for axis, value in held.items()]
 
 
@@ -252,7 +254,7 @@ def _mixed(plan: Plan, catalog: Catalog, request: Request, pools: Pools) -> Solu
     """A plan over several pools with all that follows from the catalog; how it is cut, its times and its bytes are the
     document's own.
     """
-    known, spreads = intervals.read(catalog), []
+    known, spreads = residual_widths.read(catalog), []
     for pool in pools.all:
         half, runs = how_sure(known, request, pool.cluster.accelerator, plan.precision)
         spreads.append(Spread(half, runs))
@@ -271,7 +273,9 @@ def _mixed(plan: Plan, catalog: Catalog, request: Request, pools: Pools) -> Solu
         model_flops=plan.prediction.model_flops,
         fullest=_fullest(plan),
         time_spread=max(spreads, key=lambda spread: spread.half_width),
-        memory_spread=Spread(*intervals.found_memory(intervals.read(catalog, intervals.MEMORY), request.runtime.id)),
+        memory_spread=Spread(
+            *residual_widths.found_memory(residual_widths.read(catalog, residual_widths.MEMORY), request.runtime.id)
+        ),
         older=plan.runtime.older,
     )
 
@@ -284,7 +288,7 @@ def _in_use(plan: Plan, catalog: Catalog, request: Request, pools: Pools, place:
     return PoolInUse(
         pool=pool,
         nodes=plan.cluster.pools[place].count,
-        peak=binding.device(pool.cluster.accelerator, found.accelerator, plan.precision, request.release).peak,
+        peak=cost_inputs.device(pool.cluster.accelerator, found.accelerator, plan.precision, request.release).peak,
         profile=used.get(plan.precision),
         layer_times=(*(each.description() for each in used.values()), *unused),
         efficiency_notes=found.notes,

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from planner.api.entry import entry
+from planner.api.entry import between, entry
 from planner.base import resources
 from planner.catalog import load
 from planner.question.flag_values import parse_risk
@@ -68,6 +68,8 @@ def calibrate(
     accelerator: str | None = None,
     device: str = "auto",
     tiny: bool = False,
+    workers: int = 1,
+    engine: str | None = None,
 ) -> Report:
     """Fits efficiencies to measurements and writes them as a catalog folder: ``plan(..., catalog=output)`` uses it.
 
@@ -82,17 +84,22 @@ def calibrate(
         accelerator: Id of what was timed.
         device: What to time: ``"cuda:1"``, ``"cpu"``.
         tiny: Whether a few small kernels are enough, to see that it works.
+        workers: Processes that make the fits which hold runs out.
+        engine: A Dask cluster that makes them, as ``"dask://HOST:PORT"``.
 
     Raises:
         WrongQuestion: not one of the things to fit, a file that cannot be read, or nothing in it to fit.
 
     >>> calibrate("my-runs.csv", output="my-catalog", site=True)  # doctest: +SKIP
     """
+    from planner.base.processes import Workers
     from planner.calibration import run
 
+    between("workers", workers, 1, 256)
     document = run.calibrate(
         _path(runs), Path(output).expanduser(), cross_validate=cross_validate, site=site, measure=measure,
         table=_path(table), collectives=_path(collectives), accelerator=accelerator, device=device, tiny=tiny,
+        workers=Workers(workers, engine),
     )  # fmt: skip
     table_of = document.get("factors") or document.get("kinds") or document.get("errors") or []
     return Report(

@@ -10,18 +10,15 @@ from pathlib import Path
 from planner import planning
 from planner.api import records
 from planner.api.entry import entry
-from planner.api.plans import Method
 from planner.base.errors import WrongQuestion
 from planner.catalog import load
 from planner.models.workload import find_model
 from planner.planning import what_fits
-from planner.planning.what_fits import FittingTraining
 from planner.question.flag_values import sequence_length
 from planner.question.reading import PlanOptions
-from planner.schema.workload import Model
+from planner.schema.listings import FittingTraining
+from planner.schema.workload import Model, Task
 
-SEQUENCE, TOKENS = 4096, "10M"
-"""Of a usual fine-tuning: what is asked where nothing is said."""
 MOST = 4096
 
 
@@ -30,10 +27,11 @@ def fit(
     model: str | Path | Model | None = None,
     on: str | None = None,
     *,
-    method: Method = "qlora",
+    method: str = "qlora",
+    task: Task = "sft",
     seq: int | str | None = None,
     batch: int | None = None,
-    tokens: float | str = TOKENS,
+    tokens: float | str | None = None,
     rank: int | None = None,
     optimizer: str = "adamw",
     runtime: str | None = None,
@@ -50,9 +48,10 @@ def fit(
         model: What is trained: an id, a file or the record; without it, the models of the library are tried.
         on: Accelerators to fit on, ``"RTX-4090:2"``; without it, those of the catalog are tried.
         method: What of the model is trained.
+        task: What it learns from: texts, or pairs of answers.
         seq: Tokens per sequence: ``4096`` or ``"4k"``; with `on`, the longest are found where nothing is said.
         batch: Sequences of a step; 16 unless said, or the next multiple of the accelerators.
-        tokens: To train on: ``1e7`` or ``"10M"``.
+        tokens: To train on: ``1e7`` or ``"10M"``; 10 M unless said.
         rank: Of LoRA.
         optimizer: Its id.
         runtime: Training framework.
@@ -71,7 +70,7 @@ def fit(
     1
     """
     asked = PlanOptions(
-        method=method, seq=seq, batch=batch, tokens=tokens, rank=rank, optimizer=optimizer, runtime=runtime,
+        method=method, task=task, seq=seq, batch=batch, tokens=tokens, rank=rank, optimizer=optimizer, runtime=runtime,
         precision=precision, oom_risk=oom_risk, top=top, catalog=None if catalog is None else Path(catalog),
     )  # fmt: skip
     return fits(None if model is None else records.as_model(model), on, asked, most, progress)
@@ -98,7 +97,7 @@ def fits(
         with _counted(progress, "models", len(models)) as advance:
             return what_fits.on_accelerators(known, models, on, plain, asked.top, advance)
     assert chosen is not None
-    plain = replace(asked, seq=length or min(SEQUENCE, chosen.sequence), top=1)
+    plain = replace(asked, seq=length, top=1)
     with _counted(progress, "accelerators", len(what_fits.accelerators(known))) as advance:
         return what_fits.on_catalog(known, chosen, plain, most, advance)
 

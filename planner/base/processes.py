@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import os
+import pickle
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Executor, Future, wait
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Future, wait
 from contextlib import contextmanager
+from dataclasses import dataclass
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from planner.base.errors import WrongQuestion
 
+if TYPE_CHECKING:
+    from multiprocessing.context import BaseContext
+
+    from distributed import Client
+
+Shared = TypeVar("Shared")
 Task = TypeVar("Task")
 Found = TypeVar("Found")
+Submit = Callable[[Any], "Future[Any]"]
+"""Hands out a task."""
 AHEAD = 2
 """Tasks for each worker that are handed out before their results are taken: none waits for this process."""
 MOST_LOST = 3
@@ -21,26 +32,47 @@ CONNECT_S = 10
 """Seconds to wait for a scheduler."""
 
 
+LARGEST = "1 GB"
+"""Of what all tasks share: Dask warns of less, as its clients send most things with every task, which we do not."""
+
+
+@dataclass(frozen=True)
+class Workers:
+    """Who does the work."""
+
+    processes: int = 1
+    """Of this machine; 1: this one alone."""
+    engine: str | None = None
+    """``dask://HOST:PORT``, the scheduler of a cluster that does it instead."""
+
+
+ALONE = Workers()
+
+
 def spread(
-    work: Callable[[Task], Found], tasks: Sequence[Task], workers: int, engine: str | None = None
+    work: Callable[[Shared, Task], Found], shared: Shared, tasks: Sequence[Task], workers: Workers = ALONE
 ) -> Iterator[tuple[int, Found]]:
     """Each task's place with what `work` made of it, as they come; what a worker that died had begun is begun again.
 
     Arguments:
         work: A function of a module, which other processes import.
+        shared: What it needs for every task: a process is given it once.
         tasks: What it is given, one at a time.
-        workers: Processes of this machine; of a cluster, those that it has.
-        engine: ``dask://HOST:PORT``, a scheduler; None: this machine.
+        workers: Who does it.
 
     Raises:
         WrongQuestion: no such engine, or none that answers.
         RuntimeError: workers die whatever they are given.
     """
+    count, engine = workers.processes, workers.engine
+    if engine is None and min(count, len(tasks)) <= 1:
+        yield from ((place, work(shared, task)) for place, task in enumerate(tasks))
+        return
     left, lost = dict(enumerate(tasks)), 0
     while left:
-        with _executor(workers, engine) as (pool, width):
+        with _executor(work, shared, min(count, len(left)), engine) as (submit, width):
             try:
-                for place, found in _as_they_come(pool, work, dict(left), AHEAD * width):
+                for place, found in _as_they_come(submit, dict(left), AHEAD * width):
                     del left[place]
                     lost = 0
                     yield place, found
@@ -52,17 +84,15 @@ def spread(
                     raise RuntimeError(f"workers died {lost} times in a row before anything was done") from None
 
 
-def _as_they_come(
-    pool: Executor, work: Callable[[Task], Found], tasks: dict[int, Task], ahead: int
-) -> Iterator[tuple[int, Found]]:
+def _as_they_come(submit: Submit, tasks: dict[int, Any], ahead: int) -> Iterator[tuple[int, Any]]:
     waiting = list(tasks)[::-1]
-    running: dict[Future[Found], int] = {}
+    running: dict[Future[Any], int] = {}
     try:
         while waiting or running:
             with without_main():  # the first tasks begin the processes
                 while waiting and len(running) < ahead:
                     place = waiting.pop()
-                    running[pool.submit(work, tasks[place])] = place
+                    running[submit(tasks[place])] = place
             done, _ = wait(running, return_when=FIRST_COMPLETED)
             for future in done:
                 yield running.pop(future), future.result()
@@ -72,27 +102,44 @@ def _as_they_come(
 
 
 @contextmanager
-def _executor(workers: int, engine: str | None) -> Iterator[tuple[Executor, int]]:
-    """An executor, and how many tasks it does at a time."""
+def _executor(
+    work: Callable[[Any, Any], Any], shared: object, workers: int, engine: str | None
+) -> Iterator[tuple[Submit, int]]:
+    """What hands out tasks, and how many are done at a time."""
     if engine is not None:
-        with _dask(engine) as found:
-            yield found
+        with _dask(engine) as client:
+            # What is shared is a task's result: when its worker dies, another makes it again.
+            given = client.submit(_unchanged, shared, pure=False)
+            pool = client.get_executor(pure=False)
+            yield (lambda task: pool.submit(work, given, task)), max(1, sum(client.nthreads().values()))
         return
-    import multiprocessing
     from concurrent.futures import ProcessPoolExecutor
 
-    # Fresh processes: a fork of one that has threads (a progress bar, a solver) may hang.
-    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _begin) as pool:
+    with ProcessPoolExecutor(workers, _fresh(work.__module__), _begin, (dict(os.environ), pickle.dumps(shared))) as own:
         try:
-            yield pool, workers
+            yield (lambda task: own.submit(_given, work, task)), workers
         finally:
-            pool.shutdown(cancel_futures=True)
+            own.shutdown(cancel_futures=True)
 
 
-def _begin() -> None:
+def _fresh(module: str) -> BaseContext:
+    """Processes that do not fork from this one, which may hang where it has threads (a progress bar, a solver).
+
+    On Linux they fork from one that has imported the module and does nothing else, so that it is imported once for all
+    of them; elsewhere the libraries of the system may have threads there, too.
+    """
+    import multiprocessing
+
+    if sys.platform != "linux":
+        return multiprocessing.get_context("spawn")
+    server = multiprocessing.get_context("forkserver")
+    server.set_forkserver_preload([module])
+    return server
+
+
+def _begin(environment: dict[str, str], packed: bytes) -> None:
     """In a new process: Ctrl-C is left to the parent, and nothing goes on without it."""
     import multiprocessing
-    import os
     import signal
     import threading
     from multiprocessing.connection import wait as ended
@@ -106,11 +153,27 @@ def _begin() -> None:
             os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
+    os.environ.clear()  # what it is forked from has that of its own beginning
+    os.environ.update(environment)
+    _HELD["shared"] = pickle.loads(packed)
+
+
+_HELD: dict[str, Any] = {}
+"""In a worker of this machine: what all tasks share."""
+
+
+def _given(work: Callable[[Any, Any], Any], task: object) -> object:
+    """In a worker of this machine: the task with what all share."""
+    return work(_HELD["shared"], task)
+
+
+def _unchanged(shared: object) -> object:
+    return shared
 
 
 @contextmanager
-def _dask(engine: str) -> Iterator[tuple[Executor, int]]:
-    """The executor of a Dask cluster, whose workers have this version of the program."""
+def _dask(engine: str) -> Iterator[Client]:
+    """A client of a Dask cluster, whose workers have this version of the program."""
     from planner.base.version import __version__
 
     scheme, mark, address = engine.partition("://")
@@ -118,6 +181,7 @@ def _dask(engine: str) -> Iterator[tuple[Executor, int]]:
     if scheme != "dask" or not mark or not host or "@" in host or not (port.isdecimal() and int(port) < 65536):
         raise WrongQuestion(f"--engine {engine}: write dask://HOST:PORT, a scheduler's address (dask scheduler)")
     try:
+        import dask
         from distributed import Client
     except ImportError:
         raise WrongQuestion(f"--engine {engine}: Dask is missing; pip install 'clusterwright[dask]'") from None
@@ -126,7 +190,7 @@ def _dask(engine: str) -> Iterator[tuple[Executor, int]]:
     except (OSError, ValueError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise WrongQuestion(f"--engine {engine}: no scheduler answers ({reason})") from None
-    with client:
+    with client, dask.config.set({"distributed.admin.large-graph-warning-threshold": LARGEST}):
         try:
             client.wait_for_workers(1, timeout=CONNECT_S)
             theirs: dict[str, Any] = client.run(version)
@@ -139,7 +203,7 @@ def _dask(engine: str) -> Iterator[tuple[Executor, int]]:
             raise WrongQuestion(
                 f"--engine {engine}: its workers have version {', '.join(others)}, here is {__version__}"
             )
-        yield client.get_executor(pure=False), max(1, sum(client.nthreads().values()))
+        yield client
 
 
 def version() -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from planner.base import resources
 from planner.base.errors import WrongQuestion
 
 
@@ -28,4 +29,10 @@ def text(path: Path, what: str, most: int) -> str:
     except UnicodeDecodeError as error:
         raise WrongQuestion(f"{path}: not UTF-8 text (byte {error.start})") from None
     except OSError as error:
-        raise WrongQuestion(f"{path}: {error.strerror or error}") from None
+        raise WrongQuestion(f"{path}: {why_not(path, error)}") from None
+
+
+def why_not(path: Path, error: OSError) -> str:
+    """Why a file cannot be read; of an example that pages and helps show, how to come by it."""
+    missing = isinstance(error, FileNotFoundError) and path.as_posix() in resources.examples()
+    return f"{error.strerror or error}{'; clusterwright examples --all . writes it' if missing else ''}"

@@ -49,6 +49,8 @@ UNITS: dict[str, dict[str, float]] = {
 
 _QUANTITY = re.compile(r"\s*([-+]?(?:\d[\d,_]*\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*(.*?)\s*")
 
+_GROUPED = re.compile(r"[-+]?\d{1,3}(?:,\d{3})+(?:\.\d*)?(?:[eE][-+]?\d+)?")
+
 
 class UnitError(ValueError):
     """A quantity that could not be read; the message says what was written and what would have been understood."""
@@ -74,12 +76,23 @@ def parse(text: str | float, dimension: str) -> float:
     match = _QUANTITY.fullmatch(body)
     if match is None:
         raise UnitError(f"{text!r} is not a quantity; write for example {_example(dimension)}")
-    number, unit = float(match[1].replace(",", "").replace("_", "")), match[2]
+    number, unit = float(ungrouped(match[1], text).replace("_", "")), match[2]
     if unit not in table:
         near = difflib.get_close_matches(unit, table, n=1, cutoff=0.5)
         hint = f"did you mean {near[0]!r}?" if near and unit else f"write for example {_example(dimension)}"
         raise UnitError(f"{text!r}: {f'unknown unit {unit!r}' if unit else 'no unit'}; {hint}")
     return _finite(number * table[unit], text)
+
+
+def ungrouped(number: str, text: object) -> str:
+    """``1,000,000`` -> ``1000000``; commas anywhere else are a list, or the decimal point of other countries.
+
+    Raises:
+        UnitError: a comma that does not separate thousands; the message shows the whole `text`.
+    """
+    if "," in number and not _GROUPED.fullmatch(number):
+        raise UnitError(f"{text!r}: a comma separates thousands (1,000,000); a decimal point is '.'")
+    return number.replace(",", "")
 
 
 def _dollars(text: str) -> str:

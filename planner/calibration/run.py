@@ -14,18 +14,19 @@ from typing import Any
 
 from planner import catalog as catalogs
 from planner.base.errors import WrongQuestion
+from planner.base.processes import ALONE, Workers
 from planner.base.resources import data
 from planner.calibration.fit import calibrate as fitting
 from planner.calibration.fit import collectives, other_parameters, overlay, own_runs, peaks
-from planner.calibration.fit.core import lab
+from planner.calibration.fit.counted_runs import lab
 from planner.calibration.fit.frame import Frame
 from planner.calibration.measuring import measure, tables
 from planner.calibration.measuring.measure import Progress
 from planner.calibration.report import site_accuracy, validation
 from planner.calibration.runs import other_families, reading
 from planner.catalog import Catalog
-from planner.performance import intervals
 from planner.performance import own_runs as near
+from planner.performance import residual_widths
 from planner.performance.efficiency import Efficiencies
 from planner.performance.profiles import overlay as profiles
 
@@ -47,7 +48,7 @@ def validate(catalog: Catalog, file: Path, by: str, oom_risk: float) -> tuple[di
     using = Efficiencies.of(catalog)
     others = other_families.without_layouts(found)
     times = other_families.predict(others, using)
-    widths, memory = intervals.read(catalog), intervals.read(catalog, intervals.MEMORY)
+    widths, memory = residual_widths.read(catalog), residual_widths.read(catalog, residual_widths.MEMORY)
     judgement = validation.judged(found, frame, frame.predict(using), widths, others, times, memory)
     document = validation.report(judgement, by, oom_risk) | {
         "profiles": validation.gain(frame, using),
@@ -68,6 +69,7 @@ def calibrate(
     accelerator: str | None = None,
     device: str = "auto",
     tiny: bool = False,
+    workers: Workers = ALONE,
     progress: Progress = silent,
 ) -> dict[str, Any]:
     """Fits what was measured (runs, kernels or collectives) and writes it as a catalog folder.
@@ -79,6 +81,8 @@ def calibrate(
         if file is not None or site or measure or table is not None:
             raise WrongQuestion("--collectives fits a table of its own: drop FILE, --site, --measure and --table")
         return _from_collectives(collectives, output, accelerator)
+    if workers != ALONE and (file is None or site or not cross_validate):
+        raise WrongQuestion("--workers and --engine make the fits that hold labs out, which only a FILE of runs has")
     if sum((file is not None, measure, table is not None and file is None)) != 1 or (site and table is not None):
         raise WrongQuestion("name one of: a FILE of runs, --measure, --table FILE")
     if file is None and site:
@@ -87,7 +91,7 @@ def calibrate(
         return _from_kernels(output, table, accelerator, device, tiny, progress)
     if site:
         return fit_site(file, output, catalogs.load())
-    return _from_runs(file, output, table, cross_validate, progress)
+    return _from_runs(file, output, table, cross_validate, workers, progress)
 
 
 def _from_kernels(
@@ -150,16 +154,16 @@ def fit_site(file: Path, output: Path, known: Catalog) -> dict[str, Any]:
     found, held = own_runs.adapted(frame, shipped), own_runs.held_out(frame, shipped)
     many = len(frame.runs)
     source, date = f"{many} run{'' if many == 1 else 's'} of {file.name}", _today()
-    left = own_runs.widths(frame, held, intervals.read(built_in))
+    left = own_runs.widths(frame, held, residual_widths.read(built_in))
     changed = own_runs.changed(found, shipped)
     written = overlay.write_overlay(output, changed, source, date, name="site.toml")
     written.append(near.write(output, changed.own, f"{source}, {date}", "site.csv"))
-    written.append(intervals.write(output, left, f"{source}, each held out in turn, {date}", "site.csv"))
+    written.append(residual_widths.write(output, left, f"{source}, each held out in turn, {date}", "site.csv"))
     return site_accuracy.site_document(frame, shipped, found, held) | {"files": [str(path) for path in written]}
 
 
 def _from_runs(
-    file: Path, output: Path, table: Path | None, cross_validate: bool, progress: Progress
+    file: Path, output: Path, table: Path | None, cross_validate: bool, workers: Workers, progress: Progress
 ) -> dict[str, Any]:
     priors = catalogs.load(data("hardware_catalog") / "priors")
     read = reading.read(file, priors)
@@ -180,15 +184,15 @@ def _from_runs(
     labs = [lab(frame.runs[i]) for i in found.rows]
     if cross_validate and len(set(labs)) > 1:
         with progress("hold out each lab", len(set(labs))) as advance:
-            left_out = fitting.cross_validated(found, labs, advance)
-        times = fitting.interval_widths(found, left_out) | fitting.other_widths(priors, read, prior)
-        widths.append((times, f"{source}, leave-one-lab-out, {date}", f"{intervals.TIME}.csv"))
+            left_out = fitting.cross_validated(found, labs, advance, workers)
+        times = fitting.interval_widths(found, left_out) | fitting.other_widths(priors, read, prior, workers)
+        widths.append((times, f"{source}, leave-one-lab-out, {date}", f"{residual_widths.TIME}.csv"))
         held = fitting.memory_widths(frame, efficiencies)
-        if held.get("all", intervals.Width(0.0, 0)).runs >= intervals.FEWEST:
+        if held.get("all", residual_widths.Width(0.0, 0)).runs >= residual_widths.FEWEST:
             citation = (
                 f"{held['all'].runs} runs of {file.name} whose peak was measured, each lab held out in turn, {date}"
             )
-            widths.append((held, citation, f"{intervals.MEMORY}.csv"))
+            widths.append((held, citation, f"{residual_widths.MEMORY}.csv"))
     written = overlay.write_overlay(output, efficiencies, source, date)  # only now: an interrupted fit leaves nothing
-    written += [intervals.write(output, *each) for each in widths]
+    written += [residual_widths.write(output, *each) for each in widths]
     return fitting.document(found, left_out, left) | {"files": [str(path) for path in written]}

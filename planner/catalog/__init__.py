@@ -1,12 +1,13 @@
 """Hardware as data: TOML and CSV folders to one validated :class:`Catalog`, and clusters built from it."""
 
 from planner.catalog.cluster import cluster, cluster_from_file, joined
-from planner.catalog.files import FOLDERS, FileProblem
+from planner.catalog.files import FOLDERS, ONE, FileProblem
 from planner.catalog.store import BUILT_IN, Catalog, CatalogLayer, UnknownName, load, problems, version
 
 __all__ = [
     "BUILT_IN",
     "FOLDERS",
+    "ONE",
     "Catalog",
     "CatalogLayer",
     "FileProblem",

@@ -29,6 +29,8 @@ FOLDERS = (
     "fabric_efficiencies",
 )
 """Kinds of entries; a catalog folder holds a folder of TOML files for each, and `prices` with CSV files."""
+ONE = {kind: kind.removesuffix("s") if kind[-3:] != "ies" else f"{kind[:-3]}y" for kind in FOLDERS}
+"""Kind -> what one entry of it is called."""
 OTHER_FILES = ("kernels.csv",)
 """Files that may stand beside them: the measured kernels that an overlay was fitted to."""
 PRICED = {"accelerator": "accelerators", "node": "nodes"}

@@ -15,12 +15,12 @@ from planner.comm.calls.one_pool import grid_of, known_of, listed, place_of
 from planner.comm.calls.several_pools import KnownPlan, PoolCall
 from planner.comm.program import modelled as by_model
 from planner.comm.program.choosing import ChooseOptions, Chosen, choose, pin
-from planner.comm.tables import records as tables
+from planner.comm.tables import measured_times as tables
+from planner.comm.tables.measured_times import CollectiveMethod
 from planner.comm.tables.pool_tables import PoolTables, placed
-from planner.comm.tables.records import CollectiveMethod
 from planner.comm.tables.timing import Time
 from planner.cost.calls import Call
-from planner.performance import binding
+from planner.performance import cost_inputs
 from planner.schema.hardware import Cluster
 from planner.schema.plan import CommunicationChoice, Plan
 from planner.schema.pool_names import pool_names
@@ -52,7 +52,7 @@ def modelled(plan: Plan, catalog: Catalog, where: str, own: Sequence[Cluster] = 
         raise WrongQuestion(
             f"{where}: the model compares algorithms on nodes and NICs, not on dimensions; --table FILE.csv"
         )
-    library = binding.library(place, catalog.collective_efficiencies, catalog.fabric_efficiencies)
+    library = cost_inputs.library(place, catalog.collective_efficiencies, catalog.fabric_efficiencies)
     chosen = pin(calls, lambda call: by_model.times(network, library, call))
     return chosen, _with_choice(plan, chosen, ChooseOptions(most=1), "modelled", "")
 
@@ -138,7 +138,7 @@ def _modelled_across(
     other = next((c.accelerator.id for c in every if c.accelerator.vendor.lower() != "nvidia"), None)
     if other is not None:
         raise WrongQuestion(f"{where}: the model knows NCCL's algorithms only, not those on {other}; --table FILE.csv")
-    libraries = [binding.library(c, catalog.collective_efficiencies, catalog.fabric_efficiencies) for c in every]
+    libraries = [cost_inputs.library(c, catalog.collective_efficiencies, catalog.fabric_efficiencies) for c in every]
 
     def look_up(call: Call) -> Mapping[CollectiveMethod, Time]:
         assert isinstance(call, PoolCall)

@@ -9,6 +9,7 @@ from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Literal
 
 from planner.base.errors import WrongQuestion
+from planner.schema.workload import Task
 
 if TYPE_CHECKING:
     from planner.schema.plan import Plan, PlanSet
@@ -51,7 +52,8 @@ class AgentTools:
         seq: int | None = None,
         tokens: str | None = None,
         precision: str | None = None,
-        method: Literal["pretrain", "finetune", "lora"] = "pretrain",
+        method: str = "pretrain",
+        task: Task = "sft",
         runtime: str | None = None,
         price: str | None = None,
         objective: Literal["time", "cost", "energy"] = "time",
@@ -69,7 +71,7 @@ class AgentTools:
         """
         return self._plans(
             self.planned(
-                model, cluster, batch=batch, seq=seq, tokens=tokens, precision=precision, method=method,
+                model, cluster, batch=batch, seq=seq, tokens=tokens, precision=precision, method=method, task=task,
                 runtime=runtime, price=price, objective=objective, deadline=deadline, max_cost=max_cost, pin=pin,
                 top=top,
             ),
@@ -91,7 +93,8 @@ class AgentTools:
         seq: int | None = None,
         tokens: str | None = None,
         precision: str | None = None,
-        method: Literal["pretrain", "finetune", "lora"] = "pretrain",
+        method: str = "pretrain",
+        task: Task = "sft",
         runtime: str | None = None,
         price: str | None = None,
         save: str | None = None,
@@ -104,7 +107,7 @@ class AgentTools:
 
         found = planner.estimate(
             self._named(model), self._clusters(cluster), settings, batch=batch, seq=seq, tokens=tokens,
-            precision=precision, method=method, runtime=runtime, price=price,
+            precision=precision, method=method, task=task, runtime=runtime, price=price,
         )  # fmt: skip
         return self._plans(found, save)
 
@@ -112,10 +115,11 @@ class AgentTools:
         self,
         model: str | None = None,
         on: str | None = None,
-        method: Literal["pretrain", "finetune", "lora", "qlora"] = "qlora",
+        method: str = "qlora",
+        task: Task = "sft",
         seq: int | None = None,
         batch: int | None = None,
-        tokens: str = "10M",
+        tokens: str | None = None,
         precision: str | None = None,
         runtime: str | None = None,
         most: int = 8,
@@ -128,8 +132,8 @@ class AgentTools:
         import planner
 
         found = planner.fit(
-            None if model is None else self._named(model), on, method=method, seq=seq, batch=batch, tokens=tokens,
-            precision=precision, runtime=runtime, most=most, top=top,
+            None if model is None else self._named(model), on, method=method, task=task, seq=seq, batch=batch,
+            tokens=tokens, precision=precision, runtime=runtime, most=most, top=top,
         )  # fmt: skip
         return {"count": len(found), "fits": [asdict(each) for each in found[:MOST_ROWS]]}
 

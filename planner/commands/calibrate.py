@@ -7,6 +7,8 @@ from typing import Any
 
 import click
 
+from planner.commands import worker_options
+
 
 @click.command()
 @click.argument("file", required=False, type=click.Path(path_type=Path))
@@ -46,8 +48,17 @@ import click
 @click.option("--accelerator", metavar="ID", help="What was timed (default: by the device's own name).")
 @click.option("--device", default="auto", show_default=True, metavar="NAME", help="Device to time: cuda, cuda:1, cpu.")
 @click.option("--tiny", is_flag=True, help="A few small kernels only, to see that it works.")
+@worker_options.options("Make the fits that hold runs out")
 @click.option("--json", "as_json", is_flag=True, help="Print the document instead of the tables.")
-def calibrate(file: Path | None, output: Path | None, site: str | None, as_json: bool, **fitted: Any) -> None:
+def calibrate(
+    file: Path | None,
+    output: Path | None,
+    site: str | None,
+    workers: int,
+    engine: str | None,
+    as_json: bool,
+    **fitted: Any,
+) -> None:
     """Fit the few physical efficiencies to the measured runs in FILE and write them as a catalog overlay.
 
     Nominal figures are never touched. The fit starts from the priors of the built-in catalog, so that the same file
@@ -65,6 +76,7 @@ def calibrate(file: Path | None, output: Path | None, site: str | None, as_json:
     """  # noqa: D301 - click reads the control character itself
     from functools import partial
 
+    from planner.base.processes import Workers
     from planner.calibration import run
     from planner.commands.screen import render
 
@@ -78,7 +90,8 @@ def calibrate(file: Path | None, output: Path | None, site: str | None, as_json:
     if output is None:
         raise click.UsageError("Missing option '-o': the catalog folder to write to.")
     bar = partial(render.progress, quiet=as_json)
-    document = run.calibrate(file, output, site=site is not None, progress=bar, **fitted)
+    shared_by = Workers(workers, engine)
+    document = run.calibrate(file, output, site=site is not None, workers=shared_by, progress=bar, **fitted)
     if as_json:
         render.report(document)
     else:

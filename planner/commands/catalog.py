@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from planner.commands import completing
+from planner.commands import completion_values
 
 if TYPE_CHECKING:
     from planner.catalog import Catalog, FileProblem
@@ -63,25 +63,27 @@ def list_(kind: str | None, extra: Path | None, as_json: bool) -> None:
 
 
 @catalog.command()
-@click.argument("entry", metavar="[KIND/]ID", shell_complete=completing.entries)
+@click.argument("entry", metavar="[KIND/]ID", shell_complete=completion_values.entries)
 @CATALOG
 @JSON
 def show(entry: str, extra: Path | None, as_json: bool) -> None:
     """Show one entry with its sources, and mark the figures that are assumed."""
     from dataclasses import asdict
 
-    from planner.catalog import load
+    from planner.catalog import ONE, load
     from planner.commands.screen import render
 
     known = load(extra)
     folder, found = _find(known, entry)
     origin = known.origins_of(folder)[found.id]
     if as_json:
-        render.json({"kind": "catalog-entry", "schema_version": 1, "of": folder, "from": origin, **asdict(found)})
+        # A node and a fabric have a `kind` of their own.
+        shown = {"kind": "catalog-entry", "schema_version": 2, "of": folder, "from": origin, "entry": asdict(found)}
+        render.json(shown)
         return
     from planner.commands.screen.catalog_view import prices, sheet
 
-    render.text(f"{found.name} ({folder[:-1]} {found.id}, {origin})")
+    render.text(f"{found.name} ({ONE[folder].replace('_', ' ')} {found.id}, {origin})")
     render.table(["field", "value", ""], sheet(found), align="lll")
     if rows := prices(found):
         render.text()
@@ -219,7 +221,7 @@ def _day(flag: str, text: str | None) -> str:
 
 
 def _overview(known: Catalog, as_json: bool) -> None:
-    from planner.catalog import BUILT_IN, FOLDERS
+    from planner.catalog import BUILT_IN, FOLDERS, ONE
     from planner.commands.screen import render
 
     own = {kind: {n: o for n, o in known.origins_of(kind).items() if o != BUILT_IN} for kind in FOLDERS}
@@ -235,7 +237,7 @@ def _overview(known: Catalog, as_json: bool) -> None:
     )
     for kind in FOLDERS:
         for name, origin in own[kind].items():
-            render.text(f"yours: {kind[:-1]} {name} ({origin})")
+            render.text(f"yours: {ONE[kind].replace('_', ' ')} {name} ({origin})")
     render.text()
     render.labelled("Next", "clusterwright catalog list nodes")
 
@@ -243,10 +245,10 @@ def _overview(known: Catalog, as_json: bool) -> None:
 def _folder(kind: str) -> str:
     """``node`` and ``nodes`` both name the folder ``nodes``."""
     from planner.base.errors import WrongQuestion, meant
-    from planner.catalog import FOLDERS
+    from planner.catalog import FOLDERS, ONE
 
     for folder in FOLDERS:
-        if kind.lower() in (folder, folder[:-1]):
+        if kind.lower() in (folder, ONE[folder]):
             return folder
     hint = meant(kind, FOLDERS, f"there are {', '.join(FOLDERS)}.")
     raise WrongQuestion(f"no kind {kind!r}; {hint} (clusterwright catalog list)")
@@ -255,14 +257,14 @@ def _folder(kind: str) -> str:
 def _find(known: Catalog, text: str) -> tuple[str, Entry]:
     """The entry that ``ID`` or ``KIND/ID`` names, with its folder."""
     from planner.base.errors import WrongQuestion
-    from planner.catalog import FOLDERS, UnknownName
+    from planner.catalog import FOLDERS, ONE, UnknownName
 
     kind, slash, name = text.partition("/")
     if slash:
         folder = _folder(kind)
         entries = known.entries(folder)
         if name not in entries:
-            raise UnknownName(folder[:-1], name, entries)
+            raise UnknownName(ONE[folder].replace("_", " "), name, entries, f"clusterwright catalog list {folder}")
         return folder, entries[name]
     text = _entry_meant(known, text)
     homes = [folder for folder in FOLDERS if text in known.entries(folder)]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from planner.commands import asking
+from planner.commands import question_options
 
 _CATALOG = click.option(
     "--catalog", type=click.Path(path_type=Path), metavar="DIR", help="Your own hardware over the built-in catalog."
@@ -83,7 +83,7 @@ def show(file: Path, rank: int | None, cluster: tuple[Path, ...], catalog: Path 
     help="What follows the rules: planner.runtime.routing, or NCCL's tuner plugin alone.",
 )
 @click.option("--sms", type=click.IntRange(0), metavar="N", help="SMs that further back ends may keep busy.")
-@asking.output("Write the plan with its rules.")
+@question_options.output("Write the plan with its rules.")
 @_RANK
 @_CLUSTER
 @_CATALOG
@@ -186,12 +186,12 @@ def tune(
       clusterwright comm tune --backends gloo,mpi --ranks 2,4 -o table.csv
       clusterwright comm tune --ops all-reduce --sizes 1KiB..1MiB -o table.csv
     """  # noqa: D301 - click reads the control character itself
-    from planner.comm.tables import measuring, records
+    from planner.comm.tables import measured_times, measuring
     from planner.commands.screen import comm_view, render
 
     asked = measuring.MeasureOptions(
         backends=tuple(_words(backends)),
-        ops=tuple(records.operation(word, "--ops") for word in _words(ops)),
+        ops=tuple(measured_times.operation(word, "--ops") for word in _words(ops)),
         sizes=_sizes(sizes),
         ranks=tuple(_whole("--ranks", word) for word in _words(ranks)),
         rounds=_at_least_one("--rounds", rounds),
@@ -240,13 +240,13 @@ def import_(
       clusterwright comm import osu_alltoall.txt --from osu --backend mvapich --ranks 16 -o table.csv
       clusterwright comm import comms.json --from comms-logger --backend nccl --ranks 32 -o table.csv
     """  # noqa: D301 - click reads the control character itself
-    from planner.comm.tables import importing, records
+    from planner.comm.tables import importing, measured_times
     from planner.commands.screen import comm_view, render
 
     options = importing.ImportOptions(backend, algorithm, protocol, op, ranks, nodes)
     found = importing.imported(file, source, options)
-    journal = records.TableJournal(output)
-    added = records.further(journal.rows, found.rows)
+    journal = measured_times.TableJournal(output)
+    added = measured_times.further(journal.rows, found.rows)
     if added:
         journal.add(added)
     if as_json:

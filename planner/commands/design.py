@@ -10,7 +10,7 @@ import click
 
 from planner.base.errors import WrongQuestion
 from planner.base.secrets import shown
-from planner.commands import asking
+from planner.commands import question_options, worker_options
 
 FILE = click.Path(path_type=Path)
 
@@ -28,14 +28,7 @@ FILE = click.Path(path_type=Path)
     metavar="TIME",
     help="CPU time that a proof of the optimum may take, about; 0 s: none.",
 )
-@click.option(
-    "--workers", type=click.IntRange(1, 256), default=1, show_default=True, metavar="K", help="Number of processes."
-)
-@click.option(
-    "--engine",
-    metavar="dask://HOST:PORT",
-    help="Evaluate every point on a Dask cluster (needs the extra clusterwright[dask]).",
-)
+@worker_options.options("Evaluate every point")
 @click.option(
     "--storage",
     metavar="FILE|URL",
@@ -54,8 +47,8 @@ FILE = click.Path(path_type=Path)
 @click.option("--quick", is_flag=True, help="No sensitivities, sweeps or importances.")
 @click.option("--catalog", type=FILE, metavar="DIR", help="Your own hardware, added to the built-in catalog.")
 @click.option("--json", "as_json", is_flag=True, help="Print the document instead of the report.")
-@asking.verbose
-@asking.output()
+@question_options.verbose
+@question_options.output()
 def design(
     study: Path,
     more: tuple[Path, ...],

@@ -7,13 +7,13 @@ from typing import Any
 
 import click
 
-from planner.commands import completing
-from planner.commands.asking import TakesAxes, over_pools, question
+from planner.commands import completion_values
+from planner.commands.question_options import TakesAxes, over_pools, question
 
 
 @click.command(cls=TakesAxes)
-@click.argument("model", shell_complete=completing.models)
-@click.argument("settings", nargs=-1, shell_complete=completing.axes, metavar="[AXIS=VALUE]...")
+@click.argument("model", shell_complete=completion_values.models)
+@click.argument("settings", nargs=-1, shell_complete=completion_values.axes, metavar="[AXIS=VALUE]...")
 @question
 @over_pools
 def estimate(
@@ -29,7 +29,7 @@ def estimate(
 
     An axis that is not given is neutral: degrees and micro-batch 1, nothing recomputed, overlap where the runtime
     has it. Over several pools each group of pipelines is one group=..., as plan prints it. Exits with 1 if it does
-    not fit.
+    not fit, or not as surely as --oom-risk asks.
 
     \b
       clusterwright estimate llama3-70b --cluster dgx-h100:16 tp=4 pp=4 vpp=5

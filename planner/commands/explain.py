@@ -6,13 +6,13 @@ from pathlib import Path
 
 import click
 
-from planner.commands import asking, offered, sited
+from planner.commands import offer_options, question_options, site_option
 
 
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--rank", type=int, metavar="N", help="Which plan of a set (default: 1).")
-@offered.options
+@offer_options.options
 @click.option("--trace", multiple=True, type=click.Path(path_type=Path), metavar="FILE", help="Of a real step.")
 @click.option("--steps", type=int, metavar="N", help="Steps in each trace, where none is marked.")
 @click.option(
@@ -26,7 +26,7 @@ from planner.commands import asking, offered, sited
     metavar="DIR",
     help="To recheck with: your hardware over the built-in.",
 )
-@sited.option
+@site_option.option
 @click.option(
     "--cluster",
     type=click.Path(path_type=Path),
@@ -41,7 +41,7 @@ from planner.commands import asking, offered, sited
     help="To recheck with: the measured times by which comm choose picked.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the document as JSON.")
-@asking.verbose
+@question_options.verbose
 def explain(
     file: Path,
     rank: int | None,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from planner.commands import completing, offered
+from planner.commands import completion_values, offer_options
 
 if TYPE_CHECKING:
     from planner.launchers import Bundle
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     "--to",
     "target",
     required=True,
-    shell_complete=completing.targets,
+    shell_complete=completion_values.targets,
     metavar="TARGET",
     help="megatron, megatron+slurm, ...; list: all.",
 )
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 @click.option(
     "--lost", type=int, metavar="N", help="The plan that the recommended one continues with when N nodes are lost."
 )
-@offered.options
+@offer_options.options
 @click.option("--set", "given", multiple=True, metavar="NAME=VALUE", help="Set a value that a plan does not have.")
 @click.option(
     "--cluster",
@@ -153,19 +153,18 @@ def _list(as_json: bool) -> None:
     from planner.launchers.bundle import says
 
     if as_json:
-        render.json(
-            {
-                name: {
-                    "title": e.title,
-                    "version": e.version,
-                    "role": e.role,
-                    "level": e.level,
-                    "expresses": {axis: says(allowed) for axis, allowed in e.expresses.items()},
-                    "settings": {s.name: s.says for s in e.settings},
-                }
-                for name, e in EXPORTERS.items()
+        targets = {
+            name: {
+                "title": e.title,
+                "version": e.version,
+                "role": e.role,
+                "level": e.level,
+                "expresses": {axis: says(allowed) for axis, allowed in e.expresses.items()},
+                "settings": {s.name: s.says for s in e.settings},
             }
-        )
+            for name, e in EXPORTERS.items()
+        }
+        render.json({"kind": "export-targets", "schema_version": 1, "targets": targets})
         return
     rows = [(name, e.role, e.version, e.level, e.title, _limits(e)) for name, e in EXPORTERS.items()]
     headers = ("target", "role", "version", "tested", "writes", "limits")

@@ -7,36 +7,35 @@ from typing import Any
 
 import click
 
-from planner.commands import asking, completing
+from planner.commands import completion_values, question_options
 
 
 @click.command()
-@click.argument("model", required=False, shell_complete=completing.models)
+@click.argument("model", required=False, shell_complete=completion_values.models)
 @click.option(
     "--on",
     metavar="KIND:N",
-    shell_complete=completing.accelerators,
+    shell_complete=completion_values.accelerators,
     help="Accelerators to fit on: RTX-4090:2; without it, all of the catalog.",
 )
-@click.option(
-    "--method", type=click.Choice(asking.METHODS), default="qlora", show_default=True, help="What is trained."
-)
+@question_options.method(default="qlora", help=question_options.WHAT)
+@question_options.task
 @click.option("--seq", metavar="N", help="Tokens per sequence (default: 4k; with --on, the longest that fit).")
 @click.option("--batch", type=int, metavar="N", help="Sequences of a step (default: 16, or the next multiple).")
-@click.option("--tokens", default="10M", show_default=True, metavar="N", help="Tokens to train on.")
+@click.option("--tokens", metavar="N", help="Tokens to train on (default: 10M).")
 @click.option("--rank", type=int, metavar="R", help="LoRA rank.")
 @click.option(
     "--optimizer",
     default="adamw",
     show_default=True,
     metavar="ID",
-    shell_complete=completing.optimizers,
-    help="Optimizer.",
+    shell_complete=completion_values.optimizers,
+    help="Optimizer: adamw, muon, adam-8bit, adafactor, sgd-momentum, sgd.",
 )
 @click.option(
     "--runtime",
     metavar="ID[@RELEASE]",
-    shell_complete=completing.runtimes,
+    shell_complete=completion_values.runtimes,
     help="Training framework (default: the method's).",
 )
 @click.option("--precision", metavar="P", help="bf16, fp16, fp8, ... (default: 16 bit).")

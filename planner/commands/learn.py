@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from planner.commands import sited
+from planner.commands import site_option
 
 if TYPE_CHECKING:
     from planner.api.learning import Lesson
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @click.option("--oom", is_flag=True, help="No log, but a run that ran out of memory.")
 @click.option("--share", type=click.Path(path_type=Path), metavar="FILE", help="Write the site's rows without names.")
 @click.option("--yes", is_flag=True, help="Write --share without asking.")
-@sited.option
+@site_option.option
 @click.option("--json", "as_json", is_flag=True, help="Print the document instead of the report.")
 def learn(
     logs: tuple[Path, ...],
@@ -89,7 +89,8 @@ def _share(share: Path, site: Path | None, *, yes: bool, as_json: bool) -> None:
         raise WrongQuestion("nothing was written; --yes writes without asking")
     writing.write(share, found.text)
     if as_json:
-        render.json({"kind": "shared-runs", "file": str(share), "rows": found.rows, "notes": list(found.notes)})
+        document = {"kind": "shared-runs", "schema_version": 1, "file": str(share), "rows": found.rows}
+        render.json({**document, "notes": list(found.notes)})
 
 
 def _agreed(question: str) -> bool:

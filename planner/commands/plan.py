@@ -7,18 +7,18 @@ from typing import Any
 
 import click
 
-from planner.commands import completing
-from planner.commands.asking import PinsAxes, over_pools, question
+from planner.commands import completion_values
+from planner.commands.question_options import PinsAxes, over_pools, question
 
 
 @click.command(cls=PinsAxes)
-@click.argument("model", shell_complete=completing.models)
+@click.argument("model", shell_complete=completion_values.models)
 @question
 @over_pools
 @click.option(
     "--pin",
     multiple=True,
-    shell_complete=completing.axes,
+    shell_complete=completion_values.axes,
     metavar="AXIS=VALUE",
     help="Fix or bound axes: tp=8,pp=4..16.",
 )
@@ -35,8 +35,8 @@ from planner.commands.asking import PinsAxes, over_pools, question
     help="Gradient noise scale, or critical batch size, in sequences: choose the batch in --batch A..B"
     " with the best goodput (statistical efficiency x throughput).",
 )
-@click.option("--deadline", metavar="TIME", help="Longest training time, e.g. '30 d'.")
-@click.option("--max-cost", metavar="USD", help="Highest training cost, e.g. '$500k'.")
+@click.option("--deadline", "--within", "deadline", metavar="TIME", help="Longest training time, e.g. '30 d'.")
+@click.option("--max-cost", "--budget", "max_cost", metavar="USD", help="Highest training cost, e.g. '$500k'.")
 @click.option(
     "--launchable",
     is_flag=True,
@@ -52,7 +52,7 @@ from planner.commands.asking import PinsAxes, over_pools, question
 @click.option(
     "--to",
     metavar="TARGET",
-    shell_complete=completing.targets,
+    shell_complete=completion_values.targets,
     help="Of a shortlist, only plans that this target of export starts.",
 )
 @click.option(

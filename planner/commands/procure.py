@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from planner.commands import asking, completing
+from planner.commands import completion_values, question_options
 
 FILE = click.Path(path_type=Path)
 
@@ -15,10 +15,13 @@ FILE = click.Path(path_type=Path)
 @click.command()
 @click.argument("portfolio", required=False, type=FILE, metavar="[PORTFOLIO.toml]")
 @click.option(
-    "--model", metavar="MODEL", shell_complete=completing.models, help="Model to train, if there is no portfolio."
+    "--model",
+    metavar="MODEL",
+    shell_complete=completion_values.models,
+    help="Model to train, if there is no portfolio.",
 )
 @click.option("--tokens", metavar="N", help="Tokens to train on, e.g. 2T.")
-@click.option("--method", type=click.Choice(asking.METHODS), help="What is trained.")
+@question_options.method(help="What is trained.")
 @click.option("--batch", metavar="N", help="Global batch in sequences.")
 @click.option("--seq", metavar="N", help="Tokens per sequence: 8192 or 8k.")
 @click.option(
@@ -35,7 +38,7 @@ FILE = click.Path(path_type=Path)
 @click.option(
     "--node",
     multiple=True,
-    shell_complete=completing.nodes,
+    shell_complete=completion_values.nodes,
     metavar="ID",
     help="Only these nodes (default: all that have a price).",
 )
@@ -45,7 +48,10 @@ FILE = click.Path(path_type=Path)
     help="Ways to acquire machines, separated by commas: buy, on-demand, spot, reserved-1y, reserved-3y.",
 )
 @click.option(
-    "--region", metavar="ID", shell_complete=completing.regions, help="Region of purchased machines (default: us)."
+    "--region",
+    metavar="ID",
+    shell_complete=completion_values.regions,
+    help="Region of purchased machines (default: us).",
 )
 @click.option(
     "--top", type=click.IntRange(1, 20), default=3, show_default=True, metavar="K", help="Number of alternatives."
@@ -68,8 +74,8 @@ FILE = click.Path(path_type=Path)
 )
 @click.option("--bom", is_flag=True, help="Only the bill of materials of the best answer, as CSV (with -o to a file).")
 @click.option("--json", "as_json", is_flag=True, help="Print the document instead of the report.")
-@asking.verbose
-@asking.output()
+@question_options.verbose
+@question_options.output()
 def procure(
     portfolio: Path | None,
     top: int,
@@ -98,13 +104,13 @@ def procure(
     from planner.catalog import load
     from planner.commands.screen import procure_view, render
     from planner.procurement import run
-    from planner.procurement.program.solve import Settings
-    from planner.procurement.question import flags as asking
+    from planner.procurement.program.settings import Settings
+    from planner.procurement.question import flags as asked_flags
 
     if bom and (as_json or sweep is not None):
         raise WrongQuestion("--bom is a table by itself; leave --json and --sweep out")
     known = load(catalog)
-    wanted = asking.asked(known, portfolio, asking.Flags(**flags))
+    wanted = asked_flags.asked(known, portfolio, asked_flags.Flags(**flags))
     settings = Settings(time_limit_s=time_limit)
     bar = None if as_json or bom else render.progress
     if sweep is not None:

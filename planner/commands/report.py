@@ -16,7 +16,7 @@ import click
     default=Path("report.html"),
     show_default=True,
     metavar="FILE",
-    help="The page; a file of that name is replaced.",
+    help="The page; one that stands there is replaced.",
 )
 def report(files: tuple[Path, ...], output: Path) -> None:
     """Write documents as one HTML page: the recommendation first, then charts, machines, sources and assumptions.

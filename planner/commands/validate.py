@@ -7,26 +7,26 @@ from typing import Any
 
 import click
 
-from planner.commands import asking, sited
+from planner.commands import question_options, site_option
 
 
 @click.command()
 @click.argument("file", required=False, type=click.Path(path_type=Path))
 @click.option(
     "--by",
-    type=click.Choice(["source", "model", "accelerator"]),
+    type=click.Choice(["source", "model", "accelerator", "task"]),
     default="source",
     show_default=True,
     help="What rows are grouped by.",
 )
-@asking.output("Write every run's prediction to a CSV.")
+@question_options.output("Write every run's prediction to a CSV.")
 @click.option(
     "--catalog",
     type=click.Path(path_type=Path),
     metavar="DIR",
     help="Your own hardware or calibration, added to the built-in catalog.",
 )
-@sited.option
+@site_option.option
 @click.option(
     "--oom-risk",
     default="5 %",
@@ -81,9 +81,11 @@ def _show(document: dict[str, Any], output: Path | None) -> None:
     groups = sorted(document["groups"], key=lambda group: -group["covered"])
     rows = [_row(group["name"], group) for group in groups if group["covered"]]
     rows.append(_row("all", document["overall"]))
-    headers = [document["by"], "runs", "covered", "MAPE", "median", "p90", "bias", "Spearman", "in 80 %"]
-    render.table(headers, rows, align="l" + "r" * 8, priority=["Spearman", "p90", "runs"])
+    headers = [document["by"], "runs", "covered", "MAPE", "median", "p90", "bias", "Spearman", "in 80 %", "infeasible"]
+    render.table(headers, rows, align="l" + "r" * 9, priority=["Spearman", "p90", "runs", "infeasible"])
     render.text()
+    if document["levers"]:
+        _show_levers(document["levers"])
     overall = document["overall"]
     for each in document["coverage"]:
         share = f"{100 * each['covered'] / each['n']:.1f} %" if each["n"] else "-"
@@ -126,6 +128,24 @@ def _show(document: dict[str, Any], output: Path | None) -> None:
         render.labelled("Next", f"every run's prediction is in {output}")
 
 
+def _show_levers(levers: list[dict[str, Any]]) -> None:
+    from planner.commands.screen import render
+
+    rows = [
+        [
+            each["lever"],
+            f"{each['pairs']:,}",
+            f"{each['apart']:,}",
+            _percent(each["ordered"]),
+            _percent(each["ratio_error"]),
+        ]
+        for each in levers
+    ]
+    render.text("Pairs of runs that differ in one lever alone:")
+    render.table(["lever", "pairs", "over 3 % apart", "in order", "ratio off by (median)"], rows, align="l" + "r" * 4)
+    render.text()
+
+
 def _row(name: str, group: dict[str, Any]) -> list[str]:
     rank = group["spearman"]
     return [
@@ -135,6 +155,7 @@ def _row(name: str, group: dict[str, Any]) -> list[str]:
         *(_percent(group[key]) for key in ("mape", "median_ape", "p90_ape", "bias")),
         "-" if rank is None else f"{rank:.3f}",
         _percent(group["interval80_coverage"], 0),
+        f"{group['oom']['called_infeasible']:,}",
     ]
 
 

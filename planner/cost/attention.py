@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from planner.cost import collectives, elements, overlap, products
+from planner.cost import collective_times, elements, overlap, products
 from planner.cost.figures import Figure, Grid, Shape
 from planner.cost.micro_batch import activation_bytes, cast_bytes, input_cast_bytes, sequence_shard, tokens
 from planner.cost.products import LayerPart, Product
@@ -107,15 +107,15 @@ def narrow_heads(grid: Grid) -> LayerPart:
 def kernel(grid: Grid) -> LayerPart:
     """Scores and their product with the values.
 
-    Fused: ``2 tokens attended heads (qk + v) / tp`` FLOPs at the kernel's rate, ``rate / (1 + s_half cp / s)``: a
-    context-parallel rank works on blocks of s / cp tokens (on whole sequences where heads are exchanged); the backward
-    pass does 2.5 times as many at a lower rate. Narrow heads: :func:`narrow_heads`.
+    Fused: ``2 tokens attended heads (qk + v) / tp`` FLOPs at the kernel's rate, ``rate / (1 + s_half cp / (x s))``: a
+    context-parallel rank works on blocks of x s / cp tokens, x the ranks that exchange heads; the backward pass does
+    2.5 times as many at a lower rate. Narrow heads: :func:`narrow_heads`.
     Unfused: whole scores as products, and ~6.5 passes forward and ~11 backward over them in memory.
     A sparse one's index scores all positions: ``2 tokens s / 2 width`` FLOPs as a product, twice as many backward.
     """
     s, d, layout, stack = grid.shape, grid.device, grid.layout, grid.stack
     work = kernel_flops(grid)
-    blocks = np.where(s.context_exchanged > 0, 1.0, layout.cp)
+    blocks = layout.cp / exchanging(grid)
     rate = d.attention_rate * stack.attention / (1.0 + d.attention_half * blocks / s.sequence)
     fused, slower = work * s.attended / rate, narrow_heads(grid)
     written = d.element * tokens(grid) * s.sequence * s.heads / layout.tp * (1.0 + s.cross_share)
@@ -142,39 +142,51 @@ def vector_bytes(grid: Grid) -> Figure:
     return wide * tokens(grid) * (10.0 * s.hidden / sequence_shard(grid) + rotary) + casts
 
 
-def context_parallel(grid: Grid, kernel: LayerPart) -> LayerPart:
-    """Keys and values passed round the context-parallel ring during the attention kernel.
-
-    The first step has nothing to wait for, the last nothing to send: (cp - 1) / cp of the kernel can hide transfers.
-    What is exchanged or gathered instead is needed before the kernel starts: nothing hides it.
+def exchanging(grid: Grid) -> Figure:
+    """x, context-parallel ranks that exchange heads with one another: 1 in a ring, in an all-to-all all cp, in one
+    inside a ring those of a scale-up domain.
     """
-    network, layout, s = grid.network, grid.layout, grid.shape
-    apart = context_exchange(grid).scaled(s.context_exchanged) + context_gather(grid).scaled(s.context_gathered)
-    size = activation_bytes(grid, kv_width(grid))
-    ring = collectives.group(network, layout.cp, layout.tp)
-    once = (layout.cp - 1.0) * collectives.send(network, size, layout.tp, ring.n)
-    window = (layout.cp - 1.0) / layout.cp
+    o, layout = grid.options, grid.layout
+    if not np.any(o.context_exchanged) and not np.any(o.context_layered):
+        return 1.0
+    inside = collective_times.group(grid.network, layout.cp, layout.tp).inside
+    return 1.0 + o.context_exchanged * (layout.cp - 1.0) + o.context_layered * (inside - 1.0)
+
+
+def ring_steps(grid: Grid) -> Figure:
+    """Further steps of the ring: ``cp / x - 1``, none where keys and values are gathered."""
+    return (1.0 - grid.options.context_gathered) * (grid.layout.cp / exchanging(grid) - 1.0)
+
+
+def context_parallel(grid: Grid, kernel: LayerPart) -> LayerPart:
+    """Keys and values passed round the context-parallel ring during the attention kernel, cp / x - 1 times.
+
+    The first step has nothing to wait for, the last nothing to send: (cp - x) / cp of the kernel can hide transfers.
+    What is exchanged or gathered instead is needed before the kernel starts: nothing hides it. Ranks that exchange are
+    neighbours; each then passes x times the tokens in an x-th of the heads, as many bytes.
+    """
+    network, layout, o = grid.network, grid.layout, grid.options
+    size, steps, x = activation_bytes(grid, kv_width(grid)), ring_steps(grid), exchanging(grid)
+    once = steps * collective_times.send(network, size, layout.tp * x, layout.cp / x)
+    window = steps * x / layout.cp
     share, toll = grid.stack.cp_overlap, grid.device.collective_share
     passed = LayerPart(
         overlap.shown(once, window * kernel.forward, share, toll),
         overlap.shown(2.0 * once, window * kernel.backward, share, toll),
     )
-    return (passed.scaled(ring_share(grid)) + apart).scaled(layout.cp > 1)
-
-
-def ring_share(grid: Grid) -> Figure:
-    """1 where keys and values go round a ring."""
-    return 1.0 - grid.shape.context_exchanged - grid.shape.context_gathered
+    if np.any(o.context_gathered):
+        passed = passed + context_gather(grid).scaled(o.context_gathered)
+    return (passed + context_exchange(grid) if np.any(x > 1) else passed).scaled(layout.cp > 1)
 
 
 def context_exchange(grid: Grid) -> LayerPart:
     """All-to-all of queries, keys and values before the kernel and of its output behind it, their gradients backward
     (TransformerEngine, attention/dot_product_attention/context_parallel.py, AttnFuncWithCPAndQKVOA2A).
     """
-    ranks, s, tp = collectives.group(grid.network, grid.layout.cp, grid.layout.tp), grid.shape, grid.layout.tp
+    ranks, s, tp = collective_times.group(grid.network, exchanging(grid), grid.layout.tp), grid.shape, grid.layout.tp
     before = activation_bytes(grid, s.heads * s.qk_dim / tp + kv_width(grid))
     behind = activation_bytes(grid, s.heads * s.v_dim / tp)
-    seconds = sum(collectives.all_to_all(grid.network, size, ranks) for size in (before, behind))
+    seconds = sum(collective_times.all_to_all(grid.network, size, ranks) for size in (before, behind))
     return LayerPart(seconds, seconds)
 
 
@@ -182,20 +194,20 @@ def context_gather(grid: Grid) -> LayerPart:
     """Keys and values of all ranks gathered forward, again backward, where their gradients are scattered
     (TransformerEngine, as above, AttnFuncWithCPAndKVAllGather).
     """
-    ranks = collectives.group(grid.network, grid.layout.cp, grid.layout.tp)
+    ranks = collective_times.group(grid.network, grid.layout.cp, grid.layout.tp)
     size = grid.layout.cp * activation_bytes(grid, kv_width(grid))
-    once = collectives.gather(grid.network, size, ranks)
+    once = collective_times.gather(grid.network, size, ranks)
     return LayerPart(once, 2.0 * once)
 
 
 def joining(grid: Grid) -> LayerPart:
-    """What a ring's further steps found, joined to what the first did: ``(cp - 1) tokens width (e + 8)`` bytes.
+    """What a ring's further steps found, joined to what the first did: ``(cp / x - 1) tokens width (e + 8)`` bytes.
 
     A step's output is read (e), the sum read and written in fp32: outputs forward, gradients of queries, keys and
     values backward (TransformerEngine, attention/dot_product_attention/context_parallel.py).
     """
     layout, s = grid.layout, grid.shape
-    added = ring_share(grid) * (layout.cp - 1.0) * tokens(grid) * (grid.device.element + 8.0) / grid.device.memory_rate
+    added = ring_steps(grid) * tokens(grid) * (grid.device.element + 8.0) / grid.device.memory_rate
     outputs = s.heads * s.v_dim / layout.tp
     return LayerPart(added * outputs, added * (s.heads * s.qk_dim / layout.tp + kv_width(grid)))
 

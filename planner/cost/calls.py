@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from planner.cost import attention, collectives, data_parallel, experts, pipeline, transformer
-from planner.cost.collectives import CollectiveGroup
+from planner.cost import attention, collective_times, data_parallel, experts, pipeline, transformer
+from planner.cost.collective_times import CollectiveGroup
 from planner.cost.data_parallel import DataParallelTraffic, ShardedState
 from planner.cost.evaluate import StepPasses, busiest, passes
 from planner.cost.figures import Figure, Grid
@@ -111,7 +111,7 @@ def _layers(grid: Grid, priced: StepPasses) -> Iterator[Call]:
     s = pipeline.stages(grid, priced.layers, priced.ends)
     busy = busiest(grid, s)
     steps = pipeline.micro_batches(grid.layout)
-    found = list(of_layers(grid, priced, steps * busy.layers, steps * busy.at_start * busy.leading))
+    found = list(of_layers(grid, priced, steps * busy.layers, steps * busy.leading))
     shown = sum(call.exposed_s for call in found if call.cause == "ep")
     more = 1.0 + float(steps * busy.layers * s.body.alone) / shown if shown > 0 else 1.0
     yield from (replace(c, exposed_s=c.exposed_s * more) if c.cause == "ep" else c for c in found)
@@ -164,47 +164,47 @@ def _measured(grid: Grid, priced: StepPasses, cause: str) -> LayerPart:
 
 def _tensor(grid: Grid) -> Iterator[tuple[Call, str]]:
     """An all-reduce each way of a region, or a gather and a scatter (:func:`transformer.tensor_parallel_alone`)."""
-    g = collectives.group(grid.network, grid.layout.tp, 1.0)
+    g = collective_times.group(grid.network, grid.layout.tp, 1.0)
     size = region_bytes(grid)
     if float(grid.options.sequence_parallel) <= 0:
-        yield _call(grid, REDUCE, "tp", "tp", g, size, collectives.all_reduce(grid.network, size, g)), "both"
+        yield _call(grid, REDUCE, "tp", "tp", g, size, collective_times.all_reduce(grid.network, size, g)), "both"
         return
-    once, narrow = collectives.gather(grid.network, size, g), 1.0 - 0.5 * grid.device.low_precision
+    once, narrow = collective_times.gather(grid.network, size, g), 1.0 - 0.5 * grid.device.low_precision
     yield _call(grid, GATHER, "tp", "tp", g, size * narrow, once * narrow), "both"
     yield _call(grid, SCATTER, "tp", "tp", g, size, once), "both"
 
 
 def _context(grid: Grid) -> Iterator[tuple[Call, str]]:
-    """A send per other rank forward, twice as many backward, beside the attention kernel; or what stands for them
-    (:func:`attention.context_exchange`, :func:`attention.context_gather`).
+    """A send per further step of the ring forward, twice as many backward, beside the attention kernel; before it and
+    instead what :func:`attention.context_exchange` and :func:`attention.context_gather` say.
     """
     network, layout, s = grid.network, grid.layout, grid.shape
-    hops = float(layout.cp) - 1.0
-    if hops <= 0:
+    if layout.cp <= 1:
         return
-    size = activation_bytes(grid, attention.kv_width(grid))
-    g = collectives.group(network, layout.cp, layout.tp)
-    if s.context_exchanged:
+    size, x = activation_bytes(grid, attention.kv_width(grid)), float(attention.exchanging(grid))
+    if x > 1:
+        g = collective_times.group(network, x, layout.tp)
         for width in (s.heads * s.qk_dim / layout.tp + attention.kv_width(grid), s.heads * s.v_dim / layout.tp):
             part = activation_bytes(grid, width)
-            once = collectives.all_to_all(network, part, g)
+            once = collective_times.all_to_all(network, part, g)
             yield _call(grid, EXCHANGE, "cp", "cp", g, part, once), "both"
-        return
-    if s.context_gathered:
-        once = collectives.gather(network, layout.cp * size, g)
+    if grid.options.context_gathered:
+        g = collective_times.group(network, layout.cp, layout.tp)
+        once = collective_times.gather(network, layout.cp * size, g)
         yield _call(grid, GATHER, "cp", "cp", g, layout.cp * size, once), "both"
         yield _call(grid, SCATTER, "cp", "cp", g, layout.cp * size, once), "backward"
-        return
-    one = _hop(grid, "cp", "cp", size, layout.tp, layout.cp)
-    one = replace(one, ranks=round(float(g.n)), inside=round(float(g.inside)))
-    yield _times(one, hops), "forward"
-    yield _times(one, 2.0 * hops), "backward"
+    if (hops := float(attention.ring_steps(grid))) > 0:
+        g = collective_times.group(network, layout.cp / x, layout.tp * x)
+        one = _hop(grid, "cp", "cp", size, layout.tp * x, layout.cp / x)
+        one = replace(one, ranks=round(float(g.n)), inside=round(float(g.inside)))
+        yield _times(one, hops), "forward"
+        yield _times(one, 2.0 * hops), "backward"
 
 
 def _hop(grid: Grid, group: str, cause: str, size: Figure, stride: Figure, n: Figure) -> Call:
     """A send to the next of `n` ranks `stride` apart (:func:`collectives.send`)."""
     reach = CollectiveGroup(n, np.where(stride * n > grid.network.domain, 1.0, n), stride * n)
-    return _call(grid, SEND, group, cause, reach, size, collectives.send(grid.network, size, stride, n))
+    return _call(grid, SEND, group, cause, reach, size, collective_times.send(grid.network, size, stride, n))
 
 
 def _experts(grid: Grid) -> Iterator[tuple[Call, str]]:
@@ -212,9 +212,9 @@ def _experts(grid: Grid) -> Iterator[tuple[Call, str]]:
     network, layout = grid.network, grid.layout
     routed = experts.dispatch(grid)
     yield _times(_call(grid, EXCHANGE, "ep", "ep", routed.ranks, routed.size, routed.once), 2.0), "both"
-    g = collectives.group(network, layout.etp, 1.0)
+    g = collective_times.group(network, layout.etp, 1.0)
     size = routed.size * layout.etp
-    yield _times(_call(grid, GATHER, "etp", "ep", g, size, collectives.gather(network, size, g)), 2.0), "both"
+    yield _times(_call(grid, GATHER, "etp", "ep", g, size, collective_times.gather(network, size, g)), 2.0), "both"
 
 
 # ---- stages and replicas ---------------------------------------------------------------------------------------------
@@ -237,12 +237,17 @@ def _replicas(grid: Grid, priced: StepPasses) -> Iterator[Call]:
     flow = pipeline.flow(grid, s)
     held = data_parallel.most_held(grid, s.split)
     yield from of_replicas(
-        grid, held, data_parallel.data_parallel_traffic(grid, held, s.split.first, flow.forward, flow.backward)
+        grid,
+        held,
+        s.split.first,
+        data_parallel.data_parallel_traffic(grid, held, s.split.first, flow.forward, flow.backward),
     )
 
 
-def of_replicas(grid: Grid, held: ShardedState, traffic: DataParallelTraffic) -> Iterator[Call]:
-    """Reductions and gathers of what is held, of which :func:`data_parallel.data_parallel_traffic` says what shows."""
+def of_replicas(grid: Grid, held: ShardedState, layers: Figure, traffic: DataParallelTraffic) -> Iterator[Call]:
+    """Reductions and gathers of what is held in so many layers, of which
+    :func:`data_parallel.data_parallel_traffic` says what shows.
+    """
     reduces: list[Call] = []
     gathers: list[Call] = []
     r = data_parallel.replicas(grid)
@@ -250,33 +255,39 @@ def of_replicas(grid: Grid, held: ShardedState, traffic: DataParallelTraffic) ->
         ("dp", held.dense, r.dense, r.dense_shards),
         ("edp", held.experts, r.experts, r.expert_shards),
     ):
-        reduces += _reduced(grid, name, parameters, g, shards)
+        made = data_parallel.calls(grid, parameters, layers)
+        reduces += _reduced(grid, name, parameters, g, shards, made[0])
         if float(grid.options.zero) >= 1:
-            gathers.append(_gathered(grid, name, parameters, g, shards))
+            gathers.append(_gathered(grid, name, parameters, g, shards, made[1]))
     late = reduces + (gathers if float(traffic.gathered_again) > 0 else [])
     yield from _dealt(late, float(traffic.reductions), float(traffic.late))
     yield from _dealt(gathers, float(traffic.gathers), float(traffic.early))
 
 
-def _reduced(grid: Grid, name: str, parameters: Figure, g: CollectiveGroup, shards: Figure) -> Iterator[Call]:
+def _reduced(
+    grid: Grid, name: str, parameters: Figure, g: CollectiveGroup, shards: Figure, count: Figure
+) -> Iterator[Call]:
     """An all-reduce, or a scatter over shards and an all-reduce over their replicas, of each bucket."""
-    network, calls = grid.network, data_parallel.buckets(grid, parameters)
-    size = data_parallel.gradient_bytes(grid, parameters) / calls
-    if float(grid.options.zero) < 1:
-        yield _times(_call(grid, REDUCE, name, "dp", g, size, collectives.all_reduce(network, size, g)), calls)
+    network, size = grid.network, data_parallel.gradient_bytes(grid, parameters) / count
+    if float(grid.options.zero) < 1 or float(data_parallel.at_once(grid)) > 0:
+        yield _times(_call(grid, REDUCE, name, "dp", g, size, collective_times.all_reduce(network, size, g)), count)
         return
     within, across = data_parallel.shards_and_replicas(g, shards)
-    yield _times(_call(grid, SCATTER, name, "dp", within, size, collectives.gather(network, size, within)), calls)
+    yield _times(_call(grid, SCATTER, name, "dp", within, size, collective_times.gather(network, size, within)), count)
     part = size / shards
-    summed = _call(grid, REDUCE, f"{name}-replicas", "dp", across, part, collectives.all_reduce(network, part, across))
-    yield _times(summed, calls)
+    summed = _call(
+        grid, REDUCE, f"{name}-replicas", "dp", across, part, collective_times.all_reduce(network, part, across)
+    )
+    yield _times(summed, count)
 
 
-def _gathered(grid: Grid, name: str, parameters: Figure, g: CollectiveGroup, shards: Figure) -> Call:
+def _gathered(grid: Grid, name: str, parameters: Figure, g: CollectiveGroup, shards: Figure, count: Figure) -> Call:
     """A gather over the shards."""
     within, _ = data_parallel.shards_and_replicas(g, shards)
-    whole = data_parallel.gathered_bytes(grid, parameters)
-    return _call(grid, GATHER, name, "dp", within, whole, collectives.gather(grid.network, whole, within))
+    each = data_parallel.gathered_bytes(grid, parameters) / count
+    return _times(
+        _call(grid, GATHER, name, "dp", within, each, collective_times.gather(grid.network, each, within)), count
+    )
 
 
 def _dealt(parts: list[Call], count: float, shown: float) -> Iterator[Call]:

@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from planner.cost import collectives
+from planner.cost import collective_times
 from planner.cost.figures import Array, Device, Figure, Network
+from planner.cost.other_families import Software, exposed, stretched
 from planner.cost.products import LayerPart, product_time
-from planner.cost.software import Software, exposed, stretched
 from planner.schema.families import ConvolutionNetwork, ConvolutionStage
 
 _KERNELS = LayerPart(2.0, 5.0)
@@ -215,8 +215,8 @@ def step_time(
 ) -> Figure:
     """Seconds a step takes: ``(forward + backward + all-reduce that shows) jitter + update + overhead``."""
     work = passes(model, device, software, batch / ranks)
-    group = collectives.group(network, ranks, 1.0)
-    reduce = collectives.all_reduce(network, gradient_bytes(model, software), group)
+    group = collective_times.group(network, ranks, 1.0)
+    reduce = collective_times.all_reduce(network, gradient_bytes(model, software), group)
     late = exposed(reduce, software.dp_overlap * work.backward, 1.0 / len(model.size))
     update = update_time(model, device)
     return stretched(network, software, work.forward + work.backward + late) + update + software.step_overhead

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.cost import collectives, elements, expanded_memory, frozen, layer_times, overlap
-from planner.cost.collectives import CollectiveGroup
+from planner.cost import collective_times, elements, expanded_memory, frozen, layer_times, orthogonal, overlap
+from planner.cost.collective_times import CollectiveGroup
 from planner.cost.figures import Figure, Grid
-from planner.cost.pipeline import Flow, StageSplit, leading_layers, micro_batches
+from planner.cost.pipeline import Flow, StageSplit, extremes, micro_batches, most
 
 MATRICES = 4.0
 """Weight matrices of a layer, projections that are made at once being one."""
@@ -28,26 +28,32 @@ class ShardedState:
 
 
 def blocks_of_stage(grid: Grid, layers: Figure, leading: Figure) -> ShardedState:
-    """``(n attention + dense mlp + moe shared) / tp`` and ``moe experts expert / (ep etp)``."""
+    """``(n attention + dense mlp + moe shared) / tp`` and ``moe experts expert / (ep etp)``, or as much as shards of
+    whole matrices take.
+    """
     s, layout = grid.shape, grid.layout
     moe = (layers - leading) * s.moe_share
     dense = layers - moe - (layers - leading) * s.idle_share
-    dense = layers * s.attention_parameters + dense * s.mlp_parameters + moe * s.shared_parameters
-    return ShardedState(dense / layout.tp, moe * s.experts * s.expert_parameters / (layout.ep * layout.etp))
+    dense = (layers * s.attention_parameters + dense * s.mlp_parameters + moe * s.shared_parameters) / layout.tp
+    experts = moe * s.experts * s.expert_parameters / (layout.ep * layout.etp)
+    if np.any(s.orthogonal):
+        dense, experts = orthogonal.whole_matrices(grid, dense, experts, replicas(grid).shards)
+    return ShardedState(dense, experts)
 
 
-def stage_parameters(grid: Grid, split: StageSplit) -> tuple[ShardedState, ShardedState, ShardedState]:
-    """Parameters on the first, a middle and the last stage. A tied head is held again unless the embedding is there."""
+def stage_parameters(grid: Grid, split: StageSplit) -> tuple[ShardedState, ...]:
+    """Parameters on the first stage, those between and the last (:func:`planner.cost.pipeline.extremes`). A tied head
+    is held again unless the embedding is there.
+    """
     s, layout = grid.shape, grid.layout
     alone = layout.pp <= 1
-    first = blocks_of_stage(grid, split.first, leading_layers(s, layout, split))
-    middle = blocks_of_stage(grid, split.middle, 0.0)
-    last = blocks_of_stage(grid, split.last, 0.0)
+    held = [blocks_of_stage(grid, stage.layers, stage.leading) for stage in extremes(s, layout, split)]
+    first, *between, last = held
     with_head = s.embedding_parameters + alone * ((1.0 - s.tied) * s.head_parameters + s.final_parameters)
     before, behind = with_head / layout.tp, (s.head_parameters + s.final_parameters) / layout.tp
     return (
         ShardedState(first.dense + before, first.experts, before),
-        middle,
+        *between,
         ShardedState(last.dense + behind, last.experts, behind),
     )
 
@@ -61,16 +67,21 @@ class Replicas:
     dense_shards: Figure
     expert_shards: Figure
 
+    @property
+    def shards(self) -> tuple[Figure, Figure]:
+        """Ranks that share one copy, of dense parameters and of experts."""
+        return self.dense_shards, self.expert_shards
+
 
 def replicas(grid: Grid) -> Replicas:
     """Data- and context-parallel ranks share dense parameters, expert-data-parallel ranks those of the experts."""
     layout, options, network = grid.layout, grid.options, grid.network
-    inner = collectives.group(network, layout.cp, layout.tp)
+    inner = collective_times.group(network, layout.cp, layout.tp)
     stride = layout.tp * layout.cp * np.where(options.pp_inner > 0, layout.pp, 1.0)
-    dense = collectives.product(inner, collectives.group(network, layout.dp, stride))
+    dense = collective_times.product(inner, collective_times.group(network, layout.dp, stride))
     width = layout.ep * layout.etp
     copies = np.maximum(layout.tp * layout.cp * layout.dp / width, 1.0)
-    experts = collectives.group(network, copies, width * np.where(options.pp_inner > 0, layout.pp, 1.0))
+    experts = collective_times.group(network, copies, width * np.where(options.pp_inner > 0, layout.pp, 1.0))
     node = options.zero_in_node > 0
     return Replicas(
         dense, experts, np.where(node, _evenly(dense), dense.n), np.where(node, _evenly(experts), experts.n)
@@ -95,50 +106,100 @@ def gathered_bytes(grid: Grid, parameters: Figure) -> Figure:
 
 def shards_and_replicas(g: CollectiveGroup, shards: Figure) -> tuple[CollectiveGroup, CollectiveGroup]:
     """The group over which a copy is sharded, and that of ranks which hold the same shard."""
-    return collectives.parts(g, shards)
+    return collective_times.parts(g, shards)
 
 
-def buckets(grid: Grid, parameters: Figure) -> Figure:
-    """Calls by which the gradients of `parameters` (of one rank) are reduced: each of a bucket, and of no less than a
-    matrix, of which a layer has four (pytorch, torch/nn/parallel/distributed.py, bucket_cap_mb). Sharded ones (ZeRO 2)
-    take one.
+def at_once(grid: Grid) -> Figure:
+    """1 where sharded states are reduced by one call after the passes, and gathered by one after the update."""
+    return grid.stack.sharded_at_once * (grid.options.zero == 1)
+
+
+def bucket(grid: Grid) -> Figure:
+    """Parameters whose gradients one call reduces, infinite where it is all of them.
+
+    So many bytes of gradients, and no less than a matrix, of which a layer has four (pytorch,
+    torch/nn/parallel/distributed.py, bucket_cap_mb); or so many parameters, and a least for each data-parallel rank,
+    where reductions overlap (Megatron-LM, core/distributed/distributed_data_parallel.py).
     """
-    whole = grid.stack.bucket_bytes
-    if not np.any(whole):
-        return 1.0
-    matrix = grid.device.element * frozen.block_parameters(grid, grid.shape.moe_share) / MATRICES
-    each = np.maximum(np.where(whole > 0, whole, np.inf), matrix)
-    calls = np.maximum(grid.device.element * parameters * grid.shape.trained / each, 1.0)
-    return np.where(grid.options.zero < 2, calls, 1.0)
+    stack = grid.stack
+    size: Figure = np.inf
+    if np.any(stack.bucket_bytes):
+        matrix = frozen.block_parameters(grid, grid.shape.moe_share) / MATRICES
+        size = np.where(stack.bucket_bytes > 0, np.maximum(stack.bucket_bytes / grid.device.element, matrix), np.inf)
+    if np.any(stack.bucket_parameters):
+        counted = np.maximum(stack.bucket_parameters, stack.bucket_parameters_per_rank * grid.layout.dp)
+        size = np.where((stack.bucket_parameters > 0) & (grid.options.dp_overlap > 0), counted, size)
+    return size
 
 
-def _reduce_and_gather(grid: Grid, parameters: Figure, g: CollectiveGroup, shards: Figure) -> tuple[Figure, Figure]:
-    """Seconds to reduce the gradients of `parameters` once, and to gather them once.
+def calls(grid: Grid, parameters: Figure, layers: Figure) -> tuple[Figure, Figure]:
+    """Calls that reduce the gradients of `parameters` (of one rank, in so many layers), and that gather them.
 
-    ZeRO 0 all-reduces; from 1 on gradients are scattered over the shards (and all-reduced across replicas of them), and
-    parameters gathered. One bucket is reduced after the other.
+    From ZeRO 2 on each of a layer (FSDP's units); else of a bucket, gathers only where buckets count parameters.
     """
-    network, options = grid.network, grid.options
-    gradients, calls = gradient_bytes(grid, parameters), buckets(grid, parameters)
+    by_layer = grid.options.zero >= 2
+    count = np.maximum(parameters * grid.shape.trained / bucket(grid), 1.0)
+    reductions = np.where(by_layer, np.maximum(layers, 1.0), np.where(at_once(grid) > 0, 1.0, count))
+    return reductions, np.where(by_layer | (grid.stack.bucket_parameters > 0), reductions, 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class ReduceAndGather:
+    """Reducing the gradients of some parameters once, and gathering them once. Seconds."""
+
+    reduce: Figure
+    gather: Figure
+    last_reduce: Figure
+    """Of the reduction, its last call: nothing is left to hide it."""
+    first_gather: Figure
+
+    def __add__(self, other: ReduceAndGather) -> ReduceAndGather:
+        return ReduceAndGather(
+            self.reduce + other.reduce,
+            self.gather + other.gather,
+            self.last_reduce + other.last_reduce,
+            self.first_gather + other.first_gather,
+        )
+
+
+def _reduce_and_gather(
+    grid: Grid, parameters: Figure, g: CollectiveGroup, shards: Figure, layers: Figure
+) -> ReduceAndGather:
+    """ZeRO 0 all-reduces; from 1 on gradients are scattered over the shards (and all-reduced across replicas of them),
+    and parameters gathered. One call is made after the other; where no size of theirs is known, the overlap is that of
+    one a layer.
+    """
+    network, options, stack = grid.network, grid.options, grid.stack
+    gradients, moved = gradient_bytes(grid, parameters), gathered_bytes(grid, parameters)
+    reductions, gathers = calls(grid, parameters, layers)
     within, across = shards_and_replicas(g, shards)
-    each = gradients / calls
-    scatter = collectives.gather(network, each, within) + collectives.all_reduce(network, each / shards, across)
-    reduce = calls * np.where(options.zero >= 1, scatter, collectives.all_reduce(network, each, g))
-    gathered = collectives.gather(network, gathered_bytes(grid, parameters), within)
+    each = gradients / reductions
+    scatter = collective_times.gather(network, each, within) + collective_times.all_reduce(
+        network, each / shards, across
+    )
+    scattered = (options.zero >= 1) & (at_once(grid) <= 0)
+    reduce = reductions * np.where(scattered, scatter, collective_times.all_reduce(network, each, g))
+    gathered = gathers * collective_times.gather(network, moved / gathers, within)
     if grid.expanded is not None:
         # A reduction reads and writes what it reduces, a gather reads this rank's shard, as fast as memory lets it.
         there = grid.options.expanded_weights
         reduce = np.maximum(reduce, (g.n > 1) * expanded_memory.streamed(grid, 2.0 * there * gradients))
-        share = there * gathered_bytes(grid, parameters) / shards
-        gathered = np.maximum(gathered, (shards > 1) * expanded_memory.streamed(grid, share))
-    return reduce, (options.zero >= 1) * gathered
+        gathered = np.maximum(gathered, (shards > 1) * expanded_memory.streamed(grid, there * moved / shards))
+    gathered = (options.zero >= 1) * gathered
+    cut = (stack.bucket_bytes > 0) | (stack.bucket_parameters > 0) | (options.zero >= 2)
+    return ReduceAndGather(
+        reduce,
+        gathered,
+        reduce / np.where(cut, reductions, np.maximum(layers, 1.0)),
+        gathered / np.where(gathers > 1, gathers, np.maximum(layers, 1.0)),
+    )
 
 
 def exposed(grid: Grid, split: StageSplit, flow: Flow) -> Figure:
     """Seconds of data-parallel communication that nothing hides.
 
     Reductions run beside a backward pass, gathers beside a forward pass; with overlap on, what is hidden is at most
-    ``overlap x`` that pass, and the last bucket (one layer's share) always shows. Sharded parameters (ZeRO 3) are
+    ``overlap x`` that pass, and the last bucket always shows. Sharded parameters (ZeRO 3) are
     gathered before and reduced after every micro-batch; otherwise once a step.
     """
     return exposed_traffic(grid, most_held(grid, split), split.first, flow.forward, flow.backward)
@@ -146,11 +207,8 @@ def exposed(grid: Grid, split: StageSplit, flow: Flow) -> Figure:
 
 def most_held(grid: Grid, split: StageSplit) -> ShardedState:
     """The most dense and the most expert parameters that a stage holds: what the slowest reduction moves."""
-    first, middle, last = stage_parameters(grid, split)
-    several, many = grid.layout.pp > 1, grid.layout.pp > 2
-    dense = np.maximum(first.dense, np.maximum(many * middle.dense, several * last.dense))
-    experts = np.maximum(first.experts, np.maximum(many * middle.experts, several * last.experts))
-    return ShardedState(dense, experts)
+    stages, held = extremes(grid.shape, grid.layout, split), stage_parameters(grid, split)
+    return ShardedState(most(stages, [each.dense for each in held]), most(stages, [each.experts for each in held]))
 
 
 def exposed_traffic(grid: Grid, held: ShardedState, layers: Figure, forward: Figure, backward: Figure) -> Figure:
@@ -181,45 +239,58 @@ def data_parallel_traffic(
     """The communication whose exposed seconds :func:`exposed` adds up; passes are seconds over `layers` layers.
 
     ``late`` of ``reduce + z3 gather`` beside a backward pass and ``early`` of ``gather`` beside a forward one, as
-    :func:`overlap.shown` has it: the last bucket (of as many as layers) is never early enough, and the runtime's share
-    of a pass can hide.
+    :func:`overlap.shown` has it: the last call of one and the first of the other always show, and the runtime's share
+    of a pass can hide the others.
     """
     layout, options, stack = grid.layout, grid.options, grid.stack
     r = replicas(grid)
-    reduce_dense, gather_dense = _reduce_and_gather(grid, held.dense, r.dense, r.dense_shards)
-    reduce_experts, gather_experts = _reduce_and_gather(grid, held.experts, r.experts, r.expert_shards)
-    reduce, gather = reduce_dense + reduce_experts, gather_dense + gather_experts
+    dense = _reduce_and_gather(grid, held.dense, r.dense, r.dense_shards, layers)
+    both = dense + _reduce_and_gather(grid, held.experts, r.experts, r.expert_shards, layers)
     whole = options.zero >= 3
     steps = micro_batches(layout)
     reductions = np.where(options.zero >= 2, steps, 1.0)
     gathers = np.where(whole | ((options.zero >= 2) & (stack.gathers_working_copy > 0)), steps, 1.0)
-    shown = options.dp_overlap / np.maximum(layers, 1.0)
+    gathers = gathers * (1.0 + whole * grid.shape.reference)
+    overlapping = options.dp_overlap * (1.0 - at_once(grid))
     toll = grid.device.collective_share
-    early_enough = options.dp_overlap - shown
-    late = overlap.shown(reduce + whole * gather, stack.dp_overlap * backward, early_enough, toll)
-    early = overlap.shown(gather, stack.dp_overlap * forward, early_enough, toll)
+    last = both.last_reduce + whole * both.first_gather
+    others = both.reduce + whole * both.gather - last
+    late = last + overlap.shown(others, stack.dp_overlap * backward, overlapping, toll)
+    others = both.gather - both.first_gather
+    early = both.first_gather + overlap.shown(others, stack.dp_overlap * forward, overlapping, toll)
     return DataParallelTraffic(reductions, late, gathers, early, whole)
 
 
 def update(grid: Grid, split: StageSplit) -> Figure:
-    """Seconds of the optimizer step: its traffic over this rank's shard, or over the host link when states live
-    there, or in part over expanded memory; and of :func:`putting_together` what shards of it give.
+    """Seconds of the optimizer step: its traffic over this rank's shard, or over the host link for the share of states
+    that lives there (one after the other: Megatron-LM core_v0.16.1, optimizer/cpu_offloading/hybrid_optimizer.py), or
+    in part over expanded memory; and of :func:`putting_together` what shards of it give, or of Muon's iterations.
     """
-    layout, options, s = grid.layout, grid.options, grid.shape
-    first, middle, last = stage_parameters(grid, split)
-    r = replicas(grid)
+    options, s, r = grid.options, grid.shape, replicas(grid)
     dense_shards = np.where(options.zero >= 1, r.dense_shards, 1.0)
     expert_shards = np.where(options.zero >= 1, r.expert_shards, 1.0)
 
     def mine(held: ShardedState) -> Figure:
         return held.dense / dense_shards + held.experts / expert_shards
 
-    several, many = layout.pp > 1, layout.pp > 2
-    parameters = np.maximum(mine(first), np.maximum(many * mine(middle), several * mine(last))) * s.trained
+    stages = extremes(s, grid.layout, split)
+    stage_held = stage_parameters(grid, split)
     on_device = expanded_memory.update(grid) * layer_times.update_factor(grid)
     moved = elements.gradient_wire(grid) + elements.parameter_wire(grid) + elements.step_bytes(grid)
     on_host = moved / grid.device.host_bandwidth
-    return parameters * np.where(options.offload > 0, on_host, on_device) + putting_together(grid, split, r)
+    away = options.offload
+    seconds = np.where(away > 0, away * on_host + (1.0 - away) * on_device, on_device)
+    if np.any(s.orthogonal):
+        outside = s.outside_step_bytes / grid.device.memory_rate / dense_shards
+        each = [
+            mine(held) * s.trained * seconds
+            + held.ends * outside
+            + orthogonal.seconds(grid, x.layers, x.leading, r.shards)
+            for held, x in zip(stage_held, stages, strict=True)
+        ]
+        return most(stages, each) + putting_together(grid, split, r)
+    parameters = most(stages, [mine(held) for held in stage_held]) * s.trained
+    return parameters * seconds + putting_together(grid, split, r)
 
 
 def putting_together(grid: Grid, split: StageSplit, r: Replicas) -> Figure:

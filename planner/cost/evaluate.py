@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.cost import data_parallel, expanded_memory, layer_times, memory, pipeline, transformer
+from planner.cost import data_parallel, expanded_memory, held_memory, layer_times, pipeline, transformer, tuned
 from planner.cost.figures import Figure, Grid
+from planner.cost.held_memory import Memory
 from planner.cost.layer_activations import layer_activations
-from planner.cost.memory import Memory
 from planner.cost.pipeline import Flow, Stages
 from planner.cost.products import LayerPart
 from planner.cost.transformer import Layer
@@ -33,18 +34,30 @@ class StepPasses:
         def take(figure: Figure) -> Figure:
             return figure[..., rows] if np.ndim(figure) and figure.shape[-1] > 1 else figure
 
-        layers = [
-            Layer(take(x.forward), take(x.backward), take(x.selective), {}, take(x.hidden), take(x.modules))
+        return self._changed(take)
+
+    def least(self, axis: int) -> StepPasses:
+        """Totals that none along an option axis undercuts; parts are left behind."""
+
+        def lowest(figure: Figure) -> Figure:
+            spread = np.ndim(figure) > axis and figure.shape[axis] > 1
+            return np.min(figure, axis=axis, keepdims=True) if spread else figure
+
+        return self._changed(lowest)
+
+    def _changed(self, change: Callable[[Figure], Figure]) -> StepPasses:
+        first, second = (
+            Layer(change(x.forward), change(x.backward), change(x.selective), {}, change(x.hidden), change(x.modules))
             for x in self.layers
-        ]
-        ends = [LayerPart(take(x.forward), take(x.backward)) for x in self.ends]
-        return StepPasses((layers[0], layers[1]), (ends[0], ends[1]))
+        )
+        embedding, head = (LayerPart(change(x.forward), change(x.backward)) for x in self.ends)
+        return StepPasses((first, second), (embedding, head))
 
 
 def passes(grid: Grid) -> StepPasses:
     """Prices both kinds of layer, the embedding and the head: as modelled, or as measured where that is known."""
     modelled = transformer.layers(grid), (transformer.embedding(grid), transformer.head(grid))
-    layers, ends = layer_times.overridden(grid, *modelled)
+    layers, ends = tuned.tuned(grid, *layer_times.overridden(grid, *modelled))
     return StepPasses(layers if grid.expanded is None else _stashing(grid, layers), ends)
 
 
@@ -95,13 +108,13 @@ class Terms:
     exposed: Figure
     update: Figure
     jitter: Figure
-    memories: tuple[Memory, Memory, Memory]
+    memories: tuple[Memory, ...]
 
 
 def terms(grid: Grid, priced: StepPasses | None = None) -> Terms:
     """All terms of the grid's cost."""
     s, flow, exposed, update, wait = _timed(grid, passes(grid) if priced is None else priced)
-    return Terms(s, flow, exposed, update, wait, memory.stages(grid, s.split))
+    return Terms(s, flow, exposed, update, wait, held_memory.stages(grid, s.split))
 
 
 def _timed(grid: Grid, priced: StepPasses) -> tuple[Stages, Flow, Figure, Figure, Figure]:
@@ -118,7 +131,7 @@ def evaluate(grid: Grid, priced: StepPasses | None = None, held: Figure | None =
     the distinct (tp, cp, ep, etp, micro-batch) and spread over rows, and `held` the bytes where they are known.
     """
     s, flow, exposed, update, wait = _timed(grid, passes(grid) if priced is None else priced)
-    held = memory.largest(memory.stages(grid, s.split)) if held is None else held
+    held = held_memory.largest(held_memory.stages(grid, s.split)) if held is None else held
     return StepCost(flow.time * wait, exposed * wait, update + grid.stack.step_overhead, held)
 
 
@@ -129,7 +142,7 @@ class Busiest:
     layers: Figure
     """On it, leading dense ones left out."""
     leading: Figure
-    """Leading dense layers of the first stage."""
+    """Leading dense layers on it."""
     at_start: Figure
     """1 if it is the first stage."""
     at_end: Figure
@@ -137,17 +150,18 @@ class Busiest:
 
 
 def busiest(grid: Grid, s: Stages) -> Busiest:
-    """The slowest stage; of equals the last, then a middle one."""
-    layout = grid.layout
-    lead = pipeline.leading_layers(grid.shape, layout, s.split)
-    forward, backward = s.first(grid)
-    first = forward + backward
-    middle, last = sum(s.middle()), sum(s.last())
-    many, several = np.greater(layout.pp, 2), np.greater(layout.pp, 1)
-    on_last = several & (last >= first) & (last >= many * middle)
-    on_middle = many & ~on_last & (middle >= first)
-    n = np.where(on_last, s.split.last, np.where(on_middle, s.split.middle, s.split.first - lead))
-    return Busiest(n, lead, ~(on_last | on_middle), on_last | ~several)
+    """The slowest stage; of equals the last, then one between."""
+    (stage, *first), *others = s.passes(grid)
+    seconds: Figure = sum(first)
+    at_start: Figure = np.ones_like(grid.layout.pp, dtype=bool)
+    at_end: Figure = grid.layout.pp <= 1
+    layers, leading = stage.layers, stage.leading
+    for number, (stage, *each) in enumerate(others, 1):
+        slower = stage.exists & (sum(each) >= seconds)
+        seconds, at_start = np.where(slower, sum(each), seconds), at_start & ~slower
+        at_end = np.where(slower, number == len(others), at_end)
+        layers, leading = (np.where(slower, a, b) for a, b in ((stage.layers, layers), (stage.leading, leading)))
+    return Busiest(layers - leading, leading, at_start, at_end)
 
 
 def breakdown(grid: Grid, priced: StepPasses | None = None) -> dict[str, Figure]:
@@ -166,8 +180,8 @@ def breakdown(grid: Grid, priced: StepPasses | None = None) -> dict[str, Figure]
     leading, body = priced.layers
     for name, part in body.parts.items():
         other = leading.parts[name]
-        parts[name] = steps * (n * (part.forward + part.backward) + at_start * lead * (other.forward + other.backward))
-    parts["recompute"] = steps * (n * s.body.again + at_start * lead * s.leading.again)
+        parts[name] = steps * (n * (part.forward + part.backward) + lead * (other.forward + other.backward))
+    parts["recompute"] = steps * (n * s.body.again + lead * s.leading.again)
     parts["embedding"] = steps * at_start * (s.embedding.forward + s.embedding.backward)
     parts["logits"] = steps * busy.at_end * (s.head.forward + s.head.backward)
     parts["ep"] = parts["ep"] + steps * n * s.body.alone

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.cost import collectives, elements, overlap, products
-from planner.cost.collectives import CollectiveGroup
+from planner.cost import collective_times, elements, overlap, products
+from planner.cost.collective_times import CollectiveGroup
 from planner.cost.figures import Figure, Grid
 from planner.cost.micro_batch import sequence_shard, tokens
 from planner.cost.products import LayerPart, Product
@@ -128,14 +128,14 @@ def dispatch(grid: Grid) -> Dispatch:
     token bound for it cross the NIC once: of k copies over d domains about ``d (1 - (1 - 1/d)^k)`` are distinct.
     """
     network, layout, s = grid.network, grid.layout, grid.shape
-    ranks = collectives.group(network, layout.ep, layout.etp)
+    ranks = collective_times.group(network, layout.ep, layout.etp)
     per_token = np.maximum(s.experts_per_token, 1.0)
     sent = tokens(grid) * s.experts_per_token / layout.tp * imbalance(grid)
     size = grid.device.element * sent * width(grid)
     domains = np.maximum(ranks.n / ranks.inside, 1.0)
     distinct = np.minimum(domains * (1.0 - (1.0 - 1.0 / domains) ** per_token) / per_token, 1.0)
     copies = np.where(grid.stack.dispatch_once > 0, distinct, 1.0)
-    return Dispatch(ranks, size, collectives.all_to_all(network, size, ranks, copies))
+    return Dispatch(ranks, size, collective_times.all_to_all(network, size, ranks, copies))
 
 
 def exchange(grid: Grid) -> Figure:
@@ -144,7 +144,9 @@ def exchange(grid: Grid) -> Figure:
     """
     network, layout = grid.network, grid.layout
     routed = dispatch(grid)
-    tensor = collectives.gather(network, routed.size * layout.etp, collectives.group(network, layout.etp, 1.0))
+    tensor = collective_times.gather(
+        network, routed.size * layout.etp, collective_times.group(network, layout.etp, 1.0)
+    )
     return 2.0 * (routed.once + tensor)
 
 

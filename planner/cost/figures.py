@@ -128,10 +128,6 @@ class Shape:
     """1 if experts' function clamps what it reads (gpt-oss) ..."""
     biased_experts: Figure = 0.0
     """... and if their products have biases."""
-    context_exchanged: Figure = 0.0
-    """1 if context-parallel ranks exchange heads for the whole sequence (all-to-all) ..."""
-    context_gathered: Figure = 0.0
-    """... or gather all keys and values; neither: these go round a ring."""
     dropout: Figure
     """1 if dropout masks are kept."""
     embedding_parameters: Figure
@@ -150,7 +146,7 @@ class Shape:
     expert_parameters: Figure
     """One routed expert."""
     trained: Figure
-    """Share of the parameters that is trained (1 but for LoRA)."""
+    """Share of the parameters that is trained."""
     weight_gradient: Figure
     """1 if weight gradients of the base matrices are computed (0: LoRA)."""
     reads_input: Figure = 1.0
@@ -165,11 +161,47 @@ class Shape:
     """1 if these are fewer than a product reads: weights are dequantised for every pass."""
     adapter_flops: Figure
     """Products of adapters in all three passes (6 a) over the base matrices' in two (4 N): LoRA."""
+    backward_share: Figure = 1.0
+    """Share of the layers behind the first that is trained: those before have no backward pass."""
+    reference: Figure = 0.0
+    """Forward passes beside, through the model as it was (DPO) ..."""
+    reference_bytes: Figure = 0.0
+    """... and bytes of one of its parameters, where it is another copy."""
+    magnitude_elements: Figure = 0.0
+    """Elements of a layer's matrices whose outputs have trained magnitudes (DoRA), mean over layers, ..."""
+    magnitude_inputs: Figure = 0.0
+    """... their squared inputs, ..."""
+    magnitude_outputs: Figure = 0.0
+    """... their outputs, ..."""
+    magnitude_flops: Figure = 0.0
+    """... and the FLOPs that put their adapters together."""
     state_bytes: Figure
     """Optimizer state per trained parameter, without the master copy."""
     master_bytes: Figure
     step_bytes: Figure
     """Memory traffic of one update per trained parameter."""
+    orthogonal: Figure = 0.0
+    """1 if updates of blocks' matrices are made orthogonal (Muon, :mod:`planner.cost.orthogonal`)."""
+    attention_orthogonal: Figure = 0.0
+    """FLOPs of that, a layer's attention or recurrence, ..."""
+    mlp_orthogonal: Figure = 0.0
+    """... a dense MLP, ..."""
+    shared_orthogonal: Figure = 0.0
+    """... shared experts, ..."""
+    expert_orthogonal: Figure = 0.0
+    """... one routed expert, ..."""
+    largest_orthogonal: Figure = 0.0
+    """... and of the matrix outside experts, ..."""
+    largest_expert_orthogonal: Figure = 0.0
+    """... or of one expert, that takes most."""
+    largest_matrix: Figure = 0.0
+    """Parameters of the largest tensor of a block outside experts, ..."""
+    largest_expert_matrix: Figure = 0.0
+    """... and of one expert."""
+    outside_state_bytes: Figure = 0.0
+    """Bytes of state that a parameter outside blocks has more than one of a block, ..."""
+    outside_step_bytes: Figure = 0.0
+    """... and what its update moves more (less: negative)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -294,6 +326,12 @@ class Stack:
     """1 if the inputs of 8-bit products are kept in 8 bit for the backward pass."""
     bucket_bytes: Figure = 0.0
     """Bytes of gradients that one call reduces, at least a matrix; 0: all of them."""
+    bucket_parameters: Figure = 0.0
+    """Parameters that one overlapped call reduces or gathers; 0: by bytes."""
+    bucket_parameters_per_rank: Figure = 0.0
+    """The least of them for every rank that shares them."""
+    sharded_at_once: Figure = 0.0
+    """1 if sharded states (ZeRO 1) mean an all-reduce after the passes and a gather after the update, each whole."""
     update_bytes: Figure
     """Bytes per parameter of a rank's shard that copies of gradients take during the update."""
     gather_launches: Figure = 0.0
@@ -377,10 +415,18 @@ class Options:
     p2p_overlap: Figure
     ep_overlap: Figure = 0.0
     """1: experts' exchanges run beside another micro-batch's passes."""
+    context_gathered: Figure = 0.0
+    """1: context-parallel ranks gather all keys and values; else these go round a ring ..."""
+    context_exchanged: Figure = 0.0
+    """... of one rank: 1 if all of them exchange heads for whole sequences ..."""
+    context_layered: Figure = 0.0
+    """... of one rank a domain: 1 if those of a scale-up domain do."""
     pp_inner: Figure
     """Rank order: 0 tp-cp-ep-dp-pp (stages far apart), 1 tp-cp-ep-pp-dp."""
     offload: Figure
-    """1: optimizer states live in host memory."""
+    """Share of the optimizer states that lives in host memory."""
+    graphs: Figure = 0.0
+    """CUDA graphs launch 1: attention, norms and routers; 2: experts as well."""
     expanded_optimizer: Figure = 0.0
     """Share of the optimizer states that lives in expanded memory."""
     expanded_weights: Figure = 0.0

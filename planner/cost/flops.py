@@ -62,12 +62,18 @@ def model_flops(grid: Grid) -> Figure:
 
     For the GPT block this is ``72 B L s h^2 (1 + s / (6 h) + V / (12 h L))`` (Narayanan et al. 2021, arXiv 2104.04473);
     causal masking is not deducted. Frozen weights (LoRA) have no gradient: twice the forward products; the adapters'
-    own, about a hundredth, are left out. Each module of multi-token prediction is one more layer, and one more product
+    own, about a hundredth, are left out. Blocks before the first trained one have none of either, a frozen head no
+    weight gradient; a reference model is one forward pass more. Each
+    module of multi-token prediction is one more layer, and one more product
     with the head.
     """
     s, work = grid.shape, token_work(grid.shape)
     unmasked = work.scores * np.minimum(2.0 * s.attended, s.sequence) / s.attended
-    per_token = 2.0 * (2.0 + s.weight_gradient) * (work.products + work.head) + 6.0 * (unmasked + work.states)
+    back = s.backward_share
+    of_layers = 2.0 * (1.0 + back * (1.0 + s.weight_gradient)) * work.products
+    of_head = 2.0 * (2.0 + s.weight_gradient * (back >= 1.0)) * work.head
+    per_token = of_layers + of_head + 2.0 * (1.0 + 2.0 * back) * (unmasked + work.states)
+    per_token = per_token + s.reference * 2.0 * (work.products + work.head + unmasked + work.states)
     return grid.layout.batch * s.sequence * per_token
 
 

@@ -15,15 +15,21 @@ from planner.cost.figures import Figure, Grid
 from planner.cost.micro_batch import moved
 from planner.cost.products import LayerPart
 
-BITS = {"nf4": 4.0, "int8": 8.0}
+BITS = {"nf4": 4.0, "int8": 8.0, "fp8": 8.0}
 NF4_SCALES = 8.0 / 64.0 + 32.0 / (64.0 * 256.0)
 """Bits of a weight's scales: one of 8 bit for 64 weights, and one of 32 for 256 of these (double quantisation: arXiv
 2305.14314, section 3: 0.127)."""
 
 
+FP8_SCALES = 32.0 / 128.0**2
+"""One of 32 bit for a square of 128 (transformers 5.23.0, integrations/finegrained_fp8.py)."""
+
+
 def bytes_of(base: str, hidden: Figure) -> Figure:
-    """Bytes of a quantised weight with its scales: NF4's blocks; one of 32 bit a row in 8 bit (arXiv 2208.07339)."""
-    scales = NF4_SCALES if base == "nf4" else 32.0 / hidden
+    """Bytes of a quantised weight with its scales: NF4's blocks, FP8's squares; one of 32 bit a row of whole numbers of
+    8 bit (arXiv 2208.07339).
+    """
+    scales = {"nf4": NF4_SCALES, "fp8": FP8_SCALES}.get(base, 32.0 / hidden)
     return (BITS[base] + scales) / 8.0
 
 

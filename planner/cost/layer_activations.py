@@ -2,7 +2,8 @@
 
 They follow Korthikanti et al. 2022 (arXiv 2205.05198): for their block (MLP 4h, multi-head attention, dropout, stored
 scores) the sum is ``s b h (34 + 5 a s / h)``, of which ``10 s b h`` is not split by tensor parallelism alone; other
-blocks are the same sum over other widths. How many micro-batches are in flight on a stage: :mod:`planner.cost.memory`.
+blocks are the same sum over other widths. How many micro-batches are in flight on a stage:
+:mod:`planner.cost.held_memory`.
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ def layer_activations(grid: Grid, moe: Figure, *, fused: Figure | None = None) -
 
     Where a framework keeps what matrix products read as it was cast, inputs of 8-bit products take one byte: of two
     blocks, of the output projection, of the MLP's second product; adapters read and keep 16 bit. What a product with
-    frozen weights reads is kept only where an adapter reads it too (:mod:`planner.cost.frozen`).
+    frozen weights reads is kept only where an adapter reads it too (:mod:`planner.cost.frozen`); a trained magnitude
+    (:mod:`planner.cost.tuned`) keeps what it scales: the base's result and the adapters'.
 
     Recomputed modules (Megatron-LM core_v0.16.1) drop what latents expand to (core/transformer/
     multi_latent_attention.py, qkv_up_checkpoint), what the function of routed experts gives (moe/experts.py,
@@ -79,19 +81,22 @@ def layer_activations(grid: Grid, moe: Figure, *, fused: Figure | None = None) -
     dispatched = moe * after * copies * width(grid)
     linear = attention + before * inner + dispatched
     read = s.reads_inner * after * inner
-    linear = linear - (1.0 - s.reads_mlp_input) * dispatched
+    linear = linear - (1.0 - s.reads_mlp_input) * dispatched + 2.0 * 2.0 * wide * t * s.magnitude_outputs
     unread = (1.0 - s.reads_input) * s.mixing_share + (1.0 - s.reads_mlp_input) * (1.0 - s.idle_share)
     unread = unread * (2.0 * wide - trained_cast) * t * s.hidden / shard
     full = norms + inputs + linear + read + scores - unread
     dropped = stack.drops_scores * scores + stack.drops_activation * read + stack.drops_norms * norms
     dropped = dropped + stack.drops_linear * 0.5 * linear - stack.unread_outputs * 2.0 * wide * t * s.hidden / shard
-    dropped = dropped + stack.drops_kernel * after * t * s.heads * s.v_dim / layout.tp * crossed
+    # What is dropped twice over counts once.
+    linears = 1.0 - options.recompute_selective * 0.5 * stack.drops_linear
+    functions = 1.0 - options.recompute_selective * stack.drops_activation
+    dropped = dropped + linears * stack.drops_kernel * after * t * s.heads * s.v_dim / layout.tp * crossed
     expanded = s.heads * s.qk_dim / layout.tp + kv_width(grid) - s.query_rank - s.kv_rank
-    latents = (s.kv_rank > 0) * 2.0 * wide * t * np.maximum(expanded, 0.0)
+    latents = linears * (s.kv_rank > 0) * 2.0 * wide * t * np.maximum(expanded, 0.0) * s.attention_share
     norm = (2.0 * wide - trained_cast) * t * s.hidden / shard
     function = moe * s.reads_inner * (1.0 - stack.drops_activation) * after * routed
-    whole = plain * (before * dense + s.reads_inner * after * dense + s.reads_mlp_input * norm)
-    normed = ((s.kv_rank > 0) * s.reads_input + moe * s.reads_mlp_input) * norm
+    whole = plain * (linears * before * dense + functions * s.reads_inner * after * dense + s.reads_mlp_input * norm)
+    normed = ((s.kv_rank > 0) * s.attention_share * s.reads_input + moe * s.reads_mlp_input) * norm
     modules = options.recompute_latents * latents + options.recompute_function * function
     modules = modules + options.recompute_norms * normed + options.recompute_mlp * whole
     share = options.recompute_layers
@@ -99,4 +104,4 @@ def layer_activations(grid: Grid, moe: Figure, *, fused: Figure | None = None) -
     stored = 2.0 * wide * t * s.hidden / shard
     inputs_only = np.maximum(share, options.recompute_offloaded)
     again = np.maximum((share > 0) * full, modules)
-    return Activations(full, inputs_only * stored + (1.0 - inputs_only) * some, again)
+    return Activations(full, s.backward_share * (inputs_only * stored + (1.0 - inputs_only) * some), again)

@@ -13,7 +13,7 @@ import numpy as np
 
 from planner.cost import (
     attention,
-    collectives,
+    collective_times,
     convolution,
     data_parallel,
     experts,
@@ -24,9 +24,9 @@ from planner.cost import (
 )
 from planner.cost.figures import Device, Figure, Grid, Layout, Network
 from planner.cost.micro_batch import activation_bytes, region_bytes, tokens
+from planner.cost.other_families import Software
 from planner.cost.products import LayerPart, Product
 from planner.cost.recommender import Sharding
-from planner.cost.software import Software
 from planner.schema.families import ConvolutionNetwork, Recommender
 
 Kind = Literal["all-reduce", "gather-scatter", "all-to-all"]
@@ -50,12 +50,12 @@ def exchange_time(network: Network, layout: Layout, c: Collective) -> float:
         "ep": (layout.ep, layout.etp),
         "all": (network.accelerators, 1.0),
     }[c.group]
-    group = collectives.group(network, ranks, stride)
+    group = collective_times.group(network, ranks, stride)
     if c.kind == "all-reduce":
-        return float(collectives.all_reduce(network, c.size, group))
+        return float(collective_times.all_reduce(network, c.size, group))
     if c.kind == "all-to-all":
-        return float(collectives.all_to_all(network, c.size, group))
-    return 2.0 * float(collectives.gather(network, c.size, group))
+        return float(collective_times.all_to_all(network, c.size, group))
+    return 2.0 * float(collective_times.gather(network, c.size, group))
 
 
 @dataclass(frozen=True, slots=True)

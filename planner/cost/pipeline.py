@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
 
-from planner.cost import collectives, overlap
+from planner.cost import collective_times, overlap
 from planner.cost.figures import Figure, Grid, Layout, Shape
 from planner.cost.micro_batch import activation_bytes
 from planner.cost.products import LayerPart
@@ -88,22 +88,61 @@ def placed(shape: Shape, layout: Layout, most: Figure) -> StageSplit:
     return StageSplit(each - (each * before > layers - last), each, last)
 
 
-def leading_layers(shape: Shape, layout: Layout, split: StageSplit) -> Figure:
-    """Leading dense layers on the first stage: those of its first chunk."""
-    return np.minimum(shape.leading_dense, np.floor(split.first / layout.vpp))
+@dataclass(frozen=True, slots=True)
+class StageLayers:
+    """Layers of one stage."""
+
+    index: Figure
+    """From 0."""
+    exists: Figure
+    """1 where the pipeline has so many stages."""
+    layers: Figure
+    leading: Figure
+    """Of those, leading dense ones."""
 
 
-def whole_stage(shape: Shape, layout: Layout, split: StageSplit) -> Figure:
-    """First stage after the first that holds no leading layers: ``1 + ceil(beyond / ceil(middle / vpp))``."""
-    beyond = np.maximum(shape.leading_dense - np.floor(split.first / layout.vpp), 0.0)
-    return 1.0 + np.ceil(beyond / np.ceil(split.middle / layout.vpp))
+def extremes(shape: Shape, layout: Layout, split: StageSplit) -> tuple[StageLayers, ...]:
+    """The first stage, those between of which one is the slowest and one the fullest, and the last.
+
+    Leading dense layers fill first chunks, stage after stage: ``min(max(beyond - (i - 1) chunk, 0), chunk)`` on stage i
+    between. Of the stages with as many of them the first has the most layers, and the most micro-batches in flight: the
+    second of the pipeline, the first whose chunk is not filled, and the first without any.
+    """
+    pp, two, three = layout.pp, layout.pp > 1, layout.pp > 2
+    first = np.minimum(shape.leading_dense, np.floor(split.first / layout.vpp))
+    ends = StageLayers(0.0, 1.0, split.first, first), StageLayers(pp - 1.0, two, split.last, 0.0)
+    beyond = two * (shape.leading_dense - first)
+    if not np.any(beyond):
+        return ends[0], StageLayers(1.0, three, split.middle, 0.0), ends[1]
+    chunk, before_last = np.ceil(split.middle / layout.vpp), np.maximum(pp - 2.0, 0.0)
+    full = shape.layers - split.first - split.last - before_last * (split.middle - 1.0)
+    unfilled, without = (np.minimum(1.0 + n, before_last) for n in (np.floor(beyond / chunk), np.ceil(beyond / chunk)))
+    between = [1.0, unfilled, without] if np.any((unfilled > 1) & (unfilled < without)) else [1.0, without]
+    found = [
+        StageLayers(i, three, split.middle - (i > full), np.clip(beyond - (i - 1.0) * chunk, 0.0, chunk))
+        for i in between
+    ]
+    on_last = np.clip(beyond - before_last * chunk, 0.0, np.ceil(split.last / layout.vpp))
+    return ends[0], *found, replace(ends[1], leading=on_last)
 
 
-def has_whole_stage(shape: Shape, layout: Layout) -> Figure:
-    """Whether that is a middle stage of the most layers, or the last of two: what a middle stage is priced as."""
-    found = split(shape, layout)
-    short = found.first + (layout.pp - 2.0) * found.middle + found.last - shape.layers
-    return whole_stage(shape, layout, found) <= np.maximum(layout.pp - 2.0 - short, 1.0)
+def most(stages: Sequence[StageLayers], values: Sequence[Figure]) -> Figure:
+    """The largest value of any stage that exists."""
+    found = values[0]
+    for stage, value in zip(stages[1:], values[1:], strict=True):
+        found = np.maximum(found, stage.exists * value)
+    return found
+
+
+def leading_fit(shape: Shape, layout: Layout) -> Figure:
+    """Whether the first chunks hold all leading dense layers, and of shorter ones one at most, the last with any."""
+    dealt = split(shape, layout)
+    first, chunk = np.floor(dealt.first / layout.vpp), np.ceil(dealt.middle / layout.vpp)
+    short = dealt.first + (layout.pp - 2.0) * dealt.middle + dealt.last - shape.layers
+    shorter, between = np.ceil((dealt.middle - 1.0) / layout.vpp), np.maximum(layout.pp - 2.0, 0.0)
+    unlike = (short > 0) & (shorter < chunk)
+    behind = np.where(unlike, shorter - short * chunk, np.ceil(dealt.last / layout.vpp))
+    return shape.leading_dense <= first + between * chunk + behind
 
 
 def stage_layers(shape: Shape, layout: Layout) -> list[int]:
@@ -143,7 +182,7 @@ def transfer(grid: Grid, layer: Layer) -> Figure:
     Tensor-parallel ranks each send their share (scatter-gather, Narayanan et al. 2021). Copies hold no compute units.
     """
     layout, options = grid.layout, grid.options
-    once = collectives.send(grid.network, transfer_bytes(grid), stage_stride(grid), layout.pp)
+    once = collective_times.send(grid.network, transfer_bytes(grid), stage_stride(grid), layout.pp)
     work = layout.vpp * (layer.forward + layer.backward)
     return overlap.shown(2.0 * layout.vpp * once, work, options.p2p_overlap * grid.stack.p2p_overlap, 0.0)
 
@@ -198,7 +237,7 @@ def layer_time(grid: Grid, layer: Layer) -> LayerTime:
     options = grid.options
     share = options.recompute_layers
     selected = options.recompute_selective * layer.selective + layer.modules
-    again = share * layer.forward + (1.0 - share) * selected
+    again = grid.shape.backward_share * (share * layer.forward + (1.0 - share) * selected)
     if not np.any(options.ep_overlap):
         return LayerTime(layer.forward, layer.backward + again, again)
     alone = np.minimum(grid.layout.pp / micro_batches(grid.layout), 1.0) * layer.hidden
@@ -216,24 +255,24 @@ class Stages:
     split: StageSplit
     transfer: Figure
 
-    def first(self, grid: Grid) -> tuple[Figure, Figure]:
-        """Forward and backward seconds of the first stage (the only one, if pp = 1)."""
-        lead, alone = leading_layers(grid.shape, grid.layout, self.split), grid.layout.pp <= 1
-        n = self.split.first - lead
-        forward = (
-            n * self.body.forward + lead * self.leading.forward + self.embedding.forward + alone * self.head.forward
+    def passes(self, grid: Grid) -> tuple[tuple[StageLayers, Figure, Figure], ...]:
+        """Forward and backward seconds of the first stage (or only one), of those between, and of the last."""
+        found = extremes(grid.shape, grid.layout, self.split)
+        alone, (first, *between, last) = grid.layout.pp <= 1, (self._blocks(stage) for stage in found)
+        first = (
+            first[0] + self.embedding.forward + alone * self.head.forward,
+            first[1] + self.embedding.backward + alone * self.head.backward,
         )
-        backward = n * self.body.backward + lead * self.leading.backward + self.embedding.backward
-        return forward, backward + alone * self.head.backward
+        last = last[0] + self.head.forward, last[1] + self.head.backward
+        return tuple((stage, *each) for stage, each in zip(found, (first, *between, last), strict=True))
 
-    def middle(self) -> tuple[Figure, Figure]:
-        """Forward and backward seconds of a middle stage."""
-        return self.split.middle * self.body.forward, self.split.middle * self.body.backward
-
-    def last(self) -> tuple[Figure, Figure]:
-        """Forward and backward seconds of the last stage."""
-        n = self.split.last
-        return n * self.body.forward + self.head.forward, n * self.body.backward + self.head.backward
+    def _blocks(self, stage: StageLayers) -> tuple[Figure, Figure]:
+        """Of one stage, without the ends."""
+        n, lead = stage.layers - stage.leading, stage.leading
+        forward, backward = n * self.body.forward, n * self.body.backward
+        if not np.any(lead):
+            return forward, backward
+        return forward + lead * self.leading.forward, backward + lead * self.leading.backward
 
 
 def stages(grid: Grid, layers: tuple[Layer, Layer], ends: tuple[LayerPart, LayerPart]) -> Stages:
@@ -261,13 +300,9 @@ class Flow:
 
 def flow(grid: Grid, s: Stages) -> Flow:
     """1F1B, interleaved if vpp > 1: the slowest stage sets the pace, the others' fill and drain is the bubble."""
-    layout = grid.layout
-    several = layout.pp > 1
-    forward, backward = s.first(grid)
-    middle, last = s.middle(), s.last()
-    many = layout.pp > 2
-    slowest = np.maximum(forward + backward, np.maximum(many * (middle[0] + middle[1]), several * (last[0] + last[1])))
-    slowest = slowest + s.transfer
+    layout, found = grid.layout, s.passes(grid)
+    _, forward, backward = found[0]
+    slowest = most([stage for stage, *_ in found], [there + back for _, there, back in found]) + s.transfer
     body = s.body.forward + s.body.backward
     leading = s.leading.forward + s.leading.backward
     lead = grid.shape.leading_dense

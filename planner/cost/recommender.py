@@ -14,11 +14,11 @@ from typing import Literal
 
 import numpy as np
 
-from planner.cost import collectives
+from planner.cost import collective_times
 from planner.cost.expanded_memory import Far
 from planner.cost.figures import Device, Figure, Network
+from planner.cost.other_families import Software, exposed, stretched
 from planner.cost.products import LayerPart, product_time
-from planner.cost.software import Software, exposed, stretched
 from planner.schema.families import Recommender
 
 _KERNELS_PER_LAYER = 6.0
@@ -225,7 +225,7 @@ def step_time(
     bottom MLP is too short to hide the all-to-all, so none of it is taken to be hidden.
     """
     samples = batch / ranks
-    group = collectives.group(network, ranks, 1.0)
+    group = collective_times.group(network, ranks, 1.0)
     work = dense(model, device, software, samples) + interaction(model, device, software, samples)
     moved = gather_bytes(model, software.element, samples, ranks, by)
     looked_up, reach = moved.forward + moved.backward, device.memory_rate * software.gather
@@ -233,10 +233,10 @@ def step_time(
     gathers = looked_up / reach if far is None else far.seconds(reach, looked_up - there, there)
     links = replace(network, scaleup=network.scaleup * software.exchange, nic=network.nic * software.exchange)
     sent = exchange_bytes(model, software.element, samples, ranks, by) * software.crossing
-    once = collectives.all_to_all(links, sent, group)
-    indices = collectives.all_to_all(links, index_bytes(model, samples, ranks, by), group)
+    once = collective_times.all_to_all(links, sent, group)
+    indices = collective_times.all_to_all(links, index_bytes(model, samples, ranks, by), group)
     parameters = dense_parameters(model)
-    reduce = collectives.all_reduce(network, parameters * software.element, group)
+    reduce = collective_times.all_reduce(network, parameters * software.element, group)
     late = exposed(reduce, software.dp_overlap * work.backward, 1.0 / len(dense_layers(model)))
     kernels = (_KERNELS_PER_LAYER * len(dense_layers(model)) + _KERNELS) * software.kernel
     update = parameters * _STEP_BYTES / device.memory_rate

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from planner.cost import attention, collectives, elements, experts, frozen, overlap, products, recurrent
+from planner.cost import attention, collective_times, elements, experts, frozen, overlap, products, recurrent
 from planner.cost.figures import Figure, Grid, Options
 from planner.cost.micro_batch import cast_bytes, input_cast_bytes, moved, region_bytes, sequence_shard, tokens
 from planner.cost.products import LayerPart, Product
@@ -44,10 +44,10 @@ def tensor_parallel_alone(grid: Grid) -> Figure:
     precision was cast before: half the bytes.
     """
     network, layout, options = grid.network, grid.layout, grid.options
-    ranks = collectives.group(network, layout.tp, 1.0)
+    ranks = collective_times.group(network, layout.tp, 1.0)
     size = region_bytes(grid)
-    reduce = collectives.all_reduce(network, size, ranks)
-    scatter = (2.0 - 0.5 * grid.device.low_precision) * collectives.gather(network, size, ranks)
+    reduce = collective_times.all_reduce(network, size, ranks)
+    scatter = (2.0 - 0.5 * grid.device.low_precision) * collective_times.gather(network, size, ranks)
     return np.where(options.sequence_parallel > 0, scatter, reduce)
 
 
@@ -86,18 +86,25 @@ def _total(values: list[Figure]) -> Figure:
     return total
 
 
+CAPTURED_EXPERTS = 2
+"""From here on CUDA graphs hold experts' kernels, too: a whole iteration is captured (Megatron-LM core_v0.16.1,
+transformer_config.py, `cuda_graph_impl`, `cuda_graph_scope`); those of modules leave out experts, whose tokens vary."""
+
+
 def _floored(grid: Grid, parts: dict[str, LayerPart], selective: Figure, moe: Figure, hidden: LayerPart) -> Layer:
-    """Adds what the CPU's launching takes beyond the kernels themselves, and the layer's fixed overhead; what is hidden
-    of exchanges would partly hide behind the CPU.
+    """Adds what the CPU's launching takes beyond the kernels themselves, but for those that CUDA graphs launch, and the
+    layer's fixed overhead; what is hidden of exchanges would partly hide behind the CPU.
     """
     forward, backward = _total([p.forward for p in parts.values()]), _total([p.backward for p in parts.values()])
-    ring = attention.RING_KERNELS * attention.ring_share(grid) * (grid.layout.cp - 1.0)
-    floor = (grid.stack.kernels_per_layer + ring + moe * grid.stack.expert_launches) * grid.device.launch
+    ring = attention.RING_KERNELS * attention.ring_steps(grid)
+    alone, experts = grid.options.graphs < 1, grid.options.graphs < CAPTURED_EXPERTS
+    kernels = alone * (grid.stack.kernels_per_layer + ring) + experts * moe * grid.stack.expert_launches
+    floor = kernels * grid.device.launch
     fixed = grid.stack.layer_overhead + (grid.layout.tp > 1) * grid.stack.tp_host
     late = LayerPart(np.maximum(floor - forward, 0.0) + fixed, np.maximum(1.6 * floor - backward, 0.0) + 2.0 * fixed)
-    alone = np.maximum(hidden.forward - np.maximum(floor - forward, 0.0), 0.0)
-    alone = alone + np.maximum(hidden.backward - np.maximum(1.6 * floor - backward, 0.0), 0.0)
-    return Layer(forward + late.forward, backward + late.backward, selective, parts | {"launch": late}, alone)
+    lone = np.maximum(hidden.forward - np.maximum(floor - forward, 0.0), 0.0)
+    lone = lone + np.maximum(hidden.backward - np.maximum(1.6 * floor - backward, 0.0), 0.0)
+    return Layer(forward + late.forward, backward + late.backward, selective, parts | {"launch": late}, lone)
 
 
 def modules_named(options: Options) -> Figure:
@@ -116,7 +123,7 @@ def modules_again(grid: Grid, moe: Figure, dense: LayerPart, around: LayerPart) 
     norm = 2.0 * element * s.hidden / sequence_shard(grid) / grid.device.memory_rate
     whole = dense.forward + around.forward + tensor_parallel(grid, 1.0, dense).forward
     again = o.recompute_latents * s.attention_share * attention.expanding(grid) + moe * o.recompute_function * function
-    again = again + o.recompute_norms * ((s.kv_rank > 0) + moe) * norm
+    again = again + o.recompute_norms * ((s.kv_rank > 0) * s.attention_share + moe) * norm
     return again + (1.0 - moe - s.idle_share) * o.recompute_mlp * whole
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import combinations
 
-from planner.cost import money, risk
+from planner.cost import memory_risk, money
 from planner.document.solution import PoolInUse, Solution
 from planner.schema import plan as schema
 
@@ -36,7 +36,7 @@ def constraints(found: Solution, memory: schema.MemorySection, run: schema.Money
 
 def _usable(found: Solution, capacity: float) -> float:
     """Bytes that a predicted peak may reach at the risk asked for."""
-    return float(risk.usable(capacity, found.memory_spread.half_width, found.request.oom_risk))
+    return float(memory_risk.usable(capacity, found.memory_spread.half_width, found.request.oom_risk))
 
 
 def _constraint(name: str, limit: float, value: float, unit: str, *, near: float) -> schema.Constraint:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import is_dataclass, replace
 from itertools import combinations
 
 from planner.document.solution import PoolInUse, Solution
 from planner.question.request import preemptions, restart
 from planner.schema import plan as schema
 from planner.schema.hardware import Accelerator, Cluster, Fabric
+from planner.schema.one_line import LONG
 
 
 def cluster_section(found: Solution) -> schema.ClusterSection:
@@ -26,19 +29,41 @@ def cluster_section(found: Solution) -> schema.ClusterSection:
 
 def _pool_section(found: Solution, used: PoolInUse) -> schema.Pool:
     """A pool; where several were offered with its zone, its network, and how it interrupts a job if unlike others."""
-    plain = plain_pool(used.pool.cluster, used.nodes)
+    own = used.pool.cluster.accelerator
+    changed = tuple(changed_figures(found.request.stock.get(own.id, own), own)) or None
+    plain = replace(plain_pool(used.pool.cluster, used.nodes), changed=changed)
     if not found.heterogeneous:
         return plain
     restarts = [restart(found.request, each.pool) for each in found.pools]
     taken_back = preemptions(found.request, used.pool)
-    own = {
+    among_others = {
         "zone": used.pool.zone,
         "offered": used.pool.count,
         "network": used.pool.cluster.fabric.id,
         "preemptions_per_node_s": taken_back or None,
         "restart_s": restart(found.request, used.pool) if len(set(restarts)) > 1 else None,
     }
-    return schema.Pool(**{**vars(plain), **own})
+    return schema.Pool(**{**vars(plain), **among_others})
+
+
+def changed_figures(stock: Accelerator, own: Accelerator) -> Iterator[schema.ChangedFigure]:
+    """Every figure of an accelerator that is not the catalog's; where it was read and what it is sold for are none."""
+    before, now = _figures(stock), _figures(own)
+    for figure in dict.fromkeys((*before, *now)):
+        if before.get(figure) != now.get(figure):
+            yield schema.ChangedFigure(figure=figure, catalog=before.get(figure), used=now.get(figure))
+
+
+def _figures(record: object, prefix: str = "") -> dict[str, float | bool | str | None]:
+    """A record's figures, numbers as floats, those of records and tables in it under ``scaleup.bandwidth``."""
+    inside = record.items() if isinstance(record, dict) else vars(record).items()
+    found: dict[str, float | bool | str | None] = {}
+    for name, value in inside:
+        if is_dataclass(value) or isinstance(value, dict):
+            found |= _figures(value, f"{prefix}{name}.")
+        elif name not in LONG and name != "name":
+            found[prefix + name] = float(value) if type(value) is int else value
+    return found
 
 
 def plain_pool(cluster: Cluster, count: int) -> schema.Pool:

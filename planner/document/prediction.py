@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from planner.cost import risk, utilisation
-from planner.cost.memory import Memory
+from planner.cost import memory_risk, utilisation
+from planner.cost.held_memory import Memory
 from planner.document.solution import FullestStage, Solution
 from planner.schema import plan as schema
 
@@ -60,7 +60,7 @@ def memory_section(found: Solution) -> schema.MemorySection:
         capacity_bytes=capacity,
         stage=fullest.stage,
         oom_risk=found.request.oom_risk,
-        oom_chance=risk.chance(total, capacity, found.memory_spread.half_width),
+        oom_chance=memory_risk.chance(total, capacity, found.memory_spread.half_width),
         parameters_bytes=float(held.parameters),
         gradients_bytes=float(held.gradients),
         optimizer_bytes=float(held.optimizer),

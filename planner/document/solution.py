@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from planner.cost.memory import Memory
+from planner.cost.held_memory import Memory
 from planner.performance.profiles.profile import Profile
 from planner.question.job_pools import JobPool, Pools
 from planner.question.request import Request

@@ -13,11 +13,12 @@ from planner.document.money import energy_section, money_section
 from planner.document.prediction import prediction_section
 from planner.document.solution import Solution
 from planner.models.parameters import parameters
-from planner.performance import binding
+from planner.performance import cost_inputs
 from planner.question.request import Request
 from planner.schema import plan as schema
 from planner.schema.precisions import LOW_PRECISION
 from planner.schema.record import _plain, _pruned
+from planner.schema.workload import WITH_ITERATIONS
 
 
 def write(found: Solution, rank: int) -> schema.Plan:
@@ -75,17 +76,19 @@ def workload_section(request: Request) -> schema.WorkloadSection:
             "kind": work.method.kind,
             "rank": work.method.rank,
             "targets": list(work.method.targets),
-            **({"base": work.method.base} if work.method.base else {}),
+            **{name: held for name in ("base", "magnitude", "layers") if (held := getattr(work.method, name))},
         },
         optimizer={
             "id": optimizer.id,
             "state_bytes": optimizer.state_bytes,
             "master_bytes": optimizer.master_bytes,
             "step_bytes": optimizer.step_bytes,
+            **{name: getattr(optimizer, name) for name in WITH_ITERATIONS if optimizer.iterations},
         },
         shape=_pruned(_plain(model)),
         mtp_layers=work.mtp_layers or None,
         imbalance=work.imbalance,
+        task=None if work.task == "sft" else work.task,
     )
 
 
@@ -95,10 +98,10 @@ def runtime_section(
     """The training framework, with what it keeps and sends in a precision (:mod:`planner.cost.elements`), and how it
     cuts several stages.
     """
-    runtime, narrowest = request.runtime, binding.element(precision)
+    runtime, narrowest = request.runtime, cost_inputs.element(precision)
     sums = precision == "bf16" and layout.zero_stage < runtime.fp32_sums_below_zero and not offload
     held = runtime.parameter_bytes and max(runtime.parameter_bytes, narrowest)
-    frozen = binding.frozen_bytes(request.workload, runtime)
+    frozen = cost_inputs.frozen_bytes(request.workload, runtime)
     frozen_in_8_bit = request.workload.method.kind == "lora" and precision in LOW_PRECISION
     return schema.RuntimeSection(
         name=runtime.id,
@@ -115,5 +118,5 @@ def runtime_section(
         offload_needs_zero=(offload and runtime.offload_needs_zero) or None,
         balances_head=runtime.balances_head or None,
         chunked_loss=runtime.chunked_loss or None,
-        places_head=(layout.pp > 1 and binding.places_head(runtime, request.workload.model)) or None,
+        places_head=(layout.pp > 1 and cost_inputs.places_head(runtime, request.workload.model)) or None,
     )

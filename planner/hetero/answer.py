@@ -141,7 +141,7 @@ def _parallelism(prepared: PreparedPools, groups: Sequence[schema.Group]) -> sch
         sequence_parallel=prepared.switches.sequence_parallel and any(s.tp > 1 for s in every),
         zero_stage=zero,
         zero_scope="full",
-        cp_algorithm=context.algorithm(prepared.request.workload) if any(s.cp > 1 for s in every) else None,
+        cp_algorithm=context.algorithms(prepared.request.workload)[0] if any(s.cp > 1 for s in every) else None,
         stages=tuple(
             schema.Stage(pool=s.pool, layers=s.layers, tp=s.tp, dp=main.copies * main.width) for s in main.stages
         ),

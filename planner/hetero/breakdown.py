@@ -13,12 +13,15 @@ from planner.hetero.problem import PreparedPools
 
 
 def breakdown(prepared: PreparedPools, found: MixedPlan) -> dict[str, float]:
-    """Seconds of a step by cause, of the slowest stage of the slowest group; the values add up to the step time."""
+    """Seconds of a step by cause, of the slowest stage of the slowest group, a site's factor in each; the values add up
+    to the step time.
+    """
     group = max(found.groups, key=lambda g: g.time)
-    parts = _slowest_stage(prepared, group.kind, float(group.micro_batches))
     setting, kind = prepared.setting, prepared.setting.kinds.taken(np.array([group.kind]))
+    parts = _slowest_stage(prepared, group.kind, float(group.micro_batches))
     used = [p for p, count in enumerate(found.nodes) if count]
     parts["dp"] = found.exposed / bundles.straggler_factor_on(setting, setting.network_of(used))
+    parts = {name: scalar(setting.stack.whole_step) * seconds for name, seconds in parts.items()}
     parts["optimizer"] = float(kind.update[0])
     parts["overhead"] = float(setting.stack.step_overhead)
     parts["jitter"] = max(found.time - sum(parts.values()), 0.0)

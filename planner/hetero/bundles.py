@@ -12,7 +12,7 @@ from planner.cost import data_parallel
 from planner.cost.data_parallel import ShardedState
 from planner.cost.evaluate import jitter
 from planner.cost.figures import Array, Device, Grid, Layout, Network, Options, Shape, Stack
-from planner.hetero.assignment import Offer
+from planner.hetero.integer_program import Offer
 from planner.hetero.pipelines import PipelineTemplates
 
 

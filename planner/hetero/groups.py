@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from planner.cost.figures import Grid
-from planner.cost.memory import PARTS, Memory
+from planner.cost.held_memory import PARTS, Memory
 from planner.document import FullestStage
 from planner.document.prediction import stage_memory as stage_memory_section
 from planner.hetero import layer_split, pipelines, stages
@@ -73,7 +73,7 @@ def _stage_sections(prepared: PreparedPools, kind: int, place: dict[int, int]) -
                 cp=int(table.configs.cp[row]),
                 ep=int(table.configs.ep[row]),
                 recompute=table.policies[int(policy[0, i])].name,
-                time_s=float(times[0, i]),
+                time_s=float(times[0, i]) * scalar(prepared.setting.stack.whole_step),
                 memory_bytes=float(held.total),
                 held=stage_memory_section(held),
             )

@@ -13,7 +13,7 @@ from itertools import pairwise, permutations
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.cost import collectives, pipeline
+from planner.cost import collective_times, pipeline
 from planner.cost.figures import Array, Network
 from planner.hetero import layer_split
 from planner.hetero.layer_split import StageCosts
@@ -197,7 +197,7 @@ def _hops(stages: Sequence[tuple[int, int, str, int]], rows: Sequence[Integers],
             found.append(tables[pool].hop[rows[place]])
         else:
             size = np.maximum(tables[pool].hop_bytes[rows[place]], tables[other].hop_bytes[rows[next_place]])
-            found.append(np.asarray(2.0 * collectives.send(links[pool, other], size, 1.0, 2.0)))
+            found.append(np.asarray(2.0 * collective_times.send(links[pool, other], size, 1.0, 2.0)))
     return [*found, nothing]
 
 

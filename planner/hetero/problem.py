@@ -11,18 +11,18 @@ from numpy.typing import NDArray
 
 from planner.base.errors import NoAnswer, WrongQuestion
 from planner.catalog import Catalog
-from planner.cost import risk
+from planner.cost import memory_risk
 from planner.cost.figures import Network, Stack
 from planner.cost.layer_times import LayerTable
 from planner.document import Spread
 from planner.hetero import pipelines, stages
-from planner.hetero.assignment import Offer
 from planner.hetero.bundles import BundleSetting
+from planner.hetero.integer_program import Offer
 from planner.hetero.layer_split import LayerSplit
 from planner.hetero.pipelines import Chain, PipelineTemplates
 from planner.hetero.stages import Priced, StageConfigs, Switches
-from planner.models import blocks
-from planner.performance import binding, intervals
+from planner.models import blocks, context
+from planner.performance import cost_inputs, residual_widths
 from planner.performance.efficiency import Efficiency
 from planner.performance.profiles.profile import Profile
 from planner.question import job_pools as pools
@@ -31,7 +31,7 @@ from planner.question.request import Request, goodput_over
 from planner.question.search_problem import how_sure, measured_layers, plausible, resolve_efficiency
 from planner.schema.hardware import Cluster, Runtime
 from planner.schema.precisions import PRECISIONS
-from planner.space.axes import FULL, NO_RECOMPUTE, SELECTIVE, Recompute
+from planner.space.axes import ALONE, FULL, NO_RECOMPUTE, SELECTIVE, Recompute
 from planner.space.grid import Figures, precisions
 from planner.space.pins import Bound
 from planner.space.rules import RULES, Rule
@@ -118,7 +118,7 @@ class BoundPools:
     def usable(self) -> tuple[float, ...]:
         """Bytes that a peak may reach on each pool."""
         spread, risked = self.memory_spread.half_width, self.request.oom_risk
-        return tuple(risk.usable(p.cluster.accelerator.memory, spread, risked) for p in self.offered.all)
+        return tuple(memory_risk.usable(p.cluster.accelerator.memory, spread, risked) for p in self.offered.all)
 
 
 def bind(catalog: Catalog, request: Request, offered: Pools) -> BoundPools:
@@ -131,7 +131,9 @@ def bind(catalog: Catalog, request: Request, offered: Pools) -> BoundPools:
     _refuse_other_pins(request)
     precision = common_precision(request, each)
     found, profiled, figures = _priced_by(catalog, request, each, precision)
-    spread = Spread(*intervals.found_memory(intervals.read(catalog, intervals.MEMORY), request.runtime.id))
+    spread = Spread(
+        *residual_widths.found_memory(residual_widths.read(catalog, residual_widths.MEMORY), request.runtime.id)
+    )
     switches = _switches(request)
     between = _between(offered, figures)
     return BoundPools(catalog, request, offered, precision, switches, spread, found, figures, between, tuple(profiled))
@@ -179,7 +181,7 @@ def prepared(bound: BoundPools, tables: tuple[Priced, ...], chains: tuple[Chain,
     given.
     """
     request, precision, each = bound.request, bound.precision, bound.offered.all
-    known = intervals.read(bound.catalog)
+    known = residual_widths.read(bound.catalog)
     measured = any(used for used, _ in bound.profiled)
     return PreparedPools(
         request,
@@ -274,7 +276,7 @@ ONLY: tuple[tuple[str, tuple[object, ...]], ...] = (
 
 def _refuse_other_pins(request: Request) -> None:
     """Raises WrongQuestion where a pin asks for what plans over several pools have not."""
-    for axis, has in ONLY:
+    for axis, has in (*ONLY, ("cp_algorithm", (ALONE, context.algorithms(request.workload)[0]))):
         if not any(request.pins.allow(axis, value) for value in has):
             raise WrongQuestion(
                 f"--pin {axis}={request.pins.bounds[axis]}: plans over several pools have {axis} "
@@ -309,10 +311,10 @@ def _figures(
 ) -> Figures:
     cluster = pool.cluster
     return Figures(
-        binding.shape(request.workload, None),  # This search deals the layers itself.
-        {precision: binding.device(cluster.accelerator, found.accelerator, precision, request.release)},
-        binding.network(cluster, found.accelerator),
-        binding.stack(request.runtime, found.runtime, request.release, cluster.accelerator.generation),
+        cost_inputs.shape(request.workload, None),  # This search deals the layers itself.
+        {precision: cost_inputs.device(cluster.accelerator, found.accelerator, precision, request.release)},
+        cost_inputs.network(cluster, found.accelerator),
+        cost_inputs.stack(request.runtime, found.runtime, request.release, cluster.accelerator.generation),
         cluster.node.accelerators,
         profiles,
     )
@@ -330,6 +332,7 @@ def _switches(request: Request) -> Switches:
         tp_overlap=has("tp_overlap", True),
         dp_overlap=has("dp_overlap", True),
         zero=has("zero", 1),
+        cp_algorithm=context.algorithms(request.workload)[0],
     )
 
 
@@ -389,6 +392,7 @@ def _ways(request: Request, pool: JobPool, switches: Switches, few: bool) -> Sta
     tps = allowed("tp", [n for n in range(1, domain + 1) if domain % n == 0])
     long = request.workload.sequence >= 8192 and few
     cps = allowed("cp", [1, 2, 4, 8] if "cp" in request.pins else [1, 2] if long else [1])
+    cps = [n for n in cps if request.pins.allow("cp_algorithm", switches.cp_algorithm if n > 1 else ALONE)]
     eps = allowed("ep", [2**i for i in range(9)] if model.moe else [1])
     widths = [w for w in (WIDTHS if few or model.moe else COARSE_WIDTHS) if w == 1 or switches.zero or model.moe]
     micros = allowed("micro", MICRO if few else COARSE_MICRO)

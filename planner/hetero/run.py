@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
-from planner import planning, verify
+from planner import planning
 from planner.base.errors import ClusterwrightError, NoAnswer, WrongQuestion
 from planner.catalog import Catalog
 from planner.hetero import reasons
@@ -87,7 +87,7 @@ def answered(
     ranked = sorted(found, key=lambda each: each.value)[: request.top]
     plans = tuple(replace(each.plan, rank=rank) for rank, each in enumerate(ranked, 1))
     for each in plans:
-        verify.check(each)
+        planning.second_opinion(each)
     gap = max(s.gap for s in searched)
     kinds, sections = sum(s.kinds for s in searched), [each for _, _, each in single]
     answer = PlanSet(

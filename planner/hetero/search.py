@@ -1,9 +1,10 @@
 """The best mixed plan: branch and bound over subproblems and over how long a step may take.
 
 For a step time T every kind of bundle delivers a known number of sequences, so that the least nodes for it are an
-integer program (:mod:`planner.hetero.assignment`), the more easily kept the longer T. With reductions at their least,
-the shortest T at which it can be kept bounds a subproblem (:mod:`planner.hetero.subproblems`), found by bisection; the
-same bundles with the reductions that they really have are a plan. Where the two are apart, the subproblem is split.
+integer program (:mod:`planner.hetero.integer_program`), the more easily kept the longer T. With reductions at their
+least, the shortest T at which it can be kept bounds a subproblem (:mod:`planner.hetero.subproblems`), found by
+bisection; the same bundles with the reductions that they really have are a plan. Where the two are apart, the
+subproblem is split.
 Where money or energy counts (``T sum nodes weight``), T itself is split into intervals too: within ``[T1, T2]`` no plan
 needs fewer nodes than at T2, and none is faster than T1.
 """
@@ -18,9 +19,9 @@ from itertools import count
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.hetero import assignment
-from planner.hetero.assignment import Assigned
+from planner.hetero import integer_program
 from planner.hetero.bundles import BundleSetting, MixedPlan, kind_time, shortest_step
+from planner.hetero.integer_program import Assigned
 from planner.hetero.subproblems import GAP as GAP_OF_NODES
 from planner.hetero.subproblems import Subproblem, list_subproblems
 
@@ -317,5 +318,5 @@ def _lower_rate(setting: BundleSetting, subproblem: Subproblem, high: float) -> 
     columns, _ = subproblem.on.families.best(np.maximum(rate, 0.0))
     offer = setting.offer
     wide = replace(offer, nodes=tuple(n * high for n in offer.nodes))
-    found = assignment.assign(columns, wide, subproblem.most * high, whole=False)
+    found = integer_program.assign(columns, wide, subproblem.most * high, whole=False)
     return found.value if found is not None else 0.0

@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from planner.cost import data_parallel, elements, layer_times, memory, pipeline, transformer
+from planner.cost import data_parallel, elements, held_memory, layer_times, pipeline, transformer
 from planner.cost.evaluate import passes
 from planner.cost.figures import Array, Grid, Layout, Options
 from planner.cost.pipeline import StageSplit
-from planner.space.axes import Recompute
-from planner.space.grid import Figures, measured_at
+from planner.space.axes import ALONE, Recompute
+from planner.space.grid import Figures, measured_at, sharing
 
 ROLES = ("alone", "first", "middle", "last")
 ENDLESS = float(1 << 20)
@@ -50,6 +50,7 @@ class Switches:
     tp_overlap: bool
     dp_overlap: bool
     zero: bool
+    cp_algorithm: str = ALONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +112,7 @@ def stage_columns(figures: Figures, configs: StageConfigs, switches: Switches, p
         p2p_overlap=0.0,
         pp_inner=0.0,
         offload=0.0,
+        **sharing(switches.cp_algorithm),
     )
     layout = Layout(
         tp=configs.tp,
@@ -210,9 +212,7 @@ def _parameters(grid: Grid, lead: int) -> tuple[Array, Array, Array, Array, Arra
     return dense, experts, ends, np.broadcast_to(added[0], (n,)), np.broadcast_to(added[1], (n,))
 
 
-def _held(
-    grid: Grid, vpp: float, pp: float, n: float
-) -> tuple[data_parallel.ShardedState, data_parallel.ShardedState, data_parallel.ShardedState]:
+def _held(grid: Grid, vpp: float, pp: float, n: float) -> tuple[data_parallel.ShardedState, ...]:
     even = replace(grid, shape=replace(grid.shape, layers=n * pp), layout=replace(grid.layout, pp=pp, vpp=vpp))
     return data_parallel.stage_parameters(even, StageSplit(n, n, n))
 
@@ -238,7 +238,7 @@ def with_layout(grid: Grid, layout: Layout) -> Grid:
     return replace(grid, layout=layout)
 
 
-def stage_memory(grid: Grid, layers: Array, depth: Array, role: str) -> memory.Memory:
+def stage_memory(grid: Grid, layers: Array, depth: Array, role: str) -> held_memory.Memory:
     """Bytes on an accelerator, shape (configurations,), of a stage with `layers` layers, the `depth`-th from the end.
 
     `role` is one of :data:`ROLES`.
@@ -249,8 +249,10 @@ def stage_memory(grid: Grid, layers: Array, depth: Array, role: str) -> memory.M
         "middle": (1, depth + 1.0),
         "last": (2, 2.0 + 0.0 * depth),
     }[role]
-    even = replace(grid, shape=replace(grid.shape, layers=layers * stages), layout=replace(grid.layout, pp=stages))
-    return memory.stages(even, StageSplit(layers, layers, layers))[index]
+    lead = grid.shape.leading_dense if index == 0 else 0.0
+    shape = replace(grid.shape, layers=layers * stages, leading_dense=lead)
+    even = replace(grid, shape=shape, layout=replace(grid.layout, pp=stages))
+    return held_memory.stages(even, StageSplit(layers, layers, layers))[index]
 
 
 def _max_layers(grid: Grid, policies: Sequence[Recompute], depth: int, lead: int, usable: float) -> Array:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from planner.base.errors import WrongQuestion
-from planner.launchers import deepspeed, facts, profiles, quoting, torchrun
+from planner.launchers import deepspeed, plan_facts, profiles, quoting, torchrun
 from planner.launchers.target import EnvironmentSetting, Exporter, LaunchJob, LaunchProgram, Loss, Shell, Values
 from planner.schema.plan import Plan
 
@@ -66,7 +66,7 @@ def configuration(plan: Plan, values: Values) -> dict[str, Any]:
         "compute_environment": "LOCAL_MACHINE",
         "distributed_type": engine,
         **({} if engine == "DEEPSPEED" else {"mixed_precision": {"fp32": "no"}.get(plan.precision, plan.precision)}),
-        "num_machines": facts.nodes(plan),
+        "num_machines": plan_facts.nodes(plan),
         "num_processes": plan.cluster.accelerators,
         "machine_rank": 0,
         "same_network": True,
@@ -89,7 +89,7 @@ def configuration(plan: Plan, values: Values) -> dict[str, Any]:
             "fsdp_offload_params": False,
             "fsdp_activation_checkpointing": plan.recompute.policy == "full",
         }
-        replicate, shard = facts.mesh(plan)
+        replicate, shard = plan_facts.mesh(plan)
         settings["parallelism_config"] = {
             "parallelism_config_dp_replicate_size": replicate,
             "parallelism_config_dp_shard_size": shard,
@@ -137,9 +137,9 @@ def lint(settings: Mapping[str, Any], world: int, where: str = NAME) -> None:
 def refuses(plan: Plan) -> Iterator[str]:
     """What the chosen engine excludes."""
     p, engine = plan.parallelism, route(plan)
-    yield from facts.runs_on(plan, "nvidia", "amd", "intel")
-    yield from facts.stages_fill_pools(plan)
-    if facts.per_node(plan) is None:
+    yield from plan_facts.runs_on(plan, "nvidia", "amd", "intel")
+    yield from plan_facts.stages_fill_pools(plan)
+    if plan_facts.per_node(plan) is None:
         yield "every node needs as many accelerators (num_processes is divided by num_machines)"
     if engine != "FSDP" and (p.tp > 1 or p.cp > 1):
         yield f"tensor and context parallelism go with FSDP2 (ZeRO-2 or 3), not with {engine}"
@@ -148,16 +148,16 @@ def refuses(plan: Plan) -> Iterator[str]:
     if engine == "DEEPSPEED":
         yield from deepspeed.refuses(plan)
     if engine == "FSDP":
-        yield from facts.mesh_is_whole(plan)
-        replicate, shard = facts.mesh(plan)
+        yield from plan_facts.mesh_is_whole(plan)
+        replicate, shard = plan_facts.mesh(plan)
         if replicate > 1 and shard == 1 and p.tp > 1:
             yield "replicas without shards do not go with tensor parallelism"
 
 
 def loses(plan: Plan) -> Iterator[Loss]:
     """What is the script's."""
-    yield from facts.other_runtime(plan, ("fsdp2", "fsdp", "deepspeed", "pytorch-ddp"))
-    yield from facts.own_script_losses(plan)
+    yield from plan_facts.other_runtime(plan, ("fsdp2", "fsdp", "deepspeed", "pytorch-ddp"))
+    yield from plan_facts.own_script_losses(plan)
     yield Loss("workload", "model, data and sequence length are the script's")
     if route(plan) != "DEEPSPEED":
         yield Loss("batch.micro", f"the script's data loader has to give {plan.batch.micro} sequences at a time")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from planner.launchers.target import EnvironmentSetting, Loss, Values
-from planner.models.parameters import lora_parameters
+from planner.models.parameters import trained
 from planner.schema.plan import Plan
 from planner.schema.workload import Method
 from planner.verify.model import read
@@ -36,6 +36,11 @@ def base(plan: Plan) -> str:
     return str(plan.workload.method.get("base") or "")
 
 
+def magnitudes(plan: Plan) -> bool:
+    """Whether the plan trains magnitudes beside them (DoRA)."""
+    return bool(plan.workload.method.get("magnitude"))
+
+
 def modules(plan: Plan) -> list[str]:
     """Names of the linear layers that carry adapters."""
     named = _named(plan)
@@ -52,11 +57,9 @@ def _named(plan: Plan) -> Mapping[str, tuple[str, ...]]:
 
 
 def trainable(plan: Plan) -> int:
-    """Parameters of all adapters."""
+    """Parameters of all adapters, magnitudes among them."""
     method = plan.workload.method
-    return lora_parameters(
-        read(plan.workload.shape), Method(kind="lora", rank=method["rank"], targets=tuple(method["targets"]))
-    )
+    return trained(read(plan.workload.shape), Method(**{**method, "targets": tuple(method["targets"])}))
 
 
 def alpha(plan: Plan, values: Values) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from planner.launchers import accelerate, adapters, deepspeed, facts, quoting, start, trainer_arguments
+from planner.launchers import accelerate, adapters, deepspeed, plan_facts, quoting, start, trainer_arguments
 from planner.launchers.target import EnvironmentSetting, Exporter, LaunchJob, LaunchProgram, Values
 from planner.schema.plan import Plan
 
@@ -72,6 +72,7 @@ def _adapters(plan: Plan, values: Values) -> dict[str, Any]:
         "lora_r": plan.workload.method["rank"],
         "lora_alpha": adapters.alpha(plan, values),
         "lora_dropout": 0.0,
+        **({"peft_use_dora": True} if adapters.magnitudes(plan) else {}),
         "lora_target_modules": adapters.modules(plan),
     }
 
@@ -82,7 +83,7 @@ def _sharding(plan: Plan) -> dict[str, Any]:
         return {"deepspeed": deepspeed.NAME}
     if engine != "FSDP":
         return {}
-    replicate, shard = facts.mesh(plan)
+    replicate, shard = plan_facts.mesh(plan)
     return {
         "dp_replicate_size": replicate,
         "dp_shard_size": shard,
@@ -118,7 +119,7 @@ EXPORTER = Exporter(
     title="Axolotl",
     version="0.18.0",
     role="trainer",
-    expresses={**trainer_arguments.EXPRESSES, "method": ("pretrain", "finetune", "lora", "qlora")},
+    expresses={**trainer_arguments.EXPRESSES, "method": ("pretrain", "finetune", "lora", "qlora", "dora", "qdora")},
     settings=(
         trainer_arguments.MODEL,
         EnvironmentSetting("dataset", "id of the hub, file or folder of the data"),

@@ -11,7 +11,7 @@ from typing import Any
 from planner import document
 from planner.base.errors import WrongQuestion, meant
 from planner.base.units import format_seconds
-from planner.launchers import facts, profiles, quoting, start, torchrun
+from planner.launchers import plan_facts, profiles, quoting, start, torchrun
 from planner.launchers.profiles import EXTRA
 from planner.launchers.registry import EXPORTERS
 from planner.launchers.target import Allowed, EnvironmentSetting, Exporter, LaunchJob, Loss, placeholder
@@ -56,14 +56,14 @@ def bundle(
     Raises:
         WrongQuestion: a setting that no target has, or a plan that one of them cannot express.
     """
-    plan, site = facts.complete(plan), site or SiteProfile()
+    plan, site = plan_facts.complete(plan), site or SiteProfile()
     offered = _offered(exporters, plan)
     values = settings(offered, {**profiles.settings(site, plan, offered), **given})
     _refuse(plan, exporters)
     target = "+".join(exporter.name for exporter in exporters)
     losses = tuple(loss for exporter in exporters for loss in exporter.loses(plan))
     if any(exporter.name == "nccl-tuner" for exporter in exporters):
-        losses = tuple(loss for loss in losses if loss != facts.UNTUNED)
+        losses = tuple(loss for loss in losses if loss != plan_facts.UNTUNED)
     header = _header(plan, target)
     job = LaunchJob(
         files={torchrun.PLAN: document.as_json(plan)},
@@ -150,8 +150,8 @@ def _offered(exporters: Sequence[Exporter], plan: Plan) -> dict[str, Environment
 
 def of_its_pools(given: Mapping[str, str], plan: Plan, others: Iterable[Plan]) -> dict[str, str]:
     """What is given for one plan of a set: without the settings of pools that only others use."""
-    own = facts.pool_names(plan)
-    foreign = {name for other in others for name in facts.pool_names(other)}.difference(own)
+    own = plan_facts.pool_names(plan)
+    foreign = {name for other in others for name in plan_facts.pool_names(other)}.difference(own)
     return {name: value for name, value in given.items() if not name.startswith(tuple(f"pool.{f}." for f in foreign))}
 
 
@@ -164,7 +164,7 @@ def trainers(plan: Plan) -> tuple[tuple[str, ...], str]:
 
     ``torchrun`` starts a script of one's own, which has to do all that a plan says: it does not count.
     """
-    plan = facts.complete(plan)
+    plan = plan_facts.complete(plan)
     refused = {e.name: list(dict.fromkeys(refusals(plan, e))) for e in _trainers()}
     shared = [why for why in next(iter(refused.values())) if all(why in found for found in refused.values())]
     fewest = min(len(found) for found in refused.values())
@@ -174,8 +174,8 @@ def trainers(plan: Plan) -> tuple[tuple[str, ...], str]:
 
 def starts_alike(plan: Plan) -> bool:
     """Whether a trainer would start the plan, were its pipelines of one kind (their layers dealt unevenly)."""
-    plan = facts.complete(plan)
-    unlike = set(facts.stages_fill_pools(plan))
+    plan = plan_facts.complete(plan)
+    unlike = set(plan_facts.stages_fill_pools(plan))
     able = [e for e in _trainers() if _allows(e.expresses.get("stages", "any"), "uneven")]
     return bool(unlike) and any(unlike.issuperset(refusals(plan, e)) for e in able)
 
@@ -188,7 +188,7 @@ def refusals(plan: Plan, exporter: Exporter) -> Iterator[str]:
     """Why a plan cannot be started with a target."""
     if any((plan.placement or {}).values()):
         yield "states or activations in expanded memory: no launcher places them there yet (--pin placement=none)"
-    found = facts.values(plan)
+    found = plan_facts.values(plan)
     for axis, allowed in exporter.expresses.items():
         if not _allows(allowed, found[axis]):
             yield f"{axis} {found[axis]} (it has {says(allowed)})"

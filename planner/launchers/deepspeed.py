@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from planner.base.errors import WrongQuestion, did_you_mean
-from planner.launchers import facts, profiles, start, torchrun
+from planner.launchers import plan_facts, profiles, start, torchrun
 from planner.launchers.target import EnvironmentSetting, Exporter, LaunchJob, LaunchProgram, Loss, Values
 from planner.schema.plan import Plan
 
@@ -144,8 +144,8 @@ def lint(settings: Mapping[str, Any], world: int, model_parallel: int, where: st
 def refuses(plan: Plan) -> Iterator[str]:
     """Combinations that DeepSpeed's engines exclude."""
     p = plan.parallelism
-    yield from facts.runs_on(plan, "nvidia", "amd", "intel")
-    yield from facts.stages_fill_pools(plan)
+    yield from plan_facts.runs_on(plan, "nvidia", "amd", "intel")
+    yield from plan_facts.stages_fill_pools(plan)
     if p.pp > 1 and p.zero_stage >= 2:
         yield f"its pipeline engine goes with ZeRO 0 or 1, not {p.zero_stage}"
     if p.zero_scope == "node" and p.zero_stage in (1, 2):
@@ -155,8 +155,8 @@ def refuses(plan: Plan) -> Iterator[str]:
 def loses(plan: Plan) -> Iterator[Loss]:
     """What is the script's."""
     p = plan.parallelism
-    yield from facts.other_runtime(plan, ("deepspeed",))
-    yield from facts.own_script_losses(plan)
+    yield from plan_facts.other_runtime(plan, ("deepspeed",))
+    yield from plan_facts.own_script_losses(plan)
     yield Loss("workload", "model, data and sequence length are the script's")
     if p.pp > 1:
         yield Loss("parallelism.pp", "the script has to build its model as a PipelineModule of as many stages")

@@ -32,22 +32,23 @@ def configuration(plan: Plan, values: Values) -> dict[str, Any]:
     return {
         "model_name_or_path": values["model"],
         **({"train_from_scratch": True} if kind == "pretrain" else {}),
-        "stage": "pt" if kind == "pretrain" else "sft",
+        "stage": "pt" if kind == "pretrain" else plan.workload.task or "sft",
         "do_train": True,
-        "finetuning_type": "lora" if kind == "lora" else "full",
+        "finetuning_type": kind if kind in ("lora", "freeze") else "full",
+        **({"freeze_trainable_layers": plan.workload.method["layers"]} if kind == "freeze" else {}),
         **_adapters(plan, values),
         "dataset": values["dataset"],
         "dataset_dir": values["dataset-dir"],
         "cutoff_len": plan.workload.sequence,
-        **({} if kind == "pretrain" else _conversations(values)),
+        **({} if kind == "pretrain" else _conversations(plan, values)),
         "disable_gradient_checkpointing": not common["gradient_checkpointing"],
         **common,
     }
 
 
-def _conversations(values: Values) -> dict[str, Any]:
+def _conversations(plan: Plan, values: Values) -> dict[str, Any]:
     """Packed to the full length; texts are by themselves, and lose a token where that is asked for (data_args.py)."""
-    return {**({"template": values["template"]} if values["template"] else {}), "packing": True}
+    return {**({"template": values["template"]} if values["template"] else {}), "packing": plan.workload.task is None}
 
 
 def _adapters(plan: Plan, values: Values) -> dict[str, Any]:
@@ -59,6 +60,7 @@ def _adapters(plan: Plan, values: Values) -> dict[str, Any]:
         "lora_rank": plan.workload.method["rank"],
         "lora_alpha": adapters.alpha(plan, values),
         "lora_dropout": 0.0,
+        **({"use_dora": True} if adapters.magnitudes(plan) else {}),
         "lora_target": ",".join(adapters.modules(plan)),
         **({"quantization_method": "bnb", "quantization_bit": adapters.BITS[base], **four} if base else {}),
     }
@@ -69,7 +71,11 @@ EXPORTER = Exporter(
     title="LLaMA-Factory",
     version="ff6d4d12",
     role="trainer",
-    expresses={**trainer_arguments.EXPRESSES, "method": ("pretrain", "finetune", "lora", "qlora")},
+    expresses={
+        **trainer_arguments.EXPRESSES,
+        "method": ("pretrain", "finetune", "lora", "qlora", "dora", "qdora", "freeze"),
+        "task": ("sft", "dpo"),
+    },
     settings=(
         trainer_arguments.MODEL,
         EnvironmentSetting("dataset", "names in its dataset_info.json"),

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from planner.launchers import facts, maxtext_model, positions, profiles, quoting, torchrun, tpu
+from planner.launchers import maxtext_model, plan_facts, positions, profiles, quoting, torchrun, tpu
 from planner.launchers.target import EnvironmentSetting, Exporter, LaunchJob, LaunchProgram, Loss, Values
 from planner.schema.plan import Plan
 
@@ -56,11 +56,11 @@ def configuration(plan: Plan, values: Values) -> dict[str, Any]:
         "optimizer_memory_host_offload": bool(plan.offload.get("optimizer")),
         "opt_type": "adamw",
         "learning_rate": float(values["lr"]),
-        "steps": facts.steps(plan),
+        "steps": plan_facts.steps(plan),
         "mtp_num_layers": plan.workload.mtp_layers or 0,
         **({"load_parameters_path": values["load"]} if plan.workload.method["kind"] == "finetune" else {}),
         "base_output_directory": values["save"],
-        "checkpoint_period": facts.steps_between_checkpoints(plan),
+        "checkpoint_period": plan_facts.steps_between_checkpoints(plan),
         "dataset_type": "hf",
         "hf_path": "json",
         "hf_train_files": values["train-file"],
@@ -73,7 +73,7 @@ def configuration(plan: Plan, values: Values) -> dict[str, Any]:
 def degrees(plan: Plan) -> dict[str, int]:
     """Axis of the mesh -> ranks: experts are spread over some of the data-parallel ranks, weights over the rest."""
     p = plan.parallelism
-    replicate, shard = facts.mesh(plan)
+    replicate, shard = plan_facts.mesh(plan)
     return dict(zip(AXES, (p.tp, p.cp, p.ep, max(shard // p.ep, 1), replicate, p.pp), strict=True))
 
 
@@ -118,11 +118,11 @@ def refuses(plan: Plan) -> Iterator[str]:
     """What its checks would stop at, and what has no key."""
     p = plan.parallelism
     if not all(tpu.is_one(pool) for pool in plan.cluster.pools):
-        yield from facts.runs_on(plan, "google")
+        yield from plan_facts.runs_on(plan, "google")
         return
     yield from tpu.refuses(plan)
-    yield from facts.mesh_is_whole(plan)
-    if p.dp % p.ep or (p.zero_stage and facts.mesh(plan)[1] % p.ep):
+    yield from plan_facts.mesh_is_whole(plan)
+    if p.dp % p.ep or (p.zero_stage and plan_facts.mesh(plan)[1] % p.ep):
         yield f"experts over {p.ep} ranks, which do not divide those that share weights"
     elif split(plan) is None:
         yield f"degrees that do not fill slices of {tpu.chips(plan):,} chips"
@@ -139,8 +139,8 @@ def refuses(plan: Plan) -> Iterator[str]:
 
 def loses(plan: Plan) -> Iterator[Loss]:
     """What the compiler decides, and what its policy computes again."""
-    yield from facts.other_runtime(plan, ("maxtext",))
-    yield from facts.shape_losses(plan)
+    yield from plan_facts.other_runtime(plan, ("maxtext",))
+    yield from plan_facts.shape_losses(plan)
     yield from maxtext_model.loses(plan.workload.shape)
     if plan.recompute.policy == "none":
         yield Loss("recompute.policy", "products are kept, norms and functions between them are computed again")
@@ -165,6 +165,7 @@ EXPORTER = Exporter(
         "rank_order": ("tp-cp-ep-dp-pp",),
         "stages": ("even",),
         "method": ("pretrain", "finetune"),
+        "task": ("sft",),
         "optimizer": ("adamw",),
         "family": ("decoder",),
     },

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from planner.launchers import facts, positions
+from planner.launchers import plan_facts, positions
 from planner.launchers.target import Loss, Values
 
 _LLAMA3 = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original": 8192}
@@ -112,7 +112,7 @@ def _rotary(shape: dict[str, Any], values: Values) -> dict[str, Any]:
 
 def refuses(shape: dict[str, Any], sequence: int) -> Iterator[str]:
     """What is known of the model and has no key: another one would be trained."""
-    yield from facts.blocks_are_attention(shape)
+    yield from plan_facts.blocks_are_attention(shape)
     if (shape["activation"] or "swiglu") != "swiglu" or not shape["gated"]:
         yield f"the activation {shape['activation']} has no block there"
     if shape["norm"] != "rms" or shape["norm_place"] != "pre" or shape["norms_per_layer"] != 2:
@@ -121,7 +121,7 @@ def refuses(shape: dict[str, Any], sequence: int) -> Iterator[str]:
         yield "norms with an offset or narrower embeddings have no block there"
     if shape["output_bias"] or shape["mlp_bias"] or (shape["moe"] and shape["qkv_bias"]):
         yield "biases are on q, k and v of dense models alone"
-    if shape["qk_norm"] not in ("none", "head") or shape["sinks"] or facts.window(shape, sequence):
+    if shape["qk_norm"] not in ("none", "head") or shape["sinks"] or plan_facts.window(shape, sequence):
         yield "this attention (norms of queries and keys, sinks or windows) has no block there"
     if shape["learned_positions"] or shape["positions"]:
         yield "positions are rotary there, in every layer"

@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 
-from planner.launchers import facts, megatron_model, positions, profiles, start
+from planner.launchers import megatron_model, plan_facts, positions, profiles, start
 from planner.launchers.target import EnvironmentSetting, Exporter, LaunchJob, LaunchProgram, Loss, Values
 from planner.schema.plan import Plan
 
@@ -25,6 +25,7 @@ PRECISION = {
 }
 """With ``--bf16`` gradients are kept and reduced in 32 bit, as the plan counts them; with ``--fp16`` only when told."""
 FSDP_STRATEGY = {2: "optim_grads", 3: "optim_grads_params"}
+OPTIMIZER = {"adamw": "adam", "sgd-momentum": "sgd", "sgd": "sgd", "muon": "muon"}
 CONNECTIONS = "CUDA_DEVICE_MAX_CONNECTIONS"
 
 
@@ -75,7 +76,7 @@ def performance(plan: Plan) -> dict[str, str]:
 
 def layout(plan: Plan) -> str:
     """Chunks as a layout string: ``Et*7|t*9|t*9|t*6mL`` (E embedding, t layer, m multi-token prediction, L loss)."""
-    sizes, modules = facts.chunks(plan), plan.workload.mtp_layers or 0
+    sizes, modules = plan_facts.chunks(plan), plan.workload.mtp_layers or 0
     words = [_repeated("t", n) for n in (*sizes[:-1], sizes[-1] - modules)]
     return f"E{'|'.join(words)}{_repeated('m', modules)}L"
 
@@ -87,12 +88,13 @@ def _repeated(word: str, times: int) -> str:
 def _parallelism(plan: Plan) -> Iterator[str]:
     p = plan.parallelism
     yield from ("--tensor-model-parallel-size", str(p.tp), "--pipeline-model-parallel-size", str(p.pp))
-    if facts.values(plan)["stages"] == "uneven" or (p.pp > 1 and plan.workload.mtp_layers):
+    if plan_facts.values(plan)["stages"] == "uneven" or (p.pp > 1 and plan.workload.mtp_layers):
         yield from ("--pipeline-model-parallel-layout", layout(plan))
     elif p.vpp > 1:
         yield from ("--num-virtual-stages-per-pipeline-rank", str(p.vpp))
     yield from ("--context-parallel-size", str(p.cp))
     yield from ("--cp-comm-type", p.cp_algorithm or "p2p") if p.cp > 1 else ()
+    yield from ("--hierarchical-context-parallel-sizes", *map(str, levels)) if (levels := context_levels(plan)) else ()
     yield from ("--expert-model-parallel-size", str(p.ep)) if p.ep > 1 else ()
     yield from ("--expert-tensor-parallel-size", str(p.etp)) if plan.workload.shape.get("moe") else ()
     yield from ("--sequence-parallel",) if p.sequence_parallel else ()
@@ -103,12 +105,18 @@ def _parallelism(plan: Plan) -> Iterator[str]:
     yield from _sharding(plan)
 
 
+def context_levels(plan: Plan) -> tuple[int, int] | None:
+    """Context-parallel ranks that exchange heads, and of these groups a ring (``a2a+p2p``)."""
+    p = plan.parallelism
+    return (p.cp_exchanging, p.cp // p.cp_exchanging) if p.cp_exchanging else None
+
+
 def _sharding(plan: Plan) -> Iterator[str]:
     p = plan.parallelism
     if p.zero_stage:
         yield "--use-distributed-optimizer"
-        if facts.replicas(plan) > 1:
-            yield from ("--num-distributed-optimizer-instances", str(facts.replicas(plan)))
+        if plan_facts.replicas(plan) > 1:
+            yield from ("--num-distributed-optimizer-instances", str(plan_facts.replicas(plan)))
     if p.zero_stage >= 2:
         yield from ("--use-megatron-fsdp", "--data-parallel-sharding-strategy", FSDP_STRATEGY[p.zero_stage])
         yield from ("--no-gradient-accumulation-fusion", "--ckpt-format", "fsdp_dtensor")
@@ -138,15 +146,16 @@ def _memory(plan: Plan) -> Iterator[str]:
 
 def recomputed(plan: Plan) -> int:
     """Layers of a chunk that ``block`` recomputes: the plan's share of the largest chunk, rounded up."""
-    return math.ceil(plan.recompute.layers_fraction * max(facts.chunks(plan)))
+    return math.ceil(plan.recompute.layers_fraction * max(plan_facts.chunks(plan)))
 
 
 def _training(plan: Plan, values: Values) -> Iterator[str]:
     yield from PRECISION[plan.precision]
-    yield from ("--cross-entropy-loss-fusion", "--optimizer", "sgd" if _sgd(plan) else "adam")
+    yield from ("--cross-entropy-loss-fusion", "--optimizer", OPTIMIZER[_optimizer(plan)])
+    yield from ("--muon-tp-mode", "duplicated") if _optimizer(plan) == "muon" else ()
     # Python's collector stops ranks one after the other unless all collect at the same step.
     yield from ("--manual-gc", "--manual-gc-interval", "100", "--lr", values["lr"])
-    yield from ("--train-iters", str(facts.steps(plan)))
+    yield from ("--train-iters", str(plan_facts.steps(plan)))
     # Read again where it saves: a job that is started anew goes on, and finds nothing there the first time.
     if plan.workload.method["kind"] == "finetune":
         yield from ("--pretrained-checkpoint", values["load"])
@@ -156,21 +165,21 @@ def _training(plan: Plan, values: Values) -> Iterator[str]:
         "--save",
         values["save"],
         "--save-interval",
-        str(facts.steps_between_checkpoints(plan)),
+        str(plan_facts.steps_between_checkpoints(plan)),
     )
     yield from ("--data-path", values["data-path"])
     yield from ("--tokenizer-type", values["tokenizer-type"], "--tokenizer-model", values["tokenizer-model"])
 
 
-def _sgd(plan: Plan) -> bool:
-    return str(plan.workload.optimizer["id"]).startswith("sgd")
+def _optimizer(plan: Plan) -> str:
+    return str(plan.workload.optimizer["id"])
 
 
 def refuses(plan: Plan) -> Iterator[str]:
     """What ``validate_args`` or a layer would stop at, and what has no flag."""
     p, shape = plan.parallelism, plan.workload.shape
-    yield from facts.runs_on(plan, "nvidia", "amd")
-    yield from facts.stages_fill_pools(plan)
+    yield from plan_facts.runs_on(plan, "nvidia", "amd")
+    yield from plan_facts.stages_fill_pools(plan)
     on_stages = {stage.pool for group in p.groups for stage in group.stages if stage.cp > 1}
     for index, pool in enumerate(plan.cluster.pools if p.cp > 1 else ()):
         if "bf16" not in pool.peak_flops and (not p.groups or index in on_stages):
@@ -184,7 +193,7 @@ def refuses(plan: Plan) -> Iterator[str]:
     modules = plan.workload.mtp_layers or 0
     if modules and shape["learned_positions"]:
         yield "multi-token prediction needs rotary positions"
-    if (last := facts.chunks(plan)[-1]) < modules:
+    if (last := plan_facts.chunks(plan)[-1]) < modules:
         yield f"all {modules} modules of multi-token prediction are in the last chunk, which holds {last} layers"
     if shape["moe"] and p.tp > 1 and not p.sequence_parallel:
         yield "a mixture of experts with tensor parallelism needs sequence parallelism (Megatron stops at run time)"
@@ -192,6 +201,8 @@ def refuses(plan: Plan) -> Iterator[str]:
         yield f"biases of experts need etp 1, not {p.etp}"
     if shape["moe"] and megatron_model.all_biased(shape) and shape["moe"]["shared_ffn"]:
         yield "shared experts have no biases"
+    if shape["moe"] and megatron_model.all_biased(shape) and p.zero_stage and _optimizer(plan) == "muon":
+        yield "biases of experts with Muon's shards of whole matrices (core/optimizer/__init__.py)"
     yield from megatron_model.refuses(shape, plan.workload.sequence)
     if plan.offload.get("optimizer") and p.zero_stage != 1:
         yield "--optimizer-cpu-offload goes with the distributed optimizer (ZeRO-1)"
@@ -201,10 +212,12 @@ def refuses(plan: Plan) -> Iterator[str]:
 
 def loses(plan: Plan) -> Iterator[Loss]:
     """Fields without a flag that leave the job what it is."""
-    yield from facts.other_runtime(plan, ("megatron-core",))
-    yield from facts.shape_losses(plan)
+    yield from plan_facts.other_runtime(plan, ("megatron-core",))
+    yield from plan_facts.shape_losses(plan)
     yield from megatron_model.loses(plan.workload.shape, plan.parallelism.tp)
-    share = plan.recompute.layers_fraction * max(facts.chunks(plan))
+    if _optimizer(plan) == "muon":
+        yield Loss("workload.optimizer", "needs Megatron-LM core_v0.18.0 and its package emerging-optimizers")
+    share = plan.recompute.layers_fraction * max(plan_facts.chunks(plan))
     if plan.recompute.policy.startswith("block") and share != recomputed(plan):
         yield Loss("recompute.layers_fraction", f"rounded up to {recomputed(plan)} layers of a chunk")
 
@@ -224,7 +237,8 @@ EXPORTER = Exporter(
         "precision": tuple(PRECISION),
         "rank_order": ("tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp"),
         "method": ("pretrain", "finetune"),
-        "optimizer": ("adamw", "sgd-momentum", "sgd"),
+        "task": ("sft",),
+        "optimizer": tuple(OPTIMIZER),
         "family": ("decoder",),
     },
     settings=(

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from planner.launchers import adapters, facts, megatron, profiles, start, torchrun
+from planner.launchers import adapters, megatron, plan_facts, profiles, start, torchrun
 from planner.launchers.target import EnvironmentSetting, Exporter, LaunchJob, LaunchProgram, Loss, Values
 from planner.schema.plan import Plan
 
@@ -122,7 +122,7 @@ def _overlap(plan: Plan) -> dict[str, bool]:
 
 def _model(plan: Plan) -> dict[str, Any]:
     p = plan.parallelism
-    uneven = facts.values(plan)["stages"] == "uneven" or (p.pp > 1 and plan.workload.mtp_layers)
+    uneven = plan_facts.values(plan)["stages"] == "uneven" or (p.pp > 1 and plan.workload.mtp_layers)
     found = {
         "tensor_model_parallel_size": p.tp,
         "pipeline_model_parallel_size": p.pp,
@@ -133,6 +133,7 @@ def _model(plan: Plan) -> dict[str, Any]:
         "account_for_loss_in_pipeline_split": False,
         "context_parallel_size": p.cp,
         "cp_comm_type": p.cp_algorithm or "p2p",
+        **({"hierarchical_context_parallel_sizes": [*levels]} if (levels := megatron.context_levels(plan)) else {}),
         "expert_model_parallel_size": p.ep,
         "expert_tensor_parallel_size": p.etp if plan.workload.shape["moe"] else None,
         "sequence_parallel": p.sequence_parallel,
@@ -163,7 +164,7 @@ def _sharding(plan: Plan) -> dict[str, Any]:
     strategy = megatron.FSDP_STRATEGY.get(p.zero_stage, "no_shard")
     return {
         "ddp.use_distributed_optimizer": p.zero_stage > 0,
-        "ddp.num_distributed_optimizer_instances": facts.replicas(plan) if p.zero_stage else 1,
+        "ddp.num_distributed_optimizer_instances": plan_facts.replicas(plan) if p.zero_stage else 1,
         "ddp.use_megatron_fsdp": p.zero_stage > 1,
         "ddp.data_parallel_sharding_strategy": strategy,
         "ddp.overlap_grad_reduce": plan.overlap.dp,
@@ -181,7 +182,7 @@ def _sharding(plan: Plan) -> dict[str, Any]:
 def _training(plan: Plan, values: Values) -> dict[str, Any]:
     tuned = plan.workload.method["kind"] != "pretrain"
     return {
-        "train.train_iters": facts.steps(plan),
+        "train.train_iters": plan_facts.steps(plan),
         "train.micro_batch_size": plan.batch.micro,
         "train.global_batch_size": plan.batch.global_,
         "dataset.seq_length": plan.workload.sequence,
@@ -196,14 +197,14 @@ def _training(plan: Plan, values: Values) -> dict[str, Any]:
         "scheduler.lr_warmup_fraction": WARM_UP,
         "checkpoint.save": values["save"],
         "checkpoint.load": values["save"],
-        "checkpoint.save_interval": facts.steps_between_checkpoints(plan),
+        "checkpoint.save_interval": plan_facts.steps_between_checkpoints(plan),
         "checkpoint.pretrained_checkpoint": values["load"] if tuned else None,
     }
 
 
 def refuses(plan: Plan) -> Iterator[str]:
     """What Megatron refuses, models without a recipe, and adapters that have no module of their own."""
-    yield from facts.runs_on(plan, "nvidia")
+    yield from plan_facts.runs_on(plan, "nvidia")
     if plan.workload.model not in RECIPES:
         yield f"{plan.workload.model} has no recipe that was tried (Llama 2 and 3, Qwen2.5 and Qwen3 do)"
         return
@@ -222,8 +223,8 @@ def _targets(plan: Plan) -> set[str]:
 
 def loses(plan: Plan) -> Iterator[Loss]:
     """What is the recipe's own."""
-    yield from facts.other_runtime(plan, ("megatron-core", "nemo"))
-    yield from facts.shape_losses(plan)
+    yield from plan_facts.other_runtime(plan, ("megatron-core", "nemo"))
+    yield from plan_facts.shape_losses(plan)
     yield Loss("workload.shape", "the recipe's own, of its config.json; train.py stops where layers or widths differ")
     if plan.workload.shape["moe"]:
         yield Loss("workload.shape.moe.router", "balanced as the recipe says")

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import Any
 
-from planner.launchers import facts, positions
+from planner.launchers import plan_facts, positions
 from planner.launchers.target import Loss, Values
 
 ACTIVATIONS: dict[str | None, tuple[str, ...]] = {
@@ -79,7 +79,7 @@ def _rotary(shape: dict[str, Any], values: Values) -> Iterator[str]:
 
 
 def _attention(shape: dict[str, Any], sequence: int) -> Iterator[str]:
-    latent, seen = shape["latent"], facts.window(shape, sequence)
+    latent, seen = shape["latent"], plan_facts.window(shape, sequence)
     if latent:
         yield "--multi-latent-attention"
         yield from ("--q-lora-rank", str(latent["query_rank"])) if latent["query_rank"] else ()
@@ -185,7 +185,7 @@ def _router(router: dict[str, Any] | None, experts_per_token: int) -> Iterator[s
 
 def refuses(shape: dict[str, Any], sequence: int) -> Iterator[str]:
     """What is known of the model and has no argument: another one would be trained."""
-    yield from facts.blocks_are_attention(shape)
+    yield from plan_facts.blocks_are_attention(shape)
     if (activation := _activation(shape)) not in ACTIVATIONS:
         yield f"the activation {activation} has no flag"
     if activation == "gelu-tanh" and shape["activation"] and not all_biased(shape):
@@ -202,7 +202,7 @@ def refuses(shape: dict[str, Any], sequence: int) -> Iterator[str]:
         yield "--qk-layernorm normalises each head, not all heads together"
     if shape["positions"] in ("alibi", "relative"):
         yield f"{shape['positions']} positions have no flag"
-    if (seen := facts.window(shape, sequence)) and seen["chunked"]:
+    if (seen := plan_facts.window(shape, sequence)) and seen["chunked"]:
         yield f"attention within chunks of {seen['size']:,} tokens has no flag (--seq {seen['size']} needs none)"
     if any(linear_biases(shape).values()) and not all_biased(shape):
         yield "biases are on all linear layers, on none, or on q, k and v alone"

@@ -14,7 +14,7 @@ from itertools import combinations, pairwise
 from planner.base.units import format_seconds
 from planner.comm.tables import nccl
 from planner.comm.tables.nccl import ABLE, ALGORITHMS, COLLECTIVES, PROTOCOLS, SIMPLE_ONLY
-from planner.launchers import facts
+from planner.launchers import plan_facts
 from planner.launchers.target import EnvironmentSetting, Exporter, LaunchJob, Loss, Values
 from planner.schema.plan import CommunicationRule, Plan
 
@@ -95,7 +95,7 @@ def environment(plan: Plan) -> dict[str, str]:
 
 def refuses(plan: Plan) -> Iterator[str]:
     """Tokens that the plugin would turn into others, rows that NCCL would ignore, and sizes that no row covers."""
-    yield from facts.runs_on(plan, "nvidia")
+    yield from plan_facts.runs_on(plan, "nvidia")
     rules = tuned(plan)
     if not rules:
         yield "the plan has no communication rules for NCCL (clusterwright comm choose)"
@@ -111,7 +111,7 @@ def refuses(plan: Plan) -> Iterator[str]:
             yield f"protocol {rule.protocol!r} would be read as simple; known: {', '.join(PROTOCOLS)}"
         elif algorithm in SIMPLE_ONLY and protocol != "simple":
             yield f"NCCL has no {protocol} for {algorithm} and would ignore the row; it has simple"
-        if rule.ranks is not None and algorithm == "nvls_tree" and rule.ranks <= (facts.per_node(plan) or 0):
+        if rule.ranks is not None and algorithm == "nvls_tree" and rule.ranks <= (plan_facts.per_node(plan) or 0):
             yield f"NCCL has no nvls_tree inside one node and would ignore the row of {rule.ranks} ranks"
     yield from _gaps(rules)
 
@@ -156,7 +156,7 @@ def loses(plan: Plan) -> Iterator[Loss]:
     )
     if left_to_nccl and tuned(plan):
         yield Loss("communication.op", f"NCCL chooses for {', '.join(left_to_nccl)} by itself, as the plan leaves it")
-    yield from facts.other_runtime(plan, (plan.runtime.name,))
+    yield from plan_facts.other_runtime(plan, (plan.runtime.name,))
 
 
 def _cost(plan: Plan) -> str:

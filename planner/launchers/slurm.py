@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from planner.base.errors import WrongQuestion
 from planner.base.units import format_many
-from planner.launchers import dstack, facts, quoting, start
+from planner.launchers import dstack, plan_facts, quoting, start
 from planner.launchers.target import EnvironmentSetting, Exporter, LaunchJob, Loss, Values, of_pool, placeholder
 from planner.schema.plan import Plan, Pool
 
@@ -27,7 +27,7 @@ def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
     Raises:
         WrongQuestion: a value that a #SBATCH line cannot hold, or one type of GPU for pools of several.
     """
-    pools, called = plan.cluster.pools, facts.pool_names(plan)
+    pools, called = plan.cluster.pools, plan_facts.pool_names(plan)
     if values["gpu-type"] and _unlike(plan):
         each = " ".join(f"--set {of_pool(name, 'gpu-type')}=..." for name in called)
         raise WrongQuestion(f"--set gpu-type: the pools have different accelerators; write {each}")
@@ -193,7 +193,7 @@ def of_pools(plan: Plan) -> Iterator[EnvironmentSetting]:
     """
     pools = plan.cluster.pools
     usual = [dstack.ACCELERATORS.get(pool.accelerator, "").lower() for pool in pools]
-    for name, kind in zip(facts.pool_names(plan), usual, strict=True):
+    for name, kind in zip(plan_facts.pool_names(plan), usual, strict=True):
         known = kind if kind and usual.count(kind) == 1 else None
         says = "its type of GPU as the cluster's gres.conf names it"
         yield EnvironmentSetting(of_pool(name, "gpu-type"), f"{says}, for {name}", known if _unlike(plan) else "")

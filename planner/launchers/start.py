@@ -6,7 +6,7 @@ import re
 
 from planner.base.errors import WrongQuestion
 from planner.launchers import quoting
-from planner.launchers.facts import nodes, per_node
+from planner.launchers.plan_facts import nodes, per_node
 from planner.launchers.target import LaunchJob, Shell, Values
 from planner.schema.plan import Plan
 

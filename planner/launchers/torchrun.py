@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from planner.launchers import facts, profiles, start
+from planner.launchers import plan_facts, profiles, start
 from planner.launchers.target import EnvironmentSetting, Exporter, LaunchJob, LaunchProgram, Loss, Values
 from planner.schema.plan import Plan
 
@@ -25,7 +25,7 @@ def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
 def loses(plan: Plan) -> Iterator[Loss]:
     """It starts processes: everything else is the script's to read."""
     yield Loss("parallelism, batch, precision, recompute", "left to the script, which finds them in plan.json")
-    yield from facts.own_script_losses(plan)
+    yield from plan_facts.own_script_losses(plan)
 
 
 SCRIPT = EnvironmentSetting("script", "training script, started on every accelerator")

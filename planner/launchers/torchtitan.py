@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from planner.launchers import facts, positions, profiles, start
+from planner.launchers import plan_facts, positions, profiles, start
 from planner.launchers.target import EnvironmentSetting, Exporter, LaunchJob, LaunchProgram, Loss, Values
 from planner.launchers.torchtitan_module import BALANCE, ROPE, family_of, module
 from planner.schema.plan import Plan
@@ -35,7 +35,7 @@ def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
 def options(plan: Plan, values: Values) -> Iterator[str]:
     """Dotted options: degrees, batch, schedule, paths."""
     p = plan.parallelism
-    replicate, shard = facts.mesh(plan)
+    replicate, shard = plan_facts.mesh(plan)
     yield from ("--parallelism.data_parallel_replicate_degree", str(replicate))
     yield from ("--parallelism.data_parallel_shard_degree", str(shard))
     yield from ("--parallelism.tensor_parallel_degree", str(p.tp))
@@ -48,13 +48,13 @@ def options(plan: Plan, values: Values) -> Iterator[str]:
         yield "--training.disable_cuda_graphs"
     yield from ("--training.local_batch_size", str(local_batch(plan)))
     yield from ("--training.global_batch_size", str(plan.batch.global_))
-    yield from ("--training.seq_len", str(plan.workload.sequence), "--training.steps", str(facts.steps(plan)))
+    yield from ("--training.seq_len", str(plan.workload.sequence), "--training.steps", str(plan_facts.steps(plan)))
     yield from ("--training.mixed_precision_param", "float32" if plan.precision == "fp32" else "bfloat16")
     yield "--compile.enable"
     yield from ("--compile.enable_async_tensor_parallel",) if plan.overlap.tp else ()
     yield from ("--hf_assets_path", values["hf-assets-path"], "--dataloader.dataset", values["dataset"])
     yield from ("--checkpoint.enable", "--checkpoint.folder", values["save"])
-    yield from ("--checkpoint.interval", str(facts.steps_between_checkpoints(plan)))
+    yield from ("--checkpoint.interval", str(plan_facts.steps_between_checkpoints(plan)))
 
 
 def local_batch(plan: Plan) -> int:
@@ -69,7 +69,7 @@ def _pipeline(plan: Plan) -> Iterator[str]:
         return
     yield from ("--parallelism.pipeline_parallel_schedule", "Interleaved1F1B" if p.vpp > 1 else "1F1B")
     yield from ("--parallelism.pipeline_parallel_microbatch_size", str(plan.batch.micro))
-    sizes = facts.chunks(plan)
+    sizes = plan_facts.chunks(plan)
     if len(set(sizes)) == 1:
         yield from ("--parallelism.pipeline_parallel_layers_per_stage", str(sizes[0]))
         yield from ("--parallelism.pipeline_parallel_first_stage_less_layers", "0")
@@ -79,16 +79,16 @@ def _pipeline(plan: Plan) -> Iterator[str]:
 def refuses(plan: Plan) -> Iterator[str]:
     """Shapes that the module cannot build, and meshes that torchtitan has no name for."""
     p, shape = plan.parallelism, plan.workload.shape
-    yield from facts.runs_on(plan, "nvidia", "amd")
-    yield from facts.stages_fill_pools(plan)
-    yield from facts.mesh_is_whole(plan)
-    yield from facts.blocks_are_attention(shape)
+    yield from plan_facts.runs_on(plan, "nvidia", "amd")
+    yield from plan_facts.stages_fill_pools(plan)
+    yield from plan_facts.mesh_is_whole(plan)
+    yield from plan_facts.blocks_are_attention(shape)
     plain = (
         shape["activation"] in ("swiglu", None)
         and shape["gated"]
         and shape["norm"] == "rms"
         and not shape["latent"]
-        and not facts.window(shape, plan.workload.sequence)
+        and not plan_facts.window(shape, plan.workload.sequence)
         and not shape["sinks"]
         and shape["norm_place"] == "pre"
         and not shape["norm_offset"]
@@ -120,15 +120,15 @@ def refuses(plan: Plan) -> Iterator[str]:
         yield "ZeRO-0 is plain replicas, which do not go with tp, cp, pp or ep"
     if p.schedule == "1f1b" and plan.batch.accumulation < p.pp:
         yield f"torch's 1F1B needs a micro-batch for each of {p.pp} stages, a step has {plan.batch.accumulation}"
-    _, shard = facts.mesh(plan)
+    _, shard = plan_facts.mesh(plan)
     if shard * p.cp * p.tp % p.ep:
         yield f"ep {p.ep} does not divide shards x cp x tp = {shard * p.cp * p.tp}"
 
 
 def loses(plan: Plan) -> Iterator[Loss]:
     """What has no key."""
-    yield from facts.other_runtime(plan, ("fsdp2",))
-    yield from facts.shape_losses(plan)
+    yield from plan_facts.other_runtime(plan, ("fsdp2",))
+    yield from plan_facts.shape_losses(plan)
     yield from positions.unknown(plan.workload.shape, "1e-5")
     yield from _rotary_losses(plan.workload.shape)
     yield from _router_losses(plan.workload.shape["moe"])
@@ -174,6 +174,7 @@ EXPORTER = Exporter(
         "precision": ("bf16", "fp8", "mxfp8", "fp32"),
         "rank_order": ("tp-cp-ep-dp-pp",),
         "method": ("pretrain",),
+        "task": ("sft",),
         "optimizer": ("adamw",),
         "family": ("decoder",),
     },

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from planner.launchers import facts, positions, quoting
+from planner.launchers import plan_facts, positions, quoting
 from planner.launchers.target import Values
 from planner.schema.plan import Plan
 
@@ -20,7 +20,7 @@ def model_parts(plan: Plan) -> list[list[str]]:
     """Names of the modules of every chunk, in the order of the layers."""
     parts: list[list[str]] = []
     layer = 0
-    for size in facts.chunks(plan):
+    for size in plan_facts.chunks(plan):
         parts.append([f"layers.{n}" for n in range(layer, layer + size)])
         layer += size
     return [["tok_embeddings", *parts[0]], *parts[1:-1], [*parts[-1], "norm", "lm_head"]]
@@ -31,7 +31,7 @@ def module(plan: Plan, values: Values) -> str:
     shape, moe = plan.workload.shape, plan.workload.shape["moe"]
     family = family_of(shape)
     prefix = family.capitalize()
-    uneven = len(set(facts.chunks(plan))) > 1
+    uneven = len(set(plan_facts.chunks(plan))) > 1
     filled = {
         "ANGLES": _angles(shape, values),
         "EPSILON": repr(shape.get("norm_epsilon") or 1e-5),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from planner.launchers import accelerate, adapters, deepspeed, facts, profiles, torchrun
+from planner.launchers import accelerate, adapters, deepspeed, plan_facts, profiles, torchrun
 from planner.launchers.target import EnvironmentSetting, Loss, Values
 from planner.schema.plan import Plan
 
@@ -17,6 +17,7 @@ EXPRESSES = {
     "precision": ("bf16", "fp16", "fp32"),
     "optimizer": ("adamw", "adam-8bit"),
     "family": ("decoder",),
+    "task": ("sft",),
 }
 EMBEDDING_STATES = 6.0
 """Bytes that states of an embedding's parameter take more than of others: 8 in place of 2 (transformers, trainer.py,
@@ -32,7 +33,7 @@ def arguments(plan: Plan, values: Values) -> dict[str, Any]:
     """Argument -> value; switches that are off are there, too."""
     engine = accelerate.route(plan)
     return {
-        "per_device_train_batch_size": plan.batch.micro,
+        "per_device_train_batch_size": plan.batch.micro // plan_facts.sequences_per_example(plan),
         "gradient_accumulation_steps": plan.batch.accumulation,
         **({} if plan.precision == "fp32" else {plan.precision: True}),
         # FSDP's is in accelerate.yaml: Transformers stops where both are on.
@@ -41,10 +42,10 @@ def arguments(plan: Plan, values: Values) -> dict[str, Any]:
         **({"use_liger_kernel": True} if liger(plan) else {}),
         "optim": _optimizer(plan),
         "learning_rate": float(values[RATE.name]),
-        "max_steps": facts.steps(plan),
+        "max_steps": plan_facts.steps(plan),
         "logging_steps": 10,
         "output_dir": values[SAVE.name],
-        "save_steps": facts.steps_between_checkpoints(plan),
+        "save_steps": plan_facts.steps_between_checkpoints(plan),
     }
 
 
@@ -72,8 +73,8 @@ def refuses(plan: Plan) -> Iterator[str]:
 
 def loses(plan: Plan) -> Iterator[Loss]:
     """What is left to Accelerate, or held otherwise than predicted."""
-    yield from facts.other_runtime(plan, RUNTIMES)
-    yield from facts.shape_losses(plan)
+    yield from plan_facts.other_runtime(plan, RUNTIMES)
+    yield from plan_facts.shape_losses(plan)
     if accelerate.route(plan) == "FSDP":
         yield from adapters.wide(plan)
     if _optimizer(plan) == "adamw_bnb_8bit" and not adapters.adapts(plan):

@@ -13,17 +13,17 @@ from planner.launchers import accelerate, adapters, quoting, trainer_arguments
 from planner.launchers.target import EnvironmentSetting, Exporter, LaunchJob, LaunchProgram, Loss, Values
 from planner.schema.plan import Plan
 
-NAME = "sft.yaml"
 _DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 
 
 def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
     """Accelerate's job with TRL's script and its configuration."""
-    argv = ("--config", NAME)
-    options = configuration(plan, values)
-    job = accelerate.launched(plan, job, values, LaunchProgram("-m"), "trl.scripts.sft", *argv)
+    task = plan.workload.task or "sft"
+    name, options = f"{task}.yaml", configuration(plan, values)
+    argv = ("--config", name)
+    job = accelerate.launched(plan, job, values, LaunchProgram("-m"), f"trl.scripts.{task}", *argv)
     return replace(
-        job, argv=argv, options=options, files={**job.files, NAME: quoting.yaml(options)}, needed=(*job.needed, NAME)
+        job, argv=argv, options=options, files={**job.files, name: quoting.yaml(options)}, needed=(*job.needed, name)
     )
 
 
@@ -35,8 +35,7 @@ def configuration(plan: Plan, values: Values) -> dict[str, Any]:
         "dtype": _DTYPES[plan.precision] if adapters.adapts(plan) else _DTYPES["fp32"],
         "dataset_name": values["dataset"],
         "max_length": plan.workload.sequence,
-        "packing": True,
-        "packing_strategy": "wrapped",
+        **({} if plan.workload.task else {"packing": True, "packing_strategy": "wrapped"}),
         **({"bf16": False} if plan.precision != "bf16" else {}),
         **trainer_arguments.arguments(plan, values),
         **_adapters(plan, values),
@@ -59,7 +58,9 @@ def _adapters(plan: Plan, values: Values) -> dict[str, Any]:
         "lora_r": plan.workload.method["rank"],
         "lora_alpha": adapters.alpha(plan, values),
         "lora_dropout": 0.0,
+        **({"use_dora": True} if adapters.magnitudes(plan) else {}),
         "lora_target_modules": adapters.modules(plan),
+        **({"lora_task_type": "SEQ_CLS", "lora_modules_to_save": ["score"]} if plan.workload.task == "reward" else {}),
         **quantised[adapters.base(plan)],
     }
 
@@ -68,6 +69,8 @@ def loses(plan: Plan) -> Iterator[Loss]:
     """What is the model's own, and what its trainer does otherwise."""
     yield from trainer_arguments.loses_with_own_model(plan)
     yield Loss("money.goodput", "continues after a stop only with --set extra-args='--resume_from_checkpoint true'")
+    if plan.workload.task:
+        yield Loss("workload.sequence", "pairs are not packed: answers are padded to the longest of their batch")
     if not trainer_arguments.liger(plan):
         yield Loss("prediction.memory", "its loss takes logits in chunks, which needs less memory than predicted")
     if adapters.base(plan):
@@ -79,7 +82,11 @@ EXPORTER = Exporter(
     title="TRL supervised fine-tuning",
     version="1.16.0",
     role="trainer",
-    expresses={**trainer_arguments.EXPRESSES, "method": ("finetune", "lora", "qlora")},
+    expresses={
+        **trainer_arguments.EXPRESSES,
+        "method": ("finetune", "lora", "qlora", "dora", "qdora"),
+        "task": ("sft", "dpo", "reward"),
+    },
     settings=(
         trainer_arguments.MODEL,
         EnvironmentSetting("dataset", "id of the hub or folder of texts (a column text, messages, or prompt)"),

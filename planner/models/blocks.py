@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from planner.schema.workload import Feed, Mixer, Model
+from planner.schema.workload import Feed, Indexer, Mixer, Model
 
 Block = tuple[Mixer, Feed]
 ATTENDING: tuple[Mixer, ...] = ("attention", "window", "both")
@@ -46,6 +46,18 @@ def attending_to_all(model: Model) -> int:
     return sum(mixer in ATTENDING and mixer != "window" for mixer, _ in blocks(model)) if model.full else 0
 
 
+def scoring(model: Model) -> int:
+    """Blocks with attention that score positions in a sparse one's index themselves; 0 where there is none."""
+    if model.indexer is None:
+        return 0
+    return sum(scores(model.indexer, block) for block, (mixer, _) in enumerate(blocks(model)) if mixer in ATTENDING)
+
+
+def scores(index: Indexer, block: int) -> bool:
+    """Whether a block scores positions itself, as ``max(block - first, 0) mod every = 0`` says."""
+    return max(block - index.first, 0) % index.every == 0
+
+
 def leading(model: Model) -> int:
     """Blocks at the start that keep a dense MLP, however the others are."""
     return model.moe.leading_dense_layers if model.moe and not model.feeds else 0
@@ -57,8 +69,12 @@ def period(model: Model) -> int:
     A window changes what a block sees, not what it holds, unless heads are other ones there.
     """
     one = "attention" if model.full is None else "window"
-    body = [(one if mixer == "window" else mixer, feed) for mixer, feed in blocks(model)[leading(model) :]]
-    return repetition(body)
+    index = model.indexer
+    body = [
+        (one if mixer == "window" else mixer, feed, index is None or scores(index, block))
+        for block, (mixer, feed) in enumerate(blocks(model))
+    ]
+    return repetition(body[leading(model) :])
 
 
 def repetition(items: Sequence[object]) -> int:

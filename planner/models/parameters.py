@@ -17,7 +17,7 @@ from planner.schema.workload import LatentAttention, Method, Model
 
 @dataclass(frozen=True, kw_only=True)
 class Parameters:
-    """Where a model's parameters are. Fields are numbers of parameters, but for the last nine, which count things."""
+    """Where a model's parameters are. Fields are numbers of parameters, but for the last ten, which count things."""
 
     embedding: int
     """The input embedding (0 for vision: its patch projection stands in `extra`)."""
@@ -41,6 +41,8 @@ class Parameters:
     """What a block has besides (attention sinks, layer scales)."""
     attention_only_per_layer: int
     """Of these two what a block without attention lacks."""
+    index_per_layer: int
+    """Of attention's projections and norms what a block lacks that uses the sparse index of one before it."""
     full_more_per_layer: int
     """What a block that sees everything has more than one with a window, norms included; may be negative."""
     recurrent_per_layer: int
@@ -54,6 +56,8 @@ class Parameters:
     """Blocks with attention."""
     full_layers: int
     """Of these, blocks that see everything with heads of their own."""
+    indexless_layers: int
+    """Of these, blocks that use the sparse index of one before them."""
     recurrent_layers: int
     """Blocks with a recurrence."""
     dense_layers: int
@@ -71,8 +75,9 @@ class Parameters:
         """All parameters.
 
         total = embedding + positions + head + final_norm + extra + layers (norms + extra_per_layer) + attention_layers
-        attention + full_layers full_more - (layers - attention_layers) attention_only + recurrent_layers recurrent
-        + cross_layers cross_attention + dense_layers dense_mlp + moe_layers (router + shared + E expert)
+        attention + full_layers full_more - indexless_layers index - (layers - attention_layers) attention_only
+        + recurrent_layers recurrent + cross_layers cross_attention + dense_layers dense_mlp
+        + moe_layers (router + shared + E expert)
         """
         return self.embedding + self.positions + self.head + self._blocks(self.experts) + self.final_norm + self.extra
 
@@ -97,6 +102,7 @@ class Parameters:
             self.layers * every
             + self.attention_layers * (self.attention_per_layer + self.attention_only_per_layer)
             + self.full_layers * self.full_more_per_layer
+            - self.indexless_layers * self.index_per_layer
             + self.recurrent_layers * self.recurrent_per_layer
             + self.cross_layers * self.cross_attention_per_layer
             + self.dense_layers * self.dense_mlp_per_layer
@@ -116,7 +122,7 @@ def parameters(model: Model) -> Parameters:
     return Parameters(
         embedding=0 if vision else model.vocab * (model.embedding_width or h),
         positions=(model.learned_positions + model.token_types) * h,
-        head=0 if model.tied else model.vocab * h,
+        head=head(model),
         attention_per_layer=attention(model),
         cross_attention_per_layer=attention(model) + norm(model) if model.encoder_layers else 0,
         dense_mlp_per_layer=mlp(model, model.ffn, bias=model.mlp_bias),
@@ -126,6 +132,7 @@ def parameters(model: Model) -> Parameters:
         norms_per_layer=model.norms_per_layer * norm(model) + attention_norms(model),
         extra_per_layer=model.extra_parameters_per_layer + model.sinks * model.heads,
         attention_only_per_layer=attention_norms(model) + model.sinks * model.heads,
+        index_per_layer=indexing(model) + indexing_norms(model),
         full_more_per_layer=full_more(model),
         recurrent_per_layer=recurrent.parameters(h, recurrence) if recurrence else 0,
         final_norm=stacks * norm(model) if model.final_norm else 0,
@@ -133,6 +140,7 @@ def parameters(model: Model) -> Parameters:
         layers=model.layers + model.encoder_layers,
         attention_layers=blocks.attending(model),
         full_layers=blocks.attending_to_all(model),
+        indexless_layers=blocks.attending(model) - blocks.scoring(model) if model.indexer else 0,
         recurrent_layers=blocks.recurring(model),
         dense_layers=blocks.feeding(model, "mlp"),
         moe_layers=moe_layers(model),
@@ -140,6 +148,11 @@ def parameters(model: Model) -> Parameters:
         experts=moe.experts if moe else 0,
         experts_per_token=moe.experts_per_token if moe else 0,
     )
+
+
+def head(model: Model) -> int:
+    """The output projection: ``V h``, or as many rows as it has scores; nothing where it is tied."""
+    return 0 if model.tied else (model.labels or model.vocab) * model.hidden
 
 
 def moe_layers(model: Model) -> int:
@@ -158,8 +171,12 @@ def attention_norms(model: Model) -> int:
     """
     queries_and_keys = {"head": 2 * model.head_dim, "full": (model.heads + model.kv_heads) * model.head_dim}
     latents = model.latent.query_rank + model.latent.kv_rank if model.latent else 0
-    indexed = 2 * model.indexer.head_dim if model.indexer else 0
-    return queries_and_keys.get(model.qk_norm, 0) + latents + indexed
+    return queries_and_keys.get(model.qk_norm, 0) + latents + indexing_norms(model)
+
+
+def indexing_norms(model: Model) -> int:
+    """A sparse attention's index: the LayerNorm of its key, 2 d; 0 where there is none."""
+    return 2 * model.indexer.head_dim if model.indexer else 0
 
 
 def attention(model: Model) -> int:
@@ -249,17 +266,36 @@ def lora_parameters(model: Model, method: Method) -> int:
     return method.rank * sum(count * (rows + columns) for count, rows, columns in _adapted(model, set(method.targets)))
 
 
+def magnitudes(model: Model, method: Method) -> int:
+    """Trainable magnitudes of DoRA (arXiv 2402.09353): one for each output of an adapted matrix."""
+    return method.magnitude * sum(count * columns for count, _, columns in _adapted(model, set(method.targets)))
+
+
+def adapted_matrices(model: Model, method: Method) -> list[tuple[int, int, int]]:
+    """(number of such matrices, in, out) of every matrix that carries a factor pair."""
+    return list(_adapted(model, set(method.targets)))
+
+
+def trained(model: Model, method: Method) -> int:
+    """Parameters that a method trains: adapters with their magnitudes and a scoring head, the last blocks, or all."""
+    if method.kind == "lora":
+        return lora_parameters(model, method) + magnitudes(model, method) + head(model) * (model.labels > 0)
+    whole = parameters(model).total
+    if method.kind == "freeze":
+        return whole - parameters(replace(model, layers=model.layers - method.layers)).total
+    return whole
+
+
 def _adapted(model: Model, targets: set[str]) -> Iterator[tuple[int, int, int]]:
     """(number of such matrices, in, out) of every matrix that the targets name."""
     whole = blocks.attending_to_all(model)
     attentions = blocks.attending(model) + (model.layers if model.encoder_layers else 0) - whole
-    for target, rows, columns in _attention_matrices(model):
+    for target, rows, columns in attention_matrices(model):
         if target in targets:
             yield attentions, rows, columns
-    if (full := model.full) is not None:
-        wide = replace(model, kv_heads=full.kv_heads, head_dim=full.head_dim)
-        for target, rows, columns in _attention_matrices(wide):
-            if target in targets and not (target == "v" and full.keys_are_values):
+    if model.full is not None:
+        for target, rows, columns in attention_matrices(model, whole=True):
+            if target in targets:
                 yield whole, rows, columns
     mixtures, h = moe_layers(model), model.hidden
     widths = [(blocks.feeding(model, "mlp"), model.ffn, h)]
@@ -271,8 +307,14 @@ def _adapted(model: Model, targets: set[str]) -> Iterator[tuple[int, int, int]]:
             yield (count, ffn, width) if target == "down" else (count, width, ffn)
 
 
-def _attention_matrices(model: Model) -> list[tuple[str, int, int]]:
-    h, latent = model.hidden, model.latent
+def attention_matrices(model: Model, *, whole: bool = False) -> list[tuple[str, int, int]]:
+    """(name, in, out) of the products of one attention, the output's last; of a block that sees everything (`whole`),
+    no values where keys are these.
+    """
+    h, latent, full = model.hidden, model.latent, model.full
+    if whole and full is not None:
+        wide = replace(model, full=None, kv_heads=full.kv_heads, head_dim=full.head_dim)
+        return [each for each in attention_matrices(wide) if each[0] != "v" or not full.keys_are_values]
     if latent is None:
         queries, keys = model.heads * model.head_dim, model.kv_heads * model.head_dim
         gated = queries * (1 + model.attention_gate)

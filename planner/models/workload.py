@@ -14,25 +14,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import get_args
 
 from planner.base import units
 from planner.base.errors import WrongQuestion, suggestion
 from planner.base.resources import data, own
-from planner.models import blocks, families, model_rules
+from planner.models import blocks, families, methods, model_rules
 from planner.models import files as model_files
-from planner.schema.workload import FrozenBase, Method, Model, Optimizer, Target, Workload
+from planner.schema.workload import Method, Model, Optimizer, Workload
 
 OPTIMIZERS, HUB = "optimizers.toml", "hub.toml"
-LORA_RANK = 16
-LORA_TARGETS: tuple[Target, ...] = ("q", "k", "v", "o")
-"""Rank and targets of the MLPerf Llama-2-70B LoRA benchmark (mlcommons/training_results_v4.0)."""
-QLORA_TARGETS: tuple[Target, ...] = get_args(Target)
-"""All matrices of a block, which it needs to be as good as full fine-tuning (arXiv 2305.14314, section 4)."""
-ADAPTED: Mapping[str, FrozenBase] = {"lora": "", "qlora": "nf4", "qlora:int8": "int8"}
-"""Methods that train adapters -> how the weights that they freeze are quantised."""
-METHODS = ("pretrain", "finetune", "full", *ADAPTED)
-"""What `--method` can be; `full` is `finetune`."""
 MOST_MODULES = 16
 """Of multi-token prediction; DeepSeek-V3 has one."""
 MOST_IMBALANCE = 64.0
@@ -170,29 +160,35 @@ def workload(
     optimizer: str | Optimizer = "adamw",
     mtp_layers: int = 0,
     imbalance: float | None = None,
+    task: str = "sft",
 ) -> Workload:
     """What is trained: a model with sequence length, global batch (sequences), tokens, method and optimizer.
 
-    What is left out comes from the model's own defaults. A learned position table grows with the sequence, as trainers
-    size it by the sequence: rows = max(rows, sequence + rows beyond the default sequence).
+    What is left out is :func:`planner.models.methods.usual`. A learned position table grows with the sequence, as
+    trainers size it by the sequence: rows = max(rows, sequence + rows beyond the default sequence).
 
     Raises:
         WrongQuestion: an unknown name, or a number that is not positive and finite.
     """
     chosen = find_model(model)
-    length = chosen.sequence if sequence is None else _count("sequence", sequence, LARGEST_SEQUENCE)
+    what = methods.task(chosen, task, method if isinstance(method, str) else method.kind)
+    chosen = replace(chosen, labels=1, tied=False) if what == "reward" else chosen
+    given = methods.usual(chosen, method if isinstance(method, str) else method.kind)
+    length = given.sequence if sequence is None else methods.count("sequence", sequence, LARGEST_SEQUENCE)
     if chosen.learned_positions and length > chosen.sequence:
         beyond = max(0, chosen.learned_positions - chosen.sequence)
         chosen = replace(chosen, learned_positions=max(chosen.learned_positions, length + beyond))
+    how = method if isinstance(method, Method) else methods.method(chosen, method, rank, targets)
     return Workload(
         model=chosen,
         sequence=length,
-        batch=chosen.batch if batch is None else _count("batch", batch, LARGEST_BATCH),
-        tokens=chosen.tokens if tokens is None else _tokens(tokens),
-        method=method if isinstance(method, Method) else _method(chosen, method, rank, targets),
-        optimizer=_find_optimizer(optimizer),
+        batch=given.batch if batch is None else methods.count("batch", batch, LARGEST_BATCH),
+        tokens=given.tokens if tokens is None else _tokens(tokens),
+        method=how,
+        optimizer=_find_optimizer(optimizer, how),
         mtp_layers=_modules(chosen, method if isinstance(method, str) else method.kind, mtp_layers),
         imbalance=_imbalance(chosen, imbalance),
+        task=what,
     )
 
 
@@ -216,8 +212,8 @@ def _modules(model: Model, method: str, count: int) -> int:
         raise WrongQuestion(f"--mtp-layers {count}: must be from 0 to {MOST_MODULES}")
     if count and (model.family != "decoder" or not blocks.alike(model)):
         raise WrongQuestion(f"--mtp-layers {count}: {model.id} is no decoder whose later layers are all identical")
-    if count and method in ADAPTED:
-        raise WrongQuestion(f"--mtp-layers {count}: LoRA trains no modules; leave it out (--mtp-layers 0)")
+    if count and not methods.trains_all(method):
+        raise WrongQuestion(f"--mtp-layers {count}: {method} trains no modules; leave it out (--mtp-layers 0)")
     return count
 
 
@@ -226,8 +222,12 @@ def find_model(named: Model | str) -> Model:
     return model(named) if isinstance(named, str) else named
 
 
-def _find_optimizer(named: Optimizer | str) -> Optimizer:
-    return optimizer(named) if isinstance(named, str) else named
+def _find_optimizer(named: Optimizer | str, what: Method) -> Optimizer:
+    """An optimizer by name, or the record itself; one of whole matrices goes with training all of them."""
+    found = optimizer(named) if isinstance(named, str) else named
+    if found.iterations and what.kind not in ("pretrain", "finetune"):
+        raise WrongQuestion(f"--optimizer {found.id}: --method {what.name} trains no whole model; choose adamw")
+    return found
 
 
 # ---- files -----------------------------------------------------------------------------------------------------------
@@ -271,12 +271,6 @@ def _from_path(path: Path, chosen: str) -> Model:
 # ---- values ----------------------------------------------------------------------------------------------------------
 
 
-def _count(name: str, value: object, largest: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= largest:
-        raise WrongQuestion(f"{name} = {value!r}: must be a whole number from 1 to {largest:,}")
-    return value
-
-
 def _tokens(value: float | str) -> float:
     try:
         number = units.parse(value, "count")
@@ -285,29 +279,3 @@ def _tokens(value: float | str) -> float:
     if not 1 <= number <= 1e18:
         raise WrongQuestion(f"tokens = {value!r}: must be from 1 to 1e18")
     return number
-
-
-def _method(chosen: Model, name: str, rank: int | None, targets: Sequence[str] | None) -> Method:
-    if name not in METHODS:
-        hint = suggestion(name, METHODS, most=1)
-        raise WrongQuestion(f"no method {name!r}. It can be {', '.join(METHODS[:-1])} or {METHODS[-1]}.{hint}")
-    if name in ADAPTED:
-        width = _count("rank", LORA_RANK if rank is None else rank, chosen.hidden)
-        usual = QLORA_TARGETS if ADAPTED[name] else LORA_TARGETS
-        chosen_targets = _targets(chosen, tuple(t for t in usual if t != "gate" or chosen.gated), targets)
-        return Method(kind="lora", rank=width, targets=chosen_targets, base=ADAPTED[name])
-    if rank is not None or targets is not None:
-        raise WrongQuestion(f"method {name!r} takes no rank and no targets; LoRA does (--method lora)")
-    return Method(kind="pretrain" if name == "pretrain" else "finetune")
-
-
-def _targets(chosen: Model, usual: Sequence[str], asked: Sequence[str] | None) -> tuple[Target, ...]:
-    names = usual if asked is None else asked
-    known: tuple[Target, ...] = get_args(Target)
-    can = [target for target in known if target != "gate" or chosen.gated]
-    if not names:
-        raise WrongQuestion(f"LoRA needs at least one target: {', '.join(can)}")
-    for name in names:
-        if name not in can:
-            raise WrongQuestion(f"no LoRA target {name!r} in {chosen.id}. It can be {', '.join(can)}.")
-    return tuple(target for target in can if target in names)

@@ -12,12 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from planner.base import writing
+from planner.base import csv_rows, writing
 from planner.base.errors import WrongQuestion
 from planner.catalog import Catalog
 from planner.cost.figures import Figure, Layout
 from planner.cost.nearness import Configuration, Label, OwnRuns, shift, weighed
-from planner.models import files
 from planner.schema.plan_prediction import MOST_OWN_RUNS, OwnRun
 from planner.schema.workload import Model
 
@@ -82,25 +81,22 @@ def read(catalog: Catalog) -> dict[str, OwnRuns]:
 
 
 def _file(path: Path) -> dict[str, OwnRuns]:
-    try:
-        rows = list(csv.DictReader(io.StringIO(files.read_text(path))))
-    except csv.Error as error:
-        raise WrongQuestion(f"{path}: {error}") from None
-    if not rows or tuple(rows[0]) != COLUMNS:
-        raise WrongQuestion(f"{path}: no own runs: clusterwright learn writes them")
+    columns, rows = csv_rows.read(path, "a file of own runs")
     by_runtime: dict[str, list[dict[str, Any]]] = {}
-    for number, row in enumerate(rows, 2):
-        by_runtime.setdefault(row["runtime"], []).append(_row(row, f"{path}:{number}"))
+    for row in rows if columns == COLUMNS else ():
+        by_runtime.setdefault(row.text("runtime"), []).append(_row(row.cells, row.where))
+    if not by_runtime:
+        raise WrongQuestion(f"{path}: no own runs: clusterwright learn writes them")
     for runtime, each in by_runtime.items():
         if len(each) > MOST_OWN_RUNS:
             raise WrongQuestion(f"{path}: {len(each)} runs of {runtime}; at most {MOST_OWN_RUNS} are weighed")
     return {runtime: _columns(each) for runtime, each in by_runtime.items()}
 
 
-def _row(row: Mapping[str, str | None], where: str) -> dict[str, Any]:
+def _row(row: Mapping[str, str], where: str) -> dict[str, Any]:
     try:
-        found: dict[str, Any] = {name: int(row[name] or "") for name in COUNTS}
-        found |= {name: float(row[name] or "") for name in ("residual", "scatter")}
+        found: dict[str, Any] = {name: int(row[name]) for name in COUNTS}
+        found |= {name: float(row[name]) for name in ("residual", "scatter")}
     except ValueError:
         raise WrongQuestion(f"{where}: {', '.join(COUNTS)} must be whole numbers, residual, scatter numbers") from None
     if not all(1 <= found[name] <= LARGEST for name in COUNTS):
@@ -109,7 +105,7 @@ def _row(row: Mapping[str, str | None], where: str) -> dict[str, Any]:
         raise WrongQuestion(f"{where}: residual = {found['residual']:g}: must be from {-FURTHEST:g} to {FURTHEST:g}")
     if not LEAST <= found["scatter"] <= FURTHEST:
         raise WrongQuestion(f"{where}: scatter = {found['scatter']:g}: must be from {LEAST:g} to {FURTHEST:g}")
-    return found | {name: row[name] or "" for name in LABELS}
+    return found | {name: row[name] for name in LABELS}
 
 
 def _columns(rows: list[dict[str, Any]]) -> OwnRuns:

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import asdict, replace
+from typing import cast
 
 import numpy as np
 
 from planner import cost, document
 from planner.base.units import format_many
-from planner.cost import data_parallel, expanded_memory, memory, nearness, pipeline
+from planner.cost import attention, data_parallel, expanded_memory, held_memory, nearness, pipeline
 from planner.cost.figures import Grid
-from planner.cost.memory import Memory
+from planner.cost.held_memory import Memory
 from planner.document import FullestStage, PoolInUse, Solution, Spread
-from planner.models import context
 from planner.performance import own_runs
 from planner.planning import releases
 from planner.planning.measured_runs import MeasuredRuns
 from planner.question.job_pools import JobPool, Pools
 from planner.question.search_problem import Prepared
 from planner.schema import plan as schema
+from planner.schema.plan_layout import ContextAlgorithm
 from planner.search.problem import Candidate
 from planner.space.grid import single_grid
 from planner.space.rules import RuleSetting, broken
@@ -105,7 +106,7 @@ def _outline(prepared: Prepared, candidate: Candidate, grid: Grid) -> Solution:
             p2p=options.p2p_overlap,
             ep=options.ep_overlap or None,
         ),
-        offload=options.offload,
+        offload=bool(options.offload),
         placement=None if grid.expanded is None else asdict(options.placement),
         step_time=candidate.time,
         breakdown={},
@@ -133,7 +134,7 @@ def _pool(prepared: Prepared, nodes: int, precision: str, peak: float) -> PoolIn
 
 
 def _parallelism(prepared: Prepared, grid: Grid, candidate: Candidate) -> schema.Parallelism:
-    layout, options = candidate.layout, candidate.options
+    layout, options, way = candidate.layout, candidate.options, candidate.options.cp_algorithm
     zero = options.sharding.zero
     shards = int(data_parallel.replicas(grid).dense_shards) if zero else 1
     layers = pipeline.stage_layers(grid.shape, grid.layout)
@@ -152,17 +153,18 @@ def _parallelism(prepared: Prepared, grid: Grid, candidate: Candidate) -> schema
         sequence_parallel=options.tensor.sequence_parallel,
         zero_stage=zero,
         zero_scope=options.sharding.scope,
-        cp_algorithm=context.algorithm(prepared.request.workload) if layout["cp"] > 1 else None,
+        cp_algorithm=cast("ContextAlgorithm", way) if layout["cp"] > 1 else None,
+        cp_exchanging=int(attention.exchanging(grid)) if way == "a2a+p2p" else None,
         stages=tuple(schema.Stage(pool=0, layers=n, tp=layout["tp"], dp=layout["dp"]) for n in layers),
     )
 
 
 def fullest_stage(prepared: Prepared, grid: Grid, pp: int) -> FullestStage:
-    """The first, a middle or the last of `pp` stages, whichever holds most."""
+    """The stage of `pp` that holds most."""
     split = pipeline.split(grid.shape, grid.layout)
-    found = memory.stages(grid, split)
+    found = held_memory.stages(grid, split)
     index = int(np.argmax([float(m.total) for m in found]))
-    stage = (0, int(pipeline.whole_stage(grid.shape, grid.layout, split)), pp - 1)[index]
+    stage = int(pipeline.extremes(grid.shape, grid.layout, split)[index].index)
     there = prepared.request.cluster.accelerator.expanded_memory if grid.expanded is not None else None
     capacity = None if there is None else float(there / expanded_memory.sharers(grid))
     return FullestStage(stage=stage, pool=0, held=found[index], expanded_capacity=capacity)
@@ -173,9 +175,9 @@ def by_stage(grid: Grid) -> tuple[Memory, ...]:
     layers = pipeline.stage_layers(grid.shape, grid.layout)
     if len(layers) < 2:
         return ()
-    first, _, last = memory.stages(grid, pipeline.split(grid.shape, grid.layout))
+    first, *_, last = held_memory.stages(grid, pipeline.split(grid.shape, grid.layout))
     lead = pipeline.leading_by_stage(grid.shape, grid.layout, layers)
-    return (first, *memory.middle_stages(grid, layers[1:-1], lead[1:-1]), last)
+    return (first, *held_memory.middle_stages(grid, layers[1:-1], lead[1:-1]), last)
 
 
 def front_point(found: schema.Plan) -> schema.FrontPoint:

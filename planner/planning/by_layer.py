@@ -13,7 +13,7 @@ from planner.cost.operators import Operator
 from planner.cost.recommender import Sharding
 from planner.models import families
 from planner.models.workload import library, model, workload
-from planner.performance import binding
+from planner.performance import cost_inputs
 from planner.performance.efficiency import reached, runtime_keys
 from planner.schema.hardware import Cluster, Dimension, Fabric, Runtime
 from planner.schema.plan import Plan
@@ -72,7 +72,7 @@ def layered(catalog: Catalog, name: str, asked: LayerOptions) -> Layered:
     ranks = asked.tp * asked.dp
     per_node = catalog.node(asked.node).accelerators
     on = cluster(catalog, asked.node, max(1, math.ceil(ranks / per_node)))
-    if not binding.can_train_in(on.accelerator, asked.precision):
+    if not cost_inputs.can_train_in(on.accelerator, asked.precision):
         raise WrongQuestion(f"{on.accelerator.id} has no matrix rate in {asked.precision} (--precision)")
     if families.what(name) and name not in library():
         return _other(catalog, name, on, asked)
@@ -200,12 +200,12 @@ def grid_of(
     fitted = reached(catalog, on.accelerator, runtime, release)
     tensor = TensorMode(asked.sequence_parallel and asked.tp > 1, False)
     options = OptionAxes(asked.precision, NO_RECOMPUTE, tensor, Shards(0, "full", False), False, False, False)
-    network = binding.network(on, fitted.accelerator)
+    network = cost_inputs.network(on, fitted.accelerator)
     return Grid(
-        shape=binding.shape(work, runtime),
-        device=binding.device(on.accelerator, fitted.accelerator, asked.precision, release),
+        shape=cost_inputs.shape(work, runtime),
+        device=cost_inputs.device(on.accelerator, fitted.accelerator, asked.precision, release),
         network=replace(network, accelerators=float(asked.tp * asked.dp)),
-        stack=binding.stack(runtime, fitted.runtime, release, on.accelerator.generation),
+        stack=cost_inputs.stack(runtime, fitted.runtime, release, on.accelerator.generation),
         layout=_layout(asked, micro),
         options=as_figures(options),
     )
@@ -233,9 +233,9 @@ def _other(catalog: Catalog, name: str, on: Cluster, asked: LayerOptions) -> Lay
     fitted = reached(catalog, on.accelerator, catalog.runtime("megatron-core"), "")
     entries = catalog.runtime_efficiencies
     keys = runtime_keys((FAMILY_RUNTIME[family],), "", "", on.accelerator.generation)
-    software = binding.software(next(entries[key] for key in keys if key in entries), asked.precision)
-    device = binding.device(on.accelerator, fitted.accelerator, asked.precision)
-    network = replace(binding.network(on, fitted.accelerator), accelerators=float(asked.dp))
+    software = cost_inputs.software(next(entries[key] for key in keys if key in entries), asked.precision)
+    device = cost_inputs.device(on.accelerator, fitted.accelerator, asked.precision)
+    network = replace(cost_inputs.network(on, fitted.accelerator), accelerators=float(asked.dp))
     micro = asked.micro or (256 if family == "cnn" else 4096)
     if family == "cnn":
         found = operators.of_network(families.network(name), device, software, float(micro), float(asked.dp))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import groupby
 
 from planner.schema.comparison import Comparison
-from planner.schema.plan import Group, Plan
+from planner.schema.plan import ChangedFigure, Group, Plan
 from planner.space.axes import MemoryPlacement
 
 TOKENS = "tokens to train on"
@@ -56,6 +56,7 @@ def _questions(first: Plan, second: Plan) -> Iterator[str]:
         ("lengths of sequences", a.sequence, b.sequence),
         (TOKENS, abs(a.tokens - b.tokens) > first.batch.global_ * a.sequence, False),
         ("methods", a.method, b.method),
+        ("tasks", a.task, b.task),
         ("optimizers", a.optimizer, b.optimizer),
         ("global batches", first.batch.global_, second.batch.global_),
         ("clusters", _machines(first), _machines(second)),
@@ -70,6 +71,7 @@ def _machines(plan: Plan) -> tuple[object, ...]:
         (
             *(pool.node, pool.count, pool.accelerator, pool.accelerators_per_node, pool.accelerator_memory_bytes),
             *(pool.scaleup_bytes_per_s, pool.nics_per_node, pool.nic_bytes_per_s, *sorted(pool.peak_flops.items())),
+            pool.changed,
         )
         for pool in plan.cluster.pools
     )
@@ -85,6 +87,25 @@ def _network(plan: Plan) -> tuple[object, ...]:
 def _axes(first: Plan, second: Plan) -> Iterator[tuple[str, str, str]]:
     for one, other in zip(_named(first), _named(second), strict=True):
         yield one[0], one[1], other[1]
+    yield from _figures(first, second)
+
+
+def _figures(first: Plan, second: Plan) -> Iterator[tuple[str, str, str]]:
+    """Every figure that an accelerator of either plan has otherwise than the catalog; ``-`` where it is in one only."""
+    values = [_changed(first), _changed(second)]
+    for named in dict.fromkeys((*values[0], *values[1])):
+        change = next(each[named] for each in values if named in each)
+        texts = [
+            each[named].text(each[named].used) if named in each else
+            change.text(change.catalog) if named[0] in {pool.accelerator for pool in plan.cluster.pools} else "-"
+            for each, plan in zip(values, (first, second), strict=True)
+        ]  # fmt: skip
+        yield " ".join(named), texts[0], texts[1]
+
+
+def _changed(plan: Plan) -> dict[tuple[str, str], ChangedFigure]:
+    """(Accelerator, figure) -> what of it is not the catalog's."""
+    return {(pool.accelerator, each.figure): each for pool in plan.cluster.pools for each in pool.changed or ()}
 
 
 def _named(plan: Plan) -> Iterator[tuple[str, str]]:

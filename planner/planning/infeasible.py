@@ -8,7 +8,7 @@ from dataclasses import replace
 from planner.base.errors import ClusterwrightError
 from planner.base.units import format_bytes, format_risk, format_seconds, format_usd
 from planner.catalog import Catalog, cluster
-from planner.cost import expanded_memory, memory, pipeline
+from planner.cost import expanded_memory, held_memory, pipeline
 from planner.models.parameters import parameters
 from planner.models.workload import workload
 from planner.planning import answer, ranked
@@ -28,7 +28,7 @@ _DAY = 86400.0
 def overflowing(prepared: Prepared, placed: Candidate) -> str:
     """That a placement is more than the expanded memory holds."""
     grid = single_grid(prepared.figures, placed.layout, placed.options)
-    held = memory.stages(grid, pipeline.split(grid.shape, grid.layout))
+    held = held_memory.stages(grid, pipeline.split(grid.shape, grid.layout))
     most, there = max(float(stage.expanded.total) for stage in held), float(expanded_memory.room(grid))
     return (
         f"placement={placed.options.placement.name} puts {format_bytes(most)} into expanded memory, and there are "
@@ -161,7 +161,7 @@ def _training_less(catalog: Catalog, request: Request) -> list[str]:
     """Adapters instead of the whole model, or shorter sequences than the model's usual ones."""
     w = request.workload
     if w.method.kind != "lora":
-        adapters = workload(w.model, sequence=w.sequence, batch=w.batch, tokens=w.tokens, method="lora")
+        adapters = workload(w.model, sequence=w.sequence, batch=w.batch, tokens=w.tokens, method="lora", task=w.task)
         if _least(catalog, _adapting(catalog, request, adapters), "time"):
             return ["adapters instead of the whole model (--method lora)"]
     for doublings in range(20, -1, -1):
@@ -177,7 +177,7 @@ def _adapting(catalog: Catalog, request: Request, adapters: Workload) -> Request
     """The request with adapters; where no runtime was named, with the one that is usual for them."""
     if not any(flag == "--runtime" for *_, flag in request.assumptions):
         return replace(request, workload=adapters)
-    runtime = catalog.runtime(default_runtime(catalog, request.cluster.accelerator, adapters.method))
+    runtime = catalog.runtime(default_runtime(catalog, request.cluster.accelerator, adapters))
     release = runtime.releases[-1]
     return replace(request, workload=adapters, runtime=runtime.at(release), release=release)
 

@@ -25,7 +25,8 @@ def older(prepared: Prepared, candidate: Candidate) -> OlderRelease | None:
     if prepared.older is None:
         return None
     late = request.runtime.lacks(request.older)
-    lacks = tuple(what for what in used(candidate) if what in late)
+    muon = ("muon",) if request.workload.optimizer.iterations else ()
+    lacks = tuple(what for what in (*used(candidate), *muon) if what in late)
     return OlderRelease(
         release=request.older, step_time_s=None if lacks else _time(prepared.older, candidate), lacks=lacks
     )

@@ -16,7 +16,7 @@ from planner.planning import answer, explain, infeasible, ranked, shortlist
 from planner.planning.measured_runs import MeasuredRuns
 from planner.planning.ranked import Ranking
 from planner.question.request import Request
-from planner.question.search_problem import Prepared, prepare, problem
+from planner.question.search_problem import OWN_RUNS_SHARED, Prepared, prepare, problem
 from planner.schema.plan import FrontPoint, MeasuredSection, Plan, PlanSet, SearchQuestion, SearchSection
 from planner.search.bounded import Bounded
 from planner.search.costing import near_duplicates
@@ -70,7 +70,7 @@ def plan(
         question=_question(request) if runs is None and pick is None else None,
     )
     for each in result.plans:
-        _second_opinion(each)
+        second_opinion(each)
     return result
 
 
@@ -118,9 +118,13 @@ def priced(catalog: Catalog, request: Request, rank: int = 1, measured: Measured
     return document.write(predicted, rank)
 
 
-def _second_opinion(plan: Plan, *, may_exceed_limits: bool = False) -> None:
-    """Checks a plan by code that never saw the search; what it finds is a defect of this program, not of the
-    question. Only what was measured may be wrong by itself.
+def second_opinion(plan: Plan, *, may_exceed_limits: bool = False) -> None:
+    """Checks a plan, over one pool or several, by code that never saw the search; what it finds is a defect of this
+    program, not of the question. Only what was measured may be wrong by itself.
+
+    Raises:
+        WrongQuestion: what a site measured makes the plan faster than its hardware.
+        AssertionError: the plan does not hold.
     """
     try:
         verify.check(plan, may_exceed_limits=may_exceed_limits)
@@ -128,12 +132,17 @@ def _second_opinion(plan: Plan, *, may_exceed_limits: bool = False) -> None:
         too_fast = all(each.name == hardware_is_not_beaten.__name__ for each in error.violations)
         if plan.measured and too_fast:
             raise WrongQuestion(f"the site's journal holds a run that cannot be: {error}; see runs.csv") from None
-        if plan.prediction.own_runs and too_fast:
+        if _shifted_by_own_runs(plan) and too_fast:
             raise WrongQuestion(
                 f"by the site's own runs a plan is faster than its hardware: {error}; see their times and batches in "
                 "own_runs/ of its catalog, and learn or calibrate again"
             ) from None
         raise AssertionError(f"plan {plan.rank} does not hold: {error}") from error
+
+
+def _shifted_by_own_runs(plan: Plan) -> bool:
+    """Whether a site's own runs are in its predicted time: those near it, or (over several pools) all by one factor."""
+    return plan.prediction.own_runs is not None or any(OWN_RUNS_SHARED in each.why for each in plan.assumptions)
 
 
 def _search_section(prepared: Prepared, ranking: Ranking) -> SearchSection:
@@ -202,7 +211,7 @@ def estimate(catalog: Catalog, request: Request, runs: MeasuredRuns | None = Non
     if not math.isfinite(found.best[0].memory):
         raise NoAnswer(infeasible.overflowing(prepared, found.best[0]))
     plans = (answer.plan(prepared, found.best[0], 1, runs),)
-    _second_opinion(plans[0], may_exceed_limits=True)
+    second_opinion(plans[0], may_exceed_limits=True)
     fits = found.best[0].memory <= prepared.usable
     reasons = explain.reasons(prepared, found, plans)
     if not fits:

@@ -8,59 +8,26 @@ largest down, and sequences doubled while they fit.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from planner.base.errors import NoAnswer, WrongQuestion
 from planner.catalog import Catalog
 from planner.models.parameters import parameters
-from planner.models.workload import ADAPTED, library
-from planner.performance import binding
+from planner.models.workload import library, workload
+from planner.performance import cost_inputs
 from planner.planning import ranked
 from planner.question import pools
-from planner.question.reading import PlanOptions, request
+from planner.question.reading import PlanOptions, request, trains
 from planner.question.request import Request
 from planner.question.search_problem import prepare
 from planner.schema.hardware import Cluster
-from planner.schema.one_line import OneLine
-from planner.schema.plan import Plan, PriceUsed
+from planner.schema.listings import FittingTraining
+from planner.schema.plan import Plan
 from planner.schema.workload import Model, Workload
 
 SHORTEST, LONGEST = 1024, 2**20
 """Tokens of a sequence between which lengths are doubled."""
-BATCH = 16
-"""Sequences of a step where none are asked for, or the next multiple of the accelerators."""
 Advance = Callable[[int], None]
-
-
-@dataclass(frozen=True, kw_only=True)
-class FittingTraining(OneLine):
-    """One training that fits: what, on what, how long it takes and what it costs. SI units, US dollars."""
-
-    model: str
-    parameters: int
-    sequence: int
-    """Tokens per sequence: as asked, or the most that fit."""
-    batch: int
-    """Sequences of a step."""
-    accelerator: str
-    accelerators: int
-    node: str
-    """The catalog's node that they are taken from."""
-    memory_bytes: float
-    """Of the fullest accelerator ..."""
-    capacity_bytes: float
-    """... of so many."""
-    oom_chance: float | None
-    step_time_s: float
-    tokens_per_s: float
-    hours: float
-    """For the tokens asked about."""
-    usd: float | None
-    """Of rent for these; None: no current offer in the catalog."""
-    price: PriceUsed | None = None
-    """What the rent was computed from, for an hour of a node with these."""
-    best: tuple[str, ...] = ()
-    """What it is of all that were tried: fewest, cheapest, fastest."""
 
 
 def on_catalog(
@@ -168,34 +135,31 @@ def _longest(known: Catalog, model: Model, cluster: Cluster, asked: PlanOptions)
 
 
 def _fastest(known: Catalog, model: str | Model, cluster: Cluster, asked: PlanOptions) -> FittingTraining | None:
-    if asked.batch is None:
-        asked = replace(asked, batch=-(-BATCH // cluster.accelerators) * cluster.accelerators)
     try:
         _, wanted = request(model, cluster, asked, known=known)
         if least_bytes(wanted.workload) > cluster.accelerators * cluster.accelerator.memory:
             return None
         ranking = ranked.search(known, prepare(known, replace(wanted, top=1)), top=1)
     except WrongQuestion:
-        if not _trains(known, cluster, asked):
+        if not _trains(known, cluster, model, asked):
             return None
         raise
     return _fit(ranking.plans[0], wanted) if ranking.plans else None
 
 
-def _trains(known: Catalog, cluster: Cluster, asked: PlanOptions) -> bool:
+def _trains(known: Catalog, cluster: Cluster, model: str | Model, asked: PlanOptions) -> bool:
     """Whether the runtime asked for, or any of the method, runs on the accelerator, and that has the precision."""
-    base = ADAPTED.get(asked.method, "")
-    every = [each for each in known.runtimes.values() if not base or base in each.frozen_bases]
+    work, part = workload(model, method=asked.method, task=asked.task), cluster.accelerator
+    every = [each for each in known.runtimes.values() if trains(each, work)]
     named = [known.runtime(asked.runtime.partition("@")[0])] if asked.runtime else every
-    able = any(cluster.accelerator.vendor in each.vendors for each in named)
-    return able and all(
-        binding.can_train_in(cluster.accelerator, each) for each in (asked.precision or "bf16").split(",")
-    )
+    precisions = [*(asked.precision or "bf16").split(","), *(["fp8"] if work.method.base == "fp8" else [])]
+    able = any(part.vendor in each.vendors for each in named)
+    return able and all(cost_inputs.can_train_in(part, each) for each in precisions)
 
 
 def least_bytes(workload: Workload) -> float:
     """Bytes of the weights alone, however they are cut."""
-    quantised = binding.frozen_bytes(workload, None)
+    quantised = cost_inputs.frozen_bytes(workload, None)
     return (quantised or 2.0) * parameters(workload.model).total
 
 
@@ -214,6 +178,7 @@ def _fit(plan: Plan, wanted: Request) -> FittingTraining:
         oom_chance=memory.oom_chance,
         step_time_s=plan.prediction.step_time_s,
         tokens_per_s=plan.prediction.tokens_per_s,
+        tokens=plan.workload.tokens,
         hours=24.0 * money.days,
         usd=money.usd_total,
         price=money.price,

@@ -21,8 +21,9 @@ from planner.procurement.answer import breakeven, document
 from planner.procurement.program import infeasible, marginal, pruning
 from planner.procurement.program.alternatives import families, ranked
 from planner.procurement.program.instance import ProcureInstance, ProcureVariant, limits
+from planner.procurement.program.settings import USUAL, Settings
 from planner.procurement.program.solution import ProgramSolution
-from planner.procurement.program.solve import USUAL, Settings, best, excluded
+from planner.procurement.program.solve import best, excluded
 from planner.procurement.question.portfolio import Portfolio
 from planner.procurement.supply.acquiring import pools, standing
 from planner.procurement.supply.pools import SupplyPool, offers
@@ -43,7 +44,7 @@ TOP = 3
 GROWTH = 2.0
 """Times as dear machines that are looked at next, where the cheap ones do not say what would be enough."""
 UNPROVEN = "Not proven: not every order of the jobs was tried (terms, months and pauses leave too many); one may do."
-METHOD = "integer program over precomputed plans and orders of jobs; each stays on its pool, nothing bought is sold"
+METHOD = "integer program over precomputed plans and orders of jobs; each stays on its pool"
 SMALLEST_SHARE = 1 / 128
 """Of the work, that is told apart from nothing (:data:`infeasible.HALVINGS`)."""
 
@@ -196,7 +197,7 @@ def procure(
             bound=first.bound * sign,
             value=first.value * sign,
             unit=document.UNITS[asked.objective],
-            method=METHOD,
+            method=f"{METHOD}, {'nothing bought is' if asked.resale is None else 'purchases may be'} sold",
             pools=sum(pool.available for pool in instance.pools),
             columns=sum(not c.other_pools and instance.pools[c.pool].available for c in posed.columns),
             mixed_columns=sum(bool(c.other_pools) for c in posed.columns),
@@ -255,6 +256,7 @@ def question(instance: ProcureInstance) -> schema.ProcureOptions:
         standing=dict(instance.standing),
         survive_nodes=asked.reliability.survive,
         max_price_age_days=asked.max_price_age_days,
+        resale=asked.resale,
     )
 
 
@@ -368,7 +370,7 @@ def _of_owning(asked: Portfolio, bought: list[SupplyPool]) -> Iterator[Assumptio
         return
     owner, hall, restart = asked.ownership, asked.hall, asked.reliability.restart_without_spares_s / 3600
     charge = (
-        "its whole price"
+        f"its whole price{'' if asked.resale is None else ', less what its nodes are sold for'}"
         if asked.charge == "cash"
         else f"its share of {owner.life_years:g} years at {owner.interest:.0%}"
     )
@@ -379,8 +381,8 @@ def _of_owning(asked: Portfolio, bought: list[SupplyPool]) -> Iterator[Assumptio
     )
     yield Assumption(
         what=f"resale value of nodes falls by {1 - resale(1.0, 1.0):.0%} a year",
-        why="Epoch AI's rate of progress; in no total",
-        flag="[ownership] residual counts what is left",
+        why=f"Epoch AI's rate of progress; {'in no total' if asked.resale is None else 'what is sold counts'}",
+        flag="[ownership] residual counts what is left" if asked.resale is None else "resale",
     )
     yield Assumption(
         what=f"maintenance {owner.maintenance:.0%} a year, load {owner.load:.0%} of peak power, "

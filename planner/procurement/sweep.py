@@ -12,7 +12,8 @@ from planner.catalog import Catalog
 from planner.procurement import run
 from planner.procurement.answer import document
 from planner.procurement.program.instance import ProcureVariant
-from planner.procurement.program.solve import USUAL, Settings, best
+from planner.procurement.program.settings import USUAL, Settings
+from planner.procurement.program.solve import best
 from planner.procurement.question.portfolio import Portfolio
 from planner.question.currency import usd
 from planner.verify import procurement as verify

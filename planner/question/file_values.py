@@ -106,7 +106,7 @@ def weight(text: object) -> float:
     match = re.fullmatch(r"\s*([\d.,]+)\s*(kg|t)(?:\s*CO2e?)?\s*", text) if isinstance(text, str) else None
     if match is None:
         raise ValueError(f"{text!r}: write for example '120 t' or '900 kg'")
-    return above_nothing(text, float(match[1].replace(",", "")) * (1000.0 if match[2] == "t" else 1.0))
+    return above_nothing(text, float(units.ungrouped(match[1], text)) * (1000.0 if match[2] == "t" else 1.0))
 
 
 def rate(text: object) -> float:

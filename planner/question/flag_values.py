@@ -6,8 +6,7 @@ import re
 
 from planner.base import units
 from planner.base.errors import WrongQuestion
-from planner.cost import risk
-from planner.schema.workload import Model
+from planner.cost import memory_risk
 
 _MOST_COUNTS = 16
 """Counts or batches that a range is tried at."""
@@ -22,7 +21,7 @@ def sequence_length(text: int | str | None) -> int | None:
     """
     if text is None or isinstance(text, int):
         return text
-    match = re.fullmatch(r"\s*(-?\d[\d,]{0,30})\s*([kKM]?)\s*", text)
+    match = re.fullmatch(r"\s*(-?\d{1,30}|\d{1,3}(?:,\d{3}){1,9})\s*([kKM]?)\s*", text)
     if match is None:
         raise WrongQuestion(f"--seq {text!r}: write 8192 or 8k")
     return int(match[1].replace(",", "")) * {"": 1, "K": 1024, "M": 1024**2}[match[2].upper()]
@@ -31,12 +30,12 @@ def sequence_length(text: int | str | None) -> int | None:
 def whole_numbers(
     flag: str, text: int | str, body: str, example: str = "16, or 8..64 to try several"
 ) -> tuple[int, ...]:
-    """``16`` or ``8..64``: the values to try, ascending.
+    """``16`` or ``8..64``: the values to try, ascending. A comma is refused: ``8,192`` may be two values or one.
 
     Raises:
         WrongQuestion: no whole numbers from one on, or an empty range; the message shows the `example`.
     """
-    match = re.fullmatch(r"(\d{1,18})(?:\.\.(\d{1,18}))?", body.replace(",", ""))
+    match = re.fullmatch(r"(\d{1,18})(?:\.\.(\d{1,18}))?", body)
     if match is None or int(match[1]) < 1:
         shown = repr(text) if " " in str(text) else text
         raise WrongQuestion(f"{flag} {shown}: {body!r} is not a count; write {example}")
@@ -51,14 +50,14 @@ def whole_numbers(
     return tuple(sorted(values))
 
 
-def batches(model: Model, text: int | str | None) -> tuple[int, ...]:
-    """The model's own batch, the one asked for, those of a list, or doublings over a range: sequences a step.
+def batches(usual: int, text: int | str | None) -> tuple[int, ...]:
+    """The usual batch, the one asked for, those of a list, or doublings over a range: sequences a step.
 
     Raises:
         WrongQuestion: no such numbers.
     """
     if text is None:
-        return (model.batch,)
+        return (usual,)
     written = "256 (sequences; tokens over the length of one), or 256..1024 or '256|768' to try several"
     if "|" in str(text):
         return tuple(
@@ -93,12 +92,14 @@ def parse_risk(text: str | float) -> float:
     Raises:
         WrongQuestion: not a share, or one outside of what a risk can be.
     """
-    allowed = f"more than 0 and at most {units.format_risk(risk.MOST)}, where the median prediction must just fit"
+    allowed = (
+        f"more than 0 and at most {units.format_risk(memory_risk.MOST)}, where the median prediction must just fit"
+    )
     try:
         value = units.parse(str(text), "share")
     except units.UnitError as error:
         raise WrongQuestion(f"--oom-risk {error}") from None
-    if not _LEAST_RISK <= value <= risk.MOST:
+    if not _LEAST_RISK <= value <= memory_risk.MOST:
         hint = f"; did you mean {text} %?" if 1.0 <= value <= 50.0 and "%" not in str(text) else ""
         small = f" (from {units.format_risk(_LEAST_RISK)} on)" if 0.0 < value < _LEAST_RISK else ""
         raise WrongQuestion(f"--oom-risk {text}: must be {allowed}{small}{hint}")

@@ -127,7 +127,8 @@ def of_accelerators(known: Catalog, text: str, fabric: str | None, region: str |
         if not name:
             raise WrongQuestion(f"--accelerators {text!r}: which? Write for example A100:4,V100:8")
         if not colon or not re.fullmatch(r"\d{1,7}", count):
-            raise WrongQuestion(f"--accelerators {part.strip()}: how many? Write {name}:4")
+            several = "; --cluster NODE:A..B tries several counts" if ".." in count else ""
+            raise WrongQuestion(f"--accelerators {part.strip()}: how many? Write {name}:4{several}")
         if int(count):
             found += _some(known, accelerator(known, name), int(count), fabric, region)
     return found

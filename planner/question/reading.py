@@ -11,7 +11,7 @@ from planner.base import units
 from planner.base.errors import WrongQuestion, meant
 from planner.base.hashing import short_hash
 from planner.catalog import Catalog, cluster, cluster_from_file, load
-from planner.models import workload
+from planner.models import context, methods, workload
 from planner.question import node_prices, pools
 from planner.question.flag_values import batches as batches_of
 from planner.question.flag_values import parse_risk, plain_price, positive, sequence_length, whole_numbers
@@ -20,7 +20,8 @@ from planner.question.request import OBJECTIVES, Request
 from planner.schema.families import ConvolutionNetwork
 from planner.schema.hardware import Accelerator, Cluster, Node, Price, Runtime, dated
 from planner.schema.one_line import spelled
-from planner.schema.workload import Method, Model, Workload
+from planner.schema.workload import Model, Workload
+from planner.space.axes import ALONE
 from planner.space.pins import Bound, Pins, parse_pins
 from planner.space.rules import RULES
 
@@ -62,6 +63,7 @@ class PlanOptions:
     """Tokens of the busiest expert rank over an even share."""
     tokens: float | str | None = None
     method: str = "pretrain"
+    task: str = "sft"
     rank: int | None = None
     targets: tuple[str, ...] | None = None
     optimizer: str = "adamw"
@@ -122,6 +124,10 @@ def pooled_request(
     """
     if recorded := [rule.name for rule in RULES if rule.recorded and rule.name in asked.waive]:
         raise WrongQuestion(f"--waive {recorded[0]}: with nodes of one kind only, not over several pools")
+    if asked.task != "sft":
+        raise WrongQuestion(f"--task {asked.task}: with nodes of one kind only, not over several pools")
+    if workload.optimizer(asked.optimizer).iterations:
+        raise WrongQuestion(f"--optimizer {asked.optimizer}: with nodes of one kind only, not over several pools")
     known = load(asked.catalog, asked.site)
     bases = _bases(known, listed(named), asked)
     called = pools.names(bases)
@@ -153,7 +159,7 @@ def request_over(known: Catalog, model: str | Model, clusters: Sequence[Cluster]
     first = clusters[0]
     _, wanted = request(model, replace(first, count=1), replace(asked, price=None, fabric=None), known=known)
     for each in clusters:
-        _runtime(known, asked.runtime or wanted.runtime.id, each.accelerator, wanted.workload.method)
+        _runtime(known, asked.runtime or wanted.runtime.id, each.accelerator, wanted.workload)
     inputs = _inputs(known, wanted.workload.model, ())
     return replace(wanted, cluster=first, counts=(first.count,), price=None, sold_as="", inputs=inputs)
 
@@ -220,9 +226,9 @@ def request(
     known = known or load(asked.catalog, asked.site)
     base, counts = placed(known, named, asked)
     found = model if isinstance(model, Model) else workload.model(model)
-    batches = batches_of(found, asked.batch)
+    batches = batches_of(_usual_batch(found, base, asked), asked.batch)
     asked_workload = _workload(found, batches[-1], asked)
-    runtime, release = _runtime(known, asked.runtime, base.accelerator, asked_workload.method)
+    runtime, release = _runtime(known, asked.runtime, base.accelerator, asked_workload)
     price, sold_as = _price(known, base.node, asked)
     if asked.objective not in OBJECTIVES:
         raise WrongQuestion(f"--objective {asked.objective}: choose {', '.join(OBJECTIVES)}")
@@ -248,9 +254,16 @@ def request(
         sold_as=sold_as,
         price_basis=asked.basis,
         oom_risk=parse_risk(asked.oom_risk),
+        stock=known.accelerators,
         inputs=_inputs(known, found, named),
         assumptions=(*_left_open(asked, base, found, runtime), *_rewired(known, asked, base)),
     )
+
+
+def _usual_batch(model: Model, base: Cluster, asked: PlanOptions) -> int:
+    """Sequences of a step where none are asked for: of a fine-tuning the next multiple of the accelerators."""
+    batch = methods.usual(model, asked.method).batch
+    return batch if asked.method == methods.PRETRAINING else -(-batch // base.accelerators) * base.accelerators
 
 
 def _workload(model: Model, batch: int, asked: PlanOptions) -> Workload:
@@ -259,7 +272,7 @@ def _workload(model: Model, batch: int, asked: PlanOptions) -> Workload:
         return workload.workload(
             model, sequence=sequence_length(asked.seq), batch=batch, tokens=asked.tokens, method=asked.method,
             rank=asked.rank, targets=asked.targets, optimizer=asked.optimizer, mtp_layers=asked.mtp_layers,
-            imbalance=asked.imbalance,
+            imbalance=asked.imbalance, task=asked.task,
         )  # fmt: skip
     except WrongQuestion as error:
         figure, is_figure, reason = str(error).partition(" = ")
@@ -283,7 +296,7 @@ def pinned_request(
     counts = {"--cluster": len(wanted.counts), "--batch": len(wanted.batches)}
     for what, values in {**counts, **{f"{axis}={b}": len(b.values) for axis, b in pins.bounds.items()}}.items():
         if values != 1:
-            raise WrongQuestion(f"{what}: estimate takes one value; plan tries several")
+            raise WrongQuestion(f"{what}: estimate takes one layout a call; plan tries several values")
     return known, replace(wanted, pins=pins)
 
 
@@ -306,7 +319,7 @@ def grouped_request(
         axis = f"{own[0]}={pins.bounds[own[0]]}"
         raise WrongQuestion(f"{axis}: groups state their own degrees; for all of them: {', '.join(OF_ALL_GROUPS)}")
     if len(wanted.batches) != 1:
-        raise WrongQuestion("--batch: estimate takes one value; plan tries several")
+        raise WrongQuestion("--batch: estimate takes one layout a call; plan tries several values")
     joined = pools.renamed(merged(offered.all, {name for pair in offered.given for name in pair}))
     bounds = {**wanted.pins.bounds, **pins.bounds}
     return known, replace(wanted, pins=Pins(bounds)), replace(offered, all=joined)
@@ -339,6 +352,9 @@ def placed(known: Catalog, named: Named | Sequence[Named], asked: PlanOptions) -
     known.node(node)
     if not colon:
         raise WrongQuestion(f"--cluster {text}: how many? Write {node}:16, or {node}:8..64 to try several counts")
+    if len(several := re.split("[,+]", text)) > 1 and all(":" in each for each in several):
+        apart = " ".join(f"--cluster {each}" for each in several)
+        raise WrongQuestion(f"--cluster {text}: one pool each; write {apart}")
     counts = whole_numbers("--cluster", text, count)
     return cluster(known, node, counts[-1], asked.fabric, region), counts
 
@@ -355,10 +371,10 @@ def _placed(known: Catalog, found: Cluster, asked: PlanOptions) -> tuple[Cluster
     return found, (found.count,)
 
 
-def _runtime(known: Catalog, text: str | None, part: Accelerator, method: Method) -> tuple[Runtime, str]:
+def _runtime(known: Catalog, text: str | None, part: Accelerator, work: Workload) -> tuple[Runtime, str]:
     """``megatron-core`` or ``megatron-core@2024``; unless named, :func:`default_runtime`."""
-    able = [name for name in _training(known, method) if part.vendor in known.runtime(name).vendors]
-    default = default_runtime(known, part, method)
+    able = [name for name in _training(known, work) if part.vendor in known.runtime(name).vendors]
+    default = default_runtime(known, part, work)
     name, at, release = (default if text is None else text).partition("@")
     runtime = known.runtime(name)
     if at and release not in runtime.releases:
@@ -366,21 +382,50 @@ def _runtime(known: Catalog, text: str | None, part: Accelerator, method: Method
     if part.vendor not in runtime.vendors:
         others = f"these do: {', '.join(able)}" if able else "no runtime in the catalog does (--catalog)"
         raise WrongQuestion(f"{name} does not run on {part.id} ({part.vendor}); {others}")
-    if name not in (able := _training(known, method)):
-        raise WrongQuestion(f"--method {method.name}: {name} quantises no frozen weights; {', '.join(able)} do")
+    if name not in (able := _training(known, work)):
+        base = "" if work.method.base in ("", *runtime.frozen_bases) else f"{work.method.base} weights"
+        lacks = ", ".join(filter(None, (base, *sorted(needed(work) - has(runtime)))))
+        flags = {work.task: f"--task {work.task}", "muon": f"--optimizer {work.optimizer.id}"}
+        asked = flags.get(lacks, f"--method {work.method.name}")
+        others = f"these have it: {', '.join(able)}" if able else "no runtime in the catalog has"
+        raise WrongQuestion(f"{asked}: {name} has no {lacks}; {others}")
+    if work.method.base == "fp8" and "fp8" not in part.peak:
+        raise WrongQuestion(f"--method {work.method.name}: {part.id} has no FP8; qlora and qlora:int8 run there")
     release = release or runtime.releases[-1]
-    return runtime.at(release), release
+    found = runtime.at(release)
+    if work.optimizer.iterations and not found.muon_zero:
+        raise WrongQuestion(
+            f"--optimizer {work.optimizer.id}: {name} has it since {runtime.since['muon']}, not in {release}"
+        )
+    return found.for_muon() if work.optimizer.iterations else found, release
 
 
-def _training(known: Catalog, method: Method) -> list[str]:
-    """The runtimes that train on such frozen weights."""
-    return [name for name, runtime in known.runtimes.items() if not method.base or method.base in runtime.frozen_bases]
+def needed(work: Workload) -> set[str]:
+    """Of what runtimes have (:func:`has`), what a training needs."""
+    of = {"dora": work.method.magnitude, "freeze": work.method.kind == "freeze", work.task: work.task != "sft"}
+    return {name for name, wanted in {**of, "muon": work.optimizer.iterations > 0}.items() if wanted}
 
 
-def default_runtime(known: Catalog, part: Accelerator, method: Method) -> str:
-    """The first default that runs on the accelerator and trains what the method says, else any that does."""
-    usual = ADAPTING_RUNTIMES if method.kind == "lora" else DEFAULT_RUNTIMES
-    able = [name for name in _training(known, method) if part.vendor in known.runtime(name).vendors]
+def has(runtime: Runtime) -> set[str]:
+    """What of methods, tasks and optimizers not every runtime has, and this one has."""
+    return {*runtime.tunes, *(("muon",) if runtime.muon_zero else ())}
+
+
+def trains(runtime: Runtime, work: Workload) -> bool:
+    """Whether a runtime has such frozen weights, such a method, task and optimizer."""
+    return work.method.base in ("", *runtime.frozen_bases) and needed(work) <= has(runtime)
+
+
+def _training(known: Catalog, work: Workload) -> list[str]:
+    return [name for name, runtime in known.runtimes.items() if trains(runtime, work)]
+
+
+def default_runtime(known: Catalog, part: Accelerator, work: Workload) -> str:
+    """The first default that runs on the accelerator and trains what is asked, else any that does."""
+    usual = (
+        DEFAULT_RUNTIMES if work.method.kind in ("pretrain", "finetune") and work.task == "sft" else ADAPTING_RUNTIMES
+    )
+    able = [name for name in _training(known, work) if part.vendor in known.runtime(name).vendors]
     return next((name for name in (*usual, *able) if name in able), usual[0])
 
 
@@ -421,7 +466,7 @@ def configuration(wanted: Request, given: Pins) -> Pins:
         known = axes.get(axis, ())
         return known == "any" or value in known
 
-    tensor = bounds.get("tp", Bound(("1",))).values != ("1",)
+    tensor, shared = (bounds.get(axis, Bound(("1",))).values != ("1",) for axis in ("tp", "cp"))
     neutral = {
         **{axis: "1" for axis in ("tp", "pp", "vpp", "cp", "ep", "etp", "micro")},
         "recompute": "none",
@@ -433,6 +478,7 @@ def configuration(wanted: Request, given: Pins) -> Pins:
         "offload": "none",
         "placement": "none",
         "rank_order": "tp-cp-ep-dp-pp",
+        "cp_algorithm": context.algorithms(wanted.workload)[0] if shared else ALONE,
     }
     return Pins({**{axis: Bound((value,)) for axis, value in neutral.items()}, **bounds})
 
@@ -490,6 +536,8 @@ def digest(content: object) -> str:
 
 def _left_open(asked: PlanOptions, base: Cluster, model: Model, runtime: Runtime) -> tuple[tuple[str, str, str], ...]:
     """What the question did not say and this program chose."""
+    usual, batch = methods.usual(model, asked.method), _usual_batch(model, base, asked)
+    default = "the model's default" if asked.method == methods.PRETRAINING else methods.TUNED_LIKE
     open_ones = [
         (
             asked.mtp_layers > 0,
@@ -503,14 +551,9 @@ def _left_open(asked: PlanOptions, base: Cluster, model: Model, runtime: Runtime
             "what routers are trained towards; measured runs do not say theirs",
             "--imbalance",
         ),
-        (asked.batch is None, f"batch of {model.batch:,} sequences", "the model's default", "--batch"),
-        (asked.seq is None, f"{model.sequence:,} tokens per sequence", "the model's default", "--seq"),
-        (
-            asked.tokens is None,
-            f"{units.format_count(model.tokens)} tokens to train on",
-            "the model's default",
-            "--tokens",
-        ),
+        (asked.batch is None, f"batch of {batch:,} sequences", default, "--batch"),
+        (asked.seq is None, f"{usual.sequence:,} tokens per sequence", default, "--seq"),
+        (asked.tokens is None, f"{units.format_count(usual.tokens)} tokens to train on", default, "--tokens"),
         (asked.runtime is None, runtime.id, "the default runtime, its newest release", "--runtime"),
         (asked.precision is None, "16-bit precision", "8-bit formats change numerics; ask for them", "--precision"),
         (
@@ -520,7 +563,7 @@ def _left_open(asked: PlanOptions, base: Cluster, model: Model, runtime: Runtime
             "--region",
         ),
         (
-            asked.noise_scale is None and len(batches_of(model, asked.batch)) > 1,
+            asked.noise_scale is None and len(batches_of(1, asked.batch)) > 1,
             "the batch of most tokens a second",
             "no noise scale is given: a token counts as much at every batch",
             "--noise-scale",

@@ -14,9 +14,9 @@ from planner.cost.figures import Figure
 from planner.cost.goodput import CHECKPOINT_PAUSE_S, RESTART_S, GoodputEstimate, PoolFailures, joint_goodput
 from planner.cost.money import HOUR_S
 from planner.models.parameters import parameters
-from planner.performance import binding
+from planner.performance import cost_inputs
 from planner.question.job_pools import JobPool
-from planner.schema.hardware import Cluster, Price, Runtime
+from planner.schema.hardware import Accelerator, Cluster, Price, Runtime
 from planner.schema.workload import Workload
 from planner.space.pins import Pins
 
@@ -66,6 +66,8 @@ class Request:
     restart_s: float = RESTART_S
     preemptions_per_node_s: float = 0.0
     """Of instances that their owner may take back."""
+    stock: Mapping[str, Accelerator] = field(default_factory=dict)
+    """The catalog's accelerators by id, beside which a changed one of that id is seen."""
     inputs: Mapping[str, str] | None = None
     """Input -> sha256 prefix, for the documents."""
     assumptions: tuple[tuple[str, str, str], ...] = ()
@@ -97,7 +99,7 @@ def goodput_over(request: Request, used: Sequence[tuple[JobPool, Figure]]) -> Go
     optimizer = request.workload.optimizer
     state = parameters(request.workload.model).total * (2.0 + optimizer.state_bytes + optimizer.master_bytes)
     accelerators = sum(nodes * pool.per_node for pool, nodes in used)
-    host = min(pool.cluster.accelerator.host_bandwidth or binding.HOST_BANDWIDTH for pool, _ in used)
+    host = min(pool.cluster.accelerator.host_bandwidth or cost_inputs.HOST_BANDWIDTH for pool, _ in used)
     return joint_goodput(
         [
             PoolFailures(nodes * pool.per_node, nodes * preemptions(request, pool), restart(request, pool))

@@ -11,9 +11,9 @@ import numpy as np
 
 from planner.base.errors import WrongQuestion
 from planner.catalog import Catalog
-from planner.cost import risk
+from planner.cost import memory_risk
 from planner.cost.figures import Expansion
-from planner.performance import binding, intervals, step_time_interval
+from planner.performance import cost_inputs, residual_widths, step_time_interval
 from planner.performance.efficiency import Efficiency, reached
 from planner.performance.own_runs import NearRuns, block
 from planner.performance.profiles import overlay
@@ -22,7 +22,7 @@ from planner.performance.profiles.profile import Profile
 from planner.question.request import Request, _per_second, _that_progress, goodput_of
 from planner.schema.hardware import Accelerator, Cluster, Runtime
 from planner.search.problem import SearchProblem, Target
-from planner.space import impossible
+from planner.space import infeasible
 from planner.space.grid import Block, Figures, blocks
 from planner.space.layouts import Question, layouts
 from planner.space.rules import RuleSetting
@@ -60,7 +60,7 @@ class Prepared:
 
     def within(self, capacity: float) -> float:
         """The same of any capacity."""
-        return risk.usable(capacity, self.memory_half_width, self.request.oom_risk)
+        return memory_risk.usable(capacity, self.memory_half_width, self.request.oom_risk)
 
 
 def space(request: Request) -> tuple[Block, ...]:
@@ -73,10 +73,10 @@ def space(request: Request) -> tuple[Block, ...]:
     question = Question(setting, request.counts, request.batches, request.pins, request.waived)
     rows = layouts(question)
     if not len(rows["tp"]):
-        raise WrongQuestion(impossible.no_layout(question))
+        raise WrongQuestion(infeasible.no_layout(question))
     found = tuple(blocks(rows, request.workload, request.cluster, request.runtime, request.pins))
     if not found:
-        raise WrongQuestion(impossible.no_options(question))
+        raise WrongQuestion(infeasible.no_options(question))
     return found
 
 
@@ -89,11 +89,11 @@ def prepare(catalog: Catalog, request: Request, spanned: tuple[Block, ...] | Non
     """
     request = replace(request, counts=_that_progress(request))
     found = space(request) if spanned is None else spanned
-    known, part = intervals.read(catalog), request.cluster.accelerator
+    known, part = residual_widths.read(catalog), request.cluster.accelerator
     fitted = resolve_efficiency(catalog, request, part)
     kinds = {name for block in found for name in block.axes.precision}
     measured, unused = measured_layers(catalog, request, kinds)
-    memory = intervals.found_memory(intervals.read(catalog, intervals.MEMORY), request.runtime.id)
+    memory = residual_widths.found_memory(residual_widths.read(catalog, residual_widths.MEMORY), request.runtime.id)
     figures = _figures(request, fitted, sorted(kinds), measured, memory[0])
     targets = tuple(_target(request, block) for block in found)
     sure = {name: how_sure(known, request, part, name) for name in kinds}
@@ -123,7 +123,7 @@ def plausible(catalog: Catalog, request: Request) -> Iterator[tuple[Runtime, str
 
 
 def how_sure(
-    known: Mapping[str, intervals.Width], request: Request, part: Accelerator, precision: str
+    known: Mapping[str, residual_widths.Width], request: Request, part: Accelerator, precision: str
 ) -> tuple[float, str]:
     """Half-width of the 80 % interval of a step time on some accelerator, log scale, and the runs it comes from."""
     work = request.workload
@@ -146,7 +146,7 @@ def resolve_efficiency(catalog: Catalog, request: Request, part: Accelerator) ->
     found = replace(found, runtime=replace(found.runtime, **request.supposed))
     if found.own and not request.weighs_own_runs:
         found = replace(found, notes=(*found.notes, OWN_RUNS_SHARED))
-    if intervals.measured(intervals.read(catalog), part.generation):
+    if residual_widths.measured(residual_widths.read(catalog), part.generation):
         return found
     note = f"no transformer's training run was fitted on {part.generation}: its interval is as wide as for unseen ones"
     return replace(found, notes=(*found.notes, note))
@@ -162,10 +162,10 @@ def _figures(
     """What the cost functions read of a request's records."""
     part, per_node = request.cluster.accelerator, request.cluster.node.accelerators
     return Figures(
-        binding.shape(request.workload, request.runtime),
-        {name: binding.device(part, fitted.accelerator, name, request.release) for name in precisions},
-        binding.network(request.cluster, fitted.accelerator),
-        binding.stack(request.runtime, fitted.runtime, request.release, part.generation),
+        cost_inputs.shape(request.workload, request.runtime),
+        {name: cost_inputs.device(part, fitted.accelerator, name, request.release) for name in precisions},
+        cost_inputs.network(request.cluster, fitted.accelerator),
+        cost_inputs.stack(request.runtime, fitted.runtime, request.release, part.generation),
         per_node,
         {name: found.table for name, found in measured.items()},
         expanded=_expanded(request, fitted, memory_half_width),
@@ -177,10 +177,10 @@ def _figures(
 
 def _expanded(request: Request, fitted: Efficiency, memory_half_width: float) -> Expansion | None:
     """The accelerator's second memory, as far as plans may fill it."""
-    second = binding.expansion(request.cluster.accelerator, fitted.accelerator, request.cluster.node.accelerators)
+    second = cost_inputs.expansion(request.cluster.accelerator, fitted.accelerator, request.cluster.node.accelerators)
     if second is None:
         return None
-    return replace(second, memory=risk.usable(second.memory, memory_half_width, request.oom_risk))
+    return replace(second, memory=memory_risk.usable(second.memory, memory_half_width, request.oom_risk))
 
 
 def moved(prepared: Prepared, cluster: Cluster) -> Prepared:
@@ -191,8 +191,8 @@ def moved(prepared: Prepared, cluster: Cluster) -> Prepared:
     part = cluster.accelerator
     figures = replace(
         before,
-        devices={name: binding.device(part, fitted.accelerator, name, request.release) for name in before.devices},
-        network=binding.network(cluster, fitted.accelerator),
+        devices={name: cost_inputs.device(part, fitted.accelerator, name, request.release) for name in before.devices},
+        network=cost_inputs.network(cluster, fitted.accelerator),
         expanded=_expanded(request, fitted, prepared.memory_half_width),
     )
     return replace(prepared, request=request, figures=figures, older=None, plausible=())

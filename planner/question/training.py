@@ -38,6 +38,7 @@ class TrainingTable:
     imbalance: float | None = None
     tokens: str | None = None
     method: str = "pretrain"
+    task: str = "sft"
     rank: Integer | None = None
     optimizer: str = "adamw"
     runtime: str | None = None

@@ -125,13 +125,7 @@ def spans(values: Values, unit: str, parts: Sequence[str], rows: Sequence[str]) 
         mark={"type": "bar", "aria": len(values) <= MOST_NAMED, "cursor": "default"},
         encoding={
             "y": {"field": "row", "type": "nominal", "sort": list(rows), "title": None},
-            "x": {
-                "field": "start",
-                "type": "quantitative",
-                "title": unit,
-                "scale": {"nice": False},
-                "axis": {"tickCount": 8},
-            },
+            "x": {"field": "start", "title": unit, **SPAN},
             "x2": {"field": "end"},
             "color": coloured(parts, values),
             "tooltip": tooltip({"row": "", "part": "part", "text": "is"}),
@@ -168,7 +162,7 @@ def columns(values: Values, unit: str, parts: Sequence[str]) -> dict[str, Any]:
     return spec(
         values,
         240,
-        mark={"type": "bar", "cursor": "default", "width": {"band": 0.6}},
+        mark={"type": "bar", "cursor": "default", "width": {"expr": f"min({WIDEST}, 0.6 * bandwidth('x'))"}},
         encoding={
             "x": {"field": "row", "type": "ordinal", "sort": None, "title": None, "axis": {"labelAngle": 0}},
             "y": {"field": "value", "type": "quantitative", "title": unit},
@@ -176,6 +170,10 @@ def columns(values: Values, unit: str, parts: Sequence[str]) -> dict[str, Any]:
             "tooltip": tooltip({"row": "", "part": "part", "text": "is"}),
         },
     )
+
+
+WIDEST = 80
+"""Pixels of a column, where there are few."""
 
 
 def parts_of(values: Iterable[Mapping[str, Any]]) -> list[str]:

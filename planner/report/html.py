@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import subprocess
+import sys
 from collections.abc import Sequence
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 
 from planner.base.errors import WrongQuestion
@@ -18,6 +21,8 @@ from planner.report import charts
 from planner.report.blocks import Content
 
 TEMPLATES = Path(__file__).parent / "templates"
+GENERATOR = '<meta name="generator" content="clusterwright '
+"""In the head of every page, before the version: by this it is known again."""
 
 
 def page(documents: Sequence[Content]) -> str:
@@ -57,13 +62,22 @@ def rendered(template: str, **values: object) -> str:
 
 @cache
 def library() -> str:
-    """Vega, Vega-Lite and Vega-Embed (BSD-3-Clause) as one script of 0.9 MB, which vl-convert holds."""
-    try:
-        import vl_convert
-    except ImportError:
-        raise _missing("vl-convert-python") from None
+    """Vega, Vega-Lite and Vega-Embed (BSD-3-Clause) as one script of 0.9 MB, which vl-convert holds.
+
+    It takes seconds to put it together, and minds no Ctrl-C in them: in a process of its own, which is ended with ours.
+    """
+    if find_spec("vl_convert") is None:
+        raise _missing("vl-convert-python")
+    found = subprocess.run([sys.executable, "-P", "-c", BUNDLE], capture_output=True, encoding="utf-8", check=True)
     # Nothing in the bundle may end the script element that it stands in.
-    return str(vl_convert.javascript_bundle()).replace("</script", "<\\/script")
+    return found.stdout.replace("</script", "<\\/script")
+
+
+BUNDLE = """
+import signal, sys, vl_convert
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+sys.stdout.buffer.write(vl_convert.javascript_bundle().encode())
+"""
 
 
 def _missing(name: str) -> WrongQuestion:

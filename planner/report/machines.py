@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, repeat
+from typing import NamedTuple
 
 from planner.base.units import format_bytes
 from planner.report.blocks import Box, Caption, Drawing, Section, TextTable, Wire
 from planner.report.charts import PALETTE
-from planner.schema.plan import Plan
+from planner.schema.plan import Parallelism, Plan
 
 CELL, GAP = 17.0, 3.0
 """Pixels of an accelerator, and between two."""
@@ -22,11 +23,18 @@ Frame = tuple[float, float, float, float]
 """Left, top, width, height."""
 
 
+class Holds(NamedTuple):
+    """What an accelerator holds: the stage, empty where it is idle, its rank and places in groups, if known."""
+
+    stage: str = ""
+    rank: str = ""
+
+
 def section(plan: Plan) -> Section:
     """All pools, their nodes and their networks."""
     top, boxes, wires, texts = 0.0, list[Box](), list[Wire](), list[Caption]()
     held = [_stages(plan, index) for index in range(len(plan.cluster.pools))]
-    names = [what for what in dict.fromkeys(chain.from_iterable(held)) if what]
+    names = [stage for stage in dict.fromkeys(each.stage for each in chain.from_iterable(held)) if stage]
     colours = {what: place % len(PALETTE) for place, what in enumerate(names)}
     for index in range(len(plan.cluster.pools)):
         more, below = _pool(plan, index, held[index], colours, top)
@@ -42,33 +50,43 @@ def section(plan: Plan) -> Section:
     return Section("Cluster", (Drawing(title, summary, WIDTH, top, boxes, wires, texts, table),))
 
 
-def _stages(plan: Plan, pool: int) -> list[str]:
-    """What each accelerator of a pool holds, in the order of ranks; empty texts: nothing."""
+def _stages(plan: Plan, pool: int) -> list[Holds]:
+    """What each accelerator of a pool holds, in the order of ranks."""
     p, each = plan.parallelism, plan.cluster.pools[pool]
     size = each.count * each.accelerators_per_node
     if p.groups:
         found = chain.from_iterable(
-            repeat(f"{g}.{s}", group.copies * group.width * stage.tp * stage.cp)
+            repeat(Holds(f"{g}.{s}"), group.copies * group.width * stage.tp * stage.cp)
             for g, group in enumerate(p.groups, 1)
-            for s, stage in enumerate(group.stages)
+            for s, stage in enumerate(group.stages, 1)
             if stage.pool == pool
         )
         names = list(found)
     else:
-        inner = p.tp * p.cp * (p.dp if p.rank_order.endswith("dp-pp") else 1)
-        names = [str(rank // inner % p.pp) for rank in range(p.tp * p.cp * p.dp * p.pp)]
-    return (names + [""] * size)[:size]
+        names = [_of_rank(p, rank) for rank in range(p.tp * p.cp * p.dp * p.pp)]
+    return (names + [Holds()] * size)[:size]
 
 
-def _counted(plan: Plan, pool: int, held: Sequence[str]) -> Iterator[tuple[str, str, str]]:
+def _of_rank(p: Parallelism, rank: int) -> Holds:
+    """What a rank holds, and its places in its groups, from 0 as launchers count."""
+    size = {"tp": p.tp, "cp": p.cp, "dp": p.dp, "pp": p.pp}
+    places, inner = dict[str, int](), 1
+    for axis in (each for each in p.rank_order.split("-") if each in size):
+        places[axis] = rank // inner % size[axis]
+        inner *= size[axis]
+    groups = ", ".join(f"{axis.upper()} {places[axis]}" for axis in size if size[axis] > 1)
+    return Holds(str(places["pp"] + 1), f"rank {rank}{': ' if groups else ''}{groups}")
+
+
+def _counted(plan: Plan, pool: int, held: Sequence[Holds]) -> Iterator[tuple[str, str, str]]:
     name = f"{plan.cluster.pools[pool].count} x {plan.cluster.pools[pool].node}"
-    for what, count in Counter(held).items():
+    for what, count in Counter(each.stage for each in held).items():
         stage = f"group {what.replace('.', ', stage ')}" if "." in what else f"stage {what}"
         yield name, stage if what else "nothing", f"{count:,}"
 
 
 def _pool(
-    plan: Plan, index: int, held: Sequence[str], colours: Mapping[str, int], top: float
+    plan: Plan, index: int, held: Sequence[Holds], colours: Mapping[str, int], top: float
 ) -> tuple[tuple[list[Box], list[Wire], list[Caption]], float]:
     """Boxes, wires and texts of a pool below `top`, and where it ends."""
     pool = plan.cluster.pools[index]
@@ -98,13 +116,14 @@ def _pool(
 
 
 def _node(
-    node: tuple[str, int], held: Sequence[str], colours: Mapping[str, int], frame: Frame, columns: int
+    node: tuple[str, int], held: Sequence[Holds], colours: Mapping[str, int], frame: Frame, columns: int
 ) -> Iterator[Box]:
     (name, number), (x, y, wide, high) = node, frame
     yield Box(x, y, wide, high, title=f"{name}, node {number}")
-    for place, what in enumerate(held):
+    for place, (what, rank) in enumerate(held):
         left, top = x + GAP + place % columns * (CELL + GAP), y + GAP + place // columns * (CELL + GAP)
-        title = f"accelerator {place} of node {number}: {'stage ' + what if what else 'nothing'}"
+        holds = "; ".join(each for each in (f"stage {what}" if what else "nothing", rank) if each)
+        title = f"accelerator {place} of node {number}: {holds}"
         yield Box(left, top, CELL, CELL, title=title, colour=colours.get(what), text=what)
 
 

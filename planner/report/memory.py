@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from planner.base.units import format_bytes
 from planner.report import charts
 from planner.report.blocks import Chart, Section, TextTable
+from planner.report.quantities import term
 from planner.schema.plan import MemorySection, Plan, StageMemory
 
 GIB = 2.0**30
 KINDS: tuple[str, ...] = ("parameters", "gradients", "optimizer", "activations", "buffers", "resident")
+NAMES = (*map(term, KINDS),)
 
 
 def section(plan: Plan) -> Section:
@@ -22,10 +24,10 @@ def section(plan: Plan) -> Section:
 def _of_stages(plan: Plan) -> Chart:
     m = plan.prediction.memory
     by_stage: Sequence[MemorySection | StageMemory] = m.by_stage or (m,)
-    names = [f"stage {index}{' (fullest)' * (index == m.stage)}" for index in range(len(by_stage))]
+    names = [f"stage {index + 1}{' (fullest)' * (index == m.stage)}" for index in range(len(by_stage))]
     if m.by_stage is None:
-        names = ["every stage" if plan.parallelism.pp == 1 else f"stage {m.stage} (fullest)"]
-    return _chart(names, KINDS, [*map(_parts, by_stage)], m.capacity_bytes, "On each accelerator.")
+        names = ["every stage" if plan.parallelism.pp == 1 else f"stage {m.stage + 1} (fullest)"]
+    return _chart(names, NAMES, [*map(_parts, by_stage)], m.capacity_bytes, "On each accelerator.")
 
 
 def _parts(held: MemorySection | StageMemory) -> list[float]:
@@ -34,13 +36,13 @@ def _parts(held: MemorySection | StageMemory) -> list[float]:
 
 def _of_groups(plan: Plan) -> Chart:
     stages = [
-        (g, i, stage) for g, group in enumerate(plan.parallelism.groups, 1) for i, stage in enumerate(group.stages)
+        (g, i, stage) for g, group in enumerate(plan.parallelism.groups, 1) for i, stage in enumerate(group.stages, 1)
     ]
     names = [f"group {g}, stage {i}: {plan.cluster.pools[stage.pool].accelerator}" for g, i, stage in stages]
     known = [stage.held for _, _, stage in stages]
     parts = [_parts(held) for held in known if held]
     kinds, held = (
-        (KINDS, parts) if len(parts) == len(stages) else (("in use",), [[s.memory_bytes] for _, _, s in stages])
+        (NAMES, parts) if len(parts) == len(stages) else (("in use",), [[s.memory_bytes] for _, _, s in stages])
     )
     capacities = {plan.cluster.pools[stage.pool].accelerator_memory_bytes for _, _, stage in stages}
     has = ", ".join(format_bytes(each) for each in sorted(capacities))

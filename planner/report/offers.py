@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from planner.base.units import format_percent, format_power, format_usd
 from planner.report import charts, plans, recommendation, steps
 from planner.report.blocks import Chart, Content, Lines, Section, TextTable
+from planner.report.quantities import amount, limit, limited
 from planner.schema.plan import Plan
 from planner.schema.procurement import Alternative, PoolBought, Procurement
 
@@ -120,12 +121,15 @@ def _years(best: Alternative) -> Chart:
         for y in best.cost.by_year
     ]
     table = TextTable("Cash flow", ("year", *parts, "total"), rows)
+    if best.cost.sold_usd:
+        sold = [(*row, format_usd(y.sold_usd or 0.0)) for row, y in zip(rows, best.cost.by_year, strict=True)]
+        table = TextTable("Cash flow", ("year", *parts, "total", "nodes sold for"), sold)
     return Chart("Cash by year", "All that is paid.", charts.columns(values, unit, parts), table)
 
 
 def _bill(best: Alternative) -> TextTable:
     rows = [
-        (f"{x.item} ({x.pool})" if x.pool else x.item, x.kind, f"{x.count:,.6g} {x.unit}", format_usd(x.unit_price_usd),
+        (f"{x.item} ({x.pool})" if x.pool else x.item, x.kind, f"{x.count:,.0f} {x.unit}", format_usd(x.unit_price_usd),
          format_usd(x.usd), f"{x.source}, {x.date}" if x.date else x.source)
         for x in best.bill_of_materials
     ]  # fmt: skip
@@ -160,8 +164,10 @@ def _values(found: Procurement) -> list[Section]:
          "never" if b.months is None else f"{b.months:,.1f}")
         for b in found.break_even
     ]  # fmt: skip
-    gains = [(v.limit, f"{v.step:,.6g} {v.unit}", f"{v.gain:,.4g} {v.gain_unit}") for v in found.marginal_values]
-    turned = [(f"x {s.prices:g}", f"{s.value:,.6g}", "yes" if s.same else "no", s.what) for s in found.sensitivity]
+    gains = [(limit(v.limit), amount(v.step, v.unit), amount(v.gain, v.gain_unit)) for v in found.marginal_values]
+    unit = found.optimality.unit
+    turned = [(f"{s.prices - 1:+.0%}", amount(s.value, unit), "yes" if s.same else "no", s.what)
+              for s in found.sensitivity]  # fmt: skip
     tables = [
         TextTable("Buying against renting", ("buy", "rent", "owned", "rented", "months of use to break even"), even),
         TextTable("What more of a limit brings", ("limit", "more", "gain"), gains),
@@ -201,7 +207,7 @@ SCALES = ((1e6, "million USD"), (1e3, "thousand USD"), (1.0, "USD"))
 
 def _about(found: Procurement) -> Lines:
     q = found.question
-    limits = [f"{name}: {value:,.6g}" for name, value in q.limits.items()]
+    limits = [f"{limit(name)} {limited(name, value, format_usd)}" for name, value in q.limits.items()]
     lines = [
         ("Asked", [f"least {q.objective} over {q.horizon_days:,.0f} days, {q.charge}, prices as of {q.as_of}"]),
         ("Limits", limits),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from planner.base.units import format_bytes, format_count, format_percent, format_power, format_usd
 from planner.report import charts, machines, memory, prices, recommendation, steps
@@ -11,13 +12,14 @@ from planner.report.quantities import days, seconds
 from planner.schema.plan import Assumption, OlderRelease, Plan, PlanSet
 
 AXES = {
-    "days": "days",
-    "usd": "cost (USD)",
-    "gib": "memory (GiB)",
-    "mwh": "energy (MWh)",
-    "accelerators": "accelerators",
+    "days": (("days", 1.0), ("hours", 24.0), ("minutes", 1440.0), ("seconds", 86400.0)),
+    "usd": (("cost (USD)", 1.0),),
+    "gib": (("memory (GiB)", 1.0),),
+    "mwh": (("energy (MWh)", 1.0), ("energy (kWh)", 1e3), ("energy (Wh)", 1e6)),
+    "accelerators": (("accelerators", 1.0),),
 }
-"""What points are placed by; on one cluster, where days are dollars, memory before cost."""
+"""What points are placed by, and its units: the first in which the largest is 1 or more. On one cluster, where days are
+dollars, memory comes before cost."""
 
 
 def of_set(found: PlanSet, origin: str) -> Content:
@@ -69,7 +71,7 @@ def _choice(found: PlanSet) -> Section:
     """Every plan as a row and a point; points of the front that are no plan of the set, too."""
     plans = found.plans
     ids = [f"plan-{plan.rank}" for plan in plans]
-    headers = ("plan", "machines", "configuration", "step", "tokens/s", "MFU", "memory", "days", "cost", "power")
+    headers = ("plan", "machines", "configuration", "step", "tokens/s", "MFU", "memory", "time", "cost", "power")
     table = TextTable("Plans, best first", headers, [_row(plan) for plan in plans], ids)
     if len(plans) + len(found.front) < 2:
         return Section("Plans", (table,))
@@ -78,15 +80,31 @@ def _choice(found: PlanSet) -> Section:
     if not axes:
         return Section("Plans", (table,))
     summary = "Lower is better on each axis. A plan chosen here or in the table is marked in both."
-    spec = charts.points(values, axes, ("recommended", "plan", "front"))
-    return Section("Plans", (table, Chart("Trade-offs", summary, spec, _points_table(values, axes))))
+    titles = {name: title for name, (title, _) in axes.items()}
+    spec = charts.points(_in_units(values, axes), titles, ("recommended", "plan", "front"))
+    return Section("Plans", (table, Chart("Trade-offs", summary, spec, _points_table(values, titles))))
 
 
-def _axes(values: Sequence[Mapping[str, object]]) -> dict[str, str]:
-    """Those in which the points differ."""
+def _axes(values: Sequence[Mapping[str, Any]]) -> dict[str, tuple[str, float]]:
+    """Those in which the points differ, each with its title and how many of its units are one of the figure's."""
     several = len({each.get("accelerators") for each in values}) > 1
     order = list(AXES) if several else ["days", "gib", "usd", "mwh"]
-    return {name: AXES[name] for name in order if len({each.get(name) for each in values} - {None}) > 1}
+    known = {name: {each[name] for each in values if each.get(name) is not None} for name in order}
+    return {name: _unit(name, max(known[name])) for name in order if len(known[name]) > 1}
+
+
+def _unit(name: str, most: float) -> tuple[str, float]:
+    """The unit of an axis in which its largest value is 1 or more, or its smallest unit."""
+    units = AXES[name]
+    return next((unit for unit in units if most * unit[1] >= 1.0), units[-1])
+
+
+def _in_units(values: Sequence[Mapping[str, Any]], axes: Mapping[str, tuple[str, float]]) -> list[dict[str, Any]]:
+    """The points with their figures in the units of the axes."""
+    return [
+        {**each, **{name: each[name] * factor for name, (_, factor) in axes.items() if each.get(name) is not None}}
+        for each in values
+    ]
 
 
 def _row(plan: Plan) -> tuple[str, ...]:
@@ -111,11 +129,17 @@ def _texts(figures: dict[str, float | None]) -> dict[str, object]:
         "days": days,
         "usd": format_usd,
         "gib": lambda v: f"{v:.1f} GiB",
-        "mwh": lambda v: f"{v:,.1f} MWh",
+        "mwh": _energy,
         "accelerators": lambda v: f"{v:,.0f}",
     }
     known = {name: value for name, value in figures.items() if value is not None}
     return {**known, **{f"{name}_text": write[name](value) for name, value in known.items()}}
+
+
+def _energy(mwh: float) -> str:
+    """As the axis has it that this energy alone would make."""
+    title, factor = _unit("mwh", mwh)
+    return f"{mwh * factor:,.1f} {title.removeprefix('energy (').removesuffix(')')}"
 
 
 def _point(plan: Plan, found: PlanSet) -> dict[str, object]:
@@ -132,6 +156,9 @@ def _point(plan: Plan, found: PlanSet) -> dict[str, object]:
 
 
 def _front(found: PlanSet) -> list[dict[str, object]]:
+    """Points of the front; their energy is in proportion to days and accelerators, all being in the same nodes."""
+    plan, joules = found.plan_to_run, found.plan_to_run.energy.energy_j
+    each = None if joules is None else joules / 3.6e9 / (plan.money.days * plan.cluster.accelerators)
     return [
         {
             "id": f"front-{place}",
@@ -142,6 +169,7 @@ def _front(found: PlanSet) -> list[dict[str, object]]:
                     "days": point.days,
                     "usd": point.usd_total,
                     "gib": point.memory_bytes / memory.GIB,
+                    "mwh": None if each is None else each * point.days * point.accelerators,
                     "accelerators": float(point.accelerators),
                 }
             ),

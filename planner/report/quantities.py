@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from planner.base.units import UNITS, format_bytes, format_count, format_power, format_seconds
+from planner.base.units import UNITS, format_bytes, format_count, format_power, format_seconds, format_usd
 
 if TYPE_CHECKING:
     from planner.schema.plan import Parallelism
 
 _DAY = 86400.0
+_TERMS = {"vector": "element-wise", "tp": "TP", "cp": "CP", "ep": "EP", "dp": "DP", "resident": "runtime"}
 
 
 def seconds(value: float) -> str:
@@ -21,6 +22,37 @@ def seconds(value: float) -> str:
 def days(value: float) -> str:
     """A run's length: days, unless it is over within one."""
     return f"{value:,.1f} d" if value >= 1 else format_seconds(value * _DAY)
+
+
+def term(name: str) -> str:
+    """A cause of a step's time or a kind of memory, as it is called: ``vector`` is element-wise kernels'."""
+    return _TERMS.get(name, name)
+
+
+def limit(name: str) -> str:
+    """The readable name of a limit: ``deadline of base``, ``nodes of p5.48xlarge``."""
+    kind, _, of = name.partition(":")
+    return f"{'nodes' if kind == 'quantity' else kind} of {of}" if of else kind.replace("_", " ")
+
+
+def limited(name: str, value: float, as_money: Callable[[float], str]) -> str:
+    """The value of a limit with its unit."""
+    kind = name.partition(":")[0]
+    if kind in ("budget", "capital", "monthly"):
+        return as_money(value)
+    if kind in ("deadline", "horizon"):
+        return f"{value:,.0f} d"
+    return format_power(value) if kind == "power" else f"{value:,.0f} kg" if kind == "carbon" else f"{value:,.0f}"
+
+
+def amount(value: float, unit: str) -> str:
+    """So much of what an offer counts: US dollars, watts, days, kilograms, tokens per dollar or pieces."""
+    if unit == "USD":
+        return format_usd(value)
+    if unit == "W":
+        return format_power(value)
+    known = {"d": f"{value:,.1f} d", "kg": f"{value / 1000:,.1f} t CO2e"}
+    return known.get(unit, f"{format_count(value)} {unit}".rstrip())
 
 
 def degrees(p: Parallelism) -> str:

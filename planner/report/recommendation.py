@@ -40,8 +40,7 @@ def expected(plan: Plan, binds: Sequence[str] = ()) -> Lines:
     """What to expect of a plan: time, money, memory, what limits it where that is known, and how sure that is."""
     yield "Speed", [_speed(plan)]
     yield "Cost", _money(plan)
-    held = plan.prediction.memory
-    yield "Fits" if held.total_bytes <= held.capacity_bytes else "Does not fit", [_memory(plan)]
+    yield _fits(plan), [_memory(plan)]
     if binds:
         yield "Bottleneck", ["; ".join(binds)]
     yield "Confidence", [_confidence(plan)]
@@ -104,6 +103,7 @@ def _axes(plan: Plan) -> Iterator[tuple[str, object]]:
     unusual = {
         "zero_scope=node": p.zero_scope == "node",
         "ep_overlap=on": bool(plan.overlap.ep),
+        f"cp_algorithm={plan.parallelism.cp_algorithm}": plan.parallelism.cp_algorithm not in (None, "p2p"),
         f"rank_order={p.rank_order}": p.rank_order != "tp-cp-ep-dp-pp",
         "offload=optimizer": plan.offload.get("optimizer", False),
         f"placement={_placed(plan)}": any((plan.placement or {}).values()),
@@ -145,6 +145,8 @@ def _money(plan: Plan) -> list[str]:
     took = f"{days(money.days)} for {format_count(plan.workload.tokens)} tokens"
     if money.usd_total is None or price is None:
         return [f"{took}; no such price in the catalog (--price, --basis, --vendor)"]
+    if plan.workload.method["kind"] != "pretrain":
+        took += f" ({format_usd(money.usd_total / plan.workload.tokens * 1e6)} per 1M)"
     used = [line for each in prices.of_money(money) for line in _priced(each, plan)]
     return [f"{format_usd(money.usd_total)}, {took}", *used, *_offered(plan, price)]
 
@@ -169,9 +171,24 @@ def _offered(plan: Plan, price: PriceUsed) -> list[str]:
     return [f"{format_usd(low)} to {format_usd(high)} over {len(offers.providers)} providers ({hours})"]
 
 
+def _fits(plan: Plan) -> str:
+    """The label of what is said of memory: too risky is what fits, but not as surely as is asked for."""
+    m = plan.prediction.memory
+    if m.total_bytes > m.capacity_bytes:
+        return "Does not fit"
+    return "Fits" if m.total_bytes <= usable_bytes(plan) else "Too risky"
+
+
+def usable_bytes(plan: Plan) -> float:
+    """Of an accelerator's memory what the accepted OOM risk leaves to a plan."""
+    return next((c.limit for c in plan.constraints if c.name == "memory"), plan.prediction.memory.capacity_bytes)
+
+
 def _memory(plan: Plan) -> str:
     m = plan.prediction.memory
     risk = f", OOM probability {format_risk(m.oom_chance)}" if m.oom_chance is not None else ""
+    if _fits(plan) == "Too risky" and m.oom_risk is not None:
+        risk += f", above {format_risk(m.oom_risk)} (--oom-risk)"
     return f"in {m.total_bytes / 2**30:.1f} of {m.capacity_bytes / 2**30:.0f} GiB{risk}"
 
 

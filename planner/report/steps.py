@@ -7,16 +7,18 @@ from collections.abc import Iterator, Sequence
 from planner.base.units import format_percent, format_seconds
 from planner.report import charts, schedule
 from planner.report.blocks import Block, Chart, Lines, Section, TextTable
-from planner.report.quantities import seconds
+from planner.report.quantities import seconds, term
 from planner.schema.plan import Group, Plan
 
 FAMILIES = {
-    "compute": ("matrix", "attention", "vector", "logits", "embedding", "convolution", "router"),
+    "compute": (
+        "matrix", "attention", "vector", "logits", "embedding", "convolution", "router", "magnitudes", "reference",
+    ),
     "communication": ("tp", "cp", "ep", "p2p", "dp", "mp", "all-to-all"),
     "recomputation": ("recompute",),
     "update": ("optimizer", "offload"),
     "waiting": ("bubble", "jitter", "imbalance", "waiting", "straggler"),
-}
+}  # fmt: skip
 """Kind of a cause -> causes as :mod:`planner.cost.evaluate` names them; all others are "other"."""
 KINDS = [*FAMILIES, "other"]
 OVER_PASSES = {"bubble", "dp", "optimizer", "offload", "p2p", "jitter"}
@@ -45,7 +47,7 @@ def section(plans: Sequence[Plan], chosen: Plan) -> Section:
 def _causes(plan: Plan) -> Chart:
     total = sum(plan.prediction.breakdown.values())
     causes = sorted(plan.prediction.breakdown.items(), key=lambda each: -each[1])
-    rows = [(cause, kind(cause), seconds(took), format_percent(took / total)) for cause, took in causes]
+    rows = [(term(cause), kind(cause), seconds(took), format_percent(took / total)) for cause, took in causes]
     values = [
         {"row": row[0], "part": row[1], "value": took, "text": f"{row[2]}, {row[3]}"}
         for row, (_, took) in zip(rows, causes, strict=True)
@@ -82,7 +84,9 @@ def _timelines(plan: Plan) -> Iterator[Block]:
     elif plan.parallelism.pp > 1:
         yield _of_plan(plan)
     else:
-        text = f"no pipeline: every replica works on {plan.batch.accumulation:,} micro-batches in turn"
+        several = plan.batch.accumulation
+        batches = f"{several:,} micro-batches in turn" if several > 1 else "one micro-batch a step"
+        text = f"no pipeline: every replica works on {batches}"
         yield Lines((("Timeline", (text,)),))
 
 
@@ -100,7 +104,7 @@ def _of_plan(plan: Plan) -> Block:
     after = causes.get("dp", 0.0) + causes.get("optimizer", 0.0)
     return _drawn(
         f"One step of plan #{plan.rank} through its {p.pp} stages ({p.schedule})",
-        [f"stage {index}" for index in range(p.pp)],
+        [f"stage {number}" for number in range(1, p.pp + 1)],
         [ahead] * p.pp,
         [each - ahead] * p.pp,
         (count, chunks, transfer, after, sent),
@@ -110,7 +114,7 @@ def _of_plan(plan: Plan) -> Block:
 def _of_group(plan: Plan, number: int, group: Group) -> Block:
     """The stages of a group take what the plan states for each."""
     pools = plan.cluster.pools
-    names = [f"stage {index}: {pools[stage.pool].accelerator}" for index, stage in enumerate(group.stages)]
+    names = [f"stage {index}: {pools[stage.pool].accelerator}" for index, stage in enumerate(group.stages, 1)]
     ahead = [stage.time_s * FORWARD for stage in group.stages]
     back = [stage.time_s * (1.0 - FORWARD) for stage in group.stages]
     after = plan.prediction.breakdown.get("dp", 0.0) + plan.prediction.breakdown.get("optimizer", 0.0)

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from planner.runtime.shares import evenly, none_idle
-from planner.uneven import adaptive, noise
+from planner.uneven import batch_choice, noise
 from planner.uneven.learning import Epoch, NodeModel
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ class UnevenBatches:
                 self.noise = self.noise.seen(float(gradient), float(spread), keep=self.keep)
         if self.largest is not None and len(self.nodes.epochs) > 1:
             fitted = self.nodes.fitted()
-            choice = adaptive.choose(fitted, self.reference, self.largest, self.noise.scale, current=self.batch)
+            choice = batch_choice.choose(fitted, self.reference, self.largest, self.noise.scale, current=self.batch)
             self.batch = choice.batch
         self.batches = none_idle(self.nodes.split(self.batch).tolist())
         self._steps = []

@@ -229,13 +229,17 @@ class Runtime(Entry):
     """Axis -> the values it can express, or "any"; an axis that is missing is fixed at its neutral value."""
     since: dict[str, Annotated[str, Field(pattern=r"^20\d\d\.(0[1-9]|1[0-2])$")]] = field(default_factory=dict)
     """Year and month since when it can express an axis, a value of it (``cp``, ``recompute=selective``),
-    ``recompute_modules``, ``places_head`` or ``fp32_sums_below_zero``: earlier releases cannot."""
+    ``recompute_modules``, ``places_head``, ``fp32_sums_below_zero`` or ``muon``: earlier releases cannot."""
     uneven_stages: bool
     """Whether pipeline stages may hold different numbers of layers."""
     offload_needs_zero: tuple[Literal[0, 1, 2, 3], ...] = ()
     """ZeRO stages that offloading the optimizer goes with; empty: all that it has."""
-    frozen_bases: tuple[Literal["nf4", "int8"], ...] = ()
+    frozen_bases: tuple[Literal["nf4", "int8", "fp8"], ...] = ()
     """Quantisations of frozen matrices that it trains adapters on."""
+    muon_zero: tuple[Literal[0, 1], ...] = ()
+    """ZeRO stages that it trains with Muon under, in bf16 over 32 bit; empty: it has no Muon."""
+    tunes: tuple[Literal["dora", "freeze", "dpo", "reward"], ...] = ()
+    """What it has of fine-tuning: adapters with magnitudes, the last blocks alone, tasks on pairs."""
     zero_scope: tuple[Literal["full", "node"], ...] = ("full",)
     """Ranks that share one sharded copy: all data-parallel ranks, or those of one node (hybrid sharding)."""
     parameter_bytes: NotNegative
@@ -277,6 +281,14 @@ class Runtime(Entry):
     bucket_bytes: NotNegative = 0.0
     """Bytes of gradients, as backward passes make them, that are gathered before they are reduced beside the pass, each
     bucket by a call of its own; 0: one call for all."""
+    bucket_parameters: NotNegative = 0.0
+    """Parameters whose gradients it gathers before it reduces them, and whose shards it gathers by one call, where
+    communication overlaps (Megatron); 0: by `bucket_bytes`."""
+    bucket_parameters_per_rank: NotNegative = 0.0
+    """The least of that for every rank that shares them."""
+    sharded_at_once: bool = False
+    """With sharded states (ZeRO 1) gradients are all-reduced by one call after the passes, and parameters gathered by
+    one after the update: nothing runs beside either."""
     update_bytes: NotNegative = 0.0
     """Bytes per parameter of a rank's optimizer shard that flat copies of gradients take during the update."""
     gather_launches: NotNegative = 0.0
@@ -322,6 +334,7 @@ class Runtime(Entry):
         places_head = self.places_head and "places_head" not in late
         modules = () if "recompute_modules" in late else self.recompute_modules
         sums = 0 if "fp32_sums_below_zero" in late else self.fp32_sums_below_zero
+        muon = () if "muon" in late else self.muon_zero
         return replace(
             self,
             axes=axes,
@@ -329,7 +342,17 @@ class Runtime(Entry):
             places_head=places_head,
             recompute_modules=modules,
             fp32_sums_below_zero=sums,
+            muon_zero=muon,
         )
+
+    def for_muon(self) -> Runtime:
+        """What is left of it under Muon: neither fp16 nor offloaded states, shards over all ranks alone (Megatron-LM
+        core_v0.18.0, core/optimizer/__init__.py, training/arguments.py).
+        """
+        narrowed: dict[str, tuple[int | str | bool, ...]] = {"zero": self.muon_zero, "offload": ("none",)}
+        if (known := self.axes.get("precision", "any")) != "any":
+            narrowed["precision"] = tuple(each for each in known if each != "fp16")
+        return replace(self, axes={**self.axes, **narrowed}, zero_scope=("full",))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -30,7 +30,15 @@ from planner.schema.plan_layout import (
     ZeroScope,
     ZeroStage,
 )
-from planner.schema.plan_machines import ClusterSection, DimensionSection, ExpandedPool, FabricSection, Pool, PoolLink
+from planner.schema.plan_machines import (
+    ChangedFigure,
+    ClusterSection,
+    DimensionSection,
+    ExpandedPool,
+    FabricSection,
+    Pool,
+    PoolLink,
+)
 from planner.schema.plan_measured import MeasuredSection, ShortlistSection, SiteSection
 from planner.schema.plan_prediction import (
     ComparableOffers,
@@ -46,6 +54,7 @@ from planner.schema.plan_prediction import (
     PriceUsed,
 )
 from planner.schema.record import Answer, Document, Record
+from planner.schema.workload import Task
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -55,6 +64,7 @@ __all__ = [
     "Assumption",
     "Batch",
     "CallChoice",
+    "ChangedFigure",
     "ClusterSection",
     "CommunicationChoice",
     "CommunicationRule",
@@ -127,7 +137,8 @@ class WorkloadSection(Record):
     tokens: float
     """Tokens to train on."""
     method: dict[str, Any]
-    """kind (pretrain, finetune, lora), rank, targets; base (nf4, int8) where frozen weights are quantised."""
+    """kind (pretrain, finetune, lora, freeze), rank, targets; base (nf4, int8, fp8) where frozen weights are quantised,
+    magnitude where outputs have one (DoRA), layers where only the last are trained."""
     optimizer: dict[str, Any]
     """id, bytes per parameter of states and master copy, bytes moved by an update."""
     shape: dict[str, Any]
@@ -137,6 +148,8 @@ class WorkloadSection(Record):
     more; neither in `shape` nor in the parameters. Only in documents where there are some."""
     imbalance: float | None = None
     """Tokens of the busiest expert-parallel rank over an even share, as asked. Only in documents where it was."""
+    task: Task | None = None
+    """What a fine-tuning on pairs of answers learns (dpo, reward). Only in documents of such."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import Field
 
 from planner.schema.record import Record
 
-ContextAlgorithm = Literal["p2p", "a2a", "all_gather"]
+ContextAlgorithm = Literal["p2p", "all_gather", "a2a", "a2a+p2p"]
 """How context-parallel ranks share a sequence (:mod:`planner.models.context`), in Transformer Engine's words."""
+CONTEXT_ALGORITHMS: tuple[ContextAlgorithm, ...] = get_args(ContextAlgorithm)
 RankOrder = Literal["tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp"]
 Schedule = Literal["none", "1f1b", "interleaved-1f1b"]
 ZeroStage = Literal[0, 1, 2, 3]
@@ -131,6 +132,8 @@ class Parallelism(Record):
     stages: tuple[Stage, ...]
     cp_algorithm: ContextAlgorithm | None = None
     """How context-parallel ranks share a sequence; None without them (and in documents older than the field: p2p)."""
+    cp_exchanging: int | None = None
+    """Neighbours among these that exchange heads; only in documents where that is neither one rank nor all of them."""
     groups: tuple[Group, ...] = ()
     """Pipelines of a plan over several pools; empty where all are identical."""
 

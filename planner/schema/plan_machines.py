@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
+from planner.schema.hardware import Dtype
 from planner.schema.record import Record
 
 
@@ -19,6 +20,33 @@ class ExpandedPool(Record):
     scope: Literal["accelerator", "node", "pool"]
     """Who shares a unit."""
     access: Literal["serial", "concurrent"]
+
+
+Value = float | bool | str | None
+"""Of a field of a catalog's record; None: it has none."""
+_FLOPS = dict.fromkeys((f".{dtype}" for dtype in get_args(Dtype)), (1e12, "TFLOP/s"))
+SHOWN_IN = {"bandwidth": (1e9, "GB/s"), "memory": (2.0**30, "GiB"), "l2": (2.0**20, "MiB"), "tdp": (1.0, "W"), **_FLOPS}
+"""Ends of figures' names -> what one of the unit that people read is in SI, and its name."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChangedFigure(Record):
+    """A figure of an accelerator that is not what the catalog says of the one of that name."""
+
+    figure: str
+    """As the catalog's record has it: ``memory_bandwidth``, ``peak.bf16``. SI units."""
+    catalog: Value
+    used: Value
+
+    def text(self, value: Value) -> str:
+        """One of the two values as people read it: ``4,800 GB/s``."""
+        if not isinstance(value, float):
+            return "none" if value is None else str(value)
+        scale, unit = next((each for end, each in SHOWN_IN.items() if self.figure.endswith(end)), (1.0, ""))
+        return f"{value / scale:,.6g} {unit}".rstrip()
+
+    def __str__(self) -> str:
+        return f"{self.figure} {self.text(self.used)} (catalog: {self.text(self.catalog)})"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +69,8 @@ class Pool(Record):
     """Nodes that there were to choose from, where a plan over several pools may leave some out."""
     network: str | None = None
     """Its own fabric, where a plan is over several pools; not in documents of before 2026-12."""
+    changed: tuple[ChangedFigure, ...] | None = None
+    """Figures of the accelerator that are not the catalog's; only in documents where some are."""
     expanded: ExpandedPool | None = None
     """Only in documents where there is such memory."""
     preemptions_per_node_s: float | None = None

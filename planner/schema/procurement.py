@@ -88,6 +88,8 @@ class ProcureOptions(Record):
     """That any job may lose, once, for the time of a repair, and keep its deadline."""
     max_price_age_days: float | None = None
     """Older prices were left out."""
+    resale: float | None = None
+    """What a buyer pays for nodes, over what they are worth by their age; None: nothing bought is sold."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,6 +154,8 @@ class Year(Record):
     rental_usd: float
     running_usd: float
     total_usd: float
+    sold_usd: float | None = None
+    """What nodes that are sold in it bring, in no sum of what is spent; None where nothing is sold."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,11 +181,14 @@ class Cost(Record):
     """All that is paid."""
     capital_usd: float
     charged_usd: float
-    """What of the capital counts."""
+    """What of the capital counts: all of it, less what nodes that are sold bring; or what is charged for its days."""
+    sold_usd: float | None = None
+    """What nodes that are sold bring; None where the question sells nothing."""
     used_usd: float
     """Share of the capital for the days that machines work, over their life."""
     resale_usd: float | None = None
-    """What the nodes that are bought would fetch at the end of the horizon: an estimate, no part of any total."""
+    """What the nodes that are bought and kept would fetch at the end of the horizon: an estimate, no part of any total.
+    """
     by_kind: dict[str, float]
     by_year: tuple[Year, ...]
     range: PriceRange | None = None
@@ -207,6 +214,9 @@ class PoolBought(Record):
     region: str
     start_day: float
     end_day: float | None
+    """Of a term, or the day on which it is sold; None: it stays."""
+    sold_usd: float | None = None
+    """What the nodes of one copy bring then; None: they are not sold."""
     month_usd: float
     """For one copy while it is held."""
     held_days: float

@@ -182,7 +182,9 @@ ABSENT = (
     "rotary",
     "mtp_layers",
     "imbalance",
+    "task",
     "balances_head",
+    "cp_exchanging",
     "places_head",
     "chunked_loss",
     "older",
@@ -200,6 +202,9 @@ ABSENT = (
     "contingency",
     "question",
     "asked",
+    "changed",
+    "resale",
+    "sold_usd",
 )
 """Keys that documents leave out where they have no value: of what few have."""
 
@@ -214,11 +219,14 @@ def _pruned(table: dict[str, Any]) -> dict[str, Any]:
     return {k: _without_absent(v) for k, v in table.items() if v is not None or k not in ABSENT}
 
 
-def json_schema(kind: type) -> dict[str, Any]:
-    """The JSON Schema of a document's kind: every key is there in what is written, and no other."""
+def json_schema(kind: Any, *, digest: bool = True) -> dict[str, Any]:
+    """The JSON Schema of a document's kind, or of several: every key is there in what is written, and no other."""
     described: dict[str, Any] = _adapter(kind).json_schema(by_alias=True, mode="serialization")
-    described["properties"][DIGEST] = {"default": None, "title": "Digest", "type": "string"}
+    if digest:
+        described["properties"][DIGEST] = {"default": None, "title": "Digest", "type": "string"}
     for record in [described, *described.get("$defs", {}).values()]:
+        if "properties" not in record:
+            continue  # one of several kinds
         # What a document written before a field existed lacks has no value; all else must be there.
         record["required"] = [key for key, each in record["properties"].items() if each.get("default", "") is not None]
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **described}

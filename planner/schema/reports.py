@@ -1,10 +1,13 @@
-"""What ``--json`` prints of measured runs and of a step's collectives. SI units; errors are fractions."""
+"""What ``--json`` prints of measured runs, traces, collectives and limits. SI units; errors are fractions."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
+from pydantic import Field
+
+from planner.schema.calibrations import FitToRuns
 from planner.schema.record import Record
 
 
@@ -57,6 +60,20 @@ class ChoiceErrors(Record):
     """Pairs more than 3 % apart that are put in the right order."""
     spearman: float | None
     """Correlation of ranks, mean over the jobs."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeverErrors(Record):
+    """How well predictions compare two runs that differ in one lever alone."""
+
+    lever: str
+    pairs: int
+    apart: int
+    """Of those, measured more than 3 % apart."""
+    ordered: float | None
+    """Of those apart, put in the right order."""
+    ratio_error: float
+    """How far the predicted ratio of the two times is from the measured one, the median."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,11 +134,13 @@ class Validation(Record):
 
     kind: Literal["validation"] = "validation"
     schema_version: Literal[1] = 1
-    by: Literal["source", "model", "accelerator"]
+    by: Literal["source", "model", "accelerator", "task"]
     """What the groups are."""
     overall: GroupErrors
     coverage: tuple[CoveredRows, ...]
     groups: tuple[GroupErrors, ...]
+    levers: tuple[LeverErrors, ...] = ()
+    """Lever by lever, and all of them last."""
     not_covered: tuple[NotCovered, ...]
     inferred: dict[str, int]
     """Rule by which something was inferred that a row does not state -> rows."""
@@ -179,3 +198,147 @@ class Communication(Record):
     exposed_s: dict[str, float]
     """Cause -> seconds that the step waits for."""
     calls: tuple[CallRecord, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimedCall(Record):
+    """The time of one collective by one candidate."""
+
+    op: str
+    ranks: int
+    bytes: int
+    """Of the call, as nccl-tests counts."""
+    backend: str
+    algorithm: str
+    """Empty where it cannot be chosen; so the protocol."""
+    protocol: str
+    seconds: float
+    """Mean without the lowest and highest fifth of the rounds."""
+    spread: float | None
+    """Half of the 95 % interval of the mean, relative to it; null of a single round."""
+    rounds: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommunicationTable(Record):
+    """Measured collectives (``comm tune`` and ``comm import``, ``--json``)."""
+
+    kind: Literal["communication-table"] = "communication-table"
+    schema_version: Literal[1] = 1
+    cells: tuple[TimedCall, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LearntRun(Record):
+    """A measured run next to what was predicted of it before."""
+
+    new: bool
+    """Whether the journal did not have it."""
+    predicted_s: float | None
+    reason: str
+    """Why it cannot be predicted; empty if it can."""
+    notes: Annotated[tuple[str, ...], Field(alias="told")]
+    """What was read off the log or the plan, and what contradicted it."""
+    row: dict[str, str]
+    """As the journal has it: column -> cell."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Learnt(Record):
+    """What a site learnt from runs (``learn --json``)."""
+
+    kind: Literal["lesson"] = "lesson"
+    schema_version: Literal[1] = 1
+    journal: str
+    rows: tuple[LearntRun, ...]
+    fit: FitToRuns | None
+    """To all of the site's runs; null where none can be predicted."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepCurrency(Record):
+    """In which currency the question was asked."""
+
+    code: str
+    usd: float
+    """Of one unit of it."""
+    date: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepPoint(Record):
+    """The best answer at one value of the limit; figures are null where there is none."""
+
+    limit: float
+    what: str
+    value: float | None
+    gap: float | None
+    done_day: float | None
+    total_usd: float | None
+    carbon_kg: float | None
+    front: bool
+    """Whether no smaller limit gives as good an answer."""
+    rests_on: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProcurementSweep(Record):
+    """The best answer at several values of a limit (``procure --sweep --json``)."""
+
+    kind: Literal["procurement-sweep"] = "procurement-sweep"
+    schema_version: Literal[1] = 1
+    limit: str
+    limit_unit: Literal["USD", "W", ""]
+    value_unit: str
+    currency: SweepCurrency
+    objective: str
+    points: tuple[SweepPoint, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TracedCause(Record):
+    """One cause of a step's time. Seconds of a step, mean of the ranks."""
+
+    cause: str
+    measured_s: float
+    predicted_s: float
+    hidden_s: float
+    """Communication under what computes, on top of `measured_s`."""
+    why: str
+    """What usually makes it longer than predicted and what changes it; empty where it is not much longer."""
+
+    @property
+    def longer_s(self) -> float:
+        """Measured less predicted."""
+        return self.measured_s - self.predicted_s
+
+
+@dataclass(frozen=True, kw_only=True)
+class TracedRank(Record):
+    """One rank: seconds of a step."""
+
+    file: str
+    rank: int | None
+    device: int | None
+    """Which accelerator of the file, where that is of several."""
+    step_s: float
+    computing_s: float
+    waiting_s: float
+    """In communication that nothing hides."""
+    idle_s: float
+    kernels: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class TraceReport(Record):
+    """Where the time of traced steps went (``explain --trace --json``)."""
+
+    kind: Literal["trace-report"] = "trace-report"
+    schema_version: Literal[1] = 1
+    steps: int
+    step_s: float
+    predicted_s: float
+    rows: tuple[TracedCause, ...]
+    """The largest difference first; `measured_s` adds up to `step_s`, `predicted_s` to the prediction."""
+    ranks: tuple[TracedRank, ...]
+    notes: tuple[str, ...]

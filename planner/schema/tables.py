@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -57,6 +57,19 @@ def _machines(plan: Plan) -> str:
     return " + ".join(f"{pool.count} x {pool.node}" for pool in plan.cluster.pools)
 
 
+def _changed(plan: Plan) -> Iterator[str]:
+    """``memory_bandwidth 4,020 GB/s``: figures of accelerators that are not the catalog's."""
+    for pool in plan.cluster.pools:
+        yield from (f"{each.figure} {each.text(each.used)}" for each in pool.changed or ())
+
+
+CAUSES = (
+    *("matrix", "attention", "vector", "launch", "recompute", "embedding", "logits"),
+    *("tp", "cp", "ep", "p2p", "dp", "bubble", "optimizer", "jitter", "overhead"),
+)
+"""Of a step's time, as :mod:`planner.cost.evaluate` names them; a document has those that are above 0."""
+
+
 def plan_row(plan: Plan) -> dict[str, Any]:
     """How a plan is cut, what is predicted of it and what it costs; its step's parts as ``step_CAUSE_s``."""
     cut, found, money = plan.parallelism, plan.prediction, plan.money
@@ -66,7 +79,9 @@ def plan_row(plan: Plan) -> dict[str, Any]:
         "model": plan.workload.model,
         "machines": _machines(plan),
         "nodes": sum(pool.count for pool in plan.cluster.pools),
+        "accelerator": " + ".join(dict.fromkeys(pool.accelerator for pool in plan.cluster.pools)),
         "accelerators": plan.cluster.accelerators,
+        "changed": "; ".join(_changed(plan)),
         "precision": plan.precision,
         **{axis: getattr(cut, axis) for axis in ("tp", "pp", "vpp", "cp", "ep", "etp", "dp")},
         "zero": cut.zero_stage,
@@ -87,7 +102,7 @@ def plan_row(plan: Plan) -> dict[str, Any]:
         "usd": money.usd_total,
         "energy_j": plan.energy.energy_j,
         "carbon_kg": plan.energy.carbon_kg,
-        **{f"step_{cause}_s": seconds for cause, seconds in found.breakdown.items()},
+        **{f"step_{cause}_s": s for cause, s in (dict.fromkeys(CAUSES, 0.0) | found.breakdown).items()},
     }
 
 

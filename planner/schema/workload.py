@@ -22,8 +22,11 @@ PerParameter = Annotated[float, Field(ge=0, le=1e4, allow_inf_nan=False)]
 """Bytes for one parameter."""
 Target = Literal["q", "k", "v", "o", "up", "down", "gate"]
 """A matrix of a block that can carry a LoRA factor pair."""
-FrozenBase = Literal["", "nf4", "int8"]
+FrozenBase = Literal["", "nf4", "int8", "fp8"]
 """A quantisation of frozen matrices."""
+Task = Literal["sft", "dpo", "reward"]
+"""What a fine-tuning learns from: texts, or pairs of a chosen and a rejected answer, by comparison with the model as it
+was (DPO, arXiv 2305.18290) or as scores (a reward model)."""
 Family = Literal["decoder", "encoder", "encoder-decoder", "vision"]
 Activation = Literal["swiglu", "geglu", "clamped-swiglu", "gelu", "gelu-tanh", "relu", "squared-relu"]
 """An MLP's function. Gated: SiLU, GELU, or gpt-oss's (a sigmoid of 1.702 x, inputs clamped at 7, 1 added to the linear
@@ -120,6 +123,10 @@ class Indexer:
     head_dim: Count
     top: Count
     """Positions that a token attends to."""
+    first: Whole = 0
+    """Blocks up to this one score for themselves, ..."""
+    every: Count = 1
+    """... after it one in so many; the others attend to what the last that scored has found (GLM-5.2)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -235,6 +242,8 @@ class Model(Entry):
     """The MLP's function; none: no source was opened that says it."""
     vocab: Count
     """Rows of the embedding as trained (for vision: the labels)."""
+    labels: Whole = 0
+    """Rows of the head where it scores texts (of a reward model 1); 0: those of the vocabulary."""
     tied: Flag = False
     """Whether the output projection is the embedding's transpose."""
     embedding_width: Whole = 0
@@ -313,6 +322,16 @@ class Optimizer(Entry):
     """Bytes of the full-precision master copy per trained parameter (0: none kept)."""
     step_bytes: PerParameter
     """Memory traffic of one update per trained parameter: states, master copy, gradient, weight, read and written."""
+    iterations: Whole = 0
+    """Newton-Schulz iterations that make the update of a matrix orthogonal; 0: each parameter is updated alone."""
+    outside_state_bytes: PerParameter = 0.0
+    """With iterations, bytes of state per parameter that is none of blocks (embedding, head): those of AdamW ..."""
+    outside_step_bytes: PerParameter = 0.0
+    """... and the traffic of its update."""
+
+
+WITH_ITERATIONS = ("iterations", "outside_state_bytes", "outside_step_bytes")
+"""What a document says of an optimizer that makes matrices orthogonal, and of no other."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -321,18 +340,27 @@ class Method:
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
 
-    kind: Literal["pretrain", "finetune", "lora"] = "pretrain"
+    kind: Literal["pretrain", "finetune", "lora", "freeze"] = "pretrain"
     rank: int = 0
     """LoRA rank."""
     targets: tuple[Target, ...] = ()
     """Matrices that carry LoRA factors."""
     base: FrozenBase = ""
     """How the matrices that LoRA freezes are quantised; empty: they are not."""
+    magnitude: Flag = False
+    """Whether each output of an adapted matrix has a magnitude of its own that is trained (DoRA, arXiv 2402.09353)."""
+    layers: int = 0
+    """Last blocks that are trained, of `freeze`."""
 
     @property
     def name(self) -> str:
         """As ``--method`` says it."""
-        return {"nf4": "qlora", "int8": "qlora:int8"}.get(self.base, self.kind)
+        if self.kind == "freeze":
+            return f"freeze:{self.layers}"
+        if self.kind != "lora":
+            return self.kind
+        adapters = ("q" if self.base else "") + ("dora" if self.magnitude else "lora")
+        return adapters + (f":{self.base}" if self.base not in ("", "nf4") else "")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -355,6 +383,8 @@ class Workload:
     loss once more."""
     imbalance: float | None = None
     """Tokens of the busiest expert-parallel rank over an even share; none: as in the runtime's measured runs."""
+    task: Task = "sft"
+    """What it learns from."""
 
     @property
     def layers(self) -> int:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.cost import data_parallel, memory, pipeline
+from planner.cost import data_parallel, held_memory, pipeline
 from planner.cost.evaluate import StepPasses, jitter
 from planner.cost.figures import Array, Figure, Grid
 from planner.cost.products import LayerPart
@@ -60,8 +60,8 @@ def quick_bound(ready: CostTable) -> Array:
     def fastest(part: LayerPart | pipeline.LayerTime) -> tuple[Array, Array]:
         return _least(part.forward, keys)[ready.place], _least(part.backward, keys)[ready.place]
 
-    leading, body = (pipeline.LayerTime(*fastest(pipeline.layer_time(alone, x)), 0.0) for x in ready.keyed.layers)
-    embedding, head = (LayerPart(*fastest(part)) for part in ready.keyed.ends)
+    leading, body = (pipeline.LayerTime(*fastest(pipeline.layer_time(alone, x)), 0.0) for x in ready.least.layers)
+    embedding, head = (LayerPart(*fastest(part)) for part in ready.least.ends)
     s = pipeline.Stages(body, leading, embedding, head, pipeline.split(grid.shape, grid.layout), 0.0)
     wait = _least(jitter(grid), len(ready.place))
     least = pipeline.flow(grid, s).time * wait + grid.stack.step_overhead
@@ -100,7 +100,7 @@ def survey(
     block = problem.blocks[index]
     values, held, feasible = np.empty(block.height), np.empty(block.height), 0
     least: Least | None = None
-    each = costing.rows_per_chunk(block)
+    each = costing.rows_per_chunk(block) * len(block.axes.cp_algorithm)  # taken together in a bound
     for start in range(0, block.height, each):
         rows = np.arange(start, min(start + each, block.height))
         values[rows], need, count = bounds(problem, index, ready, rows)
@@ -118,8 +118,8 @@ def bounds(
 ) -> tuple[Array, NDArray[np.float64], int]:
     """Of some rows: a bound on the objective (infinite where nothing fits), the bytes of all options, how many fit."""
     block = problem.blocks[index]
-    grid, priced = ready.part(rows)
-    need = memory.largest(memory.stages(grid, pipeline.split(grid.shape, grid.layout)))
+    grid, priced = ready.part(rows, least=not tight)  # what passes hide, a tight bound must not take for less
+    need = held_memory.largest(held_memory.stages(grid, pipeline.split(grid.shape, grid.layout)))
     room = problem.room(index, rows)
     fits, count = costing.fitting(room, (*block.axes.shape, len(rows)), need)
     bound = lower_bound(grid, priced, fits, tight=tight)
@@ -149,8 +149,8 @@ class Bounded:
 
     def search(self, problem: SearchProblem, advance: Callable[[int], None] | None = None) -> SearchResult:
         """The best candidates, proven; `advance` is told how many are dealt with. Nearly all time goes into bounds."""
-        tables = [costing.table(problem, index) for index in range(len(problem.blocks))]
-        surveys = [survey(problem, index, ready, advance) for index, ready in enumerate(tables)]
+        tables = costing.tables(problem)
+        surveys = [survey(problem, index, tables[index], advance) for index in range(len(problem.blocks))]
         kept, front, costed = archive.nothing(), archive.nothing(), 0
         waiting = Waiting(problem, surveys)
         while True:

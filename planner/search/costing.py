@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +14,8 @@ from planner.cost.figures import Array, Grid
 from planner.search import archive
 from planner.search.archive import Hits
 from planner.search.problem import SearchProblem, flat_indices
-from planner.space.grid import WIRED, Block, rows_of
+from planner.space.axes import Sharding
+from planner.space.grid import OPTION_DIMENSIONS, WIRED, Block, GridAxes, open_grid, rows_of
 
 CHUNK = 1 << 17
 """Candidates costed at a time: their arrays stay in the processor's cache."""
@@ -29,22 +31,56 @@ class CostTable:
     grid: Grid
     keyed: StepPasses
     place: NDArray[np.intp]
+    least: StepPasses
+    """The same with sequences shared in the way that suits each of them best: no candidate is below."""
 
-    def part(self, rows: NDArray[np.intp]) -> tuple[Grid, StepPasses]:
-        """The grid and the costs of some rows."""
-        return rows_of(self.grid, rows), self.keyed.taken(self.place[rows])
+    def part(self, rows: NDArray[np.intp], *, least: bool = False) -> tuple[Grid, StepPasses]:
+        """The grid and the costs of some rows, or what these are at least."""
+        return rows_of(self.grid, rows), (self.least if least else self.keyed).taken(self.place[rows])
 
 
 def table(problem: SearchProblem, index: int) -> CostTable:
-    """Prices each distinct micro-batch of a block once."""
-    block, grid = problem.blocks[index], problem.grid(index)
-    key = np.zeros(block.height, dtype=np.int64)
+    """That of one block."""
+    return tables(problem, [index])[index]
+
+
+def tables(problem: SearchProblem, indices: Iterable[int] | None = None) -> dict[int, CostTable]:
+    """Those of some blocks, by default all: each distinct micro-batch is priced once, for every block that has it."""
+    alike: dict[GridAxes, list[int]] = {}
+    for index in range(len(problem.blocks)) if indices is None else indices:
+        alike.setdefault(_priced(problem, problem.blocks[index].axes), []).append(index)
+    return {index: ready for axes, mine in alike.items() for index, ready in _tables(problem, axes, mine)}
+
+
+def _priced(problem: SearchProblem, axes: GridAxes) -> GridAxes:
+    """The options without those that no micro-batch's cost depends on: who sends what when, and who keeps and updates
+    which states, unless gradients are summed in fp32 under some stages of ZeRO, or memory is expanded.
+    """
+    if problem.figures.expanded is not None:
+        return axes
+    fewer = replace(axes, p2p_overlap=(False,), pp_inner=(False,))
+    if np.any(problem.figures.stack.fp32_sums_below_zero):
+        return fewer
+    return replace(fewer, sharding=(Sharding(0, "full", False),), offload=(False,))
+
+
+def _tables(problem: SearchProblem, axes: GridAxes, indices: Sequence[int]) -> Iterator[tuple[int, CostTable]]:
+    blocks = [problem.blocks[index] for index in indices]
+    rows = {name: np.concatenate([block.rows[name] for block in blocks]) for name in blocks[0].rows}
+    key = np.zeros(len(rows["tp"]), dtype=np.int64)
     # Accelerators that share a pool of memory slow one another down.
     keys = _KEYS if problem.figures.expanded is None else (*_KEYS, "nodes")
-    for name in (n for n in keys if n in block.rows):
-        key = key * (int(np.max(block.rows[name])) + 1) + block.rows[name]
+    for name in (n for n in keys if n in rows):
+        key = key * (int(np.max(rows[name])) + 1) + rows[name]
     _, first, place = np.unique(key, return_index=True, return_inverse=True)
-    return CostTable(grid, passes(rows_of(grid, first)), place)
+    distinct = Block({name: column[first] for name, column in rows.items()}, axes, first)
+    keyed = passes(open_grid(problem.figures, distinct))
+    starts = np.cumsum([0, *(block.height for block in blocks)])
+    for index, start, end in zip(indices, starts, starts[1:], strict=False):
+        mine, own = np.unique(place[start:end], return_inverse=True)
+        priced = keyed.taken(mine)
+        least = priced.least(OPTION_DIMENSIONS.index("cp_algorithm"))
+        yield index, CostTable(problem.grid(index), priced, own, least)
 
 
 def rows_per_chunk(block: Block) -> int:

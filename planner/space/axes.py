@@ -29,10 +29,13 @@ OPTION_AXES = (
     "rank_order",
     "offload",
     "placement",
+    "cp_algorithm",
 )
 AXES = LAYOUT_AXES + OPTION_AXES
 PINNED = tuple(axis for axis in AXES if axis not in ("batch", "nodes"))
 """Axes that a pin is for; the other two have options of their own."""
+ALONE = "none"
+"""How sequences are shared where no ranks share them."""
 RANK_ORDERS: tuple[RankOrder, RankOrder] = ("tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp")
 
 
@@ -191,9 +194,14 @@ class OptionAxes:
     sharding: Sharding
     p2p_overlap: bool
     pp_inner: bool
-    offload: bool
+    offload: float
+    """Share of the optimizer states in host memory: none or all of them, parts are read from runs."""
     placement: MemoryPlacement = NOWHERE
     ep_overlap: bool = False
+    graphs: int = 0
+    """What CUDA graphs launch (:class:`planner.cost.figures.Options`); read from runs, not searched."""
+    cp_algorithm: str = ALONE
+    """Of ``CONTEXT_ALGORITHMS`` where ranks share sequences."""
 
     @property
     def rank_order(self) -> RankOrder:

@@ -33,14 +33,16 @@ from planner.cost.figures import (
 )
 from planner.cost.figures import Options as OptionFigures
 from planner.cost.nearness import Label
+from planner.models import context
 from planner.models.blocks import feeding
-from planner.performance.binding import can_train_in
+from planner.performance.cost_inputs import can_train_in
 from planner.performance.own_runs import NearRuns
 from planner.schema.hardware import Cluster, Runtime
 from planner.schema.plan import ZeroScope, ZeroStage
 from planner.schema.precisions import PRECISIONS
 from planner.schema.workload import Model, Workload
 from planner.space.axes import (
+    ALONE,
     FULL,
     MODULES,
     NO_RECOMPUTE,
@@ -59,6 +61,7 @@ from planner.space.axes import (
 )
 from planner.space.layouts import Rows
 from planner.space.pins import Pins
+from planner.space.rules import Columns, heads_are_dealt
 
 Value = TypeVar("Value", bound=np.generic)
 ZERO_STAGES: tuple[ZeroStage, ...] = (0, 1, 2, 3)
@@ -74,6 +77,7 @@ OPTION_DIMENSIONS = (
     "offload",
     "placement",
     "ep_overlap",
+    "cp_algorithm",
 )
 
 
@@ -91,6 +95,7 @@ class GridAxes:
     placement: tuple[MemoryPlacement, ...] = (NOWHERE,)
     ep_overlap: tuple[bool, ...] = (False,)
     """One value a block: with it, other layouts and options exist."""
+    cp_algorithm: tuple[str, ...] = (ALONE,)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -99,7 +104,7 @@ class GridAxes:
 
     def at(self, index: Sequence[int]) -> OptionAxes:
         """The option tuple at one multi-index."""
-        return OptionAxes(*(getattr(self, name)[i] for name, i in zip(OPTION_DIMENSIONS, index, strict=True)))
+        return OptionAxes(**{name: getattr(self, name)[i] for name, i in zip(OPTION_DIMENSIONS, index, strict=True)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,8 +203,10 @@ def blocks(rows: Rows, workload: Workload, cluster: Cluster, runtime: Runtime, p
     )
     able = exchanges_overlap(rows, workload)
     overlaps = _on(runtime, pins, "ep_overlap", (False, True))
-    for overlap, has_tensor, has_replicas, stage in product(overlaps, (False, True), (False, True), (0, 1, 2)):
-        mask = (tensor == has_tensor) & (replicated == has_replicas) & (stages == stage)
+    shared = _shared(rows, workload, cluster, runtime, pins)
+    cuts = product(overlaps, (False, True), (False, True), (0, 1, 2), shared)
+    for overlap, has_tensor, has_replicas, stage, (ways, sharing) in cuts:
+        mask = (tensor == has_tensor) & (replicated == has_replicas) & (stages == stage) & sharing
         if overlap:
             mask &= able
         if not mask.any():
@@ -216,9 +223,39 @@ def blocks(rows: Rows, workload: Workload, cluster: Cluster, runtime: Runtime, p
                 offloaded,
                 placements(cluster, pins),
                 (overlap,),
+                ways,
             )
             if all(axes.shape):
                 yield Block({name: column[mask] for name, column in rows.items()}, axes, family[mask])
+
+
+def _shared(
+    rows: Rows, workload: Workload, cluster: Cluster, runtime: Runtime, pins: Pins
+) -> list[tuple[tuple[str, ...], NDArray[np.bool_]]]:
+    """Ways to share a sequence, and the rows that have just these. The first of those that kernels allow, where the
+    runtime does not choose or no pin names them: no measured run tells them apart.
+    """
+    able = context.algorithms(workload)
+    known = runtime.axes.get("cp_algorithm", able[:1]) if "cp_algorithm" in pins else able[:1]
+    ways = [way for way in able if (known == "any" or way in known) and pins.allow("cp_algorithm", way)]
+    has = {way: (rows["cp"] > 1) & context_shares(way, rows, workload, cluster) for way in ways}
+    kinds = sum((mask.astype(np.int64) << bit for bit, mask in enumerate(has.values())), np.zeros_like(rows["cp"]))
+    none = [((ALONE,), rows["cp"] == 1)] if pins.allow("cp_algorithm", ALONE) else []
+    some = [int(kind) for kind in np.unique(kinds) if kind]
+    return none + [(tuple(way for bit, way in enumerate(ways) if kind >> bit & 1), kinds == kind) for kind in some]
+
+
+def context_shares(way: str, rows: Columns, workload: Workload, cluster: Cluster) -> NDArray[np.bool_]:
+    """Rows whose heads can be dealt as a way needs it: to all context-parallel ranks, or to those of a scale-up domain
+    where these are several, not all, and as many in every domain.
+    """
+    if way == "a2a":
+        return heads_are_dealt(rows["cp"], rows, workload)
+    if way != "a2a+p2p":
+        return np.ones(len(rows["cp"]), dtype=bool)
+    inside = np.maximum(cluster.node.accelerators // rows["tp"], 1)
+    several = (inside > 1) & (inside < rows["cp"]) & (rows["cp"] % inside == 0) & (cluster.fabric.kind != "ici")
+    return np.asarray(several & heads_are_dealt(inside, rows, workload))
 
 
 def exchanges_overlap(rows: Rows, workload: Workload) -> NDArray[np.bool_]:
@@ -384,6 +421,7 @@ def open_grid(figures: Figures, block: Block) -> Grid:
             dp_overlap=_along([s.overlap for s in axes.sharding], 3),
             p2p_overlap=_along(axes.p2p_overlap, 4),
             ep_overlap=_along(axes.ep_overlap, 8),
+            **_sharing([sharing(way) for way in axes.cp_algorithm]),
             pp_inner=_along(axes.pp_inner, 5),
             offload=_along(axes.offload, 6),
             **_shares(axes) if figures.expanded is not None else {},
@@ -396,6 +434,16 @@ def _recomputed(policies: Sequence[Recompute]) -> dict[str, NDArray[np.float64]]
     """Modules that one of the policies names at least."""
     named = {module for policy in policies for module in policy.modules}
     return {MODULES[module]: _along([module in p.modules for p in policies], 1) for module in sorted(named)}
+
+
+def sharing(way: str) -> dict[str, float]:
+    """How context-parallel ranks share a sequence, as figures that are 0 in a ring."""
+    names = {"all_gather": "context_gathered", "a2a": "context_exchanged", "a2a+p2p": "context_layered"}
+    return {name: float(way == known) for known, name in names.items()}
+
+
+def _sharing(ways: Sequence[Mapping[str, float]]) -> dict[str, NDArray[np.float64]]:
+    return {name: _along([way[name] for way in ways], 9) for name in ways[0] if any(way[name] for way in ways)}
 
 
 def _shares(axes: GridAxes) -> dict[str, NDArray[np.float64]]:
@@ -466,8 +514,10 @@ def as_figures(options: OptionAxes) -> OptionFigures:
         dp_overlap=float(options.sharding.overlap),
         p2p_overlap=float(options.p2p_overlap),
         ep_overlap=float(options.ep_overlap),
+        **sharing(options.cp_algorithm),
         pp_inner=float(options.pp_inner),
         offload=float(options.offload),
+        graphs=float(options.graphs),
         **{f"expanded_{kind}": getattr(options.placement, kind) for kind in PLACED},
     )
 

@@ -16,7 +16,8 @@ from planner.space.rules import RULES, Rule, RuleSetting
 Rows = dict[str, NDArray[np.int64]]
 OF_TP = ("heads_divide", "kv_heads_divide", "recurrence_divides", "hidden_divides", "tp_in_domain")
 """Rules on the tensor-parallel degree alone."""
-_OF_CP = ("sequence_divides", "context_chunk", "context_heads", "context_kernel", "whole_sequence")
+OF_CP = ("sequence_divides", "context_chunk", "context_heads", "context_kernel", "whole_sequence")
+"""Rules that the context-parallel degree adds."""
 
 
 def divisors(n: int) -> list[int]:
@@ -93,13 +94,9 @@ def _of_count(question: Question, count: int, batch: int, experts: int) -> Rows:
     ranks = divisors(n)
     rows: Rows = {"nodes": np.array([count]), "batch": np.array([batch]), "etp": np.array([1])}
     rows = _cross(rows, "tp", _allowed(question, "tp", ranks))
-    rows = _apply(
-        rows, question, ("heads_divide", "kv_heads_divide", "recurrence_divides", "hidden_divides", "tp_in_domain")
-    )
+    rows = _apply(rows, question, OF_TP)
     rows = _cross(rows, "cp", _allowed(question, "cp", [d for d in ranks if d & (d - 1) == 0]))
-    rows = _apply(
-        rows, question, ("sequence_divides", "context_chunk", "context_heads", "context_kernel", "whole_sequence")
-    )
+    rows = _apply(rows, question, OF_CP)
     rows = _cross(rows, "pp", _allowed(question, "pp", [d for d in ranks if d <= layers]))
     rows = _keep(rows, n % (rows["tp"] * rows["cp"] * rows["pp"]) == 0)
     rows["dp"] = n // (rows["tp"] * rows["cp"] * rows["pp"])
@@ -108,7 +105,7 @@ def _of_count(question: Question, count: int, batch: int, experts: int) -> Rows:
     rows = _keep(rows, (rows["vpp"] == 1) | (rows["pp"] > 1))
     rows = _apply(rows, question, ("layer_for_every_chunk", "layers_deal", "stages_alike"))
     rows = _cross(rows, "micro", _allowed(question, "micro", divisors(batch)))
-    rows = _apply(rows, question, ("batch_divides", "interleave_fill", "micro_batch_tokens"))
+    rows = _apply(rows, question, ("batch_divides", "whole_pairs", "interleave_fill", "micro_batch_tokens"))
     rows = _cross(rows, "ep", _allowed(question, "ep", divisors(experts)))
     rows = _apply(rows, question, ("experts_divide",))
     return _expert_tensor(rows, question, experts > 1)

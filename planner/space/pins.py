@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from planner.base.errors import WrongQuestion, meant
+from planner.schema.plan_layout import CONTEXT_ALGORITHMS
 from planner.schema.precisions import PRECISIONS
-from planner.space.axes import AXES, PINNED, RANK_ORDERS, placement, recompute
+from planner.space.axes import ALONE, AXES, PINNED, RANK_ORDERS, placement, recompute
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,7 @@ CHOICES = {
     "zero_scope": ("full", "node"),
     "rank_order": RANK_ORDERS,
     "offload": ("none", "optimizer"),
+    "cp_algorithm": (ALONE, *CONTEXT_ALGORITHMS),
 }
 
 
@@ -71,7 +73,7 @@ def parse_pins(texts: Iterable[str]) -> Pins:
     """Read ``tp=8,pp=4..16`` and ``precision=bf16|fp8``; several texts add up.
 
     Raises:
-        WrongQuestion: an unknown axis (with the nearest), a value that the axis cannot have, an axis pinned twice.
+        WrongQuestion: an unknown axis (with the nearest), a value that the axis cannot have, an axis given twice.
     """
     bounds: dict[str, Bound] = {}
     for text in texts:
@@ -86,7 +88,7 @@ def parse_pins(texts: Iterable[str]) -> Pins:
             if not equals:
                 raise WrongQuestion(f"{part}: write {axis}=VALUE")
             if axis in bounds:
-                raise WrongQuestion(f"{part}: {axis} is pinned twice; list values as {axis}=a|b")
+                raise WrongQuestion(f"{part}: {axis} is given twice; values to choose from are {axis}=a|b")
             bounds[axis] = _bound(axis, value)
     return Pins(bounds)
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from planner.cost import pipeline
 from planner.cost.figures import Layout
 from planner.models import blocks, context
-from planner.performance import binding
+from planner.performance import cost_inputs
 from planner.schema.hardware import Cluster, Runtime
 from planner.schema.workload import Workload
 
@@ -105,9 +105,14 @@ def _context_kernel(c: Columns, s: RuleSetting) -> Mask:
 
 
 def _context_heads(c: Columns, s: RuleSetting) -> Mask:
-    own = np.maximum(s.workload.model.kv_heads // c["tp"], 1)
-    exchanged = context.algorithm(s.workload) == "a2a"
-    return np.asarray((c["cp"] == 1) | (not exchanged) | (own % c["cp"] == 0))
+    exchanged = context.algorithms(s.workload) == ("a2a",)
+    return np.asarray((c["cp"] == 1) | (not exchanged) | heads_are_dealt(c["cp"], c, s.workload))
+
+
+def heads_are_dealt(ranks: NDArray[np.int64], c: Columns, workload: Workload) -> Mask:
+    """Whether a rank's key/value heads divide by so many that exchange them."""
+    kinds = context.key_value_heads(workload.model)
+    return np.asarray(np.all([np.maximum(heads // c["tp"], 1) % ranks == 0 for heads in kinds], axis=0))
 
 
 def _experts(c: Columns, s: RuleSetting) -> Mask:
@@ -129,7 +134,7 @@ def _layers(c: Columns, s: RuleSetting) -> Mask:
     layers = s.workload.layers
     enough = layers >= c["pp"] * c["vpp"]
     if s.runtime.balances_head:  # The last stage may hold the head alone, the one before it may not be empty.
-        before = np.floor((c["pp"] - 2) * (layers + binding.head_layers(s.workload.model)) / c["pp"])
+        before = np.floor((c["pp"] - 2) * (layers + cost_inputs.head_layers(s.workload.model)) / c["pp"])
         enough &= (c["pp"] <= 2) | (before + 1 < layers)
     return np.asarray(enough)
 
@@ -145,21 +150,25 @@ def _alike(c: Columns, s: RuleSetting) -> Mask:
     layers, chunks = s.workload.layers, c["pp"] * c["vpp"]
     every, leading = blocks.period(model), blocks.leading(model)
     mixed: Mask = (-(-layers // chunks) % every > 0) | (-layers % chunks > 0) | (leading > 0)
-    spread = leading > 0 and ~_whole_stage(c, s)
+    spread = leading > 0 and ~_leading_fit(c, s)
     unlike = every > 1 or leading > 0  # Cut by cost, stages have no common number of layers.
     uneven = (every > 1) & mixed | (model.encoder_layers > 0) | spread | (s.runtime.balances_head and unlike)
     return np.asarray((c["pp"] == 1) | ~uneven)
 
 
-def _whole_stage(c: Columns, s: RuleSetting) -> Mask:
-    """Where a stage of the most layers follows those with leading dense ones: memory and pace are that stage's."""
+def _leading_fit(c: Columns, s: RuleSetting) -> Mask:
+    """Where the stages' first chunks hold the leading dense layers."""
     uncut = dict.fromkeys(Layout.__dataclass_fields__, 1.0)
     layout = Layout(**{**uncut, "pp": c["pp"].astype(float), "vpp": c["vpp"].astype(float)})
-    return np.asarray(pipeline.has_whole_stage(binding.shape(s.workload, s.runtime), layout), dtype=bool)
+    return np.asarray(pipeline.leading_fit(cost_inputs.shape(s.workload, s.runtime), layout), dtype=bool)
 
 
 def _batch(c: Columns, s: RuleSetting) -> Mask:
     return np.asarray(c["batch"] % (c["dp"] * c["micro"]) == 0)
+
+
+def _pairs(c: Columns, s: RuleSetting) -> Mask:
+    return np.asarray((s.workload.task == "sft") | (c["micro"] % 2 == 0))
 
 
 def _interleave(c: Columns, s: RuleSetting) -> Mask:
@@ -187,7 +196,7 @@ RULES = (
     Rule("tp_in_domain", "tensor parallelism stays inside one scale-up domain", _domain, waivable=True),
     Rule("sequence_divides", "the sequence divides by 2 cp, and a context-parallel chunk by tp", _sequence),
     Rule("context_chunk", "a context-parallel chunk has at least 1,024 tokens", _context_chunk, waivable=True),
-    Rule("context_heads", "a rank's key/value heads divide by cp where ranks exchange heads", _context_heads),
+    Rule("context_heads", "a rank's key/value heads divide by cp where ranks can only exchange heads", _context_heads),
     Rule(
         "context_kernel",
         "context parallelism needs a kernel for the accelerator's generation and the heads' width",
@@ -208,6 +217,7 @@ RULES = (
         _alike,
     ),
     Rule("batch_divides", "the global batch divides by dp x micro-batch", _batch),
+    Rule("whole_pairs", "a micro-batch of pairs of answers has an even number of sequences", _pairs),
     Rule("interleave_fill", "interleaved schedules need micro-batches in multiples of pp", _interleave),
     Rule(
         "micro_batch_tokens",

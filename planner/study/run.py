@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -39,7 +40,7 @@ LARGEST_SHARE = 2_000_000
 CHUNK = 128
 """Points that are evaluated side by side."""
 WORTH_S = 2.0
-"""CPU seconds that a process of this machine must have to do: it takes one to begin."""
+"""CPU seconds that a process of this machine must have to do: it takes up to one to begin."""
 POLL_S = 0.2
 Way = Literal["enumerated", "bounded", "trials"]
 Advance = Callable[..., None]
@@ -93,7 +94,7 @@ def way(evaluator: Evaluator, how: How) -> Way:
     study = evaluator.study
     if how.shard is not None or how.engine is not None or study.size <= (how.trials or 0):
         return "enumerated"
-    affordable = how.trials is None and evaluator.seconds() * study.size <= how.time_s * how.workers
+    affordable = how.trials is None and evaluator.seconds(CHUNK) * study.size <= how.time_s * how.workers
     if study.size <= SMALL and (affordable or how.trials is not None):
         return "enumerated"
     shared = how.workers > 1 and how.storage is None and affordable
@@ -188,7 +189,7 @@ def _judged(
     """What boxes prove of the best of some trials."""
     study, feasible = evaluator.study, [each for each in found if each.feasible]
     if not (boxes.able(study) and len(study.objectives) == 1 and feasible and how.time_s):
-        return replace(method, enumeration_s=evaluator.seconds() * study.size)
+        return replace(method, enumeration_s=evaluator.seconds(CHUNK) * study.size)
     best = float(answer.costs(study.objectives, feasible)[:, 0].min())
     with progress("bounds", study.size) if progress else nullcontext() as advance:
         proof = boxes.search(evaluator, _affordable(evaluator, how), advance, best)
@@ -202,26 +203,25 @@ def proven(evaluator: Evaluator, method: answer.SearchMethod, proof: boxes.Proof
         evaluated=proof.evaluated,
         bounded_away=proof.bounded_away,
         bound=proof.bound if proof.monotone and len(evaluator.study.objectives) == 1 else None,
-        enumeration_s=evaluator.seconds() * evaluator.study.size,
+        enumeration_s=evaluator.seconds(CHUNK) * evaluator.study.size,
     )
 
 
 def _affordable(evaluator: Evaluator, how: How) -> int:
-    """Boxes that may be bounded in the time given, of two points each at most."""
-    return max(1, int(how.time_s / evaluator.seconds() / 2))
+    """Boxes that may be bounded in the time given, each with a point to evaluate."""
+    return max(1, int(how.time_s / (boxes.BOX_S + evaluator.seconds(boxes.IN_ONE_SPACE))))
 
 
 # ---- every point -----------------------------------------------------------------------------------------------------
 
 
-class Chunk(NamedTuple):
-    """Points that are evaluated side by side, wherever that is."""
+class Asked(NamedTuple):
+    """What a process needs to evaluate points."""
 
     key: str
     """Of the run: what a process evaluated before, it knows."""
     catalog: Catalog
     study: Study
-    numbers: tuple[int, ...]
 
 
 Stored = dict[int, dict[str, Any]]
@@ -240,15 +240,18 @@ def _enumerated(evaluator: Evaluator, how: How, progress: Progress | None) -> tu
     journal = None if how.storage is None else Ledger(how.storage, _asked(study), resume=how.resume)
     known: Stored = {} if journal is None else {n: journal.kept[n] for n in numbers if n in journal.kept}
     found = {n: _trial(study, n, kept) for n, kept in known.items()}
+    best = _least(study, found.values())
     with progress("design", len(numbers)) if progress else nullcontext() as advance:
         if advance and found:
-            advance(len(found), _so_far(study, list(found.values())))
+            advance(len(found), _so_far(best))
         for fresh in _chunks(evaluator, [n for n in numbers if n not in known], how):
             if journal is not None:
                 journal.add(fresh)
-            found |= {n: _trial(study, n, kept) for n, kept in fresh.items()}
+            more = {n: _trial(study, n, kept) for n, kept in fresh.items()}
+            found |= more
+            best = min(best, _least(study, more.values()))
             if advance:
-                advance(len(fresh), _so_far(study, list(found.values())))
+                advance(len(fresh), _so_far(best))
     shards = (part,) if how.shard else ()
     return [found[n] for n in sorted(found)], answer.SearchMethod(
         name="enumerated", exact=parts == 1, seed=how.seed, shards=shards, of_shards=parts if how.shard else 0
@@ -262,27 +265,27 @@ def _trial(study: Study, number: int, kept: dict[str, Any]) -> Trial:
 def _chunks(evaluator: Evaluator, numbers: Sequence[int], how: How) -> Iterator[Stored]:
     """What points are worth, chunk by chunk, as they are done: here, by processes beside, or by a cluster's."""
     chunks = [numbers[start : start + CHUNK] for start in range(0, len(numbers), CHUNK)]
-    workers = min(how.workers, len(chunks), int(evaluator.seconds() * len(numbers) / WORTH_S))
+    workers = min(how.workers, len(chunks), int(evaluator.seconds(CHUNK) * len(numbers) / WORTH_S))
     if how.engine is None and workers <= 1:
         yield from (_stored(evaluator, some) for some in chunks)
         return
-    key = uuid.uuid4().hex
-    tasks = [Chunk(key, evaluator.catalog, evaluator.study, tuple(some)) for some in chunks]
-    yield from (fresh for _, fresh in processes.spread(evaluated, tasks, workers, how.engine))
+    shared_by = processes.Workers(workers, how.engine)
+    asked = Asked(uuid.uuid4().hex, evaluator.catalog, evaluator.study)
+    yield from (fresh for _, fresh in processes.spread(evaluated, asked, chunks, shared_by))
 
 
-def evaluated(chunk: Chunk) -> Stored:
-    """What a chunk's points are worth, in the process that it is called in.
+def evaluated(asked: Asked, numbers: Sequence[int]) -> Stored:
+    """What some points are worth, in the process that it is called in.
 
     Raises:
         WrongQuestion: the catalog is another one there.
     """
-    if getattr(_HELD, "key", None) != chunk.key:
-        theirs = {f"catalog {origin}": digest for origin, digest in chunk.catalog.versions().items()}
-        if not theirs.items() <= chunk.study.inputs.items():
+    if getattr(_HELD, "key", None) != asked.key:
+        theirs = {f"catalog {origin}": digest for origin, digest in asked.catalog.versions().items()}
+        if not theirs.items() <= asked.study.inputs.items():
             raise WrongQuestion("--engine: its workers have another catalog, or other data in it, than this process")
-        _HELD.key, _HELD.evaluator = chunk.key, Evaluator(chunk.catalog, chunk.study)
-    return _stored(_HELD.evaluator, chunk.numbers)
+        _HELD.key, _HELD.evaluator = asked.key, Evaluator(asked.catalog, asked.study)
+    return _stored(_HELD.evaluator, numbers)
 
 
 def _stored(evaluator: Evaluator, numbers: Sequence[int]) -> Stored:
@@ -296,12 +299,14 @@ def _asked(study: Study) -> dict[str, Any]:
     return found
 
 
-def _so_far(study: Study, found: list[Trial]) -> str:
+def _least(study: Study, found: Iterable[Trial]) -> float:
+    """The best of some trials in the first objective, as it is minimised; infinite where none is feasible."""
     feasible = [each for each in found if each.feasible]
-    if not feasible:
-        return ""
-    column = answer.costs(study.objectives[:1], feasible)[:, 0]
-    return f"best {abs(float(column.min())):,.4g}"
+    return float(answer.costs(study.objectives[:1], feasible)[:, 0].min()) if feasible else math.inf
+
+
+def _so_far(best: float) -> str:
+    return f"best {abs(best):,.4g}" if math.isfinite(best) else ""
 
 
 # ---- trials ----------------------------------------------------------------------------------------------------------
@@ -363,7 +368,7 @@ def _side_by_side(catalog: Catalog, study: Study, found: optuna.Study, wanted: i
             time.sleep(POLL_S)
             now = len(completed(found, study))
             if now > seen:
-                advance(now - seen, _so_far(study, completed(found, study)))
+                advance(now - seen, _so_far(_least(study, completed(found, study))))
                 seen = now
     finally:
         for worker in workers:

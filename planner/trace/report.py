@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 from planner.base.errors import WrongQuestion
 from planner.base.units import format_many
 from planner.schema.plan import Plan
+from planner.schema.reports import TracedCause, TracedRank, TraceReport
 from planner.trace import reading
 from planner.trace.kernels import Kind
 from planner.trace.ranks import APART as LONGEST_WAIT
@@ -36,57 +35,6 @@ waiting for the slowest rank in the collectives. Projections of the vocabulary a
 is when nothing runs."""
 RECOMPUTED = ("matrix", "attention", "element-wise")
 """Rows over which recomputation is shared out in proportion: its kernels are those of the forward pass again."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TracedCause:
-    """One cause of a step's time. Seconds of a step, mean of the ranks."""
-
-    cause: str
-    measured_s: float
-    predicted_s: float
-    hidden_s: float
-    """Communication under what computes, on top of `measured_s`."""
-    why: str
-    """What usually makes it longer than predicted and what changes it; empty where it is not much longer."""
-
-    @property
-    def longer_s(self) -> float:
-        """Measured less predicted."""
-        return self.measured_s - self.predicted_s
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TracedRank:
-    """One rank: seconds of a step."""
-
-    file: str
-    rank: int | None
-    device: int | None
-    """Which accelerator of the file, where that is of several."""
-    step_s: float
-    computing_s: float
-    waiting_s: float
-    """In communication that nothing hides."""
-    idle_s: float
-    kernels: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TraceReport:
-    """Where the time of traced steps went."""
-
-    steps: int
-    step_s: float
-    predicted_s: float
-    rows: tuple[TracedCause, ...]
-    """The largest difference first; `measured_s` adds up to `step_s`, `predicted_s` to the prediction."""
-    ranks: tuple[TracedRank, ...]
-    notes: tuple[str, ...]
-
-    def document(self) -> dict[str, Any]:
-        """All of it as JSON types."""
-        return {"kind": "trace-report", "schema_version": 1, **asdict(self)}
 
 
 def explain(plan: Plan, paths: Sequence[Path], steps: int | None = None) -> TraceReport:

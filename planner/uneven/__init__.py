@@ -1,6 +1,6 @@
 """Unlike accelerators in one job: uneven batches, uneven stages, and which of them to leave out."""
 
-from planner.uneven.adaptive import choose, efficiency
+from planner.uneven.batch_choice import choose, efficiency
 from planner.uneven.batch_split import BatchSplit, optimum, whole
 from planner.uneven.learning import Epoch, NodeModel
 from planner.uneven.node_times import Nodes, nodes, step_time

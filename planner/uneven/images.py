@@ -13,11 +13,11 @@ import numpy as np
 
 from planner.base.errors import WrongQuestion
 from planner.catalog import Catalog
-from planner.cost import collectives, convolution, risk
+from planner.cost import collective_times, convolution, memory_risk
 from planner.cost.figures import Device
-from planner.cost.software import Software, stretched
+from planner.cost.other_families import Software, stretched
 from planner.models import families
-from planner.performance import binding, intervals
+from planner.performance import cost_inputs, residual_widths
 from planner.performance.efficiency import Efficiencies
 from planner.question.job_pools import JobPool, Pools, joint
 from planner.question.request import OOM_RISK
@@ -56,21 +56,21 @@ def part(catalog: Catalog, network: str, pool: JobPool, precision: str, oom_risk
         WrongQuestion: no such network, or an accelerator without the precision.
     """
     model, own = convolution.layers(families.network(network)), pool.cluster.accelerator
-    if not binding.can_train_in(own, precision):
-        able = [name for name in PRECISIONS if binding.can_train_in(own, name)]
+    if not cost_inputs.can_train_in(own, precision):
+        able = [name for name in PRECISIONS if cost_inputs.can_train_in(own, name)]
         raise WrongQuestion(
             f"{own.id} does not train in {precision}; it does in {', '.join(able) or 'none'} (--precision)"
         )
     using = Efficiencies.of(catalog)
     reached, runtime = using.accelerator(own), using.runtime(RUNTIME[:1], RUNTIME[1], "", own.generation)
-    software = binding.software(runtime, precision)
-    spread, _ = intervals.found_memory(intervals.read(catalog, intervals.MEMORY), RUNTIME[0])
+    software = cost_inputs.software(runtime, precision)
+    spread, _ = residual_widths.found_memory(residual_widths.read(catalog, residual_widths.MEMORY), RUNTIME[0])
     return ImagePart(
-        device=binding.matured(binding.device(own, reached, precision, RUNTIME[1]), reached, RUNTIME[1]),
+        device=cost_inputs.matured(cost_inputs.device(own, reached, precision, RUNTIME[1]), reached, RUNTIME[1]),
         software=software,
         fixed=convolution.state_bytes(model, software) + runtime.resident_bytes,
         image=convolution.image_bytes(model, software) * runtime.activation_factor,
-        usable=risk.usable(own.memory, spread, oom_risk),
+        usable=memory_risk.usable(own.memory, spread, oom_risk),
     )
 
 
@@ -87,7 +87,7 @@ def nodes_of(catalog: Catalog, network: str, offered: Pools, used: Sequence[JobP
     model = convolution.layers(families.network(network))
     using = Efficiencies.of(catalog)
     parts = [part(catalog, network, pool, precision, oom_risk) for pool in used]
-    networks = [binding.network(pool.cluster, using.accelerator(pool.cluster.accelerator)) for pool in used]
+    networks = [cost_inputs.network(pool.cluster, using.accelerator(pool.cluster.accelerator)) for pool in used]
     ranks = sum(pool.cluster.accelerators for pool in used)
     link = joint(offered, used, networks, float(ranks))
     if len(used) > 1:
@@ -95,8 +95,10 @@ def nodes_of(catalog: Catalog, network: str, offered: Pools, used: Sequence[JobP
         link = replace(link, domain=min(float(link.domain), max(float(min(fewest, ranks // 2)), 1.0)))
     software = parts[0].software
     straggler_factor = max(float(stretched(link, each.software, 1.0)) for each in parts)
-    group = collectives.group(link, float(ranks), 1.0)
-    reduce = float(collectives.all_reduce(link, convolution.gradient_bytes(model, software), group)) * straggler_factor
+    group = collective_times.group(link, float(ranks), 1.0)
+    reduce = (
+        float(collective_times.all_reduce(link, convolution.gradient_bytes(model, software), group)) * straggler_factor
+    )
     columns: list[tuple[float, ...]] = []
     for pool, each in zip(used, parts, strict=True):
         times = convolution.passes(model, each.device, each.software, np.array([FEW, MANY]))

@@ -63,19 +63,20 @@ def _capital(a: Alternative, pool: PoolBought, *kinds: str) -> float:
 
 
 def charge_is_as_asked(question: ProcureOptions, a: Alternative) -> Iterator[str]:
-    """In cash a purchase counts whole; amortised with ``(1 - rho (1+r)^-Y) CRF K`` a year for the days it is held.
+    """In cash a purchase counts with its price, less what it is sold for; amortised with ``(1 - rho (1+r)^-Y) CRF K`` a
+    year for the days it is held.
 
-    What is used up is ``(1 - rho) K`` over the life for the days that machines work; what nodes would fetch at the end
-    of the horizon is ``K 10^(-0.14 t)``.
+    What is used up is ``(1 - rho) K`` over the life for the days that machines work; what nodes that are kept would
+    fetch at the end of the horizon is ``K 10^(-0.14 t)``, and when they are sold the question's share of that.
     """
     bought = [pool for pool in a.pools if pool.way == "buy"]
     lines = len(a.bill_of_materials) + len(bought)
     if question.charge == "cash":
-        yield from _cents("charged_usd", a.cost.charged_usd, a.cost.capital_usd)
+        yield from _cents("charged_usd", a.cost.charged_usd, a.cost.capital_usd - (a.cost.sold_usd or 0.0))
     if a.cost.resale_usd is not None:
-        years = {x.id: max(0.0, question.horizon_days - x.start_day) / DAYS_PER_YEAR for x in bought}
-        fetched = sum(_capital(a, x, "node") * 10.0 ** (-DECADES_PER_YEAR * years[x.id]) for x in bought)
+        fetched = sum(_worth(a, x, question.horizon_days - x.start_day) for x in bought if x.sold_usd is None)
         yield from _cents("resale_usd", a.cost.resale_usd, fetched, lines)
+    yield from _sales(question, a)
     owner = question.ownership
     if owner is None:
         return
@@ -88,6 +89,27 @@ def charge_is_as_asked(question: ProcureOptions, a: Alternative) -> Iterator[str
     days = owner.life_years * DAYS_PER_YEAR
     worn = sum(_capital(a, x) / x.copies * days_of(a, x) / days for x in bought) * (1 - owner.residual)
     yield from _cents("used_usd", a.cost.used_usd, worn, lines)
+
+
+def _worth(a: Alternative, pool: PoolBought, days: float) -> float:
+    """US dollars that the nodes of all its copies are worth at an age."""
+    return float(_capital(a, pool, "node") * 10.0 ** (-DECADES_PER_YEAR * max(0.0, days) / DAYS_PER_YEAR))
+
+
+def _sales(question: ProcureOptions, a: Alternative) -> Iterator[str]:
+    """What each pool is sold for, and what all bring, by year too."""
+    for pool in a.pools:
+        if pool.sold_usd is not None:
+            usd = (question.resale or 0.0) * _worth(a, pool, pool.held_days) / pool.copies
+            yield from _cents(f"{pool.id}: sold_usd", pool.sold_usd, usd, 2)
+    sold = [(x.end_day or 0.0, (x.sold_usd or 0.0) * x.copies) for x in a.pools]
+    if (a.cost.sold_usd is None) != (question.resale is None):
+        yield f"sold_usd is {a.cost.sold_usd}, and the question's resale {question.resale}"
+    yield from _cents("sold_usd", a.cost.sold_usd or 0.0, sum(usd for _, usd in sold))
+    for n, year in enumerate(a.cost.by_year):
+        last = math.inf if n == len(a.cost.by_year) - 1 else (n + 1) * DAYS_PER_YEAR
+        usd = sum(usd for day, usd in sold if n * DAYS_PER_YEAR < day <= last)
+        yield from _cents(f"by_year.{n + 1}.sold_usd", year.sold_usd or 0.0, usd)
 
 
 def bill_has_what_is_used(_: ProcureOptions, a: Alternative) -> Iterator[str]:

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator
 from itertools import pairwise
 
-from planner.schema.procurement import Alternative, JobDone, ProcureOptions
+from planner.schema.procurement import Alternative, JobDone, PoolBought, ProcureOptions
 from planner.verify.bill import HIRED
 from planner.verify.finding import same
 
@@ -18,6 +18,8 @@ CALENDAR = 1e-6
 """Days that a calendar may be off."""
 TERMS = {"reserved-1y": 365.25, "reserved-3y": 3 * 365.25}
 """Days of a term."""
+MONTH = 365.25 / 12
+"""Days."""
 
 
 def jobs_are_done(question: ProcureOptions, a: Alternative) -> Iterator[str]:
@@ -116,9 +118,13 @@ def machines_do_one_thing_at_a_time(_: ProcureOptions, a: Alternative) -> Iterat
 
 
 def pools_are_there_as_long_as_is_paid(question: ProcureOptions, a: Alternative) -> Iterator[str]:
-    """What is bought is held from its first day to the horizon; what is reserved, for whole terms."""
+    """What is bought is held from its first day to the horizon, or for whole months and sold within it; what is
+    reserved, for whole terms.
+    """
     for pool in a.pools:
-        if pool.way == "buy" and abs(pool.start_day + pool.held_days - question.horizon_days) > CALENDAR:
+        if pool.sold_usd is not None:
+            yield from _sold(question, pool)
+        elif pool.way == "buy" and abs(pool.start_day + pool.held_days - question.horizon_days) > CALENDAR:
             yield f"{pool.id} is there from day {pool.start_day:g}, and paid for {pool.held_days:g} days"
         if pool.way in TERMS:
             if pool.end_day is None or abs(pool.start_day + pool.held_days - pool.end_day) > CALENDAR:
@@ -126,6 +132,19 @@ def pools_are_there_as_long_as_is_paid(question: ProcureOptions, a: Alternative)
             terms = pool.held_days / TERMS[pool.way]
             if terms < 1 - 1e-9 or abs(terms - round(terms)) > 1e-9:
                 yield f"{pool.id} is paid for {terms:g} terms"
+
+
+def _sold(question: ProcureOptions, pool: PoolBought) -> Iterator[str]:
+    if pool.way != "buy" or question.resale is None:
+        yield f"{pool.id} is sold, and {'not bought' if pool.way != 'buy' else 'the question sells nothing'}"
+    if pool.end_day is None or abs(pool.start_day + pool.held_days - pool.end_day) > CALENDAR:
+        yield f"{pool.id} is paid for {pool.held_days:g} days from day {pool.start_day:g}, and sold otherwise"
+    months = pool.held_days / MONTH
+    left = question.horizon_days - pool.start_day - pool.held_days
+    if abs(left) > CALENDAR and (months < 1 - 1e-9 or abs(months - round(months)) > 1e-9):
+        yield f"{pool.id} is sold after {months:g} months"
+    if left < -CALENDAR:
+        yield f"{pool.id} is sold after the horizon of {question.horizon_days:g} days"
 
 
 def _times(job: JobDone, pool: str) -> list[tuple[float, float]]:

@@ -21,7 +21,8 @@ WIDEST_HEAD, HEAD_STEP = 256, 8
 
 def context_kernel_runs(c: Claim) -> Iterator[str]:
     """Windows below the sequence need ``all_gather`` or ``a2a`` (context_parallel.py, lines 5054-5060), sinks ``a2a``
-    (5062-5067), for which ``max(k / tp, 1) % cp = 0`` (4246).
+    (5062-5067). Of x ranks that exchange heads, ``max(k / tp, 1) % x = 0`` (4246): all cp in ``a2a``; in ``a2a+p2p``
+    (two groups of ranks, 5020-5022) more than one, fewer than cp, and a divisor of it.
     """
     p, m, length = c.plan.parallelism, c.model, c.plan.workload.sequence
     stages = [(s.tp, s.cp) for g in p.groups for s in g.stages] or [(p.tp, p.cp)]
@@ -30,13 +31,19 @@ def context_kernel_runs(c: Claim) -> Iterator[str]:
         yield f"cp_algorithm {p.cp_algorithm} without context parallelism"
     if p.cp == 1:
         return
-    if m.window is not None and m.window.size < length and way == "p2p":
+    if m.window is not None and m.window.size < length and way not in ("a2a", "all_gather"):
         yield f"a window of {m.window.size:,} in {length:,} tokens over cp {p.cp} by {way}"
     if m.sinks and way != "a2a":
         yield f"attention sinks over cp {p.cp} by {way}"
+    if p.cp_exchanging is not None and way != "a2a+p2p":
+        yield f"{p.cp_exchanging} ranks exchange heads by {way}"
     for tp, cp in sorted(set(stages)):
-        if way == "a2a" and max(m.kv_heads // tp, 1) % cp:
-            yield f"{m.kv_heads} key/value heads over tp {tp} and cp {cp} by a2a"
+        x = {"a2a": cp, "a2a+p2p": p.cp_exchanging or 1}.get(way, 1)
+        if way == "a2a+p2p" and (not 1 < x < cp or cp % x):
+            yield f"of cp {cp} {x} ranks exchange heads by {way}"
+        for heads in (m.kv_heads, m.full.kv_heads) if m.full else (m.kv_heads,):
+            if max(heads // tp, 1) % x:
+                yield f"{heads} key/value heads over tp {tp} and {x} ranks that exchange them"
 
 
 def heads_have_kernels(c: Claim) -> Iterator[str]:
@@ -80,4 +87,22 @@ def scaling_runs(c: Claim) -> Iterator[str]:
         yield f"delayed scaling with {policy}"
 
 
-CHECKS: tuple[Check, ...] = (context_kernel_runs, heads_have_kernels, modules_are_there, scaling_runs)
+def muon_runs(c: Claim) -> Iterator[str]:
+    """Matrices are whole: without ZeRO or under stage 1 over all ranks, neither in fp16 nor with states in host memory,
+    and all of them trained (Megatron-LM core_v0.18.0, training/arguments.py, core/optimizer/__init__.py).
+    """
+    p, w = c.plan.parallelism, c.plan.workload
+    if not w.optimizer.get("iterations"):
+        return
+    wrong = {
+        f"zero {p.zero_stage}": p.zero_stage > 1,
+        "shards of a node": p.zero_scope != "full",
+        "fp16": c.plan.precision == "fp16",
+        "states in host memory": bool(c.plan.offload.get("optimizer")),
+        f"method {w.method['kind']}": w.method["kind"] not in ("pretrain", "finetune"),
+        "several pools": len(c.plan.cluster.pools) > 1,
+    }
+    yield from (f"{w.optimizer['id']} with {what}" for what, is_so in wrong.items() if is_so)
+
+
+CHECKS: tuple[Check, ...] = (context_kernel_runs, heads_have_kernels, modules_are_there, scaling_runs, muon_runs)

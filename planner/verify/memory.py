@@ -17,7 +17,10 @@ from planner.verify.model import (
     active_parameters,
     adapters,
     first_end,
+    largest_tensors,
     last_end,
+    layers,
+    magnitudes,
     parameters,
     recurrence_matrices,
 )
@@ -26,6 +29,8 @@ from planner.verify.ranks import dense_shards, expert_shards
 FRAGMENTATION = 1.5
 """Most that live memory is taken to exceed the sum of its tensors by."""
 SIXTEEN_BIT = 2.0
+REFERENCE = 4.0
+"""Bytes of a parameter of DPO's reference model, which adapters do without (trl 1.16.0, trainer/dpo_trainer.py)."""
 IMBALANCE = 2.0
 """Most tokens that the busiest expert rank is taken to get, over the mean."""
 
@@ -77,21 +82,29 @@ def ends_of(c: Claim, stage: int) -> int:
 
 
 def trained(c: Claim) -> float:
-    """Share of the parameters that is trained: 1, or LoRA's ``adapters / parameters``."""
-    method = c.plan.workload.method
+    """Share of the parameters that is trained: 1, or of adapters, their magnitudes and a head that scores, or of the
+    last blocks.
+    """
+    method, model = c.plan.workload.method, c.model
+    if method["kind"] == "freeze":
+        return sum(each.held.dense + each.held.experts for each in layers(model)[-method["layers"] :]) / parameters(
+            model
+        )
     if method["kind"] != "lora":
         return 1.0
-    return adapters(c.model, int(method["rank"]), frozenset(method["targets"])) / parameters(c.model)
+    targets = frozenset(method["targets"])
+    own = magnitudes(model, targets) if method.get("magnitude") else 0
+    return (adapters(model, int(method["rank"]), targets) + own + model.labels * model.hidden) / parameters(model)
 
 
 def frozen_follows_from_base(c: Claim) -> Iterator[str]:
     """A frozen parameter takes 4 bits and ``8 / 64 + 32 / (64 256)`` of scales (nf4: arXiv 2305.14314), 8 and 32 a row
-    (int8), or 16 where trained ones would be sharded fp32.
+    (int8) or a square of 128 (fp8), or 16 where trained ones would be sharded fp32.
     """
     method, stated = c.plan.workload.method, c.plan.runtime.bytes_per_parameter.get("frozen", 0.0)
     nf4, int8 = 0.5 + (8 / 64 + 32 / (64 * 256)) / 8, 1.0 + 4.0 / c.model.hidden
     sharded = c.plan.runtime.bytes_per_parameter["gathers_working_copy"] > 0 and method["kind"] == "lora"
-    expected = {"nf4": nf4, "int8": int8}.get(str(method.get("base")), SIXTEEN_BIT * sharded)
+    expected = {"nf4": nf4, "int8": int8, "fp8": 1.0 + 4.0 / 128**2}.get(str(method.get("base")), SIXTEEN_BIT * sharded)
     yield from unless_same("bytes of a frozen parameter", stated, expected)
 
 
@@ -100,11 +113,13 @@ def states(c: Claim, stage: int) -> tuple[float, float, float]:
 
     Each is ``bytes (dense / (tp shards) + experts / (ep etp expert_shards))``; optimizer states are sharded from ZeRO 1
     on, gradients from 2, parameters from 3 (Rajbhandari et al. 2020, arXiv 1910.02054). Weights that adapters freeze
-    are kept as `frozen` says, those outside blocks in 16 bit, and have no fp32 copy.
+    are kept as `frozen` says, those outside blocks in 16 bit, and have no fp32 copy. DPO holds its reference, too.
     """
     p, each, optimizer = c.plan.parallelism, c.plan.runtime.bytes_per_parameter, c.plan.workload.optimizer
     held, share = stage_parameters(c, stage), trained(c)
     dense, experts = held.dense / p.tp, held.experts / (p.ep * p.etp)
+    if optimizer.get("iterations") and p.zero_stage:
+        dense, experts = uncut(c, stage)
     whole, cut = dense + experts, dense / dense_shards(c.plan) + experts / expert_shards(c.plan)
     working = each["gathers_working_copy"] > 0
     resident = 0.0 if working and p.zero_stage == 3 else each["parameters"]
@@ -113,12 +128,27 @@ def states(c: Claim, stage: int) -> tuple[float, float, float]:
         working, resident = False, frozen
         outside = (SIXTEEN_BIT - frozen) * ends_of(c, stage) / p.tp
         outside /= dense_shards(c.plan) if p.zero_stage >= 3 else 1
+    ends_more = optimizer.get("outside_state_bytes", optimizer["state_bytes"]) - optimizer["state_bytes"]
+    ends_more *= ends_of(c, stage) / p.tp / dense_shards(c.plan)
+    if c.plan.workload.task == "dpo" and c.plan.workload.method["kind"] != "lora":
+        resident += REFERENCE
     state = optimizer["state_bytes"] * share + c.master_bytes * (1.0 if working else share)
     return (
         resident * (cut if p.zero_stage >= 3 else whole) + outside,
         each["gradients"] * share * (cut if p.zero_stage >= 2 else whole),
-        (0.0 if c.plan.offload.get("optimizer") else state) * (cut if p.zero_stage >= 1 else whole),
+        (0.0 if c.plan.offload.get("optimizer") else state) * (cut if p.zero_stage >= 1 else whole) + ends_more,
     )
+
+
+def uncut(c: Claim, stage: int) -> tuple[float, float]:
+    """Parameters on one rank where shards are of whole matrices: ``max(held, shards largest)``, dense and experts'
+    (Megatron-LM core_v0.18.0, core/optimizer/layer_wise_optimizer.py).
+    """
+    p, held, ends = c.plan.parallelism, stage_parameters(c, stage), ends_of(c, stage)
+    (dense, expert), blocks = largest_tensors(c.model), held.dense - ends
+    own = max(blocks / p.tp, dense_shards(c.plan) * dense / p.tp) if blocks else 0.0
+    spread = max(held.experts / (p.ep * p.etp), expert_shards(c.plan) * expert / p.etp) if held.experts else 0.0
+    return ends / p.tp + own, spread
 
 
 def shares(c: Claim) -> dict[str, float]:
@@ -234,9 +264,12 @@ def _outer_shard(c: Claim) -> int:
 
 
 def least_activations(c: Claim, stage: int) -> float:
-    """The input of every layer of every micro-batch in flight, ``e t h`` bytes: ``min(M, pp - i)`` on stage i."""
-    flying = min(c.micro_batches, c.plan.parallelism.pp - stage)
-    return flying * len(c.placed[stage]) * c.element * c.tokens * c.model.hidden / _outer_shard(c)
+    """The input of every layer of every micro-batch in flight, ``e t h`` bytes: ``min(M, pp - i)`` on stage i; of those
+    that are trained where the last are alone.
+    """
+    flying, method = min(c.micro_batches, c.plan.parallelism.pp - stage), c.plan.workload.method
+    kept = int(method["layers"]) if method["kind"] == "freeze" else len(c.placed[stage])
+    return flying * kept * c.element * c.tokens * c.model.hidden / _outer_shard(c)
 
 
 def _most_of_layer(c: Claim, layer: LayerShape) -> float:
@@ -306,7 +339,7 @@ def buffers_are_possible(c: Claim) -> Iterator[str]:
     p, m = c.plan.parallelism, c.plan.prediction.memory
     if not 0 <= m.stage < len(c.placed) or not c.placed[m.stage]:
         return
-    logits = c.tokens * c.model.vocab / p.tp if m.stage == len(c.placed) - 1 else 0.0
+    logits = c.tokens * (c.model.labels or c.model.vocab) / p.tp if m.stage == len(c.placed) - 1 else 0.0
     sizes = [x.held.dense / p.tp + x.held.experts / (p.ep * p.etp) for stage in c.placed for x in stage]
     each = c.plan.runtime.bytes_per_parameter
     gathered = each["parameter_wire"] if p.zero_stage == 3 else 0.0

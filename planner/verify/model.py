@@ -70,11 +70,13 @@ class LayerShape:
     """Whether it has a dense MLP."""
     whole: bool = False
     """Whether its attention has the heads of blocks that see everything."""
+    scores: bool = False
+    """Whether it scores positions in a sparse attention's index, and does not use another block's."""
 
 
 def layers(model: Model) -> list[LayerShape]:
     """All blocks in order: an encoder's first, then the decoder's."""
-    moe = model.moe
+    moe, sparse = model.moe, model.indexer
     found = []
     for index in range(model.encoder_layers + model.layers):
         body = index - (moe.leading_dense_layers if moe else 0)
@@ -84,7 +86,9 @@ def layers(model: Model) -> list[LayerShape]:
         across = model.encoder_layers > 0 and index >= model.encoder_layers
         attentions = (mixer in ("attention", "window", "both")) + across
         whole = model.full is not None and mixer == "attention"
-        shape = LayerShape(NONE, feed == "mixture", attentions, mixer in ("recurrent", "both"), feed == "mlp", whole)
+        scores = sparse is not None and attentions > 0 and max(index - sparse.first, 0) % sparse.every == 0
+        recurrent = mixer in ("recurrent", "both")
+        shape = LayerShape(NONE, feed == "mixture", attentions, recurrent, feed == "mlp", whole, scores)
         found.append(replace(shape, held=_held(model, shape)))
     return found
 
@@ -97,6 +101,7 @@ def _held(model: Model, layer: LayerShape) -> StageBytes:
     if layer.attentions:
         own = attention(model, layer.whole)
         dense += layer.attentions * own + _inner_norms(model, layer.whole) + model.sinks * model.heads
+        dense += layer.scores * _index(model)
     if layer.attentions > 1:
         dense += norm(model)
     if layer.recurrent and model.recurrence is not None:
@@ -129,23 +134,31 @@ def _heads(model: Model, whole: bool) -> tuple[int, int, int]:
 
 
 def _inner_norms(model: Model, whole: bool = False) -> int:
-    """Norms inside attention: ``q + c`` on latents; on queries and keys ``2 d`` a head kind or ``(a + k) d``; two
-    vectors on a sparse one's index.
-    """
+    """Norms inside attention: ``q + c`` on latents; on queries and keys ``2 d`` a head kind or ``(a + k) d``."""
     latents = model.latent.query_rank + model.latent.kv_rank if model.latent else 0
-    latents += 2 * model.indexer.head_dim if model.indexer else 0
     if model.qk_norm in ("none", "unweighted"):
         return latents
     k, d, _ = _heads(model, whole)
     return latents + (2 if model.qk_norm == "head" else model.heads + k) * d
 
 
+def index_matrices(model: Model) -> Iterator[Matrix]:
+    """The projections of a sparse attention's index; none where there is none."""
+    latent, index = model.latent, model.indexer
+    if index:
+        queries = latent.query_rank if latent and latent.query_rank else model.hidden
+        yield "index queries", queries, index.heads * index.head_dim
+        yield from (("index key", model.hidden, index.head_dim), ("index weights", model.hidden, index.heads))
+
+
+def _index(model: Model) -> int:
+    """All of an index: its projections and the two vectors of its key's norm."""
+    return _elements(index_matrices(model)) + (2 * model.indexer.head_dim if model.indexer else 0)
+
+
 def attention_matrices(model: Model, whole: bool = False) -> Iterator[Matrix]:
     """The projections of one attention; latent ones after DeepSeek-V2 (arXiv 2405.04434)."""
-    h, a, latent, index = model.hidden, model.heads, model.latent, model.indexer
-    if index:
-        yield "index queries", latent.query_rank if latent and latent.query_rank else h, index.heads * index.head_dim
-        yield from (("index key", h, index.head_dim), ("index weights", h, index.heads))
+    h, a, latent = model.hidden, model.heads, model.latent
     if latent is None:
         k, d, made = _heads(model, whole)
         yield "q", h, a * d * (2 if model.attention_gate else 1)
@@ -227,6 +240,31 @@ def mlp(model: Model, f: int, bias: bool, width: int = 0) -> int:
     return _elements(mlp_matrices(model, f, width)) + bias * ((1 + model.gated) * f + (width or model.hidden))
 
 
+def largest_tensors(model: Model) -> tuple[int, int]:
+    """Parameters of the largest weight of a block that is kept as one, outside experts and of one expert: queries, keys
+    and values are one but for latents, gate and up are.
+    """
+
+    def tensors(f: int, width: int = 0) -> tuple[int, int]:
+        own = width or model.hidden
+        return (1 + model.gated) * own * f, f * own
+
+    own, sizes = layers(model), [0]
+    for whole in {layer.whole for layer in own if layer.attentions}:
+        each = {name: rows * columns for name, rows, columns in attention_matrices(model, whole)}
+        first = sum(size for name, size in each.items() if name != "o")
+        sizes += (
+            [rows * columns for _, rows, columns in attention_matrices(model)] if model.latent else [each["o"], first]
+        )
+    sizes += tensors(model.ffn) if any(layer.dense for layer in own) else ()
+    if model.recurrence is not None and any(layer.recurrent for layer in own):
+        ends = list(recurrence_matrices(model, model.recurrence))
+        sizes += [rows * columns for name, rows, columns in ends if name in ("in", "out")]
+    if (moe := model.moe) is None:
+        return max(sizes), 0
+    return max([*sizes, *tensors(moe.shared_ffn)]), max(tensors(moe.ffn, moe.latent))
+
+
 # ---- ends and totals -------------------------------------------------------------------------------------------------
 
 
@@ -253,7 +291,7 @@ def last_end(model: Model, *, alone: bool) -> int:
     norms = norm(model) * (2 if model.encoder_layers else 1) * model.final_norm
     if model.tied:
         return norms + (0 if alone else embedding(model))
-    return norms + model.vocab * model.hidden
+    return norms + (model.labels or model.vocab) * model.hidden
 
 
 def parameters(model: Model) -> int:
@@ -294,6 +332,17 @@ def adapters(model: Model, rank: int, targets: frozenset[str]) -> int:
     return rank * sum(layer.attentions * own[layer.whole] + inner(layer) for layer in layers(model))
 
 
+def magnitudes(model: Model, targets: frozenset[str]) -> int:
+    """DoRA (arXiv 2402.09353): one for each output of a matrix with a factor pair."""
+
+    def outputs(matrices: Iterator[Matrix]) -> int:
+        return sum(columns for name, _, columns in matrices if name in targets)
+
+    own = {whole: outputs(attention_matrices(model, whole)) for whole in (False, True)}
+    dense = outputs(mlp_matrices(model, model.ffn))
+    return sum(layer.attentions * own[layer.whole] + layer.dense * dense for layer in layers(model))
+
+
 # ---- FLOPs -----------------------------------------------------------------------------------------------------------
 
 
@@ -306,6 +355,11 @@ class LayerWork:
     """Attention over all positions that it could see, masked ones included."""
     states: float
     """Recurrences' states; a sparse attention's index over all positions."""
+
+
+def head(model: Model) -> int:
+    """Multiply-adds of a token with the output projection: ``h V``, or as many scores as it makes."""
+    return model.hidden * (model.labels or model.vocab)
 
 
 def work(model: Model, sequence: int, mtp_layers: int = 0) -> LayerWork:
@@ -327,10 +381,12 @@ def work(model: Model, sequence: int, mtp_layers: int = 0) -> LayerWork:
         products += recurring * _elements(recurrence_matrices(model, r))
         states += recurring * recurrence_work(r)
     if (index := model.indexer) is not None:
-        states += attentions * sequence * index.heads * index.head_dim
+        scoring = sum(layer.scores for layer in every)
+        products += scoring * _elements(index_matrices(model))
+        states += scoring * sequence * index.heads * index.head_dim
     if model.moe is not None:
         products += mixtures * _visited(model, model.moe)
-    products += model.hidden * model.vocab * (1 + mtp_layers)
+    products += head(model) * (1 + mtp_layers)
     latent = model.latent
     widths = latent.nope_dim + latent.rope_dim + latent.value_dim if latent else 2 * model.head_dim
     if model.full is None:

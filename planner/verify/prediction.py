@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from planner.schema.plan import Pool
 from planner.verify.finding import TOLERANCE, Check, Claim, unless_same
-from planner.verify.model import work
+from planner.verify.model import head, work
 
 PEAK_OF = {
     **{same: same for same in ("bf16", "fp16", "fp32", "tf32")},
@@ -67,13 +67,30 @@ def tokens_follow_from_time(c: Claim) -> Iterator[str]:
 def flops_are_counted(c: Claim) -> Iterator[str]:
     """``6 tokens (products + scores)``: forward and twice that backward, two FLOPs a multiply-add, attention in full.
 
-    For the GPT block ``72 B L s h^2 (1 + s / (6 h) + V / (12 h L))`` (Narayanan et al. 2021, arXiv 2104.04473). Weights
-    that LoRA freezes have no gradient: ``4 tokens products``.
+    For the GPT block ``72 B L s h^2 (1 + s / (6 h) + V / (12 h L))`` (Narayanan et al. 2021, arXiv 2104.04473). What
+    fine-tuning leaves out of that or adds to it: :func:`training_flops`.
     """
     per_token = work(c.model, c.plan.workload.sequence, c.plan.workload.mtp_layers or 0)
-    each = 4.0 if c.plan.workload.method["kind"] == "lora" else 6.0
-    derived = c.step_tokens * (each * per_token.products + 6.0 * (per_token.scores + per_token.states))
+    derived = c.step_tokens * training_flops(c, per_token.scores, per_token.states)
     yield from unless_same("model_flops", c.plan.prediction.model_flops, derived)
+
+
+def training_flops(c: Claim, scores: float, states: float) -> float:
+    """Of a token, with so many multiply-adds of its scores and states forward.
+
+    Weights that adapters freeze have no gradient: ``4 products``. Where the last n of L blocks are trained alone, those
+    before have a forward pass only, ``(2 + 4 n / L) products``, and the head no weight gradient. DPO runs the reference
+    forward, too: 2 more of all.
+    """
+    w = c.plan.workload
+    kind, ends = w.method["kind"], head(c.model) * (1 + (w.mtp_layers or 0))
+    products = work(c.model, w.sequence, w.mtp_layers or 0).products - ends
+    back = int(w.method["layers"]) / c.model.layers if kind == "freeze" else 1.0
+    of_layers = (2.0 + back * (2.0 if kind == "lora" else 4.0)) * products
+    of_head = (4.0 if kind in ("lora", "freeze") else 6.0) * ends
+    of_rest = (2.0 + 4.0 * back) * (scores + states)
+    reference = 2.0 * (products + ends + scores + states) if w.task == "dpo" else 0.0
+    return of_layers + of_head + of_rest + reference
 
 
 def _peak(pool: Pool, precision: str) -> float:
@@ -124,9 +141,8 @@ def hardware_is_not_beaten(c: Claim) -> Iterator[str]:
 def least_flops(c: Claim, *, scores: bool) -> float:
     """FLOPs of a step that no kernel can leave out; without `scores`, of attention's none."""
     per_token = work(c.model, c.plan.workload.sequence, c.plan.workload.mtp_layers or 0)
-    products = (4.0 if c.plan.workload.method["kind"] == "lora" else 6.0) * per_token.products
-    masked = (3.0 if c.model.causal else 6.0) * per_token.scores + 3.0 * per_token.states
-    return c.step_tokens * (products + (masked if scores else 0.0))
+    seen = (0.5 if c.model.causal else 1.0) * per_token.scores if scores else 0.0
+    return c.step_tokens * training_flops(c, seen, 0.5 * per_token.states if scores else 0.0)
 
 
 def peak_rate(c: Claim) -> float:

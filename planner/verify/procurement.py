@@ -111,6 +111,7 @@ def what_it_rests_on_is_said(question: ProcureOptions, a: Alternative) -> Iterat
     if ("preemptions" in stated) != any(pool.way == "spot" for pool in a.pools):
         yield f"it rests on {stated or 'nothing'}, and {'no' if 'preemptions' in stated else 'a'} pool is spot"
     resold = question.charge == "amortised" and owner is not None and owner.residual > 0 and bool(bought)
+    resold = resold or any(pool.sold_usd is not None for pool in bought)
     if ("resale" in stated) != resold:
         yield f"it rests on {stated or 'nothing'}, and a resale value {'counts' if resold else 'does not count'}"
 

@@ -9,7 +9,7 @@ from planner.schema.plan import Plan
 from planner.verify.model import read
 
 BYTES = ("parameters", "gradients", "gradient_wire", "parameter_wire", "gathers_working_copy")
-BASES = ("nf4", "int8")
+BASES = ("nf4", "int8", "fp8")
 MOST_IMBALANCE = 64.0
 OPTIMIZER_BYTES = ("state_bytes", "master_bytes", "step_bytes")
 MAY_BE_NEGATIVE = ("slack", "seed", "saved_s", "residual", "weight")
@@ -77,6 +77,15 @@ def divisors_are_positive(plan: Plan) -> Iterator[str]:
     yield from (f"{name} is {value:g}" for name, value in positive.items() if value <= 0)
 
 
+def changes_are_used(plan: Plan) -> Iterator[str]:
+    """What is said to be changed of an accelerator is another value than the catalog's, and the pool's own."""
+    for at, pool in enumerate(plan.cluster.pools):
+        stands = {"memory": pool.accelerator_memory_bytes, **{f"peak.{k}": v for k, v in pool.peak_flops.items()}}
+        for each in pool.changed or ():
+            if each.used == each.catalog or each.used != stands.get(each.figure, each.used):
+                yield f"cluster.pools.{at}.changed: {each.figure} is not used as {each.used}"
+
+
 def tables_are_complete(plan: Plan) -> Iterator[str]:
     """The optimizer's and the runtime's bytes per parameter are all there, and the method is one that exists."""
     for where, table, names in (
@@ -91,9 +100,9 @@ def tables_are_complete(plan: Plan) -> Iterator[str]:
         yield f"runtime.bytes_per_parameter: gathers_working_copy {gathers} with {held} bytes held besides"
     method = plan.workload.method
     kind, rank, targets = (method.get(key) for key in ("kind", "rank", "targets"))
-    if kind not in ("pretrain", "finetune", "lora"):
+    if kind not in ("pretrain", "finetune", "lora", "freeze"):
         yield f"workload.method.kind is {kind!r}"
-    if unknown := [*map(str, method.keys() - {"kind", "rank", "targets", "base"})]:
+    if unknown := [*map(str, method.keys() - {"kind", "rank", "targets", "base", "magnitude", "layers"})]:
         yield f"workload.method has {', '.join(unknown)}, which is no key of a method"
     if not isinstance(targets, tuple | list) or not isinstance(rank, int):
         yield "workload.method lacks its rank or its targets"
@@ -101,8 +110,18 @@ def tables_are_complete(plan: Plan) -> Iterator[str]:
         yield "workload.method.targets holds what is no name"
     elif method.get("base", "nf4") not in BASES or ("base" in method and (kind != "lora" or not _frozen(plan))):
         yield f"workload.method: {kind} with base {method['base']!r} and {_frozen(plan):g} bytes a frozen parameter"
+    elif (kind == "freeze") != ("layers" in method) or ("magnitude" in method and kind != "lora"):
+        yield f"workload.method: {kind} with the keys {', '.join(map(str, method))}"
+    elif kind == "freeze" and (not _is_count(method["layers"], plan) or plan.parallelism.pp > 1):
+        yield f"workload.method: freeze of {method['layers']!r} last blocks over {plan.parallelism.pp} stages"
     elif (kind == "lora") != (rank > 0) or (kind == "lora") != bool(targets):
         yield f"workload.method: {kind} with rank {rank} and targets {list(targets)}"
+
+
+def _is_count(layers: object, plan: Plan) -> bool:
+    """Whether so many blocks are some of the model's, not all."""
+    every = plan.workload.shape.get("layers")
+    return isinstance(layers, int) and not isinstance(layers, bool) and isinstance(every, int) and 0 < layers < every
 
 
 def _frozen(plan: Plan) -> float:
@@ -122,6 +141,15 @@ def modules_go_with_the_model(plan: Plan) -> Iterator[str]:
         return
     if not 1 <= w.mtp_layers <= MOST_LAYERS or w.shape.get("family") != "decoder" or w.method.get("kind") == "lora":
         yield f"workload.mtp_layers is {w.mtp_layers}: only decoders that are trained whole have such modules"
+
+
+def pairs_are_whole(plan: Plan) -> Iterator[str]:
+    """A task on pairs fine-tunes, an even number of sequences a micro-batch; reward models score, others do not."""
+    w, micro = plan.workload, plan.batch.micro
+    if w.task is not None and (w.task == "sft" or w.method.get("kind") == "pretrain" or micro % 2):
+        yield f"workload.task is {w.task}, with method {w.method.get('kind')} and {micro} sequences a micro-batch"
+    if (w.task == "reward") != bool(w.shape.get("labels")):
+        yield f"workload.task is {w.task}, and the head makes {w.shape.get('labels', 0)} scores"
 
 
 def imbalance_is_of_a_mixture(plan: Plan) -> Iterator[str]:
@@ -153,8 +181,10 @@ def shape_is_a_model(plan: Plan) -> Iterator[str]:
 CHECKS = (
     numbers_are_possible,
     divisors_are_positive,
+    changes_are_used,
     tables_are_complete,
     modules_go_with_the_model,
+    pairs_are_whole,
     imbalance_is_of_a_mixture,
     shape_is_a_model,
 )

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from planner.launchers import facts, megatron
+from planner.launchers import megatron, plan_facts
 from planner.schema.plan import Plan
 
 KINDS = ("llama", "qwen2", "qwen3")
@@ -39,7 +39,7 @@ def published(plan: Plan) -> dict[str, Any]:
 def values_of_bridge(plan: Plan) -> dict[str, Any]:
     """As ``read_megatron_bridge.py`` reads them."""
     p, shape, policy = plan.parallelism, plan.workload.shape, plan.recompute.policy
-    uneven = len(set(facts.chunks(plan))) > 1
+    uneven = len(set(plan_facts.chunks(plan))) > 1
     method = plan.workload.method
     again: list[object] = [None] * 4
     if policy == "full":
@@ -66,7 +66,7 @@ def values_of_bridge(plan: Plan) -> dict[str, Any]:
         "sequence": [plan.workload.sequence] * 2,
         "recompute": again,
         "batch": [plan.batch.micro, plan.batch.global_],
-        "steps": [facts.steps(plan), facts.steps_between_checkpoints(plan)],
+        "steps": [plan_facts.steps(plan), plan_facts.steps_between_checkpoints(plan)],
         "sharding": [
             p.zero_stage > 0,
             p.dp * p.cp // p.dp_shard if p.zero_stage else 1,
@@ -81,7 +81,7 @@ def values_of_bridge(plan: Plan) -> dict[str, Any]:
             *(plan.precision != "fp16", plan.precision == "fp16", low),
             *("e2m1" if plan.precision == "nvfp4" else None, plan.precision != "fp16"),
         ],
-        "schedule": [facts.steps(plan), 1e-4, 0.0],
+        "schedule": [plan_facts.steps(plan), 1e-4, 0.0],
         "optimizer": ["adam", plan.offload["optimizer"], float(plan.offload["optimizer"])],
         "precision": [
             *(plan.precision != "fp16", plan.precision == "fp16", low, recipe),

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from planner.launchers import facts, tpu
+from planner.launchers import plan_facts, tpu
 from planner.launchers.maxtext import AXES, CONTEXT, REMAT
 from planner.schema.plan import Plan
 
@@ -25,7 +25,7 @@ def values_of_maxtext(plan: Plan) -> dict[str, Any]:
         "micro": plan.batch.accumulation if p.pp > 1 else plan.batch.micro * p.dp,
         "stages": [shape["layers"] // p.pp, 1] if p.pp > 1 else None,
         "sequence": plan.workload.sequence,
-        "steps": [facts.steps(plan), facts.steps_between_checkpoints(plan)],
+        "steps": [plan_facts.steps(plan), plan_facts.steps_between_checkpoints(plan)],
         "context": CONTEXT[p.cp_algorithm or "p2p"] if p.cp > 1 else "all_gather",
         "recompute": REMAT[plan.recompute.policy],
         "offload": plan.offload["optimizer"],

@@ -11,6 +11,7 @@ from planner.comm import run
 from planner.comm.program import choosing
 from planner.launchers import EXPORTERS
 from planner.launchers.bundle import refusals
+from planner.models.workload import find_model
 from planner.schema.plan import CommunicationRule, Plan, Stage
 from tests.answered_once import answered_once
 
@@ -221,7 +222,11 @@ class Case:
 @answered_once
 def plan(case: Case) -> Plan:
     """The plan that estimate makes of a case."""
-    found = api.estimate(case.model, case.cluster, case.settings.split(), runtime=case.runtime, method=case.method)
+    asked = {"runtime": case.runtime, "method": case.method}
+    if case.method != "pretrain":
+        own = find_model(case.model)
+        asked |= {"batch": own.batch, "seq": own.sequence, "tokens": own.tokens}
+    found = api.estimate(case.model, case.cluster, case.settings.split(), **asked)
     return found.plans[0]
 
 

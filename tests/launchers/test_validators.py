@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from planner import api
-from planner.launchers import accelerate, dstack, facts, megatron, megatron_bridge, megatron_model, skypilot
+from planner.launchers import accelerate, dstack, megatron, megatron_bridge, megatron_model, plan_facts, skypilot
 from planner.schema.plan import Plan
 from planner.schema.precisions import LOW_PRECISION
 from tests.launchers import trainer_fields
@@ -56,7 +56,7 @@ FORMATS = {
 
 def values_of_megatron(plan: Plan) -> Values:
     p, shape, moe = plan.parallelism, plan.workload.shape, plan.workload.shape["moe"]
-    chunks = facts.chunks(plan)
+    chunks = plan_facts.chunks(plan)
     policy = plan.recompute.policy
     recompute: list[object] = [None, None, None]
     if policy != "none":
@@ -113,7 +113,7 @@ def values_of_megatron(plan: Plan) -> Values:
         "moe_layers": mixed if mixed and not all(mixed) else None,
         "windows": megatron_model.windowed(shape) if window and window["every"] > 1 else None,
         "window": [window["size"] - 1, 0] if window else None,
-        "model": of_record(facts.complete(plan).workload.shape, plan.workload.sequence)
+        "model": of_record(plan_facts.complete(plan).workload.shape, plan.workload.sequence)
         | {"cp_comm_type": p.cp_algorithm or "p2p"},
     }
 
@@ -168,7 +168,7 @@ def values_of_torchtitan(plan: Plan) -> Values:
         "epsilon": shape["norm_epsilon"],
         "angles": angles_of_torchtitan(shape),
         "experts": moe["experts"] if moe else None,
-        "chunks": facts.chunks(plan) if p.pp > 1 else None,
+        "chunks": plan_facts.chunks(plan) if p.pp > 1 else None,
         "schedule": {"none": "none", "1f1b": "1F1B", "interleaved-1f1b": "Interleaved1F1B"}[p.schedule],
         "reshard": {0: "default", 2: "never", 3: "always"}[p.zero_stage],
         "recompute": {"none": "NoneType", "selective": "SelectiveAC", "full": "FullAC"}[plan.recompute.policy],

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from planner.launchers import accelerate, facts
-from planner.models.parameters import lora_parameters
+from planner.launchers import accelerate, plan_facts
+from planner.models.parameters import trained
 from planner.schema.plan import Plan
 from planner.schema.workload import Method
 from planner.verify.model import read
@@ -23,7 +23,7 @@ def engine(plan: Plan) -> Values:
         "precision": "no" if plan.precision == "fp32" else plan.precision,
         "optimizer": "adamw_torch",
         "rate": 1e-4,
-        "steps": [facts.steps(plan), facts.steps_between_checkpoints(plan)],
+        "steps": [plan_facts.steps(plan), plan_facts.steps_between_checkpoints(plan)],
         "recompute": plan.recompute.policy == "full",
         "fsdp": [2, p.zero_stage == 3, not method(plan).base] if sharded else None,
         "mesh": [p.dp // p.dp_shard, p.dp_shard, plan.cluster.accelerators] if sharded else None,
@@ -73,8 +73,11 @@ def of_hf_trainer(plan: Plan) -> Values:
             "lora_rank": found.rank,
             "lora_alpha": 2 * found.rank,
             "lora_target": ",".join(modules(plan)),
-            "lora_parameters": lora_parameters(read(shape), found) if adapted else 0,
+            "lora_parameters": trained(read(shape), found) if adapted else 0,
+            "lora_magnitudes": found.magnitude,
             "quantization_bit": bits(plan) or 0,
+            "quantization_fp8": found.base == "fp8",
+            "trained_layers": found.layers,
         },
         **engine(plan),
     }

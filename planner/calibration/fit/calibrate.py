@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.base.errors import WrongQuestion
+from planner.base.processes import ALONE, Workers, spread
 from planner.calibration.fit import other_parameters, peaks
-from planner.calibration.fit.core import cell, core, lab, weights
+from planner.calibration.fit.counted_runs import cell, core, lab, weights
 from planner.calibration.fit.frame import Frame
 from planner.calibration.fit.least_squares import Fit, fit
 from planner.calibration.fit.parameters import parameters
@@ -21,9 +22,12 @@ from planner.calibration.runs.measured_run import Run
 from planner.calibration.runs.other_families import FAMILIES, OtherFrame
 from planner.catalog import Catalog
 from planner.cost.figures import Array
-from planner.performance import intervals, step_time_interval
+from planner.performance import residual_widths, step_time_interval
 from planner.performance.efficiency import Efficiencies
-from planner.performance.intervals import Width
+from planner.performance.residual_widths import Width
+
+ROUNDS = 6
+"""Steps of a fit that starts from the fit to all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,27 +57,37 @@ def calibrate(frame: Frame, prior: Efficiencies) -> Calibration:
     return Calibration(frame, rows, prior, fit(frame, prior, parameters(), rows, weight))
 
 
-def held_out(calibration: Calibration, groups: Sequence[str]) -> Iterator[tuple[str, NDArray[np.intp], Fit]]:
+def fitted_to(calibration: Calibration, kept: NDArray[np.intp]) -> Fit:
+    """The fit to some runs of the core, from the fit to all."""
+    if len(kept) == len(calibration.rows):
+        return calibration.fit
+    frame = calibration.frame
+    weight = weights([cell(frame.runs[i]) for i in kept])
+    return fit(frame, calibration.prior, parameters(), kept, weight, start=calibration.fit.theta, rounds=ROUNDS)
+
+
+def held_out(
+    calibration: Calibration, groups: Sequence[str], workers: Workers = ALONE
+) -> Iterator[tuple[str, NDArray[np.intp], Fit]]:
     """Leaves out one group of the core at a time: its name, its places in the core, and the fit without it.
 
-    `groups` names the group of every run of the core.
+    `groups` names the group of every run of the core. With several workers they come in any order.
     """
-    names = np.array(groups)
-    frame, rows = calibration.frame, calibration.rows
-    for name in sorted(set(groups)):
-        inside = names == name
-        kept = rows[~inside]
-        weight = weights([cell(frame.runs[i]) for i in kept])
-        found = fit(frame, calibration.prior, parameters(), kept, weight, start=calibration.fit.theta, rounds=6)
-        yield name, np.flatnonzero(inside), found
+    names, wanted = np.array(groups), sorted(set(groups))
+    kept = [calibration.rows[names != name] for name in wanted]
+    for place, found in spread(fitted_to, calibration, kept, workers):
+        yield wanted[place], np.flatnonzero(names == wanted[place]), found
 
 
 def cross_validated(
-    calibration: Calibration, groups: Sequence[str], advance: Callable[[int, str], None] | None = None
+    calibration: Calibration,
+    groups: Sequence[str],
+    advance: Callable[[int, str], None] | None = None,
+    workers: Workers = ALONE,
 ) -> Array:
     """Predicted times of the core, each by a fit that left its group out. Seconds."""
     predicted = np.empty(len(calibration.rows))
-    for name, places, found in held_out(calibration, groups):
+    for name, places, found in held_out(calibration, groups, workers):
         predicted[places] = calibration.frame.predict(found.efficiencies).time[calibration.rows[places]]
         if advance:
             advance(1, name)
@@ -125,7 +139,7 @@ def interval_widths(calibration: Calibration, left_out: Array) -> dict[str, Widt
     """
     frame, rows = calibration.frame, calibration.rows
     found = frame.predict(calibration.fit.efficiencies)
-    tuned = [i for i, run in enumerate(frame.runs) if run.task not in intervals.PRETRAINING and _tuned(run)]
+    tuned = [i for i, run in enumerate(frame.runs) if run.task not in residual_widths.PRETRAINING and _tuned(run)]
     every = [*rows, *tuned]
     times = np.concatenate([left_out, found.time[tuned]])
     known = [situation(frame.runs[i], frame.reading(found.row[i]).options.precision) for i in every]
@@ -134,10 +148,12 @@ def interval_widths(calibration: Calibration, left_out: Array) -> dict[str, Widt
 
 
 def _tuned(run: Run) -> bool:
-    return run.family in intervals.TRANSFORMERS and run.measured is not None and run.grade in ("A", "B")
+    return run.family in residual_widths.TRANSFORMERS and run.measured is not None and run.grade in ("A", "B")
 
 
-def other_widths(catalog: Catalog, runs: Sequence[Run], prior: Efficiencies) -> dict[str, Width]:
+def other_widths(
+    catalog: Catalog, runs: Sequence[Run], prior: Efficiencies, workers: Workers = ALONE
+) -> dict[str, Width]:
     """Interval widths of encoders, convolutional networks and recommenders, a fifth of their sources left out at a
     time; none where they are from one source.
     """
@@ -146,8 +162,8 @@ def other_widths(catalog: Catalog, runs: Sequence[Run], prior: Efficiencies) -> 
     if len({run.source for run in members}) < 2:
         return {}
     measured = frame.measured[other_parameters.timed(frame)]
-    residuals = np.log(other_parameters.cross_validated(frame, prior) / measured)
-    known = intervals.widths(residuals, [described(run) for run in members], [run.group for run in members])
+    residuals = np.log(other_parameters.cross_validated(frame, prior, workers) / measured)
+    known = residual_widths.widths(residuals, [described(run) for run in members], [run.group for run in members])
     return {key: each for key, each in known.items() if key != "all"}
 
 
@@ -155,4 +171,4 @@ def memory_widths(frame: Frame, using: Efficiencies) -> dict[str, Width]:
     """Interval widths of peak memory from every run of a frame whose peak was measured; none without such runs."""
     rows, residuals = peaks.left_out(frame, using)
     members = [frame.runs[i] for i in rows]
-    return intervals.memory_widths(residuals, [run.runtime for run in members], [lab(run) for run in members])
+    return residual_widths.memory_widths(residuals, [run.runtime for run in members], [lab(run) for run in members])

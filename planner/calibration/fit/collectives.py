@@ -26,12 +26,12 @@ from planner.calibration.fit.overlay import rounded
 from planner.calibration.runs.collective_tables import CollectiveTable, TimedCollectives, read
 from planner.catalog import Catalog
 from planner.catalog.cluster import cluster
-from planner.cost import algorithms
-from planner.cost.algorithms import NCCL_ALGORITHMS, PROTOCOLS, CollectiveLibrary
-from planner.cost.collectives import CollectiveGroup, group
+from planner.cost import nccl_algorithms
+from planner.cost.collective_times import CollectiveGroup, group
 from planner.cost.figures import Array, Network, stacked
+from planner.cost.nccl_algorithms import NCCL_ALGORITHMS, PROTOCOLS, CollectiveLibrary
 from planner.models import files
-from planner.performance import binding
+from planner.performance import cost_inputs
 from planner.performance.efficiency import DEFAULT, Efficiencies
 from planner.schema.efficiency import CollectiveEfficiency, FabricEfficiency
 from planner.schema.hardware import Accelerator, Cluster, Entry, Fabric, Topology
@@ -59,7 +59,7 @@ class CollectiveCell:
     def __init__(self, rows: Sequence[TimedCollectives]) -> None:
         self.rows = tuple(rows)
         self.op, self.accelerator = rows[0].op, rows[0].accelerator
-        self._adds = np.array([float(row.accelerator.generation in binding.ADDING) for row in rows])
+        self._adds = np.array([float(row.accelerator.generation in cost_inputs.ADDING) for row in rows])
         self.ranks = np.array([row.ranks for row in rows])
         self.size = np.array([row.size for row in rows])
         self.measured = np.array([row.seconds for row in rows])
@@ -77,12 +77,12 @@ class CollectiveCell:
     def times(self, entry: CollectiveEfficiency) -> Array:
         """Seconds of every row on the links alone: the fastest of NCCL's algorithms and protocols."""
         library = CollectiveLibrary(
-            protocols={self.op: binding.protocols(entry, self._links.scaleup)},
+            protocols={self.op: cost_inputs.protocols(entry, self._links.scaleup)},
             switch=entry.switch * self._links.scaleup * self._adds,
             switch_step=entry.switch_step,
         )
         among = IN_A_DOMAIN if self.op != "send" else None
-        found = algorithms.times(self._links, self.op, self.size, self._group, library, among)
+        found = nccl_algorithms.times(self._links, self.op, self.size, self._group, library, among)
         return np.asarray(np.min(list(found.values()), axis=0))
 
 
@@ -107,7 +107,7 @@ class Launches:
 def domain(accelerator: Accelerator) -> Network:
     """The links of one domain as large as a group can be: no NICs."""
     link = accelerator.scaleup
-    bandwidth = link.bandwidth or binding.HOST_BANDWIDTH
+    bandwidth = link.bandwidth or cost_inputs.HOST_BANDWIDTH
     return Network(
         accelerators=math.inf,
         domain=1e6,
@@ -190,7 +190,7 @@ def prior_of(entries: Mapping[str, CollectiveEfficiency], accelerator: Accelerat
         WrongQuestion: there is none for such a link.
     """
     for name in (op, "all-gather"):
-        for key in binding.collective_keys(accelerator):
+        for key in cost_inputs.collective_keys(accelerator):
             if f"{key}/{name}" in entries:
                 return entries[f"{key}/{name}"]
     raise WrongQuestion(f"{accelerator.id}: no prior for collectives on a {accelerator.scaleup.topology} link")
@@ -218,7 +218,7 @@ def entries(
         grouped: dict[str, list[TimedCollectives]] = {}
         for row in rows:
             if not row.node and row.size >= LEAST_BYTES and row.ranks > 1:
-                own, *general, _ = binding.collective_keys(row.accelerator)
+                own, *general, _ = cost_inputs.collective_keys(row.accelerator)
                 for key in [own] if particular else general:
                     grouped.setdefault(f"{key}/{row.op}", []).append(row)
         known = {**priors, **found}
@@ -234,7 +234,7 @@ def _entry(
     name: str, cell: CollectiveCell, known: Mapping[str, CollectiveEfficiency], citation: str, date: str
 ) -> CollectiveEfficiency:
     entry = fitted(cell, prior_of(known, cell.accelerator, cell.op))
-    if not any(row.accelerator.generation in binding.ADDING for row in cell.rows):
+    if not any(row.accelerator.generation in cost_inputs.ADDING for row in cell.rows):
         entry = replace(entry, switch=0.0, switch_step=0.0)
     figures = {field.name: rounded(getattr(entry, field.name)) for field in fields(entry)}
     label = f"{name.split('/')[0]}, {cell.op}"
@@ -264,8 +264,8 @@ class Across:
         """Seconds of every row: the fastest of NCCL's algorithms and protocols."""
         found = np.zeros(len(self.rows))
         for places, (op, made, network, g) in self._kinds:
-            library = binding.library(made, self._using, fabrics)
-            table = algorithms.times(network, op, self._sizes[places], g, library, (*NCCL_ALGORITHMS, "direct"))
+            library = cost_inputs.library(made, self._using, fabrics)
+            table = nccl_algorithms.times(network, op, self._sizes[places], g, library, (*NCCL_ALGORITHMS, "direct"))
             found[places] = np.min(list(table.values()), axis=0)
         return found
 
@@ -276,7 +276,7 @@ def _placed(row: TimedCollectives, catalog: Catalog) -> tuple[str, Cluster, Netw
     racks = node.accelerators > _LARGEST_SERVER  # tables count trays where the catalog counts racks
     made = cluster(catalog, row.node, math.ceil(row.ranks / node.accelerators) if racks else int(row.nodes), row.fabric)
     stride = 1.0 if racks else max(node.accelerators * row.nodes / row.ranks, 1.0)
-    network = binding.network(made, catalog.accelerator_efficiencies[DEFAULT])
+    network = cost_inputs.network(made, catalog.accelerator_efficiencies[DEFAULT])
     return row.op, made, network, group(network, row.ranks, stride)
 
 
@@ -347,7 +347,7 @@ def calibrate(path: Path, folder: Path, catalog: Catalog, accelerator: str | Non
     known = catalog.collective_efficiencies
     priors = dict(known) if accelerator else topologies(known)
     found = entries(table.rows, priors, path.name, date)
-    parts = {key for part in catalog.accelerators.values() for key in binding.collective_keys(part)}
+    parts = {key for part in catalog.accelerators.values() for key in cost_inputs.collective_keys(part)}
     fitted_here, found = found, {name: entry for name, entry in found.items() if name.split("/")[0] in parts}
     if accelerator:
         found = {name: entry for name, entry in found.items() if name.split("/")[0] == accelerator}

@@ -15,7 +15,7 @@ from planner.catalog import Catalog
 from planner.cost.figures import Array, Device, Grid, Layout, MeasuredLayers, Network, Stack, Times, stacked, taken
 from planner.cost.layer_times import NOTHING, at
 from planner.cost.nearness import shift
-from planner.performance import binding, own_runs
+from planner.performance import cost_inputs, own_runs
 from planner.performance.efficiency import Efficiencies
 from planner.performance.profiles import profile as profiles_
 from planner.performance.profiles.profile import Profile
@@ -131,7 +131,7 @@ class Frame:
             assert cluster is not None
             part = cluster.accelerator
             found.append(
-                binding.device(part, using.accelerator(part), variant.options.precision, self.runs[owner].date)
+                cost_inputs.device(part, using.accelerator(part), variant.options.precision, self.runs[owner].date)
             )
         return taken(stacked(found), place) if len(found) > 1 else found[0]
 
@@ -142,7 +142,7 @@ class Frame:
             cluster = self.runs[self._pairs[index][0]].cluster
             assert cluster is not None
             part = cluster.accelerator
-            found.append(binding.network(cluster, using.accelerator(part)))
+            found.append(cost_inputs.network(cluster, using.accelerator(part)))
         joined = taken(stacked(found), place) if len(found) > 1 else found[0]
         return replace(joined, accelerators=self._accelerators)
 
@@ -154,7 +154,7 @@ class Frame:
             runtime = self.catalog.runtime(run.runtime)
             assert run.cluster is not None
             generation = run.cluster.accelerator.generation
-            made = binding.stack(
+            made = cost_inputs.stack(
                 runtime, using.runtime(run.known_as, run.year, run.mode, generation), run.year, generation
             )
             if run.gradients:

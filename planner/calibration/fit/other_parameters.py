@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.base.processes import ALONE, Workers, spread
 from planner.calibration.fit.least_squares import Fit, Parameter, fit, weights
 from planner.calibration.runs.measured_run import Run
 from planner.calibration.runs.other_families import FAMILIES, OtherFrame
@@ -72,13 +73,17 @@ def folds(sources: Sequence[str]) -> dict[str, int]:
     return found
 
 
-def cross_validated(frame: OtherFrame, prior: Efficiencies) -> Array:
+def cross_validated(frame: OtherFrame, prior: Efficiencies, workers: Workers = ALONE) -> Array:
     """Times of the timed rows, each by a fit that left out its source's fold. Seconds."""
     rows = timed(frame)
     sources = [frame.runs[i].source for i in rows]
     fold = np.array([folds(sources)[source] for source in sources])
-    times = np.empty(len(rows))
-    for each in sorted(set(fold)):
-        found = fitted(frame, prior, rows[fold != each])
-        times[fold == each] = frame.predict(found.efficiencies).time[rows[fold == each]]
+    times, wanted = np.empty(len(rows)), sorted(set(fold))
+    for place, found in spread(_fitted_to, (frame, prior), [rows[fold != each] for each in wanted], workers):
+        left = fold == wanted[place]
+        times[left] = frame.predict(found.efficiencies).time[rows[left]]
     return times
+
+
+def _fitted_to(given: tuple[OtherFrame, Efficiencies], rows: NDArray[np.intp]) -> Fit:
+    return fitted(*given, rows)

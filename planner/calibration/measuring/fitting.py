@@ -14,7 +14,7 @@ import numpy as np
 
 from planner.base.errors import WrongQuestion
 from planner.calibration.fit.least_squares import Fit, Parameter, fit
-from planner.calibration.measuring.journal import (
+from planner.calibration.measuring.kernel_times import (
     BACKWARD,
     COLLECTIVES,
     FORWARD,

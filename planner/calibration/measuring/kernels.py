@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from planner.calibration.measuring.journal import (
+from planner.calibration.measuring.kernel_times import (
     BACKWARD,
     COLLECTIVES,
     ELEMENT,

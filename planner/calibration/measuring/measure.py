@@ -15,7 +15,7 @@ from planner.calibration.fit.overlay import write_overlay
 from planner.calibration.measuring import levels
 from planner.calibration.measuring.device import device_of, devices, precisions, recognised
 from planner.calibration.measuring.fitting import FitReport, fit_kernels
-from planner.calibration.measuring.journal import (
+from planner.calibration.measuring.kernel_times import (
     COLLECTIVES,
     ELEMENT,
     Kernel,
@@ -29,7 +29,7 @@ from planner.calibration.measuring.ranks import time_collectives
 from planner.calibration.measuring.timing import Bench, Refused
 from planner.calibration.runs import names
 from planner.catalog import Catalog
-from planner.performance import binding, intervals
+from planner.performance import cost_inputs, residual_widths
 from planner.performance.efficiency import Efficiencies
 from planner.schema.efficiency import AcceleratorEfficiency
 from planner.schema.hardware import Accelerator
@@ -216,7 +216,7 @@ def rows_of(table: MeasurementTable, part: Accelerator, known: Iterable[str] = (
     """The rows of one accelerator, in precisions that it has a peak for; `known` are the catalog's ids."""
     ids = (part.id, *known)
     mine = [row for row in table.rows if names.accelerator(row.accelerator, ids) == part.id]
-    return [row for row in mine if row.kernel.dtype in ELEMENT and binding.can_train_in(part, row.kernel.dtype)]
+    return [row for row in mine if row.kernel.dtype in ELEMENT and cost_inputs.can_train_in(part, row.kernel.dtype)]
 
 
 def _prior(catalog: Catalog, part: Accelerator) -> AcceleratorEfficiency:
@@ -229,7 +229,7 @@ def _fitted(
     levels.check(found.rows, part)
     prior = _prior(catalog, part)
     entry, report = fit_kernels(found.rows, part, prior)
-    kept = intervals.measured(intervals.read(catalog), part.generation)
+    kept = residual_widths.measured(residual_widths.read(catalog), part.generation)
     entry = levels.kept(entry, prior, found.rows, part) if kept else entry
     source = f"{how}: {report.rows} kernels, mean error {report.mape:.1%}"
     date = max((row.date for row in found.rows), default="") or datetime.date.today().isoformat()

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.calibration.measuring.journal import (
+from planner.calibration.measuring.kernel_times import (
     COLLECTIVES,
     EXCHANGE,
     FORWARD,
@@ -24,12 +24,12 @@ from planner.calibration.measuring.journal import (
     REDUCE,
     MeasurementRow,
 )
-from planner.cost import collectives
+from planner.cost import collective_times
 from planner.cost.attention import kernel as attention_kernel
 from planner.cost.figures import Array, Device, Figure, Grid, Layout, Network, Options, Shape, Stack
 from planner.cost.products import product_time
 from planner.models import attended
-from planner.performance import binding
+from planner.performance import cost_inputs
 from planner.performance.efficiency import Efficiencies
 from planner.schema.efficiency import AcceleratorEfficiency
 from planner.schema.hardware import Accelerator, Cluster, Fabric, Node
@@ -82,8 +82,8 @@ def _group(key: tuple[str, str, int], rows: Sequence[MeasurementRow], places: li
 
 def _seconds(group: _Group, accelerator: Accelerator, reached: AcceleratorEfficiency) -> Figure:
     if group.kind in COLLECTIVES:
-        return _collective(group, binding.network(one_node(accelerator, group.ranks), reached))
-    device, known = binding.device(accelerator, reached, group.dtype), group.columns
+        return _collective(group, cost_inputs.network(one_node(accelerator, group.ranks), reached))
+    device, known = cost_inputs.device(accelerator, reached, group.dtype), group.columns
     if group.kind == LAUNCH:
         return device.launch
     if group.kind == MATRIX:
@@ -97,9 +97,12 @@ def _seconds(group: _Group, accelerator: Accelerator, reached: AcceleratorEffici
 
 
 def _collective(group: _Group, network: Network) -> Figure:
-    members = collectives.group(network, float(group.ranks), 1.0)
-    priced: dict[str, Callable[..., Figure]] = {REDUCE: collectives.all_reduce, EXCHANGE: collectives.all_to_all}
-    return priced.get(group.kind, collectives.gather)(network, group.columns["size"], members)
+    members = collective_times.group(network, float(group.ranks), 1.0)
+    priced: dict[str, Callable[..., Figure]] = {
+        REDUCE: collective_times.all_reduce,
+        EXCHANGE: collective_times.all_to_all,
+    }
+    return priced.get(group.kind, collective_times.gather)(network, group.columns["size"], members)
 
 
 def one_node(accelerator: Accelerator, ranks: int) -> Cluster:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from planner.calibration.measuring.journal import ELEMENT, EXCHANGE, GATHER, REDUCE, SCATTER, Kernel
+from planner.calibration.measuring.kernel_times import ELEMENT, EXCHANGE, GATHER, REDUCE, SCATTER, Kernel
 from planner.calibration.measuring.timing import Refused, torch_module, trimmed_mean
 
 WARM, SAMPLES, REPEATS = 3, 7, 10

@@ -15,7 +15,7 @@ import numpy as np
 
 from planner.base.errors import WrongQuestion
 from planner.calibration.measuring.fitting import fit_kernels
-from planner.calibration.measuring.journal import read
+from planner.calibration.measuring.kernel_times import read
 from planner.calibration.measuring.measure import rows_of
 from planner.catalog import Catalog
 from planner.performance.efficiency import Efficiencies

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from planner.base.errors import WrongQuestion
-from planner.calibration.measuring.journal import BACKWARD, ELEMENT, FORWARD, LAUNCH, MATRIX, MEMORY, Kernel
+from planner.calibration.measuring.kernel_times import BACKWARD, ELEMENT, FORWARD, LAUNCH, MATRIX, MEMORY, Kernel
 
 SAMPLE = 0.01
 """Seconds that one sample lasts at least, by repeating the kernel: long beside a synchronisation's ~10 us."""

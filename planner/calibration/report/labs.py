@@ -8,12 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.base.processes import ALONE, Workers, spread
 from planner.calibration.fit import peaks
-from planner.calibration.fit.calibrate import Calibration
-from planner.calibration.fit.core import cell, lab, weights
-from planner.calibration.fit.frame import Frame
-from planner.calibration.fit.least_squares import fit
-from planner.calibration.fit.parameters import parameters
+from planner.calibration.fit.calibrate import Calibration, fitted_to
+from planner.calibration.fit.counted_runs import lab
+from planner.calibration.fit.frame import Frame, FramePrediction
 from planner.calibration.report.prediction_errors import plan_of, same_job
 from planner.calibration.report.validation import memory_residuals, situation
 from planner.calibration.runs.measured_run import Run
@@ -21,8 +20,6 @@ from planner.cost.figures import Array
 from planner.performance import step_time_interval
 
 Name = Callable[[Run], str]
-ROUNDS = 6
-"""Steps of a fit that starts from the fit to all."""
 
 
 def framework(run: Run) -> str:
@@ -36,29 +33,30 @@ def memory_of(run: Run) -> float:
     return run.cluster.accelerator.memory
 
 
-def held_out(calibration: Calibration, name: Name = lab) -> tuple[Array, Array, Array]:
+def held_out(calibration: Calibration, name: Name = lab, workers: Workers = ALONE) -> tuple[Array, Array, Array]:
     """Seconds, log memory residuals and the share of its accelerator that a peak is predicted to fill, of every run of
     the frame, its group left out of the fits.
     """
-    frame, rows = calibration.frame, calibration.rows
+    frame = calibration.frame
     names = np.array([name(run) for run in frame.runs])
+    groups = [names == group for group in sorted(set(names))]
     time, memory = np.full(len(names), np.nan), np.full(len(names), np.nan)
     share, capacity = np.zeros(len(names)), np.array([memory_of(run) for run in frame.runs])
-    for group in sorted(set(names)):
-        inside = np.flatnonzero(names == group)
-        kept = rows[names[rows] != group]
-        found = calibration.fit
-        if len(kept) < len(rows):
-            weight = weights([cell(frame.runs[i]) for i in kept])
-            found = fit(frame, calibration.prior, parameters(), kept, weight, calibration.fit.theta, ROUNDS)
-        others = Frame(frame.catalog, [run for run, own in zip(frame.runs, names == group, strict=True) if not own])
-        using = peaks.fitted(others, found.efficiencies)
-        predicted = frame.predict(using)
+    for place, predicted in spread(_without, calibration, groups, workers):
+        inside = np.flatnonzero(groups[place])
         time[inside], share[inside] = predicted.time[inside], predicted.memory[inside] / capacity[inside]
         measured, residuals = memory_residuals(frame, predicted)
         own = np.isin(measured, inside)
         memory[measured[own]] = residuals[own]
     return time, memory, share
+
+
+def _without(calibration: Calibration, inside: NDArray[np.bool_]) -> FramePrediction:
+    """Every run of the frame by fits, of times and of peaks, that saw nothing of some."""
+    frame, rows = calibration.frame, calibration.rows
+    found = fitted_to(calibration, rows[~inside[rows]])
+    others = Frame(frame.catalog, [run for run, own in zip(frame.runs, inside, strict=True) if not own])
+    return frame.predict(peaks.fitted(others, found.efficiencies))
 
 
 @dataclass(frozen=True, slots=True)

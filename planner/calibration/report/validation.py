@@ -13,17 +13,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.calibration.fit.frame import Frame, FramePrediction
-from planner.calibration.report import prediction_errors
+from planner.calibration.report import lever_pairs, prediction_errors
+from planner.calibration.report.lever_pairs import LeverPairs
 from planner.calibration.report.prediction_errors import Errors, GroupChoice
 from planner.calibration.runs.measured_run import Run
-from planner.cost import risk
+from planner.cost import memory_risk
 from planner.cost.figures import Array
-from planner.performance import intervals, step_time_interval
+from planner.performance import residual_widths, step_time_interval
 from planner.performance.efficiency import Efficiencies
-from planner.performance.intervals import Width
+from planner.performance.residual_widths import Width
 from planner.performance.step_time_interval import Situation
 
-BY = {"source": "source", "model": "base", "accelerator": "accelerator"}
+BY = {"source": "source", "model": "base", "accelerator": "accelerator", "task": "task_there"}
 TRANSFORMERS = ("dense", "moe")
 PER_RUN = (
     "id",
@@ -95,7 +96,7 @@ def judged(
         time * np.exp(half),
         np.concatenate([found.memory, unknown]),
         np.concatenate([readings(frame, found), unknown]),
-        np.array([intervals.found_memory(memory_known or {}, run.runtime)[0] for run in predicted]),
+        np.array([residual_widths.found_memory(memory_known or {}, run.runtime)[0] for run in predicted]),
         np.concatenate([frame.capacity[found.row], unknown]),
         np.concatenate([found.fits, np.ones(len(others), dtype=bool)]),
         [", ".join(run.inferred) for run in predicted],
@@ -119,7 +120,7 @@ def half_width(known: Mapping[str, Width], run: Run, precision: str) -> float:
     """Half-width of the 80 % interval of a run's time, log scale."""
     if run.family in TRANSFORMERS:
         return step_time_interval.half_width(known, situation(run, precision))[0]
-    return intervals.found(known, *described(run))[0]
+    return residual_widths.found(known, *described(run))[0]
 
 
 def situation(run: Run, precision: str) -> Situation:
@@ -163,9 +164,15 @@ def report(judgement: Judged, by: str, oom_risk: float = 0.05) -> dict[str, Any]
         "overall": _group(judgement, judgement.runs, every, oom_risk),
         "coverage": coverage(judgement.runs),
         "groups": groups,
+        "levers": [asdict(each) for each in levers(judgement)],
         "not_covered": not_covered(judgement.runs),
         "inferred": inferred(judgement.runs),
     }
+
+
+def levers(judgement: Judged) -> list[LeverPairs]:
+    """Pairs of runs that differ in one lever."""
+    return lever_pairs.pairs(judgement.predicted, judgement.time, judgement.measured, "all")
 
 
 def _group(judgement: Judged, runs: Sequence[Run], places: Sequence[int], oom_risk: float) -> dict[str, Any]:
@@ -208,7 +215,7 @@ def _out_of_memory(judgement: Judged, index: NDArray[np.intp], oom_risk: float) 
     ran_out = [i for i in index if judgement.predicted[i].out_of_memory]
     ran = [i for i in index if judgement.predicted[i].measured and not judgement.predicted[i].out_of_memory]
     usable = np.array(
-        [risk.usable(c, w, oom_risk) for c, w in zip(judgement.capacity, judgement.memory_half, strict=True)]
+        [memory_risk.usable(c, w, oom_risk) for c, w in zip(judgement.capacity, judgement.memory_half, strict=True)]
     )
     careful = ~(judgement.memory > usable)
     return {

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import get_args
 
-from planner.base import reading
+from planner.base import csv_rows
 from planner.base.errors import WrongQuestion, meant
-from planner.calibration.measuring.journal import MAX_BYTES
 from planner.catalog import Catalog
-from planner.cost.algorithms import OPERATIONS
+from planner.cost.nccl_algorithms import OPERATIONS
 from planner.schema.hardware import Accelerator, Link, Topology
 
 _ALIASES = {"sendrecv": "send", "send_recv": "send", "send-recv": "send"}
@@ -66,9 +63,7 @@ def read(path: Path, catalog: Catalog, accelerator: str | None = None) -> Collec
     Raises:
         WrongQuestion: a file that cannot be read, lacks columns, or holds a value that is no time, count or size.
     """
-    text = reading.text(path, "a table of collectives", MAX_BYTES)
-    reader = csv.DictReader(io.StringIO(text))
-    header = reader.fieldnames or []
+    header, lines = csv_rows.read(path, "a table of collectives")
     column = {}
     for name, choices in _COLUMNS.items():
         column[name] = next((each for each in choices if each in header), "")
@@ -81,8 +76,7 @@ def read(path: Path, catalog: Catalog, accelerator: str | None = None) -> Collec
     own = catalog.accelerator(accelerator) if accelerator else None
     rows: list[TimedCollectives] = []
     left: dict[str, int] = {}
-    for row in _lines(reader, path):
-        where = f"{path}:{reader.line_num}"
+    for where, row in ((line.where, line.cells) for line in lines):
         part = _part(row, catalog, own, where)
         reason = _unusable(row, part, where)
         if reason or part is None:
@@ -90,13 +84,6 @@ def read(path: Path, catalog: Catalog, accelerator: str | None = None) -> Collec
             continue
         rows.append(_timed(row, column, part, where))
     return CollectiveTable(tuple(rows), left)
-
-
-def _lines(reader: csv.DictReader[str], path: Path) -> Iterator[dict[str, str]]:
-    try:
-        yield from reader
-    except csv.Error as error:
-        raise WrongQuestion(f"{path}:{reader.line_num}: {error}") from None
 
 
 def _part(row: Mapping[str, str], catalog: Catalog, own: Accelerator | None, where: str) -> Accelerator | None:

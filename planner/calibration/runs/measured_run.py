@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from planner.calibration.runs.variants import RunVariant
 from planner.cost.figures import Shape
-from planner.performance import binding
+from planner.performance import cost_inputs
 from planner.schema.hardware import Cluster, Runtime
 from planner.schema.workload import Workload
 
@@ -57,6 +57,10 @@ class Run:
     """What the notes say of how it ran (eager, row-wise casts), where that is known to matter."""
     gradients: tuple[float, float] | None = None
     """Bytes per parameter that gradients take and that their reduction moves, where they differ from the runtime's."""
+    dispatcher: str = ""
+    """What carries tokens to experts, as the notes say."""
+    routing: str = ""
+    """How experts are chosen (natural, balanced by force), as the notes say."""
     in_allocator: bool = False
     """Whether the memory measured is what the framework's allocator held: context and communicators are beside it."""
     head_placed: bool = False
@@ -72,6 +76,11 @@ class Run:
     inferred: tuple[str, ...] = ()
     reason: str = ""
     """Why it cannot be predicted; empty if it can."""
+
+    @property
+    def task_there(self) -> str:
+        """What was trained, and where that was published: ``lora, mlperf-v5.1``."""
+        return f"{self.task}, {self.source}"
 
     @property
     def covered(self) -> bool:
@@ -90,5 +99,5 @@ class NotStated(Exception):
 def shape(run: Run, runtime: Runtime | None) -> Shape:
     """The figures of a transformer run's workload; an encoder computes logits at masked positions only."""
     assert run.workload is not None
-    made = binding.shape(run.workload, runtime and replace(runtime, places_head=run.head_placed))
+    made = cost_inputs.shape(run.workload, runtime and replace(runtime, places_head=run.head_placed))
     return replace(made, vocab=made.vocab * MASKED) if run.family == "encoder" else made

@@ -64,8 +64,30 @@ MODELS = {
     "gpt-175B": "megatron-175b",
     "gpt-530B": "megatron-530b",
     "gpt-1T": "megatron-1t",
+    "gemma-4-26b-a4b-it": "gemma4-26b-a4b",
+    "glm5-2": "glm5.2",
+    "nemotron-3-nano": "nemotron3-nano-30b-a3b",
+    "nemotron-3-nano-30b-a3b": "nemotron3-nano-30b-a3b",
+    "nemotron-3-nano-4b": "nemotron3-nano-4b",
+    "nemotron-3-nano-omni-30b-a3b-reasoning": "nemotron3-nano-30b-a3b",
+    "nemotron-3-super": "nemotron3-super-120b-a12b",
+    "nemotron-3-super-120b-a12b": "nemotron3-super-120b-a12b",
+    "nemotron-3.5-lightning": "nemotron3.5-lightning-30b-a3b",
+    "qwen3.6-35b-a3b": "qwen3.5-35b-a3b",
+    "qwen3.8-27b": "qwen3.5-27b",
 }
-"""Published name -> id in the library, where they differ."""
+"""Published name -> id in the library, where they differ; of models with vision and sound the text part."""
+
+PREDICTED_AHEAD = {
+    "deepseek-v3": 1,
+    "glm5.2": 1,
+    "nemotron3-super-120b-a12b": 2,
+    "nemotron3.5-lightning-30b-a3b": 2,
+    "qwen3.5-27b": 1,
+    "qwen3.5-35b-a3b": 1,
+}
+"""Multi-token prediction modules that a model's recipes train (NVIDIA-NeMo/Megatron-Bridge 067f987d, `mtp_num_layers`,
+or the checkpoint's own configuration)."""
 
 NODES = {
     "V100-SXM2-16GB": "dgx-v100",

@@ -14,9 +14,9 @@ from planner.calibration.runs.measured_run import NotStated, Run
 from planner.catalog import Catalog
 from planner.cost import convolution, recommender
 from planner.cost.figures import Array, Device, Network, stacked
-from planner.cost.software import Software
+from planner.cost.other_families import Software
 from planner.models import families
-from planner.performance import binding
+from planner.performance import cost_inputs
 from planner.performance.efficiency import Efficiencies
 
 FAMILIES = ("encoder", "cnn", "dlrm")
@@ -43,7 +43,7 @@ def filled(run: Run, row: Mapping[str, str]) -> Run:
         precision = "fp16"
         inferred.append("precision fp16")
     assert run.cluster is not None
-    if not binding.can_train_in(run.cluster.accelerator, precision):
+    if not cost_inputs.can_train_in(run.cluster.accelerator, precision):
         raise NotStated(f"{run.cluster.accelerator.id} has no matrix rate in {precision}")
     batch = int(number(row, "global_batch_seqs") or 0)
     if not batch:
@@ -82,9 +82,13 @@ def columns(runs: Sequence[Run], using: Efficiencies) -> tuple[Device, Network, 
         assert run.cluster is not None
         part = run.cluster.accelerator
         reached = using.accelerator(part)
-        devices.append(binding.matured(binding.device(part, reached, run.precision, run.date), reached, run.date))
-        networks.append(replace(binding.network(run.cluster, reached), accelerators=run.accelerators))
-        softwares.append(binding.software(using.runtime(run.known_as, run.year, "", part.generation), run.precision))
+        devices.append(
+            cost_inputs.matured(cost_inputs.device(part, reached, run.precision, run.date), reached, run.date)
+        )
+        networks.append(replace(cost_inputs.network(run.cluster, reached), accelerators=run.accelerators))
+        softwares.append(
+            cost_inputs.software(using.runtime(run.known_as, run.year, "", part.generation), run.precision)
+        )
     return (
         stacked(devices),
         stacked(networks),

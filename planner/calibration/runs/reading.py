@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from planner.base.errors import WrongQuestion
+from planner.base.reading import why_not
 from planner.calibration.runs import columns, dates, impossible, names
 from planner.calibration.runs.cells import Unpredictable, number, required, whole
 from planner.calibration.runs.measured_run import Run
@@ -53,8 +54,10 @@ def read(path: Path, catalog: Catalog) -> list[Run]:
             return [run_of(row, catalog) for row in reader]
     except UnicodeDecodeError as error:
         raise WrongQuestion(f"{path}: not UTF-8 text (byte {error.start})") from None
-    except (OSError, csv.Error) as error:
-        raise WrongQuestion(f"{path}: {getattr(error, 'strerror', None) or error}") from None
+    except OSError as error:
+        raise WrongQuestion(f"{path}: {why_not(path, error)}") from None
+    except csv.Error as error:
+        raise WrongQuestion(f"{path}: {error}") from None
 
 
 def unread_columns(path: Path) -> tuple[str, ...]:
@@ -93,6 +96,8 @@ def run_of(row: Mapping[str, str], catalog: Catalog) -> Run:
         measured_bytes=held * GB if held else None,
         memory_measured=bool(held) and "analytic" not in kind,
         states_enough=_states_enough(row),
+        dispatcher=_noted("dispatcher", notes),
+        routing=_noted("routing", notes),
         in_allocator=bool(re.search(r"reserved|allocated", kind)),
         out_of_memory=_ran_out(f"{row.get('metric')} {notes}"),
     )
@@ -100,6 +105,12 @@ def run_of(row: Mapping[str, str], catalog: Catalog) -> Run:
         return _filled(run, row, catalog)
     except (Unpredictable, WrongQuestion) as error:
         return replace(run, reason=" ".join(str(error).split()))
+
+
+def _noted(what: str, notes: str) -> str:
+    """What stands behind a word in the notes: ``dispatcher: alltoall;``."""
+    found = re.search(rf"\b{what}: ([^;]+)", notes)
+    return found[1].strip() if found else ""
 
 
 def _ran_out(text: str) -> bool:
@@ -140,9 +151,10 @@ def _filled(run: Run, row: Mapping[str, str], catalog: Catalog) -> Run:
     optimizer = "adam-8bit" if "8-bit adam" in (row.get("notes") or "").lower() else "adamw"
     task = "lora" if run.task == "lora" else "pretrain"
     work = workload(model, sequence=sequence, batch=batch, tokens=1e12, method=task, optimizer=optimizer)
-    if run.base == "deepseek-v3" and "w/o mtp" not in (row.get("notes") or "").lower():
-        work = replace(work, mtp_layers=1)
-        inferred.append("one multi-token prediction module, as its recipe trains")
+    ahead = names.PREDICTED_AHEAD.get(names.MODELS.get(run.base, run.base), 0)
+    if ahead and "w/o mtp" not in (row.get("notes") or "").lower():
+        work = replace(work, mtp_layers=ahead)
+        inferred.append(f"{ahead} multi-token prediction module{'s' * (ahead > 1)}, as its recipe trains")
     inferred.append(f"optimizer: {optimizer}")
     cluster = _cluster(row, catalog, accelerator, n, inferred)
     late = dates.late(known, date)

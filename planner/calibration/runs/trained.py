@@ -12,7 +12,7 @@ from planner.cost.flops import training_flops
 from planner.models import attended
 from planner.models.parameters import parameters
 from planner.models.workload import library
-from planner.performance import binding
+from planner.performance import cost_inputs
 from planner.schema.workload import MixtureOfExperts, Model, Workload
 
 
@@ -99,5 +99,5 @@ def _halved(convention: str) -> bool:
 def _step_flops(work: Workload, halved: bool) -> float:
     """Model FLOPs of a step, attention in full, or halved for causality."""
     positions = attended.of_whole_sequence(work.sequence, causal=halved)
-    figures = replace(binding.shape(work, None), attended=positions, index_width=0.0)
+    figures = replace(cost_inputs.shape(work, None), attended=positions, index_width=0.0)
     return work.batch * work.sequence * float(training_flops(figures, parameters(work.model).active))

@@ -9,7 +9,8 @@ from itertools import product
 
 from planner.calibration.runs import names
 from planner.calibration.runs.cells import Unpredictable, number, whole
-from planner.performance.binding import can_train_in
+from planner.models import context
+from planner.performance.cost_inputs import can_train_in
 from planner.schema.hardware import Accelerator, Runtime
 from planner.schema.precisions import LOW_PRECISION
 from planner.schema.workload import Workload
@@ -31,6 +32,9 @@ SOME_BLOCKS = tuple(Recompute(f"block:{share:g}", share, 0.0) for share in (0.25
 LATENTS = Recompute("selective", 0.0, 1.0, ("moe_act", "mla_up_proj"))
 """What recipes of mixtures recompute besides, where a row does not say it: each model has it or not."""
 
+
+NOT_PRICED = ("moe", "mhc", "gdn_norm_out", "shared_experts")
+"""Modules that Megatron Core can recompute and that have no price here."""
 
 MEGATRON = "megatron-core"
 """The runtime whose kernels, recomputation and optimizer sharding NeMo, Megatron-Bridge and Primus share."""
@@ -64,7 +68,12 @@ def _policies(row: Mapping[str, str], inferred: list[str]) -> list[Recompute]:
     if stated in known:
         return [known[stated]]
     if stated.startswith("selective:"):
-        return [recompute(stated)]
+        listed = stated.removeprefix("selective:").split("+")
+        left_out = [module for module in listed if module in NOT_PRICED]
+        if left_out:
+            inferred.append(f"recomputed as well, but not priced: {', '.join(left_out)}")
+        priced = "+".join(module for module in listed if module not in NOT_PRICED)
+        return [recompute(f"selective:{priced}") if priced else NO_RECOMPUTE]
     if stated.startswith("block:"):
         layers = (whole(row, "layers") or 1) / (whole(row, "pp", 1) or 1) / (whole(row, "vpp", 1) or 1)
         blocks = re.fullmatch(r"block:(\d+)", stated)
@@ -78,9 +87,12 @@ def _policies(row: Mapping[str, str], inferred: list[str]) -> list[Recompute]:
     return [NO_RECOMPUTE, SELECTIVE, *SOME_BLOCKS, FULL]
 
 
-def _modules(work: Workload, megatron: bool, policies: list[Recompute], inferred: list[str]) -> list[Recompute]:
+def _modules(
+    row: Mapping[str, str], work: Workload, megatron: bool, policies: list[Recompute], inferred: list[str]
+) -> list[Recompute]:
     """Megatron Core's selective recomputation covers any modules: of mixtures, rows seldom say which."""
-    if not megatron or not work.model.moe or SELECTIVE not in policies:
+    named = ":" in (row.get("activation_recompute") or "")
+    if not megatron or not work.model.moe or named or SELECTIVE not in policies:
         return policies
     inferred.append("modules recomputed: attention scores, or also latents and the MLP's function, whichever fits")
     return [*policies, LATENTS]
@@ -160,7 +172,7 @@ def variants(
     precision = _precision(row, part, inferred)
     if not can_train_in(part, precision):
         raise Unpredictable(f"{part.id} has no matrix rate in {precision}")
-    policies = _modules(work, megatron, _policies(row, inferred), inferred)
+    policies = _modules(row, work, megatron, _policies(row, inferred), inferred)
     policies = _function_in_8_bit(work, megatron, precision, policies, inferred)
     notes = row.get("notes") or ""
     shares = _sequence_parallel(row, "sequence_parallel" in late, inferred)
@@ -190,8 +202,10 @@ def variants(
                     sharding,
                     layout["vpp"] > 1 and not old,
                     pp_inner=False,
-                    offload=False,
+                    offload=_offloaded(notes),
                     ep_overlap=exchanges and not policy.layers,
+                    graphs=_graphs(notes),
+                    cp_algorithm=context.algorithms(work)[0],
                 ),
             )
 
@@ -223,6 +237,22 @@ def _exchanges_overlap(row: Mapping[str, str], notes: str, inferred: list[str]) 
     if stated is None and (whole(row, "ep", 1) or 1) > 1:
         inferred.append("expert exchanges: not overlapped")
     return stated is not None and not stated[1]
+
+
+GRAPHS = {"none": 0, "modules": 1, "full iteration": 2}
+"""What notes say of CUDA graphs -> :attr:`planner.cost.figures.Options.graphs`."""
+
+
+def _graphs(notes: str) -> int:
+    """What CUDA graphs launch, as the notes say, else nothing."""
+    stated = re.search(rf"CUDA graphs: ({'|'.join(GRAPHS)})", notes)
+    return GRAPHS[stated[1]] if stated else 0
+
+
+def _offloaded(notes: str) -> float:
+    """Share of the optimizer states in host memory, as the notes say, else none."""
+    stated = re.search(r"optimizer offload (\d{1,3}) ?%", notes)
+    return min(int(stated[1]), 100) / 100 if stated else 0.0
 
 
 SHARDS = re.compile(r"zero|sdp|ddp|shard|optimizer|replica|data.?parallel|none|node|slice", re.IGNORECASE)

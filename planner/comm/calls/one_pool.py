@@ -13,14 +13,15 @@ from planner.comm.calls import several_pools
 from planner.cost import calls
 from planner.cost.calls import Call
 from planner.cost.figures import Grid
-from planner.performance import binding
+from planner.performance import cost_inputs
 from planner.performance.efficiency import reached
 from planner.performance.profiles import overlay
 from planner.performance.profiles import profile as profiles
 from planner.schema.hardware import Cluster
 from planner.schema.plan import Plan
-from planner.schema.workload import Method, Optimizer, Workload
+from planner.schema.workload import WITH_ITERATIONS, Method, Optimizer, Workload
 from planner.space.axes import (
+    ALONE,
     FULL,
     NO_RECOMPUTE,
     RANK_ORDERS,
@@ -125,13 +126,13 @@ def _figures(plan: Plan, catalog: Catalog, place: Cluster, work: Workload) -> Fi
     fitted = reached(catalog, place.accelerator, runtime, release)
     profile = profiles.fit(overlay.read(catalog), work, place.accelerator.id, plan.precision)
     return Figures(
-        binding.shape(work, runtime),
-        {plan.precision: binding.device(place.accelerator, fitted.accelerator, plan.precision, release)},
-        binding.network(place, fitted.accelerator),
-        binding.stack(runtime, fitted.runtime, release, place.accelerator.generation),
+        cost_inputs.shape(work, runtime),
+        {plan.precision: cost_inputs.device(place.accelerator, fitted.accelerator, plan.precision, release)},
+        cost_inputs.network(place, fitted.accelerator),
+        cost_inputs.stack(runtime, fitted.runtime, release, place.accelerator.generation),
         place.node.accelerators,
         {} if profile is None else {plan.precision: profile.table},
-        expanded=binding.expansion(place.accelerator, fitted.accelerator, place.node.accelerators),
+        expanded=cost_inputs.expansion(place.accelerator, fitted.accelerator, place.node.accelerators),
     )
 
 
@@ -183,6 +184,7 @@ def _options(plan: Plan) -> OptionAxes:
         pp_inner=p.rank_order == RANK_ORDERS[1],
         placement=MemoryPlacement(**plan.placement) if plan.placement else MemoryPlacement(),
         offload=bool(plan.offload.get("optimizer")),
+        cp_algorithm=p.cp_algorithm or ALONE,
     )
 
 
@@ -199,6 +201,7 @@ def _workload(plan: Plan) -> Workload:
         optimizer=_optimizer(plan),
         mtp_layers=w.mtp_layers or 0,
         imbalance=w.imbalance,
+        task=w.task or "sft",
     )
 
 
@@ -211,4 +214,5 @@ def _optimizer(plan: Plan) -> Optimizer:
         state_bytes=optimizer["state_bytes"],
         master_bytes=optimizer["master_bytes"],
         step_bytes=optimizer["step_bytes"],
+        **{name: optimizer[name] for name in WITH_ITERATIONS if name in optimizer},
     )

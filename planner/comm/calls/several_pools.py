@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 
 from planner.base.errors import WrongQuestion
 from planner.catalog import Catalog, cluster
-from planner.cost import calls, collectives, data_parallel, pipeline
+from planner.cost import calls, collective_times, data_parallel, pipeline
 from planner.cost.calls import Call
 from planner.cost.evaluate import passes
 from planner.cost.figures import Array, Grid, Layout, Network, Options
 from planner.hetero import bundles, given, layer_split, pipelines, stages
-from planner.hetero.assignment import Offer
 from planner.hetero.bundles import BundleSetting, Placement
+from planner.hetero.integer_program import Offer
 from planner.hetero.pipelines import Chain, PipelineTemplates
 from planner.hetero.problem import joint_stack
 from planner.hetero.stages import Priced, StageConfigs, Switches
@@ -31,7 +31,7 @@ from planner.question import job_pools as pools
 from planner.question.job_pools import JobPool, LinkBetween, Pools, part_of
 from planner.schema.hardware import Cluster
 from planner.schema.plan import Group, Plan
-from planner.space.axes import FULL, NO_RECOMPUTE, SELECTIVE
+from planner.space.axes import ALONE, FULL, NO_RECOMPUTE, SELECTIVE
 from planner.space.grid import Figures
 
 SAME = 1e-6
@@ -123,7 +123,8 @@ def known(plan: Plan, at: Sequence[Cluster], figures: Sequence[Figures], able: C
     """
     p = plan.parallelism
     joined = _pools(plan, at)
-    switches = Switches(p.sequence_parallel, plan.overlap.tp, plan.overlap.dp, p.zero_stage >= 1)
+    way = p.cp_algorithm or ALONE
+    switches = Switches(p.sequence_parallel, plan.overlap.tp, plan.overlap.dp, p.zero_stage >= 1, way)
     used = {s.recompute for g in p.groups for s in g.stages}
     policies = [r for r in (NO_RECOMPUTE, SELECTIVE, FULL) if r.name in used or r.name in able]
     depth = max(len(g.stages) for g in p.groups)
@@ -276,7 +277,7 @@ def _hop(k: KnownPlan, row: int, before: int) -> Call:
         alone = each.alone_s / each.count * 2.0 * steps
         return replace(each, ranks=depth, count=2.0 * steps, alone_s=alone, exposed_s=alone)
     size = max(float(k.tables[pool].hop_bytes[row]) for pool in (one, other))
-    alone = 2.0 * steps * float(collectives.send(k.links[one, other], size, 1.0, 2.0))
+    alone = 2.0 * steps * float(collective_times.send(k.links[one, other], size, 1.0, 2.0))
     both = (min(one, other), max(one, other))
     return Call(calls.SEND, "pp", "p2p", depth, 1, 2.0, LINK, size, 2.0 * steps, alone, alone, both)
 
@@ -301,11 +302,10 @@ def _of_replicas(k: KnownPlan, row: int, *, paces: bool) -> list[PoolCall]:
 def _reduced(k: KnownPlan, kind: PipelineTemplates, network: Network, replicas: float) -> tuple[Call, ...]:
     grid, held = bundles.replicated(k.setting, kind, network, replicas)
     mine = data_parallel.ShardedState(float(held.dense[0]), float(held.experts[0]))
-    passes = float(kind.forward[0]), float(kind.backward[0])
+    passes, layers = (float(kind.forward[0]), float(kind.backward[0])), float(kind.layers[0])
     one = _scalars(grid)
-    return calls.merged(
-        calls.of_replicas(one, mine, data_parallel.data_parallel_traffic(one, mine, float(kind.layers[0]), *passes))
-    )
+    traffic = data_parallel.data_parallel_traffic(one, mine, layers, *passes)
+    return calls.merged(calls.of_replicas(one, mine, layers, traffic))
 
 
 # ---- the plan's own figures ------------------------------------------------------------------------------------------

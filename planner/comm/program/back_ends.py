@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from planner.comm.tables.records import CollectiveMethod
+from planner.comm.tables.measured_times import CollectiveMethod
 from planner.solver import Problem, total
 
 GAP = 1e-9

@@ -17,7 +17,7 @@ from planner.comm.program import back_ends
 from planner.comm.program.back_ends import BackEndChoice, BackEndInstance, Live
 from planner.comm.program.rules import spelt
 from planner.comm.tables import nccl
-from planner.comm.tables.records import CollectiveMethod, TimesTable, student
+from planner.comm.tables.measured_times import CollectiveMethod, TimesTable, student
 from planner.comm.tables.timing import Time, times
 from planner.cost.calls import Call
 from planner.schema.plan import CallChoice, CommunicationRule

@@ -1,7 +1,7 @@
 """What calls take by the model, for NCCL's algorithms and protocols: who has measured nothing can still choose.
 
 A step takes every call to be the library's best, so the best one here takes what the call takes there; how much longer
-the others take is the model of the algorithms (:mod:`planner.cost.algorithms`).
+the others take is the model of the algorithms (:mod:`planner.cost.nccl_algorithms`).
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from planner.comm.tables import nccl
-from planner.comm.tables.records import CollectiveMethod
+from planner.comm.tables.measured_times import CollectiveMethod
 from planner.comm.tables.timing import Time
-from planner.cost import algorithms
-from planner.cost.algorithms import CollectiveLibrary
+from planner.cost import nccl_algorithms
 from planner.cost.calls import SEND, Call
-from planner.cost.collectives import CollectiveGroup
+from planner.cost.collective_times import CollectiveGroup
 from planner.cost.figures import Network
+from planner.cost.nccl_algorithms import CollectiveLibrary
 
 NCCL = CollectiveMethod("nccl")
 
@@ -32,7 +32,7 @@ def times(network: Network, library: CollectiveLibrary, call: Call) -> Mapping[C
 
 def _modelled(network: Network, library: CollectiveLibrary, call: Call) -> dict[CollectiveMethod, float]:
     g = CollectiveGroup(float(call.ranks), float(call.inside), call.reach)
-    found = algorithms.times(network, "send" if call.op == SEND else call.op, call.bytes, g, library)
+    found = nccl_algorithms.times(network, "send" if call.op == SEND else call.op, call.bytes, g, library)
     if nccl.collective(call.op) not in nccl.ABLE:
         return {NCCL: min(float(each) for (how, _), each in found.items() if how == "direct")}
     named = {

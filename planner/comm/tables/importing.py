@@ -13,9 +13,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from planner.base import csv_rows, reading
 from planner.base.errors import WrongQuestion
-from planner.comm.tables import records
-from planner.comm.tables.records import CollectiveMethod, TableRow, TimesTable
+from planner.comm.tables import measured_times
+from planner.comm.tables.measured_times import CollectiveMethod, TableRow, TimesTable
 
 MOST_ROUNDS = 50
 """Latencies of a logger that are kept, of one call."""
@@ -40,13 +41,13 @@ def imported(path: Path, source: str, options: ImportOptions) -> TimesTable:
         WrongQuestion: not what it is said to be, nothing in it, or something that it does not say was not given.
     """
     if source == "csv":
-        return _overridden(records.read(path), options)
-    body = records.text(path)
+        return _overridden(measured_times.read(path), options)
+    body = reading.text(path, measured_times.WHAT, csv_rows.LARGEST)
     rows = tuple(READERS[source](body, str(path), options))
     if not rows:
         raise WrongQuestion(f"{path}: no row of {source} in it; {_LOOKS[source]}")
     for row in rows:
-        records.possible(row.ranks, row.nodes, row.bytes, str(path))
+        measured_times.possible(row.ranks, row.nodes, row.bytes, str(path))
     return TimesTable(tuple(replace(row, source=row.source or path.name) for row in rows))
 
 
@@ -56,14 +57,14 @@ def _overridden(found: TimesTable, options: ImportOptions) -> TimesTable:
         name: value for name in ("ranks", "nodes") if (value := getattr(options, name)) is not None
     }
     if options.op is not None:
-        changes["op"] = records.operation(options.op, "--op")
+        changes["op"] = measured_times.operation(options.op, "--op")
     rows = (replace(row, **changes) for row in found.rows)
     if options.backend is not None:
         who = CollectiveMethod(options.backend.lower(), options.algorithm.lower(), options.protocol.lower())
         rows = (replace(row, candidate=who) for row in rows)
     changed = tuple(rows)
     for row in changed:
-        records.possible(row.ranks, row.nodes, row.bytes, "--ranks, --nodes")
+        measured_times.possible(row.ranks, row.nodes, row.bytes, "--ranks, --nodes")
     return TimesTable(changed)
 
 
@@ -114,7 +115,13 @@ def _nccl_tests(body: str, where: str, options: ImportOptions) -> Iterator[Table
         nodes = options.nodes or len(set(places)) or 1
         seconds = _seconds(cells[5], 1e-6, at)
         yield TableRow(
-            _candidate(options, "nccl", where), records.operation(op, at), ranks, int(cells[0]), seconds, 0, nodes
+            _candidate(options, "nccl", where),
+            measured_times.operation(op, at),
+            ranks,
+            int(cells[0]),
+            seconds,
+            0,
+            nodes,
         )
 
 
@@ -137,7 +144,7 @@ def _osu(body: str, where: str, options: ImportOptions) -> Iterator[TableRow]:
         at = f"{where}:{number}"
         if not (options.op or name):
             raise WrongQuestion(f"{where}: it does not state the operation; give it (--op all-reduce)")
-        op = records.operation(options.op or name, at)
+        op = measured_times.operation(options.op or name, at)
         ranks = _ranks(options, 2 if op == "send-recv" else None, where)
         size = int(cells[0]) * (ranks if op in _PER_RANK else 1)
         yield TableRow(
@@ -160,7 +167,7 @@ def _logger(body: str, where: str, options: ImportOptions) -> Iterator[TableRow]
     ranks = _ranks(options, None, where)
     who = _candidate(options, "", where)
     for name, sizes in log.items():
-        op = records.operation(str(name), where)
+        op = measured_times.operation(str(name), where)
         if not isinstance(sizes, Mapping):
             raise WrongQuestion(f"{where}: {name}: {_LOOKS['comms-logger']}")
         for size, record in sizes.items():

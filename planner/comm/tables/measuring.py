@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from planner.base.errors import WrongQuestion, meant
-from planner.comm.tables.records import CollectiveMethod, TableJournal, TableRow, TimesTable
+from planner.comm.tables.measured_times import CollectiveMethod, TableJournal, TableRow, TimesTable
 
 BACKENDS = ("gloo", "mpi", "nccl")
 MPI_NAMES = ("mpich", "openmpi", "mpi")

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from planner.base.errors import WrongQuestion
-from planner.comm.tables.records import CollectiveMethod, TimesTable
+from planner.comm.tables.measured_times import CollectiveMethod, TimesTable
 from planner.comm.tables.timing import Time, times
 from planner.cost.calls import Call
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from planner.comm.tables.records import CollectiveMethod, TableCell, TimesTable
+from planner.comm.tables.measured_times import CollectiveMethod, TableCell, TimesTable
 
 
 @dataclass(frozen=True, slots=True)

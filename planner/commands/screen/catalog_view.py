@@ -31,12 +31,12 @@ def table(folder: str) -> tuple[list[str], str, Callable[[Any], Row]]:
             "lrrrrrr",
             _accelerator,
         ),
-        "nodes": (["id", "accelerators", "network", "fabric", "price"], "llllr", _node),
+        "nodes": (["id", "accelerators", "NICs, Gbit/s", "fabric", "price"], "llllr", _node),
         "fabrics": (["id", "per port", "latency", "topology", "leaf nodes", "oversubscription"], "lrrlrr", _fabric),
         "regions": (["id", "name", "$/kWh", "gCO2e/kWh", "PUE", "price read"], "llrrrl", _region),
         "runtimes": (["id", "name", "newest release", "axes"], "llll", _runtime),
     }
-    return tables[folder]
+    return tables.get(folder, (["id", "of", "date"], "lll", _efficiency))
 
 
 def sheet(entry: Entry) -> list[Row]:
@@ -80,8 +80,9 @@ def _accelerator(entry: Accelerator) -> Row:
 
 
 def _node(entry: Node) -> Row:
-    network = f"{entry.nics} x {gbits(entry.nic_bandwidth)}" if entry.nics and entry.nic_bandwidth else _NOTHING
-    return [entry.id, f"{entry.accelerators} x {entry.accelerator}", network, entry.fabric or _NOTHING, _price(entry)]
+    rate = entry.nic_bandwidth
+    ports = f"{entry.nics} x {8 * rate / 1e9:,.4g}" if entry.nics and rate else _NOTHING
+    return [entry.id, f"{entry.accelerators} x {entry.accelerator}", ports, entry.fabric or _NOTHING, _price(entry)]
 
 
 def _price(entry: Node) -> str:
@@ -113,6 +114,10 @@ def _region(entry: Region) -> Row:
 def _runtime(entry: Runtime) -> Row:
     choices = [axis for axis, values in entry.axes.items() if values == "any" or len(values) > 1]
     return [entry.id, entry.name, entry.releases[-1], " ".join(choices)]
+
+
+def _efficiency(entry: Entry) -> Row:
+    return [entry.id, entry.name, entry.date or _NOTHING]
 
 
 # ---- one value -------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from planner.commands.screen import render
 
 if TYPE_CHECKING:
     from planner.comm.program.choosing import Chosen
-    from planner.comm.tables.records import CollectiveMethod, TableCell, TimesTable
+    from planner.comm.tables.measured_times import CollectiveMethod, TableCell, TimesTable
     from planner.cost.calls import Call
     from planner.schema.plan import Plan
 

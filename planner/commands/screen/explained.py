@@ -21,6 +21,7 @@ from planner.schema.hardware import Cluster
 from planner.schema.images import ImagePlan
 from planner.schema.plan import Plan, PlanSet
 from planner.schema.procurement import Procurement
+from planner.schema.record import dump
 from planner.schema.study import StudyResult
 
 
@@ -214,6 +215,6 @@ def _traced(plan: Plan, trace: Sequence[Path], steps: int | None, *, as_json: bo
         raise WrongQuestion("--steps: of a trace; name it with --trace FILE")
     found = traced.explain(plan, trace, steps)
     if as_json:
-        render.report(found.document())
+        render.report(dump(found))
     else:
         trace_view.show(found)

@@ -9,8 +9,8 @@ from typing import Any
 from planner.base.units import format_bytes, format_count, format_seconds, format_usd
 from planner.catalog.ages import STALE_DAYS
 from planner.commands.screen import render
-from planner.planning.what_fits import FittingTraining
 from planner.report import prices
+from planner.schema.listings import Fits, FittingTraining
 
 LOST_FIRST = ["tokens/s", "OOM"]
 """Columns that a narrow terminal loses first."""
@@ -18,12 +18,13 @@ LOST_FIRST = ["tokens/s", "OOM"]
 
 def document(found: Sequence[FittingTraining]) -> dict[str, Any]:
     """All fits, as JSON."""
-    return {"kind": "fit", "schema_version": 1, "fits": [asdict(each) for each in found]}
+    return asdict(Fits(fits=tuple(found)))
 
 
 def show(found: Sequence[FittingTraining], on: str | None, asked: Mapping[str, Any]) -> None:
     """The table, under what was asked."""
-    first, how = found[0], f"{asked['method']}, {asked['tokens']} tokens in batches of {found[0].batch:,} sequences"
+    first = found[0]
+    how = f"{asked['method']}, {format_count(first.tokens)} tokens in batches of {first.batch:,} sequences"
     if on is None:
         render.text(f"{first.model} ({format_count(first.parameters)}), {first.sequence:,} tokens/sequence, {how}")
         render.text()
@@ -38,7 +39,15 @@ def show(found: Sequence[FittingTraining], on: str | None, asked: Mapping[str, A
         f"--cluster {one.node}:1" if one.accelerators == 1 else f"--accelerators {one.accelerator}:{one.accelerators}"
     )
     render.labelled("Prices", *_prices(found, one))
-    render.labelled("Next", f"clusterwright plan {one.model} --method {asked['method']} {where} says how, and how sure")
+    render.labelled("Next", f"clusterwright plan {one.model} {where} {_same(one, asked)} says how, and how sure")
+
+
+def _same(one: FittingTraining, asked: Mapping[str, Any]) -> str:
+    """What was asked, as flags of another command."""
+    given = {"method": asked["method"], "seq": one.sequence} | {
+        name: asked[name] for name in ("task", "batch", "tokens", "rank", "runtime", "precision")
+    }
+    return " ".join(f"--{name} {value}" for name, value in given.items() if value is not None)
 
 
 def by_accelerator(found: Sequence[FittingTraining]) -> None:

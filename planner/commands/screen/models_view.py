@@ -12,7 +12,7 @@ from planner.base import units
 from planner.cost.flops import training_flops
 from planner.models.parameters import Parameters, lora_parameters, parameters
 from planner.models.workload import workload
-from planner.performance.binding import shape
+from planner.performance.cost_inputs import shape
 from planner.schema.workload import (
     Indexer,
     LatentAttention,
@@ -101,7 +101,7 @@ def counts(model: Model) -> list[Row]:
     counted = parameters(model)
     rows = [
         ("embedding", counted.embedding + counted.positions),
-        ("attention", counted.attention_layers * counted.attention_per_layer),
+        ("attention", _attention(counted)),
         ("recurrences", counted.recurrent_layers * counted.recurrent_per_layer),
         ("cross attention", counted.cross_layers * counted.cross_attention_per_layer),
         ("dense MLP", counted.dense_layers * counted.dense_mlp_per_layer),
@@ -159,6 +159,11 @@ def _state_bytes(built: Workload) -> dict[str, float]:
         "optimizer": optimizer,
         "together": weights + gradients + optimizer,
     }
+
+
+def _attention(counted: Parameters) -> int:
+    """With the norms of indices, which are left out where blocks share one."""
+    return counted.attention_layers * counted.attention_per_layer - counted.indexless_layers * counted.index_per_layer
 
 
 def _small(counted: Parameters) -> int:

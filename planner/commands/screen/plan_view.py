@@ -20,7 +20,7 @@ from planner.commands.screen import contingency_view, delivery, mixed_view, rend
 from planner.planning.comparison import compare
 from planner.planning.shortlist import LOOKED_AT
 from planner.report import prices, recommendation
-from planner.report.quantities import days, seconds, took
+from planner.report.quantities import days, seconds, term, took
 from planner.schema.plan import Plan, PlanSet
 
 
@@ -181,14 +181,13 @@ def _ranks(ranks: Sequence[int]) -> str:
 
 def _heading(plan: Plan) -> None:
     w, cluster, pool = plan.workload, plan.cluster, plan.cluster.pools[0]
-    method = {"pretrain": "pre-training", "finetune": "full fine-tuning", "lora": f"LoRA rank {w.method['rank']}"}
-    base = {"nf4": " over 4-bit weights (QLoRA)", "int8": " over 8-bit weights"}.get(w.method.get("base", ""), "")
     modules = f" with {w.mtp_layers} MTP module{'s' * (w.mtp_layers > 1)}" if w.mtp_layers else ""
     uneven = f", {w.imbalance:g} x an even share on the busiest expert rank" if w.imbalance else ""
-    trained = f"{w.name}{modules}, {method[w.method['kind']]}{base}"
-    render.text(f"{trained}, {w.sequence:,} tokens/sequence, batch {plan.batch.global_:,} sequences{uneven}")
+    trained, pairs = f"{w.name}{modules}, {_method(plan)}", " (pairs: half as many)" if w.task else ""
+    render.text(f"{trained}, {w.sequence:,} tokens/sequence, batch {plan.batch.global_:,} sequences{pairs}{uneven}")
     if plan.parallelism.groups:
         mixed_view.pools(plan)
+        _changed(plan)
         render.text(f"{plan.runtime.name} {plan.runtime.release}, {plan.precision}, {w.optimizer['id']}")
         return
     nics = ""
@@ -199,7 +198,27 @@ def _heading(plan: Plan) -> None:
         along = (f"{d.topology} {d.size} at {d.bytes_per_s / 1e9:g} GB/s" for d in cluster.fabric.dimensions)
         nics = ", " + ", ".join(along)
     render.text(f"{cluster.accelerators:,} x {pool.accelerator} in {pool.count:,} x {pool.node}{nics}")
+    _changed(plan)
     render.text(f"{plan.runtime.name} {plan.runtime.release}, {plan.precision}, {w.optimizer['id']}")
+
+
+def _changed(plan: Plan) -> None:
+    """What of its accelerators is not as in the catalog."""
+    for pool in plan.cluster.pools:
+        if pool.changed:
+            listed = ", ".join(map(str, pool.changed))
+            render.text(f"changed {pool.accelerator} in {pool.node}: {listed}; no price changes with it (--price)")
+
+
+def _method(plan: Plan) -> str:
+    """What is trained, and how, in words."""
+    w = plan.workload
+    adapters = f"{'DoRA' if w.method.get('magnitude') else 'LoRA'} rank {w.method['rank']}"
+    last = f"training of the last {w.method.get('layers', 0)} layers"
+    method = {"pretrain": "pre-training", "finetune": "full fine-tuning", "lora": adapters, "freeze": last}
+    bases = {"nf4": " over 4-bit weights (QLoRA)", "int8": " over 8-bit weights", "fp8": " over FP8 weights"}
+    task = {"dpo": ", DPO", "reward": ", a reward model"}.get(w.task or "", "")
+    return method[w.method["kind"]] + bases.get(w.method.get("base", ""), "") + task
 
 
 def _ranking(plans: Sequence[Plan]) -> None:
@@ -248,20 +267,10 @@ def _figures(plan: Plan, measured: bool) -> list[str]:
     ]
 
 
-_NAMES = {
-    "vector": "element-wise",
-    "tp": "TP",
-    "cp": "CP",
-    "ep": "EP",
-    "dp": "DP",
-    "launch": "launch",
-}
-
-
 def _time(plan: Plan) -> None:
     step = plan.predicted_s
     parts = sorted(plan.prediction.breakdown.items(), key=lambda item: -item[1])
-    listed = [f"{_NAMES.get(name, name)} {format_percent(s / step)}" for name, s in parts if s / step >= 0.0005]
+    listed = [f"{term(name)} {format_percent(s / step)}" for name, s in parts if s / step >= 0.0005]
     predicted = " predicted" if plan.measured else ""
     render.labelled("Step time", *_measured(plan), f"{seconds(step)}{predicted}: {'  '.join(listed)}")
     if (own := plan.prediction.own_runs) is not None:
@@ -325,7 +334,7 @@ def _headroom(plan: Plan) -> None:
         span = f"80 %: {format_bytes(interval.low)} to {format_bytes(interval.high)}"
         asked = f"--oom-risk {format_risk(m.oom_risk)}"
         render.labelled("", f"{span}; OOM probability {format_risk(m.oom_chance)} ({asked})")
-    limit = next((k.limit for k in plan.constraints if k.name == "memory"), m.capacity_bytes)
+    limit = recommendation.usable_bytes(plan)
     if m.total_bytes > m.capacity_bytes:
         over = (
             f"{format_bytes(m.total_bytes - m.capacity_bytes)} more than the {format_bytes(m.capacity_bytes)} available"

@@ -87,7 +87,7 @@ def _headline(found: Procurement, as_money: Money) -> None:
     dates = [name for name in asked if name.startswith("deadline:")]
     if len(dates) > _MOST_NAMED:
         asked = {name: value for name, value in asked.items() if name not in dates}
-    limits = [f"{_named(name)} {_limited(name, value, as_money)}" for name, value in asked.items()]
+    limits = [f"{quantities.limit(name)} {quantities.limited(name, value, as_money)}" for name, value in asked.items()]
     limits += [f"{len(dates)} deadlines"] if len(dates) > _MOST_NAMED else []
     objective = {"time": "earliest completion", "cost": "least cost", "carbon": "least carbon"}
     render.text(
@@ -104,21 +104,6 @@ def _accelerators(found: Procurement, best: Alternative) -> int:
         if taken > count:
             counted -= (taken - count) * mine[0].accelerators // (mine[0].count * mine[0].copies)
     return counted
-
-
-def _named(limit: str) -> str:
-    """The readable name of a limit: ``deadline of base``, ``nodes of p5.48xlarge``."""
-    kind, _, of = limit.partition(":")
-    return f"{'nodes' if kind == 'quantity' else kind} of {of}" if of else kind.replace("_", " ")
-
-
-def _limited(name: str, value: float, as_money: Money) -> str:
-    kind = name.partition(":")[0]
-    if kind in ("budget", "capital", "monthly"):
-        return as_money(value)
-    if kind in ("deadline", "horizon"):
-        return f"{value:,.0f} d"
-    return format_power(value) if kind == "power" else f"{value:,.0f} kg" if kind == "carbon" else f"{value:,.0f}"
 
 
 def _alternatives(found: Procurement, as_money: Money) -> None:
@@ -138,7 +123,8 @@ def _alternatives(found: Procurement, as_money: Money) -> None:
     render.table(headers, rows, align="rlrrrrr", priority=["carbon", "per 1T tokens", "power"], folded="what")
     for a in found.alternatives:
         if a.cost.capital_usd:
-            resale = f"; resale value at the end {as_money(a.cost.resale_usd)}" if a.cost.resale_usd else ""
+            resale = f"; sold for {as_money(a.cost.sold_usd)}" if a.cost.sold_usd else ""
+            resale += f"; resale value at the end {as_money(a.cost.resale_usd)}" if a.cost.resale_usd else ""
             render.text(
                 f"  #{a.rank}: capital {as_money(a.cost.capital_usd)}, "
                 f"depreciation by this work {as_money(a.cost.used_usd)}"
@@ -230,6 +216,18 @@ def _bill(best: Alternative, as_money: Money, each: Money) -> None:
     years = [f"year {year.year} {as_money(year.total_usd)}" for year in best.cost.by_year if year.total_usd]
     if len(years) > 1:
         render.labelled("By year", ", ".join(years))
+    _sales(best, as_money)
+
+
+def _sales(best: Alternative, as_money: Money) -> None:
+    """What is sold, when and for how much, and what that brings by year."""
+    sales = [
+        f"{pool.id} on day {pool.end_day:,.1f} for {as_money(pool.sold_usd * pool.copies)}"
+        for pool in best.pools
+        if pool.sold_usd is not None and pool.end_day is not None
+    ]
+    years = [f"year {year.year} {as_money(year.sold_usd)}" for year in best.cost.by_year if year.sold_usd]
+    render.labelled("Sold", *sales, *([f"by year: {', '.join(years)}"] if len(years) > 1 else []))
 
 
 def _offers(best: Alternative, as_money: Money) -> None:
@@ -281,9 +279,9 @@ def _survives(best: Alternative) -> None:
 
 def _binding(found: Procurement, as_money: Money) -> None:
     best = found.alternatives[0]
-    names = ", ".join(_named(name) for name in found.binding) or "nothing"
+    names = ", ".join(quantities.limit(name) for name in found.binding) or "nothing"
     loose = [
-        f"{_named(c.name)} ({format_percent(c.slack / c.limit, 0)} unused)"
+        f"{quantities.limit(c.name)} ({format_percent(c.slack / c.limit, 0)} unused)"
         for c in best.constraints
         if c.name not in found.binding and c.limit and not c.name.startswith(("deadline", "horizon"))
     ]
@@ -304,7 +302,7 @@ def _worth(value: MarginalValue, as_money: Money) -> str:
         "kg": f"saves {value.gain / 1000:,.1f} t CO2e",
     }
     amount = step.get(value.unit, f"{value.step:,.0f} {value.unit}".rstrip())
-    name = _named(value.limit)
+    name = quantities.limit(value.limit)
     return f"{name} (+{amount}) {gain.get(value.gain_unit, f'gains {format_count(value.gain)} tokens per USD')}"
 
 
@@ -359,14 +357,19 @@ def _rests(found: Procurement, verbose: bool) -> None:
         )
     delivery.assumed(found.assumptions, verbose)
     sure = found.optimality
+    sold = "nothing bought is" if found.question.resale is None else "what is bought is kept or, months later,"
     mixed = f", {sure.mixed_columns:,} on mixed pools (gap at most {format_percent(sure.mixed_gap)})"
     render.labelled(
         "Search",
-        f"{sure.pools:,} purchase options, {sure.columns:,} precomputed plans"
+        f"{_counted(sure.pools, 'purchase option')}, {_counted(sure.columns, 'precomputed plan')}"
         f"{mixed if sure.mixed_columns else ''}; "
-        "best of those in which jobs stay where they are and nothing bought is sold; "
+        f"best of those in which jobs stay where they are and {sold} sold; "
         f"bound {sure.bound:,.6g} {sure.unit}, proven gap {format_percent(sure.gap, 2)}",
     )
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what}{'s' if count != 1 else ''}"
 
 
 def deliver_bill(found: Procurement, *, output: Path | None) -> None:
@@ -386,6 +389,9 @@ def deliver_bill(found: Procurement, *, output: Path | None) -> None:
         )
     rows.writerows(_capacities(best))
     rows.writerow(["", "total", "", "", "", "", f"{best.cost.cash_usd:.2f}", found.question.as_of, best.what])
+    if best.cost.sold_usd:
+        rows.writerow(["", "nodes sold", "", "", "", "", f"{-best.cost.sold_usd:.2f}", "", "resale"])
+        rows.writerow(["", "cost", "", "", "", "", f"{best.cost.total_usd:.2f}", found.question.as_of, best.what])
     if output is None:
         click.echo(text.getvalue(), nl=False)
         return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from planner.base.units import format_many, format_percent, format_seconds
 from planner.commands.screen import render
-from planner.trace.report import TracedRank, TraceReport
+from planner.schema.reports import TracedRank, TraceReport
 
 MOST_RANKS = 8
 """Ranks that are listed: of more, those that compute longest."""

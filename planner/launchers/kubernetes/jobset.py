@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from planner.base.errors import WrongQuestion
-from planner.launchers import facts, quoting, start, tpu
+from planner.launchers import plan_facts, quoting, start, tpu
 from planner.launchers.kubernetes import pods
 from planner.launchers.target import EnvironmentSetting, Exporter, LaunchJob, Loss, Values, of_pool
 from planner.schema.plan import Plan
@@ -89,7 +89,7 @@ WORD = re.compile(r"([A-Za-z0-9]([\w.-]{0,61}[A-Za-z0-9])?)?", re.ASCII)
 
 def of_pools(plan: Plan) -> Iterator[EnvironmentSetting]:
     """The label of each pool's nodes."""
-    for name in facts.pool_names(plan):
+    for name in plan_facts.pool_names(plan):
         yield EnvironmentSetting(of_pool(name, "node-label"), f"label of the nodes of {name}, as NAME=VALUE", "")
 
 
@@ -99,7 +99,7 @@ def node_selector(plan: Plan, index: int, values: Values) -> dict[str, Any]:
     Raises:
         WrongQuestion: what is given is no label.
     """
-    setting = of_pool(facts.pool_names(plan)[index], "node-label")
+    setting = of_pool(plan_facts.pool_names(plan)[index], "node-label")
     text = values[setting]
     if not text:
         return {}
@@ -112,13 +112,13 @@ def node_selector(plan: Plan, index: int, values: Values) -> dict[str, Any]:
 def loses(plan: Plan) -> Iterator[Loss]:
     """Pods ask for accelerators by their number; which nodes of a vendor they land on is the cluster's choice."""
     if len({pool.accelerator for pool in plan.cluster.pools}) > 1:
-        names = " ".join(f"--set {of_pool(name, 'node-label')}=..." for name in facts.pool_names(plan))
+        names = " ".join(f"--set {of_pool(name, 'node-label')}=..." for name in plan_facts.pool_names(plan))
         yield Loss("cluster.pools", f"pods take any nodes with accelerators unless labels select them ({names})")
 
 
 def refuses(plan: Plan) -> Iterator[str]:
     """Accelerators that no device plugin offers, and slices that no pod is cut into."""
-    yield from tpu.refuses(plan) if tpu.is_one(plan.cluster.pools[0]) else facts.resources_are_known(plan)
+    yield from tpu.refuses(plan) if tpu.is_one(plan.cluster.pools[0]) else plan_facts.resources_are_known(plan)
 
 
 ONE_SLICE = {"alpha.jobset.sigs.k8s.io/exclusive-topology": "cloud.google.com/gke-nodepool"}

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from planner.launchers import facts, profiles
+from planner.launchers import plan_facts, profiles
 from planner.launchers.target import LaunchJob, Loss, Values
 from planner.schema.plan import Pool
 
@@ -40,7 +40,7 @@ def container(image: str, script: str) -> dict[str, Any]:
 
 def devices(pool: Pool) -> dict[str, int]:
     """All accelerators of a node, as its device plugin calls them."""
-    name = facts.vendor_resource(pool)
+    name = plan_facts.vendor_resource(pool)
     assert name is not None, "refused before"
     return {name: pool.accelerators_per_node}
 

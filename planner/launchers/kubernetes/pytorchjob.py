@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from planner.launchers import facts, quoting, start
+from planner.launchers import plan_facts, quoting, start
 from planner.launchers.kubernetes import jobset, pods
 from planner.launchers.target import EnvironmentSetting, Exporter, LaunchJob, Values
 from planner.schema.plan import Plan
@@ -48,7 +48,7 @@ EXPORTER = Exporter(
     expresses={"pools": (1,)},
     settings=(jobset.IMAGE, EnvironmentSetting("namespace", "Kubernetes namespace", "default")),
     emit=emit,
-    refuses=facts.resources_are_known,
+    refuses=plan_facts.resources_are_known,
     level="parsed",
     validated_by="the schema of the CRD kubeflow.org/v1 (1.9.0), unknown fields refused; no CEL, no webhooks",
 )

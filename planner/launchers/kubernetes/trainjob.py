@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from planner.launchers import facts, quoting, start
+from planner.launchers import plan_facts, quoting, start
 from planner.launchers.kubernetes import jobset, pods
 from planner.launchers.target import EnvironmentSetting, Exporter, LaunchJob, Loss, Values
 from planner.schema.plan import Plan
@@ -57,7 +57,7 @@ EXPORTER = Exporter(
         EnvironmentSetting("runtime", "training runtime of the cluster", "torch-distributed"),
     ),
     emit=emit,
-    refuses=facts.resources_are_known,
+    refuses=plan_facts.resources_are_known,
     level="parsed",
     validated_by="the schema of the CRD trainer.kubeflow.org/v1alpha1, unknown fields refused; no CEL, no webhooks",
 )

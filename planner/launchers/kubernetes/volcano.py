@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from planner.launchers import facts, quoting, start
+from planner.launchers import plan_facts, quoting, start
 from planner.launchers.kubernetes import jobset, pods
 from planner.launchers.target import EnvironmentSetting, Exporter, LaunchJob, Values
 from planner.schema.plan import Plan
@@ -25,7 +25,7 @@ def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
         "kind": "Job",
         "metadata": {"name": name, "namespace": values["namespace"]},
         "spec": {
-            "minAvailable": facts.nodes(plan),
+            "minAvailable": plan_facts.nodes(plan),
             "schedulerName": "volcano",
             "queue": values["queue"],
             "plugins": {"svc": [], "env": []},
@@ -64,7 +64,7 @@ EXPORTER = Exporter(
     ),
     of_pools=jobset.of_pools,
     emit=emit,
-    refuses=facts.resources_are_known,
+    refuses=plan_facts.resources_are_known,
     loses=jobset.loses,
     level="parsed",
     validated_by="the schema of the CRD batch.volcano.sh/v1alpha1, unknown fields refused; no CEL, no webhooks",

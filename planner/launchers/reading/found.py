@@ -30,7 +30,9 @@ class FoundOptions:
     degrees: tuple[int, int] | None = None
     """(replicas, shards) that have to make up the data-parallel ranks with those of cp; -1: all that are left."""
     cp_algorithm: str | None = None
-    """How context-parallel ranks share a sequence, where it says so."""
+    """How context-parallel ranks share a sequence, where it says so ..."""
+    cp_levels: tuple[int, ...] | None = None
+    """... and ranks that exchange heads, and how many groups of these are a ring."""
     differs: Sequence[str] = ()
     """What of it is predicted otherwise."""
     sequence: int | None = None

@@ -47,9 +47,12 @@ _PROGRAMS = {
     "train_rl.py": "generates text in every step",
 }
 """Programs of Megatron-LM that train no plain decoder."""
+_MUON = {"muon": 0, "dist_muon": 1}
+"""Names of Muon -> the ZeRO stage that they mean by themselves."""
 _READ = {
     *megatron_model.READ,
     *("tensor-model-parallel-size", "pipeline-model-parallel-size", "context-parallel-size", "cp-comm-type"),
+    "hierarchical-context-parallel-sizes",
     *("expert-model-parallel-size", "expert-tensor-parallel-size", "pipeline-model-parallel-layout"),
     *("num-virtual-stages-per-pipeline-rank", "num-layers-per-virtual-pipeline-stage", "mtp-num-layers"),
     *("decoder-first-pipeline-num-layers", "decoder-last-pipeline-num-layers", "sequence-parallel"),
@@ -91,8 +94,8 @@ def read(script: Script) -> FoundOptions:
     for name in flags.keys() & _REFUSED.keys():
         raise WrongQuestion(f"--{name}: {_REFUSED[name]} cannot be taken over; leave it out to see the rest priced")
     megatron_options.refuse(flags, _READ)
-    if (kind := flags.get("optimizer", ["adam"])) not in (["adam"], ["sgd"]):
-        raise WrongQuestion(f"--optimizer {' '.join(kind):.40}: choose adam or sgd; others keep other states")
+    if (kind := flags.get("optimizer", ["adam"])) not in (["adam"], ["sgd"], *([name] for name in _MUON)):
+        raise WrongQuestion(f"--optimizer {' '.join(kind):.40}: choose adam, sgd or muon; others keep other states")
     chunks = _chunks(flags)
     return FoundOptions(
         runtime=RUNTIME,
@@ -104,16 +107,23 @@ def read(script: Script) -> FoundOptions:
         steps=number(flags, "train-iters"),
         mtp_layers=number(flags, "mtp-num-layers", 0) or 0,
         samples=number(flags, "train-samples"),
+        optimizer="muon" if kind[0] in _MUON else None,
         method="finetune" if {"finetune", "pretrained-checkpoint"} & flags.keys() else "pretrain",
         shape=megatron_model.shape(flags),
         shards=number(flags, "num-distributed-optimizer-instances"),
         cp_algorithm="+".join(flags.get("cp-comm-type", ["p2p"])),
+        cp_levels=_levels(flags),
         ranks=started.ranks,
         assumed=(*started.assumed, *(_FORK if started.starter == "deepspeed" else ())),
         chunks=chunks,
         differs=_differences(flags),
         unread=megatron_options.ignored(flags, _READ),
     )
+
+
+def _levels(flags: Options) -> tuple[int, ...] | None:
+    sizes = flags.get("hierarchical-context-parallel-sizes", [])
+    return tuple(map(int, sizes)) if sizes and all(size.isdigit() for size in sizes) else None
 
 
 def _settings(flags: Options, chunks: int | None) -> dict[str, object]:
@@ -216,7 +226,7 @@ def _zero(flags: Options) -> int:
         if name not in STRATEGY:
             raise WrongQuestion(f"--data-parallel-sharding-strategy {name}: choose {', '.join(STRATEGY)}")
         return STRATEGY[name]
-    return int("use-distributed-optimizer" in flags)
+    return max(int("use-distributed-optimizer" in flags), _MUON.get(flags.get("optimizer", ["adam"])[0], 0))
 
 
 def _precision(flags: Options) -> str:

@@ -42,7 +42,7 @@ _FAMILIES = (
     r"max-tokens-to-oom|manual-gc.*|(disable|no)-manual-gc-.*|empty-unused-memory-level|ddp-.*|openai-gelu",
     r"yarn-.*|no-yarn-.*|rotary-(interleaved|seq-len-.*)|moe-router-(force-load-balancing|fusion)|group-query-attention",
     r"moe-(input-jitter-eps|token-drop-policy)|enable-(experimental|gpt-oss)|fp8-(amax-.*|margin|interval)|use-te-rng",
-    r"te-rng-tracker|make-vocab-size-divisible-by|cross-entropy-.*|moe-(grouped-gemm|permute-fusion)|no-use-tokenizer-.*|(no-|disable-)?strict-fsdp-.*",
+    r"muon-(momentum|nesterov|use-nesterov|scale-mode|coefficient-type|extra-scale-factor)|te-rng-tracker|make-vocab-size-divisible-by|cross-entropy-.*|moe-(grouped-gemm|permute-fusion)|no-use-tokenizer-.*|(no-|disable-)?strict-fsdp-.*",
 )
 _HARMLESS = re.compile("|".join(f"(?:{family})" for family in _FAMILIES))
 """What the loss, the data, the files or the log of a job depend on, not its step's time and memory."""
@@ -79,6 +79,9 @@ _PLAIN: Mapping[str, tuple[str, ...]] = {
     "moe-flex-dispatcher-backend": ("deepep", "hybridep"),
     "moe-enable-deepep": (),
     "moe-token-dispatcher-type": ("alltoall", *_DISPATCH),
+    "muon-tp-mode": ("duplicated",),
+    "muon-num-ns-steps": ("5",),
+    "muon-fp32-matmul-prec": ("medium",),
     "fp8-recipe": ("delayed", "tensorwise", "blockwise", "mxfp8"),
     "fp4-recipe": ("nvfp4",),
     **dict.fromkeys(_FEWER_BITS, ("fp32", "bf16", "fp16")),

@@ -12,11 +12,11 @@ from typing import Any
 
 from planner import planning
 from planner.base.errors import WrongQuestion
-from planner.launchers import facts
+from planner.launchers import plan_facts
 from planner.launchers.reading import deepspeed
 from planner.launchers.reading.found import FoundOptions
 from planner.launchers.reading.source import AS_IT_IS, Started, detect, read, text_of
-from planner.models import files, model_rules, workload
+from planner.models import context, files, model_rules, workload
 from planner.question.reading import PlanOptions, pinned_request, request
 from planner.schema.plan import PlanSet
 from planner.schema.workload import Model
@@ -99,8 +99,15 @@ def _priced(
         "tokens": _tokens(found),
         **{name: value for name, value in asked.items() if value is not None},
     }
-    settings = [f"{axis}={value}" for axis, value in {**found.settings, **pinned}.items()]
+    settings = [f"{axis}={value}" for axis, value in {**found.settings, **_sharing(found, name), **pinned}.items()]
     return planning.estimate(*pinned_request(name, list(cluster), settings, PlanOptions(**stated)))
+
+
+def _sharing(found: FoundOptions, name: str) -> dict[str, object]:
+    """How context-parallel ranks share a sequence, where the model's attention allows that: else it is told."""
+    able = context.algorithms(workload.workload(name, sequence=found.sequence))
+    shares = int(str(found.settings.get("cp", 1))) > 1 and found.cp_algorithm in able
+    return {"cp_algorithm": found.cp_algorithm} if shares else {}
 
 
 def _ranks(found: FoundOptions, name: str, cluster: Sequence[str], asked: Mapping[str, Any]) -> int:
@@ -232,13 +239,16 @@ def _differences(found: FoundOptions, priced: Any) -> list[str]:
     differs = list(found.differs)
     if found.ranks is not None and found.ranks != priced.cluster.accelerators:
         differs.append(f"the command starts {found.ranks:,} ranks; predicted on {priced.cluster.accelerators:,}")
-    if found.chunks is not None and list(found.chunks) != facts.chunks(priced):
-        differs.append(f"stages hold {list(found.chunks)} layers; predicted as {facts.chunks(priced)}")
+    if found.chunks is not None and list(found.chunks) != plan_facts.chunks(priced):
+        differs.append(f"stages hold {list(found.chunks)} layers; predicted as {plan_facts.chunks(priced)}")
     shards = p.dp * p.cp // found.shards if found.shards else None
     if shards is not None and p.zero_stage and shards not in (p.dp_shard, p.dp_shard // p.cp * p.cp):
         differs.append(f"states are sharded over {shards} ranks; predicted over {p.dp_shard}")
     if p.cp > 1 and found.cp_algorithm not in (None, p.cp_algorithm):
         differs.append(f"context-parallel ranks share sequences by {found.cp_algorithm}; predicted by {p.cp_algorithm}")
+    levels = p.cp_exchanging and (p.cp_exchanging, p.cp // p.cp_exchanging)
+    if levels and found.cp_levels and found.cp_levels != levels:
+        differs.append(f"context-parallel ranks are in levels of {found.cp_levels}; predicted in levels of {levels}")
     return [*differs, *_other_values(found.shape, priced.workload.shape)]
 
 

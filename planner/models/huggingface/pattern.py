@@ -266,17 +266,19 @@ def short_convolution(config: Reader) -> Fields:
 
 
 def indexed(config: Reader) -> Fields:
-    """Sparse attention's index (DeepSeek-V3.2, GLM-5); layers that share another's are not understood."""
-    shared = [kind for kind in config.items("indexer_types") if kind != "full"]
-    for key in ("indexer_types", "index_topk_pattern"):
-        if shared or config.has("index_topk_pattern"):
-            raise config.wrong(key, "layers that share the index of others are not understood")
-    if config.whole("index_topk_freq", 1) > 1:
-        raise config.wrong("index_topk_freq", f"{config.get('index_topk_freq')}: only 1 is understood")
-    return {
-        "indexer": {
-            "heads": config.whole("index_n_heads"),
-            "head_dim": config.whole("index_head_dim"),
-            "top": config.whole("index_topk"),
-        }
+    """Sparse attention's index (DeepSeek-V3.2, GLM-5); after the first blocks one in so many has its own (GLM-5.2)."""
+    if config.has("index_topk_pattern"):
+        raise config.wrong("index_topk_pattern", "blocks that have an index one by one are not understood")
+    every = config.whole("index_topk_freq", 1)
+    first = config.whole("index_skip_topk_offset", 2) - 1 if every > 1 else 0
+    index = {
+        "heads": config.whole("index_n_heads"),
+        "head_dim": config.whole("index_head_dim"),
+        "top": config.whole("index_topk"),
+        "first": first,
+        "every": every,
     }
+    kinds = ["full" if max(block - first, 0) % every == 0 else "shared" for block in range(config.layers())]
+    if config.items("indexer_types") not in ([], kinds):
+        raise config.wrong("indexer_types", "only one block in index_topk_freq after the first has an index of its own")
+    return {"indexer": index}

@@ -9,11 +9,10 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from planner.base import writing
+from planner.base import csv_rows, writing
 from planner.base.errors import WrongQuestion
 from planner.catalog import Catalog
 from planner.cost.layer_times import FIELDS, Point
-from planner.models import files
 from planner.models.workload import library
 from planner.performance.profiles.profile import Profile, layer_rate, peak
 
@@ -55,13 +54,14 @@ def _reachable(catalog: Catalog, profile: Profile) -> Profile:
 
 
 def _profile(path: Path) -> Profile:
-    rows = list(csv.DictReader(io.StringIO(files.read_text(path))))
-    if not rows or tuple(rows[0]) != COLUMNS:
+    columns, found = csv_rows.read(path, "a profile")
+    rows = list(found) if columns == COLUMNS else []
+    if not rows:
         raise WrongQuestion(f"{path}: no profile; clusterwright profile import writes them")
-    first = rows[0]
+    first = rows[0].cells
     points: dict[int, list[Point]] = {}
     update: dict[int, float] = {}
-    for number, row in enumerate(rows, 2):
+    for where, row in ((each.where, each.cells) for each in rows):
         try:
             if any(row[name] != first[name] for name in (*COMMON, *FROM)):
                 raise ValueError("contradicts the first row about the whole file")
@@ -74,7 +74,7 @@ def _profile(path: Path) -> Profile:
             points.setdefault(tp, []).append(Point(micro, seconds))
             update[tp] = _seconds(row["update_s"])
         except (TypeError, ValueError) as error:
-            raise WrongQuestion(f"{path}:{number}: {error}; import the profile again") from None
+            raise WrongQuestion(f"{where}: {error}; import the profile again") from None
     try:
         return Profile(
             model=first["model"],

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from planner.cost.layer_times import LayerTable, Point
 from planner.models.parameters import parameters
-from planner.performance import binding
+from planner.performance import cost_inputs
 from planner.schema.hardware import Accelerator
 from planner.schema.workload import Model, Workload
 
@@ -74,7 +74,9 @@ def layer_rate(model: Model, sequence: int, tp: int, point: Point) -> float:
 def peak(part: Accelerator, precision: str) -> float:
     """Dense FLOP/s that products can reach in a precision, the faster of both 16-bit formats; 0 if there are none."""
     formats = SIXTEEN_BIT if precision in SIXTEEN_BIT else (precision,)
-    return max((binding.peak_of(part, name) for name in formats if binding.can_train_in(part, name)), default=0.0)
+    return max(
+        (cost_inputs.peak_of(part, name) for name in formats if cost_inputs.can_train_in(part, name)), default=0.0
+    )
 
 
 def alike(precision: str, other: str) -> bool:

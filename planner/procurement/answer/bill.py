@@ -82,8 +82,9 @@ def costs(
         charged_usd=charged,
         used_usd=round(_used(instance, solution, stretches), 2),
         resale_usd=round(_resale(instance, solution), 2),
+        sold_usd=_sold(instance, solution),
         by_kind={kind: round(sum(line.usd for line in bill if line.kind == kind), 2) for kind in kinds},
-        by_year=_years(instance, bill, stretches),
+        by_year=_years(instance, solution, bill, stretches),
         range=price_range({pool.id: pool for pool in instance.pools}, bill, total),
     )
 
@@ -95,17 +96,34 @@ def _used(instance: ProcureInstance, solution: ProgramSolution, stretches: Seque
 
 
 def _resale(instance: ProcureInstance, solution: ProgramSolution) -> float:
-    """What the nodes that are bought would fetch at the end of the horizon; networks and storage are worth nothing."""
+    """What the nodes that are bought and kept would fetch at the end of the horizon; networks and storage are worth
+    nothing.
+    """
     found = 0.0
     for p, copies in solution.hold.items():
         pool = instance.pools[p]
+        if pool.sold_usd is not None:
+            continue
         nodes = sum(item.usd for item in pool.items if item.kind == "node") * copies
         found += resale(nodes, (instance.asked.horizon_days - pool.start_day) / DAYS_PER_YEAR)
     return found
 
 
+def _sold(
+    instance: ProcureInstance, solution: ProgramSolution, after: float = 0.0, until: float = math.inf
+) -> float | None:
+    """What nodes bring that are sold after one day and until another; None where the question sells nothing."""
+    if instance.asked.resale is None:
+        return None
+    held = [(instance.pools[p], copies) for p, copies in solution.hold.items()]
+    return round(sum((q.sold_usd or 0.0) * copies for q, copies in held if after < q.end_day <= until), 2)
+
+
 def _years(
-    instance: ProcureInstance, bill: Sequence[schema.Line], stretches: Sequence[ScheduledStretch]
+    instance: ProcureInstance,
+    solution: ProgramSolution,
+    bill: Sequence[schema.Line],
+    stretches: Sequence[ScheduledStretch],
 ) -> tuple[schema.Year, ...]:
     """Every line laid on the days on which it falls due; cents that rounding leaves go to the last year."""
     pools = {pool.id: (p, pool) for p, pool in enumerate(instance.pools)}
@@ -124,6 +142,7 @@ def _years(
             year=year + 1,
             **{f"{name}_usd": round(table[name][year], 2) for name in table},
             total_usd=round(sum(table[name][year] for name in table), 2),
+            sold_usd=_sold(instance, solution, *_days_of(year, count)),
         )
         for year in range(count)
     )
@@ -143,9 +162,14 @@ def _shares(
         spans = [(s.start, s.end) for s in stretches if s.pool == p]
     else:
         spans = [(pool.start_day, _until(pool))]
-    years = [(y * DAYS_PER_YEAR, (y + 1) * DAYS_PER_YEAR if y < count - 1 else math.inf) for y in range(count)]
+    years = [_days_of(y, count) for y in range(count)]
     days = [sum(max(0.0, min(b, end) - max(a, start)) for a, b in spans) for start, end in years]
     return [day / (sum(days) or 1.0) for day in days]
+
+
+def _days_of(year: int, count: int) -> tuple[float, float]:
+    """From when to when a year (from 0) lasts; the last of so many has no end."""
+    return year * DAYS_PER_YEAR, (year + 1) * DAYS_PER_YEAR if year < count - 1 else math.inf
 
 
 def _spread(usd: float, shares: Sequence[float]) -> list[float]:

@@ -92,7 +92,9 @@ def what(instance: ProcureInstance, solution: ProgramSolution) -> str:
         terms = round(pool.term_days / quotes.TERM_DAYS.get(pool.way, math.inf))
         term = f" for {terms} terms" if terms > 1 else ""
         start = f" from day {solution.starts[p]:.0f}" if p in solution.starts else ""
-        parts.append(f"{verb} {times}{pool.cluster.count} {pool.node.id}{how}{spare}{jobs}{term}{start}")
+        days = solution.starts.get(p, pool.start_day) + pool.held_days
+        sold = f" (sold on day {days:.0f})" if pool.sold_usd is not None else ""
+        parts.append(f"{verb} {times}{pool.cluster.count} {pool.node.id}{how}{spare}{jobs}{term}{start}{sold}")
     return ", ".join(parts)
 
 
@@ -175,6 +177,7 @@ def _pool(
         region=region.id if region else "",
         start_day=pool.start_day,
         end_day=None if math.isinf(pool.end_day) else pool.end_day,
+        sold_usd=pool.sold_usd,
         month_usd=pool.month_usd,
         held_days=pool.held_days,
         day_usd=pool.day_usd,

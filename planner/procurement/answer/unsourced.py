@@ -24,6 +24,8 @@ def rests_on(asked: Portfolio, used: Sequence[SupplyPool]) -> Iterator[str]:
     owner = asked.ownership
     if asked.charge == "amortised" and owner.residual and any(pool.way == "buy" for pool in used):
         yield f"a resale value of {owner.residual:.0%} after {owner.life_years:g} years"
+    if any(pool.sold_usd is not None for pool in used):
+        yield f"a resale value of {asked.resale:.0%} of what nodes are worth by their age"
     rate = asked.currency
     if rate.code != "USD" and is_stale(rate.date, asked.as_of, OLD_RATE_DAYS):
         yield f"an exchange rate of {rate.date or 'no date'}"

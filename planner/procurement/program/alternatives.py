@@ -7,8 +7,9 @@ the best with other nodes.
 from __future__ import annotations
 
 from planner.procurement.program.instance import ProcureInstance, ProcureVariant
+from planner.procurement.program.settings import Settings
 from planner.procurement.program.solution import ProgramSolution
-from planner.procurement.program.solve import Settings, best
+from planner.procurement.program.solve import best
 
 
 def ranked(

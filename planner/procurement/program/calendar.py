@@ -205,10 +205,11 @@ def _days_of_term(
     ]
     likely = [pool.start_day + choice.late.get(p, 0.0), *fitting]
     known = dict.fromkeys([*first_days(instance, pool), *sorted(likely)])
+    latest = math.inf if pool.sold_usd is None else instance.asked.horizon_days - pool.term_days + EPS
     return [
         day
         for day in known
-        if day >= pool.start_day
+        if pool.start_day <= day <= latest
         and all(max(a, day) + choice.days[j] <= min(b, day + pool.term_days) + EPS for j, (a, b) in windows.items())
     ]
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from planner.procurement.program.calendar import Choice, Collision
+from planner.procurement.program.calendar import Choice, Collision, first_days
 from planner.procurement.program.instance import ProcureInstance
-from planner.procurement.program.model import ProcureProgram
+from planner.procurement.program.integer_program import ProcureProgram
+from planner.procurement.program.job_order import EPS
 from planner.procurement.throughput.column import Place
 from planner.solver import Linear, total
 
@@ -55,6 +56,22 @@ def on_first_days(program: ProcureProgram, p: int, days: Sequence[float], copies
         terms.append((day - before) * later)
         before = day
     problem.constrain(program.late[p] == total(terms), f"first_days_{p}")
+
+
+def begin_on_first_days(
+    program: ProcureProgram, instance: ProcureInstance, days_late: Mapping[int, float], dates: set[int]
+) -> bool:
+    """Whether a purchase got a constraint on the days on which it may begin."""
+    changed = False
+    for p, late in days_late.items():
+        pool = instance.pools[p]
+        days = [day - pool.start_day for day in first_days(instance, pool)]
+        if pool.term_days or p in dates or any(abs(day - late) <= EPS for day in days):
+            continue
+        dates.add(p)
+        on_first_days(program, p, sorted(day for day in days if day > 0), pool.copies)
+        changed = True
+    return changed
 
 
 def _elsewhere(program: ProcureProgram, choice: Choice, jobs: Sequence[int]) -> Linear:

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from planner.procurement.program.instance import FAR, ProcureInstance, ProcureVariant, limits
+from planner.procurement.program.settings import Settings
 from planner.procurement.program.solution import ProgramSolution
-from planner.procurement.program.solve import Settings, solve
+from planner.procurement.program.solve import solve
 
 HALVINGS = 7
 """Of a bisection: the share of the work that fits is known to 1 in 128, and told in whole percents."""
@@ -30,9 +31,12 @@ class Conflict:
 
 def conflict(instance: ProcureInstance, settings: Settings) -> Conflict:
     """The smallest set that deleting limits one by one leaves."""
-    kept = smallest(instance, [limit.name for limit in limits(instance.asked, instance.pools)], settings)
+    names = [limit.name for limit in limits(instance.asked, instance.pools)]
+    kept = smallest(instance, names, settings)
+    nowhere = () if kept else tuple(_nowhere(reaching(instance, FAR), settings))
+    if not kept and not nowhere:  # what is bought is there until the horizon: time is missing all the same
+        kept = [name for name in names if name == "horizon" or name.startswith("deadline:")]
     relaxed = {name: value for name in kept if (value := _least(instance, name, settings)) is not None}
-    nowhere = () if kept else tuple(_nowhere(instance, settings))
     return Conflict(tuple(kept), relaxed, _work_that_fits(instance, settings), nowhere)
 
 
@@ -118,7 +122,7 @@ def reaching(instance: ProcureInstance, day: float) -> ProcureInstance:
         return instance
     pools = [
         replace(q, held_days=q.held_days + later, fixed_charge=q.fixed_charge + later * q.day_charge)
-        if q.way == "buy"
+        if q.way == "buy" and not q.term_days
         else q
         for q in instance.pools
     ]

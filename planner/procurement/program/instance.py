@@ -80,9 +80,14 @@ def limits(asked: Portfolio, pools: Sequence[SupplyPool]) -> list[Limit]:
 
 def deadline(job: Job, variant: ProcureVariant) -> float:
     """The day by which a job must be done under a variant."""
-    name = f"deadline:{job.name}" if job.given_deadline else "horizon"
-    day = FAR if name in variant.dropped else variant.moved.get(name, job.deadline_day)
+    day = _promised(job, variant)
     return day if variant.latest is None else min(day, variant.latest)
+
+
+def _promised(job: Job, variant: ProcureVariant) -> float:
+    """The same for the job's own sake, and not so that all is done early: this is the day that a loss may not touch."""
+    name = f"deadline:{job.name}" if job.given_deadline else "horizon"
+    return FAR if name in variant.dropped else variant.moved.get(name, job.deadline_day)
 
 
 def window(instance: ProcureInstance, j: int, place: Place, variant: ProcureVariant) -> tuple[float, float]:
@@ -90,7 +95,8 @@ def window(instance: ProcureInstance, j: int, place: Place, variant: ProcureVari
     job, pools = instance.jobs[j], [instance.pools[p] for p in place]
     start = max(job.release_day, *(pool.start_day for pool in pools))
     ends = [pool.last_day for pool in pools if not (pool.term_days and moves(instance, pool, variant))]
-    return start, min([deadline(job, variant), *ends]) - kept_free(instance, j, place)
+    kept = min([_promised(job, variant), *ends]) - kept_free(instance, j, place)
+    return start, min(kept, deadline(job, variant))
 
 
 def kept_free(instance: ProcureInstance, j: int, place: Place) -> float:

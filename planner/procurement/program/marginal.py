@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from planner.procurement.answer.document import UNITS
 from planner.procurement.program.instance import Limit, ProcureInstance, ProcureVariant, limits, moved
+from planner.procurement.program.settings import Settings
 from planner.procurement.program.solution import ProgramSolution
-from planner.procurement.program.solve import Settings, best
+from planner.procurement.program.solve import best
 from planner.procurement.throughput.bounds import LARGEST_STEP
 from planner.question.file_values import DAYS_PER_MONTH
 from planner.schema.procurement import MarginalValue

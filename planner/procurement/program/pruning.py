@@ -11,6 +11,7 @@ from operator import le
 from planner.procurement.program.instance import ProcureInstance, kept_free
 from planner.procurement.supply.pools import SupplyPool
 from planner.procurement.throughput.column import Column
+from planner.question.file_values import DAYS_PER_MONTH
 
 Days = Mapping[int, float]
 """Job -> days that it takes on a pool."""
@@ -26,7 +27,8 @@ def undominated(instance: ProcureInstance, *, across: bool = False) -> list[Colu
     """
     families: dict[tuple[str, int], dict[int, dict[int, float]]] = {}
     joined = {p for c in instance.columns if c.other_pools for p in c.place}
-    for c in instance.columns:
+    columns = list(_as_long_as_needed(instance))
+    for c in columns:
         if c.other_pools:
             continue
         pool = instance.pools[c.pool]
@@ -35,7 +37,37 @@ def undominated(instance: ProcureInstance, *, across: bool = False) -> list[Colu
         families.setdefault(key, {}).setdefault(c.pool, {})[c.job] = c.days
     supply = _Supply(instance)
     kept = {(key[1], p) for key, days in families.items() for p in _front(instance, supply, days)}
-    return [c for c in instance.columns if c.pool in joined or (-1, c.pool) in kept or (c.job, c.pool) in kept]
+    return [c for c in columns if c.pool in joined or (-1, c.pool) in kept or (c.job, c.pool) in kept]
+
+
+def _as_long_as_needed(instance: ProcureInstance) -> Iterator[Column]:
+    """The columns without those of purchases that are sold months after all that they could do is done.
+
+    From the first job on a copy works but while it waits for a release, so that it needs no longer than all its jobs
+    and the days between their releases take. Not so where jobs work longer than they need, or money comes by the month.
+    """
+    asked, months = instance.asked, instance.asked.limits.monthly is not None
+    if asked.resale is None or months or asked.objective == "tokens-per-dollar":
+        yield from instance.columns
+        return
+    joined = {p for c in instance.columns if c.other_pools for p in c.place}
+    mine: dict[int, list[Column]] = {}
+    for c in instance.columns:
+        mine.setdefault(c.pool, []).append(c)
+    needed = {p: _needed(instance, each) for p, each in mine.items() if p not in joined}
+    for c in instance.columns:
+        pool = instance.pools[c.pool]
+        if pool.sold_usd is None or pool.term_days < needed.get(c.pool, math.inf) + DAYS_PER_MONTH:
+            yield c
+
+
+def _needed(instance: ProcureInstance, columns: Sequence[Column]) -> float:
+    """Days that one copy needs for all of these jobs at most, pauses and the loss of nodes included."""
+    jobs = [instance.jobs[c.job] for c in columns]
+    releases = [job.release_day for job in jobs]
+    pauses = sum(job.restart_days for job in jobs if job.interruptible) * len(jobs)
+    free = max(kept_free(instance, c.job, c.place) for c in columns)
+    return max(releases) - min(releases) + sum(c.days for c in columns) + pauses + free
 
 
 def _front(instance: ProcureInstance, supply: _Supply, days: Mapping[int, Days]) -> list[int]:

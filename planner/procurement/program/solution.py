@@ -64,3 +64,9 @@ class ProgramSolution:
         """``|value - bound| / |value|``; what only rounding makes is none."""
         gap = abs(self.value - self.bound) / max(abs(self.value), 1e-9)
         return gap if gap > ROUNDING else 0.0
+
+
+def better(one: ProgramSolution | None, other: ProgramSolution | None) -> ProgramSolution | None:
+    """The one that costs less; None where neither is one."""
+    known = [each for each in (one, other) if each is not None]
+    return min(known, key=lambda each: each.value, default=None)

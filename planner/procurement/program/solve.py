@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from planner.base.errors import NoAnswer
+from planner.procurement.program import narrowing
 from planner.procurement.program.calendar import (
     Arranged,
     Choice,
     arranged,
     dated,
-    first_days,
     held_in_months,
     most_in_a_month,
     stretches,
 )
-from planner.procurement.program.cuts import charge, forbid, keys, on_first_days
+from planner.procurement.program.cuts import begin_on_first_days, charge, forbid, keys
 from planner.procurement.program.instance import FAR, ProcureInstance, ProcureVariant, monthly_limit
+from planner.procurement.program.integer_program import ProcureProgram, build, name, own_watts
 from planner.procurement.program.job_order import EPS
-from planner.procurement.program.model import ProcureProgram, build, name, own_watts
-from planner.procurement.program.solution import ProgramSolution
+from planner.procurement.program.settings import USUAL, Settings
+from planner.procurement.program.solution import ProgramSolution, better
 from planner.procurement.throughput.column import Place
-from planner.solver import GAP, Outcome, SolverName, Status
+from planner.solver import Outcome, Status
 
-TIME_LIMIT_S = 60.0
 SHORTEST_STEP = 1e-4
 """Relative width to which the earliest completion is narrowed down."""
 RATIO_ROUNDS = 12
@@ -32,18 +32,6 @@ ROUNDS = 400
 """Of asking for an order, and forbidding what has none."""
 HALVINGS = 12
 """Of the search for how much of the work beyond a job's tokens has room."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Settings:
-    """How long and how exactly to solve."""
-
-    gap: float = GAP
-    time_limit_s: float = TIME_LIMIT_S
-    solver: SolverName = "highs"
-
-
-USUAL = Settings()
 
 
 def solve(instance: ProcureInstance, variant: ProcureVariant, settings: Settings = USUAL) -> ProgramSolution | None:
@@ -74,6 +62,14 @@ def _solved(instance: ProcureInstance, variant: ProcureVariant, settings: Settin
     return _sought(instance, variant, settings)[0]
 
 
+def _tried(instance: ProcureInstance, variant: ProcureVariant, settings: Settings) -> ProgramSolution | None:
+    """The best answer of a part of a question; none in time says nothing of the whole, of which one may be known."""
+    try:
+        return _solved(instance, variant, settings)
+    except NoAnswer:
+        return None
+
+
 def _sought(
     instance: ProcureInstance, variant: ProcureVariant, settings: Settings
 ) -> tuple[ProgramSolution | None, bool]:
@@ -84,7 +80,16 @@ def _sought(
     if len({j for j, _ in program.run}) < len(program.alike):
         return None, True  # some job fits nowhere in its window
     known: ProgramSolution | None = None
-    reached, proven, dates = -math.inf, math.inf, set[int]()
+    # Nothing costs, emits or takes less than nothing; what more tokens are worth may be any amount.
+    reached, proven, dates = -math.inf if variant.per_million_tokens > 0 else 0.0, math.inf, set[int]()
+    if narrowing.pays(program):
+        instance, known, bound = narrowing.narrowed(
+            instance, variant, program, settings, lambda part: _tried(part, variant, settings)
+        )
+        reached = max(reached, bound)
+        if known is not None and known.value - reached <= settings.gap * abs(known.value):
+            return _at_least(known, reached, proven), True
+        program = build(instance, variant)
     for n in range(ROUNDS):
         outcome = program.problem.solve(gap=settings.gap, time_limit_s=settings.time_limit_s, solver=settings.solver)
         if outcome.status is Status.INFEASIBLE or (known is not None and not outcome.status.found):
@@ -98,27 +103,27 @@ def _sought(
         fewer = _on_fewer(instance, choice)
         if outcome.status is Status.FEASIBLE and fewer:
             # Not proven in time: the order is sought on what was chosen, and what is proven of all stays proven.
-            known = _better(known, _sought(fewer, variant, settings)[0])
+            known = better(known, _tried(fewer, variant, settings))
             if known is not None:
                 return _at_least(known, reached, proven), math.isinf(proven)
         found, choice = _ordered(instance, variant, program, choice)
-        if not (_corrected(program, instance, choice, found, outcome, n) or _dated(program, instance, choice, dates)):
-            bounded = replace(outcome, bound=min(outcome.objective, reached, proven))
-            return _solution_of(program, instance, bounded, choice, found), math.isinf(proven)
+        if not (
+            _corrected(program, instance, choice, found, outcome, n)
+            or begin_on_first_days(program, instance, choice.late, dates)
+        ):
+            known = better(known, _solution_of(program, instance, outcome, choice, found))
+            return _at_least(known, min(outcome.objective, reached), proven), math.isinf(proven)
         if not found.proven or not all(each.proven for each in found.collisions):
             proven = min(proven, reached)
         if fewer and not found.collisions:  # only days and pauses are not as they can be: perhaps that changes little
-            known = _better(known, _sought(fewer, variant, settings)[0])
+            known = better(known, _tried(fewer, variant, settings))
             if known is not None and known.value - min(reached, proven) <= settings.gap * abs(known.value):
                 return _at_least(known, reached, proven), math.isinf(proven)
+    if known is not None:
+        return _at_least(known, reached, proven), math.isinf(proven)
     raise NoAnswer(
         f"in {ROUNDS} rounds no order of the jobs was found, and none was excluded; give fewer jobs or choices"
     )
-
-
-def _better(one: ProgramSolution | None, other: ProgramSolution | None) -> ProgramSolution | None:
-    known = [each for each in (one, other) if each is not None]
-    return min(known, key=lambda each: each.value, default=None)
 
 
 def _at_least(known: ProgramSolution | None, reached: float, proven: float) -> ProgramSolution | None:
@@ -214,20 +219,6 @@ def _corrected(
         if paid < usd * (1 - 1e-6) - 1e-2:
             charge(program, instance, choice, jobs, usd, f"{n}_{m}")
             changed = True
-    return changed
-
-
-def _dated(program: ProcureProgram, instance: ProcureInstance, choice: Choice, dates: set[int]) -> bool:
-    """Whether a purchase got a constraint on the days on which it may begin."""
-    changed = False
-    for p, late in choice.late.items():
-        pool = instance.pools[p]
-        days = [day - pool.start_day for day in first_days(instance, pool)]
-        if pool.term_days or p in dates or any(abs(day - late) <= EPS for day in days):
-            continue
-        dates.add(p)
-        on_first_days(program, p, sorted(day for day in days if day > 0), pool.copies)
-        changed = True
     return changed
 
 

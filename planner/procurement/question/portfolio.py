@@ -29,6 +29,7 @@ from planner.question.file_values import (
     NodeId,
     Positive,
     PositiveMoney,
+    PositiveShare,
     RegionId,
     Several,
     Share,
@@ -262,6 +263,8 @@ class PortfolioTerms:
     objective: Objective = "cost"
     charge: Charge = "cash"
     """What a bought machine costs the plan: all its price, or the share of its life that the horizon takes."""
+    resale: PositiveShare | None = None
+    """What a buyer pays for nodes, over what they are worth by their age; None: nothing bought is sold."""
     regions: Several[RegionId] = ("us",)
     limits: Limits = Limits()
     owned: Several[Owned] = ()

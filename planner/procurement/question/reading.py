@@ -178,6 +178,8 @@ def portfolio(file: TypedFile, catalog: Catalog) -> Portfolio:
         inputs=file.inputs("portfolio", catalog),
     )
     found = replace(found, name=table.name or file.document.path.stem, mixed=_mixed(file, found))
+    if table.resale is not None and table.charge == "amortised":
+        file.wrong(("resale",), 'what a sale brings counts in cash; leave out charge = "amortised", or resale')
     for n, candidate in enumerate(table.candidates or ()):
         if candidate.delivery_day >= table.horizon_days:
             late = f"is not before the end of the horizon of {table.horizon_days:,.0f} days"
@@ -271,6 +273,7 @@ def _trained(table: JobTable) -> Workload:
             optimizer=table.optimizer,
             mtp_layers=table.mtp_layers,
             imbalance=table.imbalance,
+            task=table.task,
         )
     except (ClusterwrightError, ValueError) as error:
         # It speaks of a keyword, "tokens = '-2B': ...", which is a key of the table.

@@ -189,6 +189,7 @@ def _rented(asked: Portfolio, candidate: NodeOption, way: Way, cluster: Cluster,
         yield replace(
             pool,
             id=pool.id if n == 1 else f"{pool.id} for {n} terms",
+            lengths_of=pool.id,
             month_usd=monthly,
             end_day=candidate.delivery_day + n * term,
             held_days=n * term,

@@ -15,11 +15,12 @@ from planner.cost.goodput import ACCELERATOR_MTBF_S, RESTART_S, goodput
 from planner.cost.ownership import charge, facility_per_month
 from planner.models.parameters import parameters
 from planner.models.workload import find_model, optimizer
-from planner.performance.binding import HOST_BANDWIDTH
+from planner.performance.cost_inputs import HOST_BANDWIDTH
 from planner.procurement.question.portfolio import NodeOption, Portfolio
 from planner.procurement.supply.parts import BillPart, parts
 from planner.procurement.supply.pools import Item, SupplyPool
 from planner.procurement.supply.power import carbon_per_day, energy_per_day, node_power, pue
+from planner.procurement.supply.selling import sold
 from planner.schema.hardware import Cluster, Price
 from planner.schema.workload import Model
 
@@ -90,7 +91,7 @@ def bought(
     wiring: str,
     quote: Price,
 ) -> Iterator[SupplyPool]:
-    """The cluster bought with and without spares."""
+    """The cluster bought with and without spares, to be kept and, where the question says so, to be sold."""
     several = cluster.count > 1
     wanted = {0, _spares(asked, cluster), min(asked.reliability.survive or 0, cluster.count)}
     for spares in sorted(wanted) if several else (0,):
@@ -111,12 +112,14 @@ def bought(
             "staff": owner.staff_usd_per_accelerator_year * nodes * cluster.node.accelerators / 12,
         }
         whole = capital if asked.charge == "cash" else charge(capital, held, owner)
-        yield SupplyPool(
-            id=" ".join(
-                [f"buy {cluster.count} x {cluster.node.id}"]
-                + ([f"{wiring}"] if wiring else [])
-                + ([f"+{spares} spare"] if spares else [])
-            ),
+        called = " ".join(
+            [f"buy {cluster.count} x {cluster.node.id}"]
+            + ([f"{wiring}"] if wiring else [])
+            + ([f"+{spares} spare"] if spares else [])
+        )
+        pool = SupplyPool(
+            id=called,
+            lengths_of=called,
             way="buy",
             cluster=cluster,
             copies=min(candidate.copies or len(asked.jobs), len(asked.jobs)),
@@ -141,6 +144,8 @@ def bought(
             restart_s=RESTART_S if spares else asked.reliability.restart_without_spares_s,
             at_most=candidate.at_most,
         )
+        yield pool
+        yield from sold(asked, pool)
 
 
 def _spares(asked: Portfolio, cluster: Cluster) -> int:

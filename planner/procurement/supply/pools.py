@@ -42,6 +42,8 @@ class SupplyPool:
     """With `count` nodes that train."""
     copies: int = 1
     """How many of it can be held; jobs move freely between equal ones."""
+    lengths_of: str = ""
+    """What is offered for several lengths of time: the name that all of these share, and their copies with it."""
     spares: int = 0
     wiring: str = ""
     quote: Price | None = None
@@ -73,6 +75,8 @@ class SupplyPool:
     """What holding it adds to the cost that is minimised, without what is paid by month or day."""
     day_charge: float = 0.0
     """Of which so much for each day that it is held, where a purchase is charged by its days."""
+    sold_usd: float | None = None
+    """What its nodes bring on `end_day`, on which they are sold; None: they are not."""
     restart_s: float = RESTART_S
     preemptions_per_node_s: float = 0.0
     on_demand_usd: float | None = None
@@ -121,8 +125,8 @@ class SupplyPool:
 
     @property
     def term_days(self) -> float:
-        """Of what is reserved: it ends so long after it began."""
-        return self.held_days if self.way in TERM_DAYS else 0.0
+        """Of what is reserved, or sold: it ends so long after it began."""
+        return self.held_days if self.way in TERM_DAYS or self.sold_usd is not None else 0.0
 
     @property
     def idle_usd(self) -> float:

@@ -7,7 +7,7 @@ products with weights. So what costs more than the whole budget even then, or is
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -97,7 +97,9 @@ class LowerBounds:
 
 def least(catalog: Catalog, jobs: Sequence[Job], pools: Sequence[SupplyPool]) -> LowerBounds:
     """What every job takes on every pool at the best rate of its accelerators."""
-    days = [[_days(catalog, job, pool) for pool in pools] for job in jobs]
+    parts = {pool.cluster.accelerator.id: pool.cluster.accelerator for pool in pools}
+    rates = {(name, plain): _rate(catalog, part, plain) for name, part in parts.items() for plain in (True, False)}
+    days = [[_days(job, pool, rates) for pool in pools] for job in jobs]
     works = [[d * pool.day_usd for d, pool in zip(row, pools, strict=True)] for row in days]
     cheapest = [min(row, default=0.0) for row in works]
     return LowerBounds(
@@ -112,10 +114,10 @@ def _room(job: Job, pool: SupplyPool) -> float:
     return job.deadline_day * (1.0 + LARGEST_STEP) - max(job.release_day, pool.start_day)
 
 
-def _days(catalog: Catalog, job: Job, pool: SupplyPool) -> float:
+def _days(job: Job, pool: SupplyPool, rates: Mapping[tuple[str, bool], float]) -> float:
     """Days of a job at the best rate of all accelerators of a pool."""
     flops = PRODUCTS.get(job.asked.method, 6.0) * CERTAIN * _weights(job.model) * job.tokens
-    fastest = _rate(catalog, pool.cluster.accelerator, job.asked.precision is None)
+    fastest = rates[pool.cluster.accelerator.id, job.asked.precision is None]
     return flops / (pool.cluster.accelerators * fastest) / DAY_S
 
 
@@ -138,4 +140,5 @@ def _weights(model: str | Model) -> float:
     if p.cross_layers:
         return 0.0
     mixture = p.moe_layers * (p.experts_per_token * p.expert + p.shared_expert_per_layer)
-    return float(p.layers * p.attention_per_layer + p.dense_layers * p.dense_mlp_per_layer + mixture)
+    attention = p.layers * p.attention_per_layer - p.indexless_layers * p.index_per_layer
+    return float(attention + p.dense_layers * p.dense_mlp_per_layer + mixture)

@@ -13,11 +13,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from planner.base.errors import NoAnswer, WrongQuestion
-from planner.base.processes import spread
+from planner.base.processes import Workers, spread
 from planner.catalog import Catalog
 from planner.cost import money
 from planner.cost.goodput import wall_time
-from planner.performance import binding
+from planner.performance import cost_inputs
 from planner.planning import answer
 from planner.procurement.question.portfolio import Job
 from planner.procurement.supply.pools import SupplyPool
@@ -39,7 +39,7 @@ MANY = 128
 """Searches from which on it pays to begin other processes: each takes 0.7 CPU s to begin, a search less than 0.1."""
 MOST_PROCESSES = 8
 SHARE = 4
-"""Searches that a process is given at a time: with them comes the catalog, 0.2 MB."""
+"""Searches that a process is given at a time."""
 
 
 _Size = tuple[Key, int]
@@ -173,7 +173,7 @@ class Throughputs:
         tasks = self._open(reach)
         side_by_side = processes or (min(os.cpu_count() or 1, MOST_PROCESSES) if len(tasks) >= MANY else 1)
         answers: dict[int, _Answer] = {}
-        for place, each in _answers(_Share(self._catalog, list(tasks.values())), side_by_side):
+        for place, each in _answers(self._catalog, list(tasks.values()), side_by_side):
             answers[place] = each
             if advance:
                 advance(1)
@@ -258,7 +258,8 @@ def _searched(catalog: Catalog, task: _Task) -> _Answer:
     except (WrongQuestion, NoAnswer) as error:
         return {}, f"{pool.node.id}: {error}".splitlines()[0]
     networks = [
-        binding.network(replace(fabrics[wired], count=counts[-1]), prepared.reached.accelerator) for wired in wirings
+        cost_inputs.network(replace(fabrics[wired], count=counts[-1]), prepared.reached.accelerator)
+        for wired in wirings
     ]
     pairs = {(wirings.index(wiring), count) for wiring, count in wanted}
     found = best_of_each(problem(prepared, 1), networks, pairs)
@@ -266,23 +267,13 @@ def _searched(catalog: Catalog, task: _Task) -> _Answer:
     return {(wirings[n], count): candidate for (n, count), candidate in found.items()}, why
 
 
-class _Share(NamedTuple):
-    """Tasks that one process searches, one after the other."""
-
-    catalog: Catalog
-    tasks: Sequence[_Task]
-
-
-def _answers(share: _Share, workers: int) -> Iterator[tuple[int, _Answer]]:
+def _answers(catalog: Catalog, tasks: Sequence[_Task], workers: int) -> Iterator[tuple[int, _Answer]]:
     """Each task's place with its search's answer, as they come: made in this process or several."""
-    if workers <= 1 or len(share.tasks) <= 1:
-        yield from enumerate(_searched(share.catalog, task) for task in share.tasks)
-        return
-    starts = range(0, len(share.tasks), SHARE)
-    shares = [share._replace(tasks=share.tasks[start : start + SHARE]) for start in starts]
-    for place, answers in spread(_all_searched, shares, workers):
+    starts = range(0, len(tasks), SHARE)
+    shares = [tasks[start : start + SHARE] for start in starts]
+    for place, answers in spread(_all_searched, catalog, shares, Workers(workers)):
         yield from enumerate(answers, starts[place])
 
 
-def _all_searched(share: _Share) -> list[_Answer]:
-    return [_searched(share.catalog, task) for task in share.tasks]
+def _all_searched(catalog: Catalog, tasks: Sequence[_Task]) -> list[_Answer]:
+    return [_searched(catalog, task) for task in tasks]

@@ -33,13 +33,15 @@ function tie(holder, view) {
   }
 }
 
-const significant = (value) => Number(value.toPrecision(3)).toLocaleString("en");
-const scaled = (value, steps) => {
+const significant = (value, least = 1) =>
+  value.toLocaleString("en", { minimumSignificantDigits: least, maximumSignificantDigits: 3 });
+const scaled = (value, steps, least) => {
   const [factor, unit] = steps.find(([each]) => value >= each) ?? steps.at(-1);
-  return significant(value / factor) + unit;
+  return significant(value / factor, least) + unit;
 };
 const count = (value) => scaled(value, [[1e12, " T"], [1e9, " B"], [1e6, " M"], [1, ""]]);
-const money = (value) => "$" + scaled(value, [[1e9, "B"], [1e6, "M"], [1e3, "k"], [1, ""]]);
+const money = (value) => "$" + scaled(value, [[1e9, "B"], [1e6, "M"], [1e3, "k"], [1, ""]], 3);
+const duration = (days) => scaled(days, [[1, " days"], [1 / 24, " hours"], [1 / 1440, " minutes"], [1 / 86400, " seconds"]]);
 
 // days = tokens / (tokens a day); US dollars = days x 24 x accelerators x price.
 function linear(form) {
@@ -48,7 +50,7 @@ function linear(form) {
   const show = () => {
     const share = 10 ** Number(form.elements.tokens.value);
     set("tokens", count(tokens * share));
-    set("days", `${significant(days * share)} days`);
+    set("days", duration(days * share));
     if (price === undefined) return;
     const hour = price * Number(form.elements.price.value);
     set("price", `$${hour.toFixed(2)}`);
@@ -63,7 +65,7 @@ function linear(form) {
 function copying(button) {
   if (!navigator.clipboard) return;
   button.hidden = false;
-  const text = button.parentElement.querySelector("code").textContent.replace(/^#\d+: /, "");
+  const text = button.parentElement.querySelector("code").textContent.replace(/^#\d+: .*?(?=\w+=)/, "");
   button.addEventListener("click", () =>
     navigator.clipboard.writeText(text).then(() => { button.textContent = "Copied"; }));
 }

@@ -31,6 +31,9 @@ FASTER = (
 """Figures more of which makes no plan slower, beside the peaks."""
 AT_ONCE = 64
 """Boxes that are halved side by side: searches of many machines share their arrays."""
+IN_ONE_SPACE, BOX_S = 16, 2e-3
+"""Of those, about, how many are searched in one space: many corners are known, and they are spread over all spaces. And
+CPU seconds of a box, about, beside the searches (`benchmarks/design_points.py`)."""
 ROUNDING = 1e-9
 """Share by which floating-point sums may differ."""
 

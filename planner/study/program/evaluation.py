@@ -21,8 +21,8 @@ from planner.question import search_problem as question
 from planner.question.request import goodput_of
 from planner.question.search_problem import Prepared, prepare, problem
 from planner.schema.hardware import Cluster
+from planner.search.best_per_machine import Machine, best_on_each, needs
 from planner.search.bounded import Bounded
-from planner.search.machines import Machine, best_on_each, needs
 from planner.search.problem import Candidate
 from planner.space.grid import single_grid
 from planner.study.program.clusters import Clusters, Values
@@ -32,9 +32,9 @@ _HELD = 1 << 26
 """Most bytes that are kept of what the candidates of one space hold."""
 SAMPLED = 16
 """Points, spread over all, whose numbers of layouts say what a search takes."""
-POINT_S, ROW_S = 1e-3, 1.5e-6
-"""CPU seconds of a point, and of each of its layouts: 0.5 to 2 ms below 100 layouts, 5 to 9 at 3,600, 21 at 24,000,
-47 at 33,000 (2 cores at 2.5 GHz, searched side by side; benchmarks/design_search.py)."""
+POINT_S, ROW_S, TABLE_ROW_S = 4e-4, 3e-7, 1e-5
+"""CPU seconds of a workload at a point, of each layout that is searched, and of each layout of a space, once for all
+machines that are searched in it side by side; as `benchmarks/design_points.py` prints them, rounded."""
 _WITHOUT_PLAN = ("capital", "power", "accelerators")
 Key = tuple[object, ...]
 
@@ -151,19 +151,30 @@ class Evaluator:
             found += [_structure(cluster), good, here if isinstance(here, str) else _speed(here)]
         return tuple(found)
 
-    def seconds(self) -> float:
-        """What the search at one point takes, about: the same on every machine, since it is counted, not timed."""
+    def seconds(self, at_once: int) -> float:
+        """What a point takes of so many evaluated side by side, about: the same on every machine, since it is counted,
+        not timed.
+        """
         size = self.study.size
         values = [self.study.values(self.study.point(n * size // SAMPLED)) for n in range(min(size, SAMPLED))]
-        return sum(map(self._seconds, values)) / len(values)
+        each = ROW_S + TABLE_ROW_S / self._points_a_space(min(at_once, size))
+        return POINT_S * len(self.study.workloads) + each * sum(map(self._layouts, values)) / len(values)
 
-    def _seconds(self, values: Values) -> float:
-        found = POINT_S
-        for job in self.study.workloads:
+    def _points_a_space(self, many: int) -> float:
+        """Of so many points in a row, how many share a space."""
+        start, found = (self.study.size - many) // 2, set()
+        for n in range(start, start + many):
             with suppress(ClusterwrightError):
-                here = self.prepared(job, values)
-                found += 0.0 if isinstance(here, str) else ROW_S * sum(block.height for block in here.blocks)
-        return found
+                found.add(_structure(self.clusters.cluster(self.study.values(self.study.point(n)))))
+        return many / max(1, len(found))
+
+    def _layouts(self, values: Values) -> int:
+        """That are searched at a point: none where it is over a limit that needs no plan."""
+        _, broken, why = self._limits(values)
+        if why or not _kept(broken):
+            return 0
+        spaces = (self.prepared(job, values) for job in self.study.workloads)
+        return sum(block.height for here in spaces if not isinstance(here, str) for block in here.blocks)
 
     # ---- constraints -------------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from accelerate import init_empty_weights
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig
-from transformers import HfArgumentParser, Trainer, TrainingArguments, set_seed
+from transformers import FineGrainedFP8Config, HfArgumentParser, Trainer, TrainingArguments, set_seed
 from transformers.trainer_utils import get_last_checkpoint
 from transformers.utils import logging
 
@@ -26,7 +26,10 @@ class JobArguments:
     lora_alpha: int = 0
     lora_target: str = ""
     lora_parameters: int = 0
+    lora_magnitudes: bool = False
     quantization_bit: int = 0
+    quantization_fp8: bool = False
+    trained_layers: int = 0
     train_file: str = ""
     mock_data: bool = False
 
@@ -66,21 +69,32 @@ def model_of(job, arguments):
         empty = sharded and int(os.environ.get("RANK", "0")) > 0
         with init_empty_weights(include_buffers=False) if empty else nullcontext():
             return AutoModelForCausalLM.from_config(config, dtype=torch.float32)
-    if not job.lora_rank:
+    if not job.lora_rank and not job.trained_layers:
         return AutoModelForCausalLM.from_pretrained(job.model_name_or_path, config=config, dtype=torch.float32)
     dtype = torch.bfloat16 if arguments.bf16 else torch.float16 if arguments.fp16 else torch.float32
-    known = {"config": config, "dtype": dtype, "quantization_config": quantised(job.quantization_bit, dtype)}
-    return adapted(job, arguments, AutoModelForCausalLM.from_pretrained(job.model_name_or_path, **known))
+    known = {"config": config, "dtype": dtype, "quantization_config": quantised(job, dtype)}
+    model = AutoModelForCausalLM.from_pretrained(job.model_name_or_path, **known)
+    return last_layers(job, model) if job.trained_layers else adapted(job, arguments, model)
 
 
-def quantised(bits, dtype):
-    """How bitsandbytes holds the frozen weights; stored as numbers of the computation's type, they can be sharded."""
-    if bits == 4:
+def quantised(job, dtype):
+    """How the frozen weights are held; of 4 bit as numbers of the computation's type, so that they can be sharded."""
+    if job.quantization_bit == 4:
         known = {"bnb_4bit_compute_dtype": dtype, "bnb_4bit_quant_storage": dtype}
         return BitsAndBytesConfig(
             load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True, **known
         )
-    return BitsAndBytesConfig(load_in_8bit=True) if bits == 8 else None
+    if job.quantization_fp8:
+        return FineGrainedFP8Config()
+    return BitsAndBytesConfig(load_in_8bit=True) if job.quantization_bit == 8 else None
+
+
+def last_layers(job, model):
+    """The model frozen but for its last layers, which are in 32 bit."""
+    model.requires_grad_(False)
+    for layer in model.get_decoder().layers[-job.trained_layers :]:
+        layer.float().requires_grad_(True)
+    return model
 
 
 def adapted(job, arguments, model):
@@ -90,6 +104,7 @@ def adapted(job, arguments, model):
     plugin = arguments.deepspeed_plugin
     wide = not (plugin and plugin.zero_stage == 3) or bool(job.quantization_bit)
     known = {"r": job.lora_rank, "lora_alpha": job.lora_alpha, "target_modules": job.lora_target.split(",")}
+    known["use_dora"] = job.lora_magnitudes
     model.enable_input_require_grads()  # what is recomputed needs a gradient at its input
     model = get_peft_model(model, LoraConfig(task_type="CAUSAL_LM", **known), autocast_adapter_dtype=wide)
     sizes = (getattr(p, "ds_numel", p.numel()) for p in model.parameters() if p.requires_grad)

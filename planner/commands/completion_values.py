@@ -1,0 +1,101 @@
+"""What a shell offers for an option's value: ids of the library, read off the headers of its files.
+
+Each takes what click hands on (context, parameter, the beginning that was typed) and gives whole words; the imports are
+late and light, because a shell waits for the answer at every press of the key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+import click
+
+KINDS = ("accelerators", "fabrics", "nodes", "regions", "runtimes")
+"""Of the catalog's entries; with :data:`TARGETS`, as the library has them, which takes longer to import than one waits
+(tests/test_completion.py holds both together)."""
+TARGETS = (
+    *(
+        "megatron",
+        "torchtitan",
+        "hf-trainer",
+        "trl",
+        "axolotl",
+        "llama-factory",
+        "maxtext",
+        "megatron-bridge",
+        "deepspeed",
+        "accelerate",
+        "torchrun",
+        "nccl-tuner",
+        "slurm",
+    ),
+    *("skypilot", "dstack", "jobset", "trainjob", "pytorchjob", "volcano"),
+)
+"""What ``--to`` chains."""
+Completer = Callable[[click.Context, click.Parameter, str], list[str]]
+
+
+OPTIMIZERS = "optimizers.toml"
+"""The file of ``models/`` that holds none."""
+
+
+def _ids(folder: str, files: str = "*.toml") -> list[str]:
+    from planner.base.resources import data
+    from planner.models.files import headers
+
+    found = [path for path in data(folder).glob(files) if files == OPTIMIZERS or path.name != OPTIMIZERS]
+    return sorted(entry for path in found for entry in headers(path))
+
+
+def _beginning(words: Iterable[str], typed: str, separators: str = "") -> list[str]:
+    """Those words that go on as was typed; behind the last separator, where several words are joined."""
+    start = max((typed.rfind(each) + 1 for each in separators), default=0)
+    return [typed[:start] + word for word in words if word.lower().startswith(typed[start:].lower())]
+
+
+def of(words: Sequence[str]) -> Completer:
+    """Of words that are known."""
+
+    def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+        return _beginning(words, incomplete)
+
+    return complete
+
+
+def _of_catalog(kind: str) -> Completer:
+    def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+        return _beginning(_ids(f"hardware_catalog/{kind}"), incomplete)
+
+    return complete
+
+
+accelerators, fabrics, nodes = (_of_catalog(kind) for kind in ("accelerators", "fabrics", "nodes"))
+regions, runtimes = (_of_catalog(kind) for kind in ("regions", "runtimes"))
+
+
+def models(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Ids of models, of whatever family."""
+    return _beginning(_ids("models"), incomplete)
+
+
+def optimizers(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Ids of optimizers."""
+    return _beginning(_ids("models", OPTIMIZERS), incomplete)
+
+
+def entries(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Ids of the catalog, of whatever kind."""
+    return _beginning(sorted(entry for kind in KINDS for entry in _ids(f"hardware_catalog/{kind}")), incomplete)
+
+
+def targets(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Targets of export, chained with ``+``."""
+    return _beginning(TARGETS if "+" in incomplete else ["list", "astra-sim", *TARGETS], incomplete, "+")
+
+
+def axes(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Axes of a plan, each with its ``=``."""
+    from planner.space.axes import PINNED
+
+    names: Sequence[str] = [f"{axis}=" for axis in PINNED]
+    return _beginning(names, incomplete, ",")

@@ -1,0 +1,299 @@
+"""Bytes held by one accelerator: parameters, gradients, optimizer states, activations in flight, buffers.
+
+What one layer keeps of one micro-batch: :mod:`planner.cost.layer_activations`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from planner.cost import elements, expanded_memory, frozen
+from planner.cost.data_parallel import Replicas, ShardedState, blocks_of_stage, replicas, stage_parameters
+from planner.cost.figures import Figure, Grid
+from planner.cost.layer_activations import hidden_shard, layer_activations
+from planner.cost.micro_batch import tokens
+from planner.cost.pipeline import StageSplit, extremes, micro_batches
+
+_WAITING = 4.0
+"""Bytes of a logit that a loss keeps for its backward pass."""
+
+
+PARTS = ("parameters", "gradients", "optimizer", "activations", "buffers", "copies", "resident")
+"""Fields of :class:`Memory` that add up to what the accelerator's own memory holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """Bytes in one accelerator's part of the expanded memory."""
+
+    parameters: Figure = 0.0
+    gradients: Figure = 0.0
+    optimizer: Figure = 0.0
+    activations: Figure = 0.0
+
+    @property
+    def total(self) -> Figure:
+        """All of them."""
+        return self.parameters + self.gradients + self.optimizer + self.activations
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Bytes on the accelerator of one stage."""
+
+    parameters: Figure
+    gradients: Figure
+    optimizer: Figure
+    activations: Figure
+    buffers: Figure
+    """The loss's logits or a layer being worked on, whichever is more; what is gathered."""
+    copies: Figure
+    """Of gradients, for the update."""
+    resident: Figure
+    """Context, communicators, workspaces."""
+    expanded: Placed = Placed()
+    """In expanded memory, and in none of the figures above."""
+    beyond: Figure = 0.0
+    """Infinite where that is more than the expanded memory holds, else 0."""
+
+    @property
+    def total(self) -> Figure:
+        """All of it that lies in the accelerator's own memory; infinite where the expanded one overflows."""
+        return self.states + self.live + self.beyond
+
+    @property
+    def states(self) -> Figure:
+        """What does not depend on activations."""
+        return self.parameters + self.gradients + self.optimizer + self.copies + self.resident
+
+    @property
+    def live(self) -> Figure:
+        """What does."""
+        return self.activations + self.buffers
+
+
+def _states(grid: Grid, held: ShardedState, r: Replicas) -> tuple[Figure, Figure, Figure, Figure]:
+    """Parameters, gradients, optimizer states and copies for the update of one stage: each divided by the shards from
+    its ZeRO stage on.
+    """
+    s, stack, zero = grid.shape, grid.stack, grid.options.zero
+
+    def bytes_of(each: Figure, from_stage: float) -> Figure:
+        on = zero >= from_stage
+        return each * (
+            held.dense / np.where(on, r.dense_shards, 1.0) + held.experts / np.where(on, r.expert_shards, 1.0)
+        )
+
+    resident = (1.0 - stack.gathers_working_copy * (zero >= 3)) * elements.parameter_bytes(grid)
+    resident = np.where(s.frozen_bytes > 0, s.frozen_bytes, resident)
+    alone = (stack.gathers_working_copy > 0) & (s.frozen_bytes <= 0)
+    master = elements.master_bytes(grid) * np.where(alone, 1.0, s.trained)
+    here = 1.0 - grid.options.offload
+    optimizer = (s.state_bytes * s.trained + master) * here
+    outside: Figure = 0.0
+    if np.any(s.orthogonal):
+        outside = s.outside_state_bytes * here * held.ends / np.where(zero >= 1, r.dense_shards, 1.0)
+    copies = bytes_of(elements.update_bytes(grid) * s.trained * here, 1.0) if np.any(stack.update_bytes) else 0.0
+    gradients = elements.gradient_bytes(grid) * s.trained
+    ends = frozen.beside_blocks(grid) * held.ends / np.where(zero >= 3, r.dense_shards, 1.0)
+    return (
+        bytes_of(resident + s.reference_bytes, 3.0) + ends,
+        bytes_of(gradients, 2.0),
+        bytes_of(optimizer, 1.0) + outside,
+        copies,
+    )
+
+
+def in_flight(grid: Grid, index: Figure) -> Figure:
+    """Micro-batches whose activations the stage of that index from 0 holds, in units of all its layers.
+
+    1F1B: stage i holds ``min(M, pp - i)``. Interleaved: ``pp (1 + (pp - 1) / (pp vpp))`` on the first, two chunk-passes
+    fewer a stage. Where experts' exchanges overlap, one chunk-pass more is made ahead.
+    """
+    layout = grid.layout
+    interleaved = layout.vpp > 1
+    first = layout.pp + interleaved * (layout.pp - 1.0) / layout.vpp
+    found = first - index * np.where(interleaved, 2.0 / layout.vpp, 1.0) + grid.options.ep_overlap / layout.vpp
+    return np.minimum(np.maximum(found, 1.0), micro_batches(layout))
+
+
+def loss(grid: Grid) -> Figure:
+    """Bytes that turning logits into the loss and its gradient takes at most: ``t V / tp`` times those of one logit."""
+    tp, stack = grid.layout.tp, grid.stack
+    each = np.where(tp > 1, stack.logit_bytes_split, stack.logit_bytes)
+    whole = tokens(grid) * grid.shape.vocab / tp * elements.logit_bytes(grid, each)
+    return np.where(stack.chunked_loss > 0, np.minimum(chunked_loss(grid), whole), whole)
+
+
+def chunked_loss(grid: Grid) -> Figure:
+    """The same where logits are made in chunks of ``t h / V`` tokens, rounded up to a power of two: at most 2 t h of
+    them, ``3 e t h`` with the gradient of what the head reads (linkedin/Liger-Kernel,
+    ops/fused_linear_cross_entropy.py).
+    """
+    return 3.0 * grid.device.element * tokens(grid) * grid.shape.hidden
+
+
+def waiting_losses(grid: Grid) -> Figure:
+    """Bytes that losses of multi-token prediction keep while the model's own is computed, whose backward pass comes
+    first: each ``t V / tp`` numbers in fp32, or all that a logit takes where that is less.
+    """
+    kept = _WAITING * tokens(grid) * grid.shape.vocab / grid.layout.tp
+    return (grid.shape.losses - 1.0) * np.minimum(loss(grid), kept)
+
+
+def layer_parameters(grid: Grid) -> Figure:
+    """Parameters of one layer on one rank before data-parallel sharding."""
+    return frozen.block_parameters(grid, grid.shape.moe_share)
+
+
+def gathered_parameters(grid: Grid) -> Figure:
+    """Parameters that are gathered, and whose gradients are scattered, at a time: a layer's, or one matrix of its MLP
+    where a compiler cuts finer.
+    """
+    s, layout = grid.shape, grid.layout
+    dense = ((1.0 - s.moe_share - s.idle_share) * s.mlp_parameters + s.moe_share * s.shared_parameters) / layout.tp
+    experts = s.moe_share * s.experts * s.expert_parameters / (layout.ep * layout.etp)
+    matrix = np.maximum(dense, experts) / (2.0 + s.gated)
+    return np.where(grid.stack.gathers_matrices > 0, matrix, layer_parameters(grid))
+
+
+@dataclass(frozen=True, slots=True)
+class Passing:
+    """Bytes that come and go within a step, on top of what is stored."""
+
+    always: Figure
+    """A gathered layer and the next one, 8-bit copies of weights, a whole hidden state and its gradient."""
+    layer: Figure
+    """A layer's backward pass: what is recomputed, and its gradients before they are sharded."""
+    loss: Figure
+    """Around the loss, on the last stage."""
+
+
+def passing(grid: Grid, again: Figure) -> Passing:
+    """What comes and goes: the loss and a layer's backward pass take turns, so that only the larger counts.
+
+    Sharded weights (ZeRO 3) are gathered a layer ahead, the head's for the loss. Sharded gradients (from ZeRO 2 on) are
+    a layer's, as wide as activations, and the copy that is reduced. Sequence-parallel ranks gather a hidden state
+    whole, and its gradient before it is scattered, unless overlap passes them on in pieces. `again` is what a layer
+    computes again.
+    """
+    s, options = grid.shape, grid.options
+    unit, t = gathered_parameters(grid), tokens(grid)
+    wire = (options.zero >= 3) * elements.gathered_wire(grid)
+    in_pieces = options.sequence_parallel * options.tp_overlap
+    gradients = (options.zero >= 2) * s.trained * (grid.device.element + elements.gradient_wire(grid)) * unit
+    casts = 2.0 * grid.device.low_precision * layer_parameters(grid)
+    casts = casts + frozen.dequantised_bytes(grid)
+    return Passing(
+        2.0 * wire * unit + casts + (1.0 - in_pieces) * 2.0 * grid.device.element * t * s.hidden,
+        again + gradients,
+        loss(grid) + waiting_losses(grid) + wire * s.head_parameters / grid.layout.tp,
+    )
+
+
+def stages(grid: Grid, split: StageSplit) -> tuple[Memory, ...]:
+    """Memory of the first stage, those between of which one is the fullest, and the last
+    (:func:`planner.cost.pipeline.extremes`); the accelerator must hold the largest.
+    """
+    s, layout, stack = grid.shape, grid.layout, grid.stack
+    body, leading = layer_activations(grid, s.moe_share), layer_activations(grid, 0.0)
+    t, comes, r = tokens(grid), passing(grid, body.again), replicas(grid)
+    within = (comes.always + comes.layer) * stack.activation_factor
+    at_end = (comes.always + np.maximum(comes.layer, comes.loss)) * stack.activation_factor
+    alone = layout.pp <= 1
+    first = np.where(alone, at_end, within) if np.any(alone) else within
+    dealt = extremes(s, layout, split)
+    spares = (first, *[within] * (len(dealt) - 2), at_end)
+    found = []
+    for stage, own, spare in zip(dealt, stage_parameters(grid, split), spares, strict=True):
+        micro, exists = in_flight(grid, stage.index), stage.exists
+        activations = micro * (stage.layers - stage.leading) * body.kept
+        if np.any(stage.leading):
+            activations = activations + micro * stage.leading * leading.kept
+        if stage is dealt[0]:
+            activations = activations + micro * s.dropout * t * s.hidden / hidden_shard(grid)
+        parameters, gradients, optimizer, copies = (exists * state for state in _states(grid, own, r))
+        found.append(
+            _placed(
+                grid,
+                Memory(
+                    parameters,
+                    gradients,
+                    optimizer,
+                    exists * activations * stack.activation_factor,
+                    exists * spare,
+                    copies,
+                    exists * stack.resident_bytes,
+                ),
+            )
+        )
+    return tuple(found)
+
+
+def middle_stages(grid: Grid, layers: Sequence[int], leading: Sequence[int]) -> list[Memory]:
+    """Memory of every stage of one plan between its first and its last, part by part, each a number.
+
+    Args:
+        grid: The plan, each figure a scalar.
+        layers: On each of these stages.
+        leading: Of those, the leading dense layers.
+    """
+    n, lead = np.array(layers, dtype=float), np.array(leading, dtype=float)
+    body, dense = layer_activations(grid, grid.shape.moe_share), layer_activations(grid, 0.0)
+    comes, micro = passing(grid, body.again), in_flight(grid, np.arange(1.0, len(layers) + 1.0))
+    parameters, gradients, optimizer, copies = _states(grid, blocks_of_stage(grid, n, lead), replicas(grid))
+    factor = grid.stack.activation_factor
+    whole = Memory(
+        parameters,
+        gradients,
+        optimizer,
+        micro * ((n - lead) * body.kept + lead * dense.kept) * factor,
+        (comes.always + comes.layer) * factor,
+        copies,
+        grid.stack.resident_bytes,
+    )
+    found = _placed(grid, whole)
+
+    def at(index: int) -> Memory:
+        parts: dict[str, Any] = {name: _of(getattr(found, name), index) for name in PARTS}
+        return Memory(**parts)
+
+    return [at(index) for index in range(len(layers))]
+
+
+def _of(figure: Figure, index: int) -> float:
+    return float(np.ravel(np.asarray(figure, dtype=float))[index if np.size(figure) > 1 else 0])
+
+
+def _placed(grid: Grid, whole: Memory) -> Memory:
+    """What stays in the accelerator's own memory: each kind less the share that lies in expanded memory."""
+    if grid.expanded is None:
+        return whole
+    o = grid.options
+    there = Placed(
+        o.expanded_weights * whole.parameters,
+        o.expanded_weights * whole.gradients,
+        o.expanded_optimizer * whole.optimizer,
+        o.expanded_activations * whole.activations,
+    )
+    return replace(
+        whole,
+        parameters=whole.parameters - there.parameters,
+        gradients=whole.gradients - there.gradients,
+        optimizer=whole.optimizer - there.optimizer,
+        activations=whole.activations - there.activations,
+        expanded=there,
+        beyond=np.where(there.total > expanded_memory.room(grid), np.inf, 0.0),
+    )
+
+
+def largest(memories: Sequence[Memory]) -> Figure:
+    """Bytes on the fullest stage."""
+    found = memories[0].total
+    for other in memories[1:]:
+        found = np.maximum(found, other.total)
+    return found

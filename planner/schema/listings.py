@@ -1,0 +1,462 @@
+"""What ``--json`` prints of fits, models, the catalog and written files. SI units, US dollars."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from planner.schema.efficiency import AcceleratorEfficiency, CollectiveEfficiency, FabricEfficiency, RuntimeEfficiency
+from planner.schema.families import ConvolutionNetwork, Recommender
+from planner.schema.hardware import Accelerator, Fabric, Node, Region, Runtime
+from planner.schema.plan_prediction import PriceUsed
+from planner.schema.record import Record
+from planner.schema.workload import Model
+
+From = Annotated[str, Field(alias="from")]
+"""``built-in``, or the file of one's own."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FittingTraining(Record):
+    """One training that fits: what, on what, how long it takes and what it costs. SI units, US dollars."""
+
+    model: str
+    parameters: int
+    sequence: int
+    """Tokens per sequence: as asked, or the most that fit."""
+    batch: int
+    """Sequences of a step."""
+    accelerator: str
+    accelerators: int
+    node: str
+    """The catalog's node that they are taken from."""
+    memory_bytes: float
+    """Of the fullest accelerator ..."""
+    capacity_bytes: float
+    """... of so many."""
+    oom_chance: float | None
+    step_time_s: float
+    tokens_per_s: float
+    tokens: float
+    """To train on ..."""
+    hours: float
+    """... which takes so long."""
+    usd: float | None
+    """Of rent for these; None: no current offer in the catalog."""
+    price: PriceUsed | None = None
+    """What the rent was computed from, for an hour of a node with these."""
+    best: tuple[str, ...] = ()
+    """What it is of all that were tried: fewest, cheapest, fastest."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fits(Record):
+    """What fits where (``fit --json``)."""
+
+    kind: Literal["fit"] = "fit"
+    schema_version: Literal[1] = 1
+    fits: tuple[FittingTraining, ...]
+
+
+# ---- models ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListedModel(Record):
+    """A model of the list."""
+
+    id: str
+    name: str
+    family: str
+    parameters: int
+    active_parameters: int
+    """That one token or sample meets."""
+    sample: str
+    """What it learns from at a time, in words."""
+    origin: From
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelList(Record):
+    """Every model that is known (``models list --json``)."""
+
+    kind: Literal["model-list"] = "model-list"
+    schema_version: Literal[1] = 1
+    models: tuple[ListedModel, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShownTransformer(Model):
+    """A transformer's own fields, counts and work (``models show --json``)."""
+
+    kind: Literal["model"] = "model"
+    schema_version: Literal[1] = 1
+    parameters: dict[str, int]
+    """In total, active, and by part."""
+    training_flops_per_token: float
+    state_bytes: dict[str, dict[str, float]]
+    """Method -> weights, gradients, optimizer and together."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShownNetwork(ConvolutionNetwork):
+    """A convolutional network's own fields, counts and work (``models show --json``)."""
+
+    kind: Literal["model"] = "model"
+    schema_version: Literal[1] = 1
+    family: Literal["cnn"] = "cnn"
+    sample: str
+    """What it learns from at a time, in words."""
+    parameters: dict[str, int]
+    """In total, active, and by part."""
+    training_flops_per_sample: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShownRecommender(Recommender):
+    """A recommender's own fields, counts and work (``models show --json``)."""
+
+    kind: Literal["model"] = "model"
+    schema_version: Literal[1] = 1
+    family: Literal["dlrm"] = "dlrm"
+    sample: str
+    """What it learns from at a time, in words."""
+    parameters: dict[str, int]
+    """In total, active, and by part."""
+    training_flops_per_sample: float
+    memory_bytes: dict[str, int]
+    """Of its tables, and of the optimizer's state for them."""
+
+
+ShownModel = ShownTransformer | ShownNetwork | ShownRecommender
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerCollective(Record):
+    """What the ranks of a group exchange."""
+
+    kind: Literal["all-reduce", "gather-scatter", "all-to-all"]
+    group: str
+    bytes: float
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerPass(Record):
+    """One pass of a layer."""
+
+    flops: float
+    bytes: float
+    """That kernels read and write."""
+    seconds: float
+    bound: Literal["compute", "memory", "-"]
+    """What its time is spent on; ``-`` where it takes none."""
+    collective: LayerCollective | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelLayer(Record):
+    """A layer, or layers that are alike."""
+
+    name: str
+    count: float
+    """How often it stands in the model."""
+    forward: LayerPass
+    input_gradient: LayerPass
+    weight_gradient: LayerPass
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerTotals(Record):
+    """Sums over all layers."""
+
+    flops: float
+    bytes: float
+    forward_s: float
+    input_gradient_s: float
+    weight_gradient_s: float
+    collectives_s: float
+    """One after the other."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelLayers(Record):
+    """A model layer by layer, of one micro-batch on one rank (``models layers --json``)."""
+
+    kind: Literal["model-layers"] = "model-layers"
+    schema_version: Literal[1] = 1
+    model: str
+    family: str
+    unit: str
+    """What a micro-batch is counted in."""
+    node: str
+    precision: str
+    tp: int
+    ep: int
+    etp: int
+    dp: int
+    micro: int
+    sequence: int | None
+    """Tokens per sequence; null: the model's own."""
+    sequence_parallel: bool
+    tables: str
+    """How a recommender's tables are sharded."""
+    layers: tuple[ModelLayer, ...]
+    total: LayerTotals
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextStep(Record):
+    """One pass of a layer in a text workload."""
+
+    seconds: float
+    collective: str
+    size: int
+    """Bytes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextLayer(Record):
+    """A layer of a text workload."""
+
+    name: str
+    forward: TextStep
+    inward: TextStep
+    """Gradients of the inputs."""
+    weight: TextStep
+    """Gradients of the weights."""
+    update: float
+    """Seconds."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextModel(Record):
+    """A text workload of ASTRA-sim (``models layers FILE.txt --json``)."""
+
+    kind: Literal["text-workload"] = "text-workload"
+    schema_version: Literal[1] = 1
+    loop: str
+    """Its first line; empty where there is none."""
+    layers: tuple[TextLayer, ...]
+
+
+# ---- the catalog -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class CountedEntries(Record):
+    """Entries of one kind."""
+
+    kind: str
+    entries: int
+    own: dict[str, str]
+    """Of one's own: id -> where it comes from."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CatalogOverview(Record):
+    """How much there is of each kind (``catalog list --json``)."""
+
+    kind: Literal["catalog-overview"] = "catalog-overview"
+    schema_version: Literal[1] = 1
+    versions: dict[str, str]
+    """Folder -> the hash of what is in it."""
+    kinds: tuple[CountedEntries, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListedEntry(Record):
+    """An entry of the list."""
+
+    id: str
+    name: str
+    origin: From
+
+
+@dataclass(frozen=True, kw_only=True)
+class CatalogList(Record):
+    """The entries of one kind, under its name (``catalog list KIND --json``)."""
+
+    kind: Literal["catalog-list"] = "catalog-list"
+    schema_version: Literal[1] = 1
+    accelerators: tuple[ListedEntry, ...] | None = None
+    nodes: tuple[ListedEntry, ...] | None = None
+    fabrics: tuple[ListedEntry, ...] | None = None
+    regions: tuple[ListedEntry, ...] | None = None
+    runtimes: tuple[ListedEntry, ...] | None = None
+    accelerator_efficiencies: tuple[ListedEntry, ...] | None = None
+    runtime_efficiencies: tuple[ListedEntry, ...] | None = None
+    collective_efficiencies: tuple[ListedEntry, ...] | None = None
+    fabric_efficiencies: tuple[ListedEntry, ...] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CatalogEntry(Record):
+    """One entry (``catalog show --json``)."""
+
+    kind: Literal["catalog-entry"] = "catalog-entry"
+    schema_version: Literal[2] = 2
+    of: str
+    """The list that it stands in."""
+    origin: From
+    entry: (
+        Accelerator
+        | Node
+        | Fabric
+        | Region
+        | Runtime
+        | AcceleratorEfficiency
+        | RuntimeEfficiency
+        | CollectiveEfficiency
+        | FabricEfficiency
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class CatalogProblem(Record):
+    """What is wrong in a file."""
+
+    file: str
+    line: int
+    """1 is the first; 0 where the file as a whole is meant."""
+    key: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class CatalogCheck(Record):
+    """What is wrong in folders of the catalog (``catalog check --json``)."""
+
+    kind: Literal["catalog-check"] = "catalog-check"
+    schema_version: Literal[1] = 1
+    problems: tuple[CatalogProblem, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PriceRowRemark(Record):
+    """A row of a price list that could not be used, or not for all that it says."""
+
+    file: str
+    line: int
+    what: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class CatalogImport(Record):
+    """Prices taken from lists (``catalog import-prices --json``)."""
+
+    kind: Literal["catalog-import"] = "catalog-import"
+    schema_version: Literal[1] = 1
+    prices: tuple[dict[str, str], ...]
+    """Column -> cell, as a catalog's ``prices/*.csv`` has them."""
+    refused: tuple[PriceRowRemark, ...]
+    mended: tuple[PriceRowRemark, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StalePrice(Record):
+    """A price that is old on some day."""
+
+    entry: str
+    basis: str
+    usd: float
+    date: str
+    age_days: float | None
+    """Null without a date."""
+    source: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class StalePrices(Record):
+    """Prices that are old, the oldest first (``catalog stale --json``)."""
+
+    kind: Literal["catalog-stale"] = "catalog-stale"
+    schema_version: Literal[1] = 1
+    as_of: str
+    days: int
+    """From which age a price is old."""
+    prices: tuple[StalePrice, ...]
+
+
+# ---- files that were written -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class WrittenFolders(Record):
+    """What was written for a launcher (``export --json``)."""
+
+    kind: Literal["export"] = "export"
+    schema_version: Literal[1] = 1
+    folders: dict[str, dict[str, Any]]
+    """Folder -> what its ``target.json`` says."""
+    left_out: tuple[str, ...]
+    """Plans that the target cannot express, and why."""
+    recommended: str | None = None
+    """Of several folders, whose plan is to run."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportTarget(Record):
+    """What can be written for."""
+
+    title: str
+    version: str
+    """Of the launcher that its files were tried with."""
+    role: Literal["trainer", "environment", "scheduler"]
+    level: str
+    """How far its files were tried."""
+    expresses: dict[str, str]
+    """Axis of a plan -> the values that it takes."""
+    settings: dict[str, str]
+    """What a plan does not say -> what that is."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportTargets(Record):
+    """What ``--to`` takes, by name (``export --to list --json``)."""
+
+    kind: Literal["export-targets"] = "export-targets"
+    schema_version: Literal[1] = 1
+    targets: dict[str, ExportTarget]
+
+
+@dataclass(frozen=True, kw_only=True)
+class WrittenProfile(Record):
+    """Layer times of one model on one accelerator."""
+
+    model: str
+    accelerator: str
+    precision: str
+    sequence: int
+    points: int
+    rows: int
+    source: str
+    sha256: str
+    """Of the source, first 16 digits."""
+    date: str
+    file: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProfileImport(Record):
+    """Measured layer times that were taken (``profile import --json``)."""
+
+    kind: Literal["profile-import"] = "profile-import"
+    schema_version: Literal[1] = 1
+    profiles: tuple[WrittenProfile, ...]
+    skipped_rows: int
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SharedRuns(Record):
+    """Runs written for others (``learn --share --json``)."""
+
+    kind: Literal["shared-runs"] = "shared-runs"
+    schema_version: Literal[1] = 1
+    file: str
+    rows: int
+    notes: tuple[str, ...]

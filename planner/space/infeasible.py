@@ -1,0 +1,275 @@
+"""Why a question leaves no layout: the pin or the rule at fault, and what would be possible."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import numpy as np
+
+from planner.models import blocks, context
+from planner.performance.cost_inputs import can_train_in
+from planner.schema.hardware import Runtime
+from planner.space.axes import ALONE, CORE_ATTENTION, LAYOUT_AXES, OPTION_AXES, RANK_ORDERS
+from planner.space.grid import LOST_BY_DELAYED, Block, modules_of
+from planner.space.grid import blocks as blocks_of
+from planner.space.layouts import OF_TP, Question, divisors, layouts
+from planner.space.pins import CHOICES, Bound, Pins
+from planner.space.rules import Rule
+
+
+def no_layout(question: Question) -> str:
+    """One message for a question whose rows are empty: each pin is lifted in turn, then each rule."""
+    for axis in _pinned(question, LAYOUT_AXES):
+        possible = [int(v) for v in np.unique(layouts(_freed(question, axis))[axis])]
+        if possible:
+            return _refused(question, axis, _why(question, axis), _listed(possible))
+    for rule in _rules(question):
+        if _stands_without(question, rule):
+            why = (_hint(question, rule.name) or f"{rule.says}. ").rstrip()
+            return f"no layout of {_what(question)}{_with(question)}: {why} (rule {rule.name})"
+    pins = {axis: bound for axis, bound in question.pins.bounds.items() if axis in LAYOUT_AXES}
+    ones = "/".join(axis for axis, bound in pins.items() if str(bound) == "1")
+    reasons = [_with(question).removeprefix(" with "), f"{ones} of 1" if ones else ""]
+    together = f"{' and '.join(filter(None, reasons))} exclude one another" if pins else "no layout is legal"
+    cluster = question.setting.cluster
+    return (
+        f"{together} for {_what(question)} ({cluster.accelerators:,} accelerators, batch {_listed(question.batches)})."
+    )
+
+
+def no_options(question: Question) -> str:
+    """One message for a question whose pins leave an option axis without a value: each pin is lifted in turn."""
+    for axis in _pinned(question, OPTION_AXES):
+        possible = _option_values(_freed(question, axis), axis)
+        if possible:
+            return _refused(question, axis, _why_not_option(question, axis), ", ".join(possible))
+    setting = question.setting
+    together = f"the pins {question.pins} exclude one another" if question.pins.bounds else "no precision is common"
+    return f"{together} for {setting.runtime.id} on {setting.cluster.accelerator.id}."
+
+
+# ---- pins ------------------------------------------------------------------------------------------------------------
+
+
+def _pinned(question: Question, axes: Iterable[str]) -> list[str]:
+    """The pinned ones of these axes; what a person would hardly have said (a degree of 1) comes last."""
+    pins = question.pins.bounds
+    return sorted((axis for axis in axes if axis in pins), key=lambda axis: str(pins[axis]) in ("1", "none", "off"))
+
+
+def _freed(question: Question, axis: str) -> Question:
+    others = {name: bound for name, bound in question.pins.bounds.items() if name != axis}
+    # Without its pin, a precision is 16 bit and no other.
+    every = {"precision": Bound(CHOICES["precision"])} if axis == "precision" else {}
+    return replace(question, pins=Pins(others | every))
+
+
+def _refused(question: Question, axis: str, why: str, possible: str) -> str:
+    others = _with(_freed(question, axis)) or " here"
+    return f"{axis}={question.pins.bounds[axis]}: {why}{axis} can be {possible}{others}."
+
+
+def _with(question: Question) -> str:
+    """The pinned degrees, but for those of 1."""
+    pins = {axis: bound for axis, bound in question.pins.bounds.items() if axis in LAYOUT_AXES and str(bound) != "1"}
+    return f" with {Pins(pins)}" if pins else ""
+
+
+def _what(question: Question) -> str:
+    cluster = question.setting.cluster
+    return f"{question.setting.workload.model.id} on {cluster.count:,} x {cluster.node.id}"
+
+
+# ---- layouts ---------------------------------------------------------------------------------------------------------
+
+
+def _rules(question: Question) -> list[Rule]:
+    """The rules in force, the one that is easiest to mend first."""
+    return sorted(question.rules(), key=lambda rule: rule.name != "batch_divides")
+
+
+def _stands_without(question: Question, rule: Rule) -> bool:
+    return len(layouts(replace(question, waived=question.waived | {rule.name}))["tp"]) > 0
+
+
+def _why(question: Question, axis: str) -> str:
+    """What keeps the pin on a degree from standing: the runtime, the model, a rule, or the numbers themselves."""
+    setting, bound = question.setting, question.pins.bounds[axis]
+    model, ranks = setting.workload.model, setting.cluster.accelerators
+    known = setting.runtime.axes.get(axis, (1,))
+    if axis in ("tp", "pp", "vpp", "cp", "ep", "etp") and known != "any" and not _some(bound, known):
+        if since := _since(setting.runtime, axis, bound):
+            return since
+        return f"{setting.runtime.id} {'cannot split so' if known == (1,) else 'takes no such value'}. "
+    if axis in ("ep", "etp") and model.moe is None:
+        return _hint(question, "experts_divide")
+    for rule in _rules(question):
+        if _stands_without(question, rule):
+            return _hint(question, rule.name) or f"{rule.says}. "
+    if axis == "tp" and (name := _against_tp(question, bound)):
+        return _hint(question, name)
+    if axis == "micro" and not any(_some(bound, divisors(batch)) for batch in question.batches):
+        return f"it has to divide the batch of {_listed(question.batches)}. "
+    if axis == "ep" and model.moe and not _some(bound, divisors(model.moe.experts)):
+        return _hint(question, "experts_divide")
+    if axis == "vpp":
+        few = not _some(bound, range(1, setting.workload.layers + 1))
+        return _hint(question, "layer_for_every_chunk") if few else "interleaving needs pp above 1. "
+    if axis == "cp" and _some(bound, divisors(ranks)) and not _some(bound, (2**i for i in range(32))):
+        return "context parallelism goes by powers of two. "
+    return f"{ranks:,} accelerators don't split that way. "
+
+
+def _since(runtime: Runtime, axis: str, bound: Bound) -> str:
+    """When a runtime began to be able to do what a pin asks, if this release of it is too old; else empty."""
+    late = [runtime.since[what] for what in (axis, *(f"{axis}={v}" for v in bound.values)) if what in runtime.since]
+    return f"{runtime.id} can do that since {max(late)}; ask for a newer release (--runtime). " if late else ""
+
+
+def _against_tp(question: Question, bound: Bound) -> str:
+    """The first rule that alone forbids every pinned tp that splits the accelerators: several may, all at once."""
+    degrees = np.array([d for d in divisors(question.setting.cluster.accelerators) if bound.allows(d)], dtype=np.int64)
+    rules = (rule for rule in question.rules() if rule.name in OF_TP and len(degrees))
+    return next((rule.name for rule in rules if not rule.holds({"tp": degrees}, question.setting).any()), "")
+
+
+def _some(bound: Bound, values: Iterable[object]) -> bool:
+    return any(bound.allows(value) for value in values)
+
+
+def _hint(question: Question, rule: str) -> str:
+    """The numbers at fault, in words."""
+    w, cluster = question.setting.workload, question.setting.cluster
+    model = w.model
+    batches, better = _listed(question.batches), _rounded(question)
+    mend = f"; try --batch {better}" if better not in question.batches else ""
+    each = cluster.node.accelerators
+    return {
+        "heads_divide": f"{model.heads} attention heads don't divide by it. ",
+        "kv_heads_divide": f"{model.kv_heads} key/value heads and tp don't divide one another. ",
+        "recurrence_divides": f"{model.recurrence.heads} heads of its recurrence don't divide by it. "
+        if model.recurrence
+        else "",
+        "hidden_divides": f"{model.hidden:,} hidden doesn't divide by it. ",
+        "tp_in_domain": f"{cluster.node.id} joins {each} accelerators (or --waive tp_in_domain). ",
+        "batch_divides": f"a batch of {batches} doesn't divide by dp x micro-batch{mend}. ",
+        "stages_alike": "the leading dense layers do not fit into the first chunks of its stages; less vpp or pp. "
+        if blocks.leading(model) and blocks.period(model) == 1
+        else "stages would hold different kinds of layers, which is not planned; try pp=1. ",
+        "layers_deal": f"{w.layers} layers cannot be split evenly. ",
+        "layer_for_every_chunk": f"there are {w.layers} layers. ",
+        "sequence_divides": f"a sequence of {w.sequence:,} doesn't divide by 2 cp and tp. ",
+        "context_heads": f"{model.kv_heads} key/value heads don't divide by tp x cp: sinks need whole ones. ",
+        "context_kernel": f"{question.setting.runtime.id} has no kernel for it on {cluster.accelerator.id}. ",
+        "experts_divide": f"{model.moe.experts} experts don't divide by it. "
+        if model.moe
+        else "a dense model has no experts. ",
+        "whole_pairs": "a pair is two sequences. ",
+        "interleave_fill": "interleaving needs micro-batches in multiples of pp. ",
+    }.get(rule, "")
+
+
+def _rounded(question: Question) -> int:
+    """The batch in question, up to the next multiple of the accelerators."""
+    ranks = question.setting.cluster.accelerators
+    return -(-question.batches[0] // ranks) * ranks
+
+
+def _listed(values: list[int] | tuple[int, ...]) -> str:
+    shown = [f"{v:,}" for v in values[:12]]
+    return ", ".join(shown) + (", ..." if len(values) > 12 else "")
+
+
+# ---- options ---------------------------------------------------------------------------------------------------------
+
+
+def _option_values(question: Question, axis: str) -> list[str]:
+    """The values that an option axis can have, as a pin would spell them."""
+    s = question.setting
+    rows = layouts(question)
+    found = blocks_of(rows, s.workload, s.cluster, s.runtime, question.pins)
+    return sorted({value for block in found for value in _spelt(block, axis)})
+
+
+def _spelt(block: Block, axis: str) -> list[str]:
+    axes, switch = block.axes, ("off", "on")
+    match axis:
+        case "precision":
+            return list(axes.precision)
+        case "recompute":
+            return [policy.name for policy in axes.recompute]
+        case "sequence_parallel":
+            return [switch[mode.sequence_parallel] for mode in axes.tensor]
+        case "tp_overlap":
+            return [switch[mode.overlap] for mode in axes.tensor]
+        case "zero":
+            return [str(sharding.zero) for sharding in axes.sharding]
+        case "zero_scope":
+            return [sharding.scope for sharding in axes.sharding]
+        case "dp_overlap":
+            return [switch[sharding.overlap] for sharding in axes.sharding]
+        case "p2p_overlap":
+            return [switch[value] for value in axes.p2p_overlap]
+        case "ep_overlap":
+            return [switch[value] for value in axes.ep_overlap]
+        case "cp_algorithm":
+            return list(axes.cp_algorithm)
+        case "rank_order":
+            return [RANK_ORDERS[value] for value in axes.pp_inner]
+    return ["optimizer" if value else "none" for value in axes.offload]
+
+
+def _why_not_modules(question: Question) -> str:
+    runtime, model = question.setting.runtime, question.setting.workload.model
+    if not runtime.recompute_modules:
+        return f"{runtime.id} cannot recompute modules by name. "
+    there = [module for module in modules_of(model) if module in runtime.recompute_modules]
+    precision = question.pins.bounds.get("precision")
+    if precision and "fp8-delayed" in precision.values and LOST_BY_DELAYED & set(there):
+        return f"delayed scaling (fp8-delayed) does not go with {' or '.join(sorted(LOST_BY_DELAYED))}. "
+    return f"of {model.id}, {runtime.id} can recompute {', '.join((CORE_ATTENTION, *there))}. "
+
+
+def _why_not_shared(question: Question) -> str:
+    """What a model's attention allows, and what an exchange needs."""
+    able = ", ".join(context.algorithms(question.setting.workload))
+    return (
+        f"none goes with cp 1, the others with more; kernels for {question.setting.workload.model.id} have {able}; "
+        "a2a needs key/value heads that divide by tp x cp, a2a+p2p more than one domain. "
+    )
+
+
+def _why_not_option(question: Question, axis: str) -> str:
+    """What keeps the pin on an option from standing: the accelerator, the runtime, or what it goes with."""
+    runtime, accelerator = question.setting.runtime, question.setting.cluster.accelerator
+    bound = question.pins.bounds[axis]
+    if axis == "precision" and not any(can_train_in(accelerator, name) for name in bound.values):
+        return f"{accelerator.id} has no such matrix products. "
+    known = runtime.zero_scope if axis == "zero_scope" else runtime.axes.get(axis, ("none", False, 0, RANK_ORDERS[0]))
+    kinds = Bound(tuple(name.partition(":")[0] for name in bound.values))
+    if known != "any" and not _some(kinds, known) and not kinds.allows(ALONE):
+        if question.setting.workload.optimizer.iterations and axis in ("zero", "zero_scope", "offload", "precision"):
+            return f"{runtime.id} cannot do that with {question.setting.workload.optimizer.id}. "
+        if since := _since(runtime, axis, kinds):
+            return since
+        return f"{runtime.id} cannot do that. "
+    if axis == "recompute":
+        return _why_not_modules(question)
+    if axis == "sequence_parallel" and bound.allows(False):
+        return "mixtures need it with tp above 1. "
+    needed = runtime.offload_needs_zero
+    if needed and (
+        axis == "offload" or (axis == "zero" and question.pins.bounds.get("offload") == Bound(("optimizer",)))
+    ):
+        return f"{runtime.id} offloads the optimizer with zero {'/'.join(map(str, needed))} only. "
+    return {
+        "sequence_parallel": "that goes with tp above 1. ",
+        "tp_overlap": "that goes with sequence parallelism. ",
+        "p2p_overlap": "that goes with interleaving (vpp above 1). ",
+        "ep_overlap": "that goes with ep and micro-batches above 1, vpp too if pp is, and no whole layer recomputed. ",
+        "zero": "with a pipeline, zero 2 and 3 don't go. ",
+        "zero_scope": "that goes with zero above 0 and dp above 1. ",
+        "rank_order": "that goes with pp and dp above 1. ",
+        "cp_algorithm": _why_not_shared(question),
+    }.get(axis, "")

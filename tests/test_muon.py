@@ -1,0 +1,151 @@
+"""Muon: work on whole matrices, what shards of these hold, who has it, and how Megatron-LM is told."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from planner import api
+from planner.base.errors import WrongQuestion
+from planner.cost.orthogonal import flops
+from planner.launchers import EXPORTERS, bundle, parts, reading
+from planner.launchers.bundle import refusals
+from planner.models.workload import library, workload
+from planner.performance.orthogonal import figures
+from planner.schema.plan import Plan
+from planner.verify import violations
+from planner.verify.model import largest_tensors
+from tests.launchers.environments import given
+
+DENSE = "llama3-8b"
+
+
+def estimated(name: str, cluster: str, *pins: str, optimizer: str = "muon", batch: int = 256) -> Plan:
+    return api.estimate(name, cluster, list(pins), batch=batch, seq=4096, optimizer=optimizer).plans[0]
+
+
+SHARED = estimated(DENSE, "dgx-h100:4", "tp=2", "zero=1")
+ALONE = estimated(DENSE, "dgx-h100:4", "tp=2", "pp=2", "zero=0", "recompute=full")
+MIXTURE = estimated("qwen3-30b-a3b", "dgx-h100:4", "ep=8", "zero=1", "recompute=full")
+
+
+def test_work_of_a_matrix_is_that_of_its_products() -> None:
+    """Five times ``X X^T``, its square, and that times X; a product (m x k)(k x n) is 2 m k n."""
+    m, n = 24, 40
+    x = np.ones((m, n))
+    products = 5 * [(x, x.T), (x @ x.T, x @ x.T), (x @ x.T, x)]
+    counted = sum(2.0 * a.shape[0] * a.shape[1] * b.shape[1] for a, b in products)
+    assert flops(m, n, 5) == flops(n, m, 5) == counted
+
+
+def test_work_of_a_layer() -> None:
+    """Llama 3 8B: queries and output 4,096 square, keys and values 1,024 wide, gate and up as one."""
+    found = figures(workload(DENSE, optimizer="muon"))
+    square, narrow = flops(4096, 4096, 5), flops(4096, 1024, 5)
+    assert found["attention_orthogonal"] == 2 * square + 2 * narrow
+    assert found["mlp_orthogonal"] == flops(4096, 28672, 5) + flops(14336, 4096, 5)
+    assert found["largest_matrix"] == 4096 * 28672
+    assert figures(workload(DENSE)) == {}
+
+
+@pytest.mark.parametrize("name", list(library()))
+def test_two_counts_of_the_largest_tensor_agree(name: str) -> None:
+    work = workload(name, optimizer="muon")
+    found = figures(work)
+    assert (found["largest_matrix"], found["largest_expert_matrix"]) == largest_tensors(work.model)
+
+
+def test_states_are_one_momentum_in_blocks_and_two_outside() -> None:
+    """Without ZeRO and over two stages: 4 + 4 bytes of a block's parameter, 8 + 4 of embedding or head."""
+    held = ALONE.prediction.memory.by_stage
+    assert held is not None
+    ends, blocks = 128_256 * 4096, [218_112_000 * stage.layers for stage in ALONE.parallelism.stages]
+    assert held[0].optimizer_bytes == (8 * blocks[0] + 12 * ends) / 2
+    assert held[1].optimizer_bytes == (8 * blocks[1] + 12 * (ends + 4096)) / 2
+
+
+def test_shards_hold_whole_matrices() -> None:
+    """On 16 shards a share of the layers is larger than a matrix; on 256 the largest is what every shard has room for,
+    which no accelerator holds.
+    """
+    assert SHARED.prediction.memory.gradients_bytes == pytest.approx(4 * 8_030_261_248 / 2, rel=1e-12)
+    spread = estimated(DENSE, "dgx-h100:32", "zero=1", "recompute=full")
+    assert spread.prediction.memory.gradients_bytes == 4 * (256 * 4096 * 28672 + 2 * 128_256 * 4096 + 4096)
+    assert spread.prediction.memory.optimizer_bytes > 8 * 4096 * 28672
+
+
+def test_the_update_takes_its_iterations() -> None:
+    """All matrices' products over the reachable rate, once on every tensor-parallel rank."""
+    found, plain = (
+        estimated(DENSE, "dgx-h100:1", "tp=8", optimizer=name).prediction.breakdown["optimizer"]
+        for name in ("muon", "adamw")
+    )
+    work = figures(workload(DENSE, optimizer="muon"))
+    peak = 32 * (work["attention_orthogonal"] + work["mlp_orthogonal"]) / 989.4e12
+    assert peak + plain < found < 2 * peak + plain
+    half = estimated(DENSE, "dgx-h100:2", "tp=8", "zero=1").prediction.breakdown["optimizer"]
+    assert 0.45 * found < half < 0.55 * found
+
+
+@pytest.mark.parametrize("plan", [SHARED, ALONE, MIXTURE])
+def test_plans_hold(plan: Plan) -> None:
+    assert violations(plan) == []
+
+
+@pytest.mark.parametrize("field", ["outside_state_bytes", "state_bytes"])
+def test_states_that_are_understated_are_found(field: str) -> None:
+    optimizer = {**ALONE.workload.optimizer, field: ALONE.workload.optimizer[field] - 1.0}
+    wrong = replace(ALONE, workload=replace(ALONE.workload, optimizer=optimizer))
+    assert "states_follow_from_sharding" in {each.name for each in violations(wrong)}
+
+
+def test_what_does_not_go_together_is_found() -> None:
+    fp16 = replace(SHARED, precision="fp16")
+    away = replace(SHARED, offload={**SHARED.offload, "optimizer": True})
+    deeper = replace(SHARED, parallelism=replace(SHARED.parallelism, zero_stage=3))
+    nodes = replace(SHARED, parallelism=replace(SHARED.parallelism, zero_scope="node"))
+    frozen = replace(
+        SHARED, workload=replace(SHARED.workload, method={**SHARED.workload.method, "kind": "freeze", "layers": 2})
+    )
+    for wrong in (fp16, away, deeper, nodes, frozen):
+        assert "muon_runs" in {each.name for each in violations(wrong)}
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        ({"runtime": "fsdp2"}, "fsdp2 has no muon; these have it: megatron-core"),
+        ({"runtime": "megatron-core@2025"}, "megatron-core has it since 2026.05, not in 2025"),
+        ({"method": "lora"}, "method lora trains no whole model; choose adamw"),
+        ({"pin": ["zero=3"]}, "megatron-core cannot do that with muon. zero can be 0, 1 here"),
+        ({"pin": ["zero_scope=node"]}, "megatron-core cannot do that with muon. zero_scope can be full here"),
+        ({"pin": ["offload=optimizer"]}, "megatron-core cannot do that with muon. offload can be none here"),
+        ({"precision": "fp16"}, "megatron-core cannot do that with muon. precision can be bf16"),
+    ],
+)
+def test_refused_by_name(asked: dict, says: str) -> None:
+    with pytest.raises(WrongQuestion, match=says.replace(".", r"\.")):
+        api.plan(DENSE, "dgx-h100:4", optimizer="muon", **asked)
+
+
+def test_several_pools_are_refused() -> None:
+    with pytest.raises(WrongQuestion, match=r"muon'?: with nodes of one kind only"):
+        api.plan(DENSE, ["dgx-h100:2", "dgx-a100-80gb:2"], optimizer="muon")
+
+
+def test_megatron_is_told_and_read_back() -> None:
+    script = bundle(SHARED, parts("megatron"), given("megatron")).files["start.sh"]
+    words = " ".join(script.replace("\\\n", " ").split())
+    assert "--optimizer muon --muon-tp-mode duplicated" in words and "--use-distributed-optimizer" in words
+    (back,) = reading.plan("megatron", script, ["dgx-h100:4"]).plans.plans
+    assert back.workload.optimizer == SHARED.workload.optimizer and back.prediction == SHARED.prediction
+    old = script.replace("--optimizer muon", "--optimizer dist_muon").replace("--use-distributed-optimizer", "")
+    assert reading.plan("megatron", old, ["dgx-h100:4"]).plans.plans[0].parallelism.zero_stage == 1
+    with pytest.raises(WrongQuestion, match="--muon-tp-mode: may change"):
+        reading.plan("megatron", script.replace("duplicated", "blockwise"), ["dgx-h100:4"])
+
+
+def test_other_targets_refuse_it() -> None:
+    for name, exporter in EXPORTERS.items():
+        if exporter.role == "trainer" and name not in ("megatron", "accelerate"):
+            assert any("muon" in why for why in refusals(SHARED, exporter)) or exporter.runtime is None, name
