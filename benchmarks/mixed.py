@@ -23,7 +23,7 @@ from benchmarks import measure
 from planner import planning as one_pool
 from planner.base.errors import NoAnswer, WrongQuestion
 from planner.catalog import Catalog, load
-from planner.hetero import bundles, problem, run
+from planner.hetero import batch_shares, problem, run
 from planner.question import pools as pooled
 from planner.question.job_pools import JobPool, Pools
 from planner.question.reading import PlanOptions, pooled_request
@@ -136,7 +136,7 @@ def even_split(known: Catalog, wanted: Request, pools: Pools, batch: int) -> flo
     setting, kinds = prepared.setting, prepared.setting.kinds
     everything = range(len(pools.all))
     network = setting.network_of(tuple(everything))
-    straggler_factor = bundles.straggler_factor_on(setting, network)
+    straggler_factor = batch_shares.straggler_factor_on(setting, network)
     depth = np.array([c[0][1] if len(c) == 1 else 0 for c in prepared.chains])[kinds.chain]
     have = np.array(setting.offer.nodes) * np.array(setting.offer.per_node)
     best = np.inf
@@ -152,10 +152,10 @@ def even_split(known: Catalog, wanted: Request, pools: Pools, batch: int) -> flo
                 continue
             of = kinds.taken(rows)
             in_all = float(replicas.sum())
-            replicas_per_domain = bundles.neighbours(in_all, float(replicas.min()))
-            shown = bundles.reductions(setting, of, everything, in_all, replicas_per_domain, spans_pools=True)
+            replicas_per_domain = batch_shares.neighbours(in_all, float(replicas.min()))
+            shown = batch_shares.reductions(setting, of, everything, in_all, replicas_per_domain, spans_pools=True)
             steps = np.ceil(each * of.width / of.samples)
-            times.append(float(np.min(bundles.kind_time(setting, of, straggler_factor, steps, shown))))
+            times.append(float(np.min(batch_shares.kind_time(setting, of, straggler_factor, steps, shown))))
         best = min(best, max(times))
     return best if np.isfinite(best) else None
 

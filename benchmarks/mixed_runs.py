@@ -27,7 +27,7 @@ import numpy as np
 
 from benchmarks import measure
 from planner.catalog import load
-from planner.hetero import bundles, layer_split, pipelines, problem, stages
+from planner.hetero import batch_shares, layer_split, pipelines, problem, stages
 from planner.hetero.problem import PreparedPools
 from planner.performance.profiles import importing, overlay
 from planner.question.job_pools import Pools
@@ -168,12 +168,12 @@ def predicted(run: Run, of: PreparedPools) -> dict[str, float]:
         parts.append((kind, float(own.max())))
     used = sorted({order.index(m) for chain in run.pipelines for m in chain})
     replicas, steps = float(len(run.pipelines)), run.batch / (len(run.pipelines) * run.micro)
-    straggler_factor = bundles.straggler_factor_on(of.setting, of.setting.network_of(used))
+    straggler_factor = batch_shares.straggler_factor_on(of.setting, of.setting.network_of(used))
     found = []
     for kind, own in parts:
         spans_pools = replicas > 1
-        shown = bundles.reductions(of.setting, kind, used, replicas, 1.0, spans_pools=spans_pools)
-        step = float(bundles.kind_time(of.setting, kind, straggler_factor, np.array([steps]), shown)[0])
+        shown = batch_shares.reductions(of.setting, kind, used, replicas, 1.0, spans_pools=spans_pools)
+        step = float(batch_shares.kind_time(of.setting, kind, straggler_factor, np.array([steps]), shown)[0])
         slowest, total = float(kind.slowest[0]), float(kind.total[0])
         named = {"layers": own * steps, "transfers": (slowest - own) * steps, "fill": total - slowest,
                  "reductions": float(shown[0]), "update": float(kind.update[0])}  # fmt: skip

@@ -3,7 +3,7 @@
 import pytest
 
 from planner import api
-from planner.hetero import batches
+from planner.hetero import global_batch
 from planner.uneven import batch_choice, noise
 from tests.asking import ask
 
@@ -13,9 +13,9 @@ CLUSTER = "t4-4:2"
 def test_tokens_grow_as_samples_lose_worth() -> None:
     """The tokens for the same progress, times a sample's worth, are the same at every batch."""
     for batch in (64, 128, 4096):
-        grown = batches.tokens_for(1e9, batch, 64, 500.0)
+        grown = global_batch.tokens_for(1e9, batch, 64, 500.0)
         assert grown * float(batch_choice.efficiency(batch, 64, 500.0)) == pytest.approx(1e9)
-    assert batches.tokens_for(1e9, 4096, 64, 1e12) == pytest.approx(1e9, rel=1e-6)
+    assert global_batch.tokens_for(1e9, 4096, 64, 1e12) == pytest.approx(1e9, rel=1e-6)
 
 
 @pytest.mark.parametrize("clusters", [(CLUSTER,), (CLUSTER, "ws-4xrtx6000:1")])

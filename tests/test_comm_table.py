@@ -10,9 +10,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from planner.base.errors import WrongQuestion
-from planner.comm.tables import importing, measured_times, measuring
-from planner.comm.tables.importing import ImportOptions, imported
+from planner.comm.tables import measured_times, measuring, nccl_tests_and_osu
 from planner.comm.tables.measured_times import CollectiveMethod, TableCell, TableRow, TimesTable
+from planner.comm.tables.nccl_tests_and_osu import ImportOptions, imported
 from tests.asking import ask, refused
 
 NCCL = """# nThread 1 nGpus 8 minBytes 1024 maxBytes 2048 step: 2(factor) warmup iters: 5 iters: 20
@@ -123,7 +123,7 @@ def test_what_cannot_be_read(tmp_path: Path, text: str, source: str, options: Im
 
 
 @settings(deadline=None)
-@given(st.text(max_size=200), st.sampled_from(importing.SOURCES))
+@given(st.text(max_size=200), st.sampled_from(nccl_tests_and_osu.SOURCES))
 @example("² 1", "osu")  # a digit that int() does not take
 def test_any_text_is_read_or_refused(tmp_path_factory: pytest.TempPathFactory, text: str, source: str) -> None:
     path = tmp_path_factory.mktemp("any") / "given"

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from planner import catalog as catalogs
 from planner.base.errors import WrongQuestion
-from planner.catalog import skypilot
+from planner.catalog import skypilot_prices
 from planner.commands import cli, main
 
 DAY = "2026-11-20"
@@ -246,7 +246,7 @@ def lists(tmp_path: Path) -> Path:
 
 
 def imported(lists: Path) -> tuple[dict[tuple[str, str], dict[str, str]], list[str]]:
-    found = skypilot.read(lists, catalogs.load(), DAY)
+    found = skypilot_prices.read(lists, catalogs.load(), DAY)
     return {(row["id"], row["basis"]): row for row in found.prices}, [f"{r.what}: {r.reason}" for r in found.refused]
 
 
@@ -310,7 +310,7 @@ def test_what_cannot_be_mapped_is_listed(lists: Path, said: str) -> None:
     ],
 )
 def test_what_is_not_taken_at_its_word_is_said(lists: Path, said: str) -> None:
-    mended = skypilot.read(lists, catalogs.load(), DAY).mended
+    mended = skypilot_prices.read(lists, catalogs.load(), DAY).mended
     assert len(mended) == 3  # and nothing else: 8.0 is eight, and a slice's chips are no count of accelerators
     assert any(f"{row.what}: {row.reason}".startswith(said) for row in mended)
     shown = CliRunner().invoke(cli, ["catalog", "import-prices", str(lists), "--date", DAY])
@@ -368,12 +368,12 @@ def test_one_cloud_alone_and_json(lists: Path) -> None:
 def test_wrong_folders_are_refused(tmp_path: Path) -> None:
     for folder, said in ((tmp_path / "none", "no such folder"), (tmp_path, "holds no <cloud>/vms.csv")):
         with pytest.raises(WrongQuestion, match=said):
-            skypilot.read(folder, catalogs.load(), DAY)
+            skypilot_prices.read(folder, catalogs.load(), DAY)
     path = tmp_path / "aws" / "vms.csv"
     path.parent.mkdir()
     path.write_text("a,b\n1,2\n", encoding="utf-8")
     with pytest.raises(WrongQuestion, match="no column InstanceType"):
-        skypilot.read(tmp_path, catalogs.load(), DAY)
+        skypilot_prices.read(tmp_path, catalogs.load(), DAY)
     assert main(["catalog", "import-prices", str(tmp_path), "--date", "soon"]) == 2
 
 
@@ -388,4 +388,4 @@ def test_wrong_folders_are_refused(tmp_path: Path) -> None:
     ],
 )
 def test_memory_as_listed(info: object, accelerator: str, mib: float | None) -> None:
-    assert skypilot.memory_mib(info, accelerator) == mib
+    assert skypilot_prices.memory_mib(info, accelerator) == mib

@@ -14,9 +14,9 @@ import pytest
 from planner import api, verify
 from planner.base.errors import NoAnswer
 from planner.commands import main
-from planner.hetero import answer, bundles, problem
+from planner.hetero import answer, batch_shares, problem
 from planner.hetero import launchable as alike
-from planner.hetero.bundles import MixedPlan
+from planner.hetero.batch_shares import MixedPlan
 from planner.hetero.problem import PreparedPools
 from planner.launchers import plan_facts
 from planner.launchers.bundle import trainers
@@ -57,7 +57,7 @@ def test_it_is_the_best_that_an_exporter_takes(clusters: tuple[str, ...], batch:
     limits = np.array(prepared.setting.offer.nodes) * prepared.setting.offer.per_node
     for index in np.flatnonzero(np.all(kinds.usage > 0, axis=-1)):
         for copies in range(1, int(np.min(limits // kinds.usage[index])) + 1):
-            plan = bundles.shortest_step(prepared.setting, np.array([index]), np.array([copies]))
+            plan = batch_shares.shortest_step(prepared.setting, np.array([index]), np.array([copies]))
             if plan is not None:
                 found.append(plan)
     found.sort(key=lambda plan: plan.value)
@@ -99,7 +99,7 @@ def every() -> list[tuple[int, int, MixedPlan]]:
     for row in range(len(prepared.setting.kinds)):
         if np.all(prepared.setting.kinds.usage[row] > 0) and len(degrees(prepared, row)) == 1:
             for copies in (copies for copies in range(1, 49) if can(prepared, row, copies)):
-                plan = bundles.shortest_step(prepared.setting, np.array([row]), np.array([copies]))
+                plan = batch_shares.shortest_step(prepared.setting, np.array([row]), np.array([copies]))
                 assert plan is not None
                 found.append((row, copies, plan))
     return found
@@ -166,7 +166,7 @@ def test_kinds_are_those_whose_document_has_one_cut(model: str, unlike: tuple[in
     assert mine == alike_there == set(alike._cut_alike(prepared, (1, 0)).tolist()), "chains run either way"
     assert {(1, 1, 1), (2, 1, 1), unlike} <= seen.keys()
     for row in seen.values():
-        plan = bundles.shortest_step(prepared.setting, np.array([row]), np.array([1]))
+        plan = batch_shares.shortest_step(prepared.setting, np.array([row]), np.array([1]))
         assert plan is not None
         stages = answer.plan(prepared, plan, 1).parallelism.groups[0].stages
         assert (row in mine) is (len({(stage.tp, stage.cp, stage.ep) for stage in stages}) == 1)

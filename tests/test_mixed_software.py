@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from planner import api, document
-from planner.hetero import answer, bundles, dependence, problem, releases, run
+from planner.hetero import answer, batch_shares, dependence, problem, releases, run
 from planner.hetero.unbeaten import unbeaten
 from planner.question.reading import PlanOptions, pooled_request
 from planner.report.quantities import seconds
@@ -37,7 +37,7 @@ def test_figures_that_do_not_change_reprice_every_kind_of_pipeline_to_the_same_s
     assert len(prepared.older) == 2, "the question states no release"
     rng, compared = np.random.default_rng(2), set()
     for index in rng.permutation(len(prepared.setting.kinds))[:60]:
-        found = bundles.shortest_step(prepared.setting, np.array([index]), np.array([1]))
+        found = batch_shares.shortest_step(prepared.setting, np.array([index]), np.array([1]))
         if found is not None:
             assert releases._time(prepared, found, prepared.figures) == pytest.approx(found.time, rel=1e-12)
             compared.add(prepared.chains[int(prepared.setting.kinds.chain[index])])
@@ -57,7 +57,7 @@ def test_an_older_release_that_lacks_what_a_mixed_plan_uses_says_so() -> None:
     wanted = replace(wanted, older="2021", runtime=replace(wanted.runtime, releases=("2021", "2026")))
     prepared = problem.prepare(known, wanted, pools, 64)
     wide = int(np.flatnonzero(prepared.setting.kinds.width > 1)[0])
-    found = bundles.shortest_step(prepared.setting, np.array([wide]), np.array([1]))
+    found = batch_shares.shortest_step(prepared.setting, np.array([wide]), np.array([1]))
     assert found is not None
     old = answer.plan(prepared, found, 1).runtime.older
     assert old is not None and old.step_time_s is None and "zero=1" in old.lacks
@@ -66,7 +66,7 @@ def test_an_older_release_that_lacks_what_a_mixed_plan_uses_says_so() -> None:
 def test_under_a_framework_of_unknown_name_a_mixed_plan_is_as_unsure_as_frameworks_are_apart() -> None:
     known, wanted, pools = posed("gpt2-medium", "T4:4,RTX6000:4", batch="64", runtime="any")
     prepared = problem.prepare(known, wanted, pools, 64)
-    found = bundles.shortest_step(prepared.setting, np.array([0]), np.array([1]))
+    found = batch_shares.shortest_step(prepared.setting, np.array([0]), np.array([1]))
     assert found is not None and len(prepared.plausible) == len(wanted.runtime.between) > 3
     spread, alone = releases.time_spread(prepared, found), releases.time_spread(replace(prepared, plausible=()), found)
     times = [releases._time(prepared, found, figures) for figures in prepared.plausible]

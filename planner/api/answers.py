@@ -120,9 +120,9 @@ def _by_goodput(
 
     A sample at batch B is worth ``(phi + B_0) / (phi + B)`` of one at the smallest, B_0, phi the noise scale.
     """
-    from planner.hetero import batches
+    from planner.hetero import global_batch
 
-    noise = batches.scale("" if options.noise_scale is None else options.noise_scale)
+    noise = global_batch.scale("" if options.noise_scale is None else options.noise_scale)
     plain = replace(options, noise_scale=None)
     ask = pooled_request if several(cluster, plain) else request
     wanted = ask(model, cluster, plain)[1]
@@ -130,7 +130,7 @@ def _by_goodput(
     def of(batch: int, tokens: float) -> PlanSet:
         return plan(model, cluster, replace(plain, batch=batch, tokens=f"{tokens:.0f}"), progress)
 
-    return batches.by_goodput(of, wanted, noise)
+    return global_batch.by_goodput(of, wanted, noise)
 
 
 OF_IMAGES = ("fabric", "region", "batch", "precision", "oom_risk", "accelerators", "link", "catalog", "site", "top")

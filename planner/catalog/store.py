@@ -13,8 +13,8 @@ from typing import Any, TypeVar, cast
 from planner.base.errors import WrongQuestion, suggestion
 from planner.base.hashing import short_hash
 from planner.base.resources import data, own
+from planner.catalog.checked_records import TYPES, build, dangling, hint
 from planner.catalog.files import FOLDERS, FileProblem, FileRecord, misplaced, read_entries, read_prices
-from planner.catalog.records import TYPES, build, dangling, hint
 from planner.schema.efficiency import AcceleratorEfficiency, CollectiveEfficiency, FabricEfficiency, RuntimeEfficiency
 from planner.schema.hardware import Accelerator, Entry, Fabric, Node, Region, Runtime
 

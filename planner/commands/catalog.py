@@ -143,16 +143,16 @@ def import_prices(
     """  # noqa: D301 - click reads the control character itself
     from planner.base import writing
     from planner.base.errors import WrongQuestion
-    from planner.catalog import load, skypilot
+    from planner.catalog import load, skypilot_prices
     from planner.commands.screen import render
 
     day = _day("--date", imported_on)
-    found = skypilot.read(folder.expanduser(), load(extra), day)
+    found = skypilot_prices.read(folder.expanduser(), load(extra), day)
     if not found.prices:
         raise WrongQuestion(f"{folder}: no price of any instance in the catalog; {len(found.refused)} rows refused")
     if output is not None:
         (output / "prices").mkdir(parents=True, exist_ok=True)
-        writing.write(output / "prices" / "skypilot.csv", skypilot.as_csv(found), replace=force)
+        writing.write(output / "prices" / "skypilot.csv", skypilot_prices.as_csv(found), replace=force)
     from planner.commands.screen.catalog_view import imported
 
     if as_json:

@@ -240,11 +240,11 @@ def import_(
       clusterwright comm import osu_alltoall.txt --from osu --backend mvapich --ranks 16 -o table.csv
       clusterwright comm import comms.json --from comms-logger --backend nccl --ranks 32 -o table.csv
     """  # noqa: D301 - click reads the control character itself
-    from planner.comm.tables import importing, measured_times
+    from planner.comm.tables import measured_times, nccl_tests_and_osu
     from planner.commands.screen import comm_view, render
 
-    options = importing.ImportOptions(backend, algorithm, protocol, op, ranks, nodes)
-    found = importing.imported(file, source, options)
+    options = nccl_tests_and_osu.ImportOptions(backend, algorithm, protocol, op, ranks, nodes)
+    found = nccl_tests_and_osu.imported(file, source, options)
     journal = measured_times.TableJournal(output)
     added = measured_times.further(journal.rows, found.rows)
     if added:

@@ -8,8 +8,8 @@ from planner import cost, document
 from planner.cost.figures import Layout
 from planner.document import PoolInUse, Solution
 from planner.hetero import releases, stages
+from planner.hetero.batch_shares import MixedPlan
 from planner.hetero.breakdown import breakdown
-from planner.hetero.bundles import MixedPlan
 from planner.hetero.groups import (
     fullest_stage,
     group_section,

@@ -6,8 +6,8 @@ import numpy as np
 
 from planner.cost import pipeline
 from planner.cost.evaluate import passes
-from planner.hetero import bundles, layer_split, pipelines
-from planner.hetero.bundles import MixedPlan
+from planner.hetero import batch_shares, layer_split, pipelines
+from planner.hetero.batch_shares import MixedPlan
 from planner.hetero.groups import found_pipeline, scalar, stage_grid
 from planner.hetero.problem import PreparedPools
 
@@ -20,7 +20,7 @@ def breakdown(prepared: PreparedPools, found: MixedPlan) -> dict[str, float]:
     setting, kind = prepared.setting, prepared.setting.kinds.taken(np.array([group.kind]))
     parts = _slowest_stage(prepared, group.kind, float(group.micro_batches))
     used = [p for p, count in enumerate(found.nodes) if count]
-    parts["dp"] = found.exposed / bundles.straggler_factor_on(setting, setting.network_of(used))
+    parts["dp"] = found.exposed / batch_shares.straggler_factor_on(setting, setting.network_of(used))
     parts = {name: scalar(setting.stack.whole_step) * seconds for name, seconds in parts.items()}
     parts["optimizer"] = float(kind.update[0])
     parts["overhead"] = float(setting.stack.step_overhead)

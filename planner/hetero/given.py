@@ -13,7 +13,7 @@ from planner import verify
 from planner.base.errors import NoAnswer, WrongQuestion
 from planner.catalog import Catalog
 from planner.cost.figures import Network
-from planner.hetero import answer, bundles, layer_split, pipelines, problem, reasons, stages
+from planner.hetero import answer, batch_shares, layer_split, pipelines, problem, reasons, stages
 from planner.hetero.layer_split import LayerSplit, StageCosts
 from planner.hetero.pipelines import Chain, PipelineTemplates
 from planner.hetero.problem import BoundPools, PreparedPools, RuleSetting
@@ -42,7 +42,7 @@ def estimate(catalog: Catalog, request: Request, offered: Pools, groups: Sequenc
     offered, groups = _in_use(offered, groups)
     prepared = _prepared(catalog, request, offered, groups)
     copies = np.array([g.copies for g in groups], dtype=np.int64)
-    found = bundles.shortest_step(prepared.setting, np.arange(len(groups)), copies)
+    found = batch_shares.shortest_step(prepared.setting, np.arange(len(groups)), copies)
     if found is None or len(found.groups) < len(groups):
         idle = {*range(len(groups))} - {g.kind for g in found.groups} if found else {0}
         raise WrongQuestion(f"{_named(offered, groups[min(idle)])}: gets none of the batch, others do it sooner alone")

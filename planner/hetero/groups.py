@@ -13,7 +13,7 @@ from planner.cost.held_memory import PARTS, Memory
 from planner.document import FullestStage
 from planner.document.prediction import stage_memory as stage_memory_section
 from planner.hetero import layer_split, pipelines, stages
-from planner.hetero.bundles import BundleGroup, MixedPlan
+from planner.hetero.batch_shares import BundleGroup, MixedPlan
 from planner.hetero.layer_split import LayerSplit, StageCosts
 from planner.hetero.pipelines import Chain
 from planner.hetero.problem import PreparedPools

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.cost.figures import Array
-from planner.hetero import bundles
-from planner.hetero.bundles import BundleSetting, MixedPlan
+from planner.hetero import batch_shares
+from planner.hetero.batch_shares import BundleSetting, MixedPlan
 from planner.hetero.problem import PreparedPools
 
 Rows = NDArray[np.intp]
@@ -30,7 +30,7 @@ def best(prepared: PreparedPools, pools: tuple[int, ...]) -> MixedPlan | None:
             first = int(np.argmin(values))
             found.append((float(values[first]), copies, fit[first]))
     value, copies, row = min(found, default=(np.inf, 0, 0))
-    return bundles.shortest_step(setting, np.array([row]), np.array([copies])) if np.isfinite(value) else None
+    return batch_shares.shortest_step(setting, np.array([row]), np.array([copies])) if np.isfinite(value) else None
 
 
 def _cut_alike(prepared: PreparedPools, pools: tuple[int, ...]) -> Rows:
@@ -59,10 +59,10 @@ def _values(setting: BundleSetting, rows: Rows, pools: tuple[int, ...], copies: 
     """The objective that so many bundles of each kind reach; infinite where they break the limits."""
     kinds, offer = setting.kinds.taken(rows), setting.offer
     replicas = np.asarray(copies * kinds.width, dtype=float)
-    shown = bundles.reductions(setting, kinds, pools, replicas, 1.0, spans_pools=False)
-    straggler_factor = bundles.straggler_factor_on(setting, setting.network_of(pools))
+    shown = batch_shares.reductions(setting, kinds, pools, replicas, 1.0, spans_pools=False)
+    straggler_factor = batch_shares.straggler_factor_on(setting, setting.network_of(pools))
     steps = offer.batch / (copies * kinds.samples)
-    times = bundles.kind_time(setting, kinds, straggler_factor, steps, shown)
+    times = batch_shares.kind_time(setting, kinds, straggler_factor, steps, shown)
     rated = times * (copies * kinds.usage / np.asarray(offer.per_node) @ np.asarray(offer.weights))
     kept = (times <= setting.longest) & (rated <= setting.most)
     return np.where(kept, rated if setting.by_rate else times, np.inf)

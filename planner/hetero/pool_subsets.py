@@ -12,7 +12,7 @@ from planner.catalog import Catalog
 from planner.cost.goodput import RESTART_S
 from planner.hetero import answer, launchable, pipelines, problem, search
 from planner.hetero.answer import step_value, value_of
-from planner.hetero.bundles import MixedPlan
+from planner.hetero.batch_shares import MixedPlan
 from planner.question.job_pools import JobPool, Pools
 from planner.question.request import Request, preemptions, restart
 from planner.schema.plan import Plan, SearchSection

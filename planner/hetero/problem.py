@@ -16,7 +16,7 @@ from planner.cost.figures import Network, Stack
 from planner.cost.layer_times import LayerTable
 from planner.document import Spread
 from planner.hetero import pipelines, stages
-from planner.hetero.bundles import BundleSetting
+from planner.hetero.batch_shares import BundleSetting
 from planner.hetero.integer_program import Offer
 from planner.hetero.layer_split import LayerSplit
 from planner.hetero.pipelines import Chain, PipelineTemplates

@@ -12,8 +12,8 @@ import numpy as np
 
 from planner.catalog import Catalog
 from planner.document import Spread
-from planner.hetero import bundles, layer_split, pipelines, problem, stages
-from planner.hetero.bundles import MixedPlan
+from planner.hetero import batch_shares, layer_split, pipelines, problem, stages
+from planner.hetero.batch_shares import MixedPlan
 from planner.hetero.groups import found_pipeline, one_config
 from planner.hetero.layer_split import LayerSplit
 from planner.hetero.pipelines import PipelineTemplates
@@ -69,13 +69,13 @@ def _time(prepared: PreparedPools, found: MixedPlan, figures: Sequence[Figures])
     """Seconds of a step of the same groups by other figures of every pool."""
     kinds = pipelines.joined([_repriced(prepared, group.kind, figures) for group in found.groups])
     setting = replace(prepared.setting, kinds=kinds, stack=problem.joint_stack(figures))
-    on = bundles.together(setting, kinds, np.array([group.copies for group in found.groups]))
-    factor = bundles.straggler_factor_on(setting, setting.network_of(on.pools))
-    shown = bundles.reductions(
+    on = batch_shares.together(setting, kinds, np.array([group.copies for group in found.groups]))
+    factor = batch_shares.straggler_factor_on(setting, setting.network_of(on.pools))
+    shown = batch_shares.reductions(
         setting, kinds, on.pools, on.replicas, on.replicas_per_domain, spans_pools=on.spans_pools
     )
     steps = np.array([float(group.micro_batches) for group in found.groups])
-    return float(np.max(bundles.kind_time(setting, kinds, factor, steps, shown)))
+    return float(np.max(batch_shares.kind_time(setting, kinds, factor, steps, shown)))
 
 
 def _repriced(prepared: PreparedPools, kind: int, figures: Sequence[Figures]) -> PipelineTemplates:

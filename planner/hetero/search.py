@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.hetero import integer_program
-from planner.hetero.bundles import BundleSetting, MixedPlan, kind_time, shortest_step
+from planner.hetero.batch_shares import BundleSetting, MixedPlan, kind_time, shortest_step
 from planner.hetero.integer_program import Assigned
 from planner.hetero.subproblems import GAP as GAP_OF_NODES
 from planner.hetero.subproblems import Subproblem, list_subproblems

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.cost.figures import Array, Network
-from planner.hetero import bundles, integer_program
-from planner.hetero.bundles import BundleSetting
+from planner.hetero import batch_shares, integer_program
+from planner.hetero.batch_shares import BundleSetting
 from planner.hetero.integer_program import Assigned, Columns, Families
 from planner.hetero.pipelines import PipelineTemplates
 
@@ -56,11 +56,11 @@ class TemplatesOnPools:
     @cached_property
     def straggler_factor(self) -> float:
         """Factor of waiting for the slowest rank."""
-        return bundles.straggler_factor_on(self.setting, self.network)
+        return batch_shares.straggler_factor_on(self.setting, self.network)
 
     def reductions(self, replicas: int, replicas_per_domain: float) -> Array:
         """Seconds of exposed gradient reductions, shape (kinds,), with up to `replicas_per_domain` in a domain."""
-        return bundles.reductions(
+        return batch_shares.reductions(
             self.setting, self.kinds, self.pools, float(replicas), replicas_per_domain, spans_pools=self.spans_pools
         )
 
@@ -79,7 +79,7 @@ class Subproblem:
     most: int
     low: int = 1
     high: int = 1
-    """Replicas in one domain, at least and at most; :func:`planner.hetero.bundles.neighbours`."""
+    """Replicas in one domain, at least and at most; :func:`planner.hetero.batch_shares.neighbours`."""
 
     @cached_property
     def least(self) -> Array:
@@ -87,7 +87,7 @@ class Subproblem:
         fewest = max(self.fewest, 2 * self.low if self.on.spans_pools else 1)
         if self.high - self.low >= MOST_TRIED:
             network = loosest(self.on.kinds, self.on.network, self.high)
-            return bundles.exposed(self.on.setting, self.on.kinds, network, float(fewest))
+            return batch_shares.exposed(self.on.setting, self.on.kinds, network, float(fewest))
         return np.asarray(
             np.min(
                 [
@@ -109,7 +109,7 @@ class Subproblem:
         `step` is seconds, `exposed` the seconds of reductions by kind, shape (kinds,).
         """
         kinds = self.on.kinds
-        steps = bundles.micro_batches(self.on.setting, kinds, self.on.straggler_factor, step, exposed)
+        steps = batch_shares.micro_batches(self.on.setting, kinds, self.on.straggler_factor, step, exposed)
         return self.on.families.best(kinds.samples * steps)
 
     def assigned(self, step: float, exposed: Array, *, whole: bool) -> tuple[Assigned | None, NDArray[np.intp]]:
@@ -156,7 +156,7 @@ class Subproblem:
 
 
 def loosest(kinds: PipelineTemplates, network: Network, most: float) -> Network:
-    """A bound on :func:`planner.hetero.bundles.across` for up to `most` neighbours: no reduction is shorter.
+    """A bound on :func:`planner.hetero.batch_shares.across` for up to `most` neighbours: no reduction is shorter.
 
     Every hop leaves the domain, at the rate of as many NICs as could ever share one, ``B_nic min(domain, tp cp most) /
     min(tp, ep etp)``, and with the shorter latency.

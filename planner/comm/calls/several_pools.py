@@ -21,8 +21,8 @@ from planner.cost import calls, collective_times, data_parallel, pipeline
 from planner.cost.calls import Call
 from planner.cost.evaluate import passes
 from planner.cost.figures import Array, Grid, Layout, Network, Options
-from planner.hetero import bundles, given, layer_split, pipelines, stages
-from planner.hetero.bundles import BundleSetting, Placement
+from planner.hetero import batch_shares, given, layer_split, pipelines, stages
+from planner.hetero.batch_shares import BundleSetting, Placement
 from planner.hetero.integer_program import Offer
 from planner.hetero.pipelines import Chain, PipelineTemplates
 from planner.hetero.problem import joint_stack
@@ -72,7 +72,7 @@ class KnownPlan:
     @property
     def together(self) -> Placement:
         """Pools, nodes and replicas of all groups together."""
-        return bundles.together(self.setting, self.setting.kinds, copies(self.plan))
+        return batch_shares.together(self.setting, self.setting.kinds, copies(self.plan))
 
 
 def copies(plan: Plan) -> NDArray[np.int64]:
@@ -286,7 +286,7 @@ def _of_replicas(k: KnownPlan, row: int, *, paces: bool) -> list[PoolCall]:
     """Reductions over replicas: across the pools that hold the same layers, else on each pool by itself."""
     on, kind = k.together, k.setting.kinds.taken(np.array([row]))
     if on.spans_pools:
-        network = bundles.across(kind, k.setting.network_of(on.pools), on.replicas_per_domain)
+        network = batch_shares.across(kind, k.setting.network_of(on.pools), on.replicas_per_domain)
         parts = [(on.pools, tuple(replace(c, where=LINK) for c in _reduced(k, kind, network, on.replicas)))]
     else:
         parts = [(tuple([p]), _reduced(k, kind, k.setting.network_of((p,)), on.replicas)) for p in on.pools]
@@ -300,7 +300,7 @@ def _of_replicas(k: KnownPlan, row: int, *, paces: bool) -> list[PoolCall]:
 
 
 def _reduced(k: KnownPlan, kind: PipelineTemplates, network: Network, replicas: float) -> tuple[Call, ...]:
-    grid, held = bundles.replicated(k.setting, kind, network, replicas)
+    grid, held = batch_shares.replicated(k.setting, kind, network, replicas)
     mine = data_parallel.ShardedState(float(held.dense[0]), float(held.experts[0]))
     passes, layers = (float(kind.forward[0]), float(kind.backward[0])), float(kind.layers[0])
     one = _scalars(grid)
@@ -316,12 +316,12 @@ def times(k: KnownPlan) -> tuple[list[Array], Array]:
     groups = k.plan.parallelism.groups
     each = [_times(k, row) for row in range(len(groups))]
     kinds, on = k.setting.kinds, k.together
-    shown = bundles.reductions(
+    shown = batch_shares.reductions(
         k.setting, kinds, on.pools, on.replicas, on.replicas_per_domain, spans_pools=on.spans_pools
     )
-    straggler_factor = bundles.straggler_factor_on(k.setting, k.setting.network_of(on.pools))
+    straggler_factor = batch_shares.straggler_factor_on(k.setting, k.setting.network_of(on.pools))
     steps = np.array([float(g.micro_batches) for g in groups])
-    return each, bundles.kind_time(k.setting, kinds, straggler_factor, steps, shown)
+    return each, batch_shares.kind_time(k.setting, kinds, straggler_factor, steps, shown)
 
 
 def stretched(k: KnownPlan, found: Sequence[PoolCall], ratio: Callable[[PoolCall], float]) -> float:
@@ -340,9 +340,9 @@ def stretched(k: KnownPlan, found: Sequence[PoolCall], ratio: Callable[[PoolCall
                 reduced[call.pools] = reduced.get(call.pools, 0.0) + call.exposed_s * ratio(call)
         shown.append(max(reduced.values(), default=0.0))
     steps = np.array([float(g.micro_batches) for g in groups])
-    straggler_factor = bundles.straggler_factor_on(k.setting, k.setting.network_of(on.pools))
+    straggler_factor = batch_shares.straggler_factor_on(k.setting, k.setting.network_of(on.pools))
     kinds = replace(kinds, slowest=np.array(slowest), total=np.array(total))
-    return float(np.max(bundles.kind_time(k.setting, kinds, straggler_factor, steps, np.array(shown))))
+    return float(np.max(batch_shares.kind_time(k.setting, kinds, straggler_factor, steps, np.array(shown))))
 
 
 def _gained(g: Group, stage: int, mine: Sequence[PoolCall], ratio: Callable[[PoolCall], float]) -> float:
@@ -364,5 +364,5 @@ def network(k: KnownPlan, call: PoolCall) -> Network:
     if call.where != LINK:
         return k.setting.network_of(call.pools)
     kind = k.setting.kinds.taken(np.array([call.pipelines]))
-    found = bundles.across(kind, k.setting.network_of(call.pools), k.together.replicas_per_domain)
+    found = batch_shares.across(kind, k.setting.network_of(call.pools), k.together.replicas_per_domain)
     return replace(found, domain=float(np.ravel(found.domain)[0]))

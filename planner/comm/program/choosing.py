@@ -16,7 +16,7 @@ from planner.base.errors import NoAnswer, WrongQuestion
 from planner.comm.program import back_ends
 from planner.comm.program.back_ends import BackEndChoice, BackEndInstance, Live
 from planner.comm.program.rules import spelt
-from planner.comm.tables import nccl
+from planner.comm.tables import nccl_choices
 from planner.comm.tables.measured_times import CollectiveMethod, TimesTable, student
 from planner.comm.tables.timing import Time, times
 from planner.cost.calls import Call
@@ -77,7 +77,7 @@ def expresses(launcher: str, op: str, who: CollectiveMethod) -> bool:
     if who.backend != "nccl" and (launcher != "router" or who.backend not in ROUTED):
         return False
     forced = bool(who.algorithm or who.protocol)
-    return not forced or (who.backend == "nccl" and nccl.has(op, who.algorithm, who.protocol))
+    return not forced or (who.backend == "nccl" and nccl_choices.has(op, who.algorithm, who.protocol))
 
 
 def choose(calls: Sequence[Call], table: TimesTable | MeasuredTables, asked: ChooseOptions, where: str) -> Chosen:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from planner.comm.tables import nccl
+from planner.comm.tables import nccl_choices
 from planner.comm.tables.measured_times import CollectiveMethod
 from planner.comm.tables.timing import Time
 from planner.cost import nccl_algorithms
@@ -33,9 +33,9 @@ def times(network: Network, library: CollectiveLibrary, call: Call) -> Mapping[C
 def _modelled(network: Network, library: CollectiveLibrary, call: Call) -> dict[CollectiveMethod, float]:
     g = CollectiveGroup(float(call.ranks), float(call.inside), call.reach)
     found = nccl_algorithms.times(network, "send" if call.op == SEND else call.op, call.bytes, g, library)
-    if nccl.collective(call.op) not in nccl.ABLE:
+    if nccl_choices.collective(call.op) not in nccl_choices.ABLE:
         return {NCCL: min(float(each) for (how, _), each in found.items() if how == "direct")}
     named = {
         CollectiveMethod("nccl", how.lower(), protocol.lower()): float(each) for (how, protocol), each in found.items()
     }
-    return {who: seconds for who, seconds in named.items() if nccl.has(call.op, who.algorithm, who.protocol)}
+    return {who: seconds for who, seconds in named.items() if nccl_choices.has(call.op, who.algorithm, who.protocol)}

@@ -13,7 +13,7 @@ from planner.commands.screen import render
 from planner.schema.hardware import Accelerator, Entry, Fabric, Link, Node, Region, Runtime
 
 if TYPE_CHECKING:
-    from planner.catalog.skypilot import ImportedPrices, Refusal
+    from planner.catalog.skypilot_prices import ImportedPrices, Refusal
 
 Row = list[str]
 _NOTHING = "-"

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from planner.base.errors import WrongQuestion
 from planner.catalog import Catalog, FileProblem
+from planner.catalog.checked_records import build
 from planner.catalog.files import read_entries
-from planner.catalog.records import build
 from planner.catalog.store import format_problems
 from planner.schema.hardware import Entry
 from planner.schema.quantities import Bandwidth, Count, Usd, Watts
