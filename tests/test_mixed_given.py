@@ -94,7 +94,7 @@ def test_what_does_not_fit_is_predicted_and_said(capsys: pytest.CaptureFixture[s
         ("group=dgx-h100:layers=32:ep=2", "experts"),
         ("group=width=2,dgx-h100:layers=32:tp=4 zero=0", "width > 1"),
         ("group=copies=8,dgx-h100:layers=32 --batch 4", "8 pipelines and a batch of 4"),
-        ("group=dgx-h100:layers=32:tp=8 --batch 64..128", "one value"),
+        ("group=dgx-h100:layers=32:tp=8 --batch 64..128", "one layout a call"),
         ("group=dgx-h100:layers=32:tp=8 vpp=2", "vpp=2: groups state"),
         ("group=dgx-h100:layers=32:tp=8 zero=2", "zero=2"),
     ],
