@@ -93,7 +93,8 @@ def test_the_widest_heads_that_kernels_take_are_256() -> None:
 def test_one_key_value_head_is_left_beyond_their_number() -> None:
     """Over more tensor ranks than there are heads each holds a copy of one, which an exchange cannot cut in two."""
     cut = replace(RING.parallelism, tp=16, cp_algorithm="a2a")
-    assert "8 key/value heads over tp 16 and 2 ranks that exchange them" in str(violations(replace(RING, parallelism=cut)))
+    found = str(violations(replace(RING, parallelism=cut)))
+    assert "8 key/value heads over tp 16 and 2 ranks that exchange them" in found
 
 
 def test_mixtures_without_latents_have_norms_to_drop() -> None:
