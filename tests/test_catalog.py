@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from planner import catalog
-from planner.base.errors import WrongQuestion
+from planner.base.errors import WrongQuestion, same_but_case
 from planner.base.resources import data
 from planner.catalog import Catalog, UnknownName
 
@@ -129,8 +129,8 @@ def test_version_follows_the_bytes(tmp_path: Path) -> None:
     ("kind", "name", "near"),
     [
         ("node", "dgx-h10", "dgx-h100"),
-        ("node", "DGX-H100", "dgx-h100"),
-        ("accelerator", "h100-sxm5-80gb", "H100-SXM5-80GB"),
+        ("node", "DGX-H10", "dgx-h100"),
+        ("accelerator", "h100-sxm5-80g", "H100-SXM5-80GB"),
         ("fabric", "infiniband-nrd", "infiniband-ndr"),
         ("region", "us-est-1", "us-east-1"),
         ("runtime", "megatron", "megatron-core"),
@@ -145,6 +145,12 @@ def test_an_unknown_name_is_answered_with_the_nearest(known: Catalog, kind: str,
 
 
 # ---- overlays --------------------------------------------------------------------------------------------------------
+
+
+def test_upper_and_lower_case_are_one_where_no_other_entry_differs_by_it(known: Catalog) -> None:
+    assert known.node("DGX-H100") is known.node("dgx-h100")
+    assert known.accelerator("h100-sxm5-80gb").id == "H100-SXM5-80GB"
+    assert same_but_case("ab", ["AB", "aB"]) is None
 
 
 def test_later_folders_win(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ SPELLINGS = [(dimension, unit) for dimension, table in units.UNITS.items() for u
         ("0.08 USD/kWh", "energy price", 0.08),
         ("380 gCO2e/kWh", "carbon intensity", 380.0),
         ("2T", "count", 2e12),
+        ("15t", "count", 15e12),
         ("1e6", "count", 1e6),
         (512, "count", 512.0),
     ],

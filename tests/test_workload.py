@@ -433,3 +433,4 @@ def test_a_library_is_a_mapping() -> None:
     assert "gpt5" not in known
     assert len(known) == len(list(known)) >= len(REQUIRED)
     assert known["gpt2"] is known["gpt2"]
+    assert model("GPT2") == known["gpt2"]

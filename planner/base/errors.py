@@ -43,6 +43,12 @@ def nearest(name: str, choices: Iterable[str]) -> list[str]:
     return [spelling[match] for match in alike or holding[:3]]
 
 
+def same_but_case(name: str, choices: Iterable[str]) -> str | None:
+    """The one choice that differs from the name in upper and lower case alone; None of none or several."""
+    same = [choice for choice in choices if choice.lower() == name.lower()]
+    return same[0] if len(same) == 1 else None
+
+
 def meant(name: str, choices: Iterable[str], otherwise: str, most: int = 1) -> str:
     """``did you mean a?``: the nearest choices, `most` of them; what to say `otherwise` where none is near."""
     near = nearest(name, choices)[:most]

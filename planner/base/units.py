@@ -43,7 +43,8 @@ UNITS: dict[str, dict[str, float]] = {
     "energy price": {"USD/kWh": 1.0},
     "carbon intensity": {"gCO2e/kWh": 1.0, "kgCO2e/kWh": 1e3},
     "share": {"%": 0.01, "": 1.0},
-    "count": {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12},
+    "count": {"": 1.0, **dict.fromkeys("kK", 1e3), **dict.fromkeys("mM", 1e6), **dict.fromkeys("bB", 1e9)}
+    | dict.fromkeys("tT", 1e12),
 }
 """Dimension -> unit spelling -> factor to the SI (or named) unit that the program computes in."""
 

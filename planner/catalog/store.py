@@ -10,7 +10,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from planner.base.errors import WrongQuestion, suggestion
+from planner.base.errors import WrongQuestion, same_but_case, suggestion
 from planner.base.hashing import short_hash
 from planner.base.resources import data, own
 from planner.catalog.checked_records import TYPES, build, dangling, hint
@@ -287,10 +287,10 @@ def _builtin() -> Catalog:
 
 
 def _found(kind: str, name: str, entries: Mapping[str, T]) -> T:
-    try:
-        return entries[name]
-    except KeyError:
-        raise UnknownName(kind, name, entries) from None
+    spelt = name if name in entries else same_but_case(name, entries)
+    if spelt is None:
+        raise UnknownName(kind, name, entries)
+    return entries[spelt]
 
 
 def _hash(folder: Path) -> str:

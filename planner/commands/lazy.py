@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -96,8 +96,19 @@ def usage_message(error: click.ClickException) -> str:
     if context is None:
         return message
     if wrong:
-        message += suggestion(wrong[1], _choices(context, wrong[0]))
+        choices, axes = _choices(context, wrong[0]), getattr(context.command, "axis_options", list)()
+        other = _called_here(wrong[1], [*choices, *axes]) if wrong[0] == "option" else None
+        nearest = suggestion(wrong[1], choices) or suggestion(wrong[1], axes)
+        message += f" Did you mean {other}?" if other else nearest
     return f"{message} ({context.command_path} --help)"
+
+
+def _called_here(option: str, choices: Sequence[str]) -> str | None:
+    """The option of a command that has another name elsewhere: ``--global-batch-size`` is ``--batch``."""
+    from planner.api.entry import OTHERWISE
+
+    others = OTHERWISE.get(option.lstrip("-").replace("-", "_"), ())
+    return next((there for each in others if (there := f"--{each.replace('_', '-')}") in choices), None)
 
 
 def _wrong_name(error: click.ClickException) -> tuple[str, str] | None:
@@ -117,5 +128,5 @@ def _choices(context: click.Context, kind: str) -> list[str]:
 
 def _lower_first(message: str) -> str:
     """The program's messages start in lower case, as they stand behind its name."""
-    first = message.splitlines()[0] if message else message
-    return first[:1].lower() + first[1:]
+    line = re.sub(r"\s*\n\s*", " ", message)
+    return line[:1].lower() + line[1:]

@@ -167,12 +167,19 @@ class TakesAxes(click.Command):
         """Parse, axes turned into what they stand for."""
         return super().parse_args(ctx, self._with_settings(ctx, args))
 
+    @staticmethod
+    def axis_options() -> list[str]:
+        """Options that stand for axes."""
+        from planner.space.axes import PINNED
+
+        return [f"--{axis.replace('_', '-')}" for axis in PINNED]
+
     def _with_settings(self, ctx: click.Context, args: list[str]) -> list[str]:
         own = {name for parameter in self.get_params(ctx) for name in parameter.opts}
         found, left = [], list(args)
         while left:
             option, equals, value = (word := left.pop(0)).partition("=")
-            if not option.startswith("--") or option in own or not _is_axis(option):
+            if not option.startswith("--") or option in own or option.replace("_", "-") not in self.axis_options():
                 found.append(word)
                 continue
             if not equals:
@@ -185,12 +192,6 @@ class PinsAxes(TakesAxes):
     """The same, for a command that searches."""
 
     as_pin = True
-
-
-def _is_axis(option: str) -> bool:
-    from planner.space.axes import PINNED
-
-    return option[2:].replace("-", "_") in PINNED
 
 
 def question(command: Command) -> Command:

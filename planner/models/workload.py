@@ -16,7 +16,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from planner.base import units
-from planner.base.errors import WrongQuestion, suggestion
+from planner.base.errors import WrongQuestion, same_but_case, suggestion
 from planner.base.resources import data, own
 from planner.models import blocks, families, methods, model_rules
 from planner.models import files as model_files
@@ -82,6 +82,7 @@ def model(entry: str, extra: Path | None = None) -> Model:
     if name.endswith((".json", ".toml")) or "/" in name or os.sep in name:
         return _from_path(Path(name).expanduser(), chosen)
     known = library(extra)
+    entry = entry if entry in known else same_but_case(entry, known) or entry
     if entry not in known and (kind := families.what(entry)):
         raise WrongQuestion(
             f"{entry} is a {kind}, and this is answered for transformers; what it costs layer by layer: "
