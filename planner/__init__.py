@@ -13,6 +13,7 @@ from planner.base.version import __version__
 
 if TYPE_CHECKING:
     from planner.api import (
+        Axes,
         accelerator,
         calibrate,
         cluster,
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Accelerator",
+    "Axes",
     "Cluster",
     "ClusterwrightError",
     "Inconsistent",

@@ -47,6 +47,7 @@ def on_one(**asked: object) -> object:
         (lambda: on_one(pin={"tq": 8}), "tq=8: no axis 'tq'"),
         (lambda: on_one(batch="8..4"), "batch='8..4': the range is empty; write 4..8"),
         (lambda: cw.plan("llama3-8b"), "on what? cluster='dgx-h100:16', or accelerators='A100:4,V100:8'"),
+        (lambda: cw.export(3, "megatron"), "that is a rank: give the set of plans, and rank=3"),  # type: ignore[arg-type]
         (lambda: cw.plan("llama3-8b", 16), "cluster=16: must be str or Path or Cluster"),  # type: ignore[arg-type]
         (lambda: cw.plan("llama3-8b", "dgx-h100"), "cluster='dgx-h100': how many?"),
         (lambda: cw.estimate("llama3-8b", "dgx-h100:1", batch="8..16"), "batch: estimate takes one layout a call"),

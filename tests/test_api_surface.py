@@ -16,10 +16,11 @@ import planner
 from planner.api import entry
 from planner.commands import cli
 from planner.schema.plan import PlanSet
+from planner.space.axes import PINNED
 from tests.api_questions import ROOT
 
 SURFACE = [
-    *("Accelerator", "Cluster", "ClusterwrightError", "Inconsistent", "Model", "NoAnswer", "Node"),
+    *("Accelerator", "Axes", "Cluster", "ClusterwrightError", "Inconsistent", "Model", "NoAnswer", "Node"),
     *("Plan", "PlanSet", "WrongQuestion", "__version__"),
     *("accelerator", "calibrate", "cluster", "compare", "design", "estimate", "explain", "export", "fit", "learn"),
     *("list_accelerators", "list_fabrics", "list_models", "list_nodes", "list_regions", "list_runtimes"),
@@ -33,6 +34,10 @@ ASKED = ("plan", "estimate", "procure", "design", "compare", "explain", "export"
 def test_the_surface_is_what_it_was() -> None:
     assert planner.__all__ == SURFACE and cw.__all__ == SURFACE and dir(cw) == SURFACE
     assert all(getattr(cw, name) is getattr(planner, name) for name in SURFACE)
+
+
+def test_every_axis_is_a_keyword() -> None:
+    assert {*cw.Axes.__annotations__, "precision"} == {*PINNED}
 
 
 def test_no_package_takes_a_functions_name() -> None:

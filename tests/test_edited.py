@@ -82,8 +82,9 @@ def test_documents_of_before_have_no_digest(text: str, folder: Path) -> None:
 @pytest.mark.parametrize("digest", [None, 5, "", [], {"a": 1}])
 def test_a_digest_of_another_kind(digest: object, text: str, folder: Path) -> None:
     (folder / "plan.json").write_text(json.dumps({**json.loads(text), "digest": digest}), encoding="utf-8")
-    with pytest.warns(DocumentChanged, match="edited"):
+    with pytest.warns(DocumentChanged, match="edited") as said:
         document.load(folder / "plan.json")
+    assert said[0].filename == __file__
 
 
 def leaves(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:

@@ -30,8 +30,8 @@ def entry(function: Callable[P, R]) -> Callable[P, R]:
     def checked(*args: P.args, **keywords: P.kwargs) -> R:
         _names(function, keywords)
         hints = _hints(function)
-        given = [_checked(name, value, hints[name]) for name, value in zip(hints, args, strict=False)]
-        named = {name: _checked(name, value, hints[name]) for name, value in keywords.items()}
+        given = [_checked(name, value, hints) for name, value in zip(hints, args, strict=False)]
+        named = {name: _checked(name, value, hints) for name, value in keywords.items()}
         try:
             return function(*given, *args[len(given) :], **named)  # type: ignore[arg-type]
         except ClusterwrightError as error:
@@ -72,11 +72,13 @@ def _names(function: Callable[..., Any], keywords: Mapping[str, object]) -> None
             raise TypeError(f"{function.__name__}() has no keyword {name!r}; {_instead(name, hints)}")
 
 
-def _checked(name: str, value: object, hint: Any) -> Any:
+def _checked(name: str, value: object, hints: Mapping[str, Any]) -> Any:
     """An argument in plain types, if it is of its annotation's."""
     value = plain(value)
-    if not _fits(value, hint):
-        raise WrongQuestion(f"{name}={value!r:.80}: must be {_described(hint, value)}")
+    if not _fits(value, hints[name]):
+        ranked = isinstance(value, int) and name == "plans" and "rank" in hints
+        instead = f"; that is a rank: give the set of plans, and rank={value}" if ranked else ""
+        raise WrongQuestion(f"{name}={value!r:.80}: must be {_described(hints[name], value)}{instead}")
     return value
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from planner import catalog as catalogs
 from planner import document, launchers, verify
-from planner.base.errors import DocumentChanged, WrongQuestion
+from planner.base.errors import WrongQuestion, warn_of_change
 from planner.base.units import format_bytes, format_seconds, format_usd
 from planner.launchers import Bundle, astra_sim, benchmark
 from planner.planning import by_layer
@@ -64,7 +63,7 @@ def warn_of_changes(found: Kept, where: str) -> None:
     now = {f"catalog {origin}": version for origin, version in catalogs.load().versions().items()}
     for name in [name for name, version in made.items() if name in now and now[name] != version]:
         change = f"{where}: the {name.removeprefix('catalog ')} catalog has changed since it was written"
-        warnings.warn(DocumentChanged(f"{change}; the same question again gives today's figures"), stacklevel=3)
+        warn_of_change(f"{change}; the same question again gives today's figures")
 
 
 def narrowed(found: Planned, where: str, *, rank: int | None, workload: str | None, alternative: int | None) -> Planned:

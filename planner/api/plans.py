@@ -29,6 +29,7 @@ class Axes(TypedDict, total=False):
     cp: int | str | Sequence[int]
     ep: int | str | Sequence[int]
     etp: int | str | Sequence[int]
+    cp_algorithm: str
     dp: int | str | Sequence[int]
     micro: int | str | Sequence[int]
     zero: int | str | Sequence[int]
@@ -186,9 +187,9 @@ def estimate(
     recomputed or offloaded, ZeRO 1, and sequence parallelism with TP and overlap of DP where the runtime has them.
     Overlap of TP and of point-to-point transfers is the faster of on and off.
 
-    Axes are keywords, ``tp=8, pp=4, recompute="full"``, or texts as on the command line, ``"tp=8 pp=4"``. Over several
-    pools each group of identical pipelines is a text, ``"group=copies=4,dgx-h100:layers=16:tp=2,dgx-v100:layers=16"``
-    (docs/mixed.md). All else is as in :func:`plan`.
+    Axes are keywords (:class:`Axes` lists them), ``tp=8, pp=4, recompute="full"``, or texts as on the command line,
+    ``"tp=8 pp=4"``. Over several pools each group of identical pipelines is a text,
+    ``"group=copies=4,dgx-h100:layers=16:tp=2,dgx-v100:layers=16"`` (docs/mixed.md). All else is as in :func:`plan`.
 
     Raises:
         WrongQuestion: the configuration is not legal; the message says why.

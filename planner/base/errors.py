@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import sys
+import warnings
 from collections.abc import Iterable
 
 
@@ -26,6 +28,14 @@ class NoAnswer(ClusterwrightError):
 
 class DocumentChanged(UserWarning):
     """A document is not what the program wrote, or what it was made from has changed since."""
+
+
+def warn_of_change(message: str) -> None:
+    """Warns with :class:`DocumentChanged` at the line outside this package that gave the document."""
+    frame, level = sys._getframe(1).f_back, 3
+    while frame and frame.f_globals.get("__name__", "").startswith("planner."):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(DocumentChanged(message), stacklevel=level)
 
 
 def malformed(error: Exception) -> str:

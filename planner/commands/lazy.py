@@ -96,7 +96,8 @@ def usage_message(error: click.ClickException) -> str:
     if context is None:
         return message
     if wrong:
-        choices, axes = _choices(context, wrong[0]), getattr(context.command, "axis_options", list)()
+        choices = _choices(context, wrong[0])
+        axes: list[str] = getattr(context.command, "axis_options", list)()
         other = _called_here(wrong[1], [*choices, *axes]) if wrong[0] == "option" else None
         nearest = suggestion(wrong[1], choices) or suggestion(wrong[1], axes)
         message += f" Did you mean {other}?" if other else nearest

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import warnings
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from planner.base import reading
-from planner.base.errors import DocumentChanged, WrongQuestion, malformed, meant
+from planner.base.errors import WrongQuestion, malformed, meant, warn_of_change
 from planner.schema import plan as schema
 from planner.schema.digest import DIGEST, is_edited
 from planner.schema.images import ImagePlan
@@ -163,7 +162,7 @@ def _parsed(data: object, where: str, kinds: Mapping[str, type], others: Iterabl
 
 def _warn_if_edited(data: Mapping[str, Any], where: str) -> None:
     if is_edited(data):
-        warnings.warn(DocumentChanged(f"{where}: edited since it was written"), stacklevel=3)
+        warn_of_change(f"{where}: edited since it was written")
 
 
 def _of_this_version(data: Mapping[str, Any], where: str) -> None:
