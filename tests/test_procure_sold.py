@@ -36,6 +36,8 @@ from tests.procuring_lab import lab
 
 MONTH = 365.25 / 12
 RESALE = 0.7
+IN_ONE_GO = (10503, 10598, 10860, 11178, 11314)
+"""Seeds of clusters that do their jobs one after another only from one day on, which is no first day of a month."""
 SETTINGS = Settings(gap=1e-9)
 
 
@@ -134,7 +136,7 @@ def _end(
 @pytest.mark.parametrize("part", range(3))
 def test_agrees_with_every_day_of_purchase_and_sale(part: int) -> None:
     sales = later = proven = answered = 0
-    for seed in range(part, 240, 3):
+    for seed in (*range(part, 240, 3), *IN_ONE_GO[part::3]):
         whole = selling(seed)
         instance = replace(whole, columns=pruning.undominated(whole, across=True))
         wanted = least_cost(whole)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import combinations, product
 
 from planner.procurement.program.instance import ProcureInstance, ProcureVariant, kept_free, moves, window
 from planner.procurement.program.job_order import EPS, Found, Ground, Task, Times, conflicting, sequenced
@@ -19,6 +19,8 @@ HALVINGS = 20
 """Of the search for the last day on which something may be bought."""
 MOST_STARTS = 200
 """Sets of first days of terms that are tried."""
+MOST_CHAINED = 4
+"""Jobs on a term of which every set is tried: one after another, they end with the term or just in time."""
 
 
 @dataclass(frozen=True)
@@ -201,15 +203,20 @@ def _days_of_term(
     pool = instance.pools[p]
     windows = {j: window(instance, j, choice.run[j], variant) for j in jobs}
     fitting = [
-        day for j, (a, b) in windows.items() for day in (a + choice.days[j] - pool.term_days, b - choice.days[j])
+        day
+        for n in range(1, len(jobs) + 1 if len(jobs) <= MOST_CHAINED else 2)
+        for chain in combinations(jobs, n)
+        for worked in (sum(choice.days[j] for j in chain),)
+        for a, b in (windows[j] for j in chain)
+        for day in (a + worked - pool.term_days, b - worked)
     ]
-    likely = [pool.start_day + choice.late.get(p, 0.0), *fitting]
+    latest = math.inf if pool.sold_usd is None else instance.asked.horizon_days - pool.term_days
+    likely = [pool.start_day + choice.late.get(p, 0.0), *([] if math.isinf(latest) else [latest]), *fitting]
     known = dict.fromkeys([*first_days(instance, pool), *sorted(likely)])
-    latest = math.inf if pool.sold_usd is None else instance.asked.horizon_days - pool.term_days + EPS
     return [
         day
         for day in known
-        if pool.start_day <= day <= latest
+        if pool.start_day <= day <= latest + EPS
         and all(max(a, day) + choice.days[j] <= min(b, day + pool.term_days) + EPS for j, (a, b) in windows.items())
     ]
 

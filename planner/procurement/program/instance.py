@@ -25,6 +25,8 @@ class ProcureInstance:
     """Limit -> what of it machines owned already take, whether they work or not."""
     survivals: Mapping[tuple[int, Place], Survival] = field(default_factory=dict)
     """Job and place -> what the loss of nodes costs, where the question asks that deadlines hold in spite of one."""
+    dated: Mapping[int, int] = field(default_factory=dict)
+    """Pool -> the pool that it is from a later day on (:mod:`.on_dates`)."""
 
     @property
     def jobs(self) -> tuple[Job, ...]:

@@ -100,6 +100,7 @@ def build(instance: ProcureInstance, variant: ProcureVariant) -> ProcureProgram:
     _assign(program, instance)
     _held_where_run(program, instance)
     _lengths(program, instance)
+    _dates(program, instance)
     _clusters(program)
     _starts(program, instance, variant)
     _resources(program, instance, variant)
@@ -181,6 +182,21 @@ def _lengths(program: ProcureProgram, instance: ProcureInstance) -> None:
     for p, *others in lengths.values():
         held = total(program.hold[each] for each in (p, *others))
         program.problem.constrain(held <= instance.pools[p].copies, f"copies_{p}")
+
+
+def _dates(program: ProcureProgram, instance: ProcureInstance) -> None:
+    """``dates[p]``: ``sum_d begins[p,d] <= 1`` and ``hold[p,d] <= copies begins[p,d]``, d all days from which p may be
+    held: its copies begin on the same.
+    """
+    days: dict[int, list[int]] = {}
+    for p in program.hold:
+        days.setdefault(instance.dated.get(p, p), []).append(p)
+    for p, each in days.items():
+        if len(each) > 1:
+            for d in each:
+                begins = instance.pools[p].copies * program.problem.binary(f"begins_{d}")
+                program.problem.constrain(program.hold[d] <= begins, f"begins_{d}")
+            program.problem.constrain(total(Linear({f"begins_{d}": 1.0}) for d in each) <= 1, f"dates_{p}")
 
 
 def _clusters(program: ProcureProgram) -> None:

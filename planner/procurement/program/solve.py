@@ -20,6 +20,7 @@ from planner.procurement.program.cuts import begin_on_first_days, charge, forbid
 from planner.procurement.program.instance import FAR, ProcureInstance, ProcureVariant, monthly_limit
 from planner.procurement.program.integer_program import ProcureProgram, build, name, own_watts
 from planner.procurement.program.job_order import EPS
+from planner.procurement.program.on_dates import on_dates
 from planner.procurement.program.settings import USUAL, Settings
 from planner.procurement.program.solution import ProgramSolution, better
 from planner.procurement.throughput.column import Place
@@ -38,21 +39,46 @@ def solve(instance: ProcureInstance, variant: ProcureVariant, settings: Settings
     """The best answer of one variant, or None if there is none.
 
     A monthly limit makes a program many times larger, and seldom matters: it is left out first, and what is then best
-    is best if it keeps the limit.
+    is best if it keeps the limit; else it says how good others can be, first those that hold pools from their delivery.
     """
-    limit = monthly_limit(instance.asked, variant)
-    if limit is None or variant.minimise == "monthly":
+    limit, bound = monthly_limit(instance.asked, variant), -math.inf
+    if limit is None:
         return _solved(instance, variant, settings)
-    without = _solved(instance, replace(variant, dropped=variant.dropped | {"monthly"}), settings)
-    if without is None or most_in_a_month(dated(instance, without), without) <= limit:
-        return without
-    return _solved(instance, variant, settings)
+    if variant.minimise != "monthly":
+        without = _solved(instance, replace(variant, dropped=variant.dropped | {"monthly"}), settings)
+        if without is None or most_in_a_month(dated(instance, without), without) <= limit:
+            return without
+        bound = without.bound
+    found = _solved(instance, variant, settings)
+    if found is None or found.value - bound > settings.gap * abs(found.value):
+        found, bound = _on_dates(instance, variant, settings, found, bound)
+    return _at_least(found, bound, math.inf)
+
+
+def _on_dates(
+    instance: ProcureInstance, variant: ProcureVariant, settings: Settings, found: ProgramSolution | None, bound: float
+) -> tuple[ProgramSolution | None, float]:
+    """The better of an answer and of those that hold pools from later days, and a bound on all."""
+    spread = on_dates(instance, variant)
+    if spread is None:
+        return found, bound
+    later = (_tried if found else _solved)(spread.instance, variant, settings)
+    if later is None:
+        return found, bound
+    return better(found, spread.back(later)), max(bound, later.bound)
 
 
 def excluded(instance: ProcureInstance, settings: Settings = USUAL) -> bool:
     """Whether it is proven that no answer keeps all limits: where not all orders of jobs could be tried, one may."""
+    variant = ProcureVariant(minimise="")
+    whole = instance
+    if monthly_limit(instance.asked, variant) is not None:
+        spread = on_dates(instance, variant)
+        if spread is None:
+            return False
+        whole = spread.instance
     try:
-        found, proven = _sought(instance, ProcureVariant(minimise=""), settings)
+        found, proven = _sought(whole, variant, settings)
     except NoAnswer:
         return False
     return found is None and proven
@@ -274,7 +300,8 @@ def _earliest(instance: ProcureInstance, variant: ProcureVariant, settings: Sett
     found = solve(instance, variant, settings)
     if found is None:
         return None
-    low, high, asked_low = _no_earlier(instance, variant), found.done, False
+    first, high, asked_low = _no_earlier(instance, variant), found.done, False
+    low = first
     while high - low > SHORTEST_STEP * high:
         # The best thinkable is often reached: it is asked first, then the middle.
         middle = (low + high) / 2 if asked_low else low
@@ -284,6 +311,8 @@ def _earliest(instance: ProcureInstance, variant: ProcureVariant, settings: Sett
             low = middle
         else:
             found, high = trial, min(middle, trial.done)
+    if monthly_limit(instance.asked, variant) is not None and on_dates(instance, variant) is None:
+        low = first  # not all was tried that was not found
     return replace(found, value=high, bound=min(low, high))
 
 
