@@ -11,9 +11,10 @@ from benchmarks import closed_forms
 from benchmarks.closed_forms import CASES, network
 from planner import document, verify
 from planner.base.errors import WrongQuestion
-from planner.cost import collective_times, dimensions, wiring
+from planner.cost import collective_times, dimensions
 from planner.cost.figures import Dimensions, NetworkDimension
 from planner.planning.run import plan
+from planner.procurement.supply import network_bill
 from planner.schema import hardware
 from planner.search.bounded import Bounded
 from tests.cases import CATALOG, cluster, figures, prepared, problem_of, request
@@ -71,7 +72,11 @@ def test_hops_of_the_smallest_groups(topology, hops):
 
 
 def test_a_fat_tree_is_not_oversubscribed_unless_asked():
-    assert wiring.fat_tree(512, 8, 64) == wiring.fat_tree(512, 8, 64, 1.0) != wiring.fat_tree(512, 8, 64, 2.0)
+    assert (
+        network_bill.fat_tree(512, 8, 64)
+        == network_bill.fat_tree(512, 8, 64, 1.0)
+        != network_bill.fat_tree(512, 8, 64, 2.0)
+    )
 
 
 @pytest.mark.parametrize(
@@ -215,17 +220,19 @@ def test_dimensions_that_cannot_be(changes, said):
 
 def test_prices_of_bandwidth_are_libras():
     """USD per GB/s: links 2, 4, 4, 7.8; a switch 13 or 18 and a NIC 31.6 beside its link."""
-    assert wiring.dimension_usd("switch", "inter-pod", 3, 1, 10e9) == pytest.approx(1722.0)
-    assert wiring.dimension_usd("ring", "inter-chiplet", 4, 1, 100e9) == pytest.approx(2 * 4 * 50 * 2.0)
-    assert wiring.dimension_usd("fully-connected", "inter-package", 8, 2, 70e9) == pytest.approx(2 * 56 * 10 * 4.0)
-    assert wiring.dimension_usd("switch", "inter-node", 8, 1, 1e9) == pytest.approx(8 * 17.0)
-    assert wiring.dimension_usd("ring", "inter-pod", 1, 5, 1e9) == 0.0
+    assert network_bill.dimension_usd("switch", "inter-pod", 3, 1, 10e9) == pytest.approx(1722.0)
+    assert network_bill.dimension_usd("ring", "inter-chiplet", 4, 1, 100e9) == pytest.approx(2 * 4 * 50 * 2.0)
+    assert network_bill.dimension_usd("fully-connected", "inter-package", 8, 2, 70e9) == pytest.approx(
+        2 * 56 * 10 * 4.0
+    )
+    assert network_bill.dimension_usd("switch", "inter-node", 8, 1, 1e9) == pytest.approx(8 * 17.0)
+    assert network_bill.dimension_usd("ring", "inter-pod", 1, 5, 1e9) == 0.0
     case = CASES["network"][0]
     tiers = ("inter-chiplet", "inter-package", "inter-node", "inter-pod")
     each = 4096 * 125 * (2.0 + 4.0 + 4.0 + 7.8 + 18.0 + 31.6)
     along = network(case, 1.0).along
     prices = [
-        wiring.dimension_usd(d.topology, tier, int(d.size), 4096 // int(d.size), d.rate)
+        network_bill.dimension_usd(d.topology, tier, int(d.size), 4096 // int(d.size), d.rate)
         for d, tier in zip(along, tiers, strict=True)
     ]
     assert sum(prices) == pytest.approx(each)

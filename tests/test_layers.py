@@ -133,6 +133,7 @@ def defined(path: Path) -> set[str]:
     body = ast.parse(path.read_text(encoding="utf-8")).body
     named = {node.name for node in body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
     targets = [target for node in body if isinstance(node, ast.Assign) for target in node.targets]
+    targets += [node.target for node in body if isinstance(node, ast.AnnAssign)]
     return named | {target.id for target in targets if isinstance(target, ast.Name)}
 
 

@@ -14,7 +14,7 @@ from planner import planning as one_pool
 from planner.base.errors import WrongQuestion
 from planner.cost import memory_risk
 from planner.hetero import (
-    bundles,
+    batch_shares,
     integer_program,
     pipelines,
     pool_subsets,
@@ -69,7 +69,7 @@ def test_even_pipelines_on_one_pool_cost_what_one_cluster_costs(model: str, node
         # One bundle with all replicas (there, states are sharded as in one cluster), and a pipeline that is filled.
         if not even or kinds.usage[index, 0] != accelerators or rest or steps < pp:
             continue
-        found = bundles.shortest_step(setting, np.array([index]), np.array([1]))
+        found = batch_shares.shortest_step(setting, np.array([index]), np.array([1]))
         grid = _as_one_plan(prepared, int(index), pp, int(policies.pop()), width)
         expected = cost.evaluate(grid)
         assert found is not None
@@ -127,7 +127,7 @@ def test_room_is_what_memory_leaves() -> None:
 # ---- the search ------------------------------------------------------------------------------------------------------
 
 
-def small_setting(seed: int) -> bundles.BundleSetting:
+def small_setting(seed: int) -> batch_shares.BundleSetting:
     """Few kinds on few nodes, so that every plan can be tried."""
     prepared = posed("gpt2", ("ws-4xrtx6000:1", "t4-4:1"), batch="24")
     kinds = prepared.setting.kinds
@@ -135,7 +135,7 @@ def small_setting(seed: int) -> bundles.BundleSetting:
     return dataclasses.replace(prepared.setting, kinds=kinds.taken(picked))
 
 
-def every_plan(setting: bundles.BundleSetting) -> float:
+def every_plan(setting: batch_shares.BundleSetting) -> float:
     """The least step time over all numbers of bundles of every kind that fit the pools."""
     have = np.array(setting.offer.nodes) * np.array(setting.offer.per_node)
     most = [int(np.min(have[use > 0] // use[use > 0])) for use in setting.kinds.usage]
@@ -145,7 +145,7 @@ def every_plan(setting: bundles.BundleSetting) -> float:
         if np.any(copies @ setting.kinds.usage > have) or not copies.any():
             continue
         rows = np.flatnonzero(copies)
-        found = bundles.shortest_step(setting, rows, copies[rows])
+        found = batch_shares.shortest_step(setting, rows, copies[rows])
         best = min(best, found.time if found else best)
     return best
 
@@ -282,7 +282,7 @@ def test_a_slower_link_makes_a_plan_over_two_pools_slower_or_leaves_one_out() ->
     ]
     times = []
     for each in prepared:
-        found = bundles.shortest_step(each.setting, np.array(pair), np.array([8, 8]))
+        found = batch_shares.shortest_step(each.setting, np.array(pair), np.array([8, 8]))
         assert found is not None
         times.append(found.time)
     assert times[0] < times[1] < 0.5 * times[2]
@@ -326,9 +326,9 @@ def test_pipelines_that_share_their_seam_reduce_inside_their_pools() -> None:
     spans = np.flatnonzero(np.all(fast.kinds.usage == 1, axis=-1))
     one = int(spans[np.argmin(fast.kinds.total[spans])])
     other = next(int(k) for k in spans if fast.kinds.seam[k] != fast.kinds.seam[one])
-    shown = [bundles.shortest_step(setting, np.array([one]), np.array([4])) for setting in (fast, slow)]
+    shown = [batch_shares.shortest_step(setting, np.array([one]), np.array([4])) for setting in (fast, slow)]
     assert shown[0] is not None and shown[1] is not None and shown[0].exposed == shown[1].exposed
-    mixed = [bundles.shortest_step(setting, np.array([one, other]), np.array([2, 2])) for setting in (fast, slow)]
+    mixed = [batch_shares.shortest_step(setting, np.array([one, other]), np.array([2, 2])) for setting in (fast, slow)]
     assert mixed[0] is not None and mixed[1] is not None and mixed[1].exposed > 5 * mixed[0].exposed
 
 

@@ -14,6 +14,7 @@ import pytest
 
 import planner
 from planner import document
+from planner.question.flag_values import batches, whole_numbers
 from planner.space.rules import RULES, Rule
 from tests.asking import Answer, ask
 
@@ -255,6 +256,31 @@ def test_a_waived_rule_leaves_plans_that_hold(rule: Rule, capsys: pytest.Capture
     answer = ask(capsys, f"plan llama3.2-1b --cluster dgx-h100:3 --waive {rule.name} --json")
     assert answer.code == (0 if rule.waivable else 2)
     assert rule.waivable or f"--waive {rule.name}: a plan does not add up unless" in answer.err
+
+
+def test_a_range_of_up_to_16_counts_is_tried_whole(capsys: pytest.CaptureFixture[str]) -> None:
+    found = ask(capsys, "plan llama3-8b --cluster dgx-h100:5..9 --objective cost --top 1 --json").document
+    assert [point["accelerators"] // 8 for point in found["front"]] == [5, 6, 7, 8, 9]
+    assert found["plans"][0]["cluster"]["pools"][0]["count"] == 8, "which the ends are not"
+
+
+@pytest.mark.parametrize(
+    ("text", "tried"),
+    [
+        ("7", (7,)),
+        ("3..8", (3, 4, 5, 6, 7, 8)),
+        ("8..64", (8, 16, 24, 32, 40, 48, 56, 64)),
+        ("8..200", (8, 16, 32, 64, 128, 200)),
+        ("1..16", tuple(range(1, 17))),
+        ("3..20", (3, 6, 9, 12, 15, 18, 20)),
+    ],
+)
+def test_ranges_of_counts(text: str, tried: tuple[int, ...]) -> None:
+    assert whole_numbers("--cluster", text, text) == tried
+
+
+def test_ranges_of_batches_double() -> None:
+    assert batches(1, "64..128") == (64, 128) and batches(1, "8..20") == (8, 16, 20)
 
 
 def test_a_range_of_batches_compares_by_all_tokens(capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,8 +13,7 @@ import pytest
 from planner.base.errors import WrongQuestion
 from planner.catalog import load
 from planner.commands.screen import procure_view
-from planner.cost import wiring
-from planner.procurement.supply import buying
+from planner.procurement.supply import buying, network_bill
 from planner.procurement.supply.parts import parts
 from planner.schema.procurement import Line, Procurement
 from tests.procuring_lab import answered
@@ -56,12 +55,12 @@ def test_random_bills_follow_from_what_is_printed(home: Path, tmp_path: Path) ->
 @pytest.mark.parametrize("kind", ["rail-optimised", "fat-tree"])
 @pytest.mark.parametrize("nodes", [8, 9, 64, 65, 128, 512, 4096])
 def test_the_range_of_a_price_of_bandwidth_holds_what_the_same_network_costs_by_piece(
-    nodes: int, kind: wiring.Wiring
+    nodes: int, kind: network_bill.Wiring
 ) -> None:
-    known, bill = parts(load()), wiring.wired(kind, nodes, 8, buying.RADIX)
+    known, bill = parts(load()), network_bill.wired(kind, nodes, 8, buying.RADIX)
     pieces = {"switch-ndr": bill.switches, "link-nic-ndr": bill.nic_links, "link-switch-ndr": bill.switch_links}
     by_piece = sum(known[name].usd * count for name, count in pieces.items())
-    by_bandwidth = wiring.dimension_usd("switch", "inter-pod", 8 * nodes, 1, known["switch-ndr"].rate)
+    by_bandwidth = network_bill.dimension_usd("switch", "inter-pod", 8 * nodes, 1, known["switch-ndr"].rate)
     low, high = buying.LIBRA_RANGE
     assert low <= by_piece / by_bandwidth <= high, by_piece / by_bandwidth
 

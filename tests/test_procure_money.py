@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.cost import wiring
 from planner.cost.goodput import ACCELERATOR_MTBF_S, goodput
 from planner.cost.ownership import (
     Ownership,
@@ -18,6 +17,7 @@ from planner.cost.ownership import (
     hourly_cost,
     resale,
 )
+from planner.procurement.supply import network_bill
 
 CASES: dict[str, list[dict[str, Any]]] = tomllib.loads(
     Path(__file__).with_name("procurement_cases.toml").read_text(encoding="utf-8")
@@ -49,20 +49,20 @@ def test_worked_examples_of_ownership(case: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("case", CASES["rail_plane_switches"], ids=lambda case: str(case["nodes"]))
 def test_switches_of_the_public_bill_of_materials(case: dict[str, Any]) -> None:
-    assert wiring.rail_optimised(case["nodes"], case["rails"], case["radix"]).switches == case["switches"]
+    assert network_bill.rail_optimised(case["nodes"], case["rails"], case["radix"]).switches == case["switches"]
 
 
 def test_network_capital_of_1024_gpus_in_the_same_sheet() -> None:
-    bill = wiring.rail_optimised(128, 8, 64)
+    bill = network_bill.rail_optimised(128, 8, 64)
     usd = bill.switches * 36_000 + bill.nic_links * 1_320 + bill.switch_links * 1_240
     assert usd / 1024 == pytest.approx(4_247.5)
 
 
 def test_libra_example() -> None:
     case = CASES["libra_cost"][0]
-    assert wiring.libra_switch_usd(case["npus"], case["bw_GBps"] * 1e9) == pytest.approx(case["expected_usd"])
+    assert network_bill.libra_switch_usd(case["npus"], case["bw_GBps"] * 1e9) == pytest.approx(case["expected_usd"])
     # NDR at 50 GB/s: the whole network of an endpoint.
-    assert wiring.libra_switch_usd(1, 50e9) == pytest.approx(2_870)
+    assert network_bill.libra_switch_usd(1, 50e9) == pytest.approx(2_870)
 
 
 def test_goodput_of_the_largest_run_that_told_its_interruptions() -> None:
@@ -108,34 +108,34 @@ def test_owning_breaks_even_at_the_share_of_hours_that_rent_costs_more() -> None
 @given(st.integers(1, 5000), st.sampled_from([1, 2, 4, 8]), st.sampled_from([32, 64]), st.sampled_from([1.0, 2.0, 4.0]))
 def test_more_nodes_never_need_fewer_links(nodes: int, nics: int, radix: int, over: float) -> None:
     for kind in WIRINGS:
-        bill = wiring.wired(kind, nodes, nics, radix, over)  # type: ignore[arg-type]
-        more = wiring.wired(kind, nodes + 1, nics, radix, over)  # type: ignore[arg-type]
+        bill = network_bill.wired(kind, nodes, nics, radix, over)  # type: ignore[arg-type]
+        more = network_bill.wired(kind, nodes + 1, nics, radix, over)  # type: ignore[arg-type]
         assert bill.nic_links <= more.nic_links
-        if wiring.tiers(nodes * nics, radix) == wiring.tiers((nodes + 1) * nics, radix):
+        if network_bill.tiers(nodes * nics, radix) == network_bill.tiers((nodes + 1) * nics, radix):
             assert bill.switches <= more.switches
 
 
 @given(st.integers(2, 4000), st.sampled_from([1.0, 2.0, 3.0]))
 def test_oversubscription_never_costs_more(nodes: int, over: float) -> None:
-    free, cut = wiring.rail_optimised(nodes, 8, 64), wiring.rail_optimised(nodes, 8, 64, over)
+    free, cut = network_bill.rail_optimised(nodes, 8, 64), network_bill.rail_optimised(nodes, 8, 64, over)
     assert cut.switches <= free.switches
     assert cut.switch_links <= free.switch_links
 
 
 def test_rail_only_saves_the_spine_and_ends_at_the_radix() -> None:
-    assert wiring.rail_only(64, 8, 64).switches == 8
-    assert wiring.rail_only(48, 8, 64).switch_links == 0
+    assert network_bill.rail_only(64, 8, 64).switches == 8
+    assert network_bill.rail_only(48, 8, 64).switch_links == 0
     with pytest.raises(ValueError, match="at most 64"):
-        wiring.rail_only(65, 8, 64)
+        network_bill.rail_only(65, 8, 64)
 
 
 def test_one_node_needs_no_network() -> None:
-    assert wiring.wired("rail-optimised", 1, 8, 64).switches == 0
+    assert network_bill.wired("rail-optimised", 1, 8, 64).switches == 0
 
 
 def test_dragonfly_of_balanced_groups() -> None:
     # Radix 63 is exact: p = 16, a = 32, h = 16, p + h + a - 1 = 63.
-    bill = wiring.dragonfly(1024, 1, 63)
+    bill = network_bill.dragonfly(1024, 1, 63)
     assert bill.switches == 64
     assert bill.switch_links == round(64 * (31 / 2 + 16 / 2))
 

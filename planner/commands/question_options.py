@@ -69,8 +69,9 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         multiple=True,
         metavar="NODE:COUNT",
         shell_complete=completion_values.nodes,
-        help="Nodes to train on: dgx-h100:16, dgx-h100:8..64 to try several counts, or your own FILE.toml."
-        " Repeat it for one job over heterogeneous pools; NODE:COUNT@ZONE gives a pool's zone.",
+        help="Nodes to train on: dgx-h100:16, dgx-h100:8..64 to try several counts (every one of up to 16; of more,"
+        " multiples or doublings of the first), or your own FILE.toml. Repeat it for one job over heterogeneous pools;"
+        " NODE:COUNT@ZONE gives a pool's zone.",
     ),
     click.option(
         "--fabric",

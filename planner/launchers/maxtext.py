@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from planner.launchers import maxtext_model, plan_facts, positions, profiles, quoting, torchrun, tpu
+from planner.launchers import maxtext_model, plan_facts, profiles, quoting, rotary_and_norms, torchrun, tpu
 from planner.launchers.target import EnvironmentSetting, Exporter, LaunchJob, LaunchProgram, Loss, Values
 from planner.schema.plan import Plan
 
@@ -175,7 +175,7 @@ EXPORTER = Exporter(
         EnvironmentSetting("save", "folder for checkpoints and logs (gs://...)"),
         EnvironmentSetting("load", "folder of the parameters to start from"),
         EnvironmentSetting("lr", "learning rate, which a plan does not choose", "1.0e-4"),
-        positions.ROTARY,
+        rotary_and_norms.ROTARY,
         torchrun.PORT,
         profiles.EXTRA,
     ),

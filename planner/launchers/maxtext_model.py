@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from planner.launchers import plan_facts, positions
+from planner.launchers import plan_facts, rotary_and_norms
 from planner.launchers.target import Loss, Values
 
 _LLAMA3 = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original": 8192}
@@ -92,8 +92,8 @@ def _experts(moe: dict[str, Any]) -> dict[str, Any]:
 
 
 def _rotary(shape: dict[str, Any], values: Values) -> dict[str, Any]:
-    known = positions.rotary(shape) or {"scaling": "none"}
-    found: dict[str, Any] = {"rope_max_timescale": int(positions.base(shape, values))}
+    known = rotary_and_norms.rotary(shape) or {"scaling": "none"}
+    found: dict[str, Any] = {"rope_max_timescale": int(rotary_and_norms.base(shape, values))}
     if known["scaling"] == "none":
         return found | {"rope_type": "default"}
     if known["scaling"] == "llama3":
@@ -130,7 +130,7 @@ def refuses(shape: dict[str, Any], sequence: int) -> Iterator[str]:
 
 
 def _refused_positions(shape: dict[str, Any]) -> Iterator[str]:
-    known = positions.rotary(shape)
+    known = rotary_and_norms.rotary(shape)
     if known is None:
         return
     if known["share"] != 1 or known["skips"]:
@@ -171,4 +171,4 @@ def loses(shape: dict[str, Any]) -> Iterator[Loss]:
         yield Loss("workload.shape.moe.router.balance", "balanced over the batch, not in each sequence")
     if router and router["z_loss"]:
         yield Loss("workload.shape.moe.router.z_loss", "has no key for routers")
-    yield from positions.unknown(shape, "1e-5")
+    yield from rotary_and_norms.unknown(shape, "1e-5")

@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 
-from planner.launchers import megatron_model, plan_facts, positions, profiles, start
+from planner.launchers import megatron_model, plan_facts, profiles, rotary_and_norms, start
 from planner.launchers.target import EnvironmentSetting, Exporter, LaunchJob, LaunchProgram, Loss, Values
 from planner.schema.plan import Plan
 
@@ -249,7 +249,7 @@ EXPORTER = Exporter(
         EnvironmentSetting("load", "folder of the checkpoint to start from"),
         EnvironmentSetting("tokenizer-type", "kind of tokenizer", "HuggingFaceTokenizer"),
         EnvironmentSetting("lr", "learning rate, which a plan does not choose", "1.0e-4"),
-        positions.ROTARY,
+        rotary_and_norms.ROTARY,
         EnvironmentSetting("master-port", "port on node 0", "29500"),
         profiles.EXTRA,
     ),

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import Any
 
-from planner.launchers import plan_facts, positions
+from planner.launchers import plan_facts, rotary_and_norms
 from planner.launchers.target import Loss, Values
 
 ACTIVATIONS: dict[str | None, tuple[str, ...]] = {
@@ -62,8 +62,8 @@ def _rotary(shape: dict[str, Any], values: Values) -> Iterator[str]:
     """Bases, and how sequences were stretched: latent attention has YaRN, the others have Llama 3's way."""
     if _positions(shape) != "rope":
         return
-    yield from ("--rotary-base", str(int(positions.base(shape, values))))
-    known = positions.rotary(shape)
+    yield from ("--rotary-base", str(int(rotary_and_norms.base(shape, values))))
+    known = rotary_and_norms.rotary(shape)
     if known is None:
         return
     yield from ("--rotary-percent", repr(known["share"])) if known["share"] != 1 else ()
@@ -206,9 +206,9 @@ def refuses(shape: dict[str, Any], sequence: int) -> Iterator[str]:
         yield f"attention within chunks of {seen['size']:,} tokens has no flag (--seq {seen['size']} needs none)"
     if any(linear_biases(shape).values()) and not all_biased(shape):
         yield "biases are on all linear layers, on none, or on q, k and v alone"
-    if not float((positions.rotary(shape) or {"base": 0})["base"]).is_integer():
+    if not float((rotary_and_norms.rotary(shape) or {"base": 0})["base"]).is_integer():
         yield f"rotary base {shape['rotary']['base']}: --rotary-base takes whole numbers"
-    if skips := (positions.rotary(shape) or {"skips": 0})["skips"]:
+    if skips := (rotary_and_norms.rotary(shape) or {"skips": 0})["skips"]:
         yield from (
             [f"--no-rope-freq {skips} does not divide {shape['layers']} layers"] if shape["layers"] % skips else []
         )
@@ -237,7 +237,7 @@ def loses(shape: dict[str, Any], tp: int) -> Iterator[Loss]:
     elif shape["moe"] and shape["moe"]["router"]["score"] == "softmax" and shape["moe"]["router"]["groups"] > 1:
         reason = "groups are ranked by the sum of their best experts, DeepSeek-V2's by the best one"
         yield Loss("workload.shape.moe.router.groups", reason)
-    yield from positions.unknown(shape, "1e-5")
+    yield from rotary_and_norms.unknown(shape, "1e-5")
     yield from _rotary_losses(shape)
     for name in ("extra_parameters", "extra_parameters_per_layer", "token_types"):
         if shape[name]:
@@ -252,7 +252,7 @@ _YARN = {"original": 4096, "beta_fast": 32.0, "beta_slow": 1.0, "truncate": True
 
 
 def _rotary_losses(shape: dict[str, Any]) -> Iterator[Loss]:
-    known = positions.rotary(shape)
+    known = rotary_and_norms.rotary(shape)
     if known is None or known["scaling"] == "none":
         return
     field, way = "workload.shape.rotary", "yarn" if shape["latent"] else "llama3"

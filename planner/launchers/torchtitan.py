@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from planner.launchers import plan_facts, positions, profiles, start
+from planner.launchers import plan_facts, profiles, rotary_and_norms, start
 from planner.launchers.target import EnvironmentSetting, Exporter, LaunchJob, LaunchProgram, Loss, Values
 from planner.launchers.torchtitan_module import BALANCE, ROPE, family_of, module
 from planner.schema.plan import Plan
@@ -114,7 +114,7 @@ def refuses(plan: Plan) -> Iterator[str]:
         yield "its router has no scores on inputs, no capacity and no loss on its outputs"
     if plan.workload.mtp_layers:
         yield "the module it needs has no multi-token prediction"
-    if (rotary := positions.rotary(shape)) and (rotary["share"] != 1 or rotary["skips"]):
+    if (rotary := rotary_and_norms.rotary(shape)) and (rotary["share"] != 1 or rotary["skips"]):
         yield "the module it needs rotates whole heads of every layer, the model a part of them"
     if p.zero_stage == 0 and (p.tp > 1 or p.cp > 1 or p.pp > 1 or p.ep > 1):
         yield "ZeRO-0 is plain replicas, which do not go with tp, cp, pp or ep"
@@ -129,7 +129,7 @@ def loses(plan: Plan) -> Iterator[Loss]:
     """What has no key."""
     yield from plan_facts.other_runtime(plan, ("fsdp2",))
     yield from plan_facts.shape_losses(plan)
-    yield from positions.unknown(plan.workload.shape, "1e-5")
+    yield from rotary_and_norms.unknown(plan.workload.shape, "1e-5")
     yield from _rotary_losses(plan.workload.shape)
     yield from _router_losses(plan.workload.shape["moe"])
     if plan.workload.shape["extra_parameters"] or plan.workload.shape["extra_parameters_per_layer"]:
@@ -148,7 +148,7 @@ def _router_losses(moe: dict[str, Any] | None) -> Iterator[Loss]:
 
 
 def _rotary_losses(shape: dict[str, Any]) -> Iterator[Loss]:
-    known = positions.rotary(shape) or {"scaling": "none"}
+    known = rotary_and_norms.rotary(shape) or {"scaling": "none"}
     if known["scaling"] == "llama3" and ROPE[family_of(shape)] != "ComplexRoPE":
         yield Loss("workload.shape.rotary.scaling", f"{ROPE[family_of(shape)]} has no Llama 3 scaling: not stretched")
     if known["scaling"] == "yarn" and known["mscale"] != known["mscale_all_dim"]:
@@ -182,7 +182,7 @@ EXPORTER = Exporter(
         EnvironmentSetting("hf-assets-path", "folder with the tokenizer"),
         EnvironmentSetting("save", "folder for checkpoints"),
         EnvironmentSetting("dataset", "data set, by torchtitan's name", "c4"),
-        positions.ROTARY,
+        rotary_and_norms.ROTARY,
         EnvironmentSetting("master-port", "port on node 0", "29500"),
         profiles.EXTRA,
     ),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from planner.launchers import plan_facts, positions, quoting
+from planner.launchers import plan_facts, quoting, rotary_and_norms
 from planner.launchers.target import Values
 from planner.schema.plan import Plan
 
@@ -66,8 +66,8 @@ def family_of(shape: dict[str, Any]) -> str:
 
 def _angles(shape: dict[str, Any], values: Values) -> str:
     """Base and scaling of the rotary positions, as arguments."""
-    rope: dict[str, object] = {"theta": positions.base(shape, values)}
-    known = positions.rotary(shape) or {"scaling": "none"}
+    rope: dict[str, object] = {"theta": rotary_and_norms.base(shape, values)}
+    known = rotary_and_norms.rotary(shape) or {"scaling": "none"}
     if known["scaling"] == "llama3" and ROPE[family_of(shape)] == "ComplexRoPE":
         rope |= {"scaling": "llama", "scaling_factor": known["factor"]}
         rope |= {name: known[name] for name in ("low_freq_factor", "high_freq_factor")}

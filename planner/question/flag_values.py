@@ -9,7 +9,7 @@ from planner.base.errors import WrongQuestion
 from planner.cost import memory_risk
 
 _MOST_COUNTS = 16
-"""Counts or batches that a range is tried at."""
+"""Counts that a range is tried at: a search takes as much longer, and a table of more is not read."""
 _LEAST_RISK = 1e-6
 
 
@@ -30,7 +30,8 @@ def sequence_length(text: int | str | None) -> int | None:
 def whole_numbers(
     flag: str, text: int | str, body: str, example: str = "16, or 8..64 to try several"
 ) -> tuple[int, ...]:
-    """``16`` or ``8..64``: the values to try, ascending. A comma is refused: ``8,192`` may be two values or one.
+    """``16`` or ``8..64``: the values to try, ascending: every one, multiples of the first, or its doublings, whichever
+    are at most :data:`_MOST_COUNTS`; the last always. A comma is refused: ``8,192`` may be two values or one.
 
     Raises:
         WrongQuestion: no whole numbers from one on, or an empty range; the message shows the `example`.
@@ -43,8 +44,10 @@ def whole_numbers(
     high = int(match[2]) if match[2] else low
     if high < low:
         raise WrongQuestion(f"{flag} {text}: the range is empty; write {high}..{low}")
-    if high // low <= _MOST_COUNTS:
-        values = {*range(low, high + 1, low), high} if high > low else {low}
+    if high - low < _MOST_COUNTS:
+        values = set(range(low, high + 1))
+    elif high // low <= _MOST_COUNTS:
+        values = {*range(low, high + 1, low), high}
     else:
         values = {low * 2**i for i in range(64) if low * 2**i <= high} | {high}
     return tuple(sorted(values))
@@ -64,9 +67,7 @@ def batches(usual: int, text: int | str | None) -> tuple[int, ...]:
             sorted({v for part in str(text).split("|") for v in whole_numbers("--batch", text, part, written)})
         )
     values = whole_numbers("--batch", text, str(text), written)
-    return tuple(
-        v for v in values if len(values) == 1 or v in (values[0], values[-1]) or (v // values[0]).bit_count() == 1
-    )
+    return tuple(v for v in values if v == values[-1] or (v % values[0] == 0 and (v // values[0]).bit_count() == 1))
 
 
 def positive(flag: str, text: float | str | None, dimension: str) -> float | None:

@@ -360,13 +360,14 @@ def _counts(found: PlanSet) -> None:
     if len({point.accelerators for point in found.front}) < 2:
         return
     per_node = found.plans[0].cluster.pools[0].accelerators_per_node
+    tried = [point.accelerators // per_node for point in found.front]
     rows = []
-    for point in found.front:
+    for nodes, point in zip(tried, found.front, strict=True):
         cost = format_usd(point.usd_total) if point.usd_total is not None else "-"
-        nodes = f"{point.accelerators // per_node:,}"
-        rows.append([nodes, point.label, seconds(point.step_time_s), days(point.days), cost])
+        rows.append([f"{nodes:,}", point.label, seconds(point.step_time_s), days(point.days), cost])
     render.table(["nodes", "best plan", "step", "time to train", "cost"], rows, align="rlrrr")
-    render.text(f"  smallest count tried that fits: {rows[0][0]}")
+    gaps = "; a range of at most 16 counts is tried whole" if tried[-1] - tried[0] >= 16 else ""
+    render.text(f"  smallest count tried that fits: {tried[0]:,}{gaps}")
     render.text()
 
 

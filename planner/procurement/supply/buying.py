@@ -10,13 +10,14 @@ from typing import cast
 
 from planner.base.errors import WrongQuestion
 from planner.catalog import Catalog
-from planner.cost import money, wiring
+from planner.cost import money
 from planner.cost.goodput import ACCELERATOR_MTBF_S, RESTART_S, goodput
 from planner.cost.ownership import charge, facility_per_month
 from planner.models.parameters import parameters
 from planner.models.workload import find_model, optimizer
 from planner.performance.cost_inputs import HOST_BANDWIDTH
 from planner.procurement.question.portfolio import NodeOption, Portfolio
+from planner.procurement.supply import network_bill
 from planner.procurement.supply.parts import BillPart, parts
 from planner.procurement.supply.pools import Item, SupplyPool
 from planner.procurement.supply.power import carbon_per_day, energy_per_day, node_power, pue
@@ -43,7 +44,7 @@ LIBRA_DATE = "2024-05"
 
 def wirings_of(
     candidate: NodeOption, cluster: Cluster, known: dict[str, BillPart]
-) -> Iterator[tuple[Cluster, wiring.Bill, str]]:
+) -> Iterator[tuple[Cluster, network_bill.Bill, str]]:
     """The cluster under every wiring that differs at this size, with its bill; the switch of its rate gives the ports.
 
     Raises:
@@ -57,21 +58,27 @@ def wirings_of(
             raise WrongQuestion(
                 f"{candidate.node}: {fabric.id} has dimensions, which are its wiring; leave wirings out"
             )
-        yield cluster, wiring.wired(fabric.topology, cluster.count, nics, radix), "in dimensions" if several else ""
+        yield (
+            cluster,
+            network_bill.wired(fabric.topology, cluster.count, nics, radix),
+            "in dimensions" if several else "",
+        )
         return
     seen = set()
     for topology, oversubscription in candidate.wirings:
-        kind = cast(wiring.Wiring, topology or fabric.topology)
+        kind = cast(network_bill.Wiring, topology or fabric.topology)
         if kind == "rail-optimised" and cluster.count * nics <= radix:
             kind = "fat-tree"  # all rails fit on one switch
         ends = cluster.count if kind == "rail-optimised" else cluster.count * nics
-        over = oversubscription if wiring.tiers(ends, radix) > 1 else 1.0  # without a spine nothing is thinned out
+        over = (
+            oversubscription if network_bill.tiers(ends, radix) > 1 else 1.0
+        )  # without a spine nothing is thinned out
         key = (kind, over) if several else ()
         if key in seen:
             continue
         seen.add(key)
         try:
-            bill = wiring.wired(kind, cluster.count, nics, radix, over)
+            bill = network_bill.wired(kind, cluster.count, nics, radix, over)
         except ValueError:
             continue  # not that many nodes
         if topology == "" or not several:
@@ -87,7 +94,7 @@ def bought(
     asked: Portfolio,
     candidate: NodeOption,
     cluster: Cluster,
-    bill: wiring.Bill,
+    bill: network_bill.Bill,
     wiring: str,
     quote: Price,
 ) -> Iterator[SupplyPool]:
@@ -172,7 +179,7 @@ def racks_filled(asked: Portfolio, cluster: Cluster, nodes: int) -> float | None
 def _items(
     asked: Portfolio,
     cluster: Cluster,
-    bill: wiring.Bill,
+    bill: network_bill.Bill,
     wiring: str,
     quote: Price,
     nodes: int,
@@ -192,7 +199,9 @@ def _items(
     yield Item("storage-tb", "storage", math.ceil(kept / 1e12), storage.usd / 1000, storage.source, storage.date)
 
 
-def _network_items(asked: Portfolio, cluster: Cluster, bill: wiring.Bill, known: dict[str, BillPart]) -> Iterator[Item]:
+def _network_items(
+    asked: Portfolio, cluster: Cluster, bill: network_bill.Bill, known: dict[str, BillPart]
+) -> Iterator[Item]:
     """Switches and links by piece where their prices are known, else by LIBRA's price of bandwidth."""
     if cluster.fabric.dimensions:
         yield from _dimension_items(cluster)
@@ -201,7 +210,7 @@ def _network_items(asked: Portfolio, cluster: Cluster, bill: wiring.Bill, known:
     if pieces is None or asked.network_prices == "libra":
         rate = _rate(cluster)
         ports = cluster.count * cluster.node.nics
-        usd = wiring.dimension_usd("switch" if bill.switches else "torus", "inter-pod", ports, 1, rate)
+        usd = network_bill.dimension_usd("switch" if bill.switches else "torus", "inter-pod", ports, 1, rate)
         yield Item(
             f"network of {cluster.fabric.id}, a port", "network", ports, round(usd / ports, 2), LIBRA, LIBRA_DATE
         )
@@ -234,13 +243,13 @@ def _dimension_items(cluster: Cluster) -> Iterator[Item]:
     for n, each in enumerate(cluster.fabric.dimensions, 1):
         size = each.size or max(1, -(-all_ // below))
         below *= size
-        usd = wiring.dimension_usd(each.topology, "inter-pod", size, max(1, all_ // size), each.bandwidth)
+        usd = network_bill.dimension_usd(each.topology, "inter-pod", size, max(1, all_ // size), each.bandwidth)
         if below > cluster.node.accelerators and size > 1:
             name = f"dimension {n} of {cluster.fabric.id} ({each.topology}), an accelerator"
             yield Item(name, "network", all_, round(usd / all_, 2), LIBRA, LIBRA_DATE)
 
 
-def _network_power(cluster: Cluster, bill: wiring.Bill, known: dict[str, BillPart]) -> float:
+def _network_power(cluster: Cluster, bill: network_bill.Bill, known: dict[str, BillPart]) -> float:
     """Watts of switches and links; of NDR where those of the rate are not known."""
     pieces = _pieces(cluster, known) or [known[f"{piece}-ndr"] for piece in PIECES]
     counts = (bill.switches, bill.nic_links, bill.switch_links)
