@@ -19,6 +19,11 @@ from tests.api_questions import ROOT, SMALL, sets
         (lambda: cw.plan("gpt2", "dgx-h100:1", tensor_parallel=3), 'axes are fixed by pin={"tp": ...}'),
         (lambda: cw.estimate("gpt2", "dgx-h100:1", pipeline_parallel_size=3), "did you mean pp=?"),
         (lambda: cw.procure(max_cost="$5M"), "did you mean budget=?"),
+        (lambda: cw.plan("gpt2", "dgx-h100:1", max_price=5), "did you mean max_cost=?"),
+        (lambda: cw.estimate("gpt2", "dgx-h100:1", dp_size=4), "did you mean dp=?"),
+        (lambda: cw.plan("gpt2", "dgx-h100:1", n_nodes=4), 'the number stands in the cluster: cluster="dgx-h100:2"'),
+        (lambda: cw.cluster("dgx-h100", nodes=4), "did you mean count=?"),
+        (lambda: cw.export(sets(), "megatron", folder="x"), "did you mean output=?"),
         (lambda: cw.estimate("llama3-8b", "dgx-h100:1", ppp=3), "no keyword 'ppp'; did you mean pp=?"),
     ],
 )

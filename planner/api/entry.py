@@ -103,9 +103,12 @@ OTHERWISE = {
         for kind, axis in _DEGREES.items()
         for end in ("_parallel", "_parallel_size", "_model_parallel_size")
     },
+    **{f"{axis}{end}": (axis,) for axis in _DEGREES.values() for end in ("_size", "_degree")},
     **dict.fromkeys(("micro_batch", "micro_batch_size", "per_device_train_batch_size"), ("micro",)),
     **dict.fromkeys(("global_batch", "global_batch_size", "batch_size"), ("batch",)),
-    **dict.fromkeys(("budget", "max_cost"), ("budget", "max_cost")),
+    **dict.fromkeys(("budget", "max_cost", "max_price", "max_usd"), ("budget", "max_cost")),
+    **dict.fromkeys(("nodes", "n_nodes", "num_nodes"), ("count",)),
+    **dict.fromkeys(("folder", "out", "path", "directory"), ("output",)),
     "dtype": ("precision",),
     "framework": ("runtime",),
     "within": ("deadline",),
@@ -118,7 +121,7 @@ def _instead(name: str, hints: Mapping[str, Any]) -> str:
     """What to write in place of a keyword that a function lacks."""
     from planner.space.axes import AXES
 
-    if name == "nodes" and "cluster" in hints:
+    if name in ("nodes", "n_nodes", "num_nodes") and "cluster" in hints:
         return 'the number stands in the cluster: cluster="dgx-h100:2"'
     others = OTHERWISE.get(name, ())
     if other := next((each for each in others if each in hints), None):

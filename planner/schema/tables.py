@@ -99,6 +99,7 @@ def plan_row(plan: Plan) -> dict[str, Any]:
         "memory_capacity_bytes": found.memory.capacity_bytes,
         "oom_chance": found.memory.oom_chance,
         "days": money.days,
+        "tokens": plan.workload.tokens,
         "usd": money.usd_total,
         "energy_j": plan.energy.energy_j,
         "carbon_kg": plan.energy.carbon_kg,
