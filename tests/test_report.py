@@ -286,7 +286,7 @@ def test_the_command_writes_a_page(capsys: pytest.CaptureFixture[str], tmp_path:
     "text, message",
     [
         ("{}", "no kind"),
-        ('{"kind": "comparison", "schema_version": 1}', "questions: Field required"),
+        ('{"kind": "comparison", "schema_version": 1}', "questions: missing"),
         ('{"kind": "validation", "schema_version": 1, "by": 1, "overall": {}, "groups": []}', "by:"),
         ('{"kind": "communication", "schema_version": 1, "step_time_s": "soon", "calls": []}', "step_time_s:"),
         ('{"kind": "communication", "step_time_s": 1, "calls": []}', "schema_version is None"),

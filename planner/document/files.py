@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from planner.base import reading
+from planner.base import reading, typed
 from planner.base.errors import WrongQuestion, malformed, meant, warn_of_change
 from planner.schema import plan as schema
 from planner.schema.digest import DIGEST, is_edited
@@ -157,7 +157,8 @@ def _parsed(data: object, where: str, kinds: Mapping[str, type], others: Iterabl
     try:
         return _adapter(kinds[kind]).validate_json(json.dumps(content), strict=True)
     except ValidationError as error:
-        raise WrongQuestion("\n".join(_format_finding(where, each) for each in error.errors()[:10])) from None
+        found = [line for each in error.errors(include_url=False)[:10] for line in _in_words(kinds[kind], each, where)]
+        raise WrongQuestion("\n".join(found)) from None
 
 
 def _warn_if_edited(data: Mapping[str, Any], where: str) -> None:
@@ -173,10 +174,13 @@ def _of_this_version(data: Mapping[str, Any], where: str) -> None:
         )
 
 
-def _format_finding(where: str, error: Mapping[str, Any]) -> str:
-    """One of pydantic's findings in a line. What is JSON to Python and not to it has halves of characters in it."""
-    message = "half a character (a lone surrogate) in a text" if error["type"] == "json_invalid" else str(error["msg"])
-    return ": ".join(filter(None, (where, ".".join(map(str, error["loc"])), message)))
+def _in_words(kind: Any, error: Mapping[str, Any], where: str) -> Iterator[str]:
+    """One of pydantic's findings, a line each. What is JSON to Python and not to it has halves of characters in it."""
+    if error["type"] == "json_invalid":
+        yield f"{where}: half a character (a lone surrogate) in a text"
+        return
+    for found in typed.explained(kind, error):
+        yield ": ".join(filter(None, (where, ".".join(map(str, found.where)), found.reason)))
 
 
 def chosen(document: schema.PlanSet | schema.Plan, rank: int | None, where: str) -> schema.Plan:

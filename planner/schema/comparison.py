@@ -59,7 +59,8 @@ class Comparison(Answer[tuple[str, str, str]]):
     def title(self) -> str:
         """How much faster the second is, and whether that can be told."""
         return (
-            f"tokens/s x{self.tokens:.3f}, {self.days:+.1f} days, {len(self.differing)} axes differ"
+            f"tokens/s x{self.tokens:.3f}, {self.days:+.1f} days, "
+            + f"{len(self.differing)} {'axis differs' if len(self.differing) == 1 else 'axes differ'}"
             + ("" if self.distinguishable else "; the prediction cannot tell them apart")
             + (f"; other {', '.join(self.questions)}" if self.questions else "")
         )
