@@ -276,7 +276,7 @@ def kernel(p):
     twice = 1.0 + s.cross_share
     work = 2.0 * t * s.heads * (s.qk_dim + s.v_dim) / p.layout.tp * twice
     if p.stack.fused_attention > 0:
-        block = s.sequence * exchanging(p) / p.layout.cp
+        block = s.text * exchanging(p) / p.layout.cp
         rate = d.attention_rate * p.stack.attention / (1.0 + d.attention_half / block)
         forward = work * s.attended / rate
         # One exponential a score: beside two products of a head's width forward, beside five backward.

@@ -60,6 +60,7 @@ def gpt_block(*, hidden, heads=1, layers=1, sequence=2048, vocab=0, **other) -> 
         "sequence": float(sequence),
         "attended": sequence / 2,
         "attended_full": float(sequence),
+        "text": float(sequence),
         "dropout": 1.0,
         "attention_parameters": 4.0 * hidden**2,
         "mlp_parameters": 8.0 * hidden**2,

@@ -35,13 +35,13 @@ def _plan_schema() -> ModuleType:
 
 plan_schema = _plan_schema()
 LATER = {
-    "Prediction": {"own_runs"},
+    "Prediction": {"own_runs", "text_batches"},
     "MemorySection": {"oom_risk", "oom_chance", "expanded", "by_stage"},
     "GroupStage": {"held"},
     "FabricSection": {"dimensions"},
     "Plan": {"communication_choice", "waived", "placement", "measured"},
     "PlanSet": {"contingency", "question", "recommended", "site", "shortlist"},
-    "WorkloadSection": {"mtp_layers", "imbalance", "task"},
+    "WorkloadSection": {"mtp_layers", "imbalance", "task", "texts"},
     "Parallelism": {"cp_algorithm", "cp_exchanging"},
     "RuntimeSection": {"balances_head", "places_head", "chunked_loss", "offload_needs_zero", "older"},
     "Pool": {"changed", "offered", "network", "expanded", "preemptions_per_node_s", "restart_s"},

@@ -59,6 +59,7 @@ def plan(
     imbalance: float | None = None,
     method: str = "pretrain",
     task: Task = "sft",
+    lengths: str | Path | Sequence[float] | None = None,
     rank: int | None = None,
     targets: Sequence[Target] | None = None,
     optimizer: str = "adamw",
@@ -101,6 +102,7 @@ def plan(
         imbalance: Tokens of the busiest expert-parallel rank over an even share (1.3); even if not given.
         method: What is trained: ``"full"``, ``"lora"``, ``"qlora"``, ``"qlora:fp8"``, ``"dora"``, ``"freeze:4"``, ...
         task: What a fine-tuning learns from: texts, or pairs of answers.
+        lengths: Of texts packed into sequences, in tokens; ``"600/2k"`` is their mean and 95th percentile, or a file.
         rank: Of LoRA.
         targets: Matrices with LoRA factors.
         optimizer: Its id.
@@ -141,7 +143,8 @@ def plan(
     options = PlanOptions(
         fabric=fabric, region=region, batch=_several(batch), seq=seq, tokens=tokens, mtp_layers=mtp_layers,
         imbalance=imbalance, method=method, task=task, rank=rank, targets=None if targets is None else tuple(targets),
-        optimizer=optimizer, runtime=runtime, precision=_joined(precision), price=price, basis=basis, vendor=vendor,
+        lengths=records.as_lengths(lengths), optimizer=optimizer, runtime=runtime, precision=_joined(precision),
+        price=price, basis=basis, vendor=vendor,
         oom_risk=oom_risk, waive=_texts(waive), catalog=_folder(catalog), site=_folder(site), pin=_texts(pin),
         accelerators=_counted(accelerators), link=_texts(link),
         objective=objective, noise_scale=noise_scale, deadline=deadline, max_cost=max_cost, launchable=launchable,
@@ -165,6 +168,7 @@ def estimate(
     imbalance: float | None = None,
     method: str = "pretrain",
     task: Task = "sft",
+    lengths: str | Path | Sequence[float] | None = None,
     rank: int | None = None,
     targets: Sequence[Target] | None = None,
     optimizer: str = "adamw",
@@ -200,7 +204,8 @@ def estimate(
     options = PlanOptions(
         fabric=fabric, region=region, batch=batch, seq=seq, tokens=tokens, mtp_layers=mtp_layers, method=method,
         task=task, imbalance=imbalance, rank=rank, targets=None if targets is None else tuple(targets),
-        optimizer=optimizer, runtime=runtime, precision=precision, price=price, basis=basis, vendor=vendor,
+        lengths=records.as_lengths(lengths), optimizer=optimizer, runtime=runtime, precision=precision, price=price,
+        basis=basis, vendor=vendor,
         oom_risk=oom_risk, waive=_texts(waive), catalog=_folder(catalog), site=_folder(site),
         accelerators=_counted(accelerators), link=_texts(link),
     )  # fmt: skip

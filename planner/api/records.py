@@ -120,6 +120,11 @@ def as_model(given: str | Path | Model) -> str | Model:
     return found
 
 
+def as_lengths(given: str | Path | Sequence[float] | None) -> str | tuple[float, ...] | None:
+    """Lengths of texts as a question takes them."""
+    return str(given) if isinstance(given, str | Path) else None if given is None else tuple(given)
+
+
 def as_clusters(given: Machines | Sequence[Machines]) -> list[Named]:
     """Clusters as a question takes them; changed records checked."""
     every = [given] if isinstance(given, Node) else listed(given)  # type: ignore[arg-type]

@@ -127,6 +127,7 @@ def options_of(plan: Plan) -> PlanOptions:
         mtp_layers=w.mtp_layers or 0,
         imbalance=w.imbalance,
         task=w.task or "sft",
+        lengths=w.texts,
         tokens=None if "--tokens" in left else w.tokens,
         method=Method(**{**w.method, "targets": tuple(w.method["targets"])}).name,
         optimizer=w.optimizer["id"],

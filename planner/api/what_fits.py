@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -29,6 +29,7 @@ def fit(
     *,
     method: str = "qlora",
     task: Task = "sft",
+    lengths: str | Path | Sequence[float] | None = None,
     seq: int | str | None = None,
     batch: int | None = None,
     tokens: float | str | None = None,
@@ -49,6 +50,7 @@ def fit(
         on: Accelerators to fit on, ``"RTX-4090:2"``; without it, those of the catalog are tried.
         method: What of the model is trained.
         task: What it learns from: texts, or pairs of answers.
+        lengths: Of texts packed into sequences, in tokens; ``"600/2k"`` is their mean and 95th percentile, or a file.
         seq: Tokens per sequence: ``4096`` or ``"4k"``; with `on`, the longest are found where nothing is said.
         batch: Sequences of a step; 16 unless said, or the next multiple of the accelerators.
         tokens: To train on: ``1e7`` or ``"10M"``; 10 M unless said.
@@ -71,7 +73,8 @@ def fit(
     """
     asked = PlanOptions(
         method=method, task=task, seq=seq, batch=batch, tokens=tokens, rank=rank, optimizer=optimizer, runtime=runtime,
-        precision=precision, oom_risk=oom_risk, top=top, catalog=None if catalog is None else Path(catalog),
+        precision=precision, oom_risk=oom_risk, top=top, lengths=records.as_lengths(lengths),
+        catalog=None if catalog is None else Path(catalog),
     )  # fmt: skip
     return fits(None if model is None else records.as_model(model), on, asked, most, progress)
 

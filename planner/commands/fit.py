@@ -20,6 +20,7 @@ from planner.commands import completion_values, question_options
 )
 @question_options.method(default="qlora", help=question_options.WHAT)
 @question_options.task
+@question_options.lengths
 @click.option("--seq", metavar="N", help="Tokens per sequence (default: 4k; with --on, the longest that fit).")
 @click.option("--batch", type=int, metavar="N", help="Sequences of a step (default: 16, or the next multiple).")
 @click.option("--tokens", metavar="N", help="Tokens to train on (default: 10M).")

@@ -63,6 +63,11 @@ task = click.option(
     show_default=True,
     help="What a fine-tuning learns from: texts (sft), or pairs of answers (dpo; reward, a model of scores).",
 )
+lengths = click.option(
+    "--lengths",
+    metavar="MEAN/P95|FILE",
+    help="Tokens of a fine-tuning's texts, packed: mean and 95th percentile (600/2k), or a file of them.",
+)
 _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     click.option(
         "--cluster",
@@ -108,6 +113,7 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     ),
     method(default="pretrain", help=WHAT),
     task,
+    lengths,
     click.option("--rank", type=int, metavar="R", help="LoRA rank."),
     click.option(
         "--optimizer",

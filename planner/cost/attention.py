@@ -51,8 +51,8 @@ def scores(s: Shape) -> Figure:
 
 
 def indexed(s: Shape) -> Figure:
-    """Multiply-adds of a token with all positions in a sparse one's index, hidden ones too: ``s width``."""
-    return s.sequence * s.index_width
+    """Multiply-adds of a token with all positions of its text in a sparse one's index, hidden ones too: ``s width``."""
+    return s.text * s.index_width
 
 
 def kernel_flops(grid: Grid) -> Figure:
@@ -109,14 +109,14 @@ def kernel(grid: Grid) -> LayerPart:
 
     Fused: ``2 tokens attended heads (qk + v) / tp`` FLOPs at the kernel's rate, ``rate / (1 + s_half cp / (x s))``: a
     context-parallel rank works on blocks of x s / cp tokens, x the ranks that exchange heads; the backward pass does
-    2.5 times as many at a lower rate. Narrow heads: :func:`narrow_heads`.
+    2.5 times as many at a lower rate. Narrow heads: :func:`narrow_heads`. Of texts packed into a sequence, s is theirs.
     Unfused: whole scores as products, and ~6.5 passes forward and ~11 backward over them in memory.
     A sparse one's index scores all positions: ``2 tokens s / 2 width`` FLOPs as a product, twice as many backward.
     """
     s, d, layout, stack = grid.shape, grid.device, grid.layout, grid.stack
     work = kernel_flops(grid)
     blocks = layout.cp / exchanging(grid)
-    rate = d.attention_rate * stack.attention / (1.0 + d.attention_half * blocks / s.sequence)
+    rate = d.attention_rate * stack.attention / (1.0 + d.attention_half * blocks / s.text)
     fused, slower = work * s.attended / rate, narrow_heads(grid)
     written = d.element * tokens(grid) * s.sequence * s.heads / layout.tp * (1.0 + s.cross_share)
     whole = work * s.attended_full / d.matrix_rate_16

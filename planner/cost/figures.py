@@ -77,6 +77,8 @@ class Shape:
     """Tokens per sequence."""
     attended: Figure
     """Mean positions that a token attends to, over layers: half the sequence if causal, less with windows."""
+    text: Figure
+    """Tokens of the text that attention keeps to: the whole sequence, less where texts are packed into it."""
     attended_full: Figure
     """The same for kernels that do not skip masked positions: the whole sequence."""
     head_layers: Figure = 0.0

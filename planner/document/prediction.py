@@ -26,6 +26,7 @@ def prediction_section(found: Solution) -> schema.Prediction:
             "memory_bytes": _memory_interval(found, memory.total_bytes),
         },
         own_runs=found.own_runs,
+        text_batches=found.text_batches,
     )
 
 

@@ -90,6 +90,8 @@ class Solution:
     memory_spread: Spread
     older: schema.OlderRelease | None = None
     """What an older release of the runtime makes of it."""
+    text_batches: schema.TextBatches | None = None
+    """What other batches of texts than packed ones take."""
     own_runs: schema.OwnRunsSection | None = None
     """What the site's runs shift the prediction by."""
     measured: schema.MeasuredSection | None = None

@@ -89,6 +89,7 @@ def workload_section(request: Request) -> schema.WorkloadSection:
         mtp_layers=work.mtp_layers or None,
         imbalance=work.imbalance,
         task=None if work.task == "sft" else work.task,
+        texts=work.texts or None,
     )
 
 

@@ -130,6 +130,7 @@ EXPORTER = Exporter(
     emit=emit,
     refuses=refuses,
     loses=trainer_arguments.loses_with_own_model,
+    packs=True,
     level="validated",
     validated_by="AxolotlConfigWCapabilities and resolve_dtype of axolotl 067b021c, given the plan's accelerators",
 )

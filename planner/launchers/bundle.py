@@ -62,6 +62,8 @@ def bundle(
     _refuse(plan, exporters)
     target = "+".join(exporter.name for exporter in exporters)
     losses = tuple(loss for exporter in exporters for loss in exporter.loses(plan))
+    if plan.workload.texts and any(exporter.role == "trainer" and not exporter.packs for exporter in exporters):
+        losses = (*losses, plan_facts.UNPACKED)
     if any(exporter.name == "nccl-tuner" for exporter in exporters):
         losses = tuple(loss for loss in losses if loss != plan_facts.UNTUNED)
     header = _header(plan, target)

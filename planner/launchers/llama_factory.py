@@ -48,7 +48,9 @@ def configuration(plan: Plan, values: Values) -> dict[str, Any]:
 
 def _conversations(plan: Plan, values: Values) -> dict[str, Any]:
     """Packed to the full length; texts are by themselves, and lose a token where that is asked for (data_args.py)."""
-    return {**({"template": values["template"]} if values["template"] else {}), "packing": plan.workload.task is None}
+    apart = {"neat_packing": True, "flash_attn": "fa2"} if plan.workload.texts else {}
+    named = {"template": values["template"]} if values["template"] else {}
+    return {**named, "packing": plan.workload.task is None, **apart}
 
 
 def _adapters(plan: Plan, values: Values) -> dict[str, Any]:
@@ -86,6 +88,7 @@ EXPORTER = Exporter(
     emit=emit,
     refuses=trainer_arguments.refuses,
     loses=trainer_arguments.loses_with_own_model,
+    packs=True,
     level="validated",
     validated_by="get_train_args of LLaMA-Factory ff6d4d12 (its parser and all checks of values)",
 )

@@ -37,6 +37,12 @@ AXES = (
 """What an exporter may declare, in the order of ``--to list``."""
 
 
+UNPACKED = Loss(
+    "workload.texts", "its data are not packed text by text: attention runs across them, or batches are padded"
+)
+"""Of trainers that do not pack, where lengths of texts are stated."""
+
+
 def complete(plan: Plan) -> Plan:
     """The plan with every field of its model's shape: one edited by hand may leave out what is at its default."""
     return replace(plan, workload=replace(plan.workload, shape=asdict(read(plan.workload.shape))))

@@ -106,6 +106,8 @@ class Exporter:
     refuses: Callable[[Plan], Iterator[str]] = _no_refusals
     """Sentences on what `expresses` cannot say: why this plan cannot be started with this launcher."""
     loses: Callable[[Plan], Iterator[Loss]] = _no_losses
+    packs: bool = False
+    """Whether a trainer packs whole texts and attends to each by itself, where their lengths are stated."""
     level: Level
     validated_by: str
     """What the level was reached with."""

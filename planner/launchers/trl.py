@@ -35,11 +35,20 @@ def configuration(plan: Plan, values: Values) -> dict[str, Any]:
         "dtype": _DTYPES[plan.precision] if adapters.adapts(plan) else _DTYPES["fp32"],
         "dataset_name": values["dataset"],
         "max_length": plan.workload.sequence,
-        **({} if plan.workload.task else {"packing": True, "packing_strategy": "wrapped"}),
+        **_packing(plan),
         **({"bf16": False} if plan.precision != "bf16" else {}),
         **trainer_arguments.arguments(plan, values),
         **_adapters(plan, values),
     }
+
+
+def _packing(plan: Plan) -> dict[str, Any]:
+    """Whole texts, each attended to by itself, which FlashAttention does; without their lengths one stream, cut."""
+    if plan.workload.task:
+        return {}
+    if plan.workload.texts:
+        return {"packing": True, "packing_strategy": "bfd", "attn_implementation": "flash_attention_2"}
+    return {"packing": True, "packing_strategy": "wrapped"}
 
 
 def _adapters(plan: Plan, values: Values) -> dict[str, Any]:
@@ -95,6 +104,7 @@ EXPORTER = Exporter(
     emit=emit,
     refuses=trainer_arguments.refuses,
     loses=loses,
+    packs=True,
     level="validated",
     validated_by="TrlParser with the script's own dataclasses (trl 1.16.0), under Accelerate's configuration",
 )

@@ -5,6 +5,8 @@ Attention's FLOPs are so many times those with one position (:mod:`planner.cost.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 from planner.models import blocks
@@ -12,7 +14,7 @@ from planner.models.parameters import head_width
 from planner.schema.workload import Model
 
 
-def attended(model: Model, sequence: int) -> float:
+def attended(model: Model, sequence: float) -> float:
     """Mean positions that a token attends to, over layers that attend: ``s / 2`` if causal, less where windows cut it,
     or where only the best are attended to.
 
@@ -25,12 +27,18 @@ def attended(model: Model, sequence: int) -> float:
     return share * _within(sequence, model.window.size, model.causal) + (1 - share) * whole
 
 
+def in_texts(model: Model, texts: Sequence[float], weights: Sequence[float] | None = None) -> float:
+    """The same where attention keeps to each text: ``sum w L a(L) / sum w L``, lengths L with weights w (1)."""
+    each = [tokens * weight for tokens, weight in zip(texts, weights or [1.0] * len(texts), strict=True)]
+    return math.fsum(w * attended(model, tokens) for w, tokens in zip(each, texts, strict=True)) / math.fsum(each)
+
+
 def of_whole_sequence(sequence: Any, causal: bool) -> Any:
     """Mean positions of which nothing is cut, of one sequence or an array of them: ``s / 2`` if causal, else ``s``."""
     return sequence / 2 if causal else sequence * 1.0
 
 
-def _within(sequence: int, most: int, causal: bool) -> float:
+def _within(sequence: float, most: float, causal: bool) -> float:
     """Mean positions where a token attends to at most so many."""
     if most >= sequence:
         return float(of_whole_sequence(sequence, causal))

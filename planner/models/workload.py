@@ -18,7 +18,7 @@ from pathlib import Path
 from planner.base import units
 from planner.base.errors import WrongQuestion, same_but_case, suggestion
 from planner.base.resources import data, own
-from planner.models import blocks, families, methods, model_rules
+from planner.models import blocks, families, methods, model_rules, texts
 from planner.models import files as model_files
 from planner.schema.workload import Method, Model, Optimizer, Workload
 
@@ -162,8 +162,10 @@ def workload(
     mtp_layers: int = 0,
     imbalance: float | None = None,
     task: str = "sft",
+    lengths: str | Sequence[float] | None = None,
 ) -> Workload:
-    """What is trained: a model with sequence length, global batch (sequences), tokens, method and optimizer.
+    """What is trained: a model with sequence length, global batch (sequences), tokens, method and optimizer; texts of
+    some lengths packed into the sequences.
 
     What is left out is :func:`planner.models.methods.usual`. A learned position table grows with the sequence, as
     trainers size it by the sequence: rows = max(rows, sequence + rows beyond the default sequence).
@@ -190,7 +192,17 @@ def workload(
         mtp_layers=_modules(chosen, method if isinstance(method, str) else method.kind, mtp_layers),
         imbalance=_imbalance(chosen, imbalance),
         task=what,
+        texts=() if lengths is None else _texts(chosen, how, what, lengths, length),
     )
+
+
+def _texts(chosen: Model, how: Method, task: str, lengths: str | Sequence[float], sequence: int) -> tuple[float, ...]:
+    """Lengths of texts that are packed: of a decoder's fine-tuning; pairs of answers are not."""
+    if how.kind == "pretrain" or chosen.family != "decoder":
+        raise WrongQuestion("--lengths: texts of a fine-tuning are packed; say which (--method full, lora, qlora ...)")
+    if task != "sft":
+        raise WrongQuestion(f"--lengths: no trainer packs the pairs of --task {task}; leave it out")
+    return texts.lengths(lengths, sequence)
 
 
 def _imbalance(model: Model, given: object) -> float | None:

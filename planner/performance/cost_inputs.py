@@ -12,8 +12,8 @@ from planner.cost import flops, frozen
 from planner.cost.figures import Device, Dimensions, Expansion, Figure, Network, NetworkDimension, Shape, Stack
 from planner.cost.nccl_algorithms import HOPS, OPERATIONS, PROTOCOLS, CollectiveLibrary, Protocol
 from planner.cost.other_families import Software
-from planner.models import blocks, recurrent
-from planner.models.attended import attended
+from planner.models import blocks, recurrent, texts
+from planner.models.attended import attended, in_texts
 from planner.models.parameters import (
     Parameters,
     adapted_matrices,
@@ -88,7 +88,8 @@ def shape(workload: Workload, runtime: Runtime | None) -> Shape:
         vocab=model.labels or model.vocab,
         losses=1.0 + workload.mtp_layers,
         sequence=workload.sequence,
-        attended=attended(model, workload.sequence),
+        attended=in_texts(model, workload.texts) if workload.texts else attended(model, workload.sequence),
+        text=texts.around_token(workload.texts) if workload.texts else workload.sequence,
         attended_full=workload.sequence,
         head_layers=head_layers(model) if runtime and runtime.balances_head else 0.0,
         cross_share=cross,

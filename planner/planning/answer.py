@@ -14,7 +14,7 @@ from planner.cost.figures import Grid
 from planner.cost.held_memory import Memory
 from planner.document import FullestStage, PoolInUse, Solution, Spread
 from planner.performance import own_runs
-from planner.planning import releases
+from planner.planning import releases, text_batches
 from planner.planning.measured_runs import MeasuredRuns
 from planner.question.job_pools import JobPool, Pools
 from planner.question.search_problem import Prepared
@@ -54,6 +54,7 @@ def solution(prepared: Prepared, candidate: Candidate) -> Solution:
         by_stage=by_stage(grid),
         time_spread=releases.time_spread(prepared, candidate),
         older=releases.older(prepared, candidate),
+        text_batches=text_batches.of_plan(prepared, candidate) if request.workload.texts else None,
         own_runs=_own_runs(prepared, grid),
     )
 

@@ -119,7 +119,8 @@ def of_plan(catalog: Catalog, plan: Plan, own: Cluster | None = None) -> Layered
         sequence=w.sequence,
         sequence_parallel=p.sequence_parallel,
     )
-    work = replace(workload(read(w.shape), sequence=w.sequence), mtp_layers=w.mtp_layers or 0, imbalance=w.imbalance)
+    plain = workload(read(w.shape), sequence=w.sequence)
+    work = replace(plain, mtp_layers=w.mtp_layers or 0, imbalance=w.imbalance, texts=w.texts or ())
     runtime, on = catalog.runtime(plan.runtime.name), _place(catalog, plan, own)
     grid = grid_of(catalog, work, on, runtime, plan.runtime.release, asked, asked.micro)
     layers = operators.of_transformer(grid)

@@ -54,6 +54,7 @@ def _questions(first: Plan, second: Plan) -> Iterator[str]:
         ("multi-token prediction modules", a.mtp_layers, b.mtp_layers),
         ("imbalances of tokens over experts", a.imbalance, b.imbalance),
         ("lengths of sequences", a.sequence, b.sequence),
+        ("lengths of texts", a.texts, b.texts),
         (TOKENS, abs(a.tokens - b.tokens) > first.batch.global_ * a.sequence, False),
         ("methods", a.method, b.method),
         ("tasks", a.task, b.task),

@@ -64,6 +64,8 @@ class PlanOptions:
     tokens: float | str | None = None
     method: str = "pretrain"
     task: str = "sft"
+    lengths: str | tuple[float, ...] | None = None
+    """Of the texts packed into sequences: ``600/2k`` (mean and 95th percentile), a file, or the lengths."""
     rank: int | None = None
     targets: tuple[str, ...] | None = None
     optimizer: str = "adamw"
@@ -126,6 +128,8 @@ def pooled_request(
         raise WrongQuestion(f"--waive {recorded[0]}: with nodes of one kind only, not over several pools")
     if asked.task != "sft":
         raise WrongQuestion(f"--task {asked.task}: with nodes of one kind only, not over several pools")
+    if asked.lengths is not None:
+        raise WrongQuestion("--lengths: with nodes of one kind only, not over several pools")
     if workload.optimizer(asked.optimizer).iterations:
         raise WrongQuestion(f"--optimizer {asked.optimizer}: with nodes of one kind only, not over several pools")
     known = load(asked.catalog, asked.site)
@@ -272,7 +276,7 @@ def _workload(model: Model, batch: int, asked: PlanOptions) -> Workload:
         return workload.workload(
             model, sequence=sequence_length(asked.seq), batch=batch, tokens=asked.tokens, method=asked.method,
             rank=asked.rank, targets=asked.targets, optimizer=asked.optimizer, mtp_layers=asked.mtp_layers,
-            imbalance=asked.imbalance, task=asked.task,
+            imbalance=asked.imbalance, task=asked.task, lengths=asked.lengths,
         )  # fmt: skip
     except WrongQuestion as error:
         figure, is_figure, reason = str(error).partition(" = ")

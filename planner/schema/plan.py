@@ -52,6 +52,7 @@ from planner.schema.plan_prediction import (
     OwnRunsSection,
     Prediction,
     PriceUsed,
+    TextBatches,
 )
 from planner.schema.record import Answer, Document, Record
 from planner.schema.workload import Task
@@ -106,6 +107,7 @@ __all__ = [
     "SiteSection",
     "Stage",
     "StageMemory",
+    "TextBatches",
     "WorkloadSection",
     "ZeroScope",
     "ZeroStage",
@@ -150,6 +152,9 @@ class WorkloadSection(Record):
     """Tokens of the busiest expert-parallel rank over an even share, as asked. Only in documents where it was."""
     task: Task | None = None
     """What a fine-tuning on pairs of answers learns (dpo, reward). Only in documents of such."""
+    texts: tuple[float, ...] | None = None
+    """Tokens of texts packed into sequences, shortest first: quantile means of equal weight. Only where they are
+    stated."""
 
 
 @dataclass(frozen=True, kw_only=True)

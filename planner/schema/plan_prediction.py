@@ -115,6 +115,20 @@ class OwnRunsSection(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
+class TextBatches(Record):
+    """Texts of several lengths: how full their packs are, and the same plan with texts that are not packed."""
+
+    filled: float
+    """Share of a sequence's positions that is text."""
+    per_step: float
+    """Texts of a step."""
+    sorted_s: float
+    """Seconds for as many where texts of one length come together."""
+    padded_s: float
+    """Seconds for as many where each is padded to the longest of its micro-batch, in any order."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Prediction(Record):
     """What the step is predicted to take; of a plan that was measured, what it took."""
 
@@ -132,6 +146,8 @@ class Prediction(Record):
     """Of `step_time_s`, and of the total of `memory` as `memory_bytes`."""
     own_runs: OwnRunsSection | None = None
     """Only in documents of a site with runs under the plan's framework, on one pool."""
+    text_batches: TextBatches | None = None
+    """Only where lengths of texts are stated."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -183,6 +183,8 @@ ABSENT = (
     "mtp_layers",
     "imbalance",
     "task",
+    "texts",
+    "text_batches",
     "balances_head",
     "cp_exchanging",
     "places_head",

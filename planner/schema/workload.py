@@ -385,6 +385,8 @@ class Workload:
     """Tokens of the busiest expert-parallel rank over an even share; none: as in the runtime's measured runs."""
     task: Task = "sft"
     """What it learns from."""
+    texts: tuple[float, ...] = ()
+    """Tokens of texts packed into sequences, quantile means of equal weight; none: each sequence is one text."""
 
     @property
     def layers(self) -> int:

@@ -10,7 +10,7 @@ from functools import cached_property
 from planner.base.errors import ClusterwrightError
 from planner.schema.plan import Plan
 from planner.schema.workload import Model
-from planner.verify.model import LayerShape, layers
+from planner.verify.model import LayerShape, LayerWork, layers, work
 
 TOLERANCE = 1e-9
 """Relative: what rounding may make of sums taken in another order."""
@@ -71,6 +71,18 @@ class Claim:
     def step_tokens(self) -> int:
         """Tokens of a step: ``batch sequence``."""
         return self.plan.batch.global_ * self.plan.workload.sequence
+
+    @cached_property
+    def work(self) -> LayerWork:
+        """Multiply-adds of a token; of texts of L tokens in a pack the mean over tokens, each L times."""
+        w = self.plan.workload
+        texts = w.texts or (float(w.sequence),)
+        each = [work(self.model, text, w.mtp_layers or 0) for text in texts]
+        scores, states = (
+            math.fsum(text * getattr(one, name) for text, one in zip(texts, each, strict=True)) / math.fsum(texts)
+            for name in ("scores", "states")
+        )
+        return LayerWork(each[0].products, scores, states)
 
     @property
     def run_seconds(self) -> float:

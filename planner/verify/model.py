@@ -362,7 +362,7 @@ def head(model: Model) -> int:
     return model.hidden * (model.labels or model.vocab)
 
 
-def work(model: Model, sequence: int, mtp_layers: int = 0) -> LayerWork:
+def work(model: Model, sequence: float, mtp_layers: int = 0) -> LayerWork:
     """Products with every matrix that a token visits, ``positions a (d_qk + d_v)`` for each attention, states.
 
     Each module of multi-token prediction has a block like the last and the head once more.
@@ -404,7 +404,7 @@ def _visited(model: Model, moe: MixtureOfExperts) -> int:
     return around + moe.experts_per_token * expert + shared
 
 
-def _positions(model: Model, sequence: int) -> float:
+def _positions(model: Model, sequence: float) -> float:
     """Positions before masking, mean over layers: the sequence ``s``, or ``w (2 - w / s)`` in a window of w tokens."""
     window, full = model.window, float(sequence)
     if (index := model.indexer) is not None and index.top < sequence:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from planner.schema.plan import Pool
 from planner.verify.finding import TOLERANCE, Check, Claim, unless_same
-from planner.verify.model import head, work
+from planner.verify.model import head
 
 PEAK_OF = {
     **{same: same for same in ("bf16", "fp16", "fp32", "tf32")},
@@ -70,7 +70,7 @@ def flops_are_counted(c: Claim) -> Iterator[str]:
     For the GPT block ``72 B L s h^2 (1 + s / (6 h) + V / (12 h L))`` (Narayanan et al. 2021, arXiv 2104.04473). What
     fine-tuning leaves out of that or adds to it: :func:`training_flops`.
     """
-    per_token = work(c.model, c.plan.workload.sequence, c.plan.workload.mtp_layers or 0)
+    per_token = c.work
     derived = c.step_tokens * training_flops(c, per_token.scores, per_token.states)
     yield from unless_same("model_flops", c.plan.prediction.model_flops, derived)
 
@@ -84,7 +84,7 @@ def training_flops(c: Claim, scores: float, states: float) -> float:
     """
     w = c.plan.workload
     kind, ends = w.method["kind"], head(c.model) * (1 + (w.mtp_layers or 0))
-    products = work(c.model, w.sequence, w.mtp_layers or 0).products - ends
+    products = c.work.products - ends
     back = int(w.method["layers"]) / c.model.layers if kind == "freeze" else 1.0
     of_layers = (2.0 + back * (2.0 if kind == "lora" else 4.0)) * products
     of_head = (4.0 if kind in ("lora", "freeze") else 6.0) * ends
@@ -140,7 +140,7 @@ def hardware_is_not_beaten(c: Claim) -> Iterator[str]:
 
 def least_flops(c: Claim, *, scores: bool) -> float:
     """FLOPs of a step that no kernel can leave out; without `scores`, of attention's none."""
-    per_token = work(c.model, c.plan.workload.sequence, c.plan.workload.mtp_layers or 0)
+    per_token = c.work
     seen = (0.5 if c.model.causal else 1.0) * per_token.scores if scores else 0.0
     return c.step_tokens * training_flops(c, seen, 0.5 * per_token.states if scores else 0.0)
 
@@ -159,6 +159,15 @@ def older_release_is_told(c: Claim) -> Iterator[str]:
         yield f"the older release is {old.release}, the plan's own"
     if (old.step_time_s is None) != bool(old.lacks):
         yield f"release {old.release} lacks {', '.join(old.lacks) or 'nothing'} and takes {old.step_time_s} s"
+
+
+def texts_are_all_trained_on(c: Claim) -> Iterator[str]:
+    """As many as fill their share of a step's positions; in order of length they take no longer than padded."""
+    texts, found = c.plan.workload.texts, c.plan.prediction.text_batches
+    if texts and found:
+        yield from unless_same("per_step", found.per_step, found.filled * c.step_tokens * len(texts) / math.fsum(texts))
+        if not 0 < found.filled <= 1 or not 0 < found.sorted_s <= found.padded_s * (1 + TOLERANCE):
+            yield f"{found.filled:g} of positions is text; {found.sorted_s:g} s sorted, {found.padded_s:g} s padded"
 
 
 def intervals_are_ordered(c: Claim) -> Iterator[str]:
@@ -188,6 +197,7 @@ CHECKS: tuple[Check, ...] = (
     precision_exists,
     hardware_is_not_beaten,
     older_release_is_told,
+    texts_are_all_trained_on,
     intervals_are_ordered,
     measured_times_are_told,
 )

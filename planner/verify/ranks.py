@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterator
 
 from planner.schema.plan import Parallelism, Plan
-from planner.verify import model
 from planner.verify.finding import Check, Claim
 
 MOST_DIMENSIONS = 4
@@ -125,7 +124,7 @@ def placed_beside_head(c: Claim) -> list[int]:
     """
     p, m, total = c.plan.parallelism, c.model, len(c.layers)
     modules = c.plan.workload.mtp_layers or 0
-    counted, head = model.work(m, c.plan.workload.sequence, modules), (1 + modules) * m.vocab * m.hidden
+    counted, head = c.work, (1 + modules) * m.vocab * m.hidden
     weight = round(total * head / (counted.products - head + counted.scores / (2 if m.causal else 1) + counted.states))
     most = total // p.pp
     least = min(p.vpp * max(modules, 1), most)

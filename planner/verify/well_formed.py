@@ -159,6 +159,19 @@ def imbalance_is_of_a_mixture(plan: Plan) -> Iterator[str]:
         yield f"workload.imbalance is {given}: it goes with experts, from 1 to {MOST_IMBALANCE:g}"
 
 
+def texts_fit_into_sequences(plan: Plan) -> Iterator[str]:
+    """Packed texts are a fine-tuning's, shortest first, none longer than the sequence, with their batches."""
+    w, batches = plan.workload, plan.prediction.text_batches
+    if (w.texts is None) != (batches is None):
+        yield f"workload.texts and prediction.text_batches go together: {w.texts is not None}, {batches is not None}"
+    if w.texts is None:
+        return
+    if not w.texts or list(w.texts) != sorted(w.texts) or not 1 <= w.texts[0] <= w.texts[-1] <= w.sequence:
+        yield f"workload.texts: lengths from 1 to {w.sequence:,} tokens, shortest first"
+    if w.task or w.method.get("kind") == "pretrain" or plan.parallelism.groups:
+        yield f"workload.texts: method {w.method.get('kind')}, task {w.task or 'sft'}, or groups pack none"
+
+
 def shape_is_a_model(plan: Plan) -> Iterator[str]:
     """The shape has every field of a model, each in its range, and is the model named."""
     try:
@@ -186,5 +199,6 @@ CHECKS = (
     modules_go_with_the_model,
     pairs_are_whole,
     imbalance_is_of_a_mixture,
+    texts_fit_into_sequences,
     shape_is_a_model,
 )

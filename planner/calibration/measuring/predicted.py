@@ -127,6 +127,7 @@ def _attention_grid(device: Device, known: dict[str, Array]) -> Grid:
         sequence=known["sequence"],
         attended=attended.of_whole_sequence(known["sequence"], causal=True),
         attended_full=known["sequence"],
+        text=known["sequence"],
     )
     return Grid(
         shape=shape,

@@ -202,6 +202,7 @@ def _workload(plan: Plan) -> Workload:
         mtp_layers=w.mtp_layers or 0,
         imbalance=w.imbalance,
         task=w.task or "sft",
+        texts=w.texts or (),
     )
 
 

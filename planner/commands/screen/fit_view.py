@@ -45,7 +45,7 @@ def show(found: Sequence[FittingTraining], on: str | None, asked: Mapping[str, A
 def _same(one: FittingTraining, asked: Mapping[str, Any]) -> str:
     """What was asked, as flags of another command."""
     given = {"method": asked["method"], "seq": one.sequence} | {
-        name: asked[name] for name in ("task", "batch", "tokens", "rank", "runtime", "precision")
+        name: asked[name] for name in ("task", "lengths", "batch", "tokens", "rank", "runtime", "precision")
     }
     return " ".join(f"--{name} {value}" for name, value in given.items() if value is not None)
 

@@ -185,6 +185,7 @@ def _heading(plan: Plan) -> None:
     uneven = f", {w.imbalance:g} x an even share on the busiest expert rank" if w.imbalance else ""
     trained, pairs = f"{w.name}{modules}, {_method(plan)}", " (pairs: half as many)" if w.task else ""
     render.text(f"{trained}, {w.sequence:,} tokens/sequence, batch {plan.batch.global_:,} sequences{pairs}{uneven}")
+    _texts(plan)
     if plan.parallelism.groups:
         mixed_view.pools(plan)
         _changed(plan)
@@ -200,6 +201,19 @@ def _heading(plan: Plan) -> None:
     render.text(f"{cluster.accelerators:,} x {pool.accelerator} in {pool.count:,} x {pool.node}{nics}")
     _changed(plan)
     render.text(f"{plan.runtime.name} {plan.runtime.release}, {plan.precision}, {w.optimizer['id']}")
+
+
+def _texts(plan: Plan) -> None:
+    """Texts that are packed, and what they would take in other batches."""
+    texts, found = plan.workload.texts, plan.prediction.text_batches
+    if texts is None or found is None:
+        return
+    mean, seconds = sum(texts) / len(texts), plan.prediction.step_time_s
+    render.text(
+        f"texts of {mean:,.0f} tokens (longest {texts[-1]:,.0f}), packed: {found.per_step:,.0f} a step, "
+        f"{format_percent(found.filled)} of positions; sorted by length {found.sorted_s / seconds:.2f} x as long, "
+        f"padded {found.padded_s / seconds:.2f} x"
+    )
 
 
 def _changed(plan: Plan) -> None:

@@ -88,6 +88,8 @@ def unfit(profile: Profile, workload: Workload, layers: int) -> str:
     """Why a profile of the model and the accelerator does not hold for a workload; empty if it does."""
     if workload.method.kind == "lora":
         return "it times full training, and this is LoRA"
+    if workload.texts:
+        return "it times whole sequences, and this packs texts into them"
     if profile.sequence != workload.sequence:
         return f"it was measured at {profile.sequence:,} tokens per sequence, not {workload.sequence:,}"
     if profile.layers != layers:

@@ -1,0 +1,116 @@
+"""Lengths of a fine-tuning's texts: as a file or two figures state them, and what packing, sorting and padding make of
+them.
+
+Whole texts are packed into sequences, and attention keeps to each (trl 1.16.0, data_utils.py, `bfd`; FlashAttention's
+kernels of mixed lengths, arXiv 2407.09105). Lengths are kept as quantile means: so many figures of equal weight.
+"""
+
+from __future__ import annotations
+
+import bisect
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from statistics import NormalDist
+
+from planner.base import reading, units
+from planner.base.errors import WrongQuestion
+
+KEPT = 100
+"""Figures that stand for all texts: the longest hundredth is one of them."""
+PACKED = 20
+"""Texts of each that are packed to see how full sequences are: 2,000 texts."""
+MAX_BYTES = 50_000_000
+"""Of a file of lengths: some ten million texts."""
+P95 = 1.6448536269514722
+"""Standard deviations that 95 % of a normal distribution lie below."""
+
+
+def lengths(stated: str | Sequence[float], sequence: int) -> tuple[float, ...]:
+    """Quantile means of the texts' lengths in tokens, shortest first, cut at the sequence.
+
+    Arguments:
+        stated: ``600/2k`` (mean and 95th percentile, log-normal between), a file of numbers, or the lengths.
+        sequence: Tokens of a packed sequence.
+
+    Raises:
+        WrongQuestion: neither, or a length below one token.
+    """
+    found = sorted(_stated(stated) if isinstance(stated, str) else map(float, stated))
+    if not found or not all(1 <= each < math.inf for each in found):
+        raise WrongQuestion("--lengths: texts have at least one token; a file holds one length a line")
+    return quantile_means([min(each, float(sequence)) for each in found])
+
+
+def quantile_means(ordered: Sequence[float]) -> tuple[float, ...]:
+    """At most a hundred means of equally many values each, of values in ascending order."""
+    if len(ordered) <= KEPT:
+        return tuple(ordered)
+    edges = [len(ordered) * i // KEPT for i in range(KEPT + 1)]
+    return tuple(round(math.fsum(ordered[a:b]) / (b - a), 1) for a, b in pairwise(edges))
+
+
+def _stated(text: str) -> list[float]:
+    mean, slash, high = text.partition("/")
+    try:
+        return _log_normal(units.parse(mean, "count"), units.parse(high, "count")) if slash else _file(text)
+    except units.UnitError:
+        return _file(text)
+
+
+def _file(name: str) -> list[float]:
+    if not Path(name).is_file():
+        raise WrongQuestion(f"--lengths {name}: no such file; or write mean and 95th percentile in tokens: 600/2000")
+    words = reading.text(Path(name), "a file of lengths", MAX_BYTES).replace(",", " ").split()
+    try:
+        return [float(word) for word in words]
+    except ValueError as error:
+        raise WrongQuestion(f"--lengths {name}: one length in tokens a line; {error}") from None
+
+
+def _log_normal(mean: float, high: float) -> list[float]:
+    """Quantiles of the narrower log-normal distribution with this mean and 95th percentile: its width w solves
+    ``w^2 / 2 - 1.645 w + ln(p95 / mean) = 0``.
+    """
+    most = math.exp(P95**2 / 2)
+    if not 0 < mean <= high <= mean * most:
+        raise WrongQuestion(
+            f"--lengths {mean:g}/{high:g}: a 95th percentile is 1 to {most:.2g} times the mean; for others name a file"
+        )
+    width = P95 - math.sqrt(P95**2 - 2 * math.log(high / mean))
+    middle, normal, points = math.log(mean) - width**2 / 2, NormalDist(), KEPT * PACKED
+    return [max(1.0, math.exp(middle + width * normal.inv_cdf((i + 0.5) / points))) for i in range(points)]
+
+
+def mean(texts: Sequence[float]) -> float:
+    """Tokens of a text."""
+    return math.fsum(texts) / len(texts)
+
+
+def around_token(texts: Sequence[float], weights: Sequence[float] | None = None) -> float:
+    """Tokens of the text that a token is in, mean over tokens: ``sum w L^2 / sum w L``, of equal weights or some."""
+    each = [tokens * weight for tokens, weight in zip(texts, weights or [1.0] * len(texts), strict=True)]
+    return math.fsum(w * tokens for w, tokens in zip(each, texts, strict=True)) / math.fsum(each)
+
+
+def filled(texts: Sequence[float], sequence: int) -> float:
+    """Share of the positions that are text, of best fit in descending order: each text goes where it leaves least."""
+    free: list[float] = []
+    for text in sorted(texts, reverse=True):
+        for _ in range(PACKED):
+            place = bisect.bisect_left(free, text)
+            left = (free.pop(place) if place < len(free) else sequence) - text
+            bisect.insort(free, left)
+    return PACKED * math.fsum(texts) / (len(free) * sequence)
+
+
+def longest_of(texts: Sequence[float], count: float) -> list[float]:
+    """Weights of the texts' lengths as the longest of `count` texts: ``(i / N)^n - ((i - 1) / N)^n``."""
+    size = len(texts)
+    return [((i + 1) / size) ** count - (i / size) ** count for i in range(size)]
+
+
+def padded(texts: Sequence[float], count: float) -> float:
+    """Tokens of the longest of `count` texts, mean."""
+    return math.fsum(w * each for w, each in zip(longest_of(texts, count), texts, strict=True))

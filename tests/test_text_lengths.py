@@ -1,0 +1,175 @@
+"""Texts of some lengths, packed into sequences: against each text by itself, enumerated batches and hand-made packs."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from planner import api, document, verify
+from planner.api import repricing
+from planner.base.errors import WrongQuestion
+from planner.catalog import load
+from planner.launchers import registry
+from planner.launchers.bundle import bundle
+from planner.models import texts
+from planner.models.attended import attended, in_texts
+from planner.models.workload import model, workload
+from planner.performance.cost_inputs import shape
+from planner.schema.plan import Plan
+from planner.search.bounded import Bounded
+from planner.search.exhaustive import Exhaustive
+from tests.answered_once import answered_once
+from tests.cases import problem_of
+
+CARD = "ws-8xrtx3090:1"
+
+
+def estimated(**asked: Any) -> Plan:
+    given = {"method": "full", "batch": 64} | asked
+    return api.estimate("llama3-8b", "dgx-h100:1", "zero=3 recompute=full", **given)[0]
+
+
+@answered_once
+def packed() -> Plan:
+    return estimated(lengths="600/2k")
+
+
+def test_mean_and_95th_percentile_come_back() -> None:
+    found = texts.lengths("600/2k", 10**6)
+    assert len(found) == 100 and list(found) == sorted(found)
+    assert texts.mean(found) == pytest.approx(600, rel=0.01)
+    assert found[94] < 2000 < found[95]
+
+
+def test_a_file_keeps_its_mean_and_is_cut_at_the_sequence(tmp_path: Path) -> None:
+    every = [random.Random(3).randint(1, 5000) for _ in range(2345)]
+    (tmp_path / "lengths").write_text("\n".join(map(str, every)))
+    found = texts.lengths(str(tmp_path / "lengths"), 4096)
+    assert texts.mean(found) == pytest.approx(sum(min(each, 4096) for each in every) / 2345, rel=2e-3)
+    assert max(found) <= 4096
+
+
+def test_texts_are_packed_by_best_fit() -> None:
+    assert texts.filled([50.0], 100) == 1.0
+    assert texts.filled([30.0, 70.0], 100) == 1.0, "each long one takes a short one along"
+    assert texts.filled([60.0], 100) == 0.6, "no two share a sequence"
+    assert texts.filled([51.0, 60.0, 40.0], 100) == pytest.approx(20 * 151 / (40 * 100)), "60 + 40, and 51 alone"
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_the_longest_of_some_is_the_mean_over_all_batches(count: int) -> None:
+    some = [10.0, 20.0, 70.0, 300.0]
+    every = [max(batch) for batch in itertools.product(some, repeat=count)]
+    assert texts.padded(some, count) == pytest.approx(sum(every) / len(every), rel=1e-12)
+
+
+@pytest.mark.parametrize("name", ["llama3-8b", "gemma3-27b", "mixtral-8x7b"])
+def test_attention_is_that_of_each_text_by_itself(name: str) -> None:
+    """A pack's positions, counted token by token: text after text, as if each were a batch."""
+    chosen, some = model(name), [3000.0, 700.0, 396.0]
+    alone = sum(length * attended(chosen, length) for length in some)
+    assert in_texts(chosen, some) == pytest.approx(alone / 4096, rel=1e-12)
+    made = shape(workload(name, method="lora", sequence=4096, lengths=some), None)
+    assert (made.attended, made.text) == (in_texts(chosen, some), sum(length**2 for length in some) / 4096)
+
+
+def test_texts_as_long_as_the_sequence_change_nothing() -> None:
+    plain, one = estimated(), estimated(lengths=[4096])
+    assert one.prediction.step_time_s == pytest.approx(plain.prediction.step_time_s, rel=1e-12)
+    assert (found := one.prediction.text_batches) is not None
+    assert (found.filled, found.per_step) == (1.0, 64)
+    assert (found.sorted_s, found.padded_s) == pytest.approx((plain.prediction.step_time_s,) * 2, rel=1e-12)
+
+
+def test_packing_saves_attention_alone_and_no_memory() -> None:
+    plain, found = estimated(), packed()
+    before, now = plain.prediction, found.prediction
+    assert now.memory == before.memory
+    saved = before.breakdown["attention"] - now.breakdown["attention"]
+    again = before.breakdown["recompute"] - now.breakdown["recompute"]
+    assert saved > 0 and before.step_time_s - now.step_time_s == pytest.approx(saved + again, rel=0.2)
+    assert now.model_flops < before.model_flops
+
+
+def test_padding_costs_and_packing_never_more() -> None:
+    for micro in (1, 4):
+        found = estimated(lengths="600/2k", micro=micro).prediction
+        batches = found.text_batches
+        assert batches is not None and found.step_time_s < batches.sorted_s < batches.padded_s
+
+
+def test_verify_derives_the_flops_of_packed_texts() -> None:
+    found = packed()
+    verify.check(found)
+    assert found.workload.texts is not None
+    w, batches = found.workload, found.prediction.text_batches
+    assert batches is not None
+    for changed in (
+        replace(found, workload=replace(w, texts=None)),
+        replace(found, workload=replace(w, texts=tuple(each / 2 for each in found.workload.texts))),
+        replace(found, workload=replace(w, texts=(9000.0,))),
+        replace(found, prediction=replace(found.prediction, text_batches=replace(batches, per_step=1.0))),
+        replace(found, prediction=replace(found.prediction, text_batches=replace(batches, padded_s=0.0))),
+    ):
+        with pytest.raises(verify.Inconsistent):
+            verify.check(changed)
+
+
+def test_the_search_stays_exact() -> None:
+    problem = problem_of("llama3-8b", "dgx-h100:1", batches=(64,))
+    some = texts.lengths("600/2k", 8192)
+    part = replace(problem.figures.shape, text=texts.around_token(some), attended=in_texts(model("llama3-8b"), some))
+    problem = replace(problem, figures=replace(problem.figures, shape=part))
+    found, every = Bounded().search(problem), Exhaustive().search(problem)
+    assert found.proven and found.best == every.best
+
+
+def test_documents_are_priced_again_and_compared() -> None:
+    again = repricing.plan(packed(), load())
+    assert again.workload.texts == packed().workload.texts
+    assert again.prediction.text_batches == packed().prediction.text_batches
+    assert again.prediction.step_time_s == pytest.approx(packed().prediction.step_time_s, rel=1e-12)
+    assert "texts" not in document.dump(estimated())["workload"]
+
+
+KEYS = {
+    "trl": {"packing": True, "packing_strategy": "bfd", "attn_implementation": "flash_attention_2"},
+    "axolotl": {"sample_packing": True, "attn_implementation": "flash_attention_2"},
+    "llama-factory": {"packing": True, "neat_packing": True, "flash_attn": "fa2"},
+    "hf-trainer": None,
+}
+
+
+@pytest.mark.parametrize(("target", "keys"), KEYS.items())
+def test_trainers_pack_or_say_that_they_do_not(target: str, keys: dict[str, Any] | None) -> None:
+    plan = api.plan("llama3-8b", "dgx-h100:1", method="lora", lengths="600/2k", top=1)[0]
+    made = bundle(plan, registry.parts(target), {})
+    lost = [loss.field for loss in made.losses]
+    assert ("workload.texts" in lost) == (keys is None)
+    text = "\n".join(made.files.values())
+    for key, value in (keys or {}).items():
+        assert f"{key}: {str(value).lower() if value is True else value}" in text
+
+
+@pytest.mark.parametrize(
+    ("asked", "wrong"),
+    [
+        ({"lengths": "600/9k"}, "1 to 3.9 times the mean; for others name a file"),
+        ({"lengths": "6OO/2k"}, "no such file; or write mean and 95th percentile"),
+        ({"lengths": []}, "at least one token"),
+        ({"lengths": [math.nan]}, "at least one token"),
+        ({"lengths": ["a"]}, "must be str or Path or Sequence of float"),
+        ({"lengths": "600/2k", "method": "pretrain"}, "texts of a fine-tuning are packed"),
+        ({"lengths": "600/2k", "task": "dpo"}, "no trainer packs the pairs"),
+        ({"lengths": "600/2k", "cluster": [CARD, "dgx-h100:1"]}, "not over several pools"),
+    ],
+)
+def test_what_cannot_be_is_said(asked: dict[str, Any], wrong: str) -> None:
+    with pytest.raises(WrongQuestion, match=wrong):
+        api.plan("llama3-8b", **{"cluster": "dgx-h100:1", "method": "full"} | asked)
