@@ -20,6 +20,7 @@ from docs import accuracy_memory as peaks
 from docs import accuracy_panel as panel
 from docs import accuracy_plots as plots
 from docs import accuracy_residuals as made_of
+from docs import accuracy_shortfalls as short
 from planner import catalog, cost
 from planner.base.resources import data
 from planner.calibration.fit import calibrate, other_parameters
@@ -207,7 +208,12 @@ def page() -> str:
     report = validation.report(judgement, "source")
     left_out = made_of.Judged("", None, frame, found.fit.efficiencies, found.rows, f.time)
     figures = made_of.figures(left_out)
-    missed = [figure for figure in figures if figure.missed] or figures[-1:]
+    jobs = panel.judged(shipped)
+    published = Frame(shipped, [each.job.run for each in jobs])
+    missed = [
+        *([figure for figure in figures if figure.missed] or figures[-1:]),
+        *short.judged(f, left_out, jobs, published, using),
+    ]
     drawn(left_out, judgement, missed)
     groups = [
         [
@@ -229,6 +235,7 @@ def page() -> str:
         asked=table(
             ["figure", "before", "required", "reached"], [*by_lab.asked(f), *beyond(found, everything, judgement)]
         ),
+        shortfalls=short.section(f, frame, jobs),
         labs=table(["lab left out", "runs", "MAPE", "bias (log)", "scatter"], _group_rows(f.by_lab)),
         frameworks=table(["framework left out", "runs", "MAPE", "bias (log)", "scatter"], _group_rows(f.by_framework)),
         covered=table(
@@ -241,7 +248,7 @@ def page() -> str:
         wide=how_wide.section(found, shipped),
         sites=table(
             ["lab, framework", "runs", "before", "after 3 own runs", "after 24"],
-            [[n, f"{k:,}", percent(b), percent(a), percent(m)] for n, k, b, a, m in f.sites],
+            [[s.name, f"{s.runs:,}", percent(s.before), percent(s.few), percent(s.many)] for s in f.sites],
         ),
         regrets=table(
             ["plans of one job", "groups", *(f"{what} ({at})" for at in ("50 %", "plan's") for what in by_lab.CHOICE)],
@@ -250,7 +257,7 @@ def page() -> str:
                 for r, s in zip(f.regrets, f.careful, strict=True)
             ],
         ),
-        panel=panel.section(shipped),
+        panel=panel.section(jobs),
         guesses=table(
             ["guessed", "rows"], [[what, f"{n:,}"] for what, n in list(validation.inferred(everything).items())[:12]]
         ),
@@ -307,41 +314,7 @@ are in "everything in the file" below. And nothing was left out by hand.
 "Before" is the model of 2026-11-21 on labs outside the file that it was fitted to.
 
 {asked}
-What is not reached, what was tried, and what would settle it (figures of 2026-11-23):
-
-**After three own runs.** A lab's runs scatter by about a tenth around its own bias, and three of them do not say which
-way the rest will go. A factor on the step and a factor with traits of the runtime were tried; what is shipped lets own
-runs weigh more the nearer they are in model, generation, precision, recomputation, accelerators, degrees and
-micro-batch (kriging: "A site's own runs" below, over 8 draws; [learning.md](learning.md)). What a site shares is
-assumed to be 0.12, as intervals assume. What would settle it: step times of one site's own models with their breakdown
-from a profiler.
-
-**Intervals** hold more than the range asks for, on purpose ("How wide?").
-
-**Regret of nanotron's plans.** At 16 to 32 nodes what is required holds. In the two groups on 64 nodes the framework
-breaks in ways that no law here explains. On up to 8 nodes two of eight groups make nearly all of it. In one, at a
-risk of 50 %, the plan that is chosen fills 94 % of the card and took three times what is predicted, as all nine runs
-that held 80 % of it or more took 1.5 to 7 times: where PyTorch's caching allocator finds no block it waits for the
-device, frees every cached block and asks for new ones (c10/cuda/CUDACachingAllocator.cpp), step after step. How
-often, and for how long, follows from nothing in that source, so there is no price for it: `plan` leaves such plans
-out at the risk that it takes by default, and "Choices" shows both. In the other a run of 1 B parameters
-(ultrascale-0198) took twice what is predicted, and twice what it takes with ZeRO 1 or half the micro-batch; on 8 and
-on 128 accelerators the same plan is predicted within 7 %. What would settle them: allocator statistics of those runs
-(`num_alloc_retries`), and that run again.
-
-**Known jobs.** Mixtures are a tenth too fast because gpt-oss is a fifth (the others 3 %); heads of 64 that wait for
-exponentials, and biases and clamped functions as kernels of their own, are in and did not explain it; a profile of one
-of its layers would. Dense plans are at the lower end of what is asked; three TPU jobs stay below, in which ours saves
-recomputation by a plan whose memory nobody measured: one peak of a TPU run would settle that. Megatron's buckets as
-calls of their own (its source's sizes) brought the fits of labs left out from 8.0 to 9.2 %: calls of 48 ranks and more
-cost too much then. Timings of reduce-scatter and all-gather over 48 to 512 ranks would settle it.
-
-The two labs on AMD run AMD's own recipe on MI355X and MI350X in fp8: each is predicted by what kernels reach as fitted
-to the other, treated as other generations are (before, 23.3 and 18.0 % off). The third row above leaves both out at
-once. LoRA runs of Llama 2 70B on MI355X, which no fit reads, went from 20 to 5 % off by that, on MI350X to 4 %. Meta's
-405 B runs are predicted to fill 91 to 96 of 80 GB: their schedule keeps fewer micro-batches in flight than Megatron's,
-and frees tensors early (arXiv 2407.21783, 3.3.2).
-
+{shortfalls}
 ## Labs
 
 {labs}

@@ -45,6 +45,23 @@ def regret_kind(run: Run) -> str | None:
 
 
 @dataclass(frozen=True)
+class Site:
+    """A lab's runs under one framework as if they were one site's. Errors are fractions."""
+
+    name: str
+    runs: int
+    before: float
+    few: float
+    """After 3 own runs."""
+    many: float | None
+    """After 24."""
+    rows: np.ndarray
+    """Of the frame: what was predicted after three own runs, of every draw."""
+    times: np.ndarray
+    """Predicted so, seconds."""
+
+
+@dataclass(frozen=True)
 class Found:
     """What leaving out whole labs, and whole frameworks, shows."""
 
@@ -54,8 +71,7 @@ class Found:
     covered: list[Covered]
     covered_frameworks: list[Covered]
     memory: list[GroupError]
-    sites: list[tuple[str, int, float, float, float | None]]
-    """Lab and framework, runs, error before, after 3 own runs, after 24."""
+    sites: list[Site]
     regrets: list[Regret]
     """Among plans that are predicted to fit at a risk of 50 %."""
     careful: list[Regret]
@@ -66,6 +82,10 @@ class Found:
     """With no run fitted."""
     time: np.ndarray
     """Seconds of the core's runs, lab left out."""
+    every: np.ndarray
+    """The same of every run of the frame."""
+    share: np.ndarray
+    """Of its accelerator that a peak is predicted to fill, of every run of the frame."""
 
 
 def found(calibration: Calibration) -> Found:
@@ -94,6 +114,8 @@ def found(calibration: Calibration) -> Found:
         (sum(not fits[i] for i in ran), len(ran)),
         labs.errors(unfitted, [lab(run) for run in members]),
         time[rows],
+        time,
+        share,
     )
 
 
@@ -104,30 +126,36 @@ def usable_shares(frame: Frame) -> np.ndarray:
     return np.array([memory_risk.usable(1.0, half, OOM_RISK) for half in halves])
 
 
-def sites(calibration: Calibration) -> list[tuple[str, int, float, float, float | None]]:
+def sites(calibration: Calibration) -> list[Site]:
     """Every lab's runs under one framework as a site: error on its other runs before and after few of its own."""
     frame, rows = calibration.frame, calibration.rows
     chance, told = np.random.default_rng(0), []
     left = {name: using for name, using in _left_out(calibration)}
     keys = [(lab(frame.runs[i]), framework(frame.runs[i])) for i in rows]
     for key in sorted(set(keys)):
-        own = [i for i, each in zip(rows, keys, strict=True) if each == key]
+        own = np.array([i for i, each in zip(rows, keys, strict=True) if each == key])
         if len(own) < SMALLEST:
             continue
         alone, using = Frame(frame.catalog, [frame.runs[i] for i in own]), left[key[0]]
-        before = np.abs(alone.predict(using).time / alone.measured - 1)
-        after: list[float | None] = []
+        before = float(np.abs(alone.predict(using).time / alone.measured - 1).mean())
+        after: list[tuple[float | None, np.ndarray, np.ndarray]] = []
         for few in (3, 24):
-            now = []
-            for _ in range(DRAWS if len(own) > few + 4 else 0):
-                picked = chance.choice(len(own), few, replace=False)
-                rest = np.setdiff1d(np.arange(len(own)), picked)
-                fitted = own_runs.adapted(alone, using, picked).efficiencies
-                now.append(float(np.abs(alone.predict(fitted).time[rest] / alone.measured[rest] - 1).mean()))
-            after.append(float(np.mean(now)) if now else None)
-        assert after[0] is not None
-        told.append((f"{key[0]}, {key[1]}", len(own), float(before.mean()), after[0], after[1]))
+            drawn = [_after(alone, using, few, chance) for _ in range(DRAWS if len(own) > few + 4 else 0)]
+            errors = [float(np.abs(times / alone.measured[rest] - 1).mean()) for rest, times in drawn]
+            rest, times = (np.concatenate([each[k] for each in drawn] or [np.zeros(0, int)]) for k in (0, 1))
+            after.append((float(np.mean(errors)) if errors else None, own[rest], times))
+        (three, *judged), (many, *_) = after
+        assert three is not None
+        told.append(Site(f"{key[0]}, {key[1]}", len(own), before, three, many, *judged))
     return told
+
+
+def _after(alone: Frame, using: Efficiencies, few: int, chance: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Of a site's runs those that were not drawn, and their predicted seconds by a fit to those that were."""
+    picked = chance.choice(len(alone.runs), few, replace=False)
+    rest = np.setdiff1d(np.arange(len(alone.runs)), picked)
+    fitted = own_runs.adapted(alone, using, picked).efficiencies
+    return rest, alone.predict(fitted).time[rest]
 
 
 def _left_out(calibration: Calibration) -> Iterator[tuple[str, Efficiencies]]:
@@ -178,8 +206,8 @@ def asked(f: Found) -> list[list[str]]:
     strictly = f"{percent(_mean(f.by_recipe, 'mape'))}; {percent(most.mape)} ({most.name}, {most.runs} runs)"
     share = float(np.mean([c.share for c in whole]))
     half = float(np.median([c.half for c in f.covered]))
-    after = [s[3] for s in f.sites]
-    many = [s[4] for s in f.sites if s[4] is not None and "nanotron" in s[0]]
+    after = [s.few for s in f.sites]
+    many = [s.many for s in f.sites if s.many is not None and "nanotron" in s.name]
     no, ran = f.infeasible
     own = f"{percent(float(np.mean(after)))}; {percent(max(after))}"
     memory = percent(_mean(f.memory, "mape"))

@@ -6,6 +6,7 @@ import csv
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from docs import accuracy_panel
@@ -190,14 +191,26 @@ def test_gpt_oss_on_b200_keeps_experts_inside_the_node():
 # ---- the page --------------------------------------------------------------------------------------------------------
 
 
+def test_gaps_of_mixtures_add_up_by_part(judged):
+    mixtures = [each for each in judged if each.job.run.family == "moe"]
+    for each in mixtures:
+        found = accuracy_panel._gap(each)
+        assert found["all"] == pytest.approx(np.log(each.tuned))
+        assert sum(found.values()) - found["all"] == pytest.approx(found["all"])
+        terms = {**each.published.terms, **each.ours.terms}
+        assert set(accuracy_panel.PARTS) <= set(terms)
+        saved = each.ours.time - each.published.time
+        assert sum(found[k] for k in (*accuracy_panel.PARTS, "other")) * saved >= 0
+    assert len(accuracy_panel.parts(judged)) == len(mixtures) + 1
+
+
 def test_the_section_replaces_itself_and_nothing_else():
     page = accuracy_panel.refreshed("# Page\n", "one")
     again = accuracy_panel.refreshed(page + "## After\n", "two")
     assert again == f"# Page\n\n{accuracy_panel.BEGIN}\ntwo\n{accuracy_panel.END}\n## After\n"
 
 
-def test_the_section_shows_every_job(judged, known, monkeypatch):
-    monkeypatch.setattr(accuracy_panel, "judged", lambda _: judged)
-    told = accuracy_panel.section(known)
+def test_the_section_shows_every_job(judged):
+    told = accuracy_panel.section(judged)
     assert all(each.job.run.model in told for each in judged)
     assert "not looked at" not in told

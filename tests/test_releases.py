@@ -1,5 +1,6 @@
 """What a question leaves open of its software is told, with what another choice makes of the plan."""
 
+import json
 import math
 
 import pytest
@@ -9,6 +10,7 @@ from planner.planning import releases
 from planner.question.reading import PlanOptions, request
 from planner.schema.plan import Plan
 from planner.search.bounded import Bounded
+from tests.asking import ask
 from tests.cases import problem_of
 from tests.plans import plans
 
@@ -31,6 +33,17 @@ def test_an_unstated_release_is_told_with_what_an_older_one_takes():
 def test_a_release_that_lacks_what_the_plan_uses_says_so():
     old = best(None, "zero=3").runtime.older
     assert old is not None and old.step_time_s is None and "zero=3" in old.lacks
+
+
+def test_where_an_older_release_cannot_run_the_plan_the_first_that_it_can_is_told(capsys):
+    shown = ask(capsys, "plan llama3-8b --cluster dgx-h100:4 --json").out
+    first, *rest = (each for each in json.loads(shown)["plans"])
+    assert first["runtime"]["older"]["lacks"] and first["runtime"]["older"]["step_time_s"] is None
+    able = next(each for each in rest if each["runtime"]["older"]["step_time_s"])
+    more = able["runtime"]["older"]["step_time_s"] / first["prediction"]["step_time_s"] - 1
+    line = next(x for x in ask(capsys, "plan llama3-8b --cluster dgx-h100:4").out.splitlines() if "Release" in x)
+    assert f"has no {', '.join(first['runtime']['older']['lacks'])}; #{able['rank']} takes" in line
+    assert f"(+{100 * more:.1f} %)" in line
 
 
 @pytest.mark.parametrize(

@@ -137,27 +137,46 @@ class Regret:
     """Groups where the choice is no worse than the rule's."""
 
 
-def regrets(frame: Frame, time: Array, fits: NDArray[np.bool_], named: Callable[[Run], str | None]) -> list[Regret]:
-    """Over every group of at least two really different plans of one job, by kind of group.
+@dataclass(frozen=True, slots=True)
+class ChosenPlan:
+    """One job of at least two really different plans: rows of the frame."""
 
-    The choice is the plan predicted fastest among those predicted to fit (all, if none is). Plans that ran out of
-    memory are not measured and cannot be chosen here.
+    kind: str
+    plan: int
+    """Predicted fastest among those predicted to fit (all, if none is)."""
+    rule: int
+    """What the naive rule takes among the same."""
+    best: int
+    """Measured fastest."""
+
+
+def choices(frame: Frame, time: Array, fits: NDArray[np.bool_], named: Callable[[Run], str | None]) -> list[ChosenPlan]:
+    """Every group of at least two really different plans of one job.
+
+    Plans that ran out of memory are not measured and cannot be chosen here.
     """
     jobs: dict[Hashable, dict[Hashable, int]] = {}
     for index, run in enumerate(frame.runs):
         if named(run) is not None and run.measured is not None and np.isfinite(time[index]):
             jobs.setdefault((named(run), same_job(run)), {}).setdefault(plan_of(run), index)
-    by_kind: dict[str, list[tuple[float, float]]] = {}
+    found = []
     for job, plans in jobs.items():
         if len(plans) < 2:
             continue
         pool = [i for i in plans.values() if fits[i]] or list(plans.values())
         chosen = min(pool, key=lambda i: float(time[i]))
         rule = min(pool, key=lambda i: _simplest(frame.runs[i]))
-        best = float(frame.measured[list(plans.values())].min())
-        kind = str(job[0])  # type: ignore[index]
-        pair = (float(frame.measured[chosen]) / best - 1.0, float(frame.measured[rule]) / best - 1.0)
-        by_kind.setdefault(kind, []).append(pair)
+        best = min(plans.values(), key=lambda i: float(frame.measured[i]))
+        found.append(ChosenPlan(str(job[0]), chosen, rule, best))  # type: ignore[index]
+    return found
+
+
+def regrets(frame: Frame, time: Array, fits: NDArray[np.bool_], named: Callable[[Run], str | None]) -> list[Regret]:
+    """Over all :func:`choices`, by kind of group."""
+    by_kind: dict[str, list[tuple[float, float]]] = {}
+    for each in choices(frame, time, fits, named):
+        behind = [float(frame.measured[i] / frame.measured[each.best] - 1.0) for i in (each.plan, each.rule)]
+        by_kind.setdefault(each.kind, []).append((behind[0], behind[1]))
     found = []
     for kind, pairs in sorted(by_kind.items()):
         own, other = np.array([p[0] for p in pairs]), np.array([p[1] for p in pairs])

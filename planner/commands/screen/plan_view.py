@@ -58,7 +58,7 @@ def show(found: PlanSet, *, verbose: bool = False) -> None:
     _shortlist(found)
     _site(found)
     _search(found)
-    _assumes(found.plan_to_run, verbose)
+    _assumes(found.plan_to_run, verbose, found.plans)
 
 
 def _labelled(lines: recommendation.Lines) -> None:
@@ -122,7 +122,7 @@ def _mixed(found: PlanSet, verbose: bool) -> None:
         mixed_view.starts(best)
     mixed_view.search(found)
     _site(found)
-    _assumes(best, verbose)
+    _assumes(best, verbose, found.plans)
 
 
 def printed(found: PlanSet | Plan, chosen: Plan) -> tuple[Plan, ...]:
@@ -400,7 +400,7 @@ _IN_WORDS = ("calibrate", "profile import")
 """What may change an assumption that needs its reason to be understood."""
 
 
-def _assumes(plan: Plan, verbose: bool) -> None:
+def _assumes(plan: Plan, verbose: bool, listed: Sequence[Plan] = ()) -> None:
     """Options that the question left open; verbose: what was taken for each, money, failures and unverified figures."""
     asked = [a for a in plan.assumptions if a.flag not in ("--catalog", "--fabric", *_IN_WORDS)]
     lines = [a.why for a in plan.assumptions if a.flag in _IN_WORDS]
@@ -411,7 +411,7 @@ def _assumes(plan: Plan, verbose: bool) -> None:
         usual = f"what is usual for {flags}; " if flags else ""
         lines.append(f"{usual}-v says what, and failures, prices, power and unverified figures")
     render.labelled("Assumes", *lines)
-    _release(plan, verbose)
+    _release(plan, verbose, listed)
 
 
 def _rests_on(plan: Plan) -> list[str]:
@@ -435,17 +435,29 @@ SAME = 0.0005
 """Relative difference that no figure on the screen shows."""
 
 
-def _release(plan: Plan, verbose: bool) -> None:
-    """Which release was taken where none was asked for, and what an older one makes of the plan: if it does."""
+def _release(plan: Plan, verbose: bool, listed: Sequence[Plan]) -> None:
+    """Which release was taken where none was asked for, and what an older one makes of the plan; where it cannot run
+    that, of the first listed plan on the same nodes that it can.
+    """
     own, old = plan.runtime, plan.runtime.older
     if old is None:
         return
     note = f"has no {', '.join(old.lacks)}"
-    if old.step_time_s is not None:
+    if old.step_time_s is None:
+        there = ((each, each.runtime.older) for each in listed if _nodes(each) == _nodes(plan))
+        able = next(((each.rank, was.step_time_s) for each, was in there if was and was.step_time_s), None)
+        note += f"; #{able[0]} takes {_older_time(able[1], plan)}" if able else ""
+    else:
         change = old.step_time_s / plan.predicted_s - 1.0
-        note = f"this plan takes {seconds(old.step_time_s)} ({'+' if change >= 0 else ''}{format_percent(change)})"
+        note = f"this plan takes {_older_time(old.step_time_s, plan)}"
         if abs(change) < SAME:
             if not verbose:
                 return
             note = "this plan takes as long"
     render.labelled("Release", f"{own.name} {own.release}, the newest; {old.release}: {note} (--runtime NAME@RELEASE)")
+
+
+def _older_time(older: float, plan: Plan) -> str:
+    """Seconds by an older release, and how much more than a plan's by its own that is."""
+    change = older / plan.predicted_s - 1.0
+    return f"{seconds(older)} ({'+' if change >= 0 else ''}{format_percent(change)})"
