@@ -202,7 +202,7 @@ def _context(grid: Grid) -> Iterator[tuple[Call, str]]:
 
 
 def _hop(grid: Grid, group: str, cause: str, size: Figure, stride: Figure, n: Figure) -> Call:
-    """A send to the next of `n` ranks `stride` apart (:func:`collectives.send`)."""
+    """A send to the next of `n` ranks `stride` apart (:func:`collective_times.send`)."""
     reach = CollectiveGroup(n, np.where(stride * n > grid.network.domain, 1.0, n), stride * n)
     return _call(grid, SEND, group, cause, reach, size, collective_times.send(grid.network, size, stride, n))
 

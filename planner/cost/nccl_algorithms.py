@@ -169,7 +169,7 @@ def _over_dimensions(
     network: Dimensions, op: str, size: Figure, g: CollectiveGroup, among: Collection[str] | None
 ) -> dict[tuple[str, str], Array]:
     if g.spans is None:
-        raise ValueError("over dimensions a group states its ranks along each: collectives.group(network, n, stride)")
+        raise ValueError("over dimensions a group states ranks along each: collective_times.group(network, n, stride)")
     seconds = np.asarray(_CLIMBING[op](network, size, g.spans))
     return {(BY_DIMENSION, ""): seconds} if among is None or BY_DIMENSION in among else {}
 

@@ -1,4 +1,4 @@
-"""The best candidates seen so far, as columns; and the front of those that nothing dominates."""
+"""The best candidates seen so far, as columns; and the front that nothing dominates in value and memory."""
 
 from __future__ import annotations
 

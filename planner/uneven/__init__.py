@@ -1,4 +1,4 @@
-"""Unlike accelerators in one job: uneven batches, uneven stages, and which of them to leave out."""
+"""A batch over different accelerators while a job trains: the split learned, noise, and whom to leave out."""
 
 from planner.uneven.batch_choice import choose, efficiency
 from planner.uneven.batch_split import BatchSplit, optimum, whole
