@@ -10,6 +10,7 @@ from planner.performance.efficiency import reached
 from planner.question.request import Request
 from planner.question.search_problem import Prepared, prepare, problem
 from planner.schema.hardware import Cluster
+from planner.schema.workload import Model
 from planner.search.problem import SearchProblem
 from planner.space.grid import Figures
 from planner.space.pins import parse_pins
@@ -31,7 +32,7 @@ def cluster(
 
 
 def request(
-    model: str,
+    model: str | Model,
     on: Cluster | str,
     *,
     runtime: str = "megatron-core",
@@ -69,7 +70,7 @@ def problem_of(*arguments: object, top: int = 20, capacity: float | None = None,
 
 
 def figures(
-    model: str,
+    model: str | Model,
     on: Cluster | str,
     runtime: str,
     release: str = "",

@@ -545,6 +545,21 @@ def embedding(p):
     return seconds, 2.0 * seconds
 
 
+def tower(p):
+    """Seconds of a frozen tower on all images of a micro-batch, in 16 bit, and the bytes of the layer it is at."""
+    s, d = p.shape, p.device
+    if not s.tower_parameters:
+        return 0.0, 0.0
+    t, h, f, seen = p.layout.micro * s.images * s.tower_patches, s.tower_hidden, s.tower_inner, s.tower_attended
+    matrices = [(h, 3.0 * h), (h, h), (h, f + s.tower_gated * f), (f, h)]
+    layer = sum(product(p, t, n, k, rate=d.matrix_rate_16) for k, n in matrices)
+    layer += 4.0 * t * seen * h / (d.attention_rate * p.stack.attention) * (1.0 + d.attention_half / seen)
+    # Two norms and residuals of 5 elements each way, and what the function reads and writes.
+    layer += d.element * t * (10.0 * h + (2.0 + s.tower_gated) * f) * p.stack.vector / d.memory_rate
+    joined = 2.0 * p.layout.micro * s.images * s.tower_joining / d.matrix_rate_16
+    return s.tower_layers * layer + joined, 2.0 * t * (6.0 * h + (2.0 + s.tower_gated) * f)
+
+
 def head(p):
     """Logits, and passes over them for the loss."""
     width = p.shape.vocab / p.layout.tp
@@ -819,6 +834,7 @@ def step_time(p):
         parts = [priced[moe] for moe in layers]
         if i == 0:
             parts.append(end(p, embedding(p), embedding, "embedding_forward", "embedding_backward"))
+            parts.append((tower(p)[0], 0.0))
         if i == len(stages) - 1:
             parts.append(end(p, head(p), head, "head_forward", "head_backward"))
         seconds.append(plus(*parts))
@@ -972,11 +988,12 @@ def memory(p):
             groups = replicas(p) if p.options.zero >= 1 else None
             parts = [x / shards(p, groups[k]) if groups else x for k, x in enumerate(holds[i])]
             copied = st.update_bytes * s.trained * sum(parts)
-        live = (stays + max(layer, loss)) * st.activation_factor
+        live = (stays + max(layer, loss, tower(p)[1] if i == 0 else 0.0)) * st.activation_factor
         outside = s.embedding_parameters * (i == 0)
         if i == len(stages) - 1:
             outside += s.final_parameters + (0.0 if s.tied and i == 0 else s.head_parameters)
-        found.append(states(p, *holds[i], outside / cut.tp) + live + copied + st.resident_bytes)
+        frozen = 2.0 * s.tower_parameters if i == 0 else 0.0
+        found.append(states(p, *holds[i], outside / cut.tp) + frozen + live + copied + st.resident_bytes)
     return found
 
 

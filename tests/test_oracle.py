@@ -13,20 +13,22 @@ from planner import cost
 from planner.cost import pipeline
 from planner.cost.figures import Grid, Shape, stacked
 from planner.schema.plan_layout import CONTEXT_ALGORITHMS
+from planner.schema.workload import Model
 from planner.space.axes import MODULES, OFFLOADED, OptionAxes, Recompute, Sharding, TensorMode, recompute
 from planner.space.grid import Figures, rows_of, sharing, single_grid
-from tests import oracle
+from tests import oracle, towers
 from tests.cases import cluster, figures, problem_of
 
 EXACT = 1e-12
 NOTHING = MappingProxyType({})
+SEEING = towers.model("qwen2.5-vl-7b", "2@896")
 
 
 @dataclass(frozen=True)
 class Family:
     """A kind of model with a cluster and a runtime that trains it."""
 
-    model: str
+    model: str | Model
     runtime: str
     on: str
     release: str = ""
@@ -87,6 +89,8 @@ FAMILIES = {
     "whole matrices of experts": Family(
         "deepseek-v2", "megatron-core", "dgx-h100:16", trained=(("optimizer", "muon"),)
     ),
+    "behind a tower": Family(SEEING, "megatron-core", "dgx-h100:8", precision="fp8"),
+    "behind a tower, adapters": Family(SEEING, "fsdp2", "dgx-h100:2", trained=(("method", "lora"),)),
     "8-bit optimizer": Family("llama3-8b", "megatron-core", "dgx-a100-40gb:2", trained=(("optimizer", "adam-8bit"),)),
 }
 

@@ -18,7 +18,7 @@ from planner.search.bounded import Bounded, Survey, Waiting, lower_bound, quick_
 from planner.search.exhaustive import Exhaustive
 from planner.search.problem import SearchProblem, decode
 from planner.space.grid import OPTION_DIMENSIONS, rows_of, single_grid
-from tests import enumeration, oracle
+from tests import enumeration, oracle, towers
 from tests.cases import CATALOG, problem_of, request
 
 PRICE = next(price for price in CATALOG.node("p5.48xlarge").prices if price.basis == "on-demand")
@@ -59,6 +59,7 @@ SPACES = {
     "fsdp2": (("llama3-8b", "dgx-h100:4"), {"batches": (128,), "runtime": "fsdp2"}),
     "deepspeed": (("gpt2-xl", "dgx-v100:2"), {"batches": (32,), "runtime": "deepspeed"}),
     "no replicas": (("llama3-70b", "dgx-h100:1"), {"batches": (8,), "pins": "dp=1 cp=1"}),
+    "behind a tower": ((towers.model("qwen2.5-vl-7b", "4@896"), "dgx-h100:2"), {"batches": (32,), "pins": "cp=1 ep=1"}),
     "own runs": (
         ("llama3-8b", "dgx-h100:4"),
         {

@@ -80,20 +80,25 @@ def show(entry: str, extra: Path | None, as_json: bool) -> None:
 @models.command("import")
 @click.argument("path", type=click.Path(path_type=Path), metavar="PATH/config.json")
 @click.option("--id", "entry", metavar="ID", help="Id of the model; else taken from the file or its folder.")
+@click.option(
+    "--images", metavar="N[@PIXELS]", help="Images of a sequence: its frozen tower, too; @PIXELS on a side of each."
+)
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE.toml", help="Write the entry there.")
 @click.option("--force", is_flag=True, help="Replace FILE.toml if it exists.")
 @JSON
-def import_(path: Path, entry: str | None, output: Path | None, force: bool, as_json: bool) -> None:
+def import_(path: Path, entry: str | None, images: str | None, output: Path | None, force: bool, as_json: bool) -> None:
     """Turn a Hugging Face config.json (or the folder that holds one) into a model.
 
-    Without -o the entry is printed. With -o it is written, and every command takes FILE.toml for a model.
+    Without -o the entry is printed. With -o it is written, and every command takes FILE.toml for a model. Of a model
+    with vision the text part is read; with --images its tower, too.
     """
     from planner.base import writing
     from planner.commands.screen import models_view as view
     from planner.commands.screen import render
     from planner.models import files, huggingface
 
-    found = huggingface.read(path / "config.json" if path.is_dir() else path, entry)
+    asked = huggingface.asked(images) if images is not None else None
+    found = huggingface.read(path / "config.json" if path.is_dir() else path, entry, asked)
     text = files.dump(found)
     if output is not None:
         if output.suffix != ".toml":

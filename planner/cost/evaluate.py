@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.cost import data_parallel, expanded_memory, held_memory, layer_times, pipeline, transformer, tuned
+from planner.cost import data_parallel, expanded_memory, held_memory, layer_times, pipeline, tower, transformer, tuned
 from planner.cost.figures import Figure, Grid
 from planner.cost.held_memory import Memory
 from planner.cost.layer_activations import layer_activations
@@ -58,6 +58,8 @@ def passes(grid: Grid) -> StepPasses:
     """Prices both kinds of layer, the embedding and the head: as modelled, or as measured where that is known."""
     modelled = transformer.layers(grid), (transformer.embedding(grid), transformer.head(grid))
     layers, ends = tuned.tuned(grid, *layer_times.overridden(grid, *modelled))
+    if np.any(grid.shape.tower_parameters):
+        ends = ends[0] + LayerPart(tower.seconds(grid), 0.0), ends[1]
     return StepPasses(layers if grid.expanded is None else _stashing(grid, layers), ends)
 
 
@@ -183,6 +185,9 @@ def breakdown(grid: Grid, priced: StepPasses | None = None) -> dict[str, Figure]
         parts[name] = steps * (n * (part.forward + part.backward) + lead * (other.forward + other.backward))
     parts["recompute"] = steps * (n * s.body.again + lead * s.leading.again)
     parts["embedding"] = steps * at_start * (s.embedding.forward + s.embedding.backward)
+    if np.any(grid.shape.tower_parameters):
+        parts["tower"] = steps * at_start * tower.seconds(grid)
+        parts["embedding"] = parts["embedding"] - parts["tower"]
     parts["logits"] = steps * busy.at_end * (s.head.forward + s.head.backward)
     parts["ep"] = parts["ep"] + steps * n * s.body.alone
     parts["p2p"] = steps * s.transfer

@@ -177,6 +177,24 @@ class Shape:
     """... their outputs, ..."""
     magnitude_flops: Figure = 0.0
     """... and the FLOPs that put their adapters together."""
+    tower_layers: Figure = 0.0
+    """Of a frozen tower: its layers, ..."""
+    tower_hidden: Figure = 0.0
+    """... their width ..."""
+    tower_inner: Figure = 0.0
+    """... and inner width, ..."""
+    tower_gated: Figure = 0.0
+    """... 1 if their MLPs have three matrices, ..."""
+    tower_patches: Figure = 0.0
+    """... patches of an image, ..."""
+    tower_attended: Figure = 0.0
+    """... those that one sees, ..."""
+    tower_joining: Figure = 0.0
+    """... multiply-adds of an image outside its layers, ..."""
+    tower_parameters: Figure = 0.0
+    """... all its parameters, ..."""
+    images: Figure = 0.0
+    """... and images of a sequence."""
     state_bytes: Figure
     """Optimizer state per trained parameter, without the master copy."""
     master_bytes: Figure

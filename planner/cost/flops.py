@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.cost import attention
+from planner.cost import attention, tower
 from planner.cost.figures import Figure, Grid, Shape
 
 
@@ -65,7 +65,7 @@ def model_flops(grid: Grid) -> Figure:
     own, about a hundredth, are left out. Blocks before the first trained one have none of either, a frozen head no
     weight gradient; a reference model is one forward pass more. Each
     module of multi-token prediction is one more layer, and one more product
-    with the head.
+    with the head. A frozen tower has a forward pass alone.
     """
     s, work = grid.shape, token_work(grid.shape)
     unmasked = work.scores * np.minimum(2.0 * s.attended, s.sequence) / s.attended
@@ -74,7 +74,7 @@ def model_flops(grid: Grid) -> Figure:
     of_head = 2.0 * (2.0 + s.weight_gradient * (back >= 1.0)) * work.head
     per_token = of_layers + of_head + 2.0 * (1.0 + 2.0 * back) * (unmasked + work.states)
     per_token = per_token + s.reference * 2.0 * (work.products + work.head + unmasked + work.states)
-    return grid.layout.batch * s.sequence * per_token
+    return grid.layout.batch * (s.sequence * per_token + 2.0 * tower.work(s))
 
 
 def utilisation(flops: float, seconds: float, peak: float) -> float:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from planner.cost import elements, expanded_memory, frozen
+from planner.cost import elements, expanded_memory, frozen, tower
 from planner.cost.data_parallel import Replicas, ShardedState, blocks_of_stage, replicas, stage_parameters
 from planner.cost.figures import Figure, Grid
 from planner.cost.layer_activations import hidden_shard, layer_activations
@@ -206,6 +206,8 @@ def stages(grid: Grid, split: StageSplit) -> tuple[Memory, ...]:
     at_end = (comes.always + np.maximum(comes.layer, comes.loss)) * stack.activation_factor
     alone = layout.pp <= 1
     first = np.where(alone, at_end, within) if np.any(alone) else within
+    if np.any(s.tower_parameters):
+        first = np.maximum(first, (comes.always + tower.working(grid)) * stack.activation_factor)
     dealt = extremes(s, layout, split)
     spares = (first, *[within] * (len(dealt) - 2), at_end)
     found = []
@@ -217,6 +219,8 @@ def stages(grid: Grid, split: StageSplit) -> tuple[Memory, ...]:
         if stage is dealt[0]:
             activations = activations + micro * s.dropout * t * s.hidden / hidden_shard(grid)
         parameters, gradients, optimizer, copies = (exists * state for state in _states(grid, own, r))
+        if stage is dealt[0] and np.any(s.tower_parameters):
+            parameters = parameters + tower.held(grid)
         found.append(
             _placed(
                 grid,

@@ -20,6 +20,7 @@ from planner.cost import (
     products,
     recommender,
     recurrent,
+    tower,
     transformer,
 )
 from planner.cost.figures import Device, Figure, Grid, Layout, Network
@@ -151,6 +152,11 @@ def of_transformer(grid: Grid) -> tuple[Operator, ...]:
     mixed = body * float(s.moe_share)
     region = _region(grid)
     found = [_bound_by_memory(grid, "embedding", 1, transformer.embedding_bytes(grid))]
+    if float(s.tower_parameters):
+        once = Pass(
+            2.0 * float(grid.layout.micro) * float(tower.work(s)), float(tower.held(grid)), float(tower.seconds(grid))
+        )
+        found.append(Operator("tower", 1, once, NOTHING, NOTHING))
     if float(s.attention_share):
         found += _attention(grid, float(s.layers * s.attention_share), region)
     if float(s.recurrent_share):

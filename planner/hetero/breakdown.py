@@ -45,7 +45,9 @@ def _slowest_stage(prepared: PreparedPools, kind: int, micro_batches: float) -> 
         parts[name] = micro_batches * seconds
     again = [scalar(pipeline.layer_time(grid, layer).again) for layer in (leading, body)]
     parts["recompute"] = micro_batches * (lead * again[0] + (layers - lead) * again[1])
-    parts["embedding"] = micro_batches * (float(table.embedding[row]) if first else 0.0)
+    parts["embedding"] = micro_batches * (float(table.embedding[row] - table.tower[row]) if first else 0.0)
+    if first and table.tower[row]:
+        parts["tower"] = micro_batches * float(table.tower[row])
     parts["logits"] = micro_batches * (float(table.head[row]) if last else 0.0)
     waited = max(micro_batches * float(times[0, i]) - sum(parts.values()), 0.0)
     parts["p2p"] = waited if len(times[0]) > 1 else 0.0

@@ -237,8 +237,11 @@ def columns(index: int, chain: Chain, rows: list[Integers], usage: Integers, tab
         dense=dense,
         experts=experts,
         **largest,
-        forward=first * table.forward[row, policy] + table.embedding[row] / 3.0 + alone * table.head[row] - late,
-        backward=first * table.backward[row, policy] + 2.0 * table.embedding[row] / 3.0 + late,
+        forward=first * table.forward[row, policy]
+        + (table.embedding[row] + 2.0 * table.tower[row]) / 3.0
+        + alone * table.head[row]
+        - late,
+        backward=first * table.backward[row, policy] + 2.0 * (table.embedding[row] - table.tower[row]) / 3.0 + late,
         layers=first,
         seam=_seam(chain, split.layers, len(tables)),
     )

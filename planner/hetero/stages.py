@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from planner.cost import data_parallel, elements, held_memory, layer_times, pipeline, transformer
+from planner.cost import data_parallel, elements, held_memory, layer_times, pipeline, tower, transformer
 from planner.cost.evaluate import passes
 from planner.cost.figures import Array, Grid, Layout, Options
 from planner.cost.pipeline import StageSplit
@@ -69,6 +69,8 @@ class Priced:
     least: int
     """Layers that the first stage must hold: the leading dense ones."""
     embedding: Array
+    tower: Array
+    """Of that a frozen tower's forward pass."""
     head: Array
     """Both passes of the ends, shape (configurations,)."""
     head_backward: Array
@@ -169,6 +171,7 @@ def priced(
         lead * extra,
         lead,
         np.broadcast_to(embedding.forward + embedding.backward, shape[:1]),
+        np.broadcast_to(tower.seconds(flat) if flat.shape.tower_parameters else 0.0, shape[:1]),
         np.broadcast_to(head.forward + head.backward, shape[:1]),
         np.broadcast_to(head.backward, shape[:1]),
         np.broadcast_to(pipeline.transfer(replace(flat, layout=apart), body), shape[:1]),

@@ -190,6 +190,8 @@ def refusals(plan: Plan, exporter: Exporter) -> Iterator[str]:
     """Why a plan cannot be started with a target."""
     if any((plan.placement or {}).values()):
         yield "states or activations in expanded memory: no launcher places them there yet (--pin placement=none)"
+    if plan.workload.shape.get("tower") and "family" in exporter.expresses:
+        yield "a tower: no target's module has one (models import without --images plans the text part)"
     found = plan_facts.values(plan)
     for axis, allowed in exporter.expresses.items():
         if not _allows(allowed, found[axis]):

@@ -49,7 +49,8 @@ def usual(model: Model, method: str) -> Usual:
     """What a training takes of which nothing else is said: the model's own, or that of a fine-tuning."""
     if method == PRETRAINING:
         return Usual(sequence=model.sequence, batch=model.batch, tokens=model.tokens)
-    return replace(FINE_TUNED, sequence=min(FINE_TUNED.sequence, model.sequence))
+    own = model.sequence if model.tower else min(FINE_TUNED.sequence, model.sequence)  # its images stand in it
+    return replace(FINE_TUNED, sequence=own)
 
 
 def method(chosen: Model, name: str, rank: int | None, targets: Sequence[str] | None) -> Method:

@@ -13,7 +13,7 @@ LARGEST = 10**15
 
 def problems(model: Model) -> list[str]:
     """Everything that does not hold, one message each; empty for a consistent model."""
-    wrong = [*_attention(model), *_pattern(model), *_stacks(model), *_mixture(model)]
+    wrong = [*_attention(model), *_pattern(model), *_stacks(model), *_mixture(model), *_tower(model)]
     return [*wrong, *([] if wrong else _size(model)), *_assumptions(model)]
 
 
@@ -89,6 +89,19 @@ def _mixture(model: Model) -> Iterator[str]:
             yield f"moe.router.balance = {router.balance!r}: balance_loss is {router.balance_loss:g}"
     if moe.shared_gate and not moe.shared_ffn:
         yield "moe.shared_gate = true: there is no shared expert (moe.shared_ffn = 0)"
+
+
+def _tower(model: Model) -> Iterator[str]:
+    tower = model.tower
+    if tower is None:
+        return
+    if model.family != "decoder":
+        yield f"tower: goes with family 'decoder', not {model.family!r}"
+    if tower.attended > tower.patches:
+        yield f"tower.attended = {tower.attended:,}: there are {tower.patches:,} patches"
+    least = tower.layers * tower.hidden * (4 * tower.hidden + (2 + tower.gated) * tower.ffn)
+    if tower.parameters < least:
+        yield f"tower.parameters = {tower.parameters:,}: its layers' products alone have {least:,}"
 
 
 def _size(model: Model) -> Iterator[str]:

@@ -50,6 +50,8 @@ class Parameters:
     final_norm: int
     extra: int
     """Counted once: poolers, prediction heads, patch projections."""
+    tower: int
+    """Frozen, before the decoder."""
     layers: int
     """Blocks in all, those of an encoder included."""
     attention_layers: int
@@ -74,18 +76,23 @@ class Parameters:
     def total(self) -> int:
         """All parameters.
 
-        total = embedding + positions + head + final_norm + extra + layers (norms + extra_per_layer) + attention_layers
-        attention + full_layers full_more - indexless_layers index - (layers - attention_layers) attention_only
-        + recurrent_layers recurrent + cross_layers cross_attention + dense_layers dense_mlp
-        + moe_layers (router + shared + E expert)
+        total = embedding + positions + head + final_norm + extra + tower + layers (norms + extra_per_layer)
+        + attention_layers attention + full_layers full_more - indexless_layers index
+        - (layers - attention_layers) attention_only + recurrent_layers recurrent + cross_layers cross_attention
+        + dense_layers dense_mlp + moe_layers (router + shared + E expert)
         """
+        return self.decoder + self.tower
+
+    @property
+    def decoder(self) -> int:
+        """All but a tower's."""
         return self.embedding + self.positions + self.head + self._blocks(self.experts) + self.final_norm + self.extra
 
     @property
     def active(self) -> int:
-        """Parameters that one token is multiplied with: no position table, no input embedding, only its own experts.
+        """Parameters that a token is multiplied with: no position table, no embedding, no tower, only its own experts.
 
-        active = total - positions - embedding (kept where it is also the head) - moe_layers (E - top_k) expert
+        active = total - tower - positions - embedding (kept where it is also the head) - moe_layers (E - top_k) expert
         """
         embedding_as_head = 0 if self.head else self.embedding
         return embedding_as_head + self.head + self._blocks(self.experts_per_token) + self.final_norm + self.extra
@@ -137,6 +144,7 @@ def parameters(model: Model) -> Parameters:
         recurrent_per_layer=recurrent.parameters(h, recurrence) if recurrence else 0,
         final_norm=stacks * norm(model) if model.final_norm else 0,
         extra=model.extra_parameters,
+        tower=model.tower.parameters if model.tower else 0,
         layers=model.layers + model.encoder_layers,
         attention_layers=blocks.attending(model),
         full_layers=blocks.attending_to_all(model),
@@ -277,12 +285,14 @@ def adapted_matrices(model: Model, method: Method) -> list[tuple[int, int, int]]
 
 
 def trained(model: Model, method: Method) -> int:
-    """Parameters that a method trains: adapters with their magnitudes and a scoring head, the last blocks, or all."""
+    """Parameters that a method trains: adapters with their magnitudes and a scoring head, the last blocks, or all but
+    a tower.
+    """
     if method.kind == "lora":
         return lora_parameters(model, method) + magnitudes(model, method) + head(model) * (model.labels > 0)
-    whole = parameters(model).total
+    whole = parameters(model).decoder
     if method.kind == "freeze":
-        return whole - parameters(replace(model, layers=model.layers - method.layers)).total
+        return whole - parameters(replace(model, layers=model.layers - method.layers)).decoder
     return whole
 
 

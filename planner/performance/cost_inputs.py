@@ -111,10 +111,11 @@ def shape(workload: Workload, runtime: Runtime | None) -> Shape:
         mlp_parameters=counted.dense_mlp_per_layer,
         shared_parameters=counted.router_per_layer + counted.shared_expert_per_layer,
         expert_parameters=counted.expert,
-        trained=trained(model, workload.method) / counted.total,
+        trained=trained(model, workload.method) / counted.decoder,
         weight_gradient=0.0 if lora else 1.0,
         **_frozen(workload, runtime),
         **_tuned(workload),
+        **_tower(model),
         adapter_flops=1.5 * adapters / counted.active if lora else 0.0,
         state_bytes=workload.optimizer.state_bytes,
         master_bytes=workload.optimizer.master_bytes,
@@ -173,6 +174,23 @@ def _mixers(model: Model) -> dict[str, float]:
         "recurrent_chunked": found.chunked,
         "recurrent_moved": found.moved,
         "recurrent_kept": float(found.kept),
+    }
+
+
+def _tower(model: Model) -> dict[str, float]:
+    """A frozen tower's figures."""
+    if (found := model.tower) is None:
+        return {}
+    return {
+        "tower_layers": found.layers,
+        "tower_hidden": found.hidden,
+        "tower_inner": found.ffn,
+        "tower_gated": float(found.gated),
+        "tower_patches": found.patches,
+        "tower_attended": found.attended,
+        "tower_joining": found.joining,
+        "tower_parameters": found.parameters,
+        "images": found.images,
     }
 
 

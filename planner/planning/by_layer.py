@@ -170,7 +170,7 @@ def _place(catalog: Catalog, plan: Plan, own: Cluster | None) -> Cluster:
 
 def _refuse_others(plan: Plan, layers: tuple[Operator, ...]) -> None:
     """Raises WrongQuestion where layers take another time than the plan says of them."""
-    ours = dict.fromkeys(("matrix", "attention", "vector", "embedding", "logits"), 0.0)
+    ours = dict.fromkeys(("matrix", "attention", "vector", "embedding", "tower", "logits"), 0.0)
     for layer in layers:
         ours[_cause(layer)] += plan.batch.accumulation * layer.count * sum(each.seconds for each in layer.passes)
     for cause, seconds in ours.items():
@@ -187,7 +187,7 @@ def _cause(layer: Operator) -> str:
     """The term of a plan's breakdown that a layer is part of."""
     if layer.name in ("attention", "recurrence"):
         return "attention"
-    if layer.name == "embedding":
+    if layer.name in ("embedding", "tower"):
         return layer.name
     if layer.name in ("logits", "loss"):
         return "logits"

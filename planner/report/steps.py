@@ -13,6 +13,7 @@ from planner.schema.plan import Group, Plan
 FAMILIES = {
     "compute": (
         "matrix", "attention", "vector", "logits", "embedding", "convolution", "router", "magnitudes", "reference",
+        "tower",
     ),
     "communication": ("tp", "cp", "ep", "p2p", "dp", "mp", "all-to-all"),
     "recomputation": ("recompute",),

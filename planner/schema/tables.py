@@ -64,7 +64,7 @@ def _changed(plan: Plan) -> Iterator[str]:
 
 
 CAUSES = (
-    *("matrix", "attention", "vector", "launch", "recompute", "embedding", "logits"),
+    *("matrix", "attention", "vector", "launch", "recompute", "embedding", "tower", "logits"),
     *("tp", "cp", "ep", "p2p", "dp", "bubble", "optimizer", "jitter", "overhead"),
 )
 """Of a step's time, as :mod:`planner.cost.evaluate` names them; a document has those that are above 0."""

@@ -188,6 +188,32 @@ class FullAttention:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Tower:
+    """An encoder of images before the decoder, frozen: a forward pass on every rank of the first stage, which holds it
+    whole, in 16 bit (NVIDIA-NeMo/Megatron-Bridge 355cef45, models/qwen_vl/modeling_qwen25_vl.py).
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
+
+    layers: Annotated[int, Field(ge=1, le=MOST_LAYERS, strict=True)]
+    hidden: Count
+    ffn: Count
+    gated: Flag = False
+    patches: Count
+    """That an image is cut into."""
+    attended: Positive
+    """Patches that one sees, the mean over layers."""
+    tokens: Count
+    """Of the decoder's sequence that an image becomes."""
+    joining: Whole
+    """Multiply-adds of an image outside the layers: projections of patches, and to the decoder's width."""
+    parameters: Count
+    """All of the tower's, with what joins it to the decoder."""
+    images: Count
+    """Of a sequence, its texts included."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Rotary:
     """Rotary positions, and how they were stretched to longer sequences: what a launcher builds, not what it costs."""
 
@@ -298,6 +324,7 @@ class Model(Entry):
     full: FullAttention | None = None
     indexer: Indexer | None = None
     recurrence: Recurrence | None = None
+    tower: Tower | None = None
     attention_gate: Flag = False
     """Whether what attention gives is multiplied with a gate, as wide as the queries, before the output projection."""
     mixers: tuple[Mixer, ...] = ()

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from planner.schema.plan import Group, GroupStage
 from planner.verify.finding import TOLERANCE, Check, Claim, same, unless_same
-from planner.verify.memory import parts_add_up, trained
+from planner.verify.memory import SIXTEEN_BIT, parts_add_up, trained
 from planner.verify.model import StageBytes, first_end, last_end
 
 RECOMPUTES = ("none", "selective", "full")
@@ -200,6 +200,7 @@ def memory_fits_stage_by_stage(c: Claim) -> Iterator[str]:
             ends = first_end(c.model) if n == 0 else 0
             ends += last_end(c.model, alone=len(g.stages) == 1) if n == len(g.stages) - 1 else 0
             least = _states(c, g, s, held + StageBytes(ends, 0))
+            least += SIXTEEN_BIT * c.model.tower.parameters if c.model.tower and n == 0 else 0.0
             flying = min(len(g.stages) - n, g.micro_batches)
             least += flying * s.layers * c.element * g.micro * w.sequence * c.model.hidden / (s.cp * s.tp)
             capacity = c.plan.cluster.pools[s.pool].accelerator_memory_bytes

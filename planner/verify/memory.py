@@ -16,6 +16,7 @@ from planner.verify.model import (
     StageBytes,
     active_parameters,
     adapters,
+    decoder_parameters,
     first_end,
     largest_tensors,
     last_end,
@@ -87,14 +88,15 @@ def trained(c: Claim) -> float:
     """
     method, model = c.plan.workload.method, c.model
     if method["kind"] == "freeze":
-        return sum(each.held.dense + each.held.experts for each in layers(model)[-method["layers"] :]) / parameters(
-            model
-        )
+        last = sum(each.held.dense + each.held.experts for each in layers(model)[-method["layers"] :])
+        return last / decoder_parameters(model)
     if method["kind"] != "lora":
         return 1.0
     targets = frozenset(method["targets"])
     own = magnitudes(model, targets) if method.get("magnitude") else 0
-    return (adapters(model, int(method["rank"]), targets) + own + model.labels * model.hidden) / parameters(model)
+    return (adapters(model, int(method["rank"]), targets) + own + model.labels * model.hidden) / decoder_parameters(
+        model
+    )
 
 
 def frozen_follows_from_base(c: Claim) -> Iterator[str]:
@@ -113,7 +115,8 @@ def states(c: Claim, stage: int) -> tuple[float, float, float]:
 
     Each is ``bytes (dense / (tp shards) + experts / (ep etp expert_shards))``; optimizer states are sharded from ZeRO 1
     on, gradients from 2, parameters from 3 (Rajbhandari et al. 2020, arXiv 1910.02054). Weights that adapters freeze
-    are kept as `frozen` says, those outside blocks in 16 bit, and have no fp32 copy. DPO holds its reference, too.
+    are kept as `frozen` says, those outside blocks in 16 bit, and have no fp32 copy. DPO holds its reference, too, and
+    the first stage a frozen tower, whole.
     """
     p, each, optimizer = c.plan.parallelism, c.plan.runtime.bytes_per_parameter, c.plan.workload.optimizer
     held, share = stage_parameters(c, stage), trained(c)
@@ -133,6 +136,8 @@ def states(c: Claim, stage: int) -> tuple[float, float, float]:
     if c.plan.workload.task == "dpo" and c.plan.workload.method["kind"] != "lora":
         resident += REFERENCE
     state = optimizer["state_bytes"] * share + c.master_bytes * (1.0 if working else share)
+    if stage == 0 and c.model.tower:
+        outside += SIXTEEN_BIT * c.model.tower.parameters
     return (
         resident * (cut if p.zero_stage >= 3 else whole) + outside,
         each["gradients"] * share * (cut if p.zero_stage >= 2 else whole),
@@ -334,7 +339,7 @@ def buffers_are_possible(c: Claim) -> Iterator[str]:
 
     At most 20 bytes a logit (22 in 32 bit; 4 more for each module of multi-token prediction), two gathered copies and
     two casts of the largest layer, its gradients as they are computed and as they are reduced, its activations, the
-    whole hidden state and its gradient, the head gathered, and copies for the update.
+    whole hidden state and its gradient, the head gathered, a layer of a tower, and copies for the update.
     """
     p, m = c.plan.parallelism, c.plan.prediction.memory
     if not 0 <= m.stage < len(c.placed) or not c.placed[m.stage]:
@@ -351,6 +356,9 @@ def buffers_are_possible(c: Claim) -> Iterator[str]:
     ) + gathered * last_end(c.model, alone=False) / p.tp
     held = stage_parameters(c, m.stage)
     copied = held.dense / p.tp / dense_shards(c.plan) + held.experts / (p.ep * p.etp) / expert_shards(c.plan)
+    if m.stage == 0 and (tower := c.model.tower):
+        wide = 6.0 * tower.hidden + (3.0 if tower.gated else 2.0) * tower.ffn
+        largest += SIXTEEN_BIT * c.plan.batch.micro * tower.images * tower.patches * wide
     modules = 4.0 * (c.plan.workload.mtp_layers or 0)
     most = (
         FRAGMENTATION * ((18.0 + c.element + modules) * logits + weights + largest) + each.get("update", 0.0) * copied

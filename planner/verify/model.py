@@ -296,14 +296,29 @@ def last_end(model: Model, *, alone: bool) -> int:
 
 def parameters(model: Model) -> int:
     """All parameters, tied ones once."""
+    return decoder_parameters(model) + (model.tower.parameters if model.tower else 0)
+
+
+def decoder_parameters(model: Model) -> int:
+    """All but a tower's."""
     blocks = sum(layer.held.dense + layer.held.experts for layer in layers(model))
     return first_end(model) + blocks + last_end(model, alone=True)
+
+
+def tower_work(model: Model) -> float:
+    """Multiply-adds of a sequence's images: four products as wide as the tower and its MLP's for a patch and layer, two
+    with each patch that it sees, and those outside the layers.
+    """
+    if (t := model.tower) is None:
+        return 0.0
+    layer = t.hidden * (4 * t.hidden + (3 if t.gated else 2) * t.ffn + 2 * t.attended)
+    return t.images * (t.patches * t.layers * layer + t.joining)
 
 
 def active_parameters(model: Model) -> int:
     """What one token is multiplied with: no tables that are only looked up, and only the experts it visits."""
     looked_up = _tables(model) + (0 if model.tied else embedding(model))
-    return parameters(model) - looked_up - _unvisited(model)
+    return decoder_parameters(model) - looked_up - _unvisited(model)
 
 
 def _unvisited(model: Model) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from planner.schema.plan import Pool
 from planner.verify.finding import TOLERANCE, Check, Claim, unless_same
-from planner.verify.model import head
+from planner.verify.model import head, tower_work
 
 PEAK_OF = {
     **{same: same for same in ("bf16", "fp16", "fp32", "tf32")},
@@ -68,10 +68,11 @@ def flops_are_counted(c: Claim) -> Iterator[str]:
     """``6 tokens (products + scores)``: forward and twice that backward, two FLOPs a multiply-add, attention in full.
 
     For the GPT block ``72 B L s h^2 (1 + s / (6 h) + V / (12 h L))`` (Narayanan et al. 2021, arXiv 2104.04473). What
-    fine-tuning leaves out of that or adds to it: :func:`training_flops`.
+    fine-tuning leaves out of that or adds to it: :func:`training_flops`; a frozen tower runs forward.
     """
     per_token = c.work
     derived = c.step_tokens * training_flops(c, per_token.scores, per_token.states)
+    derived += 2.0 * c.step_tokens / c.plan.workload.sequence * tower_work(c.model)
     yield from unless_same("model_flops", c.plan.prediction.model_flops, derived)
 
 

@@ -187,6 +187,8 @@ def shape_is_a_model(plan: Plan) -> Iterator[str]:
         yield f"workload.shape: family {model.family} with {model.encoder_layers} layers of an encoder"
     if model.family in ("encoder", "vision") and model.causal:
         yield f"workload.shape: family {model.family} attends both ways, and causal is true"
+    if (tower := model.tower) and tower.images * tower.tokens > plan.workload.sequence:
+        yield f"workload.shape: {tower.images} images of {tower.tokens} tokens do not stand in {plan.workload.sequence}"
     if (moe := model.moe) and (moe.leading_dense_layers >= model.layers or moe.experts_per_token > moe.experts):
         yield "workload.shape.moe: more dense layers than layers, or more experts visited than there are"
 

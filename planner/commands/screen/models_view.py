@@ -14,6 +14,7 @@ from planner.models.parameters import Parameters, lora_parameters, parameters
 from planner.models.workload import workload
 from planner.performance.cost_inputs import shape
 from planner.schema.workload import (
+    FullAttention,
     Indexer,
     LatentAttention,
     MixtureOfExperts,
@@ -21,6 +22,7 @@ from planner.schema.workload import (
     Recurrence,
     Rotary,
     TokenRouter,
+    Tower,
     Window,
     Workload,
 )
@@ -38,7 +40,7 @@ WEIGHT_BYTES, GRADIENT_BYTES = 2, 4
 """Mixed precision as Megatron-LM keeps it: 16-bit weights, fp32 gradients."""
 _PROSE = ("id", "name", "source", "date", "notes", "assumed")
 
-Part = MixtureOfExperts | LatentAttention | Window | Rotary | Recurrence | Indexer | TokenRouter
+Part = MixtureOfExperts | LatentAttention | Window | Rotary | Recurrence | Indexer | TokenRouter | FullAttention | Tower
 
 
 def natural(entry: str) -> list[tuple[int, str]]:
@@ -109,6 +111,7 @@ def counts(model: Model) -> list[Row]:
         ("shared experts, router", counted.moe_layers * (counted.shared_expert_per_layer + counted.router_per_layer)),
         ("norms and others", _small(counted)),
         ("output", counted.head),
+        ("tower, frozen", counted.tower),
         ("all", counted.total),
         ("active per token", counted.active),
     ]
@@ -144,7 +147,7 @@ def _methods(model: Model) -> list[tuple[str, Workload]]:
 
 def _trained(built: Workload) -> int:
     lora = built.method.kind == "lora"
-    return lora_parameters(built.model, built.method) if lora else parameters(built.model).total
+    return lora_parameters(built.model, built.method) if lora else parameters(built.model).decoder
 
 
 def _state_bytes(built: Workload) -> dict[str, float]:

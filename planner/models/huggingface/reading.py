@@ -14,6 +14,7 @@ from planner.models.huggingface import pattern
 from planner.models.huggingface.architecture import Architecture
 from planner.models.huggingface.by_model_type import ARCHITECTURES
 from planner.models.huggingface.config_values import Reader
+from planner.models.huggingface.towers import TOWERS, SequenceImages, tower
 from planner.schema.workload import Model
 
 SEQUENCE, BATCH, TOKENS = 8192, 1024, "1T"
@@ -22,14 +23,15 @@ _POSITIONS = ("max_position_embeddings", "n_positions", "max_seq_len")
 _FLAGS = {"tied", "gated", "qkv_bias", "output_bias", "mlp_bias", "norm_bias"}
 
 
-def read(path: Path, entry: str | None = None) -> Model:
+def read(path: Path, entry: str | None = None, asked: SequenceImages | None = None) -> Model:
     """The model of a config.json; its id is `entry`, else taken from the file's own name for itself, else its folder.
+    With images `asked` for, its vision tower stands before the decoder.
 
     Raises:
         WrongQuestion: unreadable or malformed (with its line), or see :func:`from_config`.
     """
     config = load(path)
-    return from_config(config, entry or _own_name(config, path), where=path)
+    return from_config(config, entry or _own_name(config, path), where=path, asked=asked)
 
 
 def load(path: Path) -> Mapping[str, Any]:
@@ -50,7 +52,9 @@ def load(path: Path) -> Mapping[str, Any]:
     return config
 
 
-def from_config(config: Mapping[str, Any], entry: str, *, where: Path = Path("config.json")) -> Model:
+def from_config(
+    config: Mapping[str, Any], entry: str, *, where: Path = Path("config.json"), asked: SequenceImages | None = None
+) -> Model:
     """Read the shape out of a configuration by the table of its architecture.
 
     Raises:
@@ -67,7 +71,13 @@ def from_config(config: Mapping[str, Any], entry: str, *, where: Path = Path("co
     if "recurrence" not in fields and (named := [x for x in reader.items("layer_types") if x in pattern.RECURRENT]):
         raise reader.wrong("layer_types", f"{named[0]!r}: blocks of model_type {kind} have no recurrence")
     fields |= _planning(reader, fields)
-    fields["assumed"] |= _left_out(config)
+    if asked is None:
+        fields["assumed"] |= _left_out(config)
+    else:
+        seen = tower(config, fields["hidden"], asked, str(where))
+        images = seen["tower"]["images"] * seen["tower"]["tokens"]
+        longest = max(fields["sequence"], 1 << (images - 1).bit_length())  # a power of two that holds them
+        fields |= {"tower": seen["tower"], "sequence": longest, "assumed": fields["assumed"] | seen["assumed"]}
     model = files.validated(Model, {**fields, **_origin(kind, entry)}, entry, where)
     if wrong := model_rules.problems(model):
         raise WrongQuestion("\n".join(f"{where}: {problem}" for problem in wrong))
@@ -102,10 +112,23 @@ def _left_out(config: Mapping[str, Any]) -> dict[str, str]:
     if not towers:
         return {}
     why = "the text part alone: the tower is neither counted nor planned"
+    why += " (models import --images N: with it)" if config.get("model_type") in TOWERS else ""
     return {"shape": f"of a model with {' and '.join(towers)} {why}"}
 
 
+_NOT_UNDERSTOOD = {
+    "deepseek_v4": "hyper-connections, compressed keys and hashed routers",
+    "longcat_flash": "experts without weights, of which a token visits as many as its text asks for,",
+    "mimo_v2_flash": "values narrower than keys, and sinks and other heads in windows alone,",
+    "rwkv": "recurrences of channels with shifted tokens",
+    "zamba2": "blocks that share one attention's weights",
+}
+"""`model_type` -> what of it has no equation here; its counts or its time would be wrong without."""
+
+
 def _architecture(kind: str, where: Path) -> Architecture:
+    if kind in _NOT_UNDERSTOOD:
+        raise WrongQuestion(f"{where}: model_type {kind!r}: {_NOT_UNDERSTOOD[kind]} are not understood")
     if kind not in ARCHITECTURES:
         near = nearest(kind, ARCHITECTURES)
         hint = f"did you mean {near[0]!r}?" if near else f"it can be {', '.join(sorted(ARCHITECTURES))}"
