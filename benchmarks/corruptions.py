@@ -35,6 +35,28 @@ from planner.schema.record import Record
 EXAMPLES = Path(__file__).parents[1] / "examples"
 TIMES = Path(tempfile.mkdtemp()) / "table.csv"
 """Of collectives, made up."""
+SALE = """
+currency = "USD"
+as_of = "2026-11-20"
+horizon = "12 months"
+objective = "cost"
+resale = 0.95
+
+[[workloads]]
+name = "base"
+model = "llama3-8b"
+tokens = "2T"
+deadline = "90 d"
+
+[[candidates]]
+node = "hgx-h100"
+ways = ["buy"]
+
+[[candidates]]
+node = "nebius-8x-h100"
+ways = ["spot"]
+"""
+"""A portfolio: machines may be bought, and sold when the work is done."""
 Place = tuple[str | int, ...]
 
 
@@ -49,6 +71,14 @@ def _mixture() -> Record:
     return plans.plan("mixtral-8x7b", "dgx-h100:8", top=2)
 
 
+def _preferences() -> Record:
+    return plans.plan("llama3-8b", "dgx-h100:1", method="dora", task="dpo", optimizer="adam-8bit", top=2)
+
+
+def _muon() -> Record:
+    return plans.plan("mixtral-8x7b", "dgx-h100:8", optimizer="muon", imbalance=1.2, top=2)
+
+
 def _several_pools() -> Record:
     return plans.plan("llama3-8b", ["dgx-a100-80gb:2@a", "dgx-h100:2@b"], link="dgx-a100-80gb@a/dgx-h100@b=100 Gbit/s",
                       launchable=True, top=2)  # fmt: skip
@@ -60,6 +90,12 @@ def _images() -> Record:
 
 def _offer() -> Record:
     return buying.procure(EXAMPLES / "portfolios/pretrain-8b.toml")
+
+
+def _sale() -> Record:
+    file = TIMES.with_name("sale.toml")
+    file.write_text(SALE, encoding="utf-8")
+    return buying.procure(file)
 
 
 def _study() -> Record:
@@ -85,11 +121,14 @@ def _measured_calls() -> Record:
 DOCUMENTS: dict[str, Callable[[], Record]] = {
     "plan set": _plan_set,
     "mixture of experts": _mixture,
+    "preferences": _preferences,
+    "Muon": _muon,
     "several pools": _several_pools,
     "images": _images,
     "modelled calls": _modelled_calls,
     "measured calls": _measured_calls,
     "offer": _offer,
+    "sale": _sale,
     "study": _study,
 }
 made = cache(lambda kind: DOCUMENTS[kind]())

@@ -58,6 +58,34 @@ def test_a_database_s_password(
     assert nowhere(folder)
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "design s.toml --engine {}",
+        "calibrate train.log --engine {} -o own",
+        "learn {} --plan plan.json --site lab",
+        "learn {} --site lab",
+        "learn train.log --site {}",
+        "report {} -o page.html",
+        "report plan.json -o {}",
+        "serve --port {}",
+        "explain plan.json --trace {}",
+        "comm choose plan.json --table {}",
+    ],
+)
+@pytest.mark.parametrize("url", [f"dask://me:{CANARY}@127.0.0.1:1", URLS[1], SIGNED])
+def test_a_login_in_place_of_what_a_command_reads(
+    words: str, url: str, capsys: pytest.CaptureFixture[str], folder: Path
+) -> None:
+    (folder / "s.toml").write_text(study(), encoding="utf-8")
+    (folder / "plan.json").write_bytes(KEPT.read_bytes())
+    (folder / "train.log").write_text("no step\n", encoding="utf-8")
+    answer = ask(capsys, words.format(url))
+    assert answer.code in (1, 2), answer.err
+    assert not leaks(answer.out + answer.err)
+    assert nowhere(folder)
+
+
 def study() -> str:
     """One of the shipped ones."""
     return next((Path(__file__).parents[1] / "examples" / "studies").glob("*.toml")).read_text(encoding="utf-8")

@@ -158,6 +158,12 @@ def test_a_reward_model_scores_instead_of_naming_tokens() -> None:
     assert reward.breakdown["logits"] < 0.01 * plain.breakdown["logits"]
 
 
+def test_a_batch_of_pairs_that_nobody_gave_holds_one_for_every_accelerator() -> None:
+    assert api.plan(ONE, "dgx-h100:2", method="lora", task="dpo", top=1)[0].batch.global_ == 32
+    with pytest.raises(WrongQuestion, match=r"batch[= ]32"):
+        api.plan(ONE, "dgx-h100:2", method="lora", task="dpo", batch=16)
+
+
 # ---- documents -------------------------------------------------------------------------------------------------------
 
 WAYS = [*product(("lora", "qlora:fp8", "dora", "qdora", "freeze:2"), ("sft", "dpo", "reward"))]

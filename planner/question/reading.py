@@ -265,9 +265,11 @@ def request(
 
 
 def _usual_batch(model: Model, base: Cluster, asked: PlanOptions) -> int:
-    """Sequences of a step where none are asked for: of a fine-tuning the next multiple of the accelerators."""
-    batch = methods.usual(model, asked.method).batch
-    return batch if asked.method == methods.PRETRAINING else -(-batch // base.accelerators) * base.accelerators
+    """Sequences of a step where none are asked for: of a fine-tuning the next multiple of the accelerators, of pairs of
+    answers of twice as many.
+    """
+    batch, least = methods.usual(model, asked.method).batch, base.accelerators * (1 if asked.task == "sft" else 2)
+    return batch if asked.method == methods.PRETRAINING else -(-batch // least) * least
 
 
 def _workload(model: Model, batch: int, asked: PlanOptions) -> Workload:

@@ -38,7 +38,7 @@ def _best(found: Procurement, best: Alternative) -> Lines:
         ("Done", [f"day {best.done_day:,.0f} of {found.question.horizon_days:,.0f}"]),
         ("Power", [f"{format_power(best.power_w)}, {best.racks:,.0f} racks"] if best.power_w else []),
         ("Carbon", [f"{best.carbon_kg / 1000.0:,.1f} t"]),
-        ("Limited by", list(found.binding)),
+        ("Limited by", [limit(name) for name in found.binding]),
         (
             "Optimality",
             [f"within {format_percent(o.gap, 2)}, {o.method}, {o.columns:,} plans of jobs on pools"],
@@ -149,7 +149,13 @@ def _alternatives(found: Procurement) -> list[Section]:
         if usd
     ]
     rows = [
-        (f"#{a.rank}", a.what, format_usd(a.cost.total_usd), f"{a.done_day:,.0f}", format_power(a.power_w))
+        (
+            f"#{a.rank}",
+            a.what,
+            format_usd(a.cost.total_usd),
+            f"{a.done_day:,.0f}",
+            format_power(a.power_w) if a.power_w else "-",
+        )
         for a in each
     ]
     table = TextTable("Alternatives", ("rank", "what", "cost", "done on day", "power"), rows)

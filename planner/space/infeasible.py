@@ -171,8 +171,8 @@ def _hint(question: Question, rule: str) -> str:
 
 
 def _rounded(question: Question) -> int:
-    """The batch in question, up to the next multiple of the accelerators."""
-    ranks = question.setting.cluster.accelerators
+    """The batch in question, up to the next multiple of the accelerators; of pairs of answers, of twice as many."""
+    ranks = question.setting.cluster.accelerators * (1 if question.setting.workload.task == "sft" else 2)
     return -(-question.batches[0] // ranks) * ranks
 
 
