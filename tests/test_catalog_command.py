@@ -155,6 +155,7 @@ def test_old_prices_are_listed_the_oldest_first() -> None:
     assert ages == sorted(ages, reverse=True) and ages[-1] > 365 and {"entry", "source", "date"} <= found[0].keys()
     fewer = json.loads(run("stale", "--as-of", "2026-11-20", "--days", "900", "--json").output)["prices"]
     assert 0 < len(fewer) < len(found)
+    assert {"switch-ndr", "link-nic-ndr"} <= {row["entry"] for row in found}  # of parts, too
     assert f"{len(found)} prices older than 365 days" in run("stale", "--as-of", "2026-11-20").output
     refused = run("stale", "--as-of", "soon")
     assert isinstance(refused.exception, WrongQuestion) and "--as-of soon: no date" in str(refused.exception)

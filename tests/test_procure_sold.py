@@ -227,6 +227,7 @@ def test_an_offer_says_when_it_sells_and_for_how_much(offer: Procurement, capsys
     assert [year.sold_usd for year in first.cost.by_year] == [x.sold_usd for x in reversed(first.pools)] + [0.0]
     assert first.rests_on == ("a resale value of 80% of what nodes are worth by their age",)
     assert all(each.count == 2.0 for each in first.bill_of_materials if each.unit == "months")
+    assert "switch-ndr: 36,000.00 USD of 2024-08" in offer.stale_prices
     procure_view.show(offer)
     printed = " ".join(capsys.readouterr().out.split())
     assert "what is bought is kept or, months later, sold" in printed and "sold for $2.35M" in printed

@@ -32,8 +32,12 @@ from planner.calibration.report import labs
 from planner.calibration.runs import reading
 from planner.commands import main
 from planner.performance.efficiency import Efficiencies
+from planner.procurement import run as procurement
+from planner.procurement.question import reading as portfolio
+from planner.procurement.throughput import job_days
 from planner.study import run as designing
 from planner.study.program.ledger import Ledger
+from tests import procuring_lab
 from tests.designing import ROOT, TINY, TWO, known, study
 
 has_dask = pytest.mark.skipif(find_spec("distributed") is None, reason="needs the extra clusterwright[dask]")
@@ -310,6 +314,16 @@ def test_a_cluster_gives_the_times_of_one_process(fitted: Calibration, cluster: 
     assert np.array_equal(
         calibrate.cross_validated(fitted, names), calibrate.cross_validated(fitted, names, workers=engine)
     )
+
+
+@has_dask
+def test_plans_of_a_portfolio_are_searched_on_a_cluster(
+    home: Path, cluster: Started, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = portfolio.read(procuring_lab.lab(home), known())
+    alone = procurement.pose(known(), asked).columns
+    monkeypatch.setattr(job_days, "_searched", None)  # nothing is searched here
+    assert procurement.pose(known(), asked, engine=f"dask://{cluster.address}").columns == alone
 
 
 @pytest.mark.parametrize("more", [{"site": True}, {"cross_validate": False}, {"file": None, "measure": True}])

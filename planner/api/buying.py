@@ -44,6 +44,7 @@ def procure(
     top: int = 3,
     quick: bool = False,
     time_limit: float = 60.0,
+    engine: str | None = None,
     catalog: str | Path | None = None,
     progress: planning.Progress | None = None,
 ) -> Procurement:
@@ -70,6 +71,7 @@ def procure(
         top: Alternatives.
         quick: Whether marginal values and sensitivities are left out.
         time_limit: Seconds for a program.
+        engine: Searches plans on a Dask cluster: ``"dask://HOST:PORT"``.
         catalog: Folder of your own hardware and prices over the built-in catalog.
         progress: As of :func:`planner.plan`.
 
@@ -105,7 +107,8 @@ def procure(
     asked = flags.asked(known, None if portfolio is None else Path(portfolio).expanduser(), given)
     asked = replace(asked, inputs={**asked.inputs, **{f"node {each.id}": digest(each) for each in own}})
     depth = run.Depth(top=top, marginal=not quick, sensitivity=not quick)
-    return run.procure(known, asked, depth=depth, settings=Settings(time_limit_s=time_limit), progress=progress)
+    settings = Settings(time_limit_s=time_limit, engine=engine)
+    return run.procure(known, asked, depth=depth, settings=settings, progress=progress)
 
 
 @entry

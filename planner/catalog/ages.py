@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 
 from planner.base.errors import WrongQuestion
 from planner.catalog.store import Catalog
+from planner.schema.hardware import Entry
 
 STALE_DAYS = 365
 """A price older than this is flagged."""
@@ -69,9 +70,14 @@ def is_stale(dated: str, as_of: str, most: float = STALE_DAYS) -> bool:
     return age is None or not 0 <= age <= most
 
 
-def stale(known: Catalog, as_of: str, most: float = STALE_DAYS) -> list[OldPrice]:
-    """Every price of an accelerator or a node that is older than so many days on a day, the oldest first."""
-    found = [each for each in _prices(known, as_of) if is_stale(each.date, as_of, most)]
+def stale(
+    known: Catalog, as_of: str, most: float = STALE_DAYS, parts: Iterable[tuple[Entry, float]] = ()
+) -> list[OldPrice]:
+    """Every price of an accelerator, a node or one of these parts, with their US dollars, that is older than so many
+    days on a day, the oldest first.
+    """
+    bought = (_aged(part.id, "purchase", usd, part.date, part.source, as_of) for part, usd in parts)
+    found = [each for each in (*_prices(known, as_of), *bought) if is_stale(each.date, as_of, most)]
     return sorted(found, key=lambda each: (-(each.age_days or 1e9), each.entry, each.basis))
 
 
@@ -79,7 +85,8 @@ def _prices(known: Catalog, as_of: str) -> Iterator[OldPrice]:
     listed = [(entry.id, price) for entry in known.accelerators.values() for price in entry.prices]
     listed += [(entry.id, price) for entry in known.nodes.values() for price in entry.prices]
     for entry, price in listed:
-        age = age_days(price.date, as_of)
-        yield OldPrice(
-            entry=entry, basis=price.basis, usd=price.usd, date=price.date, age_days=age, source=price.source
-        )
+        yield _aged(entry, price.basis, price.usd, price.date, price.source, as_of)
+
+
+def _aged(entry: str, basis: str, usd: float, dated: str, source: str, as_of: str) -> OldPrice:
+    return OldPrice(entry=entry, basis=basis, usd=usd, date=dated, age_days=age_days(dated, as_of), source=source)

@@ -189,9 +189,11 @@ def stale(as_of: str | None, days: int | None, extra: Path | None, as_json: bool
 
     from planner.catalog import ages, load
     from planner.commands.screen import render
+    from planner.procurement.supply.parts import parts
 
     day, most = _day("--as-of", as_of), ages.STALE_DAYS if days is None else days
-    found = ages.stale(load(extra), day, most)
+    known = load(extra)
+    found = ages.stale(known, day, most, [(part, part.usd) for part in parts(known).values()])
     if as_json:
         rows = [asdict(each) for each in found]
         render.json({"kind": "catalog-stale", "schema_version": 1, "as_of": day, "days": most, "prices": rows})

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from planner.commands import completion_values, question_options
+from planner.commands import completion_values, question_options, worker_options
 
 FILE = click.Path(path_type=Path)
 
@@ -72,6 +72,7 @@ FILE = click.Path(path_type=Path)
 @click.option(
     "--catalog", type=FILE, metavar="DIR", help="Your own hardware and prices, added to the built-in catalog."
 )
+@worker_options.engine("Search plans")
 @click.option("--bom", is_flag=True, help="Only the bill of materials of the best answer, as CSV (with -o to a file).")
 @click.option("--json", "as_json", is_flag=True, help="Print the document instead of the report.")
 @question_options.verbose
@@ -82,6 +83,7 @@ def procure(
     sweep: str | None,
     quick: bool,
     time_limit: float,
+    engine: str | None,
     bom: bool,
     catalog: Path | None,
     as_json: bool,
@@ -111,7 +113,7 @@ def procure(
         raise WrongQuestion("--bom is a table by itself; leave --json and --sweep out")
     known = load(catalog)
     wanted = asked_flags.asked(known, portfolio, asked_flags.Flags(**flags))
-    settings = Settings(time_limit_s=time_limit)
+    settings = Settings(time_limit_s=time_limit, engine=engine)
     bar = None if as_json or bom else render.progress
     if sweep is not None:
         from planner.procurement import sweep as sweeping

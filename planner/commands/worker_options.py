@@ -14,11 +14,6 @@ def options(what: str) -> Callable[[Command], Command]:
     """Both; `what` says what a cluster would do, as a verb."""
 
     def added(command: Command) -> Command:
-        engine = click.option(
-            "--engine",
-            metavar="dask://HOST:PORT",
-            help=f"{what} on a Dask cluster (needs the extra clusterwright[dask]).",
-        )
         workers = click.option(
             "--workers",
             type=click.IntRange(1, 256),
@@ -27,6 +22,15 @@ def options(what: str) -> Callable[[Command], Command]:
             metavar="K",
             help="Number of processes.",
         )
-        return workers(engine(command))
+        return workers(engine(what)(command))
 
     return added
+
+
+def engine(what: str) -> Callable[[Command], Command]:
+    """``--engine`` alone."""
+    return click.option(
+        "--engine",
+        metavar="dask://HOST:PORT",
+        help=f"{what} on a Dask cluster (needs the extra clusterwright[dask]).",
+    )

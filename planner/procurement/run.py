@@ -78,6 +78,7 @@ def pose(
     *,
     reach: Reach | None = None,
     known: Posed | None = None,
+    engine: str | None = None,
 ) -> Posed:
     """Pools and their columns; not those that cannot matter, even at the best rate of their machines.
 
@@ -88,6 +89,7 @@ def pose(
         reach: What may matter. By default what is done in time for the budget, and for what prices that fall would make
             of it; where a job has nothing then, more.
         known: The same with fewer columns, whose searches are not made again.
+        engine: A cluster that makes them in place of this machine.
 
     Raises:
         NoAnswer: a job fits on nothing that can be had; the message says why.
@@ -95,7 +97,9 @@ def pose(
     offered = known.instance.pools if known else pools(catalog, asked)
     mixtures = known.mixtures if known else Mixtures(catalog, asked, offered)
     lost = asked.reliability.survive is not None
-    speeds = known.speeds if known else Throughputs(catalog, asked.jobs, offered, mixtures, every_size=lost)
+    speeds = (
+        known.speeds if known else Throughputs(catalog, asked.jobs, offered, mixtures, every_size=lost, engine=engine)
+    )
     if reach is None:
         reach = Reach(usd=_budget(asked) / PRICE_SWING[0], late_usd=0.0)
     columns = _columns(speeds, len(asked.jobs), reach, progress)
@@ -175,7 +179,7 @@ def procure(
         NoAnswer: the limits conflict; the message names the smallest set that does, and what would relax it.
     """
     started, cpu = time.perf_counter(), time.process_time()
-    posed = pose(catalog, asked, progress)
+    posed = pose(catalog, asked, progress, engine=settings.engine)
     instance = posed.instance
     with _shown(progress, "alternatives"):
         found = ranked(instance, posed.lean, asked.objective, depth.top, settings)
@@ -301,14 +305,12 @@ def _stale(asked: Portfolio, instance: ProcureInstance, alternatives: tuple[sche
     if rate.code != "USD" and is_stale(rate.date, asked.as_of, OLD_RATE_DAYS):
         yield f"1 {rate.code}: {rate.usd:g} USD of {rate.date}"
     used = {pool.id for alternative in alternatives for pool in alternative.pools}
-    seen = set()
-    for pool in instance.pools:
-        quote = pool.quote
-        if pool.id in used and quote is not None and is_stale(quote.date, asked.as_of):
-            line = f"{pool.node.id} {pool.way}: {quote.usd:,.2f} USD of {quote.date or 'no date'}"
-            if line not in seen:
-                seen.add(line)
-                yield line
+    chosen = [pool for pool in instance.pools if pool.id in used]
+    dated = [(f"{q.node.id} {q.way}", q.quote.usd, q.quote.date) for q in chosen if q.quote is not None]
+    dated += [(x.item, x.unit_price_usd, x.date) for q in chosen for x in q.items if x.kind != "node"]
+    for what, usd, day in dict.fromkeys(dated):
+        if is_stale(day, asked.as_of):
+            yield f"{what}: {usd:,.2f} USD of {day or 'no date'}"
 
 
 def _assumptions(

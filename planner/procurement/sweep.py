@@ -41,7 +41,7 @@ def swept(
     """
     name, low, high = _range(asked, text)
     limits = replace(asked.limits, **{name: high})
-    posed = run.pose(catalog, replace(asked, limits=limits), progress)
+    posed = run.pose(catalog, replace(asked, limits=limits), progress, engine=settings.engine)
     points: list[dict[str, Any]] = []
     reached = None
     for n in range(POINTS):

@@ -82,6 +82,7 @@ class Throughputs:
         pools: On what.
         mixtures: Plans over several pools at once.
         every_size: Whether a machine is searched in all its sizes if in any: losing nodes leaves smaller ones.
+        engine: A cluster that searches in place of this machine (:class:`planner.base.processes.Workers`).
     """
 
     def __init__(
@@ -92,8 +93,9 @@ class Throughputs:
         mixtures: Mixtures | None = None,
         *,
         every_size: bool = False,
+        engine: str | None = None,
     ) -> None:
-        self._catalog, self._mixtures, self._every_size = catalog, mixtures, every_size
+        self._catalog, self._mixtures, self._every_size, self._engine = catalog, mixtures, every_size, engine
         self._jobs, self._pools = jobs, pools
         works: dict[Key, int] = {}
         self._work = [works.setdefault(work(job), len(works)) for job in jobs]
@@ -173,7 +175,7 @@ class Throughputs:
         tasks = self._open(reach)
         side_by_side = processes or (min(os.cpu_count() or 1, MOST_PROCESSES) if len(tasks) >= MANY else 1)
         answers: dict[int, _Answer] = {}
-        for place, each in _answers(self._catalog, list(tasks.values()), side_by_side):
+        for place, each in _answers(self._catalog, list(tasks.values()), Workers(side_by_side, self._engine)):
             answers[place] = each
             if advance:
                 advance(1)
@@ -267,11 +269,11 @@ def _searched(catalog: Catalog, task: _Task) -> _Answer:
     return {(wirings[n], count): candidate for (n, count), candidate in found.items()}, why
 
 
-def _answers(catalog: Catalog, tasks: Sequence[_Task], workers: int) -> Iterator[tuple[int, _Answer]]:
-    """Each task's place with its search's answer, as they come: made in this process or several."""
+def _answers(catalog: Catalog, tasks: Sequence[_Task], workers: Workers) -> Iterator[tuple[int, _Answer]]:
+    """Each task's place with its search's answer, as they come: made in this process, several or a cluster."""
     starts = range(0, len(tasks), SHARE)
     shares = [tasks[start : start + SHARE] for start in starts]
-    for place, answers in spread(_all_searched, catalog, shares, Workers(workers)):
+    for place, answers in spread(_all_searched, catalog, shares, workers):
         yield from enumerate(answers, starts[place])
 
 
