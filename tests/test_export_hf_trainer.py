@@ -9,12 +9,16 @@ from typing import Any
 import pytest
 import yaml
 
+from planner import api
 from planner.base.errors import WrongQuestion
 from planner.launchers import EXPORTERS, bundle, parts, reading, trainer_arguments
 from planner.launchers.benchmark import short
 from planner.launchers.bundle import refusals
 from planner.schema.plan import Plan
 from planner.schema.workload import Method
+from planner.search.bounded import Bounded
+from planner.search.exhaustive import Exhaustive
+from tests.cases import problem_of
 from tests.launchers.environments import given
 from tests.launchers.spread import Case, expressible, plan
 
@@ -223,3 +227,21 @@ def test_deepspeed_keeps_its_own_optimizer() -> None:
     narrow = replace(ENGINE, workload=replace(ENGINE.workload, optimizer={"id": "adam-8bit"}))
     assert "DeepSpeed with optimizer adam-8bit" in "; ".join(refusals(narrow, EXPORTERS["hf-trainer"]))
     assert "DeepSpeed" not in "; ".join(refusals(ENGINE, EXPORTERS["hf-trainer"]))
+
+
+def test_shards_inside_nodes_have_replicas_over_them() -> None:
+    """HSDP: the search has it since Accelerate has, and four nodes hold four copies."""
+    asked = {"method": "full", "batch": 32, "zero": 3, "zero_scope": "node"}
+    with pytest.raises(WrongQuestion, match="zero_scope"):
+        api.estimate("llama3-8b", NODE, runtime="hf-trainer@2024", **asked)
+    found = api.estimate("llama3-8b", NODE, runtime="hf-trainer", **asked)[0]
+    config = yaml.safe_load(files(found)["accelerate.yaml"])["parallelism_config"]
+    assert found.parallelism.dp_shard == 8
+    assert [config[f"parallelism_config_dp_{part}_size"] for part in ("replicate", "shard")] == [4, 8]
+
+
+def test_hybrid_shards_are_searched_exactly() -> None:
+    problem = problem_of("llama3-8b", NODE, runtime="hf-trainer", batches=(128,))
+    assert any(sharding.scope == "node" for block in problem.blocks for sharding in block.axes.sharding)
+    found, every = Bounded().search(problem), Exhaustive().search(problem)
+    assert found.proven and found.best == every.best
