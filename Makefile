@@ -111,7 +111,8 @@ test-real: $(REAL)/.installed
 
 # The system's Chromium (Debian: apt-get install chromium), or the one that CHROMIUM names; without one the pages are left out.
 test-report: $(PAGES)/.installed
-	$(PAGES)/bin/pytest -rs tests/test_report_real.py tests/test_mcp_real.py tests/test_serve_real.py
+	$(PAGES)/bin/pytest -rs tests/test_report_real.py tests/test_mcp_real.py tests/test_serve_real.py \
+		'tests/test_killed.py::test_a_command_that_is_killed_leaves_all_or_nothing[report]'
 
 # Real parsers, in environments of their own: their dependencies and ours do not mix. MEGATRON_LM=DIR adds a checkout of
 # Megatron-LM, whose parser is not published; CRDS=DIR the custom resource definitions of JobSet and Trainer; SLURM=DIR
