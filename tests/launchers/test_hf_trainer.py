@@ -60,12 +60,15 @@ def logged(done: subprocess.CompletedProcess[str], name: str = "loss") -> list[f
     return [float(value) for value in re.findall(rf"'{name}': '?([0-9.]+)", done.stdout + done.stderr)]
 
 
-def test_shards_compute_what_replicas_compute(argv: dict[str, str], tmp_path: Path) -> None:
-    """Loss and gradients of the first step, printed with four digits; later ones go through the optimizer, too."""
-    replicas, shards = trained(argv, tmp_path), trained(argv, tmp_path, **FSDP2)
+@pytest.mark.parametrize("tied", [False, True])
+def test_shards_compute_what_replicas_compute(tied: bool, argv: dict[str, str], tmp_path: Path) -> None:
+    """Losses and gradients of all steps: every rank's shards go through the optimizer, each as itself."""
+    (tmp_path / "tiny" / "config.json").write_text(json.dumps(TINY | {"tie_word_embeddings": tied}), encoding="utf-8")
+    large = argv | {"--learning_rate": "0.003"}
+    replicas, shards = trained(large, tmp_path), trained(large, tmp_path, **FSDP2)
     assert len(logged(replicas)) == len(logged(shards)) == 4
     for name in ("loss", "grad_norm"):
-        assert logged(shards, name)[0] == pytest.approx(logged(replicas, name)[0], rel=1e-3)
+        assert logged(shards, name) == pytest.approx(logged(replicas, name), rel=1e-3)
 
 
 def test_a_stopped_job_goes_on_from_its_checkpoint(argv: dict[str, str], tmp_path: Path) -> None:

@@ -68,7 +68,12 @@ def model_of(job, arguments):
         sharded = os.environ.get("FSDP_CPU_RAM_EFFICIENT_LOADING", "false").lower() == "true"
         empty = sharded and int(os.environ.get("RANK", "0")) > 0
         with init_empty_weights(include_buffers=False) if empty else nullcontext():
-            return AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+            model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+        if empty:
+            # Accelerate finds the optimizer's shards by addresses, which only tensors off "meta" have; no page is used.
+            model._apply(lambda held: torch.empty_like(held, device="cpu") if held.is_meta else held)
+            model.tie_weights()
+        return model
     if not job.lora_rank and not job.trained_layers:
         return AutoModelForCausalLM.from_pretrained(job.model_name_or_path, config=config, dtype=torch.float32)
     dtype = torch.bfloat16 if arguments.bf16 else torch.float16 if arguments.fp16 else torch.float32
