@@ -32,7 +32,7 @@ def _lines() -> Iterator[str]:
     for each in repositories:
         no = [script for script in each["scripts"] if "refused" in script]
         yes = len(each["scripts"]) - len(no)
-        compared = yes - sum("invalid" in script for script in each["scripts"])
+        compared = yes - sum("invalid" in script and "without" not in script for script in each["scripts"])
         read, equal, refused = read + yes, equal + compared, refused + len(no)
         short = each["commit"][:12] if len(each["commit"]) == 40 else each["commit"]
         yield f"| {each['repository']} | {short} | {_COMPARED[each['by']]} | {yes} | {compared} | {len(no)} |\n"
@@ -52,5 +52,6 @@ def _by_folder(scripts: list[dict[str, Any]]) -> dict[str, list[str]]:
         started = next((word for word in script.get("arguments", ()) if "modelopt" in folder), "")
         note = f" (refused: {script['refused']})" if "refused" in script else ""
         note = f" (which its own parser refuses: {script['invalid']})" if "invalid" in script else note
+        note = f"{note[:-1]}; compared without {script['without']})" if "without" in script else note
         found.setdefault(folder, []).append(f"{name}{f' {started}' if started else ''}{note}")
     return found

@@ -125,6 +125,7 @@ KEPT = {
     "hf-trainer": "fsdp",
     "hf-trainer+slurm": "deepspeed",
     "hf-trainer+jobset": "adapters",
+    "hf-trainer+rayjob": "fsdp",
     "accelerate+slurm": "deepspeed",
     "trl": "adapters",
     "axolotl": "adapters",
@@ -356,6 +357,20 @@ def test_hostile_names_stay_data_in_kubernetes(scheduler: str, tmp_path: Path, t
     assert len(shapes) == 1, "a name changed the shape of the document"
 
 
+def test_ray_sends_what_every_node_reads() -> None:
+    """Whatever the names: the ConfigMap holds the files as they are, and no name is in what Ray runs."""
+    scripts = set()
+    for text in HOSTILE:
+        made = files(named(some("deepspeed"), text), "deepspeed+rayjob", script=text, image=text)
+        held = yaml.safe_load(made["configmap.yaml"])["data"]
+        assert held == {name: made[name] for name in ("ray_train.py", "start.sh", "ds_config.json")}
+        spec = yaml.safe_load(made["rayjob.yaml"])["spec"]
+        assert spec["entrypoint"] == "python /job/ray_train.py"
+        assert spec["rayClusterSpec"]["workerGroupSpecs"][0]["template"]["spec"]["containers"][0]["image"] == text
+        scripts.add(made["ray_train.py"])
+    assert len(scripts) == 1
+
+
 def outline(value: Any) -> Any:
     """The keys and types of a document."""
     if isinstance(value, dict):
@@ -444,7 +459,7 @@ def test_mixed_pools_keep_their_order() -> None:
     groups = yaml.safe_load(files(mixed, "megatron+jobset")["jobset.yaml"])["spec"]["replicatedJobs"]
     assert [group["name"] for group in groups] == ["pool-0", "pool-1"]
     assert "JOB_COMPLETION_INDEX + 2" in json.dumps(groups[1])
-    for name in ("skypilot", "trainjob", "pytorchjob", "dstack"):
+    for name in ("skypilot", "trainjob", "pytorchjob", "dstack", "ray-train", "rayjob"):
         assert "pools 2 (it has 1)" in why_not(mixed, name)
     reverse = tuple(replace(stage, pool=1 - stage.pool) for stage in mixed.parallelism.stages)
     assert "pool after pool" in why_not(changed(mixed, stages=reverse), "megatron")

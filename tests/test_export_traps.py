@@ -400,6 +400,13 @@ def test_pods_ask_for_the_resource_of_their_vendor(accelerator: str, resource: s
         assert "no Kubernetes resource is known for Dojo-D1" in why_not(unknown, scheduler)
 
 
+def test_ray_counts_gpus_alone() -> None:
+    (pool,) = DENSE.cluster.pools
+    whole = replace(DENSE, cluster=replace(DENSE.cluster, pools=(replace(pool, accelerator="Gaudi2"),)))
+    for scheduler in ("ray-train", "rayjob"):
+        assert "Gaudi2 (pool 0): it runs on accelerators of nvidia and amd" in why_not(whole, scheduler)
+
+
 def test_every_accelerator_of_nvidia_has_its_resource() -> None:
     for name, accelerator in load(None).accelerators.items():
         pool = replace(DENSE.cluster.pools[0], accelerator=name)

@@ -61,18 +61,20 @@ def made(target: str, site: SiteProfile | None = None, **settings: str) -> Bundl
 def pod(target: str, site: SiteProfile | None = None) -> dict[str, Any]:
     """The first pod of a Kubernetes resource, whichever it is."""
     files = made(f"megatron+{target}", site).files
-    spec = yaml.safe_load(next(text for name, text in files.items() if name.endswith(".yaml")))["spec"]
+    spec = yaml.safe_load(files[f"{target}.yaml"])["spec"]
     if target == "jobset":
         found = spec["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
     elif target == "volcano":
         found = spec["tasks"][0]["template"]["spec"]
+    elif target == "rayjob":
+        found = spec["rayClusterSpec"]["workerGroupSpecs"][0]["template"]["spec"]
     else:
         found = spec["pytorchReplicaSpecs"]["Master"]["template"]["spec"]
     assert isinstance(found, dict)
     return found
 
 
-@pytest.mark.parametrize("target", ["jobset", "volcano", "pytorchjob"])
+@pytest.mark.parametrize("target", ["jobset", "volcano", "pytorchjob", "rayjob"])
 def test_pods_have_devices_folders_and_memory(target: str, site: SiteProfile) -> None:
     spec = pod(target, site)
     (own,) = spec["containers"]
@@ -90,7 +92,7 @@ def test_pods_have_devices_folders_and_memory(target: str, site: SiteProfile) ->
     assert held["mount-1"]["hostPath"]["path"] == "/folder/ours"
 
 
-@pytest.mark.parametrize("target", ["jobset", "volcano", "pytorchjob"])
+@pytest.mark.parametrize("target", ["jobset", "volcano", "pytorchjob", "rayjob"])
 def test_without_a_site_pods_have_memory_for_nccl(target: str) -> None:
     spec = pod(target)
     assert [mount["mountPath"] for mount in spec["containers"][0]["volumeMounts"]] == ["/dev/shm"]
@@ -118,6 +120,14 @@ def test_jobs_begin_anew_only_where_checkpoints_outlive_them(site: SiteProfile) 
     assert "/elsewhere is inside the pods" in str(lost.losses)
     near = made("megatron+jobset", site, save="/checkpoints-2")
     assert restarts(near) == 0
+
+
+@pytest.mark.parametrize("target", ["ray-train", "rayjob"])
+def test_ray_begins_anew_only_where_checkpoints_outlive_a_node(target: str, site: SiteProfile) -> None:
+    assert "\nRESTARTS = 3\n" in made(f"megatron+{target}", site).files["ray_train.py"]
+    lost = made(f"megatron+{target}", site, save="/checkpoints-2")
+    assert "\nRESTARTS = 0\n" in lost.files["ray_train.py"]
+    assert "nothing is restarted" in str(lost.losses)
 
 
 def test_slurm_gets_the_sites_options(site: SiteProfile) -> None:

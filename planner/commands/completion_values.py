@@ -29,7 +29,7 @@ TARGETS = (
         "nccl-tuner",
         "slurm",
     ),
-    *("skypilot", "dstack", "jobset", "trainjob", "pytorchjob", "volcano"),
+    *("skypilot", "dstack", "jobset", "trainjob", "pytorchjob", "volcano", "ray-train", "rayjob"),
 )
 """What ``--to`` chains."""
 Completer = Callable[[click.Context, click.Parameter, str], list[str]]

@@ -14,19 +14,20 @@ from planner.launchers import (
     megatron,
     megatron_bridge,
     nccl_tuner,
+    ray_train,
     skypilot,
     slurm,
     torchrun,
     torchtitan,
     trl,
 )
-from planner.launchers.kubernetes import jobset, pytorchjob, trainjob, volcano
+from planner.launchers.kubernetes import jobset, pytorchjob, rayjob, trainjob, volcano
 from planner.launchers.target import Exporter
 
 _MODULES = (
     *(megatron, megatron_bridge, torchtitan, maxtext, hf_trainer, trl, axolotl, llama_factory),
     *(deepspeed, accelerate, torchrun),
-    *(slurm, skypilot, jobset, trainjob, pytorchjob, volcano, dstack),
+    *(slurm, skypilot, jobset, trainjob, pytorchjob, volcano, ray_train, rayjob, dstack),
     nccl_tuner,
 )
 EXPORTERS: dict[str, Exporter] = {module.EXPORTER.name: module.EXPORTER for module in _MODULES}

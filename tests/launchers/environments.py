@@ -25,6 +25,7 @@ ENVIRONMENTS = {
     "accelerate": "torch",
     **dict.fromkeys(("hf-trainer", "trl", "axolotl", "llama-factory"), "torch"),
     "torchrun": "torch",
+    "ray-train": "torch",
     "maxtext": "maxtext",
     "skypilot": "skypilot",
     "dstack": "dstack",

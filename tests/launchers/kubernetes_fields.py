@@ -25,12 +25,16 @@ TYPES: dict[str, tuple[type, ...]] = {
 NOT_WRITTEN = {
     *("affinity", "ephemeralContainers", "lifecycle", "livenessProbe", "readinessProbe", "startupProbe", "metadata"),
     *("securityContext", "valueFrom", "podFailurePolicy", "runtimePatches", "initializer", "status", "schedulingGates"),
-    *("metrics", "volumeClaim", "volumeClaimPolicies", "selector"),
+    *("metrics", "volumeClaim", "volumeClaimPolicies", "selector", "networkPolicy", "headService", "ingressOptions"),
+    *("historyServerOptions", "autoscalerOptions", "gcsFaultToleranceOptions", "deletionStrategy", "scaleStrategy"),
+    *("tlsOptions", "authOptions", "upgradeStrategy", "submitterPodTemplate"),
 }
 """Parts that no exporter writes: the table knows them, and does not look into them."""
+VOLUMES = ("name", "configMap", "emptyDir", "hostPath", "persistentVolumeClaim")
+"""What of a pod's volumes the table has; kinds that no exporter writes are unknown to it."""
 HEADER = """# Fields of Kubernetes resources: kind, path, what may stand there (! must be there). Names and types alone,
-# listed from the definitions of JobSet v1alpha2, TrainJob v1alpha1, PyTorchJob v1 and Volcano's Job v1alpha1; pods from
-# JobSet's.
+# listed from the definitions of JobSet v1alpha2, TrainJob v1alpha1, PyTorchJob v1, Volcano's Job v1alpha1 and RayJob v1
+# (KubeRay 1.7.0); pods from JobSet's.
 """
 
 
@@ -108,9 +112,11 @@ def _pod(schema: Any) -> Any:
 def _fields(schema: Any, path: str, within_pod: bool = False) -> Iterator[tuple[str, str]]:
     for name, inner in schema.get("properties", {}).items():
         here = f"{path}.{name}".lstrip(".")
+        if within_pod and path == "volumes[]" and name not in VOLUMES:
+            continue
         need = "!" if name in schema.get("required", ()) else ""
         what = "any" if name in NOT_WRITTEN else _what(inner)
-        closed = within_pod and not here.startswith("containers")
+        closed = within_pod and not here.startswith(("containers", "volumes"))
         yield here, ("any" if closed and what == "object" else what) + need
         if what == "object" and not closed:
             yield from _fields(inner, here, within_pod)

@@ -7,6 +7,7 @@ sandbox, as ``--run-script`` does, and read without running; the list is in docs
 import json
 import math
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,8 @@ class Example:
     refused: str | None
     invalid: str | None
     """What Megatron-LM itself says against it, at that commit."""
+    without: str | None
+    """The option without which Megatron-LM takes it; no plan holds it."""
 
 
 def examples(repository: str) -> list[Example]:
@@ -49,6 +52,7 @@ def examples(repository: str) -> list[Example]:
             each.get("environment", {}),
             each.get("refused"),
             each.get("invalid"),
+            each.get("without"),
         )
         for each in found["scripts"]
     ]
@@ -73,6 +77,15 @@ def arguments(ran: Script) -> list[str]:
     started = command.command(ran, megatron.OPTIONS)
     assert started is not None
     return [word for word in started.words if word not in NEEDS_GPU]
+
+
+def left_out(words: list[str], option: str) -> Iterator[str]:
+    """The words without an option and its values."""
+    skip = False
+    for word in words:
+        skip = word == option or (skip and not word.startswith("--"))
+        if not skip:
+            yield word
 
 
 def wanted(found: FoundOptions) -> dict[str, Any]:
@@ -168,7 +181,12 @@ def test_megatrons_examples_are_read_as_megatron_reads_them(tmp_path: Path, monk
             assert only_read is None or wanted(only_read) == wanted(read[called]), called
         copy = math.prod(int(str(read[called].settings[axis])) for axis in ("tp", "pp", "cp"))
         world = max(read[called].ranks or 1, copy)
-        jobs.append({"argv": arguments(ran), "environment": {}, "world": world, "older": True, "more": True})
+        job = {"argv": arguments(ran), "environment": {}, "world": world, "older": True, "more": True}
+        jobs.append(job)
+        if example.without is not None:
+            read[f"{called} without {example.without}"] = read[called]
+            words = [*left_out(arguments(ran), example.without)]
+            jobs.append(job | {"argv": words, "environment": {"CUDA_DEVICE_MAX_CONNECTIONS": "1"}})  # the script's own
     wrong: dict[str, Any] = {}
     for called, answer in zip(read, ask("megatron", jobs, tmp_path, folder), strict=True):
         if called in invalid:

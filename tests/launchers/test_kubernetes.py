@@ -18,6 +18,7 @@ import yaml
 
 from planner.launchers import bundle, parts
 from tests.launchers import kubernetes_fields
+from tests.launchers.conformance import kept
 from tests.launchers.environments import given
 from tests.launchers.spread import expressible
 
@@ -27,6 +28,7 @@ KINDS = {
     "trainjob": ("trainer.kubeflow.org_trainjobs.yaml", "v1alpha1"),
     "pytorchjob": ("kubeflow.org_pytorchjobs.yaml", "v1"),
     "volcano": ("batch.volcano.sh_jobs.yaml", "v1alpha1"),
+    "rayjob": ("ray.io_rayjobs.yaml", "v1"),
 }
 
 
@@ -82,6 +84,8 @@ def test_resources_are_of_their_kind(name: str, judge: str) -> None:
     for asked, whole in plans:
         made = bundle(whole, parts(f"torchrun+{name}"), given(f"torchrun+{name}")).files[f"{name}.yaml"]
         assert not problems(yaml.safe_load(made)), asked
+    if judge == "definition":
+        kept(name, plans=len(plans), fields=len([*_slips(yaml.safe_load(made))]))
 
 
 def test_the_table_says_what_the_definitions_say() -> None:
@@ -118,7 +122,16 @@ BROKEN: dict[str, list[tuple[tuple[str | int, ...], str, Any]]] = {
         (("spec", "tasks", 0), "replica", 1),
         (("spec", "plugins"), "svc", "on"),
     ],
+    "rayjob": [
+        (("spec",), "entryPoint", "python x.py"),
+        (("spec",), "shutdownAfterJobFinishes", "yes"),
+        (("spec", "rayClusterSpec"), "workerGroups", []),
+        (("spec", "rayClusterSpec", "workerGroupSpecs", 0), "replicas", "four"),
+        (("spec", "rayClusterSpec", "workerGroupSpecs", 0), "rayStartParams", ["num-gpus"]),
+    ],
 }
+REQUIRED = {"trainjob": "runtimeRef", "pytorchjob": "pytorchReplicaSpecs"}
+"""A field that must be there."""
 
 
 @pytest.mark.parametrize("judge", JUDGES)
@@ -135,9 +148,8 @@ def test_broken_resources_are_refused(name: str, judge: str) -> None:
             inner = inner[step]
         inner[key] = value
         assert problems(broken), f"{name} takes {key}: {value}"
-    required = {"trainjob": "runtimeRef", "pytorchjob": "pytorchReplicaSpecs"}
-    if name in required:
-        del good["spec"][required[name]]
+    if name in REQUIRED:
+        del good["spec"][REQUIRED[name]]
         assert problems(good)
 
 
@@ -152,9 +164,11 @@ def test_a_slip_in_any_field_is_found(name: str, judge: str) -> None:
     assert len(slips) > 10
     for where, broken in slips:
         assert problems(broken), f"{name} takes {where}"
+    if judge == "definition":
+        kept(name, refused=len(BROKEN[name]) + (name in REQUIRED) + len(slips))
 
 
-FREE = ("metadata", "limits", "plugins", "pytorchReplicaSpecs")
+FREE = ("metadata", "limits", "plugins", "pytorchReplicaSpecs", "rayStartParams")
 """What holds keys that a person chooses."""
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from planner.launchers import bundle, nccl_tuner, parts
+from tests.launchers.conformance import kept
 from tests.launchers.environments import given
 from tests.launchers.spread import chosen_plan, expressible
 
@@ -103,6 +104,8 @@ def test_it_chooses_what_the_plan_says(tmp_path: Path) -> None:
             beyond = max(int(rule.bytes_max) for rule in whole.communication) + 1
             assert real.choice("allreduce", beyond) is None, asked
             assert real.choice("broadcast", 1024) is None, asked
+    choices = max(3 * len(whole.communication) + 2 for _, whole in plans)
+    kept("nccl-tuner", plans=len(plans), fields=choices, refused=0)
 
 
 def test_it_takes_every_wrong_word(tmp_path: Path) -> None:

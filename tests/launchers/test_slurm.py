@@ -17,6 +17,7 @@ import pytest
 
 from planner.launchers import bundle, parts, write
 from planner.schema.plan import Plan
+from tests.launchers.conformance import kept
 from tests.launchers.environments import given
 from tests.launchers.spread import ALIKE, Case, alike, expressible, plan, two_pools
 
@@ -151,30 +152,33 @@ def test_scripts_are_accepted(cluster: Cluster, tmp_path: Path) -> None:
     mixed = [(asked, whole) for asked, whole in expressible("slurm") if len(whole.cluster.pools) > 1]
     assert len(plans) + len(mixed) >= 30
     assert mixed
+    options = 0
     for number, (asked, whole) in enumerate([*plans, *mixed]):
         # All plans that fit are asked for as they are; those on more nodes than there are here on the nodes there are.
         fits = sum(pool.count for pool in whole.cluster.pools) <= NODES
         folder = script(whole, tmp_path / str(number), lambda text, fits=fits: text if fits else _shrunk(text))
         said = cluster.run("sbatch", "--test-only", "job.sbatch", folder=folder)
         assert said.returncode == 0, f"{asked}: {said.stderr}"
+        options = max(options, (folder / "job.sbatch").read_text(encoding="utf-8").count("#SBATCH --"))
+    kept("slurm", plans=len(plans) + len(mixed), fields=options, refused=len(WRONG))
 
 
 def _shrunk(text: str) -> str:
     return re.sub(r"--nodes=\d+", f"--nodes={NODES}", text)
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("--nodes=4", "--nodes=9"),
-        ("--mem=100", "--mem=9000"),
-        ("--time=", "--time=soon"),
-        ("--ntasks-per-node=1", "--ntasks-per-node=99"),
-        ("--exclusive", "--partition=none"),
-        ("--exclusive", "--constraint=h100"),
-        ("--exclusive", "--excluisve"),
-    ],
-)
+WRONG = [
+    ("--nodes=4", "--nodes=9"),
+    ("--mem=100", "--mem=9000"),
+    ("--time=", "--time=soon"),
+    ("--ntasks-per-node=1", "--ntasks-per-node=99"),
+    ("--exclusive", "--partition=none"),
+    ("--exclusive", "--constraint=h100"),
+    ("--exclusive", "--excluisve"),
+]
+
+
+@pytest.mark.parametrize(("old", "new"), WRONG)
 def test_broken_scripts_are_refused(old: str, new: str, cluster: Cluster, tmp_path: Path) -> None:
     folder = script(plan(PIPED), tmp_path / "job", lambda text: text.replace(old, new))
     said = cluster.run("sbatch", "--test-only", "job.sbatch", folder=folder)

@@ -11,6 +11,7 @@ import pytest
 from planner import api
 from planner.launchers import bundle, parts, write
 from planner.schema.plan import Plan
+from tests.launchers.conformance import kept
 from tests.launchers.environments import python
 from tests.launchers.spread import alike
 
@@ -130,3 +131,5 @@ def test_uneven_batches_are_weighted(tmp_path: Path) -> None:
     assert apart(*weighted) <= CLOSE
     unweighted = train(replace(local, batch=whole.batch), tmp_path / "unweighted", WEIGHTED="0")
     assert apart(*unweighted) > 100 * CLOSE, "the check cannot fail"
+    # The others are trained by the tests above.
+    kept("torchrun", plans=len(CASES) + 2 * len(SPANNING) + 1, fields=len(weighted[0]), refused=1)

@@ -4,7 +4,6 @@ Nothing here runs unless the launchers are installed: ``make test-launchers``.
 """
 
 import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from planner.schema.plan import Plan
 from planner.schema.precisions import LOW_PRECISION
 from tests.launchers import trainer_fields
 from tests.launchers.bridge_fields import published, values_of_bridge
+from tests.launchers.conformance import kept, leaves
 from tests.launchers.environments import CHECKOUTS, ask, checkout, export, python
 from tests.launchers.maxtext_fields import values_of_maxtext
 from tests.launchers.megatron_fields import of_record
@@ -25,24 +25,6 @@ from tests.launchers.spread import expressible
 Values = dict[str, Any]
 FEWEST = 30
 """Plans an exporter is tried on."""
-
-
-CONFORMANCE = Path(__file__).parent.parent / "data" / "launcher_conformance.json"
-"""Target -> plans taken, the most values compared of one, broken files refused: the table of docs/launchers.md."""
-
-
-def leaves(value: object) -> int:
-    """Values in nested records; a list is one."""
-    return sum(leaves(inner) for inner in value.values()) if isinstance(value, dict) else 1
-
-
-def kept(name: str, **found: int) -> None:
-    """Holds the table to what was found just now; CLUSTERWRIGHT_REGENERATE=1 writes it anew."""
-    table = json.loads(CONFORMANCE.read_text(encoding="utf-8"))
-    if os.environ.get("CLUSTERWRIGHT_REGENERATE") == "1":
-        table[name] = table.get(name, {}) | found
-        CONFORMANCE.write_text(json.dumps(table, indent=2, sort_keys=True) + "\n", encoding="utf-8")
-    assert table[name] == table[name] | found
 
 
 FORMATS = {
@@ -225,6 +207,18 @@ def values_of_skypilot(plan: Plan) -> Values:
     }
 
 
+def values_of_ray_train(plan: Plan) -> Values:
+    (pool,) = plan.cluster.pools
+    return {
+        "nodes": pool.count,
+        "gpus": pool.accelerators_per_node,
+        "total": {"GPU": float(plan.cluster.accelerators)},
+        "placement": "STRICT_SPREAD",
+        "restarts": 0,
+        "files": ["plan.json", "start.sh"],
+    }
+
+
 def values_of_dstack(plan: Plan) -> Values:
     (pool,) = plan.cluster.pools
     return {
@@ -247,6 +241,7 @@ EXPECTED: dict[str, Callable[[Plan], Values]] = {
     "maxtext": values_of_maxtext,
     "skypilot": values_of_skypilot,
     "dstack": values_of_dstack,
+    "ray-train": values_of_ray_train,
 }
 
 
@@ -494,6 +489,14 @@ BROKEN: dict[str, list[tuple[str, Callable[[dict[str, Any]], None]]]] = {
         ("fsdp2/llama3-8b/dgx-h100:2/tp=2", _text("task.yaml", "num_nodes: 2", "num_nodes: two")),
         ("fsdp2/llama3-8b/dgx-h100:2/tp=2", _text("task.yaml", "H100:8", "H100:x")),
         ("fsdp2/llama3-8b/dgx-h100:2/tp=2", _text("task.yaml", "network_tier: best", "network_tier: fastest")),
+    ],
+    "ray-train": [
+        ("fsdp2/llama3-8b/dgx-h100:2/tp=2", _text("ray_train.py", "NODES = 2", 'NODES = "two"')),
+        ("fsdp2/llama3-8b/dgx-h100:2/tp=2", _text("ray_train.py", "use_gpu=True", "use_gpu=False")),
+        ("fsdp2/llama3-8b/dgx-h100:2/tp=2", _text("ray_train.py", "num_workers=", "num_worker=")),
+        ("fsdp2/llama3-8b/dgx-h100:2/tp=2", _text("ray_train.py", "resources_per_worker=", "resource_per_worker=")),
+        ("fsdp2/llama3-8b/dgx-h100:2/tp=2", _text("ray_train.py", "max_failures=", "max_failure=")),
+        ("fsdp2/llama3-8b/dgx-h100:2/tp=2", _text("ray_train.py", '"start.sh"', '"begin.sh"')),
     ],
     "dstack": [
         ("fsdp2/llama3-8b/dgx-h100:2/tp=2", _text("task.dstack.yml", "nodes: 2", "node: 2")),

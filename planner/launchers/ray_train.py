@@ -1,0 +1,125 @@
+"""Ray Train: ``ray_train.py``, a TorchTrainer with one worker a node. Written against, and tried on, Ray 2.60.0.
+
+The worker runs ``start.sh``, so every trainer starts as it does elsewhere: Ray reserves whole nodes at once, says their
+numbers and the address of the first, and begins anew what fails.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+
+from planner.launchers import plan_facts, profiles, start
+from planner.launchers.kubernetes import pods
+from planner.launchers.target import Exporter, LaunchJob, Loss, Values
+from planner.schema.plan import Plan
+
+NAME = "ray_train.py"
+
+
+def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
+    """The script, to run on a Ray cluster that is there: ``ray job submit``, or on its head."""
+    again, lost = _restarts(job, values)
+    made = with_script(plan, job, again)
+    return replace(
+        made,
+        start=f"ray job submit --working-dir . -- python {NAME}, or python {NAME} on the head of the Ray cluster",
+        losses=(*job.losses, *lost),
+    )
+
+
+def with_script(plan: Plan, job: LaunchJob, again: int) -> LaunchJob:
+    """The job with ``ray_train.py`` among its files; a failed job begins anew `again` times."""
+    filled = {
+        "NODES": plan.cluster.pools[0].count,
+        "GPUS": plan.cluster.pools[0].accelerators_per_node,
+        "RESTARTS": again,
+        "FILES": (start.NAME, *job.needed),
+    }
+    text = SCRIPT
+    for name, value in filled.items():
+        text = text.replace(f"@{name}@", json.dumps(value))
+    return replace(job, files={**job.files, NAME: text})
+
+
+def _restarts(job: LaunchJob, values: Values) -> tuple[int, tuple[Loss, ...]]:
+    """How often a job begins anew: not from step 0, which it would without a folder that outlives its node."""
+    kept = job.site.storage.checkpoints
+    folder = values.get("save", "")
+    if job.benchmark or not folder:
+        return 0, ()
+    if profiles.persistent(job, folder) or (kept and f"{folder}/".startswith(f"{kept.rstrip('/')}/")):
+        return pods.RESTARTS, ()
+    why = f"nothing says that {folder} outlives a node, so nothing is restarted (site.toml: [storage] checkpoints)"
+    return 0, (Loss("checkpoints", why),)
+
+
+def refuses(plan: Plan) -> Iterator[str]:
+    """What Ray counts as a GPU; others are resources of other names."""
+    yield from plan_facts.runs_on(plan, "nvidia", "amd")
+
+
+SCRIPT = '''\
+"""Starts the plan on a Ray cluster: a worker of Ray Train on every node runs start.sh there. For Ray 2.60."""
+
+import ctypes
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+from ray import train
+from ray.train import FailureConfig, RunConfig, ScalingConfig
+from ray.train.torch import TorchConfig, TorchTrainer
+
+NODES = @NODES@
+RESOURCES = {"GPU": @GPUS@}
+RESTARTS = @RESTARTS@
+FILES = @FILES@
+OF_THE_WORKER = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_PORT")
+PR_SET_PDEATHSIG = 1
+
+
+def node(files):
+    """Runs start.sh; Ray says the node's number, and in MASTER_ADDR the address of the first."""
+    known = {name: value for name, value in os.environ.items() if name not in OF_THE_WORKER}
+    known["NODE_RANK"] = str(train.get_context().get_world_rank())
+    folder = Path(f"node-{known['NODE_RANK']}")
+    folder.mkdir(exist_ok=True)
+    for name, text in files.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    # With the worker ends what it started: its GPUs are free for the next attempt.
+    end = ctypes.CDLL(None).prctl
+    started = {"cwd": folder, "env": known, "preexec_fn": lambda: end(PR_SET_PDEATHSIG, signal.SIGTERM)}
+    subprocess.run(["bash", "start.sh"], check=True, **started)
+
+
+def trainer():
+    """One worker a node, with all of its GPUs; the workers themselves use none."""
+    return TorchTrainer(
+        node,
+        train_loop_config={name: Path(__file__).with_name(name).read_text(encoding="utf-8") for name in FILES},
+        torch_config=TorchConfig(backend="gloo"),
+        scaling_config=ScalingConfig(
+            num_workers=NODES, use_gpu=True, resources_per_worker=RESOURCES, placement_strategy="STRICT_SPREAD"
+        ),
+        run_config=RunConfig(failure_config=FailureConfig(max_failures=RESTARTS)),
+    )
+
+
+if __name__ == "__main__":
+    trainer().fit()
+'''
+
+EXPORTER = Exporter(
+    name="ray-train",
+    title="Ray Train on a Ray cluster",
+    version="2.60.0",
+    role="scheduler",
+    expresses={"pools": (1,)},
+    emit=emit,
+    refuses=refuses,
+    level="ran-cpu",
+    validated_by="TorchTrainer, ScalingConfig and RunConfig of Ray 2.60.0; a job run on two of its nodes without GPUs",
+)

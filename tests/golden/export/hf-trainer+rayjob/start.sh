@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# Llama 3 8B on dgx-h100:8: hf-trainer+rayjob, plan 1
+# TP 1, PP 1, VPP 1, CP 1, EP 1, DP 64, ZeRO-3, bf16, 7.82 s a step predicted
+# Fill in:
+#   <model>: Hugging Face id or folder of the model: config.json, tokenizer, weights to tune
+#   <train-file>: JSON lines with a field "text"
+#   <save>: folder for checkpoints
+cd "$(dirname "$0")" || exit
+set -euo pipefail
+: "${NODE_RANK:?this node, from 0 to 7}"
+: "${MASTER_ADDR:?address of node 0}"
+
+exec accelerate launch \
+  --config_file accelerate.yaml \
+  --machine_rank "$NODE_RANK" \
+  --main_process_ip "$MASTER_ADDR" \
+  --main_process_port 29500 \
+  train.py \
+  --model_name_or_path '<model>' \
+  --train_file '<train-file>' \
+  --block_size 8192 \
+  --model_layers 32 \
+  --model_hidden 4096 \
+  --model_vocab 128256 \
+  --model_untrained true \
+  --per_device_train_batch_size 1 \
+  --gradient_accumulation_steps 8 \
+  --bf16 true \
+  --optim adamw_torch \
+  --learning_rate 0.0001 \
+  --max_steps 238419 \
+  --logging_steps 10 \
+  --output_dir '<save>' \
+  --save_steps 686
