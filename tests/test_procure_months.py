@@ -115,3 +115,11 @@ def test_agrees_with_every_day_on_which_anything_may_begin(part: int, monkeypatc
         unlimited = best(free, ProcureVariant(), "cost", SETTINGS)
         bound += unlimited is not None and unlimited.value < wanted * (1 - 1e-6)
     assert answered > 15 and later > 1 and bound > 1
+
+
+def test_a_month_after_all_is_done_keeps_the_limit_too() -> None:
+    # Done on day 45, in a month of which only the last days are paid for; the next one would cost three times as much.
+    held = bought(0, 1e5, 3e4)
+    asked = portfolio((job(0, 60.0, 40.0),), "time", Limits(monthly=1.5e4))
+    instance = ProcureInstance(asked, [held], [Column(0, 0, 5.0, 1e3)])
+    assert best(instance, ProcureVariant(), "time", SETTINGS) is None and excluded(instance, SETTINGS)

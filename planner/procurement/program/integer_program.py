@@ -444,9 +444,10 @@ def _by_month(program: ProcureProgram, instance: ProcureInstance, variant: Procu
             days.append(program.problem.continuous(f"day_{name(*key)}_in_{n}", high=high))
             months.setdefault(n, []).append(a_day * days[-1])
         program.problem.constrain(total(days) == busy(program, instance, key), f"spread_{name(*key)}")
-    last = max(deadline(job, variant) for job in instance.jobs)
+    ends = (pool.start_day + pool.held_days for pool in (instance.pools[p] for p in program.hold))
+    last = max(*(deadline(job, variant) for job in instance.jobs), 0.0, *ends)
     found = []
-    for n in range(int(last / DAYS_PER_MONTH - 1e-9) + 1):
+    for n in range(int(min(last, FAR) / DAYS_PER_MONTH - 1e-9) + 1):
         held = [share * instance.pools[p].month_usd * x for p, x in program.hold.items()
                 if (share := month_share(instance.pools[p], n)) > 0]  # fmt: skip
         terms = held + months.get(n, [])
