@@ -296,7 +296,7 @@ def test_an_impossible_measurement_in_a_file_is_refused(
     Path("edited.json").write_text(json.dumps(found))
     capsys.readouterr()
     assert main(["explain", "edited.json"]) == 2
-    assert f"plans.0.measured.{field}: Input should be greater than" in capsys.readouterr().err
+    assert f"plans.0.measured.{field}: must be a" in capsys.readouterr().err
 
 
 def test_a_mixed_plan_says_what_a_site_does_for_it(ask: Answers, capsys: pytest.CaptureFixture[str]) -> None:
