@@ -202,6 +202,8 @@ def test_fifty_steps_need_no_data_and_leave_no_checkpoint(trial: Path) -> None:
     assert argv[argv.index("--train-iters") + 1] == "50"
     assert argv[argv.index("--vocab-size") + 1] == "128255"
     assert "--mock-data" in argv and argv.count("--tokenizer-type") == 1
+    # Without an interval Megatron stops when it counts the samples of evaluations, also of none.
+    assert argv.count("--eval-iters") == 1 and int(argv[argv.index("--eval-interval") + 1]) > 0
     assert not {"--save", "--load", "--save-interval", "--data-path", "--tokenizer-model"} & set(argv)
     assert json.loads((trial / "rank-1" / "target.json").read_text())["placeholders"] == {}
 

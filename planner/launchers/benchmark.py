@@ -73,7 +73,7 @@ def _added(trainer: str, plan: Plan) -> tuple[str, ...]:
     return (
         *("--mock-data", "--tokenizer-type", "NullTokenizer"),
         *("--vocab-size", str(int(plan.workload.shape["vocab"]) - 1)),
-        *("--train-iters", str(STEPS), "--eval-iters", "0", "--log-interval", "1", "--log-throughput"),
+        *("--train-iters", str(STEPS), "--log-interval", "1", "--log-throughput"),
     )
 
 

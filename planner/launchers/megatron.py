@@ -155,7 +155,9 @@ def _training(plan: Plan, values: Values) -> Iterator[str]:
     yield from ("--muon-tp-mode", "duplicated") if _optimizer(plan) == "muon" else ()
     # Python's collector stops ranks one after the other unless all collect at the same step.
     yield from ("--manual-gc", "--manual-gc-interval", "100", "--lr", values["lr"])
-    yield from ("--train-iters", str(plan_facts.steps(plan)))
+    # The prediction counts no evaluation; without an interval Megatron divides by None (training.py 3307 of 0.16.1).
+    steps = str(plan_facts.steps(plan))
+    yield from ("--train-iters", steps, "--eval-iters", "0", "--eval-interval", steps)
     # Read again where it saves: a job that is started anew goes on, and finds nothing there the first time.
     if plan.workload.method["kind"] == "finetune":
         yield from ("--pretrained-checkpoint", values["load"])

@@ -67,6 +67,8 @@ exec torchrun \
   --manual-gc-interval 100 \
   --lr 1.0e-4 \
   --train-iters 238419 \
+  --eval-iters 0 \
+  --eval-interval 238419 \
   --load '<save>' \
   --save '<save>' \
   --save-interval 995 \

@@ -61,6 +61,8 @@ exec torchrun \
   --manual-gc-interval 100 \
   --lr 1.0e-4 \
   --train-iters 119210 \
+  --eval-iters 0 \
+  --eval-interval 119210 \
   --load '<save>' \
   --save '<save>' \
   --save-interval 67 \
