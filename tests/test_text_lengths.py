@@ -15,6 +15,7 @@ from planner import api, document, verify
 from planner.api import repricing
 from planner.base.errors import WrongQuestion
 from planner.catalog import load
+from planner.document.files import parse
 from planner.launchers import registry
 from planner.launchers.bundle import bundle
 from planner.models import texts
@@ -22,6 +23,7 @@ from planner.models.attended import attended, in_texts
 from planner.models.workload import model, workload
 from planner.performance.cost_inputs import shape
 from planner.schema.plan import Plan
+from planner.schema.workload import Model, Tower
 from planner.search.bounded import Bounded
 from planner.search.exhaustive import Exhaustive
 from tests.answered_once import answered_once
@@ -30,9 +32,9 @@ from tests.cases import problem_of
 CARD = "ws-8xrtx3090:1"
 
 
-def estimated(**asked: Any) -> Plan:
+def estimated(chosen: str | Model = "llama3-8b", **asked: Any) -> Plan:
     given = {"method": "full", "batch": 64} | asked
-    return api.estimate("llama3-8b", "dgx-h100:1", "zero=3 recompute=full", **given)[0]
+    return api.estimate(chosen, "dgx-h100:1", "zero=3 recompute=full", **given)[0]
 
 
 @answered_once
@@ -60,6 +62,31 @@ def test_texts_are_packed_by_best_fit() -> None:
     assert texts.filled([30.0, 70.0], 100) == 1.0, "each long one takes a short one along"
     assert texts.filled([60.0], 100) == 0.6, "no two share a sequence"
     assert texts.filled([51.0, 60.0, 40.0], 100) == pytest.approx(20 * 151 / (40 * 100)), "60 + 40, and 51 alone"
+
+
+def test_how_full_packs_are_does_not_hang_on_how_many_texts_are_packed() -> None:
+    """The last pack is not full because texts run out, which a data set's do not for so long."""
+    assert texts.filled([1.0], 4096) == 1.0
+    assert texts.filled([600.0], 4096) == pytest.approx(3600 / 4096, rel=1e-3)
+    assert texts.filled([600.0, 700.0, 2000.0], 4096) == pytest.approx(0.93, abs=2e-3), "two of 2000"
+    assert texts.filled(texts.lengths("600/2k", 2**17), 2**17) > 0.999
+
+
+def test_sorted_and_padded_batches_have_the_images_of_packed_ones() -> None:
+    """Texts as long as the sequence change nothing; shorter ones bring no images of their own."""
+    tower = Tower(
+        layers=32, hidden=1280, ffn=3420, gated=True, patches=5184, attended=704.0, tokens=1296, joining=10**9,
+        parameters=676_550_144, images=2,
+    )  # fmt: skip
+    sees = replace(model("llama3-8b"), tower=tower)
+    plain, one = estimated(sees, seq=8192), estimated(sees, seq=8192, lengths=[8192]).prediction.text_batches
+    assert one is not None and one.padded_s == pytest.approx(plain.prediction.step_time_s, rel=1e-12)
+    both = (estimated(each, seq=8192, lengths="600/2k", micro=8).prediction for each in (sees, model("llama3-8b")))
+    found, blind = both
+    more, less = found.text_batches, blind.text_batches
+    assert more is not None and less is not None
+    seen = found.step_time_s - blind.step_time_s
+    assert more.sorted_s - less.sorted_s == pytest.approx(seen, rel=0.2)
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
@@ -136,6 +163,10 @@ def test_documents_are_priced_again_and_compared() -> None:
     assert again.prediction.text_batches == packed().prediction.text_batches
     assert again.prediction.step_time_s == pytest.approx(packed().prediction.step_time_s, rel=1e-12)
     assert "texts" not in document.dump(estimated())["workload"]
+    changed = document.dump(packed())
+    changed["workload"]["texts"] = [1.0] * 200_000
+    with pytest.raises(WrongQuestion, match=r"workload\.texts: .* 100"):
+        parse(changed, "plan.json")
 
 
 KEYS = {

@@ -16,11 +16,10 @@ from statistics import NormalDist
 
 from planner.base import reading, units
 from planner.base.errors import WrongQuestion
+from planner.schema.workload import MOST_TEXTS
 
-KEPT = 100
-"""Figures that stand for all texts: the longest hundredth is one of them."""
 PACKED = 20
-"""Texts of each that are packed to see how full sequences are: 2,000 texts."""
+"""Texts of each of these that are packed to see how full sequences are: 2,000 texts."""
 MAX_BYTES = 50_000_000
 """Of a file of lengths: some ten million texts."""
 P95 = 1.6448536269514722
@@ -45,9 +44,9 @@ def lengths(stated: str | Sequence[float], sequence: int) -> tuple[float, ...]:
 
 def quantile_means(ordered: Sequence[float]) -> tuple[float, ...]:
     """At most a hundred means of equally many values each, of values in ascending order."""
-    if len(ordered) <= KEPT:
+    if len(ordered) <= MOST_TEXTS:
         return tuple(ordered)
-    edges = [len(ordered) * i // KEPT for i in range(KEPT + 1)]
+    edges = [len(ordered) * i // MOST_TEXTS for i in range(MOST_TEXTS + 1)]
     return tuple(round(math.fsum(ordered[a:b]) / (b - a), 1) for a, b in pairwise(edges))
 
 
@@ -79,7 +78,7 @@ def _log_normal(mean: float, high: float) -> list[float]:
             f"--lengths {mean:g}/{high:g}: a 95th percentile is 1 to {most:.2g} times the mean; for others name a file"
         )
     width = P95 - math.sqrt(P95**2 - 2 * math.log(high / mean))
-    middle, normal, points = math.log(mean) - width**2 / 2, NormalDist(), KEPT * PACKED
+    middle, normal, points = math.log(mean) - width**2 / 2, NormalDist(), MOST_TEXTS * PACKED
     return [max(1.0, math.exp(middle + width * normal.inv_cdf((i + 0.5) / points))) for i in range(points)]
 
 
@@ -95,14 +94,19 @@ def around_token(texts: Sequence[float], weights: Sequence[float] | None = None)
 
 
 def filled(texts: Sequence[float], sequence: int) -> float:
-    """Share of the positions that are text, of best fit in descending order: each text goes where it leaves least."""
+    """Share of the positions that are text, of best fit in descending order: each text goes where it leaves least.
+
+    The emptiest sequence counts as full as the next: more texts would fill it.
+    """
     free: list[float] = []
+    copies = PACKED * max(1, round(MOST_TEXTS / len(texts)))
     for text in sorted(texts, reverse=True):
-        for _ in range(PACKED):
+        for _ in range(copies):
             place = bisect.bisect_left(free, text)
             left = (free.pop(place) if place < len(free) else sequence) - text
             bisect.insort(free, left)
-    return PACKED * math.fsum(texts) / (len(free) * sequence)
+    held = copies * math.fsum(texts)
+    return held / (held + math.fsum((*free[:-1], *free[-2:-1])))
 
 
 def longest_of(texts: Sequence[float], count: float) -> list[float]:

@@ -24,7 +24,7 @@ def of_plan(prepared: Prepared, candidate: Candidate) -> TextBatches:
     Sorted: every micro-batch of a step has about one length, the mean over steps being the texts' own. Padded: a
     micro-batch of b texts has the length ``P(b)`` of its longest, mean over all; a step waits for the slowest of dp
     replicas, whose m micro-batches are ``P(b) + (P(b dp) - P(b)) / sqrt(m)`` long: exact for one replica or one
-    micro-batch, between as the spread of a sum.
+    micro-batch, between as the spread of a sum. Images of a step are as many in all three.
     """
     work, layout = prepared.request.workload, candidate.layout
     full = lengths.filled(work.texts, work.sequence)
@@ -35,14 +35,16 @@ def of_plan(prepared: Prepared, candidate: Candidate) -> TextBatches:
     slowest = own + (lengths.padded(work.texts, together) - own) / math.sqrt(count)
     weights = lengths.longest_of(work.texts, layout["micro"])
 
+    alike = prepared.figures.shape
+    images = alike.images * layout["batch"] / per_step
+
     def seconds(tokens: float, text: float, attended: float) -> float:
-        shape = replace(prepared.figures.shape, sequence=tokens, text=text, attended=attended, attended_full=text)
+        shape = replace(alike, sequence=tokens, text=text, attended=attended, attended_full=text, images=images)
         grid = single_grid(
             replace(prepared.figures, shape=shape), {**layout, "batch": count * together}, candidate.options
         )
         return float(cost.evaluate(grid).time) * per_step / (count * together)
 
-    alike = prepared.figures.shape
     return TextBatches(
         filled=full,
         per_step=per_step,

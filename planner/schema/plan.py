@@ -55,7 +55,7 @@ from planner.schema.plan_prediction import (
     TextBatches,
 )
 from planner.schema.record import Answer, Document, Record
-from planner.schema.workload import Task
+from planner.schema.workload import MOST_TEXTS, Task
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -152,7 +152,7 @@ class WorkloadSection(Record):
     """Tokens of the busiest expert-parallel rank over an even share, as asked. Only in documents where it was."""
     task: Task | None = None
     """What a fine-tuning on pairs of answers learns (dpo, reward). Only in documents of such."""
-    texts: tuple[float, ...] | None = None
+    texts: Annotated[tuple[float, ...], Field(max_length=MOST_TEXTS)] | None = None
     """Tokens of texts packed into sequences, shortest first: quantile means of equal weight. Only where they are
     stated."""
 

@@ -187,6 +187,10 @@ class FullAttention:
     """Whether one product makes both keys and values."""
 
 
+MOST_TEXTS = 100
+"""Lengths that stand for all texts of a fine-tuning: the longest hundredth is one of them."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Tower:
     """An encoder of images before the decoder, frozen: a forward pass on every rank of the first stage, which holds it
