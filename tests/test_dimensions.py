@@ -11,10 +11,9 @@ from benchmarks import closed_forms
 from benchmarks.closed_forms import CASES, network
 from planner import document, verify
 from planner.base.errors import WrongQuestion
-from planner.cost import collective_times, dimensions
+from planner.cost import collective_times, dimensions, network_bill
 from planner.cost.figures import Dimensions, NetworkDimension
 from planner.planning.run import plan
-from planner.procurement.supply import network_bill
 from planner.schema import hardware
 from planner.search.bounded import Bounded
 from tests.cases import CATALOG, cluster, figures, prepared, problem_of, request

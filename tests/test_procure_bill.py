@@ -13,7 +13,8 @@ import pytest
 from planner.base.errors import WrongQuestion
 from planner.catalog import load
 from planner.commands.screen import procure_view
-from planner.procurement.supply import buying, network_bill
+from planner.cost import network_bill
+from planner.procurement.supply import buying
 from planner.procurement.supply.parts import parts
 from planner.schema.procurement import Line, Procurement
 from tests.procuring_lab import answered

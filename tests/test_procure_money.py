@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from planner.cost import network_bill
 from planner.cost.goodput import ACCELERATOR_MTBF_S, goodput
 from planner.cost.ownership import (
     Ownership,
@@ -17,7 +18,6 @@ from planner.cost.ownership import (
     hourly_cost,
     resale,
 )
-from planner.procurement.supply import network_bill
 
 CASES: dict[str, list[dict[str, Any]]] = tomllib.loads(
     Path(__file__).with_name("procurement_cases.toml").read_text(encoding="utf-8")

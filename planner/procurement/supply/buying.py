@@ -10,14 +10,13 @@ from typing import cast
 
 from planner.base.errors import WrongQuestion
 from planner.catalog import Catalog
-from planner.cost import money
+from planner.cost import money, network_bill
 from planner.cost.goodput import ACCELERATOR_MTBF_S, RESTART_S, goodput
 from planner.cost.ownership import charge, facility_per_month
 from planner.models.parameters import parameters
 from planner.models.workload import find_model, optimizer
 from planner.performance.cost_inputs import HOST_BANDWIDTH
 from planner.procurement.question.portfolio import NodeOption, Portfolio
-from planner.procurement.supply import network_bill
 from planner.procurement.supply.parts import BillPart, parts
 from planner.procurement.supply.pools import Item, SupplyPool
 from planner.procurement.supply.power import carbon_per_day, energy_per_day, node_power, pue
