@@ -26,8 +26,8 @@ from planner.procurement.program.solution import ProgramSolution
 from planner.procurement.program.solve import best, excluded
 from planner.procurement.question.portfolio import Portfolio
 from planner.procurement.supply.acquiring import pools, standing
+from planner.procurement.supply.acquisition_prices import OLD_RATE_DAYS, TERM_DAYS
 from planner.procurement.supply.pools import SupplyPool, offers
-from planner.procurement.supply.price_of_way import OLD_RATE_DAYS, TERM_DAYS
 from planner.procurement.throughput.bounds import EVERYTHING, LowerBounds, Reach
 from planner.procurement.throughput.column import Column
 from planner.procurement.throughput.job_days import Throughputs

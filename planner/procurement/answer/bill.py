@@ -10,7 +10,7 @@ from planner.procurement.answer.ranges import price_range
 from planner.procurement.program.instance import ProcureInstance
 from planner.procurement.program.solution import ProgramSolution, ScheduledStretch
 from planner.procurement.question.portfolio import DAYS_PER_YEAR
-from planner.procurement.supply import price_of_way
+from planner.procurement.supply import acquisition_prices
 from planner.procurement.supply.pools import SupplyPool
 from planner.question.file_values import DAYS_PER_MONTH
 from planner.schema import procurement as schema
@@ -33,7 +33,7 @@ def billed(
     if pool.hired and quote:
         hours = days * 24 * pool.cluster.count
         lines.append(_line(pool, pool.node.id, "rental", hours, "node-hours", quote.usd, quote.source, quote.date))
-    elif pool.way in price_of_way.TERM_DAYS and quote:
+    elif pool.way in acquisition_prices.TERM_DAYS and quote:
         hours = pool.held_days * 24 * pool.cluster.count * copies
         lines.append(_line(pool, pool.node.id, "rental", hours, "node-hours", quote.usd, quote.source, quote.date))
     elif pool.cluster.region and days:

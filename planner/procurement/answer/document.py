@@ -15,7 +15,7 @@ from planner.procurement.program.calendar import dated, most_in_a_month
 from planner.procurement.program.instance import ProcureInstance, limits
 from planner.procurement.program.job_order import EPS
 from planner.procurement.program.solution import ProgramSolution, ScheduledStretch
-from planner.procurement.supply import price_of_way
+from planner.procurement.supply import acquisition_prices
 from planner.procurement.supply.pools import SupplyPool
 from planner.procurement.supply.power import node_power
 from planner.procurement.throughput.column import Place
@@ -89,7 +89,7 @@ def what(instance: ProcureInstance, solution: ProgramSolution) -> str:
         verb = "buy" if pool.way == "buy" else "rent"
         how = "" if pool.way in ("buy", "on-demand") else f" {pool.way}"
         spare = f" (+{pool.spares} spare)" if pool.spares else ""
-        terms = round(pool.term_days / price_of_way.TERM_DAYS.get(pool.way, math.inf))
+        terms = round(pool.term_days / acquisition_prices.TERM_DAYS.get(pool.way, math.inf))
         term = f" for {terms} terms" if terms > 1 else ""
         start = f" from day {solution.starts[p]:.0f}" if p in solution.starts else ""
         days = solution.starts.get(p, pool.start_day) + pool.held_days

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from planner.catalog.ages import is_stale
 from planner.procurement.question.portfolio import Portfolio
+from planner.procurement.supply.acquisition_prices import OLD_RATE_DAYS
 from planner.procurement.supply.pools import SupplyPool
-from planner.procurement.supply.price_of_way import OLD_RATE_DAYS
 
 
 def rests_on(asked: Portfolio, used: Sequence[SupplyPool]) -> Iterator[str]:

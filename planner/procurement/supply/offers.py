@@ -7,7 +7,7 @@ from collections.abc import Collection
 from planner.catalog import Catalog
 from planner.catalog.ages import age_days
 from planner.procurement.question.portfolio import WAYS, NodeOption, Way
-from planner.procurement.supply.price_of_way import basis_of, quote
+from planner.procurement.supply.acquisition_prices import basis_of, quote
 from planner.question.node_prices import newest
 
 OLDEST_DAYS = 3 * 365.25

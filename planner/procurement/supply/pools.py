@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from planner.cost import money
 from planner.cost.goodput import RESTART_S
 from planner.procurement.question.portfolio import NodeOption
+from planner.procurement.supply.acquisition_prices import TERM_DAYS
 from planner.procurement.supply.power import joules_per_day, pue
-from planner.procurement.supply.price_of_way import TERM_DAYS
 from planner.question.file_values import DAYS_PER_MONTH
 from planner.schema.hardware import Cluster, Node, Price
 
