@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+import clusterwright as cw
 from planner import document
+from planner.base.errors import WrongQuestion
 from planner.calibration import run
 from planner.calibration.runs import reading
 from planner.catalog import load
@@ -442,3 +444,27 @@ def test_site_of_the_environment(site: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("CLUSTERWRIGHT_SITE", str(site))
     found = folder.named(None)
     assert found is not None and found.runs == site / "runs.csv"
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ({"method": "qlora"}, "--method qlora"),
+        ({"method": "freeze:2"}, "--method freeze:2"),
+        ({"lengths": "600/2k"}, "--lengths"),
+    ],
+)
+def test_a_run_that_no_column_states_is_not_taken_for_another(asked: dict[str, str], told: str) -> None:
+    """A QLoRA run had the row of a LoRA run."""
+    plan = cw.estimate("llama3-8b", "dgx-h100:1", runtime="hf-trainer", **({"method": "lora"} | asked)).plans[0]
+    assert cells.of_plan(plan)["task"] == told
+    with pytest.raises(WrongQuestion, match=f"a plan with {told} are not learned from"):
+        log_rows.of_value(9.0, plan, {}, "lab")
+
+
+def test_one_replica_is_the_same_under_every_zero_stage() -> None:
+    row = cells.of_plan(cw.estimate("qwen3-0.6b", "p5.4xlarge:1", runtime="fsdp2").plans[0])
+    assert row["zero_stage"] == "3"
+    assert not cells.contradictions({"zero_stage": "0"}, row, load())
+    two = row | {"num_accelerators": "2"}
+    assert [each.column for each in cells.contradictions({"zero_stage": "0"}, two, load())] == ["zero_stage"]

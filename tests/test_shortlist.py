@@ -218,13 +218,13 @@ def test_slurm_waits_for_each_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     ]
 
 
-def test_torchtitan_reads_its_own_test_data() -> None:
+def test_torchtitan_reads_no_data_and_no_tokenizer() -> None:
     found = cw.plan("llama3-8b", "dgx-h100:1", batch=64, runtime="fsdp2", shortlist=1, to="torchtitan")
-    target = json.loads(cw.export(found, "torchtitan", benchmark=True).bundles[""].files["target.json"])
-    argv = target["argv"]
+    made = cw.export(found, "torchtitan", benchmark=True).bundles[""]
+    argv = json.loads(made.files["target.json"])["argv"]
     assert argv[argv.index("--training.steps") + 1] == "50"
-    assert argv[argv.index("--dataloader.dataset") + 1] == "c4_test"
-    assert not any(word.startswith("--checkpoint") for word in argv)
+    assert f"{argv[argv.index('--module') + 1]}.py" in made.files and not made.missing
+    assert not any(word.startswith(("--checkpoint", "--dataloader", "--hf_assets")) for word in argv)
 
 
 @pytest.mark.parametrize(

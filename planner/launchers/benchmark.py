@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from planner.base.errors import WrongQuestion
-from planner.launchers import megatron_bridge, slurm, start
+from planner.launchers import megatron_bridge, slurm, start, torchtitan, torchtitan_random_tokens
 from planner.launchers.bundle import Bundle
 from planner.launchers.target import Exporter, LaunchJob
 from planner.schema.plan import Plan
@@ -22,7 +22,10 @@ _MEGATRON = (
     *("--load", "--save", "--save-interval", "--train-iters"),
     *("--data-path", "--tokenizer-type", "--tokenizer-model", "--vocab-size"),
 )
-_TORCHTITAN = ("--checkpoint.folder", "--checkpoint.interval", "--training.steps", "--dataloader.dataset")
+_TORCHTITAN = (
+    *("--checkpoint.folder", "--checkpoint.interval", "--training.steps"),
+    *("--dataloader.dataset", "--hf_assets_path"),
+)
 _MAXTEXT = (
     "steps",
     "checkpoint_period",
@@ -46,7 +49,7 @@ def short(trainer: Exporter, plan: Plan, job: LaunchJob) -> LaunchJob:
     """The job of a trainer with fifty steps on data that need no files.
 
     Options of Megatron-LM: megatron/training/arguments.py (``--mock-data``; the null tokenizer adds a token of its
-    own); of torchtitan: torchtitan/config (``c4_test`` is in its repository); of the Trainer: its arguments, and
+    own); of torchtitan: torchtitan/config; of the Trainer: its arguments, and
     ``--mock_data`` of the script that is exported with them.
 
     Raises:
@@ -58,6 +61,8 @@ def short(trainer: Exporter, plan: Plan, job: LaunchJob) -> LaunchJob:
         raise WrongQuestion(f"--benchmark: {trainer.name} has no data of its own; {able} have")
     if trainer.name == megatron_bridge.EXPORTER.name:
         return megatron_bridge.measured(plan, job, STEPS)
+    if trainer.name == torchtitan.EXPORTER.name:
+        job = torchtitan_random_tokens.measured(job, torchtitan.MODULE)
     head = job.command[: len(job.command) - len(job.argv)]
     argv = (*_without(job.argv, _DROPPED[trainer.name]), *_added(trainer.name, plan))
     return replace(job, command=(*head, *argv), argv=argv)
@@ -65,7 +70,7 @@ def short(trainer: Exporter, plan: Plan, job: LaunchJob) -> LaunchJob:
 
 def _added(trainer: str, plan: Plan) -> tuple[str, ...]:
     if trainer == "torchtitan":
-        return ("--training.steps", str(STEPS), "--dataloader.dataset", "c4_test", "--metrics.log_freq", "1")
+        return ("--training.steps", str(STEPS), "--metrics.log_freq", "1")
     if trainer == "hf-trainer":
         return ("--mock_data", "true", "--max_steps", str(STEPS), "--logging_steps", "1", "--save_strategy", "no")
     if trainer == "maxtext":

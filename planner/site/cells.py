@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ from planner.calibration.runs import names
 from planner.catalog import Catalog
 from planner.models.workload import library
 from planner.schema.plan import Plan
-from planner.schema.workload import Model
+from planner.schema.workload import Method, Model
 from planner.site.logs.records import LoggedRun
 
 MOST_PADDING = 4096
@@ -21,6 +21,8 @@ Cells = Mapping[str, str]
 
 _NEUTRAL = {"vpp": "1", "cp": "1", "ep": "1"}
 """What an empty cell means, as ``docs/runs.md`` says."""
+TRAINED = ("pretrain", "finetune", "lora")
+"""What a row can say of what is trained."""
 _SHAPE = {
     "layers": "layers",
     "hidden": "hidden",
@@ -73,16 +75,19 @@ def of_plan(plan: Plan) -> dict[str, str]:
     """The configuration of a plan on one pool.
 
     Raises:
-        WrongQuestion: the plan is over several pools: a row describes one.
+        WrongQuestion: the plan is over several pools: a row describes one
     """
     if len(plan.cluster.pools) != 1:
         raise WrongQuestion(
             "a plan over several pools has no row in the journal; only plans on one pool are learned from"
         )
+    work = plan.workload
+    method = Method(**{**work.method, "targets": tuple(work.method["targets"])})
+    unstated = no_column(method, work.task or "sft", work.optimizer["id"], work.texts or ())
     pool, cut, shape = plan.cluster.pools[0], plan.parallelism, plan.workload.shape
     row = {
         "model": plan.workload.model,
-        "task": {"pretrain": "pretrain", "finetune": "finetune", "lora": "lora"}[plan.workload.method["kind"]],
+        "task": unstated or method.kind,
         "runtime": f"{plan.runtime.name}@{plan.runtime.release}",
         "accelerator": pool.accelerator,
         "num_accelerators": plan.cluster.accelerators,
@@ -100,6 +105,24 @@ def of_plan(plan: Plan) -> dict[str, str]:
         **_shape(shape),
     }
     return {column: str(value) for column, value in row.items() if value not in (None, "")}
+
+
+def no_column(method: Method, task: str, optimizer: str, texts: Sequence[float]) -> str:
+    """What of a training no column states, as its option says it, so that its runs would pass for others; or nothing.
+
+    Args:
+        method: What is trained.
+        task: Of a fine-tuning.
+        optimizer: Its id.
+        texts: Lengths that are packed, in tokens.
+    """
+    if method.name not in TRAINED:
+        return f"--method {method.name}"
+    if task != "sft":
+        return f"--task {task}"
+    if optimizer != "adamw":
+        return f"--optimizer {optimizer}"
+    return "--lengths" if texts else ""
 
 
 def _network(ports: int, rate: float | None) -> str:
@@ -164,18 +187,27 @@ def _accelerator(name: str, catalog: Catalog) -> str | None:
 
 
 def contradictions(logged: Cells, planned: Cells, catalog: Catalog) -> list[Contradiction]:
-    """The columns that a log and a plan fill differently; frameworks that share their kernels are one."""
+    """The columns that a log and a plan fill differently; frameworks that share their kernels are one, and one replica
+    is the same under every ZeRO stage.
+    """
     found = [
         Contradiction(column, logged[column], planned[column])
         for column in logged
         if column not in (*_FREE, "runtime")
         and column in planned
         and not _agree(column, logged[column], planned[column])
+        and not (column == "zero_stage" and _replicas(planned) == 1)
     ]
     ran, meant = logged.get("runtime", ""), planned.get("runtime", "").partition("@")[0]
     if ran and meant and not _kernels(catalog, ran) & _kernels(catalog, meant):
         found.append(Contradiction("runtime", ran, meant))
     return found
+
+
+def _replicas(row: Cells) -> int:
+    """Data-parallel and context-parallel ranks, over which ZeRO shards; 0 where a row does not say how many."""
+    count = int(row.get("num_accelerators", 0))
+    return count // (int(row.get("tp", 1)) * int(row.get("pp", 1)))
 
 
 def _agree(column: str, logged: str, planned: str) -> bool:

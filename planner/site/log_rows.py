@@ -201,9 +201,13 @@ def _completed(row: Mapping[str, str], site: str, where: str) -> dict[str, str]:
     """The row with all that every row of a site says.
 
     Raises:
-        WrongQuestion: something is missing without which nobody knows what was measured.
+        WrongQuestion: something is missing without which nobody knows what was measured, or no column states it.
     """
     full = {"grade": "A", "task": "pretrain", **row, "source": site, "lab": site, "date": date.today().isoformat()}
+    if full["task"].startswith("--"):
+        raise WrongQuestion(
+            f"{where}: runs of a plan with {full['task']} are not learned from: no column of the journal states it"
+        )
     if absent := cells.missing(full, NEEDED):
         raise WrongQuestion(f"{where}: does not say {', '.join(absent)} {_remedy(absent)}")
     return journal.identified({column: text for column, text in full.items() if column in journal.COLUMNS}, site)

@@ -148,6 +148,7 @@ def _answers(row: journal.Row, request: Request) -> bool:
     work, cluster = request.workload, request.cluster
     shape = {"layers": work.model.layers, "hidden": work.model.hidden, "heads": work.model.heads}
     same = all(row.get(column, str(value)) == str(value) for column, value in shape.items())
+    same = same and not cells.no_column(work.method, work.task, work.optimizer.id, work.texts)
     counts = {str(count * cluster.node.accelerators) for count in request.counts}
     return (
         same

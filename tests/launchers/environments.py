@@ -20,6 +20,7 @@ ENVIRONMENTS = {
     "megatron-bridge": "torch",
     "torchtitan": "torch",
     "torchtitan_configs": "torch",
+    "torchtitan_data": "torch",
     "deepspeed_chat": "torch",
     "deepspeed": "torch",
     "accelerate": "torch",
