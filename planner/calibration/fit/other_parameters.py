@@ -19,7 +19,7 @@ FOLDS = 5
 EXAMPLES = ("pytorch-ddp@2020",)
 HUGECTR = ("hugectr", "hugectr@2021", "hugectr@2022")
 DDP = ("pytorch-ddp", "pytorch-ddp/blackwell")
-BOARDS = ("H100-PCIE-80GB", "L40S", "L40", "L4", "A30", "A40", "A100-PCIE-80GB")
+BOARDS = ("H100-PCIE-80GB", "L40S", "L40", "L4", "A30", "A40", "A100-PCIE-80GB", "RTX-A6000", "RTX-A5000", "RTX-A4000")
 
 
 def parameters() -> tuple[Parameter, ...]:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from planner.calibration.fit.least_squares import Parameter
 
 BOARDS = {
-    "ampere": ("A30", "A40", "A100-PCIE-80GB"),
+    "ampere": ("A30", "A40", "A100-PCIE-80GB", "RTX-A6000", "RTX-A5000", "RTX-A4000"),
     "hopper": ("H100-SXM5-96GB", "H100-PCIE-80GB"),
     "blackwell": ("GB200", "GB300", "B300-SXM-288GB"),
     "cdna4": (),
