@@ -29,7 +29,7 @@ What `clusterwright models import` reads, by the `model_type` of a config.json. 
 transformers 5.23.0 builds of the same configuration, to the last one. *Plans*: a plan on nodes of eight H100 was
 found, and its document holds up when it is checked. *Megatron*, *torchtitan*: it can be exported there, or why not.
 Where a configuration holds what is not priced (experts without weights, say) it is refused by name; so is every
-`model_type` that is not listed (of `deepseek_v4`, `longcat_flash`, `mimo_v2_flash`, `rwkv`, `zamba2` it says what is
+`model_type` that is not listed (of `longcat_flash`, `mimo_v2_flash`, `rwkv`, `zamba2` it says what is
 missing). Of models with a vision tower the text part is read, and every plan says so; `models import --images N`
 reads the frozen towers of `gemma3`, `llama4`, `mistral3`, `qwen2_5_vl`, `qwen3_vl` and `qwen3_vl_moe`, too, and
 parameters are the whole model's, exactly (tests/test_towers.py); no target of `export` has a module for them.

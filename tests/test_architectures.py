@@ -17,6 +17,7 @@ from planner.models import blocks, files, recurrent
 from planner.models.attended import attended
 from planner.models.huggingface import from_config
 from planner.models.huggingface.by_model_type import ARCHITECTURES
+from planner.models.huggingface.compressed import COMPRESSED
 from planner.models.huggingface.decoders import DECODERS
 from planner.models.huggingface.gemma import GEMMA
 from planner.models.huggingface.hybrids import HYBRIDS
@@ -68,7 +69,7 @@ def test_verify_counts_the_same_block_by_block(entry: str) -> None:
 
 def test_every_architecture_has_a_configuration() -> None:
     kinds = {entry["config"].get("text_config", entry["config"])["model_type"] for entry in DATA.values()}
-    assert {*DECODERS, *GEMMA, *HYBRIDS, *KIMI} <= kinds <= set(ARCHITECTURES)
+    assert {*COMPRESSED, *DECODERS, *GEMMA, *HYBRIDS, *KIMI} <= kinds <= set(ARCHITECTURES)
 
 
 @pytest.mark.parametrize(
@@ -81,10 +82,12 @@ def test_every_architecture_has_a_configuration() -> None:
         ("jamba1.5-large", 398.6, 93.6),
         ("glm5", 743.9, 40.8),
         ("minimax-m2", 228.7, 10.4),
+        ("deepseek-v4-flash", 284.3, 13.3),
+        ("deepseek-v4-pro", 1573.0, 48.9),
     ],
 )
 def test_what_a_token_visits(entry: str, billions: float, active: float) -> None:
-    """As names and papers say, the output projection added: A3B, A12B, 45.9B and 1.2B, 94B, 40B, A10B."""
+    """As names and papers say, the output projection added: A3B, A12B, 45.9B and 1.2B, 94B, 40B, A10B, 13B, 49B."""
     counted = parameters(read(entry))
     assert (counted.total / 1e9, counted.active / 1e9) == pytest.approx((billions, active), abs=0.06)
 
@@ -310,7 +313,7 @@ def test_what_is_not_understood(entry: str, changes: dict[str, Any], says: str) 
     assert refused(entry, **changes).startswith(says)
 
 
-@pytest.mark.parametrize("kind", ["deepseek_v4", "zamba2", "rwkv", "mimo_v2_flash", "longcat_flash"])
+@pytest.mark.parametrize("kind", ["zamba2", "rwkv", "mimo_v2_flash", "longcat_flash"])
 def test_architectures_that_are_not_priced_are_refused_by_name(kind: str) -> None:
     with pytest.raises(WrongQuestion, match=f"model_type '{kind}': .* are not understood"):
         from_config({**DATA["phi-4"]["config"], "model_type": kind}, "x")

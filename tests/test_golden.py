@@ -72,6 +72,7 @@ def gpt_block(*, hidden, heads=1, layers=1, sequence=2048, vocab=0, **other) -> 
         "reads_inner": 1.0,
         "attention_share": 1.0,
         "mixing_share": 1.0,
+        "streams": 1.0,
     }
     return Shape(**(nothing | block | other))
 

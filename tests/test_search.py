@@ -20,6 +20,7 @@ from planner.search.problem import SearchProblem, decode
 from planner.space.grid import OPTION_DIMENSIONS, rows_of, single_grid
 from tests import enumeration, oracle, towers
 from tests.cases import CATALOG, problem_of, request
+from tests.test_compressed import flash
 
 PRICE = next(price for price in CATALOG.node("p5.48xlarge").prices if price.basis == "on-demand")
 COARSE = "cp=1 micro=1..4 recompute=none|block:0.5|full"
@@ -60,6 +61,10 @@ SPACES = {
     "deepspeed": (("gpt2-xl", "dgx-v100:2"), {"batches": (32,), "runtime": "deepspeed"}),
     "no replicas": (("llama3-70b", "dgx-h100:1"), {"batches": (8,), "pins": "dp=1 cp=1"}),
     "behind a tower": ((towers.model("qwen2.5-vl-7b", "4@896"), "dgx-h100:2"), {"batches": (32,), "pins": "cp=1 ep=1"}),
+    "compressed, four streams": (
+        (flash(num_hidden_layers=4, compress_ratios=[4, 128] * 2, n_routed_experts=16), "dgx-h100:2"),
+        {"batches": (32,), "pins": "micro=1..2"},
+    ),
     "own runs": (
         ("llama3-8b", "dgx-h100:4"),
         {

@@ -41,8 +41,17 @@ def projections(s: Shape, tokens: Figure = 1.0, tp: Figure = 1.0) -> tuple[Produ
         *index,
         Product("queries up", tokens, queries * latent, np.where(s.query_rank > 0, s.query_rank, s.hidden)),
         Product("keys, values up", tokens, s.kv_up / tp, s.kv_latent),
-        Product("output", tokens, s.hidden, s.heads * s.v_dim / tp),
+        *_outputs(s, tokens, tp),
     )
+
+
+def _outputs(s: Shape, tokens: Figure, tp: Figure) -> tuple[Product, ...]:
+    """One product, or one a group of heads to its latent, as many multiply-adds as of all heads to one, and another."""
+    whole = s.heads * s.v_dim
+    if not np.any(s.output_width):
+        return (Product("output", tokens, s.hidden, whole / tp),)
+    groups = Product("outputs to latents", tokens, s.output_rank, whole / tp)
+    return groups, Product("output", tokens, s.hidden, np.where(s.output_width > 0, s.output_width, whole) / tp)
 
 
 def scores(s: Shape) -> Figure:

@@ -112,6 +112,15 @@ class Shape:
     """Multiply-adds of a token with the matrices of sparse attention's index ..."""
     index_width: Figure = 0.0
     """... and with each position that it scores."""
+    output_rank: Figure = 0.0
+    """Width of one group's outputs before the product that makes the model's width, ..."""
+    output_width: Figure = 0.0
+    """... and of all groups' together; 0: one product makes it at once."""
+    entries_kept: Figure = 0.0
+    """Elements of a token that compressed entries are made of, which the backward pass reads, mean over layers that
+    attend."""
+    streams: Figure = 1.0
+    """Residual streams (:mod:`planner.cost.connections`)."""
     recurrent_first: Figure = 0.0
     """Of a recurrence: width of the product before it ..."""
     recurrent_inner: Figure = 0.0

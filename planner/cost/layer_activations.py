@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.cost import elements
+from planner.cost import connections, elements
 from planner.cost.attention import kv_width
 from planner.cost.experts import routed_copies, width
 from planner.cost.figures import Figure, Grid
@@ -65,7 +65,7 @@ def layer_activations(grid: Grid, moe: Figure, *, fused: Figure | None = None) -
     trained_cast = cast * s.weight_gradient
     inputs = halves * (4.0 * wide - 2.0 * trained_cast + 2.0 * s.dropout) * t * s.hidden / shard
     queries = 2.0 * s.heads * np.maximum(s.qk_dim, s.v_dim) * (1.0 + s.attention_gate)
-    heads = 2.0 * wide * t * (queries / layout.tp + kv_width(grid))
+    heads = 2.0 * wide * t * ((queries + s.output_width) / layout.tp + kv_width(grid) + s.entries_kept)
     crossed = s.attention_share * (1.0 + s.cross_share)
     attention = (heads - trained_cast * t * s.heads * s.v_dim / layout.tp) * crossed
     attention = attention + s.recurrent_share * kept_bytes(grid)
@@ -84,7 +84,7 @@ def layer_activations(grid: Grid, moe: Figure, *, fused: Figure | None = None) -
     linear = linear - (1.0 - s.reads_mlp_input) * dispatched + 2.0 * 2.0 * wide * t * s.magnitude_outputs
     unread = (1.0 - s.reads_input) * s.mixing_share + (1.0 - s.reads_mlp_input) * (1.0 - s.idle_share)
     unread = unread * (2.0 * wide - trained_cast) * t * s.hidden / shard
-    full = norms + inputs + linear + read + scores - unread
+    full = norms + inputs + linear + read + scores - unread + connections.kept_bytes(grid, shard)
     dropped = stack.drops_scores * scores + stack.drops_activation * read + stack.drops_norms * norms
     dropped = dropped + stack.drops_linear * 0.5 * linear - stack.unread_outputs * 2.0 * wide * t * s.hidden / shard
     # What is dropped twice over counts once.
@@ -101,7 +101,7 @@ def layer_activations(grid: Grid, moe: Figure, *, fused: Figure | None = None) -
     modules = modules + options.recompute_norms * normed + options.recompute_mlp * whole
     share = options.recompute_layers
     some = full - options.recompute_selective * dropped - modules
-    stored = 2.0 * wide * t * s.hidden / shard
+    stored = 2.0 * wide * t * s.streams * s.hidden / shard
     inputs_only = np.maximum(share, options.recompute_offloaded)
     again = np.maximum((share > 0) * full, modules)
     return Activations(full, s.backward_share * (inputs_only * stored + (1.0 - inputs_only) * some), again)

@@ -188,8 +188,8 @@ def transfer(grid: Grid, layer: Layer) -> Figure:
 
 
 def transfer_bytes(grid: Grid) -> Figure:
-    """Bytes of one transfer: ``e tokens h / tp``."""
-    return activation_bytes(grid, grid.shape.hidden) / grid.layout.tp
+    """Bytes of one transfer: ``e tokens n h / tp``, all n residual streams."""
+    return activation_bytes(grid, grid.shape.streams * grid.shape.hidden) / grid.layout.tp
 
 
 LEAVING = 0.5

@@ -11,7 +11,17 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from planner.cost import attention, collective_times, elements, experts, frozen, overlap, products, recurrent
+from planner.cost import (
+    attention,
+    collective_times,
+    connections,
+    elements,
+    experts,
+    frozen,
+    overlap,
+    products,
+    recurrent,
+)
 from planner.cost.figures import Figure, Grid, Options
 from planner.cost.micro_batch import cast_bytes, input_cast_bytes, moved, region_bytes, sequence_shard, tokens
 from planner.cost.products import LayerPart, Product
@@ -178,6 +188,8 @@ def layers(grid: Grid) -> tuple[Layer, Layer]:
         plain = 1.0 - moe - s.idle_share
         matrix = projections + dense.scaled(plain) + (shared + routed).scaled(moe)
         vector = moved(grid, mixing.moved + plain * dense_bytes + moe * routed_bytes)
+        if connections.mixed(grid):
+            matrix, vector = matrix + connections.matrix(grid), vector + moved(grid, connections.vector_bytes(grid))
         vector = vector + apart.scaled(moe) + frozen.dequantising(grid, moe)
         exchanged = experts.exposed(grid, matrix + mixing.kernel + vector, exchange)
         parts = {

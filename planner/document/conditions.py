@@ -61,7 +61,11 @@ def assumptions(found: Solution) -> tuple[schema.Assumption, ...]:
 def _unmeasured(found: Solution) -> Iterator[schema.Assumption]:
     """Kinds of blocks of which the fits have no run."""
     model = found.request.workload.model
-    for what, kind in (("recurrence", "a recurrence"), ("indexer", "sparse attention")):
+    for what, kind in (
+        ("recurrence", "a recurrence"),
+        ("indexer", "sparse attention"),
+        ("compressed", "compressed attention"),
+    ):
         if getattr(model, what) is not None:
             why = f"no run with {kind} is measured: kernels are priced by equations, at rates of attention and products"
             yield schema.Assumption(what=f"{model.id}.{what}", why=why, flag="calibrate")

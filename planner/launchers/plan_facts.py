@@ -195,7 +195,9 @@ def window(shape: Mapping[str, Any], sequence: int) -> dict[str, Any] | None:
 def blocks_are_attention(shape: Mapping[str, Any]) -> Iterator[str]:
     """Trainers' decoders are blocks of attention and an MLP or mixture; other kinds would be left out in silence."""
     mixers, feeds = shape.get("mixers") or (), shape.get("feeds") or ()
-    if set(mixers) - {"attention", "window"}:
+    if shape.get("compressed"):
+        yield "attention on compressed entries has no flag"
+    elif set(mixers) - {"attention", "window"}:
         yield f"blocks with a recurrence ({shape['recurrence']['kind']}) have no flag"
     if feeds:
         yield "blocks whose MLPs follow a pattern of their own have no flag"
@@ -205,6 +207,8 @@ def blocks_are_attention(shape: Mapping[str, Any]) -> Iterator[str]:
         yield "sparse attention's index has no flag"
     if shape.get("attention_gate"):
         yield "a gate on attention's output has no flag"
+    if shape.get("streams"):
+        yield f"{shape['streams']} residual streams have no flag"
     if shape["moe"] and shape["moe"].get("latent"):
         yield "experts on a latent have no flag"
     if shape.get("scaled"):

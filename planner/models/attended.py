@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from planner.models import blocks
+from planner.models import blocks, compressed
 from planner.models.parameters import head_width
 from planner.schema.workload import Model
 
@@ -20,6 +20,9 @@ def attended(model: Model, sequence: float) -> float:
 
     A causal window of w tokens: ``w (1 - w / (2 s))``; as many for the best w. Wider heads count by their width.
     """
+    if model.compressed is not None and model.window is not None:
+        near = _within(sequence, model.window.size, model.causal)
+        return near + compressed.attended(model, model.compressed, sequence)
     whole = _within(sequence, model.indexer.top if model.indexer else sequence, model.causal)
     if model.window is None or model.window.size >= sequence:
         return whole

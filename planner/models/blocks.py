@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from planner.schema.workload import Feed, Indexer, Mixer, Model
 
 Block = tuple[Mixer, Feed]
-ATTENDING: tuple[Mixer, ...] = ("attention", "window", "both")
+ATTENDING: tuple[Mixer, ...] = ("attention", "window", "both", "csa", "hca")
 RECURRING: tuple[Mixer, ...] = ("recurrent", "both")
 
 
@@ -34,6 +34,11 @@ def attending(model: Model) -> int:
 def recurring(model: Model) -> int:
     """Blocks with a recurrence."""
     return sum(mixer in RECURRING for mixer, _ in blocks(model))
+
+
+def named(model: Model, name: Mixer) -> int:
+    """Blocks whose tokens `name` mixes."""
+    return sum(mixer == name for mixer, _ in blocks(model))
 
 
 def feeding(model: Model, feed: Feed) -> int:

@@ -40,7 +40,7 @@ def _pattern(model: Model) -> Iterator[str]:
             yield f"{name}: {len(getattr(model, name)):,} of them; there are {model.layers:,} layers"
     if (model.mixers or model.feeds) and model.encoder_layers:
         yield "mixers, feeds: blocks of a decoder alone"
-    for kinds, need in ((("window",), "window"), (("recurrent", "both"), "recurrence")):
+    for kinds, need in ((("window", "csa", "hca"), "window"), (("recurrent", "both"), "recurrence")):
         if any(mixer in kinds for mixer in model.mixers) != (getattr(model, need) is not None) and (
             model.mixers or need == "recurrence"
         ):
@@ -53,6 +53,13 @@ def _pattern(model: Model) -> Iterator[str]:
         yield "moe.every, moe.leading_dense_layers: feeds say which blocks are mixtures"
     if any((mixer, feed) == ("none", "none") for mixer, feed in blocks.blocks(model)):
         yield "mixers, feeds: a block has neither"
+    if own := model.compressed:
+        if model.latent or model.indexer or model.full or not {*model.mixers} <= {"window", "csa", "hca"}:
+            yield "compressed: goes with mixers that are window, csa or hca alone"
+        if model.kv_heads != 1 or model.heads % own.output_groups:
+            yield f"compressed: kv_heads must be 1, and output_groups divide heads = {model.heads:,}"
+    if bool({"csa", "hca"} & {*model.mixers}) != (model.compressed is not None):
+        yield "compressed: goes with mixers that are csa or hca, and they with it"
     r = model.recurrence
     if r is not None and r.heads % r.key_heads:
         yield f"recurrence.key_heads = {r.key_heads:,}: must divide recurrence.heads = {r.heads:,}"

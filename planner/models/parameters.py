@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from planner.models import blocks, recurrent
+from planner.models import blocks, compressed, recurrent
 from planner.schema.workload import LatentAttention, Method, Model
 
 
@@ -45,6 +45,8 @@ class Parameters:
     """Of attention's projections and norms what a block lacks that uses the sparse index of one before it."""
     full_more_per_layer: int
     """What a block that sees everything has more than one with a window, norms included; may be negative."""
+    compressors: int
+    """What makes compressed entries and finds the best of them, in all blocks together."""
     recurrent_per_layer: int
     """A block's recurrence, where it has one."""
     final_norm: int
@@ -78,8 +80,8 @@ class Parameters:
 
         total = embedding + positions + head + final_norm + extra + tower + layers (norms + extra_per_layer)
         + attention_layers attention + full_layers full_more - indexless_layers index
-        - (layers - attention_layers) attention_only + recurrent_layers recurrent + cross_layers cross_attention
-        + dense_layers dense_mlp + moe_layers (router + shared + E expert)
+        - (layers - attention_layers) attention_only + compressors + recurrent_layers recurrent
+        + cross_layers cross_attention + dense_layers dense_mlp + moe_layers (router + shared + E expert)
         """
         return self.decoder + self.tower
 
@@ -110,6 +112,7 @@ class Parameters:
             + self.attention_layers * (self.attention_per_layer + self.attention_only_per_layer)
             + self.full_layers * self.full_more_per_layer
             - self.indexless_layers * self.index_per_layer
+            + self.compressors
             + self.recurrent_layers * self.recurrent_per_layer
             + self.cross_layers * self.cross_attention_per_layer
             + self.dense_layers * self.dense_mlp_per_layer
@@ -137,12 +140,13 @@ def parameters(model: Model) -> Parameters:
         expert=expert(model),
         shared_expert_per_layer=mlp(model, moe.shared_ffn, bias=moe.expert_bias) if moe and moe.shared_ffn else 0,
         norms_per_layer=model.norms_per_layer * norm(model) + attention_norms(model),
-        extra_per_layer=model.extra_parameters_per_layer + model.sinks * model.heads,
+        extra_per_layer=model.extra_parameters_per_layer + model.sinks * model.heads + 2 * connection(model),
         attention_only_per_layer=attention_norms(model) + model.sinks * model.heads,
         index_per_layer=indexing(model) + indexing_norms(model),
         full_more_per_layer=full_more(model),
+        compressors=compressed.parameters(model),
         recurrent_per_layer=recurrent.parameters(h, recurrence) if recurrence else 0,
-        final_norm=stacks * norm(model) if model.final_norm else 0,
+        final_norm=(stacks * norm(model) if model.final_norm else 0) + joining(model),
         extra=model.extra_parameters,
         tower=model.tower.parameters if model.tower else 0,
         layers=model.layers + model.encoder_layers,
@@ -173,10 +177,26 @@ def norm(model: Model) -> int:
     return model.hidden * (2 if model.norm == "layer" and model.norm_bias else 1) * model.norm_weight
 
 
+def connection(model: Model) -> int:
+    """What mixes n residual streams around attention, and again around the MLP: ``n (n + 2)`` weights of each of n h
+    inputs, as many biases, three factors (transformers 5.23.0, models/deepseek_v4, HyperConnection); 0 without streams.
+    """
+    n = model.streams or 0
+    return n * (n + 2) * (n * model.hidden + 1) + 3 * (n > 0)
+
+
+def joining(model: Model) -> int:
+    """What makes one of n streams before the last norm: ``n n h`` weights, n biases, a factor (HyperHead)."""
+    n = model.streams or 0
+    return n * (n * model.hidden + 1) + (n > 0)
+
+
 def attention_norms(model: Model) -> int:
     """Norms inside attention: 2 d (per head), (a + k) d (over all heads), those of the latents (their ranks), and the
-    indexer's LayerNorm (2 of its width).
+    indexer's LayerNorm (2 of its width); of compressed attention the query latent's and the key's.
     """
+    if model.compressed is not None:
+        return model.compressed.query_rank + model.head_dim
     queries_and_keys = {"head": 2 * model.head_dim, "full": (model.heads + model.kv_heads) * model.head_dim}
     latents = model.latent.query_rank + model.latent.kv_rank if model.latent else 0
     return queries_and_keys.get(model.qk_norm, 0) + latents + indexing_norms(model)
@@ -193,6 +213,8 @@ def attention(model: Model) -> int:
     A gate takes h a d more. Biases: (a + 2 k) d with `qkv_bias` (the gate's a d too), h with `output_bias`. With latent
     attention see :func:`latent_attention`; an indexer's projections see :func:`indexing`.
     """
+    if model.compressed is not None:
+        return sum(rows * columns for _, rows, columns in compressed.matrices(model, model.compressed))
     if model.latent is not None:
         return latent_attention(model, model.latent) + indexing(model)
     queries, keys = model.heads * model.head_dim, model.kv_heads * model.head_dim
@@ -322,6 +344,8 @@ def attention_matrices(model: Model, *, whole: bool = False) -> list[tuple[str, 
     no values where keys are these.
     """
     h, latent, full = model.hidden, model.latent, model.full
+    if model.compressed is not None:
+        return compressed.matrices(model, model.compressed)
     if whole and full is not None:
         wide = replace(model, full=None, kv_heads=full.kv_heads, head_dim=full.head_dim)
         return [each for each in attention_matrices(wide) if each[0] != "v" or not full.keys_are_values]

@@ -12,7 +12,7 @@ from planner.cost import flops, frozen
 from planner.cost.figures import Device, Dimensions, Expansion, Figure, Network, NetworkDimension, Shape, Stack
 from planner.cost.nccl_algorithms import HOPS, OPERATIONS, PROTOCOLS, CollectiveLibrary, Protocol
 from planner.cost.other_families import Software
-from planner.models import blocks, recurrent, texts
+from planner.models import blocks, compressed, recurrent, texts
 from planner.models.attended import attended, in_texts
 from planner.models.parameters import (
     Parameters,
@@ -63,7 +63,7 @@ COMPUTE_UNITS = 100
 def shape(workload: Workload, runtime: Runtime | None) -> Shape:
     """The figures of a workload; of its pipeline stages as the runtime cuts them, or equal ones without a runtime."""
     model, counted = workload.model, parameters(workload.model)
-    moe, latent = model.moe, model.latent
+    moe, latent, ranks = model.moe, model.latent, _ranks(model)
     leading = blocks.leading(model)
     lora = workload.method.kind == "lora"
     adapters = lora_parameters(model, workload.method) if lora else 0
@@ -81,8 +81,8 @@ def shape(workload: Workload, runtime: Runtime | None) -> Shape:
         kv_heads=_key_value_width(model, counted) / width if model.full else model.kv_heads,
         qk_dim=qk,
         v_dim=latent.value_dim if latent else width,
-        query_rank=latent.query_rank if latent else 0,
-        kv_rank=latent.kv_rank + latent.rope_dim if latent else 0,
+        query_rank=ranks[0],
+        kv_rank=ranks[1],
         kv_latent=latent.kv_rank if latent else 0,
         kv_up=model.heads * (latent.nope_dim + latent.value_dim) if latent else 0,
         vocab=model.labels or model.vocab,
@@ -125,6 +125,29 @@ def shape(workload: Workload, runtime: Runtime | None) -> Shape:
     return replace(made, placed_head=float(round(flops.head_share(made)))) if places_head(runtime, model) else made
 
 
+def _ranks(model: Model) -> tuple[int, int]:
+    """Widths that one product makes: the queries' latent, and that of keys and values with their rotary part, or the
+    one key of compressed attention.
+    """
+    if model.compressed is not None:
+        return model.compressed.query_rank, model.head_dim
+    return (model.latent.query_rank, model.latent.kv_rank + model.latent.rope_dim) if model.latent else (0, 0)
+
+
+def _compressed(model: Model) -> dict[str, float]:
+    """Compressed attention's figures; entries and their index are made on every tensor-parallel rank."""
+    if (own := model.compressed) is None:
+        return {}
+    (csa, hca), (best, every) = compressed.shares(model), compressed.products(model, own)
+    return {
+        "output_rank": own.output_rank,
+        "output_width": own.output_groups * own.output_rank,
+        "entries_kept": (4.0 * csa + 2.0 * hca) * model.head_dim,
+        "index_products": csa * best + hca * every,
+        "index_width": csa * own.index_heads * own.index_head_dim / own.csa_rate,
+    }
+
+
 def _key_value_width(model: Model, counted: Parameters) -> float:
     """Width of keys (and of values), mean over blocks: those of whole attention and those in the window."""
     narrow = model.kv_heads * model.head_dim
@@ -147,6 +170,7 @@ def _held(counted: Parameters) -> float:
     attention = counted.attention_layers * (counted.attention_per_layer + only)
     attention += counted.full_layers * counted.full_more_per_layer
     attention -= counted.indexless_layers * counted.index_per_layer
+    attention += counted.compressors
     return every + (attention + counted.recurrent_layers * counted.recurrent_per_layer) / counted.layers
 
 
@@ -164,6 +188,7 @@ def _mixers(model: Model) -> dict[str, float]:
         "index_products": indexing(model) * scoring,
         "index_width": index.heads * index.head_dim * scoring if index else 0.0,
     }
+    shares |= _compressed(model) | {"streams": float(model.streams or 1)}
     if found is None:
         return shares
     return shares | {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from planner.cost.orthogonal import flops
-from planner.models import blocks, recurrent
+from planner.models import blocks, compressed, recurrent
 from planner.models.parameters import attention_matrices
 from planner.schema.workload import Model, Workload
 
@@ -55,6 +55,10 @@ def _mixing(model: Model) -> list[tuple[int, Sides]]:
     found = [(blocks.attending(model) - whole, (i, o)) for _, i, o in attention_matrices(model)]
     if model.full is not None:
         found += [(whole, (i, o)) for _, i, o in attention_matrices(model, whole=True)]
+    if model.compressed is not None:
+        csa, hca = compressed.entries(model, model.compressed)
+        found += [(blocks.named(model, "csa"), each) for each in csa]
+        found += [(blocks.named(model, "hca"), each) for each in hca]
     if (own := recurrent.block(model)) is not None:
         found += [(blocks.recurring(model), sides) for sides in ((model.hidden, own.first), (own.inner, model.hidden))]
     return [(count, sides) for count, sides in found if count]
@@ -67,7 +71,8 @@ def _tensors(model: Model) -> list[Sides]:
         if not (blocks.attending(model) - (0 if kind else blocks.attending_to_all(model))):
             continue
         *first, last = [(rows, columns) for _, rows, columns in attention_matrices(model, whole=kind)]
-        found += [last, *first] if model.latent else [last, (model.hidden, sum(columns for _, columns in first))]
+        joined = [(model.hidden, sum(columns for _, columns in first))]
+        found += [last, *(first if model.latent or model.compressed else joined)]
     if (own := recurrent.block(model)) is not None:
         found += [(model.hidden, own.first), (own.inner, model.hidden)]
     return found

@@ -207,6 +207,8 @@ ABSENT = (
     "changed",
     "resale",
     "sold_usd",
+    "compressed",
+    "streams",
 )
 """Keys that documents leave out where they have no value: of what few have."""
 

@@ -28,15 +28,15 @@ Task = Literal["sft", "dpo", "reward"]
 """What a fine-tuning learns from: texts, or pairs of a chosen and a rejected answer, by comparison with the model as it
 was (DPO, arXiv 2305.18290) or as scores (a reward model)."""
 Family = Literal["decoder", "encoder", "encoder-decoder", "vision"]
-Activation = Literal["swiglu", "geglu", "clamped-swiglu", "gelu", "gelu-tanh", "relu", "squared-relu"]
+Activation = Literal["swiglu", "geglu", "clamped-swiglu", "limited-swiglu", "gelu", "gelu-tanh", "relu", "squared-relu"]
 """An MLP's function. Gated: SiLU, GELU, or gpt-oss's (a sigmoid of 1.702 x, inputs clamped at 7, 1 added to the linear
-half). Plain: GELU by the error function or by tanh, ReLU, its square."""
-Mixer = Literal["attention", "window", "recurrent", "both", "none"]
-"""What mixes the tokens of a block: attention (in the model's window where it is called so), a recurrence, both side by
-side, or nothing."""
+half), or SiLU with inputs clamped (DeepSeek-V4). Plain: GELU by the error function or by tanh, ReLU, its square."""
+Mixer = Literal["attention", "window", "csa", "hca", "recurrent", "both", "none"]
+"""What mixes the tokens of a block: attention (in the model's window where it is called so; beside it on the best, or
+on all, of a few compressed entries), a recurrence, attention and a recurrence side by side, or nothing."""
 Feed = Literal["mlp", "mixture", "none"]
 """What follows it: a dense MLP, a mixture of experts, or nothing."""
-GATED: tuple[Activation, ...] = ("swiglu", "geglu", "clamped-swiglu")
+GATED: tuple[Activation, ...] = ("swiglu", "geglu", "clamped-swiglu", "limited-swiglu")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +45,7 @@ class TokenRouter:
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
 
-    score: Literal["softmax", "sigmoid"]
+    score: Literal["softmax", "sigmoid", "sqrtsoftplus"]
     """Of the router's outputs, an expert's score."""
     normalised: Flag
     """Whether the scores of a token's experts are made to add up to 1 (as they do where the softmax is over these)."""
@@ -127,6 +127,31 @@ class Indexer:
     """Blocks up to this one score for themselves, ..."""
     every: Count = 1
     """... after it one in so many; the others attend to what the last that scored has found (GLM-5.2)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompressedAttention:
+    """DeepSeek-V4: queries and outputs through latents, one key of a head's width that is the value, too. Every block
+    sees a window; `csa` and `hca` blocks also see entries that stand for several tokens each.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
+
+    query_rank: Count
+    output_groups: Count
+    """Groups of heads whose outputs ..."""
+    output_rank: Count
+    """... become so wide, each, before one product makes the model's width of them."""
+    csa_rate: Count
+    """Tokens that an entry stands for in `csa` blocks, made from twice as many, ..."""
+    csa_top: Count
+    """... entries that a token attends to there, ..."""
+    index_heads: Count
+    """... and heads that find the best of them, ..."""
+    index_head_dim: Count
+    """... each so wide."""
+    hca_rate: Count
+    """Tokens that an entry stands for in `hca` blocks, where a token attends to all before it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -327,6 +352,10 @@ class Model(Entry):
     window: Window | None = None
     full: FullAttention | None = None
     indexer: Indexer | None = None
+    compressed: CompressedAttention | None = None
+    streams: Annotated[int, Field(ge=2, le=64, strict=True)] | None = None
+    """Residual streams that learned weights mix around attention and MLP (manifold-constrained hyper-connections, arXiv
+    2512.24880); none: one, as it is."""
     recurrence: Recurrence | None = None
     tower: Tower | None = None
     attention_gate: Flag = False

@@ -54,7 +54,8 @@ class Rule:
 
 
 def _heads(c: Columns, s: RuleSetting) -> Mask:
-    return np.asarray(s.workload.model.heads % c["tp"] == 0)
+    own = s.workload.model.compressed
+    return np.asarray((own.output_groups if own else s.workload.model.heads) % c["tp"] == 0)
 
 
 def _key_value_heads(c: Columns, s: RuleSetting) -> Mask:
@@ -73,7 +74,8 @@ def _recurrence(c: Columns, s: RuleSetting) -> Mask:
 
 
 def _whole_sequence(c: Columns, s: RuleSetting) -> Mask:
-    return np.asarray((c["cp"] == 1) | (s.workload.model.recurrence is None and s.workload.model.indexer is None))
+    model = s.workload.model
+    return np.asarray((c["cp"] == 1) | (model.recurrence is None and model.indexer is None and not model.compressed))
 
 
 def _hidden(c: Columns, s: RuleSetting) -> Mask:

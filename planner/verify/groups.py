@@ -190,7 +190,7 @@ def memory_fits_stage_by_stage(c: Claim) -> Iterator[str]:
     ``parameters + gradients + optimizer / width`` of ``layers / tp`` and the ends, ``(pp - i) layers e micro s h / (cp
     tp)``.
     """
-    every, w = c.layers, c.plan.workload
+    every, w, wide = c.layers, c.plan.workload, (c.model.streams or 1) * c.model.hidden
     for i, g in enumerate(c.plan.parallelism.groups):
         start = 0
         for n, s in enumerate(g.stages):
@@ -202,7 +202,7 @@ def memory_fits_stage_by_stage(c: Claim) -> Iterator[str]:
             least = _states(c, g, s, held + StageBytes(ends, 0))
             least += SIXTEEN_BIT * c.model.tower.parameters if c.model.tower and n == 0 else 0.0
             flying = min(len(g.stages) - n, g.micro_batches)
-            least += flying * s.layers * c.element * g.micro * w.sequence * c.model.hidden / (s.cp * s.tp)
+            least += flying * s.layers * c.element * g.micro * w.sequence * wide / (s.cp * s.tp)
             capacity = c.plan.cluster.pools[s.pool].accelerator_memory_bytes
             if s.memory_bytes < least * (1 - TOLERANCE):
                 yield f"stage {n} of group {i} needs {least:.6g} B or more, but is reported with {s.memory_bytes:.6g} B"

@@ -274,7 +274,8 @@ def least_activations(c: Claim, stage: int) -> float:
     """
     flying, method = min(c.micro_batches, c.plan.parallelism.pp - stage), c.plan.workload.method
     kept = int(method["layers"]) if method["kind"] == "freeze" else len(c.placed[stage])
-    return flying * kept * c.element * c.tokens * c.model.hidden / _outer_shard(c)
+    wide = (c.model.streams or 1) * c.model.hidden
+    return flying * kept * c.element * c.tokens * wide / _outer_shard(c)
 
 
 def _most_of_layer(c: Claim, layer: LayerShape) -> float:
@@ -291,7 +292,9 @@ def _most_in_16_bit(c: Claim, layer: LayerShape) -> float:
     latent = m.latent
     own = m.full.head_dim if m.full and layer.whole else m.head_dim
     width = max(latent.nope_dim + latent.rope_dim, latent.value_dim) if latent else own
-    outer = 10.0 * t * m.hidden / _outer_shard(c)
+    outer = (10.0 + (4.0 * m.streams + 4.0 if m.streams else 0.0)) * t * m.hidden / _outer_shard(c)
+    if m.compressed:
+        outer += 2.0 * t * (4.0 * m.head_dim + m.compressed.output_groups * m.compressed.output_rank)
     heads = 2.0 * t * width * ((2.0 + 2.0 * m.attention_gate) * m.heads / tp + 2.0 * max(m.kv_heads / tp, 1.0))
     scores = 5.0 * t * c.plan.workload.sequence * m.heads / tp
     inner = 4.0 + 2.0 * m.gated

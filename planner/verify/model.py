@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
-from planner.schema.workload import MixtureOfExperts, Model, Recurrence
+from planner.schema.workload import CompressedAttention, MixtureOfExperts, Model, Recurrence
 
 Matrix = tuple[str, int, int]
 """Name, inputs, outputs."""
@@ -70,6 +70,8 @@ class LayerShape:
     """Whether it has a dense MLP."""
     whole: bool = False
     """Whether its attention has the heads of blocks that see everything."""
+    entries: str = ""
+    """`csa` or `hca` where it attends to compressed entries."""
     scores: bool = False
     """Whether it scores positions in a sparse attention's index, and does not use another block's."""
 
@@ -84,11 +86,12 @@ def layers(model: Model) -> list[LayerShape]:
         feed = model.feeds[index % len(model.feeds)] if model.feeds else "mixture" if mixture else "mlp"
         mixer = model.mixers[index % len(model.mixers)] if model.mixers else "attention"
         across = model.encoder_layers > 0 and index >= model.encoder_layers
-        attentions = (mixer in ("attention", "window", "both")) + across
+        attentions = (mixer in ("attention", "window", "both", "csa", "hca")) + across
+        entries = mixer if mixer in ("csa", "hca") else ""
         whole = model.full is not None and mixer == "attention"
         scores = sparse is not None and attentions > 0 and max(index - sparse.first, 0) % sparse.every == 0
         recurrent = mixer in ("recurrent", "both")
-        shape = LayerShape(NONE, feed == "mixture", attentions, recurrent, feed == "mlp", whole, scores)
+        shape = LayerShape(NONE, feed == "mixture", attentions, recurrent, feed == "mlp", whole, entries, scores)
         found.append(replace(shape, held=_held(model, shape)))
     return found
 
@@ -101,7 +104,9 @@ def _held(model: Model, layer: LayerShape) -> StageBytes:
     if layer.attentions:
         own = attention(model, layer.whole)
         dense += layer.attentions * own + _inner_norms(model, layer.whole) + model.sinks * model.heads
-        dense += layer.scores * _index(model)
+        dense += layer.scores * _index(model) + _entries(model, layer.entries)
+    if n := model.streams or 0:
+        dense += 2 * (n * (n + 2) * (n * model.hidden + 1) + 3)
     if layer.attentions > 1:
         dense += norm(model)
     if layer.recurrent and model.recurrence is not None:
@@ -126,6 +131,32 @@ def norm(model: Model) -> int:
     return 2 * model.hidden if model.norm == "layer" and model.norm_bias else model.hidden
 
 
+def entry_matrices(model: Model, kind: str) -> Iterator[Matrix]:
+    """What makes compressed entries with their gates: of two series in `csa` blocks, whose index has the same and
+    queries and weights beside; of one in `hca` blocks.
+    """
+    own, h = model.compressed, model.hidden
+    if own is None or not kind:
+        return
+    yield "entries", h, (4 if kind == "csa" else 2) * model.head_dim
+    if kind == "csa":
+        yield "index entries", h, 4 * own.index_head_dim
+        yield "index queries", own.query_rank, own.index_heads * own.index_head_dim
+        yield "index weights", h, own.index_heads
+
+
+def _entries(model: Model, kind: str) -> int:
+    """All of these, with a bias for each place of a token in an entry, and norms."""
+    own = model.compressed
+    if own is None or not kind:
+        return 0
+    wide, series = model.head_dim, 1
+    if kind == "csa":
+        wide, series = model.head_dim + own.index_head_dim, 2
+    places = own.csa_rate if kind == "csa" else own.hca_rate
+    return _elements(entry_matrices(model, kind)) + (series * places + 1) * wide
+
+
 def _heads(model: Model, whole: bool) -> tuple[int, int, int]:
     """Key/value heads, the width of one, and products that make keys and values."""
     if whole and model.full is not None:
@@ -136,6 +167,8 @@ def _heads(model: Model, whole: bool) -> tuple[int, int, int]:
 def _inner_norms(model: Model, whole: bool = False) -> int:
     """Norms inside attention: ``q + c`` on latents; on queries and keys ``2 d`` a head kind or ``(a + k) d``."""
     latents = model.latent.query_rank + model.latent.kv_rank if model.latent else 0
+    if model.compressed:
+        return model.compressed.query_rank + model.head_dim
     if model.qk_norm in ("none", "unweighted"):
         return latents
     k, d, _ = _heads(model, whole)
@@ -159,6 +192,12 @@ def _index(model: Model) -> int:
 def attention_matrices(model: Model, whole: bool = False) -> Iterator[Matrix]:
     """The projections of one attention; latent ones after DeepSeek-V2 (arXiv 2405.04434)."""
     h, a, latent = model.hidden, model.heads, model.latent
+    if own := model.compressed:
+        wide = a * model.head_dim
+        yield from (("q", h, own.query_rank), ("q", own.query_rank, wide), ("k", h, model.head_dim))
+        between = own.output_groups * own.output_rank
+        yield from (("o", wide // own.output_groups, between), ("o", between, h))
+        return
     if latent is None:
         k, d, made = _heads(model, whole)
         yield "q", h, a * d * (2 if model.attention_gate else 1)
@@ -227,6 +266,8 @@ def _elements(matrices: Iterator[Matrix]) -> int:
 def attention(model: Model, whole: bool = False) -> int:
     """Weights and biases of one attention: `qkv_bias` has ``(a + 2 k) d`` or the latents' widths, the output ``h``."""
     latent = model.latent
+    if model.compressed:
+        return _elements(attention_matrices(model))
     if latent is None:
         k, d, made = _heads(model, whole)
         first = (model.heads * (1 + model.attention_gate) + made * k) * d
@@ -253,9 +294,8 @@ def largest_tensors(model: Model) -> tuple[int, int]:
     for whole in {layer.whole for layer in own if layer.attentions}:
         each = {name: rows * columns for name, rows, columns in attention_matrices(model, whole)}
         first = sum(size for name, size in each.items() if name != "o")
-        sizes += (
-            [rows * columns for _, rows, columns in attention_matrices(model)] if model.latent else [each["o"], first]
-        )
+        apart = bool(model.latent or model.compressed)
+        sizes += [rows * columns for _, rows, columns in attention_matrices(model)] if apart else [each["o"], first]
     sizes += tensors(model.ffn) if any(layer.dense for layer in own) else ()
     if model.recurrence is not None and any(layer.recurrent for layer in own):
         ends = list(recurrence_matrices(model, model.recurrence))
@@ -289,6 +329,8 @@ def last_end(model: Model, *, alone: bool) -> int:
     A tied one is a second copy of the embedding, unless the only stage has that already (`alone`).
     """
     norms = norm(model) * (2 if model.encoder_layers else 1) * model.final_norm
+    if n := model.streams or 0:
+        norms += n * (n * model.hidden + 1) + 1
     if model.tied:
         return norms + (0 if alone else embedding(model))
     return norms + (model.labels or model.vocab) * model.hidden
@@ -399,6 +441,13 @@ def work(model: Model, sequence: float, mtp_layers: int = 0) -> LayerWork:
         scoring = sum(layer.scores for layer in every)
         products += scoring * _elements(index_matrices(model))
         states += scoring * sequence * index.heads * index.head_dim
+    for kind in ("csa", "hca"):
+        products += sum(layer.entries == kind for layer in every) * _elements(entry_matrices(model, kind))
+    if (few := model.compressed) is not None:
+        best = sum(layer.entries == "csa" for layer in every)
+        states += best * sequence / few.csa_rate * few.index_heads * few.index_head_dim
+    if n := model.streams or 0:
+        products += n * n * model.hidden * (2 * len(every) * (n + 2) + 1)
     if model.moe is not None:
         products += mixtures * _visited(model, model.moe)
     products += head(model) * (1 + mtp_layers)
@@ -419,9 +468,20 @@ def _visited(model: Model, moe: MixtureOfExperts) -> int:
     return around + moe.experts_per_token * expert + shared
 
 
+def _positions_of_entries(model: Model, own: CompressedAttention, size: int, sequence: float) -> float:
+    """``w (2 - w / s)`` in the window; beside it ``t (2 - t m / s)`` of the best t of s / m entries, or all s / m."""
+    near, kinds = min(size, sequence), [layer.entries for layer in layers(model)]
+    best = min(own.csa_top, sequence / own.csa_rate)
+    seen = kinds.count("csa") * best * (2 - best * own.csa_rate / sequence)
+    seen += kinds.count("hca") * sequence / own.hca_rate
+    return near * (2 - near / sequence) + seen / len(kinds)
+
+
 def _positions(model: Model, sequence: float) -> float:
     """Positions before masking, mean over layers: the sequence ``s``, or ``w (2 - w / s)`` in a window of w tokens."""
     window, full = model.window, float(sequence)
+    if model.compressed is not None and window is not None:
+        return min(_positions_of_entries(model, model.compressed, window.size, sequence), full)
     if (index := model.indexer) is not None and index.top < sequence:
         full = index.top * (2 - index.top / sequence)
     if window is None or window.size >= sequence:

@@ -33,7 +33,7 @@ def tensor_divides(c: Claim) -> Iterator[str]:
     for name in waived:
         if name not in WAIVABLE:
             yield f"{name!r} cannot be waived"
-    if m.heads % tp and "heads_divide" not in waived:
+    if (m.compressed.output_groups if m.compressed else m.heads) % tp and "heads_divide" not in waived:
         yield f"{m.heads:,} heads over tp {tp}"
     if m.hidden % tp and "hidden_divides" not in waived:
         yield f"hidden width {m.hidden:,} over tp {tp}"

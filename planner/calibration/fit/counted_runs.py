@@ -46,7 +46,7 @@ def core(frame: Frame) -> NDArray[np.intp]:
 
 def _counts(run: Run) -> bool:
     model = run.workload.model if run.workload else None
-    fitted = model is None or (model.recurrence is None and model.indexer is None)
+    fitted = model is None or (model.recurrence is None and model.indexer is None and not model.compressed)
     known = run.family in ("dense", "moe") and run.task in PRETRAINING and fitted
     return known and run.grade in ("A", "B") and run.measured is not None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, fields, is_dataclass, replace
 from itertools import groupby
 from typing import Any
 
@@ -13,19 +13,7 @@ from planner.cost.flops import training_flops
 from planner.models.parameters import Parameters, lora_parameters, parameters
 from planner.models.workload import workload
 from planner.performance.cost_inputs import shape
-from planner.schema.workload import (
-    FullAttention,
-    Indexer,
-    LatentAttention,
-    MixtureOfExperts,
-    Model,
-    Recurrence,
-    Rotary,
-    TokenRouter,
-    Tower,
-    Window,
-    Workload,
-)
+from planner.schema.workload import Model, Workload
 
 Row = list[str]
 HEADERS = ["id", "parameters", "active", "layers", "hidden", "heads", "experts", "sequence", "from"]
@@ -39,8 +27,6 @@ LISTED_TURNS = 8
 WEIGHT_BYTES, GRADIENT_BYTES = 2, 4
 """Mixed precision as Megatron-LM keeps it: 16-bit weights, fp32 gradients."""
 _PROSE = ("id", "name", "source", "date", "notes", "assumed")
-
-Part = MixtureOfExperts | LatentAttention | Window | Rotary | Recurrence | Indexer | TokenRouter | FullAttention | Tower
 
 
 def natural(entry: str) -> list[tuple[int, str]]:
@@ -105,6 +91,7 @@ def counts(model: Model) -> list[Row]:
         ("embedding", counted.embedding + counted.positions),
         ("attention", _attention(counted)),
         ("recurrences", counted.recurrent_layers * counted.recurrent_per_layer),
+        ("compressed entries", counted.compressors),
         ("cross attention", counted.cross_layers * counted.cross_attention_per_layer),
         ("dense MLP", counted.dense_layers * counted.dense_mlp_per_layer),
         ("routed experts", counted.routed_experts),
@@ -175,12 +162,12 @@ def _small(counted: Parameters) -> int:
     return counted.layers * per_layer - without + counted.final_norm + counted.extra
 
 
-def _flat(record: Model | Part, prefix: str = "") -> list[tuple[str, object]]:
+def _flat(record: Any, prefix: str = "") -> list[tuple[str, object]]:
     """Name and value of every field that is not at its default; those of parts as ``moe.experts``."""
     found: list[tuple[str, object]] = []
     for item in fields(record):
         value, name = getattr(record, item.name), f"{prefix}{item.name}"
-        if isinstance(value, Part):
+        if is_dataclass(value):
             found += _flat(value, f"{name}.")
         elif value != item.default:
             found.append((name, value))

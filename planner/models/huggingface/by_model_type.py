@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from planner.models.huggingface import fields, routers
 from planner.models.huggingface.architecture import ATTENTION_BIAS, CLASSIC, COMMON, TIED, UNTIED, Architecture
+from planner.models.huggingface.compressed import COMPRESSED
 from planner.models.huggingface.decoders import DECODERS
 from planner.models.huggingface.gemma import GEMMA
 from planner.models.huggingface.hybrids import HYBRIDS
@@ -121,6 +122,7 @@ _GROK = Architecture(
 )
 
 ARCHITECTURES: Mapping[str, Architecture] = {
+    **COMPRESSED,
     **DECODERS,
     **GEMMA,
     **KIMI,

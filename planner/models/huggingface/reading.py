@@ -117,7 +117,6 @@ def _left_out(config: Mapping[str, Any]) -> dict[str, str]:
 
 
 _NOT_UNDERSTOOD = {
-    "deepseek_v4": "hyper-connections, compressed keys and hashed routers",
     "longcat_flash": "experts without weights, of which a token visits as many as its text asks for,",
     "mimo_v2_flash": "values narrower than keys, and sinks and other heads in windows alone,",
     "rwkv": "recurrences of channels with shifted tokens",
