@@ -89,3 +89,27 @@ def test_every_cluster_of_the_catalog_passes_unchanged() -> None:
     for name, node in known.nodes.items():
         made = catalog.cluster(known, name, 1, None if node.fabric else "ethernet-25g", "us")
         assert cw.cluster(made.node, 1, fabric=made.fabric.id, region="us") == made
+
+
+@pytest.mark.parametrize(
+    ("figures", "told"),
+    [
+        ({"memory_bandwidth": 4800}, r"memory_bandwidth = 4800: a bare number is in B/s, .* '4.8 TB/s'"),
+        ({"memory": 96}, r"memory = 96: a bare number is in B, .* '80 GiB'"),
+        ({"peak": {"bf16": 989}}, r"peak.bf16 = 989: a bare number is in FLOP/s"),
+    ],
+)
+def test_a_figure_in_another_unit_is_not_taken_for_si(figures: dict[str, object], told: str) -> None:
+    """A step of 160 years was the answer."""
+    part = replace(cw.accelerator("H100-SXM5-80GB"), **figures)
+    with pytest.raises(cw.WrongQuestion, match=told):
+        cw.cluster("dgx-h100", 2, accelerator=part)
+
+
+def test_the_front_is_a_table() -> None:
+    plans = cw.plan("llama3-8b", "dgx-h100:2..3")
+    table = plans.front_to_frame()
+    assert table["nodes"].tolist() == [2, 3] and table["step_time_s"].tolist() == [p.step_time_s for p in plans.front]
+    best = plans.plans[0].parallelism
+    row = table[table["nodes"] == plans.plans[0].cluster.pools[0].count].iloc[0]
+    assert (row["tp"], row["pp"], row["cp"], row["dp"]) == (best.tp, best.pp, best.cp, best.dp)

@@ -121,3 +121,13 @@ def test_a_leaf_that_was_changed_is_seen(text: str) -> None:
         with warnings.catch_warnings(), pytest.raises((DocumentChanged, WrongQuestion)):
             warnings.simplefilter("error")
             document.parse(edited, "plan.json")
+
+
+@pytest.mark.parametrize("rank", [99, 0, -1])
+def test_a_recommended_plan_that_is_not_there(
+    rank: int, text: str, capsys: pytest.CaptureFixture[str], folder: Path
+) -> None:
+    """Was passed over: the first plan stood in for it."""
+    (folder / "plan.json").write_text(json.dumps({**json.loads(text), "recommended": rank}), encoding="utf-8")
+    answer = ask(capsys, "explain plan.json")
+    assert (answer.code, f"recommended is {rank}; it holds plans 1 to 2" in answer.err) == (2, True)

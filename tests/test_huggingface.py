@@ -265,7 +265,7 @@ def test_what_a_configuration_cannot_say_is_assumed() -> None:
         ({"num_hidden_layers": -32}, "num_hidden_layers = -32: must be from 1"),
         ({"vocab_size": 10**30}, "vocab_size = 1000000000000000000000000000000: must be from 1 to 100,000,000"),
         ({"vocab_size": 10**60}, "vocab_size = 1000000000000000000000000000000000000...: must be"),
-        ({"vocab_size": None}, "vocab_size missing"),
+        ({"vocab_size": None}, "vocab_size = null: must be a whole number"),
         ({"tie_word_embeddings": "no"}, "tie_word_embeddings = 'no': must be true or false"),
         ({"tie_word_embeddings": None}, "tie_word_embeddings = null: must be true or false"),
         ({"num_attention_heads": 30}, "num_attention_heads = 30: does not divide hidden_size = 4096"),

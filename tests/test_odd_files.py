@@ -129,8 +129,8 @@ def test_a_shape_may_leave_out_what_is_at_its_default(capsys: pytest.CaptureFixt
 @pytest.mark.parametrize(
     ("shape", "says"),
     [
-        ({"rotary": {"base": "x"}}, "workload.shape: rotary.base: Input should be a valid number"),
-        ({"norm_epsilon": 0}, "workload.shape: norm_epsilon: Input should be greater than 0"),
+        ({"rotary": {"base": "x"}}, 'workload.shape: rotary.base = "x": must be a valid number'),
+        ({"norm_epsilon": 0}, "workload.shape: norm_epsilon = 0: must be above 0"),
     ],
 )
 def test_a_shape_that_is_none_is_told_in_a_line(

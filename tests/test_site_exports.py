@@ -251,3 +251,9 @@ def test_the_command_line_takes_a_site(tmp_path: Path, capsys: pytest.CaptureFix
     assert "claimName: shared" in (tmp_path / "job" / "jobset.yaml").read_text(encoding="utf-8")
     assert main([*asked, "--force", "--site", str(tmp_path / "none")]) == 2
     assert "no such folder" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["A_b", "a.b", "-a", "a-", "a" * 64, "ns space", "ünder"])
+def test_a_namespace_that_kubernetes_refuses(name: str) -> None:
+    with pytest.raises(WrongQuestion, match=r"--set namespace=.*: Kubernetes takes up to 63"):
+        bundle(DENSE, parts("megatron+rayjob"), given("megatron+rayjob") | {"namespace": name})

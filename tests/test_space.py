@@ -248,7 +248,7 @@ def test_since_names_what_a_runtime_has(runtime):
             assert getattr(known, axis)
             continue
         if axis == "muon":
-            assert known.muon_zero or known.measured_as == "megatron-core", "inherited, where it is not taken"
+            assert known.muon_zero
             continue
         values = known.zero_scope if axis == "zero_scope" else known.axes[axis]
         assert not value or value in map(str, values), what

@@ -41,6 +41,7 @@ WRONG = {
     f"{PLAN} --tp": "tp=: '' is not a whole number of at least 1",
     f"{ESTIMATE} --tensor-model-parallel-size 8": "Did you mean --tp?",
     f"{PLAN} --global-batch-size 8": "Did you mean --batch?",
+    f"{PLAN} --num_nodes 2": "Did you mean --cluster NODE:COUNT?",
     f"{PLAN} --recompte full": "Did you mean --recompute",
     f"{ESTIMATE} --tp eight": "tp=eight: 'eight' is not a whole number of at least 1",
     "plan '' --cluster dgx-h100:4": "no model ''",

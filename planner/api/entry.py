@@ -96,6 +96,17 @@ def plain(value: Any) -> Any:
 
 
 _DEGREES = {"tensor": "tp", "pipeline": "pp", "data": "dp", "context": "cp", "expert": "ep", "expert_tensor": "etp"}
+COUNTED = (
+    "nodes",
+    "n_nodes",
+    "num_nodes",
+    "nnodes",
+    "gpus_per_node",
+    "num_gpus",
+    "nproc_per_node",
+    "num_gpus_per_node",
+)
+"""Counts that stand in the name of a cluster here."""
 OTHERWISE = {
     **dict.fromkeys(("sequence", "sequence_length", "seq_len", "context", "context_length"), ("seq",)),
     **{
@@ -107,7 +118,7 @@ OTHERWISE = {
     **dict.fromkeys(("micro_batch", "micro_batch_size", "per_device_train_batch_size"), ("micro",)),
     **dict.fromkeys(("global_batch", "global_batch_size", "batch_size"), ("batch",)),
     **dict.fromkeys(("budget", "max_cost", "max_price", "max_usd"), ("budget", "max_cost")),
-    **dict.fromkeys(("nodes", "n_nodes", "num_nodes"), ("count",)),
+    **dict.fromkeys(COUNTED[:4], ("count",)),
     **dict.fromkeys(("folder", "out", "path", "directory"), ("output",)),
     "dtype": ("precision",),
     "framework": ("runtime",),
@@ -121,7 +132,7 @@ def _instead(name: str, hints: Mapping[str, Any]) -> str:
     """What to write in place of a keyword that a function lacks."""
     from planner.space.axes import AXES
 
-    if name in ("nodes", "n_nodes", "num_nodes") and "cluster" in hints:
+    if name in COUNTED and "cluster" in hints:
         return 'the number stands in the cluster: cluster="dgx-h100:2"'
     others = OTHERWISE.get(name, ())
     if other := next((each for each in others if each in hints), None):

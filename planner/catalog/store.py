@@ -243,10 +243,15 @@ def _inherit(record: FileRecord, base: FileRecord, name: str) -> None:
     if "prices" not in record.fields:
         record.price_lines = list(base.price_lines)
     record.fields = {**inherited, **record.fields}
+    stated = record.document.data.get(name, {})
+    # What an entry is without has no date.
+    since = inherited.get("since")
+    if isinstance(since, dict) and "since" not in stated:
+        none = {key.removesuffix("_zero") for key, value in stated.items() if value in ([], False, 0)}
+        record.fields["since"] = {what: date for what, date in since.items() if what not in none}
     # What an entry states itself is no longer assumed.
     assumed = base.fields.get("assumed")
-    if isinstance(assumed, dict) and "assumed" not in record.document.data.get(name, {}):
-        stated = record.document.data.get(name, {})
+    if isinstance(assumed, dict) and "assumed" not in stated:
         record.fields["assumed"] = {key: why for key, why in assumed.items() if key.split(".")[0] not in stated}
 
 

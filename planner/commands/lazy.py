@@ -106,9 +106,12 @@ def usage_message(error: click.ClickException) -> str:
 
 def _called_here(option: str, choices: Sequence[str]) -> str | None:
     """The option of a command that has another name elsewhere: ``--global-batch-size`` is ``--batch``."""
-    from planner.api.entry import OTHERWISE
+    from planner.api.entry import COUNTED, OTHERWISE
 
-    others = OTHERWISE.get(option.lstrip("-").replace("-", "_"), ())
+    name = option.lstrip("-").replace("-", "_")
+    if name in COUNTED and "--cluster" in choices:
+        return "--cluster NODE:COUNT"
+    others = OTHERWISE.get(name, ())
     return next((there for each in others if (there := f"--{each.replace('_', '-')}") in choices), None)
 
 

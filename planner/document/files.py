@@ -155,10 +155,13 @@ def _parsed(data: object, where: str, kinds: Mapping[str, type], others: Iterabl
     _warn_if_edited(data, where)
     content = {key: value for key, value in data.items() if key != DIGEST}
     try:
-        return _adapter(kinds[kind]).validate_json(json.dumps(content), strict=True)
+        found = _adapter(kinds[kind]).validate_json(json.dumps(content), strict=True)
     except ValidationError as error:
-        found = [line for each in error.errors(include_url=False)[:10] for line in _in_words(kinds[kind], each, where)]
-        raise WrongQuestion("\n".join(found)) from None
+        lines = [line for each in error.errors(include_url=False)[:10] for line in _in_words(kinds[kind], each, where)]
+        raise WrongQuestion("\n".join(lines)) from None
+    if isinstance(found, schema.PlanSet) and found.recommended not in (None, *(plan.rank for plan in found.plans)):
+        raise WrongQuestion(f"{where}: recommended is {found.recommended}; it holds plans 1 to {len(found.plans)}")
+    return found
 
 
 def _warn_if_edited(data: Mapping[str, Any], where: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -103,6 +104,10 @@ def _as_text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
+NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", re.ASCII)
+"""A label of RFC 1123, which Kubernetes requires of a namespace."""
+
+
 def settings(offered: Mapping[str, EnvironmentSetting], given: Mapping[str, str]) -> dict[str, str]:
     """Every setting of the targets: as given, by default, or as its placeholder.
 
@@ -131,6 +136,10 @@ def _check(name: str, value: str) -> None:
         raise WrongQuestion(f"--set {name}={quoting.line(value)}: a launcher would read it as an option")
     if name == "lora-alpha" and value and not (value.isdecimal() and value.isascii() and int(value[:9])):
         raise WrongQuestion(f"--set lora-alpha={quoting.line(value)}: must be a whole number from 1")
+    if name == "namespace" and value and not NAMESPACE.fullmatch(value):
+        raise WrongQuestion(
+            f"--set namespace={quoting.line(value)}: Kubernetes takes up to 63 of a-z, 0-9 and, inside, '-'"
+        )
     if name in ("lr", "rotary-base"):
         try:
             fine = 0 < float(value) < math.inf

@@ -10,6 +10,7 @@ from __future__ import annotations
 import bisect
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 from statistics import NormalDist
@@ -36,10 +37,24 @@ def lengths(stated: str | Sequence[float], sequence: int) -> tuple[float, ...]:
     Raises:
         WrongQuestion: neither, or a length below one token.
     """
-    found = sorted(_stated(stated) if isinstance(stated, str) else map(float, stated))
+    return _means(stated if isinstance(stated, str) else tuple(map(float, stated)), _stamp(stated), sequence)
+
+
+@lru_cache(maxsize=32)  # `fit` asks some hundred questions of the same texts
+def _means(stated: str | tuple[float, ...], stamp: tuple[int, ...], sequence: int) -> tuple[float, ...]:
+    found = sorted(_stated(stated) if isinstance(stated, str) else stated)
     if not found or not all(1 <= each < math.inf for each in found):
         raise WrongQuestion("--lengths: texts have at least one token; a file holds one length a line")
     return quantile_means([min(each, float(sequence)) for each in found])
+
+
+def _stamp(stated: str | Sequence[float]) -> tuple[int, ...]:
+    """What changes with a file: its inode, its time and its size."""
+    try:
+        found = Path(stated).stat() if isinstance(stated, str) else None
+    except (OSError, ValueError):
+        return ()
+    return (found.st_ino, found.st_mtime_ns, found.st_size) if found else ()
 
 
 def quantile_means(ordered: Sequence[float]) -> tuple[float, ...]:

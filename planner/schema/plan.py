@@ -58,6 +58,7 @@ from planner.schema.record import Answer, Document, Record
 from planner.schema.workload import MOST_TEXTS, Task
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.axes import Axes
 
 __all__ = [
@@ -362,6 +363,14 @@ class PlanSet(Answer[Plan]):
     def rows_of(self, parts: Sequence[Plan]) -> list[dict[str, Any]]:
         """How each plan is cut, what is predicted, what it costs."""
         return [tables.plan_row(plan) for plan in parts]
+
+    def front_to_frame(self) -> pd.DataFrame:
+        """The front as a tidy frame: each point with its degrees and nodes (of one pool), units behind the columns."""
+        import pandas as pd
+
+        pools = self.plans[0].cluster.pools if self.plans else ()
+        per_node = pools[0].accelerators_per_node if len(pools) == 1 else None
+        return pd.DataFrame([tables.front_row(point, per_node) for point in self.front])
 
     def plot(self) -> Axes:
         """The step of every plan by cause, in seconds, with matplotlib."""

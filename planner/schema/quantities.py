@@ -13,6 +13,12 @@ STRICT = ConfigDict(extra="forbid", str_strip_whitespace=True, allow_inf_nan=Fal
 """Every record refuses keys that it does not know, and numbers that are none."""
 
 
+SI = {"bytes": "B", "bandwidth": "B/s", "compute": "FLOP/s"}
+EXAMPLES = {"B": "80 GiB", "B/s": "4.8 TB/s", "FLOP/s": "989 TFLOP/s"}
+SMALLEST = 1e6
+"""A bare number below was meant in another unit: the smallest of the catalog is a cache of 1.6 MB (K80)."""
+
+
 def _read(dimension: str) -> BeforeValidator:
     """Reads text such as ``"80 GiB"``; a bare number only where the context says that it is SI."""
     return BeforeValidator(partial(_quantity, dimension=dimension))
@@ -20,7 +26,12 @@ def _read(dimension: str) -> BeforeValidator:
 
 def _quantity(value: Any, info: ValidationInfo, *, dimension: str) -> float:
     plain = bool(info.context) and isinstance(value, int | float)
-    return units.parse(value, "count" if plain else dimension)
+    found = units.parse(value, "count" if plain else dimension)
+    if plain and 0 < found < SMALLEST and (unit := SI.get(dimension)):
+        raise units.UnitError(
+            f"a bare number is in {unit}, and that is too little; write for example '{EXAMPLES[unit]}'"
+        )
+    return found
 
 
 def _field(dimension: str, **bounds: Any) -> Any:

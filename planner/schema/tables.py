@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,7 @@ from planner.base.units import (
 
 if TYPE_CHECKING:
     from planner.schema.images import ImagePlan
-    from planner.schema.plan import Plan
+    from planner.schema.plan import FrontPoint, Plan
     from planner.schema.procurement import Alternative
     from planner.schema.record import Document
     from planner.schema.study import StudyResult, Trial
@@ -68,6 +69,21 @@ CAUSES = (
     *("tp", "cp", "ep", "p2p", "dp", "bubble", "optimizer", "jitter", "overhead"),
 )
 """Of a step's time, as :mod:`planner.cost.evaluate` names them; a document has those that are above 0."""
+
+
+def front_row(point: FrontPoint, per_node: int | None) -> dict[str, Any]:
+    """A point of the front: the degrees that its label names, the others 1; its nodes of `per_node` accelerators."""
+    stated = {axis.lower(): int(count) for axis, count in re.findall(r"\b([A-Z]{2})(\d+)", point.label)}
+    return {
+        "nodes": point.accelerators // per_node if per_node else None,
+        "accelerators": point.accelerators,
+        **{axis: stated.get(axis, 1) for axis in ("tp", "pp", "cp", "ep", "dp")},
+        "recompute": point.label.partition("recompute ")[2] or "none",
+        "step_time_s": point.step_time_s,
+        "days": point.days,
+        "usd": point.usd_total,
+        "memory_bytes": point.memory_bytes,
+    }
 
 
 def plan_row(plan: Plan) -> dict[str, Any]:

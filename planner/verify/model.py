@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import Any
 
+from planner.base import typed
 from planner.schema.workload import CompressedAttention, MixtureOfExperts, Model, Recurrence
 
 Matrix = tuple[str, int, int]
@@ -23,22 +23,11 @@ def read(shape: Mapping[str, Any]) -> Model:
     Raises:
         ValueError: a field is missing, unknown or out of range.
     """
-    from pydantic import ValidationError
-
     try:
-        model: Model = _reader().validate_python(dict(shape))
-    except ValidationError as error:
-        problems = (": ".join((".".join(map(str, e["loc"])), e["msg"])) for e in error.errors()[:10])
+        return typed.record(Model, dict(shape))
+    except typed.Misfit as error:
+        problems = (f"{'.'.join(map(str, each.where))} {each.assigned}" for each in error.found[:10])
         raise ValueError("; ".join(problems)) from None
-    return model
-
-
-@cache
-def _reader() -> Any:
-    """Pydantic's reader of a model, built once."""
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(Model)
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,7 @@ def read(job):
         "stage": [tuning.stage, tuning.finetuning_type],
         "data": [data.dataset, data.dataset_dir],
         "sequence": data.cutoff_len + (tuning.stage == "sft"),  # pads to one more (data/processor/supervised.py)
-        "packed": data.packing,
+        "packed": [data.packing, data.neat_packing, str(model.flash_attn)],
         "dtype": str(model.compute_dtype).removeprefix("torch."),
         "liger": model.enable_liger_kernel,
         "adapters": adapters if tuning.finetuning_type == "lora" else None,

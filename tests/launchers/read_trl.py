@@ -22,7 +22,7 @@ def read(job):
         "model": model.model_name_or_path,
         "data": script.dataset_name,
         "sequence": found.max_length,
-        "packed": [found.packing, found.packing_strategy],
+        "packed": [found.packing, found.packing_strategy, model.attn_implementation],
         "dtype": model.dtype,
         "liger": found.use_liger_kernel,
         "adapters": [peft.r, peft.lora_alpha, peft.lora_dropout, sorted(peft.target_modules)] if peft else None,

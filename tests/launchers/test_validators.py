@@ -271,6 +271,20 @@ def test_the_launcher_reads_the_plan(name: str, tmp_path: Path) -> None:
     kept(name, plans=len(plans), fields=fields)
 
 
+@pytest.mark.parametrize("name", ["trl", "llama-factory", "axolotl"])
+def test_whole_texts_are_packed_apart(name: str, tmp_path: Path) -> None:
+    """Where their lengths are stated."""
+    python(name)
+    before = _before(name)
+    asked = {"runtime": "hf-trainer", "seq": "4k", "lengths": "600/2k"}
+    kinds = ("lora", "finetune")
+    plans = [api.estimate("llama3-8b", "dgx-h100:1", ["zero=3"], method=kind, **asked).plans[0] for kind in kinds]
+    jobs = [_job(plan, name, tmp_path / str(number)) for number, plan in enumerate(plans)]
+    for plan, found in zip(plans, ask(name, jobs, tmp_path, *before), strict=True):
+        assert "error" not in found, found["error"]
+        assert found["values"] == EXPECTED[name](plan)
+
+
 def test_every_recipe_builds_the_model(tmp_path: Path) -> None:
     python("megatron-bridge")
     plans = [api.estimate(model, "dgx-h100:1", runtime="megatron-core").plans[0] for model in megatron_bridge.RECIPES]

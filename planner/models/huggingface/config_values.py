@@ -36,7 +36,8 @@ class Reader:
         value = self.get(key)
         if value is None:
             if otherwise is None:
-                raise self.wrong(key, "missing" + self._instead(key))
+                null = key in self._config
+                raise self.wrong(key, "null: must be a whole number" if null else "missing" + self._instead(key))
             return otherwise
         if isinstance(value, bool) or not isinstance(value, int):
             raise self.wrong(key, f"{_shown(value)}: must be a whole number")
