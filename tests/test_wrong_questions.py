@@ -337,7 +337,7 @@ EDITS: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "less memory": (_memory, "total_bytes"),
     "a cheaper runner-up": (lambda d: d["plans"][1]["money"].update(usd_total=1.0), "usd_total"),
     "a number beyond floats": (lambda d: d["plans"][0]["batch"].update({"global": 10**400}), "batch.global_ is beyond"),
-    "a billion layers": (lambda d: d["plans"][0]["workload"]["shape"].update(layers=10**9), "equal to 10000"),
+    "a billion layers": (lambda d: d["plans"][0]["workload"]["shape"].update(layers=10**9), "at most 10,000"),
     "a kind of ten megabytes": (lambda d: d.update(kind="x" * 10**7), "kind is 'xxx"),
 }
 

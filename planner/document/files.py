@@ -159,8 +159,9 @@ def _parsed(data: object, where: str, kinds: Mapping[str, type], others: Iterabl
     except ValidationError as error:
         lines = [line for each in error.errors(include_url=False)[:10] for line in _in_words(kinds[kind], each, where)]
         raise WrongQuestion("\n".join(lines)) from None
-    if isinstance(found, schema.PlanSet) and found.recommended not in (None, *(plan.rank for plan in found.plans)):
-        raise WrongQuestion(f"{where}: recommended is {found.recommended}; it holds plans 1 to {len(found.plans)}")
+    if isinstance(found, schema.PlanSet) and found.plans:
+        if found.recommended not in (None, *range(1, len(found.plans) + 1)):
+            raise WrongQuestion(f"{where}: recommended is {found.recommended}; it holds plans 1 to {len(found.plans)}")
     return found
 
 
