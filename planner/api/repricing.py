@@ -27,12 +27,12 @@ from planner.question.reading import PRICE_BASES, PlanOptions
 from planner.question.request import Request
 from planner.question.search_problem import how_sure, measured_layers, resolve_efficiency
 from planner.schema.hardware import Cluster, Price
+from planner.schema.model_reading import read
 from planner.schema.plan import Plan, PlanSet, SearchQuestion
 from planner.schema.workload import Method
 from planner.space.axes import ALONE, MemoryPlacement
 from planner.space.pins import parse_pins
 from planner.space.rules import RULES
-from planner.verify.model import read
 
 SAME = 1e-9
 """Relative: a rate of interruptions below it is what rounding left."""

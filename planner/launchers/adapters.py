@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 
 from planner.launchers.target import EnvironmentSetting, Loss, Values
 from planner.models.parameters import trained
+from planner.schema.model_reading import read
 from planner.schema.plan import Plan
 from planner.schema.workload import Method
-from planner.verify.model import read
 
 ALPHA = EnvironmentSetting("lora-alpha", "scale of adapters, which a plan does not choose (else twice the rank)", "")
 _USUAL = {name: (f"{name}_proj",) for name in ("q", "k", "v", "o", "up", "down", "gate")}

@@ -9,9 +9,9 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from planner.launchers.target import Loss
+from planner.schema.model_reading import read
 from planner.schema.plan import Plan, Pool
 from planner.schema.workload import Method
-from planner.verify.model import read
 
 AXES = (
     "tp",

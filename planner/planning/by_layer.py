@@ -16,12 +16,12 @@ from planner.models.workload import library, model, workload
 from planner.performance import cost_inputs
 from planner.performance.efficiency import reached, runtime_keys
 from planner.schema.hardware import Cluster, Dimension, Fabric, Runtime
+from planner.schema.model_reading import read
 from planner.schema.plan import Plan
 from planner.schema.workload import Workload
 from planner.space.axes import NO_RECOMPUTE, OptionAxes, TensorMode
 from planner.space.axes import Sharding as Shards
 from planner.space.grid import as_figures
-from planner.verify.model import read
 
 FAMILY_RUNTIME = {"cnn": "mxnet", "dlrm": "hugectr"}
 """Whose fitted software a convolutional network or a recommender is taken to run in."""

@@ -6,28 +6,13 @@ latent attention q and c the ranks of queries and of keys/values.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
-from planner.base import typed
 from planner.schema.workload import CompressedAttention, MixtureOfExperts, Model, Recurrence
 
 Matrix = tuple[str, int, int]
 """Name, inputs, outputs."""
-
-
-def read(shape: Mapping[str, Any]) -> Model:
-    """The model's record, every field in its range.
-
-    Raises:
-        ValueError: a field is missing, unknown or out of range.
-    """
-    try:
-        return typed.record(Model, dict(shape))
-    except typed.Misfit as error:
-        problems = (f"{'.'.join(map(str, each.where))} {each.assigned}" for each in error.found[:10])
-        raise ValueError("; ".join(problems)) from None
 
 
 @dataclass(frozen=True, slots=True)

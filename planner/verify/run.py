@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from planner.schema.model_reading import read
 from planner.schema.plan import Plan
 from planner.verify import (
     communication,
@@ -16,7 +17,6 @@ from planner.verify import (
     well_formed,
 )
 from planner.verify.finding import Check, Claim, Inconsistent, Violation, findings
-from planner.verify.model import read
 
 CHECKS: tuple[Check, ...] = (
     *ranks.CHECKS,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping
 
+from planner.schema.model_reading import read
 from planner.schema.plan import Plan
-from planner.verify.model import read
 
 BYTES = ("parameters", "gradients", "gradient_wire", "parameter_wire", "gathers_working_copy")
 BASES = ("nf4", "int8", "fp8")

@@ -5,9 +5,9 @@ from typing import Any
 
 from planner.launchers import accelerate, plan_facts
 from planner.models.parameters import trained
+from planner.schema.model_reading import read
 from planner.schema.plan import Plan
 from planner.schema.workload import Method
-from planner.verify.model import read
 
 Values = dict[str, Any]
 WIDE = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}

@@ -18,6 +18,7 @@ from planner.performance.efficiency import reached
 from planner.performance.profiles import overlay
 from planner.performance.profiles import profile as profiles
 from planner.schema.hardware import Cluster
+from planner.schema.model_reading import read
 from planner.schema.plan import Plan
 from planner.schema.workload import WITH_ITERATIONS, Method, Optimizer, Workload
 from planner.space.axes import (
@@ -33,7 +34,6 @@ from planner.space.axes import (
     recompute,
 )
 from planner.space.grid import Figures, single_grid
-from planner.verify.model import read
 
 CAUSES = ("tp", "cp", "ep", "p2p", "dp")
 """Terms of a breakdown that are communication and nothing else."""
