@@ -1,14 +1,16 @@
 """DeepSeek-V4: compressed attention and residual streams, counted by hand, planned, checked, exported nowhere."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import planner
 from planner.base.errors import WrongQuestion
-from planner.cost import connections, layer_activations, pipeline
+from planner.cost import connections, layer_activations, pipeline, transformer
+from planner.cost.figures import Shape
 from planner.launchers.bundle import refusals
 from planner.launchers.registry import EXPORTERS
 from planner.models import files, model_rules
@@ -68,6 +70,18 @@ def test_streams_are_kept_moved_and_sent() -> None:
     assert float(more) == pytest.approx(2 * 2 * (4 + 1) * tokens * 4096)
     assert float(pipeline.transfer_bytes(four)) == 4 * float(pipeline.transfer_bytes(one))
     assert float(connections.vector_bytes(four)) == pytest.approx(2 * 11 * 2 * tokens * 4096)
+
+
+def test_other_models_of_one_table_keep_their_figures() -> None:
+    """Runs of all models are predicted at once, as columns."""
+    one, other = (shape(workload(model), None) for model in ("deepseek-v3", flash()))
+    both = Shape(**{f.name: np.array([getattr(one, f.name), getattr(other, f.name)]) for f in fields(Shape)})
+    options = {"recompute_latents": 1.0, "sequence_parallel": 1.0}
+    alone, beside = (
+        transformer.layers(grid_of(each, {"batch": 8, "tp": 2, "ep": 4}, options))[1] for each in (one, both)
+    )
+    for name in ("forward", "backward", "modules"):
+        assert np.ravel(getattr(beside, name))[0] == pytest.approx(float(getattr(alone, name)), rel=1e-12)
 
 
 def plans(**more: Any) -> Any:

@@ -11,6 +11,7 @@ from planner.base.errors import WrongQuestion
 from planner.models import files, huggingface
 from planner.models.huggingface import from_config, read
 from planner.models.huggingface.by_model_type import ARCHITECTURES
+from planner.models.huggingface.compressed import COMPRESSED
 from planner.models.huggingface.decoders import DECODERS
 from planner.models.huggingface.gemma import GEMMA
 from planner.models.huggingface.hybrids import HYBRIDS
@@ -57,7 +58,13 @@ def test_gives_the_shape_of_the_library(entry: str) -> None:
 
 def test_every_architecture_is_covered() -> None:
     """Those of later tables: tests/test_architectures.py."""
-    kinds = {entry["config"]["model_type"] for entry in DATA.values()} | {*DECODERS, *GEMMA, *HYBRIDS, *KIMI}
+    kinds = {entry["config"]["model_type"] for entry in DATA.values()} | {
+        *COMPRESSED,
+        *DECODERS,
+        *GEMMA,
+        *HYBRIDS,
+        *KIMI,
+    }
     kinds |= {name for name in ARCHITECTURES if "_vl" in name}
     kinds |= {entry["config"].get("text_config", {}).get("model_type") for entry in DATA.values()}
     # Grok-1's published class is not part of transformers: see the test below.

@@ -80,9 +80,8 @@ def shapes(grid: Grid) -> tuple[Product, ...]:
 
 def expanding(grid: Grid) -> Figure:
     """Seconds to expand latents to queries, keys and values once more; 0 without latents."""
-    *_, queries, keys, _ = shapes(grid)
-    again = products.trained_product(grid, queries).forward + products.trained_product(grid, keys).forward
-    return (grid.shape.kv_rank > 0) * again
+    up = [product for product in shapes(grid) if product.name in ("queries up", "keys, values up")]
+    return (grid.shape.kv_rank > 0) * sum(products.trained_product(grid, product).forward for product in up)
 
 
 def matrix(grid: Grid) -> LayerPart:

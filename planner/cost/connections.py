@@ -21,11 +21,15 @@ def work(s: Shape) -> Figure:
     return (n > 1) * n * n * s.hidden * (2.0 * s.layers * (n + 2.0) + 1.0)
 
 
-def matrix(grid: Grid) -> LayerPart:
-    """The product of both halves of a layer, in 16 bit at least, on the tokens that a rank holds outside regions."""
+def product(grid: Grid) -> Product:
+    """That of one half of a layer, in 16 bit at least, on the tokens that a rank holds outside regions."""
     n, t = grid.shape.streams, tokens(grid) / sequence_shard(grid)
-    one = Product("connections", t, n * (n + 2.0), n * grid.shape.hidden, 1.0, grid.device.matrix_rate_16)
-    return products.trained_product(grid, one).scaled(2.0 * (n > 1))
+    return Product("connections", t, n * (n + 2.0), n * grid.shape.hidden, 1.0, grid.device.matrix_rate_16)
+
+
+def matrix(grid: Grid) -> LayerPart:
+    """Time of both halves' products."""
+    return products.trained_product(grid, product(grid)).scaled(2.0 * (grid.shape.streams > 1))
 
 
 def vector_bytes(grid: Grid) -> Figure:

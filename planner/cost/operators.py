@@ -14,6 +14,7 @@ import numpy as np
 from planner.cost import (
     attention,
     collective_times,
+    connections,
     convolution,
     data_parallel,
     experts,
@@ -161,6 +162,9 @@ def of_transformer(grid: Grid) -> tuple[Operator, ...]:
         found += _attention(grid, float(s.layers * s.attention_share), region)
     if float(s.recurrent_share):
         found += _recurrence(grid, float(s.layers * s.recurrent_share), region)
+    if connections.mixed(grid):
+        found.append(_bound_by_memory(grid, "streams", float(s.layers), connections.vector_bytes(grid)))
+        found.append(_product(grid, connections.product(grid), 2.0 * float(s.layers)))
     if dense > 0:
         found += _mlp(grid, s.ffn, dense, region, "", _gradients(grid, mixture=False))
     if mixed and float(s.shared_ffn):
