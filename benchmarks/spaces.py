@@ -153,6 +153,10 @@ def _plain(value: object) -> object:
     """An option's value in one word, or as ``name=value`` where several switches form one axis."""
     if isinstance(value, str | bool):
         return value
+    if isinstance(value, float):
+        return bool(value) if value in (0.0, 1.0) else value
+    if isinstance(value, tuple):
+        return "+".join(value) or "none"
     fields = {name: getattr(value, name) for name in value.__dataclass_fields__}  # type: ignore[attr-defined]
     return fields.get("name") or " ".join(f"{name}={_switch(field)}" for name, field in fields.items())
 

@@ -106,8 +106,8 @@ def options(request: Request, layout: dict[str, int]) -> Iterator[OptionAxes]:
     pairs = [(n, o) for n in names for o in overlaps if not (o and (n == "full" or n.startswith("block")))]
     for policy, exchanges in (pair for pair in pairs if pins.allow("recompute", pair[0])):
         for tensor in _tensor(request, layout["tp"], values):
-            for place in values("offload", "none", ("none", "optimizer")):
-                able = runtime.offload_needs_zero if place == "optimizer" else ()
+            for place, beside, moved in offloaded(request, policy):
+                able = runtime.offload_needs_zero if place != "none" else ()
                 for sharding in _sharding(runtime, replicas, staged, values, able or (0, 1, 2, 3)):
                     for p2p in values("p2p_overlap", False) if layout["vpp"] > 1 else [False]:
                         orders = ("tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp")
@@ -121,10 +121,27 @@ def options(request: Request, layout: dict[str, int]) -> Iterator[OptionAxes]:
                                 sharding,
                                 p2p,
                                 order == orders[1],
-                                place == "optimizer",
+                                {"none": 0.0, "optimizer": 1.0}.get(place) or float(place.partition(":")[2] or 0),
                                 ep_overlap=exchanges,
                                 cp_algorithm=way,
+                                offload_overlap=beside,
+                                activation_offload=() if moved == "none" else tuple(moved.split("+")),
                             )
+
+
+def offloaded(request: Request, policy: str) -> Iterator[tuple[str, bool, str]]:
+    """Shares of the optimizer, whether its copies overlap, and modules in host memory: those that pins name."""
+    pins, known = request.pins, request.runtime.axes
+    given = {axis: pins.bounds[axis].values for axis in ("offload", "activation_offload") if axis in pins}
+    for place in given.get("offload", ("none", "optimizer")):
+        if ("part" if ":" in place else place) not in known.get("offload", ("none",)):
+            continue
+        asked = [on for on in (False, True) if "offload_overlap" in pins and pins.allow("offload_overlap", on)]
+        asked = [on for on in asked if on in known.get("offload_overlap", (False,)) and (place != "none" or not on)]
+        for moved in given.get("activation_offload", ("none",)):
+            taken = policy == "full" or policy.startswith("block") or (policy == "selective" and "core_attn" in moved)
+            if moved == "none" or not taken:
+                yield from ((place, on, moved) for on in (asked if "offload_overlap" in pins else [False]))
 
 
 def ways(request: Request, layout: dict[str, int]) -> list[str]:

@@ -773,16 +773,28 @@ def updated(p, stages):
         for d, e in held(p, stages)
     )
     if p.options.offload > 0:
-        moved = gradient_sent(p) + kept(p, p.stack.parameter_wire) + step_bytes(p)
-        return most * p.shape.trained * moved / p.device.host_bandwidth
+        return most * p.shape.trained * on_host(p)
     seconds = most * p.shape.trained * step_bytes(p) / p.device.memory_rate
-    if p.measured is None:
-        return seconds
+    return seconds if p.measured is None else seconds * updated_here(p)
+
+
+def updated_here(p):
+    """What a profile's update took over the model's own."""
     s, times = p.shape, p.measured.times
     whole = s.embedding_parameters + s.final_parameters + (0.0 if s.tied else s.head_parameters)
     whole += s.layers * (s.attention_parameters + s.mlp_parameters)
     modelled = whole / times.tp * s.trained * step_bytes(p) / p.measured.device.memory_rate
-    return seconds * over(times.update, modelled)
+    return over(times.update, modelled)
+
+
+def on_host(p):
+    """Seconds of a parameter whose states are in host memory in part: lanes one after the other, or beside another."""
+    away, link = p.options.offload, p.device.host_bandwidth
+    lanes = [away * lane / link for lane in (gradient_sent(p), step_bytes(p), kept(p, p.stack.parameter_wire))]
+    here = (1.0 - away) * step_bytes(p) / p.device.memory_rate
+    if p.measured is not None:
+        here *= updated_here(p)
+    return max(*lanes, here) if p.options.offload_overlap else sum(lanes) + here
 
 
 def stage_updated(p, stages, i):
@@ -791,9 +803,7 @@ def stage_updated(p, stages, i):
     dense, spread = held(p, stages)[i]
     ends = s.embedding_parameters * (i == 0)
     ends += last * (s.final_parameters + (0.0 if s.tied and i == 0 else s.head_parameters))
-    each = step_bytes(p) / p.device.memory_rate
-    if p.options.offload > 0:
-        each = (gradient_sent(p) + kept(p, p.stack.parameter_wire) + step_bytes(p)) / p.device.host_bandwidth
+    each = step_bytes(p) / p.device.memory_rate if p.options.offload <= 0 else on_host(p)
     found = (dense / ranks[0] + spread / ranks[1]) * each
     return found + ends / p.layout.tp / ranks[0] * s.outside_step_bytes / p.device.memory_rate + iterated(p, stages[i])
 
@@ -824,7 +834,7 @@ def hidden_exchange(p, moe):
 def step_time(p):
     """All micro-batches on the slowest stage, the others' once over vpp; then data parallelism and the update."""
     stages = deal(p)
-    priced = {moe: layer(p, moe) for moe in {0.0, p.shape.moe_share}}
+    priced = {moe: copied(p, moe, layer(p, moe)) for moe in {0.0, p.shape.moe_share}}
     if p.options.ep_overlap:
         # While the pipeline fills and drains nothing is beside exchanges: in pp of a step's micro-batches.
         share = min(p.layout.pp * p.layout.dp * p.layout.micro / p.layout.batch, 1.0) / 2.0
@@ -910,6 +920,45 @@ def stored(p, moe):
     return everything, kept, max(everything if p.options.recompute_layers > 0 else 0.0, again)
 
 
+def hosted(p, moe):
+    """Bytes that a layer has in host memory, and those on their way: inputs of modules, or all that is kept."""
+    s, cut, o, t, e = p.shape, p.layout, p.options, tokens(p), p.device.element
+    kept = stored(p, moe)[1]
+    if o.offload_all:
+        widest = s.hidden / hidden_shard(p)
+        if not (o.recompute_layers or o.recompute_offloaded):
+            widest = max(widest, s.ffn / cut.tp, copies(p) * s.expert_ffn / cut.etp / t)
+        elif o.recompute_layers < 1 and not o.recompute_offloaded:
+            wide = (1.0 - o.recompute_layers) * max(s.ffn / cut.tp, copies(p) * s.expert_ffn / cut.etp / t)
+            widest = max(widest, wide)
+        return kept, 5.0 * e * t * widest
+    one = 1.0 if p.device.low_precision and p.stack.keeps_cast_inputs and s.weight_gradient else e
+    latent, twice, hidden = s.kv_rank > 0, 1.0 + s.cross_share, t * s.hidden / hidden_shard(p)
+    found = 0.0
+    if o.offload_attn_norm and latent:
+        found += e * hidden
+    if o.offload_qkv_linear and s.reads_input:
+        found += (0.0 if o.recompute_norms else one * hidden) if latent else (one + e) * hidden
+    if o.offload_core_attn and not (latent and o.recompute_latents):
+        found += e * t * (s.heads * max(s.qk_dim, s.v_dim) / cut.tp + kv_width(p)) * twice
+    if o.offload_attn_proj:
+        found += one * t * s.heads * s.v_dim / cut.tp * twice
+    if o.offload_mlp_norm:
+        found += moe * e * hidden
+    if o.offload_expert_fc1 and s.reads_mlp_input:
+        found += moe * one * copies(p) * s.hidden
+    if o.offload_moe_act:
+        found += moe * e * (1.0 + s.gated) * copies(p) * s.expert_ffn / cut.etp
+    found = min(found, kept)
+    return found, 2.0 * found
+
+
+def copied(p, moe, seconds):
+    """The passes of a layer with what copying to and from host memory takes beyond them."""
+    link = hosted(p, moe)[0] / p.device.host_bandwidth
+    return seconds[0], seconds[1] + sum(max(link - alone, 0.0) for alone in passes(p, moe))
+
+
 def in_flight(p, stage):
     """Micro-batches that a stage holds, all its chunks together: warm-up passes and the one at work.
 
@@ -941,9 +990,9 @@ def states(p, dense, spread, ends):
     else:
         total = 0.0 if own_copy and zero >= 3 else weights(p) * share(3)
     total += gradient_held(p) * s.trained * share(2)
-    if not p.options.offload:
-        total += (s.state_bytes * s.trained + master(p) * (1.0 if own_copy else s.trained)) * share(1)
-        total += s.outside_state_bytes * ends / (shards(p, groups[0]) if zero >= 1 else 1.0)
+    here = 1.0 - p.options.offload
+    total += here * (s.state_bytes * s.trained + master(p) * (1.0 if own_copy else s.trained)) * share(1)
+    total += here * s.outside_state_bytes * ends / (shards(p, groups[0]) if zero >= 1 else 1.0)
     return total
 
 
@@ -958,7 +1007,10 @@ def memory(p):
     unit = max(mlp_here, experts_here) / (2.0 + s.gated) if st.gathers_matrices else one
     found = []
     for i, layers in enumerate(stages):
-        stays = sum(stored(p, m)[1] for m in layers) * in_flight(p, i)
+        away = [hosted(p, m) for m in layers]
+        moved = sum(each for each, _ in away) * in_flight(p, i)
+        most = max([0.0] + [there for _, there in away])
+        stays = sum(stored(p, m)[1] for m in layers) * in_flight(p, i) - moved + min(most, moved)
         if i == 0:
             stays += in_flight(p, 0) * s.dropout * t * s.hidden / hidden_shard(p)
         if not (p.options.sequence_parallel and p.options.tp_overlap):
@@ -983,17 +1035,17 @@ def memory(p):
             loss += (s.losses - 1) * min(loss, 4.0 * t * s.vocab / cut.tp)
             if p.options.zero >= 3:
                 loss += wire * s.head_parameters / cut.tp
-        copied = 0.0
-        if not p.options.offload and not sums(p):
+        copies_here = 0.0
+        if not sums(p):
             groups = replicas(p) if p.options.zero >= 1 else None
             parts = [x / shards(p, groups[k]) if groups else x for k, x in enumerate(holds[i])]
-            copied = st.update_bytes * s.trained * sum(parts)
+            copies_here = (1.0 - p.options.offload) * st.update_bytes * s.trained * sum(parts)
         live = (stays + max(layer, loss, tower(p)[1] if i == 0 else 0.0)) * st.activation_factor
         outside = s.embedding_parameters * (i == 0)
         if i == len(stages) - 1:
             outside += s.final_parameters + (0.0 if s.tied and i == 0 else s.head_parameters)
         frozen = 2.0 * s.tower_parameters if i == 0 else 0.0
-        found.append(states(p, *holds[i], outside / cut.tp) + frozen + live + copied + st.resident_bytes)
+        found.append(states(p, *holds[i], outside / cut.tp) + frozen + live + copies_here + st.resident_bytes)
     return found
 
 

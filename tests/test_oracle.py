@@ -14,7 +14,16 @@ from planner.cost import pipeline
 from planner.cost.figures import Grid, Shape, stacked
 from planner.schema.plan_layout import CONTEXT_ALGORITHMS
 from planner.schema.workload import Model
-from planner.space.axes import MODULES, OFFLOADED, OptionAxes, Recompute, Sharding, TensorMode, recompute
+from planner.space.axes import (
+    MODULES,
+    OFFLOADED,
+    OFFLOADED_MODULES,
+    OptionAxes,
+    Recompute,
+    Sharding,
+    TensorMode,
+    recompute,
+)
 from planner.space.grid import Figures, rows_of, sharing, single_grid
 from tests import oracle, towers
 from tests.cases import cluster, figures, problem_of
@@ -156,8 +165,14 @@ def candidates(draw, name: str):
         Sharding(draw(st.integers(0, 3)), draw(st.sampled_from(("full", "node"))), draw(flag)),
         draw(flag),
         draw(flag),
-        draw(flag),
+        draw(st.sampled_from((0.0, 0.3, 1.0))),
         ep_overlap=draw(flag),
+        offload_overlap=draw(flag),
+        activation_offload=(
+            draw(st.sampled_from((True, False, False)))
+            and draw(st.one_of(st.just(("all",)), st.sets(st.sampled_from(OFFLOADED_MODULES)).map(tuple)))
+        )
+        or (),
     )
     return layout | {"batch": batch, "nodes": nodes}, options
 

@@ -25,6 +25,8 @@ from tests.test_compressed import flash
 PRICE = next(price for price in CATALOG.node("p5.48xlarge").prices if price.basis == "on-demand")
 COARSE = "cp=1 micro=1..4 recompute=none|block:0.5|full"
 SHARED = "tp=1|2 pp=1 micro=1 ep=1|8 recompute=none|full cp_algorithm=none|p2p|all_gather|a2a|a2a+p2p"
+OFFLOADED = "tp=1|2 pp=1|2 micro=1 ep=8 recompute=none|selective|full offload=none|optimizer|optimizer:0.5"
+OFFLOADED += " offload_overlap=off|on activation_offload=none|core_attn+attn_proj|expert_fc1+moe_act"
 
 # A limit that names a space is the median of that space's values: what about half of the candidates keep.
 SPACES = {
@@ -38,6 +40,7 @@ SPACES = {
         ("deepseek-v2-lite", "dgx-h100:2"),
         {"batches": (16,), "pins": SHARED, "trained": {"sequence": 65536}},
     ),
+    "offloaded": (("mixtral-8x7b", "dgx-h100:2"), {"batches": (16,), "pins": OFFLOADED}),
     "pinned": (
         ("llama3-70b", "dgx-h100:16"),
         {"batches": (256,), "pins": "tp=4|8 pp=2..8 cp=1 micro=1..4 recompute=none|block:0.3"},
@@ -331,6 +334,7 @@ COUNTED = [
     (("llama2-7b", "dgx-a100-40gb:1"), {"batches": (64,), "pins": "rank_order=tp-cp-ep-pp-dp"}),
     (("deepseek-v2-lite", "dgx-h100:2"), {"batches": (16,), "pins": SHARED, "trained": {"sequence": 65536}}),
     (("llama3-8b", "dgx-h100:4"), {"batches": (32,), "pins": SHARED, "trained": {"sequence": 65536}}),
+    (("mixtral-8x7b", "dgx-h100:2"), {"batches": (16,), "pins": OFFLOADED}),
     (("llama4-maverick", "dgx-h100:1"), {"batches": (8,), "pins": "micro=1 ep=1|8 recompute=none offload=none"}),
 ]
 

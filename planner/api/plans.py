@@ -42,6 +42,8 @@ class Axes(TypedDict, total=False):
     ep_overlap: bool | str
     rank_order: str
     offload: str
+    offload_overlap: bool | str
+    activation_offload: str
     placement: str
 
 

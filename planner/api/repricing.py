@@ -30,7 +30,7 @@ from planner.schema.hardware import Cluster, Price
 from planner.schema.model_reading import read
 from planner.schema.plan import Plan, PlanSet, SearchQuestion
 from planner.schema.workload import Method
-from planner.space.axes import ALONE, MemoryPlacement
+from planner.space.axes import ALONE, MemoryPlacement, offload_name
 from planner.space.pins import parse_pins
 from planner.space.rules import RULES
 
@@ -172,7 +172,10 @@ def _pinned(plan: Plan) -> list[str]:
     held |= {"micro": plan.batch.micro, "recompute": plan.recompute.policy, "rank_order": p.rank_order}
     held |= {"zero": p.zero_stage, "zero_scope": p.zero_scope, "sequence_parallel": p.sequence_parallel}
     held |= {"tp_overlap": on.tp, "dp_overlap": on.dp, "p2p_overlap": on.p2p, "ep_overlap": bool(on.ep)}
-    held |= {"offload": "optimizer" if plan.offload.get("optimizer") else "none"}
+    away = plan.offloaded
+    held |= {"offload": offload_name(away.optimizer_share if away else float(plan.offload.get("optimizer", False)))}
+    held |= {"offload_overlap": bool(away and away.optimizer_overlap)}
+    held |= {"activation_offload": "+".join(away.activations if away else ()) or ALONE}
     held |= {"placement": MemoryPlacement(**plan.placement or {}).name}
     held |= {"cp_algorithm": p.cp_algorithm or ("p2p" if p.cp > 1 else ALONE)}
     return [f"{axis}={value}" for axis, value in held.items()]

@@ -265,6 +265,9 @@ def update(grid: Grid, split: StageSplit) -> Figure:
     """Seconds of the optimizer step: its traffic over this rank's shard, or over the host link for the share of states
     that lives there (one after the other: Megatron-LM core_v0.16.1, optimizer/cpu_offloading/hybrid_optimizer.py), or
     in part over expanded memory; and of :func:`putting_together` what shards of it give, or of Muon's iterations.
+
+    Where copies overlap, gradients out, the host's update, weights back and the accelerator's own update run at once,
+    parameter by parameter: the longest of them counts.
     """
     options, s, r = grid.options, grid.shape, replicas(grid)
     dense_shards = np.where(options.zero >= 1, r.dense_shards, 1.0)
@@ -280,6 +283,10 @@ def update(grid: Grid, split: StageSplit) -> Figure:
     on_host = moved / grid.device.host_bandwidth
     away = options.offload
     seconds = np.where(away > 0, away * on_host + (1.0 - away) * on_device, on_device)
+    if np.any(options.offload_overlap):
+        sent = np.maximum(elements.gradient_wire(grid), elements.parameter_wire(grid))
+        longest = away * np.maximum(sent, elements.step_bytes(grid)) / grid.device.host_bandwidth
+        seconds = np.where(options.offload_overlap > 0, np.maximum(longest, (1.0 - away) * on_device), seconds)
     if np.any(s.orthogonal):
         outside = s.outside_step_bytes / grid.device.memory_rate / dense_shards
         each = [

@@ -51,7 +51,7 @@ def sums_in_fp32(grid: Grid) -> Figure:
     options = grid.options
     if not np.any(grid.stack.fp32_sums_below_zero):
         return 0.0  # without an axis for the stages of ZeRO
-    return (options.zero < grid.stack.fp32_sums_below_zero) * grid.device.bf16 * (1.0 - options.offload)
+    return (options.zero < grid.stack.fp32_sums_below_zero) * grid.device.bf16 * (options.offload <= 0)
 
 
 def gradient_bytes(grid: Grid) -> Figure:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from planner.cost import data_parallel, expanded_memory, held_memory, layer_times, pipeline, tower, transformer, tuned
 from planner.cost.figures import Figure, Grid
 from planner.cost.held_memory import Memory
-from planner.cost.layer_activations import layer_activations
+from planner.cost.layer_activations import layer_activations, offloads
 from planner.cost.pipeline import Flow, Stages
 from planner.cost.products import LayerPart
 from planner.cost.transformer import Layer
@@ -60,7 +60,26 @@ def passes(grid: Grid) -> StepPasses:
     layers, ends = tuned.tuned(grid, *layer_times.overridden(grid, *modelled))
     if np.any(grid.shape.tower_parameters):
         ends = ends[0] + LayerPart(tower.seconds(grid), 0.0), ends[1]
+    if offloads(grid):
+        layers = _copying(grid, layers)
     return StepPasses(layers if grid.expanded is None else _stashing(grid, layers), ends)
+
+
+def _copying(grid: Grid, layers: tuple[Layer, Layer]) -> tuple[Layer, Layer]:
+    """Layers with what copying activations to host memory and back takes longer than passes that hide it:
+    ``max(moved / host link - pass, 0)`` each way.
+
+    Copies have streams of their own, and no kernels. A backward pass waits for what it reads; a forward pass for
+    memory, or as TRL's does (:mod:`planner.cost.layer_activations` names the sources). Both count as backward: what is
+    recomputed is not copied again.
+    """
+    found = []
+    for layer, moe in zip(layers, (0.0 * grid.shape.moe_share, grid.shape.moe_share), strict=True):
+        seconds = layer_activations(grid, moe).moved / grid.device.host_bandwidth
+        late = np.maximum(seconds - layer.forward, 0.0) + np.maximum(seconds - layer.backward, 0.0)
+        parts = layer.parts | {"offload": LayerPart(0.0, late)}
+        found.append(replace(layer, backward=layer.backward + late, parts=parts))
+    return found[0], found[1]
 
 
 def _stashing(grid: Grid, layers: tuple[Layer, Layer]) -> tuple[Layer, Layer]:

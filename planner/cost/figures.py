@@ -454,6 +454,24 @@ class Options:
     """Rank order: 0 tp-cp-ep-dp-pp (stages far apart), 1 tp-cp-ep-pp-dp."""
     offload: Figure
     """Share of the optimizer states that lives in host memory."""
+    offload_overlap: Figure = 0.0
+    """1: these are copied beside the host's own work."""
+    offload_attn_norm: Figure = 0.0
+    """1: what the norm before latents reads lives in host memory until the backward pass; ..."""
+    offload_qkv_linear: Figure = 0.0
+    """... what the products before attention read, ..."""
+    offload_core_attn: Figure = 0.0
+    """... queries, keys and values, ..."""
+    offload_attn_proj: Figure = 0.0
+    """... what attention gives, ..."""
+    offload_mlp_norm: Figure = 0.0
+    """... what the norm before experts reads, ..."""
+    offload_expert_fc1: Figure = 0.0
+    """... what experts get, ..."""
+    offload_moe_act: Figure = 0.0
+    """... what their function reads, ..."""
+    offload_all: Figure = 0.0
+    """... all that a layer keeps."""
     graphs: Figure = 0.0
     """CUDA graphs launch 1: attention, norms and routers; 2: experts as well."""
     expanded_optimizer: Figure = 0.0

@@ -14,7 +14,7 @@ import numpy as np
 from planner.cost import elements, expanded_memory, frozen, tower
 from planner.cost.data_parallel import Replicas, ShardedState, blocks_of_stage, replicas, stage_parameters
 from planner.cost.figures import Figure, Grid
-from planner.cost.layer_activations import hidden_shard, layer_activations
+from planner.cost.layer_activations import Activations, hidden_shard, layer_activations
 from planner.cost.micro_batch import tokens
 from planner.cost.pipeline import StageSplit, extremes, micro_batches
 
@@ -59,6 +59,8 @@ class Memory:
     """In expanded memory, and in none of the figures above."""
     beyond: Figure = 0.0
     """Infinite where that is more than the expanded memory holds, else 0."""
+    hosted: Figure = 0.0
+    """Activations in host memory, and in none of the figures above."""
 
     @property
     def total(self) -> Figure:
@@ -216,6 +218,10 @@ def stages(grid: Grid, split: StageSplit) -> tuple[Memory, ...]:
         activations = micro * (stage.layers - stage.leading) * body.kept
         if np.any(stage.leading):
             activations = activations + micro * stage.leading * leading.kept
+        hosted: Figure = 0.0
+        if np.any(body.moved):
+            here, hosted = _moved(body, leading, micro, stage.layers - stage.leading, stage.leading)
+            activations, hosted = activations + here, exists * hosted
         if stage is dealt[0]:
             activations = activations + micro * s.dropout * t * s.hidden / hidden_shard(grid)
         parameters, gradients, optimizer, copies = (exists * state for state in _states(grid, own, r))
@@ -232,10 +238,20 @@ def stages(grid: Grid, split: StageSplit) -> tuple[Memory, ...]:
                     exists * spare,
                     copies,
                     exists * stack.resident_bytes,
+                    hosted=hosted,
                 ),
             )
         )
     return tuple(found)
+
+
+def _moved(body: Activations, leading: Activations, micro: Figure, n: Figure, lead: Figure) -> tuple[Figure, Figure]:
+    """Bytes of offloaded activations that a stage of n body layers and some leading ones holds on their way, and those
+    in host memory.
+    """
+    both = micro * (n * body.moved + lead * leading.moved)
+    here = np.minimum(np.maximum((n > 0) * body.staged, (lead > 0) * leading.staged), both)
+    return here, both - here
 
 
 def middle_stages(grid: Grid, layers: Sequence[int], leading: Sequence[int]) -> list[Memory]:
@@ -255,7 +271,7 @@ def middle_stages(grid: Grid, layers: Sequence[int], leading: Sequence[int]) -> 
         parameters,
         gradients,
         optimizer,
-        micro * ((n - lead) * body.kept + lead * dense.kept) * factor,
+        (micro * ((n - lead) * body.kept + lead * dense.kept) + _moved(body, dense, micro, n - lead, lead)[0]) * factor,
         (comes.always + comes.layer) * factor,
         copies,
         grid.stack.resident_bytes,

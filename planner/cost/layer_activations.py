@@ -15,7 +15,7 @@ import numpy as np
 from planner.cost import connections, elements
 from planner.cost.attention import kv_width
 from planner.cost.experts import routed_copies, width
-from planner.cost.figures import Figure, Grid
+from planner.cost.figures import Figure, Grid, Options
 from planner.cost.micro_batch import sequence_shard, tokens
 from planner.cost.recurrent import kept_bytes
 
@@ -30,6 +30,25 @@ class Activations:
     """What the recomputation policy keeps, on average over layers."""
     again: Figure
     """What the backward pass of one layer computes again at once."""
+    moved: Figure = 0.0
+    """What is kept in host memory, beside that ..."""
+    staged: Figure = 0.0
+    """... and what of all layers is on the accelerator on its way there or back."""
+
+
+OFFLOADING = tuple(name for name in Options.__dataclass_fields__ if name.startswith("offload_"))[1:]
+"""Modules whose inputs can live in host memory: fields of the options."""
+MARGIN = 2.0
+"""Inputs of a module that are on the accelerator at most: the last ones stay, so that the backward pass does not wait,
+and those of one module are copied (Megatron-LM d98e8a64, core/pipeline_parallel/fine_grained_activation_offload.py,
+post_warmup_callback, bulk_reload)."""
+STASH = 5.0
+"""Tensors on their way where all are copied (huggingface/trl, models/activation_offloading.py, max_fwd_stash_size)."""
+
+
+def offloads(grid: Grid) -> bool:
+    """Whether any option has activations in host memory."""
+    return any(np.any(getattr(grid.options, name)) for name in OFFLOADING)
 
 
 def hidden_shard(grid: Grid) -> Figure:
@@ -54,6 +73,9 @@ def layer_activations(grid: Grid, moe: Figure, *, fused: Figure | None = None) -
     multi_latent_attention.py, qkv_up_checkpoint), what the function of routed experts gives (moe/experts.py,
     activation_checkpoint), outputs of norms before latents and experts, or all of a dense MLP beside its input
     (transformer_layer.py, input_layernorm_checkpoint, pre_mlp_norm_checkpoint, recompute_mlp).
+
+    Inputs of modules in host memory leave the accelerator but for those on their way (:data:`MARGIN`,
+    :data:`STASH`); a product that a norm is fused with reads what the norm does, too.
     """
     s, layout, options, stack = grid.shape, grid.layout, grid.options, grid.stack
     fused = stack.fused_attention if fused is None else fused
@@ -104,4 +126,25 @@ def layer_activations(grid: Grid, moe: Figure, *, fused: Figure | None = None) -
     stored = 2.0 * wide * t * s.streams * s.hidden / shard
     inputs_only = np.maximum(share, options.recompute_offloaded)
     again = np.maximum((share > 0) * full, modules)
-    return Activations(full, s.backward_share * (inputs_only * stored + (1.0 - inputs_only) * some), again)
+    kept = s.backward_share * (inputs_only * stored + (1.0 - inputs_only) * some)
+    if not offloads(grid):
+        return Activations(full, kept, again)
+    latent = s.kv_rank > 0
+    fused = s.attention_share * 2.0 * wide * t * s.hidden / shard
+    own = 2.0 * wide * t * (s.heads * np.maximum(s.qk_dim, s.v_dim) / layout.tp + kv_width(grid)) * crossed
+    named = options.offload_attn_norm * latent * fused
+    named = named + options.offload_qkv_linear * s.attention_share * s.reads_input * np.where(
+        latent, (1.0 - options.recompute_norms) * norm, norm + 2.0 * wide * t * s.hidden / shard
+    )
+    named = named + options.offload_core_attn * np.where(latent, 1.0 - options.recompute_latents, 1.0) * own
+    named = named + options.offload_attn_proj * after * t * s.heads * s.v_dim / layout.tp * crossed
+    named = named + options.offload_mlp_norm * moe * 2.0 * wide * t * s.hidden / shard
+    named = named + options.offload_expert_fc1 * s.reads_mlp_input * dispatched
+    named = named + options.offload_moe_act * before * moe * routed
+    whole_layer = options.offload_all > 0
+    moved = np.where(whole_layer, kept, np.minimum(s.backward_share * named, kept))
+    widest = np.maximum(
+        s.hidden / shard, (1.0 - inputs_only) * np.maximum(s.ffn / layout.tp, copies * s.expert_ffn / layout.etp / t)
+    )
+    staged = np.where(whole_layer, STASH * 2.0 * wide * t * widest, MARGIN * moved)
+    return Activations(full, kept - moved, again, moved, staged)

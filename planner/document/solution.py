@@ -73,6 +73,8 @@ class Solution:
     overlap: schema.Overlap
     offload: bool = False
     """Whether optimizer states live in host memory."""
+    offloaded: schema.Offloaded | None = None
+    """More on what lives there."""
     placement: dict[str, float] | None = None
     """Shares that live in expanded memory; None where there is none."""
     waived: tuple[str, ...] = ()

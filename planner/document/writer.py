@@ -41,6 +41,7 @@ def write(found: Solution, rank: int) -> schema.Plan:
         precision=found.precision,
         recompute=found.recompute,
         offload={"optimizer": found.offload},
+        offloaded=found.offloaded,
         placement=found.placement,
         overlap=found.overlap,
         communication=(),

@@ -268,6 +268,8 @@ ONLY: tuple[tuple[str, tuple[object, ...]], ...] = (
     ("zero", (0, 1)),
     ("zero_scope", ("full",)),
     ("offload", ("none",)),
+    ("offload_overlap", (False,)),
+    ("activation_offload", ("none",)),
     ("p2p_overlap", (False,)),
     ("rank_order", ("tp-cp-ep-dp-pp",)),
 )

@@ -53,6 +53,7 @@ def configuration(plan: Plan, values: Values) -> dict[str, Any]:
         "bf16": plan.precision == "bf16",
         "fp16": plan.precision == "fp16",
         "gradient_checkpointing": plan.recompute.policy == "full",
+        **({"activation_offloading": True} if plan.offloaded and plan.offloaded.activations else {}),
         **_adapters(plan, values),
         **_sharding(plan),
         **_liger(plan),
@@ -119,7 +120,11 @@ EXPORTER = Exporter(
     title="Axolotl",
     version="0.18.0",
     role="trainer",
-    expresses={**trainer_arguments.EXPRESSES, "method": ("pretrain", "finetune", "lora", "qlora", "dora", "qdora")},
+    expresses={
+        **trainer_arguments.EXPRESSES,
+        "method": ("pretrain", "finetune", "lora", "qlora", "dora", "qdora"),
+        "activation_offload": ("none", "all"),
+    },
     settings=(
         trainer_arguments.MODEL,
         EnvironmentSetting("dataset", "id of the hub, file or folder of the data"),

@@ -195,6 +195,10 @@ def _trainers() -> list[Exporter]:
     return [e for e in EXPORTERS.values() if e.role == "trainer" and e.name != torchrun.EXPORTER.name]
 
 
+FEW_HAVE: Mapping[str, Allowed] = {"offload_overlap": (False,), "activation_offload": ("none",)}
+"""Axes that a trainer has only where it says so -> what all have of them."""
+
+
 def refusals(plan: Plan, exporter: Exporter) -> Iterator[str]:
     """Why a plan cannot be started with a target."""
     if any((plan.placement or {}).values()):
@@ -202,7 +206,8 @@ def refusals(plan: Plan, exporter: Exporter) -> Iterator[str]:
     if plan.workload.shape.get("tower") and "family" in exporter.expresses:
         yield "a tower: no target's module has one (models import without --images plans the text part)"
     found = plan_facts.values(plan)
-    for axis, allowed in exporter.expresses.items():
+    few = FEW_HAVE if "offload" in exporter.expresses else {}
+    for axis, allowed in {**few, **exporter.expresses}.items():
         if not _allows(allowed, found[axis]):
             yield f"{axis} {found[axis]} (it has {says(allowed)})"
             if axis == "family":

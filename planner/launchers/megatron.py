@@ -52,12 +52,14 @@ def environment(plan: Plan) -> dict[str, str]:
     where experts' exchanges run beside another micro-batch.
     """
     p = plan.parallelism
+    # Megatron asks for it with Transformer Engine 2.10 and later, so that weights stay (training/arguments.py).
+    away = {"NVTE_CPU_OFFLOAD_V1": "1"} if offloaded_modules(plan) else {}
     if plan.overlap.ep:
-        return {CONNECTIONS: "32"}
+        return {CONNECTIONS: "32", **away}
     if p.zero_stage >= 2:
-        return {CONNECTIONS: "8"}
+        return {CONNECTIONS: "8", **away}
     older = any("fp4" not in pool.peak_flops for pool in plan.cluster.pools)
-    return {CONNECTIONS: "1"} if older and (p.tp > 1 or p.cp > 1) else {}
+    return {CONNECTIONS: "1", **away} if older and (p.tp > 1 or p.cp > 1) else away
 
 
 SM_MARGIN = "16"
@@ -140,8 +142,17 @@ def _memory(plan: Plan) -> Iterator[str]:
         yield from ("--recompute-granularity", "full", "--recompute-method", method)
         yield from ("--recompute-num-layers", str(number))
     if plan.offload.get("optimizer"):
-        yield from ("--optimizer-cpu-offload", "--optimizer-offload-fraction", "1.0")
+        yield from ("--optimizer-cpu-offload", "--optimizer-offload-fraction", str(plan_facts.offloaded_share(plan)))
         yield "--use-precision-aware-optimizer"
+    if plan.offloaded and plan.offloaded.optimizer_overlap:
+        yield "--overlap-cpu-optimizer-d2h-h2d"
+    if named := offloaded_modules(plan):
+        yield from ("--fine-grained-activation-offloading", "--offload-modules", *named)
+
+
+def offloaded_modules(plan: Plan) -> tuple[str, ...]:
+    """Modules whose inputs live in host memory until the backward pass."""
+    return plan.offloaded.activations if plan.offloaded else ()
 
 
 def recomputed(plan: Plan) -> int:
@@ -235,7 +246,9 @@ EXPORTER = Exporter(
         "zero": (0, 1, 2, 3),
         "zero_scope": ("full", "node"),
         "recompute": ("none", "selective", "full", "block"),
-        "offload": ("none", "optimizer"),
+        "offload": ("none", "optimizer", "part"),
+        "offload_overlap": (False, True),
+        "activation_offload": ("none", "modules"),
         "precision": tuple(PRECISION),
         "rank_order": ("tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp"),
         "method": ("pretrain", "finetune"),

@@ -123,6 +123,7 @@ def _overlap(plan: Plan) -> dict[str, bool]:
 def _model(plan: Plan) -> dict[str, Any]:
     p = plan.parallelism
     uneven = plan_facts.values(plan)["stages"] == "uneven" or (p.pp > 1 and plan.workload.mtp_layers)
+    named = megatron.offloaded_modules(plan)
     found = {
         "tensor_model_parallel_size": p.tp,
         "pipeline_model_parallel_size": p.pp,
@@ -143,6 +144,7 @@ def _model(plan: Plan) -> dict[str, Any]:
         "cuda_graph_modules": [],
         **({"moe_token_dispatcher_type": "alltoall"} if plan.workload.shape["moe"] else {}),
         **_recomputation(plan),
+        **({"fine_grained_activation_offloading": True, "offload_modules": [*named]} if named else {}),
     }
     return {f"model.{name}": value for name, value in found.items()}
 
@@ -160,7 +162,7 @@ def _recomputation(plan: Plan) -> dict[str, Any]:
 
 
 def _sharding(plan: Plan) -> dict[str, Any]:
-    p = plan.parallelism
+    p, away = plan.parallelism, plan.offloaded
     strategy = megatron.FSDP_STRATEGY.get(p.zero_stage, "no_shard")
     return {
         "ddp.use_distributed_optimizer": p.zero_stage > 0,
@@ -172,7 +174,8 @@ def _sharding(plan: Plan) -> dict[str, Any]:
         "dist.use_tp_pp_dp_mapping": p.rank_order == "tp-cp-ep-pp-dp",
         "optimizer.use_distributed_optimizer": p.zero_stage > 0,
         "optimizer.optimizer_cpu_offload": bool(plan.offload.get("optimizer")),
-        "optimizer.optimizer_offload_fraction": 1.0 if plan.offload.get("optimizer") else 0.0,
+        "optimizer.optimizer_offload_fraction": plan_facts.offloaded_share(plan),
+        **({"optimizer.overlap_cpu_optimizer_d2h_h2d": True} if away and away.optimizer_overlap else {}),
         "optimizer.use_precision_aware_optimizer": bool(plan.offload.get("optimizer")),
         "checkpoint.ckpt_format": "fsdp_dtensor" if p.zero_stage > 1 else "torch_dist",
         **({"model.gradient_accumulation_fusion": False} if p.zero_stage > 1 else {}),

@@ -25,6 +25,8 @@ AXES = (
     "sequence_parallel",
     "recompute",
     "offload",
+    "offload_overlap",
+    "activation_offload",
     "precision",
     "rank_order",
     "stages",
@@ -67,7 +69,7 @@ def values(plan: Plan) -> dict[str, object]:
         "zero": p.zero_stage,
         "sequence_parallel": p.sequence_parallel,
         "recompute": plan.recompute.policy.partition(":")[0],
-        "offload": "optimizer" if plan.offload.get("optimizer") else "none",
+        **_offloaded(plan),
         "precision": plan.precision,
         "stages": "even" if len(set(chunks(plan))) == 1 else "uneven",
         "pools": len(plan.cluster.pools),
@@ -76,6 +78,25 @@ def values(plan: Plan) -> dict[str, object]:
         "optimizer": str(plan.workload.optimizer.get("id")),
         "family": str(plan.workload.shape.get("family")),
     }
+
+
+def _offloaded(plan: Plan) -> dict[str, object]:
+    away = plan.offloaded
+    named = away.activations if away else ()
+    return {
+        "offload": "part"
+        if 0 < offloaded_share(plan) < 1
+        else "optimizer"
+        if plan.offload.get("optimizer")
+        else "none",
+        "offload_overlap": bool(away and away.optimizer_overlap),
+        "activation_offload": "all" if named == ("all",) else "modules" if named else "none",
+    }
+
+
+def offloaded_share(plan: Plan) -> float:
+    """Share of the optimizer states in host memory."""
+    return plan.offloaded.optimizer_share if plan.offloaded else float(plan.offload.get("optimizer", False))
 
 
 def nodes(plan: Plan) -> int:

@@ -36,6 +36,7 @@ def configuration(plan: Plan, values: Values) -> dict[str, Any]:
         "dataset_name": values["dataset"],
         "max_length": plan.workload.sequence,
         **_packing(plan),
+        **({"activation_offloading": True} if plan.offloaded and plan.offloaded.activations else {}),
         **({"bf16": False} if plan.precision != "bf16" else {}),
         **trainer_arguments.arguments(plan, values),
         **_adapters(plan, values),
@@ -95,6 +96,7 @@ EXPORTER = Exporter(
         **trainer_arguments.EXPRESSES,
         "method": ("finetune", "lora", "qlora", "dora", "qdora"),
         "task": ("sft", "dpo", "reward"),
+        "activation_offload": ("none", "all"),
     },
     settings=(
         trainer_arguments.MODEL,

@@ -21,6 +21,7 @@ from planner.question.search_problem import Prepared
 from planner.schema import plan as schema
 from planner.schema.plan_layout import ContextAlgorithm
 from planner.search.problem import Candidate
+from planner.space.axes import OptionAxes
 from planner.space.grid import single_grid
 from planner.space.rules import RuleSetting, broken
 
@@ -84,6 +85,7 @@ def _outline(prepared: Prepared, candidate: Candidate, grid: Grid) -> Solution:
     """The same without what only a document says: what the step time is made of, how sure it is, other releases."""
     request, options, layout = prepared.request, candidate.options, candidate.layout
     used = _pool(prepared, layout["nodes"], options.precision, float(grid.device.peak))
+    fullest = fullest_stage(prepared, grid, layout["pp"])
     return Solution(
         request=request,
         question=Pools((used.pool,)),
@@ -108,13 +110,25 @@ def _outline(prepared: Prepared, candidate: Candidate, grid: Grid) -> Solution:
             ep=options.ep_overlap or None,
         ),
         offload=bool(options.offload),
+        offloaded=_offloaded(options, fullest.held),
         placement=None if grid.expanded is None else asdict(options.placement),
         step_time=candidate.time,
         breakdown={},
         model_flops=0.0,
-        fullest=fullest_stage(prepared, grid, layout["pp"]),
+        fullest=fullest,
         time_spread=Spread(0.0, ""),
         memory_spread=Spread(prepared.memory_half_width, prepared.memory_comparable),
+    )
+
+
+def _offloaded(options: OptionAxes, fullest: Memory) -> schema.Offloaded | None:
+    if options.offload in (0.0, 1.0) and not options.offload_overlap and not options.activation_offload:
+        return None
+    return schema.Offloaded(
+        optimizer_share=float(options.offload),
+        optimizer_overlap=options.offload_overlap,
+        activations=options.activation_offload,
+        activations_bytes=float(fullest.hosted),
     )
 
 

@@ -7,7 +7,7 @@ from itertools import groupby
 
 from planner.schema.comparison import Comparison
 from planner.schema.plan import ChangedFigure, Group, Plan
-from planner.space.axes import MemoryPlacement
+from planner.space.axes import MemoryPlacement, offload_name
 
 TOKENS = "tokens to train on"
 
@@ -123,12 +123,20 @@ def _named(plan: Plan) -> Iterator[tuple[str, str]]:
     on = plan.overlap
     yield "overlap TP / DP / p2p / EP", " / ".join(_word(bool(o)) for o in (on.tp, on.dp, on.p2p, on.ep))
     yield "rank order", p.rank_order
-    yield "offload", "optimizer" if plan.offload.get("optimizer") else "none"
+    yield "offload", _offloaded(plan)
     yield "placement", MemoryPlacement(**(plan.placement or {})).name
     yield "layers of stages", _of_groups(plan, "layers") or ", ".join(str(stage.layers) for stage in p.stages)
     yield "pools of stages", _of_groups(plan, "pool") or "-"
     yield "pipelines", _of_groups(plan, "pipelines") or "-"
     yield "sequences", _of_groups(plan, "sequences") or "-"
+
+
+def _offloaded(plan: Plan) -> str:
+    """``optimizer:0.5 overlapped, core_attn``: all that lives in host memory."""
+    if (away := plan.offloaded) is None:
+        return offload_name(float(plan.offload.get("optimizer", False)))
+    states = offload_name(away.optimizer_share) + (" overlapped" if away.optimizer_overlap else "")
+    return ", ".join(filter(None, (states, "+".join(away.activations))))
 
 
 def _of_groups(plan: Plan, axis: str) -> str:

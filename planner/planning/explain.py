@@ -14,6 +14,7 @@ from planner.question.search_problem import Prepared, prepare, problem
 from planner.schema.plan import Plan, Reasons
 from planner.search.bounded import Bounded
 from planner.search.problem import Candidate, SearchResult
+from planner.space.axes import offload_name
 from planner.space.grid import single_grid
 from planner.space.pins import Pins
 
@@ -106,7 +107,7 @@ def _value(candidate: Candidate, axis: str) -> str:
     switches = {
         "recompute": options.recompute.name,
         "zero": str(options.sharding.zero),
-        "offload": "optimizer" if options.offload else "none",
+        "offload": offload_name(float(options.offload)),
         "placement": options.placement.name,
         "sequence_parallel": "on" if options.tensor.sequence_parallel else "off",
     }

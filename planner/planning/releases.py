@@ -59,6 +59,8 @@ def used(candidate: Candidate) -> Iterator[str]:
         "dp_overlap": options.sharding.overlap,
         "p2p_overlap": options.p2p_overlap,
         "offload=optimizer": options.offload,
+        "offload_overlap": options.offload_overlap,
+        "activation_offload": options.activation_offload,
     }
     yield from (name for name, on in switches.items() if on)
     yield f"recompute={options.recompute.name.partition(':')[0]}"

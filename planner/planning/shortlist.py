@@ -81,7 +81,7 @@ def kinds(plan: Plan) -> int:
     """
     cut = plan.parallelism
     degrees = (cut.tp > 1, cut.pp > 1, cut.vpp > 1, cut.cp > 1, cut.ep > 1, cut.zero_stage > 1)
-    places = (any(plan.offload.values()), cut.rank_order != RANK_ORDERS[0])
+    places = (any(plan.offload.values()) or plan.offloaded is not None, cut.rank_order != RANK_ORDERS[0])
     return sum((*degrees, *places))
 
 

@@ -482,6 +482,8 @@ def configuration(wanted: Request, given: Pins) -> Pins:
         "dp_overlap": "on" if has("dp_overlap", True) else "off",
         "ep_overlap": "off",
         "offload": "none",
+        "offload_overlap": "off",
+        "activation_offload": "none",
         "placement": "none",
         "rank_order": "tp-cp-ep-dp-pp",
         "cp_algorithm": context.algorithms(wanted.workload)[0] if shared else ALONE,

@@ -12,6 +12,7 @@ from planner.report import prices
 from planner.report.quantities import days, seconds
 from planner.schema.plan import Interval, Plan, PlanSet, PriceUsed, SearchQuestion
 from planner.schema.pool_names import pool_names
+from planner.space.axes import offload_name
 
 HIGH, FAIR = 0.08, 0.15
 """Half-widths of the 80 % interval up to which confidence is called high, and fair. Words for a reader, fitted to
@@ -93,7 +94,8 @@ def configuration(plan: Plan) -> str:
 
 
 def _axes(plan: Plan) -> Iterator[tuple[str, object]]:
-    p = plan.parallelism
+    p, away = plan.parallelism, plan.offloaded.activations if plan.offloaded else ()
+    share = plan.offloaded.optimizer_share if plan.offloaded else float(plan.offload.get("optimizer", False))
     degrees = {"vpp": p.vpp, "cp": p.cp, "ep": p.ep, "etp": p.etp}
     yield from (("tp", p.tp), ("pp", p.pp))
     yield from ((axis, degree) for axis, degree in degrees.items() if degree > 1)
@@ -105,7 +107,9 @@ def _axes(plan: Plan) -> Iterator[tuple[str, object]]:
         "ep_overlap=on": bool(plan.overlap.ep),
         f"cp_algorithm={plan.parallelism.cp_algorithm}": plan.parallelism.cp_algorithm not in (None, "p2p"),
         f"rank_order={p.rank_order}": p.rank_order != "tp-cp-ep-dp-pp",
-        "offload=optimizer": plan.offload.get("optimizer", False),
+        f"offload={offload_name(share)}": share > 0,
+        "offload_overlap=on": bool(plan.offloaded and plan.offloaded.optimizer_overlap),
+        f"activation_offload={'+'.join(away)}": bool(away),
         f"placement={_placed(plan)}": any((plan.placement or {}).values()),
     }
     yield from (axis.split("=") for axis, is_so in unusual.items() if is_so)  # type: ignore[misc]

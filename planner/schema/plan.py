@@ -18,6 +18,7 @@ from planner.schema.plan_layout import (
     Batch,
     Group,
     GroupStage,
+    Offloaded,
     OlderRelease,
     Overlap,
     Parallelism,
@@ -86,6 +87,7 @@ __all__ = [
     "MeasuredSection",
     "MemorySection",
     "Money",
+    "Offloaded",
     "OlderRelease",
     "Overlap",
     "OwnRun",
@@ -198,6 +200,9 @@ class Plan(Document):
     precision: str
     recompute: RecomputeSection
     offload: dict[str, bool]
+    """optimizer: whether states live in host memory."""
+    offloaded: Offloaded | None = None
+    """Only in documents where that is a part of them, or overlaps, or where activations live there."""
     placement: dict[str, float] | None = None
     """Shares of optimizer, weights (with gradients) and activations that live in expanded memory; only in documents
     where there is such memory."""

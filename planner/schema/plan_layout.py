@@ -160,6 +160,23 @@ class RecomputeSection(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Offloaded(Record):
+    """What lives in host memory, where that is a part of the optimizer states, or these are copied while others are
+    updated, or activations.
+    """
+
+    optimizer_share: float
+    """Of the optimizer states."""
+    optimizer_overlap: bool
+    """Whether gradients and weights are copied while the host updates others."""
+    activations: tuple[str, ...]
+    """Modules of layers whose inputs are there until the backward pass, by Megatron Core's names; all: what layers
+    keep."""
+    activations_bytes: float
+    """Of the fullest stage, in the host's memory, for each accelerator."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Overlap(Record):
     """Which communication overlaps with compute."""
 

@@ -191,6 +191,7 @@ ABSENT = (
     "chunked_loss",
     "older",
     "offload_needs_zero",
+    "offloaded",
     "ep",
     "network",
     "pools",

@@ -30,6 +30,8 @@ OPTION_AXES = (
     "offload",
     "placement",
     "cp_algorithm",
+    "offload_overlap",
+    "activation_offload",
 )
 AXES = LAYOUT_AXES + OPTION_AXES
 PINNED = tuple(axis for axis in AXES if axis not in ("batch", "nodes"))
@@ -101,17 +103,76 @@ def modules(stated: str, listed: Iterable[str]) -> Recompute:
     Raises:
         WrongQuestion: a module that is unknown or stands twice.
     """
-    given, known = tuple(listed), (CORE_ATTENTION, *MODULES)
-    for at, module in enumerate(given):
-        if module not in known or module in given[:at]:
-            near = nearest(module, known)
-            wrong = "stands twice" if module in known else f"is no module; {near[0]}?" if near else "is no module"
-            raise WrongQuestion(f"recompute={stated}: {module!r} {wrong} (known: {', '.join(known)})")
-    ordered = tuple(module for module in known if module in given)
+    ordered = _in_order(f"recompute={stated}", tuple(listed), (CORE_ATTENTION, *MODULES))
     if ordered == (CORE_ATTENTION,):
         return SELECTIVE
     rest = tuple(module for module in ordered if module in MODULES)
     return Recompute(f"selective:{'+'.join(ordered)}", 0.0, float(CORE_ATTENTION in ordered), rest)
+
+
+def _in_order(stated: str, given: tuple[str, ...], known: tuple[str, ...]) -> tuple[str, ...]:
+    """The modules given, in the order of those known, each of them once."""
+    for at, module in enumerate(given):
+        if module not in known or module in given[:at]:
+            near = nearest(module, known)
+            wrong = "stands twice" if module in known else f"is no module; {near[0]}?" if near else "is no module"
+            raise WrongQuestion(f"{stated}: {module!r} {wrong} (known: {', '.join(known)})")
+    return tuple(module for module in known if module in given)
+
+
+WHOLE = "all"
+"""Everything that a layer keeps."""
+OFFLOADED_MODULES = ("attn_norm", "qkv_linear", CORE_ATTENTION, "attn_proj", "mlp_norm", "expert_fc1", "moe_act")
+"""Modules of a layer whose inputs can live in host memory, as Megatron Core calls them."""
+
+
+def activation_offload(name: str) -> tuple[str, ...]:
+    """``none``, ``all``, or modules whose inputs live in host memory, in one order: ``core_attn+attn_proj``.
+
+    Raises:
+        WrongQuestion: a module that is unknown or stands twice, or ``attn_proj`` without ``core_attn``, which holds the
+            same tensor (Megatron-LM core_v0.16.1, transformer_config.py, line 1287).
+    """
+    if name in (ALONE, WHOLE):
+        return (WHOLE,) if name == WHOLE else ()
+    stated = f"activation_offload={name}"
+    if name.partition("+")[0] not in OFFLOADED_MODULES and "+" not in name:
+        near = nearest(name, (ALONE, WHOLE, *OFFLOADED_MODULES))
+        meant = f"; {near[0]}?" if near else ""
+        raise WrongQuestion(
+            f"{stated}: choose none, all, or modules joined by +: {', '.join(OFFLOADED_MODULES)}{meant}"
+        )
+    ordered = _in_order(stated, tuple(name.split("+")), OFFLOADED_MODULES)
+    if "attn_proj" in ordered and CORE_ATTENTION not in ordered:
+        raise WrongQuestion(f"{stated}: attn_proj holds what core_attn gives; write core_attn+attn_proj")
+    return ordered
+
+
+PART = "part"
+"""Of a runtime's values of `offload`: any share of the optimizer states."""
+
+
+def states_offloaded(name: str) -> float:
+    """Share of the optimizer states in host memory: ``none``, ``optimizer`` (all), ``optimizer:0.5``.
+
+    Raises:
+        WrongQuestion: something else, or a share that is not between 0 and 1.
+    """
+    what, colon, share = name.partition(":")
+    if name in (ALONE, "optimizer"):
+        return float(name == "optimizer")
+    if what != "optimizer" or not colon or not re.fullmatch(r"\d*\.?\d+", share) or not 0 < float(share) <= 1:
+        raise WrongQuestion(
+            f"offload={name}: {what!r} is not one of none, optimizer"
+            if what != "optimizer"
+            else f"offload={name}: choose none, optimizer, or optimizer:SHARE with a share between 0 and 1"
+        )
+    return float(share)
+
+
+def offload_name(share: float) -> str:
+    """As a pin writes it; see :func:`states_offloaded`."""
+    return ALONE if share <= 0 else "optimizer" if share >= 1 else f"optimizer:{share:g}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,13 +256,17 @@ class OptionAxes:
     p2p_overlap: bool
     pp_inner: bool
     offload: float
-    """Share of the optimizer states in host memory: none or all of them, parts are read from runs."""
+    """Share of the optimizer states in host memory."""
     placement: MemoryPlacement = NOWHERE
     ep_overlap: bool = False
     graphs: int = 0
     """What CUDA graphs launch (:class:`planner.cost.figures.Options`); read from runs, not searched."""
     cp_algorithm: str = ALONE
     """Of ``CONTEXT_ALGORITHMS`` where ranks share sequences."""
+    offload_overlap: bool = False
+    """Whether gradients and weights are copied while the host updates other ones."""
+    activation_offload: tuple[str, ...] = ()
+    """Modules of layers whose inputs live in host memory until the backward pass, or ``all``."""
 
     @property
     def rank_order(self) -> RankOrder:

@@ -41,6 +41,7 @@ from planner.schema.hardware import Cluster, Runtime
 from planner.schema.plan import ZeroScope, ZeroStage
 from planner.schema.precisions import PRECISIONS
 from planner.schema.workload import Model, Workload
+from planner.space import offloading
 from planner.space.axes import (
     ALONE,
     FULL,
@@ -78,6 +79,8 @@ OPTION_DIMENSIONS = (
     "placement",
     "ep_overlap",
     "cp_algorithm",
+    "offload_overlap",
+    "activation_offload",
 )
 
 
@@ -91,11 +94,13 @@ class GridAxes:
     sharding: tuple[Sharding, ...]
     p2p_overlap: tuple[bool, ...]
     pp_inner: tuple[bool, ...]
-    offload: tuple[bool, ...]
+    offload: tuple[float, ...]
     placement: tuple[MemoryPlacement, ...] = (NOWHERE,)
     ep_overlap: tuple[bool, ...] = (False,)
     """One value a block: with it, other layouts and options exist."""
     cp_algorithm: tuple[str, ...] = (ALONE,)
+    offload_overlap: tuple[bool, ...] = (False,)
+    activation_offload: tuple[tuple[str, ...], ...] = ((),)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -196,11 +201,8 @@ def blocks(rows: Rows, workload: Workload, cluster: Cluster, runtime: Runtime, p
     replicated, tensor = rows["dp"] * rows["cp"] > 1, rows["tp"] > 1
     stages = np.where(rows["pp"] == 1, 0, np.where(rows["vpp"] == 1, 1, 2))
     family = _families(rows)
-    offloads = tuple(
-        name == "optimizer"
-        for name in ("none", "optimizer")
-        if name in _strings(runtime, "offload", ("none",)) and pins.allow("offload", name)
-    )
+    offloads = offloading.states(runtime, pins)
+    away = offloading.activations(workload.model, runtime, pins)
     able = exchanges_overlap(rows, workload)
     overlaps = _on(runtime, pins, "ep_overlap", (False, True))
     shared = _shared(rows, workload, cluster, runtime, pins)
@@ -211,8 +213,11 @@ def blocks(rows: Rows, workload: Workload, cluster: Cluster, runtime: Runtime, p
             mask &= able
         if not mask.any():
             continue
-        kept = tuple(p for p in policies if not overlap or not p.layers)
-        for shardings, offloaded in _sharded(runtime, pins, has_replicas, stage > 0, offloads):
+        partial = [p for p in policies if not overlap or not p.layers]
+        sharded = _sharded(runtime, pins, has_replicas, stage > 0, offloads)
+        for (shardings, overlapping, offloaded), (kept, moved) in product(
+            sharded, offloading.with_policies(partial, away)
+        ):
             axes = GridAxes(
                 kinds,
                 kept,
@@ -224,6 +229,8 @@ def blocks(rows: Rows, workload: Workload, cluster: Cluster, runtime: Runtime, p
                 placements(cluster, pins),
                 (overlap,),
                 ways,
+                overlapping,
+                moved,
             )
             if all(axes.shape):
                 yield Block({name: column[mask] for name, column in rows.items()}, axes, family[mask])
@@ -312,14 +319,23 @@ Shardings = tuple[Sharding, ...]
 
 
 def _sharded(
-    runtime: Runtime, pins: Pins, has_replicas: bool, staged: bool, offloads: tuple[bool, ...]
-) -> Iterator[tuple[Shardings, tuple[bool, ...]]]:
-    """What data-parallel ranks share with whether the optimizer is offloaded: apart where they do not go with all."""
-    ways = {off: tuple(_shardings(runtime, pins, has_replicas, staged, off)) for off in offloads}
-    yield from ((way, tuple(off for off in offloads if ways[off] == way)) for way in dict.fromkeys(ways.values()))
+    runtime: Runtime, pins: Pins, has_replicas: bool, staged: bool, offloads: Sequence[float]
+) -> list[tuple[Shardings, tuple[bool, ...], tuple[float, ...]]]:
+    """What data-parallel ranks share and whether copies of states overlap, with how much of the optimizer is offloaded:
+    apart where they do not go with all. Copies overlap where a pin says so.
+    """
+    asked = (False, True) if "offload_overlap" in pins else (False,)
+    ways = {
+        off: (
+            tuple(_shardings(runtime, pins, has_replicas, staged, off)),
+            tuple(_on(runtime, pins, "offload_overlap", asked if off else (False,))),
+        )
+        for off in offloads
+    }
+    return [(*way, tuple(off for off in offloads if ways[off] == way)) for way in dict.fromkeys(ways.values())]
 
 
-def _shardings(runtime: Runtime, pins: Pins, has_replicas: bool, staged: bool, offload: bool) -> Iterator[Sharding]:
+def _shardings(runtime: Runtime, pins: Pins, has_replicas: bool, staged: bool, offload: float) -> Iterator[Sharding]:
     """ZeRO stages with their scope and overlap. Stages 2 and 3 go with a pipeline only where weights are gathered
     anyway, an offloaded optimizer with those that the runtime offloads.
     """
@@ -424,6 +440,8 @@ def open_grid(figures: Figures, block: Block) -> Grid:
             **_sharing([sharing(way) for way in axes.cp_algorithm]),
             pp_inner=_along(axes.pp_inner, 5),
             offload=_along(axes.offload, 6),
+            **({"offload_overlap": _along(axes.offload_overlap, 10)} if any(axes.offload_overlap) else {}),
+            **{name: _along(values, 11) for name, values in offloading.figures(axes.activation_offload).items()},
             **_shares(axes) if figures.expanded is not None else {},
         ),
         expanded=figures.expanded,
@@ -517,6 +535,8 @@ def as_figures(options: OptionAxes) -> OptionFigures:
         **sharing(options.cp_algorithm),
         pp_inner=float(options.pp_inner),
         offload=float(options.offload),
+        offload_overlap=float(options.offload_overlap),
+        **{f"offload_{module}": 1.0 for module in options.activation_offload},
         graphs=float(options.graphs),
         **{f"expanded_{kind}": getattr(options.placement, kind) for kind in PLACED},
     )

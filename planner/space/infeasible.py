@@ -10,10 +10,11 @@ import numpy as np
 from planner.models import blocks, context
 from planner.performance.cost_inputs import can_train_in
 from planner.schema.hardware import Runtime
-from planner.space.axes import ALONE, CORE_ATTENTION, LAYOUT_AXES, OPTION_AXES, RANK_ORDERS
+from planner.space.axes import ALONE, CORE_ATTENTION, LAYOUT_AXES, OPTION_AXES, RANK_ORDERS, WHOLE, offload_name
 from planner.space.grid import LOST_BY_DELAYED, Block, modules_of
 from planner.space.grid import blocks as blocks_of
 from planner.space.layouts import OF_TP, Question, divisors, layouts
+from planner.space.offloading import offloadable
 from planner.space.pins import CHOICES, Bound, Pins
 from planner.space.rules import Rule
 
@@ -217,11 +218,17 @@ def _spelt(block: Block, axis: str) -> list[str]:
             return list(axes.cp_algorithm)
         case "rank_order":
             return [RANK_ORDERS[value] for value in axes.pp_inner]
-    return ["optimizer" if value else "none" for value in axes.offload]
+        case "offload_overlap":
+            return [switch[value] for value in axes.offload_overlap]
+        case "activation_offload":
+            return ["+".join(modules) or ALONE for modules in axes.activation_offload]
+    return [offload_name(share) for share in axes.offload]
 
 
 def _why_not_modules(question: Question) -> str:
     runtime, model = question.setting.runtime, question.setting.workload.model
+    if "activation_offload" in question.pins and _option_values(_freed(question, "activation_offload"), "recompute"):
+        return f"it leaves no inputs for activation_offload={question.pins.bounds['activation_offload']}. "
     if not runtime.recompute_modules:
         return f"{runtime.id} cannot recompute modules by name. "
     there = [module for module in modules_of(model) if module in runtime.recompute_modules]
@@ -229,6 +236,18 @@ def _why_not_modules(question: Question) -> str:
     if precision and "fp8-delayed" in precision.values and LOST_BY_DELAYED & set(there):
         return f"delayed scaling (fp8-delayed) does not go with {' or '.join(sorted(LOST_BY_DELAYED))}. "
     return f"of {model.id}, {runtime.id} can recompute {', '.join((CORE_ATTENTION, *there))}. "
+
+
+def _why_not_moved(question: Question) -> str:
+    """What the runtime and the model have of it, and what it does not go with."""
+    runtime, model, axis = question.setting.runtime, question.setting.workload.model, "activation_offload"
+    if not (known := runtime.axes.get(axis, ())):
+        return _since(runtime, axis, Bound()) or f"{runtime.id} keeps activations on the accelerator. "
+    there = [each for each in (WHOLE, *offloadable(model)) if each in known]
+    return (
+        f"of {model.id}, {runtime.id} can offload {', '.join(there)}; inputs of modules go neither with whole layers "
+        "recomputed nor, of core_attn, with selective recomputation. "
+    )
 
 
 def _why_not_shared(question: Question) -> str:
@@ -248,6 +267,8 @@ def _why_not_option(question: Question, axis: str) -> str:
         return f"{accelerator.id} has no such matrix products. "
     known = runtime.zero_scope if axis == "zero_scope" else runtime.axes.get(axis, ("none", False, 0, RANK_ORDERS[0]))
     kinds = Bound(tuple(name.partition(":")[0] for name in bound.values))
+    if axis == "activation_offload":
+        return _why_not_moved(question)
     if known != "any" and not _some(kinds, known) and not kinds.allows(ALONE):
         if question.setting.workload.optimizer.iterations and axis in ("zero", "zero_scope", "offload", "precision"):
             return f"{runtime.id} cannot do that with {question.setting.workload.optimizer.id}. "
@@ -272,4 +293,5 @@ def _why_not_option(question: Question, axis: str) -> str:
         "zero_scope": "that goes with zero above 0 and dp above 1. ",
         "rank_order": "that goes with pp and dp above 1. ",
         "cp_algorithm": _why_not_shared(question),
+        "offload_overlap": "that goes with an offloaded optimizer. ",
     }.get(axis, "")

@@ -9,7 +9,17 @@ from dataclasses import dataclass, field
 from planner.base.errors import WrongQuestion, meant
 from planner.schema.plan_layout import CONTEXT_ALGORITHMS
 from planner.schema.precisions import PRECISIONS
-from planner.space.axes import ALONE, AXES, PINNED, RANK_ORDERS, placement, recompute
+from planner.space.axes import (
+    ALONE,
+    AXES,
+    PINNED,
+    RANK_ORDERS,
+    activation_offload,
+    offload_name,
+    placement,
+    recompute,
+    states_offloaded,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +68,12 @@ class Pins:
 
 
 _SWITCH = {"1": "on", "true": "on", "yes": "on", "on": "on", "0": "off", "false": "off", "no": "off", "off": "off"}
-_SWITCHES = ("sequence_parallel", "tp_overlap", "dp_overlap", "p2p_overlap", "ep_overlap")
+_SWITCHES = ("sequence_parallel", "tp_overlap", "dp_overlap", "p2p_overlap", "ep_overlap", "offload_overlap")
 CHOICES = {
     "precision": PRECISIONS,
     "zero": ("0", "1", "2", "3"),
     "zero_scope": ("full", "node"),
     "rank_order": RANK_ORDERS,
-    "offload": ("none", "optimizer"),
     "cp_algorithm": (ALONE, *CONTEXT_ALGORITHMS),
 }
 
@@ -104,6 +113,10 @@ def _bound(axis: str, text: str) -> Bound:
         return Bound(tuple(recompute(v).name for v in values))
     if axis == "placement":
         return Bound(tuple(placement(v).name for v in values))
+    if axis == "offload":
+        return Bound(tuple(offload_name(states_offloaded(v)) for v in values))
+    if axis == "activation_offload":
+        return Bound(tuple("+".join(activation_offload(v)) or ALONE for v in values))
     if axis in CHOICES:
         for v in values:
             if v not in CHOICES[axis]:

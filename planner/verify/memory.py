@@ -141,8 +141,14 @@ def states(c: Claim, stage: int) -> tuple[float, float, float]:
     return (
         resident * (cut if p.zero_stage >= 3 else whole) + outside,
         each["gradients"] * share * (cut if p.zero_stage >= 2 else whole),
-        (0.0 if c.plan.offload.get("optimizer") else state) * (cut if p.zero_stage >= 1 else whole) + ends_more,
+        (1.0 - offloaded_share(c)) * state * (cut if p.zero_stage >= 1 else whole) + ends_more,
     )
+
+
+def offloaded_share(c: Claim) -> float:
+    """Share of the optimizer states that is said to lie in host memory."""
+    away = c.plan.offload.get("optimizer", False)
+    return c.plan.offloaded.optimizer_share if c.plan.offloaded else float(away)
 
 
 def uncut(c: Claim, stage: int) -> tuple[float, float]:
@@ -270,8 +276,10 @@ def _outer_shard(c: Claim) -> int:
 
 def least_activations(c: Claim, stage: int) -> float:
     """The input of every layer of every micro-batch in flight, ``e t h`` bytes: ``min(M, pp - i)`` on stage i; of those
-    that are trained where the last are alone.
+    that are trained where the last are alone; none where activations are offloaded.
     """
+    if c.plan.offloaded and c.plan.offloaded.activations:
+        return 0.0
     flying, method = min(c.micro_batches, c.plan.parallelism.pp - stage), c.plan.workload.method
     kept = int(method["layers"]) if method["kind"] == "freeze" else len(c.placed[stage])
     wide = (c.model.streams or 1) * c.model.hidden
@@ -330,6 +338,7 @@ def activations_are_possible(c: Claim) -> Iterator[str]:
     flying = min(c.micro_batches, p.pp + (p.pp - 1 + bool(c.plan.overlap.ep)) / p.vpp)
     most = sum(_most_of_layer(c, layer) for layer in c.placed[m.stage]) + c.tokens * c.model.hidden
     held = m.activations_bytes + (m.expanded.activations_bytes if m.expanded else 0.0)
+    held += c.plan.offloaded.activations_bytes if c.plan.offloaded else 0.0
     if not least * (1 - TOLERANCE) <= held <= FRAGMENTATION * flying * most:
         yield (
             f"activations_bytes is {held:.6g}, outside "
@@ -415,7 +424,7 @@ def chance_follows_from_interval(c: Claim) -> Iterator[str]:
 
 def offload_takes_states_away(c: Claim) -> Iterator[str]:
     """Optimizer states in host memory leave none on the accelerator."""
-    if c.plan.offload.get("optimizer") and not same(c.plan.prediction.memory.optimizer_bytes, 0.0):
+    if offloaded_share(c) >= 1 and not same(c.plan.prediction.memory.optimizer_bytes, 0.0):
         yield "optimizer states are offloaded and still take memory"
 
 

@@ -52,6 +52,7 @@ def causes_have_a_reason(c: Claim) -> Iterator[str]:
         "p2p": p.pp > 1,
         "bubble": p.pp > 1,
         "recompute": c.plan.recompute.policy != "none",
+        "offload": bool(c.plan.offloaded and c.plan.offloaded.activations),
     }
     for cause, seconds in prediction.breakdown.items():
         if not reasons.get(cause, True) and seconds > TOLERANCE * prediction.step_time_s:

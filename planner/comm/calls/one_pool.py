@@ -183,7 +183,9 @@ def _options(plan: Plan) -> OptionAxes:
         ep_overlap=bool(plan.overlap.ep),
         pp_inner=p.rank_order == RANK_ORDERS[1],
         placement=MemoryPlacement(**plan.placement) if plan.placement else MemoryPlacement(),
-        offload=bool(plan.offload.get("optimizer")),
+        offload=plan.offloaded.optimizer_share if plan.offloaded else float(plan.offload.get("optimizer", False)),
+        offload_overlap=bool(plan.offloaded and plan.offloaded.optimizer_overlap),
+        activation_offload=plan.offloaded.activations if plan.offloaded else (),
         cp_algorithm=p.cp_algorithm or ALONE,
     )
 

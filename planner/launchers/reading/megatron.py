@@ -7,9 +7,10 @@ import re
 from planner.base.errors import WrongQuestion
 from planner.launchers.reading import megatron_model, megatron_options
 from planner.launchers.reading.command import command
-from planner.launchers.reading.found import FoundOptions, Options, degree, number
+from planner.launchers.reading.found import FoundOptions, Options, degree, measure, number
 from planner.launchers.reading.shell.script import Script
 from planner.schema.workload import MOST_LAYERS
+from planner.space.axes import activation_offload, offload_name
 
 RUNTIME = "megatron-core"
 _RECIPES = {"delayed": "fp8-delayed", "tensorwise": "fp8", "blockwise": "fp8-blockwise", "mxfp8": "mxfp8"}
@@ -67,6 +68,9 @@ _READ = {
         "recompute-activations",
         "moe-layer-recompute",
         "optimizer-cpu-offload",
+        "overlap-cpu-optimizer-d2h-h2d",
+        "fine-grained-activation-offloading",
+        "offload-modules",
     ),
     *("optimizer-offload-fraction", "use-precision-aware-optimizer", "ckpt-format", "micro-batch-size"),
     *("global-batch-size", "seq-length", "train-iters", "train-samples", "bf16", "fp16", "fp8-format"),
@@ -142,7 +146,7 @@ def _settings(flags: Options, chunks: int | None) -> dict[str, object]:
         "sequence_parallel": _switch("sequence-parallel" in flags and tp > 1),
         "dp_overlap": _switch("overlap-grad-reduce" in flags),
         "recompute": _recompute(flags, pp * vpp),
-        "offload": "optimizer" if "optimizer-cpu-offload" in flags else "none",
+        **_offloaded(flags),
         "rank_order": "tp-cp-ep-pp-dp" if "use-tp-pp-dp-mapping" in flags else "tp-cp-ep-dp-pp",
     }
     if "tp-comm-overlap" in flags:
@@ -155,6 +159,19 @@ def _settings(flags: Options, chunks: int | None) -> dict[str, object]:
         found["p2p_overlap"] = _switch("no-overlap-p2p-communication" not in flags)
     if zero and (number(flags, "num-distributed-optimizer-instances") or 1) > 1:
         found["zero_scope"] = "node"
+    return found
+
+
+def _offloaded(flags: Options) -> dict[str, str]:
+    """Of optimizer states all where no fraction says less (Megatron's own default in training/arguments.py)."""
+    found = {"offload": "none"}
+    if "optimizer-cpu-offload" in flags:
+        share = measure(flags, "optimizer-offload-fraction", 1.0, zero=True)
+        found = {"offload": offload_name(share)}
+        if share and "overlap-cpu-optimizer-d2h-h2d" in flags:
+            found["offload_overlap"] = "on"
+    if "fine-grained-activation-offloading" in flags:
+        found["activation_offload"] = "+".join(activation_offload("+".join(flags.get("offload-modules", ["none"]))))
     return found
 
 

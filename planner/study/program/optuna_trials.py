@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from planner.base.locking import gone, this_process
+from planner.space.axes import offload_name
 from planner.study.program.evaluation import Evaluator, PointOutcome
 from planner.study.program.optuna_samplers import KnownPoints, distributions, ordinal, point, sampler
 
@@ -100,7 +101,7 @@ def brief(candidate: Any) -> dict[str, Any]:
             "recompute": options.recompute.name,
             "sequence_parallel": options.tensor.sequence_parallel,
             "zero": options.sharding.zero,
-            "offload": "optimizer" if options.offload else "none",
+            "offload": offload_name(float(options.offload)),
         },
     }
 

@@ -1,0 +1,69 @@
+"""What plans of a runtime and a model may have in host memory: optimizer states, and activations of modules by name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from planner.schema.hardware import Runtime
+from planner.schema.workload import Model
+from planner.space.axes import (
+    ALONE,
+    CORE_ATTENTION,
+    OFFLOADED_MODULES,
+    PART,
+    WHOLE,
+    Recompute,
+    activation_offload,
+    offload_name,
+    states_offloaded,
+)
+from planner.space.pins import Pins
+
+
+def states(runtime: Runtime, pins: Pins) -> list[float]:
+    """Shares of the optimizer states in host memory: none or all of them, or those that a pin names."""
+    known = _known(runtime, "offload", (ALONE,))
+    pinned = pins.bounds.get("offload")
+    shares = [states_offloaded(name) for name in pinned.values] if pinned else [0.0, 1.0]
+    return [share for share in shares if (offload_name(share) if share in (0.0, 1.0) else PART) in known]
+
+
+def activations(model: Model, runtime: Runtime, pins: Pins) -> list[tuple[str, ...]]:
+    """Modules whose inputs live in host memory: none, unless a pin names those of the runtime and the model."""
+    able = {WHOLE, *offloadable(model)} & {*_known(runtime, "activation_offload", ())}
+    pinned = pins.bounds.get("activation_offload")
+    asked = [activation_offload(name) for name in pinned.values] if pinned else [()]
+    return [modules for modules in asked if able.issuperset(modules)]
+
+
+def offloadable(model: Model) -> tuple[str, ...]:
+    """Modules of a model whose inputs can live in host memory: of norms those that no product is fused with."""
+    there = {"attn_norm": model.latent, "mlp_norm": model.moe, "expert_fc1": model.moe, "moe_act": model.moe}
+    return tuple(module for module in OFFLOADED_MODULES if there.get(module, True) is not None)
+
+
+def goes_with(policy: Recompute, modules: tuple[str, ...]) -> bool:
+    """Whether what is recomputed leaves inputs to offload: not by layers, nor attention twice (Megatron-LM d98e8a64,
+    core/transformer/attention.py: no group where it is checkpointed).
+    """
+    named = modules not in ((), (WHOLE,))
+    return not named or not (policy.layers or (policy.selective and CORE_ATTENTION in modules))
+
+
+def with_policies(
+    policies: Sequence[Recompute], away: Sequence[tuple[str, ...]]
+) -> list[tuple[tuple[Recompute, ...], tuple[tuple[str, ...], ...]]]:
+    """Policies with the modules that go with all of them."""
+    ways = {modules: tuple(p for p in policies if goes_with(p, modules)) for modules in away}
+    return [(way, tuple(m for m in away if ways[m] == way)) for way in dict.fromkeys(ways.values())]
+
+
+def figures(each: Sequence[tuple[str, ...]]) -> dict[str, list[bool]]:
+    """Field of the options -> whether each of several choices has that module's input in host memory."""
+    named = sorted({module for modules in each for module in modules})
+    return {f"offload_{module}": [module in modules for modules in each] for module in named}
+
+
+def _known(runtime: Runtime, axis: str, neutral: tuple[str, ...]) -> tuple[object, ...]:
+    known = runtime.axes.get(axis, neutral)
+    return neutral if known == "any" else tuple(known)

@@ -1,0 +1,100 @@
+"""What lives in host memory: shares of the optimizer states, and activations of modules by name.
+
+Read in Megatron-LM core_v0.16.1 and d98e8a64 (megatron/core/transformer: transformer_config.py, attention.py,
+moe/experts.py; optimizer/cpu_offloading/hybrid_optimizer.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from planner.verify.finding import TOLERANCE, Check, Claim
+from planner.verify.memory import FRAGMENTATION, IMBALANCE
+from planner.verify.model import LayerShape
+
+MODULES = ("attn_norm", "qkv_linear", "core_attn", "attn_proj", "mlp_norm", "expert_fc1", "moe_act")
+"""Modules whose inputs are offloaded by name."""
+OF_EXPERTS = ("mlp_norm", "expert_fc1", "moe_act")
+
+
+def offloaded_is_said_once(c: Claim) -> Iterator[str]:
+    """A share from 0 to 1, above 0 where states are said to be offloaded; copies of states overlap where some are."""
+    if (away := c.plan.offloaded) is None:
+        return
+    share, stated = away.optimizer_share, bool(c.plan.offload.get("optimizer"))
+    if not 0.0 <= share <= 1.0 or (share > 0) != stated:
+        yield f"a share of {share:g} of the optimizer states, which are {'' if stated else 'not '}said to be offloaded"
+    if away.optimizer_overlap and not share:
+        yield "copies of optimizer states overlap, and none are offloaded"
+    if len(c.plan.cluster.pools) > 1:
+        yield "plans over several pools are costed without offload"
+
+
+def modules_can_be_offloaded(c: Claim) -> Iterator[str]:
+    """Known modules that the model has; ``attn_proj`` with ``core_attn`` (transformer_config.py, line 1287), and not
+    beside recomputation of whole layers or of attention itself, which leave no such input (attention.py, 1558).
+    """
+    named, policy = (c.plan.offloaded.activations if c.plan.offloaded else ()), c.plan.recompute.policy
+    if named in ((), ("all",)):
+        return
+    yield from (f"{each!r} is no module" for each in named if each not in MODULES)
+    lacks = [each for each in named if each in OF_EXPERTS and c.model.moe is None]
+    lacks += [each for each in named if each == "attn_norm" and c.model.latent is None]
+    yield from (f"{each} is offloaded, which {c.model.id} does not have by itself" for each in lacks)
+    if "attn_proj" in named and "core_attn" not in named:
+        yield "attn_proj is offloaded without core_attn"
+    again = policy.startswith("selective") and "core_attn" in (policy.partition(":")[2] or "core_attn").split("+")
+    if c.plan.recompute.layers_fraction > 0 or (again and "core_attn" in named):
+        yield f"inputs of {'+'.join(named)} with recompute {policy}"
+
+
+def offloaded_bytes_are_possible(c: Claim) -> Iterator[str]:
+    """Activations in host memory: between inputs of the modules named (:func:`moved`) less those of two layers that are
+    on their way, and these inputs. Of everything: nothing is known but that it is not negative.
+    """
+    away, stage = c.plan.offloaded, c.plan.prediction.memory.stage
+    if away is None or not 0 <= stage < len(c.placed):
+        return
+    stated = away.activations_bytes
+    if stated < 0 or (stated and not away.activations):
+        yield f"{stated:.6g} B of activations in host memory, where {away.activations or 'nothing'} is offloaded"
+    if not away.activations or away.activations == ("all",) or any(each not in MODULES for each in away.activations):
+        return
+    p, layers = c.plan.parallelism, c.placed[stage]
+    most = [moved(c, layer, max(IMBALANCE, c.plan.workload.imbalance or 1.0)) for layer in layers]
+    least = [moved(c, layer, 1.0, least=True) for layer in layers]
+    flying = min(c.micro_batches, p.pp + (p.pp - 1 + bool(c.plan.overlap.ep)) / p.vpp)
+    low = max(min(c.micro_batches, p.pp - stage) * sum(least) - 2.0 * max(most, default=0.0), 0.0)
+    if not low * (1 - TOLERANCE) <= stated <= FRAGMENTATION * flying * sum(most):
+        yield (
+            f"{stated:.6g} B of activations in host memory, outside {low:.6g}..{FRAGMENTATION * flying * sum(most):.6g}"
+        )
+
+
+def moved(c: Claim, layer: LayerShape, imbalance: float, *, least: bool = False) -> float:
+    """Bytes of the inputs of one layer's offloaded modules of one micro-batch, ``e t`` of a hidden state, of queries,
+    keys and values, of what attention gives, of what experts get and of what their function reads.
+
+    At least: products keep inputs cast to 8 bit, and what recomputation drops is not there.
+    """
+    m, p, t, e = c.model, c.plan.parallelism, c.tokens, c.element
+    named, narrow = (c.plan.offloaded.activations if c.plan.offloaded else ()), 1.0 if least else e
+    hidden = t * m.hidden / (p.tp if p.sequence_parallel else 1)
+    latent, again = m.latent, c.plan.recompute.policy.partition(":")[2].split("+")
+    own = m.full.head_dim if m.full and layer.whole else m.head_dim
+    qk, v = (latent.nope_dim + latent.rope_dim, latent.value_dim) if latent else (own, own)
+    queries, keys = m.heads * max(qk, v) / p.tp, max(m.kv_heads / p.tp, 1.0) * (qk + v)
+    copies = t * m.moe.experts_per_token * p.etp / p.tp * imbalance if m.moe and layer.mixture else 0.0
+    found = {
+        "attn_norm": layer.attentions * e * hidden,
+        "qkv_linear": layer.attentions * (narrow * ("layernorm" not in again) + e * (latent is None)) * hidden,
+        "core_attn": layer.attentions * e * t * (queries + keys) * (not (least and "mla_up_proj" in again)),
+        "attn_proj": layer.attentions * narrow * t * m.heads * v / p.tp,
+        "mlp_norm": layer.mixture * e * hidden,
+        "expert_fc1": narrow * copies * (m.moe.latent or m.hidden if m.moe else 0),
+        "moe_act": e * (1.0 + m.gated) * copies * (m.moe.ffn / p.etp if m.moe else 0),
+    }
+    return sum(found.get(each, 0.0) for each in named)
+
+
+CHECKS: tuple[Check, ...] = (offloaded_is_said_once, modules_can_be_offloaded, offloaded_bytes_are_possible)

@@ -1,0 +1,136 @@
+"""Activations and parts of the optimizer in host memory: planned, priced, checked, exported and read back."""
+
+from dataclasses import replace
+
+import pytest
+
+from planner import api
+from planner.base.errors import WrongQuestion
+from planner.launchers import bundle, parts, reading
+from planner.schema.plan import Plan
+from planner.verify import violations
+from tests.answered_once import answered_once
+from tests.launchers.environments import given
+
+GIB = 2.0**30
+
+
+@answered_once
+def estimated(pins: str, name: str = "llama3-8b", runtime: str = "megatron-core") -> Plan:
+    return api.estimate(name, "dgx-h100:2", ["micro=1", *pins.split()], batch=64, runtime=runtime).plans[0]
+
+
+def named(plan: Plan) -> set[str]:
+    return {violation.name for violation in violations(plan)} - {"limits_hold"}
+
+
+def test_inputs_of_attention_leave_the_accelerator() -> None:
+    """By hand: 32 layers of 8,192 tokens; queries 32 x 128, keys and values 8 x 256, all in 16 bit. The last layer's
+    stay, and one's are copied; the rest is held in blocks of the allocator."""
+    plain, away = estimated("zero=1"), estimated("zero=1 activation_offload=core_attn")
+    each = 8192 * (32 * 128 + 8 * 256) * 2
+    assert away.offloaded is not None and away.offloaded.activations_bytes == 30 * each
+    gone = plain.prediction.memory.activations_bytes - away.prediction.memory.activations_bytes
+    assert 30 * each <= gone <= 1.5 * 30 * each
+    assert away.prediction.step_time_s == plain.prediction.step_time_s  # 63 GB/s copy them within a layer's pass
+    assert not named(away) and "offload" not in away.prediction.breakdown
+
+
+def test_a_slow_link_shows() -> None:
+    """What a layer's pass does not cover is waited for, both ways."""
+    plan = estimated("ep=8 zero=1 activation_offload=moe_act", "mixtral-8x7b")
+    plain = estimated("ep=8 zero=1", "mixtral-8x7b")
+    assert plan.prediction.breakdown["offload"] > 0
+    assert plan.prediction.step_time_s > plain.prediction.step_time_s
+    assert "offloaded_bytes_are_possible" not in named(plan)
+
+
+def test_everything_leaves_but_five_tensors() -> None:
+    """TRL keeps five on their way; with whole layers recomputed these are layers' inputs."""
+    pins = "zero=0 recompute=full activation_offload=all"
+    away = estimated(pins, runtime="hf-trainer")
+    assert away.offloaded is not None and away.offloaded.activations_bytes == 27 * 8192 * 4096 * 2
+    assert not {"offloaded_bytes_are_possible", "activations_are_possible"} & named(away)
+
+
+def test_of_a_part_of_the_states_a_part_is_there() -> None:
+    whole, half, none = (estimated(f"zero=1 offload={p}") for p in ("optimizer", "optimizer:0.5", "none"))
+    held = [plan.prediction.memory.optimizer_bytes for plan in (whole, half, none)]
+    assert held[0] == 0 and held[1] == pytest.approx(held[2] / 2)
+    took = [plan.prediction.breakdown["optimizer"] for plan in (whole, half, none)]
+    assert took[1] == pytest.approx((took[0] + took[2]) / 2)
+    beside = estimated("zero=1 offload=optimizer offload_overlap=on").prediction.breakdown["optimizer"]
+    assert took[0] / 2 < beside < took[0]  # gradients out and weights back beside the host's own update
+
+
+@pytest.mark.parametrize(
+    ("change", "name"),
+    [
+        ({"optimizer_share": 0.25}, "states_follow_from_sharding"),
+        ({"optimizer_share": 1.5}, "offloaded_is_said_once"),
+        ({"activations": ("attn_proj",)}, "modules_can_be_offloaded"),
+        ({"activations": ("moe_act", "core_attn")}, "modules_can_be_offloaded"),
+        ({"activations_bytes": GIB}, "offloaded_bytes_are_possible"),
+        ({"activations_bytes": 200 * GIB}, "offloaded_bytes_are_possible"),
+    ],
+)
+def test_verify_finds_what_cannot_be(change: dict[str, object], name: str) -> None:
+    plan = estimated("zero=1 offload=optimizer:0.5 activation_offload=core_attn+attn_proj")
+    assert plan.offloaded is not None and not named(plan)
+    assert name in named(replace(plan, offloaded=replace(plan.offloaded, **change)))
+
+
+def test_verify_knows_what_recomputation_leaves() -> None:
+    plan = estimated("zero=1 activation_offload=core_attn")
+    for policy in ("selective", "full"):
+        changed = replace(plan.recompute, policy=policy, layers_fraction=float(policy == "full"))
+        assert "modules_can_be_offloaded" in named(replace(plan, recompute=changed))
+
+
+def test_megatron_starts_it_and_is_read_back() -> None:
+    plan = estimated("zero=1 offload=optimizer:0.5 offload_overlap=on activation_offload=core_attn+attn_proj")
+    made = bundle(plan, parts("megatron"), given("megatron")).files["start.sh"]
+    assert "--optimizer-offload-fraction 0.5" in made and "--overlap-cpu-optimizer-d2h-h2d" in made
+    assert "--fine-grained-activation-offloading" in made and "--offload-modules core_attn attn_proj" in made
+    assert "NVTE_CPU_OFFLOAD_V1=1" in made
+    found = reading.plan("megatron", made, ["dgx-h100:2"]).plans.plans[0]
+    assert found.offloaded == plan.offloaded and found.prediction.step_time_s == plan.prediction.step_time_s
+
+
+def test_bridge_and_trl_say_it_too() -> None:
+    plan = estimated("zero=1 offload=optimizer:0.5 offload_overlap=on activation_offload=core_attn", runtime="nemo")
+    made = bundle(plan, parts("megatron-bridge"), given("megatron-bridge")).files["bridge.json"]
+    assert '"model.offload_modules": [' in made and '"optimizer.overlap_cpu_optimizer_d2h_h2d": true' in made
+    pins = ["micro=1", "zero=3", "recompute=full", "activation_offload=all"]
+    away = api.estimate("llama3-8b", "dgx-h100:2", pins, batch=64, runtime="hf-trainer", method="finetune").plans[0]
+    for target, file in (("trl", "sft.yaml"), ("axolotl", "axolotl.yaml")):
+        assert "activation_offloading: true" in bundle(away, parts(target), given(target)).files[file]
+    with pytest.raises(WrongQuestion, match="activation_offload all"):
+        bundle(away, parts("hf-trainer"), given("hf-trainer"))
+
+
+@pytest.mark.parametrize(
+    ("pins", "told"),
+    [
+        (
+            "zero=1 activation_offload=moe_act",
+            "can offload qkv_linear, core_attn, attn_proj",
+        ),
+        ("zero=1 activation_offload=core_atn", "core_attn?"),
+        ("zero=1 activation_offload=attn_proj", "write core_attn+attn_proj"),
+        ("zero=1 recompute=full activation_offload=core_attn", "leaves no inputs for activation_offload=core_attn"),
+        ("zero=1 offload=optimizer:2", "a share between 0 and 1"),
+        ("zero=1 offload_overlap=on offload=none", "goes with an offloaded optimizer"),
+    ],
+)
+def test_what_cannot_be_is_told(pins: str, told: str) -> None:
+    with pytest.raises(WrongQuestion) as raised:
+        api.estimate("llama3-8b", "dgx-h100:2", pins.split(), batch=64, runtime="megatron-core")
+    assert told in str(raised.value)
+
+
+def test_an_older_release_has_no_modules_in_host_memory() -> None:
+    with pytest.raises(WrongQuestion, match=r"can do that since 2026\.01"):
+        api.estimate(
+            "llama3-8b", "dgx-h100:2", ["activation_offload=core_attn"], batch=64, runtime="megatron-core@2025.05"
+        )
