@@ -11,6 +11,7 @@ from planner.base.errors import NoAnswer, WrongQuestion
 from planner.commands import main
 from planner.question.reading import PlanOptions
 from planner.schema.listings import FittingTraining
+from tests.asking import ask
 
 OWN = """
 [{id}]
@@ -92,7 +93,9 @@ def test_models_that_fit_come_largest_first_with_their_longest_sequences() -> No
     found = api.fit(on="RTX-4090", top=3)
     counts = [fit.parameters for fit in found]
     assert len(found) == 3 and counts == sorted(counts, reverse=True) and counts[0] > 14e9
-    one = api.fit("llama3-8b", "RTX-4090:1")[0]
+    found = api.fit("llama3-8b", "RTX-4090:1")
+    (one,), table = found, found.to_frame()
+    assert table["seq_tokens"].tolist() == [one.sequence] and table["days"].tolist() == [one.hours / 24]
     with pytest.raises(NoAnswer, match="llama3-8b does not fit on RTX-4090:1"):
         api.fit("llama3-8b", "RTX-4090:1", seq=2 * one.sequence)
     assert api.fit("llama3-8b", "RTX-4090:1", seq=one.sequence)[0] == one
@@ -157,3 +160,16 @@ def test_json_is_one_document(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["fit", "--on", "RTX-4090:1", "--top", "1", "--seq", "2k", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["kind"], len(found["fits"]), found["fits"][0]["accelerator"]) == ("fit", 1, "RTX-4090")
+
+
+@pytest.mark.parametrize("asked", ["", "--task dpo", "--lengths 600/2k", "--method full --oom-risk '10 %'"])
+def test_the_plan_that_fit_names_next_is_the_one_it_shows(asked: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Accelerators of one kind are a cluster: neither a whole node of them, nor pools that take no task."""
+    fit = json.loads(ask(capsys, f"fit llama3.2-1b --on RTX-3090:2 --seq 2k {asked} --json").out)["fits"][0]
+    shown = ask(capsys, f"fit llama3.2-1b --on RTX-3090:2 --seq 2k {asked}").out
+    line = next(each for each in shown.splitlines() if "Next" in each)
+    command = line.partition("clusterwright ")[2].removesuffix(" says how, and how sure")
+    found = json.loads(ask(capsys, f"{command} --top 1 --json").out)["plans"][0]
+    assert found["cluster"]["accelerators"] == 2
+    assert found["prediction"]["step_time_s"] == fit["step_time_s"] and found["money"]["usd_total"] == fit["usd"]
+    assert found["prediction"]["memory"]["total_bytes"] == fit["memory_bytes"]

@@ -22,6 +22,7 @@ from planner.question.reading import (
     _bases,
     _inputs,
     _meant,
+    as_one_pool,
     grouped_request,
     listed,
     pinned_request,
@@ -50,6 +51,7 @@ def plan(
         WrongQuestion: a name, a value or a combination that cannot be.
         NoAnswer: no plan fits or keeps the limits.
     """
+    cluster, options = as_one_pool(cluster, options)
     if options.contingency is not None:
         return _with_contingency(model, cluster, options, progress)
     if options.noise_scale is not None:
@@ -82,6 +84,7 @@ def estimate(
         WrongQuestion: a setting that cannot be, or a configuration that is not legal.
         NoAnswer: it does not fit into expanded memory, or makes no progress between interruptions.
     """
+    cluster, options = as_one_pool(cluster, options)
     words = " ".join(settings).split()
     groups = [word for word in words if word.startswith(f"{KEY}=")]
     if not groups:

@@ -16,7 +16,9 @@ from planner.models.workload import find_model
 from planner.planning import what_fits
 from planner.question.flag_values import sequence_length
 from planner.question.reading import PlanOptions
+from planner.schema import tables
 from planner.schema.listings import FittingTraining
+from planner.schema.record import Parts
 from planner.schema.workload import Model, Task
 
 MOST = 4096
@@ -42,8 +44,10 @@ def fit(
     top: int = 10,
     catalog: str | Path | None = None,
     progress: planning.Progress | None = None,
-) -> tuple[FittingTraining, ...]:
+) -> Parts[FittingTraining]:
     """Which accelerators hold a training, and how many; or which models fit on some, and how long their sequences.
+
+    With ``to_frame()`` a table.
 
     Args:
         model: What is trained: an id, a file or the record; without it, the models of the library are tried.
@@ -76,7 +80,8 @@ def fit(
         precision=precision, oom_risk=oom_risk, top=top, lengths=records.as_lengths(lengths),
         catalog=None if catalog is None else Path(catalog),
     )  # fmt: skip
-    return fits(None if model is None else records.as_model(model), on, asked, most, progress)
+    found = fits(None if model is None else records.as_model(model), on, asked, most, progress)
+    return Parts(found, list(map(tables.fit_row, found)))
 
 
 def fits(

@@ -109,6 +109,18 @@ def listed(named: Named | Sequence[Named]) -> list[Named]:
     return [named] if isinstance(named, str | Path | Cluster) else list(named)
 
 
+def as_one_pool(cluster: Named | Sequence[Named], asked: PlanOptions) -> tuple[Named | Sequence[Named], PlanOptions]:
+    """A question with accelerators of one kind, in nodes of one kind, as one about that cluster; others unchanged.
+
+    Raises:
+        WrongQuestion: a name that no accelerator has, or a count that is none.
+    """
+    if asked.accelerators is None or asked.link or listed(cluster):
+        return cluster, asked
+    found = pools.of_accelerators(load(asked.catalog, asked.site), asked.accelerators, asked.fabric, asked.region)
+    return (found[0], replace(asked, accelerators=None)) if len(found) == 1 else (cluster, asked)
+
+
 def several(cluster: Named | Sequence[Named], asked: PlanOptions) -> bool:
     """Whether a question names more than one pool, links between them, or accelerators without nodes."""
     named = listed(cluster)

@@ -19,6 +19,7 @@ from planner.base.units import (
 
 if TYPE_CHECKING:
     from planner.schema.images import ImagePlan
+    from planner.schema.listings import FittingTraining
     from planner.schema.plan import FrontPoint, Plan
     from planner.schema.procurement import Alternative
     from planner.schema.record import Document
@@ -69,6 +70,28 @@ CAUSES = (
     *("tp", "cp", "ep", "p2p", "dp", "bubble", "optimizer", "jitter", "overhead"),
 )
 """Of a step's time, as :mod:`planner.cost.evaluate` names them; a document has those that are above 0."""
+
+
+def fit_row(each: FittingTraining) -> dict[str, Any]:
+    """What fits on what, how long it takes and what it costs."""
+    return {
+        "model": each.model,
+        "parameters": each.parameters,
+        "seq_tokens": each.sequence,
+        "batch_sequences": each.batch,
+        "accelerator": each.accelerator,
+        "accelerators": each.accelerators,
+        "node": each.node,
+        "memory_bytes": each.memory_bytes,
+        "memory_capacity_bytes": each.capacity_bytes,
+        "oom_chance": each.oom_chance,
+        "step_time_s": each.step_time_s,
+        "tokens_per_s": each.tokens_per_s,
+        "tokens": each.tokens,
+        "days": each.hours / 24,
+        "usd": each.usd,
+        "best": ", ".join(each.best),
+    }
 
 
 def front_row(point: FrontPoint, per_node: int | None) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -35,19 +36,22 @@ def show(found: Sequence[FittingTraining], on: str | None, asked: Mapping[str, A
         by_model(found)
     render.text()
     one = next((fit for fit in found if "cheapest" in fit.best), first)
-    where = (
-        f"--cluster {one.node}:1" if one.accelerators == 1 else f"--accelerators {one.accelerator}:{one.accelerators}"
-    )
+    where = f"--accelerators {one.accelerator}:{one.accelerators}"
     render.labelled("Prices", *_prices(found, one))
     render.labelled("Next", f"clusterwright plan {one.model} {where} {_same(one, asked)} says how, and how sure")
+
+
+_ASKED = ("task", "lengths", "batch", "tokens", "rank", "optimizer", "runtime", "precision", "oom_risk", "catalog")
+_USUAL = {"task": "sft", "optimizer": "adamw", "oom_risk": "5 %"}
+"""What `plan` takes without being told, too."""
 
 
 def _same(one: FittingTraining, asked: Mapping[str, Any]) -> str:
     """What was asked, as flags of another command."""
     given = {"method": asked["method"], "seq": one.sequence} | {
-        name: asked[name] for name in ("task", "lengths", "batch", "tokens", "rank", "runtime", "precision")
+        name.replace("_", "-"): asked[name] for name in _ASKED if asked[name] != _USUAL.get(name)
     }
-    return " ".join(f"--{name} {value}" for name, value in given.items() if value is not None)
+    return " ".join(f"--{name} {shlex.quote(str(value))}" for name, value in given.items())
 
 
 def by_accelerator(found: Sequence[FittingTraining]) -> None:
