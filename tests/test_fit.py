@@ -173,3 +173,9 @@ def test_the_plan_that_fit_names_next_is_the_one_it_shows(asked: str, capsys: py
     assert found["cluster"]["accelerators"] == 2
     assert found["prediction"]["step_time_s"] == fit["step_time_s"] and found["money"]["usd_total"] == fit["usd"]
     assert found["prediction"]["memory"]["total_bytes"] == fit["memory_bytes"]
+
+
+def test_more_accelerators_than_a_part_of_a_node_are_no_two_nodes(capsys: pytest.CaptureFixture[str]) -> None:
+    told = ask(capsys, "plan llama3-70b --accelerators RTX-4090:4 --method qlora")
+    assert (told.code, "What would fit: 8 x RTX-4090 (--accelerators RTX-4090:8)" in told.err) == (1, True)
+    assert ask(capsys, "plan llama3-70b --accelerators RTX-4090:8 --method qlora").code == 0

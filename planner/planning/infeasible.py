@@ -88,7 +88,7 @@ def _beyond_limits(catalog: Catalog, request: Request, runs: MeasuredRuns | None
             ways = list(dict.fromkeys((_paid(fastest), _paid(cheapest))))
     for count in _growing(request.cluster.count):
         if _least(catalog, _on(request, count), request.objective, runs):
-            ways.append(_nodes(request, count))
+            ways.append(_nodes(catalog, request, count))
             break
     suggestion = f"\nWhat would do: {'; or '.join(ways)}." if ways else ""
     return f"No plan keeps {' and '.join(limit for limit in limits if limit)}.{suggestion}"
@@ -144,7 +144,7 @@ def _what_fits(catalog: Catalog, request: Request) -> list[str]:
     request = replace(request, deadline_s=None, max_cost_usd=None, objective="time")
     found = []
     count = next((n for n in _growing(request.cluster.count) if _least(catalog, _on(request, n), "time")), None)
-    found += [_nodes(request, count)] if count else []
+    found += [_nodes(catalog, request, count)] if count else []
     for name in ("dgx-h200", "dgx-b200", "gb200-nvl72"):
         if name not in catalog.nodes or name == request.cluster.node.id:
             continue
@@ -187,8 +187,11 @@ def _on(request: Request, count: int) -> Request:
     return replace(request, cluster=replace(request.cluster, count=count), counts=(count,))
 
 
-def _nodes(request: Request, count: int) -> str:
-    node = request.cluster.node.id
+def _nodes(catalog: Catalog, request: Request, count: int) -> str:
+    node, held = request.cluster.node.id, request.cluster.node.accelerators
+    if not request.cluster.name and node in catalog.nodes and held < catalog.nodes[node].accelerators:
+        part = request.cluster.accelerator.id  # some of a node's: twice as many are no two nodes
+        return f"{count * held:,} x {part} (--accelerators {part}:{count * held})"
     flag = f"count = {count} in the cluster's file" if request.cluster.name else f"--cluster {node}:{count}"
     return f"{count:,} x {node} ({flag})"
 
