@@ -31,8 +31,9 @@ found, and its document holds up when it is checked. *Megatron*, *torchtitan*: i
 Where a configuration holds what is not priced (experts without weights, say) it is refused by name; so is every
 `model_type` that is not listed (of `longcat_flash`, `mimo_v2_flash`, `rwkv`, `zamba2` it says what is
 missing). Of models with a vision tower the text part is read, and every plan says so; `models import --images N`
-reads the frozen towers of `gemma3`, `llama4`, `mistral3`, `qwen2_5_vl`, `qwen3_vl` and `qwen3_vl_moe`, too, and
-parameters are the whole model's, exactly (tests/test_towers.py); no target of `export` has a module for them.
+reads the towers of `gemma3`, `llama4`, `mistral3`, `qwen2_5_vl`, `qwen3_vl` and `qwen3_vl_moe`, too (frozen, or with
+`--train-tower` trained), and parameters are the whole model's, exactly
+(tests/test_towers.py); no target of `export` has a module for them.
 
 | model_type | configuration | parameters | exact | plans | Megatron | torchtitan |
 |---|---|---:|---|---|---|---|

@@ -68,6 +68,10 @@ SPACES = {
         (flash(num_hidden_layers=4, compress_ratios=[4, 128] * 2, n_routed_experts=16), "dgx-h100:2"),
         {"batches": (32,), "pins": "micro=1..2"},
     ),
+    "behind a trained tower": (
+        (towers.model("qwen2.5-vl-7b", "4@896", True), "dgx-h100:2"),
+        {"batches": (32,), "pins": "cp=1 ep=1"},
+    ),
     "own runs": (
         ("llama3-8b", "dgx-h100:4"),
         {

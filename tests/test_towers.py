@@ -1,4 +1,4 @@
-"""A frozen vision tower: counted as published, priced on the first stage alone, checked, and refused where unknown."""
+"""A vision tower, frozen or trained: counted as published, priced on the first stage, checked, refused."""
 
 import json
 from dataclasses import replace
@@ -90,6 +90,47 @@ def test_a_cheaper_tower_is_found_by_the_check() -> None:
     assert "do not stand in" in str(violations(replace(plan, workload=replace(plan.workload, shape=changed))))
 
 
+# ---- trained ---------------------------------------------------------------------------------------------------------
+
+TRAINED = towers.model("qwen2.5-vl-7b", "4@896", True)
+
+
+def test_a_trained_tower_by_hand() -> None:
+    """Gradients and AdamW's states of 676 M parameters, whole on ranks of the first stage, states over 8 replicas; what
+    32 layers of 1,024 patches keep of two micro-batches; thrice the FLOPs.
+    """
+    pins = ["tp=2", "pp=2", "cp=1", "vpp=1", "zero=1", "micro=1", "recompute=none"]
+    frozen, own = (towers.model("qwen2.5-vl-7b", "1@448", trained) for trained in (False, True))
+    was, now = (plans(model, pin=pins).plans[0].prediction for model in (frozen, own))
+    n = frozen.tower.parameters
+    (first, second), (before, other) = now.memory.by_stage, was.memory.by_stage
+    assert first.parameters_bytes == pytest.approx(before.parameters_bytes)  # 16 bit, both
+    assert first.gradients_bytes - before.gradients_bytes == pytest.approx(4 * n)
+    assert first.optimizer_bytes - before.optimizer_bytes == pytest.approx(12 * n / 8)
+    kept = 2 * 2 * 1024 * 32 * (8 * 1280 + 3 * 3420)
+    assert 1.0 <= (first.activations_bytes - before.activations_bytes) / kept < 1.2  # the runtime's own factor
+    assert second == other
+    assert now.model_flops - was.model_flops == pytest.approx(4 * verified.tower_work(own) * 64, rel=1e-9)
+    assert now.breakdown["tower"] > 2.5 * was.breakdown["tower"]
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+def test_plans_of_trained_towers_hold_up(optimizer: str) -> None:
+    found = plans(TRAINED, optimizer=optimizer)
+    assert all(not violations(plan) for plan in found.plans)
+    changed = {**found.plans[0].workload.shape["tower"], "trained": False}
+    wrong = {**found.plans[0].workload.shape, "tower": changed}
+    said = str(violations(replace(found.plans[0], workload=replace(found.plans[0].workload, shape=wrong))))
+    assert "model_flops" in said
+
+
+def test_adapters_and_several_pools_take_a_frozen_one() -> None:
+    with pytest.raises(WrongQuestion, match="is trained; take full, or a frozen tower"):
+        workload(TRAINED, method="lora")
+    found = planner.plan(TRAINED, ["dgx-h100:1", "dgx-a100-80gb:1"], batch=32, runtime="megatron-core")
+    assert {len(plan.cluster.pools) for plan in found.plans} == {1}
+
+
 def test_two_pools_have_it_on_their_first_stage() -> None:
     found = planner.plan(SEEING, ["dgx-h100:1", "dgx-a100-80gb:1"], batch=32, runtime="megatron-core", top=3)
     assert all(not violations(plan) and plan.prediction.breakdown["tower"] > 0 for plan in found.plans)
@@ -110,6 +151,10 @@ def test_import_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert main(["models", "import", str(source), "--images", "4", "-o", str(target)]) == 0
     shown = capsys.readouterr().out
     assert "tower, frozen" in shown and "8,292,166,656" in shown and "tower.patches" in shown
+    assert main(["models", "import", str(source), "--images", "4", "--train-tower"]) == 0
+    assert "trained = true" in capsys.readouterr().out
+    assert main(["models", "import", str(source), "--train-tower"]) == 2
+    assert "--train-tower goes with --images N" in capsys.readouterr().err
     assert main(["models", "import", str(source)]) == 0
     assert "models import --images N: with it" in capsys.readouterr().out
 

@@ -11,6 +11,6 @@ DATA = json.loads((Path(__file__).parent / "data" / "vision_configs.json").read_
 
 
 @cache
-def model(entry: str, images: str = "2") -> Model:
-    """A model with its frozen tower, ``N[@PIXELS]`` images in a sequence."""
-    return from_config(DATA[entry]["config"], entry, asked=asked(images))
+def model(entry: str, images: str = "2", trained: bool = False) -> Model:
+    """A model with its tower, ``N[@PIXELS]`` images in a sequence."""
+    return from_config(DATA[entry]["config"], entry, asked=asked(images, trained))

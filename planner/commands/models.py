@@ -83,10 +83,19 @@ def show(entry: str, extra: Path | None, as_json: bool) -> None:
 @click.option(
     "--images", metavar="N[@PIXELS]", help="Images of a sequence: its frozen tower, too; @PIXELS on a side of each."
 )
+@click.option("--train-tower", is_flag=True, help="With --images: the tower is trained, not frozen.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE.toml", help="Write the entry there.")
 @click.option("--force", is_flag=True, help="Replace FILE.toml if it exists.")
 @JSON
-def import_(path: Path, entry: str | None, images: str | None, output: Path | None, force: bool, as_json: bool) -> None:
+def import_(
+    path: Path,
+    entry: str | None,
+    images: str | None,
+    train_tower: bool,
+    output: Path | None,
+    force: bool,
+    as_json: bool,
+) -> None:
     """Turn a Hugging Face config.json (or the folder that holds one) into a model.
 
     Without -o the entry is printed. With -o it is written, and every command takes FILE.toml for a model. Of a model
@@ -97,7 +106,9 @@ def import_(path: Path, entry: str | None, images: str | None, output: Path | No
     from planner.commands.screen import render
     from planner.models import files, huggingface
 
-    asked = huggingface.asked(images) if images is not None else None
+    if train_tower and images is None:
+        raise click.UsageError("--train-tower goes with --images N: without it the text part alone is read")
+    asked = huggingface.asked(images, train_tower) if images is not None else None
     found = huggingface.read(path / "config.json" if path.is_dir() else path, entry, asked)
     text = files.dump(found)
     if output is not None:

@@ -43,14 +43,15 @@ def blocks_of_stage(grid: Grid, layers: Figure, leading: Figure) -> ShardedState
 
 def stage_parameters(grid: Grid, split: StageSplit) -> tuple[ShardedState, ...]:
     """Parameters on the first stage, those between and the last (:func:`planner.cost.pipeline.extremes`). A tied head
-    is held again unless the embedding is there.
+    is held again unless the embedding is there; a trained tower stands on the first.
     """
     s, layout = grid.shape, grid.layout
     alone = layout.pp <= 1
     held = [blocks_of_stage(grid, stage.layers, stage.leading) for stage in extremes(s, layout, split)]
     first, *between, last = held
     with_head = s.embedding_parameters + alone * ((1.0 - s.tied) * s.head_parameters + s.final_parameters)
-    before, behind = with_head / layout.tp, (s.head_parameters + s.final_parameters) / layout.tp
+    with_tower = s.tower_trained * s.tower_parameters  # whole on every tensor-parallel rank
+    before, behind = with_head / layout.tp + with_tower, (s.head_parameters + s.final_parameters) / layout.tp
     return (
         ShardedState(first.dense + before, first.experts, before),
         *between,

@@ -59,7 +59,7 @@ def passes(grid: Grid) -> StepPasses:
     modelled = transformer.layers(grid), (transformer.embedding(grid), transformer.head(grid))
     layers, ends = tuned.tuned(grid, *layer_times.overridden(grid, *modelled))
     if np.any(grid.shape.tower_parameters):
-        ends = ends[0] + LayerPart(tower.seconds(grid), 0.0), ends[1]
+        ends = ends[0] + tower.seconds(grid), ends[1]
     if offloads(grid):
         layers = _copying(grid, layers)
     return StepPasses(layers if grid.expanded is None else _stashing(grid, layers), ends)
@@ -205,7 +205,8 @@ def breakdown(grid: Grid, priced: StepPasses | None = None) -> dict[str, Figure]
     parts["recompute"] = steps * (n * s.body.again + lead * s.leading.again)
     parts["embedding"] = steps * at_start * (s.embedding.forward + s.embedding.backward)
     if np.any(grid.shape.tower_parameters):
-        parts["tower"] = steps * at_start * tower.seconds(grid)
+        own = tower.seconds(grid)
+        parts["tower"] = steps * at_start * (own.forward + own.backward)
         parts["embedding"] = parts["embedding"] - parts["tower"]
     parts["logits"] = steps * busy.at_end * (s.head.forward + s.head.backward)
     parts["ep"] = parts["ep"] + steps * n * s.body.alone

@@ -202,6 +202,8 @@ class Shape:
     """... multiply-adds of an image outside its layers, ..."""
     tower_parameters: Figure = 0.0
     """... all its parameters, ..."""
+    tower_trained: Figure = 0.0
+    """... 1 if it is trained, ..."""
     images: Figure = 0.0
     """... and images of a sequence."""
     state_bytes: Figure

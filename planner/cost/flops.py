@@ -75,7 +75,7 @@ def model_flops(grid: Grid) -> Figure:
     of_head = 2.0 * (2.0 + s.weight_gradient * (back >= 1.0)) * work.head
     per_token = of_layers + of_head + 2.0 * (1.0 + 2.0 * back) * (unmasked + work.states)
     per_token = per_token + s.reference * 2.0 * (work.products + work.head + unmasked + work.states)
-    return grid.layout.batch * (s.sequence * per_token + 2.0 * tower.work(s))
+    return grid.layout.batch * (s.sequence * per_token + (2.0 + 4.0 * s.tower_trained) * tower.work(s))
 
 
 def utilisation(flops: float, seconds: float, peak: float) -> float:

@@ -224,6 +224,7 @@ def stages(grid: Grid, split: StageSplit) -> tuple[Memory, ...]:
             activations, hosted = activations + here, exists * hosted
         if stage is dealt[0]:
             activations = activations + micro * s.dropout * t * s.hidden / hidden_shard(grid)
+            activations = activations + micro * tower.kept(grid) if np.any(s.tower_trained) else activations
         parameters, gradients, optimizer, copies = (exists * state for state in _states(grid, own, r))
         if stage is dealt[0] and np.any(s.tower_parameters):
             parameters = parameters + tower.held(grid)

@@ -17,6 +17,7 @@ from planner.cost import (
     connections,
     convolution,
     data_parallel,
+    elements,
     experts,
     products,
     recommender,
@@ -154,10 +155,10 @@ def of_transformer(grid: Grid) -> tuple[Operator, ...]:
     region = _region(grid)
     found = [_bound_by_memory(grid, "embedding", 1, transformer.embedding_bytes(grid))]
     if float(s.tower_parameters):
-        once = Pass(
-            2.0 * float(grid.layout.micro) * float(tower.work(s)), float(tower.held(grid)), float(tower.seconds(grid))
-        )
-        found.append(Operator("tower", 1, once, NOTHING, NOTHING))
+        flops, own = 2.0 * float(grid.layout.micro) * float(tower.work(s)), tower.seconds(grid)
+        size = elements.NARROW * float(s.tower_parameters)
+        back = Pass(2.0 * flops, 2.0 * size, float(own.backward)) if float(s.tower_trained) else NOTHING
+        found.append(Operator("tower", 1, Pass(flops, size, float(own.forward)), back, NOTHING))
     if float(s.attention_share):
         found += _attention(grid, float(s.layers * s.attention_share), region)
     if float(s.recurrent_share):

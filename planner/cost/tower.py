@@ -1,4 +1,4 @@
-"""A frozen tower before the decoder: its forward pass on the first stage, and the bytes that it takes there.
+"""A tower before the decoder: its passes on the first stage, and the bytes that it takes there.
 
 Every rank of the stage holds the whole tower and runs it on all images of a micro-batch: nothing of it is sharded over
 tensor-, context- or data-parallel ranks (:class:`planner.schema.workload.Tower`). Of Qwen3-VL that is too much where
@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from planner.cost import elements
+from planner.cost import attention, elements
 from planner.cost.elements import NARROW
 from planner.cost.figures import Figure, Grid, Shape
 from planner.cost.micro_batch import moved
-from planner.cost.products import product_time
+from planner.cost.products import LayerPart, product_time
 
 
 def patches(grid: Grid) -> Figure:
@@ -31,21 +31,35 @@ def work(s: Shape) -> Figure:
     return s.images * (s.tower_patches * s.tower_layers * layer + s.tower_joining)
 
 
-def seconds(grid: Grid) -> Figure:
-    """Of a micro-batch: products, attention's kernel and element-wise traffic of all layers, and what joins them."""
+def seconds(grid: Grid) -> LayerPart:
+    """Of a micro-batch: products, attention's kernel and element-wise traffic of all layers, and what joins them; twice
+    the products and the traffic backward where it is trained, and the kernel as the decoder's.
+    """
     s, d, t = grid.shape, grid.device, patches(grid)
     h, f, rate = s.tower_hidden, s.tower_inner, grid.device.matrix_rate_16
     shapes = ((3.0 * h, h), (h, h), ((1.0 + s.tower_gated) * f, h), (h, f))
     products = sum(product_time(d, t, n, k, rate=rate) for n, k in shapes)
     reached = d.attention_rate * grid.stack.attention / (1.0 + d.attention_half / np.maximum(s.tower_attended, 1.0))
-    around = elements.wide(grid) * t * (20.0 * h + (4.0 + 2.0 * s.tower_gated) * f)
-    layer = products + 4.0 * t * s.tower_attended * h / reached + moved(grid, around).forward
-    return s.tower_layers * layer + 2.0 * grid.layout.micro * s.images * s.tower_joining / rate
+    kernel = 4.0 * t * s.tower_attended * h / reached
+    around = moved(grid, elements.wide(grid) * t * (20.0 * h + (4.0 + 2.0 * s.tower_gated) * f))
+    joining = 2.0 * grid.layout.micro * s.images * s.tower_joining / rate
+    forward = s.tower_layers * (products + kernel + around.forward) + joining
+    again = 2.0 * products + kernel * attention.BACKWARD * d.attention_backward + around.backward
+    return LayerPart(forward, s.tower_trained * (s.tower_layers * again + 2.0 * joining))
 
 
 def held(grid: Grid) -> Figure:
-    """Bytes of its weights on one rank of the first stage."""
-    return NARROW * grid.shape.tower_parameters
+    """Bytes of a frozen one's weights on one rank of the first stage; a trained one's stand among the stage's."""
+    return NARROW * (1.0 - grid.shape.tower_trained) * grid.shape.tower_parameters
+
+
+def kept(grid: Grid) -> Figure:
+    """Bytes that a trained one keeps of a micro-batch: of each layer what norms, products and the kernel read, ``e
+    patches (8 h + (2 + gated) f)``; nothing of it is recomputed.
+    """
+    s = grid.shape
+    layer = 8.0 * s.tower_hidden + (2.0 + s.tower_gated) * s.tower_inner
+    return s.tower_trained * grid.device.element * patches(grid) * s.tower_layers * layer
 
 
 def working(grid: Grid) -> Figure:

@@ -277,7 +277,9 @@ ONLY: tuple[tuple[str, tuple[object, ...]], ...] = (
 
 
 def _refuse_other_pins(request: Request) -> None:
-    """Raises WrongQuestion where a pin asks for what plans over several pools have not."""
+    """Raises WrongQuestion where a pin, or a trained tower, asks for what plans over several pools have not."""
+    if (tower := request.workload.model.tower) and tower.trained:
+        raise WrongQuestion(f"{request.workload.model.id}: a trained tower is priced on one pool: take one")
     for axis, has in (*ONLY, ("cp_algorithm", (ALONE, context.algorithms(request.workload)[0]))):
         if not any(request.pins.allow(axis, value) for value in has):
             raise WrongQuestion(

@@ -171,7 +171,7 @@ def priced(
         lead * extra,
         lead,
         np.broadcast_to(embedding.forward + embedding.backward, shape[:1]),
-        np.broadcast_to(tower.seconds(flat) if flat.shape.tower_parameters else 0.0, shape[:1]),
+        np.broadcast_to(tower.seconds(flat).forward if flat.shape.tower_parameters else 0.0, shape[:1]),
         np.broadcast_to(head.forward + head.backward, shape[:1]),
         np.broadcast_to(head.backward, shape[:1]),
         np.broadcast_to(pipeline.transfer(replace(flat, layout=apart), body), shape[:1]),

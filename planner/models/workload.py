@@ -187,6 +187,8 @@ def workload(
     if chosen.tower and what != "sft":
         raise WrongQuestion(f"task = {what!r}: the tower of {chosen.id} is priced with sft alone")
     how = method if isinstance(method, Method) else methods.method(chosen, method, rank, targets)
+    if chosen.tower and chosen.tower.trained and how.kind not in ("pretrain", "finetune"):
+        raise WrongQuestion(f"method = {how.name!r}: the tower of {chosen.id} is trained; take full, or a frozen tower")
     return Workload(
         model=chosen,
         sequence=length,

@@ -215,6 +215,7 @@ def _tower(model: Model) -> dict[str, float]:
         "tower_attended": found.attended,
         "tower_joining": found.joining,
         "tower_parameters": found.parameters,
+        "tower_trained": float(found.trained),
         "images": found.images,
     }
 

@@ -160,7 +160,7 @@ def _what_fits(catalog: Catalog, request: Request) -> list[str]:
 def _training_less(catalog: Catalog, request: Request) -> list[str]:
     """Adapters instead of the whole model, or shorter sequences than the model's usual ones."""
     w = request.workload
-    if w.method.kind != "lora":
+    if w.method.kind != "lora" and not (w.model.tower and w.model.tower.trained):
         adapters = workload(w.model, sequence=w.sequence, batch=w.batch, tokens=w.tokens, method="lora", task=w.task)
         if _least(catalog, _adapting(catalog, request, adapters), "time"):
             return ["adapters instead of the whole model (--method lora)"]

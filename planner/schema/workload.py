@@ -218,8 +218,8 @@ MOST_TEXTS = 100
 
 @dataclass(frozen=True, kw_only=True)
 class Tower:
-    """An encoder of images before the decoder, frozen: a forward pass on every rank of the first stage, which holds it
-    whole, in 16 bit (NVIDIA-NeMo/Megatron-Bridge 355cef45, models/qwen_vl/modeling_qwen25_vl.py).
+    """An encoder of images before the decoder, frozen or trained: every rank of the first stage runs it and holds it
+    whole, frozen ones in 16 bit (NVIDIA-NeMo/Megatron-Bridge 355cef45, models/qwen_vl/modeling_qwen25_vl.py).
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
@@ -240,6 +240,7 @@ class Tower:
     """All of the tower's, with what joins it to the decoder."""
     images: Count
     """Of a sequence, its texts included."""
+    trained: Flag = False
 
 
 @dataclass(frozen=True, kw_only=True)

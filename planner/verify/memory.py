@@ -116,13 +116,15 @@ def states(c: Claim, stage: int) -> tuple[float, float, float]:
     Each is ``bytes (dense / (tp shards) + experts / (ep etp expert_shards))``; optimizer states are sharded from ZeRO 1
     on, gradients from 2, parameters from 3 (Rajbhandari et al. 2020, arXiv 1910.02054). Weights that adapters freeze
     are kept as `frozen` says, those outside blocks in 16 bit, and have no fp32 copy. DPO holds its reference, too, and
-    the first stage a frozen tower, whole.
+    the first stage a tower, whole: frozen in 16 bit, trained like other parameters.
     """
     p, each, optimizer = c.plan.parallelism, c.plan.runtime.bytes_per_parameter, c.plan.workload.optimizer
-    held, share = stage_parameters(c, stage), trained(c)
+    held, share, tower = stage_parameters(c, stage), trained(c), c.model.tower if stage == 0 else None
     dense, experts = held.dense / p.tp, held.experts / (p.ep * p.etp)
     if optimizer.get("iterations") and p.zero_stage:
         dense, experts = uncut(c, stage)
+    own = tower.parameters if tower and tower.trained else 0
+    dense += own
     whole, cut = dense + experts, dense / dense_shards(c.plan) + experts / expert_shards(c.plan)
     working = each["gathers_working_copy"] > 0
     resident = 0.0 if working and p.zero_stage == 3 else each["parameters"]
@@ -132,12 +134,12 @@ def states(c: Claim, stage: int) -> tuple[float, float, float]:
         outside = (SIXTEEN_BIT - frozen) * ends_of(c, stage) / p.tp
         outside /= dense_shards(c.plan) if p.zero_stage >= 3 else 1
     ends_more = optimizer.get("outside_state_bytes", optimizer["state_bytes"]) - optimizer["state_bytes"]
-    ends_more *= ends_of(c, stage) / p.tp / dense_shards(c.plan)
+    ends_more *= (ends_of(c, stage) / p.tp + own) / dense_shards(c.plan)
     if c.plan.workload.task == "dpo" and c.plan.workload.method["kind"] != "lora":
         resident += REFERENCE
     state = optimizer["state_bytes"] * share + c.master_bytes * (1.0 if working else share)
-    if stage == 0 and c.model.tower:
-        outside += SIXTEEN_BIT * c.model.tower.parameters
+    if tower and not tower.trained:
+        outside += SIXTEEN_BIT * tower.parameters
     return (
         resident * (cut if p.zero_stage >= 3 else whole) + outside,
         each["gradients"] * share * (cut if p.zero_stage >= 2 else whole),
@@ -337,6 +339,9 @@ def activations_are_possible(c: Claim) -> Iterator[str]:
     least = least_activations(c, m.stage)
     flying = min(c.micro_batches, p.pp + (p.pp - 1 + bool(c.plan.overlap.ep)) / p.vpp)
     most = sum(_most_of_layer(c, layer) for layer in c.placed[m.stage]) + c.tokens * c.model.hidden
+    if m.stage == 0 and (tower := c.model.tower) and tower.trained:
+        inner = 8.0 * tower.hidden + (3.0 if tower.gated else 2.0) * tower.ffn
+        most += c.element * c.plan.batch.micro * tower.images * tower.patches * tower.layers * inner
     held = m.activations_bytes + (m.expanded.activations_bytes if m.expanded else 0.0)
     held += c.plan.offloaded.activations_bytes if c.plan.offloaded else 0.0
     if not least * (1 - TOLERANCE) <= held <= FRAGMENTATION * flying * most:
@@ -371,6 +376,7 @@ def buffers_are_possible(c: Claim) -> Iterator[str]:
     if m.stage == 0 and (tower := c.model.tower):
         wide = 6.0 * tower.hidden + (3.0 if tower.gated else 2.0) * tower.ffn
         largest += SIXTEEN_BIT * c.plan.batch.micro * tower.images * tower.patches * wide
+        copied += tower.trained * tower.parameters / dense_shards(c.plan)
     modules = 4.0 * (c.plan.workload.mtp_layers or 0)
     most = (
         FRAGMENTATION * ((18.0 + c.element + modules) * logits + weights + largest) + each.get("update", 0.0) * copied

@@ -69,11 +69,13 @@ def flops_are_counted(c: Claim) -> Iterator[str]:
     """``6 tokens (products + scores)``: forward and twice that backward, two FLOPs a multiply-add, attention in full.
 
     For the GPT block ``72 B L s h^2 (1 + s / (6 h) + V / (12 h L))`` (Narayanan et al. 2021, arXiv 2104.04473). What
-    fine-tuning leaves out of that or adds to it: :func:`training_flops`; a frozen tower runs forward.
+    fine-tuning leaves out of that or adds to it: :func:`training_flops`; a tower's backward pass is a
+    trained one's alone.
     """
     per_token = c.work
     derived = c.step_tokens * training_flops(c, per_token.scores, per_token.states)
-    derived += 2.0 * c.step_tokens / c.plan.workload.sequence * tower_work(c.model)
+    passes = 3.0 if c.model.tower and c.model.tower.trained else 1.0
+    derived += 2.0 * passes * c.step_tokens / c.plan.workload.sequence * tower_work(c.model)
     yield from unless_same("model_flops", c.plan.prediction.model_flops, derived)
 
 

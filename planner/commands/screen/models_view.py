@@ -98,7 +98,7 @@ def counts(model: Model) -> list[Row]:
         ("shared experts, router", counted.moe_layers * (counted.shared_expert_per_layer + counted.router_per_layer)),
         ("norms and others", _small(counted)),
         ("output", counted.head),
-        ("tower, frozen", counted.tower),
+        ("tower, trained" if model.tower and model.tower.trained else "tower, frozen", counted.tower),
         ("all", counted.total),
         ("active per token", counted.active),
     ]
@@ -127,6 +127,8 @@ def work(model: Model) -> str:
 
 
 def _methods(model: Model) -> list[tuple[str, Workload]]:
+    if model.tower and model.tower.trained:
+        return [("fine-tuning", workload(model))]
     lora = workload(model, method="lora")
     name = f"LoRA, rank {lora.method.rank} on {' '.join(lora.method.targets)}"
     return [("pre-training, fine-tuning", workload(model)), (name, lora)]
@@ -134,7 +136,9 @@ def _methods(model: Model) -> list[tuple[str, Workload]]:
 
 def _trained(built: Workload) -> int:
     lora = built.method.kind == "lora"
-    return lora_parameters(built.model, built.method) if lora else parameters(built.model).decoder
+    counted = parameters(built.model)
+    whole = counted.total if built.model.tower and built.model.tower.trained else counted.decoder
+    return lora_parameters(built.model, built.method) if lora else whole
 
 
 def _state_bytes(built: Workload) -> dict[str, float]:

@@ -24,10 +24,11 @@ class SequenceImages:
 
     images: int
     side: int = 0
+    trained: bool = False
 
 
-def asked(text: str) -> SequenceImages:
-    """``N`` or ``N@PIXELS`` as written behind --images.
+def asked(text: str, trained: bool = False) -> SequenceImages:
+    """``N`` or ``N@PIXELS`` as written behind --images, and whether the tower is trained.
 
     Raises:
         WrongQuestion: it is something else, or out of range.
@@ -37,7 +38,7 @@ def asked(text: str) -> SequenceImages:
     if not 1 <= images <= MOST_IMAGES or not 0 <= side <= LARGEST_SIDE:
         most = f"N from 1 to {MOST_IMAGES:,}, PIXELS to {LARGEST_SIDE:,}"
         raise WrongQuestion(f"--images {text!r}: must be N or N@PIXELS, {most}, as in --images 4@1024")
-    return SequenceImages(images, side)
+    return SequenceImages(images, side, trained)
 
 
 @dataclass(frozen=True)
@@ -197,5 +198,6 @@ def tower(config: Mapping[str, Any], text: int, asked: SequenceImages, where: st
     derive, outer, inner = TOWERS[kind]
     found = derive(Reader(config, outer, where), whole.nested("vision_config", inner), text, asked.side)
     seen = f"{asked.images} images a sequence, {found['patches']:,} patches and {found['tokens']:,} tokens each"
-    why = f"{seen}; frozen, whole on every rank of the first stage, forward alone"
-    return {"tower": found | {"images": asked.images}, "assumed": {"tower": why}}
+    how = "trained, whole on every rank of the first stage, nothing of it recomputed"
+    why = f"{seen}; {how if asked.trained else 'frozen, whole on every rank of the first stage, forward alone'}"
+    return {"tower": found | {"images": asked.images, "trained": asked.trained}, "assumed": {"tower": why}}
