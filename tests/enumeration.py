@@ -42,11 +42,13 @@ def layouts(request: Request) -> Iterator[dict[str, int]]:
                             continue
                         for vpp in range(1, layers // pp + 1 if pp > 1 else 2):
                             missing = -layers % (pp * vpp)
-                            if pp > 1 and not alike(model, layers, pp * vpp):
+                            if pp > 1 and model.encoder_layers:
                                 continue
                             if not leading_layers_fit(model, layers, pp, vpp):
                                 continue
-                            if not may("vpp", vpp) or missing >= (pp if runtime.uneven_stages else 1):
+                            most = pp if runtime.uneven_stages else 1
+                            anywhere = (runtime.places_head or runtime.lists_layers) and of_kinds(model, length)
+                            if not may("vpp", vpp) or (missing >= most and not anywhere):
                                 continue
                             for micro in range(1, batch // dp + 1):
                                 if batch % (dp * micro) or not may("micro", micro):
@@ -67,12 +69,10 @@ def layouts(request: Request) -> Iterator[dict[str, int]]:
                                         yield cut | {"micro": micro, "batch": batch, "nodes": nodes}
 
 
-def alike(model: Model, layers: int, chunks: int) -> bool:
-    """Whether every stage holds the same mix of layers: no encoder before the decoder, and whole turns of a pattern."""
-    if model.encoder_layers:
-        return False
-    every = model.moe.every if model.moe else 1
-    return every == 1 or layers % (chunks * every) == 0
+def of_kinds(model: Model, length: int) -> bool:
+    """Whether layers take turns: mixtures with MLPs, or a window that cuts the sequence with none."""
+    turns = model.moe is not None and model.moe.every > 1
+    return turns or (model.window is not None and model.window.size < length and model.window.every > 1)
 
 
 def leading_layers_fit(model: Model, layers: int, pp: int, vpp: int) -> bool:

@@ -1,6 +1,6 @@
 """DeepSeek-V4: compressed attention and residual streams, counted by hand, planned, checked, exported nowhere."""
 
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ import pytest
 import planner
 from planner.base.errors import WrongQuestion
 from planner.cost import connections, layer_activations, pipeline, transformer
-from planner.cost.figures import Shape
+from planner.cost.figures import stacked
 from planner.launchers.bundle import refusals
 from planner.launchers.registry import EXPORTERS
 from planner.models import files, model_rules
@@ -75,7 +75,7 @@ def test_streams_are_kept_moved_and_sent() -> None:
 def test_other_models_of_one_table_keep_their_figures() -> None:
     """Runs of all models are predicted at once, as columns."""
     one, other = (shape(workload(model), None) for model in ("deepseek-v3", flash()))
-    both = Shape(**{f.name: np.array([getattr(one, f.name), getattr(other, f.name)]) for f in fields(Shape)})
+    both = stacked([one, other])
     options = {"recompute_latents": 1.0, "sequence_parallel": 1.0}
     alone, beside = (
         transformer.layers(grid_of(each, {"batch": 8, "tp": 2, "ep": 4}, options))[1] for each in (one, both)

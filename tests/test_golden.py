@@ -47,7 +47,7 @@ def test_every_figure_names_its_paper_and_source():
 
 def gpt_block(*, hidden, heads=1, layers=1, sequence=2048, vocab=0, **other) -> Shape:
     """GPT's block with nothing around it: MLP of 4 h, multi-head attention, dropout; 12 h^2 parameters a layer."""
-    nothing = dict.fromkeys((field.name for field in fields(Shape)), 0.0)
+    nothing = dict.fromkeys((field.name for field in fields(Shape)), 0.0) | {"pattern": None}
     block = {
         "layers": float(layers),
         "hidden": float(hidden),

@@ -110,8 +110,8 @@ ALLOWS = [
     (
         "stages_alike",
         TURNS,
-        [{"pp": 1}, {"pp": 3}, {"pp": 12}, {"pp": 4, "vpp": 6}],
-        [{"pp": 16}, {"pp": 5}, {"pp": 48}],
+        [{"pp": 1}, {"pp": 3}, {"pp": 16}, {"pp": 5}, {"pp": 4, "vpp": 6}],
+        [],
     ),
     (
         "stages_alike",

@@ -6,7 +6,7 @@ plan (a grid of scalars). What is exposed of the calls of a cause adds up to tha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,7 +15,7 @@ from planner.cost import attention, collective_times, data_parallel, experts, pi
 from planner.cost.collective_times import CollectiveGroup
 from planner.cost.data_parallel import DataParallelTraffic, ShardedState
 from planner.cost.evaluate import StepPasses, busiest, passes
-from planner.cost.figures import Figure, Grid
+from planner.cost.figures import Figure, Grid, by_kind
 from planner.cost.micro_batch import activation_bytes, region_bytes
 from planner.cost.products import LayerPart
 from planner.cost.transformer import Layer
@@ -58,7 +58,7 @@ class Call:
 def calls(grid: Grid) -> tuple[Call, ...]:
     """Every call of a step, those that take no time left out."""
     priced = passes(grid)
-    found = merged([*_layers(grid, priced), *of_stages(grid, priced.layers[1]), *_replicas(grid, priced)])
+    found = merged([*_layers(grid, priced), *of_stages(grid, priced.layers), *_replicas(grid, priced)])
     return tuple(replace(call, exposed_s=float(grid.stack.whole_step) * call.exposed_s) for call in found)
 
 
@@ -111,37 +111,42 @@ def _layers(grid: Grid, priced: StepPasses) -> Iterator[Call]:
     s = pipeline.stages(grid, priced.layers, priced.ends)
     busy = busiest(grid, s)
     steps = pipeline.micro_batches(grid.layout)
-    found = list(of_layers(grid, priced, steps * busy.layers, steps * busy.leading))
+    found = list(of_layers(grid, priced, [steps * n for n in busy.counts]))
     shown = sum(call.exposed_s for call in found if call.cause == "ep")
-    more = 1.0 + float(steps * busy.layers * s.body.alone) / shown if shown > 0 else 1.0
+    alone = pipeline.together([steps * n for n in busy.counts], [layer.alone for layer in s.layers])
+    more = 1.0 + float(alone) / shown if shown > 0 else 1.0
     yield from (replace(c, exposed_s=c.exposed_s * more) if c.cause == "ep" else c for c in found)
 
 
-def of_layers(grid: Grid, priced: StepPasses, body: Figure, leading: Figure) -> Iterator[Call]:
-    """Tensor-, context- and expert-parallel calls of each pass of so many layers in a step, times micro-batches: `body`
-    ones, and `leading` dense ones of a model whose others have experts.
+def of_layers(grid: Grid, priced: StepPasses, counts: Sequence[Figure]) -> Iterator[Call]:
+    """Tensor-, context- and expert-parallel calls of each pass of so many layers in a step, times micro-batches:
+    leading dense ones of a model whose others have experts and others, or of each kind.
     """
-    share = grid.shape.moe_share
-    first, second = transformer.layers(grid)
-    for count, layer, moe in ((body, second, share), (leading, first, 0.0 * share)):
-        regions = 2.0 - moe * (grid.shape.shared_ffn <= 0)
+    share, kinds = grid.shape.moe_share, by_kind(grid)
+    shares = [each.shape.moe_share for each in kinds] if grid.shape.pattern else [0.0 * share, share]
+    every = zip(
+        counts, transformer.layers(grid), priced.layers, shares, kinds * (len(counts) // len(kinds)), strict=True
+    )
+    for count, layer, used, moe, own in reversed(list(every)):
+        s = own.shape
+        regions = s.mixing_share + 1.0 - s.idle_share - moe * (s.shared_ffn <= 0)
         calls = [
-            *((c, regions, way) for c, way in _tensor(grid)),
-            *((c, 1.0, way) for c, way in _context(grid)),
-            *((c, moe, way) for c, way in _experts(grid)),
+            *((c, regions, way) for c, way in _tensor(own)),
+            *((c, 1.0, way) for c, way in _context(own)),
+            *((c, moe, way) for c, way in _experts(own)),
         ]
-        yield from _shown(grid, priced, layer, calls, count)
+        yield from _shown(own, used, layer, calls, count)
 
 
 def _shown(
-    grid: Grid, priced: StepPasses, layer: Layer, found: list[tuple[Call, Figure, str]], count: Figure
+    grid: Grid, used: Layer, layer: Layer, found: list[tuple[Call, Figure, str]], count: Figure
 ) -> Iterator[Call]:
     """Calls of `count` layers of one kind, each way that they are made, and again where the forward pass is: what shows
     of a cause is what the layer's part of it says, dealt out by their time alone.
     """
     again = grid.options.recompute_layers
     for cause in dict.fromkeys(call.cause for call, _, _ in found):
-        factor = _measured(grid, priced, cause)
+        factor = _measured(grid, used, layer, cause)
         for name in ("forward", "backward"):
             made = [(c, each) for c, each, way in found if c.cause == cause and way in (name, "both")]
             alone = sum(float(c.alone_s) * float(each) for c, each in made)
@@ -152,14 +157,12 @@ def _shown(
                     yield replace(_times(call, count * each * again, ratio, factor.forward), cause="recompute")
 
 
-def _measured(grid: Grid, priced: StepPasses, cause: str) -> LayerPart:
+def _measured(grid: Grid, used: Layer, own: Layer, cause: str) -> LayerPart:
     """What measured layer times made of a cause, over the model's own."""
     if grid.measured is None:
         return LayerPart(1.0, 1.0)
-    used, own = priced.layers[1].parts[cause], transformer.layers(grid)[1].parts[cause]
-    return LayerPart(
-        *(getattr(used, way) / np.where(getattr(own, way) > 0, getattr(own, way), 1.0) for way in LayerPart.__slots__)
-    )
+    ways = [(getattr(used.parts[cause], way), getattr(own.parts[cause], way)) for way in LayerPart.__slots__]
+    return LayerPart(*(mine / np.where(modelled > 0, modelled, 1.0) for mine, modelled in ways))
 
 
 def _tensor(grid: Grid) -> Iterator[tuple[Call, str]]:
@@ -220,14 +223,14 @@ def _experts(grid: Grid) -> Iterator[tuple[Call, str]]:
 # ---- stages and replicas ---------------------------------------------------------------------------------------------
 
 
-def of_stages(grid: Grid, body: Layer) -> Iterator[Call]:
+def of_stages(grid: Grid, layers: Sequence[Layer]) -> Iterator[Call]:
     """Activations out and gradients back for every chunk of a micro-batch (:func:`pipeline.transfer`)."""
     layout = grid.layout
     each = 2.0 * layout.vpp * pipeline.micro_batches(layout)
     size, stride = pipeline.transfer_bytes(grid), pipeline.stage_stride(grid)
     hop = _hop(grid, "pp", "p2p", size, stride, layout.pp)
     alone = 2.0 * float(layout.vpp) * hop.alone_s
-    shown = float(pipeline.transfer(grid, body)) / alone if alone > 0 else 0.0
+    shown = float(pipeline.transfer(grid, pipeline.mean_layer(grid, layers))) / alone if alone > 0 else 0.0
     yield _times(hop, each, shown)
 
 

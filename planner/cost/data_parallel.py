@@ -8,8 +8,8 @@ import numpy as np
 
 from planner.cost import collective_times, elements, expanded_memory, frozen, layer_times, orthogonal, overlap
 from planner.cost.collective_times import CollectiveGroup
-from planner.cost.figures import Figure, Grid
-from planner.cost.pipeline import Flow, StageSplit, extremes, micro_batches, most
+from planner.cost.figures import Figure, Grid, by_kind
+from planner.cost.pipeline import Flow, StageLayers, StageSplit, extremes, micro_batches, most
 
 MATRICES = 4.0
 """Weight matrices of a layer, projections that are made at once being one."""
@@ -27,18 +27,27 @@ class ShardedState:
     """Of the dense ones, those outside blocks."""
 
 
-def blocks_of_stage(grid: Grid, layers: Figure, leading: Figure) -> ShardedState:
-    """``(n attention + dense mlp + moe shared) / tp`` and ``moe experts expert / (ep etp)``, or as much as shards of
-    whole matrices take.
+def blocks_of_stage(grid: Grid, stage: StageLayers) -> ShardedState:
+    """``(n attention + dense mlp + moe shared) / tp`` and ``moe experts expert / (ep etp)``, summed over kinds of
+    layers, or as much as shards of whole matrices take.
     """
+    if stage.kinds:
+        found = [_blocks(each, n, 0.0) for each, n in zip(by_kind(grid), stage.kinds, strict=True)]
+        dense, experts = (sum(parts) for parts in zip(*found, strict=True))
+    else:
+        dense, experts = _blocks(grid, stage.layers, stage.leading)
+    if np.any(grid.shape.orthogonal):
+        dense, experts = orthogonal.whole_matrices(grid, dense, experts, replicas(grid).shards)
+    return ShardedState(dense, experts)
+
+
+def _blocks(grid: Grid, layers: Figure, leading: Figure) -> tuple[Figure, Figure]:
+    """Parameters outside experts and of experts."""
     s, layout = grid.shape, grid.layout
     moe = (layers - leading) * s.moe_share
     dense = layers - moe - (layers - leading) * s.idle_share
     dense = (layers * s.attention_parameters + dense * s.mlp_parameters + moe * s.shared_parameters) / layout.tp
-    experts = moe * s.experts * s.expert_parameters / (layout.ep * layout.etp)
-    if np.any(s.orthogonal):
-        dense, experts = orthogonal.whole_matrices(grid, dense, experts, replicas(grid).shards)
-    return ShardedState(dense, experts)
+    return dense, moe * s.experts * s.expert_parameters / (layout.ep * layout.etp)
 
 
 def stage_parameters(grid: Grid, split: StageSplit) -> tuple[ShardedState, ...]:
@@ -47,7 +56,7 @@ def stage_parameters(grid: Grid, split: StageSplit) -> tuple[ShardedState, ...]:
     """
     s, layout = grid.shape, grid.layout
     alone = layout.pp <= 1
-    held = [blocks_of_stage(grid, stage.layers, stage.leading) for stage in extremes(s, layout, split)]
+    held = [blocks_of_stage(grid, stage) for stage in extremes(s, layout, split)]
     first, *between, last = held
     with_head = s.embedding_parameters + alone * ((1.0 - s.tied) * s.head_parameters + s.final_parameters)
     with_tower = s.tower_trained * s.tower_parameters  # whole on every tensor-parallel rank
@@ -291,9 +300,7 @@ def update(grid: Grid, split: StageSplit) -> Figure:
     if np.any(s.orthogonal):
         outside = s.outside_step_bytes / grid.device.memory_rate / dense_shards
         each = [
-            mine(held) * s.trained * seconds
-            + held.ends * outside
-            + orthogonal.seconds(grid, x.layers, x.leading, r.shards)
+            mine(held) * s.trained * seconds + held.ends * outside + orthogonal.seconds(grid, x, r.shards)
             for held, x in zip(stage_held, stages, strict=True)
         ]
         return most(stages, each) + putting_together(grid, split, r)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from planner.cost import data_parallel, expanded_memory, held_memory, layer_times, pipeline, tower, transformer, tuned
 from planner.cost.figures import Figure, Grid
 from planner.cost.held_memory import Memory
-from planner.cost.layer_activations import layer_activations, offloads
+from planner.cost.layer_activations import offloads
 from planner.cost.pipeline import Flow, Stages
 from planner.cost.products import LayerPart
 from planner.cost.transformer import Layer
@@ -23,8 +23,8 @@ class StepPasses:
     vpp.
     """
 
-    layers: tuple[Layer, Layer]
-    """A leading and a body layer."""
+    layers: tuple[Layer, ...]
+    """A leading and a body layer, or one of each kind."""
     ends: tuple[LayerPart, LayerPart]
     """Embedding and head."""
 
@@ -46,16 +46,16 @@ class StepPasses:
         return self._changed(lowest)
 
     def _changed(self, change: Callable[[Figure], Figure]) -> StepPasses:
-        first, second = (
+        layers = tuple(
             Layer(change(x.forward), change(x.backward), change(x.selective), {}, change(x.hidden), change(x.modules))
             for x in self.layers
         )
         embedding, head = (LayerPart(change(x.forward), change(x.backward)) for x in self.ends)
-        return StepPasses((first, second), (embedding, head))
+        return StepPasses(layers, (embedding, head))
 
 
 def passes(grid: Grid) -> StepPasses:
-    """Prices both kinds of layer, the embedding and the head: as modelled, or as measured where that is known."""
+    """Prices each kind of layer, the embedding and the head: as modelled, or as measured where that is known."""
     modelled = transformer.layers(grid), (transformer.embedding(grid), transformer.head(grid))
     layers, ends = tuned.tuned(grid, *layer_times.overridden(grid, *modelled))
     if np.any(grid.shape.tower_parameters):
@@ -65,7 +65,7 @@ def passes(grid: Grid) -> StepPasses:
     return StepPasses(layers if grid.expanded is None else _stashing(grid, layers), ends)
 
 
-def _copying(grid: Grid, layers: tuple[Layer, Layer]) -> tuple[Layer, Layer]:
+def _copying(grid: Grid, layers: tuple[Layer, ...]) -> tuple[Layer, ...]:
     """Layers with what copying activations to host memory and back takes longer than passes that hide it:
     ``max(moved / host link - pass, 0)`` each way.
 
@@ -74,24 +74,24 @@ def _copying(grid: Grid, layers: tuple[Layer, Layer]) -> tuple[Layer, Layer]:
     recomputed is not copied again.
     """
     found = []
-    for layer, moe in zip(layers, (0.0 * grid.shape.moe_share, grid.shape.moe_share), strict=True):
-        seconds = layer_activations(grid, moe).moved / grid.device.host_bandwidth
+    for layer, own in zip(layers, held_memory.of_layers(grid)[0], strict=True):
+        seconds = own.moved / grid.device.host_bandwidth
         late = np.maximum(seconds - layer.forward, 0.0) + np.maximum(seconds - layer.backward, 0.0)
         parts = layer.parts | {"offload": LayerPart(0.0, late)}
         found.append(replace(layer, backward=layer.backward + late, parts=parts))
-    return found[0], found[1]
+    return tuple(found)
 
 
-def _stashing(grid: Grid, layers: tuple[Layer, Layer]) -> tuple[Layer, Layer]:
+def _stashing(grid: Grid, layers: tuple[Layer, ...]) -> tuple[Layer, ...]:
     """Layers with what it takes to keep activations in expanded memory, and to read them again."""
-    found = []
-    for layer, moe in zip(layers, (0.0 * grid.shape.moe_share, grid.shape.moe_share), strict=True):
-        kept = layer_activations(grid, moe).kept * grid.stack.activation_factor
+    found, own = [], held_memory.of_layers(grid)[0]
+    for layer, each in zip(layers, own, strict=True):
+        kept = each.kept * grid.stack.activation_factor
         part = LayerPart(*expanded_memory.stash(grid, kept, layer.forward, layer.backward))
         parts = layer.parts | {"expanded": part}
         forward, backward = layer.forward + part.forward, layer.backward + part.backward
         found.append(replace(layer, forward=forward, backward=backward, parts=parts))
-    return found[0], found[1]
+    return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,10 +160,8 @@ def evaluate(grid: Grid, priced: StepPasses | None = None, held: Figure | None =
 class Busiest:
     """The stage that sets the pace."""
 
-    layers: Figure
-    """On it, leading dense ones left out."""
-    leading: Figure
-    """Leading dense layers on it."""
+    counts: tuple[Figure, ...]
+    """Layers on it: leading dense ones and others, or each kind."""
     at_start: Figure
     """1 if it is the first stage."""
     at_end: Figure
@@ -176,13 +174,13 @@ def busiest(grid: Grid, s: Stages) -> Busiest:
     seconds: Figure = sum(first)
     at_start: Figure = np.ones_like(grid.layout.pp, dtype=bool)
     at_end: Figure = grid.layout.pp <= 1
-    layers, leading = stage.layers, stage.leading
+    counts = stage.counts
     for number, (stage, *each) in enumerate(others, 1):
         slower = stage.exists & (sum(each) >= seconds)
         seconds, at_start = np.where(slower, sum(each), seconds), at_start & ~slower
         at_end = np.where(slower, number == len(others), at_end)
-        layers, leading = (np.where(slower, a, b) for a, b in ((stage.layers, layers), (stage.leading, leading)))
-    return Busiest(layers - leading, leading, at_start, at_end)
+        counts = tuple(np.where(slower, a, b) for a, b in zip(stage.counts, counts, strict=True))
+    return Busiest(counts, at_start, at_end)
 
 
 def breakdown(grid: Grid, priced: StepPasses | None = None) -> dict[str, Figure]:
@@ -196,20 +194,19 @@ def breakdown(grid: Grid, priced: StepPasses | None = None) -> dict[str, Figure]
     s, layout = t.stages, grid.layout
     steps = pipeline.micro_batches(layout)
     busy = busiest(grid, s)
-    n, lead, at_start = busy.layers, busy.leading, busy.at_start
+    n, at_start = busy.counts, busy.at_start
     parts: dict[str, Figure] = {}
-    leading, body = priced.layers
-    for name, part in body.parts.items():
-        other = leading.parts[name]
-        parts[name] = steps * (n * (part.forward + part.backward) + lead * (other.forward + other.backward))
-    parts["recompute"] = steps * (n * s.body.again + lead * s.leading.again)
+    for name in priced.layers[-1].parts:
+        each = [layer.parts[name] for layer in priced.layers]
+        parts[name] = steps * pipeline.together(n, [part.forward + part.backward for part in each])
+    parts["recompute"] = steps * pipeline.together(n, [layer.again for layer in s.layers])
     parts["embedding"] = steps * at_start * (s.embedding.forward + s.embedding.backward)
     if np.any(grid.shape.tower_parameters):
         own = tower.seconds(grid)
         parts["tower"] = steps * at_start * (own.forward + own.backward)
         parts["embedding"] = parts["embedding"] - parts["tower"]
     parts["logits"] = steps * busy.at_end * (s.head.forward + s.head.backward)
-    parts["ep"] = parts["ep"] + steps * n * s.body.alone
+    parts["ep"] = parts["ep"] + pipeline.together([steps * x for x in n], [layer.alone for layer in s.layers])
     parts["p2p"] = steps * s.transfer
     parts["bubble"] = (t.flow.total - t.flow.slowest) / layout.vpp
     parts["dp"] = t.exposed

@@ -233,6 +233,24 @@ class Shape:
     """Bytes of state that a parameter outside blocks has more than one of a block, ..."""
     outside_step_bytes: Figure = 0.0
     """... and what its update moves more (less: negative)."""
+    pattern: Pattern | None = None
+    """The kinds of its layers, where stages hold different ones; shares above are means over all of them."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Pattern:
+    """Layers of several kinds in their order."""
+
+    kinds: tuple[Shape, ...]
+    """The model as if all layers were of one kind."""
+    order: tuple[int, ...]
+    """Of every layer its place among the kinds."""
+    work: tuple[float, ...] = ()
+    """Where a runtime can cut stages anywhere: multiply-adds of a token in a layer of each kind ..."""
+    head: float = 0.0
+    """... and with the head, ..."""
+    last: int = 1
+    """... and layers that the last chunk holds at least: modules of multi-token prediction."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -533,6 +551,12 @@ class Grid:
     expanded: Expansion | None = None
 
 
+def by_kind(grid: Grid) -> tuple[Grid, ...]:
+    """The grid of every kind of layer where there are several, as if all layers were of it; else the grid alone."""
+    pattern = grid.shape.pattern
+    return (grid,) if pattern is None else tuple(dataclasses.replace(grid, shape=kind) for kind in pattern.kinds)
+
+
 Record = TypeVar("Record", Shape, Device, Network, Stack, Layout, Options, Times)
 
 
@@ -543,8 +567,8 @@ def mapped(record: Record, change: Callable[[Figure], Figure]) -> Record:
 
 
 def _is_figure(value: object) -> bool:
-    """Whether a field holds figures, and not a network's dimensions or nothing."""
-    return value is not None and not isinstance(value, Dimensions)
+    """Whether a field holds figures, and not a network's dimensions, a model's pattern or nothing."""
+    return value is not None and not isinstance(value, Dimensions | Pattern)
 
 
 def stacked(records: Sequence[Record]) -> Record:

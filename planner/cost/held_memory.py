@@ -5,18 +5,19 @@ What one layer keeps of one micro-batch: :mod:`planner.cost.layer_activations`.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from planner.cost import elements, expanded_memory, frozen, tower
 from planner.cost.data_parallel import Replicas, ShardedState, blocks_of_stage, replicas, stage_parameters
-from planner.cost.figures import Figure, Grid
+from planner.cost.figures import Figure, Grid, by_kind
 from planner.cost.layer_activations import Activations, hidden_shard, layer_activations
 from planner.cost.micro_batch import tokens
-from planner.cost.pipeline import StageSplit, extremes, micro_batches
+from planner.cost.pipeline import StageLayers, StageSplit, extremes, micro_batches, together
 
 _WAITING = 4.0
 """Bytes of a logit that a loss keeps for its backward pass."""
@@ -197,13 +198,25 @@ def passing(grid: Grid, again: Figure) -> Passing:
     )
 
 
+def of_layers(grid: Grid) -> tuple[tuple[Activations, ...], Passing]:
+    """What a layer keeps, a leading dense one and another or one of each kind, and the most that comes and goes."""
+    if grid.shape.pattern is None:
+        body, leading = layer_activations(grid, grid.shape.moe_share), layer_activations(grid, 0.0)
+        return (leading, body), passing(grid, body.again)
+    kinds = by_kind(grid)
+    own = tuple(layer_activations(each, each.shape.moe_share) for each in kinds)
+    found = [passing(each, kept.again) for each, kept in zip(kinds, own, strict=True)]
+    most = [functools.reduce(np.maximum, values) for values in zip(*(astuple(x) for x in found), strict=True)]
+    return own, Passing(*most)
+
+
 def stages(grid: Grid, split: StageSplit) -> tuple[Memory, ...]:
     """Memory of the first stage, those between of which one is the fullest, and the last
     (:func:`planner.cost.pipeline.extremes`); the accelerator must hold the largest.
     """
     s, layout, stack = grid.shape, grid.layout, grid.stack
-    body, leading = layer_activations(grid, s.moe_share), layer_activations(grid, 0.0)
-    t, comes, r = tokens(grid), passing(grid, body.again), replicas(grid)
+    own_layers, comes = of_layers(grid)
+    kept, t, r = [each.kept for each in own_layers], tokens(grid), replicas(grid)
     within = (comes.always + comes.layer) * stack.activation_factor
     at_end = (comes.always + np.maximum(comes.layer, comes.loss)) * stack.activation_factor
     alone = layout.pp <= 1
@@ -215,12 +228,10 @@ def stages(grid: Grid, split: StageSplit) -> tuple[Memory, ...]:
     found = []
     for stage, own, spare in zip(dealt, stage_parameters(grid, split), spares, strict=True):
         micro, exists = in_flight(grid, stage.index), stage.exists
-        activations = micro * (stage.layers - stage.leading) * body.kept
-        if np.any(stage.leading):
-            activations = activations + micro * stage.leading * leading.kept
-        hosted: Figure = 0.0
-        if np.any(body.moved):
-            here, hosted = _moved(body, leading, micro, stage.layers - stage.leading, stage.leading)
+        counts, hosted = stage.counts, 0.0
+        activations = together([micro * n for n in counts], kept)
+        if any(np.any(layer.moved) for layer in own_layers):
+            here, hosted = _moved(own_layers, micro, counts)
             activations, hosted = activations + here, exists * hosted
         if stage is dealt[0]:
             activations = activations + micro * s.dropout * t * s.hidden / hidden_shard(grid)
@@ -246,33 +257,32 @@ def stages(grid: Grid, split: StageSplit) -> tuple[Memory, ...]:
     return tuple(found)
 
 
-def _moved(body: Activations, leading: Activations, micro: Figure, n: Figure, lead: Figure) -> tuple[Figure, Figure]:
-    """Bytes of offloaded activations that a stage of n body layers and some leading ones holds on their way, and those
-    in host memory.
+def _moved(layers: Sequence[Activations], micro: Figure, counts: Sequence[Figure]) -> tuple[Figure, Figure]:
+    """Bytes of offloaded activations that a stage of so many layers of each kind holds on their way, and those in host
+    memory.
     """
-    both = micro * (n * body.moved + lead * leading.moved)
-    here = np.minimum(np.maximum((n > 0) * body.staged, (lead > 0) * leading.staged), both)
+    both = micro * together(counts, [layer.moved for layer in layers])
+    staged = [(n > 0) * layer.staged for n, layer in zip(counts, layers, strict=True)]
+    here = np.minimum(functools.reduce(np.maximum, staged), both)
     return here, both - here
 
 
-def middle_stages(grid: Grid, layers: Sequence[int], leading: Sequence[int]) -> list[Memory]:
+def middle_stages(grid: Grid, stage: StageLayers) -> list[Memory]:
     """Memory of every stage of one plan between its first and its last, part by part, each a number.
 
     Args:
         grid: The plan, each figure a scalar.
-        layers: On each of these stages.
-        leading: Of those, the leading dense layers.
+        stage: These stages as columns (:func:`planner.cost.pipeline.inner_stages`).
     """
-    n, lead = np.array(layers, dtype=float), np.array(leading, dtype=float)
-    body, dense = layer_activations(grid, grid.shape.moe_share), layer_activations(grid, 0.0)
-    comes, micro = passing(grid, body.again), in_flight(grid, np.arange(1.0, len(layers) + 1.0))
-    parameters, gradients, optimizer, copies = _states(grid, blocks_of_stage(grid, n, lead), replicas(grid))
+    layers, comes = of_layers(grid)
+    micro, kept = in_flight(grid, stage.index), together(stage.counts, [each.kept for each in layers])
+    parameters, gradients, optimizer, copies = _states(grid, blocks_of_stage(grid, stage), replicas(grid))
     factor = grid.stack.activation_factor
     whole = Memory(
         parameters,
         gradients,
         optimizer,
-        (micro * ((n - lead) * body.kept + lead * dense.kept) + _moved(body, dense, micro, n - lead, lead)[0]) * factor,
+        (micro * kept + _moved(layers, micro, stage.counts)[0]) * factor,
         (comes.always + comes.layer) * factor,
         copies,
         grid.stack.resident_bytes,
@@ -283,7 +293,7 @@ def middle_stages(grid: Grid, layers: Sequence[int], leading: Sequence[int]) -> 
         parts: dict[str, Any] = {name: _of(getattr(found, name), index) for name in PARTS}
         return Memory(**parts)
 
-    return [at(index) for index in range(len(layers))]
+    return [at(index) for index in range(len(stage.index))]
 
 
 def _of(figure: Figure, index: int) -> float:

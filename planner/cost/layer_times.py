@@ -91,6 +91,7 @@ def profiled(grid: Grid) -> Grid:
         device=grid.measured.device,
         network=grid.measured.network,
         stack=grid.measured.stack,
+        shape=replace(grid.shape, pattern=None),
         layout=replace(grid.layout, tp=times.tp, cp=1.0, ep=1.0, etp=1.0),
         options=replace(grid.options, sequence_parallel=times.sequence_parallel, tp_overlap=0.0),
         measured=None,
@@ -104,9 +105,9 @@ def _factor(measured: Figure, modelled: Figure) -> Figure:
 
 
 def overridden(
-    grid: Grid, layers: tuple[Layer, Layer], ends: tuple[LayerPart, LayerPart]
-) -> tuple[tuple[Layer, Layer], tuple[LayerPart, LayerPart]]:
-    """Layers and ends (embedding, head) scaled by measured over modelled time of what was timed."""
+    grid: Grid, layers: tuple[Layer, ...], ends: tuple[LayerPart, LayerPart]
+) -> tuple[tuple[Layer, ...], tuple[LayerPart, LayerPart]]:
+    """Layers and ends (embedding, head) scaled by measured over modelled time of what was timed: of a mean layer."""
     if grid.measured is None:
         return layers, ends
     times, reference = grid.measured.times, profiled(grid)
@@ -117,8 +118,7 @@ def overridden(
     )
     factor = LayerPart(_factor(times.forward, timed.forward), _factor(times.backward, timed.backward))
     first, last = transformer.embedding(reference), transformer.head(reference)
-    found = tuple(_scaled(layer, factor, times.communication) for layer in layers)
-    return (found[0], found[1]), (
+    return tuple(_scaled(layer, factor, times.communication) for layer in layers), (
         _times(ends[0], times.embedding_forward, times.embedding_backward, first),
         _times(ends[1], times.head_forward, times.head_backward, last),
     )

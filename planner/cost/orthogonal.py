@@ -12,7 +12,8 @@ import numpy as np
 
 from planner.cost import collective_times
 from planner.cost.elements import FP32
-from planner.cost.figures import Figure, Grid
+from planner.cost.figures import Figure, Grid, by_kind
+from planner.cost.pipeline import StageLayers
 
 OF_ATTENTION, OF_MLP = 4.0, 2.0
 """Matrices that are gathered: queries, keys, values and output; both products of an MLP, gate and up being one."""
@@ -41,20 +42,21 @@ def whole_matrices(grid: Grid, dense: Figure, experts: Figure, shards: tuple[Fig
     )
 
 
-def seconds(grid: Grid, layers: Figure, leading: Figure, shards: tuple[Figure, Figure]) -> Figure:
+def seconds(grid: Grid, stage: StageLayers, shards: tuple[Figure, Figure]) -> Figure:
     """Of the iterations of a stage's busiest rank, with what they gather: every tensor-parallel rank does all of a
     matrix, at the 16-bit rate (muon_fp32_matmul_prec `medium`); a rank has a whole matrix at least.
     """
     s, layout, sharded = grid.shape, grid.layout, grid.options.zero >= 1
     of_dense, of_experts = (np.where(sharded, each, 1.0) for each in shards)
-    body = layers - leading
-    moe, idle = body * s.moe_share, body * s.idle_share
-    dense = layers * s.attention_orthogonal + (layers - moe - idle) * s.mlp_orthogonal + moe * s.shared_orthogonal
+    if stage.kinds:
+        found = [_of_blocks(each, n, 0.0) for each, n in zip(by_kind(grid), stage.kinds, strict=True)]
+        dense, held, moe, idle = (sum(parts) for parts in zip(*found, strict=True))
+    else:
+        dense, held, moe, idle = _of_blocks(grid, stage.layers, stage.leading)
     experts = moe * s.experts / layout.ep * s.expert_orthogonal
     products = _mine(dense, of_dense, s.largest_orthogonal) + _mine(experts, of_experts, s.largest_expert_orthogonal)
-    held = layers * s.attention_parameters + (layers - moe - idle) * s.mlp_parameters + moe * s.shared_parameters
     spread = moe * s.experts / layout.ep * s.expert_parameters
-    matrices = layers * OF_ATTENTION + (layers - idle) * OF_MLP
+    matrices = stage.layers * OF_ATTENTION + (stage.layers - idle) * OF_MLP
     gathers = _gathered(grid, _mine(held, of_dense, s.largest_matrix), layout.tp, matrices / of_dense)
     gathers = gathers + _gathered(
         grid,
@@ -63,6 +65,15 @@ def seconds(grid: Grid, layers: Figure, leading: Figure, shards: tuple[Figure, F
         moe * s.experts / layout.ep * OF_MLP / of_experts,
     )
     return s.orthogonal * (products / grid.device.matrix_rate_16 + gathers)
+
+
+def _of_blocks(grid: Grid, layers: Figure, leading: Figure) -> tuple[Figure, Figure, Figure, Figure]:
+    """FLOPs and parameters outside experts, blocks with a mixture, and without an MLP."""
+    s, body = grid.shape, layers - leading
+    moe, idle = body * s.moe_share, body * s.idle_share
+    dense = layers * s.attention_orthogonal + (layers - moe - idle) * s.mlp_orthogonal + moe * s.shared_orthogonal
+    held = layers * s.attention_parameters + (layers - moe - idle) * s.mlp_parameters + moe * s.shared_parameters
+    return dense, held, moe, idle
 
 
 def _mine(whole: Figure, ranks: Figure, least: Figure) -> Figure:

@@ -1,7 +1,8 @@
 """Stages, micro-batches and the bubble.
 
 Layers are split over ``pp vpp`` chunks as evenly as they go; what a full split lacks is taken from the last stage
-(which also holds the logits), then the first (the embedding), then the others from the back.
+(which also holds the logits), then the first (the embedding), then the others from the back. Where layers are of
+several kinds, a stage is priced by those that it holds (:mod:`planner.cost.cut`).
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from planner.cost import collective_times, overlap
-from planner.cost.figures import Figure, Grid, Layout, Shape
+from planner.cost import collective_times, cut, overlap
+from planner.cost.figures import Figure, Grid, Layout, Pattern, Shape
 from planner.cost.micro_batch import activation_bytes
 from planner.cost.products import LayerPart
 from planner.cost.transformer import Layer
@@ -27,12 +28,16 @@ class StageSplit:
     first: Figure
     middle: Figure
     last: Figure
+    stages: tuple[StageLayers, ...] = ()
+    """Those of which one is the slowest and one the fullest, where layers are of several kinds."""
 
 
 def split(shape: Shape, layout: Layout) -> StageSplit:
     """Layers by stage: equally many (:func:`equal`), cut by cost (:func:`by_cost`), or placed beside the head
     (:func:`placed`), as the runtime does.
     """
+    if shape.pattern is not None:
+        return of_kinds(shape, shape.pattern, layout)
     found = equal(shape, layout)
     if np.any(shape.head_layers):
         found = _where((shape.head_layers > 0) & (layout.pp > 1), by_cost(shape, layout), found)
@@ -99,6 +104,52 @@ class StageLayers:
     layers: Figure
     leading: Figure
     """Of those, leading dense ones."""
+    kinds: tuple[Figure, ...] = ()
+    """Of each kind, where there are several."""
+
+    @property
+    def counts(self) -> tuple[Figure, ...]:
+        """Layers of everything that is priced: leading dense ones and others, or each kind."""
+        return self.kinds or (self.leading, self.layers - self.leading)
+
+
+def together(counts: Sequence[Figure], values: Sequence[Figure]) -> Figure:
+    """``sum n x`` over kinds of layers, those of which there are none left out."""
+    found: Figure = 0.0
+    for place, value in enumerate(n * x for n, x in zip(counts, values, strict=True) if np.any(n)):
+        found = found + value if place else value
+    return found
+
+
+def chunk_sizes(shape: Shape, pp: int, vpp: int) -> tuple[int, ...]:
+    """Layers of every chunk of layers of several kinds: cut by their work where the runtime can cut anywhere."""
+    pattern, uncut = shape.pattern, dict.fromkeys(Layout.__dataclass_fields__, 1.0)
+    assert pattern is not None
+    if pattern.work:
+        work = tuple(pattern.work[kind] for kind in pattern.order)
+        return cut.by_work(work, pp * vpp, pattern.head, pattern.last)
+    layout = Layout(**{**uncut, "pp": pp, "vpp": vpp})
+    return cut.in_chunks(stage_layers(replace(shape, pattern=None), layout), vpp)
+
+
+def of_kinds(shape: Shape, pattern: Pattern, layout: Layout) -> StageSplit:
+    """Layers of each kind on the first stage, those that matter between, and the last, for every row."""
+    pp, vpp = np.broadcast_arrays(np.asarray(layout.pp, dtype=np.int64), np.asarray(layout.vpp, dtype=np.int64))
+    most = int(vpp.max(initial=1)) + 1
+    distinct, rows = np.unique(pp * most + vpp, return_inverse=True)
+    rows, pairs = rows.reshape(pp.shape), [divmod(int(key), most) for key in distinct]
+    cuts = [(pattern.order, chunk_sizes(shape, *pair), pair[0]) for pair in pairs]
+    inside = [cut.between(*each) for each in cuts]
+    width = max((len(each) for each in inside), default=0)
+    table = np.zeros((width + 2, len(pairs), 2 + len(pattern.kinds)))  # its index, whether it exists, its layers
+    for row, (each, between) in enumerate(zip(cuts, inside, strict=True)):
+        own = cut.held(*each)
+        for place, index in [(0, 0), *enumerate(between, 1), (width + 1, len(own) - 1)]:
+            table[place, row] = [index, index > 0 or place == 0, *own[index]]
+    stages = []
+    for index, exists, *kinds in np.moveaxis(table, 2, 1)[..., rows]:
+        stages.append(StageLayers(index, exists > 0, sum(kinds), 0.0, tuple(kinds)))
+    return StageSplit(stages[0].layers, stages[-1].layers, stages[-1].layers, tuple(stages))
 
 
 def extremes(shape: Shape, layout: Layout, split: StageSplit) -> tuple[StageLayers, ...]:
@@ -108,6 +159,8 @@ def extremes(shape: Shape, layout: Layout, split: StageSplit) -> tuple[StageLaye
     between. Of the stages with as many of them the first has the most layers, and the most micro-batches in flight: the
     second of the pipeline, the first whose chunk is not filled, and the first without any.
     """
+    if split.stages:
+        return split.stages
     pp, two, three = layout.pp, layout.pp > 1, layout.pp > 2
     first = np.minimum(shape.leading_dense, np.floor(split.first / layout.vpp))
     ends = StageLayers(0.0, 1.0, split.first, first), StageLayers(pp - 1.0, two, split.last, 0.0)
@@ -148,6 +201,9 @@ def leading_fit(shape: Shape, layout: Layout) -> Figure:
 def stage_layers(shape: Shape, layout: Layout) -> list[int]:
     """Layers of every stage of one plan, in order: :func:`split` written out."""
     layers, pp = int(shape.layers), int(layout.pp)
+    if shape.pattern is not None:
+        sizes = chunk_sizes(shape, pp, int(layout.vpp))
+        return [sum(sizes[index::pp]) for index in range(pp)]
     if shape.head_layers and pp > 1:
         ends = [min(math.floor(r * ((layers + shape.head_layers) / pp)) + 1, layers) for r in range(1, pp)]
         return [end - start for start, end in pairwise((0, *ends, layers))]
@@ -170,21 +226,45 @@ def leading_by_stage(shape: Shape, layout: Layout, layers: Sequence[int]) -> lis
     return found
 
 
+def inner_stages(shape: Shape, layout: Layout) -> StageLayers:
+    """All stages of one plan between its first and its last, as columns."""
+    pp, layers = int(layout.pp), stage_layers(shape, layout)
+    index, n = np.arange(1.0, pp - 1.0), np.array(layers[1:-1], dtype=float)
+    if shape.pattern is None:
+        leading = np.array(leading_by_stage(shape, layout, layers)[1:-1], dtype=float)
+        return StageLayers(index, 1.0, n, leading)
+    own = cut.held(shape.pattern.order, chunk_sizes(shape, pp, int(layout.vpp)), pp)
+    return StageLayers(index, 1.0, n, 0.0, tuple(own[1:-1].T))
+
+
 def micro_batches(layout: Layout) -> Figure:
     """Micro-batches that a pipeline passes per step: ``batch / (dp micro)``."""
     return layout.batch / (layout.dp * layout.micro)
 
 
-def transfer(grid: Grid, layer: Layer) -> Figure:
+def mean_layer(grid: Grid, layers: Sequence[Layer]) -> Figure:
+    """Seconds of both passes of a layer: the body's, or the mean where layers are of several kinds."""
+    if grid.shape.pattern is None:
+        return layers[-1].forward + layers[-1].backward
+    return together(_all(grid.shape), [layer.forward + layer.backward for layer in layers]) / grid.shape.layers
+
+
+def _all(shape: Shape) -> tuple[Figure, ...]:
+    """Layers of the model by what is priced apart: leading dense ones and others, or each kind."""
+    if shape.pattern is None:
+        return shape.leading_dense, shape.layers - shape.leading_dense
+    return tuple(float(shape.pattern.order.count(kind)) for kind in range(len(shape.pattern.kinds)))
+
+
+def transfer(grid: Grid, layer: Figure) -> Figure:
     """Seconds a stage spends on transfers per micro-batch: activations out and gradients back, for each of its chunks,
-    of which overlap hides what runs during one layer of each chunk.
+    of which overlap hides what runs during one layer of each chunk (so many seconds).
 
     Tensor-parallel ranks each send their share (scatter-gather, Narayanan et al. 2021). Copies hold no compute units.
     """
     layout, options = grid.layout, grid.options
     once = collective_times.send(grid.network, transfer_bytes(grid), stage_stride(grid), layout.pp)
-    work = layout.vpp * (layer.forward + layer.backward)
-    return overlap.shown(2.0 * layout.vpp * once, work, options.p2p_overlap * grid.stack.p2p_overlap, 0.0)
+    return overlap.shown(2.0 * layout.vpp * once, layout.vpp * layer, options.p2p_overlap * grid.stack.p2p_overlap, 0.0)
 
 
 def transfer_bytes(grid: Grid) -> Figure:
@@ -248,8 +328,8 @@ def layer_time(grid: Grid, layer: Layer) -> LayerTime:
 class Stages:
     """Seconds per micro-batch by stage, and the parts they are made of."""
 
-    body: LayerTime
-    leading: LayerTime
+    layers: tuple[LayerTime, ...]
+    """Of what is priced apart: a leading dense layer and another, or one of each kind."""
     embedding: LayerPart
     head: LayerPart
     split: StageSplit
@@ -268,18 +348,14 @@ class Stages:
 
     def _blocks(self, stage: StageLayers) -> tuple[Figure, Figure]:
         """Of one stage, without the ends."""
-        n, lead = stage.layers - stage.leading, stage.leading
-        forward, backward = n * self.body.forward, n * self.body.backward
-        if not np.any(lead):
-            return forward, backward
-        return forward + lead * self.leading.forward, backward + lead * self.leading.backward
+        counts = stage.counts
+        return together(counts, [x.forward for x in self.layers]), together(counts, [x.backward for x in self.layers])
 
 
-def stages(grid: Grid, layers: tuple[Layer, Layer], ends: tuple[LayerPart, LayerPart]) -> Stages:
+def stages(grid: Grid, layers: tuple[Layer, ...], ends: tuple[LayerPart, LayerPart]) -> Stages:
     """What every stage does with one micro-batch. `ends` are the embedding and the head."""
-    leading, body = layers
-    dealt = split(grid.shape, grid.layout)
-    return Stages(layer_time(grid, body), layer_time(grid, leading), *ends, dealt, transfer(grid, body))
+    times = tuple(layer_time(grid, layer) for layer in layers)
+    return Stages(times, *ends, split(grid.shape, grid.layout), transfer(grid, mean_layer(grid, layers)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,11 +379,8 @@ def flow(grid: Grid, s: Stages) -> Flow:
     layout, found = grid.layout, s.passes(grid)
     _, forward, backward = found[0]
     slowest = most([stage for stage, *_ in found], [there + back for _, there, back in found]) + s.transfer
-    body = s.body.forward + s.body.backward
-    leading = s.leading.forward + s.leading.backward
-    lead = grid.shape.leading_dense
     ends = s.embedding.forward + s.embedding.backward + s.head.forward + s.head.backward
-    total = (grid.shape.layers - lead) * body + lead * leading + ends + layout.pp * s.transfer
+    total = together(_all(grid.shape), [x.forward + x.backward for x in s.layers]) + ends + layout.pp * s.transfer
     total = np.maximum(total, slowest)
     time = micro_batches(layout) * slowest + (total - slowest) / layout.vpp
     return Flow(time, slowest, total, forward, backward)

@@ -7,7 +7,8 @@ construction.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import functools
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -22,7 +23,7 @@ from planner.cost import (
     products,
     recurrent,
 )
-from planner.cost.figures import Figure, Grid, Options
+from planner.cost.figures import Figure, Grid, Options, by_kind
 from planner.cost.micro_batch import cast_bytes, input_cast_bytes, moved, region_bytes, sequence_shard, tokens
 from planner.cost.products import LayerPart, Product
 
@@ -101,20 +102,36 @@ CAPTURED_EXPERTS = 2
 transformer_config.py, `cuda_graph_impl`, `cuda_graph_scope`); those of modules leave out experts, whose tokens vary."""
 
 
-def _floored(grid: Grid, parts: dict[str, LayerPart], selective: Figure, moe: Figure, hidden: LayerPart) -> Layer:
-    """Adds what the CPU's launching takes beyond the kernels themselves, but for those that CUDA graphs launch, and the
-    layer's fixed overhead; what is hidden of exchanges would partly hide behind the CPU.
-    """
-    forward, backward = _total([p.forward for p in parts.values()]), _total([p.backward for p in parts.values()])
+def launched_late(grid: Grid, kernels: LayerPart, moe: Figure) -> LayerPart:
+    """What the CPU's launching takes beyond so many seconds of kernels, but for those that CUDA graphs launch."""
     ring = attention.RING_KERNELS * attention.ring_steps(grid)
     alone, experts = grid.options.graphs < 1, grid.options.graphs < CAPTURED_EXPERTS
-    kernels = alone * (grid.stack.kernels_per_layer + ring) + experts * moe * grid.stack.expert_launches
-    floor = kernels * grid.device.launch
-    fixed = grid.stack.layer_overhead + (grid.layout.tp > 1) * grid.stack.tp_host
-    late = LayerPart(np.maximum(floor - forward, 0.0) + fixed, np.maximum(1.6 * floor - backward, 0.0) + 2.0 * fixed)
-    lone = np.maximum(hidden.forward - np.maximum(floor - forward, 0.0), 0.0)
-    lone = lone + np.maximum(hidden.backward - np.maximum(1.6 * floor - backward, 0.0), 0.0)
-    return Layer(forward + late.forward, backward + late.backward, selective, parts | {"launch": late}, lone)
+    count = alone * (grid.stack.kernels_per_layer + ring) + experts * moe * grid.stack.expert_launches
+    floor = count * grid.device.launch
+    return LayerPart(np.maximum(floor - kernels.forward, 0.0), np.maximum(1.6 * floor - kernels.backward, 0.0))
+
+
+@dataclass(frozen=True, slots=True)
+class _Kernels:
+    """What a layer's kernels take, before it is seen whether the CPU launches them in time."""
+
+    parts: dict[str, LayerPart]
+    sum: LayerPart
+    selective: Figure
+    moe: Figure
+    hidden: LayerPart
+    modules: Figure
+
+    def layer(self, grid: Grid, late: LayerPart) -> Layer:
+        """With what is launched late, and the layer's fixed overhead; what is hidden of exchanges would partly hide
+        behind the CPU.
+        """
+        fixed = grid.stack.layer_overhead + (grid.layout.tp > 1) * grid.stack.tp_host
+        launch = LayerPart(late.forward + fixed, late.backward + 2.0 * fixed)
+        lone = np.maximum(self.hidden.forward - late.forward, 0.0)
+        lone = lone + np.maximum(self.hidden.backward - late.backward, 0.0)
+        forward, backward = self.sum.forward + launch.forward, self.sum.backward + launch.backward
+        return Layer(forward, backward, self.selective, self.parts | {"launch": launch}, lone, self.modules)
 
 
 def modules_named(options: Options) -> Figure:
@@ -168,10 +185,27 @@ def mixers(grid: Grid, kernel: LayerPart) -> Mixing:
     )
 
 
-def layers(grid: Grid) -> tuple[Layer, Layer]:
-    """The model's leading layer (dense MLP) and its body layer (dense, mixture, or the mean of both)."""
+def layers(grid: Grid) -> tuple[Layer, ...]:
+    """The model's leading layer (dense MLP) and its body layer (dense, mixture, or the mean of both); or one of each
+    kind, where stages hold different ones. The CPU runs ahead of some kinds during others: what is launched late is
+    that of their mean.
+    """
+    share, pattern = grid.shape.moe_share, grid.shape.pattern
+    if pattern is None:
+        found = _kernels(grid, (0.0 * share, share))
+        return tuple(each.layer(grid, launched_late(grid, each.sum, each.moe)) for each in found)
+    kinds = by_kind(grid)
+    found = tuple(_kernels(each, (each.shape.moe_share,))[0] for each in kinds)
+    shares = [pattern.order.count(place) / len(pattern.order) for place in range(len(kinds))]
+    mean = [each.sum.scaled(n) for n, each in zip(shares, found, strict=True)]
+    moe = sum(n * each.moe for n, each in zip(shares, found, strict=True))
+    late = launched_late(grid, functools.reduce(LayerPart.__add__, mean), moe)
+    return tuple(each.layer(own, late) for own, each in zip(kinds, found, strict=True))
+
+
+def _kernels(grid: Grid, shares: tuple[Figure, ...]) -> tuple[_Kernels, ...]:
+    """Of layers of which such shares have a mixture for their MLP, alike in all else."""
     s, stack = grid.shape, grid.stack
-    share = s.moe_share
     kernel = attention.kernel(grid)
     ring, joined, exchange = attention.context_parallel(grid, kernel), attention.joining(grid), experts.exchange(grid)
     mixing = mixers(grid, kernel)
@@ -184,7 +218,7 @@ def layers(grid: Grid) -> tuple[Layer, Layer]:
     named = np.any(modules_named(grid.options))
     width = (1.0 + s.gated) * grid.device.element * tokens(grid) / grid.layout.tp
 
-    def build(moe: Figure) -> Layer:
+    def build(moe: Figure) -> _Kernels:
         plain = 1.0 - moe - s.idle_share
         matrix = projections + dense.scaled(plain) + (shared + routed).scaled(moe)
         vector = moved(grid, mixing.moved + plain * dense_bytes + moe * routed_bytes)
@@ -209,9 +243,10 @@ def layers(grid: Grid) -> tuple[Layer, Layer]:
         )
         modules = modules_again(grid, moe, dense, moved(grid, dense_bytes)) if named else 0.0
         hidden = LayerPart(exchange - exchanged.forward, exchange - exchanged.backward).scaled(moe)
-        return replace(_floored(grid, parts, again, moe, hidden), modules=modules)
+        spent = [_total([getattr(part, way) for part in parts.values()]) for way in LayerPart.__slots__]
+        return _Kernels(parts, LayerPart(*spent), again, moe, hidden, modules)
 
-    return build(0.0 * share), build(share)
+    return tuple(build(share) for share in shares)
 
 
 def head_shape(grid: Grid) -> Product:

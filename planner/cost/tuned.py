@@ -28,23 +28,22 @@ SCALED_PASSES = 13.0
 
 
 def tuned(
-    grid: Grid, layers: tuple[Layer, Layer], ends: tuple[LayerPart, LayerPart]
-) -> tuple[tuple[Layer, Layer], tuple[LayerPart, LayerPart]]:
+    grid: Grid, layers: tuple[Layer, ...], ends: tuple[LayerPart, LayerPart]
+) -> tuple[tuple[Layer, ...], tuple[LayerPart, LayerPart]]:
     """Layers and ends (embedding, head) of a fine-tuning; of any other as they came."""
     s = grid.shape
     if np.any(s.magnitude_outputs):
-        layers = _with(layers, "magnitudes", magnitudes(grid))
+        mean = magnitudes(grid)
+        layers = tuple(_with(layer, "magnitudes", mean) for layer in layers)
     if np.any(s.backward_share < 1.0):
-        layers = layers[0], _backward(layers[1], s.backward_share)
+        kept = 0 if s.pattern else 1  # the leading dense one
+        layers = (*layers[:kept], *(_backward(layer, s.backward_share) for layer in layers[kept:]))
         frozen = replace(grid, shape=replace(s, weight_gradient=0.0))
         ends = LayerPart(ends[0].forward, 0.0 * ends[0].backward), transformer.head(frozen)
     if np.any(s.reference):
-        parts = [LayerPart(0.0, s.reference * layer.forward) for layer in layers]
         first, last = (LayerPart(end.forward, end.backward + s.reference * end.forward) for end in ends)
-        return (_with((layers[0],) * 2, "reference", parts[0])[0], _with(layers, "reference", parts[1])[1]), (
-            first,
-            last,
-        )
+        ends = first, last
+        layers = tuple(_with(layer, "reference", LayerPart(0.0, s.reference * layer.forward)) for layer in layers)
     return layers, ends
 
 
@@ -66,14 +65,10 @@ def _backward(layer: Layer, share: Figure) -> Layer:
     return replace(layer, backward=share * layer.backward, parts=parts)
 
 
-def _with(layers: tuple[Layer, Layer], name: str, part: LayerPart) -> tuple[Layer, Layer]:
-    first, second = (
-        replace(
-            layer,
-            forward=layer.forward + part.forward,
-            backward=layer.backward + part.backward,
-            parts=layer.parts | {name: part},
-        )
-        for layer in layers
+def _with(layer: Layer, name: str, part: LayerPart) -> Layer:
+    return replace(
+        layer,
+        forward=layer.forward + part.forward,
+        backward=layer.backward + part.backward,
+        parts=layer.parts | {name: part},
     )
-    return first, second

@@ -12,6 +12,7 @@ from planner.document.machines import cluster_section
 from planner.document.money import energy_section, money_section
 from planner.document.prediction import prediction_section
 from planner.document.solution import Solution
+from planner.models import blocks
 from planner.models.parameters import parameters
 from planner.performance import cost_inputs
 from planner.question.request import Request
@@ -104,6 +105,10 @@ def runtime_section(
     sums = precision == "bf16" and layout.zero_stage < runtime.fp32_sums_below_zero and not offload
     held = runtime.parameter_bytes and max(runtime.parameter_bytes, narrowest)
     frozen = cost_inputs.frozen_bytes(request.workload, runtime)
+    model = request.workload.model
+    differ = (
+        blocks.differ(model, request.workload.sequence) and not layout.groups
+    )  # Over several pools the search deals layers.
     frozen_in_8_bit = request.workload.method.kind == "lora" and precision in LOW_PRECISION
     return schema.RuntimeSection(
         name=runtime.id,
@@ -120,5 +125,6 @@ def runtime_section(
         offload_needs_zero=(offload and runtime.offload_needs_zero) or None,
         balances_head=runtime.balances_head or None,
         chunked_loss=runtime.chunked_loss or None,
-        places_head=(layout.pp > 1 and cost_inputs.places_head(runtime, request.workload.model)) or None,
+        places_head=(layout.pp > 1 and not differ and cost_inputs.places_head(runtime, model)) or None,
+        cuts_by_work=(layout.pp > 1 and differ and cost_inputs.cuts_anywhere(runtime)) or None,
     )

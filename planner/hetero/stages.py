@@ -174,7 +174,7 @@ def priced(
         np.broadcast_to(tower.seconds(flat).forward if flat.shape.tower_parameters else 0.0, shape[:1]),
         np.broadcast_to(head.forward + head.backward, shape[:1]),
         np.broadcast_to(head.backward, shape[:1]),
-        np.broadcast_to(pipeline.transfer(replace(flat, layout=apart), body), shape[:1]),
+        np.broadcast_to(pipeline.transfer(replace(flat, layout=apart), body.forward + body.backward), shape[:1]),
         pipeline.transfer_bytes(flat),
         _max_layers(flat, policies, depth, lead, usable),
         *parameters,

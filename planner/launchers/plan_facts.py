@@ -173,7 +173,7 @@ def chunks(plan: Plan) -> list[int]:
     for index, stage in enumerate(p.stages):
         each, more = divmod(stage.layers, p.vpp)
         sizes = [each + 1] * more + [each] * (p.vpp - more)
-        dealt.append(sizes[::-1] if index == 0 else sizes)
+        dealt.append(stage.chunks or (sizes[::-1] if index == 0 else sizes))
     return [sizes[chunk] for chunk in range(p.vpp) for sizes in dealt]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from planner.schema.workload import Feed, Indexer, Mixer, Model
 
@@ -100,11 +101,46 @@ def alike(model: Model) -> bool:
     return not model.encoder_layers and period(model) == 1
 
 
+Kind = tuple[Mixer, Feed, bool]
+"""What mixes a block's tokens, what follows, and whether its sparse attention scores positions itself."""
+
+
+def kinds(model: Model, sequence: int) -> list[Kind]:
+    """The kind of every block in order; attention in a window is called so where it does not see the whole sequence."""
+    found, index = [], model.indexer
+    narrow = model.full is not None or (model.window is not None and model.window.size < sequence)
+    for i, (mixer, feed) in enumerate(blocks(model)):
+        near = mixer == "window" or (mixer == "attention" and not model.mixers and _in_window(model, i))
+        seen: Mixer = ("window" if narrow else "attention") if near else mixer
+        found.append((seen, feed, index is None or scores(index, i)))
+    return found
+
+
+def differ(model: Model, sequence: int) -> bool:
+    """Whether a decoder's blocks behind the leading dense ones are of several kinds, so that stages are not alike."""
+    return model.family == "decoder" and len(set(kinds(model, sequence)[leading(model) :])) > 1
+
+
+def of_kind(model: Model, kind: Kind) -> Model:
+    """The model as if all its blocks were of one kind (a sparse attention's index always counted)."""
+    mixer, feed, _ = kind
+    index = model.indexer and replace(model.indexer, first=0, every=1)
+    full = model.full if mixer == "attention" else None
+    return replace(model, mixers=(mixer,), feeds=(feed,), full=full, indexer=index)
+
+
+def _in_window(model: Model, block: int) -> bool:
+    """Where no pattern of mixers says it: one block in so many, or all but one."""
+    if model.window is None:
+        return False
+    every = model.window.every
+    return block % every != every - 1 if model.window.inverted else block % every == 0
+
+
 def windowed(model: Model) -> float:
     """Share of the blocks with attention that see no further than the window; 0 without one."""
     if model.window is None:
         return 0.0
     if model.mixers:
         return sum(mixer == "window" for mixer, _ in blocks(model)) / max(attending(model), 1)
-    every, inverted = model.window.every, model.window.inverted
-    return sum((i % every != every - 1) if inverted else (i % every == 0) for i in range(model.layers)) / model.layers
+    return sum(_in_window(model, i) for i in range(model.layers)) / model.layers

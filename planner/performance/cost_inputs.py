@@ -23,7 +23,7 @@ from planner.models.parameters import (
     parameters,
     trained,
 )
-from planner.performance import orthogonal
+from planner.performance import kinds_of_layers, orthogonal
 from planner.schema.efficiency import AcceleratorEfficiency, CollectiveEfficiency, FabricEfficiency, RuntimeEfficiency
 from planner.schema.hardware import Accelerator, Cluster, Dtype, Runtime, dated
 from planner.schema.precisions import FP8_RECIPES, LOW_PRECISION
@@ -60,8 +60,11 @@ COMPUTE_UNITS = 100
 """Compute units where the catalog has no figure; only the rounding to whole waves depends on it."""
 
 
-def shape(workload: Workload, runtime: Runtime | None) -> Shape:
-    """The figures of a workload; of its pipeline stages as the runtime cuts them, or equal ones without a runtime."""
+def shape(workload: Workload, runtime: Runtime | None, *, mean: bool = False) -> Shape:
+    """The figures of a workload; of its pipeline stages as the runtime cuts them, or equal ones without a runtime.
+
+    Layers of several kinds are told apart, unless there is no runtime or the `mean` of them is asked for.
+    """
     model, counted = workload.model, parameters(workload.model)
     moe, latent, ranks = model.moe, model.latent, _ranks(model)
     leading = blocks.leading(model)
@@ -122,6 +125,8 @@ def shape(workload: Workload, runtime: Runtime | None) -> Shape:
         step_bytes=workload.optimizer.step_bytes,
         **orthogonal.figures(workload),
     )
+    if runtime is not None and not mean and blocks.differ(model, workload.sequence):
+        return replace(made, pattern=kinds_of_layers.pattern(workload, made, shape, cuts_anywhere(runtime)))
     return replace(made, placed_head=float(round(flops.head_share(made)))) if places_head(runtime, model) else made
 
 
@@ -174,7 +179,7 @@ def _held(counted: Parameters) -> float:
     return every + (attention + counted.recurrent_layers * counted.recurrent_per_layer) / counted.layers
 
 
-def _mixers(model: Model) -> dict[str, float]:
+def _mixers(model: Model) -> dict[str, Figure]:
     """Shares of layers by what mixes tokens in them, and the work of a recurrence and of sparse attention's index."""
     found, every, body = recurrent.block(model), blocks.blocks(model), blocks.blocks(model)[blocks.leading(model) :]
     index, scoring = model.indexer, blocks.scoring(model) / max(blocks.attending(model), 1)
@@ -202,7 +207,7 @@ def _mixers(model: Model) -> dict[str, float]:
     }
 
 
-def _tower(model: Model) -> dict[str, float]:
+def _tower(model: Model) -> dict[str, Figure]:
     """A frozen tower's figures."""
     if (found := model.tower) is None:
         return {}
@@ -230,7 +235,7 @@ def frozen_bytes(workload: Workload, runtime: Runtime | None) -> float:
     return 2.0 if method.kind == "lora" and runtime is not None and runtime.gathers_working_copy else 0.0
 
 
-def _frozen(workload: Workload, runtime: Runtime | None) -> dict[str, float]:
+def _frozen(workload: Workload, runtime: Runtime | None) -> dict[str, Figure]:
     """What of a block is read again in the backward pass, and how frozen weights are kept."""
     method = workload.method
     on = set(method.targets)
@@ -248,7 +253,7 @@ REFERENCE_BYTES = 4.0
 """Bytes of a parameter of the reference model: as wide as the trained ones are held (trl, trainer/dpo_trainer.py)."""
 
 
-def _tuned(workload: Workload) -> dict[str, float]:
+def _tuned(workload: Workload) -> dict[str, Figure]:
     """What fine-tuning adds to a layer, or leaves out of it. With adapters, the model as it was is the one without."""
     model, method = workload.model, workload.method
     figures = {
@@ -265,6 +270,11 @@ def _tuned(workload: Workload) -> dict[str, float]:
         "magnitude_outputs": sum(count * o for count, _, o in matrices),
         "magnitude_flops": 2.0 * method.rank * sum(count * i * (i + o) for count, i, o in matrices),
     }
+
+
+def cuts_anywhere(runtime: Runtime) -> bool:
+    """Whether the runtime's stages can hold any number of layers, so that layers of several kinds are cut by work."""
+    return runtime.places_head or runtime.lists_layers
 
 
 def places_head(runtime: Runtime | None, model: Model) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from planner.cost.figures import Figure
 from planner.cost.orthogonal import flops
 from planner.models import blocks, compressed, recurrent
 from planner.models.parameters import attention_matrices
@@ -12,7 +13,7 @@ from planner.schema.workload import Model, Workload
 Sides = tuple[int, int]
 
 
-def figures(workload: Workload) -> dict[str, float]:
+def figures(workload: Workload) -> dict[str, Figure]:
     """FLOPs of a layer's matrices by where they are (attention and recurrence as the mean over layers), and the largest
     tensors, of which none is cut; nothing for other optimizers.
 
@@ -36,8 +37,10 @@ def figures(workload: Workload) -> dict[str, float]:
         "mlp_orthogonal": of(mlp),
         "shared_orthogonal": of(shared),
         "expert_orthogonal": of(expert),
-        "largest_matrix": float(max(rows * columns for rows, columns in dense)),
-        "largest_orthogonal": max(of([sides]) for sides in [*(sides for _, sides in mixing), *mlp, *shared]),
+        "largest_matrix": float(max((rows * columns for rows, columns in dense), default=0)),
+        "largest_orthogonal": max(
+            (of([sides]) for sides in [*(sides for _, sides in mixing), *mlp, *shared]), default=0.0
+        ),
         "largest_expert_matrix": float(max((rows * columns for rows, columns in expert), default=0)),
         "largest_expert_orthogonal": max((of([sides]) for sides in expert), default=0.0),
         "outside_state_bytes": optimizer.outside_state_bytes - optimizer.state_bytes,

@@ -152,7 +152,7 @@ def _parallelism(prepared: Prepared, grid: Grid, candidate: Candidate) -> schema
     layout, options, way = candidate.layout, candidate.options, candidate.options.cp_algorithm
     zero = options.sharding.zero
     shards = int(data_parallel.replicas(grid).dense_shards) if zero else 1
-    layers = pipeline.stage_layers(grid.shape, grid.layout)
+    layers, pattern = pipeline.stage_layers(grid.shape, grid.layout), grid.shape.pattern
     schedule: schema.Schedule = "none" if layout["pp"] == 1 else ("1f1b" if layout["vpp"] == 1 else "interleaved-1f1b")
     return schema.Parallelism(
         tp=layout["tp"],
@@ -170,7 +170,18 @@ def _parallelism(prepared: Prepared, grid: Grid, candidate: Candidate) -> schema
         zero_scope=options.sharding.scope,
         cp_algorithm=cast("ContextAlgorithm", way) if layout["cp"] > 1 else None,
         cp_exchanging=int(attention.exchanging(grid)) if way == "a2a+p2p" else None,
-        stages=tuple(schema.Stage(pool=0, layers=n, tp=layout["tp"], dp=layout["dp"]) for n in layers),
+        stages=tuple(
+            schema.Stage(
+                pool=0,
+                layers=n,
+                tp=layout["tp"],
+                dp=layout["dp"],
+                chunks=pipeline.chunk_sizes(grid.shape, layout["pp"], layout["vpp"])[index :: layout["pp"]]
+                if pattern and pattern.work and layout["vpp"] > 1
+                else None,
+            )
+            for index, n in enumerate(layers)
+        ),
     )
 
 
@@ -187,12 +198,10 @@ def fullest_stage(prepared: Prepared, grid: Grid, pp: int) -> FullestStage:
 
 def by_stage(grid: Grid) -> tuple[Memory, ...]:
     """What an accelerator of every pipeline stage holds; nothing where there is one."""
-    layers = pipeline.stage_layers(grid.shape, grid.layout)
-    if len(layers) < 2:
+    if int(grid.layout.pp) < 2:
         return ()
     first, *_, last = held_memory.stages(grid, pipeline.split(grid.shape, grid.layout))
-    lead = pipeline.leading_by_stage(grid.shape, grid.layout, layers)
-    return (first, *held_memory.middle_stages(grid, layers[1:-1], lead[1:-1]), last)
+    return (first, *held_memory.middle_stages(grid, pipeline.inner_stages(grid.shape, grid.layout)), last)
 
 
 def front_point(found: schema.Plan) -> schema.FrontPoint:

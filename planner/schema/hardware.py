@@ -310,6 +310,8 @@ class Runtime(Entry):
     """Stages are cut by cost with the head counted: the last one holds fewer layers."""
     places_head: bool = False
     """Stages can hold any number of layers: the last one gives up as many for the head as shortens the slowest."""
+    lists_layers: bool = False
+    """Stages can hold any number of layers, and where these are of one kind are as even as they go."""
 
     @property
     def known_as(self) -> tuple[str, ...]:

@@ -48,6 +48,8 @@ class RuntimeSection(Record):
     """Whether pipeline stages are cut by cost with the head counted; only in documents where they are."""
     places_head: bool | None = None
     """Whether the last stage gives up layers for the head; only in documents where it may."""
+    cuts_by_work: bool | None = None
+    """Whether stages are cut by the work of layers of several kinds; only in documents where they are."""
     chunked_loss: bool | None = None
     """Whether logits are made a few tokens at a time; only in documents where they are."""
 
@@ -60,6 +62,8 @@ class Stage(Record):
     layers: int
     tp: int
     dp: int
+    chunks: tuple[int, ...] | None = None
+    """Layers of each of its chunks; only in documents of plans cut by work, where these differ by more than one."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -188,6 +188,8 @@ ABSENT = (
     "balances_head",
     "cp_exchanging",
     "places_head",
+    "cuts_by_work",
+    "chunks",
     "chunked_loss",
     "older",
     "offload_needs_zero",

@@ -135,6 +135,8 @@ def _expert_tensor(c: Columns, s: RuleSetting) -> Mask:
 def _layers(c: Columns, s: RuleSetting) -> Mask:
     layers = s.workload.layers
     enough = layers >= c["pp"] * c["vpp"]
+    if blocks.differ(s.workload.model, s.workload.sequence):  # Modules of multi-token prediction share the last chunk.
+        enough &= s.workload.model.layers >= c["pp"] * c["vpp"] - (s.workload.mtp_layers > 0)
     if s.runtime.balances_head:  # The last stage may hold the head alone, the one before it may not be empty.
         before = np.floor((c["pp"] - 2) * (layers + cost_inputs.head_layers(s.workload.model)) / c["pp"])
         enough &= (c["pp"] <= 2) | (before + 1 < layers)
@@ -143,26 +145,26 @@ def _layers(c: Columns, s: RuleSetting) -> Mask:
 
 def _deal(c: Columns, s: RuleSetting) -> Mask:
     layers = s.workload.layers
+    if cost_inputs.cuts_anywhere(s.runtime) and blocks.differ(s.workload.model, s.workload.sequence):
+        return np.ones(len(c["pp"]), dtype=bool)
     missing = -layers % (c["pp"] * c["vpp"])
     return np.asarray(missing < c["pp"] if s.runtime.uneven_stages else missing == 0)
 
 
 def _alike(c: Columns, s: RuleSetting) -> Mask:
     model = s.workload.model
-    layers, chunks = s.workload.layers, c["pp"] * c["vpp"]
-    every, leading = blocks.period(model), blocks.leading(model)
-    mixed: Mask = (-(-layers // chunks) % every > 0) | (-layers % chunks > 0) | (leading > 0)
-    spread = leading > 0 and ~_leading_fit(c, s)
-    unlike = every > 1 or leading > 0  # Cut by cost, stages have no common number of layers.
-    uneven = (every > 1) & mixed | (model.encoder_layers > 0) | spread | (s.runtime.balances_head and unlike)
-    return np.asarray((c["pp"] == 1) | ~uneven)
+    leading = 0 if blocks.differ(model, s.workload.sequence) else blocks.leading(model)
+    # Cut by cost, stages have no common number of leading layers.
+    if model.encoder_layers > 0 or (s.runtime.balances_head and leading > 0):
+        return np.asarray(c["pp"] == 1)
+    return np.asarray((c["pp"] == 1) | _leading_fit(c, s)) if leading else np.ones(len(c["pp"]), dtype=bool)
 
 
 def _leading_fit(c: Columns, s: RuleSetting) -> Mask:
     """Where the stages' first chunks hold the leading dense layers."""
     uncut = dict.fromkeys(Layout.__dataclass_fields__, 1.0)
     layout = Layout(**{**uncut, "pp": c["pp"].astype(float), "vpp": c["vpp"].astype(float)})
-    return np.asarray(pipeline.leading_fit(cost_inputs.shape(s.workload, s.runtime), layout), dtype=bool)
+    return np.asarray(pipeline.leading_fit(cost_inputs.shape(s.workload, s.runtime, mean=True), layout), dtype=bool)
 
 
 def _batch(c: Columns, s: RuleSetting) -> Mask:
@@ -215,7 +217,7 @@ RULES = (
     ),
     Rule(
         "stages_alike",
-        "pipeline stages hold the same mix of layers (leading dense ones in the first chunks)",
+        "pipeline stages are of a decoder, leading dense layers of a mixture in their first chunks",
         _alike,
     ),
     Rule("batch_divides", "the global batch divides by dp x micro-batch", _batch),

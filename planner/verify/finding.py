@@ -10,7 +10,7 @@ from functools import cached_property
 from planner.base.errors import ClusterwrightError
 from planner.schema.plan import Plan
 from planner.schema.workload import Model
-from planner.verify.model import LayerShape, LayerWork, layers, work
+from planner.verify.model import LayerShape, LayerWork, layer_work, layers, work
 
 TOLERANCE = 1e-9
 """Relative: what rounding may make of sums taken in another order."""
@@ -84,6 +84,14 @@ class Claim:
         )
         return LayerWork(each[0].products, scores, states)
 
+    def layer_work(self, layer: LayerShape) -> float:
+        """Multiply-adds of a token in one layer, without what a causal mask hides; of packed texts as :attr:`work`."""
+        w = self.plan.workload
+        texts = w.texts or (float(w.sequence),)
+        each = [(text, layer_work(self.model, layer, text)) for text in texts]
+        seen = math.fsum(text * (x.scores / (2 if self.model.causal else 1) + x.states) for text, x in each)
+        return each[0][1].products + seen / math.fsum(texts)
+
     @property
     def run_seconds(self) -> float:
         """Seconds of the whole run, from its days."""
@@ -99,8 +107,9 @@ class Claim:
     def placed(self) -> tuple[tuple[LayerShape, ...], ...]:
         """The layers of every pipeline stage, in the model's order.
 
-        Chunk v of stage i is the ``(v pp + i)``-th of the model; a stage's chunks differ by one layer at most. The
-        first stage is short in its first chunks (where the embedding is), every other in its last.
+        Chunk v of stage i is the ``(v pp + i)``-th of the model; a stage's chunks differ by one layer at most unless it
+        says what they hold. The first stage is short in its first chunks (where the embedding is), every other in its
+        last.
         """
         p, every = self.plan.parallelism, self.layers
         placed: list[list[LayerShape]] = [[] for _ in p.stages]
@@ -109,8 +118,9 @@ class Claim:
             for index, stage in enumerate(p.stages):
                 each, more = divmod(stage.layers, p.vpp)
                 longer = chunk >= p.vpp - more if index == 0 else chunk < more
-                placed[index] += every[start : start + each + longer]
-                start += each + longer
+                size = stage.chunks[chunk] if stage.chunks and len(stage.chunks) == p.vpp else each + longer
+                placed[index] += every[start : start + size]
+                start += size
         return tuple(tuple(stage) for stage in placed)
 
 

@@ -227,16 +227,14 @@ def no_stage_is_fuller(c: Claim) -> Iterator[str]:
 
 def stages_are_those_of_the_plan(c: Claim) -> Iterator[str]:
     """What every stage holds adds up, to no more than the fullest, which is told twice alike; its states follow from
-    the sharding (:func:`states`) where blocks are all of one kind behind the leading ones, and it keeps the inputs of
-    its layers at least.
+    the sharding (:func:`states`), and it keeps the inputs of its layers at least.
     """
-    m, away, p = c.plan.prediction.memory, shares(c), c.plan.parallelism
+    m, away = c.plan.prediction.memory, shares(c)
     if m.by_stage is None:
         return
     if len(m.by_stage) != len(c.placed):
         yield f"the memory of {len(m.by_stage)} stages is stated, and there are {len(c.placed)}"
         return
-    alike = len({layer for layer in c.layers if not layer.dense}) <= 1
     for stage, stated in enumerate(m.by_stage):
         yield from parts_add_up(f"stage {stage}", stated)
         if stated.total_bytes > m.total_bytes * (1 + TOLERANCE):
@@ -246,8 +244,7 @@ def stages_are_those_of_the_plan(c: Claim) -> Iterator[str]:
         kept = [1.0 - away[kind] for kind in ("weights", "weights", "optimizer")]
         given = (stated.parameters_bytes, stated.gradients_bytes, stated.optimizer_bytes)
         for one, other, share in zip(given, states(c, stage), kept, strict=True):
-            if alike or p.pp == 1:
-                yield from unless_same(f"states of stage {stage}", one, other * share)
+            yield from unless_same(f"states of stage {stage}", one, other * share)
     if 0 <= m.stage < len(m.by_stage):
         for part in PARTS:
             yield from unless_same(f"{part} of the fullest", getattr(m.by_stage[m.stage], part), getattr(m, part))

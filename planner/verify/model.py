@@ -6,10 +6,11 @@ latent attention q and c the ranks of queries and of keys/values.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from planner.schema.workload import CompressedAttention, MixtureOfExperts, Model, Recurrence
+from planner.schema.workload import MixtureOfExperts, Model, Recurrence
 
 Matrix = tuple[str, int, int]
 """Name, inputs, outputs."""
@@ -48,6 +49,8 @@ class LayerShape:
     """`csa` or `hca` where it attends to compressed entries."""
     scores: bool = False
     """Whether it scores positions in a sparse attention's index, and does not use another block's."""
+    near: bool = False
+    """Whether its attention sees no further than the window."""
 
 
 def layers(model: Model) -> list[LayerShape]:
@@ -65,9 +68,18 @@ def layers(model: Model) -> list[LayerShape]:
         whole = model.full is not None and mixer == "attention"
         scores = sparse is not None and attentions > 0 and max(index - sparse.first, 0) % sparse.every == 0
         recurrent = mixer in ("recurrent", "both")
-        shape = LayerShape(NONE, feed == "mixture", attentions, recurrent, feed == "mlp", whole, entries, scores)
+        near = mixer == "window" or (not model.mixers and _in_window(model, index))
+        shape = LayerShape(NONE, feed == "mixture", attentions, recurrent, feed == "mlp", whole, entries, scores, near)
         found.append(replace(shape, held=_held(model, shape)))
     return found
+
+
+def _in_window(model: Model, index: int) -> bool:
+    """One layer in so many, or all but one."""
+    if model.window is None:
+        return False
+    last = index % model.window.every
+    return last < model.window.every - 1 if model.window.inverted else last == 0
 
 
 def _held(model: Model, layer: LayerShape) -> StageBytes:
@@ -399,40 +411,37 @@ def work(model: Model, sequence: float, mtp_layers: int = 0) -> LayerWork:
     Each module of multi-token prediction has a block like the last and the head once more.
     """
     own = layers(model)
-    every = [*own, *own[-1:] * mtp_layers]
-    attentions = sum(layer.attentions for layer in every)
-    mixtures = sum(layer.mixture for layer in every)
-    whole = sum(layer.whole for layer in every)
-    products = (attentions - whole) * _elements(attention_matrices(model))
-    products += whole * _elements(attention_matrices(model, whole=True))
-    products += sum(layer.dense for layer in every) * _elements(mlp_matrices(model, model.ffn))
+    every = Counter([*own, *own[-1:] * mtp_layers])
+    each = [(count, layer_work(model, layer, sequence)) for layer, count in every.items()]
+    ending = model.streams**2 * model.hidden if model.streams else 0
+    return LayerWork(
+        sum(count * one.products for count, one in each) + head(model) * (1 + mtp_layers) + ending,
+        sum(count * one.scores for count, one in each),
+        sum(count * one.states for count, one in each),
+    )
+
+
+def layer_work(model: Model, layer: LayerShape, sequence: float) -> LayerWork:
+    """Of one layer, as :func:`work`."""
+    products = float(layer.attentions * _elements(attention_matrices(model, layer.whole)))
+    products += layer.dense * _elements(mlp_matrices(model, model.ffn))
     states = 0.0
-    if (r := model.recurrence) is not None:
-        recurring = sum(layer.recurrent for layer in every)
-        products += recurring * _elements(recurrence_matrices(model, r))
-        states += recurring * recurrence_work(r)
-    if (index := model.indexer) is not None:
-        scoring = sum(layer.scores for layer in every)
-        products += scoring * _elements(index_matrices(model))
-        states += scoring * sequence * index.heads * index.head_dim
-    for kind in ("csa", "hca"):
-        products += sum(layer.entries == kind for layer in every) * _elements(entry_matrices(model, kind))
-    if (few := model.compressed) is not None:
-        best = sum(layer.entries == "csa" for layer in every)
-        states += best * sequence / few.csa_rate * few.index_heads * few.index_head_dim
+    if layer.recurrent and (r := model.recurrence) is not None:
+        products += _elements(recurrence_matrices(model, r))
+        states += recurrence_work(r)
+    if layer.scores and (index := model.indexer) is not None:
+        products += _elements(index_matrices(model))
+        states += sequence * index.heads * index.head_dim
+    products += _elements(entry_matrices(model, layer.entries)) if layer.entries else 0
+    if layer.entries == "csa" and (few := model.compressed) is not None:
+        states += sequence / few.csa_rate * few.index_heads * few.index_head_dim
     if n := model.streams or 0:
-        products += n * n * model.hidden * (2 * len(every) * (n + 2) + 1)
-    if model.moe is not None:
-        products += mixtures * _visited(model, model.moe)
-    products += head(model) * (1 + mtp_layers)
-    latent = model.latent
-    widths = latent.nope_dim + latent.rope_dim + latent.value_dim if latent else 2 * model.head_dim
-    if model.full is None:
-        return LayerWork(products, attentions * _positions(model, sequence) * model.heads * widths, states)
-    wide, seen = 2 * model.full.head_dim, replace(model, window=None, mixers=())
-    near = replace(model, mixers=("window",))
-    scores = whole * _positions(seen, sequence) * wide + (attentions - whole) * _positions(near, sequence) * widths
-    return LayerWork(products, scores * model.heads, states)
+        products += n * n * model.hidden * 2 * (n + 2)
+    if layer.mixture and model.moe is not None:
+        products += _visited(model, model.moe)
+    latent, width = model.latent, _heads(model, layer.whole)[1]
+    widths = latent.nope_dim + latent.rope_dim + latent.value_dim if latent else 2 * width
+    return LayerWork(products, layer.attentions * _positions(model, sequence, layer) * model.heads * widths, states)
 
 
 def _visited(model: Model, moe: MixtureOfExperts) -> int:
@@ -442,28 +451,19 @@ def _visited(model: Model, moe: MixtureOfExperts) -> int:
     return around + moe.experts_per_token * expert + shared
 
 
-def _positions_of_entries(model: Model, own: CompressedAttention, size: int, sequence: float) -> float:
-    """``w (2 - w / s)`` in the window; beside it ``t (2 - t m / s)`` of the best t of s / m entries, or all s / m."""
-    near, kinds = min(size, sequence), [layer.entries for layer in layers(model)]
-    best = min(own.csa_top, sequence / own.csa_rate)
-    seen = kinds.count("csa") * best * (2 - best * own.csa_rate / sequence)
-    seen += kinds.count("hca") * sequence / own.hca_rate
-    return near * (2 - near / sequence) + seen / len(kinds)
-
-
-def _positions(model: Model, sequence: float) -> float:
-    """Positions before masking, mean over layers: the sequence ``s``, or ``w (2 - w / s)`` in a window of w tokens."""
-    window, full = model.window, float(sequence)
-    if model.compressed is not None and window is not None:
-        return min(_positions_of_entries(model, model.compressed, window.size, sequence), full)
-    if (index := model.indexer) is not None and index.top < sequence:
-        full = index.top * (2 - index.top / sequence)
-    if window is None or window.size >= sequence:
-        return full
-    count, every = model.layers, window.every
-    narrow = count - count // every if window.inverted else -(-count // every)
-    if model.mixers:
-        named = [model.mixers[i % len(model.mixers)] for i in range(count)]
-        narrow, count = named.count("window"), max(sum(mixer not in ("recurrent", "none") for mixer in named), 1)
-    share = narrow / count
-    return share * window.size * (2 - window.size / sequence) + (1 - share) * full
+def _positions(model: Model, sequence: float, layer: LayerShape) -> float:
+    """Positions before masking: the sequence ``s``, or ``w (2 - w / s)`` in a window of w tokens, or of the best w;
+    beside the window ``t (2 - t m / s)`` of the best t of s / m entries, or all s / m.
+    """
+    index, window, own, seen = model.indexer, model.window, model.compressed, float(sequence)
+    if window is not None and (layer.near or own is not None):
+        seen = min(window.size, seen)
+    elif index is not None:
+        seen = min(index.top, seen)
+    seen *= 2 - seen / sequence if seen < sequence else 1
+    if own is not None and layer.entries == "csa":
+        best = min(own.csa_top, sequence / own.csa_rate)
+        seen += best * (2 - best * own.csa_rate / sequence)
+    elif own is not None and layer.entries:
+        seen += sequence / own.hca_rate
+    return min(seen, float(sequence))

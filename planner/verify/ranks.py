@@ -6,7 +6,8 @@ import math
 from collections.abc import Iterator
 
 from planner.schema.plan import Parallelism, Plan
-from planner.verify.finding import Check, Claim
+from planner.verify.finding import TOLERANCE, Check, Claim
+from planner.verify.model import head
 
 MOST_DIMENSIONS = 4
 TOPOLOGIES = ("ring", "switch", "fully-connected", "torus")
@@ -84,7 +85,7 @@ def layers_are_dealt(c: Claim) -> Iterator[str]:
     """One entry a stage, all layers dealt, no chunk empty, no stage more than one layer short of a full deal.
 
     A full deal is ``ceil(L / (pp vpp)) vpp`` layers. A runtime that counts the head: :func:`cut_by_cost`; one whose
-    last stage gives up layers for it: :func:`placed_beside_head`.
+    last stage gives up layers for it: :func:`placed_beside_head`; layers of several kinds: :func:`cut_by_work`.
     """
     p, total = c.plan.parallelism, len(c.layers)
     dealt = [stage.layers for stage in p.stages]
@@ -101,6 +102,8 @@ def layers_are_dealt(c: Claim) -> Iterator[str]:
             yield f"{total} layers over {p.pp * p.vpp} chunks: some stage would be short of more than one"
         elif dealt != (cut := placed_beside_head(c)):
             yield f"stages of {dealt} layers; placed with the head counted they hold {cut}"
+    elif c.plan.runtime.cuts_by_work and p.pp > 1:
+        yield from cut_by_work(c)
     elif any(n not in (full, full - 1) or n < p.vpp for n in dealt):
         yield f"stages of {dealt} layers: each should have {full}, or one less, and at least vpp {p.vpp}"
 
@@ -113,6 +116,33 @@ def cut_by_cost(c: Claim) -> list[int]:
     share = (total + m.vocab / (4 * m.heads * m.head_dim + 3 * m.ffn)) / p.pp
     begins = [next(stage for stage in range(p.pp) if before <= (stage + 1) * share) for before in range(total)]
     return [begins.count(stage) for stage in range(p.pp)]
+
+
+def cut_by_work(c: Claim) -> Iterator[str]:
+    """Stages say what their chunks hold, and no cut into as many has less work in the chunk with most: filled from the
+    back up to a hair less, so many do not hold all layers. The last has the head and all modules.
+    """
+    p, modules = c.plan.parallelism, c.plan.workload.mtp_layers or 0
+    given = [stage.chunks or (stage.layers,) for stage in p.stages]
+    if any(len(own) != p.vpp or sum(own) != stage.layers for own, stage in zip(given, p.stages, strict=True)):
+        yield f"chunks of {[list(own) for own in given]} layers are not {p.vpp} a stage that hold all of its layers"
+        return
+    sizes, ends = [own[v] for v in range(p.vpp) for own in given], (1 + modules) * head(c.model)
+    work, start, loads = [c.layer_work(layer) for layer in c.layers], 0, []
+    for size in sizes:
+        loads.append(math.fsum(work[start : start + size]))
+        start += size
+    if min(sizes) < 1 or sizes[-1] < max(modules, 1):
+        yield f"chunks of {sizes} layers: none may be empty, and the last holds every module"
+    limit, count, load = max(*loads[:-1], loads[-1] + ends) * (1 - TOLERANCE), 1, float(ends)
+    for place, own in enumerate(reversed(work)):
+        if load + own > limit and place >= max(modules, 1):
+            count, load = count + 1, 0.0
+        load += own
+        if load > limit:
+            return
+    if count <= len(sizes):
+        yield f"chunks of {sizes} layers: another cut has less work in its busiest chunk"
 
 
 def placed_beside_head(c: Claim) -> list[int]:

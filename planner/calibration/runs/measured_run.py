@@ -99,5 +99,5 @@ class NotStated(Exception):
 def shape(run: Run, runtime: Runtime | None) -> Shape:
     """The figures of a transformer run's workload; an encoder computes logits at masked positions only."""
     assert run.workload is not None
-    made = cost_inputs.shape(run.workload, runtime and replace(runtime, places_head=run.head_placed))
+    made = cost_inputs.shape(run.workload, runtime and replace(runtime, places_head=run.head_placed), mean=True)
     return replace(made, vocab=made.vocab * MASKED) if run.family == "encoder" else made

@@ -248,7 +248,7 @@ def _of_layers(k: KnownPlan, row: int, stage: int) -> Iterator[Call]:
     s, grid = g.stages[stage], _grid(k, row, stage)
     leading = min(k.tables[s.pool].least, s.layers) if stage == 0 else 0
     steps = float(g.micro_batches)
-    yield from calls.of_layers(grid, passes(grid), steps * (s.layers - leading), steps * leading)
+    yield from calls.of_layers(grid, passes(grid), [steps * leading, steps * (s.layers - leading)])
 
 
 def _of_hops(k: KnownPlan, row: int, stage: int) -> Iterator[Call]:
@@ -273,7 +273,7 @@ def _hop(k: KnownPlan, row: int, before: int) -> Call:
     if one == other:
         apart = replace(grid.layout, pp=2.0, dp=grid.network.accelerators / (2.0 * grid.layout.tp * grid.layout.cp))
         there = replace(grid, layout=apart)
-        each = next(calls.of_stages(there, passes(there).layers[1]))
+        each = next(calls.of_stages(there, passes(there).layers))
         alone = each.alone_s / each.count * 2.0 * steps
         return replace(each, ranks=depth, count=2.0 * steps, alone_s=alone, exposed_s=alone)
     size = max(float(k.tables[pool].hop_bytes[row]) for pool in (one, other))
