@@ -68,6 +68,7 @@ def test_of_a_part_of_the_states_a_part_is_there() -> None:
     [
         ({"optimizer_share": 0.25}, "states_follow_from_sharding"),
         ({"optimizer_share": 1.5}, "offloaded_is_said_once"),
+        ({"activations": ("core_attn", "core_attn")}, "offloaded_is_said_once"),
         ({"activations": ("attn_proj",)}, "modules_can_be_offloaded"),
         ({"activations": ("moe_act", "core_attn")}, "modules_can_be_offloaded"),
         ({"activations_bytes": GIB}, "offloaded_bytes_are_possible"),
@@ -127,6 +128,33 @@ def test_what_cannot_be_is_told(pins: str, told: str) -> None:
     with pytest.raises(WrongQuestion) as raised:
         api.estimate("llama3-8b", "dgx-h100:2", pins.split(), batch=64, runtime="megatron-core")
     assert told in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "pins"),
+    [
+        ("deepseek-v4-flash", "tp=2 recompute=selective:layernorm"),
+        ("gpt-oss-20b", "tp=2 recompute=selective:layernorm"),
+        ("t5-11b", "tp=2 precision=fp8"),
+    ],
+)
+def test_what_the_products_before_attention_read_holds(name: str, pins: str) -> None:
+    """Where no product is fused with the norm, where the norm that is made again is another, where two attend."""
+    assert not named(estimated(f"zero=1 activation_offload=qkv_linear {pins}", name))
+
+
+def test_a_small_share_is_one() -> None:
+    away = estimated("zero=1 offload=optimizer:0.00001").offloaded
+    assert away is not None and away.optimizer_share == 1e-5
+
+
+def test_parts_of_the_optimizer_are_not_everywhere() -> None:
+    with pytest.raises(WrongQuestion, match=r"deepspeed cannot do that\. offload can be none, optimizer"):
+        estimated("zero=1 offload=optimizer:0.5", runtime="deepspeed")
+    with pytest.raises(WrongQuestion, match=r"since 2025\.05"):
+        estimated("zero=3 activation_offload=all", runtime="hf-trainer@2024")
+    with pytest.raises(WrongQuestion, match=r"can do that since 2025\.02"):
+        estimated("zero=1 offload=optimizer:0.5", runtime="megatron-core@2024")
 
 
 def test_an_older_release_has_no_modules_in_host_memory() -> None:

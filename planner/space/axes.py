@@ -161,7 +161,8 @@ def states_offloaded(name: str) -> float:
     what, colon, share = name.partition(":")
     if name in (ALONE, "optimizer"):
         return float(name == "optimizer")
-    if what != "optimizer" or not colon or not re.fullmatch(r"\d*\.?\d+", share) or not 0 < float(share) <= 1:
+    known = re.fullmatch(r"\d*\.?\d+(e-\d+)?", share)
+    if what != "optimizer" or not colon or not known or not 0 < float(share) <= 1:
         raise WrongQuestion(
             f"offload={name}: {what!r} is not one of none, optimizer"
             if what != "optimizer"

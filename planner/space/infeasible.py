@@ -10,7 +10,7 @@ import numpy as np
 from planner.models import blocks, context
 from planner.performance.cost_inputs import can_train_in
 from planner.schema.hardware import Runtime
-from planner.space.axes import ALONE, CORE_ATTENTION, LAYOUT_AXES, OPTION_AXES, RANK_ORDERS, WHOLE, offload_name
+from planner.space.axes import ALONE, CORE_ATTENTION, LAYOUT_AXES, OPTION_AXES, PART, RANK_ORDERS, WHOLE, offload_name
 from planner.space.grid import LOST_BY_DELAYED, Block, modules_of
 from planner.space.grid import blocks as blocks_of
 from planner.space.layouts import OF_TP, Question, divisors, layouts
@@ -266,7 +266,8 @@ def _why_not_option(question: Question, axis: str) -> str:
     if axis == "precision" and not any(can_train_in(accelerator, name) for name in bound.values):
         return f"{accelerator.id} has no such matrix products. "
     known = runtime.zero_scope if axis == "zero_scope" else runtime.axes.get(axis, ("none", False, 0, RANK_ORDERS[0]))
-    kinds = Bound(tuple(name.partition(":")[0] for name in bound.values))
+    part = axis == "offload"
+    kinds = Bound(tuple(PART if part and ":" in name else name.partition(":")[0] for name in bound.values))
     if axis == "activation_offload":
         return _why_not_moved(question)
     if known != "any" and not _some(kinds, known) and not kinds.allows(ALONE):

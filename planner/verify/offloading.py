@@ -26,6 +26,8 @@ def offloaded_is_said_once(c: Claim) -> Iterator[str]:
         yield f"a share of {share:g} of the optimizer states, which are {'' if stated else 'not '}said to be offloaded"
     if away.optimizer_overlap and not share:
         yield "copies of optimizer states overlap, and none are offloaded"
+    if len({*away.activations}) < len(away.activations):
+        yield f"{'+'.join(away.activations)}: a module stands twice"
     if len(c.plan.cluster.pools) > 1:
         yield "plans over several pools are costed without offload"
 
@@ -75,19 +77,23 @@ def moved(c: Claim, layer: LayerShape, imbalance: float, *, least: bool = False)
     """Bytes of the inputs of one layer's offloaded modules of one micro-batch, ``e t`` of a hidden state, of queries,
     keys and values, of what attention gives, of what experts get and of what their function reads.
 
-    At least: products keep inputs cast to 8 bit, and what recomputation drops is not there.
+    At least: products keep inputs cast to 8 bit, and what recomputation drops is not there, norms where a product is
+    not fused with them; of a block that also crosses, one attention's.
     """
     m, p, t, e = c.model, c.plan.parallelism, c.tokens, c.element
     named, narrow = (c.plan.offloaded.activations if c.plan.offloaded else ()), 1.0 if least else e
-    hidden = t * m.hidden / (p.tp if p.sequence_parallel else 1)
+    hidden, attentions = t * m.hidden / (p.tp if p.sequence_parallel else 1), layer.attentions
     latent, again = m.latent, c.plan.recompute.policy.partition(":")[2].split("+")
+    fused = not (latent or m.compressed)
     own = m.full.head_dim if m.full and layer.whole else m.head_dim
     qk, v = (latent.nope_dim + latent.rope_dim, latent.value_dim) if latent else (own, own)
     queries, keys = m.heads * max(qk, v) / p.tp, max(m.kv_heads / p.tp, 1.0) * (qk + v)
     copies = t * m.moe.experts_per_token * p.etp / p.tp * imbalance if m.moe and layer.mixture else 0.0
     found = {
         "attn_norm": layer.attentions * e * hidden,
-        "qkv_linear": layer.attentions * (narrow * ("layernorm" not in again) + e * (latent is None)) * hidden,
+        "qkv_linear": (min(attentions, 1) if least else attentions)
+        * (narrow * (fused or "layernorm" not in again) + e * fused)
+        * hidden,
         "core_attn": layer.attentions * e * t * (queries + keys) * (not (least and "mla_up_proj" in again)),
         "attn_proj": layer.attentions * narrow * t * m.heads * v / p.tp,
         "mlp_norm": layer.mixture * e * hidden,
