@@ -2,7 +2,7 @@
 
     python docs/architectures.py
 
-Each row is one configuration of tests/data, imported, counted, planned for on nodes of eight H100, and handed to two
+Each row is one configuration of tests/data, imported, counted, planned for on nodes of eight H100, and handed to three
 trainers. It takes some minutes, so that docs/generate.py leaves it alone; tests/test_architectures.py holds the page to
 the table of architectures and some of its rows to what they say.
 """
@@ -17,8 +17,10 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "architectures.md"
-TRAINERS = {"megatron": "megatron-core", "torchtitan": "fsdp2"}
+TRAINERS = {"megatron": "megatron-core", "torchtitan": "fsdp2", "hf-trainer": "hf-trainer"}
 """Target of `export` -> runtime that is planned for."""
+NODES = ("dgx-h100", "dgx-b300")
+"""Nodes of eight that are planned for; the second where no plan fits on the first."""
 LARGE = 40e9
 """Parameters above which 64 nodes are planned for, else four."""
 HEAD = """# Architectures
@@ -27,7 +29,9 @@ HEAD = """# Architectures
 
 What `clusterwright models import` reads, by the `model_type` of a config.json. *Exact*: parameters equal what
 transformers 5.23.0 builds of the same configuration, to the last one. *Plans*: a plan on nodes of eight H100 was
-found, and its document holds up when it is checked. *Megatron*, *torchtitan*: it can be exported there, or why not.
+found, and its document holds up when it is checked. *Megatron*, *torchtitan*, *Transformers*: it can be exported
+there (the last as `hf-trainer`, a module around transformers' Trainer), or why not; what fits no H100 is planned on as
+many nodes of B300.
 Where a configuration holds what is not priced (experts without weights, say) it is refused by name; so is every
 `model_type` that is not listed (of `longcat_flash`, `mimo_v2_flash`, `rwkv`, `zamba2` it says what is
 missing). Of models with a vision tower the text part is read, and every plan says so; `models import --images N`
@@ -35,8 +39,8 @@ reads the towers of `gemma3`, `llama4`, `mistral3`, `qwen2_5_vl`, `qwen3_vl` and
 `--train-tower` trained), and parameters are the whole model's, exactly
 (tests/test_towers.py); no target of `export` has a module for them.
 
-| model_type | configuration | parameters | exact | plans | Megatron | torchtitan |
-|---|---|---:|---|---|---|---|
+| model_type | configuration | parameters | exact | plans | Megatron | torchtitan | Transformers |
+|---|---|---:|---|---|---|---|---|
 """
 
 
@@ -60,7 +64,6 @@ def kind_of(config: dict[str, Any]) -> str:
 
 def row(kind: str, entry: dict[str, Any]) -> str:
     """One line of the table."""
-    import planner
     from planner.models.huggingface import from_config
     from planner.models.parameters import parameters
 
@@ -69,19 +72,30 @@ def row(kind: str, entry: dict[str, Any]) -> str:
     exact = "yes" if total == entry["parameters"] else f"no: {entry['parameters']:,}"
     cells = [f"`{kind}`", entry.get("hub") or entry["name"], f"{total:,}", exact]
     if model.family != "decoder":
-        return "| " + " | ".join([*cells, "see `models show`", "-", "-"]) + " |"
+        return "| " + " | ".join([*cells, "see `models show`", *["-"] * len(TRAINERS)]) + " |"
     nodes = 64 if total > LARGE else 4
     exports = []
     planned = "no"
     for target, runtime in TRAINERS.items():
-        try:
-            plans = planner.plan(model, f"dgx-h100:{nodes}", batch=nodes * 16, runtime=runtime, top=1)
-        except planner.ClusterwrightError as error:
-            exports.append(f"no plan: {str(error).splitlines()[0][:60]}")
+        node, plan = planned_on(model, nodes, runtime)
+        if plan is None:
+            exports.append(f"no plan on {nodes} nodes")
             continue
         planned = "yes"
-        exports.append("; ".join(refusals(plans.plans[0], target)) or "yes")
+        exports.append("; ".join(refusals(plan, target)) or ("yes" if node == NODES[0] else f"yes, on {node}"))
     return "| " + " | ".join([*cells, planned, *exports]) + " |"
+
+
+def planned_on(model: Any, nodes: int, runtime: str) -> tuple[str, Any]:
+    """The first of :data:`NODES` on which as many hold a runtime's plan, and the best one; none where none does."""
+    import planner
+
+    for node in NODES:
+        try:
+            return node, planner.plan(model, f"{node}:{nodes}", batch=nodes * 16, runtime=runtime, top=1).plans[0]
+        except planner.ClusterwrightError:
+            continue
+    return NODES[-1], None
 
 
 def refusals(plan: Any, target: str) -> Iterator[str]:
