@@ -20,6 +20,7 @@ from planner.launchers.reading.trainer_options import (
     HARMLESS,
     LIGER,
     NAMES,
+    OFFLOADING,
     OPTIMIZERS,
     OPTIONS,
     OTHERWISE,
@@ -88,12 +89,15 @@ def _read(dialect: Dialect, values: Values, folder: Path) -> FoundOptions:
         "recompute": "full" if _recomputes(dialect, values) else "none",
     }
     settings |= {axis: int(size) for axis in ("tp", "cp") if (size := _size(values, axis)) > 1}
+    offloads = true(values.get(OFFLOADING)) and sharded.settings.get("zero") in (0, 3)
+    if offloads:
+        settings["activation_offload"] = "all"
     lora, targets = dialect.lora(values), dialect.get(values, "targets")
     if true(values.get("lora_target_linear")):
         targets = "all"
     steps = _whole(dialect, values, "steps")
     return FoundOptions(
-        runtime=_quantising(values) if base else sharded.runtime,
+        runtime=_quantising(values) if base or offloads else sharded.runtime,
         settings=settings,
         accumulation=accumulation,
         per_rank=micro * accumulation,
@@ -107,7 +111,9 @@ def _read(dialect: Dialect, values: Values, folder: Path) -> FoundOptions:
         model=_library_name(str(dialect.get(values, "model") or "")) or None,
         ranks=values.get("processes"),
         differs=tuple(_differs(dialect, values, sharded)),
-        unread=sorted(str(name) for name in values if _unread(str(name), values[name])),
+        unread=sorted(
+            str(name) for name in values if _unread(str(name), values[name]) and not (offloads and name == OFFLOADING)
+        ),
         assumed=[*_defaults(dialect, values), *assumed],
     )
 

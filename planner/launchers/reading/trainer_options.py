@@ -136,6 +136,8 @@ OTHERWISE: Mapping[str, str] = {
     **dict.fromkeys(("torch_compile",), "compiled by torch.compile"),
     **dict.fromkeys(("lora_mlp_kernel", "lora_qkv_kernel", "lora_o_kernel"), "fused LoRA kernels"),
 }
+OFFLOADING = "activation_offloading"
+"""TRL's and Axolotl's key for what layers keep in host memory."""
 STAGES = ("sft", "pt", None)
 """LLaMA-Factory's stages that train one model on one sequence each."""
 PREFERENCES = re.compile(r"(^|[/_-])(dpo|grpo|ppo|kto|orpo|cpo|rloo|reward|gkd|bco|prm|rlhf)(?=[/_.-]|$)")
