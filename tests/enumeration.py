@@ -106,7 +106,7 @@ def options(request: Request, layout: dict[str, int]) -> Iterator[OptionAxes]:
     pairs = [(n, o) for n in names for o in overlaps if not (o and (n == "full" or n.startswith("block")))]
     for policy, exchanges in (pair for pair in pairs if pins.allow("recompute", pair[0])):
         for tensor in _tensor(request, layout["tp"], values):
-            for place, beside, moved in offloaded(request, policy):
+            for place, beside, moved, graphs in offloaded(request, policy):
                 able = runtime.offload_needs_zero if place != "none" else ()
                 for sharding in _sharding(runtime, replicas, staged, values, able or (0, 1, 2, 3)):
                     for p2p in values("p2p_overlap", False) if layout["vpp"] > 1 else [False]:
@@ -125,12 +125,13 @@ def options(request: Request, layout: dict[str, int]) -> Iterator[OptionAxes]:
                                 ep_overlap=exchanges,
                                 cp_algorithm=way,
                                 offload_overlap=beside,
+                                graphs=("none", "modules", "full").index(graphs),
                                 activation_offload=() if moved == "none" else tuple(moved.split("+")),
                             )
 
 
-def offloaded(request: Request, policy: str) -> Iterator[tuple[str, bool, str]]:
-    """Shares of the optimizer, whether its copies overlap, and modules in host memory: those that pins name."""
+def offloaded(request: Request, policy: str) -> Iterator[tuple[str, bool, str, str]]:
+    """Shares of the optimizer, whether copies overlap, modules in host memory, CUDA graphs: those that pins name."""
     pins, known = request.pins, request.runtime.axes
     given = {axis: pins.bounds[axis].values for axis in ("offload", "activation_offload") if axis in pins}
     for place in given.get("offload", ("none", "optimizer")):
@@ -140,8 +141,12 @@ def offloaded(request: Request, policy: str) -> Iterator[tuple[str, bool, str]]:
         asked = [on for on in asked if on in known.get("offload_overlap", (False,)) and (place != "none" or not on)]
         for moved in given.get("activation_offload", ("none",)):
             taken = policy == "full" or policy.startswith("block") or (policy == "selective" and "core_attn" in moved)
-            if moved == "none" or not taken:
-                yield from ((place, on, moved) for on in (asked if "offload_overlap" in pins else [False]))
+            for graphs in pins.bounds["graphs"].values if "graphs" in pins else ("none",):
+                captures = graphs in known.get("graphs", ("none",)) and (moved == "none" or graphs == "none")
+                captures = captures and not (graphs == "full" and request.workload.model.moe)
+                captures = captures and not (graphs == "modules" and (policy == "full" or policy.startswith("block")))
+                if captures and (moved == "none" or not taken):
+                    yield from ((place, on, moved, graphs) for on in (asked if "offload_overlap" in pins else [False]))
 
 
 def ways(request: Request, layout: dict[str, int]) -> list[str]:

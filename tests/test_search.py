@@ -26,7 +26,9 @@ PRICE = next(price for price in CATALOG.node("p5.48xlarge").prices if price.basi
 COARSE = "cp=1 micro=1..4 recompute=none|block:0.5|full"
 SHARED = "tp=1|2 pp=1 micro=1 ep=1|8 recompute=none|full cp_algorithm=none|p2p|all_gather|a2a|a2a+p2p"
 OFFLOADED = "tp=1|2 pp=1|2 micro=1 ep=8 recompute=none|selective|full offload=none|optimizer|optimizer:0.5"
-OFFLOADED += " offload_overlap=off|on activation_offload=none|core_attn+attn_proj|expert_fc1+moe_act"
+OFFLOADED += (
+    " graphs=none|modules|full offload_overlap=off|on activation_offload=none|core_attn+attn_proj|expert_fc1+moe_act"
+)
 
 # A limit that names a space is the median of that space's values: what about half of the candidates keep.
 SPACES = {

@@ -44,6 +44,7 @@ class Axes(TypedDict, total=False):
     offload: str
     offload_overlap: bool | str
     activation_offload: str
+    graphs: str
     placement: str
 
 

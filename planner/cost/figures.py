@@ -494,6 +494,8 @@ class Options:
     """... all that a layer keeps."""
     graphs: Figure = 0.0
     """CUDA graphs launch 1: attention, norms and routers; 2: experts as well."""
+    graph_inputs: Figure = 0.0
+    """1: each of a layer's graphs has a buffer of its own for what it reads."""
     expanded_optimizer: Figure = 0.0
     """Share of the optimizer states that lives in expanded memory."""
     expanded_weights: Figure = 0.0

@@ -75,7 +75,10 @@ def layer_activations(grid: Grid, moe: Figure, *, fused: Figure | None = None) -
     (transformer_layer.py, input_layernorm_checkpoint, pre_mlp_norm_checkpoint, recompute_mlp).
 
     Inputs of modules in host memory leave the accelerator but for those on their way (:data:`MARGIN`,
-    :data:`STASH`); a product that a norm is fused with reads what the norm does, too.
+    :data:`STASH`); a product that a norm is fused with reads what the norm does, too. Transformer Engine's CUDA graphs
+    of modules copy what a layer reads into a buffer of their own, one a layer and micro-batch in flight, until its
+    backward pass (Megatron-LM d98e8a64, core/transformer/cuda_graphs.py, _get_sample_arguments); one of a whole step
+    has buffers of tokens alone (core/full_cuda_graph.py).
     """
     s, layout, options, stack = grid.shape, grid.layout, grid.options, grid.stack
     fused = stack.fused_attention if fused is None else fused
@@ -127,6 +130,8 @@ def layer_activations(grid: Grid, moe: Figure, *, fused: Figure | None = None) -
     inputs_only = np.maximum(share, options.recompute_offloaded)
     again = np.maximum((share > 0) * full, modules)
     kept = s.backward_share * (inputs_only * stored + (1.0 - inputs_only) * some)
+    if np.any(options.graph_inputs):
+        kept = kept + options.graph_inputs * s.backward_share * stored
     if not offloads(grid):
         return Activations(full, kept, again)
     latent = s.kv_rank > 0

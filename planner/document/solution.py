@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 from planner.cost.held_memory import Memory
 from planner.performance.profiles.profile import Profile
@@ -75,6 +76,8 @@ class Solution:
     """Whether optimizer states live in host memory."""
     offloaded: schema.Offloaded | None = None
     """More on what lives there."""
+    graphs: Literal["modules", "full"] | None = None
+    """What CUDA graphs launch."""
     placement: dict[str, float] | None = None
     """Shares that live in expanded memory; None where there is none."""
     waived: tuple[str, ...] = ()

@@ -45,6 +45,7 @@ def write(found: Solution, rank: int) -> schema.Plan:
         offloaded=found.offloaded,
         placement=found.placement,
         overlap=found.overlap,
+        graphs=found.graphs,
         communication=(),
         env={},
         prediction=prediction,

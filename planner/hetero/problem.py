@@ -270,6 +270,7 @@ ONLY: tuple[tuple[str, tuple[object, ...]], ...] = (
     ("offload", ("none",)),
     ("offload_overlap", (False,)),
     ("activation_offload", ("none",)),
+    ("graphs", ("none",)),
     ("p2p_overlap", (False,)),
     ("rank_order", ("tp-cp-ep-dp-pp",)),
 )

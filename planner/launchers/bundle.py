@@ -195,7 +195,7 @@ def _trainers() -> list[Exporter]:
     return [e for e in EXPORTERS.values() if e.role == "trainer" and e.name != torchrun.EXPORTER.name]
 
 
-FEW_HAVE: Mapping[str, Allowed] = {"offload_overlap": (False,), "activation_offload": ("none",)}
+FEW_HAVE: Mapping[str, Allowed] = {"offload_overlap": (False,), "activation_offload": ("none",), "graphs": ("none",)}
 """Axes that a trainer has only where it says so -> what all have of them."""
 
 

@@ -54,6 +54,8 @@ def environment(plan: Plan) -> dict[str, str]:
     p = plan.parallelism
     # Megatron asks for it with Transformer Engine 2.10 and later, so that weights stay (training/arguments.py).
     away = {"NVTE_CPU_OFFLOAD_V1": "1"} if offloaded_modules(plan) else {}
+    # And this of graphs by Transformer Engine where memory is in expandable segments, as :func:`performance` has it.
+    away |= {"NCCL_GRAPH_REGISTER": "0"} if plan.graphs == "modules" else {}
     if plan.overlap.ep:
         return {CONNECTIONS: "32", **away}
     if p.zero_stage >= 2:
@@ -146,8 +148,26 @@ def _memory(plan: Plan) -> Iterator[str]:
         yield "--use-precision-aware-optimizer"
     if plan.offloaded and plan.offloaded.optimizer_overlap:
         yield "--overlap-cpu-optimizer-d2h-h2d"
+    if plan.graphs == "full":
+        yield from ("--cuda-graph-impl", "local", "--cuda-graph-scope", "full_iteration")
+        yield "--no-check-for-nan-in-loss-and-grad"
+    elif plan.graphs:
+        yield from (
+            "--cuda-graph-impl",
+            "transformer_engine",
+            "--cuda-graph-scope",
+            *captured(plan),
+            "--te-rng-tracker",
+        )
     if named := offloaded_modules(plan):
         yield from ("--fine-grained-activation-offloading", "--offload-modules", *named)
+
+
+def captured(plan: Plan) -> tuple[str, ...]:
+    """Modules of the model's layers that CUDA graphs can hold: all but experts."""
+    moe = plan.workload.shape["moe"]
+    dense = not moe or moe["leading_dense_layers"] or moe["every"] > 1
+    return ("attn", *(("moe_router", "moe_preprocess") if moe else ()), *(("mlp",) if dense else ()))
 
 
 def offloaded_modules(plan: Plan) -> tuple[str, ...]:
@@ -249,6 +269,7 @@ EXPORTER = Exporter(
         "offload": ("none", "optimizer", "part"),
         "offload_overlap": (False, True),
         "activation_offload": ("none", "modules"),
+        "graphs": ("none", "modules", "full"),
         "precision": tuple(PRECISION),
         "rank_order": ("tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp"),
         "method": ("pretrain", "finetune"),

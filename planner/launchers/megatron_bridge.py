@@ -140,8 +140,9 @@ def _model(plan: Plan) -> dict[str, Any]:
         "sequence_parallel": p.sequence_parallel,
         "seq_length": plan.workload.sequence,
         "mtp_num_layers": plan.workload.mtp_layers or None,
-        "cuda_graph_impl": "none",
-        "cuda_graph_modules": [],
+        "cuda_graph_impl": "transformer_engine" if plan.graphs else "none",
+        "cuda_graph_modules": [*megatron.captured(plan)] if plan.graphs else [],
+        **({"use_te_rng_tracker": True} if plan.graphs else {}),
         **({"moe_token_dispatcher_type": "alltoall"} if plan.workload.shape["moe"] else {}),
         **_recomputation(plan),
         **({"fine_grained_activation_offloading": True, "offload_modules": [*named]} if named else {}),
@@ -185,6 +186,7 @@ def _sharding(plan: Plan) -> dict[str, Any]:
 def _training(plan: Plan, values: Values) -> dict[str, Any]:
     tuned = plan.workload.method["kind"] != "pretrain"
     return {
+        **({"rng.te_rng_tracker": True} if plan.graphs else {}),
         "train.train_iters": plan_facts.steps(plan),
         "train.micro_batch_size": plan.batch.micro,
         "train.global_batch_size": plan.batch.global_,
@@ -308,6 +310,7 @@ EXPORTER = Exporter(
     runtime="nemo",
     expresses={
         **megatron.EXPORTER.expresses,
+        "graphs": ("none", "modules"),
         "precision": tuple(PRECISION),
         "method": ("pretrain", "finetune", "lora"),
         "optimizer": ("adamw",),

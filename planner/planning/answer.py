@@ -111,6 +111,7 @@ def _outline(prepared: Prepared, candidate: Candidate, grid: Grid) -> Solution:
         ),
         offload=bool(options.offload),
         offloaded=_offloaded(options, fullest.held),
+        graphs=(None, "modules", "full")[options.graphs],
         placement=None if grid.expanded is None else asdict(options.placement),
         step_time=candidate.time,
         breakdown={},

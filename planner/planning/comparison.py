@@ -124,6 +124,7 @@ def _named(plan: Plan) -> Iterator[tuple[str, str]]:
     yield "overlap TP / DP / p2p / EP", " / ".join(_word(bool(o)) for o in (on.tp, on.dp, on.p2p, on.ep))
     yield "rank order", p.rank_order
     yield "offload", _offloaded(plan)
+    yield "CUDA graphs", plan.graphs or "none"
     yield "placement", MemoryPlacement(**(plan.placement or {})).name
     yield "layers of stages", _of_groups(plan, "layers") or ", ".join(str(stage.layers) for stage in p.stages)
     yield "pools of stages", _of_groups(plan, "pool") or "-"

@@ -60,6 +60,7 @@ def used(candidate: Candidate) -> Iterator[str]:
         "p2p_overlap": options.p2p_overlap,
         "offload=optimizer": options.offload,
         "offload_overlap": options.offload_overlap,
+        "graphs": options.graphs,
         "activation_offload": options.activation_offload,
     }
     yield from (name for name, on in switches.items() if on)

@@ -110,6 +110,7 @@ def _axes(plan: Plan) -> Iterator[tuple[str, object]]:
         f"offload={offload_name(share)}": share > 0,
         "offload_overlap=on": bool(plan.offloaded and plan.offloaded.optimizer_overlap),
         f"activation_offload={'+'.join(away)}": bool(away),
+        f"graphs={plan.graphs}": plan.graphs is not None,
         f"placement={_placed(plan)}": any((plan.placement or {}).values()),
     }
     yield from (axis.split("=") for axis, is_so in unusual.items() if is_so)  # type: ignore[misc]

@@ -207,6 +207,9 @@ class Plan(Document):
     """Shares of optimizer, weights (with gradients) and activations that live in expanded memory; only in documents
     where there is such memory."""
     overlap: Overlap
+    graphs: Literal["modules", "full"] | None = None
+    """What CUDA graphs launch: attention and routers (dense MLPs, too) layer by layer, or all passes of a step; only in
+    documents where they do."""
     communication: tuple[CommunicationRule, ...]
     communication_choice: CommunicationChoice | None = None
     """Why those rules; not in documents of before 2026-12, and null without rules. The prediction is without it."""

@@ -194,6 +194,7 @@ ABSENT = (
     "older",
     "offload_needs_zero",
     "offloaded",
+    "graphs",
     "ep",
     "network",
     "pools",

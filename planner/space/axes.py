@@ -32,6 +32,7 @@ OPTION_AXES = (
     "cp_algorithm",
     "offload_overlap",
     "activation_offload",
+    "graphs",
 )
 AXES = LAYOUT_AXES + OPTION_AXES
 PINNED = tuple(axis for axis in AXES if axis not in ("batch", "nodes"))
@@ -148,6 +149,8 @@ def activation_offload(name: str) -> tuple[str, ...]:
     return ordered
 
 
+GRAPHS = (ALONE, "modules", "full")
+"""What CUDA graphs launch: nothing, attention and routers (dense MLPs, too), or all passes of a step."""
 PART = "part"
 """Of a runtime's values of `offload`: any share of the optimizer states."""
 
@@ -261,7 +264,9 @@ class OptionAxes:
     placement: MemoryPlacement = NOWHERE
     ep_overlap: bool = False
     graphs: int = 0
-    """What CUDA graphs launch (:class:`planner.cost.figures.Options`); read from runs, not searched."""
+    """What CUDA graphs launch: a place in :data:`GRAPHS`."""
+    graphs_share: bool = False
+    """Whether those of modules read one another's results in place; of runs, which do not say how they captured."""
     cp_algorithm: str = ALONE
     """Of ``CONTEXT_ALGORITHMS`` where ranks share sequences."""
     offload_overlap: bool = False

@@ -45,6 +45,7 @@ from planner.space import offloading
 from planner.space.axes import (
     ALONE,
     FULL,
+    GRAPHS,
     MODULES,
     NO_RECOMPUTE,
     NOWHERE,
@@ -81,6 +82,7 @@ OPTION_DIMENSIONS = (
     "cp_algorithm",
     "offload_overlap",
     "activation_offload",
+    "graphs",
 )
 
 
@@ -101,6 +103,8 @@ class GridAxes:
     cp_algorithm: tuple[str, ...] = (ALONE,)
     offload_overlap: tuple[bool, ...] = (False,)
     activation_offload: tuple[tuple[str, ...], ...] = ((),)
+    graphs: tuple[int, ...] = (0,)
+    """One value a block, as other options exist with them."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -215,9 +219,8 @@ def blocks(rows: Rows, workload: Workload, cluster: Cluster, runtime: Runtime, p
             continue
         partial = [p for p in policies if not overlap or not p.layers]
         sharded = _sharded(runtime, pins, has_replicas, stage > 0, offloads)
-        for (shardings, overlapping, offloaded), (kept, moved) in product(
-            sharded, offloading.with_policies(partial, away)
-        ):
+        captured = offloading.with_graphs(partial, away, graphs_of(workload.model, runtime, pins))
+        for (shardings, overlapping, offloaded), (graphs, kept, moved) in product(sharded, captured):
             axes = GridAxes(
                 kinds,
                 kept,
@@ -231,9 +234,19 @@ def blocks(rows: Rows, workload: Workload, cluster: Cluster, runtime: Runtime, p
                 ways,
                 overlapping,
                 moved,
+                (graphs,),
             )
             if all(axes.shape):
                 yield Block({name: column[mask] for name, column in rows.items()}, axes, family[mask])
+
+
+def graphs_of(model: Model, runtime: Runtime, pins: Pins) -> list[int]:
+    """What CUDA graphs launch: nothing, unless a pin names what the runtime can capture; a whole step of dense models
+    alone, as experts' tokens vary (Megatron-LM d98e8a64, docs/user-guide/features/cuda_graph.md).
+    """
+    known = runtime.axes.get("graphs", (ALONE,)) if "graphs" in pins else (ALONE,)
+    able = [name for name in GRAPHS if name in known and pins.allow("graphs", name)]
+    return [GRAPHS.index(name) for name in able if name != GRAPHS[2] or model.moe is None]
 
 
 def _shared(
@@ -441,6 +454,7 @@ def open_grid(figures: Figures, block: Block) -> Grid:
             pp_inner=_along(axes.pp_inner, 5),
             offload=_along(axes.offload, 6),
             **({"offload_overlap": _along(axes.offload_overlap, 10)} if any(axes.offload_overlap) else {}),
+            **_captured(axes.graphs),
             **{name: _along(values, 11) for name, values in offloading.figures(axes.activation_offload).items()},
             **_shares(axes) if figures.expanded is not None else {},
         ),
@@ -452,6 +466,11 @@ def _recomputed(policies: Sequence[Recompute]) -> dict[str, NDArray[np.float64]]
     """Modules that one of the policies names at least."""
     named = {module for policy in policies for module in policy.modules}
     return {MODULES[module]: _along([module in p.modules for p in policies], 1) for module in sorted(named)}
+
+
+def _captured(each: Sequence[int]) -> dict[str, NDArray[np.float64]]:
+    found = {"graphs": _along(each, 12), "graph_inputs": _along([graphs == 1 for graphs in each], 12)}
+    return found if any(each) else {}
 
 
 def sharing(way: str) -> dict[str, float]:
@@ -538,6 +557,7 @@ def as_figures(options: OptionAxes) -> OptionFigures:
         offload_overlap=float(options.offload_overlap),
         **{f"offload_{module}": 1.0 for module in options.activation_offload},
         graphs=float(options.graphs),
+        graph_inputs=float(options.graphs == 1 and not options.graphs_share),
         **{f"expanded_{kind}": getattr(options.placement, kind) for kind in PLACED},
     )
 

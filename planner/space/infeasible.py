@@ -10,7 +10,17 @@ import numpy as np
 from planner.models import blocks, context
 from planner.performance.cost_inputs import can_train_in
 from planner.schema.hardware import Runtime
-from planner.space.axes import ALONE, CORE_ATTENTION, LAYOUT_AXES, OPTION_AXES, PART, RANK_ORDERS, WHOLE, offload_name
+from planner.space.axes import (
+    ALONE,
+    CORE_ATTENTION,
+    GRAPHS,
+    LAYOUT_AXES,
+    OPTION_AXES,
+    PART,
+    RANK_ORDERS,
+    WHOLE,
+    offload_name,
+)
 from planner.space.grid import LOST_BY_DELAYED, Block, modules_of
 from planner.space.grid import blocks as blocks_of
 from planner.space.layouts import OF_TP, Question, divisors, layouts
@@ -220,6 +230,8 @@ def _spelt(block: Block, axis: str) -> list[str]:
             return [RANK_ORDERS[value] for value in axes.pp_inner]
         case "offload_overlap":
             return [switch[value] for value in axes.offload_overlap]
+        case "graphs":
+            return [GRAPHS[value] for value in axes.graphs]
         case "activation_offload":
             return ["+".join(modules) or ALONE for modules in axes.activation_offload]
     return [offload_name(share) for share in axes.offload]
@@ -227,8 +239,9 @@ def _spelt(block: Block, axis: str) -> list[str]:
 
 def _why_not_modules(question: Question) -> str:
     runtime, model = question.setting.runtime, question.setting.workload.model
-    if "activation_offload" in question.pins and _option_values(_freed(question, "activation_offload"), "recompute"):
-        return f"it leaves no inputs for activation_offload={question.pins.bounds['activation_offload']}. "
+    for axis in ("activation_offload", "graphs"):
+        if axis in question.pins and _option_values(_freed(question, axis), "recompute"):
+            return f"it does not go with {axis}={question.pins.bounds[axis]}. "
     if not runtime.recompute_modules:
         return f"{runtime.id} cannot recompute modules by name. "
     there = [module for module in modules_of(model) if module in runtime.recompute_modules]
@@ -243,6 +256,8 @@ def _why_not_moved(question: Question) -> str:
     runtime, model, axis = question.setting.runtime, question.setting.workload.model, "activation_offload"
     if not (known := runtime.axes.get(axis, ())):
         return _since(runtime, axis, Bound()) or f"{runtime.id} keeps activations on the accelerator. "
+    if "graphs" in question.pins and _option_values(_freed(question, "graphs"), axis):
+        return f"it does not go with graphs={question.pins.bounds['graphs']}. "
     there = [each for each in (WHOLE, *offloadable(model)) if each in known]
     return (
         f"of {model.id}, {runtime.id} can offload {', '.join(there)}; inputs of modules go neither with whole layers "
@@ -294,5 +309,6 @@ def _why_not_option(question: Question, axis: str) -> str:
         "zero_scope": "that goes with zero above 0 and dp above 1. ",
         "rank_order": "that goes with pp and dp above 1. ",
         "cp_algorithm": _why_not_shared(question),
+        "graphs": "a whole step goes without experts, modules where no whole layers are recomputed. ",
         "offload_overlap": "that goes with an offloaded optimizer. ",
     }.get(axis, "")

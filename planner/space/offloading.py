@@ -58,6 +58,23 @@ def with_policies(
     return [(way, tuple(m for m in away if ways[m] == way)) for way in dict.fromkeys(ways.values())]
 
 
+def with_graphs(
+    policies: Sequence[Recompute], away: Sequence[tuple[str, ...]], graphs: Sequence[int]
+) -> list[tuple[int, tuple[Recompute, ...], tuple[tuple[str, ...], ...]]]:
+    """What CUDA graphs launch with policies and modules that go with it: those of modules recompute no whole layers
+    (Megatron-LM core_v0.16.1, core/transformer/transformer_config.py); neither is tried here with activations in host
+    memory, which the newest release alone captures.
+    """
+    return [
+        (each, *found)
+        for each in graphs
+        for found in with_policies(
+            [p for p in policies if each != 1 or not p.layers], [m for m in away if not m or not each]
+        )
+        if found[0]
+    ]
+
+
 def figures(each: Sequence[tuple[str, ...]]) -> dict[str, list[bool]]:
     """Field of the options -> whether each of several choices has that module's input in host memory."""
     named = sorted({module for modules in each for module in modules})

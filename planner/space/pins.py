@@ -12,6 +12,7 @@ from planner.schema.precisions import PRECISIONS
 from planner.space.axes import (
     ALONE,
     AXES,
+    GRAPHS,
     PINNED,
     RANK_ORDERS,
     activation_offload,
@@ -75,6 +76,7 @@ CHOICES = {
     "zero_scope": ("full", "node"),
     "rank_order": RANK_ORDERS,
     "cp_algorithm": (ALONE, *CONTEXT_ALGORITHMS),
+    "graphs": GRAPHS,
 }
 
 

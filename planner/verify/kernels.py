@@ -87,6 +87,20 @@ def scaling_runs(c: Claim) -> Iterator[str]:
         yield f"delayed scaling with {policy}"
 
 
+def graphs_capture(c: Claim) -> Iterator[str]:
+    """A whole step is captured of dense models, as experts' tokens vary; modules where no whole layers are recomputed
+    (Megatron-LM core_v0.16.1, core/transformer/transformer_config.py); either where activations stay.
+    """
+    graphs, away = c.plan.graphs, c.plan.offloaded
+    wrong = {
+        "full with experts": graphs == "full" and c.model.moe is not None,
+        f"modules with recompute {c.plan.recompute.policy}": graphs == "modules" and c.plan.recompute.layers_fraction,
+        "activations in host memory": graphs and away and away.activations,
+        "several pools": graphs and len(c.plan.cluster.pools) > 1,
+    }
+    yield from (f"CUDA graphs: {what}" for what, is_so in wrong.items() if is_so)
+
+
 def muon_runs(c: Claim) -> Iterator[str]:
     """Matrices are whole: without ZeRO or under stage 1 over all ranks, neither in fp16 nor with states in host memory,
     and all of them trained (Megatron-LM core_v0.18.0, training/arguments.py, core/optimizer/__init__.py).
@@ -105,4 +119,11 @@ def muon_runs(c: Claim) -> Iterator[str]:
     yield from (f"{w.optimizer['id']} with {what}" for what, is_so in wrong.items() if is_so)
 
 
-CHECKS: tuple[Check, ...] = (context_kernel_runs, heads_have_kernels, modules_are_there, scaling_runs, muon_runs)
+CHECKS: tuple[Check, ...] = (
+    context_kernel_runs,
+    heads_have_kernels,
+    modules_are_there,
+    scaling_runs,
+    graphs_capture,
+    muon_runs,
+)

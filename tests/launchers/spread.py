@@ -42,6 +42,8 @@ MEGATRON = (
     ("llama3-8b", f"{H100}:4", "offload=optimizer"),
     ("llama3-8b", f"{H100}:4", "offload=optimizer:0.5 offload_overlap=on activation_offload=core_attn+attn_proj"),
     ("qwen3-30b-a3b", f"{H100}:4", "ep=8 recompute=selective:moe_act activation_offload=qkv_linear+expert_fc1+moe_act"),
+    ("llama3-8b", f"{H100}:4", "tp=2 recompute=full graphs=full"),
+    ("qwen3-30b-a3b", f"{H100}:4", "ep=8 graphs=modules"),
     ("llama3-70b", f"{H100}:16", "tp=4 pp=4 vpp=4 cp=2"),
     ("llama3-70b", f"{H100}:16", "tp=8 pp=4 rank_order=tp-cp-ep-pp-dp"),
     ("llama3-70b", f"{H100}:16", "tp=4 pp=32"),

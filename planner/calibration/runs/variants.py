@@ -205,6 +205,7 @@ def variants(
                     offload=_offloaded(notes),
                     ep_overlap=exchanges and not policy.layers,
                     graphs=_graphs(notes),
+                    graphs_share=True,
                     cp_algorithm=context.algorithms(work)[0],
                 ),
             )

@@ -24,6 +24,7 @@ from planner.schema.workload import WITH_ITERATIONS, Method, Optimizer, Workload
 from planner.space.axes import (
     ALONE,
     FULL,
+    GRAPHS,
     NO_RECOMPUTE,
     RANK_ORDERS,
     SELECTIVE,
@@ -185,6 +186,7 @@ def _options(plan: Plan) -> OptionAxes:
         placement=MemoryPlacement(**plan.placement) if plan.placement else MemoryPlacement(),
         offload=plan.offloaded.optimizer_share if plan.offloaded else float(plan.offload.get("optimizer", False)),
         offload_overlap=bool(plan.offloaded and plan.offloaded.optimizer_overlap),
+        graphs=GRAPHS.index(plan.graphs or ALONE),
         activation_offload=plan.offloaded.activations if plan.offloaded else (),
         cp_algorithm=p.cp_algorithm or ALONE,
     )

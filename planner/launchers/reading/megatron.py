@@ -59,6 +59,7 @@ _READ = {
     *("decoder-first-pipeline-num-layers", "decoder-last-pipeline-num-layers", "sequence-parallel"),
     *("tp-comm-overlap", "overlap-grad-reduce", "overlap-param-gather", "no-overlap-p2p-communication"),
     "overlap-moe-expert-parallel-comm",
+    *("cuda-graph-impl", "cuda-graph-scope", "cuda-graph-modules"),
     *("use-tp-pp-dp-mapping", "use-distributed-optimizer", "num-distributed-optimizer-instances"),
     *("use-megatron-fsdp", "data-parallel-sharding-strategy", "use-torch-fsdp2"),
     *("torch-fsdp2-no-reshard-after-forward", "recompute-granularity", "recompute-method"),
@@ -170,9 +171,21 @@ def _offloaded(flags: Options) -> dict[str, str]:
         found = {"offload": offload_name(share)}
         if share and "overlap-cpu-optimizer-d2h-h2d" in flags:
             found["offload_overlap"] = "on"
+    if (graphs := _graphs(flags)) is not None:
+        found["graphs"] = graphs
     if "fine-grained-activation-offloading" in flags:
         found["activation_offload"] = "+".join(activation_offload("+".join(flags.get("offload-modules", ["none"]))))
     return found
+
+
+def _graphs(flags: Options) -> str | None:
+    """What CUDA graphs launch, of what plans hold: modules of layers, or the whole step of a dense model."""
+    impl = flags.get("cuda-graph-impl", ["none"])[0]
+    whole = impl == "full_iteration" or "full_iteration" in flags.get("cuda-graph-scope", [])
+    if whole:
+        return None if "num-experts" in flags else "full"
+    partial = impl in ("local", "transformer_engine") and flags.get("recompute-granularity") != ["full"]
+    return "modules" if partial and "fine-grained-activation-offloading" not in flags else None
 
 
 def _switch(on: bool) -> str:
@@ -256,6 +269,8 @@ def _precision(flags: Options) -> str:
 
 def _differences(flags: Options) -> tuple[str, ...]:
     narrow = () if _wide_gradients(flags) else ("gradients stay in 16 bit; predicted in 32 bit",)
+    if flags.get("cuda-graph-impl", ["none"]) != ["none"] and _graphs(flags) is None:
+        narrow = (*narrow, "CUDA graphs as stated; predicted without")
     return tuple(dict.fromkeys((*narrow, *megatron_options.differences(flags))))
 
 

@@ -54,7 +54,8 @@ _KERNELS = re.compile(
     r"|nccl-communicator-config-path|high-priority-.*|.*-symmetric.*|use-ring-exchange-p2p|deterministic-mode"
     r"|pipeline-model-parallel-comm-backend|fsdp-(double-buffer|manual-registration|db-.*)|moe-.*-num-(sms|blocks).*"
     r"|delay-wgrad-compute|defer-embedding-wgrad-compute|wgrad-deferral-limit|overlap-(p2p|param-gather-with|cpu).*"
-    r"|(enable-|external-)?cuda-graph.*|use-transformer-engine-op-fuser|use-te-activation-func|mla-down-proj-fusion"
+    r"|(enable-|external-)cuda-graph|cuda-graph-(?!impl|scope|modules).*|use-transformer-engine-op-fuser"
+    r"|use-te-activation-func|mla-down-proj-fusion"
     r"|optimizer-cuda-graph|fused-residual-rmsnorm|use-fused-weighted-squared-relu|batch-invariant-.*|no-pin-cpu-.*"
     r"|microbatch-group-size-.*|use-torch-optimizer-for-cpu-offload|disable-symmetric-registration|no-align-.*"
 )

@@ -1,0 +1,59 @@
+"""CUDA graphs: what they launch and hold, where they go, what starts them."""
+
+from dataclasses import replace
+
+import pytest
+
+from planner import api
+from planner.base.errors import WrongQuestion
+from planner.launchers import bundle, parts, reading
+from planner.schema.plan import Plan
+from planner.verify import violations
+from tests.launchers.environments import given
+
+DENSE, MIXTURE = ("llama3-8b", "tp=2 pp=2 micro=1 zero=1"), ("qwen3-30b-a3b", "ep=8 pp=2 micro=1 zero=1")
+
+
+def estimated(case: tuple[str, str], more: str) -> Plan:
+    model, pins = case
+    return api.estimate(model, "dgx-h100:2", [*pins.split(), *more.split()], batch=64, runtime="megatron-core").plans[0]
+
+
+def test_a_layer_of_modules_has_its_input_twice() -> None:
+    """By hand: 16 layers on the first of 2 stages, 2 micro-batches in flight, 8,192 tokens of 4,096 over tp 2."""
+    plain, captured, whole = (estimated(DENSE, f"graphs={name}") for name in ("none", "modules", "full"))
+    more = captured.prediction.memory.activations_bytes - plain.prediction.memory.activations_bytes
+    assert 1.0 <= more / (16 * 2 * 8192 * 4096 * 2 / 2) < 1.5  # the allocator's blocks on top
+    assert whole.prediction.memory == plain.prediction.memory
+    assert (plain.graphs, captured.graphs, whole.graphs) == (None, "modules", "full")
+    assert not violations(captured) and not violations(whole)
+
+
+def test_what_the_host_launched_slowly_is_faster() -> None:
+    plain, captured = (estimated(MIXTURE, f"graphs={name}") for name in ("none", "modules"))
+    assert captured.prediction.breakdown["launch"] < plain.prediction.breakdown["launch"]
+    assert captured.prediction.step_time_s < plain.prediction.step_time_s
+
+
+def test_what_cannot_be_captured_is_refused_and_found() -> None:
+    for case, more, told in (
+        (MIXTURE, "graphs=full", "a whole step goes without experts"),
+        (DENSE, "graphs=modules recompute=full", "does not go with graphs=modules"),
+        (DENSE, "graphs=modules activation_offload=core_attn", "does not go with graphs=modules"),
+    ):
+        with pytest.raises(WrongQuestion, match=told):
+            estimated(case, more)
+    with pytest.raises(WrongQuestion, match=r"since 2025\.10"):
+        api.estimate("llama3-8b", "dgx-h100:2", ["graphs=full"], batch=64, runtime="megatron-core@2025.05")
+    wrong = replace(estimated(MIXTURE, "graphs=modules"), graphs="full")
+    assert "graphs_capture" in {violation.name for violation in violations(wrong)}
+
+
+@pytest.mark.parametrize(("case", "name"), [(DENSE, "modules"), (DENSE, "full"), (MIXTURE, "modules")])
+def test_megatron_starts_them_and_is_read_back(case: tuple[str, str], name: str) -> None:
+    plan = estimated(case, f"graphs={name}")
+    made = bundle(plan, parts("megatron"), given("megatron")).files["start.sh"]
+    assert ("--cuda-graph-scope full_iteration" in made) == (name == "full")
+    assert ("NCCL_GRAPH_REGISTER=0" in made) == (name == "modules")
+    found = reading.plan("megatron", made, ["dgx-h100:2"]).plans.plans[0]
+    assert found.graphs == name and found.prediction.step_time_s == plan.prediction.step_time_s
