@@ -151,7 +151,7 @@ def _options(asked: SearchProblem, axis: str) -> list[object]:
 
 def _plain(value: object) -> object:
     """An option's value in one word, or as ``name=value`` where several switches form one axis."""
-    if isinstance(value, str | bool):
+    if isinstance(value, str | int):
         return value
     if isinstance(value, float):
         return bool(value) if value in (0.0, 1.0) else value
