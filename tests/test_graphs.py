@@ -57,3 +57,10 @@ def test_megatron_starts_them_and_is_read_back(case: tuple[str, str], name: str)
     assert ("NCCL_GRAPH_REGISTER=0" in made) == (name == "modules")
     found = reading.plan("megatron", made, ["dgx-h100:2"]).plans.plans[0]
     assert found.graphs == name and found.prediction.step_time_s == plan.prediction.step_time_s
+
+
+@pytest.mark.parametrize(("overlap", "scope"), [("off", "moe_preprocess mlp"), ("on", "moe_preprocess")])
+def test_dense_layers_stay_out_where_exchanges_overlap(overlap: str, scope: str) -> None:
+    """Megatron stops there (transformer_config.py: scope on mlp is not supported with that overlap)."""
+    plan = estimated(("deepseek-v2-lite", "ep=8 micro=1 zero=1"), f"graphs=modules ep_overlap={overlap}")
+    assert f"{scope} \\\n" in bundle(plan, parts("megatron"), given("megatron")).files["start.sh"]

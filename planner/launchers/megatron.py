@@ -164,9 +164,11 @@ def _memory(plan: Plan) -> Iterator[str]:
 
 
 def captured(plan: Plan) -> tuple[str, ...]:
-    """Modules of the model's layers that CUDA graphs can hold: all but experts."""
+    """Modules of the model's layers that CUDA graphs can hold: all but experts, nor dense MLPs where experts' exchanges
+    run beside another micro-batch (core/transformer/transformer_config.py).
+    """
     moe = plan.workload.shape["moe"]
-    dense = not moe or moe["leading_dense_layers"] or moe["every"] > 1
+    dense = not moe or (not plan.overlap.ep and (moe["leading_dense_layers"] or moe["every"] > 1))
     return ("attn", *(("moe_router", "moe_preprocess") if moe else ()), *(("mlp",) if dense else ()))
 
 
