@@ -134,8 +134,9 @@ def test_reasons_agree_with_todays_figures(judged):
 def test_claims_do_not_grow(judged):
     found = panel.claims(judged)
     assert len(found) <= 21, "of 59; another is an exploit to look at"
-    assert max(each.claim for each in found) <= 1.53  # gpt-oss on H100, published 0.81; it was 1.47 before peaks
-    # of memory were known more surely, so that a plan with two stages and no recomputation counts as fitting
+    assert max(each.claim for each in found) <= 1.55  # gpt-oss on H100, published 0.81; it was 1.47 before peaks
+    # of memory were known more surely, so that a plan with two stages and no recomputation counts as fitting, and 1.53
+    # before stages were priced by the windows that their layers have
 
 
 def test_reasons_are_not_kept_for_what_nobody_claims(judged):

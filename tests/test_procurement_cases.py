@@ -57,7 +57,7 @@ def test_every_portfolio_is_a_case_with_a_proven_answer(name: str) -> None:
 
 def test_a_small_group_rents() -> None:
     _, printed = case("fine-tuning-group")
-    assert "\nRent 1 lambda-4x-a6000 for 16 jobs" in printed
+    assert "\nRent 1 p5.4xlarge for 12 jobs, rent 1 lambda-8x-a100-80gb for 4 jobs" in printed
     total = figure(r"EUR ([\d.]+k), done", printed)
     assert total < 30_000
     bought = figure(r"\n\d  buy 1 ws-8xrtx3090 +\d+ d +EUR ([\d.]+k)", printed)
