@@ -34,22 +34,63 @@ there (the last as `hf-trainer`, a module around transformers' Trainer), or why 
 many nodes of B300.
 Where a configuration holds what is not priced (experts without weights, say) it is refused by name; so is every
 `model_type` that is not listed (of `longcat_flash`, `mimo_v2_flash`, `rwkv`, `zamba2` it says what is
-missing). Of models with a vision tower the text part is read, and every plan says so; `models import --images N`
-reads the towers of `gemma3`, `llama4`, `mistral3`, `qwen2_5_vl`, `qwen3_vl` and `qwen3_vl_moe`, too (frozen, or with
-`--train-tower` trained), and parameters are the whole model's, exactly
-(tests/test_towers.py); no target of `export` has a module for them.
+missing). Of models with a vision or an audio tower the text part is read, and every plan says so; with `--images N`
+or `--audio N` the towers of the second table are read, too (frozen, or with `--train-tower` trained); no target of
+`export` has a module for them.
 
 | model_type | configuration | parameters | exact | plans | Megatron | torchtitan | Transformers |
 |---|---|---:|---|---|---|---|---|
 """
 
 
+TOWERS = """
+## Towers
+
+*Parameters*: of the text part and this tower; a model that speaks is counted without its voice.
+
+| model_type | configuration | tower | parameters | exact | each | tokens of each |
+|---|---|---|---:|---|---|---:|
+"""
+
+
+def towers() -> Iterator[str]:
+    """The lines of the second table: one for each configuration of tests/data and what it reads."""
+    from planner.models.huggingface import asked, from_config, heard
+    from planner.models.parameters import parameters
+
+    for name, entry in sorted((pair for file in SENSES for pair in published(file)), key=lambda pair: pair[0]):
+        given, config = published_counts(entry), entry["config"]
+        for sense, total in given.items():
+            model = from_config(config, name, asked=heard("1") if sense == "audio" else asked("1"))
+            found = parameters(model).total
+            exact, own = "yes" if found == total else f"no: {total:,}", model.tower
+            assert own is not None
+            each = f"{own.seconds} s" if own.seconds else f"{own.patches:,} patches"
+            cells = [f"`{config['model_type']}`", entry["hub"], sense, f"{found:,}", exact, each, f"{own.tokens:,}"]
+            yield "| " + " | ".join(cells) + " |"
+
+
+SENSES = ("vision_configs.json", "audio_configs.json")
+
+
+def published(file: str) -> list[tuple[str, dict[str, Any]]]:
+    """Configurations of one file of tests/data, by their names."""
+    models = json.loads((ROOT / "tests" / "data" / file).read_text(encoding="utf-8"))["models"]
+    return list(models.items())
+
+
+def published_counts(entry: dict[str, Any]) -> dict[str, int]:
+    """Parameters with each tower that a configuration has one of."""
+    if "vision_config" in entry["config"]:
+        return {"vision": entry["parameters"]}
+    return {"audio": entry["parameters"], **({"vision": entry["seeing"]} if "seeing" in entry else {})}
+
+
 def configurations() -> dict[str, dict[str, Any]]:
     """One published configuration for each `model_type`, the largest; those of the class where there is no other."""
     found: dict[str, dict[str, Any]] = {}
     for file in ("huggingface_configs.json", "published_configs.json"):
-        models = json.loads((ROOT / "tests" / "data" / file).read_text(encoding="utf-8"))["models"]
-        for name, entry in models.items():
+        for name, entry in published(file):
             kind = kind_of(entry["config"])
             if kind not in found or entry["parameters"] > found[kind]["parameters"]:
                 found[kind] = {**entry, "name": name}
@@ -112,7 +153,7 @@ def main() -> None:
     for kind, entry in configurations().items():
         rows.append(row(kind, entry))
         print(rows[-1], flush=True)
-    PAGE.write_text(HEAD + "\n".join(rows) + "\n", encoding="utf-8")
+    PAGE.write_text(HEAD + "\n".join(rows) + "\n" + TOWERS + "\n".join(towers()) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ from planner.schema.workload import Model, Recurrence
 from planner.verify import model as verified
 
 DATA = json.loads((Path(__file__).parent / "data" / "published_configs.json").read_text(encoding="utf-8"))["models"]
-NOT_SHOWN = {"qwen2_vl", "qwen2_vl_text", "qwen2_5_vl_text", "llama4"}
+NOT_SHOWN = {"qwen2_vl", "qwen2_vl_text", "qwen2_5_vl_text", "qwen2_5_omni_text", "qwen3_omni_moe_text", "llama4"}
 """Names under which another row's configuration is read."""
 HYBRID = (
     *("qwen3-next-80b-a3b", "jamba-v0.1", "nemotron3-super-120b-a12b", "falcon-h1-0.5b", "minimax-text-01"),
@@ -380,7 +380,9 @@ def test_blocks_side_by_side_are_no_blocks_behind_each_other() -> None:
 
 def test_the_page_lists_every_architecture_with_its_count() -> None:
     configurations = architectures.configurations()
-    rows = [line.split(" | ") for line in architectures.PAGE.read_text(encoding="utf-8").splitlines() if "| `" in line]
+    page, _, towers = architectures.PAGE.read_text(encoding="utf-8").partition(architectures.TOWERS)
+    assert towers.splitlines() == list(architectures.towers())
+    rows = [line.split(" | ") for line in page.splitlines() if "| `" in line]
     assert [cells[0].strip("| `") for cells in rows] == list(configurations)
     assert set(configurations) | {"grok-1", "grok1", "llama4_text"} >= set(ARCHITECTURES) - NOT_SHOWN
     for cells, entry in zip(rows, configurations.values(), strict=True):

@@ -83,7 +83,8 @@ def show(entry: str, extra: Path | None, as_json: bool) -> None:
 @click.option(
     "--images", metavar="N[@PIXELS]", help="Images of a sequence: its frozen tower, too; @PIXELS on a side of each."
 )
-@click.option("--train-tower", is_flag=True, help="With --images: the tower is trained, not frozen.")
+@click.option("--audio", metavar="N[@SECONDS]", help="Clips of sound of a sequence, likewise; seconds of each.")
+@click.option("--train-tower", is_flag=True, help="With --images or --audio: the tower is trained, not frozen.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE.toml", help="Write the entry there.")
 @click.option("--force", is_flag=True, help="Replace FILE.toml if it exists.")
 @JSON
@@ -91,6 +92,7 @@ def import_(
     path: Path,
     entry: str | None,
     images: str | None,
+    audio: str | None,
     train_tower: bool,
     output: Path | None,
     force: bool,
@@ -99,16 +101,19 @@ def import_(
     """Turn a Hugging Face config.json (or the folder that holds one) into a model.
 
     Without -o the entry is printed. With -o it is written, and every command takes FILE.toml for a model. Of a model
-    with vision the text part is read; with --images its tower, too.
+    with vision or hearing the text part is read; with --images or --audio its tower, too.
     """
     from planner.base import writing
     from planner.commands.screen import models_view as view
     from planner.commands.screen import render
     from planner.models import files, huggingface
 
-    if train_tower and images is None:
-        raise click.UsageError("--train-tower goes with --images N: without it the text part alone is read")
+    if images is not None and audio is not None:
+        raise click.UsageError("--images and --audio: one tower stands before the decoder; give one of them")
+    if train_tower and images is None and audio is None:
+        raise click.UsageError("--train-tower goes with --images N or --audio N: without, the text part alone is read")
     asked = huggingface.asked(images, train_tower) if images is not None else None
+    asked = huggingface.heard(audio, train_tower) if audio is not None else asked
     found = huggingface.read(path / "config.json" if path.is_dir() else path, entry, asked)
     text = files.dump(found)
     if output is not None:

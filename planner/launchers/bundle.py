@@ -204,7 +204,7 @@ def refusals(plan: Plan, exporter: Exporter) -> Iterator[str]:
     if any((plan.placement or {}).values()):
         yield "states or activations in expanded memory: no launcher places them there yet (--pin placement=none)"
     if plan.workload.shape.get("tower") and "family" in exporter.expresses:
-        yield "a tower: no target's module has one (models import without --images plans the text part)"
+        yield "a tower: no target's module has one (models import without --images or --audio plans the text part)"
     found = plan_facts.values(plan)
     few = FEW_HAVE if "offload" in exporter.expresses else {}
     for axis, allowed in {**few, **exporter.expresses}.items():

@@ -182,8 +182,8 @@ def workload(
         beyond = max(0, chosen.learned_positions - chosen.sequence)
         chosen = replace(chosen, learned_positions=max(chosen.learned_positions, length + beyond))
     if chosen.tower and chosen.tower.images * chosen.tower.tokens > length:
-        seen = f"{chosen.tower.images:,} images of {chosen.tower.tokens:,} tokens"
-        raise WrongQuestion(f"sequence = {length:,}: {chosen.id} has {seen} in each; take longer ones or fewer images")
+        seen = f"{chosen.tower.images:,} {chosen.tower.pieces} of {chosen.tower.tokens:,} tokens"
+        raise WrongQuestion(f"sequence = {length:,}: {chosen.id} has {seen} in each; take longer ones or fewer")
     if chosen.tower and what != "sft":
         raise WrongQuestion(f"task = {what!r}: the tower of {chosen.id} is priced with sft alone")
     how = method if isinstance(method, Method) else methods.method(chosen, method, rank, targets)

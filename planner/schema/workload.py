@@ -218,8 +218,8 @@ MOST_TEXTS = 100
 
 @dataclass(frozen=True, kw_only=True)
 class Tower:
-    """An encoder of images before the decoder, frozen or trained: every rank of the first stage runs it and holds it
-    whole, frozen ones in 16 bit (NVIDIA-NeMo/Megatron-Bridge 355cef45, models/qwen_vl/modeling_qwen25_vl.py).
+    """An encoder of images or sound before the decoder, frozen or trained: every rank of the first stage runs it and
+    holds it whole, frozen ones in 16 bit (NVIDIA-NeMo/Megatron-Bridge 355cef45, models/qwen_vl/modeling_qwen25_vl.py).
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
@@ -229,18 +229,25 @@ class Tower:
     ffn: Count
     gated: Flag = False
     patches: Count
-    """That an image is cut into."""
+    """That an image is cut into, or positions that a clip of sound becomes."""
     attended: Positive
     """Patches that one sees, the mean over layers."""
     tokens: Count
-    """Of the decoder's sequence that an image becomes."""
+    """Of the decoder's sequence that an image (or a clip, below too) becomes."""
     joining: Whole
     """Multiply-adds of an image outside the layers: projections of patches, and to the decoder's width."""
     parameters: Count
     """All of the tower's, with what joins it to the decoder."""
     images: Count
     """Of a sequence, its texts included."""
+    seconds: Whole = 0
+    """Of a clip of sound; 0: it sees images."""
     trained: Flag = False
+
+    @property
+    def pieces(self) -> str:
+        """What it reads, so many of a sequence."""
+        return f"clips of {self.seconds:,} s" if self.seconds else "images"
 
 
 @dataclass(frozen=True, kw_only=True)

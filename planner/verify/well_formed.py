@@ -188,7 +188,8 @@ def shape_is_a_model(plan: Plan) -> Iterator[str]:
     if model.family in ("encoder", "vision") and model.causal:
         yield f"workload.shape: family {model.family} attends both ways, and causal is true"
     if (tower := model.tower) and tower.images * tower.tokens > plan.workload.sequence:
-        yield f"workload.shape: {tower.images} images of {tower.tokens} tokens do not stand in {plan.workload.sequence}"
+        seen = f"{tower.images} {tower.pieces} of {tower.tokens} tokens"
+        yield f"workload.shape: {seen} do not stand in {plan.workload.sequence}"
     if (moe := model.moe) and (moe.leading_dense_layers >= model.layers or moe.experts_per_token > moe.experts):
         yield "workload.shape.moe: more dense layers than layers, or more experts visited than there are"
 

@@ -14,7 +14,8 @@ from planner.models.huggingface import pattern
 from planner.models.huggingface.architecture import Architecture
 from planner.models.huggingface.by_model_type import ARCHITECTURES
 from planner.models.huggingface.config_values import Reader
-from planner.models.huggingface.towers import TOWERS, SequenceImages, tower
+from planner.models.huggingface.sound import HEARING
+from planner.models.huggingface.towers import SEEING, TowerAsked, tower
 from planner.schema.workload import Model
 
 SEQUENCE, BATCH, TOKENS = 8192, 1024, "1T"
@@ -23,9 +24,9 @@ _POSITIONS = ("max_position_embeddings", "n_positions", "max_seq_len")
 _FLAGS = {"tied", "gated", "qkv_bias", "output_bias", "mlp_bias", "norm_bias"}
 
 
-def read(path: Path, entry: str | None = None, asked: SequenceImages | None = None) -> Model:
+def read(path: Path, entry: str | None = None, asked: TowerAsked | None = None) -> Model:
     """The model of a config.json; its id is `entry`, else taken from the file's own name for itself, else its folder.
-    With images `asked` for, its vision tower stands before the decoder.
+    With images or clips `asked` for, its tower stands before the decoder.
 
     Raises:
         WrongQuestion: unreadable or malformed (with its line), or see :func:`from_config`.
@@ -53,13 +54,14 @@ def load(path: Path) -> Mapping[str, Any]:
 
 
 def from_config(
-    config: Mapping[str, Any], entry: str, *, where: Path = Path("config.json"), asked: SequenceImages | None = None
+    config: Mapping[str, Any], entry: str, *, where: Path = Path("config.json"), asked: TowerAsked | None = None
 ) -> Model:
     """Read the shape out of a configuration by the table of its architecture.
 
     Raises:
         WrongQuestion: no or unknown `model_type`, or a key that is missing, of the wrong type or impossible.
     """
+    config = _thinker(config)
     kind, body = _text_part(config, where)
     architecture = _architecture(kind, where)
     reader = Reader(body, architecture.defaults, str(where))
@@ -71,12 +73,11 @@ def from_config(
     if "recurrence" not in fields and (named := [x for x in reader.items("layer_types") if x in pattern.RECURRENT]):
         raise reader.wrong("layer_types", f"{named[0]!r}: blocks of model_type {kind} have no recurrence")
     fields |= _planning(reader, fields)
-    if asked is None:
-        fields["assumed"] |= _left_out(config)
-    else:
-        seen = tower(config, fields["hidden"], asked, str(where))
-        images = seen["tower"]["images"] * seen["tower"]["tokens"]
-        longest = max(fields["sequence"], 1 << (images - 1).bit_length())  # a power of two that holds them
+    fields["assumed"] |= _left_out(config, asked)
+    if asked is not None:
+        seen = tower(config, fields["hidden"], asked, HEARING if asked.sound else SEEING, str(where))
+        tokens = seen["tower"]["images"] * seen["tower"]["tokens"]
+        longest = max(fields["sequence"], 1 << (tokens - 1).bit_length())  # a power of two that holds them
         fields |= {"tower": seen["tower"], "sequence": longest, "assumed": fields["assumed"] | seen["assumed"]}
     model = files.validated(Model, {**fields, **_origin(kind, entry)}, entry, where)
     if wrong := model_rules.problems(model):
@@ -86,6 +87,17 @@ def from_config(
 
 def _refuse(constant: str) -> float:
     raise ValueError(f"{constant} is not a number")
+
+
+def _thinker(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The part of a model that speaks which is trained on texts, under the whole model's type."""
+    inner, outer = config.get("thinker_config"), config.get("model_type")
+    if isinstance(inner, dict):
+        return {**inner, "model_type": outer, _VOICE: config.get("talker_config") is not None}
+    return {**config, "model_type": outer.removesuffix("_thinker")} if isinstance(outer, str) else config
+
+
+_VOICE = "voice_config"
 
 
 def _text_part(config: Mapping[str, Any], where: Path) -> tuple[str, Mapping[str, Any]]:
@@ -103,17 +115,17 @@ def _text_part(config: Mapping[str, Any], where: Path) -> tuple[str, Mapping[str
     return str(kind), body
 
 
-_TOWERS = ("vision_config", "audio_config")
-
-
-def _left_out(config: Mapping[str, Any]) -> dict[str, str]:
-    """Towers beside the text part, which is all that is read: said with every plan."""
-    towers = [key.partition("_")[0] for key in _TOWERS if config.get(key)]
-    if not towers:
+def _left_out(config: Mapping[str, Any], asked: TowerAsked | None) -> dict[str, str]:
+    """Towers (and a voice) beside what is read: said with every plan."""
+    kind, senses = config.get("model_type"), ("vision", "audio")
+    taken = senses[asked.sound] if asked else ""
+    there = [sense for sense in (*senses, "voice") if config.get(f"{sense}_config") and sense != taken]
+    if not there:
         return {}
-    why = "the text part alone: the tower is neither counted nor planned"
-    why += " (models import --images N: with it)" if config.get("model_type") in TOWERS else ""
-    return {"shape": f"of a model with {' and '.join(towers)} {why}"}
+    what, rest = (f"text part and the {taken} tower", "rest") if asked else ("text part", "tower")
+    why = f"of a model with {' and '.join(there)} the {what} alone: the {rest} is neither counted nor planned"
+    ways = [f"--{way} N" for way, known in (("images", SEEING), ("audio", HEARING)) if kind in known and not asked]
+    return {"shape": why + (f" (models import {' or '.join(ways)}: with it)" if ways else "")}
 
 
 _NOT_UNDERSTOOD = {

@@ -1,6 +1,6 @@
 """Vision towers of the Hugging Face hub, by the `model_type` of the whole model (classes of transformers 5.23.0).
 
-A configuration does not say how many images a sequence has, nor, of most towers, how large they are.
+A configuration does not say how many images or clips a sequence has, nor, of most towers, how large they are.
 """
 
 from __future__ import annotations
@@ -19,39 +19,50 @@ LARGEST_SIDE, MOST_IMAGES = 32_768, 10_000
 
 
 @dataclass(frozen=True)
-class SequenceImages:
-    """Images of a sequence, and pixels on a side of each (0: as the configuration says)."""
+class TowerAsked:
+    """Images of a sequence and pixels on a side of each (0: as the configuration says); or clips, and their seconds."""
 
-    images: int
-    side: int = 0
+    number: int
+    size: int = 0
     trained: bool = False
+    sound: bool = False
 
 
-def asked(text: str, trained: bool = False) -> SequenceImages:
+def asked(text: str, trained: bool = False) -> TowerAsked:
     """``N`` or ``N@PIXELS`` as written behind --images, and whether the tower is trained.
 
     Raises:
         WrongQuestion: it is something else, or out of range.
     """
+    images, side = pieces(text, LARGEST_SIDE, f"--images {text!r}: must be N or N@PIXELS", "PIXELS", "--images 4@1024")
+    return TowerAsked(images, side, trained)
+
+
+def pieces(text: str, largest: int, wrong: str, size: str, example: str) -> tuple[int, int]:
+    """The two numbers of ``N[@SIZE]``; 0 for a size that is not there.
+
+    Raises:
+        WrongQuestion: it is something else, or out of range.
+    """
     found = re.fullmatch(r"(\d{1,6})(?:@(\d{1,6}))?", text.strip())
-    images, side = (int(found[1]), int(found[2] or 0)) if found else (0, 0)
-    if not 1 <= images <= MOST_IMAGES or not 0 <= side <= LARGEST_SIDE:
-        most = f"N from 1 to {MOST_IMAGES:,}, PIXELS to {LARGEST_SIDE:,}"
-        raise WrongQuestion(f"--images {text!r}: must be N or N@PIXELS, {most}, as in --images 4@1024")
-    return SequenceImages(images, side, trained)
+    number, each = (int(found[1]), int(found[2] or 0)) if found else (0, 0)
+    if not 1 <= number <= MOST_IMAGES or not 0 <= each <= largest:
+        raise WrongQuestion(f"{wrong}, N from 1 to {MOST_IMAGES:,}, {size} to {largest:,}, as in {example}")
+    return number, each
 
 
 @dataclass(frozen=True)
-class _Encoder:
-    """Blocks of a vision transformer."""
+class Encoder:
+    """Blocks of a transformer that sees or hears."""
 
     layers: int
     hidden: int
     ffn: int
-    patch: int
     gated: bool
     vectors: int
     """Biases and norms of a block."""
+
+    patch: int = 0
 
     @property
     def parameters(self) -> int:
@@ -68,11 +79,11 @@ class _Encoder:
         }
 
 
-def _encoder(config: Reader, *, layers: str, gated: bool, biases: bool, norms: int) -> _Encoder:
+def _encoder(config: Reader, *, layers: str, gated: bool, biases: bool, norms: int) -> Encoder:
     """The blocks; `norms` vectors of a block's two norms together."""
     h, f = config.whole("hidden_size"), config.whole("intermediate_size")
     vectors = norms * h + biases * (5 * h + (1 + gated) * f)
-    return _Encoder(config.layers(layers), h, f, config.whole("patch_size"), gated, vectors)
+    return Encoder(config.layers(layers), h, f, gated, vectors, config.whole("patch_size"))
 
 
 def _square(config: Reader, patch: int, side: int, unit: int = 1) -> int:
@@ -143,24 +154,22 @@ def _pixtral(whole: Reader, config: Reader, text: int, side: int) -> dict[str, A
     return own.fields(n, n // unit**2, n * cut + n // unit**2 * joined, cut + 2 * h + joined + biases)
 
 
-_Derive = Callable[[Reader, Reader, int, int], dict[str, Any]]
+Derive = Callable[[Reader, Reader, int, int], dict[str, Any]]
 _PATCHES = {"patch_size": 14}
 _QWEN = {"spatial_merge_size": 2, "temporal_patch_size": 2, "out_hidden_size": 3584}
 _QWEN3 = {
     **{"depth": 27, "hidden_size": 1152, "intermediate_size": 4304, "patch_size": 16, **_QWEN},
     **{"num_position_embeddings": 2304, "deepstack_visual_indexes": [8, 16, 24]},
 }
-TOWERS: Mapping[str, tuple[_Derive, Mapping[str, Any], Mapping[str, Any]]] = {
-    "qwen2_5_vl": (
-        _qwen2_5,
-        {},
-        {
-            **{"depth": 32, "hidden_size": 3584, "intermediate_size": 3420, "window_size": 112, **_PATCHES, **_QWEN},
-            "fullatt_block_indexes": [7, 15, 23, 31],
-        },
-    ),
-    "qwen3_vl": (_qwen3, {}, _QWEN3),
-    "qwen3_vl_moe": (_qwen3, {}, _QWEN3),
+_QWEN2_5 = {
+    **{"depth": 32, "hidden_size": 3584, "intermediate_size": 3420, "window_size": 112, **_PATCHES, **_QWEN},
+    "fullatt_block_indexes": [7, 15, 23, 31],
+}
+Towers = Mapping[str, tuple[Derive, Mapping[str, Any], Mapping[str, Any]]]
+"""`model_type` -> how its tower is read, and the defaults of its class: the whole model's, the tower's."""
+SEEING: Towers = {
+    **dict.fromkeys(("qwen2_5_vl", "qwen2_5_omni"), (_qwen2_5, {}, _QWEN2_5)),
+    **dict.fromkeys(("qwen3_vl", "qwen3_vl_moe", "qwen3_omni_moe"), (_qwen3, {}, _QWEN3)),
     "gemma3": (
         _siglip,
         {"mm_tokens_per_image": 256},
@@ -181,23 +190,23 @@ TOWERS: Mapping[str, tuple[_Derive, Mapping[str, Any], Mapping[str, Any]]] = {
         {"num_hidden_layers": 24, "hidden_size": 1024, "intermediate_size": 4096, "image_size": 1540, **_PATCHES},
     ),
 }
-"""`model_type` -> how its tower is read, and the defaults of its class: the whole model's, the tower's."""
 
 
-def tower(config: Mapping[str, Any], text: int, asked: SequenceImages, where: str) -> dict[str, Any]:
+def tower(config: Mapping[str, Any], text: int, asked: TowerAsked, known: Towers, where: str) -> dict[str, Any]:
     """The field `tower` of a model whose decoder is `text` wide, with what is assumed of it.
 
     Raises:
-        WrongQuestion: a model without a tower, one that is not understood, or no images of that size.
+        WrongQuestion: a model without a tower, one that is not understood, or no images or clips of that size.
     """
-    kind = str(config.get("model_type"))
+    kind, sense = str(config.get("model_type")), "audio" if asked.sound else "vision"
     whole = Reader(config, {}, where)
-    if kind not in TOWERS or not isinstance(config.get("vision_config"), dict):
-        known = f"towers are understood of model_type {', '.join(TOWERS)}"
-        raise whole.wrong("model_type", f"{kind!r}: it has no vision tower that is understood ({known})")
-    derive, outer, inner = TOWERS[kind]
-    found = derive(Reader(config, outer, where), whole.nested("vision_config", inner), text, asked.side)
-    seen = f"{asked.images} images a sequence, {found['patches']:,} patches and {found['tokens']:,} tokens each"
+    if kind not in known or not isinstance(config.get(f"{sense}_config"), dict):
+        others = f"such towers are understood of model_type {', '.join(known)}"
+        raise whole.wrong("model_type", f"{kind!r}: it has no {sense} tower that is understood ({others})")
+    derive, outer, inner = known[kind]
+    found = derive(Reader(config, outer, where), whole.nested(f"{sense}_config", inner), text, asked.size)
+    what, parts = (f"clips of {found['seconds']} s", "positions") if asked.sound else ("images", "patches")
+    seen = f"{asked.number} {what} a sequence, {found['patches']:,} {parts} and {found['tokens']:,} tokens each"
     how = "trained, whole on every rank of the first stage, nothing of it recomputed"
     why = f"{seen}; {how if asked.trained else 'frozen, whole on every rank of the first stage, forward alone'}"
-    return {"tower": found | {"images": asked.images, "trained": asked.trained}, "assumed": {"tower": why}}
+    return {"tower": found | {"images": asked.number, "trained": asked.trained}, "assumed": {"tower": why}}
