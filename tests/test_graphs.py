@@ -1,6 +1,7 @@
 """CUDA graphs: what they launch and hold, where they go, what starts them."""
 
 from dataclasses import replace
+from typing import Literal
 
 import pytest
 
@@ -24,7 +25,8 @@ def test_a_layer_of_modules_has_its_input_twice() -> None:
     plain, captured, whole = (estimated(DENSE, f"graphs={name}") for name in ("none", "modules", "full"))
     more = captured.prediction.memory.activations_bytes - plain.prediction.memory.activations_bytes
     assert 1.0 <= more / (16 * 2 * 8192 * 4096 * 2 / 2) < 1.5  # the allocator's blocks on top
-    assert whole.prediction.memory == plain.prediction.memory
+    assert captured.prediction.memory.graph_inputs_bytes == pytest.approx(more)
+    assert replace(whole.prediction.memory, graph_inputs_bytes=None) == plain.prediction.memory
     assert (plain.graphs, captured.graphs, whole.graphs) == (None, "modules", "full")
     assert not violations(captured) and not violations(whole)
 
@@ -47,6 +49,12 @@ def test_what_cannot_be_captured_is_refused_and_found() -> None:
         api.estimate("llama3-8b", "dgx-h100:2", ["graphs=full"], batch=64, runtime="megatron-core@2025.05")
     wrong = replace(estimated(MIXTURE, "graphs=modules"), graphs="full")
     assert "graphs_capture" in {violation.name for violation in violations(wrong)}
+
+
+@pytest.mark.parametrize("edited", [("modules", "full"), ("modules", None), ("full", "modules"), ("full", None)])
+def test_verify_finds_other_graphs_than_memory_has(edited: tuple[str, Literal["modules", "full"] | None]) -> None:
+    wrong = replace(estimated(DENSE, f"graphs={edited[0]}"), graphs=edited[1])
+    assert {violation.name for violation in violations(wrong)} == {"graphs_hold_their_inputs"}
 
 
 @pytest.mark.parametrize(("case", "name"), [(DENSE, "modules"), (DENSE, "full"), (MIXTURE, "modules")])

@@ -73,12 +73,29 @@ def test_of_a_part_of_the_states_a_part_is_there() -> None:
         ({"activations": ("moe_act", "core_attn")}, "modules_can_be_offloaded"),
         ({"activations_bytes": GIB}, "offloaded_bytes_are_possible"),
         ({"activations_bytes": 200 * GIB}, "offloaded_bytes_are_possible"),
+        ({"activations": ("all",)}, "offloaded_bytes_are_possible"),
+        ({"optimizer_overlap": True}, "update_follows_from_link"),
+        ({"host_bytes_per_s": 1e9}, "update_follows_from_link"),
+        ({"host_update_s": 1.0}, "update_follows_from_link"),
+        ({"device_update_s": 1.0}, "update_follows_from_link"),
     ],
 )
 def test_verify_finds_what_cannot_be(change: dict[str, object], name: str) -> None:
     plan = estimated("zero=1 offload=optimizer:0.5 activation_offload=core_attn+attn_proj")
     assert plan.offloaded is not None and not named(plan)
     assert name in named(replace(plan, offloaded=replace(plan.offloaded, **change)))
+
+
+def test_verify_knows_what_is_offloaded_and_how_little_stays() -> None:
+    plan = estimated("zero=1 offload=optimizer offload_overlap=on")
+    assert plan.offloaded is not None and not named(plan)
+    assert "offloaded_is_said_once" in named(replace(plan, offload={"optimizer": True, "weights": True}))
+    alone = replace(plan, offloaded=replace(plan.offloaded, device_update_s=1e-3))
+    assert "update_follows_from_link" in named(alone)
+    away = estimated("zero=0 recompute=full activation_offload=all", runtime="hf-trainer")
+    assert away.offloaded is not None
+    nowhere = replace(away.offloaded, activations_bytes=0.0)
+    assert "offloaded_bytes_are_possible" in named(replace(away, offloaded=nowhere))
 
 
 def test_verify_knows_what_recomputation_leaves() -> None:

@@ -280,17 +280,7 @@ def update(grid: Grid, split: StageSplit) -> Figure:
     parameter by parameter: the longest of them counts.
     """
     options, s, r = grid.options, grid.shape, replicas(grid)
-    dense_shards = np.where(options.zero >= 1, r.dense_shards, 1.0)
-    expert_shards = np.where(options.zero >= 1, r.expert_shards, 1.0)
-
-    def mine(held: ShardedState) -> Figure:
-        return held.dense / dense_shards + held.experts / expert_shards
-
-    stages = extremes(s, grid.layout, split)
-    stage_held = stage_parameters(grid, split)
-    on_device = expanded_memory.update(grid) * layer_times.update_factor(grid)
-    moved = elements.gradient_wire(grid) + elements.parameter_wire(grid) + elements.step_bytes(grid)
-    on_host = moved / grid.device.host_bandwidth
+    on_host, on_device = update_rates(grid)
     away = options.offload
     seconds = np.where(away > 0, away * on_host + (1.0 - away) * on_device, on_device)
     if np.any(options.offload_overlap):
@@ -298,14 +288,34 @@ def update(grid: Grid, split: StageSplit) -> Figure:
         longest = away * np.maximum(sent, elements.step_bytes(grid)) / grid.device.host_bandwidth
         seconds = np.where(options.offload_overlap > 0, np.maximum(longest, (1.0 - away) * on_device), seconds)
     if np.any(s.orthogonal):
+        stages, dense_shards = extremes(s, grid.layout, split), np.where(options.zero >= 1, r.dense_shards, 1.0)
         outside = s.outside_step_bytes / grid.device.memory_rate / dense_shards
         each = [
-            mine(held) * s.trained * seconds + held.ends * outside + orthogonal.seconds(grid, x, r.shards)
-            for held, x in zip(stage_held, stages, strict=True)
+            mine * s.trained * seconds + held.ends * outside + orthogonal.seconds(grid, x, r.shards)
+            for mine, held, x in zip(_updated(grid, split, r), stage_parameters(grid, split), stages, strict=True)
         ]
         return most(stages, each) + putting_together(grid, split, r)
-    parameters = most(stages, [mine(held) for held in stage_held]) * s.trained
-    return parameters * seconds + putting_together(grid, split, r)
+    return updated_parameters(grid, split) * seconds + putting_together(grid, split, r)
+
+
+def update_rates(grid: Grid) -> tuple[Figure, Figure]:
+    """Seconds of a parameter's update: on the host, one copy after the other, and on the accelerator."""
+    moved = elements.gradient_wire(grid) + elements.parameter_wire(grid) + elements.step_bytes(grid)
+    return moved / grid.device.host_bandwidth, expanded_memory.update(grid) * layer_times.update_factor(grid)
+
+
+def updated_parameters(grid: Grid, split: StageSplit) -> Figure:
+    """Trained parameters that one rank updates, on the stage with the most of them."""
+    stages = extremes(grid.shape, grid.layout, split)
+    return most(stages, _updated(grid, split, replicas(grid))) * grid.shape.trained
+
+
+def _updated(grid: Grid, split: StageSplit, r: Replicas) -> list[Figure]:
+    """Parameters of each stage that one rank updates, were all of them trained."""
+    zero = grid.options.zero
+    dense_shards = np.where(zero >= 1, r.dense_shards, 1.0)
+    expert_shards = np.where(zero >= 1, r.expert_shards, 1.0)
+    return [each.dense / dense_shards + each.experts / expert_shards for each in stage_parameters(grid, split)]
 
 
 def putting_together(grid: Grid, split: StageSplit, r: Replicas) -> Figure:

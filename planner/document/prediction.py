@@ -66,6 +66,7 @@ def memory_section(found: Solution) -> schema.MemorySection:
         gradients_bytes=float(held.gradients),
         optimizer_bytes=float(held.optimizer),
         activations_bytes=float(held.activations),
+        graph_inputs_bytes=fullest.graph_inputs,
         buffers_bytes=float(held.buffers + held.copies),
         resident_bytes=float(held.resident),
         expanded=_expanded_section(fullest),

@@ -110,7 +110,7 @@ def _outline(prepared: Prepared, candidate: Candidate, grid: Grid) -> Solution:
             ep=options.ep_overlap or None,
         ),
         offload=bool(options.offload),
-        offloaded=_offloaded(options, fullest.held),
+        offloaded=_offloaded(options, fullest.held, grid),
         graphs=(None, "modules", "full")[options.graphs],
         placement=None if grid.expanded is None else asdict(options.placement),
         step_time=candidate.time,
@@ -122,12 +122,17 @@ def _outline(prepared: Prepared, candidate: Candidate, grid: Grid) -> Solution:
     )
 
 
-def _offloaded(options: OptionAxes, fullest: Memory) -> schema.Offloaded | None:
+def _offloaded(options: OptionAxes, fullest: Memory, grid: Grid) -> schema.Offloaded | None:
     if options.offload in (0.0, 1.0) and not options.offload_overlap and not options.activation_offload:
         return None
+    share, parameters = options.offload, data_parallel.updated_parameters(grid, pipeline.split(grid.shape, grid.layout))
+    on_host, on_device = data_parallel.update_rates(grid)
     return schema.Offloaded(
-        optimizer_share=float(options.offload),
+        optimizer_share=float(share),
         optimizer_overlap=options.offload_overlap,
+        host_bytes_per_s=float(grid.device.host_bandwidth),
+        host_update_s=float(share * parameters * on_host),
+        device_update_s=float((1.0 - share) * parameters * on_device),
         activations=options.activation_offload,
         activations_bytes=float(fullest.hosted),
     )
@@ -194,7 +199,11 @@ def fullest_stage(prepared: Prepared, grid: Grid, pp: int) -> FullestStage:
     stage = int(pipeline.extremes(grid.shape, grid.layout, split)[index].index)
     there = prepared.request.cluster.accelerator.expanded_memory if grid.expanded is not None else None
     capacity = None if there is None else float(there / expanded_memory.sharers(grid))
-    return FullestStage(stage=stage, pool=0, held=found[index], expanded_capacity=capacity)
+    inputs = None
+    if grid.options.graphs:
+        plain = held_memory.stages(replace(grid, options=replace(grid.options, graph_inputs=0.0)), split)[index]
+        inputs = float(found[index].activations - plain.activations)
+    return FullestStage(stage=stage, pool=0, held=found[index], expanded_capacity=capacity, graph_inputs=inputs)
 
 
 def by_stage(grid: Grid) -> tuple[Memory, ...]:

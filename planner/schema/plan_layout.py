@@ -173,6 +173,12 @@ class Offloaded(Record):
     """Of the optimizer states."""
     optimizer_overlap: bool
     """Whether gradients and weights are copied while the host updates others."""
+    host_bytes_per_s: float
+    """Of an accelerator's link to host memory, one direction."""
+    host_update_s: float
+    """Of a step: gradients out, the host's update and weights back, one after the other; 0 without a share there."""
+    device_update_s: float
+    """The accelerator's own update of what is left."""
     activations: tuple[str, ...]
     """Modules of layers whose inputs are there until the backward pass, by Megatron Core's names; all: what layers
     keep."""

@@ -43,6 +43,9 @@ class MemorySection(Record):
     gradients_bytes: float
     optimizer_bytes: float
     activations_bytes: float
+    graph_inputs_bytes: float | None = None
+    """Of these, what CUDA graphs of modules read from buffers of their own; 0 where one graph has the whole step, and
+    only in documents of plans with graphs."""
     buffers_bytes: float
     resident_bytes: float
     expanded: ExpandedSection | None = None

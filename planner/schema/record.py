@@ -195,6 +195,7 @@ ABSENT = (
     "offload_needs_zero",
     "offloaded",
     "graphs",
+    "graph_inputs_bytes",
     "ep",
     "network",
     "pools",

@@ -147,6 +147,14 @@ def states(c: Claim, stage: int) -> tuple[float, float, float]:
     )
 
 
+def updated_parameters(c: Claim, stage: int) -> float:
+    """Trained parameters of one stage that a rank updates, of its shard from ZeRO 1 on."""
+    p, held, tower = c.plan.parallelism, stage_parameters(c, stage), c.model.tower if stage == 0 else None
+    dense, experts = held.dense / p.tp + (tower.parameters if tower and tower.trained else 0), held.experts
+    shards = (dense_shards(c.plan), expert_shards(c.plan)) if p.zero_stage else (1, 1)
+    return trained(c) * (dense / shards[0] + experts / (p.ep * p.etp) / shards[1])
+
+
 def offloaded_share(c: Claim) -> float:
     """Share of the optimizer states that is said to lie in host memory."""
     away = c.plan.offload.get("optimizer", False)
@@ -277,8 +285,11 @@ def least_activations(c: Claim, stage: int) -> float:
     """The input of every layer of every micro-batch in flight, ``e t h`` bytes: ``min(M, pp - i)`` on stage i; of those
     that are trained where the last are alone; none where activations are offloaded.
     """
-    if c.plan.offloaded and c.plan.offloaded.activations:
-        return 0.0
+    return 0.0 if c.plan.offloaded and c.plan.offloaded.activations else least_inputs(c, stage)
+
+
+def least_inputs(c: Claim, stage: int) -> float:
+    """The same, wherever they are."""
     flying, method = min(c.micro_batches, c.plan.parallelism.pp - stage), c.plan.workload.method
     kept = int(method["layers"]) if method["kind"] == "freeze" else len(c.placed[stage])
     wide = (c.model.streams or 1) * c.model.hidden
@@ -330,15 +341,12 @@ def activations_are_possible(c: Claim) -> Iterator[str]:
     """Between the stored inputs alone and everything, of at most ``pp + (pp - 1) / vpp`` micro-batches in flight, and
     one chunk more where experts' exchanges overlap.
     """
-    p, m = c.plan.parallelism, c.plan.prediction.memory
+    m = c.plan.prediction.memory
     if not 0 <= m.stage < len(c.placed):
         return
     least = least_activations(c, m.stage)
-    flying = min(c.micro_batches, p.pp + (p.pp - 1 + bool(c.plan.overlap.ep)) / p.vpp)
-    most = sum(_most_of_layer(c, layer) for layer in c.placed[m.stage]) + c.tokens * c.model.hidden
-    if m.stage == 0 and (tower := c.model.tower) and tower.trained:
-        inner = 8.0 * tower.hidden + (3.0 if tower.gated else 2.0) * tower.ffn
-        most += c.element * c.plan.batch.micro * tower.images * tower.patches * tower.layers * inner
+    flying = most_in_flight(c)
+    most = sum(_most_of_layer(c, layer) for layer in c.placed[m.stage]) + most_beside_layers(c, m.stage)
     held = m.activations_bytes + (m.expanded.activations_bytes if m.expanded else 0.0)
     held += c.plan.offloaded.activations_bytes if c.plan.offloaded else 0.0
     if not least * (1 - TOLERANCE) <= held <= FRAGMENTATION * flying * most:
@@ -346,6 +354,36 @@ def activations_are_possible(c: Claim) -> Iterator[str]:
             f"activations_bytes is {held:.6g}, outside "
             f"{least:.6g}..{FRAGMENTATION * flying * most:.6g} (inputs alone .. everything)"
         )
+
+
+def most_in_flight(c: Claim) -> float:
+    """Micro-batches whose activations a stage holds at most: ``pp + (pp - 1) / vpp``, one chunk more with overlap."""
+    p = c.plan.parallelism
+    return min(c.micro_batches, p.pp + (p.pp - 1 + bool(c.plan.overlap.ep)) / p.vpp)
+
+
+def most_beside_layers(c: Claim, stage: int) -> float:
+    """Bytes of a micro-batch's mask of dropout, and of what a trained tower keeps."""
+    most, tower = c.tokens * c.model.hidden, c.model.tower
+    if stage == 0 and tower and tower.trained:
+        inner = 8.0 * tower.hidden + (3.0 if tower.gated else 2.0) * tower.ffn
+        most += c.element * c.plan.batch.micro * tower.images * tower.patches * tower.layers * inner
+    return most
+
+
+def graphs_hold_their_inputs(c: Claim) -> Iterator[str]:
+    """Of activations, graphs of modules hold a copy of every layer's input; one of the whole step holds none."""
+    stated, graphs, m = c.plan.prediction.memory.graph_inputs_bytes, c.plan.graphs, c.plan.prediction.memory
+    if (stated is None) != (graphs is None):
+        yield f"graph_inputs_bytes is {stated}, where CUDA graphs launch {graphs or 'nothing'}"
+    if stated is None or graphs is None or not 0 <= m.stage < len(c.placed):
+        return
+    p, least = c.plan.parallelism, least_activations(c, m.stage)
+    flying = most_in_flight(c)
+    most = FRAGMENTATION * flying / max(min(c.micro_batches, p.pp - m.stage), 1) * least
+    low, high = (0.0, 0.0) if graphs == "full" else (least, min(most, m.activations_bytes))
+    if not low * (1 - TOLERANCE) <= stated <= high * (1 + TOLERANCE):
+        yield f"graph_inputs_bytes is {stated:.6g}, outside {low:.6g}..{high:.6g} of graphs={graphs}"
 
 
 def buffers_are_possible(c: Claim) -> Iterator[str]:
@@ -448,6 +486,7 @@ CHECKS: tuple[Check, ...] = (
     no_stage_is_fuller,
     stages_are_those_of_the_plan,
     activations_are_possible,
+    graphs_hold_their_inputs,
     buffers_are_possible,
     offload_takes_states_away,
     offload_goes_with_shards,

@@ -8,8 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from planner.verify.finding import TOLERANCE, Check, Claim
-from planner.verify.memory import FRAGMENTATION, IMBALANCE
+from planner.verify.finding import TOLERANCE, Check, Claim, unless_same
+from planner.verify.memory import (
+    FRAGMENTATION,
+    IMBALANCE,
+    SIXTEEN_BIT,
+    least_inputs,
+    most_beside_layers,
+    most_in_flight,
+    updated_parameters,
+)
 from planner.verify.model import LayerShape
 
 MODULES = ("attn_norm", "qkv_linear", "core_attn", "attn_proj", "mlp_norm", "expert_fc1", "moe_act")
@@ -19,6 +27,7 @@ OF_EXPERTS = ("mlp_norm", "expert_fc1", "moe_act")
 
 def offloaded_is_said_once(c: Claim) -> Iterator[str]:
     """A share from 0 to 1, above 0 where states are said to be offloaded; copies of states overlap where some are."""
+    yield from (f"offload.{each} is no part that is offloaded" for each in c.plan.offload if each != "optimizer")
     if (away := c.plan.offloaded) is None:
         return
     share, stated = away.optimizer_share, bool(c.plan.offload.get("optimizer"))
@@ -30,6 +39,25 @@ def offloaded_is_said_once(c: Claim) -> Iterator[str]:
         yield f"{'+'.join(away.activations)}: a module stands twice"
     if len(c.plan.cluster.pools) > 1:
         yield "plans over several pools are costed without offload"
+
+
+def update_follows_from_link(c: Claim) -> Iterator[str]:
+    """``share parameters (gradient + weight + traffic of the update) / link`` seconds on the host, beside the rest on
+    the accelerator: added up, or, where copies overlap, the longest of the three and the accelerator's own.
+    """
+    if (away := c.plan.offloaded) is None or not away.optimizer_share or c.plan.workload.optimizer.get("iterations"):
+        return
+    each, optimizer = c.plan.runtime.bytes_per_parameter, c.plan.workload.optimizer
+    alone = c.element > SIXTEEN_BIT and each["gathers_working_copy"] <= 0
+    lanes = (each["gradient_wire"], each["parameter_wire"], optimizer["step_bytes"] - SIXTEEN_BIT * alone)
+    updated = max(updated_parameters(c, stage) for stage in range(len(c.placed)))
+    derived = away.optimizer_share * updated * sum(lanes) / away.host_bytes_per_s
+    yield from unless_same("host_update_s", away.host_update_s, derived)
+    host, device = away.host_update_s, away.device_update_s
+    if away.optimizer_share >= 1 and device:
+        yield f"{device:g} s of updates on the accelerator, which has no states"
+    seconds = max(host * max(lanes) / sum(lanes), device) if away.optimizer_overlap else host + device
+    yield from unless_same("the optimizer's seconds", c.plan.prediction.breakdown.get("optimizer", 0.0), seconds)
 
 
 def modules_can_be_offloaded(c: Claim) -> Iterator[str]:
@@ -52,7 +80,7 @@ def modules_can_be_offloaded(c: Claim) -> Iterator[str]:
 
 def offloaded_bytes_are_possible(c: Claim) -> Iterator[str]:
     """Activations in host memory: between inputs of the modules named (:func:`moved`) less those of two layers that are
-    on their way, and these inputs. Of everything: nothing is known but that it is not negative.
+    on their way, and these inputs. Of everything, at least inputs of layers, of which few stay (:func:`on_their_way`).
     """
     away, stage = c.plan.offloaded, c.plan.prediction.memory.stage
     if away is None or not 0 <= stage < len(c.placed):
@@ -60,17 +88,31 @@ def offloaded_bytes_are_possible(c: Claim) -> Iterator[str]:
     stated = away.activations_bytes
     if stated < 0 or (stated and not away.activations):
         yield f"{stated:.6g} B of activations in host memory, where {away.activations or 'nothing'} is offloaded"
-    if not away.activations or away.activations == ("all",) or any(each not in MODULES for each in away.activations):
+    p, layers, m = c.plan.parallelism, c.placed[stage], c.plan.prediction.memory
+    flying = most_in_flight(c)
+    if away.activations == ("all",):
+        few = on_their_way(c)
+        if stated < max(least_inputs(c, stage) - few, 0.0) * (1 - TOLERANCE):
+            yield f"{stated:.6g} B of activations in host memory are fewer than the inputs of layers"
+        if m.activations_bytes > FRAGMENTATION * (few + flying * most_beside_layers(c, stage)):
+            yield f"all activations are in host memory, and {m.activations_bytes:.6g} B of them on the accelerator"
+    if not away.activations or any(each not in MODULES for each in away.activations):
         return
-    p, layers = c.plan.parallelism, c.placed[stage]
     most = [moved(c, layer, max(IMBALANCE, c.plan.workload.imbalance or 1.0)) for layer in layers]
     least = [moved(c, layer, 1.0, least=True) for layer in layers]
-    flying = min(c.micro_batches, p.pp + (p.pp - 1 + bool(c.plan.overlap.ep)) / p.vpp)
     low = max(min(c.micro_batches, p.pp - stage) * sum(least) - 2.0 * max(most, default=0.0), 0.0)
     if not low * (1 - TOLERANCE) <= stated <= FRAGMENTATION * flying * sum(most):
         yield (
             f"{stated:.6g} B of activations in host memory, outside {low:.6g}..{FRAGMENTATION * flying * sum(most):.6g}"
         )
+
+
+def on_their_way(c: Claim) -> float:
+    """Bytes of five of a layer's widest tensors of a micro-batch (huggingface/trl, models/activation_offloading.py)."""
+    m, p = c.model, c.plan.parallelism
+    copies = max(IMBALANCE, c.plan.workload.imbalance or 1.0) * (m.moe.experts_per_token * p.etp if m.moe else 0.0)
+    inner = max(m.ffn or 0, copies * (m.moe.ffn / p.etp if m.moe else 0.0)) / p.tp
+    return 5.0 * c.element * c.tokens * max(m.hidden, inner)
 
 
 def moved(c: Claim, layer: LayerShape, imbalance: float, *, least: bool = False) -> float:
@@ -103,4 +145,9 @@ def moved(c: Claim, layer: LayerShape, imbalance: float, *, least: bool = False)
     return sum(found.get(each, 0.0) for each in named)
 
 
-CHECKS: tuple[Check, ...] = (offloaded_is_said_once, modules_can_be_offloaded, offloaded_bytes_are_possible)
+CHECKS: tuple[Check, ...] = (
+    offloaded_is_said_once,
+    update_follows_from_link,
+    modules_can_be_offloaded,
+    offloaded_bytes_are_possible,
+)
