@@ -6,7 +6,7 @@ from itertools import product
 from planner.question.request import Request
 from planner.schema.hardware import Runtime
 from planner.schema.workload import Model
-from planner.space.axes import OptionAxes, Sharding, TensorMode, recompute
+from planner.space.axes import NO_RECOMPUTE, OptionAxes, Sharding, TensorMode, recompute
 
 DEGREES = ("tp", "pp", "vpp", "cp", "ep", "etp")
 
@@ -53,7 +53,9 @@ def layouts(request: Request) -> Iterator[dict[str, int]]:
                             for micro in range(1, batch // dp + 1):
                                 if batch % (dp * micro) or not may("micro", micro):
                                     continue
-                                if vpp > 1 and batch // (dp * micro) % pp:
+                                folds = vpp == 2 and {"zbv", "dualpipe-v"} & set(runtime.schedules)
+                                enough = batch // (dp * micro) >= 2 * pp if folds else False
+                                if vpp > 1 and batch // (dp * micro) % pp and not enough:
                                     continue
                                 if micro * length // cp > max(131072, length // cp // 131072 * 131072):
                                     continue
@@ -104,6 +106,10 @@ def options(request: Request, layout: dict[str, int]) -> Iterator[OptionAxes]:
     beside = beside and (layout["pp"] == 1 or layout["vpp"] > 1) and request.workload.mtp_layers < 2
     overlaps = [o for o in values("ep_overlap", False) if beside or not o]
     pairs = [(n, o) for n in names for o in overlaps if not (o and (n == "full" or n.startswith("block")))]
+    yield from apart(request, layout, precision, values)
+    plain = "none" if not staged else "1f1b" if layout["vpp"] == 1 else "interleaved-1f1b"
+    in_rounds = layout["vpp"] == 1 or steps(layout) % layout["pp"] == 0
+    pairs = pairs if in_rounds and pins.allow("schedule", plain) else []
     for policy, exchanges in (pair for pair in pairs if pins.allow("recompute", pair[0])):
         for tensor in _tensor(request, layout["tp"], values):
             for place, beside, moved, graphs in offloaded(request, policy):
@@ -147,6 +153,57 @@ def offloaded(request: Request, policy: str) -> Iterator[tuple[str, bool, str, s
                 captures = captures and not (graphs == "modules" and (policy == "full" or policy.startswith("block")))
                 if captures and (moved == "none" or not taken):
                     yield from ((place, on, moved, graphs) for on in (asked if "offload_overlap" in pins else [False]))
+
+
+def steps(layout: dict[str, int]) -> int:
+    return layout["batch"] // layout["dp"] // layout["micro"]
+
+
+def apart(request: Request, layout: dict[str, int], precision: str, values) -> Iterator[OptionAxes]:
+    """Options with weight gradients apart: nothing recomputed, no pieces of tensor-parallel communication."""
+    runtime, pins, pp, vpp = request.runtime, request.pins, layout["pp"], layout["vpp"]
+    if pp == 1 or not pins.allow("recompute", "none") or not pins.allow("ep_overlap", False):
+        return
+    if request.workload.method.kind in ("lora", "freeze") or request.workload.task != "sft":
+        return
+    layers, full = request.workload.layers, -(-request.workload.layers // (pp * vpp)) * vpp
+    short = full * pp - layers
+    first = full - (short if short <= 2 else 0)
+    model = request.workload.model
+    leading = model.moe.leading_dense_layers if model.moe else 0
+    for name in runtime.schedules:
+        looped = name not in ("zbv", "dualpipe-v")
+        here = first if not looped else full - (short >= 2)
+        between = [full - (looped and pp - i <= short - 1) for i in range(1, pp - 1)]
+        fill = {"zero-bubble": vpp == 1 and steps(layout) >= pp}
+        fill["interleaved-zero-bubble"] = vpp > 1 and steps(layout) % pp == 0
+        even = len(set(between)) < 2 and (looped or short <= 2) and leading <= here // vpp
+        if not pins.allow("schedule", name) or not even:
+            continue
+        if not fill.get(name, vpp == 2 and steps(layout) >= 2 * pp):
+            continue
+        for tensor in (mode for mode in _tensor(request, layout["tp"], values) if not mode.overlap):
+            for place in values("offload", "none", ("none", "optimizer")):
+                able = runtime.offload_needs_zero if place == "optimizer" else ()
+                every = _sharding(runtime, layout["dp"] * layout["cp"] > 1, True, values, able or (0, 1, 2, 3))
+                may_wait = False in runtime.axes.get("dp_overlap", (False,))
+                for sharding in (each for each in every if not (each.overlap and may_wait)):
+                    for p2p in values("p2p_overlap", False) if vpp > 1 else [False]:
+                        orders = ("tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp")
+                        known = values("rank_order", orders[0], orders)
+                        kept = known if layout["dp"] * layout["cp"] > 1 else [o for o in known if o == orders[0]]
+                        for order, way in product(kept, ways(request, layout)):
+                            yield OptionAxes(
+                                precision,
+                                NO_RECOMPUTE,
+                                tensor,
+                                sharding,
+                                p2p,
+                                order == orders[1],
+                                place == "optimizer",
+                                cp_algorithm=way,
+                                schedule=name,
+                            )
 
 
 def ways(request: Request, layout: dict[str, int]) -> list[str]:

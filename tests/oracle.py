@@ -602,6 +602,11 @@ def deal(p):
     return [[layer for chunk in own for layer in chunk] for own in chunks(layers, dealt(p), vpp)]
 
 
+def with_head(p):
+    """The stage with the head: the last, in a V the first."""
+    return int(p.layout.pp) - 1 if p.layout.looped else 0
+
+
 def dealt(p):
     """How many layers every stage has.
 
@@ -609,9 +614,11 @@ def dealt(p):
     first, then the others from the back.
     """
     pp, vpp, count = int(p.layout.pp), int(p.layout.vpp), int(p.shape.layers)
-    if p.shape.head_layers > 0 and pp > 1:
+    if p.shape.head_layers > 0 and pp > 1 and p.layout.looped:
         return by_cost(count, pp, p.shape.head_layers)
     found = [ceil(count / (pp * vpp)) * vpp] * pp
+    if not p.layout.looped:  # In a V the first stage has both ends, and they are short.
+        return [found[0] - (sum(found) - count), *found[1:]]
     order = [pp - 1, 0, *range(pp - 2, 0, -1)]
     turn = 0
     while sum(found) > count:
@@ -649,7 +656,7 @@ def held(p, stages):
             spread = max(spread, other * s.largest_expert_matrix * cut.ep) if spread else 0.0
         if i == 0:
             dense += s.embedding_parameters
-        if i == len(stages) - 1:
+        if i == with_head(p):
             dense += s.final_parameters + (0.0 if s.tied and i == 0 else s.head_parameters)
         found.append((dense / cut.tp, spread / (cut.ep * cut.etp)))
     return found
@@ -798,7 +805,7 @@ def on_host(p):
 
 
 def stage_updated(p, stages, i):
-    s, last = p.shape, i == len(stages) - 1
+    s, last = p.shape, i == with_head(p)
     ranks = [shards(p, g) if p.options.zero >= 1 else 1.0 for g in replicas(p)]
     dense, spread = held(p, stages)[i]
     ends = s.embedding_parameters * (i == 0)
@@ -831,6 +838,63 @@ def hidden_exchange(p, moe):
     return sum(plus(*parts(apart, moe).values())) - sum(plus(*parts(p, moe).values()))
 
 
+def weight_gradients(p, made):
+    """Seconds of `made` that a backward pass spends on gradients of weights."""
+    frozen = SimpleNamespace(**{**vars(p), "shape": SimpleNamespace(**{**vars(p.shape), "weight_gradient": 0.0})})
+    return made(p)[1] - made(frozen)[1]
+
+
+def idle(p, stages, seconds):
+    """What the slowest rank waits where weight gradients are apart (arXiv 2401.10241; tests/test_schedules.py)."""
+    moe, pp, sent = p.shape.moe_share, p.layout.pp, transfer(p) / 2.0
+    each = {kind: weight_gradients(p, lambda q, kind=kind: parts(q, kind)["matrix"]) for kind in {0.0, moe}}
+    apart = [sum(each[kind] for kind in layers) for layers in stages]
+    apart[with_head(p)] += weight_gradients(p, head)
+    ranks = [(f + sent, b - w + sent, w) for (f, b), w in zip(seconds, apart, strict=True)]
+    slowest = max(range(len(stages)), key=lambda i: (sum(seconds[i]), -i))
+    _, slow_i, slow_w = ranks[slowest]
+    f, i, w = (sum(each) / (pp - 1.0) for each in zip(*(ranks[:slowest] + ranks[slowest + 1 :]), strict=True))
+    late = max(sum(ranks[slowest]) - f - i - w, 0.0)
+    if p.options.schedule == 1:
+        more = pp * max(slow_w - w, 0.0)
+        return max((pp - 1) * (f + i - w) - more, (pp - 1) * i - more, (pp - 1) * f) / p.layout.vpp
+    if p.options.schedule == 2:
+        steps = p.layout.batch / (p.layout.dp * p.layout.micro)
+        equal = (pp - 1) * max(i - w, i / 2, f / 2) - (steps - 1) * late
+        back = (pp - 1) * (i - slow_i / 2) - pp / 2 * slow_w
+        return max(equal, back, pp / 2 * (i - slow_i) + (pp - 0.5) * w - (pp + 1) / 2 * slow_w, 0.0)
+    equal = max((pp - 1) * (f + (i - w) / 2), (pp - 1) * (i + (f - w) / 2) - f / 2, (pp - 1) * f)
+    return max(equal - 1.25 * pp * late, 0.0)
+
+
+def waiting(p, moe):
+    """Bytes of the gradients of what a layer's products give."""
+    s, cut, t = p.shape, p.layout, tokens(p)
+
+    def mlp_gives(width):
+        return t * (1.0 + s.gated) * width / cut.tp + (t * s.hidden if width else 0.0)
+
+    found = sum(m * n for m, n, k in attention_matrices(p)) * (1.0 + s.cross_share) + (1.0 - moe) * mlp_gives(s.ffn)
+    if moe:
+        inner = (1.0 + s.gated) * s.expert_ffn / cut.etp
+        routed = copies(p) * (inner + s.hidden) + t / cut.tp * s.experts
+        found += moe * (mlp_gives(s.shared_ffn) + routed)
+    return p.device.element * found
+
+
+def apart_held(p, stages, i):
+    """Bytes of activations on a rank, and of gradients that wait for W, at the fuller of two moments."""
+    pp = p.layout.pp
+    kept = sum(stored(p, moe)[1] for moe in stages[i])
+    gradients = sum(waiting(p, moe) for moe in stages[i])
+    if p.options.schedule == 1:
+        head_waits = (pp - 1.0) * p.device.element * tokens(p) * p.shape.vocab / p.layout.tp
+        return pp * kept + i / p.layout.vpp * gradients + (head_waits if i == with_head(p) else 0.0)
+    if p.options.schedule == 2:
+        return max(pp * kept, (pp + i) / 2.0 * kept + i * gradients)
+    return (pp + 0.5) * kept
+
+
 def step_time(p):
     """All micro-batches on the slowest stage, the others' once over vpp; then data parallelism and the update."""
     stages = deal(p)
@@ -845,12 +909,14 @@ def step_time(p):
         if i == 0:
             parts.append(end(p, embedding(p), embedding, "embedding_forward", "embedding_backward"))
             parts.append((tower(p)[0], 0.0))
-        if i == len(stages) - 1:
+        if i == with_head(p):
             parts.append(end(p, head(p), head, "head_forward", "head_backward"))
         seconds.append(plus(*parts))
     whole = [f + b + transfer(p) for f, b in seconds]
     micro_batches = p.layout.batch / (p.layout.dp * p.layout.micro)
     steady = micro_batches * max(whole) + (sum(whole) - max(whole)) / p.layout.vpp
+    if p.options.schedule:
+        steady = micro_batches * max(whole) + idle(p, stages, seconds)
     nodes = max(p.network.accelerators / min(p.network.domain, 8.0), 1.0)
     stretch = 1.0 + p.stack.jitter * log2(nodes)
     return (steady + exposed(p, stages, seconds[0])) * stretch + update(p, stages) + p.stack.step_overhead
@@ -965,6 +1031,8 @@ def in_flight(p, stage):
     1F1B: pp - stage. Interleaved: (2 (pp - stage - 1) + (vpp - 1) pp + 1) / vpp chunk passes.
     """
     cut = p.layout
+    if p.options.schedule:
+        return cut.pp + (0.5 if p.options.schedule == 3 else 0.0)
     count = cut.pp - stage
     if cut.vpp > 1:
         count = (2.0 * (cut.pp - stage - 1.0) + (cut.vpp - 1.0) * cut.pp + 1.0) / cut.vpp
@@ -1011,6 +1079,8 @@ def memory(p):
         moved = sum(each for each, _ in away) * in_flight(p, i)
         most = max([0.0] + [there for _, there in away])
         stays = sum(stored(p, m)[1] for m in layers) * in_flight(p, i) - moved + min(most, moved)
+        if p.options.schedule:
+            stays = apart_held(p, stages, i)
         if i == 0:
             stays += in_flight(p, 0) * s.dropout * t * s.hidden / hidden_shard(p)
         if not (p.options.sequence_parallel and p.options.tp_overlap):
@@ -1027,7 +1097,7 @@ def memory(p):
         if p.options.zero >= 2:
             layer += s.trained * (p.device.element + gradient_sent(p)) * unit
         loss = 0.0
-        if i == len(stages) - 1:
+        if i == with_head(p):
             loss = t * s.vocab / cut.tp * logit(p, st.logit_bytes_split if cut.tp > 1 else st.logit_bytes)
             if st.chunked_loss:
                 loss = min(loss, 3.0 * p.device.element * t * s.hidden)
@@ -1042,7 +1112,7 @@ def memory(p):
             copies_here = (1.0 - p.options.offload) * st.update_bytes * s.trained * sum(parts)
         live = (stays + max(layer, loss, tower(p)[1] if i == 0 else 0.0)) * st.activation_factor
         outside = s.embedding_parameters * (i == 0)
-        if i == len(stages) - 1:
+        if i == with_head(p):
             outside += s.final_parameters + (0.0 if s.tied and i == 0 else s.head_parameters)
         frozen = 2.0 * s.tower_parameters if i == 0 else 0.0
         found.append(states(p, *holds[i], outside / cut.tp) + frozen + live + copies_here + st.resident_bytes)

@@ -124,7 +124,7 @@ def well_dealt(shape: Shape, pp: int, vpp: int) -> bool:
     layers, leading = int(shape.layers), int(shape.leading_dense)
     if -layers % (pp * vpp) >= pp:
         return False
-    dealt = oracle.dealt(SimpleNamespace(shape=shape, layout=SimpleNamespace(pp=pp, vpp=vpp)))
+    dealt = oracle.dealt(SimpleNamespace(shape=shape, layout=SimpleNamespace(pp=pp, vpp=vpp, looped=1.0)))
     first = [own[0] for own in oracle.chunks([0] * leading + [1] * (layers - leading), dealt, vpp)]
     filled = [len(own) for own in first[1:] if 0 in own][:-1]
     return sum(own.count(0) for own in first) == leading and len(set(filled)) <= 1

@@ -168,7 +168,7 @@ def _other_type(record: dict[str, Any]) -> None:
         lambda plan: plan["batch"].update(micro="2"),
         lambda plan: plan["batch"].update(micro=1.5),
         lambda plan: plan["parallelism"].update(zero_stage=4),
-        lambda plan: plan["parallelism"].update(schedule="zero-bubble"),
+        lambda plan: plan["parallelism"].update(schedule="gpipe"),
         lambda plan: plan["parallelism"].update(sequence_parallel="yes"),
         lambda plan: plan["parallelism"].update(stages={}),
         lambda plan: plan["prediction"].update(step_time_s=None),

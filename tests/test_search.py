@@ -64,6 +64,10 @@ SPACES = {
     ),
     "fsdp2": (("llama3-8b", "dgx-h100:4"), {"batches": (128,), "runtime": "fsdp2"}),
     "deepspeed": (("gpt2-xl", "dgx-v100:2"), {"batches": (32,), "runtime": "deepspeed"}),
+    "weights apart": (
+        ("llama2-7b", "mi300x-8:2"),
+        {"batches": (64,), "runtime": "primus", "pins": "pp=2.. recompute=none offload=none"},
+    ),
     "no replicas": (("llama3-70b", "dgx-h100:1"), {"batches": (8,), "pins": "dp=1 cp=1"}),
     "behind a tower": ((towers.model("qwen2.5-vl-7b", "4@896"), "dgx-h100:2"), {"batches": (32,), "pins": "cp=1 ep=1"}),
     "compressed, four streams": (
@@ -333,6 +337,7 @@ COUNTED = [
     (("mixtral-8x7b", "dgx-h100:2"), {"batches": (16,), "pins": "recompute=full|block:0.5"}),
     (("deepseek-v2-lite", "dgx-h100:2"), {"batches": (64,), "pins": "micro=1..2 recompute=full|none"}),
     (("llama3-8b", "dgx-h100:2"), {"batches": (64,), "runtime": "fsdp2"}),
+    (("llama2-7b", "mi300x-8:1"), {"batches": (24,), "runtime": "primus", "pins": "recompute=none micro=1..2"}),
     (("mixtral-8x7b", "dgx-a100-40gb:2"), {"batches": (16,), "runtime": "deepspeed"}),
     (("mpt-7b", "dgx-a100-40gb:2"), {"batches": (64,), "runtime": "fsdp"}),
     (("llama3-70b", "dgx-h100:8"), {"batches": (64,), "pins": "tp=8 pp=1..8 vpp=1..5 micro=1|2 zero=0..1"}),

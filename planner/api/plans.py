@@ -30,6 +30,7 @@ class Axes(TypedDict, total=False):
     ep: int | str | Sequence[int]
     etp: int | str | Sequence[int]
     cp_algorithm: str
+    schedule: str | Sequence[str]
     dp: int | str | Sequence[int]
     micro: int | str | Sequence[int]
     zero: int | str | Sequence[int]

@@ -178,7 +178,7 @@ def _pinned(plan: Plan) -> list[str]:
     held |= {"offload_overlap": bool(away and away.optimizer_overlap)}
     held |= {"activation_offload": "+".join(away.activations if away else ()) or ALONE}
     held |= {"placement": MemoryPlacement(**plan.placement or {}).name}
-    held |= {"cp_algorithm": p.cp_algorithm or ("p2p" if p.cp > 1 else ALONE)}
+    held |= {"cp_algorithm": p.cp_algorithm or ("p2p" if p.cp > 1 else ALONE), "schedule": p.schedule}
     return [f"{axis}={value}" for axis, value in held.items()]
 
 

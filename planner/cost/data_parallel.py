@@ -9,7 +9,7 @@ import numpy as np
 from planner.cost import collective_times, elements, expanded_memory, frozen, layer_times, orthogonal, overlap
 from planner.cost.collective_times import CollectiveGroup
 from planner.cost.figures import Figure, Grid, by_kind
-from planner.cost.pipeline import Flow, StageLayers, StageSplit, extremes, micro_batches, most
+from planner.cost.pipeline import Flow, StageLayers, StageSplit, extremes, micro_batches, most, with_head
 
 MATRICES = 4.0
 """Weight matrices of a layer, projections that are made at once being one."""
@@ -55,12 +55,13 @@ def stage_parameters(grid: Grid, split: StageSplit) -> tuple[ShardedState, ...]:
     is held again unless the embedding is there; a trained tower stands on the first.
     """
     s, layout = grid.shape, grid.layout
-    alone = layout.pp <= 1
+    alone = with_head(layout)
     held = [blocks_of_stage(grid, stage) for stage in extremes(s, layout, split)]
     first, *between, last = held
-    with_head = s.embedding_parameters + alone * ((1.0 - s.tied) * s.head_parameters + s.final_parameters)
+    at_start = s.embedding_parameters + alone * ((1.0 - s.tied) * s.head_parameters + s.final_parameters)
     with_tower = s.tower_trained * s.tower_parameters  # whole on every tensor-parallel rank
-    before, behind = with_head / layout.tp + with_tower, (s.head_parameters + s.final_parameters) / layout.tp
+    before = at_start / layout.tp + with_tower
+    behind = layout.looped * (s.head_parameters + s.final_parameters) / layout.tp
     return (
         ShardedState(first.dense + before, first.experts, before),
         *between,

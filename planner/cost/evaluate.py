@@ -8,7 +8,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.cost import data_parallel, expanded_memory, held_memory, layer_times, pipeline, tower, transformer, tuned
+from planner.cost import (
+    data_parallel,
+    expanded_memory,
+    held_memory,
+    layer_times,
+    pipeline,
+    schedules,
+    tower,
+    transformer,
+    tuned,
+)
 from planner.cost.figures import Figure, Grid
 from planner.cost.held_memory import Memory
 from planner.cost.layer_activations import offloads
@@ -27,6 +37,8 @@ class StepPasses:
     """A leading and a body layer, or one of each kind."""
     ends: tuple[LayerPart, LayerPart]
     """Embedding and head."""
+    weights: tuple[Figure, Figure, Figure] | None = None
+    """Seconds of weight gradients of a leading layer, another one and the head, where a schedule takes them apart."""
 
     def taken(self, rows: NDArray[np.intp]) -> StepPasses:
         """The totals of the given rows (last axis); parts are left behind."""
@@ -51,7 +63,9 @@ class StepPasses:
             for x in self.layers
         )
         embedding, head = (LayerPart(change(x.forward), change(x.backward)) for x in self.ends)
-        return StepPasses(layers, (embedding, head))
+        lead, body, top = self.weights or (0.0, 0.0, 0.0)
+        weights = (change(lead), change(body), change(top)) if self.weights else None
+        return StepPasses(layers, (embedding, head), weights)
 
 
 def passes(grid: Grid) -> StepPasses:
@@ -62,7 +76,17 @@ def passes(grid: Grid) -> StepPasses:
         ends = ends[0] + tower.seconds(grid), ends[1]
     if offloads(grid):
         layers = _copying(grid, layers)
-    return StepPasses(layers if grid.expanded is None else _stashing(grid, layers), ends)
+    found = StepPasses(layers if grid.expanded is None else _stashing(grid, layers), ends)
+    return replace(found, weights=_weights(grid, modelled[0], found)) if np.any(grid.options.schedule) else found
+
+
+def _weights(grid: Grid, modelled: tuple[Layer, ...], found: StepPasses) -> tuple[Figure, Figure, Figure]:
+    """Of the backward passes as priced, the share that is weight gradients in the model: of a leading layer, another
+    one and the head (layers of several kinds have no such schedule: :mod:`planner.space.split_schedules`).
+    """
+    each = zip((0.0 * grid.shape.moe_share, grid.shape.moe_share), modelled, found.layers, strict=True)
+    lead, body = (schedules.weight_seconds(grid, moe) * y.backward / x.backward for moe, x, y in each)
+    return lead, body, schedules.head_weight_seconds(grid)
 
 
 def _copying(grid: Grid, layers: tuple[Layer, ...]) -> tuple[Layer, ...]:
@@ -140,7 +164,7 @@ def terms(grid: Grid, priced: StepPasses | None = None) -> Terms:
 
 def _timed(grid: Grid, priced: StepPasses) -> tuple[Stages, Flow, Figure, Figure, Figure]:
     """The terms that take time."""
-    s = pipeline.stages(grid, priced.layers, priced.ends)
+    s = pipeline.stages(grid, priced.layers, priced.ends, priced.weights)
     f = pipeline.flow(grid, s)
     return s, f, data_parallel.exposed(grid, s.split, f), data_parallel.update(grid, s.split), jitter(grid)
 
@@ -173,12 +197,12 @@ def busiest(grid: Grid, s: Stages) -> Busiest:
     (stage, *first), *others = s.passes(grid)
     seconds: Figure = sum(first)
     at_start: Figure = np.ones_like(grid.layout.pp, dtype=bool)
-    at_end: Figure = grid.layout.pp <= 1
+    at_end: Figure = pipeline.with_head(grid.layout)
     counts = stage.counts
     for number, (stage, *each) in enumerate(others, 1):
         slower = stage.exists & (sum(each) >= seconds)
         seconds, at_start = np.where(slower, sum(each), seconds), at_start & ~slower
-        at_end = np.where(slower, number == len(others), at_end)
+        at_end = np.where(slower, (number == len(others)) & (grid.layout.looped > 0), at_end)
         counts = tuple(np.where(slower, a, b) for a, b in zip(stage.counts, counts, strict=True))
     return Busiest(counts, at_start, at_end)
 
@@ -208,7 +232,7 @@ def breakdown(grid: Grid, priced: StepPasses | None = None) -> dict[str, Figure]
     parts["logits"] = steps * busy.at_end * (s.head.forward + s.head.backward)
     parts["ep"] = parts["ep"] + pipeline.together([steps * x for x in n], [layer.alone for layer in s.layers])
     parts["p2p"] = steps * s.transfer
-    parts["bubble"] = (t.flow.total - t.flow.slowest) / layout.vpp
+    parts["bubble"] = t.flow.bubble
     parts["dp"] = t.exposed
     site = grid.stack.whole_step
     parts = {name: site * seconds for name, seconds in parts.items()}

@@ -433,6 +433,8 @@ class Layout:
     """Sequences per micro-batch."""
     batch: Figure
     """Global batch, sequences."""
+    looped: Figure = 1.0
+    """0: chunks lie in a V, one from either end of the model on each of the ranks; 1: round and round them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -470,6 +472,8 @@ class Options:
     """... of one rank: 1 if all of them exchange heads for whole sequences ..."""
     context_layered: Figure = 0.0
     """... of one rank a domain: 1 if those of a scale-up domain do."""
+    schedule: Figure = 0.0
+    """How passes follow each other (:mod:`planner.cost.schedules`); 0: (interleaved) 1F1B."""
     pp_inner: Figure
     """Rank order: 0 tp-cp-ep-dp-pp (stages far apart), 1 tp-cp-ep-pp-dp."""
     offload: Figure

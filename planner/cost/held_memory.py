@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from planner.cost import elements, expanded_memory, frozen, tower
+from planner.cost import elements, expanded_memory, frozen, schedules, tower
 from planner.cost.data_parallel import Replicas, ShardedState, blocks_of_stage, replicas, stage_parameters
 from planner.cost.figures import Figure, Grid, by_kind
 from planner.cost.layer_activations import Activations, hidden_shard, layer_activations
 from planner.cost.micro_batch import tokens
-from planner.cost.pipeline import StageLayers, StageSplit, extremes, micro_batches, together
+from planner.cost.pipeline import StageLayers, StageSplit, extremes, micro_batches, together, with_head
 
 _WAITING = 4.0
 """Bytes of a logit that a loss keeps for its backward pass."""
@@ -115,13 +115,26 @@ def in_flight(grid: Grid, index: Figure) -> Figure:
     """Micro-batches whose activations the stage of that index from 0 holds, in units of all its layers.
 
     1F1B: stage i holds ``min(M, pp - i)``. Interleaved: ``pp (1 + (pp - 1) / (pp vpp))`` on the first, two chunk-passes
-    fewer a stage. Where experts' exchanges overlap, one chunk-pass more is made ahead.
+    fewer a stage. Where experts' exchanges overlap, one chunk-pass more is made ahead. Others:
+    :func:`planner.cost.schedules.moments`.
     """
     layout = grid.layout
     interleaved = layout.vpp > 1
     first = layout.pp + interleaved * (layout.pp - 1.0) / layout.vpp
     found = first - index * np.where(interleaved, 2.0 / layout.vpp, 1.0) + grid.options.ep_overlap / layout.vpp
-    return np.minimum(np.maximum(found, 1.0), micro_batches(layout))
+    found = np.minimum(np.maximum(found, 1.0), micro_batches(layout))
+    if np.any(grid.options.schedule):
+        found = np.where(grid.options.schedule > 0, schedules.moments(grid, index)[0][0], found)
+    return found
+
+
+def put_off(grid: Grid, stage: StageLayers) -> Figure:
+    """Bytes of activations on a rank that computes weight gradients apart, and of what these wait for."""
+    each = tuple(zip(stage.counts, (0.0, grid.shape.moe_share), strict=True))
+    kept = sum(n * layer_activations(grid, moe).kept for n, moe in each)
+    waiting = sum(n * schedules.waiting_bytes(grid, moe) for n, moe in each)
+    full, drained = (held * kept + off * waiting for held, off in schedules.moments(grid, stage.index))
+    return np.maximum(full, drained)
 
 
 def loss(grid: Grid) -> Figure:
@@ -219,12 +232,13 @@ def stages(grid: Grid, split: StageSplit) -> tuple[Memory, ...]:
     kept, t, r = [each.kept for each in own_layers], tokens(grid), replicas(grid)
     within = (comes.always + comes.layer) * stack.activation_factor
     at_end = (comes.always + np.maximum(comes.layer, comes.loss)) * stack.activation_factor
-    alone = layout.pp <= 1
+    alone = with_head(layout)
     first = np.where(alone, at_end, within) if np.any(alone) else within
     if np.any(s.tower_parameters):
         first = np.maximum(first, (comes.always + tower.working(grid)) * stack.activation_factor)
     dealt = extremes(s, layout, split)
-    spares = (first, *[within] * (len(dealt) - 2), at_end)
+    last = np.where(layout.looped > 0, at_end, within) if not np.all(layout.looped) else at_end
+    spares = (first, *[within] * (len(dealt) - 2), last)
     found = []
     for stage, own, spare in zip(dealt, stage_parameters(grid, split), spares, strict=True):
         micro, exists = in_flight(grid, stage.index), stage.exists
@@ -233,6 +247,11 @@ def stages(grid: Grid, split: StageSplit) -> tuple[Memory, ...]:
         if any(np.any(layer.moved) for layer in own_layers):
             here, hosted = _moved(own_layers, micro, counts)
             activations, hosted = activations + here, exists * hosted
+        if np.any(grid.options.schedule):
+            between = stage is not dealt[0] and stage is not dealt[-1]
+            activations = put_off(grid, replace(stage, index=layout.pp - 2.0) if between else stage)
+            if stage is dealt[-1]:
+                activations = activations + schedules.head_waiting_bytes(grid)
         if stage is dealt[0]:
             activations = activations + micro * s.dropout * t * s.hidden / hidden_shard(grid)
             activations = activations + micro * tower.kept(grid) if np.any(s.tower_trained) else activations
@@ -278,11 +297,14 @@ def middle_stages(grid: Grid, stage: StageLayers) -> list[Memory]:
     micro, kept = in_flight(grid, stage.index), together(stage.counts, [each.kept for each in layers])
     parameters, gradients, optimizer, copies = _states(grid, blocks_of_stage(grid, stage), replicas(grid))
     factor = grid.stack.activation_factor
+    activations = micro * kept + _moved(layers, micro, stage.counts)[0]
+    if np.any(grid.options.schedule):
+        activations = put_off(grid, stage)
     whole = Memory(
         parameters,
         gradients,
         optimizer,
-        (micro * kept + _moved(layers, micro, stage.counts)[0]) * factor,
+        activations * factor,
         (comes.always + comes.layer) * factor,
         copies,
         grid.stack.resident_bytes,

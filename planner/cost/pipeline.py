@@ -14,7 +14,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from planner.cost import collective_times, cut, overlap
+from planner.cost import collective_times, cut, overlap, schedules
 from planner.cost.figures import Figure, Grid, Layout, Pattern, Shape
 from planner.cost.micro_batch import activation_bytes
 from planner.cost.products import LayerPart
@@ -39,6 +39,8 @@ def split(shape: Shape, layout: Layout) -> StageSplit:
     if shape.pattern is not None:
         return of_kinds(shape, shape.pattern, layout)
     found = equal(shape, layout)
+    if not np.all(layout.looped):
+        return _where(layout.looped < 1, folded(shape, layout), found)
     if np.any(shape.head_layers):
         found = _where((shape.head_layers > 0) & (layout.pp > 1), by_cost(shape, layout), found)
     if np.any(shape.placed_head):
@@ -64,6 +66,14 @@ def equal(shape: Shape, layout: Layout) -> StageSplit:
     rest = missing - each * layout.pp
     middle = full * layout.vpp - each
     return StageSplit(middle - (rest >= 2), middle, middle - (rest >= 1) * (layout.pp > 1))
+
+
+def folded(shape: Shape, layout: Layout) -> StageSplit:
+    """``2 ceil(L / (2 pp))`` on each rank of a V; what a full split lacks is taken from the first, which has both
+    ends.
+    """
+    full = np.ceil(shape.layers / (2.0 * layout.pp))
+    return StageSplit(2.0 * full - (2.0 * full * layout.pp - shape.layers), 2.0 * full, 2.0 * full)
 
 
 def by_cost(shape: Shape, layout: Layout) -> StageSplit:
@@ -204,7 +214,7 @@ def stage_layers(shape: Shape, layout: Layout) -> list[int]:
     if shape.pattern is not None:
         sizes = chunk_sizes(shape, pp, int(layout.vpp))
         return [sum(sizes[index::pp]) for index in range(pp)]
-    if shape.head_layers and pp > 1:
+    if shape.head_layers and pp > 1 and layout.looped:
         ends = [min(math.floor(r * ((layers + shape.head_layers) / pp)) + 1, layers) for r in range(1, pp)]
         return [end - start for start, end in pairwise((0, *ends, layers))]
     dealt = split(shape, layout)
@@ -334,16 +344,20 @@ class Stages:
     head: LayerPart
     split: StageSplit
     transfer: Figure
+    weights: tuple[Figure, Figure, Figure] | None = None
+    """Seconds of the backward passes of a leading layer, another one and the head that are weight gradients; only where
+    a schedule computes these apart. None: no rank waits."""
 
     def passes(self, grid: Grid) -> tuple[tuple[StageLayers, Figure, Figure], ...]:
         """Forward and backward seconds of the first stage (or only one), of those between, and of the last."""
         found = extremes(grid.shape, grid.layout, self.split)
-        alone, (first, *between, last) = grid.layout.pp <= 1, (self._blocks(stage) for stage in found)
+        alone, (first, *between, last) = with_head(grid.layout), (self._blocks(stage) for stage in found)
         first = (
             first[0] + self.embedding.forward + alone * self.head.forward,
             first[1] + self.embedding.backward + alone * self.head.backward,
         )
-        last = last[0] + self.head.forward, last[1] + self.head.backward
+        looped = grid.layout.looped
+        last = last[0] + looped * self.head.forward, last[1] + looped * self.head.backward
         return tuple((stage, *each) for stage, each in zip(found, (first, *between, last), strict=True))
 
     def _blocks(self, stage: StageLayers) -> tuple[Figure, Figure]:
@@ -352,10 +366,21 @@ class Stages:
         return together(counts, [x.forward for x in self.layers]), together(counts, [x.backward for x in self.layers])
 
 
-def stages(grid: Grid, layers: tuple[Layer, ...], ends: tuple[LayerPart, LayerPart]) -> Stages:
+def with_head(layout: Layout) -> Figure:
+    """Where the first stage's rank holds the head, too: without a pipeline, and in a V."""
+    return (layout.pp <= 1) | (layout.looped < 1)
+
+
+def stages(
+    grid: Grid,
+    layers: tuple[Layer, ...],
+    ends: tuple[LayerPart, LayerPart],
+    weights: tuple[Figure, Figure, Figure] | None = None,
+) -> Stages:
     """What every stage does with one micro-batch. `ends` are the embedding and the head."""
     times = tuple(layer_time(grid, layer) for layer in layers)
-    return Stages(times, *ends, split(grid.shape, grid.layout), transfer(grid, mean_layer(grid, layers)))
+    sent = transfer(grid, mean_layer(grid, layers))
+    return Stages(times, *ends, split(grid.shape, grid.layout), sent, weights)
 
 
 @dataclass(frozen=True, slots=True)
@@ -363,11 +388,12 @@ class Flow:
     """A step's passage through the pipeline. Seconds."""
 
     time: Figure
-    """All micro-batches through all stages: ``M max + (sum - max) / vpp`` over the stages' micro-batch times."""
+    """All micro-batches through all stages: ``M max + (sum - max) / vpp`` over the stages' micro-batch times, or with
+    another bubble (:func:`planner.cost.schedules.idle`)."""
     slowest: Figure
     """One micro-batch on the slowest stage."""
-    total: Figure
-    """One micro-batch through all stages."""
+    bubble: Figure
+    """What the slowest waits while the pipeline fills and drains."""
     forward: Figure
     """Forward share of a busy stage's micro-batch, where parameter gathers can hide."""
     backward: Figure
@@ -381,6 +407,38 @@ def flow(grid: Grid, s: Stages) -> Flow:
     slowest = most([stage for stage, *_ in found], [there + back for _, there, back in found]) + s.transfer
     ends = s.embedding.forward + s.embedding.backward + s.head.forward + s.head.backward
     total = together(_all(grid.shape), [x.forward + x.backward for x in s.layers]) + ends + layout.pp * s.transfer
-    total = np.maximum(total, slowest)
-    time = micro_batches(layout) * slowest + (total - slowest) / layout.vpp
-    return Flow(time, slowest, total, forward, backward)
+    bubble = (np.maximum(total, slowest) - slowest) / layout.vpp
+    if np.any(grid.options.schedule):
+        bubble = np.where(grid.options.schedule > 0, _split_bubble(grid, s, found), bubble)
+    return Flow(micro_batches(layout) * slowest + bubble, slowest, bubble, forward, backward)
+
+
+def _split_bubble(grid: Grid, s: Stages, found: Sequence[tuple[StageLayers, Figure, Figure]]) -> Figure:
+    """The bubble of a schedule with weight gradients apart, from what the slowest rank and the mean of all others do in
+    a micro-batch, half of the transfers with either pass.
+    """
+    if s.weights is None:
+        return 0.0
+    *own, head = s.weights
+    layout = grid.layout
+    (first, forward, backward), *others = found
+    weight = together(first.counts, own) + with_head(layout) * head
+    for number, (stage, there, back) in enumerate(others, 1):
+        late = together(stage.counts, own) + (number == len(others)) * layout.looped * head
+        slower = (stage.exists > 0) & (there + back > forward + backward)
+        forward, backward = np.where(slower, there, forward), np.where(slower, back, backward)
+        weight = np.where(slower, late, weight)
+    every, each = _all(grid.shape), np.maximum(layout.pp - 1.0, 1.0)
+    ends, sent = s.embedding + s.head, 0.5 * s.transfer
+
+    def mean(whole: Figure, own: Figure) -> Figure:
+        return np.maximum(whole - own, 0.0) / each
+
+    ahead = mean(together(every, [x.forward for x in s.layers]) + ends.forward, forward)
+    behind = mean(together(every, [x.backward for x in s.layers]) + ends.backward, backward)
+    lighter = np.minimum(mean(together(every, own) + head, weight), behind)
+    return schedules.idle(
+        grid,
+        schedules.RankPasses(forward + sent, backward - weight + sent, weight),
+        schedules.RankPasses(ahead + sent, behind - lighter + sent, lighter),
+    )

@@ -175,6 +175,7 @@ EXPORTER = Exporter(
     role="trainer",
     runtime="deepspeed",
     expresses={
+        "schedule": ("1f1b",),
         "tp": "any",
         "pp": "any",
         **dict.fromkeys(("vpp", "cp", "ep", "etp"), (1,)),

@@ -155,6 +155,7 @@ EXPORTER = Exporter(
     role="trainer",
     runtime="maxtext",
     expresses={
+        "schedule": ("1f1b",),
         **dict.fromkeys(("tp", "pp", "cp", "ep"), "any"),
         **dict.fromkeys(("vpp", "etp", "pools"), (1,)),
         "zero": (0, 3),

@@ -265,6 +265,7 @@ EXPORTER = Exporter(
     runtime="megatron-core",
     expresses={
         **dict.fromkeys(("tp", "pp", "vpp", "cp", "ep", "etp", "stages", "pools", "sequence_parallel"), "any"),
+        "schedule": ("1f1b",),
         "zero": (0, 1, 2, 3),
         "zero_scope": ("full", "node"),
         "recompute": ("none", "selective", "full", "block"),

@@ -9,6 +9,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from planner.launchers.target import Loss
+from planner.schema.hardware import SPLIT_SCHEDULES
 from planner.schema.model_reading import read
 from planner.schema.plan import Plan, Pool
 from planner.schema.workload import Method
@@ -30,6 +31,7 @@ AXES = (
     "graphs",
     "precision",
     "rank_order",
+    "schedule",
     "stages",
     "pools",
     "method",
@@ -73,6 +75,7 @@ def values(plan: Plan) -> dict[str, object]:
         **_offloaded(plan),
         "graphs": plan.graphs or "none",
         "precision": plan.precision,
+        "schedule": p.schedule if p.schedule in SPLIT_SCHEDULES else "1f1b",
         "stages": "even" if len(set(chunks(plan))) == 1 else "uneven",
         "pools": len(plan.cluster.pools),
         "method": method(plan),
@@ -168,15 +171,17 @@ def resources_are_known(plan: Plan) -> Iterator[str]:
 def chunks(plan: Plan) -> list[int]:
     """Layers of every pipeline chunk in the order of the layers: all stages' first chunks, then all second ones.
 
-    A stage's short chunks are its first on the first stage (beside the embedding), its last elsewhere (the head).
+    A stage's short chunks are its first on the first stage (beside the embedding), its last elsewhere (the head). In a
+    V second chunks go backwards, and the last is the first to be short.
     """
     p = plan.parallelism
+    folded = p.schedule in ("zbv", "dualpipe-v")
     dealt = []
     for index, stage in enumerate(p.stages):
         each, more = divmod(stage.layers, p.vpp)
         sizes = [each + 1] * more + [each] * (p.vpp - more)
-        dealt.append(stage.chunks or (sizes[::-1] if index == 0 else sizes))
-    return [sizes[chunk] for chunk in range(p.vpp) for sizes in dealt]
+        dealt.append(stage.chunks or (sizes[::-1] if index == 0 and not folded else sizes))
+    return [sizes[chunk] for chunk in range(p.vpp) for sizes in (dealt[::-1] if folded and chunk else dealt)]
 
 
 def replicas(plan: Plan) -> int:

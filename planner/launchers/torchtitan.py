@@ -13,10 +13,19 @@ from typing import Any
 from planner.launchers import plan_facts, profiles, rotary_and_norms, start
 from planner.launchers.target import EnvironmentSetting, Exporter, LaunchJob, LaunchProgram, Loss, Values
 from planner.launchers.torchtitan_module import BALANCE, ROPE, family_of, module
+from planner.schema.hardware import SPLIT_SCHEDULES
 from planner.schema.plan import Plan
 
 MODULE = "plan_config"
 FUNCTION = "plan"
+SCHEDULES = {
+    "1f1b": "1F1B",
+    "interleaved-1f1b": "Interleaved1F1B",
+    "interleaved-zero-bubble": "InterleavedZeroBubble",
+    "zbv": "ZBVZeroBubble",
+    "dualpipe-v": "DualPipeV",
+}
+"""Schedule -> its name in torch; those with weight gradients apart fail with compiled blocks (pytorch issue 161904)."""
 
 
 def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
@@ -50,7 +59,8 @@ def options(plan: Plan, values: Values) -> Iterator[str]:
     yield from ("--training.global_batch_size", str(plan.batch.global_))
     yield from ("--training.seq_len", str(plan.workload.sequence), "--training.steps", str(plan_facts.steps(plan)))
     yield from ("--training.mixed_precision_param", "float32" if plan.precision == "fp32" else "bfloat16")
-    yield "--compile.enable"
+    if p.schedule not in SPLIT_SCHEDULES:
+        yield "--compile.enable"
     yield from ("--compile.enable_async_tensor_parallel",) if plan.overlap.tp else ()
     yield from ("--hf_assets_path", values["hf-assets-path"], "--dataloader.dataset", values["dataset"])
     yield from ("--checkpoint.enable", "--checkpoint.folder", values["save"])
@@ -67,7 +77,7 @@ def _pipeline(plan: Plan) -> Iterator[str]:
     yield from ("--parallelism.pipeline_parallel_degree", str(p.pp))
     if p.pp == 1:
         return
-    yield from ("--parallelism.pipeline_parallel_schedule", "Interleaved1F1B" if p.vpp > 1 else "1F1B")
+    yield from ("--parallelism.pipeline_parallel_schedule", SCHEDULES[p.schedule])
     yield from ("--parallelism.pipeline_parallel_microbatch_size", str(plan.batch.micro))
     sizes = plan_facts.chunks(plan)
     if len(set(sizes)) == 1:
@@ -173,6 +183,7 @@ EXPORTER = Exporter(
         "offload": ("none",),
         "precision": ("bf16", "fp8", "mxfp8", "fp32"),
         "rank_order": ("tp-cp-ep-dp-pp",),
+        "schedule": ("1f1b", "interleaved-zero-bubble", "zbv", "dualpipe-v"),
         "method": ("pretrain",),
         "task": ("sft",),
         "optimizer": ("adamw",),

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from planner.catalog import BUILT_IN, Catalog
+from planner.cost.figures import Stack
 from planner.cost.nearness import OwnRuns
-from planner.performance import own_runs
+from planner.performance import cost_inputs, own_runs
 from planner.schema.efficiency import AcceleratorEfficiency, RuntimeEfficiency
 from planner.schema.hardware import Accelerator, Entry, Runtime
 
@@ -24,6 +25,14 @@ class Efficiency:
     """What was not measured itself, and what a user's own catalog replaces, in words."""
     own: OwnRuns | None = None
     """A site's runs under the runtime."""
+    uncompiled: RuntimeEfficiency | None = None
+    """The runtime's without compilation, where some of its schedules need that."""
+
+    def without_compiler(self, runtime: Runtime, release: str, generation: str) -> Stack | None:
+        """The figures of kernels and a loss that no compiler fuses, where some schedules of the runtime need that."""
+        if self.uncompiled is None:
+            return None
+        return cost_inputs.stack(replace(runtime, fused_loss_since=""), self.uncompiled, release, generation)
 
 
 def runtime_keys(names: tuple[str, ...], release: str, mode: str, generation: str) -> tuple[str, ...]:
@@ -58,9 +67,14 @@ def reached(catalog: Catalog, accelerator: Accelerator, runtime: Runtime, releas
     if stack is None:
         stack = stacks[DEFAULT]
         notes.append(f"nothing measured with {runtime.id}: overlap and overheads as in other runtimes")
+    eager = (
+        runtime_keys(runtime.known_as, release, "eager", accelerator.generation) if runtime.splits_uncompiled else ()
+    )
+    uncompiled = next((stacks[key] for key in eager if key in stacks), None)
     notes += _replaced(catalog, "accelerator_efficiencies", part, "kernels and links")
     notes += _replaced(catalog, "runtime_efficiencies", stack, "overlap and overheads")
-    return Efficiency(part, stack, tuple(notes), own_runs.read(catalog).get(own_runs.runtime_of(stack.id)))
+    own_ = own_runs.read(catalog).get(own_runs.runtime_of(stack.id))
+    return Efficiency(part, stack, tuple(notes), own_, uncompiled)
 
 
 def _replaced(catalog: Catalog, kind: str, entry: Entry, what: str) -> list[str]:

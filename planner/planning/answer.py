@@ -21,7 +21,7 @@ from planner.question.search_problem import Prepared
 from planner.schema import plan as schema
 from planner.schema.plan_layout import ContextAlgorithm
 from planner.search.problem import Candidate
-from planner.space.axes import OptionAxes
+from planner.space.axes import OptionAxes, schedule_name
 from planner.space.grid import single_grid
 from planner.space.rules import RuleSetting, broken
 
@@ -159,7 +159,6 @@ def _parallelism(prepared: Prepared, grid: Grid, candidate: Candidate) -> schema
     zero = options.sharding.zero
     shards = int(data_parallel.replicas(grid).dense_shards) if zero else 1
     layers, pattern = pipeline.stage_layers(grid.shape, grid.layout), grid.shape.pattern
-    schedule: schema.Schedule = "none" if layout["pp"] == 1 else ("1f1b" if layout["vpp"] == 1 else "interleaved-1f1b")
     return schema.Parallelism(
         tp=layout["tp"],
         pp=layout["pp"],
@@ -170,7 +169,7 @@ def _parallelism(prepared: Prepared, grid: Grid, candidate: Candidate) -> schema
         dp=layout["dp"],
         dp_shard=shards,
         rank_order=options.rank_order,
-        schedule=schedule,
+        schedule=schedule_name(options.schedule, layout["pp"], layout["vpp"]),
         sequence_parallel=options.tensor.sequence_parallel,
         zero_stage=zero,
         zero_scope=options.sharding.scope,

@@ -114,6 +114,7 @@ def _named(plan: Plan) -> Iterator[tuple[str, str]]:
     yield "runtime", f"{plan.runtime.name} {plan.runtime.release}"
     for axis in ("tp", "pp", "vpp", "cp", "ep", "etp", "dp"):
         yield axis.upper(), (axis in _GROUPED and _of_groups(plan, axis)) or str(getattr(p, axis))
+    yield "schedule", p.schedule
     yield "micro-batch", _of_groups(plan, "micro") or str(plan.batch.micro)
     yield "batch", f"{plan.batch.global_:,}"
     yield "ZeRO", f"{p.zero_stage}{' in a node' if p.zero_scope == 'node' else ''}"

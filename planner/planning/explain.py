@@ -11,10 +11,11 @@ from planner.catalog import Catalog
 from planner.cost.figures import Grid
 from planner.question.request import Request
 from planner.question.search_problem import Prepared, prepare, problem
+from planner.schema.hardware import SPLIT_SCHEDULES
 from planner.schema.plan import Plan, Reasons
 from planner.search.bounded import Bounded
 from planner.search.problem import Candidate, SearchResult
-from planner.space.axes import offload_name
+from planner.space.axes import offload_name, schedule_name
 from planner.space.grid import single_grid
 from planner.space.pins import Pins
 
@@ -87,7 +88,8 @@ def remedies(catalog: Catalog, request: Request, best: Candidate) -> tuple[str, 
     time.
     """
     lines = []
-    for axis in ("recompute", "zero", "offload", "placement", "micro", "sequence_parallel", "cp", "pp", "tp", "ep"):
+    switches = ("recompute", "zero", "offload", "placement", "schedule", "micro", "sequence_parallel")
+    for axis in (*switches, "cp", "pp", "tp", "ep"):
         freed = Pins({name: bound for name, bound in request.pins.bounds.items() if name != axis})
         try:
             prepared = prepare(catalog, replace(request, pins=freed))
@@ -109,6 +111,7 @@ def _value(candidate: Candidate, axis: str) -> str:
         "zero": str(options.sharding.zero),
         "offload": offload_name(float(options.offload)),
         "placement": options.placement.name,
+        "schedule": schedule_name(options.schedule, candidate.layout["pp"], candidate.layout["vpp"]),
         "sequence_parallel": "on" if options.tensor.sequence_parallel else "off",
     }
     return switches.get(axis) or str(candidate.layout[axis])
@@ -161,6 +164,8 @@ def _difference(best: Plan, other: Plan) -> str:
     lines = [f"{name}{theirs}" for name, mine, theirs in pairs if mine != theirs]
     if best.recompute != other.recompute:
         lines.append(f"recompute {other.recompute.policy}")
+    if a.schedule != b.schedule and {a.schedule, b.schedule} & {*SPLIT_SCHEDULES}:
+        lines.append(f"schedule {b.schedule}")
     if best.precision != other.precision:
         lines.append(other.precision)
     return " ".join(lines) or "other switches"

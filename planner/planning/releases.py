@@ -69,6 +69,7 @@ def used(candidate: Candidate) -> Iterator[str]:
     yield f"zero_scope={options.sharding.scope}"
     yield f"precision={options.precision}"
     yield f"rank_order={options.rank_order}"
+    yield f"schedule={options.schedule}"
 
 
 def _time(figures: Figures, candidate: Candidate) -> float:

@@ -21,6 +21,7 @@ from planner.schema.families import ConvolutionNetwork
 from planner.schema.hardware import Accelerator, Cluster, Node, Price, Runtime, dated
 from planner.schema.one_line import spelled
 from planner.schema.workload import Model, Workload
+from planner.space import split_schedules
 from planner.space.axes import ALONE
 from planner.space.pins import Bound, Pins, parse_pins
 from planner.space.rules import RULES
@@ -245,6 +246,8 @@ def request(
     batches = batches_of(_usual_batch(found, base, asked), asked.batch)
     asked_workload = _workload(found, batches[-1], asked)
     runtime, release = _runtime(known, asked.runtime, base.accelerator, asked_workload)
+    pins = _pins(asked)
+    split_schedules.refuse_missing(known, runtime, pins)
     price, sold_as = _price(known, base.node, asked)
     if asked.objective not in OBJECTIVES:
         raise WrongQuestion(f"--objective {asked.objective}: choose {', '.join(OBJECTIVES)}")
@@ -258,7 +261,7 @@ def request(
         runtime=runtime,
         release=release,
         older="" if "@" in (asked.runtime or "") else _older(runtime),
-        pins=_pins(asked),
+        pins=pins,
         waived=_waived(asked.waive),
         objective=asked.objective,
         deadline_s=positive("--deadline", asked.deadline, "time"),
@@ -501,6 +504,7 @@ def configuration(wanted: Request, given: Pins) -> Pins:
         "rank_order": "tp-cp-ep-dp-pp",
         "cp_algorithm": context.algorithms(wanted.workload)[0] if shared else ALONE,
     }
+    neutral |= split_schedules.neutral(bounds, has("dp_overlap", False))
     return Pins({**{axis: Bound((value,)) for axis, value in neutral.items()}, **bounds})
 
 

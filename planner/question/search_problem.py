@@ -172,6 +172,7 @@ def _figures(
         own=NearRuns(fitted.own, block(request.workload.model), part.generation)
         if fitted.own and request.weighs_own_runs
         else None,
+        uncompiled=fitted.without_compiler(request.runtime, request.release, part.generation),
     )
 
 

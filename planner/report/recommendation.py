@@ -10,6 +10,7 @@ from planner.base.units import format_count, format_percent, format_risk, format
 from planner.question.given_groups import spelled_group
 from planner.report import prices
 from planner.report.quantities import days, seconds
+from planner.schema.hardware import SPLIT_SCHEDULES
 from planner.schema.plan import Interval, Plan, PlanSet, PriceUsed, SearchQuestion
 from planner.schema.pool_names import pool_names
 from planner.space.axes import offload_name
@@ -111,6 +112,7 @@ def _axes(plan: Plan) -> Iterator[tuple[str, object]]:
         "offload_overlap=on": bool(plan.offloaded and plan.offloaded.optimizer_overlap),
         f"activation_offload={'+'.join(away)}": bool(away),
         f"graphs={plan.graphs}": plan.graphs is not None,
+        f"schedule={p.schedule}": p.schedule in SPLIT_SCHEDULES,
         f"placement={_placed(plan)}": any((plan.placement or {}).values()),
     }
     yield from (axis.split("=") for axis, is_so in unusual.items() if is_so)  # type: ignore[misc]

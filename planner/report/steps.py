@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from planner.base.units import format_percent, format_seconds
-from planner.report import charts, schedule
+from planner.report import charts, schedule, split_schedules
 from planner.report.blocks import Block, Chart, Lines, Section, TextTable
 from planner.report.quantities import seconds, term
 from planner.schema.plan import Group, Plan
@@ -26,6 +26,8 @@ OVER_PASSES = {"bubble", "dp", "optimizer", "offload", "p2p", "jitter"}
 """Causes that are no part of a micro-batch's passes through a stage."""
 FORWARD = 1.0 / 3.0
 """Of the arithmetic of a micro-batch: its backward pass multiplies twice as much (Narayanan et al. 2021)."""
+WEIGHT = 0.5
+"""Of the arithmetic of a backward pass: a product's two gradients take as many operations each."""
 PARTS = ("forward", "exchanges", "backward", "update")
 """Of a timeline."""
 MOST_BLOCKS = 1600
@@ -100,7 +102,7 @@ def _of_plan(plan: Plan) -> Block:
     each = sum(inside.values())
     sent = sum(inside.get(cause, 0.0) for cause in FAMILIES["communication"]) / each if each else 0.0
     ahead = (each - again) * FORWARD
-    chunks = p.vpp if p.schedule == "interleaved-1f1b" else 1
+    chunks = p.vpp if p.pp > 1 else 1
     transfer = causes.get("p2p", 0.0) / count / (2 * chunks)
     after = causes.get("dp", 0.0) + causes.get("optimizer", 0.0)
     return _drawn(
@@ -109,6 +111,7 @@ def _of_plan(plan: Plan) -> Block:
         [ahead] * p.pp,
         [each - ahead] * p.pp,
         (count, chunks, transfer, after, sent),
+        p.schedule,
     )
 
 
@@ -129,14 +132,18 @@ def _drawn(
     ahead: Sequence[float],
     back: Sequence[float],
     rest: tuple[int, int, float, float, float],
+    name: str = "1f1b",
 ) -> Block:
     """`rest`: micro-batches, chunks, seconds of a transfer, of reductions with the update, the share of exchanges."""
     count, chunks, transfer, after, sent = rest
     stages = len(names)
     shown = _shown(count, stages, chunks)
+    if name in split_schedules.FOLDED and shown < 2 * stages:
+        shown = 0
     if not shown:
         return Lines((("Timeline", (f"{stages} stages of {chunks} chunks are too many to draw",)),))
-    works = schedule.run(ahead, back, shown, chunks=chunks, transfer=transfer)
+    weight = [each * WEIGHT for each in back]
+    works = schedule.run(ahead, back, shown, chunks=chunks, transfer=transfer, weight=weight, name=name)
     end = max(work.end for work in works)
     values = [value for work in works for value in _spans(work, names, chunks, sent)]
     if after > 0.0:
@@ -147,11 +154,14 @@ def _drawn(
         if shown < count
         else ""
     )
-    summary = f"Gaps are the bubble.{few if shown < count else ''} A third of a pass's arithmetic is taken as forward."
+    parts = (*PARTS[:3], "weight", *PARTS[3:]) if name in split_schedules.ORDERS else PARTS
+    halves = ", half of the rest as weight gradients" if name in split_schedules.ORDERS else ""
+    summary = f"Gaps are the bubble.{few if shown < count else ''} A third of a pass's arithmetic is taken as forward"
+    summary += f"{halves}."
     table = TextTable(
         title, ("stage", "works", "waits", "bubble"), [_idle(works, i, n, end) for i, n in enumerate(names)]
     )
-    return Chart(title, summary, charts.spans(values, "seconds", PARTS, names), table)
+    return Chart(title, summary, charts.spans(values, "seconds", parts, names), table)
 
 
 def _shown(count: int, stages: int, chunks: int) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, get_args
 
 from pydantic import ConfigDict, Field
 
@@ -34,6 +34,10 @@ Scope = Literal["accelerator", "node", "pool"]
 """Who shares one unit of expanded memory: nobody, the accelerators of a node, all of the cluster."""
 Access = Literal["serial", "concurrent"]
 NotNegative = Annotated[float, Field(ge=0)]
+_MONTH = r"^20\d\d\.(0[1-9]|1[0-2])$"
+SplitSchedule = Literal["zero-bubble", "interleaved-zero-bubble", "zbv", "dualpipe-v"]
+"""Schedules of a pipeline that compute weight gradients apart from input gradients."""
+SPLIT_SCHEDULES: tuple[SplitSchedule, ...] = get_args(SplitSchedule)
 PriceBasis = Literal["purchase", "on-demand", "spot", "reserved-1y", "reserved-3y"]
 
 
@@ -227,9 +231,11 @@ class Runtime(Entry):
     """Dated releases, oldest first; the newest is the default."""
     axes: dict[str, tuple[int | str | bool, ...] | Literal["any"]]
     """Axis -> the values it can express, or "any"; an axis that is missing is fixed at its neutral value."""
-    since: dict[str, Annotated[str, Field(pattern=r"^20\d\d\.(0[1-9]|1[0-2])$")]] = field(default_factory=dict)
+    since: dict[str, Annotated[str, Field(pattern=_MONTH)]] = field(default_factory=dict)
     """Year and month since when it can express an axis, a value of it (``cp``, ``recompute=selective``),
     ``recompute_modules``, ``places_head``, ``fp32_sums_below_zero`` or ``muon``: earlier releases cannot."""
+    schedules: dict[SplitSchedule, Annotated[str, Field(pattern=_MONTH)]] = field(default_factory=dict)
+    """Schedules that compute weight gradients apart, each with the year and month since when it has it."""
     uneven_stages: bool
     """Whether pipeline stages may hold different numbers of layers."""
     offload_needs_zero: tuple[Literal[0, 1, 2, 3], ...] = ()
@@ -302,6 +308,9 @@ class Runtime(Entry):
     """Modules of a layer that it recomputes by name."""
     kernels_per_layer: NotNegative = 40.0
     """Kernel launches of one layer's forward pass: the floor that the CPU sets."""
+    splits_uncompiled: bool = False
+    """Schedules that compute weight gradients apart run kernels that are not compiled (``NAME+eager`` of the fitted
+    efficiencies), and none that a compiler fuses into the loss."""
     dropout: bool = False
     """Models without a gated MLP are trained with dropout unless told otherwise (GPT-2 and 3 as first published)."""
     micro_batch_per_device: bool = False
@@ -321,7 +330,8 @@ class Runtime(Entry):
     def lacks(self, release: str) -> tuple[str, ...]:
         """What of `since` a release is too old for."""
         then = dated(release)
-        return () if then is None else tuple(what for what, date in self.since.items() if (dated(date) or 0.0) > then)
+        since = {**self.since, **{f"schedule={name}": date for name, date in self.schedules.items()}}
+        return () if then is None else tuple(what for what, date in since.items() if (dated(date) or 0.0) > then)
 
     def at(self, release: str) -> Runtime:
         """The runtime as of a release: axes and values that came later are missing."""
@@ -332,6 +342,7 @@ class Runtime(Entry):
             for axis, values in self.axes.items()
             if axis not in late
         }
+        schedules = {name: date for name, date in self.schedules.items() if f"schedule={name}" not in late}
         scopes = tuple(scope for scope in self.zero_scope if f"zero_scope={scope}" not in late)
         places_head = self.places_head and "places_head" not in late
         modules = () if "recompute_modules" in late else self.recompute_modules
@@ -340,6 +351,7 @@ class Runtime(Entry):
         return replace(
             self,
             axes=axes,
+            schedules=schedules,
             zero_scope=scopes,
             places_head=places_head,
             recompute_modules=modules,

@@ -7,13 +7,16 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import Field
 
+from planner.schema.hardware import SPLIT_SCHEDULES, SplitSchedule
 from planner.schema.record import Record
 
 ContextAlgorithm = Literal["p2p", "all_gather", "a2a", "a2a+p2p"]
 """How context-parallel ranks share a sequence (:mod:`planner.models.context`), in Transformer Engine's words."""
 CONTEXT_ALGORITHMS: tuple[ContextAlgorithm, ...] = get_args(ContextAlgorithm)
 RankOrder = Literal["tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp"]
-Schedule = Literal["none", "1f1b", "interleaved-1f1b"]
+Schedule = Literal["none", "1f1b", "interleaved-1f1b"] | SplitSchedule
+"""How the passes of a pipeline follow each other."""
+SCHEDULES: tuple[Schedule, ...] = ("none", "1f1b", "interleaved-1f1b", *SPLIT_SCHEDULES)
 ZeroStage = Literal[0, 1, 2, 3]
 ZeroScope = Literal["full", "node"]
 

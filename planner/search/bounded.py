@@ -35,7 +35,7 @@ def lower_bound(grid: Grid, priced: StepPasses, fits: NDArray[np.bool_] | None =
     With `fits`, which candidates fit into memory, the bound is that of those alone; infinite where none does. A tight
     one counts data-parallel communication, too: it takes twice as long, and pays where little is costed.
     """
-    s = pipeline.stages(grid, priced.layers, priced.ends)
+    s = pipeline.stages(grid, priced.layers, priced.ends, priced.weights)
     f = pipeline.flow(grid, s)
     steady = f.time * jitter(grid)
     exposed: Figure = 0.0

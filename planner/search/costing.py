@@ -58,7 +58,7 @@ def _priced(problem: SearchProblem, axes: GridAxes) -> GridAxes:
     """
     if problem.figures.expanded is not None:
         return axes
-    fewer = replace(axes, p2p_overlap=(False,), pp_inner=(False,))
+    fewer = replace(axes, p2p_overlap=(False,), pp_inner=(False,))  # Of a schedule, whether W is apart: with 1F1B, not.
     if np.any(problem.figures.stack.fp32_sums_below_zero):
         return fewer
     return replace(fewer, sharding=(Sharding(0, "full", False),), offload=(False,))

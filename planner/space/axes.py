@@ -13,7 +13,9 @@ from dataclasses import astuple, dataclass
 from itertools import product
 
 from planner.base.errors import WrongQuestion, nearest
-from planner.schema.plan import RankOrder, ZeroScope, ZeroStage
+from planner.cost import schedules
+from planner.schema import hardware
+from planner.schema.plan import RankOrder, Schedule, ZeroScope, ZeroStage
 
 LAYOUT_AXES = ("tp", "pp", "vpp", "cp", "ep", "etp", "dp", "micro", "batch", "nodes")
 OPTION_AXES = (
@@ -33,12 +35,24 @@ OPTION_AXES = (
     "offload_overlap",
     "activation_offload",
     "graphs",
+    "schedule",
 )
 AXES = LAYOUT_AXES + OPTION_AXES
 PINNED = tuple(axis for axis in AXES if axis not in ("batch", "nodes"))
 """Axes that a pin is for; the other two have options of their own."""
 ALONE = "none"
 """How sequences are shared where no ranks share them."""
+ONE_F_ONE_B = "1f1b"
+"""How passes follow each other where nothing else is said; interleaved where there are several chunks."""
+SPLIT_SCHEDULES: dict[str, float] = {
+    "zero-bubble": schedules.ZERO_BUBBLE,
+    "interleaved-zero-bubble": schedules.ZERO_BUBBLE,
+    "zbv": schedules.ZBV,
+    "dualpipe-v": schedules.DUALPIPE_V,
+}
+"""Schedules that compute weight gradients apart, and the figure that the cost functions know them by."""
+FOLDED = ("zbv", "dualpipe-v")
+"""Of these, the ones whose ranks hold a stage from either end."""
 RANK_ORDERS: tuple[RankOrder, RankOrder] = ("tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp")
 
 
@@ -109,6 +123,12 @@ def modules(stated: str, listed: Iterable[str]) -> Recompute:
         return SELECTIVE
     rest = tuple(module for module in ordered if module in MODULES)
     return Recompute(f"selective:{'+'.join(ordered)}", 0.0, float(CORE_ATTENTION in ordered), rest)
+
+
+def schedule_name(schedule: str, pp: int, vpp: int) -> Schedule:
+    """What a schedule is called: 1F1B with chunks is interleaved, and without stages there is none."""
+    plain: Schedule = "none" if pp == 1 else "1f1b" if vpp == 1 else "interleaved-1f1b"
+    return next((name for name in hardware.SPLIT_SCHEDULES if name == schedule), plain)
 
 
 def _in_order(stated: str, given: tuple[str, ...], known: tuple[str, ...]) -> tuple[str, ...]:
@@ -273,6 +293,8 @@ class OptionAxes:
     """Whether gradients and weights are copied while the host updates other ones."""
     activation_offload: tuple[str, ...] = ()
     """Modules of layers whose inputs live in host memory until the backward pass, or ``all``."""
+    schedule: str = ONE_F_ONE_B
+    """Of ``SPLIT_SCHEDULES``, or 1F1B in the form that goes with the layout (:func:`schedule_name`)."""
 
     @property
     def rank_order(self) -> RankOrder:

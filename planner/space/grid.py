@@ -41,29 +41,29 @@ from planner.schema.hardware import Cluster, Runtime
 from planner.schema.plan import ZeroScope, ZeroStage
 from planner.schema.precisions import PRECISIONS
 from planner.schema.workload import Model, Workload
-from planner.space import offloading
+from planner.space import offloading, split_schedules
 from planner.space.axes import (
     ALONE,
+    FOLDED,
     FULL,
-    GRAPHS,
     MODULES,
     NO_RECOMPUTE,
     NOWHERE,
+    ONE_F_ONE_B,
     PLACED,
-    PLACEMENTS,
     RANK_ORDERS,
     SELECTIVE,
+    SPLIT_SCHEDULES,
     MemoryPlacement,
     OptionAxes,
     Recompute,
     Sharding,
     TensorMode,
-    placement,
     recompute,
 )
 from planner.space.layouts import Rows
 from planner.space.pins import Pins
-from planner.space.rules import Columns, heads_are_dealt
+from planner.space.rules import context_shares, exchanges_overlap
 
 Value = TypeVar("Value", bound=np.generic)
 ZERO_STAGES: tuple[ZeroStage, ...] = (0, 1, 2, 3)
@@ -83,6 +83,7 @@ OPTION_DIMENSIONS = (
     "offload_overlap",
     "activation_offload",
     "graphs",
+    "schedule",
 )
 
 
@@ -104,7 +105,8 @@ class GridAxes:
     offload_overlap: tuple[bool, ...] = (False,)
     activation_offload: tuple[tuple[str, ...], ...] = ((),)
     graphs: tuple[int, ...] = (0,)
-    """One value a block, as other options exist with them."""
+    schedule: tuple[str, ...] = (ONE_F_ONE_B,)
+    """Of these, too, one value a block."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -198,7 +200,7 @@ def precisions(cluster: Cluster, runtime: Runtime, pins: Pins) -> tuple[str, ...
 
 def blocks(rows: Rows, workload: Workload, cluster: Cluster, runtime: Runtime, pins: Pins) -> Iterator[Block]:
     """The classes of the space, largest questions first answered: do experts' exchanges overlap?, tp > 1?, dp cp > 1?,
-    pp: none, plain, interleaved.
+    pp: none, plain, interleaved; then those with weight gradients apart.
     """
     kinds = precisions(cluster, runtime, pins)
     policies = _policies(workload, runtime, kinds, pins)
@@ -210,16 +212,19 @@ def blocks(rows: Rows, workload: Workload, cluster: Cluster, runtime: Runtime, p
     able = exchanges_overlap(rows, workload)
     overlaps = _on(runtime, pins, "ep_overlap", (False, True))
     shared = _shared(rows, workload, cluster, runtime, pins)
+    filled = (rows["vpp"] == 1) | (rows["batch"] // (rows["dp"] * rows["micro"]) % rows["pp"] == 0)
+    plain = [pins.allow("schedule", name) for name in ("none", "1f1b", "interleaved-1f1b")]
     cuts = product(overlaps, (False, True), (False, True), (0, 1, 2), shared)
     for overlap, has_tensor, has_replicas, stage, (ways, sharing) in cuts:
         mask = (tensor == has_tensor) & (replicated == has_replicas) & (stages == stage) & sharing
         if overlap:
             mask &= able
+        mask &= filled & plain[stage]
         if not mask.any():
             continue
         partial = [p for p in policies if not overlap or not p.layers]
         sharded = _sharded(runtime, pins, has_replicas, stage > 0, offloads)
-        captured = offloading.with_graphs(partial, away, graphs_of(workload.model, runtime, pins))
+        captured = offloading.with_graphs(partial, away, offloading.graphs_of(workload.model, runtime, pins))
         for (shardings, overlapping, offloaded), (graphs, kept, moved) in product(sharded, captured):
             axes = GridAxes(
                 kinds,
@@ -229,7 +234,7 @@ def blocks(rows: Rows, workload: Workload, cluster: Cluster, runtime: Runtime, p
                 tuple(_on(runtime, pins, "p2p_overlap", (False, True) if stage == 2 else (False,))),
                 tuple(_orders(runtime, pins, has_replicas and stage > 0)),
                 offloaded,
-                placements(cluster, pins),
+                offloading.placements(cluster, pins),
                 (overlap,),
                 ways,
                 overlapping,
@@ -238,15 +243,47 @@ def blocks(rows: Rows, workload: Workload, cluster: Cluster, runtime: Runtime, p
             )
             if all(axes.shape):
                 yield Block({name: column[mask] for name, column in rows.items()}, axes, family[mask])
+    yield from _apart(rows, workload, cluster, runtime, pins)
 
 
-def graphs_of(model: Model, runtime: Runtime, pins: Pins) -> list[int]:
-    """What CUDA graphs launch: nothing, unless a pin names what the runtime can capture; a whole step of dense models
-    alone, as experts' tokens vary (Megatron-LM d98e8a64, docs/user-guide/features/cuda_graph.md).
+def _apart(rows: Rows, workload: Workload, cluster: Cluster, runtime: Runtime, pins: Pins) -> Iterator[Block]:
+    """The classes of schedules that compute weight gradients apart: in 16 or 32 bit, without tensor-parallel overlap,
+    which needs compiled kernels or has no such form; data-parallel communication overlaps where it must.
     """
-    known = runtime.axes.get("graphs", (ALONE,)) if "graphs" in pins else (ALONE,)
-    able = [name for name in GRAPHS if name in known and pins.allow("graphs", name)]
-    return [GRAPHS.index(name) for name in able if name != GRAPHS[2] or model.moe is None]
+    names = split_schedules.offered(workload, runtime, pins)
+    here = () in offloading.activations(workload.model, runtime, pins) and pins.allow("graphs", ALONE)
+    if not names or not here or not pins.allow("ep_overlap", False):
+        return
+    kinds = tuple(name for name in precisions(cluster, runtime, pins) if name in split_schedules.WIDE)
+    family, replicated, tensor = _families(rows), rows["dp"] * rows["cp"] > 1, rows["tp"] > 1
+    shared = _shared(rows, workload, cluster, runtime, pins)
+    apart = bool(_on(runtime, Pins(), "dp_overlap", (False,)))
+    able = {name: split_schedules.fits(name, rows, workload, runtime) for name in names}
+    for name, has_tensor, has_replicas, (ways, sharing) in product(names, (False, True), (False, True), shared):
+        mask = (tensor == has_tensor) & (replicated == has_replicas) & sharing & able[name]
+        modes = tuple(mode for mode in _tensor_modes(workload, runtime, pins, has_tensor) if not mode.overlap)
+        sent = tuple(_on(runtime, pins, "p2p_overlap", (False, True) if name != "zero-bubble" else (False,)))
+        orders = tuple(_orders(runtime, pins, has_replicas))
+        for shardings, copying, offloaded in _sharded(
+            runtime, pins, has_replicas, True, offloading.states(runtime, pins)
+        ):
+            alone = tuple(each for each in shardings if not (each.overlap and apart))
+            placed = offloading.placements(cluster, pins)
+            axes = GridAxes(
+                precision=kinds,
+                recompute=(NO_RECOMPUTE,),
+                tensor=modes,
+                sharding=alone,
+                p2p_overlap=sent,
+                pp_inner=orders,
+                offload=offloaded,
+                placement=placed,
+                cp_algorithm=ways,
+                offload_overlap=copying,
+                schedule=(name,),
+            )
+            if mask.any() and all(axes.shape):
+                yield Block({name: column[mask] for name, column in rows.items()}, axes, family[mask])
 
 
 def _shared(
@@ -263,43 +300,6 @@ def _shared(
     none = [((ALONE,), rows["cp"] == 1)] if pins.allow("cp_algorithm", ALONE) else []
     some = [int(kind) for kind in np.unique(kinds) if kind]
     return none + [(tuple(way for bit, way in enumerate(ways) if kind >> bit & 1), kinds == kind) for kind in some]
-
-
-def context_shares(way: str, rows: Columns, workload: Workload, cluster: Cluster) -> NDArray[np.bool_]:
-    """Rows whose heads can be dealt as a way needs it: to all context-parallel ranks, or to those of a scale-up domain
-    where these are several, not all, and as many in every domain.
-    """
-    if way == "a2a":
-        return heads_are_dealt(rows["cp"], rows, workload)
-    if way != "a2a+p2p":
-        return np.ones(len(rows["cp"]), dtype=bool)
-    inside = np.maximum(cluster.node.accelerators // rows["tp"], 1)
-    several = (inside > 1) & (inside < rows["cp"]) & (rows["cp"] % inside == 0) & (cluster.fabric.kind != "ici")
-    return np.asarray(several & heads_are_dealt(inside, rows, workload))
-
-
-def exchanges_overlap(rows: Rows, workload: Workload) -> NDArray[np.bool_]:
-    """Layouts in which experts' exchanges can run beside another micro-batch: there are some, two micro-batches,
-    pipelines are interleaved, and there is one module of multi-token prediction at most.
-
-    Nor may whole layers be recomputed (Megatron-LM d98e8a64, core/transformer/transformer_config.py,
-    overlap_moe_expert_parallel_comm).
-    """
-    several = rows["batch"] >= 2 * rows["dp"] * rows["micro"]
-    chunks = (rows["pp"] == 1) | (rows["vpp"] > 1)
-    return np.asarray((rows["ep"] > 1) & several & chunks & (workload.mtp_layers <= 1))
-
-
-def placements(cluster: Cluster, pins: Pins) -> tuple[MemoryPlacement, ...]:
-    """What may live in expanded memory: nothing without it; else all that is searched, or what the pin names.
-
-    No runtime says whether it can place so: such hardware is asked about before software for it exists.
-    """
-    pinned = pins.bounds.get("placement")
-    known = (NOWHERE,) if cluster.accelerator.expanded_memory is None else PLACEMENTS
-    if pinned is None:
-        return known
-    return tuple(placement(name) for name in pinned.values if len(known) > 1 or name == NOWHERE.name)
 
 
 def _families(rows: Rows) -> NDArray[np.intp]:
@@ -391,6 +391,12 @@ class Figures:
     expanded: Expansion | None = None
     own: NearRuns | None = None
     """A site's runs, where what they were off by shifts plans near them."""
+    uncompiled: Stack | None = None
+    """The software under a schedule that computes weight gradients apart, where its compiled kernels cannot."""
+
+    def software(self, schedule: str) -> Stack:
+        """The software as a schedule lets it run."""
+        return self.uncompiled if self.uncompiled is not None and schedule in SPLIT_SCHEDULES else self.stack
 
 
 def _along(values: Sequence[float], dimension: int) -> NDArray[np.float64]:
@@ -404,12 +410,15 @@ def _on_axis(values: NDArray[Value], dimension: int) -> NDArray[Value]:
     return values.reshape(shape)
 
 
-def _near_own_runs(figures: Figures, precision: Label, recompute: Label, accelerators: Figure, layout: Layout) -> Stack:
+def _near_own_runs(
+    figures: Figures, schedule: str, precision: Label, recompute: Label, accelerators: Figure, layout: Layout
+) -> Stack:
     """The software, its whole step stretched on every plan by what a site's runs near it were off by."""
+    stack = figures.software(schedule)
     if figures.own is None:
-        return figures.stack
+        return stack
     factor = figures.own.factor(precision, recompute, accelerators, layout)
-    return replace(figures.stack, whole_step=figures.stack.whole_step * factor)
+    return replace(stack, whole_step=stack.whole_step * factor)
 
 
 def open_grid(figures: Figures, block: Block) -> Grid:
@@ -427,14 +436,16 @@ def open_grid(figures: Figures, block: Block) -> Grid:
 
         network, devices = mapped(network, own), [mapped(device, own) for device in devices]
     device = devices[0] if len(devices) == 1 else _by_precision(devices)
-    layout, accelerators = Layout(**columns), nodes * figures.accelerators_per_node
+    (schedule,) = axes.schedule
+    layout = Layout(**columns, looped=float(schedule not in FOLDED))
+    accelerators = nodes * figures.accelerators_per_node
     precision = _on_axis(np.array(axes.precision), 0)
     policy = _on_axis(np.array([each.name for each in axes.recompute]), 1)
     return Grid(
         shape=figures.shape,
         device=device,
         network=replace(network, accelerators=accelerators),
-        stack=_near_own_runs(figures, precision, policy, accelerators, layout),
+        stack=_near_own_runs(figures, schedule, precision, policy, accelerators, layout),
         layout=layout,
         measured=measured_at(figures, axes.precision, layout, device),
         options=OptionFigures(
@@ -451,6 +462,7 @@ def open_grid(figures: Figures, block: Block) -> Grid:
             p2p_overlap=_along(axes.p2p_overlap, 4),
             ep_overlap=_along(axes.ep_overlap, 8),
             **_sharing([sharing(way) for way in axes.cp_algorithm]),
+            schedule=SPLIT_SCHEDULES.get(schedule, 0.0),
             pp_inner=_along(axes.pp_inner, 5),
             offload=_along(axes.offload, 6),
             **({"offload_overlap": _along(axes.offload_overlap, 10)} if any(axes.offload_overlap) else {}),
@@ -522,13 +534,16 @@ def single_grid(figures: Figures, layout: dict[str, int], options: OptionAxes) -
     """One candidate as a grid of scalars, SI."""
     numbers = {name: float(value) for name, value in layout.items()}
     nodes = numbers.pop("nodes")
-    layout_, device = Layout(**numbers), figures.devices[options.precision]
+    layout_ = Layout(**numbers, looped=float(options.schedule not in FOLDED))
+    device = figures.devices[options.precision]
     accelerators = nodes * figures.accelerators_per_node
     return Grid(
         shape=figures.shape,
         device=device,
         network=replace(figures.network, accelerators=accelerators),
-        stack=_near_own_runs(figures, options.precision, options.recompute.name, accelerators, layout_),
+        stack=_near_own_runs(
+            figures, options.schedule, options.precision, options.recompute.name, accelerators, layout_
+        ),
         layout=layout_,
         options=as_figures(options),
         measured=measured_at(figures, (options.precision,), layout_, device),
@@ -552,6 +567,7 @@ def as_figures(options: OptionAxes) -> OptionFigures:
         p2p_overlap=float(options.p2p_overlap),
         ep_overlap=float(options.ep_overlap),
         **sharing(options.cp_algorithm),
+        schedule=SPLIT_SCHEDULES.get(options.schedule, 0.0),
         pp_inner=float(options.pp_inner),
         offload=float(options.offload),
         offload_overlap=float(options.offload_overlap),

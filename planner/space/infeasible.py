@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from planner.models import blocks, context
-from planner.performance.cost_inputs import can_train_in
+from planner.performance import cost_inputs
 from planner.schema.hardware import Runtime
 from planner.space.axes import (
     ALONE,
@@ -18,8 +18,10 @@ from planner.space.axes import (
     OPTION_AXES,
     PART,
     RANK_ORDERS,
+    SPLIT_SCHEDULES,
     WHOLE,
     offload_name,
+    schedule_name,
 )
 from planner.space.grid import LOST_BY_DELAYED, Block, modules_of
 from planner.space.grid import blocks as blocks_of
@@ -226,6 +228,9 @@ def _spelt(block: Block, axis: str) -> list[str]:
             return [switch[value] for value in axes.ep_overlap]
         case "cp_algorithm":
             return list(axes.cp_algorithm)
+        case "schedule":
+            pairs = {(int(pp), int(vpp)) for pp, vpp in zip(block.rows["pp"], block.rows["vpp"], strict=True)}
+            return [schedule_name(name, *pair) for name in axes.schedule for pair in pairs]
         case "rank_order":
             return [RANK_ORDERS[value] for value in axes.pp_inner]
         case "offload_overlap":
@@ -274,12 +279,33 @@ def _why_not_shared(question: Question) -> str:
     )
 
 
+def _why_not_schedule(question: Question, bound: Bound) -> str:
+    """What goes with the schedules that a pin names."""
+    workload, runtime = question.setting.workload, question.setting.runtime
+    if any(name in SPLIT_SCHEDULES for name in bound.values):
+        if cost_inputs.shape(workload, runtime).pattern is not None:
+            return f"that goes with layers of one kind, and those of {workload.model.id} are of several. "
+        chunks = {"zero-bubble": "vpp 1 and pp micro-batches", "interleaved-zero-bubble": "rounds of pp micro-batches"}
+        fills = " or ".join(dict.fromkeys(chunks.get(name, "vpp 2 and 2 pp micro-batches") for name in bound.values))
+        return (
+            f"{bound} goes with pp above 1, {fills}, equal stages between first and last, nothing recomputed, all "
+            "weights trained in 16 or 32 bit, and no overlap of tensor parallelism or of experts' exchanges. "
+        )
+    return "none is pp 1, 1f1b is vpp 1, interleaved-1f1b more. "
+
+
 def _why_not_option(question: Question, axis: str) -> str:
     """What keeps the pin on an option from standing: the accelerator, the runtime, or what it goes with."""
     runtime, accelerator = question.setting.runtime, question.setting.cluster.accelerator
     bound = question.pins.bounds[axis]
-    if axis == "precision" and not any(can_train_in(accelerator, name) for name in bound.values):
+    if axis == "precision" and not any(cost_inputs.can_train_in(accelerator, name) for name in bound.values):
         return f"{accelerator.id} has no such matrix products. "
+    pinned = question.pins.bounds.get("schedule", Bound())
+    if axis == "schedule" or (
+        any(name in SPLIT_SCHEDULES for name in pinned.values)
+        and _some(bound, _option_values(_freed(question, "schedule"), axis))
+    ):
+        return _why_not_schedule(question, pinned)
     known = runtime.zero_scope if axis == "zero_scope" else runtime.axes.get(axis, ("none", False, 0, RANK_ORDERS[0]))
     part = axis == "offload"
     kinds = Bound(tuple(PART if part and ":" in name else name.partition(":")[0] for name in bound.values))

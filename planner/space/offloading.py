@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from planner.schema.hardware import Runtime
+from planner.schema.hardware import Cluster, Runtime
 from planner.schema.workload import Model
 from planner.space.axes import (
     ALONE,
     CORE_ATTENTION,
+    GRAPHS,
+    NOWHERE,
     OFFLOADED_MODULES,
     PART,
+    PLACEMENTS,
     WHOLE,
+    MemoryPlacement,
     Recompute,
     activation_offload,
     offload_name,
+    placement,
     states_offloaded,
 )
 from planner.space.pins import Pins
@@ -58,6 +63,15 @@ def with_policies(
     return [(way, tuple(m for m in away if ways[m] == way)) for way in dict.fromkeys(ways.values())]
 
 
+def graphs_of(model: Model, runtime: Runtime, pins: Pins) -> list[int]:
+    """What CUDA graphs launch: nothing, unless a pin names what the runtime can capture; a whole step of dense models
+    alone, as experts' tokens vary (Megatron-LM d98e8a64, docs/user-guide/features/cuda_graph.md).
+    """
+    known = runtime.axes.get("graphs", (ALONE,)) if "graphs" in pins else (ALONE,)
+    able = [name for name in GRAPHS if name in known and pins.allow("graphs", name)]
+    return [GRAPHS.index(name) for name in able if name != GRAPHS[2] or model.moe is None]
+
+
 def with_graphs(
     policies: Sequence[Recompute], away: Sequence[tuple[str, ...]], graphs: Sequence[int]
 ) -> list[tuple[int, tuple[Recompute, ...], tuple[tuple[str, ...], ...]]]:
@@ -79,6 +93,18 @@ def figures(each: Sequence[tuple[str, ...]]) -> dict[str, list[bool]]:
     """Field of the options -> whether each of several choices has that module's input in host memory."""
     named = sorted({module for modules in each for module in modules})
     return {f"offload_{module}": [module in modules for modules in each] for module in named}
+
+
+def placements(cluster: Cluster, pins: Pins) -> tuple[MemoryPlacement, ...]:
+    """What may live in expanded memory: nothing without it; else all that is searched, or what the pin names.
+
+    No runtime says whether it can place so: such hardware is asked about before software for it exists.
+    """
+    pinned = pins.bounds.get("placement")
+    known = (NOWHERE,) if cluster.accelerator.expanded_memory is None else PLACEMENTS
+    if pinned is None:
+        return known
+    return tuple(placement(name) for name in pinned.values if len(known) > 1 or name == NOWHERE.name)
 
 
 def _known(runtime: Runtime, axis: str, neutral: tuple[str, ...]) -> tuple[object, ...]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from planner.base.errors import WrongQuestion, meant
-from planner.schema.plan_layout import CONTEXT_ALGORITHMS
+from planner.schema.plan_layout import CONTEXT_ALGORITHMS, SCHEDULES
 from planner.schema.precisions import PRECISIONS
 from planner.space.axes import (
     ALONE,
@@ -77,6 +77,7 @@ CHOICES = {
     "rank_order": RANK_ORDERS,
     "cp_algorithm": (ALONE, *CONTEXT_ALGORITHMS),
     "graphs": GRAPHS,
+    "schedule": SCHEDULES,
 }
 
 

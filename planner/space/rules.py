@@ -19,6 +19,7 @@ from planner.models import blocks, context
 from planner.performance import cost_inputs
 from planner.schema.hardware import Cluster, Runtime
 from planner.schema.workload import Workload
+from planner.space.axes import FOLDED
 
 Columns = Mapping[str, NDArray[np.int64]]
 Mask = NDArray[np.bool_]
@@ -117,6 +118,31 @@ def heads_are_dealt(ranks: NDArray[np.int64], c: Columns, workload: Workload) ->
     return np.asarray(np.all([np.maximum(heads // c["tp"], 1) % ranks == 0 for heads in kinds], axis=0))
 
 
+def context_shares(way: str, rows: Columns, workload: Workload, cluster: Cluster) -> NDArray[np.bool_]:
+    """Rows whose heads can be dealt as a way needs it: to all context-parallel ranks, or to those of a scale-up domain
+    where these are several, not all, and as many in every domain.
+    """
+    if way == "a2a":
+        return heads_are_dealt(rows["cp"], rows, workload)
+    if way != "a2a+p2p":
+        return np.ones(len(rows["cp"]), dtype=bool)
+    inside = np.maximum(cluster.node.accelerators // rows["tp"], 1)
+    several = (inside > 1) & (inside < rows["cp"]) & (rows["cp"] % inside == 0) & (cluster.fabric.kind != "ici")
+    return np.asarray(several & heads_are_dealt(inside, rows, workload))
+
+
+def exchanges_overlap(rows: Columns, workload: Workload) -> NDArray[np.bool_]:
+    """Layouts in which experts' exchanges can run beside another micro-batch: there are some, two micro-batches,
+    pipelines are interleaved, and there is one module of multi-token prediction at most.
+
+    Nor may whole layers be recomputed (Megatron-LM d98e8a64, core/transformer/transformer_config.py,
+    overlap_moe_expert_parallel_comm).
+    """
+    several = rows["batch"] >= 2 * rows["dp"] * rows["micro"]
+    chunks = (rows["pp"] == 1) | (rows["vpp"] > 1)
+    return np.asarray((rows["ep"] > 1) & several & chunks & (workload.mtp_layers <= 1))
+
+
 def _experts(c: Columns, s: RuleSetting) -> Mask:
     moe = s.workload.model.moe
     return np.asarray((moe.experts if moe else 1) % c["ep"] == 0)
@@ -177,7 +203,9 @@ def _pairs(c: Columns, s: RuleSetting) -> Mask:
 
 def _interleave(c: Columns, s: RuleSetting) -> Mask:
     rounds = (c["pp"] > 1) & (c["batch"] // (c["dp"] * c["micro"]) % c["pp"] == 0)
-    return np.asarray((c["vpp"] == 1) | rounds)
+    steps = c["batch"] // (c["dp"] * c["micro"])
+    folds = any(name in FOLDED for name in s.runtime.schedules)
+    return np.asarray((c["vpp"] == 1) | rounds | (folds & (c["vpp"] == 2) & (c["pp"] > 1) & (steps >= 2 * c["pp"])))
 
 
 def _tokens(c: Columns, s: RuleSetting) -> Mask:
@@ -222,7 +250,11 @@ RULES = (
     ),
     Rule("batch_divides", "the global batch divides by dp x micro-batch", _batch),
     Rule("whole_pairs", "a micro-batch of pairs of answers has an even number of sequences", _pairs),
-    Rule("interleave_fill", "interleaved schedules need micro-batches in multiples of pp", _interleave),
+    Rule(
+        "interleave_fill",
+        "interleaved schedules need micro-batches in multiples of pp (those in a V 2 pp of them)",
+        _interleave,
+    ),
     Rule(
         "micro_batch_tokens",
         "a micro-batch has at most 131,072 tokens per rank (or is one sequence)",

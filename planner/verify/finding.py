@@ -103,27 +103,39 @@ class Claim:
         own = layers(self.model)
         return (*own, *own[-1:] * (self.plan.workload.mtp_layers or 0))
 
+    @property
+    def folded(self) -> bool:
+        """Whether each rank holds a chunk from either end of the model."""
+        return self.plan.parallelism.schedule in FOLDED
+
+    @property
+    def head_stage(self) -> int:
+        """The stage with the head."""
+        return 0 if self.folded else len(self.placed) - 1
+
     @cached_property
     def placed(self) -> tuple[tuple[LayerShape, ...], ...]:
         """The layers of every pipeline stage, in the model's order.
 
         Chunk v of stage i is the ``(v pp + i)``-th of the model; a stage's chunks differ by one layer at most unless it
         says what they hold. The first stage is short in its first chunks (where the embedding is), every other in its
-        last.
+        last. In a V second chunks go backwards, and the last of all is the first to be short.
         """
         p, every = self.plan.parallelism, self.layers
         placed: list[list[LayerShape]] = [[] for _ in p.stages]
         start = 0
         for chunk in range(p.vpp):
-            for index, stage in enumerate(p.stages):
+            for index, stage in reversed(list(enumerate(p.stages))) if chunk and self.folded else enumerate(p.stages):
                 each, more = divmod(stage.layers, p.vpp)
-                longer = chunk >= p.vpp - more if index == 0 else chunk < more
+                longer = chunk >= p.vpp - more if index == 0 and not self.folded else chunk < more
                 size = stage.chunks[chunk] if stage.chunks and len(stage.chunks) == p.vpp else each + longer
                 placed[index] += every[start : start + size]
                 start += size
         return tuple(tuple(stage) for stage in placed)
 
 
+FOLDED = ("zbv", "dualpipe-v")
+"""Schedules that cut the model into a V."""
 Check = Callable[[Claim], Iterator[str]]
 """Yields a sentence for everything that is wrong; its function's name is the check's."""
 

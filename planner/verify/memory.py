@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from planner.schema.hardware import SPLIT_SCHEDULES
 from planner.schema.plan_layout import StageMemory
 from planner.verify.finding import TOLERANCE, Check, Claim, same, unless_same
 from planner.verify.model import (
@@ -77,9 +78,8 @@ def stage_parameters(c: Claim, stage: int) -> StageBytes:
 
 def ends_of(c: Claim, stage: int) -> int:
     """Parameters of a stage outside blocks."""
-    last = len(c.placed) - 1
     ends = first_end(c.model) if stage == 0 else 0
-    return ends + (last_end(c.model, alone=last == 0) if stage == last else 0)
+    return ends + (last_end(c.model, alone=c.head_stage == 0) if stage == c.head_stage else 0)
 
 
 def trained(c: Claim) -> float:
@@ -282,15 +282,17 @@ def _outer_shard(c: Claim) -> int:
 
 
 def least_activations(c: Claim, stage: int) -> float:
-    """The input of every layer of every micro-batch in flight, ``e t h`` bytes: ``min(M, pp - i)`` on stage i; of those
-    that are trained where the last are alone; none where activations are offloaded.
+    """The input of every layer of every micro-batch in flight, ``e t h`` bytes: ``min(M, pp - i)`` on stage i, pp where
+    weight gradients are apart; of those that are trained where the last are alone; none where activations are
+    offloaded.
     """
     return 0.0 if c.plan.offloaded and c.plan.offloaded.activations else least_inputs(c, stage)
 
 
 def least_inputs(c: Claim, stage: int) -> float:
     """The same, wherever they are."""
-    flying, method = min(c.micro_batches, c.plan.parallelism.pp - stage), c.plan.workload.method
+    apart = c.plan.parallelism.schedule in SPLIT_SCHEDULES
+    flying, method = min(c.micro_batches, c.plan.parallelism.pp - stage * (not apart)), c.plan.workload.method
     kept = int(method["layers"]) if method["kind"] == "freeze" else len(c.placed[stage])
     wide = (c.model.streams or 1) * c.model.hidden
     return flying * kept * c.element * c.tokens * wide / _outer_shard(c)
@@ -339,13 +341,13 @@ def _most_of_recurrence(c: Claim) -> float:
 
 def activations_are_possible(c: Claim) -> Iterator[str]:
     """Between the stored inputs alone and everything, of at most ``pp + (pp - 1) / vpp`` micro-batches in flight, and
-    one chunk more where experts' exchanges overlap.
+    one chunk more where experts' exchanges overlap; with weight gradients apart, see :func:`flying_apart`.
     """
     m = c.plan.prediction.memory
     if not 0 <= m.stage < len(c.placed):
         return
     least = least_activations(c, m.stage)
-    flying = most_in_flight(c)
+    flying = most_in_flight(c, m.stage)
     most = sum(_most_of_layer(c, layer) for layer in c.placed[m.stage]) + most_beside_layers(c, m.stage)
     held = m.activations_bytes + (m.expanded.activations_bytes if m.expanded else 0.0)
     held += c.plan.offloaded.activations_bytes if c.plan.offloaded else 0.0
@@ -356,15 +358,32 @@ def activations_are_possible(c: Claim) -> Iterator[str]:
         )
 
 
-def most_in_flight(c: Claim) -> float:
-    """Micro-batches whose activations a stage holds at most: ``pp + (pp - 1) / vpp``, one chunk more with overlap."""
+def flying_apart(schedule: str, pp: int, vpp: int, stage: int) -> float:
+    """Micro-batches that a rank holds at most where weight gradients are apart, one whose W is put off counted twice.
+
+    As simulated (tests/test_schedules.py): ``pp + r / vpp`` on rank r (ZB-H1), ``max(pp, (pp + r) / 2 + r)`` (ZB-V),
+    ``pp + 1 / 2`` (DualPipeV).
+    """
+    if schedule == "zbv":
+        return max(pp, 0.5 * (pp + stage) + stage)
+    return pp + 0.5 if schedule == "dualpipe-v" else pp + stage / vpp
+
+
+def most_in_flight(c: Claim, stage: int) -> float:
+    """Micro-batches whose activations a stage holds at most: ``pp + (pp - 1) / vpp``, one chunk more with overlap; with
+    weight gradients apart, see :func:`flying_apart`.
+    """
     p = c.plan.parallelism
+    if p.schedule in SPLIT_SCHEDULES:
+        return flying_apart(p.schedule, p.pp, p.vpp, stage)
     return min(c.micro_batches, p.pp + (p.pp - 1 + bool(c.plan.overlap.ep)) / p.vpp)
 
 
 def most_beside_layers(c: Claim, stage: int) -> float:
-    """Bytes of a micro-batch's mask of dropout, and of what a trained tower keeps."""
+    """Bytes of a micro-batch's mask of dropout, of what a trained tower keeps, and of logits' gradients that wait."""
     most, tower = c.tokens * c.model.hidden, c.model.tower
+    if c.plan.parallelism.schedule in SPLIT_SCHEDULES:
+        most += c.element * c.tokens * c.model.vocab / c.plan.parallelism.tp
     if stage == 0 and tower and tower.trained:
         inner = 8.0 * tower.hidden + (3.0 if tower.gated else 2.0) * tower.ffn
         most += c.element * c.plan.batch.micro * tower.images * tower.patches * tower.layers * inner
@@ -379,7 +398,7 @@ def graphs_hold_their_inputs(c: Claim) -> Iterator[str]:
     if stated is None or graphs is None or not 0 <= m.stage < len(c.placed):
         return
     p, least = c.plan.parallelism, least_activations(c, m.stage)
-    flying = most_in_flight(c)
+    flying = most_in_flight(c, m.stage)
     most = FRAGMENTATION * flying / max(min(c.micro_batches, p.pp - m.stage), 1) * least
     low, high = (0.0, 0.0) if graphs == "full" else (least, min(most, m.activations_bytes))
     if not low * (1 - TOLERANCE) <= stated <= high * (1 + TOLERANCE):
@@ -396,7 +415,7 @@ def buffers_are_possible(c: Claim) -> Iterator[str]:
     p, m = c.plan.parallelism, c.plan.prediction.memory
     if not 0 <= m.stage < len(c.placed) or not c.placed[m.stage]:
         return
-    logits = c.tokens * (c.model.labels or c.model.vocab) / p.tp if m.stage == len(c.placed) - 1 else 0.0
+    logits = c.tokens * (c.model.labels or c.model.vocab) / p.tp if m.stage == c.head_stage else 0.0
     sizes = [x.held.dense / p.tp + x.held.experts / (p.ep * p.etp) for stage in c.placed for x in stage]
     each = c.plan.runtime.bytes_per_parameter
     gathered = each["parameter_wire"] if p.zero_stage == 3 else 0.0

@@ -89,7 +89,7 @@ def offloaded_bytes_are_possible(c: Claim) -> Iterator[str]:
     if stated < 0 or (stated and not away.activations):
         yield f"{stated:.6g} B of activations in host memory, where {away.activations or 'nothing'} is offloaded"
     p, layers, m = c.plan.parallelism, c.placed[stage], c.plan.prediction.memory
-    flying = most_in_flight(c)
+    flying = most_in_flight(c, stage)
     if away.activations == ("all",):
         few = on_their_way(c)
         if stated < max(least_inputs(c, stage) - few, 0.0) * (1 - TOLERANCE):

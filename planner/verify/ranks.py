@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from planner.schema.hardware import SPLIT_SCHEDULES
 from planner.schema.plan import Parallelism, Plan
-from planner.verify.finding import TOLERANCE, Check, Claim
+from planner.verify.finding import FOLDED, TOLERANCE, Check, Claim
 from planner.verify.model import head
 
 MOST_DIMENSIONS = 4
@@ -72,13 +73,43 @@ def batch_divides(c: Claim) -> Iterator[str]:
 
 
 def schedule_is_named(c: Claim) -> Iterator[str]:
-    """None without a pipeline, 1F1B with whole stages, interleaved with chunks, in rounds of pp micro-batches."""
-    p = c.plan.parallelism
-    expected = "none" if p.pp == 1 else "1f1b" if p.vpp == 1 else "interleaved-1f1b"
-    if p.schedule != expected:
-        yield f"{p.schedule} with pp {p.pp} and vpp {p.vpp}: should be {expected}"
-    if p.vpp > 1 and (p.pp == 1 or c.plan.batch.accumulation % p.pp):
-        yield f"{c.plan.batch.accumulation} micro-batches interleaved over pp {p.pp}"
+    """None without a pipeline; with whole stages 1F1B or zero-bubble; with chunks interleaved, in rounds of pp
+    micro-batches, or in a V of two. Others than 1F1B: :func:`weights_are_apart`.
+    """
+    p, steps = c.plan.parallelism, c.plan.batch.accumulation
+    plain = "none" if p.pp == 1 else "1f1b" if p.vpp == 1 else "interleaved-1f1b"
+    apart = {1: ("zero-bubble",), 2: ("interleaved-zero-bubble", *FOLDED)}.get(p.vpp, ("interleaved-zero-bubble",))
+    if p.schedule != plain and (p.pp == 1 or p.schedule not in apart):
+        yield f"{p.schedule} with pp {p.pp} and vpp {p.vpp}: should be {plain}"
+    if p.vpp > 1 and (p.pp == 1 or (not c.folded and steps % p.pp)):
+        yield f"{steps} micro-batches interleaved over pp {p.pp}"
+    if p.schedule in SPLIT_SCHEDULES:
+        yield from weights_are_apart(c)
+
+
+def weights_are_apart(c: Claim) -> Iterator[str]:
+    """Micro-batches fill the pipeline, one a stage; all weights train; nothing is recomputed nor in 8 bit; neither
+    tensor-parallel communication nor experts' exchanges overlap; and the runtime is one that has such schedules.
+    """
+    p, steps, overlap = c.plan.parallelism, c.plan.batch.accumulation, c.plan.overlap
+    wrong = {
+        f"with {steps} micro-batches": steps < (2 * p.pp if c.folded else p.pp),
+        "with frozen weights": c.plan.workload.method["kind"] in ("lora", "freeze"),
+        f"with recompute {c.plan.recompute.policy}": c.plan.recompute.policy != "none",
+        f"in {c.plan.precision}": c.plan.precision not in ("bf16", "fp16", "fp32"),
+        "with overlapped tensor parallelism": overlap.tp,
+        "with overlapped exchanges of experts": bool(overlap.ep),
+    }
+    yield from (f"{p.schedule} {why}" for why, is_so in wrong.items() if is_so)
+
+
+def folds_evenly(c: Claim) -> Iterator[str]:
+    """``2 ceil(L / (2 pp))`` layers a rank of a V, but for the first, which has both ends and may lack two."""
+    p, total = c.plan.parallelism, len(c.layers)
+    full = 2 * -(-total // (2 * p.pp))
+    dealt = [stage.layers for stage in p.stages]
+    if dealt != [total - full * (p.pp - 1), *[full] * (p.pp - 1)] or dealt[0] < full - 2 or dealt[0] < 2:
+        yield f"stages of {dealt} layers in a V: each should have {full}, the first two less at most"
 
 
 def layers_are_dealt(c: Claim) -> Iterator[str]:
@@ -94,7 +125,9 @@ def layers_are_dealt(c: Claim) -> Iterator[str]:
         yield f"{len(dealt)} stages for pp {p.pp}"
     if sum(dealt) != total:
         yield f"stages hold {sum(dealt)} of {total} layers"
-    if c.plan.runtime.balances_head and p.pp > 1:
+    if c.folded:
+        yield from folds_evenly(c)
+    elif c.plan.runtime.balances_head and p.pp > 1:
         if dealt != (cut := cut_by_cost(c)):
             yield f"stages of {dealt} layers; cut by cost with the head they hold {cut}"
     elif c.plan.runtime.places_head and p.pp > 1:

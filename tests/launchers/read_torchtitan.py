@@ -63,6 +63,7 @@ def read(job):
         "experts": model.layers[0].moe.num_experts if getattr(model.layers[0], "moe", None) else None,
         "chunks": chunks(config, dims),
         "schedule": p.pipeline_parallel_schedule if dims.pp > 1 else "none",
+        "compiled": config.compile.enable,
         "reshard": p.fsdp_reshard_after_forward,
         "recompute": type(config.activation_checkpoint).__qualname__.split(".")[0],
         "converted": sorted(

@@ -105,6 +105,10 @@ FSDP = (
     ("qwen3-30b-a3b", f"{H100}:4", "ep=8 pp=2"),
     ("qwen3-30b-a3b", f"{H100}:8", "ep=16 tp=2"),
     ("mixtral-8x7b", f"{H100}:8", "ep=8 cp=2"),
+    ("llama3-8b", f"{H100}:4", "pp=4 schedule=interleaved-zero-bubble vpp=2"),
+    ("llama3-8b", f"{H100}:4", "pp=2 tp=2 schedule=zbv"),
+    ("llama3.1-405b", f"{H100}:64", "pp=8 tp=8 schedule=zbv micro=1"),
+    ("llama3-8b", f"{H100}:4", "pp=4 schedule=dualpipe-v"),
 )
 DEEPSPEED = (
     *(("llama3-8b", f"{H100}:{n}", f"zero={z}") for n in (1, 4, 16) for z in (0, 1, 2, 3)),

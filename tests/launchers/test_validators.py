@@ -11,7 +11,16 @@ from typing import Any
 import pytest
 
 from planner import api
-from planner.launchers import accelerate, dstack, megatron, megatron_bridge, megatron_model, plan_facts, skypilot
+from planner.launchers import (
+    accelerate,
+    dstack,
+    megatron,
+    megatron_bridge,
+    megatron_model,
+    plan_facts,
+    skypilot,
+    torchtitan,
+)
 from planner.schema.plan import Plan
 from planner.schema.precisions import LOW_PRECISION
 from tests.launchers import trainer_fields
@@ -151,7 +160,8 @@ def values_of_torchtitan(plan: Plan) -> Values:
         "angles": angles_of_torchtitan(shape),
         "experts": moe["experts"] if moe else None,
         "chunks": plan_facts.chunks(plan) if p.pp > 1 else None,
-        "schedule": {"none": "none", "1f1b": "1F1B", "interleaved-1f1b": "Interleaved1F1B"}[p.schedule],
+        "schedule": {"none": "none", **torchtitan.SCHEDULES}[p.schedule],
+        "compiled": p.schedule not in ("interleaved-zero-bubble", "zbv", "dualpipe-v"),
         "reshard": {0: "default", 2: "never", 3: "always"}[p.zero_stage],
         "recompute": {"none": "NoneType", "selective": "SelectiveAC", "full": "FullAC"}[plan.recompute.policy],
         "converted": converted.get(plan.precision, []),

@@ -26,8 +26,10 @@ from planner.space.axes import (
     FULL,
     GRAPHS,
     NO_RECOMPUTE,
+    ONE_F_ONE_B,
     RANK_ORDERS,
     SELECTIVE,
+    SPLIT_SCHEDULES,
     MemoryPlacement,
     OptionAxes,
     Sharding,
@@ -134,6 +136,7 @@ def _figures(plan: Plan, catalog: Catalog, place: Cluster, work: Workload) -> Fi
         place.node.accelerators,
         {} if profile is None else {plan.precision: profile.table},
         expanded=cost_inputs.expansion(place.accelerator, fitted.accelerator, place.node.accelerators),
+        uncompiled=fitted.without_compiler(runtime, release, place.accelerator.generation),
     )
 
 
@@ -189,6 +192,7 @@ def _options(plan: Plan) -> OptionAxes:
         graphs=GRAPHS.index(plan.graphs or ALONE),
         activation_offload=plan.offloaded.activations if plan.offloaded else (),
         cp_algorithm=p.cp_algorithm or ALONE,
+        schedule=p.schedule if p.schedule in SPLIT_SCHEDULES else ONE_F_ONE_B,
     )
 
 

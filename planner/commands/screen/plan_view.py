@@ -21,6 +21,7 @@ from planner.planning.comparison import compare
 from planner.planning.shortlist import LOOKED_AT
 from planner.report import prices, recommendation
 from planner.report.quantities import days, seconds, term, took
+from planner.schema.hardware import SPLIT_SCHEDULES
 from planner.schema.plan import Plan, PlanSet
 
 
@@ -242,7 +243,9 @@ def _ranking(plans: Sequence[Plan]) -> None:
     batches = len({p.batch.global_ for p in plans}) > 1
     precisions = len({p.precision for p in plans}) > 1
     headers = ["#", *(["nodes"] if several else []), *(["batch"] if batches else []), *(["prec"] if precisions else [])]
-    headers += ["TP", "PP", *(name.upper() for name in shown), "DP", "micro", "ZeRO", "recompute"]
+    schedules = any(p.parallelism.schedule in SPLIT_SCHEDULES for p in plans)
+    headers += ["TP", "PP", *(name.upper() for name in shown), *(["schedule"] if schedules else [])]
+    headers += ["DP", "micro", "ZeRO", "recompute"]
     measured = any(p.measured for p in plans)
     headers += [
         "step",
@@ -253,19 +256,21 @@ def _ranking(plans: Sequence[Plan]) -> None:
         "time",
         "cost",
     ]
-    rows = [[*_degrees(p, shown, several, batches, precisions), *_figures(p, measured)] for p in plans]
+    rows = [[*_degrees(p, shown, several, batches, precisions, schedules), *_figures(p, measured)] for p in plans]
     behind = 6 + measured
     align = "r" * (len(headers) - behind - 1) + "l" + "r" * behind
     render.table(headers, rows, align=align, priority=["MFU", "tokens/s"])
 
 
-def _degrees(plan: Plan, shown: Sequence[str], several: bool, batches: bool, precisions: bool) -> list[str]:
+def _degrees(
+    plan: Plan, shown: Sequence[str], several: bool, batches: bool, precisions: bool, schedules: bool
+) -> list[str]:
     p = plan.parallelism
     cells = [str(plan.rank), *([f"{plan.cluster.pools[0].count:,}"] if several else [])]
     cells += [f"{plan.batch.global_:,}"] if batches else []
     cells += [plan.precision] if precisions else []
-    cells += [str(p.tp), str(p.pp), *(str(getattr(p, name)) for name in shown), f"{p.dp:,}"]
-    return [*cells, str(plan.batch.micro), str(p.zero_stage), plan.recompute.policy]
+    cells += [str(p.tp), str(p.pp), *(str(getattr(p, name)) for name in shown), *([p.schedule] if schedules else [])]
+    return [*cells, f"{p.dp:,}", str(plan.batch.micro), str(p.zero_stage), plan.recompute.policy]
 
 
 def _figures(plan: Plan, measured: bool) -> list[str]:

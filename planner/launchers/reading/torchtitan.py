@@ -11,6 +11,8 @@ from planner.launchers.reading.command import command
 from planner.launchers.reading.found import FoundOptions, Options, degree, number
 from planner.launchers.reading.shell.script import Script
 from planner.launchers.reading.torchtitan_configs import CONFIGS, Config
+from planner.launchers.torchtitan import SCHEDULES
+from planner.schema.hardware import SPLIT_SCHEDULES
 
 RUNTIME = "fsdp2"
 _P, _T = "parallelism.", "training."
@@ -81,11 +83,8 @@ def found_options(flags: Options, own: Config | None) -> FoundOptions:
     }
     if tp > 1:
         settings["tp_overlap"] = "on" if "compile.enable_async_tensor_parallel" in flags else "off"
-    schedule = flags.get(f"{_P}pipeline_parallel_schedule", ["1F1B"])
-    if not schedule:
-        raise WrongQuestion(f"--{_P}pipeline_parallel_schedule: needs a value (1F1B, Interleaved1F1B)")
-    if schedule[0].lower().startswith("interleaved") and pp > 1:
-        settings["vpp"] = 2
+    if pp > 1:
+        settings |= _schedule(flags)
     batch = number(flags, f"{_T}global_batch_size")  # -1: what the ranks make up
     return FoundOptions(
         runtime=RUNTIME,
@@ -119,6 +118,16 @@ def refuse(flags: Options, read: Collection[str]) -> None:
             f"{names}: may change precision, memory or time, and no plan holds it; --ignore {unknown[0]} prices the "
             "rest without"
         )
+
+
+def _schedule(flags: Options) -> dict[str, object]:
+    """The schedule, by torch's name in any case, and the two chunks that others than 1F1B have unless more are said."""
+    given, names = flags.get(f"{_P}pipeline_parallel_schedule", ["1F1B"]), {v.lower(): k for k, v in SCHEDULES.items()}
+    if not given:
+        raise WrongQuestion(f"--{_P}pipeline_parallel_schedule: needs a value ({', '.join(SCHEDULES.values())})")
+    name = names.get(given[0].lower(), "1f1b")
+    chunks = {} if name == "1f1b" else {"vpp": 2}
+    return chunks | ({"schedule": name} if name in SPLIT_SCHEDULES else {})
 
 
 def _differences(flags: Options, pp: int) -> Iterator[str]:
