@@ -28,15 +28,14 @@ HEAD = """# Architectures
 <!-- Written by docs/architectures.py. Do not edit. -->
 
 What `clusterwright models import` reads, by the `model_type` of a config.json. *Exact*: parameters equal what
-transformers 5.23.0 builds of the same configuration, to the last one. *Plans*: a plan on nodes of eight H100 was
-found, and its document holds up when it is checked. *Megatron*, *torchtitan*, *Transformers*: it can be exported
-there (the last as `hf-trainer`, a module around transformers' Trainer), or why not; what fits no H100 is planned on as
-many nodes of B300.
-Where a configuration holds what is not priced (experts without weights, say) it is refused by name; so is every
-`model_type` that is not listed (of `longcat_flash`, `mimo_v2_flash`, `rwkv`, `zamba2` it says what is
-missing). Of models with a vision or an audio tower the text part is read, and every plan says so; with `--images N`
-or `--audio N` the towers of the second table are read, too (frozen, or with `--train-tower` trained); no target of
-`export` has a module for them.
+transformers 5.23.0 builds of the same configuration (of `rwkv7` what its paper says), to the last one. *Plans*: a
+plan on nodes of eight H100 was found, and its document holds up when it is checked. *Megatron*, *torchtitan*,
+*Transformers*: it can be exported there (the last as `hf-trainer`, a module around transformers' Trainer), or why
+not; what fits no H100 is planned on as many nodes of B300. Where a configuration holds what is not priced (experts
+without weights, say) it is refused by name; so is every `model_type` that is not listed (of `longcat_flash`,
+`mimo_v2_flash`, `rwkv`, `rwkv6`, `zamba2` it says what is missing). Of models with a vision or an audio tower the
+text part is read, and every plan says so; with `--images N` or `--audio N` the towers of the second table are read,
+too (frozen, or with `--train-tower` trained); no target of `export` has a module for them.
 
 | model_type | configuration | parameters | exact | plans | Megatron | torchtitan | Transformers |
 |---|---|---:|---|---|---|---|---|

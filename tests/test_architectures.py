@@ -22,6 +22,7 @@ from planner.models.huggingface.decoders import DECODERS
 from planner.models.huggingface.gemma import GEMMA
 from planner.models.huggingface.hybrids import HYBRIDS
 from planner.models.huggingface.kimi import KIMI
+from planner.models.huggingface.rwkv import RWKV
 from planner.models.parameters import indexing, lora_parameters, parameters
 from planner.models.workload import from_file, workload
 from planner.performance.cost_inputs import shape
@@ -33,7 +34,7 @@ NOT_SHOWN = {"qwen2_vl", "qwen2_vl_text", "qwen2_5_vl_text", "qwen2_5_omni_text"
 """Names under which another row's configuration is read."""
 HYBRID = (
     *("qwen3-next-80b-a3b", "jamba-v0.1", "nemotron3-super-120b-a12b", "falcon-h1-0.5b", "minimax-text-01"),
-    "kimi-linear-48b-a3b",
+    *("kimi-linear-48b-a3b", "rwkv7-2.9b"),
 )
 """One of each kind of recurrence, blocks of one kind each, both side by side, latent experts."""
 
@@ -69,7 +70,7 @@ def test_verify_counts_the_same_block_by_block(entry: str) -> None:
 
 def test_every_architecture_has_a_configuration() -> None:
     kinds = {entry["config"].get("text_config", entry["config"])["model_type"] for entry in DATA.values()}
-    assert {*COMPRESSED, *DECODERS, *GEMMA, *HYBRIDS, *KIMI} <= kinds <= set(ARCHITECTURES)
+    assert {*COMPRESSED, *DECODERS, *GEMMA, *HYBRIDS, *KIMI, *RWKV} <= kinds <= set(ARCHITECTURES)
 
 
 @pytest.mark.parametrize(
@@ -188,6 +189,7 @@ def test_work_of_a_token_is_what_verify_counts(entry: str) -> None:
         ("mamba2", 16 + 6 + 2, 3.5 * 8 * 3, 5 * 3 + 8 * (5 + 6)),
         ("delta", 16 + 6 + 4, 3 * 8 * 3, 2 * 5 * (9 + 8) + 3 * 8 * 3),
         ("lightning", 16 + 6, 2 * 8 * 3, 2 * 5 * 7 + 2 * 8 * 3),
+        ("rwkv7", 24 + 2, 4 * 8 * 3, 2 * 5 * (15 + 16) + 4 * 8 * 3),
     ],
 )
 def test_recurrences_by_hand(kind: Any, first: int, recurrence: float, chunked: float) -> None:
@@ -223,6 +225,35 @@ def test_shares_of_the_cost_model_follow_the_blocks() -> None:
     assert found.idle_share == 28 / 52
     both = shape(workload(read("falcon-h1-0.5b")), None)
     assert (both.attention_share, both.recurrent_share, both.mixing_share, both.idle_share) == (1.0, 1.0, 1.0, 0.0)
+
+
+def test_the_first_block_of_rwkv7_has_no_values_to_mix_with() -> None:
+    """12 h^2, its ranks and 19 vectors a layer; four vectors more, one block's value rank less (arXiv 2503.14456)."""
+    found, h, ranks = read("rwkv7-2.9b"), 2560, 96 + 96 + 64 + 320
+    by_hand = 2 * 65536 * h + 4 * h + 32 * h * (12 * h + 2 * ranks + 19) - (2 * h * 64 + h)
+    assert parameters(found).total == verified.parameters(found) == by_hand
+    assert recurrent.lacking(found) == 2 * h * 64 + h
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"attn": {"layers": [1]}}, "attn = blocks of attention between"),
+        ({"value_dim": 5120}, "value_dim = values of another width"),
+        ({"head_dim": 96}, "head_dim = 96: heads of it must make"),
+    ],
+)
+def test_what_rwkv7_is_not(changes: dict[str, Any], says: str) -> None:
+    assert refused("rwkv7-2.9b", **changes).startswith(says)
+
+
+def test_rwkv7_has_one_stage_and_no_class_of_transformers() -> None:
+    found = read("rwkv7-2.9b")
+    with pytest.raises(planner.ClusterwrightError, match="stages of an encoder-decoder, or of RWKV-7"):
+        planner.plan(found, "dgx-h100:4", batch=256, pin=["pp=2"])
+    plans = planner.plan(found, "dgx-h100:4", batch=256, runtime="hf-trainer", top=1)
+    with pytest.raises(planner.ClusterwrightError, match="which has no RWKV-7"):
+        planner.export(plans, to="hf-trainer")
 
 
 # ---- plans -----------------------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from planner.models.huggingface.decoders import DECODERS
 from planner.models.huggingface.gemma import GEMMA
 from planner.models.huggingface.hybrids import HYBRIDS
 from planner.models.huggingface.kimi import KIMI
+from planner.models.huggingface.rwkv import RWKV
 from planner.models.parameters import parameters
 from planner.models.workload import from_file, library, model
 from planner.schema.workload import Model, Rotary, Window
@@ -64,6 +65,7 @@ def test_every_architecture_is_covered() -> None:
         *GEMMA,
         *HYBRIDS,
         *KIMI,
+        *RWKV,
     }
     kinds |= {name for name in ARCHITECTURES if "_vl" in name or "_omni" in name}
     kinds |= {entry["config"].get("text_config", {}).get("model_type") for entry in DATA.values()}

@@ -65,6 +65,8 @@ def refuses(plan: Plan) -> Iterator[str]:
     """What the engines exclude, what adapters cannot be put on, and what no model of Transformers has."""
     yield from accelerate.refuses(plan)
     yield from adapters.refuses(plan)
+    if (carried := plan.workload.shape.get("recurrence")) and carried["kind"] == "rwkv7":
+        yield "its models are Transformers', which has no RWKV-7 (flash-linear-attention has)"
     if plan.workload.mtp_layers:
         yield "its models have no modules of multi-token prediction"
     if plan.workload.optimizer["id"] != "adamw" and accelerate.route(plan) == "DEEPSPEED":

@@ -51,7 +51,7 @@ class Parameters:
     """A block's recurrence, where it has one."""
     final_norm: int
     extra: int
-    """Counted once: poolers, prediction heads, patch projections."""
+    """Counted once: poolers, prediction heads, patch projections, less what the first block's recurrence lacks."""
     tower: int
     """Frozen, before the decoder."""
     layers: int
@@ -147,7 +147,7 @@ def parameters(model: Model) -> Parameters:
         compressors=compressed.parameters(model),
         recurrent_per_layer=recurrent.parameters(h, recurrence) if recurrence else 0,
         final_norm=(stacks * norm(model) if model.final_norm else 0) + joining(model),
-        extra=model.extra_parameters,
+        extra=model.extra_parameters - recurrent.lacking(model),
         tower=model.tower.parameters if model.tower else 0,
         layers=model.layers + model.encoder_layers,
         attention_layers=blocks.attending(model),

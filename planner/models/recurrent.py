@@ -3,7 +3,7 @@
 Symbols: H heads of values, P their width, i = H P, G heads (groups) of keys, N their width, k the convolution's tokens,
 h the model's width, Q tokens of a chunk, r the rank of time steps. They follow transformers 5.23.0 (models/mamba2,
 jamba, qwen3_next, kimi_linear, minimax), state-spaces/mamba (ops/triton/ssd_combined.py) and fla
-(ops/gated_delta_rule/chunk.py).
+(ops/gated_delta_rule/chunk.py, layers/rwkv7.py).
 """
 
 from __future__ import annotations
@@ -43,6 +43,12 @@ def products(hidden: int, found: RecurrentBlock) -> int:
 def parameters(hidden: int, found: RecurrentBlock) -> int:
     """All parameters of one block's recurrence."""
     return products(hidden, found) + found.small
+
+
+def lacking(model: Model) -> int:
+    """Parameters that the first block's has not, of mixing values with its own: ``q (h + i) + i`` at rank q."""
+    r = model.recurrence
+    return r.value_rank * (model.hidden + r.heads * r.value_dim) + r.heads * r.value_dim if r and r.value_rank else 0
 
 
 def block(model: Model) -> RecurrentBlock | None:
@@ -183,6 +189,29 @@ def _convolution(h: int, r: Recurrence) -> RecurrentBlock:
     )
 
 
+def _rwkv7(h: int, r: Recurrence) -> RecurrentBlock:
+    """RWKV-7: receptance, keys and values ``3 i``, and through ranks, r together, decays, removals, a gate and what is
+    left of the first block's values; ``r i``. Vectors: six shifts, three biases, three on keys, the norm's two.
+
+    A state decays, is read at what is removed, corrected, takes in and is read: 4 i N. In chunks scores of two kinds of
+    keys at two of queries, the system's inverse applied to keys and values, and states: ``H (Q (5 N + 4 P) + 4 N P)``
+    (fla, ops/generalized_delta_rule/dplr). Read and written: the shift (7 h; 3 h before the MLP), mixed values (4 i),
+    keys normed and scaled (5 i), sigmoids (4 i), the kernel's six and what it gives (7 i), removals (3 i), norm (2 i),
+    gate and correction (6 i). Kept: shifted inputs (8 h, the MLP's too), ranks, and eleven of i channels.
+    """
+    inner, width = r.heads * r.value_dim, r.key_dim
+    return RecurrentBlock(
+        first=3 * inner + r.step_rank,
+        inner=inner,
+        between=r.step_rank * inner,
+        recurrence=4.0 * inner * width,
+        chunked=r.heads * r.chunk * (5.0 * width + 4.0 * r.value_dim) + 4.0 * inner * width,
+        moved=10.0 * h + 31.0 * inner + 4.0 * inner * width / r.chunk,
+        kept=8 * h + r.step_rank + 11 * inner,
+        small=6 * h + 8 * inner,
+    )
+
+
 _KINDS = {
     "mamba": _mamba,
     "mamba2": _mamba2,
@@ -190,4 +219,5 @@ _KINDS = {
     "kda": _kda,
     "lightning": _lightning,
     "convolution": _convolution,
+    "rwkv7": _rwkv7,
 }

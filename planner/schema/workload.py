@@ -160,9 +160,10 @@ class Recurrence:
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
 
-    kind: Literal["mamba", "mamba2", "delta", "kda", "lightning", "convolution"]
+    kind: Literal["mamba", "mamba2", "delta", "kda", "lightning", "convolution", "rwkv7"]
     """Selective state space (arXiv 2312.00752), its dual form (2405.21060), gated delta rule (2412.06464), with a decay
-    a channel (2510.26692), linear attention with a fixed decay (2401.04658), or a gated convolution alone (LFM2)."""
+    a channel (2510.26692), linear attention with a fixed decay (2401.04658), a gated convolution alone (LFM2), or
+    a state with decays and removals a channel (2503.14456)."""
     heads: Count
     """Of values; for `mamba` channels."""
     value_dim: Count
@@ -177,7 +178,9 @@ class Recurrence:
     bias: Flag = False
     """Of the products before and behind."""
     step_rank: Whole = 0
-    """Width of the projection that makes time steps (`mamba`), or decays and gates (`kda`)."""
+    """Width of the projection that makes time steps (`mamba`), or decays and gates (`kda`; of `rwkv7` all together)."""
+    value_rank: Whole = 0
+    """Of these the rank through which values mix with the first block's (`rwkv7`), which itself has none of it."""
     norm: Literal["none", "head", "full", "inner"] = "none"
     """Norm on what the recurrence gives: one of a head's width, over all heads, or (Jamba) on what it is made from."""
     chunk: Count = 64

@@ -169,7 +169,7 @@ def _hint(question: Question, rule: str) -> str:
         "batch_divides": f"a batch of {batches} doesn't divide by dp x micro-batch{mend}. ",
         "stages_alike": "the leading dense layers do not fit into the first chunks of its stages; less vpp or pp. "
         if blocks.leading(model)
-        else "stages of an encoder-decoder are not planned; try pp=1. ",
+        else "stages of an encoder-decoder, or of RWKV-7, are not planned; try pp=1. ",
         "layers_deal": f"{w.layers} layers cannot be split evenly. ",
         "layer_for_every_chunk": f"there are {w.layers} layers. ",
         "sequence_divides": f"a sequence of {w.sequence:,} doesn't divide by 2 cp and tp. ",

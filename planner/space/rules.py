@@ -180,8 +180,9 @@ def _deal(c: Columns, s: RuleSetting) -> Mask:
 def _alike(c: Columns, s: RuleSetting) -> Mask:
     model = s.workload.model
     leading = 0 if blocks.differ(model, s.workload.sequence) else blocks.leading(model)
+    carried = model.recurrence is not None and model.recurrence.kind == "rwkv7"  # the first block's values, by all
     # Cut by cost, stages have no common number of leading layers.
-    if model.encoder_layers > 0 or (s.runtime.balances_head and leading > 0):
+    if carried or model.encoder_layers > 0 or (s.runtime.balances_head and leading > 0):
         return np.asarray(c["pp"] == 1)
     return np.asarray((c["pp"] == 1) | _leading_fit(c, s)) if leading else np.ones(len(c["pp"]), dtype=bool)
 
@@ -245,7 +246,7 @@ RULES = (
     ),
     Rule(
         "stages_alike",
-        "pipeline stages are of a decoder, leading dense layers of a mixture in their first chunks",
+        "pipeline stages are of a decoder (RWKV-7 has one), leading dense layers of a mixture in their first chunks",
         _alike,
     ),
     Rule("batch_divides", "the global batch divides by dp x micro-batch", _batch),

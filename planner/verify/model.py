@@ -219,28 +219,38 @@ def recurrence_matrices(model: Model, r: Recurrence) -> Iterator[Matrix]:
         "kda": i + 2 * g + 2 * r.step_rank + r.heads,
         "lightning": 2 * i + 2 * g,
         "convolution": 3 * i,
+        "rwkv7": 3 * i + r.step_rank,
     }
     yield "in", model.hidden, first[r.kind]
     if r.kind == "mamba":
         yield from (("steps", i, r.step_rank + 2 * r.key_dim), ("wider", r.step_rank, i))
     if r.kind == "kda":
         yield from (("decays", r.step_rank, g), ("gate", r.step_rank, i))
+    if r.kind == "rwkv7":
+        yield "ranks", r.step_rank, i
     yield "out", i, model.hidden
 
 
 def recurrence(model: Model, r: Recurrence) -> int:
-    """Its products, biases, convolution, norm; a vector or a state a channel (mamba), three or two numbers a head."""
+    """Its products, biases, convolution, norm; vectors or a state a channel (mamba, rwkv7), or numbers a head."""
     i, g, matrices = r.heads * r.value_dim, r.key_heads * r.key_dim, list(recurrence_matrices(model, r))
-    convolved = {"mamba2": i + 2 * g, "delta": i + 2 * g, "kda": i + 2 * g, "lightning": 0}.get(r.kind, i)
-    own = {"mamba": i * (2 + r.key_dim), "mamba2": 3 * r.heads, "delta": 2 * r.heads, "kda": r.heads + g}.get(r.kind, 0)
+    convolved = {"mamba2": i + 2 * g, "delta": i + 2 * g, "kda": i + 2 * g, "lightning": 0, "rwkv7": 0}.get(r.kind, i)
+    own = {"mamba": i * (2 + r.key_dim), "mamba2": 3 * r.heads, "delta": 2 * r.heads, "kda": r.heads + g}
+    own["rwkv7"] = 6 * model.hidden + 8 * i
     norms = {"head": r.value_dim, "full": i, "inner": r.step_rank + 2 * r.key_dim}.get(r.norm, 0)
     biases = (matrices[0][2] + model.hidden) * r.bias
-    return _elements(iter(matrices)) + biases + convolved * (r.convolution + r.convolution_bias) + own + norms
+    return (
+        _elements(iter(matrices))
+        + biases
+        + convolved * (r.convolution + r.convolution_bias)
+        + own.get(r.kind, 0)
+        + norms
+    )
 
 
 def recurrence_work(r: Recurrence) -> float:
-    """Multiply-adds of a token with the state: 3.5 (mamba), 3 (delta) or 2 an element; a convolution's own."""
-    each = {"mamba": 3.5, "mamba2": 3.5, "delta": 3.0, "kda": 3.0, "lightning": 2.0}
+    """Multiply-adds of a token with the state: 4 (rwkv7), 3.5 (mamba), 3 (delta) or 2 an element; a convolution's."""
+    each = {"mamba": 3.5, "mamba2": 3.5, "delta": 3.0, "kda": 3.0, "lightning": 2.0, "rwkv7": 4.0}
     i = r.heads * r.value_dim
     return float(i * r.convolution) if r.kind == "convolution" else each[r.kind] * i * r.key_dim
 
@@ -305,8 +315,12 @@ def _tables(model: Model) -> int:
 
 
 def first_end(model: Model) -> int:
-    """What the first stage holds besides blocks: tables, and the parameters counted once."""
-    return embedding(model) + _tables(model) + model.extra_parameters
+    """What the first stage holds besides blocks: tables, and the parameters counted once; less what its first block
+    lacks of RWKV-7's, two matrices and a bias.
+    """
+    whole, r = embedding(model) + _tables(model) + model.extra_parameters, model.recurrence
+    wide = r.heads * r.value_dim if r else 0
+    return whole - (r.value_rank * (model.hidden + wide) + wide if r and r.value_rank else 0)
 
 
 def last_end(model: Model, *, alone: bool) -> int:

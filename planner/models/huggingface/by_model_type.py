@@ -18,6 +18,7 @@ from planner.models.huggingface.decoders import DECODERS
 from planner.models.huggingface.gemma import GEMMA
 from planner.models.huggingface.hybrids import HYBRIDS
 from planner.models.huggingface.kimi import KIMI
+from planner.models.huggingface.rwkv import RWKV
 
 _SILU = routers.activation("hidden_act", "silu", gated=True)
 _AUX = {"router_aux_loss_coef": 0.001}
@@ -127,6 +128,7 @@ ARCHITECTURES: Mapping[str, Architecture] = {
     **GEMMA,
     **KIMI,
     **HYBRIDS,
+    **RWKV,
     "llama": _LLAMA,
     "mistral": Architecture(
         keys=COMMON,

@@ -131,7 +131,8 @@ def _left_out(config: Mapping[str, Any], asked: TowerAsked | None) -> dict[str, 
 _NOT_UNDERSTOOD = {
     "longcat_flash": "experts without weights, of which a token visits as many as its text asks for,",
     "mimo_v2_flash": "values narrower than keys, and sinks and other heads in windows alone,",
-    "rwkv": "recurrences of channels with shifted tokens",
+    "rwkv": "RWKV-4's recurrences of channels",
+    "rwkv6": "RWKV-6's recurrences (rwkv7 is read)",
     "zamba2": "blocks that share one attention's weights",
 }
 """`model_type` -> what of it has no equation here; its counts or its time would be wrong without."""

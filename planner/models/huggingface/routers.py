@@ -16,6 +16,7 @@ _PLAIN: dict[str, Activation] = {
     "gelu_fast": "gelu-tanh",
     "relu": "relu",
     "relu2": "squared-relu",
+    "sqrelu": "squared-relu",
 }
 _GATED: dict[str, Activation] = {"silu": "swiglu", "swish": "swiglu", "gelu": "geglu"}
 """Names of transformers' functions -> a model's word; of others nothing is said, and a launcher's files tell so."""
