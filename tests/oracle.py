@@ -416,6 +416,13 @@ def dequantised(p, moe):
     return once, once
 
 
+def launched(p, moe):
+    """Seconds that the host takes to launch one forward pass."""
+    around_the_ring = 5.0 * ring_steps(p)  # kernel, copy, send, receive, correction
+    st = p.stack
+    return (st.kernels_per_layer + around_the_ring + moe * st.expert_launches) * p.device.launch
+
+
 def parts(p, moe):
     """Seconds forward and backward of one layer by cause, `moe` of its MLP a mixture."""
     s, d, st = p.shape, p.device, p.stack
@@ -435,8 +442,7 @@ def parts(p, moe):
         "ep": times(expert_parallel(p, plus(matrices, kernel(p), vector)), moe),
     }
     forward, backward = plus(*found.values())
-    around_the_ring = 5.0 * ring_steps(p)  # kernel, copy, send, receive, correction
-    floor_ = (st.kernels_per_layer + around_the_ring + moe * st.expert_launches) * d.launch
+    floor_ = launched(p, moe)
     host = st.layer_overhead + (st.tp_host if p.layout.tp > 1 else 0.0)
     late = max(floor_ - forward, 0.0) + host, max(1.6 * floor_ - backward, 0.0) + 2.0 * host
     return {**found, "launch": late}
@@ -494,6 +500,54 @@ def dense_mlp_again(p):
     return products[0] + moved * p.stack.vector / p.device.memory_rate + shown
 
 
+def mixture_again(p):
+    """Seconds of a mixture's forward pass: products, what moves copies, a region of shared experts, both exchanges."""
+    s, d = p.shape, p.device
+    matrices = plus(mlp(p, s.shared_ffn), experts(p))[0]
+    attention_alone = SimpleNamespace(**{**vars(p), "shape": SimpleNamespace(**{**vars(s), "ffn": 0.0})})
+    norm = tokens(p) * 5.0 * d.element * s.hidden / shard(p)
+    entering = d.low_precision * p.stack.low_precision_cast * 4.0 * tokens(p) * s.hidden * (0.5 + 0.5 / shard(p))
+    moved = vector_bytes(p, 1.0) - (vector_bytes(attention_alone, 0.0) - norm - entering)
+    seconds = matrices + moved * p.stack.vector / d.memory_rate + clamps(p, 1.0)[0] + biases(p, 1.0)[0] + exchange(p)
+    if s.shared_ffn > 0:
+        g, size = group(p, p.layout.tp, 1.0), d.element * tokens(p) * s.hidden
+        sizes = 1.5 if d.low_precision else 2.0
+        once = sizes * gather(p, size, g) if p.options.sequence_parallel > 0 else all_reduce(p, size, g)
+        share = p.stack.tp_overlap if p.options.tp_overlap else 0.0
+        seconds += shows(once, matrices, share, d.collective_share)
+    return seconds
+
+
+def modules_again(p, moe):
+    """Seconds to compute modules again and what the host launches for it: a checkpoint's 12 calls and its kernels."""
+    s, d, st, t, o = p.shape, p.device, p.stack, tokens(p), p.options
+    seconds, launches = 0.0, 0.0
+    if o.recompute_latents and s.kv_rank > 0:
+        seconds += sum(trained(p, *each)[0] for each in list(attention_matrices(p))[1:3])
+        launches += 12 + 6
+    if o.recompute_function and moe and not o.recompute_mixture:
+        if not st.drops_activation:
+            width = moe * s.experts_per_token * s.expert_ffn
+            seconds += (1.0 + s.gated) * d.element * t / p.layout.tp * width / d.memory_rate
+        seconds += clamps(p, moe)[0]
+        launches += moe * (12 + 1)
+    if o.recompute_norms:
+        norms = (s.kv_rank > 0) + moe
+        seconds += norms * 2.0 * d.element * t * s.hidden / shard(p) / d.memory_rate
+        launches += norms * (12 + 1)
+    if o.recompute_mlp:
+        seconds += (1.0 - moe) * dense_mlp_again(p)
+        launches += (1.0 - moe) * (12 + 4)
+    if o.recompute_mixture and moe:
+        seconds += moe * mixture_again(p)
+        launches += moe * (12 + st.expert_launches)
+    if not seconds:
+        return 0.0
+    kernels = sum(times[1] for name, times in parts(p, moe).items() if name != "launch")
+    host = 1.6 * launched(p, moe)
+    return max(kernels + seconds, host + launches * d.launch) - max(kernels, host)
+
+
 def layer(p, moe):
     """Seconds forward and backward of one layer, with what its policy computes again."""
     s, d, st, t = p.shape, p.device, p.stack, tokens(p)
@@ -512,17 +566,7 @@ def layer(p, moe):
     if st.drops_linear:
         dropped += st.selective_recompute * matrices[0]
     dropped *= p.options.recompute_selective
-    if p.options.recompute_latents and s.kv_rank > 0:
-        dropped += sum(trained(p, *each)[0] for each in list(attention_matrices(p))[1:3])
-    if p.options.recompute_function and moe:
-        if not st.drops_activation:
-            width = moe * s.experts_per_token * s.expert_ffn
-            dropped += (1.0 + s.gated) * d.element * t / p.layout.tp * width / d.memory_rate
-        dropped += clamps(p, moe)[0]
-    if p.options.recompute_norms:
-        dropped += ((s.kv_rank > 0) + moe) * 2.0 * d.element * t * s.hidden / shard(p) / d.memory_rate
-    if p.options.recompute_mlp:
-        dropped += (1.0 - moe) * dense_mlp_again(p)
+    dropped += modules_again(p, moe)
     whole = p.options.recompute_layers
     again = whole * forward + (1.0 - whole) * dropped * ahead
     return forward, backward + again
@@ -980,6 +1024,13 @@ def stored(p, moe):
         again += left * (1.0 - moe) * e * (1.0 + s.gated) * dense
         again += given * (1.0 - moe) * (1.0 if one_byte else e) * dense if s.reads_inner else 0.0
         again += (1.0 - moe) * norm if s.reads_mlp_input else 0.0
+    if p.options.recompute_mixture:
+        width, one = moe * (t * s.shared_ffn / cut.tp + copies(p) * s.expert_ffn / cut.etp), 1.0 if one_byte else e
+        again += left * e * (1.0 + s.gated) * width
+        again += given * one * width if s.reads_inner else 0.0
+        again += left * moe * one * copies(p) * s.hidden if s.reads_mlp_input else 0.0
+        if p.options.recompute_function and s.reads_inner and not st.drops_activation:  # counted above
+            again -= moe * one * copies(p) * s.expert_ffn / cut.etp
     remains -= again
     whole = 1.0 if p.options.recompute_offloaded else p.options.recompute_layers
     kept = whole * e * t * s.hidden / hidden_shard(p) + (1.0 - whole) * remains
@@ -1036,8 +1087,6 @@ def in_flight(p, stage):
     count = cut.pp - stage
     if cut.vpp > 1:
         count = (2.0 * (cut.pp - stage - 1.0) + (cut.vpp - 1.0) * cut.pp + 1.0) / cut.vpp
-    if p.options.ep_overlap:
-        count += 1.0 / cut.vpp
     return min(count, cut.batch / (cut.dp * cut.micro))
 
 
@@ -1081,6 +1130,8 @@ def memory(p):
         stays = sum(stored(p, m)[1] for m in layers) * in_flight(p, i) - moved + min(most, moved)
         if p.options.schedule:
             stays = apart_held(p, stages, i)
+        elif p.options.ep_overlap:  # A layer goes forward before the other micro-batch's layer has gone back.
+            stays += stored(p, moe)[1] - hosted(p, moe)[0]
         if i == 0:
             stays += in_flight(p, 0) * s.dropout * t * s.hidden / hidden_shard(p)
         if not (p.options.sequence_parallel and p.options.tp_overlap):

@@ -99,6 +99,28 @@ def test_overlap_passes_a_hidden_state_on_in_pieces():
     assert held(whole) - held(pieces) == pytest.approx(less, rel=1e-9)
 
 
+def _most_layers_held(layers: int, micro_batches: int) -> int:
+    """Layers whose activations one stage holds at most where each micro-batch goes forward, layer by layer, beside the
+    one before it going back: an event by event walk.
+    """
+    alive = most = 0
+    for micro_batch in range(micro_batches + 1):
+        for _ in range(layers):
+            alive += micro_batch < micro_batches
+            most = max(most, alive)
+            alive -= micro_batch > 0
+    assert not alive
+    return most
+
+
+def test_exchanges_that_overlap_hold_a_layer_more():
+    grid = grid_of("mixtral-8x7b", "megatron-core", ep=8)
+    beside = replace(grid, options=replace(grid.options, ep_overlap=1.0))
+    layers, each = int(grid.shape.layers), kept(grid) * tokens(grid) * grid.stack.activation_factor
+    assert _most_layers_held(layers, 8) == layers + 1
+    assert held(beside) - held(grid) == pytest.approx(each, rel=1e-9)
+
+
 # ---- what is stored --------------------------------------------------------------------------------------------------
 
 
@@ -124,6 +146,8 @@ LATENTS = {
     "moe_act": lambda s, imbalance: 2.0 * s.experts_per_token * imbalance * s.expert_ffn,
     "layernorm": lambda s, i: 4.0 * s.hidden,
     "mlp": lambda s, i: 0.0,
+    # What permuted copies and the shared expert's products read and give; the norm before them is the input.
+    "moe": lambda s, i: 2.0 * (s.experts_per_token * i * (s.hidden + 3.0 * s.expert_ffn) + 3.0 * s.shared_ffn),
 }
 
 

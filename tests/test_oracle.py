@@ -18,6 +18,7 @@ from planner.space.axes import (
     MODULES,
     OFFLOADED,
     OFFLOADED_MODULES,
+    WHOLE_MIXTURE,
     OptionAxes,
     Recompute,
     Sharding,
@@ -153,7 +154,9 @@ def candidates(draw, name: str):
     batch = dp * micro * draw(st.integers(1, 64))
     layout = {"tp": tp, "pp": pp, "vpp": vpp, "cp": cp, "ep": ep, "etp": etp, "dp": dp, "micro": micro}
     policy = draw(st.sampled_from(("none", "selective", "modules", "offloaded", "full", "block:0.25", "block:0.5")))
-    named = tuple(draw(st.sets(st.sampled_from(sorted(MODULES)))))
+    named = tuple(draw(st.sets(st.sampled_from(sorted(set(MODULES) - {WHOLE_MIXTURE})))))
+    if {"layernorm", "mlp"} <= set(named):
+        named = (*named, WHOLE_MIXTURE)
     flag = st.booleans()
     options = OptionAxes(
         family.precision,

@@ -410,10 +410,12 @@ def test_modules_are_recomputed_by_name():
 
 def test_only_modules_that_a_model_has_and_a_runtime_names():
     assert modules_of(LLAMA.workload.model) == ("mlp",)
-    assert modules_of(MIXTURE.workload.model) == ("layernorm", "moe_act")
-    assert modules_of(LATENT.workload.model) == ("layernorm", "moe_act", "mla_up_proj", "mlp")
+    assert modules_of(MIXTURE.workload.model) == ("layernorm", "moe_act", "moe")
+    assert modules_of(LATENT.workload.model) == ("layernorm", "moe_act", "mla_up_proj", "mlp", "moe")
     with pytest.raises(WrongQuestion, match="llama3-8b, megatron-core can recompute core_attn, mlp"):
         prepared("llama3-8b", "dgx-h100:2", batches=(16,), pins="recompute=selective:moe_act")
+    with pytest.raises(WrongQuestion, match="moe does not go with ep_overlap=on"):
+        prepared("mixtral-8x7b", "dgx-h100:4", batches=(64,), pins="recompute=selective:moe ep_overlap=on")
     with pytest.raises(WrongQuestion, match="cannot recompute modules by name"):
         prepared("llama3-8b", "dgx-h100:2", batches=(16,), runtime="fsdp2", pins="recompute=selective:mlp")
 

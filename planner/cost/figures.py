@@ -456,6 +456,8 @@ class Options:
     """1: norms before latents and before experts are."""
     recompute_mlp: Figure = 0.0
     """1: the whole MLP of dense layers is."""
+    recompute_mixture: Figure = 0.0
+    """1: the whole mixture of a layer is, its exchanges, too."""
     sequence_parallel: Figure
     tp_overlap: Figure
     zero: Figure

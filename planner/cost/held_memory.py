@@ -115,14 +115,14 @@ def in_flight(grid: Grid, index: Figure) -> Figure:
     """Micro-batches whose activations the stage of that index from 0 holds, in units of all its layers.
 
     1F1B: stage i holds ``min(M, pp - i)``. Interleaved: ``pp (1 + (pp - 1) / (pp vpp))`` on the first, two chunk-passes
-    fewer a stage. Where experts' exchanges overlap, one chunk-pass more is made ahead. Others:
-    :func:`planner.cost.schedules.moments`.
+    fewer a stage. Others: :func:`planner.cost.schedules.moments`.
     """
     layout = grid.layout
     interleaved = layout.vpp > 1
     first = layout.pp + interleaved * (layout.pp - 1.0) / layout.vpp
-    found = first - index * np.where(interleaved, 2.0 / layout.vpp, 1.0) + grid.options.ep_overlap / layout.vpp
-    found = np.minimum(np.maximum(found, 1.0), micro_batches(layout))
+    found = np.minimum(
+        np.maximum(first - index * np.where(interleaved, 2.0 / layout.vpp, 1.0), 1.0), micro_batches(layout)
+    )
     if np.any(grid.options.schedule):
         found = np.where(grid.options.schedule > 0, schedules.moments(grid, index)[0][0], found)
     return found
@@ -135,6 +135,17 @@ def put_off(grid: Grid, stage: StageLayers) -> Figure:
     waiting = sum(n * schedules.waiting_bytes(grid, moe) for n, moe in each)
     full, drained = (held * kept + off * waiting for held, off in schedules.moments(grid, stage.index))
     return np.maximum(full, drained)
+
+
+def overlapped_layer(grid: Grid, kept: Sequence[Figure]) -> Figure:
+    """Bytes that a stage holds beyond what is in flight where experts' exchanges overlap: what one layer has `kept`,
+    the model's body layer or the largest of its kinds.
+
+    A chunk's forward pass is made ahead, but then runs layer by layer beside a backward pass that frees one each time
+    (Megatron-LM d98e8a64, core/models/common/model_chunk_schedule_plan.py, `run`, `release_state`).
+    """
+    most = kept[-1] if grid.shape.pattern is None else functools.reduce(np.maximum, kept)
+    return grid.options.ep_overlap * most
 
 
 def loss(grid: Grid) -> Figure:
@@ -243,7 +254,7 @@ def stages(grid: Grid, split: StageSplit) -> tuple[Memory, ...]:
     for stage, own, spare in zip(dealt, stage_parameters(grid, split), spares, strict=True):
         micro, exists = in_flight(grid, stage.index), stage.exists
         counts, hosted = stage.counts, 0.0
-        activations = together([micro * n for n in counts], kept)
+        activations = together([micro * n for n in counts], kept) + overlapped_layer(grid, kept)
         if any(np.any(layer.moved) for layer in own_layers):
             here, hosted = _moved(own_layers, micro, counts)
             activations, hosted = activations + here, exists * hosted
@@ -294,10 +305,11 @@ def middle_stages(grid: Grid, stage: StageLayers) -> list[Memory]:
         stage: These stages as columns (:func:`planner.cost.pipeline.inner_stages`).
     """
     layers, comes = of_layers(grid)
-    micro, kept = in_flight(grid, stage.index), together(stage.counts, [each.kept for each in layers])
+    micro, kept = in_flight(grid, stage.index), [each.kept for each in layers]
     parameters, gradients, optimizer, copies = _states(grid, blocks_of_stage(grid, stage), replicas(grid))
     factor = grid.stack.activation_factor
-    activations = micro * kept + _moved(layers, micro, stage.counts)[0]
+    activations = micro * together(stage.counts, kept) + overlapped_layer(grid, kept)
+    activations += _moved(layers, micro, stage.counts)[0]
     if np.any(grid.options.schedule):
         activations = put_off(grid, stage)
     whole = Memory(

@@ -71,8 +71,9 @@ def layer_activations(grid: Grid, moe: Figure, *, fused: Figure | None = None) -
 
     Recomputed modules (Megatron-LM core_v0.16.1) drop what latents expand to (core/transformer/
     multi_latent_attention.py, qkv_up_checkpoint), what the function of routed experts gives (moe/experts.py,
-    activation_checkpoint), outputs of norms before latents and experts, or all of a dense MLP beside its input
-    (transformer_layer.py, input_layernorm_checkpoint, pre_mlp_norm_checkpoint, recompute_mlp).
+    activation_checkpoint), outputs of norms before latents and experts, or all of a dense MLP or of a mixture beside
+    its input (transformer_layer.py, input_layernorm_checkpoint, pre_mlp_norm_checkpoint, recompute_mlp;
+    moe/moe_layer.py, moe_layer_recompute).
 
     Inputs of modules in host memory leave the accelerator but for those on their way (:data:`MARGIN`,
     :data:`STASH`); a product that a norm is fused with reads what the norm does, too. Transformer Engine's CUDA graphs
@@ -124,6 +125,10 @@ def layer_activations(grid: Grid, moe: Figure, *, fused: Figure | None = None) -
     normed = ((s.kv_rank > 0) * s.attention_share * s.reads_input + moe * s.reads_mlp_input) * norm
     modules = options.recompute_latents * latents + options.recompute_function * function
     modules = modules + options.recompute_norms * normed + options.recompute_mlp * whole
+    if np.any(options.recompute_mixture):
+        mixture = linears * (before * moe * (shared + routed) + s.reads_mlp_input * dispatched)
+        mixture = mixture + functions * s.reads_inner * after * moe * (shared + routed)
+        modules = modules + options.recompute_mixture * (mixture - options.recompute_function * function)
     share = options.recompute_layers
     some = full - options.recompute_selective * dropped - modules
     stored = 2.0 * wide * t * s.streams * s.hidden / shard

@@ -103,12 +103,14 @@ transformer_config.py, `cuda_graph_impl`, `cuda_graph_scope`); those of modules 
 
 
 def launched_late(grid: Grid, kernels: LayerPart, moe: Figure) -> LayerPart:
-    """What the CPU's launching takes beyond so many seconds of kernels, but for those that CUDA graphs launch."""
+    """What the CPU's launching takes beyond so many seconds of kernels, but for those that CUDA graphs launch; negative
+    where it is ahead.
+    """
     ring = attention.RING_KERNELS * attention.ring_steps(grid)
     alone, experts = grid.options.graphs < 1, grid.options.graphs < CAPTURED_EXPERTS
     count = alone * (grid.stack.kernels_per_layer + ring) + experts * moe * grid.stack.expert_launches
     floor = count * grid.device.launch
-    return LayerPart(np.maximum(floor - kernels.forward, 0.0), np.maximum(1.6 * floor - kernels.backward, 0.0))
+    return LayerPart(floor - kernels.forward, 1.6 * floor - kernels.backward)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,34 +124,66 @@ class _Kernels:
     hidden: LayerPart
     modules: Figure
 
-    def layer(self, grid: Grid, late: LayerPart) -> Layer:
+    def layer(self, grid: Grid, behind: LayerPart) -> Layer:
         """With what is launched late, and the layer's fixed overhead; what is hidden of exchanges would partly hide
-        behind the CPU.
+        behind the CPU. So would the kernels of `modules` that are recomputed: what the CPU launches for them counts,
+        too.
         """
+        late, modules = LayerPart(np.maximum(behind.forward, 0.0), np.maximum(behind.backward, 0.0)), self.modules
+        if np.any(modules):
+            relaunched = relaunches(grid, self.moe) * grid.device.launch
+            modules = np.maximum(modules - late.backward, relaunched + np.minimum(behind.backward, 0.0))
+            modules = np.maximum(modules, 0.0)
         fixed = grid.stack.layer_overhead + (grid.layout.tp > 1) * grid.stack.tp_host
         launch = LayerPart(late.forward + fixed, late.backward + 2.0 * fixed)
         lone = np.maximum(self.hidden.forward - late.forward, 0.0)
         lone = lone + np.maximum(self.hidden.backward - late.backward, 0.0)
         forward, backward = self.sum.forward + launch.forward, self.sum.backward + launch.backward
-        return Layer(forward, backward, self.selective, self.parts | {"launch": launch}, lone, self.modules)
+        return Layer(forward, backward, self.selective, self.parts | {"launch": launch}, lone, modules)
 
 
 def modules_named(options: Options) -> Figure:
     """How many modules are recomputed by name."""
     some = options.recompute_latents + options.recompute_function
-    return some + options.recompute_norms + options.recompute_mlp
+    return some + options.recompute_norms + options.recompute_mlp + options.recompute_mixture
 
 
-def modules_again(grid: Grid, moe: Figure, dense: LayerPart, around: LayerPart) -> Figure:
+CHECKPOINT_CALLS = 12
+"""Calls into PyTorch that recomputing a module takes beside its own kernels, each about as long as a launch: states of
+two random number generators are read twice and set twice, inputs detached, the output's storage resized and filled
+(Megatron-LM d98e8a64, core/tensor_parallel/random.py, `CheckpointWithoutOutput`, `_fork_rng`)."""
+LATENT_KERNELS, MLP_KERNELS = 6, 4
+"""Kernels of a module's forward pass: a norm, two products and rotations of queries and keys with their joins
+(multi_latent_attention.py, `qkv_up_proj_and_rope_apply`); a norm, two products and a function. Norms and functions
+are one."""
+
+
+def relaunches(grid: Grid, moe: Figure) -> Figure:
+    """What the CPU launches to compute modules again, but for those that CUDA graphs launch."""
+    s, o = grid.shape, grid.options
+    latent = (s.kv_rank > 0) * s.attention_share
+    kernel = CHECKPOINT_CALLS + 1.0
+    alone = o.recompute_latents * latent * (CHECKPOINT_CALLS + LATENT_KERNELS) + o.recompute_norms * latent * kernel
+    alone = alone + o.recompute_norms * moe * kernel
+    alone = alone + o.recompute_mlp * (1.0 - moe - s.idle_share) * (CHECKPOINT_CALLS + MLP_KERNELS)
+    function = o.recompute_function * (1.0 - o.recompute_mixture) * kernel
+    experts = moe * (function + o.recompute_mixture * (CHECKPOINT_CALLS + grid.stack.expert_launches))
+    return (o.graphs < 1) * alone + (o.graphs < CAPTURED_EXPERTS) * experts
+
+
+def modules_again(grid: Grid, moe: Figure, dense: LayerPart, around: LayerPart, mixture: Figure) -> Figure:
     """Seconds to compute modules again: products that expand latents; the function of routed experts, and norms, which
-    are read and written; the forward pass of a dense MLP, what is `around` it, and its tensor-parallel region.
+    are read and written; the forward pass of a dense MLP, what is `around` it, and its tensor-parallel region; that of
+    a whole `mixture`, in seconds.
     """
     s, o, stack, element = grid.shape, grid.options, grid.stack, grid.device.element * tokens(grid)
     activation = (1.0 + s.gated) * element / grid.layout.tp * s.experts_per_token * s.expert_ffn
     function = (1.0 - stack.drops_activation) * activation / grid.device.memory_rate + experts.clamping(grid).forward
     norm = 2.0 * element * s.hidden / sequence_shard(grid) / grid.device.memory_rate
     whole = dense.forward + around.forward + tensor_parallel(grid, 1.0, dense).forward
-    again = o.recompute_latents * s.attention_share * attention.expanding(grid) + moe * o.recompute_function * function
+    again = o.recompute_latents * s.attention_share * attention.expanding(grid)
+    again = again + moe * (1.0 - o.recompute_mixture) * o.recompute_function * function
+    again = again + moe * o.recompute_mixture * mixture
     again = again + o.recompute_norms * ((s.kv_rank > 0) * s.attention_share + moe) * norm
     return again + (1.0 - moe - s.idle_share) * o.recompute_mlp * whole
 
@@ -241,7 +275,11 @@ def _kernels(grid: Grid, shares: tuple[Figure, ...]) -> tuple[_Kernels, ...]:
             / grid.device.memory_rate
             + stack.drops_linear * stack.selective_recompute * matrix.forward
         )
-        modules = modules_again(grid, moe, dense, moved(grid, dense_bytes)) if named else 0.0
+        modules: Figure = 0.0
+        if named:
+            region = (s.shared_ffn > 0) * tensor_parallel(grid, 1.0, shared + routed).forward
+            mixture = (shared + routed).forward + moved(grid, routed_bytes).forward + apart.forward + region + exchange
+            modules = modules_again(grid, moe, dense, moved(grid, dense_bytes), mixture)
         hidden = LayerPart(exchange - exchanged.forward, exchange - exchanged.backward).scaled(moe)
         spent = [_total([getattr(part, way) for part in parts.values()]) for way in LayerPart.__slots__]
         return _Kernels(parts, LayerPart(*spent), again, moe, hidden, modules)

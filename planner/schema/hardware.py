@@ -304,7 +304,7 @@ class Runtime(Entry):
         "scores",
     )
     """What selective recomputation drops and computes again."""
-    recompute_modules: tuple[Literal["layernorm", "moe_act", "mla_up_proj", "mlp"], ...] = ()
+    recompute_modules: tuple[Literal["layernorm", "moe_act", "mla_up_proj", "mlp", "moe"], ...] = ()
     """Modules of a layer that it recomputes by name."""
     kernels_per_layer: NotNegative = 40.0
     """Kernel launches of one layer's forward pass: the floor that the CPU sets."""

@@ -84,7 +84,11 @@ MODULES = {
     "moe_act": "recompute_function",
     "mla_up_proj": "recompute_latents",
     "mlp": "recompute_mlp",
+    "moe": "recompute_mixture",
 }
+WHOLE_MIXTURE = "moe"
+"""The module that gives experts' tokens out again: not beside overlapped exchanges (Megatron-LM d98e8a64,
+core/transformer/transformer_config.py)."""
 """Module of a layer, as Megatron Core calls it -> the figure that says whether it is recomputed. ``core_attn`` is what
 ``selective`` alone recomputes there.
 """

@@ -54,6 +54,7 @@ from planner.space.axes import (
     RANK_ORDERS,
     SELECTIVE,
     SPLIT_SCHEDULES,
+    WHOLE_MIXTURE,
     MemoryPlacement,
     OptionAxes,
     Recompute,
@@ -166,7 +167,7 @@ def modules_of(model: Model) -> tuple[str, ...]:
     """
     experts, latents = model.moe is not None, model.latent is not None
     dense = feeding(model, "mlp") > 0
-    there = {"layernorm": experts or latents, "moe_act": experts, "mla_up_proj": latents, "mlp": dense}
+    there = {"layernorm": experts or latents, "moe_act": experts, "mla_up_proj": latents, "mlp": dense, "moe": experts}
     return tuple(module for module in MODULES if there[module])
 
 
@@ -222,7 +223,7 @@ def blocks(rows: Rows, workload: Workload, cluster: Cluster, runtime: Runtime, p
         mask &= filled & plain[stage]
         if not mask.any():
             continue
-        partial = [p for p in policies if not overlap or not p.layers]
+        partial = [p for p in policies if not overlap or not (p.layers or WHOLE_MIXTURE in p.modules)]
         sharded = _sharded(runtime, pins, has_replicas, stage > 0, offloads)
         captured = offloading.with_graphs(partial, away, offloading.graphs_of(workload.model, runtime, pins))
         for (shardings, overlapping, offloaded), (graphs, kept, moved) in product(sharded, captured):

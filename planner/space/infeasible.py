@@ -20,6 +20,7 @@ from planner.space.axes import (
     RANK_ORDERS,
     SPLIT_SCHEDULES,
     WHOLE,
+    WHOLE_MIXTURE,
     offload_name,
     schedule_name,
 )
@@ -250,7 +251,9 @@ def _why_not_modules(question: Question) -> str:
     if not runtime.recompute_modules:
         return f"{runtime.id} cannot recompute modules by name. "
     there = [module for module in modules_of(model) if module in runtime.recompute_modules]
-    precision = question.pins.bounds.get("precision")
+    precision, overlap = (question.pins.bounds.get(axis) for axis in ("precision", "ep_overlap"))
+    if overlap and not overlap.allows(False) and WHOLE_MIXTURE in there:
+        return f"{WHOLE_MIXTURE} does not go with ep_overlap=on; the other modules of {model.id} do. "
     if precision and "fp8-delayed" in precision.values and LOST_BY_DELAYED & set(there):
         return f"delayed scaling (fp8-delayed) does not go with {' or '.join(sorted(LOST_BY_DELAYED))}. "
     return f"of {model.id}, {runtime.id} can recompute {', '.join((CORE_ATTENTION, *there))}. "
@@ -330,7 +333,7 @@ def _why_not_option(question: Question, axis: str) -> str:
         "sequence_parallel": "that goes with tp above 1. ",
         "tp_overlap": "that goes with sequence parallelism. ",
         "p2p_overlap": "that goes with interleaving (vpp above 1). ",
-        "ep_overlap": "that goes with ep and micro-batches above 1, vpp too if pp is, and no whole layer recomputed. ",
+        "ep_overlap": "goes with ep and micro-batches above 1, vpp too if pp is, neither layers nor moe recomputed. ",
         "zero": "with a pipeline, zero 2 and 3 don't go. ",
         "zero_scope": "that goes with zero above 0 and dp above 1. ",
         "rank_order": "that goes with pp and dp above 1. ",

@@ -16,6 +16,7 @@ from planner.space.axes import (
     PLACEMENTS,
     WHOLE,
     MemoryPlacement,
+    WHOLE_MIXTURE,
     Recompute,
     activation_offload,
     offload_name,
@@ -49,10 +50,12 @@ def offloadable(model: Model) -> tuple[str, ...]:
 
 def goes_with(policy: Recompute, modules: tuple[str, ...]) -> bool:
     """Whether what is recomputed leaves inputs to offload: not by layers, nor attention twice (Megatron-LM d98e8a64,
-    core/transformer/attention.py: no group where it is checkpointed).
+    core/transformer/attention.py: no group where it is checkpointed), nor inside of mixtures.
     """
-    named = modules not in ((), (WHOLE,))
-    return not named or not (policy.layers or (policy.selective and CORE_ATTENTION in modules))
+    if modules in ((), (WHOLE,)):
+        return True
+    inside = WHOLE_MIXTURE in policy.modules and {"expert_fc1", "moe_act"} & set(modules)
+    return not (policy.layers or (policy.selective and CORE_ATTENTION in modules) or inside)
 
 
 def with_policies(

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from planner.verify.finding import Check, Claim
 
-MODULES = ("core_attn", "layernorm", "moe_act", "mla_up_proj", "mlp")
+MODULES = ("core_attn", "layernorm", "moe_act", "mla_up_proj", "mlp", "moe")
 """Modules of a layer that are recomputed by name."""
 SMALL_BLOCKS = ("mxfp8", "nvfp4")
 """Precisions whose blocks the matrix units scale themselves: those with 4-bit products do."""
@@ -68,6 +68,7 @@ def modules_are_there(c: Claim) -> Iterator[str]:
             "moe_act": moe is not None,
             "mla_up_proj": latent is not None,
             "mlp": any(layer.dense for layer in c.layers),
+            "moe": moe is not None,
         }
         if module not in MODULES:
             yield f"{module} is no module of a layer"

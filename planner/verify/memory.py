@@ -341,21 +341,19 @@ def _most_of_recurrence(c: Claim) -> float:
 
 def activations_are_possible(c: Claim) -> Iterator[str]:
     """Between the stored inputs alone and everything, of at most ``pp + (pp - 1) / vpp`` micro-batches in flight, and
-    one chunk more where experts' exchanges overlap; with weight gradients apart, see :func:`flying_apart`.
+    one layer more where experts' exchanges overlap; with weight gradients apart, see :func:`flying_apart`.
     """
     m = c.plan.prediction.memory
     if not 0 <= m.stage < len(c.placed):
         return
     least = least_activations(c, m.stage)
-    flying = most_in_flight(c, m.stage)
-    most = sum(_most_of_layer(c, layer) for layer in c.placed[m.stage]) + most_beside_layers(c, m.stage)
+    layers = [_most_of_layer(c, layer) for layer in c.placed[m.stage]]
+    most = most_in_flight(c, m.stage) * (sum(layers) + most_beside_layers(c, m.stage))
+    most = FRAGMENTATION * (most + bool(c.plan.overlap.ep) * max(layers, default=0.0))
     held = m.activations_bytes + (m.expanded.activations_bytes if m.expanded else 0.0)
     held += c.plan.offloaded.activations_bytes if c.plan.offloaded else 0.0
-    if not least * (1 - TOLERANCE) <= held <= FRAGMENTATION * flying * most:
-        yield (
-            f"activations_bytes is {held:.6g}, outside "
-            f"{least:.6g}..{FRAGMENTATION * flying * most:.6g} (inputs alone .. everything)"
-        )
+    if not least * (1 - TOLERANCE) <= held <= most:
+        yield f"activations_bytes is {held:.6g}, outside {least:.6g}..{most:.6g} (inputs alone .. everything)"
 
 
 def flying_apart(schedule: str, pp: int, vpp: int, stage: int) -> float:
@@ -370,13 +368,13 @@ def flying_apart(schedule: str, pp: int, vpp: int, stage: int) -> float:
 
 
 def most_in_flight(c: Claim, stage: int) -> float:
-    """Micro-batches whose activations a stage holds at most: ``pp + (pp - 1) / vpp``, one chunk more with overlap; with
-    weight gradients apart, see :func:`flying_apart`.
+    """Micro-batches whose activations a stage holds at most: ``pp + (pp - 1) / vpp``; with weight gradients apart, see
+    :func:`flying_apart`.
     """
     p = c.plan.parallelism
     if p.schedule in SPLIT_SCHEDULES:
         return flying_apart(p.schedule, p.pp, p.vpp, stage)
-    return min(c.micro_batches, p.pp + (p.pp - 1 + bool(c.plan.overlap.ep)) / p.vpp)
+    return min(c.micro_batches, p.pp + (p.pp - 1) / p.vpp)
 
 
 def most_beside_layers(c: Claim, stage: int) -> float:

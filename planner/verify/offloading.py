@@ -62,7 +62,8 @@ def update_follows_from_link(c: Claim) -> Iterator[str]:
 
 def modules_can_be_offloaded(c: Claim) -> Iterator[str]:
     """Known modules that the model has; ``attn_proj`` with ``core_attn`` (transformer_config.py, line 1287), and not
-    beside recomputation of whole layers or of attention itself, which leave no such input (attention.py, 1558).
+    beside recomputation of whole layers, of mixtures or of attention itself, which leave no such input (attention.py,
+    1558).
     """
     named, policy = (c.plan.offloaded.activations if c.plan.offloaded else ()), c.plan.recompute.policy
     if named in ((), ("all",)):
@@ -74,7 +75,8 @@ def modules_can_be_offloaded(c: Claim) -> Iterator[str]:
     if "attn_proj" in named and "core_attn" not in named:
         yield "attn_proj is offloaded without core_attn"
     again = policy.startswith("selective") and "core_attn" in (policy.partition(":")[2] or "core_attn").split("+")
-    if c.plan.recompute.layers_fraction > 0 or (again and "core_attn" in named):
+    inside = "moe" in policy.partition(":")[2].split("+") and {"expert_fc1", "moe_act"} & {*named}
+    if c.plan.recompute.layers_fraction > 0 or (again and "core_attn" in named) or inside:
         yield f"inputs of {'+'.join(named)} with recompute {policy}"
 
 

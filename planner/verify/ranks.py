@@ -242,7 +242,7 @@ def switches_go_together(c: Claim) -> Iterator[str]:
 
 def exchanges_run_beside(c: Claim) -> Iterator[str]:
     """Experts' exchanges overlap where there are some, with two micro-batches, chunks if there are stages, at most one
-    module of multi-token prediction, and no layer recomputed whole.
+    module of multi-token prediction, and no layer or mixture recomputed whole.
     """
     p = c.plan.parallelism
     wrong = {
@@ -251,6 +251,7 @@ def exchanges_run_beside(c: Claim) -> Iterator[str]:
         "over stages that are not interleaved": p.pp > 1 and p.vpp == 1,
         "with several modules of multi-token prediction": (c.plan.workload.mtp_layers or 0) > 1,
         "with whole layers recomputed": c.plan.recompute.layers_fraction > 0,
+        "with whole mixtures recomputed": "moe" in c.plan.recompute.policy.partition(":")[2].split("+"),
     }
     yield from (f"overlapped exchanges of experts {why}" for why, is_so in wrong.items() if is_so)
 

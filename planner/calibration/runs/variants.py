@@ -33,7 +33,7 @@ LATENTS = Recompute("selective", 0.0, 1.0, ("moe_act", "mla_up_proj"))
 """What recipes of mixtures recompute besides, where a row does not say it: each model has it or not."""
 
 
-NOT_PRICED = ("moe", "mhc", "gdn_norm_out", "shared_experts")
+NOT_PRICED = ("mhc", "gdn_norm_out", "shared_experts")
 """Modules that Megatron Core can recompute and that have no price here."""
 
 MEGATRON = "megatron-core"

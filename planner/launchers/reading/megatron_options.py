@@ -126,6 +126,7 @@ def priced_modules(flags: Options) -> list[str]:
         "moe_act": experts,
         "mla_up_proj": latents,
         "mlp": not experts or flags.get("moe-layer-freq", ["1"]) != ["1"],
+        "moe": experts,
     }
     listed = flags.get("recompute-modules", ["core_attn"])
     return [module for module, has in there.items() if has and module in listed]
