@@ -396,7 +396,7 @@ def graphs_hold_their_inputs(c: Claim) -> Iterator[str]:
     if stated is None or graphs is None or not 0 <= m.stage < len(c.placed):
         return
     p, least = c.plan.parallelism, least_activations(c, m.stage)
-    flying = most_in_flight(c, m.stage)
+    flying = most_in_flight(c, m.stage) + bool(c.plan.overlap.ep)
     most = FRAGMENTATION * flying / max(min(c.micro_batches, p.pp - m.stage), 1) * least
     low, high = (0.0, 0.0) if graphs == "full" else (least, min(most, m.activations_bytes))
     if not low * (1 - TOLERANCE) <= stated <= high * (1 + TOLERANCE):
