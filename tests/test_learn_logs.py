@@ -193,6 +193,7 @@ BLOCKS = {"recompute_granularity": "full", "recompute_method": "block", "recompu
         ({"fp8": "hybrid", "fp8_recipe": "tensorwise"}, "precision", "fp8"),
         ({"fp8": "hybrid", "fp8_recipe": "delayed"}, "precision", "fp8-delayed"),
         ({"fp4": "e2m1", "fp8_recipe": "delayed"}, "precision", "nvfp4"),
+        ({"fp4": "e2m1", "fp4_recipe": "mxfp4"}, "precision", "mxfp4"),
         ({"bf16": False, "fp16": True}, "precision", "fp16"),
         (BLOCKS, "activation_recompute", "block:2"),
         ({"recompute_granularity": "selective"}, "activation_recompute", "selective"),

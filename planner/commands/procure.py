@@ -25,7 +25,7 @@ FILE = click.Path(path_type=Path)
 @click.option("--batch", metavar="N", help="Global batch in sequences.")
 @click.option("--seq", metavar="N", help="Tokens per sequence: 8192 or 8k.")
 @click.option(
-    "--precision", metavar="P", help="bf16, fp16, fp8, mxfp8, nvfp4, fp8-delayed, fp8-blockwise (default: 16 bit)."
+    "--precision", metavar="P", help="bf16, fp16, fp8, mxfp8, mxfp4, nvfp4, fp8-delayed or -blockwise (default 16 bit)."
 )
 @click.option("--budget", metavar="USD", help="Total budget, e.g. '$5M'.")
 @click.option("--power", metavar="W", help="Power limit of purchased machines, at the plug, e.g. 400kW.")

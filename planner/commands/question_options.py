@@ -132,7 +132,7 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     click.option(
         "--precision",
         metavar="P",
-        help="bf16, fp16, fp8, mxfp8, nvfp4, fp8-delayed, fp8-blockwise, or several: bf16,fp8 (default: 16 bit).",
+        help="bf16, fp16, fp8, mxfp8, mxfp4, nvfp4, fp8-delayed or -blockwise, or several: bf16,fp8 (default: 16 bit).",
     ),
     click.option("--price", metavar="USD/H", help="Price per accelerator-hour: 2.10 or '$2.10/h'."),
     click.option(

@@ -24,8 +24,9 @@ from planner.models.parameters import (
     trained,
 )
 from planner.performance import kinds_of_layers, orthogonal
+from planner.performance.matrix_formats import peak_of
 from planner.schema.efficiency import AcceleratorEfficiency, CollectiveEfficiency, FabricEfficiency, RuntimeEfficiency
-from planner.schema.hardware import Accelerator, Cluster, Dtype, Runtime, dated
+from planner.schema.hardware import Accelerator, Cluster, Runtime, dated
 from planner.schema.precisions import FP8_RECIPES, LOW_PRECISION
 from planner.schema.workload import Model, Workload
 
@@ -34,24 +35,6 @@ ADDING = ("hopper", "blackwell")
 """Generations whose scale-up switch adds: NCCL v2.30.7 gives NVLS an efficiency on these."""
 WIDE = ("fp32", "tf32")
 """Precisions whose elements take four bytes."""
-
-_PEAK_OF: dict[str, Dtype] = {
-    "bf16": "bf16",
-    "fp16": "fp16",
-    **dict.fromkeys(FP8_RECIPES, "fp8"),
-    "mxfp8": "fp8",
-    "nvfp4": "fp4",
-    "tf32": "tf32",
-    "fp32": "fp32",
-}
-
-_SCALED_BLOCKS = {
-    "fp8-blockwise": ("hopper", "blackwell"),
-    "mxfp8": ("blackwell", "cdna4"),
-    "nvfp4": ("blackwell", "cdna4"),
-}
-"""Recipe -> generations that multiply such blocks (TransformerEngine d0067d0d, pytorch/quantization.py 162-180; of
-CDNA 4, ROCm's); where blocks are of 128, Blackwell takes smaller ones for them (common/recipe, Float8BlockScaling)."""
 
 HOST_BANDWIDTH = 16e9
 """B/s to host memory where the catalog has no figure: PCIe 3."""
@@ -289,18 +272,6 @@ def head_layers(model: Model) -> float:
     return model.vocab / (4 * model.heads * model.head_dim + 3 * model.ffn)
 
 
-def can_train_in(accelerator: Accelerator, precision: str) -> bool:
-    """Whether the accelerator has a matrix rate for the precision, and products of its scaled blocks."""
-    if precision in _SCALED_BLOCKS and accelerator.generation not in _SCALED_BLOCKS[precision]:
-        return False
-    return _PEAK_OF.get(precision) in accelerator.peak
-
-
-def peak_of(accelerator: Accelerator, precision: str) -> float:
-    """Nominal dense FLOP/s in a precision; KeyError where the accelerator has none (ask :func:`can_train_in` first)."""
-    return float(accelerator.peak[_PEAK_OF[precision]])
-
-
 def maturity(reached: AcceleratorEfficiency, release: str) -> float:
     """What a runtime's release reaches of the mature software's rates: ``exp(-drift (matured - release))``, at most
     1.
@@ -320,7 +291,7 @@ def device(accelerator: Accelerator, reached: AcceleratorEfficiency, precision: 
     """The figures of an accelerator in one precision, under a runtime's release.
 
     Raises:
-        KeyError: the accelerator has no peak in that precision (ask :func:`can_train_in` first).
+        KeyError: the accelerator has no peak in that precision (ask `can_train_in` first).
     """
     peak = accelerator.peak
     sixteen = max(peak.get("bf16", 0.0), peak.get("fp16", 0.0)) or peak["fp32"]
@@ -341,7 +312,7 @@ def device(accelerator: Accelerator, reached: AcceleratorEfficiency, precision: 
         quantisation=reached.quantisation,
         compute_units=accelerator.compute_units or COMPUTE_UNITS,
         buffer=accelerator.l2 or math.inf,
-        attention_rate=(peak[_PEAK_OF[precision]] if whole else sixteen) * reached.attention * capped,
+        attention_rate=(peak_of(accelerator, precision) if whole else sixteen) * reached.attention * capped,
         attention_half=reached.attention_half,
         attention_backward=reached.attention_backward,
         exponentials=reached.exponentials,
@@ -349,7 +320,7 @@ def device(accelerator: Accelerator, reached: AcceleratorEfficiency, precision: 
         launch=reached.launch,
         memory=accelerator.memory,
         host_bandwidth=accelerator.host_bandwidth or HOST_BANDWIDTH,
-        peak=peak[_PEAK_OF[precision]],
+        peak=peak_of(accelerator, precision),
         low_precision=float(precision in LOW_PRECISION),
         bf16=float(precision == "bf16"),
         collective_share=reached.collective_share,

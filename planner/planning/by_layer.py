@@ -13,7 +13,7 @@ from planner.cost.operators import Operator
 from planner.cost.recommender import Sharding
 from planner.models import blocks, families
 from planner.models.workload import library, model, workload
-from planner.performance import cost_inputs
+from planner.performance import cost_inputs, matrix_formats
 from planner.performance.efficiency import reached, runtime_keys
 from planner.schema.hardware import Cluster, Dimension, Fabric, Runtime
 from planner.schema.model_reading import read
@@ -72,7 +72,7 @@ def layered(catalog: Catalog, name: str, asked: LayerOptions) -> Layered:
     ranks = asked.tp * asked.dp
     per_node = catalog.node(asked.node).accelerators
     on = cluster(catalog, asked.node, max(1, math.ceil(ranks / per_node)))
-    if not cost_inputs.can_train_in(on.accelerator, asked.precision):
+    if not matrix_formats.can_train_in(on.accelerator, asked.precision):
         raise WrongQuestion(f"{on.accelerator.id} has no matrix rate in {asked.precision} (--precision)")
     if families.what(name) and name not in library():
         return _other(catalog, name, on, asked)

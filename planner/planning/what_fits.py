@@ -14,7 +14,7 @@ from planner.base.errors import NoAnswer, WrongQuestion
 from planner.catalog import Catalog
 from planner.models.parameters import parameters
 from planner.models.workload import library, workload
-from planner.performance import cost_inputs
+from planner.performance import cost_inputs, matrix_formats
 from planner.planning import ranked
 from planner.question import pools
 from planner.question.reading import PlanOptions, request, trains
@@ -154,7 +154,7 @@ def _trains(known: Catalog, cluster: Cluster, model: str | Model, asked: PlanOpt
     named = [known.runtime(asked.runtime.partition("@")[0])] if asked.runtime else every
     precisions = [*(asked.precision or "bf16").split(","), *(["fp8"] if work.method.base == "fp8" else [])]
     able = any(part.vendor in each.vendors for each in named)
-    return able and all(cost_inputs.can_train_in(part, each) for each in precisions)
+    return able and all(matrix_formats.can_train_in(part, each) for each in precisions)
 
 
 def least_bytes(workload: Workload) -> float:

@@ -15,7 +15,7 @@ class AcceleratorEfficiency(Entry):
     """What kernels and links of one accelerator, or of a whole generation, reach."""
 
     matrix: dict[str, float]
-    """Reachable fraction of the dense matrix peak for large shapes, by precision (bf16, fp16, fp8, mxfp8, fp32)."""
+    """Reachable fraction of the dense matrix peak for large shapes, by precision (bf16, fp8, mxfp4 ...)."""
     inner_half: float
     """Inner dimension k at which a matrix product reaches half of that: the ramp ``1 + inner_half / k``."""
     quantisation: float

@@ -20,7 +20,7 @@ MEASURED = ("step_time_s", "step_time_spread", "memory_gb_per_gpu")
 WORDS: Mapping[str, Collection[str]] = {
     "family": ("dense", "moe", "encoder", "cnn", "dlrm"),
     "task": TASKS,
-    "precision": ("bf16", "fp16", "fp8", "mxfp8", "nvfp4", "tf32", "fp32"),
+    "precision": ("bf16", "fp16", "fp8", "mxfp8", "mxfp4", "nvfp4", "tf32", "fp32"),
     "zero_stage": ("0", "1", "2", "3"),
     **dict.fromkeys(SWITCHES, ("0", "1")),
     "grade": ("A", "B", "C"),

@@ -35,7 +35,7 @@ from planner.cost.figures import Options as OptionFigures
 from planner.cost.nearness import Label
 from planner.models import context
 from planner.models.blocks import feeding
-from planner.performance.cost_inputs import can_train_in
+from planner.performance.matrix_formats import can_train_in
 from planner.performance.own_runs import NearRuns
 from planner.schema.hardware import Cluster, Runtime
 from planner.schema.plan import ZeroScope, ZeroStage

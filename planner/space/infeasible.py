@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from planner.models import blocks, context
-from planner.performance import cost_inputs
+from planner.performance import cost_inputs, matrix_formats
 from planner.schema.hardware import Runtime
 from planner.space.axes import (
     ALONE,
@@ -301,7 +301,7 @@ def _why_not_option(question: Question, axis: str) -> str:
     """What keeps the pin on an option from standing: the accelerator, the runtime, or what it goes with."""
     runtime, accelerator = question.setting.runtime, question.setting.cluster.accelerator
     bound = question.pins.bounds[axis]
-    if axis == "precision" and not any(cost_inputs.can_train_in(accelerator, name) for name in bound.values):
+    if axis == "precision" and not any(matrix_formats.can_train_in(accelerator, name) for name in bound.values):
         return f"{accelerator.id} has no such matrix products. "
     pinned = question.pins.bounds.get("schedule", Bound())
     if axis == "schedule" or (

@@ -17,7 +17,7 @@ from planner.cost import collective_times, convolution, memory_risk
 from planner.cost.figures import Device
 from planner.cost.other_families import Software, stretched
 from planner.models import families
-from planner.performance import cost_inputs, residual_widths
+from planner.performance import cost_inputs, matrix_formats, residual_widths
 from planner.performance.efficiency import Efficiencies
 from planner.question.job_pools import JobPool, Pools, joint
 from planner.question.request import OOM_RISK
@@ -56,8 +56,8 @@ def part(catalog: Catalog, network: str, pool: JobPool, precision: str, oom_risk
         WrongQuestion: no such network, or an accelerator without the precision.
     """
     model, own = convolution.layers(families.network(network)), pool.cluster.accelerator
-    if not cost_inputs.can_train_in(own, precision):
-        able = [name for name in PRECISIONS if cost_inputs.can_train_in(own, name)]
+    if not matrix_formats.can_train_in(own, precision):
+        able = [name for name in PRECISIONS if matrix_formats.can_train_in(own, name)]
         raise WrongQuestion(
             f"{own.id} does not train in {precision}; it does in {', '.join(able) or 'none'} (--precision)"
         )

@@ -13,7 +13,7 @@ from planner.verify.finding import Check, Claim
 
 MODULES = ("core_attn", "layernorm", "moe_act", "mla_up_proj", "mlp", "moe")
 """Modules of a layer that are recomputed by name."""
-SMALL_BLOCKS = ("mxfp8", "nvfp4")
+SMALL_BLOCKS = ("mxfp8", "mxfp4", "nvfp4")
 """Precisions whose blocks the matrix units scale themselves: those with 4-bit products do."""
 WIDEST_HEAD, HEAD_STEP = 256, 8
 """Elements of a head's query or value at most, and what they divide by."""

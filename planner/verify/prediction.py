@@ -12,7 +12,7 @@ from planner.verify.model import head, tower_work
 PEAK_OF = {
     **{same: same for same in ("bf16", "fp16", "fp32", "tf32")},
     **dict.fromkeys(("fp8", "fp8-delayed", "fp8-blockwise", "mxfp8"), "fp8"),
-    "nvfp4": "fp4",
+    **dict.fromkeys(("mxfp4", "nvfp4"), "fp4"),
 }
 """Precision -> the data type whose matrix rate it runs at."""
 

@@ -8,7 +8,7 @@ from planner.base.errors import WrongQuestion, nearest
 from planner.calibration.measuring.timing import torch_module
 from planner.calibration.runs import names
 from planner.catalog import Catalog
-from planner.performance import cost_inputs
+from planner.performance import matrix_formats
 from planner.schema.hardware import Accelerator
 
 PRECISIONS = ("bf16", "fp16", "fp8", "tf32", "fp32")
@@ -82,7 +82,7 @@ def precisions(device: str, part: Accelerator) -> list[str]:
         WrongQuestion: the catalog has no peak for any.
     """
     listed = PRECISIONS if device != "cpu" else ("bf16", "fp32")
-    found = [name for name in listed if cost_inputs.can_train_in(part, name)]
+    found = [name for name in listed if matrix_formats.can_train_in(part, name)]
     if not found:
         raise WrongQuestion(f"{part.id} has no peak in {', '.join(listed)} in the catalog: nothing to measure against")
     return found

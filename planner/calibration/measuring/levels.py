@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from planner.base.errors import WrongQuestion
 from planner.calibration.measuring.kernel_times import MATRIX, MeasurementRow
-from planner.performance import cost_inputs
+from planner.performance import matrix_formats
 from planner.schema.efficiency import AcceleratorEfficiency
 from planner.schema.hardware import Accelerator
 
@@ -30,7 +30,7 @@ def check(rows: Sequence[MeasurementRow], part: Accelerator) -> None:
     for row in rows:
         if row.kernel.kind != MATRIX:
             continue
-        peak, rate = cost_inputs.peak_of(part, row.kernel.dtype), row.kernel.flops / row.seconds
+        peak, rate = matrix_formats.peak_of(part, row.kernel.dtype), row.kernel.flops / row.seconds
         if rate > BEYOND * peak:
             raise WrongQuestion(
                 f"{row.kernel} at {rate / 1e12:,.0f} TFLOP/s is beyond the {peak / 1e12:,.0f} TFLOP/s that "
@@ -55,7 +55,7 @@ def kept(
     for precision, level in prior.matrix.items():
         rates = [r.kernel.flops / r.seconds for r in rows if r.kernel.dtype == precision and _large(r)]
         if rates:
-            level = min(level, max(rates) / cost_inputs.peak_of(part, precision) / prior.power_capped)
+            level = min(level, max(rates) / matrix_formats.peak_of(part, precision) / prior.power_capped)
         matrix[precision] = level
     return replace(
         entry,

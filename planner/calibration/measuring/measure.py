@@ -29,7 +29,7 @@ from planner.calibration.measuring.ranks import time_collectives
 from planner.calibration.measuring.timing import Bench, Refused
 from planner.calibration.runs import names
 from planner.catalog import Catalog
-from planner.performance import cost_inputs, residual_widths
+from planner.performance import matrix_formats, residual_widths
 from planner.performance.efficiency import Efficiencies
 from planner.schema.efficiency import AcceleratorEfficiency
 from planner.schema.hardware import Accelerator
@@ -216,7 +216,7 @@ def rows_of(table: MeasurementTable, part: Accelerator, known: Iterable[str] = (
     """The rows of one accelerator, in precisions that it has a peak for; `known` are the catalog's ids."""
     ids = (part.id, *known)
     mine = [row for row in table.rows if names.accelerator(row.accelerator, ids) == part.id]
-    return [row for row in mine if row.kernel.dtype in ELEMENT and cost_inputs.can_train_in(part, row.kernel.dtype)]
+    return [row for row in mine if row.kernel.dtype in ELEMENT and matrix_formats.can_train_in(part, row.kernel.dtype)]
 
 
 def _prior(catalog: Catalog, part: Accelerator) -> AcceleratorEfficiency:

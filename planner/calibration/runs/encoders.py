@@ -18,7 +18,7 @@ from planner.calibration.runs.measured_run import NotStated, Run
 from planner.calibration.runs.variants import RunVariant
 from planner.catalog import Catalog
 from planner.models.workload import library, workload
-from planner.performance import cost_inputs
+from planner.performance import matrix_formats
 from planner.space.axes import NO_RECOMPUTE, OptionAxes, Sharding, TensorMode
 
 REAL_TOKENS = 255
@@ -56,7 +56,7 @@ def filled(run: Run, row: Mapping[str, str], catalog: Catalog) -> Run:
             else "fp16"
         )
         inferred.append(f"precision {precision}")
-    if not cost_inputs.can_train_in(cluster.accelerator, precision):
+    if not matrix_formats.can_train_in(cluster.accelerator, precision):
         raise NotStated(f"{cluster.accelerator.id} has no matrix rate in {precision}")
     micro = int(number(row, "micro_batch") or 0)
     if not micro:

@@ -16,7 +16,7 @@ from planner.cost import convolution, recommender
 from planner.cost.figures import Array, Device, Network, stacked
 from planner.cost.other_families import Software
 from planner.models import families
-from planner.performance import cost_inputs
+from planner.performance import cost_inputs, matrix_formats
 from planner.performance.efficiency import Efficiencies
 
 FAMILIES = ("encoder", "cnn", "dlrm")
@@ -43,7 +43,7 @@ def filled(run: Run, row: Mapping[str, str]) -> Run:
         precision = "fp16"
         inferred.append("precision fp16")
     assert run.cluster is not None
-    if not cost_inputs.can_train_in(run.cluster.accelerator, precision):
+    if not matrix_formats.can_train_in(run.cluster.accelerator, precision):
         raise NotStated(f"{run.cluster.accelerator.id} has no matrix rate in {precision}")
     batch = int(number(row, "global_batch_seqs") or 0)
     if not batch:

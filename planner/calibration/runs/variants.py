@@ -10,7 +10,7 @@ from itertools import product
 from planner.calibration.runs import names
 from planner.calibration.runs.cells import Unpredictable, number, whole
 from planner.models import context
-from planner.performance.cost_inputs import can_train_in
+from planner.performance.matrix_formats import can_train_in
 from planner.schema.hardware import Accelerator, Runtime
 from planner.schema.precisions import LOW_PRECISION
 from planner.schema.workload import Workload

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from planner.cost.layer_times import LayerTable, Point
 from planner.models.parameters import parameters
-from planner.performance import cost_inputs
+from planner.performance import matrix_formats
 from planner.schema.hardware import Accelerator
 from planner.schema.workload import Model, Workload
 
@@ -75,7 +75,7 @@ def peak(part: Accelerator, precision: str) -> float:
     """Dense FLOP/s that products can reach in a precision, the faster of both 16-bit formats; 0 if there are none."""
     formats = SIXTEEN_BIT if precision in SIXTEEN_BIT else (precision,)
     return max(
-        (cost_inputs.peak_of(part, name) for name in formats if cost_inputs.can_train_in(part, name)), default=0.0
+        (matrix_formats.peak_of(part, name) for name in formats if matrix_formats.can_train_in(part, name)), default=0.0
     )
 
 

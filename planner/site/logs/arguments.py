@@ -84,6 +84,7 @@ KEPT = (
         "fp8_recipe",
         "fp4",
         "fp4_format",
+        "fp4_recipe",
         "precision",
         "bfloat16_enabled",
         "fp16_enabled",
@@ -182,7 +183,7 @@ def _derived(found: Mapping[str, str]) -> dict[str, str]:
 def _precision(found: Mapping[str, str]) -> str:
     """8 bit where the dump names a format of it, else the 16-bit kind that is switched on."""
     if found.get("fp4", found.get("fp4_format", "None")) not in ("None", "False"):
-        return "nvfp4"
+        return "mxfp4" if found.get("fp4_recipe") == "mxfp4" else "nvfp4"
     if found.get("fp8", found.get("fp8_format", "None")) not in ("None", "False"):
         recipe = found.get("fp8_recipe", "")
         return {"delayed": "fp8-delayed", "blockwise": "fp8-blockwise", "mxfp8": "mxfp8"}.get(recipe, "fp8")
