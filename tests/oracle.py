@@ -6,7 +6,7 @@ what the vectorised functions say in closed form. A plan is any object with the 
 """
 
 from dataclasses import dataclass
-from math import ceil, floor, gcd, log2, sqrt
+from math import ceil, floor, gcd, inf, log2, sqrt
 from types import SimpleNamespace
 
 
@@ -1108,9 +1108,11 @@ def states(p, dense, spread, ends):
         total = 0.0 if own_copy and zero >= 3 else weights(p) * share(3)
     total += gradient_held(p) * s.trained * share(2)
     here = 1.0 - p.options.offload
-    total += here * (s.state_bytes * s.trained + master(p) * (1.0 if own_copy else s.trained)) * share(1)
+    on_average = s.state_bytes * s.trained + master(p) * (1.0 if own_copy else s.trained)
+    in_host = p.options.offload * (on_average + 4.0 * s.trained) * share(1)
+    total += here * on_average * share(1)
     total += here * s.outside_state_bytes * ends / (shards(p, groups[0]) if zero >= 1 else 1.0)
-    return total
+    return total, in_host
 
 
 def memory(p):
@@ -1166,7 +1168,10 @@ def memory(p):
         if i == with_head(p):
             outside += s.final_parameters + (0.0 if s.tied and i == 0 else s.head_parameters)
         frozen = 2.0 * s.tower_parameters if i == 0 else 0.0
-        found.append(states(p, *holds[i], outside / cut.tp) + frozen + live + copies_here + st.resident_bytes)
+        here, in_host = states(p, *holds[i], outside / cut.tp)
+        if in_host + moved - min(most, moved) > p.network.host_memory:
+            here = inf
+        found.append(here + frozen + live + copies_here + st.resident_bytes)
     return found
 
 

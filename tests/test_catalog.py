@@ -177,14 +177,15 @@ def test_an_entry_replaces_the_whole_weaker_one(tmp_path: Path) -> None:
 
 
 def test_extends_starts_from_another_entry(known: Catalog, tmp_path: Path) -> None:
-    text = '[dgx-h100]\nextends = "dgx-h100"\nhost_memory = "1 TiB"\n[twin]\nextends = "dgx-h100"\nname = "Twin"\n'
+    name = "dgx-a100-80gb"
+    text = f'[{name}]\nextends = "{name}"\nhost_memory = "1 TiB"\n[twin]\nextends = "{name}"\nname = "Twin"\n'
     own = catalog.load(folder(tmp_path, nodes__mine=text))
-    base = known.node("dgx-h100")
-    assert own.node("dgx-h100").host_memory == 2**40
-    assert own.node("dgx-h100").prices == base.prices
+    base = known.node(name)
+    assert own.node(name).host_memory == 2**40
+    assert own.node(name).prices == base.prices
     assert "host_memory" in base.assumed
-    assert "host_memory" not in own.node("dgx-h100").assumed, "what is stated is not assumed"
-    expected = dataclasses.replace(own.node("dgx-h100"), id="twin", name="Twin")
+    assert "host_memory" not in own.node(name).assumed, "what is stated is not assumed"
+    expected = dataclasses.replace(own.node(name), id="twin", name="Twin")
     assert own.node("twin") == expected
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from planner import api
-from planner.base.errors import WrongQuestion
+from planner.base.errors import NoAnswer, WrongQuestion
 from planner.launchers import bundle, parts, reading
 from planner.schema.plan import Plan
 from planner.verify import violations
@@ -61,6 +61,35 @@ def test_of_a_part_of_the_states_a_part_is_there() -> None:
     assert took[1] == pytest.approx((took[0] + took[2]) / 2)
     beside = estimated("zero=1 offload=optimizer offload_overlap=on").prediction.breakdown["optimizer"]
     assert took[0] / 2 < beside < took[0]  # gradients out and weights back beside the host's own update
+
+
+def test_host_memory_is_that_of_a_node() -> None:
+    """By hand: of 8.03 B parameters a 16th on each of 8 accelerators, half of them with 8 + 4 + 4 bytes on the host."""
+    plan = estimated("zero=1 offload=optimizer:0.5")
+    host, limits = plan.prediction.memory.host, {each.name: each for each in plan.constraints}
+    assert host is not None and host.total_bytes == pytest.approx(8 * 16 * 0.5 * plan.workload.parameters / 16)
+    assert limits["host memory"].limit == host.capacity_bytes == 2048 * GIB
+    assert estimated("zero=1").prediction.memory.host is None
+    for change in ({"optimizer_bytes": GIB}, {"activations_bytes": GIB}, {"total_bytes": GIB}):
+        memory = replace(plan.prediction.memory, host=replace(host, **change))
+        wrong = replace(plan, prediction=replace(plan.prediction, memory=memory))
+        assert "host_memory_is_one" in named(wrong)
+
+
+def test_what_the_host_does_not_hold_is_refused() -> None:
+    told = r"Host memory of a ws-2xrtx4090 is 128 GiB, and what is offloaded to it 1\.03 TiB"
+    with pytest.raises(NoAnswer, match=told):
+        api.estimate("llama3-70b", "ws-2xrtx4090:1", ["micro=1", "zero=1", "offload=optimizer"], batch=8)
+    with pytest.raises(NoAnswer, match=told):
+        api.plan("llama3-70b", "ws-2xrtx4090:1", pin=["micro=1", "zero=1", "offload=optimizer"], batch=8)
+
+
+def test_a_host_that_nobody_knows_is_said() -> None:
+    pins = ["micro=1", "zero=1", "offload=optimizer"]
+    plan = api.estimate("gpt2", "vr-nvl144:1", pins, batch=144, runtime="megatron-core").plans[0]
+    host = plan.prediction.memory.host
+    assert host is not None and host.capacity_bytes is None and not named(plan)
+    assert any(each.what == "vr-nvl144.host_memory" for each in plan.assumptions)
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ def _plan_schema() -> ModuleType:
 plan_schema = _plan_schema()
 LATER = {
     "Prediction": {"own_runs", "text_batches"},
-    "MemorySection": {"oom_risk", "oom_chance", "expanded", "by_stage", "graph_inputs_bytes"},
+    "MemorySection": {"oom_risk", "oom_chance", "expanded", "by_stage", "graph_inputs_bytes", "host"},
     "GroupStage": {"held"},
     "FabricSection": {"dimensions"},
     "Plan": {"communication_choice", "waived", "placement", "measured", "offloaded", "graphs"},

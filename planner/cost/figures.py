@@ -335,6 +335,8 @@ class Network:
     base: Figure
     """Seconds before a collective's first step."""
     pipelining: Figure
+    host_memory: Figure = np.inf
+    """Bytes of a node's own memory over its accelerators; infinite where not known."""
     dimensions: Dimensions | None = None
     """In place of domain, NICs and spine, where a network is described dimension by dimension."""
 

@@ -59,9 +59,11 @@ class Memory:
     expanded: Placed = Placed()
     """In expanded memory, and in none of the figures above."""
     beyond: Figure = 0.0
-    """Infinite where that is more than the expanded memory holds, else 0."""
+    """Infinite where that is more than the expanded memory holds, or what is in host memory more than that, else 0."""
     hosted: Figure = 0.0
     """Activations in host memory, and in none of the figures above."""
+    hosted_states: Figure = 0.0
+    """Optimizer states there, with the fp32 gradients that the host updates them from."""
 
     @property
     def total(self) -> Figure:
@@ -79,9 +81,13 @@ class Memory:
         return self.activations + self.buffers
 
 
-def _states(grid: Grid, held: ShardedState, r: Replicas) -> tuple[Figure, Figure, Figure, Figure]:
-    """Parameters, gradients, optimizer states and copies for the update of one stage: each divided by the shards from
-    its ZeRO stage on.
+def _states(grid: Grid, held: ShardedState, r: Replicas) -> tuple[Figure, Figure, Figure, Figure, Figure]:
+    """Parameters, gradients, optimizer states and copies for the update of one stage, and what of it is in host
+    memory: each divided by the shards from its ZeRO stage on.
+
+    The host has a copy of its own of what it updates, and of gradients in fp32: 16 bytes under Adam (Megatron-LM
+    core_v0.16.1, core/optimizer/cpu_offloading/hybrid_optimizer.py; deepspeed/runtime/zero/stage_1_and_2.py,
+    estimate_zero2_model_states_mem_needs).
     """
     s, stack, zero = grid.shape, grid.stack, grid.options.zero
 
@@ -97,6 +103,10 @@ def _states(grid: Grid, held: ShardedState, r: Replicas) -> tuple[Figure, Figure
     master = elements.master_bytes(grid) * np.where(alone, 1.0, s.trained)
     here = 1.0 - grid.options.offload
     optimizer = (s.state_bytes * s.trained + master) * here
+    hosted: Figure = 0.0
+    if np.any(grid.options.offload):
+        each = s.state_bytes * s.trained + master + elements.FP32 * s.trained
+        hosted = bytes_of(each * grid.options.offload, 1.0)
     outside: Figure = 0.0
     if np.any(s.orthogonal):
         outside = s.outside_state_bytes * here * held.ends / np.where(zero >= 1, r.dense_shards, 1.0)
@@ -108,6 +118,7 @@ def _states(grid: Grid, held: ShardedState, r: Replicas) -> tuple[Figure, Figure
         bytes_of(gradients, 2.0),
         bytes_of(optimizer, 1.0) + outside,
         copies,
+        hosted,
     )
 
 
@@ -266,7 +277,7 @@ def stages(grid: Grid, split: StageSplit) -> tuple[Memory, ...]:
         if stage is dealt[0]:
             activations = activations + micro * s.dropout * t * s.hidden / hidden_shard(grid)
             activations = activations + micro * tower.kept(grid) if np.any(s.tower_trained) else activations
-        parameters, gradients, optimizer, copies = (exists * state for state in _states(grid, own, r))
+        parameters, gradients, optimizer, copies, states = (exists * state for state in _states(grid, own, r))
         if stage is dealt[0] and np.any(s.tower_parameters):
             parameters = parameters + tower.held(grid)
         found.append(
@@ -280,11 +291,18 @@ def stages(grid: Grid, split: StageSplit) -> tuple[Memory, ...]:
                     exists * spare,
                     copies,
                     exists * stack.resident_bytes,
+                    beyond=_beyond_host(grid, hosted + states),
                     hosted=hosted,
+                    hosted_states=states,
                 ),
             )
         )
     return tuple(found)
+
+
+def _beyond_host(grid: Grid, hosted: Figure) -> Figure:
+    """Infinite where so many bytes of every accelerator are more than its node's host memory holds, else 0."""
+    return np.where(hosted > grid.network.host_memory, np.inf, 0.0) if np.any(hosted) else 0.0
 
 
 def _moved(layers: Sequence[Activations], micro: Figure, counts: Sequence[Figure]) -> tuple[Figure, Figure]:
@@ -306,7 +324,7 @@ def middle_stages(grid: Grid, stage: StageLayers) -> list[Memory]:
     """
     layers, comes = of_layers(grid)
     micro, kept = in_flight(grid, stage.index), [each.kept for each in layers]
-    parameters, gradients, optimizer, copies = _states(grid, blocks_of_stage(grid, stage), replicas(grid))
+    parameters, gradients, optimizer, copies, _ = _states(grid, blocks_of_stage(grid, stage), replicas(grid))
     factor = grid.stack.activation_factor
     activations = micro * together(stage.counts, kept) + overlapped_layer(grid, kept)
     activations += _moved(layers, micro, stage.counts)[0]
@@ -352,7 +370,7 @@ def _placed(grid: Grid, whole: Memory) -> Memory:
         optimizer=whole.optimizer - there.optimizer,
         activations=whole.activations - there.activations,
         expanded=there,
-        beyond=np.where(there.total > expanded_memory.room(grid), np.inf, 0.0),
+        beyond=whole.beyond + np.where(there.total > expanded_memory.room(grid), np.inf, 0.0),
     )
 
 

@@ -10,14 +10,15 @@ from planner.document.solution import PoolInUse, Solution
 from planner.schema import plan as schema
 
 NO_PART_OF_IT = ("host_memory", "local_storage", "l2", "tokens", "batch", "sequence")
-"""Assumed fields that no prediction reads, or that the question's own assumptions already name."""
+"""Assumed fields that no prediction reads, or that the question's own assumptions already name; the first where
+nothing lies in host memory."""
 NEAR_MEMORY, NEAR_LIMIT = 0.05, 0.02
 """Share of a limit below which what is left of it counts as nothing: of bytes, which differ from run to run; of a
 deadline or a budget. Of accelerators nothing may be left."""
 
 
 def constraints(found: Solution, memory: schema.MemorySection, run: schema.Money) -> tuple[schema.Constraint, ...]:
-    """Memory and accelerators always; expanded memory, deadline and budget where there are any."""
+    """Memory and accelerators always; expanded and host memory, deadline and budget where there are any."""
     request = found.request
     offered = sum(pool.cluster.accelerators for pool in found.question.all)
     listed = [
@@ -27,6 +28,8 @@ def constraints(found: Solution, memory: schema.MemorySection, run: schema.Money
     if (there := memory.expanded) is not None:
         limit = _usable(found, there.capacity_bytes)
         listed.append(_constraint("expanded memory", limit, there.total_bytes, "B", near=NEAR_MEMORY))
+    if (host := memory.host) is not None and host.capacity_bytes is not None:
+        listed.append(_constraint("host memory", host.capacity_bytes, host.total_bytes, "B", near=NEAR_MEMORY))
     if request.deadline_s is not None:
         listed.append(_constraint("deadline", request.deadline_s, run.days * money.DAY_S, "s", near=NEAR_LIMIT))
     if request.max_cost_usd is not None and run.usd_total is not None:
@@ -84,9 +87,13 @@ def _of_pool(found: Solution, used: PoolInUse) -> Iterator[schema.Assumption]:
     request, cluster = found.request, used.pool.cluster
     entries = [cluster.node, cluster.accelerator, cluster.fabric, request.runtime, request.workload.model]
     entries += [cluster.region] if cluster.region else []
+    hosts = found.fullest.host is not None
+    if hosts and cluster.node.host_memory is None:
+        why = "not known: whether what lies in it fits is not checked"
+        yield schema.Assumption(what=f"{cluster.node.id}.host_memory", why=why, flag="--catalog")
     for entry in entries:
         for name, why in entry.assumed.items():
-            if name not in NO_PART_OF_IT:
+            if name not in NO_PART_OF_IT[hosts:]:
                 yield schema.Assumption(what=f"{entry.id}.{name}", why=why, flag="--catalog")
     for why in used.efficiency_notes:
         yield schema.Assumption(what="efficiency", why=why, flag="calibrate")

@@ -70,6 +70,7 @@ def memory_section(found: Solution) -> schema.MemorySection:
         buffers_bytes=float(held.buffers + held.copies),
         resident_bytes=float(held.resident),
         expanded=_expanded_section(fullest),
+        host=fullest.host,
         by_stage=tuple(map(stage_memory, found.by_stage)) or None,
     )
 

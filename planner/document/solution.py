@@ -46,6 +46,8 @@ class FullestStage:
     """Bytes on one of its accelerators, each part a scalar."""
     expanded_capacity: float | None = None
     """Bytes of expanded memory that one accelerator has for itself; None where there is none."""
+    host: schema.HostMemory | None = None
+    """What lies in host memory; None where nothing does."""
     graph_inputs: float | None = None
     """Bytes of the activations that are CUDA graphs' own copies of what layers read; None without graphs."""
 

@@ -385,13 +385,12 @@ def network(cluster: Cluster, reached: AcceleratorEfficiency) -> Network:
     pod = fabric.kind == "ici"
     domain = min(per_node * fabric.leaf_nodes, cluster.accelerators) if pod else per_node
     bandwidth = link.bandwidth or HOST_BANDWIDTH
-    pair = link.pair_bandwidth or bandwidth
     return Network(
         accelerators=cluster.accelerators,
         domain=domain,
         scaleup=bandwidth * reached.scaleup,
         scaleup_reduce=bandwidth * reached.scaleup_reduce,
-        pair=pair * reached.scaleup,
+        pair=(link.pair_bandwidth or bandwidth) * reached.scaleup,
         mesh=float(link.topology == "mesh"),
         bridged=float(link.topology == "pairs"),
         scaleup_latency=reached.scaleup_latency,
@@ -401,6 +400,7 @@ def network(cluster: Cluster, reached: AcceleratorEfficiency) -> Network:
         leaf=fabric.leaf_nodes * per_node,
         base=reached.collective_base,
         pipelining=reached.pipelining,
+        host_memory=(node.host_memory or math.inf) / per_node,
         dimensions=_dimensions(cluster, reached),
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import cast
 
@@ -19,6 +20,7 @@ from planner.planning.measured_runs import MeasuredRuns
 from planner.question.job_pools import JobPool, Pools
 from planner.question.search_problem import Prepared
 from planner.schema import plan as schema
+from planner.schema.hardware import Node
 from planner.schema.plan_layout import ContextAlgorithm
 from planner.search.problem import Candidate
 from planner.space.axes import OptionAxes, schedule_name
@@ -210,7 +212,30 @@ def fullest_stage(prepared: Prepared, grid: Grid, pp: int) -> FullestStage:
     if grid.options.graphs:
         plain = held_memory.stages(replace(grid, options=replace(grid.options, graph_inputs=0.0)), split)[index]
         inputs = float(found[index].activations - plain.activations)
-    return FullestStage(stage=stage, pool=0, held=found[index], expanded_capacity=capacity, graph_inputs=inputs)
+    return FullestStage(
+        stage=stage,
+        pool=0,
+        held=found[index],
+        expanded_capacity=capacity,
+        graph_inputs=inputs,
+        host=host_memory(prepared.request.cluster.node, grid, found),
+    )
+
+
+def host_memory(node: Node, grid: Grid, stages: Sequence[Memory]) -> schema.HostMemory | None:
+    """What a node has in host memory, as if it held the stage alone that puts most there; None where nothing is."""
+    each = [float(stage.hosted + stage.hosted_states) for stage in stages]
+    most = int(np.argmax(each))
+    if not each[most]:
+        return None
+    listed = pipeline.extremes(grid.shape, grid.layout, pipeline.split(grid.shape, grid.layout))
+    return schema.HostMemory(
+        total_bytes=node.accelerators * each[most],
+        capacity_bytes=node.host_memory,
+        stage=int(listed[most].index),
+        optimizer_bytes=float(stages[most].hosted_states),
+        activations_bytes=float(stages[most].hosted),
+    )
 
 
 def by_stage(grid: Grid) -> tuple[Memory, ...]:

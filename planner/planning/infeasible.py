@@ -26,9 +26,18 @@ _DAY = 86400.0
 
 
 def overflowing(prepared: Prepared, placed: Candidate) -> str:
-    """That a placement is more than the expanded memory holds."""
+    """That a placement is more than the expanded memory holds, or what is offloaded more than the node's own."""
     grid = single_grid(prepared.figures, placed.layout, placed.options)
     held = held_memory.stages(grid, pipeline.split(grid.shape, grid.layout))
+    node = prepared.request.cluster.node
+    host = answer.host_memory(node, grid, held)
+    if host and host.total_bytes > (host.capacity_bytes or math.inf):
+        return (
+            f"Host memory of a {node.id} is {format_bytes(host.capacity_bytes or 0.0)}, and what is offloaded to it "
+            f"{format_bytes(host.total_bytes)}: of each accelerator {format_bytes(host.optimizer_bytes)} of optimizer "
+            f"states and {format_bytes(host.activations_bytes)} of activations. Offload less, shard over more nodes, "
+            "or state the host_memory that yours has (--catalog)."
+        )
     most, there = max(float(stage.expanded.total) for stage in held), float(expanded_memory.room(grid))
     return (
         f"placement={placed.options.placement.name} puts {format_bytes(most)} into expanded memory, and there are "
@@ -50,6 +59,8 @@ def nothing_fits(catalog: Catalog, prepared: Prepared, ranking: Ranking, runs: M
         f"({asked.accelerators:,} x {format_bytes(accelerator.memory)} = "
         f"{format_bytes(asked.accelerators * accelerator.memory)}{_states(w)})."
     ]
+    if closest is not None and not math.isfinite(closest.memory):
+        return overflowing(prepared, closest)
     if closest is not None:
         over = closest.memory - prepared.usable
         leaves = f"--oom-risk {format_risk(request.oom_risk)} leaves {format_bytes(prepared.usable)}"

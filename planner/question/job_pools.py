@@ -87,7 +87,7 @@ def ports(pool: JobPool) -> float:
 
 
 def part_of(node: Node, accelerators: int) -> Node:
-    """A node, or the part of it that holds so many accelerators, with its share of ports, power and price."""
+    """A node, or the part of it that holds so many accelerators, with its share of ports, memory, power and price."""
     if accelerators == node.accelerators:
         return node
     share = accelerators / node.accelerators
@@ -95,6 +95,7 @@ def part_of(node: Node, accelerators: int) -> Node:
         node,
         accelerators=accelerators,
         nics=max(1, round(node.nics * share)),
+        host_memory=None if node.host_memory is None else node.host_memory * share,
         max_power=None if node.max_power is None else node.max_power * share,
         prices=tuple(replace(price, usd=price.usd * share) for price in node.prices),
     )

@@ -26,6 +26,21 @@ class ExpandedSection(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
+class HostMemory(Record):
+    """Bytes in a node's own memory, all its accelerators holding as much as those of the stage that puts most there."""
+
+    total_bytes: float
+    """Of a node."""
+    capacity_bytes: float | None
+    """Of a node; null where the catalog does not know it."""
+    stage: int
+    optimizer_bytes: float
+    """Of each accelerator: states, with the gradients in 32 bit that they are updated from."""
+    activations_bytes: float
+    """Of each accelerator."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class MemorySection(Record):
     """Bytes on the fullest accelerator, in its own memory; the parts add up to the total."""
 
@@ -50,6 +65,8 @@ class MemorySection(Record):
     resident_bytes: float
     expanded: ExpandedSection | None = None
     """What lies in expanded memory, in none of the figures above; only in documents where there is such memory."""
+    host: HostMemory | None = None
+    """What lies in host memory; only in documents of plans that put something there."""
     by_stage: tuple[StageMemory, ...] | None = None
     """Of every pipeline stage; not where there is one, nor in documents of before 2026-12, nor of groups, whose stages
     say it themselves."""

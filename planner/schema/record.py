@@ -197,6 +197,7 @@ ABSENT = (
     "offloaded",
     "graphs",
     "graph_inputs_bytes",
+    "host",
     "ep",
     "network",
     "pools",

@@ -8,17 +8,22 @@ from collections.abc import Iterator
 from planner.verify.finding import TOLERANCE, Check, Claim, unless_same
 from planner.verify.memory import usable
 
-NEAR = {"memory": 0.05, "expanded memory": 0.05, "accelerators": 0.0, "deadline": 0.02, "budget": 0.02}
+NEAR = {
+    **dict.fromkeys(("memory", "expanded memory", "host memory"), 0.05),
+    "accelerators": 0.0,
+    **dict.fromkeys(("deadline", "budget"), 0.02),
+}
 """Constraint -> share of its limit below which what is left counts as nothing: it binds."""
-UNITS = {"memory": "B", "expanded memory": "B", "accelerators": "", "deadline": "s", "budget": "USD"}
+UNITS = dict.fromkeys(NEAR, "B") | {"accelerators": "", "deadline": "s", "budget": "USD"}
 REQUIRED = ("memory", "accelerators")
 
 
 def constraints_are_known(c: Claim) -> Iterator[str]:
     """Each name once, all of them names that are checked here with their unit, and none missing."""
-    counted = Counter(constraint.name for constraint in c.plan.constraints)
+    counted, host = Counter(constraint.name for constraint in c.plan.constraints), c.plan.prediction.memory.host
+    needed = (*REQUIRED, "host memory") if host and host.capacity_bytes is not None else REQUIRED
     yield from (f"{name} appears {n} times" for name, n in counted.items() if n > 1)
-    yield from (f"{name} is missing" for name in REQUIRED if name not in counted)
+    yield from (f"{name} is missing" for name in needed if name not in counted)
     for constraint in c.plan.constraints:
         if constraint.name not in NEAR:
             yield f"no check knows {constraint.name}"
@@ -42,6 +47,7 @@ def values_are_the_plans(c: Claim) -> Iterator[str]:
     values = {
         "memory": memory.total_bytes,
         "expanded memory": memory.expanded.total_bytes if memory.expanded else None,
+        "host memory": memory.host.total_bytes if memory.host else None,
         "accelerators": float(c.plan.cluster.accelerators),
         "deadline": c.run_seconds,
         "budget": c.plan.money.usd_total,
@@ -54,6 +60,8 @@ def values_are_the_plans(c: Claim) -> Iterator[str]:
             yield f"{constraint.name} limits what the plan does not know"
         if constraint.name == "memory":
             yield from unless_same("the limit of memory", constraint.limit, usable(c, memory.capacity_bytes))
+        if constraint.name == "host memory" and memory.host:
+            yield from unless_same("the limit of host memory", constraint.limit, memory.host.capacity_bytes or 0.0)
         if constraint.name == "expanded memory" and memory.expanded:
             left = usable(c, memory.expanded.capacity_bytes)
             yield from unless_same("the limit of expanded memory", constraint.limit, left)

@@ -137,22 +137,28 @@ def states(c: Claim, stage: int) -> tuple[float, float, float]:
     ends_more *= (ends_of(c, stage) / p.tp + own) / dense_shards(c.plan)
     if c.plan.workload.task == "dpo" and c.plan.workload.method["kind"] != "lora":
         resident += REFERENCE
-    state = optimizer["state_bytes"] * share + c.master_bytes * (1.0 if working else share)
     if tower and not tower.trained:
         outside += SIXTEEN_BIT * tower.parameters
     return (
         resident * (cut if p.zero_stage >= 3 else whole) + outside,
         each["gradients"] * share * (cut if p.zero_stage >= 2 else whole),
-        (1.0 - offloaded_share(c)) * state * (cut if p.zero_stage >= 1 else whole) + ends_more,
+        (1.0 - offloaded_share(c)) * state_bytes(c) * (cut if p.zero_stage >= 1 else whole) + ends_more,
     )
 
 
-def updated_parameters(c: Claim, stage: int) -> float:
-    """Trained parameters of one stage that a rank updates, of its shard from ZeRO 1 on."""
+def state_bytes(c: Claim) -> float:
+    """Of optimizer states and the fp32 copy, on average over a shard's parameters."""
+    each, share = c.plan.runtime.bytes_per_parameter, trained(c)
+    working = each["gathers_working_copy"] > 0 and each.get("frozen", 0.0) <= 0
+    return float(c.plan.workload.optimizer["state_bytes"] * share + c.master_bytes * (1.0 if working else share))
+
+
+def shard(c: Claim, stage: int) -> float:
+    """Parameters of one stage whose optimizer states a rank has: all that it holds, or its shard from ZeRO 1 on."""
     p, held, tower = c.plan.parallelism, stage_parameters(c, stage), c.model.tower if stage == 0 else None
     dense, experts = held.dense / p.tp + (tower.parameters if tower and tower.trained else 0), held.experts
     shards = (dense_shards(c.plan), expert_shards(c.plan)) if p.zero_stage else (1, 1)
-    return trained(c) * (dense / shards[0] + experts / (p.ep * p.etp) / shards[1])
+    return dense / shards[0] + experts / (p.ep * p.etp) / shards[1]
 
 
 def offloaded_share(c: Claim) -> float:

@@ -16,12 +16,17 @@ from planner.verify.memory import (
     least_inputs,
     most_beside_layers,
     most_in_flight,
-    updated_parameters,
+    offloaded_share,
+    shard,
+    state_bytes,
+    trained,
 )
 from planner.verify.model import LayerShape
 
 MODULES = ("attn_norm", "qkv_linear", "core_attn", "attn_proj", "mlp_norm", "expert_fc1", "moe_act")
 """Modules whose inputs are offloaded by name."""
+GRADIENT = 4.0
+"""Bytes of a gradient that the host updates from."""
 OF_EXPERTS = ("mlp_norm", "expert_fc1", "moe_act")
 
 
@@ -41,6 +46,27 @@ def offloaded_is_said_once(c: Claim) -> Iterator[str]:
         yield "plans over several pools are costed without offload"
 
 
+def host_memory_is_one(c: Claim) -> Iterator[str]:
+    """Stated where something is offloaded: of a node ``accelerators (states + gradients in 32 bit + activations)``, the
+    states' bytes from the sharding; of the fullest stage as much as is said to be offloaded.
+    """
+    host, away, m = c.plan.prediction.memory.host, c.plan.offloaded, c.plan.prediction.memory
+    states = bool(c.plan.offload.get("optimizer"))
+    if host is None and (states or (away and away.activations_bytes)):
+        yield "something lies in host memory, which is not stated"
+    if host is not None and not (states or (away and away.activations)):
+        yield "nothing lies in host memory, which is stated"
+    if host is None or not 0 <= host.stage < len(c.placed):
+        return
+    each = c.plan.cluster.pools[0].accelerators_per_node
+    total = each * (host.optimizer_bytes + host.activations_bytes)
+    yield from unless_same("total_bytes in host memory", host.total_bytes, total)
+    held = offloaded_share(c) * (state_bytes(c) + GRADIENT * trained(c)) * shard(c, host.stage)
+    yield from unless_same("optimizer_bytes in host memory", host.optimizer_bytes, held)
+    if away and host.stage == m.stage:
+        yield from unless_same("activations_bytes in host memory", host.activations_bytes, away.activations_bytes)
+
+
 def update_follows_from_link(c: Claim) -> Iterator[str]:
     """``share parameters (gradient + weight + traffic of the update) / link`` seconds on the host, beside the rest on
     the accelerator: added up, or, where copies overlap, the longest of the three and the accelerator's own.
@@ -50,8 +76,8 @@ def update_follows_from_link(c: Claim) -> Iterator[str]:
     each, optimizer = c.plan.runtime.bytes_per_parameter, c.plan.workload.optimizer
     alone = c.element > SIXTEEN_BIT and each["gathers_working_copy"] <= 0
     lanes = (each["gradient_wire"], each["parameter_wire"], optimizer["step_bytes"] - SIXTEEN_BIT * alone)
-    updated = max(updated_parameters(c, stage) for stage in range(len(c.placed)))
-    derived = away.optimizer_share * updated * sum(lanes) / away.host_bytes_per_s
+    updated = max(shard(c, stage) for stage in range(len(c.placed)))
+    derived = away.optimizer_share * trained(c) * updated * sum(lanes) / away.host_bytes_per_s
     yield from unless_same("host_update_s", away.host_update_s, derived)
     host, device = away.host_update_s, away.device_update_s
     if away.optimizer_share >= 1 and device:
@@ -148,6 +174,7 @@ def moved(c: Claim, layer: LayerShape, imbalance: float, *, least: bool = False)
 
 CHECKS: tuple[Check, ...] = (
     offloaded_is_said_once,
+    host_memory_is_one,
     update_follows_from_link,
     modules_can_be_offloaded,
     offloaded_bytes_are_possible,

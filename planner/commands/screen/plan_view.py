@@ -329,6 +329,7 @@ def _memory(plan: Plan) -> None:
     render.labelled("Memory", f"{format_bytes(m.total_bytes)}{where}: {listed}")
     _expanded(plan)
     _headroom(plan)
+    _hosted(plan)
     if plan.waived:
         listed = f"{', '.join(plan.waived)}: costed as if all parts were equal; no launcher can run this plan"
         render.labelled("Waived", listed)
@@ -345,6 +346,16 @@ def _expanded(plan: Plan) -> None:
     )
     filled = f"{format_bytes(there.total_bytes)} of {format_bytes(there.capacity_bytes)}" if shares else "empty"
     render.labelled("Expanded", f"{filled}{': ' if listed else ''}{listed}")
+
+
+def _hosted(plan: Plan) -> None:
+    """What lies in host memory."""
+    if (host := plan.prediction.memory.host) is None:
+        return
+    capacity = "unknown capacity" if host.capacity_bytes is None else format_bytes(host.capacity_bytes)
+    parts = {"optimizer": host.optimizer_bytes, "activations": host.activations_bytes}
+    listed = "  ".join(f"{name} {format_bytes(value)}" for name, value in parts.items() if value)
+    render.labelled("Host", f"{format_bytes(host.total_bytes)} of {capacity} a node; of each accelerator: {listed}")
 
 
 def _headroom(plan: Plan) -> None:
