@@ -387,7 +387,7 @@ def test_written_and_read_again(entry: str, tmp_path: Path) -> None:
     ("entry", "says"),
     [
         ("qwen3.5-9b", r"blocks with a recurrence \(delta\) have no flag"),
-        ("nemotron3-super-120b-a12b", "experts on a latent have no flag"),
+        ("bamba-9b", r"blocks with a recurrence \(mamba2\) have no flag"),
         ("deepseek-v3.2", "sparse attention's index has no flag"),
         ("olmo-7b", "norms without weights have no flag"),
         ("granite3-8b", "constants on embeddings, residuals or logits have no flag"),
@@ -397,6 +397,13 @@ def test_blocks_that_a_trainer_cannot_build_are_refused(entry: str, says: str, t
     plans = planner.plan(read(entry), "dgx-h100:64", batch=1024, top=1)
     with pytest.raises(planner.ClusterwrightError, match=says):
         planner.export(plans, to=target)
+
+
+def test_experts_on_a_latent_are_refused() -> None:
+    """Megatron has them in its patterns of layers: tests/test_export_hybrids.py."""
+    plans = planner.plan(read("nemotron3-super-120b-a12b"), "dgx-h100:64", batch=1024, top=1)
+    with pytest.raises(planner.ClusterwrightError, match="experts on a latent have no flag"):
+        planner.export(plans, to="torchtitan")
 
 
 def test_blocks_side_by_side_are_no_blocks_behind_each_other() -> None:

@@ -508,7 +508,7 @@ def test_what_is_predicted_otherwise_is_told(flag: str, differs: str) -> None:
     assert reading.read("megatron", f"{MINE} {flag}").differs == (differs,)
 
 
-@pytest.mark.parametrize("program", ["pretrain_bert.py", "pretrain_t5.py", "pretrain_mamba.py"])
+@pytest.mark.parametrize("program", ["pretrain_bert.py", "pretrain_t5.py", "pretrain_vlm.py"])
 def test_programs_that_train_no_decoder_are_refused(program: str) -> None:
     with pytest.raises(WrongQuestion, match=f"{program}: trains"):
         reading.read("megatron", f"torchrun --nproc-per-node 8 examples/{program} {MINE}")

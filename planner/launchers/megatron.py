@@ -1,4 +1,4 @@
-"""Megatron-LM: ``pretrain_gpt.py`` with its arguments and environment.
+"""Megatron-LM: ``pretrain_gpt.py`` (of hybrids ``pretrain_hybrid.py``) with its arguments and environment.
 
 Flags read in, and tried on, NVIDIA/Megatron-LM core_v0.16.1 and d98e8a64 (0.20).
 """
@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 
-from planner.launchers import megatron_model, plan_facts, profiles, rotary_and_norms, start
+from planner.launchers import megatron_hybrid, megatron_model, plan_facts, profiles, rotary_and_norms, start
 from planner.launchers.target import EnvironmentSetting, Exporter, LaunchJob, LaunchProgram, Loss, Values
 from planner.schema.plan import Plan
 
@@ -31,9 +31,11 @@ CONNECTIONS = "CUDA_DEVICE_MAX_CONNECTIONS"
 
 def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
     """The command of one node."""
+    program = megatron_hybrid.PROGRAMS[0] if megatron_hybrid.is_one(plan.workload.shape) else "pretrain_gpt.py"
     argv = (
         *_parallelism(plan),
         *megatron_model.options(plan.workload.shape, plan.workload.sequence, plan.parallelism.tp, values),
+        *(megatron_hybrid.options(plan) if megatron_hybrid.is_one(plan.workload.shape) else ()),
         *(("--mtp-num-layers", str(plan.workload.mtp_layers)) if plan.workload.mtp_layers else ()),
         *_batch(plan),
         *_memory(plan),
@@ -41,7 +43,7 @@ def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
     )
     return replace(
         job,
-        command=(*start.rendezvous(plan, values), LaunchProgram(values["megatron-lm"] + "/pretrain_gpt.py"), *argv),
+        command=(*start.rendezvous(plan, values), LaunchProgram(values["megatron-lm"] + "/" + program), *argv),
         argv=argv,
         environment={**performance(plan), **job.environment, **environment(plan), **plan.env},
     )
@@ -92,7 +94,9 @@ def _repeated(word: str, times: int) -> str:
 def _parallelism(plan: Plan) -> Iterator[str]:
     p = plan.parallelism
     yield from ("--tensor-model-parallel-size", str(p.tp), "--pipeline-model-parallel-size", str(p.pp))
-    if plan_facts.values(plan)["stages"] == "uneven" or (p.pp > 1 and plan.workload.mtp_layers):
+    if megatron_hybrid.is_one(plan.workload.shape):
+        pass  # bars in its pattern
+    elif plan_facts.values(plan)["stages"] == "uneven" or (p.pp > 1 and plan.workload.mtp_layers):
         yield from ("--pipeline-model-parallel-layout", layout(plan))
     elif p.vpp > 1:
         yield from ("--num-virtual-stages-per-pipeline-rank", str(p.vpp))
@@ -239,6 +243,7 @@ def refuses(plan: Plan) -> Iterator[str]:
     if shape["moe"] and megatron_model.all_biased(shape) and p.zero_stage and _optimizer(plan) == "muon":
         yield "biases of experts with Muon's shards of whole matrices (core/optimizer/__init__.py)"
     yield from megatron_model.refuses(shape, plan.workload.sequence)
+    yield from megatron_hybrid.refuses(plan) if megatron_hybrid.is_one(shape) else ()
     if plan.offload.get("optimizer") and p.zero_stage != 1:
         yield "--optimizer-cpu-offload goes with the distributed optimizer (ZeRO-1)"
     if plan.env.get(CONNECTIONS, environment(plan).get(CONNECTIONS)) != environment(plan).get(CONNECTIONS):
@@ -250,6 +255,7 @@ def loses(plan: Plan) -> Iterator[Loss]:
     yield from plan_facts.other_runtime(plan, ("megatron-core",))
     yield from plan_facts.shape_losses(plan)
     yield from megatron_model.loses(plan.workload.shape, plan.parallelism.tp)
+    yield from megatron_hybrid.loses(plan) if megatron_hybrid.is_one(plan.workload.shape) else ()
     if _optimizer(plan) == "muon":
         yield Loss("workload.optimizer", "needs Megatron-LM core_v0.18.0 and its package emerging-optimizers")
     share = plan.recompute.layers_fraction * max(plan_facts.chunks(plan))

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import Any
 
-from planner.launchers import plan_facts, rotary_and_norms
+from planner.launchers import megatron_hybrid, plan_facts, rotary_and_norms
 from planner.launchers.target import Loss, Values
 
 ACTIVATIONS: dict[str | None, tuple[str, ...]] = {
@@ -29,7 +29,9 @@ BALANCES = {"none": "none", "batch": "aux_loss", "sequence": "seq_aux_loss"}
 
 def options(shape: dict[str, Any], sequence: int, tp: int, values: Values) -> Iterator[str]:
     """The model's own arguments."""
-    yield from ("--num-layers", str(shape["layers"]), "--hidden-size", str(shape["hidden"]))
+    if not megatron_hybrid.is_one(shape):  # else the pattern says them
+        yield from ("--num-layers", str(shape["layers"]))
+    yield from ("--hidden-size", str(shape["hidden"]))
     yield from ("--ffn-hidden-size", str(shape["ffn"]), "--num-attention-heads", str(shape["heads"]))
     yield from _attention(shape, sequence)
     yield from ("--seq-length", str(sequence))
@@ -185,14 +187,15 @@ def _router(router: dict[str, Any] | None, experts_per_token: int) -> Iterator[s
 
 def refuses(shape: dict[str, Any], sequence: int) -> Iterator[str]:
     """What is known of the model and has no argument: another one would be trained."""
-    yield from plan_facts.blocks_are_attention(shape)
+    hybrid = megatron_hybrid.is_one(shape)
+    yield from plan_facts.parts_have_flags(shape) if hybrid else plan_facts.blocks_are_attention(shape)
     if (activation := _activation(shape)) not in ACTIVATIONS:
         yield f"the activation {activation} has no flag"
     if activation == "gelu-tanh" and shape["activation"] and not all_biased(shape):
         yield "GELU by tanh is its kernel with biases, which the model has not"
     if shape["embedding_width"] not in (0, shape["hidden"]):
         yield "an embedding narrower than the model has no flag"
-    if shape["norm_place"] != "pre" or shape["norms_per_layer"] != 2:
+    if shape["norm_place"] != "pre" or shape["norms_per_layer"] != (1 if hybrid else 2):
         yield f"{shape['norms_per_layer']} norms a layer, {shape['norm_place']}, have no flag"
     if shape["norm"] == "layer" and not shape["norm_bias"]:
         yield "LayerNorm without biases has no flag"

@@ -223,12 +223,21 @@ def window(shape: Mapping[str, Any], sequence: int) -> dict[str, Any] | None:
 def blocks_are_attention(shape: Mapping[str, Any]) -> Iterator[str]:
     """Trainers' decoders are blocks of attention and an MLP or mixture; other kinds would be left out in silence."""
     mixers, feeds = shape.get("mixers") or (), shape.get("feeds") or ()
-    if shape.get("compressed"):
-        yield "attention on compressed entries has no flag"
-    elif set(mixers) - {"attention", "window"}:
-        yield f"blocks with a recurrence ({shape['recurrence']['kind']}) have no flag"
+    if not shape.get("compressed") and set(mixers) - {"attention", "window"}:
+        carried = shape.get("recurrence")
+        what = f"with a recurrence ({carried['kind']})" if carried else "without attention"
+        yield f"blocks {what} have no flag"
     if feeds:
         yield "blocks whose MLPs follow a pattern of their own have no flag"
+    if shape["moe"] and shape["moe"].get("latent"):
+        yield "experts on a latent have no flag"
+    yield from parts_have_flags(shape)
+
+
+def parts_have_flags(shape: Mapping[str, Any]) -> Iterator[str]:
+    """What blocks of any kind may have, and no trainer's do."""
+    if shape.get("compressed"):
+        yield "attention on compressed entries has no flag"
     if shape.get("full"):
         yield "other heads where everything is seen than in the window have no flag"
     if shape.get("indexer"):
@@ -237,8 +246,6 @@ def blocks_are_attention(shape: Mapping[str, Any]) -> Iterator[str]:
         yield "a gate on attention's output has no flag"
     if shape.get("streams"):
         yield f"{shape['streams']} residual streams have no flag"
-    if shape["moe"] and shape["moe"].get("latent"):
-        yield "experts on a latent have no flag"
     if shape.get("scaled"):
         yield "constants on embeddings, residuals or logits have no flag"
     if not shape.get("norm_weight", True):

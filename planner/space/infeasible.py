@@ -333,7 +333,8 @@ def _why_not_option(question: Question, axis: str) -> str:
         "sequence_parallel": "that goes with tp above 1. ",
         "tp_overlap": "that goes with sequence parallelism. ",
         "p2p_overlap": "that goes with interleaving (vpp above 1). ",
-        "ep_overlap": "goes with ep and micro-batches above 1, vpp too if pp is, neither layers nor moe recomputed. ",
+        "ep_overlap": "goes with ep and micro-batches above 1, vpp too if pp is, neither layers nor moe recomputed, "
+        "and an MLP or experts in every layer. ",
         "zero": "with a pipeline, zero 2 and 3 don't go. ",
         "zero_scope": "that goes with zero above 0 and dp above 1. ",
         "rank_order": "that goes with pp and dp above 1. ",

@@ -136,11 +136,13 @@ def exchanges_overlap(rows: Columns, workload: Workload) -> NDArray[np.bool_]:
     pipelines are interleaved, and there is one module of multi-token prediction at most.
 
     Nor may whole layers be recomputed (Megatron-LM d98e8a64, core/transformer/transformer_config.py,
-    overlap_moe_expert_parallel_comm).
+    overlap_moe_expert_parallel_comm). Layers that are an MLP or a mixer alone have no such steps (its HybridModel).
     """
     several = rows["batch"] >= 2 * rows["dp"] * rows["micro"]
     chunks = (rows["pp"] == 1) | (rows["vpp"] > 1)
-    return np.asarray((rows["ep"] > 1) & several & chunks & (workload.mtp_layers <= 1))
+    return np.asarray(
+        (rows["ep"] > 1) & several & chunks & (workload.mtp_layers <= 1) & ("none" not in workload.model.feeds)
+    )
 
 
 def _experts(c: Columns, s: RuleSetting) -> Mask:

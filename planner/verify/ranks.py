@@ -256,7 +256,7 @@ def switches_go_together(c: Claim) -> Iterator[str]:
 
 def exchanges_run_beside(c: Claim) -> Iterator[str]:
     """Experts' exchanges overlap where there are some, with two micro-batches, chunks if there are stages, at most one
-    module of multi-token prediction, and no layer or mixture recomputed whole.
+    module of multi-token prediction, no layer or mixture recomputed whole, and none that is a mixer alone.
     """
     p = c.plan.parallelism
     wrong = {
@@ -264,6 +264,7 @@ def exchanges_run_beside(c: Claim) -> Iterator[str]:
         "with one micro-batch": c.micro_batches < 2,
         "over stages that are not interleaved": p.pp > 1 and p.vpp == 1,
         "with several modules of multi-token prediction": (c.plan.workload.mtp_layers or 0) > 1,
+        "where layers are a mixer alone": any(not (layer.dense or layer.mixture) for layer in c.layers),
         "with whole layers recomputed": c.plan.recompute.layers_fraction > 0,
         "with whole mixtures recomputed": "moe" in c.plan.recompute.policy.partition(":")[2].split("+"),
     }

@@ -11,7 +11,7 @@ def of_record(shape: Values, sequence: int) -> Values:
     """Megatron's fields by those of a library's record."""
     biased = shape["qkv_bias"] and shape["output_bias"]
     window = shape["rotary"] or {"skips": 0, "share": 1.0, "base": 500_000.0}
-    angles = {} if shape["learned_positions"] else window
+    angles = {} if shape["learned_positions"] or shape["positions"] == "none" else window
     return {
         "num_layers": shape["layers"],
         "hidden_size": shape["hidden"],
@@ -35,7 +35,7 @@ def of_record(shape: Values, sequence: int) -> Values:
         "no_rope_freq": ([0, 0, 0, 1] * shape["layers"])[: shape["layers"]] if angles.get("skips") else None,
         "hidden_dropout": 0.1 if shape["dropout"] else 0.0,
         "attention_dropout": 0.1 if shape["dropout"] else 0.0,
-        "position_embedding_type": "rope" if angles else "learned_absolute",
+        "position_embedding_type": "none" if shape["positions"] == "none" else "rope" if angles else "learned_absolute",
         "max_position_embeddings": max(shape["learned_positions"], sequence),
         "rotary_base": angles.get("base", 10_000),
         "rotary_percent": angles.get("share", 1.0),

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from planner import api
-from planner.launchers import parts
+from planner.launchers import megatron_hybrid, parts
 from planner.launchers.bundle import refusals
 from planner.models.workload import library, model
 from planner.schema.plan import Plan
@@ -29,6 +29,8 @@ def plans() -> dict[str, Plan]:
         shape = model(name)
         workload = replace(whole.workload, model=name, name=name, shape=asdict(shape), sequence=shape.sequence)
         plan = replace(whole, workload=workload)
+        if megatron_hybrid.is_one(workload.shape) and not Path(checkout(), megatron_hybrid.PROGRAMS[0]).exists():
+            continue
         if not [*refusals(plan, exporter)]:
             found[name] = plan
     return found

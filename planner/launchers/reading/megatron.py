@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from planner.base.errors import WrongQuestion
-from planner.launchers.reading import megatron_model, megatron_options
+from planner.launchers.reading import megatron_model, megatron_options, megatron_pattern
 from planner.launchers.reading.command import command
 from planner.launchers.reading.found import FoundOptions, Options, degree, measure, number
 from planner.launchers.reading.shell.script import Script
@@ -19,9 +19,10 @@ _REFUSED = {
     "standalone-embedding-stage": "the embedding as a stage of its own",
     "account-for-embedding-in-pipeline-split": "the embedding counted as a layer",
     "account-for-loss-in-pipeline-split": "the head counted as a layer",
-    "hybrid-layer-pattern": "layers of several kinds",
-    "hybrid-override-pattern": "layers of several kinds",
-    "is-hybrid-model": "layers of several kinds",
+    "hybrid-override-pattern": "the pattern of releases before core_v0.17 (--hybrid-layer-pattern)",
+    "hybrid-attention-ratio": "layers of several kinds by a ratio (--hybrid-layer-pattern)",
+    "hybrid-mlp-ratio": "layers of several kinds by a ratio (--hybrid-layer-pattern)",
+    "is-hybrid-model": "layers of several kinds without a pattern (--hybrid-layer-pattern)",
     "heterogeneous-layers-config-path": "layers of several shapes",
     "expert-model-parallel-degree": "an option that Megatron-LM does not have (--expert-model-parallel-size)",
     "encoder-num-layers": "an encoder",
@@ -43,8 +44,6 @@ _PROGRAMS = {
     "pretrain_t5.py": "trains an encoder and a decoder",
     "pretrain_ict.py": "trains two encoders",
     "pretrain_vlm.py": "trains an encoder of images and a decoder",
-    "pretrain_mamba.py": "trains layers of several kinds",
-    "pretrain_hybrid.py": "trains layers of several kinds",
     "train_rl.py": "generates text in every step",
 }
 """Programs of Megatron-LM that train no plain decoder."""
@@ -52,6 +51,7 @@ _MUON = {"muon": 0, "dist_muon": 1}
 """Names of Muon -> the ZeRO stage that they mean by themselves."""
 _READ = {
     *megatron_model.READ,
+    *megatron_pattern.READ,
     *("tensor-model-parallel-size", "pipeline-model-parallel-size", "context-parallel-size", "cp-comm-type"),
     "hierarchical-context-parallel-sizes",
     *("expert-model-parallel-size", "expert-tensor-parallel-size", "pipeline-model-parallel-layout"),
@@ -96,6 +96,7 @@ def read(script: Script) -> FoundOptions:
         raise WrongQuestion("--from megatron: no option of Megatron-LM in it (--tensor-model-parallel-size ...)")
     if (program := started.program.rpartition("/")[2]) in _PROGRAMS:
         raise WrongQuestion(f"{program}: {_PROGRAMS[program]}; only decoders are read (pretrain_gpt.py)")
+    flags = megatron_pattern.completed(flags, program)
     for name in flags.keys() & _REFUSED.keys():
         raise WrongQuestion(f"--{name}: {_REFUSED[name]} cannot be taken over; leave it out to see the rest priced")
     megatron_options.refuse(flags, _READ)
@@ -114,7 +115,7 @@ def read(script: Script) -> FoundOptions:
         samples=number(flags, "train-samples"),
         optimizer="muon" if kind[0] in _MUON else None,
         method="finetune" if {"finetune", "pretrained-checkpoint"} & flags.keys() else "pretrain",
-        shape=megatron_model.shape(flags),
+        shape={**megatron_model.shape(flags), **megatron_pattern.shape(flags)},
         shards=number(flags, "num-distributed-optimizer-instances"),
         cp_algorithm="+".join(flags.get("cp-comm-type", ["p2p"])),
         cp_levels=_levels(flags),
@@ -195,7 +196,8 @@ def _switch(on: bool) -> str:
 def _interleaving(flags: Options, pp: int, chunks: int | None) -> int:
     if chunks is not None:
         if chunks % pp:
-            raise WrongQuestion(f"--pipeline-model-parallel-layout has {chunks} segments; pp {pp} does not divide them")
+            named = "hybrid-layer-pattern" if megatron_pattern.OPTION in flags else "pipeline-model-parallel-layout"
+            raise WrongQuestion(f"--{named} has {chunks} segments; pp {pp} does not divide them")
         return chunks // pp
     each = number(flags, "num-layers-per-virtual-pipeline-stage")
     if each:
@@ -205,6 +207,8 @@ def _interleaving(flags: Options, pp: int, chunks: int | None) -> int:
 
 def _chunks(flags: Options) -> list[int] | None:
     """Layers of every segment of a layout such as ``Et*7|t*9|t*7L``; parentheses repeat what is in them."""
+    if (sizes := megatron_pattern.chunks(flags)) is not None:
+        return sizes
     if "pipeline-model-parallel-layout" not in flags:
         return _with_modules(flags, _ends(flags))
     layout = "".join(flags["pipeline-model-parallel-layout"])

@@ -8,6 +8,7 @@ from typing import Any
 
 from planner.base.errors import WrongQuestion
 from planner.launchers import megatron_model
+from planner.launchers.reading import megatron_pattern
 from planner.launchers.reading.found import Options, degree, measure, number
 from planner.schema.workload import MOST_LAYERS
 
@@ -185,6 +186,7 @@ def _window(flags: Options, layers: int) -> dict[str, Any]:
 def _mixture(flags: Options, ffn: int) -> dict[str, Any]:
     moe: dict[str, Any] = {field: degree(flags, name) for name, field in _MIXTURE.items() if name in flags}
     moe = {"experts_per_token": 2, "ffn": ffn, **moe, "router": _router(flags)}
+    moe |= megatron_pattern.latent(flags)
     moe |= {"shared_gate": True} if "moe-shared-expert-gate" in flags else {}
     frequency = "".join(flags.get("moe-layer-freq", ["1"]))
     if frequency.isdecimal():

@@ -193,7 +193,7 @@ def _same(model: Model, shape: Mapping[str, Any], sequence: int | None) -> bool:
     """Whether a model of the library has the shape, but for what the configuration leaves open, and :data:`BUILT`."""
     if model.family != "decoder":
         return False
-    parts = {part: getattr(model, part) for part in ("moe", "latent", "window")}
+    parts = {part: getattr(model, part) for part in ("moe", "latent", "window", "recurrence")}
     if model.window is not None and sequence is not None and sequence <= model.window.size:
         parts["window"] = None  # every layer sees the whole sequence, and a configuration need not name it
     if any((have is None) != (part not in shape) for part, have in parts.items()):
