@@ -35,7 +35,7 @@ def _plan_schema() -> ModuleType:
 
 plan_schema = _plan_schema()
 LATER = {
-    "Prediction": {"own_runs", "text_batches"},
+    "Prediction": {"own_runs", "text_batches", "passes"},
     "MemorySection": {"oom_risk", "oom_chance", "expanded", "by_stage", "graph_inputs_bytes", "host"},
     "GroupStage": {"held"},
     "FabricSection": {"dimensions"},

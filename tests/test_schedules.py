@@ -18,6 +18,7 @@ from planner.cost.figures import Grid
 from planner.report import schedule
 from planner.report.recommendation import configuration
 from planner.report.split_schedules import FOLDED, ORDERS
+from planner.schema.plan_layout import SCHEDULES
 from planner.space.axes import SPLIT_SCHEDULES
 from planner.space.grid import single_grid
 from planner.verify import violations
@@ -198,13 +199,23 @@ def test_a_plan_says_its_schedule_as_estimate_takes_it() -> None:
     assert again.prediction.step_time_s == plan.prediction.step_time_s
 
 
-@pytest.mark.parametrize("name", ["interleaved-zero-bubble", "zbv", "dualpipe-v"])
+@pytest.mark.parametrize("name", SPLIT_SCHEDULES)
 def test_documents_are_checked(name: str) -> None:
-    plan = cw.plan("llama2-7b", "dgx-h100:2", batch=64, runtime="fsdp2", pin=[f"schedule={name}", "pp=4"]).plans[0]
+    runtime, on = ("primus", "mi300x-8:2") if name == "zero-bubble" else ("fsdp2", "dgx-h100:2")
+    plan = cw.plan("llama2-7b", on, batch=64, runtime=runtime, pin=[f"schedule={name}", "pp=4"]).plans[0]
     assert plan.parallelism.schedule == name and not violations(plan)
-    cut = plan.parallelism
-    other = replace(cut, schedule="1f1b")
-    assert "schedule_is_named" in {each.name for each in violations(replace(plan, parallelism=other))}
+    cut, stated = plan.parallelism, plan.prediction.passes
+    for other in {*SCHEDULES} - {name}:
+        assert violations(replace(plan, parallelism=replace(cut, schedule=other))), other
+    assert stated is not None
+    for edited, broken in (
+        (None, "passes_are_of_the_step"),
+        (replace(stated, slowest_s=stated.others_s), "passes_are_of_the_step"),
+        (replace(stated, others_s=tuple(1.01 * x for x in stated.slowest_s)), "passes_are_of_the_step"),
+        (replace(stated, others_s=stated.others_s[::-1]), "bubble_follows_from_passes"),
+    ):
+        found = violations(replace(plan, prediction=replace(plan.prediction, passes=edited)))
+        assert broken in {each.name for each in found}, edited
     few = replace(plan.batch, accumulation=cut.pp - 1)
     assert "schedule_is_named" in {each.name for each in violations(replace(plan, batch=few))}
     again = replace(plan.recompute, policy="full", layers_fraction=1.0)

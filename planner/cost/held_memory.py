@@ -245,9 +245,19 @@ def of_layers(grid: Grid) -> tuple[tuple[Activations, ...], Passing]:
     return own, Passing(*most)
 
 
+def held_by(grid: Grid, split: StageSplit) -> tuple[StageLayers, ...]:
+    """The first stage, those between of which one is the fullest, and the last: where weight gradients are apart and
+    ranks between hold as many layers, the last of these puts most of them off.
+    """
+    first, *between, last = extremes(grid.shape, grid.layout, split)
+    if np.any(grid.options.schedule):
+        between = [replace(stage, index=grid.layout.pp - 2.0) for stage in between]
+    return first, *between, last
+
+
 def stages(grid: Grid, split: StageSplit) -> tuple[Memory, ...]:
     """Memory of the first stage, those between of which one is the fullest, and the last
-    (:func:`planner.cost.pipeline.extremes`); the accelerator must hold the largest.
+    (:func:`held_by`); the accelerator must hold the largest.
     """
     s, layout, stack = grid.shape, grid.layout, grid.stack
     own_layers, comes = of_layers(grid)
@@ -258,7 +268,7 @@ def stages(grid: Grid, split: StageSplit) -> tuple[Memory, ...]:
     first = np.where(alone, at_end, within) if np.any(alone) else within
     if np.any(s.tower_parameters):
         first = np.maximum(first, (comes.always + tower.working(grid)) * stack.activation_factor)
-    dealt = extremes(s, layout, split)
+    dealt = held_by(grid, split)
     last = np.where(layout.looped > 0, at_end, within) if not np.all(layout.looped) else at_end
     spares = (first, *[within] * (len(dealt) - 2), last)
     found = []
@@ -270,8 +280,7 @@ def stages(grid: Grid, split: StageSplit) -> tuple[Memory, ...]:
             here, hosted = _moved(own_layers, micro, counts)
             activations, hosted = activations + here, exists * hosted
         if np.any(grid.options.schedule):
-            between = stage is not dealt[0] and stage is not dealt[-1]
-            activations = put_off(grid, replace(stage, index=layout.pp - 2.0) if between else stage)
+            activations = put_off(grid, stage)
             if stage is dealt[-1]:
                 activations = activations + schedules.head_waiting_bytes(grid)
         if stage is dealt[0]:

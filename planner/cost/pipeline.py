@@ -413,19 +413,18 @@ def flow(grid: Grid, s: Stages) -> Flow:
     total = together(_all(grid.shape), [x.forward + x.backward for x in s.layers]) + ends + layout.pp * s.transfer
     bubble = (np.maximum(total, slowest) - slowest) / layout.vpp
     if np.any(grid.options.schedule):
-        bubble = np.where(grid.options.schedule > 0, _split_bubble(grid, s, found), bubble)
+        apart = 0.0 if s.weights is None else schedules.idle(grid, *split_passes(grid, s))
+        bubble = np.where(grid.options.schedule > 0, apart, bubble)
     return Flow(micro_batches(layout) * slowest + bubble, slowest, bubble, forward, backward)
 
 
-def _split_bubble(grid: Grid, s: Stages, found: Sequence[tuple[StageLayers, Figure, Figure]]) -> Figure:
-    """The bubble of a schedule with weight gradients apart, from what the slowest rank and the mean of all others do in
-    a micro-batch, half of the transfers with either pass.
+def split_passes(grid: Grid, s: Stages) -> tuple[schedules.RankPasses, schedules.RankPasses]:
+    """What the slowest rank and the mean of all others do in a micro-batch where weight gradients are computed apart,
+    half of the transfers with either pass.
     """
-    if s.weights is None:
-        return 0.0
-    *own, head = s.weights
+    *own, head = s.weights or (0.0, 0.0, 0.0)
     layout = grid.layout
-    (first, forward, backward), *others = found
+    (first, forward, backward), *others = s.passes(grid)
     weight = together(first.counts, own) + with_head(layout) * head
     for number, (stage, there, back) in enumerate(others, 1):
         late = together(stage.counts, own) + (number == len(others)) * layout.looped * head
@@ -441,8 +440,7 @@ def _split_bubble(grid: Grid, s: Stages, found: Sequence[tuple[StageLayers, Figu
     ahead = mean(together(every, [x.forward for x in s.layers]) + ends.forward, forward)
     behind = mean(together(every, [x.backward for x in s.layers]) + ends.backward, backward)
     lighter = np.minimum(mean(together(every, own) + head, weight), behind)
-    return schedules.idle(
-        grid,
+    return (
         schedules.RankPasses(forward + sent, backward - weight + sent, weight),
         schedules.RankPasses(ahead + sent, behind - lighter + sent, lighter),
     )

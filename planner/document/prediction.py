@@ -27,6 +27,7 @@ def prediction_section(found: Solution) -> schema.Prediction:
         },
         own_runs=found.own_runs,
         text_batches=found.text_batches,
+        passes=found.passes,
     )
 
 

@@ -101,6 +101,8 @@ class Solution:
     """What an older release of the runtime makes of it."""
     text_batches: schema.TextBatches | None = None
     """What other batches of texts than packed ones take."""
+    passes: schema.SplitPasses | None = None
+    """What the bubble follows from where weight gradients are computed apart."""
     own_runs: schema.OwnRunsSection | None = None
     """What the site's runs shift the prediction by."""
     measured: schema.MeasuredSection | None = None

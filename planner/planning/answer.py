@@ -11,6 +11,7 @@ import numpy as np
 from planner import cost, document
 from planner.base.units import format_many
 from planner.cost import attention, data_parallel, expanded_memory, held_memory, nearness, pipeline, stage_cuts
+from planner.cost.evaluate import terms
 from planner.cost.figures import Grid
 from planner.cost.held_memory import Memory
 from planner.document import FullestStage, PoolInUse, Solution, Spread
@@ -23,7 +24,7 @@ from planner.schema import plan as schema
 from planner.schema.hardware import Node
 from planner.schema.plan_layout import ContextAlgorithm
 from planner.search.problem import Candidate
-from planner.space.axes import OptionAxes, schedule_name
+from planner.space.axes import SPLIT_SCHEDULES, OptionAxes, schedule_name
 from planner.space.grid import single_grid
 from planner.space.rules import RuleSetting, broken
 
@@ -58,8 +59,19 @@ def solution(prepared: Prepared, candidate: Candidate) -> Solution:
         time_spread=releases.time_spread(prepared, candidate),
         older=releases.older(prepared, candidate),
         text_batches=text_batches.of_plan(prepared, candidate) if request.workload.texts else None,
+        passes=_passes(grid) if candidate.options.schedule in SPLIT_SCHEDULES else None,
         own_runs=_own_runs(prepared, grid),
     )
+
+
+def _passes(grid: Grid) -> schema.SplitPasses:
+    """As long as a site's runs take."""
+    timed, site = terms(grid).stages, float(grid.stack.whole_step)
+    slowest, others = (
+        (site * float(x.forward), site * float(x.inward), site * float(x.weight))
+        for x in pipeline.split_passes(grid, timed)
+    )
+    return schema.SplitPasses(slowest_s=slowest, others_s=others)
 
 
 def _own_runs(prepared: Prepared, grid: Grid) -> schema.OwnRunsSection | None:
@@ -205,7 +217,7 @@ def fullest_stage(prepared: Prepared, grid: Grid, pp: int) -> FullestStage:
     split = pipeline.split(grid.shape, grid.layout)
     found = held_memory.stages(grid, split)
     index = int(np.argmax([float(m.total) for m in found]))
-    stage = int(pipeline.extremes(grid.shape, grid.layout, split)[index].index)
+    stage = int(held_memory.held_by(grid, split)[index].index)
     there = prepared.request.cluster.accelerator.expanded_memory if grid.expanded is not None else None
     capacity = None if there is None else float(there / expanded_memory.sharers(grid))
     inputs = None
@@ -228,7 +240,7 @@ def host_memory(node: Node, grid: Grid, stages: Sequence[Memory]) -> schema.Host
     most = int(np.argmax(each))
     if not each[most]:
         return None
-    listed = pipeline.extremes(grid.shape, grid.layout, pipeline.split(grid.shape, grid.layout))
+    listed = held_memory.held_by(grid, pipeline.split(grid.shape, grid.layout))
     return schema.HostMemory(
         total_bytes=node.accelerators * each[most],
         capacity_bytes=node.host_memory,

@@ -55,6 +55,7 @@ from planner.schema.plan_prediction import (
     OwnRunsSection,
     Prediction,
     PriceUsed,
+    SplitPasses,
     TextBatches,
 )
 from planner.schema.record import Answer, Document, Record
@@ -112,6 +113,7 @@ __all__ = [
     "SearchSection",
     "ShortlistSection",
     "SiteSection",
+    "SplitPasses",
     "Stage",
     "StageMemory",
     "TextBatches",

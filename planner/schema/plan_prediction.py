@@ -149,6 +149,17 @@ class TextBatches(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
+class SplitPasses(Record):
+    """Seconds of a micro-batch's passes on a rank: forward, backward for gradients of inputs, and for those of weights;
+    half of the transfers with each of the first two. The bubble follows from them.
+    """
+
+    slowest_s: tuple[float, float, float]
+    others_s: tuple[float, float, float]
+    """Mean of all other ranks."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Prediction(Record):
     """What the step is predicted to take; of a plan that was measured, what it took."""
 
@@ -168,6 +179,8 @@ class Prediction(Record):
     """Only in documents of a site with runs under the plan's framework, on one pool."""
     text_batches: TextBatches | None = None
     """Only where lengths of texts are stated."""
+    passes: SplitPasses | None = None
+    """Only where a schedule computes weight gradients apart."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -185,6 +185,7 @@ ABSENT = (
     "task",
     "texts",
     "text_batches",
+    "passes",
     "balances_head",
     "cp_exchanging",
     "places_head",

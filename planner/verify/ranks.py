@@ -90,7 +90,7 @@ def schedule_is_named(c: Claim) -> Iterator[str]:
 
 def weights_are_apart(c: Claim) -> Iterator[str]:
     """Micro-batches fill the pipeline, one a stage; all weights train; nothing is recomputed nor in 8 bit; neither
-    tensor-parallel communication nor experts' exchanges overlap; and the runtime is one that has such schedules.
+    tensor-parallel communication nor experts' exchanges overlap.
     """
     p, steps, overlap = c.plan.parallelism, c.plan.batch.accumulation, c.plan.overlap
     wrong = {

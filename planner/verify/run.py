@@ -15,6 +15,7 @@ from planner.verify import (
     own_runs,
     prediction,
     ranks,
+    schedules,
     well_formed,
 )
 from planner.verify.finding import Check, Claim, Inconsistent, Violation, findings
@@ -25,6 +26,7 @@ CHECKS: tuple[Check, ...] = (
     *memory.CHECKS,
     *offloading.CHECKS,
     *prediction.CHECKS,
+    *schedules.CHECKS,
     *own_runs.CHECKS,
     *money.CHECKS,
     *limits.CHECKS,
