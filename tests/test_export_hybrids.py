@@ -156,6 +156,15 @@ def test_commands_that_say_no_such_model(changed: tuple[str, str], words: str) -
         reading.read("megatron", text.replace("|", r"\|"))
 
 
+def test_without_bars_stages_are_even() -> None:
+    text = f"{NVIDIA} --pipeline-model-parallel-size"
+    assert reading.read("megatron", f"{text} 2").chunks == [26, 26]
+    ends = reading.read("megatron", f"{text} 2 --decoder-first-pipeline-num-layers 20")
+    assert ends.chunks == [20, 32]
+    with pytest.raises(WrongQuestion, match="52 layers without bars, which 8 stages do not divide"):
+        reading.read("megatron", f"{text} 8")
+
+
 def test_defaults_of_a_state_are_megatrons() -> None:
     found = reading.read("megatron", NVIDIA.replace("--mamba-num-heads 128 ", "")).shape["recurrence"]
     assert (found["heads"], found["value_dim"], found["key_heads"], found["key_dim"]) == (128, 64, 8, 128)

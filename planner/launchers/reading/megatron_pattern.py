@@ -19,6 +19,7 @@ _OTHERS = {
     "+": "latent attention",
     "/": "multi-token prediction",
 }
+_ENDS = {"decoder-first-pipeline-num-layers", "decoder-last-pipeline-num-layers"}
 _USUAL = {"mamba-head-dim": 64, "mamba-num-groups": 8, "mamba-state-dim": 128}
 """Megatron's defaults (core_v0.19.0, core/transformer/transformer_config.py)."""
 
@@ -56,9 +57,18 @@ def _segments(flags: Options) -> list[str]:
 
 
 def chunks(flags: Options) -> list[int] | None:
-    """Layers of every pipeline chunk; None where the pattern has no bars, or there is none."""
+    """Layers of every pipeline chunk; None where there is no pattern, or it has no bars and other options cut it.
+
+    Raises:
+        WrongQuestion: without bars, layers that cannot be cut evenly.
+    """
     sizes = [len(segment) for segment in _segments(flags)] if OPTION in flags else []
-    return sizes if len(sizes) > 1 else None
+    pp = degree(flags, "pipeline-model-parallel-size")
+    if len(sizes) > 1 or pp == 1 or not sizes or _ENDS & flags.keys():
+        return sizes if len(sizes) > 1 else None
+    if sizes[0] % pp:
+        raise WrongQuestion(f"--{OPTION}: {sizes[0]} layers without bars, which {pp} stages do not divide")
+    return [sizes[0] // pp] * pp
 
 
 def shape(flags: Options) -> dict[str, Any]:
