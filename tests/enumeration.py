@@ -114,7 +114,8 @@ def options(request: Request, layout: dict[str, int]) -> Iterator[OptionAxes]:
         for tensor in _tensor(request, layout["tp"], values):
             for place, beside, moved, graphs in offloaded(request, policy):
                 able = runtime.offload_needs_zero if place != "none" else ()
-                for sharding in _sharding(runtime, replicas, staged, values, able or (0, 1, 2, 3)):
+                able = [zero for zero in able or (0, 1, 2, 3) if zero < 2 or not (graphs == "modules" and exchanges)]
+                for sharding in _sharding(runtime, replicas, staged, values, able):
                     for p2p in values("p2p_overlap", False) if layout["vpp"] > 1 else [False]:
                         orders = ("tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp")
                         known = values("rank_order", orders[0], orders)
@@ -150,6 +151,8 @@ def offloaded(request: Request, policy: str) -> Iterator[tuple[str, bool, str, s
             for graphs in pins.bounds["graphs"].values if "graphs" in pins else ("none",):
                 captures = graphs in known.get("graphs", ("none",)) and (moved == "none" or graphs == "none")
                 captures = captures and not (graphs == "full" and request.workload.model.moe)
+                drawn = request.workload.model.dropout and policy in ("selective", "selective:mlp")
+                captures = captures and not (graphs != "none" and drawn)
                 captures = captures and not (graphs == "modules" and (policy == "full" or policy.startswith("block")))
                 if captures and (moved == "none" or not taken):
                     yield from ((place, on, moved, graphs) for on in (asked if "offload_overlap" in pins else [False]))

@@ -41,14 +41,38 @@ def test_what_cannot_be_captured_is_refused_and_found() -> None:
     for case, more, told in (
         (MIXTURE, "graphs=full", "a whole step goes without experts"),
         (DENSE, "graphs=modules recompute=full", "does not go with graphs=modules"),
+        (MIXTURE, "graphs=modules recompute=selective:moe", "does not go with graphs=modules"),
         (DENSE, "graphs=modules activation_offload=core_attn", "does not go with graphs=modules"),
     ):
         with pytest.raises(WrongQuestion, match=told):
             estimated(case, more)
     with pytest.raises(WrongQuestion, match=r"since 2025\.10"):
         api.estimate("llama3-8b", "dgx-h100:2", ["graphs=full"], batch=64, runtime="megatron-core@2025.05")
+    with pytest.raises(WrongQuestion, match="hai-llm cannot do that"):
+        api.estimate("deepseek-v2-lite", "dgx-h100:2", ["graphs=modules"], batch=64, runtime="hai-llm")
     wrong = replace(estimated(MIXTURE, "graphs=modules"), graphs="full")
     assert "graphs_capture" in {violation.name for violation in violations(wrong)}
+
+
+def test_modules_leave_shards_whose_exchanges_overlap() -> None:
+    """Megatron-FSDP stops there (core_v0.18.0, mcore_fsdp_adapter.py), and captures a whole step."""
+    whole = api.estimate("llama3-8b", "dgx-h100:2", ["micro=1", "zero=3", "graphs=full"], batch=64).plans[0]
+    assert whole.graphs == "full" and not violations(whole)
+    with pytest.raises(WrongQuestion, match="does not go with graphs=modules while experts' exchanges overlap"):
+        estimated(("qwen3-30b-a3b", "ep=8 micro=1 zero=2"), "graphs=modules ep_overlap=on")
+    beside = estimated(("qwen3-30b-a3b", "ep=8 micro=1 zero=1"), "graphs=modules ep_overlap=on")
+    sharded = replace(beside, parallelism=replace(beside.parallelism, zero_stage=2))
+    assert "graphs_capture" in {violation.name for violation in violations(sharded)}
+
+
+def test_dropout_is_not_drawn_again_in_a_graph() -> None:
+    """GPT-2 has dropout; attention recomputed in a graph would need its random numbers again."""
+    pins = ["micro=1", "zero=1", "graphs=modules"]
+    plan = api.estimate("gpt2", "dgx-h100:1", [*pins, "recompute=none"], batch=64, runtime="megatron-core").plans[0]
+    with pytest.raises(WrongQuestion, match="it does not go with graphs=modules"):
+        api.estimate("gpt2", "dgx-h100:1", [*pins, "recompute=selective"], batch=64, runtime="megatron-core")
+    wrong = replace(plan, recompute=replace(plan.recompute, policy="selective", selective=True))
+    assert not violations(plan) and "graphs_capture" in {violation.name for violation in violations(wrong)}
 
 
 @pytest.mark.parametrize("edited", [("modules", "full"), ("modules", None), ("full", "modules"), ("full", None)])

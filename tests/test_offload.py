@@ -166,6 +166,8 @@ def test_bridge_and_trl_say_it_too() -> None:
         ("zero=1 activation_offload=core_atn", "core_attn?"),
         ("zero=1 activation_offload=attn_proj", "write core_attn+attn_proj"),
         ("zero=1 recompute=full activation_offload=core_attn", "does not go with activation_offload=core_attn"),
+        ("zero=1 activation_offload=core_attn,attn_proj", "write activation_offload=core_attn+attn_proj"),
+        ("zero=1 offload=part", "optimizer:SHARE"),
         ("zero=1 offload=optimizer:2", "a share between 0 and 1"),
         ("zero=1 offload_overlap=on offload=none", "goes with an offloaded optimizer"),
     ],

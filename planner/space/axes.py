@@ -191,7 +191,7 @@ def states_offloaded(name: str) -> float:
     known = re.fullmatch(r"\d*\.?\d+(e-\d+)?", share)
     if what != "optimizer" or not colon or not known or not 0 < float(share) <= 1:
         raise WrongQuestion(
-            f"offload={name}: {what!r} is not one of none, optimizer"
+            f"offload={name}: {what!r} is not one of none, optimizer, optimizer:SHARE (optimizer:0.5)"
             if what != "optimizer"
             else f"offload={name}: choose none, optimizer, or optimizer:SHARE with a share between 0 and 1"
         )

@@ -209,6 +209,7 @@ def blocks(rows: Rows, workload: Workload, cluster: Cluster, runtime: Runtime, p
     family = _families(rows)
     offloads = offloading.states(runtime, pins)
     away = offloading.activations(workload.model, runtime, pins)
+    graphs_of = offloading.graphs_of(workload.model, runtime, pins)
     able = exchanges_overlap(rows, workload)
     overlaps = _on(runtime, pins, "ep_overlap", (False, True))
     shared = _shared(rows, workload, cluster, runtime, pins)
@@ -224,13 +225,13 @@ def blocks(rows: Rows, workload: Workload, cluster: Cluster, runtime: Runtime, p
             continue
         partial = [p for p in policies if not overlap or not (p.layers or WHOLE_MIXTURE in p.modules)]
         sharded = _sharded(runtime, pins, has_replicas, stage > 0, offloads)
-        captured = offloading.with_graphs(partial, away, offloading.graphs_of(workload.model, runtime, pins))
+        captured = offloading.with_graphs(workload.model, partial, away, graphs_of)
         for (shardings, overlapping, offloaded), (graphs, kept, moved) in product(sharded, captured):
             axes = GridAxes(
                 kinds,
                 kept,
                 tuple(_tensor_modes(workload, runtime, pins, has_tensor)),
-                shardings,
+                offloading.captured(shardings, graphs, overlap),
                 tuple(_on(runtime, pins, "p2p_overlap", (False, True) if stage == 2 else (False,))),
                 tuple(_orders(runtime, pins, has_replicas and stage > 0)),
                 offloaded,

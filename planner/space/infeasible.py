@@ -322,6 +322,8 @@ def _why_not_option(question: Question, axis: str) -> str:
         return f"{runtime.id} cannot do that. "
     if axis == "recompute":
         return _why_not_modules(question)
+    if axis == "zero" and "graphs" in question.pins and _option_values(_freed(question, "graphs"), axis):
+        return f"it does not go with graphs={question.pins.bounds['graphs']} while experts' exchanges overlap. "
     if axis == "sequence_parallel" and bound.allows(False):
         return "mixtures need it with tp above 1. "
     needed = runtime.offload_needs_zero
@@ -339,6 +341,7 @@ def _why_not_option(question: Question, axis: str) -> str:
         "zero_scope": "that goes with zero above 0 and dp above 1. ",
         "rank_order": "that goes with pp and dp above 1. ",
         "cp_algorithm": _why_not_shared(question),
-        "graphs": "a whole step goes without experts, modules where no whole layers are recomputed. ",
+        "graphs": "a whole step goes without experts, modules where no whole layers or mixtures are "
+        "recomputed, nor with zero 2 and 3 while experts' exchanges overlap; neither where dropout is made again. ",
         "offload_overlap": "that goes with an offloaded optimizer. ",
     }.get(axis, "")

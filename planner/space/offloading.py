@@ -18,6 +18,7 @@ from planner.space.axes import (
     WHOLE_MIXTURE,
     MemoryPlacement,
     Recompute,
+    Sharding,
     activation_offload,
     offload_name,
     placement,
@@ -76,20 +77,35 @@ def graphs_of(model: Model, runtime: Runtime, pins: Pins) -> list[int]:
 
 
 def with_graphs(
-    policies: Sequence[Recompute], away: Sequence[tuple[str, ...]], graphs: Sequence[int]
+    model: Model, policies: Sequence[Recompute], away: Sequence[tuple[str, ...]], graphs: Sequence[int]
 ) -> list[tuple[int, tuple[Recompute, ...], tuple[tuple[str, ...], ...]]]:
     """What CUDA graphs launch with policies and modules that go with it: those of modules recompute no whole layers
-    (Megatron-LM core_v0.16.1, core/transformer/transformer_config.py); neither is tried here with activations in host
-    memory, which the newest release alone captures.
+    or mixtures (Megatron-LM core_v0.16.1, core/transformer/transformer_config.py), and what draws random numbers is not
+    captured where it is made again (the same: attention, and MLPs, with dropout); neither is tried here with
+    activations in host memory, which the newest release alone captures.
     """
     return [
         (each, *found)
         for each in graphs
         for found in with_policies(
-            [p for p in policies if each != 1 or not p.layers], [m for m in away if not m or not each]
+            [p for p in policies if not each or _captures(model, p, each)], [m for m in away if not m or not each]
         )
         if found[0]
     ]
+
+
+def _captures(model: Model, policy: Recompute, graphs: int) -> bool:
+    """Whether graphs go with what is recomputed."""
+    draws = policy.selective or "mlp" in policy.modules
+    covers = policy.layers or WHOLE_MIXTURE in policy.modules
+    return not (graphs == 1 and covers) and not (model.dropout and draws)
+
+
+def captured(shardings: tuple[Sharding, ...], graphs: int, overlap: bool) -> tuple[Sharding, ...]:
+    """Those that CUDA graphs go with: of modules not ZeRO 2 and 3 while experts' exchanges overlap (Megatron-LM
+    core_v0.18.0, core/distributed/fsdp/mcore_fsdp_adapter.py).
+    """
+    return tuple(each for each in shardings if each.zero < 2) if graphs == 1 and overlap else shardings
 
 
 def figures(each: Sequence[tuple[str, ...]]) -> dict[str, list[bool]]:

@@ -13,6 +13,7 @@ from planner.space.axes import (
     ALONE,
     AXES,
     GRAPHS,
+    OFFLOADED_MODULES,
     PINNED,
     RANK_ORDERS,
     activation_offload,
@@ -94,6 +95,9 @@ def parse_pins(texts: Iterable[str]) -> Pins:
                 continue
             axis, equals, value = part.partition("=")
             axis = axis.replace("-", "_")
+            if axis not in AXES and not equals and "activation_offload" in bounds and axis in OFFLOADED_MODULES:
+                stated = "+".join((*map(str, bounds["activation_offload"].values), axis))
+                raise WrongQuestion(f"{part}: modules are joined by +; write activation_offload={stated}")
             if axis not in AXES:
                 hint = meant(axis, AXES, f"axes are {', '.join(PINNED)}")
                 raise WrongQuestion(f"{part}: no axis {axis!r}; {hint}")

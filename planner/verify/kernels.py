@@ -89,14 +89,21 @@ def scaling_runs(c: Claim) -> Iterator[str]:
 
 
 def graphs_capture(c: Claim) -> Iterator[str]:
-    """A whole step is captured of dense models, as experts' tokens vary; modules where no whole layers are recomputed
-    (Megatron-LM core_v0.16.1, core/transformer/transformer_config.py); either where activations stay.
+    """A whole step is captured of dense models, as experts' tokens vary; modules where no whole layers or mixtures are
+    recomputed (Megatron-LM core_v0.16.1, core/transformer/transformer_config.py); either where activations stay and no
+    dropout is made again; modules with ZeRO 2 and 3 where no exchanges overlap (core_v0.18.0,
+    core/distributed/fsdp/mcore_fsdp_adapter.py).
     """
-    graphs, away = c.plan.graphs, c.plan.offloaded
+    graphs, away, kept = c.plan.graphs, c.plan.offloaded, c.plan.recompute.policy
+    modules = (kept.partition(":")[2] or "core_attn").split("+") if kept.startswith("selective") else []
+    covered = c.plan.recompute.layers_fraction or "moe" in modules
+    overlapped = graphs == "modules" and c.plan.overlap.ep and c.plan.parallelism.zero_stage >= 2
     wrong = {
         "full with experts": graphs == "full" and c.model.moe is not None,
-        f"modules with recompute {c.plan.recompute.policy}": graphs == "modules" and c.plan.recompute.layers_fraction,
+        f"modules with recompute {kept}": graphs == "modules" and covered,
         "activations in host memory": graphs and away and away.activations,
+        f"dropout with recompute {kept}": graphs and c.model.dropout and {"core_attn", "mlp"} & {*modules},
+        "modules with zero 2 or 3 and overlapping exchanges": overlapped,
         "several pools": graphs and len(c.plan.cluster.pools) > 1,
     }
     yield from (f"CUDA graphs: {what}" for what, is_so in wrong.items() if is_so)
