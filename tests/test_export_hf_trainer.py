@@ -105,7 +105,7 @@ def test_degrees_that_it_has_not_are_refused(change: dict[str, int], says: str) 
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"optimizer": {"id": "adafactor"}}, "optimizer adafactor (it has adamw, adam-8bit)"),
+        ({"optimizer": {"id": "adafactor"}}, "optimizer adafactor (it has adamw, adam-8bit, paged-ad"),
         ({"mtp_layers": 1}, "no modules of multi-token prediction"),
         ({"shape": {**SHARDED.workload.shape, "family": "encoder"}}, "family encoder (it has decoder)"),
     ],
@@ -221,6 +221,21 @@ def test_states_in_8_bit_are_asked_for_by_who_can_hold_them(whole: Plan, name: s
     told = [loss.why for loss in EXPORTERS["hf-trainer"].loses(narrow) if "embedding" in loss.why]
     more = "states of the embedding stay in 32 bit, 0.2 GiB more than predicted"
     assert told == ([more] if whole is REPLICAS else [])
+
+
+@pytest.mark.parametrize(
+    ("own", "name"), [("paged-adamw", "paged_adamw_32bit"), ("paged-adam-8bit", "paged_adamw_8bit")]
+)
+def test_paged_states_are_asked_for_where_parameters_are_whole(own: str, name: str) -> None:
+    paged = replace(REPLICAS, workload=replace(REPLICAS.workload, optimizer={**REPLICAS.workload.optimizer, "id": own}))
+    assert options(paged)["--optim"] == name
+    assert any("states move to host memory" in loss.why for loss in EXPORTERS["hf-trainer"].loses(paged))
+    own_states = {**QUANTISED.workload.optimizer, "id": own}
+    tuned = replace(QUANTISED, workload=replace(QUANTISED.workload, optimizer=own_states))
+    for target in ("trl", "axolotl", "llama-factory"):
+        assert name in "".join(bundle(tuned, parts(target), given(target)).files.values()), target
+    shards = replace(SHARDED, workload=paged.workload)
+    assert "bitsandbytes takes no shards" in "; ".join(refusals(shards, EXPORTERS["hf-trainer"]))
 
 
 def test_deepspeed_keeps_its_own_optimizer() -> None:

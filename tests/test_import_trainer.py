@@ -106,6 +106,8 @@ def test_an_axolotl_file_is_read() -> None:
     assert "bf16 auto: bf16, as accelerators since Ampere have it" in found.assumed
     assert read({**AXOLOTL, "adapter": "lora", "lora_r": 16, "lora_target_modules": ["q_proj"]}).targets == ("q",)
     assert read({**AXOLOTL, "optimizer": "adamw_bnb_8bit"}).optimizer == "adam-8bit"
+    assert read({**AXOLOTL, "optimizer": "paged_adamw_8bit"}).optimizer == "paged-adam-8bit"
+    assert read({**AXOLOTL, "optimizer": "paged_adamw_32bit"}).optimizer == "paged-adamw"
 
 
 def test_a_command_is_read_with_the_files_that_it_names(folder: Path) -> None:

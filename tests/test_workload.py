@@ -402,7 +402,11 @@ def test_the_grown_table_gives_llm_foundrys_counts(entry: str, sequence: int, bi
         ({"method": "lora", "targets": []}, "LoRA needs at least one target: q, k, v, o, up, down"),
         ({"method": "lora", "targets": ["qq"]}, "no LoRA target 'qq' in gpt2. It can be q, k, v, o, up, down."),
         ({"method": "lora", "targets": ["gate"]}, "no LoRA target 'gate' in gpt2. It can be q, k, v, o, up, down."),
-        ({"optimizer": "adam"}, "no optimizer 'adam'. It can be adamw, adam-8bit, adafactor, sgd-momentum, sgd, muon."),
+        (
+            {"optimizer": "adam"},
+            "no optimizer 'adam'. It can be adamw, adam-8bit, paged-adamw, paged-adam-8bit, "
+            "adafactor, sgd-momentum, sgd, muon.",
+        ),
     ],
     ids=str,
 )
@@ -417,7 +421,11 @@ def test_impossible_workloads(said: dict[str, Any], message: str) -> None:
 
 @pytest.mark.parametrize(
     ("entry", "state", "step"),
-    [("adamw", 8, 30), ("adam-8bit", 2.03125, 18.0625), ("sgd-momentum", 4, 22), ("sgd", 0, 14)],
+    [
+        *((name, 8, 30) for name in ("adamw", "paged-adamw")),
+        *((name, 2.03125, 18.0625) for name in ("adam-8bit", "paged-adam-8bit")),
+        *(("sgd-momentum", 4, 22), ("sgd", 0, 14)),
+    ],
 )
 def test_optimizer_steps_are_their_traffic(entry: str, state: float, step: float) -> None:
     """States and master copy read and written, the fp32 gradient read, the 16-bit weight written."""

@@ -121,7 +121,7 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         show_default=True,
         metavar="ID",
         shell_complete=completion_values.optimizers,
-        help="Optimizer: adamw, muon, adam-8bit, adafactor, sgd-momentum, sgd.",
+        help="Optimizer: adamw, muon, adam-8bit, paged-adamw, paged-adam-8bit, adafactor, sgd-momentum, sgd.",
     ),
     click.option(
         "--runtime",

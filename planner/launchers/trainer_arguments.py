@@ -15,10 +15,12 @@ EXPRESSES = {
     **accelerate.EXPORTER.expresses,
     **dict.fromkeys(("tp", "cp"), (1,)),
     "precision": ("bf16", "fp16", "fp32"),
-    "optimizer": ("adamw", "adam-8bit"),
+    "optimizer": ("adamw", "adam-8bit", "paged-adamw", "paged-adam-8bit"),
     "family": ("decoder",),
     "task": ("sft",),
 }
+PAGED = {"paged-adamw": "paged_adamw_32bit", "paged-adam-8bit": "paged_adamw_8bit"}
+"""Optimizers of bitsandbytes in unified memory -> the Trainer's word."""
 EMBEDDING_STATES = 6.0
 """Bytes that states of an embedding's parameter take more than of others: 8 in place of 2 (transformers, trainer.py,
 create_optimizer, where bitsandbytes is told to keep them in 32 bit)."""
@@ -51,6 +53,8 @@ def arguments(plan: Plan, values: Values) -> dict[str, Any]:
 
 def _optimizer(plan: Plan) -> str:
     """AdamW in 8 bit of bitsandbytes, or of torchao where parameters are shards, which the former does not take."""
+    if paged := PAGED.get(plan.workload.optimizer["id"]):
+        return paged
     if plan.workload.optimizer["id"] == "adamw":
         return "adamw_torch"
     return "adamw_torch_8bit" if accelerate.route(plan) == "FSDP" else "adamw_bnb_8bit"
@@ -69,6 +73,9 @@ def refuses(plan: Plan) -> Iterator[str]:
         yield "its models are Transformers', which has no RWKV-7 (flash-linear-attention has)"
     if plan.workload.mtp_layers:
         yield "its models have no modules of multi-token prediction"
+    if plan.workload.optimizer["id"] in PAGED and accelerate.route(plan) == "FSDP":
+        own = plan.workload.optimizer["id"]
+        yield f"FSDP with optimizer {own}: bitsandbytes takes no shards; plan zero 0, or adam-8bit"
     if plan.workload.optimizer["id"] != "adamw" and accelerate.route(plan) == "DEEPSPEED":
         yield f"DeepSpeed with optimizer {plan.workload.optimizer['id']}: it brings its own AdamW; plan zero 0, 2 or 3"
 
@@ -79,7 +86,9 @@ def loses(plan: Plan) -> Iterator[Loss]:
     yield from plan_facts.shape_losses(plan)
     if accelerate.route(plan) == "FSDP":
         yield from adapters.wide(plan)
-    if _optimizer(plan) == "adamw_bnb_8bit" and not adapters.adapts(plan):
+    if plan.workload.optimizer["id"] in PAGED:
+        yield Loss("prediction.memory", "where it is short, states move to host memory and back; predicted without")
+    if _optimizer(plan) in ("adamw_bnb_8bit", "paged_adamw_8bit") and not adapters.adapts(plan):
         more = EMBEDDING_STATES * plan.workload.shape["vocab"] * plan.workload.shape["hidden"] / 2**30
         yield Loss("prediction.memory", f"states of the embedding stay in 32 bit, {more:.1f} GiB more than predicted")
     if accelerate.route(plan) == "DEEPSPEED" and plan.parallelism.zero_scope == "node":

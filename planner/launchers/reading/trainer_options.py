@@ -144,7 +144,9 @@ PREFERENCES = re.compile(r"(^|[/_-])(dpo|grpo|ppo|kto|orpo|cpo|rloo|reward|gkd|b
 """In the name of a program or its folder: models that are compared, judged or sampled from."""
 OPTIMIZERS: Mapping[str, str] = {
     **dict.fromkeys(("adamw_torch", "adamw_torch_fused", "adamw_hf", "adamw_apex_fused", "adam", "adamw"), "adamw"),
-    **dict.fromkeys(("adamw_bnb_8bit", "adamw_8bit", "paged_adamw_8bit", "adamw_torch_8bit"), "adam-8bit"),
+    **dict.fromkeys(("adamw_bnb_8bit", "adamw_8bit", "adamw_torch_8bit"), "adam-8bit"),
+    **dict.fromkeys(("paged_adamw", "paged_adamw_32bit"), "paged-adamw"),
+    "paged_adamw_8bit": "paged-adam-8bit",
     "adafactor": "adafactor",
     "sgd": "sgd",
 }
