@@ -120,7 +120,9 @@ def options(request: Request, layout: dict[str, int]) -> Iterator[OptionAxes]:
                         orders = ("tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp")
                         known = values("rank_order", orders[0], orders)
                         kept = known if replicas and staged else [o for o in known if o == orders[0]]
-                        for order, way in product(kept, ways(request, layout)):
+                        for order, way, sent in product(kept, ways(request, layout), dispatched(request, layout)):
+                            if sent == "allgather" and exchanges:
+                                continue
                             yield OptionAxes(
                                 precision,
                                 recompute(policy),
@@ -133,6 +135,7 @@ def options(request: Request, layout: dict[str, int]) -> Iterator[OptionAxes]:
                                 cp_algorithm=way,
                                 offload_overlap=beside,
                                 graphs=("none", "modules", "full").index(graphs),
+                                dispatcher=sent,
                                 activation_offload=() if moved == "none" else tuple(moved.split("+")),
                             )
 
@@ -156,6 +159,15 @@ def offloaded(request: Request, policy: str) -> Iterator[tuple[str, bool, str, s
                 captures = captures and not (graphs == "modules" and (policy == "full" or policy.startswith("block")))
                 if captures and (moved == "none" or not taken):
                     yield from ((place, on, moved, graphs) for on in (asked if "offload_overlap" in pins else [False]))
+
+
+def dispatched(request: Request, layout: dict[str, int]) -> list[str]:
+    """How tokens reach experts: as pins name it where these are spread over ranks, all-gather for whole ones."""
+    if "dispatcher" not in request.pins:
+        return ["none"]
+    asked = request.pins.bounds["dispatcher"].values
+    spread = layout["ep"] * layout["etp"] > 1
+    return [name for name in asked if name == "none" or (spread and not (name == "allgather" and layout["etp"] > 1))]
 
 
 def steps(layout: dict[str, int]) -> int:

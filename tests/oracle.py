@@ -395,7 +395,11 @@ def exchange(p):
     g = group(p, cut.ep, cut.etp)
     size = p.device.element * tokens(p) * s.experts_per_token / cut.tp * s.hidden * p.stack.expert_imbalance
     k, d = max(s.experts_per_token, 1.0), max(g.n / g.inside, 1.0)
-    crossing = min(d * (1.0 - (1.0 - 1.0 / d) ** k) / k, 1.0) if p.stack.dispatch_once else 1.0
+    asked = p.options.dispatcher
+    if asked == 3:  # All tokens go to all ranks.
+        return 2.0 * gather(p, p.device.element * tokens(p) / cut.tp * s.hidden * cut.ep, g)
+    once = asked == 2 if asked else p.stack.dispatch_once
+    crossing = min(d * (1.0 - (1.0 - 1.0 / d) ** k) / k, 1.0) if once else 1.0
     return 2.0 * (all_to_all(p, size, g, crossing) + gather(p, size * cut.etp, group(p, cut.etp, 1.0)))
 
 
@@ -1149,6 +1153,8 @@ def memory(p):
         layer = stored(p, moe)[2]
         if p.options.zero >= 2:
             layer += s.trained * (p.device.element + gradient_sent(p)) * unit
+        if p.options.dispatcher == 3:
+            layer += 2.0 * p.device.element * t / cut.tp * s.hidden * cut.ep
         loss = 0.0
         if i == with_head(p):
             loss = t * s.vocab / cut.tp * logit(p, st.logit_bytes_split if cut.tp > 1 else st.logit_bytes)

@@ -492,7 +492,11 @@ def test_eight_and_four_bit_scaling_is_the_commands_own() -> None:
         ("--rampup-batch-size 16 16 1000", "the batch grows while training; predicted at its last size"),
         ("--fp8-format hybrid --fp8-param-gather", "weights are kept and gathered in 8 bit; predicted in 16 bit"),
         ("--main-grads-dtype bf16", "gradients stay in 16 bit; predicted in 32 bit"),
-        ("--moe-token-dispatcher-type flex", "tokens reach experts by a fused dispatcher; predicted by all-to-all"),
+        (
+            "--num-experts 8 --expert-model-parallel-size 2 --expert-tensor-parallel-size 2"
+            " --moe-token-dispatcher-type allgather",
+            "tokens reach experts by all-gather; predicted by all-to-all",
+        ),
         (
             "--recompute-granularity selective --recompute-modules mlp moe_act",
             "recomputes moe_act; predicted without (counted: mlp)",

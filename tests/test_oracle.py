@@ -204,7 +204,9 @@ def test_one_plan(name, data):
     stack = replace(grid.stack, bucket_bytes=bucket, fp32_sums_below_zero=sums, gather_launches=launches, **counted)
     stack = replace(stack, sharded_at_once=whole)
     way = sharing(data.draw(st.sampled_from(CONTEXT_ALGORITHMS)))
-    grid = replace(grid, stack=replace(stack, unread_outputs=unread), options=replace(grid.options, **way))
+    sent = data.draw(st.sampled_from((0.0, 1.0, 2.0, 3.0)[: 4 if float(grid.layout.etp) == 1 else 3]))
+    options = replace(grid.options, dispatcher=sent, **way)
+    grid = replace(grid, stack=replace(stack, unread_outputs=unread), options=options)
     agree(cost.evaluate(grid), grid)
 
 

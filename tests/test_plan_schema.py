@@ -39,7 +39,7 @@ LATER = {
     "MemorySection": {"oom_risk", "oom_chance", "expanded", "by_stage", "graph_inputs_bytes", "host"},
     "GroupStage": {"held"},
     "FabricSection": {"dimensions"},
-    "Plan": {"communication_choice", "waived", "placement", "measured", "offloaded", "graphs"},
+    "Plan": {"communication_choice", "waived", "placement", "measured", "offloaded", "graphs", "dispatcher"},
     "PlanSet": {"contingency", "question", "recommended", "site", "shortlist"},
     "WorkloadSection": {"mtp_layers", "imbalance", "task", "texts"},
     "Parallelism": {"cp_algorithm", "cp_exchanging", "weights"},

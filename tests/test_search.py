@@ -43,6 +43,10 @@ SPACES = {
         ("deepseek-v2-lite", "dgx-h100:2"),
         {"batches": (16,), "pins": SHARED, "trained": {"sequence": 65536}},
     ),
+    "dispatched": (
+        ("mixtral-8x7b", "dgx-h100:2"),
+        {"batches": (16,), "pins": "pp=1 micro=1|2 ep=1|8 ep_overlap=off|on dispatcher=none|alltoall|allgather|deepep"},
+    ),
     "offloaded": (("mixtral-8x7b", "dgx-h100:2"), {"batches": (16,), "pins": OFFLOADED}),
     "pinned": (
         ("llama3-70b", "dgx-h100:16"),

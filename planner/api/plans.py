@@ -46,6 +46,7 @@ class Axes(TypedDict, total=False):
     offload_overlap: bool | str
     activation_offload: str
     graphs: str
+    dispatcher: str
     placement: str
 
 

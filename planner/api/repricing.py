@@ -174,7 +174,7 @@ def _pinned(plan: Plan) -> list[str]:
     held |= {"tp_overlap": on.tp, "dp_overlap": on.dp, "p2p_overlap": on.p2p, "ep_overlap": bool(on.ep)}
     away = plan.offloaded
     held |= {"offload": offload_name(away.optimizer_share if away else float(plan.offload.get("optimizer", False)))}
-    held |= {"graphs": plan.graphs or ALONE}
+    held |= {"graphs": plan.graphs or ALONE, "dispatcher": plan.dispatcher or ALONE}
     held |= {"offload_overlap": bool(away and away.optimizer_overlap)}
     held |= {"activation_offload": "+".join(away.activations if away else ()) or ALONE}
     held |= {"placement": MemoryPlacement(**plan.placement or {}).name}

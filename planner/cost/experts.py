@@ -110,9 +110,13 @@ def shared_bytes(grid: Grid) -> Figure:
     return grid.device.element * tokens(grid) * grid.shape.shared_ffn / grid.layout.tp
 
 
+GATHERED = 3.0
+"""`Options.dispatcher` where all tokens go to all ranks."""
+
+
 @dataclass(frozen=True, slots=True)
 class Dispatch:
-    """One all-to-all of token copies."""
+    """One all-to-all of token copies, or all-gather of tokens."""
 
     ranks: CollectiveGroup
     size: Figure
@@ -121,11 +125,20 @@ class Dispatch:
     """Seconds."""
 
 
+def gathered_tokens(grid: Grid) -> Figure:
+    """Bytes of the hidden states of all expert-parallel ranks: ``e tokens / tp width ep``. Each has them all before its
+    experts' copies are picked (Megatron-LM d98e8a64, core/transformer/moe/token_dispatcher.py,
+    MoEAllGatherTokenDispatcher).
+    """
+    return grid.device.element * tokens(grid) / grid.layout.tp * width(grid) * grid.layout.ep
+
+
 def dispatch(grid: Grid) -> Dispatch:
     """Token copies to the experts' ranks, or back.
 
     A plain all-to-all sends every copy. Dispatchers that forward within a domain (DeepEP, HybridEP) let copies of one
-    token bound for it cross the NIC once: of k copies over d domains about ``d (1 - (1 - 1/d)^k)`` are distinct.
+    token bound for it cross the NIC once: of k copies over d domains about ``d (1 - (1 - 1/d)^k)`` are distinct. Or all
+    ranks gather all tokens, and sum what their experts make of them (:func:`gathered_tokens`).
     """
     network, layout, s = grid.network, grid.layout, grid.shape
     ranks = collective_times.group(network, layout.ep, layout.etp)
@@ -134,7 +147,21 @@ def dispatch(grid: Grid) -> Dispatch:
     size = grid.device.element * sent * width(grid)
     domains = np.maximum(ranks.n / ranks.inside, 1.0)
     distinct = np.minimum(domains * (1.0 - (1.0 - 1.0 / domains) ** per_token) / per_token, 1.0)
-    copies = np.where(grid.stack.dispatch_once > 0, distinct, 1.0)
+    once, asked = grid.stack.dispatch_once > 0, grid.options.dispatcher
+    if np.any(asked):
+        once = np.where(asked > 0, asked > 1, once)
+    copies = np.where(once, distinct, 1.0)
+    if np.any(asked == GATHERED):
+        whole = gathered_tokens(grid)
+        return Dispatch(
+            ranks,
+            np.where(asked == GATHERED, whole, size),
+            np.where(
+                asked == GATHERED,
+                collective_times.gather(network, whole, ranks),
+                collective_times.all_to_all(network, size, ranks, copies),
+            ),
+        )
     return Dispatch(ranks, size, collective_times.all_to_all(network, size, ranks, copies))
 
 

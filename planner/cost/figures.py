@@ -472,6 +472,9 @@ class Options:
     p2p_overlap: Figure
     ep_overlap: Figure = 0.0
     """1: experts' exchanges run beside another micro-batch's passes."""
+    dispatcher: Figure = 0.0
+    """1: every copy of a token is sent to its expert; 2: those for one domain cross the NIC once; 3: all tokens go to
+    all ranks; 0: as `dispatch_once` has it."""
     context_gathered: Figure = 0.0
     """1: context-parallel ranks gather all keys and values; else these go round a ring ..."""
     context_exchanged: Figure = 0.0

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from planner.cost import elements, expanded_memory, frozen, schedules, tower
+from planner.cost import elements, expanded_memory, experts, frozen, schedules, tower
 from planner.cost.data_parallel import Replicas, ShardedState, blocks_of_stage, replicas, stage_parameters
 from planner.cost.figures import Figure, Grid, by_kind
 from planner.cost.layer_activations import Activations, hidden_shard, layer_activations
@@ -228,9 +228,15 @@ def passing(grid: Grid, again: Figure) -> Passing:
     casts = casts + frozen.dequantised_bytes(grid)
     return Passing(
         2.0 * wire * unit + casts + (1.0 - in_pieces) * 2.0 * grid.device.element * t * s.hidden,
-        again + gradients,
+        again + gradients + _gathered(grid),
         loss(grid) + waiting_losses(grid) + wire * s.head_parameters / grid.layout.tp,
     )
+
+
+def _gathered(grid: Grid) -> Figure:
+    """All ranks' tokens, and their sums, where they are gathered for experts."""
+    asked = grid.options.dispatcher
+    return 2.0 * experts.gathered_tokens(grid) * (asked == experts.GATHERED) if np.any(asked) else 0.0
 
 
 def of_layers(grid: Grid) -> tuple[tuple[Activations, ...], Passing]:

@@ -82,6 +82,8 @@ class Solution:
     """More on what lives there."""
     graphs: Literal["modules", "full"] | None = None
     """What CUDA graphs launch."""
+    dispatcher: schema.Dispatcher | None = None
+    """How tokens reach experts on other ranks."""
     placement: dict[str, float] | None = None
     """Shares that live in expanded memory; None where there is none."""
     waived: tuple[str, ...] = ()

@@ -46,6 +46,7 @@ def write(found: Solution, rank: int) -> schema.Plan:
         placement=found.placement,
         overlap=found.overlap,
         graphs=found.graphs,
+        dispatcher=found.dispatcher,
         communication=(),
         env={},
         prediction=prediction,

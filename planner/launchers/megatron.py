@@ -36,6 +36,7 @@ def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
         *_parallelism(plan),
         *megatron_model.options(plan.workload.shape, plan.workload.sequence, plan.parallelism.tp, values),
         *(megatron_hybrid.options(plan) if megatron_hybrid.is_one(plan.workload.shape) else ()),
+        *_dispatched(plan),
         *(("--mtp-num-layers", str(plan.workload.mtp_layers)) if plan.workload.mtp_layers else ()),
         *_batch(plan),
         *_memory(plan),
@@ -47,6 +48,20 @@ def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
         argv=argv,
         environment={**performance(plan), **job.environment, **environment(plan), **plan.env},
     )
+
+
+def dispatched(plan: Plan) -> dict[str, str]:
+    """Names of Megatron's configuration for how tokens reach experts -> what they are; nothing without experts."""
+    if not plan.workload.shape["moe"]:
+        return {}
+    name = plan.dispatcher or "alltoall"
+    fused = {"moe_token_dispatcher_type": "flex", "moe_flex_dispatcher_backend": name}
+    return fused if name in ("deepep", "hybridep") else {"moe_token_dispatcher_type": name}
+
+
+def _dispatched(plan: Plan) -> Iterator[str]:
+    for name, value in dispatched(plan).items():
+        yield from ("--" + name.replace("_", "-"), value)
 
 
 def environment(plan: Plan) -> dict[str, str]:

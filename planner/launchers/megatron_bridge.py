@@ -143,7 +143,8 @@ def _model(plan: Plan) -> dict[str, Any]:
         "cuda_graph_impl": "transformer_engine" if plan.graphs else "none",
         "cuda_graph_modules": [*megatron.captured(plan)] if plan.graphs else [],
         **({"use_te_rng_tracker": True} if plan.graphs else {}),
-        **({"moe_token_dispatcher_type": "alltoall"} if plan.workload.shape["moe"] else {}),
+        **megatron.dispatched(plan),
+        **({"moe_shared_expert_overlap": False} if plan.dispatcher in ("deepep", "hybridep") else {}),
         **_recomputation(plan),
         **({"fine_grained_activation_offloading": True, "offload_modules": [*named]} if named else {}),
     }

@@ -156,7 +156,7 @@ def _experts(moe: dict[str, Any], layers: int) -> Iterator[str]:
     where = mixtures(moe, layers)
     yield from ("--moe-layer-freq", _pattern(where)) if not all(where) else ()
     yield from _router(moe["router"], moe["experts_per_token"])
-    yield from ("--moe-token-dispatcher-type", "alltoall", "--moe-grouped-gemm")
+    yield "--moe-grouped-gemm"
 
 
 def _router(router: dict[str, Any] | None, experts_per_token: int) -> Iterator[str]:

@@ -297,6 +297,10 @@ def other_runtime(plan: Plan, own: tuple[str, ...]) -> Iterator[Loss]:
     """A plan was priced for one framework; started with another it takes another time and other memory."""
     if plan.runtime.name not in own:
         yield Loss("runtime", f"predicted for {plan.runtime.name}: expect other times and memory, or plan for {own[0]}")
+        if plan.dispatcher:
+            yield Loss(
+                "dispatcher", f"{plan.dispatcher} is Megatron's; this trainer sends tokens in its own way"
+            )
 
 
 UNTUNED = Loss("communication", "add nccl-tuner to the targets (--to ...+nccl-tuner)")

@@ -19,11 +19,13 @@ from planner.performance import own_runs
 from planner.planning import releases, text_batches
 from planner.planning.measured_runs import MeasuredRuns
 from planner.question.job_pools import JobPool, Pools
+from planner.question.request import Request
 from planner.question.search_problem import Prepared
 from planner.schema import plan as schema
 from planner.schema.hardware import Node
-from planner.schema.plan_layout import ContextAlgorithm
+from planner.schema.plan_layout import ContextAlgorithm, Dispatcher
 from planner.search.problem import Candidate
+from planner.space import dispatchers
 from planner.space.axes import SPLIT_SCHEDULES, OptionAxes, schedule_name
 from planner.space.grid import single_grid
 from planner.space.rules import RuleSetting, broken
@@ -126,6 +128,7 @@ def _outline(prepared: Prepared, candidate: Candidate, grid: Grid) -> Solution:
         offload=bool(options.offload),
         offloaded=_offloaded(options, fullest.held, grid),
         graphs=(None, "modules", "full")[options.graphs],
+        dispatcher=_dispatcher(options, grid, request),
         placement=None if grid.expanded is None else asdict(options.placement),
         step_time=candidate.time,
         breakdown={},
@@ -134,6 +137,11 @@ def _outline(prepared: Prepared, candidate: Candidate, grid: Grid) -> Solution:
         time_spread=Spread(0.0, ""),
         memory_spread=Spread(prepared.memory_half_width, prepared.memory_comparable),
     )
+
+
+def _dispatcher(options: OptionAxes, grid: Grid, request: Request) -> Dispatcher | None:
+    found = dispatchers.launched(options.dispatcher, grid, request.cluster.accelerator, request.runtime)
+    return cast("Dispatcher | None", found)
 
 
 def _offloaded(options: OptionAxes, fullest: Memory, grid: Grid) -> schema.Offloaded | None:

@@ -70,6 +70,7 @@ def used(candidate: Candidate) -> Iterator[str]:
     yield f"precision={options.precision}"
     yield f"rank_order={options.rank_order}"
     yield f"schedule={options.schedule}"
+    yield f"dispatcher={options.dispatcher}"
 
 
 def _time(figures: Figures, candidate: Candidate) -> float:

@@ -500,6 +500,7 @@ def configuration(wanted: Request, given: Pins) -> Pins:
         "offload_overlap": "off",
         "activation_offload": "none",
         "graphs": "none",
+        "dispatcher": "none",
         "placement": "none",
         "rank_order": "tp-cp-ep-dp-pp",
         "cp_algorithm": context.algorithms(wanted.workload)[0] if shared else ALONE,

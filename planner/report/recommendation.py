@@ -112,6 +112,7 @@ def _axes(plan: Plan) -> Iterator[tuple[str, object]]:
         "offload_overlap=on": bool(plan.offloaded and plan.offloaded.optimizer_overlap),
         f"activation_offload={'+'.join(away)}": bool(away),
         f"graphs={plan.graphs}": plan.graphs is not None,
+        f"dispatcher={plan.dispatcher}": plan.dispatcher is not None,
         f"schedule={p.schedule}": p.schedule in SPLIT_SCHEDULES,
         f"placement={_placed(plan)}": any((plan.placement or {}).values()),
     }

@@ -16,6 +16,7 @@ from planner.schema import plots, tables
 from planner.schema.plan_communication import CallChoice, CommunicationChoice, CommunicationRule
 from planner.schema.plan_layout import (
     Batch,
+    Dispatcher,
     Group,
     GroupStage,
     LayerWeights,
@@ -77,6 +78,7 @@ __all__ = [
     "ComparableOffers",
     "Constraint",
     "DimensionSection",
+    "Dispatcher",
     "Energy",
     "ExpandedPool",
     "ExpandedSection",
@@ -213,6 +215,10 @@ class Plan(Document):
     """Shares of optimizer, weights (with gradients) and activations that live in expanded memory; only in documents
     where there is such memory."""
     overlap: Overlap
+    dispatcher: Dispatcher | None = None
+    """How tokens reach experts on other ranks: every copy by one all-to-all, all tokens to all ranks, or copies
+    for one scale-up domain over the NIC once; only in documents where it was asked for, or experts are spread
+    over domains and the last is priced."""
     graphs: Literal["modules", "full"] | None = None
     """What CUDA graphs launch: attention and routers (dense MLPs, too) layer by layer, or all passes of a step; only in
     documents where they do."""

@@ -197,6 +197,7 @@ ABSENT = (
     "offload_needs_zero",
     "offloaded",
     "graphs",
+    "dispatcher",
     "graph_inputs_bytes",
     "host",
     "ep",

@@ -36,6 +36,7 @@ OPTION_AXES = (
     "activation_offload",
     "graphs",
     "schedule",
+    "dispatcher",
 )
 AXES = LAYOUT_AXES + OPTION_AXES
 PINNED = tuple(axis for axis in AXES if axis not in ("batch", "nodes"))
@@ -175,6 +176,9 @@ def activation_offload(name: str) -> tuple[str, ...]:
 
 GRAPHS = (ALONE, "modules", "full")
 """What CUDA graphs launch: nothing, attention and routers (dense MLPs, too), or all passes of a step."""
+DISPATCHERS = (ALONE, "alltoall", "allgather", "deepep", "hybridep")
+"""How tokens reach experts on other ranks: as the runtime's figures have it, every copy by one all-to-all, all tokens
+to all ranks, or copies for one scale-up domain over the NIC once."""
 PART = "part"
 """Of a runtime's values of `offload`: any share of the optimizer states."""
 
@@ -298,6 +302,8 @@ class OptionAxes:
     activation_offload: tuple[str, ...] = ()
     """Modules of layers whose inputs live in host memory until the backward pass, or ``all``."""
     schedule: str = ONE_F_ONE_B
+    dispatcher: str = ALONE
+    """Of :data:`DISPATCHERS`."""
     """Of ``SPLIT_SCHEDULES``, or 1F1B in the form that goes with the layout (:func:`schedule_name`)."""
 
     @property

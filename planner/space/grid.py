@@ -40,7 +40,7 @@ from planner.schema.hardware import Cluster, Runtime
 from planner.schema.plan import ZeroScope, ZeroStage
 from planner.schema.precisions import PRECISIONS
 from planner.schema.workload import Model, Workload
-from planner.space import offloading, split_schedules
+from planner.space import dispatchers, offloading, split_schedules
 from planner.space.axes import (
     ALONE,
     FOLDED,
@@ -84,6 +84,7 @@ OPTION_DIMENSIONS = (
     "activation_offload",
     "graphs",
     "schedule",
+    "dispatcher",
 )
 
 
@@ -107,6 +108,7 @@ class GridAxes:
     graphs: tuple[int, ...] = (0,)
     schedule: tuple[str, ...] = (ONE_F_ONE_B,)
     """Of these, too, one value a block."""
+    dispatcher: tuple[str, ...] = (ALONE,)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -215,10 +217,12 @@ def blocks(rows: Rows, workload: Workload, cluster: Cluster, runtime: Runtime, p
     shared = _shared(rows, workload, cluster, runtime, pins)
     filled = (rows["vpp"] == 1) | (rows["batch"] // (rows["dp"] * rows["micro"]) % rows["pp"] == 0)
     plain = [pins.allow("schedule", name) for name in ("none", "1f1b", "interleaved-1f1b")]
-    cuts = product(overlaps, (False, True), (False, True), (0, 1, 2), shared)
-    for overlap, has_tensor, has_replicas, stage, (ways, sharing) in cuts:
-        mask = (tensor == has_tensor) & (replicated == has_replicas) & (stages == stage) & sharing
+    routed = dispatchers.offered(rows, cluster, runtime, pins)
+    cuts = product(overlaps, (False, True), (False, True), (0, 1, 2), shared, routed)
+    for overlap, has_tensor, has_replicas, stage, (ways, sharing), (sent, spread) in cuts:
+        mask = (tensor == has_tensor) & (replicated == has_replicas) & (stages == stage) & sharing & spread
         if overlap:
+            sent = tuple(name for name in sent if name != "allgather")
             mask &= able
         mask &= filled & plain[stage]
         if not mask.any():
@@ -241,6 +245,7 @@ def blocks(rows: Rows, workload: Workload, cluster: Cluster, runtime: Runtime, p
                 overlapping,
                 moved,
                 (graphs,),
+                dispatcher=sent,
             )
             if all(axes.shape):
                 yield Block({name: column[mask] for name, column in rows.items()}, axes, family[mask])
@@ -253,6 +258,7 @@ def _apart(rows: Rows, workload: Workload, cluster: Cluster, runtime: Runtime, p
     """
     names = split_schedules.offered(workload, runtime, pins)
     here = () in offloading.activations(workload.model, runtime, pins) and pins.allow("graphs", ALONE)
+    here &= pins.allow("dispatcher", ALONE)
     if not names or not here or not pins.allow("ep_overlap", False):
         return
     kinds = tuple(name for name in precisions(cluster, runtime, pins) if name in split_schedules.WIDE)
@@ -468,6 +474,7 @@ def open_grid(figures: Figures, block: Block) -> Grid:
             offload=_along(axes.offload, 6),
             **({"offload_overlap": _along(axes.offload_overlap, 10)} if any(axes.offload_overlap) else {}),
             **_captured(axes.graphs),
+            **_dispatched(axes.dispatcher),
             **{name: _along(values, 11) for name, values in offloading.figures(axes.activation_offload).items()},
             **_shares(axes) if figures.expanded is not None else {},
         ),
@@ -485,6 +492,15 @@ def _recomputed(policies: Sequence[Recompute]) -> dict[str, NDArray[np.float64]]
 def _captured(each: Sequence[int]) -> dict[str, NDArray[np.float64]]:
     found = {"graphs": _along(each, 12), "graph_inputs": _along([graphs == 1 for graphs in each], 12)}
     return found if any(each) else {}
+
+
+def dispatched(name: str) -> float:
+    """What copies of tokens a dispatcher sends, as figures hold it."""
+    return float({ALONE: 0, "alltoall": 1, "allgather": 3}.get(name, 2))
+
+
+def _dispatched(names: Sequence[str]) -> dict[str, NDArray[np.float64]]:
+    return {"dispatcher": _along([dispatched(name) for name in names], 14)} if names != (ALONE,) else {}
 
 
 def sharing(way: str) -> dict[str, float]:
@@ -576,6 +592,7 @@ def as_figures(options: OptionAxes) -> OptionFigures:
         offload_overlap=float(options.offload_overlap),
         **{f"offload_{module}": 1.0 for module in options.activation_offload},
         graphs=float(options.graphs),
+        dispatcher=dispatched(options.dispatcher),
         graph_inputs=float(options.graphs == 1 and not options.graphs_share),
         **{f"expanded_{kind}": getattr(options.placement, kind) for kind in PLACED},
     )

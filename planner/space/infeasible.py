@@ -10,6 +10,7 @@ import numpy as np
 from planner.models import blocks, context
 from planner.performance import cost_inputs, matrix_formats
 from planner.schema.hardware import Runtime
+from planner.space import dispatchers
 from planner.space.axes import (
     ALONE,
     CORE_ATTENTION,
@@ -236,6 +237,8 @@ def _spelt(block: Block, axis: str) -> list[str]:
             return [RANK_ORDERS[value] for value in axes.pp_inner]
         case "offload_overlap":
             return [switch[value] for value in axes.offload_overlap]
+        case "dispatcher":
+            return list(axes.dispatcher)
         case "graphs":
             return [GRAPHS[value] for value in axes.graphs]
         case "activation_offload":
@@ -297,6 +300,15 @@ def _why_not_schedule(question: Question, bound: Bound) -> str:
     return "none is pp 1, 1f1b is vpp 1, interleaved-1f1b more. "
 
 
+def _why_not_dispatched(question: Question) -> str:
+    accelerator = question.setting.cluster.accelerator
+    if question.setting.workload.model.moe is None:
+        return f"{question.setting.workload.model.id} has no experts. "
+    if not any(dispatchers.runs_on(name, accelerator) for name in question.pins.bounds["dispatcher"].values):
+        return f"it has no kernels for {accelerator.id}. "
+    return "that goes with experts on several ranks (ep or etp above 1). "
+
+
 def _why_not_option(question: Question, axis: str) -> str:
     """What keeps the pin on an option from standing: the accelerator, the runtime, or what it goes with."""
     runtime, accelerator = question.setting.runtime, question.setting.cluster.accelerator
@@ -344,4 +356,5 @@ def _why_not_option(question: Question, axis: str) -> str:
         "graphs": "a whole step goes without experts, modules where no whole layers or mixtures are "
         "recomputed, nor with zero 2 and 3 while experts' exchanges overlap; neither where dropout is made again. ",
         "offload_overlap": "that goes with an offloaded optimizer. ",
+        "dispatcher": _why_not_dispatched(question),
     }.get(axis, "")

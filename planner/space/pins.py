@@ -12,6 +12,7 @@ from planner.schema.precisions import PRECISIONS
 from planner.space.axes import (
     ALONE,
     AXES,
+    DISPATCHERS,
     GRAPHS,
     OFFLOADED_MODULES,
     PINNED,
@@ -78,6 +79,7 @@ CHOICES = {
     "rank_order": RANK_ORDERS,
     "cp_algorithm": (ALONE, *CONTEXT_ALGORITHMS),
     "graphs": GRAPHS,
+    "dispatcher": DISPATCHERS,
     "schedule": SCHEDULES,
 }
 

@@ -109,6 +109,18 @@ def graphs_capture(c: Claim) -> Iterator[str]:
     yield from (f"CUDA graphs: {what}" for what, is_so in wrong.items() if is_so)
 
 
+def dispatcher_runs(c: Claim) -> Iterator[str]:
+    """Tokens are dispatched to experts on other ranks, on one pool of NVIDIA's (:mod:`planner.space.dispatchers`)."""
+    name, p, pools = c.plan.dispatcher, c.plan.parallelism, c.plan.cluster.pools
+    wrong = {
+        "without experts on other ranks": c.model.moe is None or p.ep * p.etp == 1,
+        "several pools": len(pools) > 1,
+        "with overlap or expert tensor parallelism": name == "allgather" and (c.plan.overlap.ep or p.etp > 1),
+        f"on {pools[0].accelerator}": name == "deepep" and pools[0].accelerator.startswith("GB"),
+    }
+    yield from (f"dispatcher {name}: {what}" for what, is_so in wrong.items() if name and is_so)
+
+
 def muon_runs(c: Claim) -> Iterator[str]:
     """Matrices are whole: without ZeRO or under stage 1 over all ranks, neither in fp16 nor with states in host memory,
     and all of them trained (Megatron-LM core_v0.18.0, training/arguments.py, core/optimizer/__init__.py).
@@ -133,5 +145,6 @@ CHECKS: tuple[Check, ...] = (
     modules_are_there,
     scaling_runs,
     graphs_capture,
+    dispatcher_runs,
     muon_runs,
 )

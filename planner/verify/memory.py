@@ -425,7 +425,7 @@ def buffers_are_possible(c: Claim) -> Iterator[str]:
     gathered = each["parameter_wire"] if p.zero_stage == 3 else 0.0
     least = 0.0 if c.plan.runtime.chunked_loss else c.element * logits
     largest = max(_most_of_layer(c, layer) for stage in c.placed for layer in stage)
-    largest += 2.0 * c.element * c.tokens * c.model.hidden
+    largest += 2.0 * c.element * c.tokens * c.model.hidden * (1 + (c.plan.dispatcher == "allgather") * p.ep)
     weights = (2.0 * gathered + 2.0 * bool(each.get("frozen")) + 4.0 + c.element + each["gradient_wire"]) * max(
         sizes
     ) + gathered * last_end(c.model, alone=False) / p.tp

@@ -190,6 +190,7 @@ def _options(plan: Plan) -> OptionAxes:
         offload=plan.offloaded.optimizer_share if plan.offloaded else float(plan.offload.get("optimizer", False)),
         offload_overlap=bool(plan.offloaded and plan.offloaded.optimizer_overlap),
         graphs=GRAPHS.index(plan.graphs or ALONE),
+        dispatcher=plan.dispatcher or ALONE,
         activation_offload=plan.offloaded.activations if plan.offloaded else (),
         cp_algorithm=p.cp_algorithm or ALONE,
         schedule=p.schedule if p.schedule in SPLIT_SCHEDULES else ONE_F_ONE_B,

@@ -157,6 +157,8 @@ def _settings(flags: Options, chunks: int | None) -> dict[str, object]:
         found["tp_overlap"] = "off"
     if mixture:
         found["ep_overlap"] = _switch("overlap-moe-expert-parallel-comm" in flags)
+        if (sent := megatron_options.dispatcher(flags)) is not None:
+            found["dispatcher"] = sent
     if vpp > 1:
         found["p2p_overlap"] = _switch("no-overlap-p2p-communication" not in flags)
     if zero and (number(flags, "num-distributed-optimizer-instances") or 1) > 1:

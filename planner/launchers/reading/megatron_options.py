@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from planner.base.errors import WrongQuestion
-from planner.launchers.reading.found import Options
+from planner.launchers.reading.found import Options, number
 
 _FAMILIES = (
     # learning: rates, moments, regularisation, initial weights, seeds
@@ -67,10 +67,6 @@ _OTHERWISE: Mapping[str, str] = {
     "modelopt-enabled": "quantisers that the checkpoint may hold are not predicted",
     "microbatch-group-size-per-virtual-pipeline-stage": "groups of micro-batches of its own size; predicted as pp",
 }
-_DISPATCH: Mapping[str, str] = {
-    "allgather": "tokens reach experts by all-gather; predicted by all-to-all",
-    "flex": "tokens reach experts by a fused dispatcher; predicted by all-to-all",
-}
 _UNFUSED = {"attention-backend": ("unfused", "local"), "transformer-impl": ("local",)}
 """Option -> values that write attention's scores to memory."""
 _FEWER_BITS = ("megatron-fsdp-grad-comm-dtype", "megatron-fsdp-main-grads-dtype", "main-grads-dtype")
@@ -79,7 +75,7 @@ _PLAIN: Mapping[str, tuple[str, ...]] = {
     "transformer-impl": ("transformer_engine",),
     "moe-flex-dispatcher-backend": ("deepep", "hybridep"),
     "moe-enable-deepep": (),
-    "moe-token-dispatcher-type": ("alltoall", *_DISPATCH),
+    "moe-token-dispatcher-type": ("alltoall", "allgather", "flex"),
     "muon-tp-mode": ("duplicated",),
     "muon-num-ns-steps": ("5",),
     "muon-fp32-matmul-prec": ("medium",),
@@ -132,10 +128,27 @@ def priced_modules(flags: Options) -> list[str]:
     return [module for module, has in there.items() if has and module in listed]
 
 
+def _spread(flags: Options) -> bool:
+    degrees = [number(flags, f"expert-{kind}-parallel-size") or 1 for kind in ("model", "tensor")]
+    return "num-experts" in flags and max(degrees) > 1
+
+
+def dispatcher(flags: Options) -> str | None:
+    """How tokens reach experts on other ranks, Megatron's own default where nothing is said; None where no plan says it
+    so: experts on one rank, or tokens gathered for parts of experts.
+    """
+    kind = flags.get("moe-token-dispatcher-type", ["allgather"])[0]
+    if kind == "flex":
+        kind = flags.get("moe-flex-dispatcher-backend", ["deepep"])[0]
+    parts = (number(flags, "expert-tensor-parallel-size") or number(flags, "tensor-model-parallel-size") or 1) > 1
+    return kind if _spread(flags) and not (kind == "allgather" and parts) else None
+
+
 def differences(flags: Options) -> Iterator[str]:
     """What a command says that is predicted otherwise."""
     yield from (text for name, text in _OTHERWISE.items() if name in flags)
-    yield from (text for kind, text in _DISPATCH.items() if flags.get("moe-token-dispatcher-type") == [kind])
+    if flags.get("moe-token-dispatcher-type") == ["allgather"] and dispatcher(flags) is None and _spread(flags):
+        yield "tokens reach experts by all-gather; predicted by all-to-all"
     if any(flags.get(name) in (["bf16"], ["fp16"]) for name in _FEWER_BITS):
         yield "gradients stay in 16 bit; predicted in 32 bit"
     modules = flags.get("recompute-modules", ["core_attn"]) + ["moe"] * ("moe-layer-recompute" in flags)

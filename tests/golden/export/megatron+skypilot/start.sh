@@ -55,9 +55,9 @@ exec torchrun \
   --moe-router-topk 2 \
   --moe-ffn-hidden-size 14336 \
   --moe-router-dtype fp32 \
-  --moe-token-dispatcher-type alltoall \
   --moe-grouped-gemm \
   --rotary-base 500000 \
+  --moe-token-dispatcher-type alltoall \
   --micro-batch-size 2 \
   --global-batch-size 1024 \
   --bf16 \

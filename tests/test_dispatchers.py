@@ -1,0 +1,99 @@
+"""How tokens reach experts on other ranks: what each way sends and holds, where it runs, what starts it."""
+
+from dataclasses import replace
+
+import pytest
+
+from planner import api
+from planner.base.errors import WrongQuestion
+from planner.cost import experts, held_memory
+from planner.launchers import bundle, parts, reading
+from planner.launchers.reading.megatron_options import dispatcher
+from planner.schema.plan import Plan
+from planner.space.grid import single_grid
+from planner.verify import violations
+from tests.launchers.environments import given
+from tests.test_overlap import _plain, figures_of, with_layout
+
+SPREAD = "tp=1 pp=2 ep=32 micro=1 zero=1"
+
+
+def estimated(on: str, *pins: str, model: str = "qwen3-30b-a3b", runtime: str = "megatron-core") -> Plan:
+    batch = 1152 if on.startswith("gb200") else 128
+    return api.estimate(model, on, list(pins), batch=batch, runtime=runtime).plans[0]
+
+
+def test_what_is_sent_by_hand() -> None:
+    """16 ranks of two nodes: 4 copies a token to all of them, 0.46875 of those that cross, or 16 ranks' tokens each."""
+    grid = with_layout(single_grid(figures_of("windows"), *_plain("windows")), ep=16, dp=16)
+    asked = {
+        name: experts.dispatch(replace(grid, options=replace(grid.options, dispatcher=code)))
+        for name, code in {"own": 0.0, "alltoall": 1.0, "deepep": 2.0, "allgather": 3.0}.items()
+    }
+    s, tokens = grid.shape, grid.layout.micro * grid.shape.sequence
+    spread = grid.stack.expert_imbalance
+    assert asked["alltoall"].size == asked["deepep"].size == pytest.approx(2 * tokens * 4 * s.hidden * spread)
+    assert asked["allgather"].size == pytest.approx(2 * tokens * 16 * s.hidden)
+    assert asked["own"].once == asked["deepep" if float(grid.stack.dispatch_once) else "alltoall"].once
+    assert asked["deepep"].once < asked["alltoall"].once
+    gathered = replace(grid, options=replace(grid.options, dispatcher=3.0))
+    more = held_memory.passing(gathered, 0.0).layer - held_memory.passing(grid, 0.0).layer
+    assert more == pytest.approx(2 * asked["allgather"].size)
+
+
+def test_experts_over_nodes_are_priced_and_started_the_same_way() -> None:
+    """Nobody asked: the runtime's figures send copies once, so its plan says by what; in one node nothing is said."""
+    far, near = estimated("dgx-h100:8", SPREAD), estimated("dgx-h100:8", SPREAD.replace("32", "8"))
+    assert (far.dispatcher, near.dispatcher) == ("deepep", None)
+    assert far.prediction == estimated("dgx-h100:8", SPREAD, "dispatcher=deepep").prediction
+    assert far.prediction.step_time_s < estimated("dgx-h100:8", SPREAD, "dispatcher=alltoall").prediction.step_time_s
+    assert estimated("gb200-nvl72:16", "tp=1 ep=128 micro=1 zero=1").dispatcher == "hybridep"
+
+
+@pytest.mark.parametrize("name", ["alltoall", "allgather", "deepep", "hybridep"])
+@pytest.mark.parametrize("target", ["megatron", "megatron-bridge"])
+def test_it_is_written_and_read_back(name: str, target: str) -> None:
+    plan = estimated("dgx-h100:8", SPREAD, f"dispatcher={name}")
+    assert plan.dispatcher == name and not violations(plan)
+    written = "".join(bundle(plan, parts(target), given(target)).files.values())
+    assert name in written and ("flex" in written) == (name in ("deepep", "hybridep"))
+    if target == "megatron":
+        found = reading.plan(
+            "megatron", bundle(plan, parts(target), given(target)).files["start.sh"], ["dgx-h100:8"]
+        ).plans.plans[0]
+        assert found.dispatcher == name
+
+
+@pytest.mark.parametrize(
+    ("on", "pins", "runtime", "told"),
+    [
+        ("dgx-h100:8", "dispatcher=deepep ep=1", "megatron-core", "experts on several ranks"),
+        ("dgx-h100:8", "dispatcher=allgather ep=8 etp=2 tp=2", "megatron-core", "experts on several ranks"),
+        ("gb200-nvl72:1", "dispatcher=deepep ep=8", "megatron-core", "no kernels for GB200"),
+        ("mi300x-8:8", "dispatcher=deepep ep=8", "megatron-core", "no kernels for MI300X"),
+        ("dgx-h100:8", "dispatcher=deepep ep=8", "megatron-core@2024", r"since 2025\.05"),
+        ("dgx-h100:8", "dispatcher=deepep ep=8", "fsdp2", "cannot do that"),
+        ("dgx-h100:8", "dispatcher=deep ep=8", "megatron-core", "not one of none, alltoall"),
+    ],
+)
+def test_what_does_not_run_is_refused(on: str, pins: str, runtime: str, told: str) -> None:
+    with pytest.raises(WrongQuestion, match=told):
+        estimated(on, pins, runtime=runtime)
+    if runtime == "megatron-core":
+        with pytest.raises(WrongQuestion, match="has no experts"):
+            api.estimate("llama3-8b", "dgx-h100:1", ["dispatcher=alltoall"], batch=64, runtime=runtime)
+
+
+def test_verify_finds_a_dispatcher_without_other_ranks() -> None:
+    near = estimated("dgx-h100:8", "ep=1 tp=8 zero=1")
+    wrong = replace(near, dispatcher="deepep")
+    assert "dispatcher_runs" in {violation.name for violation in violations(wrong)}
+
+
+def test_a_script_that_says_nothing_gathers() -> None:
+    """Megatron's own default (core/transformer/transformer_config.py, moe_token_dispatcher_type)."""
+    flags = {"num-experts": ["8"], "expert-model-parallel-size": ["8"]}
+    assert dispatcher(flags) == "allgather"
+    assert dispatcher(flags | {"moe-token-dispatcher-type": ["flex"]}) == "deepep"
+    assert dispatcher(flags | {"expert-tensor-parallel-size": ["2"]}) is None
+    assert dispatcher({"num-experts": ["8"]}) is None
