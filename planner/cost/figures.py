@@ -1,7 +1,7 @@
 """The figures that the cost functions read, as scalars or as columns.
 
-Every field is a float or an array; the functions of this package only add, multiply, compare and broadcast, so that the
-same code prices one plan (scalars), a table of runs (columns) and a whole search (open-grid axes).
+Functions of this package only add, multiply, compare and broadcast them, so that the same code prices one plan
+(scalars), a table of runs (columns) and a whole search (open-grid axes).
 """
 
 from __future__ import annotations
@@ -473,8 +473,7 @@ class Options:
     ep_overlap: Figure = 0.0
     """1: experts' exchanges run beside another micro-batch's passes."""
     dispatcher: Figure = 0.0
-    """1: every copy of a token is sent to its expert; 2: those for one domain cross the NIC once; 3: all tokens go to
-    all ranks; 0: as `dispatch_once` has it."""
+    """1: all copies of a token cross the NIC; 2: once a domain; 3: all ranks get all tokens; 0: as `dispatch_once`."""
     context_gathered: Figure = 0.0
     """1: context-parallel ranks gather all keys and values; else these go round a ring ..."""
     context_exchanged: Figure = 0.0

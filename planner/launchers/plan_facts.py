@@ -298,9 +298,7 @@ def other_runtime(plan: Plan, own: tuple[str, ...]) -> Iterator[Loss]:
     if plan.runtime.name not in own:
         yield Loss("runtime", f"predicted for {plan.runtime.name}: expect other times and memory, or plan for {own[0]}")
         if plan.dispatcher:
-            yield Loss(
-                "dispatcher", f"{plan.dispatcher} is Megatron's; this trainer sends tokens in its own way"
-            )
+            yield Loss("dispatcher", f"{plan.dispatcher} is Megatron's; this trainer sends tokens in its own way")
 
 
 UNTUNED = Loss("communication", "add nccl-tuner to the targets (--to ...+nccl-tuner)")

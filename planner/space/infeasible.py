@@ -304,7 +304,8 @@ def _why_not_dispatched(question: Question) -> str:
     accelerator = question.setting.cluster.accelerator
     if question.setting.workload.model.moe is None:
         return f"{question.setting.workload.model.id} has no experts. "
-    if not any(dispatchers.runs_on(name, accelerator) for name in question.pins.bounds["dispatcher"].values):
+    asked = question.pins.bounds.get("dispatcher", Bound((ALONE,))).values
+    if not any(dispatchers.runs_on(name, accelerator) for name in asked):
         return f"it has no kernels for {accelerator.id}. "
     return "that goes with experts on several ranks (ep or etp above 1). "
 

@@ -47,13 +47,12 @@ def offloaded_is_said_once(c: Claim) -> Iterator[str]:
 
 
 def host_memory_is_one(c: Claim) -> Iterator[str]:
-    """Stated where something is offloaded: of a node ``accelerators (states + gradients in 32 bit + activations)``, the
-    states' bytes from the sharding; of the fullest stage as much as is said to be offloaded.
+    """Where it is stated (not in older documents) something is offloaded: of a node ``accelerators (states + gradients
+    in 32 bit + activations)``, the states' bytes from the sharding; of the fullest stage as much as is said to be
+    offloaded.
     """
     host, away, m = c.plan.prediction.memory.host, c.plan.offloaded, c.plan.prediction.memory
     states = bool(c.plan.offload.get("optimizer"))
-    if host is None and (states or (away and away.activations_bytes)):
-        yield "something lies in host memory, which is not stated"
     if host is not None and not (states or (away and away.activations)):
         yield "nothing lies in host memory, which is stated"
     if host is None or not 0 <= host.stage < len(c.placed):
