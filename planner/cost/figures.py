@@ -117,8 +117,7 @@ class Shape:
     output_width: Figure = 0.0
     """... and of all groups' together; 0: one product makes it at once."""
     entries_kept: Figure = 0.0
-    """Elements of a token that compressed entries are made of, which the backward pass reads, mean over layers that
-    attend."""
+    """Elements of a token that make compressed entries (the backward pass reads them), mean of layers that attend."""
     streams: Figure = 1.0
     """Residual streams (:mod:`planner.cost.connections`)."""
     recurrent_first: Figure = 0.0
