@@ -42,10 +42,8 @@ LATER = {
     "Plan": {"communication_choice", "waived", "placement", "measured", "offloaded", "graphs", "dispatcher"},
     "PlanSet": {"contingency", "question", "recommended", "site", "shortlist"},
     "WorkloadSection": {"mtp_layers", "imbalance", "task", "texts"},
-    "Parallelism": {"cp_algorithm", "cp_exchanging", "weights"},
-    "RuntimeSection": {
-        *("balances_head", "places_head", "cuts_by_seconds", "chunked_loss", "offload_needs_zero", "older")
-    },
+    "Parallelism": {"cp_algorithm", "cp_exchanging"},
+    "RuntimeSection": {"balances_head", "places_head", "cuts_by_work", "chunked_loss", "offload_needs_zero", "older"},
     "Stage": {"chunks"},
     "Pool": {"changed", "offered", "network", "expanded", "preemptions_per_node_s", "restart_s"},
     "PoolBought": {"offer"},
@@ -148,7 +146,7 @@ ADDED = {"zone", "offered", "links", "groups", "prices", "gap", "cp_algorithm"}
 
 def _missing(record: dict[str, Any]) -> None:
     # kind and schema_version are what the others are read by; a record always has another.
-    optional = ADDED | {"offers", "question", "places_head", "by_stage", "held", "cuts_by_seconds", "chunks", "weights"}
+    optional = ADDED | {"offers", "question", "places_head", "by_stage", "held", "cuts_by_work", "chunks"}
     del record[[key for key in record if key not in optional][-1]]
 
 

@@ -2,62 +2,48 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import accumulate, pairwise
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 
-@lru_cache(maxsize=1 << 16)
-def by_weight(weights: tuple[int, ...], pp: int, vpp: int, first: int, head: int, last: int) -> tuple[int, ...]:
-    """Layers of every chunk where the heaviest is as light as it can be, and stages as even as that allows.
+@lru_cache(maxsize=4096)
+def by_work(work: tuple[float, ...], chunks: int, head: float, last: int) -> tuple[int, ...]:
+    """Layers of every chunk where the one with most work has as little as it can; of such cuts that whose works'
+    squares add up to least.
 
-    The least ``T`` is found by bisection: chunks filled from the back up to T must hold all. Each then takes what is
-    nearest to ``(S - own) / n``, with S the mean of stages that still get some, own what the stage has, n the chunks
-    that it still gets; and ends where it and those behind it keep within T.
+    Dynamic programs over the ends of chunks, ``f_c(j) = min over i < j of max(f_(c-1)(i), w_i + ... + w_(j-1))`` and
+    the same with sums of squares over what the first allows: exact, ``chunks L^2`` operations.
 
     Args:
-        weights: Of every layer.
-        pp: Stages.
-        vpp: Chunks of a stage. None is empty.
-        first: Weight before the first layer.
-        head: Weight behind the last layer.
+        work: Of every layer, in any unit.
+        chunks: None is empty.
+        head: Work behind the last layer.
         last: Layers that the last chunk holds at least.
     """
-    before, chunks, layers = [0, *accumulate(weights)], pp * vpp, len(weights)
-    ends_hold = first + weights[0], head + before[-1] - before[-1 - last]
-    low, limit = max(-(-(first + head + before[-1]) // chunks), *ends_hold, *weights) - 1, first + head + before[-1]
-    while limit - low > 1:
-        middle = min((low + limit) // 2, low + weights[0])  # mostly a layer beyond an equal part is enough
-        low, limit = (middle, limit) if _filled(before, chunks, first, head, last, middle) is None else (low, middle)
-    starts, ends, own = _filled(before, chunks, first, head, last, limit) or [], [0], [0] * pp
-    own[0], own[-1] = first, own[-1] + head
-    for chunk in range(chunks - 1):
-        stage, at, behind = chunk % pp, before[ends[-1]], max(chunk + 1 - (chunks - pp), 1) - 1
-        mean = (before[-1] - at + sum(own[behind:])) / (pp - behind)
-        part = at + (mean - own[stage]) / (vpp - chunk // pp)
-        end = min(bisect_left(before, part), layers)
-        end -= end > 0 and part - before[end - 1] <= before[end] - part
-        most = bisect_right(before, at + limit - first * (chunk == 0)) - 1
-        end = min(max(end, starts[chunk + 1], ends[-1] + 1), most, layers - last - (chunks - chunk - 2))
-        own[stage] += before[end] - at
-        ends.append(end)
-    return tuple(end - start for start, end in pairwise([*ends, layers]))
-
-
-def _filled(before: list[int], chunks: int, first: int, head: int, last: int, limit: int) -> list[int] | None:
-    """The earliest layer that each chunk can begin with where it and those behind it keep within a limit."""
-    end, starts = len(before) - 1, list[int]()
-    for chunk in reversed(range(chunks)):
-        ends = first * (chunk == 0) + head * (chunk == chunks - 1)
-        start = max(bisect_left(before, before[end] + ends - limit), chunk)
-        if start > end - (last if chunk == chunks - 1 else 1):
-            return None
-        starts, end = [start, *starts], start
-    return starts if end == 0 else None
+    n, before = len(work), np.cumsum([0.0, *work])
+    start = np.where(np.arange(n + 1) == 0, 0.0, np.inf)  # no chunk, no layer
+    each = before[None, :] - before[:, None]
+    each[np.tril_indices(n + 1)] = np.inf  # of layers i to j - 1: none where j <= i
+    ending = each[:, n] + head
+    ending[n + 1 - max(last, 1) :] = np.inf
+    most = start
+    for _ in range(chunks - 1):
+        most = np.maximum(most[:, None], each).min(axis=0)
+    limit = np.maximum(most, ending).min()
+    squares, ending = (np.where(x <= limit, x**2, np.inf) for x in (each, ending))
+    least, starts = start, []
+    for _ in range(chunks - 1):
+        sums = least[:, None] + squares
+        starts.append(sums.argmin(axis=0))
+        least = sums.min(axis=0)
+    at = [n, int(np.argmin(least + ending))]
+    for first in reversed(starts):
+        at.append(int(first[at[-1]]))
+    return tuple(int(end - first) for end, first in pairwise(at))[::-1]
 
 
 def in_chunks(stages: Sequence[int], vpp: int) -> tuple[int, ...]:

@@ -244,12 +244,12 @@ class Pattern:
     """The model as if all layers were of one kind."""
     order: tuple[int, ...]
     """Of every layer its place among the kinds."""
-    anywhere: bool = False
-    """Whether the runtime can cut stages between any two layers."""
+    work: tuple[float, ...] = ()
+    """Where a runtime can cut stages anywhere: multiply-adds of a token in a layer of each kind ..."""
+    head: float = 0.0
+    """... and with the head, ..."""
     last: int = 1
-    """Layers that the last chunk holds at least: modules of multi-token prediction."""
-    cuts: tuple[tuple[int, ...], ...] = ()
-    """Where it can: layers of every chunk, in each way that layouts of a grid are cut (`Layout.cut`)."""
+    """... and layers that the last chunk holds at least: modules of multi-token prediction."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -436,8 +436,6 @@ class Layout:
     """Global batch, sequences."""
     looped: Figure = 1.0
     """0: chunks lie in a V, one from either end of the model on each of the ranks; 1: round and round them."""
-    cut: Figure | None = None
-    """Place among the cuts of a pattern (:mod:`planner.cost.stage_cuts`)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -131,37 +131,33 @@ def together(counts: Sequence[Figure], values: Sequence[Figure]) -> Figure:
     return found
 
 
-def chunk_sizes(shape: Shape, layout: Layout) -> tuple[int, ...]:
-    """Layers of every chunk of one plan whose layers are of several kinds: cut by their seconds where the runtime can
-    cut anywhere.
-    """
-    assert shape.pattern is not None
-    if layout.cut is not None:
-        return shape.pattern.cuts[int(layout.cut)]
-    return cut.in_chunks(stage_layers(replace(shape, pattern=None), layout), int(layout.vpp))
+def chunk_sizes(shape: Shape, pp: int, vpp: int) -> tuple[int, ...]:
+    """Layers of every chunk of layers of several kinds: cut by their work where the runtime can cut anywhere."""
+    pattern, uncut = shape.pattern, dict.fromkeys(Layout.__dataclass_fields__, 1.0)
+    assert pattern is not None
+    if pattern.work:
+        work = tuple(pattern.work[kind] for kind in pattern.order)
+        return cut.by_work(work, pp * vpp, pattern.head, pattern.last)
+    layout = Layout(**{**uncut, "pp": pp, "vpp": vpp})
+    return cut.in_chunks(stage_layers(replace(shape, pattern=None), layout), vpp)
 
 
 def of_kinds(shape: Shape, pattern: Pattern, layout: Layout) -> StageSplit:
     """Layers of each kind on the first stage, those that matter between, and the last, for every row."""
-    each = [0.0 if n is None else n for n in (layout.pp, layout.vpp, layout.cut)]
-    every = [np.asarray(n, dtype=np.int64) for n in np.broadcast_arrays(*each)]
-    key, most = np.zeros(every[0].shape, dtype=np.int64), [int(n.max(initial=0)) + 1 for n in every]
-    for n, beyond in zip(every, most, strict=True):
-        key = key * beyond + n
-    distinct, rows = np.unique(key, return_inverse=True)
-    cuts = []
-    for pp, vpp, way in zip(*np.unravel_index(distinct, most), strict=True):
-        own = replace(layout, pp=int(pp), vpp=int(vpp), cut=None if layout.cut is None else int(way))
-        cuts.append((pattern.order, chunk_sizes(shape, own), int(pp)))
+    pp, vpp = np.broadcast_arrays(np.asarray(layout.pp, dtype=np.int64), np.asarray(layout.vpp, dtype=np.int64))
+    most = int(vpp.max(initial=1)) + 1
+    distinct, rows = np.unique(pp * most + vpp, return_inverse=True)
+    rows, pairs = rows.reshape(pp.shape), [divmod(int(key), most) for key in distinct]
+    cuts = [(pattern.order, chunk_sizes(shape, *pair), pair[0]) for pair in pairs]
     inside = [cut.between(*each) for each in cuts]
     width = max((len(each) for each in inside), default=0)
-    table = np.zeros((width + 2, len(cuts), 2 + len(pattern.kinds)))  # its index, whether it exists, its layers
-    for row, (one, between) in enumerate(zip(cuts, inside, strict=True)):
-        held = cut.held(*one)
-        for place, index in [(0, 0), *enumerate(between, 1), (width + 1, len(held) - 1)]:
-            table[place, row] = [index, index > 0 or place == 0, *held[index]]
+    table = np.zeros((width + 2, len(pairs), 2 + len(pattern.kinds)))  # its index, whether it exists, its layers
+    for row, (each, between) in enumerate(zip(cuts, inside, strict=True)):
+        own = cut.held(*each)
+        for place, index in [(0, 0), *enumerate(between, 1), (width + 1, len(own) - 1)]:
+            table[place, row] = [index, index > 0 or place == 0, *own[index]]
     stages = []
-    for index, exists, *kinds in np.moveaxis(table, 2, 1)[..., rows.reshape(key.shape)]:
+    for index, exists, *kinds in np.moveaxis(table, 2, 1)[..., rows]:
         stages.append(StageLayers(index, exists > 0, sum(kinds), 0.0, tuple(kinds)))
     return StageSplit(stages[0].layers, stages[-1].layers, stages[-1].layers, tuple(stages))
 
@@ -216,7 +212,7 @@ def stage_layers(shape: Shape, layout: Layout) -> list[int]:
     """Layers of every stage of one plan, in order: :func:`split` written out."""
     layers, pp = int(shape.layers), int(layout.pp)
     if shape.pattern is not None:
-        sizes = chunk_sizes(shape, layout)
+        sizes = chunk_sizes(shape, pp, int(layout.vpp))
         return [sum(sizes[index::pp]) for index in range(pp)]
     if shape.head_layers and pp > 1 and layout.looped:
         ends = [min(math.floor(r * ((layers + shape.head_layers) / pp)) + 1, layers) for r in range(1, pp)]
@@ -247,7 +243,7 @@ def inner_stages(shape: Shape, layout: Layout) -> StageLayers:
     if shape.pattern is None:
         leading = np.array(leading_by_stage(shape, layout, layers)[1:-1], dtype=float)
         return StageLayers(index, 1.0, n, leading)
-    own = cut.held(shape.pattern.order, chunk_sizes(shape, layout), pp)
+    own = cut.held(shape.pattern.order, chunk_sizes(shape, pp, int(layout.vpp)), pp)
     return StageLayers(index, 1.0, n, 0.0, tuple(own[1:-1].T))
 
 

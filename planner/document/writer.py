@@ -128,5 +128,5 @@ def runtime_section(
         balances_head=runtime.balances_head or None,
         chunked_loss=runtime.chunked_loss or None,
         places_head=(layout.pp > 1 and not differ and cost_inputs.places_head(runtime, model)) or None,
-        cuts_by_seconds=(layout.pp > 1 and differ and cost_inputs.cuts_anywhere(runtime)) or None,
+        cuts_by_work=(layout.pp > 1 and differ and cost_inputs.cuts_anywhere(runtime)) or None,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from planner.cost import flops
 from planner.cost.figures import Pattern, Shape
 from planner.models import blocks
 from planner.models.parameters import parameters
@@ -37,9 +38,16 @@ def pattern(
     return Pattern(
         kinds=kinds,
         order=tuple(distinct.index(kind) for kind in [*named, *named[-1:] * modules]),
-        anywhere=anywhere,
+        work=tuple(_more(kind, 2.0) - _more(kind, 1.0) for kind in kinds) if anywhere else (),
+        head=float(flops.token_work(whole).head),
         last=max(modules, 1),
     )
+
+
+def _more(kind: Shape, layers: float) -> float:
+    """Multiply-adds of a token in so many layers."""
+    work = flops.token_work(replace(kind, layers=layers))
+    return float(work.products + work.scores + work.states)
 
 
 def _of_kind(

@@ -10,7 +10,7 @@ import numpy as np
 
 from planner import cost, document
 from planner.base.units import format_many
-from planner.cost import attention, data_parallel, expanded_memory, held_memory, nearness, pipeline, stage_cuts
+from planner.cost import attention, data_parallel, expanded_memory, held_memory, nearness, pipeline
 from planner.cost.evaluate import terms
 from planner.cost.figures import Grid
 from planner.cost.held_memory import Memory
@@ -180,7 +180,7 @@ def _parallelism(prepared: Prepared, grid: Grid, candidate: Candidate) -> schema
     layout, options, way = candidate.layout, candidate.options, candidate.options.cp_algorithm
     zero = options.sharding.zero
     shards = int(data_parallel.replicas(grid).dense_shards) if zero else 1
-    layers = pipeline.stage_layers(grid.shape, grid.layout)
+    layers, pattern = pipeline.stage_layers(grid.shape, grid.layout), grid.shape.pattern
     return schema.Parallelism(
         tp=layout["tp"],
         pp=layout["pp"],
@@ -197,27 +197,19 @@ def _parallelism(prepared: Prepared, grid: Grid, candidate: Candidate) -> schema
         zero_scope=options.sharding.scope,
         cp_algorithm=cast("ContextAlgorithm", way) if layout["cp"] > 1 else None,
         cp_exchanging=int(attention.exchanging(grid)) if way == "a2a+p2p" else None,
-        weights=_weights(grid) if grid.layout.cut is not None else None,
         stages=tuple(
             schema.Stage(
                 pool=0,
                 layers=n,
                 tp=layout["tp"],
                 dp=layout["dp"],
-                chunks=pipeline.chunk_sizes(grid.shape, grid.layout)[index :: layout["pp"]]
-                if grid.layout.cut is not None and layout["vpp"] > 1
+                chunks=pipeline.chunk_sizes(grid.shape, layout["pp"], layout["vpp"])[index :: layout["pp"]]
+                if pattern and pattern.work and layout["vpp"] > 1
                 else None,
             )
             for index, n in enumerate(layers)
         ),
     )
-
-
-def _weights(grid: Grid) -> schema.LayerWeights:
-    """What stages are cut by, layer by layer."""
-    found, pattern = stage_cuts.weights(grid), grid.shape.pattern
-    each = [int(found.kinds[kind]) for kind in pattern.order] if pattern else []
-    return schema.LayerWeights(layers=tuple(each), first=int(found.first), head=int(found.head))
 
 
 def fullest_stage(prepared: Prepared, grid: Grid, pp: int) -> FullestStage:

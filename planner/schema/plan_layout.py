@@ -52,8 +52,8 @@ class RuntimeSection(Record):
     """Whether pipeline stages are cut by cost with the head counted; only in documents where they are."""
     places_head: bool | None = None
     """Whether the last stage gives up layers for the head; only in documents where it may."""
-    cuts_by_seconds: bool | None = None
-    """Whether stages are cut by the seconds of layers of several kinds; only in documents where they are."""
+    cuts_by_work: bool | None = None
+    """Whether stages are cut by the work of layers of several kinds; only in documents where they are."""
     chunked_loss: bool | None = None
     """Whether logits are made a few tokens at a time; only in documents where they are."""
 
@@ -67,19 +67,7 @@ class Stage(Record):
     tp: int
     dp: int
     chunks: tuple[int, ...] | None = None
-    """Layers of each of its chunks; only in documents of plans cut by seconds, where these differ by more than one."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class LayerWeights(Record):
-    """Seconds of a micro-batch that stages are cut by, both passes, in sixteenths of the mean layer's."""
-
-    layers: tuple[int, ...]
-    """Of every layer, in order, with modules of multi-token prediction."""
-    first: int
-    """Of the embedding, and a vision tower."""
-    head: int
-    """Of the heads and their losses."""
+    """Layers of each of its chunks; only in documents of plans cut by work, where these differ by more than one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,8 +142,6 @@ class Parallelism(Record):
     """How context-parallel ranks share a sequence; None without them (and in documents older than the field: p2p)."""
     cp_exchanging: int | None = None
     """Neighbours among these that exchange heads; only in documents where that is neither one rank nor all of them."""
-    weights: LayerWeights | None = None
-    """What stages are cut by; only in documents of plans that `cuts_by_seconds`."""
     groups: tuple[Group, ...] = ()
     """Pipelines of a plan over several pools; empty where all are identical."""
 

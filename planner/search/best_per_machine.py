@@ -14,7 +14,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.cost import held_memory, pipeline, stage_cuts
+from planner.cost import held_memory, pipeline
 from planner.cost.figures import Array, Device, Figure, Network
 from planner.search import best_per_size, bounded, costing
 from planner.search.problem import Candidate, SearchProblem, Target, decode
@@ -63,9 +63,6 @@ def best_on_each(
         raise ValueError("machines differ in the dimensions of their networks")
     if len({tuple(getattr(machine.network, name) for name in _SPACE) for machine in machines}) > 1:
         raise ValueError(f"machines differ in {', '.join(_SPACE)}")
-    if stage_cuts.by_machine(problem.figures.shape):
-        alone = [bounded.Bounded().search(replace(on(problem, machine), top=1)).best for machine in machines]
-        return [next(iter(best), None) for best in alone]
     known = needs(problem) if held is None else held
     return [best for group in _groups(known, machines) for best in _best(problem, known, group)]
 

@@ -14,7 +14,6 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.cost import stage_cuts
 from planner.cost.figures import Array, Network
 from planner.search import bounded, costing
 from planner.search.costing import CostTable
@@ -53,9 +52,7 @@ def best_of_each(
         wanted: the pairs of network and node count that are asked for; all if none are given.
     """
     wired = tuple(networks) or (problem.figures.network,)
-    if len({network.dimensions for network in wired}) > 1 or (
-        len(wired) > 1 and stage_cuts.by_machine(problem.figures.shape)
-    ):
+    if len({network.dimensions for network in wired}) > 1:
         each: dict[tuple[int, int], Candidate] = {}
         for w, network in enumerate(wired):
             asked = None if wanted is None else [(0, count) for number, count in wanted if number == w]

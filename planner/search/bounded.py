@@ -63,8 +63,8 @@ def quick_bound(ready: CostTable) -> Array:
     layers = tuple(pipeline.LayerTime(*fastest(pipeline.layer_time(alone, x)), 0.0) for x in ready.least.layers)
     embedding, head = (LayerPart(*fastest(part)) for part in ready.least.ends)
     s = pipeline.Stages(layers, embedding, head, pipeline.split(grid.shape, grid.layout), 0.0)
-    rows = len(ready.place)
-    least = _least(pipeline.flow(grid, s).time, rows) * _least(jitter(grid), rows) + grid.stack.step_overhead
+    wait = _least(jitter(grid), len(ready.place))
+    least = pipeline.flow(grid, s).time * wait + grid.stack.step_overhead
     return np.asarray(np.broadcast_to(least * (1.0 - _ROUNDING), ready.place.shape))
 
 

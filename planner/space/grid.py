@@ -16,7 +16,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.cost import layer_times, stage_cuts
+from planner.cost import layer_times
 from planner.cost.figures import (
     Device,
     Expansion,
@@ -29,6 +29,7 @@ from planner.cost.figures import (
     Stack,
     Times,
     mapped,
+    taken,
 )
 from planner.cost.figures import Options as OptionFigures
 from planner.cost.nearness import Label
@@ -448,7 +449,7 @@ def open_grid(figures: Figures, block: Block) -> Grid:
     accelerators = nodes * figures.accelerators_per_node
     precision = _on_axis(np.array(axes.precision), 0)
     policy = _on_axis(np.array([each.name for each in axes.recompute]), 1)
-    made = Grid(
+    return Grid(
         shape=figures.shape,
         device=device,
         network=replace(network, accelerators=accelerators),
@@ -480,7 +481,6 @@ def open_grid(figures: Figures, block: Block) -> Grid:
         ),
         expanded=figures.expanded,
     )
-    return stage_cuts.cut(made)
 
 
 def _recomputed(policies: Sequence[Recompute]) -> dict[str, NDArray[np.float64]]:
@@ -555,7 +555,7 @@ def single_grid(figures: Figures, layout: dict[str, int], options: OptionAxes) -
     layout_ = Layout(**numbers, looped=float(options.schedule not in FOLDED))
     device = figures.devices[options.precision]
     accelerators = nodes * figures.accelerators_per_node
-    made = Grid(
+    return Grid(
         shape=figures.shape,
         device=device,
         network=replace(figures.network, accelerators=accelerators),
@@ -567,7 +567,6 @@ def single_grid(figures: Figures, layout: dict[str, int], options: OptionAxes) -
         measured=measured_at(figures, (options.precision,), layout_, device),
         expanded=figures.expanded,
     )
-    return stage_cuts.cut(made)
 
 
 def as_figures(options: OptionAxes) -> OptionFigures:
@@ -595,4 +594,23 @@ def as_figures(options: OptionAxes) -> OptionFigures:
         dispatcher=dispatched(options.dispatcher),
         graph_inputs=float(options.graphs == 1 and not options.graphs_share),
         **{f"expanded_{kind}": getattr(options.placement, kind) for kind in PLACED},
+    )
+
+
+def rows_of(grid: Grid, rows: NDArray[np.intp]) -> Grid:
+    """The grid restricted to the layouts at `rows`, indices into its last axis."""
+
+    def take(figure: Figure) -> Figure:
+        return figure[..., rows] if isinstance(figure, np.ndarray) and figure.shape[-1] > 1 else figure
+
+    def take_layout(figure: Figure) -> Figure:
+        return figure[rows] if isinstance(figure, np.ndarray) and figure.ndim == 1 else figure
+
+    return replace(
+        grid,
+        device=mapped(grid.device, take),
+        layout=mapped(grid.layout, take_layout),
+        stack=replace(grid.stack, whole_step=take(grid.stack.whole_step)),
+        network=mapped(grid.network, take_layout),
+        measured=grid.measured and replace(grid.measured, times=taken(grid.measured.times, rows)),
     )

@@ -10,7 +10,7 @@ from functools import cached_property
 from planner.base.errors import ClusterwrightError
 from planner.schema.plan import Plan
 from planner.schema.workload import Model
-from planner.verify.model import LayerShape, LayerWork, layers, work
+from planner.verify.model import LayerShape, LayerWork, layer_work, layers, work
 
 TOLERANCE = 1e-9
 """Relative: what rounding may make of sums taken in another order."""
@@ -83,6 +83,14 @@ class Claim:
             for name in ("scores", "states")
         )
         return LayerWork(each[0].products, scores, states)
+
+    def layer_work(self, layer: LayerShape) -> float:
+        """Multiply-adds of a token in one layer, without what a causal mask hides; of packed texts as :attr:`work`."""
+        w = self.plan.workload
+        texts = w.texts or (float(w.sequence),)
+        each = [(text, layer_work(self.model, layer, text)) for text in texts]
+        seen = math.fsum(text * (x.scores / (2 if self.model.causal else 1) + x.states) for text, x in each)
+        return each[0][1].products + seen / math.fsum(texts)
 
     @property
     def run_seconds(self) -> float:

@@ -6,12 +6,11 @@ import math
 from collections.abc import Iterator
 
 from planner.schema.hardware import SPLIT_SCHEDULES
-from planner.schema.plan import LayerWeights, Parallelism, Plan
-from planner.verify.finding import FOLDED, Check, Claim
+from planner.schema.plan import Parallelism, Plan
+from planner.verify.finding import FOLDED, TOLERANCE, Check, Claim
+from planner.verify.model import head
 
 MOST_DIMENSIONS = 4
-MEAN_WEIGHT = 16
-"""Of a layer among those that stages are cut by."""
 TOPOLOGIES = ("ring", "switch", "fully-connected", "torus")
 
 
@@ -117,7 +116,7 @@ def layers_are_dealt(c: Claim) -> Iterator[str]:
     """One entry a stage, all layers dealt, no chunk empty, no stage more than one layer short of a full deal.
 
     A full deal is ``ceil(L / (pp vpp)) vpp`` layers. A runtime that counts the head: :func:`cut_by_cost`; one whose
-    last stage gives up layers for it: :func:`placed_beside_head`; layers of several kinds: :func:`cut_by_seconds`.
+    last stage gives up layers for it: :func:`placed_beside_head`; layers of several kinds: :func:`cut_by_work`.
     """
     p, total = c.plan.parallelism, len(c.layers)
     dealt = [stage.layers for stage in p.stages]
@@ -136,8 +135,8 @@ def layers_are_dealt(c: Claim) -> Iterator[str]:
             yield f"{total} layers over {p.pp * p.vpp} chunks: some stage would be short of more than one"
         elif dealt != (cut := placed_beside_head(c)):
             yield f"stages of {dealt} layers; placed with the head counted they hold {cut}"
-    elif c.plan.runtime.cuts_by_seconds and p.pp > 1:
-        yield from cut_by_seconds(c)
+    elif c.plan.runtime.cuts_by_work and p.pp > 1:
+        yield from cut_by_work(c)
     elif any(n not in (full, full - 1) or n < p.vpp for n in dealt):
         yield f"stages of {dealt} layers: each should have {full}, or one less, and at least vpp {p.vpp}"
 
@@ -152,44 +151,31 @@ def cut_by_cost(c: Claim) -> list[int]:
     return [begins.count(stage) for stage in range(p.pp)]
 
 
-def cut_by_seconds(c: Claim) -> Iterator[str]:
-    """Stages say what their chunks hold, and no cut into as many has less in the heaviest, by the weights that the plan
-    states: filled from the back up to less, so many do not hold all. The last holds every module.
+def cut_by_work(c: Claim) -> Iterator[str]:
+    """Stages say what their chunks hold, and no cut into as many has less work in the chunk with most: filled from the
+    back up to a hair less, so many do not hold all layers. The last has the head and all modules.
     """
-    p, least = c.plan.parallelism, max(c.plan.workload.mtp_layers or 0, 1)
+    p, modules = c.plan.parallelism, c.plan.workload.mtp_layers or 0
     given = [stage.chunks or (stage.layers,) for stage in p.stages]
     if any(len(own) != p.vpp or sum(own) != stage.layers for own, stage in zip(given, p.stages, strict=True)):
         yield f"chunks of {[list(own) for own in given]} layers are not {p.vpp} a stage that hold all of its layers"
         return
-    if (stated := p.weights) is None or len(stated.layers) != len(c.layers):
-        yield "no weight of every layer is stated, by which stages are cut"
-        return
-    yield from weights_are_those_of_kinds(c, stated)
-    sizes, start, loads = [own[v] for v in range(p.vpp) for own in given], 0, []
+    sizes, ends = [own[v] for v in range(p.vpp) for own in given], (1 + modules) * head(c.model)
+    work, start, loads = [c.layer_work(layer) for layer in c.layers], 0, []
     for size in sizes:
-        loads.append(sum(stated.layers[start : start + size]))
+        loads.append(math.fsum(work[start : start + size]))
         start += size
-    if min(sizes) < 1 or sizes[-1] < least:
+    if min(sizes) < 1 or sizes[-1] < max(modules, 1):
         yield f"chunks of {sizes} layers: none may be empty, and the last holds every module"
-    ends = {0: stated.first, len(sizes) - 1: stated.head}
-    limit, count, load = max(load + ends.get(chunk, 0) for chunk, load in enumerate(loads)) - 1, 1, stated.head
-    for place, own in enumerate(reversed(stated.layers)):
-        more = own + stated.first * (place == len(stated.layers) - 1)
-        if load + more > limit and place >= least:
-            count, load = count + 1, 0
-        load += more
+    limit, count, load = max(*loads[:-1], loads[-1] + ends) * (1 - TOLERANCE), 1, float(ends)
+    for place, own in enumerate(reversed(work)):
+        if load + own > limit and place >= max(modules, 1):
+            count, load = count + 1, 0.0
+        load += own
         if load > limit:
             return
     if count <= len(sizes):
-        yield f"chunks of {sizes} layers: another cut has less in its heaviest chunk"
-
-
-def weights_are_those_of_kinds(c: Claim, stated: LayerWeights) -> Iterator[str]:
-    """Layers that hold and do the same weigh the same, and :data:`MEAN_WEIGHT` on average but for rounding."""
-    total, several = len(c.layers), set(zip(c.layers, stated.layers, strict=True))
-    off = abs(sum(stated.layers) - MEAN_WEIGHT * total)
-    if len(several) != len(set(c.layers)) or off > total / 2 + stated.layers.count(1):
-        yield f"layers weigh {list(stated.layers)}: not {MEAN_WEIGHT} on average, or not as others of their kind"
+        yield f"chunks of {sizes} layers: another cut has less work in its busiest chunk"
 
 
 def placed_beside_head(c: Claim) -> list[int]:
