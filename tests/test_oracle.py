@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from planner import cost
 from planner.cost import pipeline
 from planner.cost.figures import Grid, Shape, stacked
+from planner.cost.rows import rows_of
 from planner.schema.plan_layout import CONTEXT_ALGORITHMS
 from planner.schema.workload import Model
 from planner.space.axes import (
@@ -25,7 +26,7 @@ from planner.space.axes import (
     TensorMode,
     recompute,
 )
-from planner.space.grid import Figures, rows_of, sharing, single_grid
+from planner.space.grid import Figures, sharing, single_grid
 from tests import oracle, towers
 from tests.cases import cluster, figures, problem_of
 

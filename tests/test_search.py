@@ -8,6 +8,7 @@ import pytest
 
 from planner import cost
 from planner.cost.nearness import Configuration, weighed
+from planner.cost.rows import rows_of
 from planner.performance.own_runs import NearRuns
 from planner.planning import answer
 from planner.question import reading
@@ -17,7 +18,7 @@ from planner.search import bounded, costing
 from planner.search.bounded import Bounded, Survey, Waiting, lower_bound, quick_bound, survey
 from planner.search.exhaustive import Exhaustive
 from planner.search.problem import SearchProblem, decode
-from planner.space.grid import OPTION_DIMENSIONS, rows_of, single_grid
+from planner.space.grid import OPTION_DIMENSIONS, single_grid
 from tests import enumeration, oracle, towers
 from tests.cases import CATALOG, problem_of, request
 from tests.test_compressed import flash

@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 
 from planner.cost.evaluate import StepCost, StepPasses, evaluate, passes
 from planner.cost.figures import Array, Grid
+from planner.cost.rows import rows_of
 from planner.search import archive
 from planner.search.archive import Hits
 from planner.search.problem import SearchProblem, flat_indices
 from planner.space.axes import Sharding
-from planner.space.grid import OPTION_DIMENSIONS, WIRED, Block, GridAxes, open_grid, rows_of
+from planner.space.grid import OPTION_DIMENSIONS, WIRED, Block, GridAxes, open_grid
 
 CHUNK = 1 << 17
 """Candidates costed at a time: their arrays stay in the processor's cache."""

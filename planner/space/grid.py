@@ -29,7 +29,6 @@ from planner.cost.figures import (
     Stack,
     Times,
     mapped,
-    taken,
 )
 from planner.cost.figures import Options as OptionFigures
 from planner.cost.nearness import Label
@@ -594,23 +593,4 @@ def as_figures(options: OptionAxes) -> OptionFigures:
         dispatcher=dispatched(options.dispatcher),
         graph_inputs=float(options.graphs == 1 and not options.graphs_share),
         **{f"expanded_{kind}": getattr(options.placement, kind) for kind in PLACED},
-    )
-
-
-def rows_of(grid: Grid, rows: NDArray[np.intp]) -> Grid:
-    """The grid restricted to the layouts at `rows`, indices into its last axis."""
-
-    def take(figure: Figure) -> Figure:
-        return figure[..., rows] if isinstance(figure, np.ndarray) and figure.shape[-1] > 1 else figure
-
-    def take_layout(figure: Figure) -> Figure:
-        return figure[rows] if isinstance(figure, np.ndarray) and figure.ndim == 1 else figure
-
-    return replace(
-        grid,
-        device=mapped(grid.device, take),
-        layout=mapped(grid.layout, take_layout),
-        stack=replace(grid.stack, whole_step=take(grid.stack.whole_step)),
-        network=mapped(grid.network, take_layout),
-        measured=grid.measured and replace(grid.measured, times=taken(grid.measured.times, rows)),
     )
