@@ -284,7 +284,7 @@ def tools(tmp_path: Path) -> Path:
     """A folder of stand-ins for what the scripts start."""
     folder = tmp_path / "tools"
     folder.mkdir()
-    for name in ("torchrun", "accelerate", "python3"):
+    for name in ("torchrun", "accelerate", "python3", "primus-cli"):
         (folder / name).write_text(STUB, encoding="utf-8")
         (folder / name).chmod(0o755)
     return folder
@@ -292,6 +292,7 @@ def tools(tmp_path: Path) -> Path:
 
 FILES = {
     "megatron-bridge": ("bridge.json", ("settings", "checkpoint.save")),
+    "primus": ("primus.yaml", ("workspace",)),
     "trl": ("sft.yaml", ("output_dir",)),
     "axolotl": ("axolotl.yaml", ("output_dir",)),
     "llama-factory": ("llama_factory.yaml", ("output_dir",)),
@@ -318,7 +319,8 @@ def test_hostile_names_stay_data(name: str, tmp_path: Path, tools: Path) -> None
         before = sorted(path.name for path in folder.iterdir())
         words = run(["bash", START], folder, tools)
         command = json.loads((folder / "target.json").read_text(encoding="utf-8"))["command"]
-        expected = [{"$NODE_RANK": "0", "$MASTER_ADDR": "node0"}.get(word, word) for word in command]
+        known = {"$NODE_RANK": "0", "$MASTER_ADDR": "node0", "$PWD/primus.yaml": f"{folder}/primus.yaml"}
+        expected = [known.get(word, word) for word in command]
         assert words == expected, repr(text)
         says = words if name not in FILES else [saved(folder, *FILES[name])]
         assert any(text in word for word in says), repr(text)
@@ -496,7 +498,7 @@ def test_chunks_follow_the_layers() -> None:
     ("target", "says"),
     [
         ("megatorn", "no target 'megatorn'. Did you mean megatron, megatron-bridge?"),
-        ("zzz", "Targets are megatron, megatron-bridge, torchtitan"),
+        ("zzz", "Targets are megatron, megatron-bridge, primus, torchtitan"),
         ("megatron+torchtitan", "megatron and torchtitan are both a trainer; keep one"),
         ("slurm+jobset", "slurm and jobset are both a scheduler; keep one"),
         ("slurm+slurm", "slurm is named twice"),

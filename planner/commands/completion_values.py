@@ -23,6 +23,7 @@ TARGETS = (
         "llama-factory",
         "maxtext",
         "megatron-bridge",
+        "primus",
         "deepspeed",
         "accelerate",
         "torchrun",

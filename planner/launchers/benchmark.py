@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from planner.base.errors import WrongQuestion
-from planner.launchers import megatron_bridge, slurm, start, torchtitan, torchtitan_random_tokens
+from planner.launchers import megatron_bridge, primus, slurm, start, torchtitan, torchtitan_random_tokens
 from planner.launchers.bundle import Bundle
 from planner.launchers.target import Exporter, LaunchJob
 from planner.schema.plan import Plan
@@ -38,6 +38,7 @@ _MAXTEXT = (
 _DROPPED: Mapping[str, Mapping[str, int]] = {
     "megatron": dict.fromkeys(_MEGATRON, 1),
     megatron_bridge.EXPORTER.name: {},
+    primus.EXPORTER.name: {},
     "torchtitan": {"--checkpoint.enable": 0, **dict.fromkeys(_TORCHTITAN, 1)},
     "maxtext": dict.fromkeys(_MAXTEXT, 0),
     "hf-trainer": dict.fromkeys(("--train_file", "--output_dir", "--max_steps", "--save_steps", "--logging_steps"), 1),
@@ -61,6 +62,8 @@ def short(trainer: Exporter, plan: Plan, job: LaunchJob) -> LaunchJob:
         raise WrongQuestion(f"--benchmark: {trainer.name} has no data of its own; {able} have")
     if trainer.name == megatron_bridge.EXPORTER.name:
         return megatron_bridge.measured(plan, job, STEPS)
+    if trainer.name == primus.EXPORTER.name:
+        return primus.measured(plan, job, STEPS)
     if trainer.name == torchtitan.EXPORTER.name:
         job = torchtitan_random_tokens.measured(job, torchtitan.MODULE)
     head = job.command[: len(job.command) - len(job.argv)]

@@ -32,7 +32,18 @@ CONNECTIONS = "CUDA_DEVICE_MAX_CONNECTIONS"
 def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
     """The command of one node."""
     program = megatron_hybrid.PROGRAMS[0] if megatron_hybrid.is_one(plan.workload.shape) else "pretrain_gpt.py"
-    argv = (
+    argv = arguments(plan, values)
+    return replace(
+        job,
+        command=(*start.rendezvous(plan, values), LaunchProgram(values["megatron-lm"] + "/" + program), *argv),
+        argv=argv,
+        environment={**performance(plan), **job.environment, **environment(plan), **plan.env},
+    )
+
+
+def arguments(plan: Plan, values: Values) -> tuple[str, ...]:
+    """All that the plan says, as options."""
+    return (
         *_parallelism(plan),
         *megatron_model.options(plan.workload.shape, plan.workload.sequence, plan.parallelism.tp, values),
         *(megatron_hybrid.options(plan) if megatron_hybrid.is_one(plan.workload.shape) else ()),
@@ -41,12 +52,6 @@ def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
         *_batch(plan),
         *_memory(plan),
         *_training(plan, values),
-    )
-    return replace(
-        job,
-        command=(*start.rendezvous(plan, values), LaunchProgram(values["megatron-lm"] + "/" + program), *argv),
-        argv=argv,
-        environment={**performance(plan), **job.environment, **environment(plan), **plan.env},
     )
 
 

@@ -14,6 +14,7 @@ from planner.launchers import (
     megatron,
     megatron_bridge,
     nccl_tuner,
+    primus,
     ray_train,
     skypilot,
     slurm,
@@ -25,7 +26,7 @@ from planner.launchers.kubernetes import jobset, pytorchjob, rayjob, trainjob, v
 from planner.launchers.target import Exporter
 
 _MODULES = (
-    *(megatron, megatron_bridge, torchtitan, maxtext, hf_trainer, trl, axolotl, llama_factory),
+    *(megatron, megatron_bridge, primus, torchtitan, maxtext, hf_trainer, trl, axolotl, llama_factory),
     *(deepspeed, accelerate, torchrun),
     *(slurm, skypilot, jobset, trainjob, pytorchjob, volcano, ray_train, rayjob, dstack),
     nccl_tuner,

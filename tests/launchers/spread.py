@@ -193,6 +193,49 @@ TPU = (
     ("kimi-k2", "tpu-v5p-4:512", "ep=64 recompute=full"),
     ("moonlight-16b-a3b", "tpu-v5p-4:16", "ep=8"),
 )
+MI300X, MI355X = "mi300x-8", "mi355x-8"
+PRIMUS = (
+    ("llama3.1-8b", f"{MI300X}:1", "tp=2"),
+    ("llama3.1-8b", f"{MI300X}:2", "tp=4 pp=2"),
+    ("llama3.1-8b", f"{MI300X}:4", "zero=0"),
+    ("llama3.1-8b", f"{MI300X}:4", "zero=2"),
+    ("llama3.1-8b", f"{MI300X}:4", "zero=3 tp=2"),
+    ("llama3.1-8b", f"{MI300X}:4", "zero=1 zero_scope=node"),
+    ("llama3.1-8b", f"{MI300X}:4", "cp=4 micro=2"),
+    ("llama3.1-8b", f"{MI300X}:4", "tp=2 cp=2 pp=2 vpp=4"),
+    ("llama3.1-8b", f"{MI300X}:4", "recompute=full tp=2 sequence_parallel=off"),
+    ("llama3.1-8b", f"{MI300X}:4", "recompute=selective pp=4"),
+    ("llama3.1-8b", f"{MI300X}:4", "recompute=block:0.5 pp=2 vpp=2"),
+    ("llama3.1-8b", f"{MI300X}:4", "precision=fp8 tp=4"),
+    ("llama3.1-8b", f"{MI300X}:4", "precision=fp8-delayed tp=2"),
+    ("llama3.1-8b", f"{MI355X}:4", "tp=2 recompute=selective:mlp"),
+    ("llama3.1-8b", f"{MI300X}:4", "precision=fp16 micro=4"),
+    ("llama3.1-8b", f"{MI300X}:2", "precision=fp32 tp=8"),
+    ("llama3.1-8b", f"{MI355X}:2", "precision=mxfp8 tp=2"),
+    ("llama3.1-8b", f"{MI355X}:1", "precision=mxfp4"),
+    ("llama3.1-8b", f"{MI355X}:2", "precision=mxfp4 tp=2 recompute=selective"),
+    ("llama3.1-8b", f"{MI300X}:4", "offload=optimizer"),
+    ("llama3.1-8b", f"{MI300X}:4", "offload=optimizer:0.5 offload_overlap=on activation_offload=core_attn+attn_proj"),
+    ("llama2-7b", f"{MI300X}:4", "tp=8 pp=4 micro=1 recompute=none schedule=zero-bubble"),
+    ("llama3.1-8b", f"{MI300X}:4", "pp=4 tp=2 schedule=zbv"),
+    ("llama3-70b", f"{MI300X}:16", "pp=8 tp=8 schedule=zbv micro=1"),
+    ("llama3-70b", f"{MI300X}:16", "tp=4 pp=4 vpp=4 cp=2"),
+    ("llama3-70b", f"{MI300X}:16", "tp=8 pp=4 rank_order=tp-cp-ep-pp-dp"),
+    ("llama3-70b", f"{MI300X}:16", "tp=8 pp=16 vpp=5"),
+    ("llama3-70b", f"{MI300X}:12", "tp=8 pp=12"),
+    ("llama3-70b", f"{MI300X}:16", "tp=8 pp=2 vpp=4 p2p_overlap=on"),
+    ("gpt2", f"{MI300X}:1", "tp=4 dp_overlap=off"),
+    ("gpt3-175b", f"{MI300X}:16", "tp=8 pp=8"),
+    ("mixtral-8x7b", f"{MI300X}:4", "ep=8 pp=2"),
+    ("mixtral-8x7b", f"{MI300X}:4", "ep=4 tp=2 etp=2"),
+    ("qwen3-30b-a3b", f"{MI300X}:4", "ep=8 cp=2"),
+    ("qwen3-8b", f"{MI300X}:4", "tp=2"),
+    ("deepseek-v2-lite", f"{MI300X}:4", "precision=fp8 ep=8 recompute=selective:layernorm+moe_act+mla_up_proj+mlp"),
+    ("deepseek-v3", f"{MI300X}:64", "ep=32 pp=16 tp=1"),
+    ("gpt-oss-20b", f"{MI300X}:2", "ep=4"),
+    ("llama4-scout", f"{MI300X}:16", "ep=16 tp=4"),
+)
+"""Asked of Primus alone: no other launcher of this list says anything else of AMD's accelerators."""
 MIXED = (
     ("llama3-8b", (f"{H100}:1", f"{A100}:1")),
     ("gpt3-175b", (f"{A100}:8", "dgx-a100-40gb:8")),
@@ -260,18 +303,19 @@ def cases() -> Iterator[Case]:
 def expressible(name: str, runtimes: tuple[str, ...] | None = None) -> list[tuple[str, Plan]]:
     """The plans that an exporter says it can express, each with what was asked; some on two pools, and with rules."""
     exporter = EXPORTERS[name]
-    wanted = [case for case in cases() if runtimes is None or case.runtime in runtimes]
+    asked_of = (Case("primus", *question) for question in PRIMUS) if name == "primus" else cases()
+    wanted = [case for case in asked_of if runtimes is None or case.runtime in runtimes]
     found = [
         (str(case), _with_rules(plan(case), number) if name == "nccl-tuner" else plan(case))
         for number, case in enumerate(wanted)
     ]
-    if runtimes is None and name != "nccl-tuner":
+    if runtimes is None and name not in ("nccl-tuner", "primus"):
         found += [(f"{model} on {' and '.join(pools)}", mixed(model, pools)) for model, pools in MIXED]
         found += [(f"{model} alike on {' and '.join(pools)}", alike(model, pools)) for model, pools in ALIKE]
     found += [
         (f"{asked} on two pools", two_pools(p))
         for asked, p in found
-        if p.parallelism.pp in (2, 4) and not p.parallelism.groups
+        if p.parallelism.pp in (2, 4) and not p.parallelism.groups and name != "primus"
     ][:4]
     return [(asked, p) for asked, p in found if not [*refusals(p, exporter)]]
 

@@ -18,6 +18,8 @@ from planner.launchers import (
     megatron_bridge,
     megatron_model,
     plan_facts,
+    primus,
+    quoting,
     skypilot,
     torchtitan,
 )
@@ -241,9 +243,24 @@ def values_of_dstack(plan: Plan) -> Values:
     }
 
 
+def values_of_primus(plan: Plan) -> Values:
+    """As Megatron has them, and what Primus's own defaults would change."""
+    folder = f"/given/save/amd/root/{quoting.slug(plan.workload.model)}/checkpoints"
+    return values_of_megatron(plan) | {
+        "fp4": "e2m1" if plan.precision == "mxfp4" else None,
+        "fp4_recipe": "mxfp4" if plan.precision == "mxfp4" else "nvfp4",
+        "pipeline": primus.SCHEDULES.get(plan.parallelism.schedule),
+        "data": [["/given/data-path"], None, None],
+        "checkpoints": [folder, folder, False, False],
+        "rates": ["linear", 0, 0.01, 1e-4, 0.0, False],
+        "batches": ["single", 0],
+    }
+
+
 EXPECTED: dict[str, Callable[[Plan], Values]] = {
     "megatron": values_of_megatron,
     "megatron-bridge": values_of_bridge,
+    "primus": values_of_primus,
     "torchtitan": values_of_torchtitan,
     "deepspeed": values_of_deepspeed,
     "accelerate": values_of_accelerate,
@@ -378,6 +395,7 @@ WHOLE = "megatron-core/llama3-70b/dgx-h100:16/tp=8 pp=4 rank_order=tp-cp-ep-pp-d
 LORA = "hf-trainer/llama3-8b/dgx-h100:1//lora"
 QLORA = "hf-trainer/llama3-8b/dgx-h100:1/micro=2/qlora"
 REPLICAS = "pytorch-ddp/gpt2/dgx-a100-80gb:1/micro=2"
+ON_AMD = "primus/llama3-70b/mi300x-8:16/tp=4 pp=4 vpp=4 cp=2"
 ON_TPU = "maxtext/llama3.1-8b/tpu-v5p-4:16/"
 STAGED = "maxtext/llama3.1-8b/tpu-v5p-4:16/pp=2 micro=2"
 BROKEN: dict[str, list[tuple[str, Callable[[dict[str, Any]], None]]]] = {
@@ -417,6 +435,20 @@ BROKEN: dict[str, list[tuple[str, Callable[[dict[str, Any]], None]]]] = {
         (DENSE, _words("nothing.at.all=5")),
         ("megatron-core/llama3-8b/dgx-h100:4/zero=3 tp=2", _environment(CUDA_DEVICE_MAX_CONNECTIONS="1")),
         ("megatron-core/llama3-8b/dgx-h100:4/zero=3 tp=2", _text("bridge.json", "fsdp_dtensor", "torch_dist")),
+    ],
+    "primus": [
+        (ON_AMD, _text("primus.yaml", "tensor_model_parallel_size", "tensor_parallel_size")),
+        (ON_AMD, _text("primus.yaml", "tensor_model_parallel_size: 4", "tensor_model_parallel_size: 3")),
+        (ON_AMD, _text("primus.yaml", "layernorm_epsilon", "layer_norm_epsilon")),
+        (ON_AMD, _text("primus.yaml", "pre_trainer.yaml", "pre_train.yaml")),
+        (ON_AMD, _text("primus.yaml", "language_model.yaml", "language_models.yaml")),
+        (ON_AMD, _text("primus.yaml", "work_group", "group")),
+        (ON_AMD, _text("primus.yaml", "pipeline_model_parallel_size: 4", "pipeline_model_parallel_size: 5")),
+        (ON_AMD, _text("primus.yaml", "global_batch_size: 1024", "global_batch_size: 1022")),
+        (ON_AMD, _text("primus.yaml", "bf16: true", "bf16: true\n        fp16: true")),
+        (ON_AMD, _world(100)),
+        ("primus/gpt-oss-20b/mi300x-8:2/ep=4", _text("primus.yaml", "expert_model_parallel_size: 4", "num_expert: 4")),
+        ("primus/llama3.1-8b/mi300x-8:4/zero=2", _environment(CUDA_DEVICE_MAX_CONNECTIONS="1")),
     ],
     "torchtitan": [
         ("fsdp2/llama3-8b/dgx-h100:2/tp=2", _argument("--parallelism.tensor_parallel_degree", "two")),

@@ -1,0 +1,183 @@
+"""Primus, AMD's trainer: Megatron-LM's arguments as an experiment in YAML, which ``primus-cli`` starts on every node.
+
+Read in AMD-AGI/Primus fd1eeabb and its Megatron-LM d3528a21. What an experiment overrides are arguments by the names
+that Megatron's parser keeps them under, of their own types, for no word passes the parser
+(backends/megatron/argument_builder.py). They stand over Primus's own defaults (configs/modules/megatron,
+configs/models/megatron), of which those are set back that would train otherwise than ``pretrain_gpt.py`` does.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from planner.launchers import megatron, megatron_hybrid, plan_facts, profiles, quoting, torchrun
+from planner.launchers.target import EnvironmentSetting, Exporter, LaunchJob, Loss, Shell, Values
+from planner.schema.plan import Plan
+
+NAME = "primus.yaml"
+GROUP, USER = "amd", "root"
+"""Folders under the workspace, called as in Primus's examples."""
+SET_BACK: dict[str, Any] = {
+    "add_bias_linear": True,
+    "add_position_embedding": True,
+    "bf16": False,
+    "cuda_graph_scope": [],
+    "dataloader_type": None,
+    "exit_on_missing_checkpoint": False,
+    "finetune": False,
+    "lr_decay_style": "linear",
+    "lr_warmup_iters": 0,
+    "mscale_all_dim": 0.0,
+    "muon_momentum": 0.9,
+    "override_opt_param_scheduler": False,
+    "sequence_parallel": False,
+    "swiglu": False,
+    "untie_embeddings_and_output_weights": False,
+    "use_distributed_optimizer": False,
+    "weight_decay": 0.01,
+}
+"""Argument -> what Megatron's parser has by default and Primus has not: ``finetune`` would begin every start anew."""
+KEPT_AS = {
+    "apply_layernorm_1p": "layernorm_zero_centered_gamma",
+    "disable_bias_linear": "no_add_bias_linear",
+    "fp4_format": "fp4",
+    "fp8_format": "fp8",
+    "no_overlap_p2p_communication": "no_overlap_p2p_comm",
+    "norm_epsilon": "layernorm_epsilon",
+}
+"""Option -> the name of its value where that is another; after ``no_`` what is switched off."""
+LISTS = ("cp_comm_type", "cuda_graph_scope", "data_path", "offload_modules", "recompute_modules")
+"""Arguments that are lists of one value, too."""
+TEXTS = ("data_path", "load", "pretrained_checkpoint", "save", "tokenizer_model", "tokenizer_type")
+"""Arguments that a person sets: nothing in them is a number."""
+SCHEDULES = {"zero-bubble": "zero-bubble", "zbv": "zbv-formatted"}
+"""Schedule -> ``pp_algorithm`` (configs/modules/megatron/primus_pipeline.yaml)."""
+MXFP4 = {"fp4": "e2m1", "fp4_recipe": "mxfp4"}
+
+
+def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
+    """``primus-cli direct`` with the experiment; its hooks look for relative paths in their own folder."""
+    options, each = overrides(plan, values), plan_facts.per_node(plan)
+    cluster = {"NNODES": str(plan_facts.nodes(plan)), "MASTER_PORT": values["master-port"]}
+    cluster |= {"GPUS_PER_NODE": str(each)} if each else {}
+    unlike = () if each else ("--env", Shell("GPUS_PER_NODE=$NPROC_PER_NODE"))
+    train = ("--", "train", "pretrain", "--config", Shell(f"$PWD/{NAME}"))
+    return replace(
+        job,
+        command=(values["primus-cli"], "direct", *unlike, *train),
+        options=options,
+        environment={
+            **megatron.performance(plan),
+            **job.environment,
+            **cluster,
+            **megatron.environment(plan),
+            **plan.env,
+        },
+        files={**job.files, NAME: _experiment(plan, values["save"], options)},
+        needed=(*job.needed, NAME),
+    )
+
+
+def _experiment(plan: Plan, workspace: str, options: dict[str, Any]) -> str:
+    trainer = {"framework": "megatron", "config": "pre_trainer.yaml", "model": "language_model.yaml"}
+    whole = {
+        "work_group": GROUP,
+        "user_name": USER,
+        "exp_name": quoting.slug(plan.workload.model),
+        "workspace": workspace,
+        "modules": {"pre_trainer": {**trainer, "overrides": options}},
+    }
+    return quoting.yaml(whole)
+
+
+def overrides(plan: Plan, values: Values) -> dict[str, Any]:
+    """Argument -> value of all that the plan says, and what Primus would have otherwise."""
+    four_bit, schedule = plan.precision == "mxfp4", SCHEDULES.get(plan.parallelism.schedule)
+    plain = replace(plan, precision="bf16") if four_bit else plan
+    found = {**SET_BACK, **dict(_as_kept(megatron.arguments(plain, values))), **(MXFP4 if four_bit else {})}
+    # With data_path alone its hooks would fetch a corpus of their own and train on that.
+    found["train_data_path"] = found.pop("data_path")
+    # Wherever it is told to save, it does so here (backends/megatron/patches/args/checkpoint_path_patches.py).
+    found["load"] = found["save"] = "/".join(
+        (values["save"].rstrip("/"), GROUP, USER, quoting.slug(plan.workload.model), "checkpoints")
+    )
+    return found | ({"patch_primus_pipeline": True, "pp_algorithm": schedule} if schedule else {})
+
+
+def _as_kept(argv: Sequence[str]) -> Iterator[tuple[str, Any]]:
+    """Options of a command line as the parser would keep them."""
+    starts = [at for at, word in enumerate(argv) if word.startswith("--") and word[2:3].isalpha()]
+    for at, end in zip(starts, [*starts[1:], len(argv)], strict=True):
+        option, words = argv[at][2:].replace("-", "_"), argv[at + 1 : end]
+        name = KEPT_AS.get(option, option)
+        if not words:
+            yield name.removeprefix("no_"), not name.startswith("no_")
+            continue
+        found = [word if option in TEXTS else _typed(option, word) for word in words]
+        yield name, found if len(found) > 1 or option in LISTS else found[0]
+
+
+def _typed(option: str, word: str) -> Any:
+    """A number, a pair, a layer's flags one by one (only ``moe_layer_freq`` is read as it is), or a text."""
+    if option == "window_size":
+        return [int(n) for n in word.strip("()").split(",")]
+    if option == "window_attn_skip_freq":
+        return [int(flag) for flag, times in re.findall(r"\[(\d)\]\*(\d+)", word) for _ in range(int(times))]
+    try:
+        return float(word) if "." in word or "e-" in word else int(word)
+    except ValueError:
+        return word
+
+
+def measured(plan: Plan, job: LaunchJob, steps: int) -> LaunchJob:
+    """The job with so many steps on mock data, nothing saved; a token of its own is added to the vocabulary."""
+    short: dict[str, Any] = {
+        **{"mock_data": True, "tokenizer_type": "NullTokenizer", "vocab_size": int(plan.workload.shape["vocab"]) - 1},
+        **dict.fromkeys(("train_data_path", "tokenizer_model", "save", "load", "pretrained_checkpoint")),
+        **{"train_iters": steps, "log_interval": 1, "log_throughput": True},
+    }
+    options = {**job.options, **short}
+    return replace(job, options=options, files={**job.files, NAME: _experiment(plan, "output", options)})
+
+
+def refuses(plan: Plan) -> Iterator[str]:
+    """What Megatron refuses, accelerators of others, and hybrids, which it starts in another way."""
+    yield from plan_facts.runs_on(plan, "amd")
+    if megatron_hybrid.is_one(plan.workload.shape):
+        yield from plan_facts.blocks_are_attention(plan.workload.shape)
+    yield from megatron.refuses(plan)
+
+
+def loses(plan: Plan) -> Iterator[Loss]:
+    """What Megatron's arguments lose."""
+    others = ("runtime", "dispatcher", "workload.optimizer")
+    yield from (loss for loss in plan_facts.other_runtime(plan, ("primus",)) if loss.field == "runtime")
+    yield from (loss for loss in megatron.loses(plan) if loss.field not in others)
+
+
+EXPORTER = Exporter(
+    name="primus",
+    title="Primus experiment (Megatron-LM on AMD's GPUs)",
+    version="fd1eeabb",
+    role="trainer",
+    runtime="primus",
+    expresses={
+        **{axis: allowed for axis, allowed in megatron.EXPORTER.expresses.items() if axis != "graphs"},
+        "schedule": ("1f1b", *SCHEDULES),
+        "precision": (*(name for name in megatron.PRECISION if name != "nvfp4"), "mxfp4"),
+    },
+    settings=(
+        EnvironmentSetting("primus-cli", "Primus's program, in the folder runner of a checkout", "primus-cli"),
+        *(s for s in megatron.EXPORTER.settings if s.name not in ("megatron-lm", "master-port", "extra-args")),
+        torchrun.PORT,
+        profiles.EXTRA,
+    ),
+    emit=emit,
+    refuses=refuses,
+    loses=loses,
+    level="validated",
+    validated_by="PrimusParser and MegatronArgBuilder of fd1eeabb, validate_args of its Megatron-LM d3528a21",
+)
