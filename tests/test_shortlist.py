@@ -233,7 +233,7 @@ def test_torchtitan_reads_no_data_and_no_tokenizer() -> None:
         ("megatron+jobset", "jobs of jobset are not waited for"),
         (
             "torchrun+slurm",
-            "torchrun has no data of its own; megatron, megatron-bridge, torchtitan, maxtext and hf",
+            "torchrun has no data of its own; megatron, megatron-bridge, primus, torchtitan, maxtext and hf",
         ),
         ("astra-sim", "astra-sim runs no training"),
     ],

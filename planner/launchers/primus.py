@@ -31,7 +31,6 @@ SET_BACK: dict[str, Any] = {
     "lr_decay_style": "linear",
     "lr_warmup_iters": 0,
     "mscale_all_dim": 0.0,
-    "muon_momentum": 0.9,
     "override_opt_param_scheduler": False,
     "sequence_parallel": False,
     "swiglu": False,
@@ -153,9 +152,8 @@ def refuses(plan: Plan) -> Iterator[str]:
 
 def loses(plan: Plan) -> Iterator[Loss]:
     """What Megatron's arguments lose."""
-    others = ("runtime", "dispatcher", "workload.optimizer")
     yield from (loss for loss in plan_facts.other_runtime(plan, ("primus",)) if loss.field == "runtime")
-    yield from (loss for loss in megatron.loses(plan) if loss.field not in others)
+    yield from (loss for loss in megatron.loses(plan) if loss.field not in ("runtime", "dispatcher"))
 
 
 EXPORTER = Exporter(
@@ -167,6 +165,7 @@ EXPORTER = Exporter(
     expresses={
         **{axis: allowed for axis, allowed in megatron.EXPORTER.expresses.items() if axis != "graphs"},
         "schedule": ("1f1b", *SCHEDULES),
+        "optimizer": tuple(name for name in megatron.OPTIMIZER if name != "muon"),
         "precision": (*(name for name in megatron.PRECISION if name != "nvfp4"), "mxfp4"),
     },
     settings=(
