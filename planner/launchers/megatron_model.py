@@ -87,6 +87,9 @@ def _attention(shape: dict[str, Any], sequence: int) -> Iterator[str]:
         yield from ("--q-lora-rank", str(latent["query_rank"])) if latent["query_rank"] else ()
         yield from ("--kv-lora-rank", str(latent["kv_rank"]), "--qk-head-dim", str(latent["nope_dim"]))
         yield from ("--qk-pos-emb-head-dim", str(latent["rope_dim"]), "--v-head-dim", str(latent["value_dim"]))
+        # Unused with latents, but asked for where the width does not divide by heads (training/arguments.py).
+        if shape["hidden"] % shape["heads"]:
+            yield from ("--kv-channels", str(shape["hidden"] // shape["heads"]))
     else:
         yield from ("--kv-channels", str(shape["head_dim"]))
         if shape["kv_heads"] != shape["heads"]:
@@ -156,7 +159,8 @@ def _experts(moe: dict[str, Any], layers: int) -> Iterator[str]:
     where = mixtures(moe, layers)
     yield from ("--moe-layer-freq", _pattern(where)) if not all(where) else ()
     yield from _router(moe["router"], moe["experts_per_token"])
-    yield "--moe-grouped-gemm"
+    # Kernels of Transformer Engine 2.7, as in the runs that mixtures are fitted to.
+    yield from ("--moe-grouped-gemm", "--moe-permute-fusion", "--moe-router-fusion")
 
 
 def _router(router: dict[str, Any] | None, experts_per_token: int) -> Iterator[str]:

@@ -14,7 +14,14 @@ from answering import answer
 if not hasattr(typing, "override"):
     typing.override = typing_extensions.override  # newer checkouts need Python 3.12
 
+NEEDS_GPU = ("--moe-permute-fusion",)
+"""Switches that validation refuses without Transformer Engine, which a CPU does not have."""
 OFF_GPU = ["--transformer-impl", "local", "--no-rope-fusion", "--no-persist-layer-norm"]
+
+
+def off_gpu(argv):
+    """What is switched off; activations in host memory go with Transformer Engine's blocks alone."""
+    return OFF_GPU if "--fine-grained-activation-offloading" not in argv else OFF_GPU[2:]
 
 
 def read(job, arguments, torch):
@@ -31,7 +38,7 @@ def read(job, arguments, torch):
     utils._te_version = utils.PkgVersion("2.10")  # asked for before the formats of 4 and 8 bit; not installed here
     os.environ.pop("CUDA_DEVICE_MAX_CONNECTIONS", None)
     os.environ.update({"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": str(job["world"]), **job["environment"]})
-    sys.argv = ["pretrain_gpt.py", *job["argv"], *OFF_GPU]
+    sys.argv = ["pretrain_gpt.py", *(word for word in job["argv"] if word not in NEEDS_GPU), *off_gpu(job["argv"])]
     args = arguments.parse_args(ignore_unknown_args=job.get("more", False))  # a program may add its own
     arguments.validate_args(args, {})
     config = arguments.core_transformer_config_from_args(args)
@@ -55,6 +62,9 @@ def read(job, arguments, torch):
         "fsdp": args.data_parallel_sharding_strategy if args.use_megatron_fsdp else None,
         "recompute": [config.recompute_granularity, config.recompute_method, config.recompute_num_layers],
         "modules_again": config.recompute_modules,
+        "dispatcher": [config.moe_token_dispatcher_type, config.moe_flex_dispatcher_backend]
+        if args.num_experts
+        else None,
         "layers": config.num_layers,
         "hidden": config.hidden_size,
         "ffn": config.ffn_hidden_size,

@@ -28,7 +28,9 @@ def plans() -> dict[str, Plan]:
     for name in library():
         shape = model(name)
         workload = replace(whole.workload, model=name, name=name, shape=asdict(shape), sequence=shape.sequence)
-        plan = replace(whole, workload=workload)
+        (stage,) = whole.parallelism.stages
+        held = replace(whole.parallelism, stages=(replace(stage, layers=shape.layers),))
+        plan = replace(whole, workload=workload, parallelism=held)
         if megatron_hybrid.is_one(workload.shape) and not Path(checkout(), megatron_hybrid.PROGRAMS[0]).exists():
             continue
         if not [*refusals(plan, exporter)]:

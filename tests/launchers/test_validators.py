@@ -73,6 +73,7 @@ def values_of_megatron(plan: Plan) -> Values:
         "modules_again": plan.recompute.policy.partition(":")[2].split("+")
         if plan.recompute.policy.startswith("selective:")
         else ["core_attn"],
+        "dispatcher": dispatcher_of_megatron(plan.dispatcher) if moe else None,
         "layers": shape["layers"],
         "hidden": shape["hidden"],
         "ffn": shape["ffn"],
@@ -109,6 +110,11 @@ def values_of_megatron(plan: Plan) -> Values:
         "model": of_record(plan_facts.complete(plan).workload.shape, plan.workload.sequence)
         | {"cp_comm_type": p.cp_algorithm or "p2p"},
     }
+
+
+def dispatcher_of_megatron(name: str | None) -> list[str]:
+    """Its type, and the back end of the fused one, which is DeepEP where none is said."""
+    return ["flex", name] if name in ("deepep", "hybridep") else [name or "alltoall", "deepep"]
 
 
 def angles_of_megatron(shape: dict[str, Any]) -> Values:
