@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from planner import api, cost
 from planner.catalog import load
-from planner.cost import cut, data_parallel, flops, held_memory, pipeline
+from planner.cost import cut, data_parallel, flops, held_memory, pipeline, transformer
 from planner.cost.figures import Pattern, by_kind
+from planner.cost.products import LayerPart
 from planner.models import blocks
 from planner.models.workload import library, workload
 from planner.performance import cost_inputs
@@ -192,6 +193,15 @@ def test_layers_of_one_kind_named_twice_are_priced_as_one():
     )
     assert float(other.time) == pytest.approx(float(one.time), rel=1e-12)
     assert float(other.memory) == pytest.approx(float(one.memory), rel=1e-12)
+
+
+@pytest.mark.parametrize(("name", "launched"), [("nemotron3-nano-4b", 20.0), ("jamba-v0.1", 40.0)])
+def test_a_layer_launches_the_kernels_of_what_it_holds(name, launched):
+    """Of Nemotron's layers each is a mixer or an MLP, of Jamba's both."""
+    grid = next(grids(name))
+    for own in by_kind(grid):
+        late = transformer.launched_late(own, LayerPart(0.0, 0.0), 0.0)
+        assert float(late.forward) == launched * grid.device.launch
 
 
 @answered_once

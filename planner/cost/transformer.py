@@ -102,13 +102,21 @@ CAPTURED_EXPERTS = 2
 transformer_config.py, `cuda_graph_impl`, `cuda_graph_scope`); those of modules leave out experts, whose tokens vary."""
 
 
+def blocks(grid: Grid) -> Figure:
+    """Of what a layer has, a mixer of tokens and an MLP, the share that it holds: half where it is one of them
+    (Megatron-LM 0520329b, core/models/mamba/mamba_layer_specs.py: Mamba, attention, MLP or experts, nothing beside).
+    """
+    return 0.5 * (grid.shape.mixing_share + 1.0 - grid.shape.idle_share)
+
+
 def launched_late(grid: Grid, kernels: LayerPart, moe: Figure) -> LayerPart:
     """What the CPU's launching takes beyond so many seconds of kernels, but for those that CUDA graphs launch; negative
     where it is ahead.
     """
-    ring = attention.RING_KERNELS * attention.ring_steps(grid)
+    ring = grid.shape.attention_share * attention.RING_KERNELS * attention.ring_steps(grid)
     alone, experts = grid.options.graphs < 1, grid.options.graphs < CAPTURED_EXPERTS
-    count = alone * (grid.stack.kernels_per_layer + ring) + experts * moe * grid.stack.expert_launches
+    own = blocks(grid) * grid.stack.kernels_per_layer
+    count = alone * (own + ring) + experts * moe * grid.stack.expert_launches
     floor = count * grid.device.launch
     return LayerPart(floor - kernels.forward, 1.6 * floor - kernels.backward)
 
@@ -134,7 +142,7 @@ class _Kernels:
             relaunched = relaunches(grid, self.moe) * grid.device.launch
             modules = np.maximum(modules - late.backward, relaunched + np.minimum(behind.backward, 0.0))
             modules = np.maximum(modules, 0.0)
-        fixed = grid.stack.layer_overhead + (grid.layout.tp > 1) * grid.stack.tp_host
+        fixed = blocks(grid) * (grid.stack.layer_overhead + (grid.layout.tp > 1) * grid.stack.tp_host)
         launch = LayerPart(late.forward + fixed, late.backward + 2.0 * fixed)
         lone = np.maximum(self.hidden.forward - late.forward, 0.0)
         lone = lone + np.maximum(self.hidden.backward - late.backward, 0.0)
