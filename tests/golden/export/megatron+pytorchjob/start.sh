@@ -56,6 +56,8 @@ exec torchrun \
   --moe-ffn-hidden-size 14336 \
   --moe-router-dtype fp32 \
   --moe-grouped-gemm \
+  --moe-permute-fusion \
+  --moe-router-fusion \
   --rotary-base 500000 \
   --moe-token-dispatcher-type alltoall \
   --micro-batch-size 2 \
