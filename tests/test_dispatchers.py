@@ -48,6 +48,10 @@ def test_experts_over_nodes_are_priced_and_started_the_same_way() -> None:
     assert far.prediction == estimated("dgx-h100:8", SPREAD, "dispatcher=deepep").prediction
     assert far.prediction.step_time_s < estimated("dgx-h100:8", SPREAD, "dispatcher=alltoall").prediction.step_time_s
     assert estimated("gb200-nvl72:16", "tp=1 ep=128 micro=1 zero=1").dispatcher == "hybridep"
+    without, plain = (
+        estimated("ws-4xpro6000:16", "tp=1 ep=16 micro=1 zero=1", f"dispatcher={x}") for x in ("none", "alltoall")
+    )
+    assert without.dispatcher is None and without.prediction == plain.prediction  # no kernels there
 
 
 @pytest.mark.parametrize("name", ["alltoall", "allgather", "deepep", "hybridep"])
@@ -68,7 +72,7 @@ def test_it_is_written_and_read_back(name: str, target: str) -> None:
     ("on", "pins", "runtime", "told"),
     [
         ("dgx-h100:8", "dispatcher=deepep ep=1", "megatron-core", "experts on several ranks"),
-        ("dgx-h100:8", "dispatcher=allgather ep=8 etp=2 tp=2", "megatron-core", "experts on several ranks"),
+        ("dgx-h100:8", "dispatcher=allgather ep=8 etp=2 tp=2", "megatron-core", "ep above 1 and etp 1"),
         ("gb200-nvl72:1", "dispatcher=deepep ep=8", "megatron-core", "no kernels for GB200"),
         ("mi300x-8:8", "dispatcher=deepep ep=8", "megatron-core", "no kernels for MI300X"),
         ("dgx-h100:8", "dispatcher=deepep ep=8", "megatron-core@2024", r"since 2025\.05"),

@@ -513,6 +513,11 @@ def _logit_bytes(runtime: Runtime, release: str) -> tuple[float, float]:
     return whole, runtime.logit_bytes_split or whole
 
 
+NO_DISPATCHERS = ("kepler", "pascal", "volta", "turing", "ada", "blackwell-rtx", "cdna2", "cdna3", "cdna4")
+"""Generations without the dispatchers that send copies for one domain once (:mod:`planner.space.dispatchers`); what is
+only announced is taken to get them."""
+
+
 def stack(runtime: Runtime, reached: RuntimeEfficiency, release: str, generation: str) -> Stack:
     """The figures of a runtime's release on a generation of accelerators."""
     drops = runtime.selective_recompute
@@ -556,7 +561,7 @@ def stack(runtime: Runtime, reached: RuntimeEfficiency, release: str, generation
         p2p_overlap=reached.p2p_overlap,
         cp_overlap=reached.cp_overlap,
         ep_overlap=reached.ep_overlap,
-        dispatch_once=reached.dispatch_once,
+        dispatch_once=reached.dispatch_once * (generation not in NO_DISPATCHERS),
         grouped_matrix=reached.grouped_matrix,
         expert_imbalance=reached.expert_imbalance,
         low_precision_cast=reached.low_precision_cast,

@@ -307,6 +307,8 @@ def _why_not_dispatched(question: Question) -> str:
     asked = question.pins.bounds.get("dispatcher", Bound((ALONE,))).values
     if not any(dispatchers.runs_on(name, accelerator) for name in asked):
         return f"it has no kernels for {accelerator.id}. "
+    if set(asked) == {"allgather"}:
+        return "that goes with ep above 1 and etp 1, and no overlap of experts' exchanges. "
     return "that goes with experts on several ranks (ep or etp above 1). "
 
 
@@ -349,7 +351,7 @@ def _why_not_option(question: Question, axis: str) -> str:
         "tp_overlap": "that goes with sequence parallelism. ",
         "p2p_overlap": "that goes with interleaving (vpp above 1). ",
         "ep_overlap": "goes with ep and micro-batches above 1, vpp too if pp is, neither layers nor moe recomputed, "
-        "and an MLP or experts in every layer. ",
+        "an MLP or experts in every layer, and a dispatcher other than allgather. ",
         "zero": "with a pipeline, zero 2 and 3 don't go. ",
         "zero_scope": "that goes with zero above 0 and dp above 1. ",
         "rank_order": "that goes with pp and dp above 1. ",
