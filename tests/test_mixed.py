@@ -502,7 +502,15 @@ def test_a_model_that_fits_nowhere_has_no_answer(capsys: pytest.CaptureFixture[s
     assert "t4-4" in found.err
 
 
-PINS_OF_ONE_POOL = ("zero=3", "zero=2", "offload=optimizer", "vpp=2", "dp=2", "zero_scope=node")
+PINS_OF_ONE_POOL = (
+    "zero=3",
+    "zero=2",
+    "offload=optimizer",
+    "vpp=2",
+    "dp=2",
+    "zero_scope=node",
+    "schedule=interleaved-1f1b",
+)
 
 
 @pytest.mark.parametrize("pin", PINS_OF_ONE_POOL)

@@ -271,6 +271,7 @@ ONLY: tuple[tuple[str, tuple[object, ...]], ...] = (
     ("offload_overlap", (False,)),
     ("activation_offload", ("none",)),
     ("graphs", ("none",)),
+    ("schedule", ("none", "1f1b")),
     ("dispatcher", ("none",)),
     ("p2p_overlap", (False,)),
     ("rank_order", ("tp-cp-ep-dp-pp",)),

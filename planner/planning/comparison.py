@@ -126,7 +126,7 @@ def _named(plan: Plan) -> Iterator[tuple[str, str]]:
     yield "rank order", p.rank_order
     yield "offload", _offloaded(plan)
     yield "CUDA graphs", plan.graphs or "none"
-    yield "dispatcher", plan.dispatcher or "all-to-all"
+    yield "dispatcher", plan.dispatcher or "alltoall"
     yield "placement", MemoryPlacement(**(plan.placement or {})).name
     yield "layers of stages", _of_groups(plan, "layers") or ", ".join(str(stage.layers) for stage in p.stages)
     yield "pools of stages", _of_groups(plan, "pool") or "-"
