@@ -308,6 +308,7 @@ GOOD = [
     ("pp=4..4", {"pp": Bound((), 4, 4)}),
     ("tp=1|2|4", {"tp": Bound(("1", "2", "4"))}),
     ("precision=bf16|fp8", {"precision": Bound(("bf16", "fp8"))}),
+    ("precision=BF16|MXFP4", {"precision": Bound(("bf16", "mxfp4"))}),
     ("zero=0|1", {"zero": Bound(("0", "1"))}),
     ("zero-scope=node", {"zero_scope": Bound(("node",))}),
     ("sequence_parallel=Yes", {"sequence_parallel": Bound(("on",))}),

@@ -442,3 +442,11 @@ def test_a_library_is_a_mapping() -> None:
     assert len(known) == len(list(known)) >= len(REQUIRED)
     assert known["gpt2"] is known["gpt2"]
     assert model("GPT2") == known["gpt2"]
+
+
+@pytest.mark.parametrize(
+    ("named", "meant"),
+    [("paged_adamw_8bit", "paged-adam-8bit"), ("adamw_bnb_8bit", "adam-8bit"), ("AdamW", "adamw"), ("muon", "muon")],
+)
+def test_trainers_names_of_optimizers_are_known(named: str, meant: str) -> None:
+    assert optimizer(named).id == meant

@@ -137,13 +137,23 @@ def optimizers(extra: Path | None = None) -> dict[str, Optimizer]:
     return found
 
 
+TRAINERS_NAMES = {
+    **dict.fromkeys(("adamw-8bit", "adamw-bnb-8bit"), "adam-8bit"),
+    "paged-adamw-8bit": "paged-adam-8bit",
+    "paged-adamw-32bit": "paged-adamw",
+}
+"""What ``optim`` of transformers' TrainingArguments calls bitsandbytes' optimizers -> an optimizer's id."""
+
+
 def optimizer(entry: str, extra: Path | None = None) -> Optimizer:
     """One optimizer by id.
 
     Raises:
         WrongQuestion: no such optimizer.
     """
-    known = optimizers(extra)
+    known, plain = optimizers(extra), entry.lower().replace("_", "-")
+    if entry not in known:
+        entry = TRAINERS_NAMES.get(plain, plain if plain in known else entry)
     if entry not in known:
         raise WrongQuestion(f"no optimizer {entry!r}. It can be {', '.join(known)}.")
     return known[entry]

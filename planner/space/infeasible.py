@@ -293,9 +293,10 @@ def _why_not_schedule(question: Question, bound: Bound) -> str:
             return f"that goes with layers of one kind, and those of {workload.model.id} are of several. "
         chunks = {"zero-bubble": "vpp 1 and pp micro-batches", "interleaved-zero-bubble": "rounds of pp micro-batches"}
         fills = " or ".join(dict.fromkeys(chunks.get(name, "vpp 2 and 2 pp micro-batches") for name in bound.values))
+        head = f" ({runtime.id} gives the stage with the head fewer)" if runtime.places_head else ""
         return (
-            f"{bound} goes with pp above 1, {fills}, equal stages between first and last, nothing recomputed, all "
-            "weights trained in 16 or 32 bit, and no overlap of tensor parallelism or of experts' exchanges. "
+            f"{bound} goes with pp above 1, {fills}, equal stages between first and last{head}, nothing recomputed, "
+            "all weights trained in 16 or 32 bit, and no overlap of tensor parallelism or of experts' exchanges. "
         )
     return "none is pp 1, 1f1b is vpp 1, interleaved-1f1b more. "
 

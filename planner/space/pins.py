@@ -127,6 +127,7 @@ def _bound(axis: str, text: str) -> Bound:
     if axis == "activation_offload":
         return Bound(tuple("+".join(activation_offload(v)) or ALONE for v in values))
     if axis in CHOICES:
+        values = [v if v in CHOICES[axis] else v.lower() for v in values]
         for v in values:
             if v not in CHOICES[axis]:
                 raise WrongQuestion(f"{axis}={text}: {v!r} is not one of {', '.join(CHOICES[axis])}")
