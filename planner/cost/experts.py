@@ -110,8 +110,8 @@ def shared_bytes(grid: Grid) -> Figure:
     return grid.device.element * tokens(grid) * grid.shape.shared_ffn / grid.layout.tp
 
 
-GATHERED = 3.0
-"""`Options.dispatcher` where all tokens go to all ranks."""
+ONCE, GATHERED = 2.0, 3.0
+"""`Options.dispatcher` where copies for a domain cross the NIC once, and where all tokens go to all ranks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +149,7 @@ def dispatch(grid: Grid) -> Dispatch:
     distinct = np.minimum(domains * (1.0 - (1.0 - 1.0 / domains) ** per_token) / per_token, 1.0)
     once, asked = grid.stack.dispatch_once > 0, grid.options.dispatcher
     if np.any(asked):
-        once = np.where(asked > 0, asked > 1, once)
+        once = np.where(asked > 0, asked == ONCE, once)
     copies = np.where(once, distinct, 1.0)
     if np.any(asked == GATHERED):
         whole = gathered_tokens(grid)

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from planner import cost
+from planner.cost import experts
 from planner.document import Spread
 from planner.question.request import Request
 from planner.question.search_problem import Prepared
 from planner.schema.plan import OlderRelease
 from planner.search.problem import Candidate
-from planner.space.grid import Figures, single_grid
+from planner.space.axes import ALONE
+from planner.space.grid import Figures, dispatched, single_grid
 
 WITHIN = 1.28
 """Standard deviations of a normal variable that 80 % lie within, on either side."""
@@ -70,9 +73,10 @@ def used(candidate: Candidate) -> Iterator[str]:
     yield f"precision={options.precision}"
     yield f"rank_order={options.rank_order}"
     yield f"schedule={options.schedule}"
-    yield f"dispatcher={options.dispatcher}"
 
 
 def _time(figures: Figures, candidate: Candidate) -> float:
-    """Seconds per step of a candidate by other figures."""
-    return float(cost.evaluate(single_grid(figures, candidate.layout, candidate.options)).time)
+    """Seconds per step of a candidate by other figures, which say themselves whether copies of tokens are sent once."""
+    once = dispatched(candidate.options.dispatcher) == experts.ONCE
+    options = replace(candidate.options, dispatcher=ALONE) if once else candidate.options
+    return float(cost.evaluate(single_grid(figures, candidate.layout, options)).time)

@@ -83,8 +83,8 @@ def found_options(flags: Options, own: Config | None) -> FoundOptions:
     }
     if tp > 1:
         settings["tp_overlap"] = "on" if "compile.enable_async_tensor_parallel" in flags else "off"
-    if pp > 1:
-        settings |= _schedule(flags)
+    schedule = _schedule(flags)
+    settings |= schedule if pp > 1 else {}
     batch = number(flags, f"{_T}global_batch_size")  # -1: what the ranks make up
     return FoundOptions(
         runtime=RUNTIME,
