@@ -12,6 +12,7 @@ from dataclasses import replace
 from planner.launchers import megatron_hybrid, megatron_model, plan_facts, profiles, rotary_and_norms, start
 from planner.launchers.target import EnvironmentSetting, Exporter, LaunchJob, LaunchProgram, Loss, Values
 from planner.schema.plan import Plan
+from planner.schema.plan_layout import FUSED
 
 PRECISION = {
     "fp32": (),
@@ -61,7 +62,7 @@ def dispatched(plan: Plan) -> dict[str, str]:
         return {}
     name = plan.dispatcher or "alltoall"
     fused = {"moe_token_dispatcher_type": "flex", "moe_flex_dispatcher_backend": name}
-    return fused if name in ("deepep", "hybridep") else {"moe_token_dispatcher_type": name}
+    return fused if name in FUSED else {"moe_token_dispatcher_type": name}
 
 
 def _dispatched(plan: Plan) -> Iterator[str]:

@@ -16,6 +16,7 @@ from typing import Any
 from planner.launchers import adapters, megatron, plan_facts, profiles, start, torchrun
 from planner.launchers.target import EnvironmentSetting, Exporter, LaunchJob, LaunchProgram, Loss, Values
 from planner.schema.plan import Plan
+from planner.schema.plan_layout import FUSED
 
 NAME, SETTINGS = "train.py", "bridge.json"
 RECIPES = {
@@ -144,7 +145,7 @@ def _model(plan: Plan) -> dict[str, Any]:
         "cuda_graph_modules": [*megatron.captured(plan)] if plan.graphs else [],
         **({"use_te_rng_tracker": True} if plan.graphs else {}),
         **megatron.dispatched(plan),
-        **({"moe_shared_expert_overlap": False} if plan.dispatcher in ("deepep", "hybridep") else {}),
+        **({"moe_shared_expert_overlap": False} if plan.dispatcher in FUSED else {}),
         **_recomputation(plan),
         **({"fine_grained_activation_offloading": True, "offload_modules": [*named]} if named else {}),
     }

@@ -513,9 +513,9 @@ def _logit_bytes(runtime: Runtime, release: str) -> tuple[float, float]:
     return whole, runtime.logit_bytes_split or whole
 
 
-NO_DISPATCHERS = ("kepler", "pascal", "volta", "turing", "ada", "blackwell-rtx", "cdna2", "cdna3", "cdna4")
-"""Generations without the dispatchers that send copies for one domain once (:mod:`planner.space.dispatchers`); what is
-only announced is taken to get them."""
+FORWARDING = ("ampere", "hopper", "blackwell", "rubin")
+"""Generations with dispatchers that send copies for one domain once (:mod:`planner.space.dispatchers`); Rubin, which is
+only announced, is taken to get them."""
 
 
 def stack(runtime: Runtime, reached: RuntimeEfficiency, release: str, generation: str) -> Stack:
@@ -561,7 +561,7 @@ def stack(runtime: Runtime, reached: RuntimeEfficiency, release: str, generation
         p2p_overlap=reached.p2p_overlap,
         cp_overlap=reached.cp_overlap,
         ep_overlap=reached.ep_overlap,
-        dispatch_once=reached.dispatch_once * (generation not in NO_DISPATCHERS),
+        dispatch_once=reached.dispatch_once * (generation in FORWARDING),
         grouped_matrix=reached.grouped_matrix,
         expert_imbalance=reached.expert_imbalance,
         low_precision_cast=reached.low_precision_cast,

@@ -11,6 +11,8 @@ from planner.schema.hardware import SPLIT_SCHEDULES, SplitSchedule
 from planner.schema.record import Record
 
 Dispatcher = Literal["alltoall", "allgather", "deepep", "hybridep"]
+FUSED: tuple[Dispatcher, ...] = ("deepep", "hybridep")
+"""Those of Megatron's ``flex`` dispatcher."""
 ContextAlgorithm = Literal["p2p", "all_gather", "a2a", "a2a+p2p"]
 """How context-parallel ranks share a sequence (:mod:`planner.models.context`), in Transformer Engine's words."""
 CONTEXT_ALGORITHMS: tuple[ContextAlgorithm, ...] = get_args(ContextAlgorithm)

@@ -11,11 +11,12 @@ import re
 from collections.abc import Iterable
 from dataclasses import astuple, dataclass
 from itertools import product
+from typing import get_args
 
 from planner.base.errors import WrongQuestion, nearest
 from planner.cost import schedules
 from planner.schema import hardware
-from planner.schema.plan import RankOrder, Schedule, ZeroScope, ZeroStage
+from planner.schema.plan import Dispatcher, RankOrder, Schedule, ZeroScope, ZeroStage
 
 LAYOUT_AXES = ("tp", "pp", "vpp", "cp", "ep", "etp", "dp", "micro", "batch", "nodes")
 OPTION_AXES = (
@@ -176,7 +177,7 @@ def activation_offload(name: str) -> tuple[str, ...]:
 
 GRAPHS = (ALONE, "modules", "full")
 """What CUDA graphs launch: nothing, attention and routers (dense MLPs, too), or all passes of a step."""
-DISPATCHERS = (ALONE, "alltoall", "allgather", "deepep", "hybridep")
+DISPATCHERS = (ALONE, *get_args(Dispatcher))
 """How tokens reach experts on other ranks: as the runtime's figures have it, every copy by one all-to-all, all tokens
 to all ranks, or copies for one scale-up domain over the NIC once."""
 PART = "part"

@@ -14,19 +14,19 @@ from numpy.typing import NDArray
 
 from planner.cost import experts
 from planner.cost.figures import Grid
+from planner.performance.cost_inputs import FORWARDING
 from planner.schema.hardware import Accelerator, Cluster, Runtime
-from planner.space.axes import ALONE, DISPATCHERS
+from planner.schema.plan_layout import FUSED
+from planner.space.axes import ALONE
 from planner.space.layouts import Rows
 from planner.space.pins import Pins
-
-GENERATIONS = ("ampere", "hopper", "blackwell")
 
 
 def runs_on(name: str, accelerator: Accelerator) -> bool:
     """Whether the accelerator has the dispatcher's kernels."""
-    if name not in ("deepep", "hybridep"):
+    if name not in FUSED:
         return True
-    return accelerator.generation in GENERATIONS and (name == "hybridep" or not accelerator.id.startswith("GB"))
+    return accelerator.generation in FORWARDING and (name == "hybridep" or not accelerator.id.startswith(("GB", "VR")))
 
 
 def offered(
@@ -64,5 +64,5 @@ def launched(name: str, grid: Grid, accelerator: Accelerator, runtime: Runtime) 
         return None
     ranks = experts.dispatch(grid).ranks
     known = runtime.axes.get("dispatcher", ())
-    able = (each for each in DISPATCHERS[3:] if each in known and runs_on(each, accelerator))
+    able = (each for each in FUSED if each in known and runs_on(each, accelerator))
     return next(able, None) if float(ranks.n) > float(ranks.inside) else None

@@ -16,7 +16,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.cost import layer_times
+from planner.cost import experts, layer_times
 from planner.cost.figures import (
     Device,
     Expansion,
@@ -495,7 +495,7 @@ def _captured(each: Sequence[int]) -> dict[str, NDArray[np.float64]]:
 
 def dispatched(name: str) -> float:
     """What copies of tokens a dispatcher sends, as figures hold it."""
-    return float({ALONE: 0, "alltoall": 1, "allgather": 3}.get(name, 2))
+    return {ALONE: 0.0, "alltoall": 1.0, "allgather": experts.GATHERED}.get(name, experts.ONCE)
 
 
 def _dispatched(names: Sequence[str]) -> dict[str, NDArray[np.float64]]:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from planner.base.errors import WrongQuestion
 from planner.launchers.reading.found import Options, number
+from planner.schema.plan_layout import FUSED
 
 _FAMILIES = (
     # learning: rates, moments, regularisation, initial weights, seeds
@@ -73,7 +74,7 @@ _FEWER_BITS = ("megatron-fsdp-grad-comm-dtype", "megatron-fsdp-main-grads-dtype"
 _PLAIN: Mapping[str, tuple[str, ...]] = {
     "outer-dp-sharding-strategy": ("no_shard",),
     "transformer-impl": ("transformer_engine",),
-    "moe-flex-dispatcher-backend": ("deepep", "hybridep"),
+    "moe-flex-dispatcher-backend": FUSED,
     "moe-enable-deepep": (),
     "moe-token-dispatcher-type": ("alltoall", "allgather", "flex"),
     "muon-tp-mode": ("duplicated",),
