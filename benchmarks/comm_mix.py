@@ -80,8 +80,8 @@ def on_a_rank(text: str) -> None:
     import torch
     import torch.distributed as dist
 
-    from planner.runtime.routing import Router, RoutingRule
-    from planner.runtime.routing.launch import rendezvous
+    from planner.comm.routing import Router, RoutingRule
+    from planner.comm.routing.launch import rendezvous
 
     job = json.loads(text)
     torch.set_num_threads(1)

@@ -34,7 +34,7 @@ from planner.calibration.report.prediction_errors import plan_of, same_job
 from planner.calibration.runs import reading
 from planner.calibration.runs.measured_run import Run
 from planner.cost.figures import Array
-from planner.performance.efficiency import Efficiencies
+from planner.figures.efficiency import Efficiencies
 from planner.planning.shortlist import MANY_NODES, TIED
 
 ROOT = Path(__file__).resolve().parent.parent

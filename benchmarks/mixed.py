@@ -23,15 +23,15 @@ from benchmarks import measure
 from planner import planning as one_pool
 from planner.base.errors import NoAnswer, WrongQuestion
 from planner.catalog import Catalog, load
-from planner.hetero import batch_shares, problem, run
+from planner.mixed import batch_shares, problem, run
 from planner.question import pools as pooled
 from planner.question.job_pools import JobPool, Pools
 from planner.question.reading import PlanOptions, pooled_request
 from planner.question.request import Request
+from planner.rebalancing import image_split
 from planner.schema.hardware import Price
 from planner.schema.plan import PlanSet
 from planner.space.pins import Bound, Pins
-from planner.uneven import image_split
 
 SAILOR_USD = {"A100-SXM4-40GB": 3.673385, "V100-SXM2-16GB": 2.859998}
 """Per accelerator-hour, the constants of eth-easl/sailor."""

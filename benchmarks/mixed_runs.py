@@ -27,9 +27,9 @@ import numpy as np
 
 from benchmarks import measure
 from planner.catalog import load
-from planner.hetero import batch_shares, layer_split, pipelines, problem, stages
-from planner.hetero.problem import PreparedPools
-from planner.performance.profiles import importing, overlay
+from planner.figures.profiles import importing, overlay
+from planner.mixed import batch_shares, layer_split, pipelines, problem, stages
+from planner.mixed.problem import PreparedPools
 from planner.question.job_pools import Pools
 from planner.question.reading import PlanOptions, pooled_request
 from planner.space.axes import NO_RECOMPUTE

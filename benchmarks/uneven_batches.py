@@ -30,8 +30,8 @@ import numpy as np
 
 from benchmarks import measure
 from planner.base.errors import WrongQuestion
-from planner.uneven import NodeModel, Nodes, batch_choice, nodes, step_time
-from planner.uneven.learning import Epoch, line
+from planner.rebalancing import NodeModel, Nodes, batch_choice, nodes, step_time
+from planner.rebalancing.learning import Epoch, line
 
 MODELS = Path(__file__).with_name("data") / "uneven_nodes.json"
 MIXTURE = {"dgx": 4, "quad": 4, "rtx": 8}

@@ -32,9 +32,9 @@ from planner.calibration.report.prediction_errors import Errors
 from planner.calibration.runs import other_families
 from planner.calibration.runs import reading as runs
 from planner.calibration.runs.measured_run import Run
-from planner.performance import residual_widths
-from planner.performance.efficiency import Efficiencies
-from planner.performance.profiles import importing, overlay
+from planner.figures import residual_widths
+from planner.figures.efficiency import Efficiencies
+from planner.figures.profiles import importing, overlay
 
 ROOT = Path(__file__).resolve().parent.parent
 RUNS = ROOT / "benchmarks" / "data" / "measured_runs.csv"

@@ -33,10 +33,10 @@ from planner.calibration.report.validation import situation
 from planner.calibration.runs import reading
 from planner.catalog import Catalog
 from planner.cost.figures import Array
-from planner.performance import step_time_interval
-from planner.performance.efficiency import Efficiencies
-from planner.performance.residual_widths import LEVEL, quantile
-from planner.performance.step_time_interval import Situation
+from planner.figures import step_time_interval
+from planner.figures.efficiency import Efficiencies
+from planner.figures.residual_widths import LEVEL, quantile
+from planner.figures.step_time_interval import Situation
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "accuracy.md"

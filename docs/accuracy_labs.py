@@ -16,8 +16,8 @@ from planner.calibration.report import labs
 from planner.calibration.report.labs import Covered, GroupError, Regret, framework
 from planner.calibration.runs.measured_run import Run
 from planner.cost import memory_risk
-from planner.performance import residual_widths
-from planner.performance.efficiency import Efficiencies
+from planner.figures import residual_widths
+from planner.figures.efficiency import Efficiencies
 from planner.question.request import OOM_RISK
 
 DRAWS = 8

@@ -13,7 +13,7 @@ from planner.calibration.runs.measured_run import Run
 from planner.calibration.runs.variants import RunVariant
 from planner.catalog import Catalog
 from planner.cost.figures import Stack
-from planner.performance.efficiency import Efficiencies
+from planner.figures.efficiency import Efficiencies
 
 
 class Changed(Frame):

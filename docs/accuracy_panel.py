@@ -17,7 +17,7 @@ from planner.calibration.report import panel
 from planner.calibration.report.panel import JobPlan, JudgedJob, KnownJob
 from planner.calibration.runs import reading
 from planner.catalog import Catalog
-from planner.performance.efficiency import Efficiencies
+from planner.figures.efficiency import Efficiencies
 from planner.question.request import Request
 from planner.question.search_problem import prepare, problem
 from planner.search.bounded import Bounded

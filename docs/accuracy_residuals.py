@@ -13,7 +13,7 @@ from planner.calibration.report import residuals
 from planner.calibration.report.prediction_errors import Errors
 from planner.calibration.report.residuals import Component
 from planner.calibration.runs.measured_run import Run
-from planner.performance.efficiency import Efficiencies
+from planner.figures.efficiency import Efficiencies
 
 KINDS = ("all runs", "lab", "release", "accelerator", "model", "scatter")
 

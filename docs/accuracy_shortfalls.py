@@ -15,7 +15,7 @@ from planner.calibration.fit.frame import Frame
 from planner.calibration.report import labs, panel
 from planner.calibration.report.panel import JudgedJob
 from planner.calibration.runs.measured_run import Run
-from planner.performance.efficiency import Efficiencies
+from planner.figures.efficiency import Efficiencies
 
 OWN_MEAN, OWN_MOST = 0.06, 0.10
 """Errors that are asked for after three own runs: mean over sites, and of any."""

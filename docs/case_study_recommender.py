@@ -9,9 +9,9 @@ from docs.case_study_ground import CATALOG, FACTORS, GB, INTER, INTRA, RATES, SI
 from planner.cost import recommender
 from planner.cost.expanded_memory import Far
 from planner.cost.recommender import Sharding
+from planner.figures import cost_inputs
+from planner.figures.efficiency import reached, runtime_keys
 from planner.models import families
-from planner.performance import cost_inputs
-from planner.performance.efficiency import reached, runtime_keys
 from planner.planning.by_layer import FAMILY_RUNTIME
 from planner.schema.families import Recommender
 

@@ -22,10 +22,10 @@ from planner.cost.collective_times import group
 from planner.cost.figures import Network
 from planner.cost.nccl_algorithms import OPERATIONS, CollectiveLibrary, Protocol
 from planner.cost.speedup import gain, needed
+from planner.figures import cost_inputs
+from planner.figures.efficiency import Efficiencies
 from planner.models import families
 from planner.models import files as model_files
-from planner.performance import cost_inputs
-from planner.performance.efficiency import Efficiencies
 from planner.schema.plan import Plan
 
 ROOT = Path(__file__).resolve().parent.parent

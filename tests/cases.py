@@ -4,9 +4,9 @@ from dataclasses import replace
 from functools import cache
 
 from planner import catalog
+from planner.figures import cost_inputs
+from planner.figures.efficiency import reached
 from planner.models.workload import workload
-from planner.performance import cost_inputs
-from planner.performance.efficiency import reached
 from planner.question.request import Request
 from planner.question.search_problem import Prepared, prepare, problem
 from planner.schema.hardware import Cluster

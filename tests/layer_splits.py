@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.cost.figures import Array
-from planner.hetero.layer_split import StageCosts, stage_times
+from planner.mixed.layer_split import StageCosts, stage_times
 
 
 def one(costs: StageCosts, index: int) -> StageCosts:

@@ -13,9 +13,9 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from planner.runtime import routing
-from planner.runtime.routing.launch import rendezvous
-from planner.runtime.routing.rules import OPERATIONS, RoutingRule
+from planner.comm import routing
+from planner.comm.routing.launch import rendezvous
+from planner.comm.routing.rules import OPERATIONS, RoutingRule
 
 CALLS = 1000
 SIZES = (1, 3, 64, 1000, 4096, 30_000, 300_000)

@@ -21,9 +21,9 @@ from planner.calibration.runs import names, reading
 from planner.commands import main
 from planner.cost import elements
 from planner.cost.products import product_time
-from planner.performance import cost_inputs, residual_widths
-from planner.performance.efficiency import Efficiencies
-from planner.performance.residual_widths import Width
+from planner.figures import cost_inputs, residual_widths
+from planner.figures.efficiency import Efficiencies
+from planner.figures.residual_widths import Width
 
 ROOT = Path(__file__).resolve().parent.parent
 RUNS = ROOT / "benchmarks" / "data" / "measured_runs.csv"

@@ -9,10 +9,10 @@ from planner.base.errors import WrongQuestion
 from planner.cost import frozen, transformer
 from planner.cost.figures import Grid
 from planner.cost.layer_activations import layer_activations
+from planner.figures import cost_inputs
 from planner.launchers.bundle import trainers
 from planner.models.parameters import parameters
 from planner.models.workload import workload
-from planner.performance import cost_inputs
 from planner.schema.workload import Method
 from planner.space.axes import NO_RECOMPUTE, OptionAxes, Sharding, TensorMode
 from planner.space.grid import single_grid

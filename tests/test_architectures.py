@@ -13,6 +13,7 @@ from docs import architectures
 from planner.base.errors import WrongQuestion
 from planner.commands.screen import models_view
 from planner.cost.flops import training_flops
+from planner.figures.cost_inputs import shape
 from planner.models import blocks, files, recurrent
 from planner.models.attended import attended
 from planner.models.huggingface import from_config
@@ -25,7 +26,6 @@ from planner.models.huggingface.kimi import KIMI
 from planner.models.huggingface.rwkv import RWKV
 from planner.models.parameters import indexing, lora_parameters, parameters
 from planner.models.workload import from_file, workload
-from planner.performance.cost_inputs import shape
 from planner.schema.workload import Model, Recurrence
 from planner.verify import model as verified
 

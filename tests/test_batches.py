@@ -3,8 +3,8 @@
 import pytest
 
 from planner import api
-from planner.hetero import global_batch
-from planner.uneven import batch_choice, noise
+from planner.mixed import global_batch
+from planner.rebalancing import batch_choice, noise
 from tests.asking import ask
 
 CLUSTER = "t4-4:2"

@@ -16,7 +16,7 @@ from planner.catalog.cluster import cluster
 from planner.commands import cli
 from planner.cost import nccl_algorithms
 from planner.cost.collective_times import group
-from planner.performance import cost_inputs
+from planner.figures import cost_inputs
 
 TABLE = data("hardware_catalog").parent / "benchmarks" / "data" / "measured_collectives.csv"
 KNOWN = catalogs.load()

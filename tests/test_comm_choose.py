@@ -21,13 +21,13 @@ from planner.comm.program import back_ends, choosing, modelled
 from planner.comm.program.back_ends import BackEndInstance, Live
 from planner.comm.program.choosing import ChooseOptions
 from planner.comm.program.rules import rule_of
+from planner.comm.routing import rules as routed
 from planner.comm.tables import measured_times
 from planner.comm.tables.measured_times import CollectiveMethod, TableRow, TimesTable
 from planner.comm.tables.timing import times
 from planner.cost.calls import OPERATIONS
+from planner.figures import cost_inputs
 from planner.launchers import nccl_tuner
-from planner.performance import cost_inputs
-from planner.runtime.routing import rules as routed
 from planner.schema.plan import Plan
 from tests.asking import ask, refused
 from tests.plans import plans

@@ -11,13 +11,13 @@ import planner
 from planner.base.errors import WrongQuestion
 from planner.cost import connections, layer_activations, pipeline, transformer
 from planner.cost.figures import stacked
+from planner.figures.cost_inputs import shape
 from planner.launchers.bundle import refusals
 from planner.launchers.registry import EXPORTERS
 from planner.models import files, model_rules
 from planner.models.attended import attended
 from planner.models.huggingface import from_config
 from planner.models.workload import from_file, workload
-from planner.performance.cost_inputs import shape
 from planner.schema.workload import Model
 from planner.verify import model as verified
 from planner.verify import violations

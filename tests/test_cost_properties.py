@@ -18,9 +18,9 @@ from planner.cost.figures import Figure, Grid
 from planner.cost.layer_activations import layer_activations
 from planner.cost.micro_batch import region_bytes
 from planner.cost.products import LayerPart
+from planner.figures import cost_inputs
 from planner.models.parameters import parameters
 from planner.models.workload import library, workload
-from planner.performance import cost_inputs
 from planner.question.search_problem import prepare, problem
 from planner.search.bounded import Bounded
 from planner.search.problem import Candidate, SearchProblem

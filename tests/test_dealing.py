@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.hetero.layer_split import StageCosts, split_layers, stage_times
+from planner.mixed.layer_split import StageCosts, split_layers, stage_times
 from tests.layer_splits import best_split, one
 
 LAYERS = 9

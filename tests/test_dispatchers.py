@@ -32,13 +32,15 @@ def test_what_is_sent_by_hand() -> None:
     }
     s, tokens = grid.shape, grid.layout.micro * grid.shape.sequence
     spread = grid.stack.expert_imbalance
-    assert asked["alltoall"].size == asked["deepep"].size == pytest.approx(2 * tokens * 4 * s.hidden * spread)
-    assert asked["allgather"].size == pytest.approx(2 * tokens * 16 * s.hidden)
-    assert asked["own"].once == asked["deepep" if float(grid.stack.dispatch_once) else "alltoall"].once
-    assert asked["deepep"].once < asked["alltoall"].once
+    assert (
+        asked["alltoall"].bytes_sent == asked["deepep"].bytes_sent == pytest.approx(2 * tokens * 4 * s.hidden * spread)
+    )
+    assert asked["allgather"].bytes_sent == pytest.approx(2 * tokens * 16 * s.hidden)
+    assert asked["own"].seconds == asked["deepep" if float(grid.stack.dispatch_once) else "alltoall"].seconds
+    assert asked["deepep"].seconds < asked["alltoall"].seconds
     gathered = replace(grid, options=replace(grid.options, dispatcher=3.0))
     more = held_memory.passing(gathered, 0.0).layer - held_memory.passing(grid, 0.0).layer
-    assert more == pytest.approx(2 * asked["allgather"].size)
+    assert more == pytest.approx(2 * asked["allgather"].bytes_sent)
 
 
 def test_experts_over_nodes_are_priced_and_started_the_same_way() -> None:

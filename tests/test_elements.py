@@ -25,7 +25,7 @@ def grid(precision: str, runtime: str = "megatron-core", zero: int = 0) -> Grid:
 
 @pytest.mark.parametrize("size", [
     micro_batch.region_bytes, transformer.embedding_bytes, attention.vector_bytes, pipeline.transfer_bytes,
-    lambda of: transformer.mlp_vector_bytes(of, of.shape.ffn), lambda of: experts.dispatch(of).size,
+    lambda of: transformer.mlp_vector_bytes(of, of.shape.ffn), lambda of: experts.dispatch(of).bytes_sent,
     lambda of: layer_activations(replace(of, shape=replace(of.shape, dropout=0.0)), 0.0).kept,
 ])  # fmt: skip
 def test_what_is_moved_is_twice_as_wide(size) -> None:

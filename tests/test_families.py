@@ -22,8 +22,8 @@ from planner.catalog import Catalog
 from planner.cost import collective_times, convolution, recommender
 from planner.cost.figures import Array, Device, Network
 from planner.cost.other_families import Software
+from planner.figures.efficiency import Efficiencies
 from planner.models import families
-from planner.performance.efficiency import Efficiencies
 
 RUNS = Path(__file__).resolve().parent.parent / "benchmarks" / "data" / "measured_runs.csv"
 REACHED = {"encoder": 0.090, "cnn": 0.081, "dlrm": 0.128}

@@ -7,7 +7,7 @@ import pytest
 
 from docs import accuracy_intervals
 from docs.accuracy_intervals import NORMAL, RULES, Judged
-from planner.performance.residual_widths import LEVEL
+from planner.figures.residual_widths import LEVEL
 from tests.test_step_time_interval import LABS, PLAIN, made
 
 

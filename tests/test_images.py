@@ -11,13 +11,13 @@ import pytest
 from planner import api
 from planner.base.errors import NoAnswer
 from planner.cost import convolution
+from planner.figures import cost_inputs
+from planner.figures.efficiency import Efficiencies
 from planner.models import families
-from planner.performance import cost_inputs
-from planner.performance.efficiency import Efficiencies
 from planner.question.reading import PlanOptions, pooled_request
-from planner.runtime.shares import of_plan
+from planner.rebalancing import batch_split, images
+from planner.rebalancing.shares import of_plan
 from planner.schema.images import ImagePlan
-from planner.uneven import batch_split, images
 from tests.asking import ask
 from tests.cases import CATALOG
 

@@ -12,9 +12,9 @@ from planner.catalog import load
 from planner.cost import cut, data_parallel, flops, held_memory, pipeline, transformer
 from planner.cost.figures import Pattern, by_kind
 from planner.cost.products import LayerPart
+from planner.figures import cost_inputs
 from planner.models import blocks
 from planner.models.workload import library, workload
-from planner.performance import cost_inputs
 from planner.search.bounded import Bounded
 from planner.search.exhaustive import Exhaustive
 from planner.space.axes import OptionAxes, Sharding, TensorMode, recompute

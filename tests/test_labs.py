@@ -14,8 +14,8 @@ from planner.calibration.fit.counted_runs import BETWEEN, NEAR_BEST, SWEEP, WITH
 from planner.calibration.fit.frame import Frame
 from planner.calibration.runs import names, reading
 from planner.calibration.runs.measured_run import Run
-from planner.performance import cost_inputs
-from planner.performance.efficiency import Efficiencies
+from planner.figures import cost_inputs
+from planner.figures.efficiency import Efficiencies
 from planner.schema.hardware import dated
 from tests.test_own_runs import GOOD, wrote
 

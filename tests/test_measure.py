@@ -32,8 +32,8 @@ from planner.calibration.measuring.measure import measure, of_table, run_measure
 from planner.calibration.measuring.predicted import Kernels
 from planner.calibration.measuring.timing import Refused, seconds_of, trimmed_mean
 from planner.commands.screen import render
+from planner.figures.efficiency import Efficiencies
 from planner.models.workload import library
-from planner.performance.efficiency import Efficiencies
 
 CATALOG = catalog.load()
 H100 = CATALOG.accelerator("H100-SXM5-80GB")

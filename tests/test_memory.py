@@ -9,8 +9,8 @@ from planner import api, catalog, cost
 from planner.cost import data_parallel, held_memory, pipeline
 from planner.cost.figures import Grid
 from planner.cost.layer_activations import layer_activations
-from planner.performance import cost_inputs
-from planner.performance.efficiency import reached
+from planner.figures import cost_inputs
+from planner.figures.efficiency import reached
 from planner.space.axes import (
     FULL,
     NO_RECOMPUTE,

@@ -13,7 +13,7 @@ from planner import catalog, cost, document, verify
 from planner import planning as one_pool
 from planner.base.errors import WrongQuestion
 from planner.cost import memory_risk
-from planner.hetero import (
+from planner.mixed import (
     batch_shares,
     integer_program,
     pipelines,
@@ -24,9 +24,9 @@ from planner.hetero import (
     stages,
     subproblems,
 )
-from planner.hetero.groups import found_pipeline, stage_memory
-from planner.hetero.integer_program import Columns, Offer
-from planner.hetero.problem import PreparedPools
+from planner.mixed.groups import found_pipeline, stage_memory
+from planner.mixed.integer_program import Columns, Offer
+from planner.mixed.problem import PreparedPools
 from planner.question import pools as pooled
 from planner.question.job_pools import Pools, default_link, merged
 from planner.question.reading import PlanOptions, pooled_request

@@ -14,12 +14,12 @@ import pytest
 from planner import api, verify
 from planner.base.errors import NoAnswer
 from planner.commands import main
-from planner.hetero import answer, batch_shares, problem
-from planner.hetero import launchable as alike
-from planner.hetero.batch_shares import MixedPlan
-from planner.hetero.problem import PreparedPools
 from planner.launchers import plan_facts
 from planner.launchers.bundle import trainers
+from planner.mixed import answer, batch_shares, problem
+from planner.mixed import launchable as alike
+from planner.mixed.batch_shares import MixedPlan
+from planner.mixed.problem import PreparedPools
 from planner.question.reading import PlanOptions, pooled_request
 from planner.schema.plan import Plan, PlanSet
 from tests.answered_once import answered_once

@@ -10,7 +10,7 @@ from planner import document, verify
 from planner.base.errors import NoAnswer
 from planner.catalog import Catalog
 from planner.cost.goodput import ACCELERATOR_MTBF_S
-from planner.hetero import answer, problem, run, search
+from planner.mixed import answer, problem, run, search
 from planner.question.job_pools import JobPool, Pools, default_link
 from planner.question.reading import PlanOptions, pooled_request
 from planner.question.request import Request, goodput_of, goodput_over

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from planner import api, document
-from planner.hetero import answer, batch_shares, dependence, problem, releases, run
-from planner.hetero.unbeaten import unbeaten
+from planner.mixed import answer, batch_shares, dependence, problem, releases, run
+from planner.mixed.unbeaten import unbeaten
 from planner.question.reading import PlanOptions, pooled_request
 from planner.report.quantities import seconds
 from planner.schema.plan import PlanSet

@@ -8,10 +8,10 @@ import pytest
 from planner import api
 from planner.base.errors import WrongQuestion
 from planner.cost.orthogonal import flops
+from planner.figures.orthogonal import figures
 from planner.launchers import EXPORTERS, bundle, parts, reading
 from planner.launchers.bundle import refusals
 from planner.models.workload import library, workload
-from planner.performance.orthogonal import figures
 from planner.schema.plan import Plan
 from planner.verify import violations
 from planner.verify.model import largest_tensors

@@ -14,7 +14,7 @@ from planner.base.errors import WrongQuestion
 from planner.catalog import load
 from planner.commands import main
 from planner.cost.nearness import DOUBLED, NEAR, OTHER, SCATTER, SITE, Configuration, OwnRuns, scatters, shift, weighed
-from planner.performance import own_runs
+from planner.figures import own_runs
 from planner.schema.plan import Plan
 from planner.verify import violations
 from tests.test_own_runs import wrote

@@ -11,7 +11,7 @@ from planner import catalog
 from planner.base.errors import WrongQuestion
 from planner.calibration.runs import impossible, names, reading
 from planner.commands import main
-from planner.performance import residual_widths
+from planner.figures import residual_widths
 
 ROOT = Path(__file__).resolve().parent.parent
 RUNS = ROOT / "benchmarks" / "data" / "measured_runs.csv"

@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from planner.cost.flops import training_flops
+from planner.figures.cost_inputs import shape
 from planner.models import blocks
 from planner.models.parameters import lora_parameters, moe_layers, parameters
 from planner.models.workload import library, model, workload
-from planner.performance.cost_inputs import shape
 from planner.schema.workload import LatentAttention, Method, MixtureOfExperts, Model
 
 COUNTED = {

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from planner.hetero import layer_split, pipelines, problem
+from planner.mixed import layer_split, pipelines, problem
 from planner.question.reading import PlanOptions, pooled_request
 from tests.one_forward_one_backward import program, seconds
 

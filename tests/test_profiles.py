@@ -19,8 +19,8 @@ from planner.commands import main
 from planner.cost import layer_times, transformer
 from planner.cost.figures import Grid, Times, stacked
 from planner.cost.layer_times import LayerTable, Point
-from planner.performance.efficiency import Efficiencies
-from planner.performance.profiles import importing, overlay
+from planner.figures.efficiency import Efficiencies
+from planner.figures.profiles import importing, overlay
 from planner.planning import explain
 from planner.search.bounded import Bounded
 from planner.search.exhaustive import Exhaustive

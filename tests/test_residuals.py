@@ -11,7 +11,7 @@ from planner import catalog
 from planner.calibration.fit.frame import Frame
 from planner.calibration.report import residuals
 from planner.calibration.runs import reading
-from planner.performance.efficiency import Efficiencies
+from planner.figures.efficiency import Efficiencies
 
 RUNS = Path(__file__).resolve().parent.parent / "benchmarks" / "data" / "measured_runs.csv"
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from planner import cost
 from planner.base.errors import WrongQuestion
 from planner.cost import memory_risk
-from planner.performance import residual_widths
+from planner.figures import residual_widths
 from planner.question.flag_values import parse_risk
 from planner.question.search_problem import problem
 from planner.search.bounded import Bounded

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.runtime.routing.rules import OPERATIONS, RoutingRule, checked, choose, of_plan, pools_of_plan
+from planner.comm.routing.rules import OPERATIONS, RoutingRule, checked, choose, of_plan, pools_of_plan
 
 RULES = st.lists(
     st.builds(

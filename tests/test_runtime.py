@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from planner import api, document
-from planner.runtime.shares import evenly, none_idle, of_plan
+from planner.rebalancing.shares import evenly, none_idle, of_plan
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -41,7 +41,7 @@ def test_every_rank_has_a_sample() -> None:
 
 def test_the_runtime_needs_neither_the_search_nor_pytorch_to_be_imported() -> None:
     told = (
-        "import sys, planner.runtime.uneven as u; "
+        "import sys, planner.rebalancing.training as u; "
         "assert not {m for m in sys.modules if m.split('.')[0] in ('torch', 'pulp', 'pydantic', 'pandas')}; "
         "assert not {m for m in sys.modules if m.startswith(('planner.search', 'planner.cost', 'planner.catalog'))}"
     )

@@ -9,13 +9,13 @@ import pytest
 from planner import cost
 from planner.cost.nearness import Configuration, weighed
 from planner.cost.rows import rows_of
-from planner.performance.own_runs import NearRuns
+from planner.figures.own_runs import NearRuns
 from planner.planning import answer
 from planner.question import reading
 from planner.question.reading import PlanOptions
 from planner.question.search_problem import prepare, problem
 from planner.search import bounded, costing
-from planner.search.bounded import Bounded, Survey, Waiting, lower_bound, quick_bound, survey
+from planner.search.bounded import Bounded, RowQueue, Survey, lower_bound, quick_bound, survey
 from planner.search.exhaustive import Exhaustive
 from planner.search.problem import SearchProblem, decode
 from planner.space.grid import OPTION_DIMENSIONS, single_grid
@@ -228,7 +228,7 @@ def test_the_size_of_chunks_changes_nothing(monkeypatch, name, chunk, batch):
     problem = space(name)
     slow, fast = Exhaustive().search(problem), Bounded(front=True).search(problem)
     monkeypatch.setattr(costing, "CHUNK", chunk)
-    monkeypatch.setattr(bounded, "_BATCH", batch)
+    monkeypatch.setattr(bounded, "_CANDIDATES_PER_BATCH", batch)
     again = Exhaustive().search(problem)
     assert again == slow
     again = Bounded(front=True).search(problem)
@@ -457,9 +457,9 @@ def test_progress_is_told_of_every_candidate():
 def test_a_row_whose_bound_ties_with_the_worst_kept_is_still_costed() -> None:
     # Its cost may equal its bound, and then the tie-break may prefer it to the one kept.
     values = np.array([2.0, 1.0, 3.0, 2.0])
-    waiting = Waiting(space("no replicas"), [Survey(values, np.ones(4), 4, None)])
+    waiting = RowQueue(space("no replicas"), [Survey(values, np.ones(4), 4, None)])
     seen: list[int] = []
-    while len(rows := waiting.next(2.0, None)[1]):
+    while len(rows := waiting.next_batch(2.0, None)[1]):
         seen.extend(rows.tolist())
     assert sorted(seen) == [0, 1, 3]
 

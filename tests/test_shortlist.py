@@ -22,7 +22,7 @@ from planner.calibration.report.prediction_errors import same_job
 from planner.calibration.runs import reading
 from planner.catalog import load
 from planner.commands import main
-from planner.performance.efficiency import Efficiencies
+from planner.figures.efficiency import Efficiencies
 from planner.planning import shortlist
 from planner.planning.shortlist import ShortlistOptions
 from planner.schema.plan import MeasuredSection, Plan, PlanSet

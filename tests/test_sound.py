@@ -10,11 +10,11 @@ import planner
 from planner.base.errors import WrongQuestion
 from planner.commands import main
 from planner.cost import tower
+from planner.figures.cost_inputs import shape
 from planner.models import files
 from planner.models.huggingface import asked, from_config, heard
 from planner.models.parameters import parameters
 from planner.models.workload import from_file, workload
-from planner.performance.cost_inputs import shape
 from planner.schema.workload import Model
 from planner.verify import model as verified
 from planner.verify import violations

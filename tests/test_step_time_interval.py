@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from planner import catalog
-from planner.performance import residual_widths, step_time_interval
-from planner.performance.residual_widths import Width
-from planner.performance.step_time_interval import Situation
+from planner.figures import residual_widths, step_time_interval
+from planner.figures.residual_widths import Width
+from planner.figures.step_time_interval import Situation
 
 PLAIN = Situation(generation="hopper", precision="bf16", kind="dense", runtime="megatron-core", sequence=8192)
 KNOWN = {

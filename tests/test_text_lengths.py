@@ -16,12 +16,12 @@ from planner.api import repricing
 from planner.base.errors import WrongQuestion
 from planner.catalog import load
 from planner.document.files import parse
+from planner.figures.cost_inputs import shape
 from planner.launchers import registry
 from planner.launchers.bundle import bundle
 from planner.models import texts
 from planner.models.attended import attended, in_texts
 from planner.models.workload import model, workload
-from planner.performance.cost_inputs import shape
 from planner.schema.plan import Plan
 from planner.schema.workload import Model, Tower
 from planner.search.bounded import Bounded

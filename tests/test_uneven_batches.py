@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.base.errors import NoAnswer
+from planner.rebalancing import Epoch, NodeModel, Nodes, batch_choice, batch_split, nodes, noise, step_time
+from planner.rebalancing.node_times import compute_time, even, sync_start
 from planner.solver import Problem, total
-from planner.uneven import Epoch, NodeModel, Nodes, batch_choice, batch_split, nodes, noise, step_time
-from planner.uneven.node_times import compute_time, even, sync_start
 
 REGIMES = ("compute", "communication", "mixed")
 

@@ -31,7 +31,7 @@ from planner.calibration.fit.frame import Frame
 from planner.calibration.report import labs
 from planner.calibration.runs import reading
 from planner.commands import main
-from planner.performance.efficiency import Efficiencies
+from planner.figures.efficiency import Efficiencies
 from planner.procurement import run as procurement
 from planner.procurement.question import reading as portfolio
 from planner.procurement.throughput import job_days

@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from planner.runtime.uneven import UnevenBatches
+from planner.rebalancing.training import UnevenBatches
 
 EPOCHS, STEPS, BATCH = 4, 6, 64
 FAST, SLOW = 10e-3, 40e-3

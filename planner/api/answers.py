@@ -61,7 +61,7 @@ def plan(
     if several(cluster, options):
         if options.shortlist is not None:
             raise WrongQuestion("--shortlist: of plans on one pool; --top lists those over several")
-        from planner.hetero import dependence
+        from planner.mixed import dependence
 
         found = dependence.plan(*pooled_request(model, cluster, options), progress)
         there = folder.named(options.site)
@@ -89,7 +89,7 @@ def estimate(
     groups = [word for word in words if word.startswith(f"{KEY}=")]
     if not groups:
         return learning.estimate(*pinned_request(model, cluster, words, options), options.site)
-    from planner.hetero import given
+    from planner.mixed import given
 
     known, wanted, offered = grouped_request(model, cluster, [w for w in words if w not in groups], options)
     names = [pool.name for pool in offered.all]
@@ -123,7 +123,7 @@ def _by_goodput(
 
     A sample at batch B is worth ``(phi + B_0) / (phi + B)`` of one at the smallest, B_0, phi the noise scale.
     """
-    from planner.hetero import global_batch
+    from planner.mixed import global_batch
 
     noise = global_batch.scale("" if options.noise_scale is None else options.noise_scale)
     plain = replace(options, noise_scale=None)
@@ -155,8 +155,8 @@ def images(
         WrongQuestion: a name or a value that cannot be, or something that images know nothing of.
         NoAnswer: the batch does not fit into memory.
     """
-    from planner.uneven import image_split
-    from planner.uneven import images as parts
+    from planner.rebalancing import image_split
+    from planner.rebalancing import images as parts
 
     for name, value in vars(PlanOptions()).items():
         if name not in OF_IMAGES and getattr(options, name) != value:

@@ -18,7 +18,7 @@ from planner.comm.calls.one_pool import CAUSES, known_of
 from planner.cost.goodput import PoolFailures, joint_goodput
 from planner.cost.held_memory import Memory
 from planner.document import FullestStage, PoolInUse, Solution, Spread, price_section
-from planner.performance import cost_inputs, residual_widths
+from planner.figures import cost_inputs, residual_widths
 from planner.planning.run import priced
 from planner.question import pools as pooling
 from planner.question import reading

@@ -25,10 +25,10 @@ from planner.calibration.measuring.measure import Progress
 from planner.calibration.report import site_accuracy, validation
 from planner.calibration.runs import other_families, reading
 from planner.catalog import Catalog
-from planner.performance import own_runs as near
-from planner.performance import residual_widths
-from planner.performance.efficiency import Efficiencies
-from planner.performance.profiles import overlay as profiles
+from planner.figures import own_runs as near
+from planner.figures import residual_widths
+from planner.figures.efficiency import Efficiencies
+from planner.figures.profiles import overlay as profiles
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from planner.comm.tables.measured_times import CollectiveMethod
 from planner.comm.tables.pool_tables import PoolTables, placed
 from planner.comm.tables.timing import Time
 from planner.cost.calls import Call
-from planner.performance import cost_inputs
+from planner.figures import cost_inputs
 from planner.schema.hardware import Cluster
 from planner.schema.plan import CommunicationChoice, Plan
 from planner.schema.pool_names import pool_names

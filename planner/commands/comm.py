@@ -80,7 +80,7 @@ def show(file: Path, rank: int | None, cluster: tuple[Path, ...], catalog: Path 
     type=click.Choice(["router", "nccl-tuner"]),
     default="router",
     show_default=True,
-    help="What follows the rules: planner.runtime.routing, or NCCL's tuner plugin alone.",
+    help="What follows the rules: planner.comm.routing, or NCCL's tuner plugin alone.",
 )
 @click.option("--sms", type=click.IntRange(0), metavar="N", help="SMs that further back ends may keep busy.")
 @question_options.output("Write the plan with its rules.")
@@ -106,7 +106,7 @@ def choose(
 
     A call leaves the best single back end only for a gain beyond the margin and the spread of the measurements, and
     only if what was chosen on some rounds gained on the others. The new plan's rules are what the router
-    (planner.runtime.routing) and the nccl-tuner target of export follow.
+    (planner.comm.routing) and the nccl-tuner target of export follow.
 
     \b
       clusterwright comm choose plan.json --table table.csv -o mixed.json

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from planner.performance.profiles.importing import ImportedProfile
+    from planner.figures.profiles.importing import ImportedProfile
 
 
 @click.group()
@@ -60,7 +60,7 @@ def import_(
     """  # noqa: D301 - click reads the control character itself
     from planner import catalog as catalogs
     from planner.commands.screen import render
-    from planner.performance.profiles import importing, overlay
+    from planner.figures.profiles import importing, overlay
 
     found = importing.imported(file, catalogs.load(catalog), model, accelerator, precision, sequence)
     written = [overlay.write(output, each) for each in found.profiles]

@@ -214,13 +214,13 @@ def _experts(grid: Grid) -> Iterator[tuple[Call, str]]:
     """Dispatch and combine each way, and a gather over expert-tensor ranks (:func:`experts.exposed`)."""
     network, layout = grid.network, grid.layout
     routed = experts.dispatch(grid)
-    if np.any(grid.options.dispatcher == experts.GATHERED):
+    if np.any(grid.options.dispatcher == experts.ALL_GATHERED):
         for op in (GATHER, SCATTER):
-            yield _call(grid, op, "ep", "ep", routed.ranks, routed.size, routed.once), "both"
+            yield _call(grid, op, "ep", "ep", routed.group, routed.bytes_sent, routed.seconds), "both"
         return
-    yield _times(_call(grid, EXCHANGE, "ep", "ep", routed.ranks, routed.size, routed.once), 2.0), "both"
+    yield _times(_call(grid, EXCHANGE, "ep", "ep", routed.group, routed.bytes_sent, routed.seconds), 2.0), "both"
     g = collective_times.group(network, layout.etp, 1.0)
-    size = routed.size * layout.etp
+    size = routed.bytes_sent * layout.etp
     yield _times(_call(grid, GATHER, "etp", "ep", g, size, collective_times.gather(network, size, g)), 2.0), "both"
 
 

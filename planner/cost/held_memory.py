@@ -236,7 +236,7 @@ def passing(grid: Grid, again: Figure) -> Passing:
 def _gathered(grid: Grid) -> Figure:
     """All ranks' tokens, and their sums, where they are gathered for experts."""
     asked = grid.options.dispatcher
-    return 2.0 * experts.gathered_tokens(grid) * (asked == experts.GATHERED) if np.any(asked) else 0.0
+    return 2.0 * experts.gathered_tokens(grid) * (asked == experts.ALL_GATHERED) if np.any(asked) else 0.0
 
 
 def of_layers(grid: Grid) -> tuple[tuple[Activations, ...], Passing]:

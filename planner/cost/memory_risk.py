@@ -1,7 +1,7 @@
 """What may be planned to hold on an accelerator, so that it runs out of memory no more often than a stated risk.
 
 A true peak is taken to lie around the predicted one as a logistic variable of its logarithm: its 80 % interval is
-measured (:mod:`planner.performance.residual_widths`), its tails are heavier than a normal one's, since few runs were
+measured (:mod:`planner.figures.residual_widths`), its tails are heavier than a normal one's, since few runs were
 measured.
 """
 

@@ -120,12 +120,12 @@ def times(
     """Seconds of one operation by every algorithm and protocol that a group allows.
 
     Arguments:
-        network: the links (:func:`planner.performance.cost_inputs.network`); divide them among groups that use them at
+        network: the links (:func:`planner.figures.cost_inputs.network`); divide them among groups that use them at
             once with :func:`shared`.
         op: one of :data:`OPERATIONS`.
         size: bytes (see the module), any shape.
         g: the ranks (:func:`planner.cost.collective_times.group`), figures that broadcast against `size`.
-        library: what a fit found for the system (:func:`planner.performance.cost_inputs.library`); else
+        library: what a fit found for the system (:func:`planner.figures.cost_inputs.library`); else
             :func:`generic`.
         among: names of the algorithms to price, such as :data:`NCCL_ALGORITHMS`; else all there are.
 

@@ -24,7 +24,7 @@ from planner.cost.figures import Array, Figure
 
 SITE = 0.12
 """What a site is off by in all its runs (standard deviation, log): as intervals assume of labs that nobody has seen
-(`ASSUMED` in `performance/step_time_interval.py`). Published labs, known to those who wrote the priors, show 0.04."""
+(`ASSUMED` in `figures/step_time_interval.py`). Published labs, known to those who wrote the priors, show 0.04."""
 NEAR, SCATTER = 0.13, 0.05
 """What it is off by in plans like one another, and in one run alone."""
 OTHER = {"model": 0.6, "generation": 0.6, "precision": 0.5, "recompute": 0.4}

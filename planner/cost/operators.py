@@ -265,7 +265,7 @@ def _experts(grid: Grid, count: float) -> list[Operator]:
     size = grid.device.element * tokens(grid) * s.experts_per_token / layout.tp * experts.width(grid)
     exchange = Collective("all-to-all", "ep", float(size)) if layout.ep > 1 else None
     moved = experts.vector_bytes(grid) + experts.shared_bytes(grid)
-    apart, rate = experts.apart(grid), float(grid.device.memory_rate)
+    apart, rate = experts.unfused_kernels(grid), float(grid.device.memory_rate)
     own, back = float(apart.forward), float(apart.backward)
     biases = Operator("biases, clamps", count, Pass(0.0, own * rate, own), Pass(0.0, back * rate, back), NOTHING)
     return [

@@ -186,7 +186,8 @@ def modules_again(grid: Grid, moe: Figure, dense: LayerPart, around: LayerPart, 
     """
     s, o, stack, element = grid.shape, grid.options, grid.stack, grid.device.element * tokens(grid)
     activation = (1.0 + s.gated) * element / grid.layout.tp * s.experts_per_token * s.expert_ffn
-    function = (1.0 - stack.drops_activation) * activation / grid.device.memory_rate + experts.clamping(grid).forward
+    kept_function = (1.0 - stack.drops_activation) * activation / grid.device.memory_rate
+    function = kept_function + experts.clamped_activation(grid).forward
     norm = 2.0 * element * s.hidden / sequence_shard(grid) / grid.device.memory_rate
     whole = dense.forward + around.forward + tensor_parallel(grid, 1.0, dense).forward
     again = o.recompute_latents * s.attention_share * attention.expanding(grid)
@@ -256,7 +257,7 @@ def _kernels(grid: Grid, shares: tuple[Figure, ...]) -> tuple[_Kernels, ...]:
     shared = mlp(grid, s.shared_ffn)
     routed = experts.matrix(grid)
     dense_bytes = mlp_vector_bytes(grid, s.ffn)
-    routed_bytes, apart = experts.vector_bytes(grid) + experts.shared_bytes(grid), experts.apart(grid)
+    routed_bytes, apart = experts.vector_bytes(grid) + experts.shared_bytes(grid), experts.unfused_kernels(grid)
     named = np.any(modules_named(grid.options))
     width = (1.0 + s.gated) * grid.device.element * tokens(grid) / grid.layout.tp
 

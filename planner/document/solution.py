@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from planner.cost.held_memory import Memory
-from planner.performance.profiles.profile import Profile
+from planner.figures.profiles.profile import Profile
 from planner.question.job_pools import JobPool, Pools
 from planner.question.request import Request
 from planner.schema import plan as schema

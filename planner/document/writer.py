@@ -12,9 +12,9 @@ from planner.document.machines import cluster_section
 from planner.document.money import energy_section, money_section
 from planner.document.prediction import prediction_section
 from planner.document.solution import Solution
+from planner.figures import cost_inputs
 from planner.models import blocks
 from planner.models.parameters import parameters
-from planner.performance import cost_inputs
 from planner.question.request import Request
 from planner.schema import plan as schema
 from planner.schema.precisions import LOW_PRECISION

@@ -15,7 +15,7 @@ from planner.cost.evaluate import terms
 from planner.cost.figures import Grid
 from planner.cost.held_memory import Memory
 from planner.document import FullestStage, PoolInUse, Solution, Spread
-from planner.performance import own_runs
+from planner.figures import own_runs
 from planner.planning import releases, text_batches
 from planner.planning.measured_runs import MeasuredRuns
 from planner.question.job_pools import JobPool, Pools

@@ -11,10 +11,10 @@ from planner.cost import operators
 from planner.cost.figures import Device, Grid, Layout, Network
 from planner.cost.operators import Operator
 from planner.cost.recommender import Sharding
+from planner.figures import cost_inputs, matrix_formats
+from planner.figures.efficiency import reached, runtime_keys
 from planner.models import blocks, families
 from planner.models.workload import library, model, workload
-from planner.performance import cost_inputs, matrix_formats
-from planner.performance.efficiency import reached, runtime_keys
 from planner.schema.hardware import Cluster, Dimension, Fabric, Runtime
 from planner.schema.model_reading import read
 from planner.schema.plan import Plan

@@ -77,6 +77,6 @@ def used(candidate: Candidate) -> Iterator[str]:
 
 def _time(figures: Figures, candidate: Candidate) -> float:
     """Seconds per step of a candidate by other figures, which say themselves whether copies of tokens are sent once."""
-    once = dispatched(candidate.options.dispatcher) == experts.ONCE
+    once = dispatched(candidate.options.dispatcher) == experts.ONCE_PER_DOMAIN
     options = replace(candidate.options, dispatcher=ALONE) if once else candidate.options
     return float(cost.evaluate(single_grid(figures, candidate.layout, options)).time)

@@ -12,9 +12,9 @@ from dataclasses import replace
 
 from planner.base.errors import NoAnswer, WrongQuestion
 from planner.catalog import Catalog
+from planner.figures import cost_inputs, matrix_formats
 from planner.models.parameters import parameters
 from planner.models.workload import library, workload
-from planner.performance import cost_inputs, matrix_formats
 from planner.planning import ranked
 from planner.question import pools
 from planner.question.reading import PlanOptions, request, trains

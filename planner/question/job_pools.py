@@ -130,7 +130,7 @@ def joint(pools: Pools, used: Sequence[JobPool], networks: Sequence[Network], ac
     """What a collective over all of `used` finds: at every level the slowest of them, and the links between them.
 
     A ring passes every link, so its slowest one sets the pace: ``B = min over pools and links``. The domain is the
-    smallest of the pools' own; none holds copies of two pools (:func:`planner.hetero.batch_shares.across`).
+    smallest of the pools' own; none holds copies of two pools (:func:`planner.mixed.batch_shares.across`).
     """
     if len(used) == 1:
         return replace(networks[0], accelerators=accelerators)

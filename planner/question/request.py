@@ -13,8 +13,8 @@ from planner.base.units import format_seconds
 from planner.cost.figures import Figure
 from planner.cost.goodput import CHECKPOINT_PAUSE_S, RESTART_S, GoodputEstimate, PoolFailures, joint_goodput
 from planner.cost.money import HOUR_S
+from planner.figures import cost_inputs
 from planner.models.parameters import parameters
-from planner.performance import cost_inputs
 from planner.question.job_pools import JobPool
 from planner.schema.hardware import Accelerator, Cluster, Price, Runtime
 from planner.schema.workload import Workload

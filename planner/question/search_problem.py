@@ -13,12 +13,12 @@ from planner.base.errors import WrongQuestion
 from planner.catalog import Catalog
 from planner.cost import memory_risk
 from planner.cost.figures import Expansion
-from planner.performance import cost_inputs, residual_widths, step_time_interval
-from planner.performance.efficiency import Efficiency, reached
-from planner.performance.own_runs import NearRuns, block
-from planner.performance.profiles import overlay
-from planner.performance.profiles import profile as profiles
-from planner.performance.profiles.profile import Profile
+from planner.figures import cost_inputs, residual_widths, step_time_interval
+from planner.figures.efficiency import Efficiency, reached
+from planner.figures.own_runs import NearRuns, block
+from planner.figures.profiles import overlay
+from planner.figures.profiles import profile as profiles
+from planner.figures.profiles.profile import Profile
 from planner.question.request import Request, _per_second, _that_progress, goodput_of
 from planner.schema.hardware import Accelerator, Cluster, Runtime
 from planner.search.problem import SearchProblem, Target

@@ -122,7 +122,8 @@ class _Known:
         self._whole, self._held, self._origins = whole, held, origins
         self.tables = costing.tables(whole, [n for n, block in enumerate(whole.blocks) if block.height])
         self._values = [
-            bounded.memoryless(whole, n, self.tables[n]) if n in self.tables else np.empty(0) for n in range(len(held))
+            bounded.quick_objective_bound(whole, n, self.tables[n]) if n in self.tables else np.empty(0)
+            for n in range(len(held))
         ]
         self._looked = [np.zeros(block.height, dtype=bool) for block in whole.blocks]
 
@@ -140,7 +141,7 @@ class _Known:
             part = fresh[start : start + step]
             fits = self.held(index, part) <= self._whole.room(index, part)
             bound = bounded.lower_bound(*self.tables[index].part(part, least=True), fits)
-            self._values[index][part] = bounded.within(self._whole, index, part, bound)
+            self._values[index][part] = bounded.objective(self._whole, index, part, bound)
         self._looked[index][fresh] = True
 
     def held(self, index: int, rows: NDArray[np.intp]) -> NDArray[np.float64]:

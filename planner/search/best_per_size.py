@@ -161,7 +161,7 @@ class _Bounds:
     def __init__(self, problem: SearchProblem, origins: Sequence[NDArray[np.intp]]) -> None:
         self._problem, self._origins = problem, origins
         self.tables = costing.tables(problem)
-        self._values = [bounded.memoryless(problem, i, self.tables[i]) for i in range(len(problem.blocks))]
+        self._values = [bounded.quick_objective_bound(problem, i, self.tables[i]) for i in range(len(problem.blocks))]
         self._looked = [np.zeros(block.height, dtype=bool) for block in problem.blocks]
         self._held: dict[int, NDArray[np.float64]] = {}
 
@@ -179,7 +179,7 @@ class _Bounds:
         width = costing.rows_per_chunk(self._problem.blocks[index])
         for start in range(0, len(fresh), width):
             part = fresh[start : start + width]
-            bound, need, _ = bounded.bounds(self._problem, index, self.tables[index], part, tight=True)
+            bound, need, _ = bounded.bound_rows(self._problem, index, self.tables[index], part, tight=True)
             options = np.shape(need)[:-1]
             if index not in self._held:
                 self._held[index] = np.empty((*options, self._problem.blocks[index].height))

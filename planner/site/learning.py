@@ -18,7 +18,7 @@ from planner.calibration.fit.frame import Frame
 from planner.calibration.runs import reading
 from planner.calibration.runs.measured_run import Run
 from planner.catalog import Catalog
-from planner.performance.efficiency import Efficiencies
+from planner.figures.efficiency import Efficiencies
 from planner.site import journal
 from planner.site.folder import Site
 from planner.site.log_rows import Measured

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from planner.cost import experts
 from planner.cost.figures import Grid
-from planner.performance.cost_inputs import FORWARDING
+from planner.figures.cost_inputs import FORWARDING
 from planner.schema.hardware import Accelerator, Cluster, Runtime
 from planner.schema.plan_layout import FUSED
 from planner.space.axes import ALONE
@@ -62,7 +62,7 @@ def launched(name: str, grid: Grid, accelerator: Accelerator, runtime: Runtime) 
     layout = grid.layout
     if float(layout.ep) * float(layout.etp) <= 1 or not float(grid.stack.dispatch_once):
         return None
-    ranks = experts.dispatch(grid).ranks
+    ranks = experts.dispatch(grid).group
     known = runtime.axes.get("dispatcher", ())
     able = (each for each in FUSED if each in known and runs_on(each, accelerator))
     return next(able, None) if float(ranks.n) > float(ranks.inside) else None

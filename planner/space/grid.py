@@ -32,10 +32,10 @@ from planner.cost.figures import (
 )
 from planner.cost.figures import Options as OptionFigures
 from planner.cost.nearness import Label
+from planner.figures.matrix_formats import can_train_in
+from planner.figures.own_runs import NearRuns
 from planner.models import context
 from planner.models.blocks import feeding
-from planner.performance.matrix_formats import can_train_in
-from planner.performance.own_runs import NearRuns
 from planner.schema.hardware import Cluster, Runtime
 from planner.schema.plan import ZeroScope, ZeroStage
 from planner.schema.precisions import PRECISIONS
@@ -495,7 +495,7 @@ def _captured(each: Sequence[int]) -> dict[str, NDArray[np.float64]]:
 
 def dispatched(name: str) -> float:
     """What copies of tokens a dispatcher sends, as figures hold it."""
-    return {ALONE: 0.0, "alltoall": 1.0, "allgather": experts.GATHERED}.get(name, experts.ONCE)
+    return {ALONE: 0.0, "alltoall": 1.0, "allgather": experts.ALL_GATHERED}.get(name, experts.ONCE_PER_DOMAIN)
 
 
 def _dispatched(names: Sequence[str]) -> dict[str, NDArray[np.float64]]:

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from planner.figures import cost_inputs, matrix_formats
 from planner.models import blocks, context
-from planner.performance import cost_inputs, matrix_formats
 from planner.schema.hardware import Runtime
 from planner.space import dispatchers
 from planner.space.axes import (

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from planner.cost import pipeline
 from planner.cost.figures import Layout
+from planner.figures import cost_inputs
 from planner.models import blocks, context
-from planner.performance import cost_inputs
 from planner.schema.hardware import Cluster, Runtime
 from planner.schema.workload import Workload
 from planner.space.axes import FOLDED

@@ -11,7 +11,7 @@ from planner.base.errors import WrongQuestion
 from planner.catalog import Catalog
 from planner.cost import pipeline
 from planner.cost.figures import Layout
-from planner.performance import cost_inputs
+from planner.figures import cost_inputs
 from planner.schema.hardware import Runtime
 from planner.schema.workload import Workload
 from planner.space.axes import FOLDED, SPLIT_SCHEDULES

@@ -22,9 +22,9 @@ from planner.calibration.runs.measured_run import Run
 from planner.calibration.runs.other_families import FAMILIES, OtherFrame
 from planner.catalog import Catalog
 from planner.cost.figures import Array
-from planner.performance import residual_widths, step_time_interval
-from planner.performance.efficiency import Efficiencies
-from planner.performance.residual_widths import Width
+from planner.figures import residual_widths, step_time_interval
+from planner.figures.efficiency import Efficiencies
+from planner.figures.residual_widths import Width
 
 ROUNDS = 6
 """Steps of a fit that starts from the fit to all."""

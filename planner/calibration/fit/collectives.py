@@ -30,9 +30,9 @@ from planner.cost import nccl_algorithms
 from planner.cost.collective_times import CollectiveGroup, group
 from planner.cost.figures import Array, Network, stacked
 from planner.cost.nccl_algorithms import NCCL_ALGORITHMS, PROTOCOLS, CollectiveLibrary
+from planner.figures import cost_inputs
+from planner.figures.efficiency import DEFAULT, Efficiencies
 from planner.models import files
-from planner.performance import cost_inputs
-from planner.performance.efficiency import DEFAULT, Efficiencies
 from planner.schema.efficiency import CollectiveEfficiency, FabricEfficiency
 from planner.schema.hardware import Accelerator, Cluster, Entry, Fabric, Topology
 

@@ -15,10 +15,10 @@ from planner.catalog import Catalog
 from planner.cost.figures import Array, Device, Grid, Layout, MeasuredLayers, Network, Stack, Times, stacked, taken
 from planner.cost.layer_times import NOTHING, at
 from planner.cost.nearness import shift
-from planner.performance import cost_inputs, own_runs
-from planner.performance.efficiency import Efficiencies
-from planner.performance.profiles import profile as profiles_
-from planner.performance.profiles.profile import Profile
+from planner.figures import cost_inputs, own_runs
+from planner.figures.efficiency import Efficiencies
+from planner.figures.profiles import profile as profiles_
+from planner.figures.profiles.profile import Profile
 from planner.schema.one_line import spelled
 from planner.space.grid import as_figures
 

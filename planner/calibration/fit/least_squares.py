@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.cost.figures import Array
-from planner.performance.efficiency import Efficiencies
+from planner.figures.efficiency import Efficiencies
 
 SCALE = 0.08
 """Relative error beyond which a row counts as an outlier more than as evidence."""

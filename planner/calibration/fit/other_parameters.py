@@ -13,7 +13,7 @@ from planner.calibration.runs.measured_run import Run
 from planner.calibration.runs.other_families import FAMILIES, OtherFrame
 from planner.catalog import Catalog
 from planner.cost.figures import Array
-from planner.performance.efficiency import Efficiencies
+from planner.figures.efficiency import Efficiencies
 
 FOLDS = 5
 EXAMPLES = ("pytorch-ddp@2020",)

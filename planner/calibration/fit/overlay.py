@@ -9,8 +9,8 @@ from typing import Any
 
 from planner.base import writing
 from planner.base.errors import WrongQuestion
+from planner.figures.efficiency import Efficiencies
 from planner.models import files
-from planner.performance.efficiency import Efficiencies
 
 FOLDERS = {"accelerators": "accelerator_efficiencies", "runtimes": "runtime_efficiencies"}
 _DIGITS = 5

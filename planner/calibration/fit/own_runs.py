@@ -17,10 +17,10 @@ from planner.calibration.fit.frame import Frame
 from planner.calibration.report.validation import situation
 from planner.cost.figures import Array
 from planner.cost.nearness import SITE, OwnRuns, covariance, scatters, weighed
-from planner.performance import step_time_interval
-from planner.performance.efficiency import Efficiencies
-from planner.performance.own_runs import FURTHEST, runtime_of
-from planner.performance.residual_widths import Width
+from planner.figures import step_time_interval
+from planner.figures.efficiency import Efficiencies
+from planner.figures.own_runs import FURTHEST, runtime_of
+from planner.figures.residual_widths import Width
 from planner.schema.plan_prediction import MOST_OWN_RUNS
 
 PRIOR_RUNS = 3

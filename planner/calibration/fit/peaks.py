@@ -17,7 +17,7 @@ from planner.calibration.fit.counted_runs import lab
 from planner.calibration.fit.frame import Frame
 from planner.calibration.report.validation import memory_residuals
 from planner.cost.figures import Array
-from planner.performance.efficiency import Efficiencies
+from planner.figures.efficiency import Efficiencies
 
 FACTORS = tuple(float(x) for x in np.round(np.arange(0.7, 1.31, 0.05), 2))
 """On what each framework is taken to hold beyond allocated bytes: 2 to 9 % were seen by SimuMax on its own machines, 30

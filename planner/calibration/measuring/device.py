@@ -8,7 +8,7 @@ from planner.base.errors import WrongQuestion, nearest
 from planner.calibration.measuring.timing import torch_module
 from planner.calibration.runs import names
 from planner.catalog import Catalog
-from planner.performance import matrix_formats
+from planner.figures import matrix_formats
 from planner.schema.hardware import Accelerator
 
 PRECISIONS = ("bf16", "fp16", "fp8", "tf32", "fp32")

@@ -26,7 +26,7 @@ from planner.calibration.measuring.kernel_times import (
 )
 from planner.calibration.measuring.predicted import Kernels
 from planner.cost.figures import Array
-from planner.performance.efficiency import Efficiencies
+from planner.figures.efficiency import Efficiencies
 from planner.schema.efficiency import AcceleratorEfficiency
 from planner.schema.hardware import Accelerator
 

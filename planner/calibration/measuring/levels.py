@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from planner.base.errors import WrongQuestion
 from planner.calibration.measuring.kernel_times import MATRIX, MeasurementRow
-from planner.performance import matrix_formats
+from planner.figures import matrix_formats
 from planner.schema.efficiency import AcceleratorEfficiency
 from planner.schema.hardware import Accelerator
 

@@ -29,8 +29,8 @@ from planner.calibration.measuring.ranks import time_collectives
 from planner.calibration.measuring.timing import Bench, Refused
 from planner.calibration.runs import names
 from planner.catalog import Catalog
-from planner.performance import matrix_formats, residual_widths
-from planner.performance.efficiency import Efficiencies
+from planner.figures import matrix_formats, residual_widths
+from planner.figures.efficiency import Efficiencies
 from planner.schema.efficiency import AcceleratorEfficiency
 from planner.schema.hardware import Accelerator
 

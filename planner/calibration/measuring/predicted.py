@@ -28,9 +28,9 @@ from planner.cost import collective_times
 from planner.cost.attention import kernel as attention_kernel
 from planner.cost.figures import Array, Device, Figure, Grid, Layout, Network, Options, Shape, Stack
 from planner.cost.products import product_time
+from planner.figures import cost_inputs
+from planner.figures.efficiency import Efficiencies
 from planner.models import attended
-from planner.performance import cost_inputs
-from planner.performance.efficiency import Efficiencies
 from planner.schema.efficiency import AcceleratorEfficiency
 from planner.schema.hardware import Accelerator, Cluster, Fabric, Node
 

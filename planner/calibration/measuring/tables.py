@@ -18,7 +18,7 @@ from planner.calibration.measuring.fitting import fit_kernels
 from planner.calibration.measuring.kernel_times import read
 from planner.calibration.measuring.measure import rows_of
 from planner.catalog import Catalog
-from planner.performance.efficiency import Efficiencies
+from planner.figures.efficiency import Efficiencies
 from planner.schema.efficiency import AcceleratorEfficiency
 
 PRECISIONS = ("bf16", "fp16")

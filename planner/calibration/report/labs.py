@@ -17,7 +17,7 @@ from planner.calibration.report.prediction_errors import plan_of, same_job
 from planner.calibration.report.validation import memory_residuals, situation
 from planner.calibration.runs.measured_run import Run
 from planner.cost.figures import Array
-from planner.performance import step_time_interval
+from planner.figures import step_time_interval
 
 Name = Callable[[Run], str]
 

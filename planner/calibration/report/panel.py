@@ -22,7 +22,7 @@ from planner.calibration.fit.frame import Frame
 from planner.calibration.runs import reading
 from planner.calibration.runs.measured_run import Run
 from planner.catalog import Catalog
-from planner.performance.efficiency import Efficiencies
+from planner.figures.efficiency import Efficiencies
 from planner.space.axes import OptionAxes
 
 CLAIM = 1.08

@@ -21,7 +21,7 @@ from planner.calibration.fit.frame import Frame
 from planner.calibration.report.prediction_errors import plan_of, same_job
 from planner.calibration.runs.measured_run import Run
 from planner.cost.figures import Array
-from planner.performance.efficiency import Efficiencies
+from planner.figures.efficiency import Efficiencies
 
 EFFECTS: dict[str, tuple[str, ...]] = {
     "matrix products": ("matrix",),

@@ -9,7 +9,7 @@ from planner.calibration.fit.frame import Frame
 from planner.calibration.fit.own_runs import SiteFit
 from planner.calibration.report.prediction_errors import Errors
 from planner.cost.figures import Array
-from planner.performance.efficiency import Efficiencies
+from planner.figures.efficiency import Efficiencies
 
 
 def site_document(frame: Frame, shipped: Efficiencies, found: SiteFit, held_out: Array) -> dict[str, Any]:

@@ -19,10 +19,10 @@ from planner.calibration.report.prediction_errors import Errors, GroupChoice
 from planner.calibration.runs.measured_run import Run
 from planner.cost import memory_risk
 from planner.cost.figures import Array
-from planner.performance import residual_widths, step_time_interval
-from planner.performance.efficiency import Efficiencies
-from planner.performance.residual_widths import Width
-from planner.performance.step_time_interval import Situation
+from planner.figures import residual_widths, step_time_interval
+from planner.figures.efficiency import Efficiencies
+from planner.figures.residual_widths import Width
+from planner.figures.step_time_interval import Situation
 
 BY = {"source": "source", "model": "base", "accelerator": "accelerator", "task": "task_there"}
 TRANSFORMERS = ("dense", "moe")

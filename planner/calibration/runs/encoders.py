@@ -17,8 +17,8 @@ from planner.calibration.runs.cells import number
 from planner.calibration.runs.measured_run import NotStated, Run
 from planner.calibration.runs.variants import RunVariant
 from planner.catalog import Catalog
+from planner.figures import matrix_formats
 from planner.models.workload import library, workload
-from planner.performance import matrix_formats
 from planner.space.axes import NO_RECOMPUTE, OptionAxes, Sharding, TensorMode
 
 REAL_TOKENS = 255

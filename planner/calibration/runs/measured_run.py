@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from planner.calibration.runs.variants import RunVariant
 from planner.cost.figures import Shape
-from planner.performance import cost_inputs
+from planner.figures import cost_inputs
 from planner.schema.hardware import Cluster, Runtime
 from planner.schema.workload import Workload
 

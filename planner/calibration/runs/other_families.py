@@ -15,9 +15,9 @@ from planner.catalog import Catalog
 from planner.cost import convolution, recommender
 from planner.cost.figures import Array, Device, Network, stacked
 from planner.cost.other_families import Software
+from planner.figures import cost_inputs, matrix_formats
+from planner.figures.efficiency import Efficiencies
 from planner.models import families
-from planner.performance import cost_inputs, matrix_formats
-from planner.performance.efficiency import Efficiencies
 
 FAMILIES = ("encoder", "cnn", "dlrm")
 UNSTATED_BATCH = {"fp16": 256, "bf16": 256}

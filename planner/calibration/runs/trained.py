@@ -9,10 +9,10 @@ from dataclasses import replace
 from planner.calibration.runs import names
 from planner.calibration.runs.cells import Unpredictable, number, required, whole
 from planner.cost.flops import training_flops
+from planner.figures import cost_inputs
 from planner.models import attended
 from planner.models.parameters import parameters
 from planner.models.workload import library
-from planner.performance import cost_inputs
 from planner.schema.workload import MixtureOfExperts, Model, Workload
 
 

@@ -9,8 +9,8 @@ from itertools import product
 
 from planner.calibration.runs import names
 from planner.calibration.runs.cells import Unpredictable, number, whole
+from planner.figures.matrix_formats import can_train_in
 from planner.models import context
-from planner.performance.matrix_formats import can_train_in
 from planner.schema.hardware import Accelerator, Runtime
 from planner.schema.precisions import LOW_PRECISION
 from planner.schema.workload import Workload

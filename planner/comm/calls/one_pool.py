@@ -13,10 +13,10 @@ from planner.comm.calls import several_pools
 from planner.cost import calls
 from planner.cost.calls import Call
 from planner.cost.figures import Grid
-from planner.performance import cost_inputs
-from planner.performance.efficiency import reached
-from planner.performance.profiles import overlay
-from planner.performance.profiles import profile as profiles
+from planner.figures import cost_inputs
+from planner.figures.efficiency import reached
+from planner.figures.profiles import overlay
+from planner.figures.profiles import profile as profiles
 from planner.schema.hardware import Cluster
 from planner.schema.model_reading import read
 from planner.schema.plan import Plan

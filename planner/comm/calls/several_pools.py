@@ -1,4 +1,4 @@
-"""The calls of a plan over several pools: its document and a catalog back to what :mod:`planner.uneven` priced it with.
+"""The calls of a plan over several pools: its document and a catalog back to what :mod:`planner.mixed` priced it with.
 
 Every group of alike pipelines has its own calls, on every pool that its stages stand on. A rank of a stage makes those
 of its layers and of its transfers; replicas reduce within a pool, or across the links between pools where these hold
@@ -21,12 +21,12 @@ from planner.cost import calls, collective_times, data_parallel, pipeline
 from planner.cost.calls import Call
 from planner.cost.evaluate import passes
 from planner.cost.figures import Array, Grid, Layout, Network, Options
-from planner.hetero import batch_shares, given, layer_split, pipelines, stages
-from planner.hetero.batch_shares import BundleSetting, Placement
-from planner.hetero.integer_program import Offer
-from planner.hetero.pipelines import Chain, PipelineTemplates
-from planner.hetero.problem import joint_stack
-from planner.hetero.stages import Priced, StageConfigs, Switches
+from planner.mixed import batch_shares, given, layer_split, pipelines, stages
+from planner.mixed.batch_shares import BundleSetting, Placement
+from planner.mixed.integer_program import Offer
+from planner.mixed.pipelines import Chain, PipelineTemplates
+from planner.mixed.problem import joint_stack
+from planner.mixed.stages import Priced, StageConfigs, Switches
 from planner.question import job_pools as pools
 from planner.question.job_pools import JobPool, LinkBetween, Pools, part_of
 from planner.schema.hardware import Cluster

@@ -48,7 +48,7 @@ class ChooseOptions:
     margin: float = MARGIN
     switch_s: float = SWITCH_S
     launcher: str = "router"
-    """``router``: what :mod:`planner.runtime.routing` loads; ``nccl-tuner``: NCCL alone."""
+    """``router``: what :mod:`planner.comm.routing` loads; ``nccl-tuner``: NCCL alone."""
     free: Mapping[str, float] = field(default_factory=dict)
     live: Mapping[str, Live] = field(default_factory=lambda: LIVE)
 

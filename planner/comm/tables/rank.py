@@ -1,7 +1,7 @@
 """What one rank of a measuring job does: every call by every back end in turn, a line of JSON for each on rank 0.
 
 Started by :mod:`planner.comm.tables.measuring` with the file of the job's description. Calls go through the back ends
-that the router of :mod:`planner.runtime.routing` uses, so that what is measured is what a plan will get.
+that the router of :mod:`planner.comm.routing` uses, so that what is measured is what a plan will get.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from planner.calibration.measuring.timing import trimmed_mean
-from planner.runtime.routing import Router
-from planner.runtime.routing.launch import rendezvous
-from planner.runtime.routing.rules import EITHER_MPI
+from planner.comm.routing import Router
+from planner.comm.routing.launch import rendezvous
+from planner.comm.routing.rules import EITHER_MPI
 
 WARM = 2
 """Calls before the first that counts, in every round."""

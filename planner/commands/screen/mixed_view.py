@@ -97,7 +97,7 @@ def starts(plan: Plan) -> None:
     if able:
         launchers = f"{', '.join(able)} (clusterwright export)"
     elif max(p.tp, p.pp, p.cp, p.ep) == 1:
-        launchers = "planner.runtime.uneven in your own training script: data parallelism with uneven batches"
+        launchers = "planner.rebalancing.training in your own training script: data parallelism with uneven batches"
     else:
         instead = "; --launchable restricts the search to plans that one can" if starts_alike(plan) else ""
         launchers = f"no supported launcher can run this plan ({why}){instead}"

@@ -10,9 +10,9 @@ from typing import Any
 
 from planner.base import units
 from planner.cost.flops import training_flops
+from planner.figures.cost_inputs import shape
 from planner.models.parameters import Parameters, lora_parameters, parameters
 from planner.models.workload import workload
-from planner.performance.cost_inputs import shape
 from planner.schema.workload import Model, Workload
 
 Row = list[str]

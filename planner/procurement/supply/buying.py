@@ -13,9 +13,9 @@ from planner.catalog import Catalog
 from planner.cost import money, network_bill
 from planner.cost.goodput import ACCELERATOR_MTBF_S, RESTART_S, goodput
 from planner.cost.ownership import charge, facility_per_month
+from planner.figures.cost_inputs import HOST_BANDWIDTH
 from planner.models.parameters import parameters
 from planner.models.workload import find_model, optimizer
-from planner.performance.cost_inputs import HOST_BANDWIDTH
 from planner.procurement.question.portfolio import NodeOption, Portfolio
 from planner.procurement.supply.parts import BillPart, parts
 from planner.procurement.supply.pools import Item, SupplyPool

@@ -13,9 +13,9 @@ from functools import lru_cache
 
 from planner.catalog import Catalog
 from planner.cost.money import DAY_S
+from planner.figures.efficiency import Efficiencies
 from planner.models.parameters import parameters
 from planner.models.workload import find_model
-from planner.performance.efficiency import Efficiencies
 from planner.procurement.question.portfolio import Job
 from planner.procurement.supply.pools import SupplyPool
 from planner.schema.hardware import Accelerator

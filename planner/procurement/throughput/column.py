@@ -55,7 +55,7 @@ def machine(pool: SupplyPool) -> Key:
 
 
 def wiring(pool: SupplyPool) -> Key:
-    """How a pool's nodes are joined: what :func:`planner.performance.cost_inputs.network` reads of ports and fabric.
+    """How a pool's nodes are joined: what :func:`planner.figures.cost_inputs.network` reads of ports and fabric.
     A spine counts only where it is thinned out and nodes lie below several leaves.
     """
     node, fabric, count = pool.cluster.node, pool.cluster.fabric, pool.cluster.count

@@ -17,7 +17,7 @@ from planner.base.processes import Workers, spread
 from planner.catalog import Catalog
 from planner.cost import money
 from planner.cost.goodput import wall_time
-from planner.performance import cost_inputs
+from planner.figures import cost_inputs
 from planner.planning import answer
 from planner.procurement.question.portfolio import Job
 from planner.procurement.supply.pools import SupplyPool

@@ -1,6 +1,6 @@
 """Unlike pools that work on one job together, where the portfolio asks for them: which, what joins them, how fast.
 
-Each is a search over several pools (:mod:`planner.uneven`) of some seconds, so only those are made that a ``[[mixed]]``
+Each is a search over several pools (:mod:`planner.mixed`) of some seconds, so only those are made that a ``[[mixed]]``
 table names, each once for all regions, prices and ways to come by the same machines.
 """
 
@@ -14,7 +14,7 @@ from planner import document
 from planner.base.errors import NoAnswer, WrongQuestion
 from planner.catalog import Catalog
 from planner.cost import money
-from planner.hetero import run
+from planner.mixed import run
 from planner.procurement.question.portfolio import Job, MixedPools, Portfolio
 from planner.procurement.supply.pools import SupplyPool, offers
 from planner.procurement.throughput.column import Column, Key, Place, machine, wiring, work

@@ -1,0 +1,103 @@
+"""Which global batch to train with, where it is known what a larger one is worth: by goodput, not by throughput."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from planner.base import units
+from planner.base.errors import ClusterwrightError, NoAnswer, WrongQuestion
+from planner.base.units import format_percent
+from planner.mixed.answer import value_of
+from planner.question.request import Request
+from planner.schema.plan import Assumption, Plan, PlanSet
+
+
+def scale(text: float | str) -> float:
+    """A noise scale in sequences, as a person writes it or a number.
+
+    Raises:
+        WrongQuestion: not a number above 0.
+    """
+    try:
+        found = units.parse(text, "count")
+    except units.UnitError as error:
+        raise WrongQuestion(f"--noise-scale {error}") from None
+    if found <= 0:
+        raise WrongQuestion(f"--noise-scale {text}: sequences, more than 0 (the noise scale, or a critical batch size)")
+    return found
+
+
+def tokens_for(tokens: float, batch: int, reference: int, noise: float) -> float:
+    """Tokens that bring as far at a batch as `tokens` do at the reference: ``D (phi + B) / (phi + B_0)``.
+
+    McCandlish et al. 2018 (arXiv 1812.06162): ``samples = E_min (1 + B / phi)``; the noise scale phi is their critical
+    batch size, ``E_min / S_min``.
+    """
+    return tokens * (noise + batch) / (noise + reference)
+
+
+def by_goodput(plans_of: Callable[[int, float], PlanSet], wanted: Request, noise: float) -> PlanSet:
+    """The plans of every batch of a question, `plans_of` (batch, tokens), as one ranked set.
+
+    Raises:
+        ClusterwrightError: no batch has a plan; the first one's reason.
+    """
+    reference = min(wanted.batches)
+    found: list[tuple[int, PlanSet]] = []
+    errors: list[tuple[int, ClusterwrightError]] = []
+    for batch in wanted.batches:
+        try:
+            found.append((batch, plans_of(batch, tokens_for(wanted.workload.tokens, batch, reference, noise))))
+        except NoAnswer as error:
+            errors.append((batch, error))
+    if not found:
+        raise errors[0][1]
+    entries = [(value_of(wanted, each), batch, each) for batch, plans in found for each in plans.plans]
+    entries.sort(key=lambda entry: entry[0])
+    noted = Assumption(
+        what=f"a noise scale of {noise:,.0f} sequences",
+        why=f"as given; tokens grow with the batch by (scale + B) / (scale + {reference:,}), for the same progress",
+        flag="--noise-scale",
+    )
+    plans = tuple(
+        replace(each, rank=rank, assumptions=(noted, *each.assumptions))
+        for rank, (_, _, each) in enumerate(entries[: wanted.top], 1)
+    )
+    best = next(each for batch, each in found if batch == entries[0][1])
+    searches = [each.search for _, each in found]
+    reasons = replace(best.reasons, why_not=(*_others(entries), *(f"batch {b:,}: {_line(e)}" for b, e in errors)))
+    return replace(
+        best,
+        plans=plans,
+        reasons=reasons,
+        front=(),
+        question=None,  # of one batch
+        search=replace(
+            best.search,
+            candidates=sum(s.candidates for s in searches),
+            feasible=sum(s.feasible for s in searches),
+            costed=sum(s.costed for s in searches),
+            proven_optimal=all(s.proven_optimal for s in searches),
+            gap=max(s.gap for s in searches),
+            method=f"each batch by itself, then goodput; {best.search.method}",
+        ),
+    )
+
+
+def _others(entries: Sequence[tuple[float, int, Plan]]) -> list[str]:
+    """What the best plan of every other batch is short of."""
+    value, chosen, first = entries[0]
+    lines = []
+    for batch in sorted({b for _, b, _ in entries} - {chosen}):
+        other, _, plan = next(entry for entry in entries if entry[1] == batch)
+        faster = (batch / plan.prediction.step_time_s) / (chosen / first.prediction.step_time_s) - 1.0
+        lines.append(
+            f"batch {batch:,}: {format_percent(other / value - 1.0)} more for the same progress "
+            f"({format_percent(faster)} more tokens a second)"
+        )
+    return lines
+
+
+def _line(error: ClusterwrightError) -> str:
+    return str(error).splitlines()[0]

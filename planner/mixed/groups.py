@@ -1,0 +1,156 @@
+"""Groups of pipelines of a mixed plan as its document states them: stages, layers, memory, shares of the batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from planner.cost.figures import Grid
+from planner.cost.held_memory import PARTS, Memory
+from planner.document import FullestStage
+from planner.document.prediction import stage_memory as stage_memory_section
+from planner.mixed import layer_split, pipelines, stages
+from planner.mixed.batch_shares import BundleGroup, MixedPlan
+from planner.mixed.layer_split import LayerSplit, StageCosts
+from planner.mixed.pipelines import Chain
+from planner.mixed.problem import PreparedPools
+from planner.mixed.stages import StageConfigs
+from planner.schema import plan as schema
+
+
+class FoundPipeline(NamedTuple):
+    """One kind of pipeline as the search priced it."""
+
+    chain: Chain
+    rows: list[int]
+    """For each of the chain's pools the row of its table that says how a stage is run."""
+    split: LayerSplit
+    """Of this one pipeline: shapes (1, stages)."""
+    costs: StageCosts
+
+
+def found_pipeline(prepared: PreparedPools, kind: int) -> FoundPipeline:
+    """The pipeline of a kind (its row among the templates), priced again."""
+    kinds = prepared.setting.kinds
+    chain = prepared.chains[int(kinds.chain[kind])]
+    rows = [int(kinds.configs[kind, place]) for place in range(len(chain))]
+    costs = pipelines.chain_costs(chain, [np.array([row]) for row in rows], prepared.tables, prepared.links)
+    known = prepared.splits
+    split = known[kind] if known else layer_split.split_layers(costs, int(prepared.figures[0].shape.layers))
+    return FoundPipeline(chain, rows, split, costs)
+
+
+def group_section(prepared: PreparedPools, group: BundleGroup, place: dict[int, int]) -> schema.Group:
+    """The plan's record of a group and its stages; `place` maps a pool of the question to its index in the plan."""
+    kinds = prepared.setting.kinds
+    width = int(kinds.width[group.kind])
+    return schema.Group(
+        copies=group.copies,
+        width=width,
+        micro=int(kinds.samples[group.kind]) // width,
+        micro_batches=group.micro_batches,
+        sequences=group.sequences,
+        time_s=group.time,
+        stages=_stage_sections(prepared, group.kind, place),
+    )
+
+
+def _stage_sections(prepared: PreparedPools, kind: int, place: dict[int, int]) -> tuple[schema.GroupStage, ...]:
+    chain, rows, split, costs = found_pipeline(prepared, kind)
+    times, policy = layer_split.dealt_times(costs, split.layers, split.policy), split.policy
+    found = []
+    for i, (at, pool, role, depth) in enumerate(pipelines.places(chain)):
+        table, row, layers = prepared.tables[pool], rows[at], int(split.layers[0, i])
+        held = stage_memory(prepared, pool, row, int(policy[0, i]), layers, role, depth)
+        found.append(
+            schema.GroupStage(
+                pool=place[pool],
+                layers=layers,
+                tp=int(table.configs.tp[row]),
+                cp=int(table.configs.cp[row]),
+                ep=int(table.configs.ep[row]),
+                recompute=table.policies[int(policy[0, i])].name,
+                time_s=float(times[0, i]) * scalar(prepared.setting.stack.whole_step),
+                memory_bytes=float(held.total),
+                held=stage_memory_section(held),
+            )
+        )
+    return tuple(found)
+
+
+def stage_grid(prepared: PreparedPools, pool: int, row: int, policy: int) -> Grid:
+    """A configuration of a stage on a pool (a row of its table) under one of its policies, as a grid of one column."""
+    grid = stages.stage_columns(
+        prepared.figures[pool], one_config(prepared, pool, row), prepared.switches, prepared.precision
+    )
+    return stages.with_policy(grid, prepared.tables[pool].policies[policy])
+
+
+def one_config(prepared: PreparedPools, pool: int, row: int) -> StageConfigs:
+    """Row `row` of a pool's configurations of a stage, as columns of length 1."""
+    configs = prepared.tables[pool].configs
+    return StageConfigs(
+        *(getattr(configs, name)[row : row + 1] for name in ("tp", "cp", "ep", "etp", "micro", "width"))
+    )
+
+
+def stage_memory(
+    prepared: PreparedPools, pool: int, row: int, policy: int, layers: int, role: str, depth: int
+) -> Memory:
+    """Bytes on an accelerator of one stage, part by part, each a scalar.
+
+    Args:
+        prepared: The question.
+        pool: Its pool that the stage stands on.
+        row: Of that pool's table: how the stage is run.
+        policy: Of recomputation, among the table's.
+        layers: That the stage holds.
+        role: One of :data:`planner.mixed.stages.ROLES`.
+        depth: Stages from this one to the last, itself included.
+    """
+    grid = stage_grid(prepared, pool, row, policy)
+    held = stages.stage_memory(grid, np.array([float(layers)]), np.array([float(depth)]), role)
+    parts: dict[str, Any] = {name: scalar(getattr(held, name)) for name in PARTS}
+    return replace(held, **parts)
+
+
+def fullest_stage(prepared: PreparedPools, found: MixedPlan, place: dict[int, int]) -> FullestStage:
+    """The stage, among all groups, that uses the largest share of its accelerator's memory."""
+    every = []
+    for group in found.groups:
+        chain, rows, split, _ = found_pipeline(prepared, group.kind)
+        for i, (at, pool, role, depth) in enumerate(pipelines.places(chain)):
+            policy, layers = int(split.policy[0, i]), int(split.layers[0, i])
+            held = stage_memory(prepared, pool, rows[at], policy, layers, role, depth)
+            share = float(held.total) / prepared.pools.all[pool].cluster.accelerator.memory
+            every.append((share, FullestStage(stage=i, pool=place[pool], held=held)))
+    return max(every, key=lambda entry: entry[0])[1]
+
+
+def scalar(value: object) -> float:
+    """The one number of an array of one element, or of a number."""
+    return float(np.ravel(np.asarray(value, dtype=float))[0])
+
+
+def sequences_per_pool(groups: Sequence[schema.Group], pools: int) -> tuple[int, ...]:
+    """Sequences of the global batch by pool, whole numbers: a pipeline over several pools shares its own by layers."""
+    shares = np.zeros(pools)
+    for group in groups:
+        layers = sum(s.layers for s in group.stages)
+        for stage in group.stages:
+            shares[stage.pool] += group.sequences * stage.layers / layers
+    whole = np.floor(shares + 1e-9).astype(int)
+    missing = sum(g.sequences for g in groups) - int(whole.sum())
+    for index in np.argsort(-(shares - whole), kind="stable")[:missing]:
+        whole[index] += 1
+    return tuple(int(n) for n in whole)
+
+
+def recompute_section(groups: Sequence[schema.Group]) -> schema.RecomputeSection:
+    """The plan's recomputation: the most that any stage does, as each stage carries its own."""
+    names = {s.recompute for g in groups for s in g.stages}
+    name = "full" if "full" in names else "selective" if "selective" in names else "none"
+    return schema.RecomputeSection(policy=name, layers_fraction=float(name == "full"), selective=name == "selective")

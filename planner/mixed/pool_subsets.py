@@ -1,0 +1,299 @@
+"""Plans over every set of the pools of a question: which sets are searched, and what each is searched with."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from itertools import combinations
+
+from planner.base.errors import ClusterwrightError, NoAnswer
+from planner.catalog import Catalog
+from planner.cost.goodput import RESTART_S
+from planner.mixed import answer, launchable, pipelines, problem, search
+from planner.mixed.answer import step_value, value_of
+from planner.mixed.batch_shares import MixedPlan
+from planner.question.job_pools import JobPool, Pools
+from planner.question.request import Request, preemptions, restart
+from planner.schema.plan import Plan, SearchSection
+from planner.space.axes import Recompute
+from planner.space.pins import Bound, Pins
+
+EVERY_SET = 8
+"""Up to so many pools every set of them is searched by itself, so that one more pool never makes the answer worse;
+beyond, every set of up to three is, and then all at once."""
+MANY = 1024
+"""Accelerators of all pools beyond which a set of pools that may be better by less than the gap is left aside."""
+
+Alone = tuple[float, Plan, SearchSection]
+"""The best plan of one pool with its objective, and how it was searched."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundPlan:
+    """A plan with its objective for all tokens."""
+
+    value: float
+    plan: Plan
+    made: tuple[problem.PreparedPools, MixedPlan] | None = None
+    """What it was written from; None of the search of one pool."""
+
+
+@dataclass(frozen=True, slots=True)
+class Searched:
+    """The plans of one search, and how it went."""
+
+    plans: tuple[FoundPlan, ...]
+    gap: float
+    """How much less a step's objective could be, at most, than the best that was found (relative)."""
+    kinds: int
+    errors: tuple[tuple[frozenset[str], ClusterwrightError], ...]
+    """Sets of pools (their names) without a plan, and why."""
+    done: tuple[frozenset[str], ...]
+    """Sets of pools that were searched."""
+
+
+def steps_decide(request: Request, pools: Sequence[JobPool]) -> bool:
+    """Whether the shorter step makes the shorter run, to within a few parts in a hundred: goodput differs little from
+    one set of pools to another, unless owners take nodes back or restarts take longer than usual.
+    """
+    return all(preemptions(request, pool) == 0.0 and restart(request, pool) <= RESTART_S for pool in pools)
+
+
+def any_pipelines(catalog: Catalog, request: Request, pools: Pools, batch: int, alone: Sequence[Alone],
+                  advance: object) -> Searched:  # fmt: skip
+    """Mixed plans for one batch, of every set of pools by itself.
+
+    A set is searched below what its own subsets reach, so that what it finds depends on nothing else. A set that is
+    shown to reach no more than the best known is left aside, unless a larger one that may reach more needs it; of
+    many accelerators also one that may be better by less than the gap.
+    """
+    many = sum(p.cluster.accelerators for p in pools.all) > MANY
+    slack = search.GAP if many else 0.0
+    by_steps = steps_decide(request, pools.all)
+    sets = _PoolSubsetSearch(PreparedCache(catalog, request, pools, batch), alone, _steps(advance), by_steps)
+    left = float("inf")
+    for part in pool_sets(pools.all):
+        best = min([*sets.reached.values(), *(step_value(request, plan) for _, plan, _ in alone)], default=float("inf"))
+        if sets.cannot_beat(part, best * (1.0 - slack)):
+            left = min(left, best * (1.0 - slack))
+            continue
+        sets.search(part)
+    bound = min([left, *sets.bounds.values()])
+    best = min(sets.reached.values(), default=float("inf"))
+    gap = max(1.0 - bound / best, 0.0) if math.isfinite(best) else 0.0
+    return Searched(tuple(sets.plans), gap, sets.kept.kinds, tuple(sets.errors.items()), tuple(sets.done))
+
+
+def identical_pipelines(catalog: Catalog, request: Request, pools: Pools, batch: int,
+                        advance: object) -> Searched:  # fmt: skip
+    """Mixed plans for one batch with pipelines of one kind: all of them are priced, on every set of pools that one can
+    span and on any of their nodes, once with each policy of recomputation, which all stages then share.
+    """
+    kept = [PreparedCache(catalog, request, pools, batch, policies=each) for each in _policies(request)]
+    plans: list[FoundPlan] = []
+    errors: dict[frozenset[str], ClusterwrightError] = {}
+    done: list[frozenset[str]] = []
+    for part in (p for n in range(1, pipelines.MOST_POOLS + 1) for p in combinations(pools.all, n)):
+        names, found = frozenset(p.name for p in part), []
+        for each in kept:
+            try:
+                prepared, _ = each.prepared(part)
+            except ClusterwrightError as error:
+                errors[names] = error
+                continue
+            mixed = launchable.best(prepared, tuple(prepared.pools.all.index(p) for p in part))
+            found += [(mixed.value, prepared, mixed)] if mixed is not None else []
+            if step := _steps(advance):
+                step(1)
+        if not found:
+            errors.setdefault(names, NoAnswer(_no_kind(part)))
+            continue
+        done.append(names)
+        _, prepared, mixed = min(found, key=lambda entry: entry[0])
+        plans += _written(prepared, [mixed])
+    return Searched(tuple(plans), 0.0, sum(each.kinds for each in kept), tuple(errors.items()), tuple(done))
+
+
+def best_on(catalog: Catalog, request: Request, pools: Pools, part: Sequence[JobPool]) -> Plan | None:
+    """The best plan that uses all of some pools, and only these, of several; None where there is none."""
+    found: list[FoundPlan] = []
+    for batch in request.batches:
+        for policies in _policies(request):
+            try:
+                prepared, _ = PreparedCache(catalog, request, pools, batch, policies=policies).prepared(part)
+            except ClusterwrightError:
+                continue
+            exact = tuple(prepared.pools.all.index(p) for p in part)
+            found += _written(prepared, _exactly(prepared, exact))
+    return min(found, key=lambda each: each.value).plan if found else None
+
+
+def _written(prepared: problem.PreparedPools, found: Sequence[MixedPlan]) -> list[FoundPlan]:
+    """The documents of plans, but of those that interruptions keep from their end or beyond their limits."""
+    docs = [(mixed, answer.kept(prepared, mixed)) for mixed in found]
+    return [FoundPlan(value_of(prepared.request, doc), doc, (prepared, mixed)) for mixed, doc in docs if doc]
+
+
+def _policies(request: Request) -> list[tuple[Recompute, ...]]:
+    """Policies of recomputation that are searched together: where pipelines are all of one kind, each by itself."""
+    return [(each,) for each in problem.able_policies(request)] if request.launchable else [()]
+
+
+def _exactly(prepared: problem.PreparedPools, exact: tuple[int, ...]) -> list[MixedPlan]:
+    """The best plan on just these pools, if there is one."""
+    if prepared.request.launchable:
+        mixed = launchable.best(prepared, exact)
+        return [] if mixed is None else [mixed]
+    found = search.search(prepared.setting, sets=[exact]).best
+    return [mixed for mixed in found if {pool for pool, count in enumerate(mixed.nodes) if count} == set(exact)]
+
+
+def _no_kind(part: Sequence[JobPool]) -> str:
+    names = " and ".join(pool.name for pool in part)
+    return f"no pipelines of one kind fill nodes of {names} within the limits, and launchers start no others"
+
+
+@dataclass
+class _PoolSubsetSearch:
+    """Sets of pools that are searched one by one: what each reached, and a bound on it."""
+
+    kept: PreparedCache
+    alone: Sequence[Alone]
+    advance: search.Advance | None
+    by_steps: bool
+    """Whether what a step takes is enough to leave a set aside (:func:`steps_decide`)."""
+    plans: list[FoundPlan] = field(default_factory=list)
+    reached: dict[frozenset[str], float] = field(default_factory=dict)
+    bounds: dict[frozenset[str], float] = field(default_factory=dict)
+    errors: dict[frozenset[str], ClusterwrightError] = field(default_factory=dict)
+    done: list[frozenset[str]] = field(default_factory=list)
+    relaxed: dict[frozenset[str], float] = field(default_factory=dict)
+    """What relaxations have shown that no plan of a set is better than."""
+
+    def cannot_beat(self, part: Sequence[JobPool], best: float) -> bool:
+        """Whether no plan over these pools is better than the best known, as its relaxation shows."""
+        names = frozenset(p.name for p in part)
+        if not self.by_steps or names in self.errors or names in self.reached:
+            return False
+        if best <= self.relaxed.get(names, -math.inf):
+            return True
+        try:
+            prepared, every = self.kept.prepared(part)
+        except ClusterwrightError:
+            return False
+        if not search.beyond(prepared.setting, best, every):
+            return False
+        self.relaxed[names] = best
+        return True
+
+    def within(self, part: Sequence[JobPool]) -> float:
+        """The best that is known to be reached on some of these pools, but not on all of them."""
+        names = frozenset(p.name for p in part)
+        if not self.by_steps:
+            return math.inf
+        found = [value for known, value in self.reached.items() if known < names]
+        found += [step_value(self.kept.request, plan) for _, plan, _ in self.alone
+                  if _stands_on(plan, part, self.kept.batch)]  # fmt: skip
+        return min(found, default=math.inf)
+
+    def search(self, part: Sequence[JobPool]) -> None:
+        """Searches a set, after all of its subsets but those that cannot be better than what others of them reach."""
+        names = frozenset(p.name for p in part)
+        if names in self.reached or names in self.errors:
+            return
+        if len(part) <= EVERY_SET:
+            for size in range(1, len(part)):
+                for fewer in combinations(part, size):
+                    if not self.cannot_beat(fewer, self.within(part)):
+                        self.search(fewer)
+        try:
+            prepared, every = self.kept.prepared(part)
+        except ClusterwrightError as error:
+            self.errors[names] = error
+            return
+        self.done.append(names)
+        known = self.within(part)
+        found = search.search(prepared.setting, known, advance=self.advance, sets=every)
+        # A plan that a smaller set beats is not the best of this one: the search stopped before it was found.
+        self.plans += _written(prepared, [mixed for mixed in found.best if mixed.value < known])
+        self.reached[names] = min([known, *(mixed.value for mixed in found.best)])
+        self.bounds[names] = found.bound
+
+
+def pool_sets(each: Sequence[JobPool]) -> list[tuple[JobPool, ...]]:
+    """The sets of pools that are searched by themselves, small ones first; where there are too many, all at last."""
+    largest = len(each) if len(each) <= EVERY_SET else 3
+    found = [part for size in range(1, largest + 1) for part in combinations(each, size)]
+    return found if largest == len(each) else [*found, tuple(each)]
+
+
+@dataclass
+class PreparedCache:
+    """What sets of pools are searched with. Sets that try coarse values only share it, by precision."""
+
+    catalog: Catalog
+    request: Request
+    pools: Pools
+    batch: int
+    kinds: int = 0
+    coarse: dict[str, problem.PreparedPools | None] = field(default_factory=dict)
+    own: dict[tuple[str, ...], problem.PreparedPools] = field(default_factory=dict)
+    policies: tuple[Recompute, ...] = ()
+    """Of recomputation; none: all that can be."""
+
+    def prepared(self, part: Sequence[JobPool]) -> tuple[problem.PreparedPools, list[tuple[int, ...]] | None]:
+        """A question over some of the pools, and which of its pools these are; None for every set of them.
+
+        Raises:
+            ClusterwrightError: these pools cannot work together as asked, or nothing fits.
+        """
+        shared = None if problem.fine(part) else self._shared(problem.common_precision(self.request, part))
+        if shared is None or any(p not in shared.pools.all for p in part):
+            names = tuple(p.name for p in part)
+            if names not in self.own:
+                only = Pools(tuple(part), self.pools.given)
+                self.own[names] = self._prepare(self.request, only)
+                self.kinds += len(self.own[names].setting.kinds)
+            shared = self.own[names]
+        # What is offered beside these pools changes nothing for them, and so not how often they are interrupted.
+        longest, most = problem.limits(self.request, part, self.batch)
+        shared = replace(shared, setting=replace(shared.setting, longest=longest, most=most))
+        if len(part) > EVERY_SET:
+            return shared, None
+        return shared, [tuple(shared.pools.all.index(p) for p in part)]
+
+    def _shared(self, precision: str) -> problem.PreparedPools | None:
+        """The question over all pools that have a precision; None where they cannot be asked together."""
+        if precision not in self.coarse:
+            pins = Pins({**self.request.pins.bounds, "precision": Bound((precision,))})
+            asked, able = replace(self.request, pins=pins), []
+            for pool in self.pools.all:
+                try:
+                    problem.common_precision(asked, [pool])
+                    able.append(pool)
+                except ClusterwrightError:
+                    continue
+            try:
+                found = self._prepare(asked, Pools(tuple(able), self.pools.given), few=False)
+                self.kinds += len(found.setting.kinds)
+                self.coarse[precision] = found
+            except ClusterwrightError:
+                self.coarse[precision] = None
+        return self.coarse[precision]
+
+    def _prepare(self, request: Request, offered: Pools, *, few: bool | None = None) -> problem.PreparedPools:
+        shared = launchable.AXES if request.launchable else ()
+        return problem.prepare(
+            self.catalog, request, offered, self.batch, few=few, policies=self.policies, shared=shared
+        )
+
+
+def _stands_on(plan: Plan, part: Sequence[JobPool], batch: int) -> bool:
+    """Whether a plan of one pool, of the same batch, is on one of these."""
+    stands = plan.cluster.pools[0]
+    return plan.batch.global_ == batch and any((stands.node, stands.zone) == (p.cluster.node.id, p.zone) for p in part)
+
+
+def _steps(advance: object) -> search.Advance | None:
+    return advance if callable(advance) else None

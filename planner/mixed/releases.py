@@ -1,0 +1,95 @@
+"""A mixed plan under other software, an older release or all that a runtime may stand for: the same pipelines with the
+same shares of the batch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from planner.catalog import Catalog
+from planner.document import Spread
+from planner.mixed import batch_shares, layer_split, pipelines, problem, stages
+from planner.mixed.batch_shares import MixedPlan
+from planner.mixed.groups import found_pipeline, one_config
+from planner.mixed.layer_split import LayerSplit
+from planner.mixed.pipelines import PipelineTemplates
+from planner.mixed.problem import PreparedPools
+from planner.planning import releases
+from planner.question.job_pools import Pools
+from planner.question.request import Request
+from planner.schema.plan import OlderRelease, Overlap, Parallelism
+from planner.space.grid import Figures
+
+
+def older(prepared: PreparedPools, found: MixedPlan, parallelism: Parallelism, overlap: Overlap) -> OlderRelease | None:
+    """What the request's older release makes of a plan; None where the question states its release."""
+    request = prepared.request
+    if not prepared.older:
+        return None
+    late = request.runtime.lacks(request.older)
+    lacks = tuple(what for what in _used(prepared, parallelism, overlap) if what in late)
+    return OlderRelease(
+        release=request.older, step_time_s=None if lacks else _time(prepared, found, prepared.older), lacks=lacks
+    )
+
+
+def time_spread(prepared: PreparedPools, found: MixedPlan) -> Spread:
+    """The interval of a plan's step time: the widest of the pools in use; under a runtime that stands for several, with
+    how far apart these predict it (as :func:`planner.planning.releases.time_spread` does on one pool).
+    """
+    used = [spread for spread, nodes in zip(prepared.time_spreads, found.nodes, strict=True) if nodes]
+    widest = max(used, key=lambda spread: spread.half_width)
+    if not prepared.plausible:
+        return widest
+    times = [_time(prepared, found, figures) for figures in prepared.plausible]
+    return releases.apart(prepared.request, widest, times)
+
+
+def under(catalog: Catalog, prepared: PreparedPools, found: MixedPlan, request: Request, offered: Pools) -> float:
+    """Seconds of a step of the same groups by the software and the links of another question about the same pools."""
+    other = problem.otherwise(catalog, prepared, request, offered)
+    return _time(other, found, other.figures)
+
+
+def _used(prepared: PreparedPools, parallelism: Parallelism, overlap: Overlap) -> Iterator[str]:
+    """What of a runtime's axes a plan uses, as `since` names it."""
+    yield from (axis for axis in ("tp", "pp", "cp", "ep") if getattr(parallelism, axis) > 1)
+    switches = {"sequence_parallel": parallelism.sequence_parallel, "tp_overlap": overlap.tp, "dp_overlap": overlap.dp}
+    yield from (name for name, on in switches.items() if on)
+    yield from sorted({f"recompute={stage.recompute}" for group in parallelism.groups for stage in group.stages})
+    yield f"zero={parallelism.zero_stage}"
+    yield f"precision={prepared.precision}"
+
+
+def _time(prepared: PreparedPools, found: MixedPlan, figures: Sequence[Figures]) -> float:
+    """Seconds of a step of the same groups by other figures of every pool."""
+    kinds = pipelines.joined([_repriced(prepared, group.kind, figures) for group in found.groups])
+    setting = replace(prepared.setting, kinds=kinds, stack=problem.joint_stack(figures))
+    on = batch_shares.together(setting, kinds, np.array([group.copies for group in found.groups]))
+    factor = batch_shares.straggler_factor_on(setting, setting.network_of(on.pools))
+    shown = batch_shares.reductions(
+        setting, kinds, on.pools, on.replicas, on.replicas_per_domain, spans_pools=on.spans_pools
+    )
+    steps = np.array([float(group.micro_batches) for group in found.groups])
+    return float(np.max(batch_shares.kind_time(setting, kinds, factor, steps, shown)))
+
+
+def _repriced(prepared: PreparedPools, kind: int, figures: Sequence[Figures]) -> PipelineTemplates:
+    """A kind of pipelines (its row among the templates) by other figures of every pool: as deep, as cut, as dealt."""
+    chain, rows, split, _ = found_pipeline(prepared, kind)
+    tables, depth = list(prepared.tables), int(split.layers.shape[-1])
+    for (pool, _), row in zip(chain, rows, strict=True):
+        way, policies = one_config(prepared, pool, row), prepared.tables[pool].policies
+        tables[pool] = stages.priced(
+            figures[pool], way, prepared.switches, prepared.precision, policies, depth, math.inf
+        )
+    first = [np.array([0]) for _ in chain]
+    costs = pipelines.chain_costs(chain, first, tables, prepared.links)
+    taken = layer_split.dealt_times(costs, split.layers, split.policy)
+    again = LayerSplit(split.layers, split.policy, taken.max(-1), taken.sum(-1))
+    index = int(prepared.setting.kinds.chain[kind])
+    return pipelines.columns(index, chain, first, prepared.setting.kinds.usage[[kind]], tables, again)
