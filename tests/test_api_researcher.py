@@ -9,7 +9,7 @@ import pytest
 
 import clusterwright as cw
 from planner.commands.screen import design_view
-from planner.schema import tables
+from planner.schema.plan import CAUSES
 from planner.schema.procurement import Procurement
 from tests.api_questions import ROOT, SMALL, sets, study
 
@@ -41,7 +41,7 @@ def test_compare_two_models() -> None:
 
 def test_read_a_breakdown() -> None:
     plan = sets()[0]
-    assert all(set(each.prediction.breakdown) <= set(tables.CAUSES) for each in sets())
+    assert all(set(each.prediction.breakdown) <= set(CAUSES) for each in sets())
     assert sum(plan.prediction.breakdown.values()) == pytest.approx(plan.prediction.step_time_s)
     frame = plan.to_frame()
     parts = frame.filter(regex="^step_(?!time).*_s$").sum(axis=1, skipna=False)

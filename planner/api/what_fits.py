@@ -16,7 +16,6 @@ from planner.models.workload import find_model
 from planner.planning import what_fits
 from planner.question.flag_values import sequence_length
 from planner.question.reading import PlanOptions
-from planner.schema import tables
 from planner.schema.listings import FittingTraining
 from planner.schema.record import Parts
 from planner.schema.workload import Model, Task
@@ -81,7 +80,7 @@ def fit(
         catalog=None if catalog is None else Path(catalog),
     )  # fmt: skip
     found = fits(None if model is None else records.as_model(model), on, asked, most, progress)
-    return Parts(found, list(map(tables.fit_row, found)))
+    return Parts(found, [training.row() for training in found])
 
 
 def fits(

@@ -261,9 +261,8 @@ class AgentTools:
 def _short(plan: Plan) -> Answer:
     """A plan in a few figures, with its configuration as ``estimate`` takes it."""
     from planner.report.recommendation import configuration
-    from planner.schema.tables import plan_row
 
-    row = plan_row(plan)
+    row = plan.row()
     kept = ("rank", "machines", "accelerators", "precision", "step_time_s", "step_time_low_s", "step_time_high_s",
             "tokens_per_s", "mfu", "memory_bytes", "memory_capacity_bytes", "oom_chance", "days", "usd")  # fmt: skip
     return {"configuration": configuration(plan), **{name: row[name] for name in kept}}

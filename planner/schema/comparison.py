@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from planner.schema import plots, tables
+from planner.schema import plots
 from planner.schema.plan import Plan
 from planner.schema.record import Answer
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class Comparison(Answer[tuple[str, str, str]]):
     """What changes from the first plan to the second."""
 
-    shown = ("plan", *tables.PLAN_SHOWN[1:])
+    shown = ("plan", *Plan.shown[1:])
 
     kind: Literal["comparison"] = "comparison"
     schema_version: Literal[1] = 1
@@ -45,7 +45,7 @@ class Comparison(Answer[tuple[str, str, str]]):
 
     def rows(self) -> list[dict[str, Any]]:
         """A row for each of the two: every axis and figure in a column, units in its name."""
-        return [{"plan": n, **tables.plan_row(each)} for n, each in zip(("first", "second"), self.plans, strict=True)]
+        return [{"plan": n, **plan.row()} for n, plan in zip(("first", "second"), self.plans, strict=True)]
 
     def rows_of(self, parts: Sequence[tuple[str, str, str]]) -> list[dict[str, Any]]:
         """An axis with both values as people read them."""

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from planner.schema import plots, tables
+from planner.base.units import format_seconds
+from planner.schema import plots
 from planner.schema.plan import Assumption, Generator
 from planner.schema.record import Answer, Record
 
@@ -98,4 +99,5 @@ class ImagePlan(Answer[ImagePool]):
 
     def title(self) -> str:
         """What is trained on what, and how fast."""
-        return tables.images_title(self)
+        pools = " + ".join(f"{pool.count} x {pool.node}" for pool in self.pools)
+        return f"{self.model} on {pools}: {self.batch:,} images, {format_seconds(self.step_time_s)} a step"

@@ -50,6 +50,27 @@ class FittingTraining(Record):
     best: tuple[str, ...] = ()
     """What it is of all that were tried: fewest, cheapest, fastest."""
 
+    def row(self) -> dict[str, Any]:
+        """A row of a table: what fits on what, how long it takes and what it costs."""
+        return {
+            "model": self.model,
+            "parameters": self.parameters,
+            "seq_tokens": self.sequence,
+            "batch_sequences": self.batch,
+            "accelerator": self.accelerator,
+            "accelerators": self.accelerators,
+            "node": self.node,
+            "memory_bytes": self.memory_bytes,
+            "memory_capacity_bytes": self.capacity_bytes,
+            "oom_chance": self.oom_chance,
+            "step_time_s": self.step_time_s,
+            "tokens_per_s": self.tokens_per_s,
+            "tokens": self.tokens,
+            "days": self.hours / 24,
+            "usd": self.usd,
+            "best": ", ".join(self.best),
+        }
+
 
 @dataclass(frozen=True, kw_only=True)
 class Fits(Record):

@@ -6,12 +6,14 @@ assumption is in it, so that it can be checked (:mod:`planner.verify`), explaine
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
+from planner.base.units import format_bytes, format_seconds
 from planner.schema import plots, tables
 from planner.schema.plan_communication import CallChoice, CommunicationChoice, CommunicationRule
 from planner.schema.plan_layout import (
@@ -123,6 +125,16 @@ __all__ = [
 ]
 
 SCHEMA_VERSION = 1
+CAUSES = (
+    *("matrix", "attention", "vector", "launch", "recompute", "embedding", "tower", "logits"),
+    *("tp", "cp", "ep", "p2p", "dp", "bubble", "optimizer", "jitter", "overhead"),
+)
+"""Causes of a step's time, as :mod:`planner.cost.evaluate` names them; a document has those that are above 0."""
+PLAN_SHOWN = (
+    *("rank", "machines", "precision", "tp", "pp", "vpp", "cp", "ep", "dp", "micro_sequences", "zero", "recompute"),
+    *("step_time_s", "tokens_per_s", "mfu", "memory_bytes", "days", "usd"),
+)
+"""Columns of a plan in a notebook."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,7 +204,7 @@ class Assumption(Record):
 class Plan(Document):
     """One way to train the workload on the cluster."""
 
-    shown = tables.PLAN_SHOWN
+    shown = PLAN_SHOWN
 
     kind: Literal["plan"] = "plan"
     schema_version: Literal[1] = 1
@@ -241,13 +253,69 @@ class Plan(Document):
         """Seconds that a step is predicted to take, measured or not."""
         return self.measured.predicted_s if self.measured else self.prediction.step_time_s
 
+    def row(self) -> dict[str, Any]:
+        """A row of a table: how the plan is cut, what is predicted of it and what it costs.
+
+        The parts of the step are columns ``step_CAUSE_s``, zero where a cause takes no time.
+        """
+        cut = self.parallelism
+        prediction = self.prediction
+        money = self.money
+        interval = prediction.intervals.get("step_time_s")
+        return {
+            "rank": self.rank,
+            "model": self.workload.model,
+            "machines": self._machines(),
+            "nodes": sum(pool.count for pool in self.cluster.pools),
+            "accelerator": " + ".join(dict.fromkeys(pool.accelerator for pool in self.cluster.pools)),
+            "accelerators": self.cluster.accelerators,
+            "changed": "; ".join(self._changed_figures()),
+            "precision": self.precision,
+            **{axis: getattr(cut, axis) for axis in ("tp", "pp", "vpp", "cp", "ep", "etp", "dp")},
+            "zero": cut.zero_stage,
+            "micro_sequences": self.batch.micro,
+            "batch_sequences": self.batch.global_,
+            "seq_tokens": self.workload.sequence,
+            "recompute": self.recompute.policy,
+            "step_time_s": prediction.step_time_s,
+            "step_time_low_s": interval.low if interval else None,
+            "step_time_high_s": interval.high if interval else None,
+            "measured_runs": self.measured.runs if self.measured else None,
+            "tokens_per_s": prediction.tokens_per_s,
+            "mfu": prediction.mfu,
+            "memory_bytes": prediction.memory.total_bytes,
+            "memory_capacity_bytes": prediction.memory.capacity_bytes,
+            "oom_chance": prediction.memory.oom_chance,
+            "days": money.days,
+            "tokens": self.workload.tokens,
+            "usd": money.usd_total,
+            "energy_j": self.energy.energy_j,
+            "carbon_kg": self.energy.carbon_kg,
+            **{f"step_{cause}_s": s for cause, s in (dict.fromkeys(CAUSES, 0.0) | prediction.breakdown).items()},
+        }
+
     def rows(self) -> list[dict[str, Any]]:
         """One row: how it is cut, what is predicted, what it costs."""
-        return [tables.plan_row(self)]
+        return [self.row()]
 
     def title(self) -> str:
-        """What is trained on what, how, and how fast."""
-        return tables.plan_title(self)
+        """``llama3-8b on 2 x dgx-h100: TP1 PP1 CP1 DP16, 9.61 s a step, 60.2 GiB``."""
+        degrees = " ".join(f"{axis.upper()}{getattr(self.parallelism, axis)}" for axis in ("tp", "pp", "cp", "dp"))
+        memory = self.prediction.memory
+        held = format_bytes(memory.total_bytes)
+        if memory.total_bytes > memory.capacity_bytes:
+            held += f", does not fit into {format_bytes(memory.capacity_bytes)}"
+        step = format_seconds(self.prediction.step_time_s)
+        return f"{self.workload.model} on {self._machines()}: {degrees}, {step} a step, {held}"
+
+    def _machines(self) -> str:
+        """The nodes of every pool: ``2 x dgx-h100``."""
+        return " + ".join(f"{pool.count} x {pool.node}" for pool in self.cluster.pools)
+
+    def _changed_figures(self) -> Iterator[str]:
+        """``memory_bandwidth 4,020 GB/s``: figures of accelerators that are not the catalog's."""
+        for pool in self.cluster.pools:
+            yield from (f"{change.figure} {change.text(change.used)}" for change in pool.changed or ())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -298,6 +366,20 @@ class FrontPoint(Record):
     usd_total: float | None
     memory_bytes: float
 
+    def row(self, per_node: int | None) -> dict[str, Any]:
+        """A row of a table: the degrees that the label names, the others 1; nodes of `per_node` accelerators."""
+        stated = {axis.lower(): int(count) for axis, count in re.findall(r"\b([A-Z]{2})(\d+)", self.label)}
+        return {
+            "nodes": self.accelerators // per_node if per_node else None,
+            "accelerators": self.accelerators,
+            **{axis: stated.get(axis, 1) for axis in ("tp", "pp", "cp", "ep", "dp")},
+            "recompute": self.label.partition("recompute ")[2] or "none",
+            "step_time_s": self.step_time_s,
+            "days": self.days,
+            "usd": self.usd_total,
+            "memory_bytes": self.memory_bytes,
+        }
+
 
 @dataclass(frozen=True, kw_only=True)
 class OtherSoftware(Record):
@@ -347,7 +429,7 @@ class ContingencyPlan(Record):
 class PlanSet(Answer[Plan]):
     """Ranked plans."""
 
-    shown = tables.PLAN_SHOWN
+    shown = PLAN_SHOWN
 
     kind: Literal["plan-set"] = "plan-set"
     schema_version: Literal[1] = 1
@@ -380,7 +462,7 @@ class PlanSet(Answer[Plan]):
 
     def rows_of(self, parts: Sequence[Plan]) -> list[dict[str, Any]]:
         """How each plan is cut, what is predicted, what it costs."""
-        return [tables.plan_row(plan) for plan in parts]
+        return [plan.row() for plan in parts]
 
     def front_to_frame(self) -> pd.DataFrame:
         """The front as a tidy frame: each point with its degrees and nodes (of one pool), units behind the columns."""
@@ -388,7 +470,7 @@ class PlanSet(Answer[Plan]):
 
         pools = self.plans[0].cluster.pools if self.plans else ()
         per_node = pools[0].accelerators_per_node if len(pools) == 1 else None
-        return pd.DataFrame([tables.front_row(point, per_node) for point in self.front])
+        return pd.DataFrame([point.row(per_node) for point in self.front])
 
     def plot(self) -> Axes:
         """The step of every plan by cause, in seconds, with matplotlib."""
@@ -397,6 +479,6 @@ class PlanSet(Answer[Plan]):
     def title(self) -> str:
         """How many plans, and the best; where another one is recommended, that one."""
         if not self.plans or self.plan_to_run is self.plans[0]:
-            return tables.counted(len(self.plans), "plan", self.plans[:1])
+            return tables.counted([plan.title() for plan in self.plans], "plan")
         run = self.plan_to_run
         return f"{len(self.plans):,} plans; recommended: #{run.rank}, {run.title()}"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BeforeValidator
 
+from planner.base.units import format_usd
 from planner.schema import plots, tables
 from planner.schema.plan import Assumption, ComparableOffers, Constraint, Generator, Plan
 from planner.schema.record import Answer, Document, Record
@@ -344,9 +345,24 @@ class Alternative(Document):
         """The bill, a row for each line."""
         return [vars(line) for line in self.bill_of_materials]
 
+    def row(self) -> dict[str, Any]:
+        """A row of a table: what the alternative is, costs and takes."""
+        return {
+            "rank": self.rank,
+            "what": self.what,
+            "total_usd": self.cost.total_usd,
+            "cash_usd": self.cost.cash_usd,
+            "capital_usd": self.cost.capital_usd,
+            "done_day": self.done_day,
+            "power_w": self.power_w,
+            "racks": self.racks,
+            "carbon_kg": self.carbon_kg,
+            "tokens_per_usd": self.tokens_per_usd,
+        }
+
     def title(self) -> str:
         """What it is, and what it costs."""
-        return tables.alternative_title(self)
+        return f"{self.what}, {format_usd(self.cost.total_usd)}, done on day {self.done_day:.1f}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -424,7 +440,7 @@ class Procurement(Answer[Alternative]):
 
     def rows_of(self, parts: Sequence[Alternative]) -> list[dict[str, Any]]:
         """What each alternative is, costs and takes."""
-        return [tables.alternative_row(each) for each in parts]
+        return [alternative.row() for alternative in parts]
 
     def plot(self) -> Axes:
         """What every alternative costs, by kind, with matplotlib."""
@@ -433,4 +449,4 @@ class Procurement(Answer[Alternative]):
 
     def title(self) -> str:
         """How many alternatives, and the best."""
-        return tables.counted(len(self.alternatives), "alternative", self.alternatives[:1])
+        return tables.counted([alternative.title() for alternative in self.alternatives], "alternative")

@@ -5,7 +5,7 @@ SI units but for what people count by: US dollars, millions of tokens.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -255,12 +255,12 @@ class StudyResult(Answer[DesignPoint]):
 
     def rows(self) -> list[dict[str, Any]]:
         """A row for each point that was tried."""
-        return tables.trial_rows(self, self.trials, UNITS)
+        return self._trial_rows(self.trials)
 
     def rows_of(self, parts: Sequence[DesignPoint]) -> list[dict[str, Any]]:
         """The rows of the trials that these points were."""
         tried = {trial.number: trial for trial in self.trials}
-        return tables.trial_rows(self, [tried[point.number] for point in parts], UNITS)
+        return self._trial_rows(tried[point.number] for point in parts)
 
     def plot(self) -> Axes:
         """Every point over the first two objectives (of one: over the order of trials), with matplotlib."""
@@ -273,4 +273,15 @@ class StudyResult(Answer[DesignPoint]):
 
     def title(self) -> str:
         """How many points were tried, and the best."""
-        return tables.study_title(self)
+        best = "".join(f"; the best: {point.title()}" for point in self.best[:1])
+        return f"{self.question.name}: {self.search.tried:,} points tried, {self.search.feasible:,} feasible{best}"
+
+    def _trial_rows(self, trials: Iterable[Trial]) -> list[dict[str, Any]]:
+        """A row for each trial: its axes, its objectives and its measures, with their units in the names of columns."""
+        units = {axis.path: axis.unit for axis in self.question.axes} | UNITS
+        rows = []
+        for trial in trials:
+            values = {**trial.axes, **trial.measures, **trial.objectives}
+            figures = {tables.column(name, units.get(name, "")): value for name, value in values.items()}
+            rows.append({"number": trial.number, "feasible": trial.feasible, **figures, "why": trial.why})
+        return rows
