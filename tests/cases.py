@@ -85,6 +85,6 @@ def figures(
         cost_inputs.shape(asked.workload, asked.runtime),
         {name: cost_inputs.device(at.accelerator, fitted.accelerator, name, asked.release) for name in precisions},
         cost_inputs.network(at, fitted.accelerator),
-        cost_inputs.stack(asked.runtime, fitted.runtime, asked.release, at.accelerator.generation),
+        cost_inputs.stack(asked.runtime, fitted.runtime, asked.release, at.accelerator),
         at.node.accelerators,
     )

@@ -103,3 +103,13 @@ def test_a_script_that_says_nothing_gathers() -> None:
     assert dispatcher(flags | {"moe-token-dispatcher-type": ["flex"]}) == "deepep"
     assert dispatcher(flags | {"expert-tensor-parallel-size": ["2"]}) is None
     assert dispatcher({"num-experts": ["8"]}) is None
+
+
+@pytest.mark.parametrize("machines", ["gb200-nvl72:2", "vr-nvl144:2"])
+def test_verify_knows_which_dispatchers_an_accelerator_has(machines: str) -> None:
+    """Beside a Grace or a Vera processor HybridEP runs and DeepEP does not, by one list of the catalog."""
+    plan = api.estimate("qwen3-30b-a3b", machines, ["tp=1", "ep=8", "dispatcher=hybridep"], batch=1152).plans[0]
+
+    assert plan.cluster.pools[0].dispatchers == ("hybridep",)
+    assert not violations(plan)
+    assert "dispatcher_runs" in {violation.name for violation in violations(replace(plan, dispatcher="deepep"))}

@@ -223,7 +223,7 @@ def test_before_ampere_megatron_stores_scores() -> None:
     for runtime, before in ((megatron, 0.0), (fsdp, 1.0)):
         for generation in ("volta", "turing", "ampere", "hopper"):
             fitted = reached(known, parts[generation], runtime, runtime.releases[-1])
-            stack = cost_inputs.stack(runtime, fitted.runtime, runtime.releases[-1], generation)
+            stack = cost_inputs.stack(runtime, fitted.runtime, runtime.releases[-1], parts[generation])
             assert stack.fused_attention == (before if generation in ("volta", "turing") else 1.0)
     long = api.plan("llama3.2-3b", "dgx-v100:2").plans[0]
     assert long.recompute.policy != "none"  # 24 heads of 8,192 x 8,192 scores a layer

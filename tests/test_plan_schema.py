@@ -45,7 +45,7 @@ LATER = {
     "Parallelism": {"cp_algorithm", "cp_exchanging"},
     "RuntimeSection": {"balances_head", "places_head", "cuts_by_work", "chunked_loss", "offload_needs_zero", "older"},
     "Stage": {"chunks"},
-    "Pool": {"changed", "offered", "network", "expanded", "preemptions_per_node_s", "restart_s"},
+    "Pool": {"changed", "dispatchers", "offered", "network", "expanded", "preemptions_per_node_s", "restart_s"},
     "PoolBought": {"offer"},
     "PriceUsed": {"offers"},
     "CommunicationRule": {"ranks", "pools"},

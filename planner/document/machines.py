@@ -31,7 +31,8 @@ def _pool_section(found: Solution, used: PoolInUse) -> schema.Pool:
     """A pool; where several were offered with its zone, its network, and how it interrupts a job if unlike others."""
     own = used.pool.cluster.accelerator
     changed = tuple(changed_figures(found.request.stock.get(own.id, own), own)) or None
-    plain = replace(plain_pool(used.pool.cluster, used.nodes), changed=changed)
+    dispatchers = own.dispatchers if found.dispatcher is not None else None
+    plain = replace(plain_pool(used.pool.cluster, used.nodes), changed=changed, dispatchers=dispatchers)
     if not found.heterogeneous:
         return plain
     restarts = [restart(found.request, each.pool) for each in found.pools]
@@ -62,7 +63,8 @@ def _figures(record: object, prefix: str = "") -> dict[str, float | bool | str |
         if is_dataclass(value) or isinstance(value, dict):
             found |= _figures(value, f"{prefix}{name}.")
         elif name not in LONG and name != "name":
-            found[prefix + name] = float(value) if type(value) is int else value
+            figure = ", ".join(value) if isinstance(value, tuple) else value
+            found[prefix + name] = float(figure) if type(figure) is int else figure
     return found
 
 

@@ -31,8 +31,6 @@ from planner.schema.precisions import FP8_RECIPES, LOW_PRECISION
 from planner.schema.workload import Model, Workload
 
 Found = TypeVar("Found")
-ADDING = ("hopper", "blackwell")
-"""Generations whose scale-up switch adds: NCCL v2.30.7 gives NVLS an efficiency on these."""
 WIDE = ("fp32", "tf32")
 """Precisions whose elements take four bytes."""
 
@@ -426,7 +424,7 @@ def library(
     adding = used["all-reduce"]
     return CollectiveLibrary(
         protocols={op: protocols(entry, link, between, _nics(cluster)) for op, entry in used.items()},
-        switch=adding.switch * link if cluster.accelerator.generation in ADDING else 0.0,
+        switch=adding.switch * link if cluster.accelerator.adds_in_switch else 0.0,
         switch_step=adding.switch_step,
     )
 
@@ -513,13 +511,8 @@ def _logit_bytes(runtime: Runtime, release: str) -> tuple[float, float]:
     return whole, runtime.logit_bytes_split or whole
 
 
-FORWARDING = ("ampere", "hopper", "blackwell", "rubin")
-"""Generations with dispatchers that send copies for one domain once (:mod:`planner.space.dispatchers`); Rubin, which is
-only announced, is taken to get them."""
-
-
-def stack(runtime: Runtime, reached: RuntimeEfficiency, release: str, generation: str) -> Stack:
-    """The figures of a runtime's release on a generation of accelerators."""
+def stack(runtime: Runtime, reached: RuntimeEfficiency, release: str, accelerator: Accelerator) -> Stack:
+    """The figures of a runtime's release on an accelerator."""
     drops = runtime.selective_recompute
     fused = runtime.fused_attention and release >= runtime.fused_attention_since
     whole, split = _logit_bytes(runtime, release)
@@ -529,7 +522,7 @@ def stack(runtime: Runtime, reached: RuntimeEfficiency, release: str, generation
         gradient_wire=runtime.gradient_wire_bytes,
         fp32_sums_below_zero=float(runtime.at(release).fp32_sums_below_zero),
         parameter_wire=runtime.parameter_wire_bytes,
-        fused_attention=float(fused and generation not in runtime.fused_attention_not_on),
+        fused_attention=float(fused and accelerator.generation not in runtime.fused_attention_not_on),
         logit_copies=6.0 if runtime.fused_cross_entropy else 10.0,
         logit_bytes=whole,
         logit_bytes_split=split,
@@ -561,7 +554,7 @@ def stack(runtime: Runtime, reached: RuntimeEfficiency, release: str, generation
         p2p_overlap=reached.p2p_overlap,
         cp_overlap=reached.cp_overlap,
         ep_overlap=reached.ep_overlap,
-        dispatch_once=reached.dispatch_once * (generation in FORWARDING),
+        dispatch_once=reached.dispatch_once * bool(accelerator.dispatchers),
         grouped_matrix=reached.grouped_matrix,
         expert_imbalance=reached.expert_imbalance,
         low_precision_cast=reached.low_precision_cast,

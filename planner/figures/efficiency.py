@@ -28,11 +28,11 @@ class Efficiency:
     uncompiled: RuntimeEfficiency | None = None
     """The runtime's without compilation, where some of its schedules need that."""
 
-    def without_compiler(self, runtime: Runtime, release: str, generation: str) -> Stack | None:
+    def without_compiler(self, runtime: Runtime, release: str, accelerator: Accelerator) -> Stack | None:
         """The figures of kernels and a loss that no compiler fuses, where some schedules of the runtime need that."""
         if self.uncompiled is None:
             return None
-        return cost_inputs.stack(replace(runtime, fused_loss_since=""), self.uncompiled, release, generation)
+        return cost_inputs.stack(replace(runtime, fused_loss_since=""), self.uncompiled, release, accelerator)
 
 
 def runtime_keys(names: tuple[str, ...], release: str, mode: str, generation: str) -> tuple[str, ...]:

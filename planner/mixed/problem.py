@@ -321,7 +321,7 @@ def _figures(
         cost_inputs.shape(request.workload, None),  # This search deals the layers itself.
         {precision: cost_inputs.device(cluster.accelerator, found.accelerator, precision, request.release)},
         cost_inputs.network(cluster, found.accelerator),
-        cost_inputs.stack(request.runtime, found.runtime, request.release, cluster.accelerator.generation),
+        cost_inputs.stack(request.runtime, found.runtime, request.release, cluster.accelerator),
         cluster.node.accelerators,
         profiles,
     )

@@ -211,7 +211,7 @@ def grid_of(
         shape=cost_inputs.shape(work, runtime, mean=True),
         device=cost_inputs.device(on.accelerator, fitted.accelerator, asked.precision, release),
         network=replace(network, accelerators=float(asked.tp * asked.dp)),
-        stack=cost_inputs.stack(runtime, fitted.runtime, release, on.accelerator.generation),
+        stack=cost_inputs.stack(runtime, fitted.runtime, release, on.accelerator),
         layout=_layout(asked, micro),
         options=as_figures(options),
     )

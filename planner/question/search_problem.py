@@ -165,14 +165,14 @@ def _figures(
         cost_inputs.shape(request.workload, request.runtime),
         {name: cost_inputs.device(part, fitted.accelerator, name, request.release) for name in precisions},
         cost_inputs.network(request.cluster, fitted.accelerator),
-        cost_inputs.stack(request.runtime, fitted.runtime, request.release, part.generation),
+        cost_inputs.stack(request.runtime, fitted.runtime, request.release, part),
         per_node,
         {name: found.table for name, found in measured.items()},
         expanded=_expanded(request, fitted, memory_half_width),
         own=NearRuns(fitted.own, block(request.workload.model), part.generation)
         if fitted.own and request.weighs_own_runs
         else None,
-        uncompiled=fitted.without_compiler(request.runtime, request.release, part.generation),
+        uncompiled=fitted.without_compiler(request.runtime, request.release, part),
     )
 
 

@@ -28,6 +28,8 @@ from planner.schema.quantities import (
 )
 
 Dtype = Literal["fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "int8", "fp4"]
+FusedDispatcher = Literal["deepep", "hybridep"]
+"""Dispatchers of tokens to experts whose kernels send copies for one scale-up domain over the NIC once."""
 Topology = Literal["switch", "mesh", "torus", "pairs", "pcie", "none"]
 """How accelerators of one scale-up domain are wired: any-to-any switch, mesh of thin links, torus, bridged pairs."""
 Scope = Literal["accelerator", "node", "pool"]
@@ -112,6 +114,10 @@ class Accelerator(Entry):
     scaleup: Link
     host_bandwidth: Bandwidth | None = None
     """To the host's memory, one direction (PCIe or C2C)."""
+    dispatchers: tuple[FusedDispatcher, ...] = ()
+    """Dispatchers of tokens to experts that have kernels for it and send copies for one scale-up domain once."""
+    adds_in_switch: Annotated[bool, Field(strict=True)] = False
+    """Whether the switch of its scale-up domain adds in all-reduces (NVLink SHARP, which NCCL calls NVLS)."""
     expanded_memory: Bytes | None = None
     """A second, slower memory that kernels read and write (attached by CXL, say): bytes of one unit; None: none."""
     expanded_bandwidth: Bandwidth | None = None

@@ -7,11 +7,11 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import Field
 
-from planner.schema.hardware import SPLIT_SCHEDULES, SplitSchedule
+from planner.schema.hardware import SPLIT_SCHEDULES, FusedDispatcher, SplitSchedule
 from planner.schema.record import Record
 
 Dispatcher = Literal["alltoall", "allgather", "deepep", "hybridep"]
-FUSED: tuple[Dispatcher, ...] = ("deepep", "hybridep")
+FUSED: tuple[Dispatcher, ...] = get_args(FusedDispatcher)
 """Those of Megatron's ``flex`` dispatcher."""
 ContextAlgorithm = Literal["p2p", "all_gather", "a2a", "a2a+p2p"]
 """How context-parallel ranks share a sequence (:mod:`planner.models.context`), in Transformer Engine's words."""

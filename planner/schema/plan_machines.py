@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from planner.schema.hardware import Dtype
+from planner.schema.hardware import Dtype, FusedDispatcher
 from planner.schema.record import Record
 
 
@@ -73,6 +73,8 @@ class Pool(Record):
     """Figures of the accelerator that are not the catalog's; only in documents where some are."""
     expanded: ExpandedPool | None = None
     """Only in documents where there is such memory."""
+    dispatchers: tuple[FusedDispatcher, ...] | None = None
+    """Fused dispatchers whose kernels the accelerator has; only in plans that name a dispatcher."""
     preemptions_per_node_s: float | None = None
     """How often the owner takes a node back, per second; only in plans over several pools where one does."""
     restart_s: float | None = None

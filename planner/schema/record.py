@@ -197,6 +197,7 @@ ABSENT = (
     "offloaded",
     "graphs",
     "dispatcher",
+    "dispatchers",
     "graph_inputs_bytes",
     "host",
     "ep",

@@ -2,9 +2,8 @@
 
 Megatron Core (d98e8a64, core/transformer/moe/token_dispatcher.py) sends every copy of a token by one all-to-all,
 gathers all tokens on all ranks (here without expert tensor parallelism, nor with overlap, which it refuses), or
-(``flex``) leaves it to DeepEP or HybridEP, by which copies for one scale-up domain cross the NIC once. Where these run
-is Megatron-Bridge 067f987d's rule (training/flex_dispatcher_backend.py): both on Ampere, Hopper and Blackwell's data
-centre parts, DeepEP not on those with a Grace processor.
+(``flex``) leaves it to DeepEP or HybridEP, by which copies for one scale-up domain cross the NIC once. Which of these
+two run on an accelerator is the field ``dispatchers`` of its entry in the catalog.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ from numpy.typing import NDArray
 
 from planner.cost import experts
 from planner.cost.figures import Grid
-from planner.figures.cost_inputs import FORWARDING
 from planner.schema.hardware import Accelerator, Cluster, Runtime
 from planner.schema.plan_layout import FUSED
 from planner.space.axes import ALONE
@@ -23,10 +21,8 @@ from planner.space.pins import Pins
 
 
 def runs_on(name: str, accelerator: Accelerator) -> bool:
-    """Whether the accelerator has the dispatcher's kernels."""
-    if name not in FUSED:
-        return True
-    return accelerator.generation in FORWARDING and (name == "hybridep" or not accelerator.id.startswith(("GB", "VR")))
+    """Whether the dispatcher needs no kernels of its own, or the accelerator has them."""
+    return name not in FUSED or name in accelerator.dispatchers
 
 
 def offered(

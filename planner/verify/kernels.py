@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from planner.schema.plan_layout import FUSED
 from planner.verify.finding import Check, Claim
 
 MODULES = ("core_attn", "layernorm", "moe_act", "mla_up_proj", "mlp", "moe")
@@ -110,13 +111,21 @@ def graphs_capture(c: Claim) -> Iterator[str]:
 
 
 def dispatcher_runs(c: Claim) -> Iterator[str]:
-    """Tokens are dispatched to experts on other ranks, on one pool of NVIDIA's (:mod:`planner.space.dispatchers`)."""
-    name, p, pools = c.plan.dispatcher, c.plan.parallelism, c.plan.cluster.pools
+    """Tokens are dispatched to experts on other ranks of one pool, whose accelerator has the dispatcher's kernels.
+
+    Megatron-Bridge 067f987d (training/flex_dispatcher_backend.py) names the accelerators that DeepEP and HybridEP run
+    on. The pool lists its dispatchers (:class:`planner.schema.hardware.Accelerator`); older documents don't.
+    """
+    name = c.plan.dispatcher
+    p = c.plan.parallelism
+    pools = c.plan.cluster.pools
+    kernels = pools[0].dispatchers
+    lacks_kernels = name in FUSED and kernels is not None and name not in kernels
     wrong = {
         "without experts on other ranks": c.model.moe is None or p.ep * p.etp == 1,
         "several pools": len(pools) > 1,
         "with overlap or expert tensor parallelism": name == "allgather" and (c.plan.overlap.ep or p.etp > 1),
-        f"on {pools[0].accelerator}": name == "deepep" and pools[0].accelerator.startswith("GB"),
+        f"on {pools[0].accelerator}": lacks_kernels,
     }
     yield from (f"dispatcher {name}: {what}" for what, is_so in wrong.items() if name and is_so)
 

@@ -59,7 +59,7 @@ class CollectiveCell:
     def __init__(self, rows: Sequence[TimedCollectives]) -> None:
         self.rows = tuple(rows)
         self.op, self.accelerator = rows[0].op, rows[0].accelerator
-        self._adds = np.array([float(row.accelerator.generation in cost_inputs.ADDING) for row in rows])
+        self._adds = np.array([float(row.accelerator.adds_in_switch) for row in rows])
         self.ranks = np.array([row.ranks for row in rows])
         self.size = np.array([row.size for row in rows])
         self.measured = np.array([row.seconds for row in rows])
@@ -234,7 +234,7 @@ def _entry(
     name: str, cell: CollectiveCell, known: Mapping[str, CollectiveEfficiency], citation: str, date: str
 ) -> CollectiveEfficiency:
     entry = fitted(cell, prior_of(known, cell.accelerator, cell.op))
-    if not any(row.accelerator.generation in cost_inputs.ADDING for row in cell.rows):
+    if not any(row.accelerator.adds_in_switch for row in cell.rows):
         entry = replace(entry, switch=0.0, switch_step=0.0)
     figures = {field.name: rounded(getattr(entry, field.name)) for field in fields(entry)}
     label = f"{name.split('/')[0]}, {cell.op}"

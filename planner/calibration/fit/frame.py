@@ -153,10 +153,9 @@ class Frame:
             run = self.runs[self._pairs[index][0]]
             runtime = self.catalog.runtime(run.runtime)
             assert run.cluster is not None
-            generation = run.cluster.accelerator.generation
-            made = cost_inputs.stack(
-                runtime, using.runtime(run.known_as, run.year, run.mode, generation), run.year, generation
-            )
+            accelerator = run.cluster.accelerator
+            reached = using.runtime(run.known_as, run.year, run.mode, accelerator.generation)
+            made = cost_inputs.stack(runtime, reached, run.year, accelerator)
             if run.gradients:
                 made = replace(made, gradient_bytes=run.gradients[0], gradient_wire=run.gradients[1])
             found.append(made)

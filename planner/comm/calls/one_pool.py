@@ -132,11 +132,11 @@ def _figures(plan: Plan, catalog: Catalog, place: Cluster, work: Workload) -> Fi
         cost_inputs.shape(work, runtime),
         {plan.precision: cost_inputs.device(place.accelerator, fitted.accelerator, plan.precision, release)},
         cost_inputs.network(place, fitted.accelerator),
-        cost_inputs.stack(runtime, fitted.runtime, release, place.accelerator.generation),
+        cost_inputs.stack(runtime, fitted.runtime, release, place.accelerator),
         place.node.accelerators,
         {} if profile is None else {plan.precision: profile.table},
         expanded=cost_inputs.expansion(place.accelerator, fitted.accelerator, place.node.accelerators),
-        uncompiled=fitted.without_compiler(runtime, release, place.accelerator.generation),
+        uncompiled=fitted.without_compiler(runtime, release, place.accelerator),
     )
 
 
