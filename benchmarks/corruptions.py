@@ -23,12 +23,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from planner import catalog, document
+from planner import catalog
 from planner.api import buying, plan_sources, plans, rechecking
 from planner.base.errors import ClusterwrightError, DocumentChanged
 from planner.comm import run
 from planner.comm.program.choosing import ChooseOptions
 from planner.cost.calls import OPERATIONS
+from planner.planning import document
 from planner.schema.digest import DIGEST
 from planner.schema.record import Record
 

@@ -9,9 +9,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from planner import document
 from planner.base.errors import WrongQuestion
 from planner.catalog import load
+from planner.planning import document
 from planner.procurement import run
 from planner.procurement.question import reading
 from planner.procurement.run import Depth

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 import clusterwright as cw
-from planner import document
 from planner.base import resources
 from planner.base.errors import DocumentChanged
+from planner.planning import document
 from tests import fuzzing
 from tests.api_questions import ROOT, sets
 from tests.asking import ask

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner import api, catalog, document, verify
+from planner import api, catalog, verify
 from planner.base.errors import WrongQuestion
 from planner.comm import run
 from planner.comm.calls.one_pool import grid_of, listed, place_of
@@ -28,6 +28,7 @@ from planner.comm.tables.timing import times
 from planner.cost.calls import OPERATIONS
 from planner.figures import cost_inputs
 from planner.launchers import nccl_tuner
+from planner.planning import document
 from planner.schema.plan import Plan
 from tests.asking import ask, refused
 from tests.plans import plans

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from planner import api, catalog, document, verify
+from planner import api, catalog, verify
 from planner.base.errors import WrongQuestion
 from planner.comm.calls import several_pools
 from planner.comm.calls.one_pool import CAUSES, known_of, listed
@@ -23,6 +23,7 @@ from planner.comm.tables.measured_times import CollectiveMethod, TableJournal, T
 from planner.comm.tables.pool_tables import PoolTables, placed
 from planner.cost.calls import Call
 from planner.launchers import nccl_tuner
+from planner.planning import document
 from planner.schema.plan import Plan
 from planner.schema.reports import Communication
 from tests.asking import ask, refused

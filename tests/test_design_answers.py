@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner import document
 from planner.base.errors import NoAnswer, WrongQuestion
+from planner.planning import document
 from planner.study import merge
 from planner.study import run as designing
 from planner.study.answer import front, importance, sensitivity

@@ -2,7 +2,7 @@
 
 import json
 
-from planner import document
+from planner.planning import document
 from planner.study.answer import document as answer
 from planner.study.program import optuna_storage
 from tests.designing import TINY, run, study

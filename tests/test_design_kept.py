@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner import catalog, document
+from planner import catalog
 from planner.base.errors import WrongQuestion
 from planner.base.locking import this_process
+from planner.planning import document
 from planner.study import merge
 from planner.study import run as designing
 from planner.study.answer import document as answer

@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 
 from benchmarks import closed_forms
 from benchmarks.closed_forms import CASES, network
-from planner import document, verify
+from planner import verify
 from planner.base.errors import WrongQuestion
 from planner.cost import collective_times, dimensions, network_bill
 from planner.cost.figures import Dimensions, NetworkDimension
+from planner.planning import document
 from planner.planning.run import plan
 from planner.schema import hardware
 from planner.search.bounded import Bounded

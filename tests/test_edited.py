@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from planner import document
 from planner.base.errors import DocumentChanged, WrongQuestion
 from planner.catalog.store import Catalog
+from planner.planning import document
 from planner.schema.digest import content_digest
 from tests.asking import ask
 

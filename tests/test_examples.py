@@ -43,7 +43,7 @@ def test_it_refuses_another_version(tmp_path: Path) -> None:
 
 
 def test_unlike_pipelines_get_a_sentence(tmp_path: Path) -> None:
-    from planner import document
+    from planner.planning import document
     from tests.launchers.spread import MIXED, mixed
 
     (tmp_path / "plan.json").write_text(document.as_json(mixed(*MIXED[0])), encoding="utf-8")

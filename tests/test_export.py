@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 import yaml
 
-from planner import document
 from planner.base import writing
 from planner.base.errors import WrongQuestion
 from planner.launchers import EXPORTERS, bundle, parts, torchrun, write
@@ -20,6 +19,7 @@ from planner.launchers.bundle import refusals
 from planner.launchers.kubernetes import pods
 from planner.launchers.plan_facts import AXES, chunks
 from planner.launchers.start import NAME as START
+from planner.planning import document
 from planner.schema.plan import CommunicationRule, Plan
 from tests.launchers.environments import given
 from tests.launchers.spread import Case, expressible, plan, two_pools, uneven

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from planner import document
+from planner.planning import document
 from tests.asking import ask
 from tests.launchers.spread import Case, plan
 

@@ -6,10 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from planner import api, document, verify
+from planner import api, verify
 from planner.base.errors import WrongQuestion
 from planner.cost import experts
 from planner.models.workload import model, workload
+from planner.planning import document
 from planner.schema.workload import Model, TokenRouter
 from planner.search.bounded import Bounded
 from planner.search.exhaustive import Exhaustive

@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
-from planner import document
 from planner.base.errors import WrongQuestion
 from planner.launchers import EXPORTERS, bundle, parts, plan_facts, reading
 from planner.launchers.reading import deepspeed
 from planner.launchers.start import NAME as START
-from planner.planning import comparison
+from planner.planning import comparison, document
 from planner.schema.plan import Group, GroupStage, Plan
 from tests.asking import ask
 from tests.launchers.environments import given

@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from planner import catalog, document
+from planner import catalog
 from planner.comm.tables import measuring
+from planner.planning import document
 from planner.study import run as designing
 from tests import fuzzing, training_logs
 from tests.designing import TINY, TWO, study

@@ -97,7 +97,8 @@ def test_more_candidates_are_never_dearer(more: dict[str, Any]) -> None:
 
 ASK = """
 import json
-from planner import api, document
+from planner import api
+from planner.planning import document
 found = [api.plan("mixtral-8x7b", "dgx-h100:4", top=3), api.plan("llama3-8b", ["dgx-a100-80gb:2", "dgx-h100:2"], top=2)]
 print(json.dumps([{**document.dump(each), "meta": 0} for each in found]))
 """

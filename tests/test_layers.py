@@ -23,8 +23,8 @@ LAYERS = [
     ["space"],
     ["calibration", "search"],
     ["question"],
-    ["document", "rebalancing"],
-    ["planning", "report", "site", "trace"],
+    ["planning", "rebalancing"],
+    ["report", "site", "trace"],
     ["mixed", "study"],
     ["comm", "procurement"],
     ["launchers"],
@@ -33,7 +33,7 @@ LAYERS = [
 ]
 """Packages and modules at the top of ``planner``, level by level; each imports only from levels before its own."""
 LEVEL = {unit: level for level, units in enumerate(LAYERS) for unit in units}
-MOST_LEVELS, MOST_UNITS = 14, 25
+MOST_LEVELS, MOST_UNITS = 14, 24
 """What one can still hold in mind; before a further one comes, two others become one."""
 MOST_LINES = 600
 """Of a file. Most have a quarter of it; CONTRIBUTING.md says what is aimed at."""
@@ -52,7 +52,6 @@ ONLY_IN = {
         "search",
         "calibration",
         "question",
-        "document",
         "planning",
         "mixed",
         "rebalancing",

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 import clusterwright as cw
-from planner import document
 from planner.base.errors import WrongQuestion
 from planner.calibration import run
 from planner.calibration.runs import reading
 from planner.catalog import load
 from planner.commands import main
+from planner.planning import document
 from planner.schema.plan import PlanSet
 from planner.site import cells, folder, journal, log_rows, sharing
 from tests import training_logs as logs

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from planner import catalog, cost, document, verify
+from planner import catalog, cost, verify
 from planner import planning as one_pool
 from planner.base.errors import WrongQuestion
 from planner.cost import memory_risk
@@ -27,6 +27,7 @@ from planner.mixed import (
 from planner.mixed.groups import found_pipeline, stage_memory
 from planner.mixed.integer_program import Columns, Offer
 from planner.mixed.problem import PreparedPools
+from planner.planning import document
 from planner.question import pools as pooled
 from planner.question.job_pools import Pools, default_link, merged
 from planner.question.reading import PlanOptions, pooled_request

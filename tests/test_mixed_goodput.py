@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from planner import document, verify
+from planner import verify
 from planner.base.errors import NoAnswer
 from planner.catalog import Catalog
 from planner.cost.goodput import ACCELERATOR_MTBF_S
 from planner.mixed import answer, problem, run, search
+from planner.planning import document
 from planner.question.job_pools import JobPool, Pools, default_link
 from planner.question.reading import PlanOptions, pooled_request
 from planner.question.request import Request, goodput_of, goodput_over

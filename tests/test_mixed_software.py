@@ -6,9 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from planner import api, document
+from planner import api
 from planner.mixed import answer, batch_shares, dependence, problem, releases, run
 from planner.mixed.unbeaten import unbeaten
+from planner.planning import document
 from planner.question.reading import PlanOptions, pooled_request
 from planner.report.quantities import seconds
 from planner.schema.plan import PlanSet

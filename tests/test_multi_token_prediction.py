@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from planner import api, catalog, document, verify
+from planner import api, catalog, verify
 from planner.base.errors import WrongQuestion
 from planner.launchers import bundle, parts, plan_facts
 from planner.launchers.reading import present
-from planner.planning import comparison
+from planner.planning import comparison, document
 from planner.procurement.question.reading import read
 from planner.schema.plan import Plan
 from tests.asking import ask

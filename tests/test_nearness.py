@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from planner import document
 from planner.base.errors import WrongQuestion
 from planner.catalog import load
 from planner.commands import main
 from planner.cost.nearness import DOUBLED, NEAR, OTHER, SCATTER, SITE, Configuration, OwnRuns, scatters, shift, weighed
 from planner.figures import own_runs
+from planner.planning import document
 from planner.schema.plan import Plan
 from planner.verify import violations
 from tests.test_own_runs import wrote

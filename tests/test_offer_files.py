@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from planner import document
 from planner.catalog import load
 from planner.commands import main
+from planner.planning import document
 from planner.procurement import run
 from planner.procurement.question import reading
 from planner.procurement.run import Depth

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from planner import api, document
+from planner import api
+from planner.planning import document
 from planner.schema.plan import Plan
 from tests.asking import ask
 

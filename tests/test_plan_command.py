@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import planner
-from planner import document
+from planner.planning import document
 from planner.question.flag_values import batches, whole_numbers
 from planner.space.rules import RULES, Rule
 from tests.asking import Answer, ask

@@ -14,9 +14,10 @@ import jsonschema
 import pydantic
 import pytest
 
-from planner import document, verify
+from planner import verify
 from planner.base import resources
 from planner.base.errors import WrongQuestion
+from planner.planning import document
 from planner.planning.comparison import compare
 from planner.schema.comparison import Comparison
 from tests.asking import ask

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from planner import document, verify
+from planner import verify
+from planner.planning import document
 from planner.schema.plan import Plan, PlanSet
 from planner.schema.procurement import Procurement
 from tests.asking import ask

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from planner import document
 from planner.base.errors import WrongQuestion
 from planner.catalog import load
 from planner.commands import cli
 from planner.commands.screen import procure_view
+from planner.planning import document
 from planner.procurement import run as procuring
 from planner.procurement.program.instance import ProcureVariant
 from planner.procurement.program.solve import best

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from planner import api, document
+from planner import api
 from planner.catalog import load
 from planner.commands import main
+from planner.planning import document
 from planner.procurement import run
 from planner.procurement.program import pruning
 from planner.procurement.program.instance import ProcureInstance, ProcureVariant

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner import api, catalog, cost, document, verify
+from planner import api, catalog, cost, verify
 from planner.base.errors import WrongQuestion
 from planner.calibration.fit.frame import Frame
 from planner.calibration.report import validation
@@ -21,7 +21,7 @@ from planner.cost.figures import Grid, Times, stacked
 from planner.cost.layer_times import LayerTable, Point
 from planner.figures.efficiency import Efficiencies
 from planner.figures.profiles import importing, overlay
-from planner.planning import explain
+from planner.planning import document, explain
 from planner.search.bounded import Bounded
 from planner.search.exhaustive import Exhaustive
 from planner.space.axes import OptionAxes, Sharding, TensorMode, recompute

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from benchmarks import corruptions
-from planner import api, catalog, document
+from planner import api, catalog
 from planner.api import plan_sources, rechecking
 from planner.base.errors import NoAnswer, WrongQuestion
+from planner.planning import document
 from planner.schema.plan import PlanSet
 from planner.study import run as designing
 from planner.verify import Inconsistent

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from planner import api, document
+from planner import api
+from planner.planning import document
 from planner.rebalancing.shares import evenly, none_idle, of_plan
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -11,17 +11,18 @@ from typing import Any
 
 import pytest
 
-from planner import api, document, verify
+from planner import api, verify
 from planner.api import repricing
 from planner.base.errors import WrongQuestion
 from planner.catalog import load
-from planner.document.files import parse
 from planner.figures.cost_inputs import shape
 from planner.launchers import registry
 from planner.launchers.bundle import bundle
 from planner.models import texts
 from planner.models.attended import attended, in_texts
 from planner.models.workload import model, workload
+from planner.planning import document
+from planner.planning.document.files import parse
 from planner.schema.plan import Plan
 from planner.schema.workload import Model, Tower
 from planner.search.bounded import Bounded

@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from planner import api, document
+from planner import api
 from planner.api import repricing
 from planner.base.errors import WrongQuestion
 from planner.catalog import load
 from planner.figures.cost_inputs import shape
 from planner.models.parameters import lora_parameters, magnitudes, parameters, trained
 from planner.models.workload import library, model, workload
+from planner.planning import document
 from planner.schema.plan import Plan
 from planner.verify import model as verified
 from planner.verify import violations

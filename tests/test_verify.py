@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from planner import api, document
+from planner import api
 from planner.base.errors import WrongQuestion
 from planner.models.parameters import lora_parameters, parameters
 from planner.models.workload import library
+from planner.planning import document
 from planner.schema.plan import Plan
 from planner.schema.workload import Method
 from planner.verify import CHECKS, Inconsistent, check, model, violations

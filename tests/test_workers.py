@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from planner import catalog, document
+from planner import catalog
 from planner.base import processes, resources
 from planner.base.errors import WrongQuestion
 from planner.base.processes import Workers
@@ -32,6 +32,7 @@ from planner.calibration.report import labs
 from planner.calibration.runs import reading
 from planner.commands import main
 from planner.figures.efficiency import Efficiencies
+from planner.planning import document
 from planner.procurement import run as procurement
 from planner.procurement.question import reading as portfolio
 from planner.procurement.throughput import job_days

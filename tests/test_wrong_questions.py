@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner import commands
-from planner.document import files
+from planner.planning.document import files
 from tests.asking import ask, refused
 
 PLAN = "plan llama3-8b --cluster dgx-h100:4"

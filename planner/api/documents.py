@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from planner import document, launchers
+from planner import launchers
 from planner.api import plan_sources
 from planner.api.entry import entry
 from planner.api.plan_sources import Source
 from planner.api.records import Machines, as_cluster
 from planner.launchers import Bundle
-from planner.planning import comparison
+from planner.planning import comparison, document
 from planner.schema.comparison import Comparison
 from planner.schema.images import ImagePlan
 from planner.schema.plan import Plan, PlanSet

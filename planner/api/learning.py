@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from planner import document, launchers, planning, verify
+from planner import launchers, planning, verify
 from planner.base.errors import ClusterwrightError, WrongQuestion
 from planner.base.units import format_many, format_percent, format_seconds
 from planner.calibration.runs.cells import number
@@ -17,6 +17,7 @@ from planner.catalog import Catalog, load
 from planner.launchers import benchmark, plan_facts
 from planner.launchers.bundle import refusals, trainers
 from planner.launchers.target import Exporter
+from planner.planning import document
 from planner.planning import shortlist as shortlisting
 from planner.planning.shortlist import ShortlistOptions
 from planner.question.request import Request

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from planner import catalog as catalogs
-from planner import document, launchers, verify
+from planner import launchers, verify
 from planner.base.errors import WrongQuestion, warn_of_change
 from planner.base.units import format_bytes, format_seconds, format_usd
 from planner.launchers import Bundle, astra_sim, benchmark
-from planner.planning import by_layer
+from planner.planning import by_layer, document
 from planner.schema.hardware import Cluster
 from planner.schema.images import ImagePlan
 from planner.schema.plan import Plan, PlanSet

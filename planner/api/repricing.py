@@ -10,15 +10,16 @@ import contextlib
 from collections.abc import Sequence
 from dataclasses import replace
 
-from planner import document, planning
+from planner import planning
 from planner.base.errors import WrongQuestion
 from planner.catalog import Catalog
 from planner.comm.calls import several_pools
 from planner.comm.calls.one_pool import CAUSES, known_of
 from planner.cost.goodput import PoolFailures, joint_goodput
 from planner.cost.held_memory import Memory
-from planner.document import FullestStage, PoolInUse, Solution, Spread, price_section
 from planner.figures import cost_inputs, residual_widths
+from planner.planning import document
+from planner.planning.document import FullestStage, PoolInUse, Solution, Spread, price_section
 from planner.planning.run import priced
 from planner.question import pools as pooling
 from planner.question import reading

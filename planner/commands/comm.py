@@ -115,12 +115,13 @@ def choose(
       clusterwright export rules.json --to megatron+nccl-tuner+slurm -o job
     """  # noqa: D301 - click reads the control character itself
     from planner import catalog as catalogs
-    from planner import document, verify
+    from planner import verify
     from planner.api import plan_sources as plans
     from planner.base import writing
     from planner.comm import run
     from planner.comm.program import choosing
     from planner.commands.screen import comm_view, render
+    from planner.planning import document
 
     plan = plans.read(file, rank)
     verify.check(plan, may_exceed_limits=True)

@@ -27,10 +27,9 @@ def compare(mine: Path, best: Path, as_json: bool) -> None:
       clusterwright plan llama3-70b --cluster dgx-h100:16 -o best.json
       clusterwright compare mine.json best.json
     """  # noqa: D301 - click reads the control character itself
-    from planner import document
     from planner.api import plan_sources
     from planner.commands.screen import render
-    from planner.planning import comparison
+    from planner.planning import comparison, document
     from planner.report import prices
 
     plans = [plan_sources.sound(plan_sources.read(file)) for file in (mine, best)]

@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from planner import document
 from planner.base.errors import WrongQuestion, meant
 from planner.base.units import format_seconds
 from planner.launchers import plan_facts, profiles, quoting, start, torchrun
 from planner.launchers.profiles import EXTRA
 from planner.launchers.registry import EXPORTERS
 from planner.launchers.target import Allowed, EnvironmentSetting, Exporter, LaunchJob, Loss, placeholder
+from planner.planning import document
 from planner.schema.plan import Plan
 from planner.site.profile import SiteProfile
 

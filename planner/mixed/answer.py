@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from planner import cost, document
+from planner import cost
 from planner.cost.figures import Layout
-from planner.document import PoolInUse, Solution
 from planner.mixed import releases, stages
 from planner.mixed.batch_shares import MixedPlan
 from planner.mixed.breakdown import breakdown
@@ -20,6 +19,8 @@ from planner.mixed.groups import (
 )
 from planner.mixed.problem import PreparedPools
 from planner.models import context
+from planner.planning import document
+from planner.planning.document import PoolInUse, Solution
 from planner.question.request import Request
 from planner.schema import plan as schema
 
@@ -60,7 +61,7 @@ def step_value(request: Request, plan: schema.Plan) -> float:
 
 
 def solution(prepared: PreparedPools, found: MixedPlan) -> Solution:
-    """A mixed plan as :func:`planner.document.write` takes it."""
+    """A mixed plan as :func:`planner.planning.document.write` takes it."""
     batch, used = prepared.setting.offer.batch, _pools_in_order(prepared, found)
     place = {pool: i for i, pool in enumerate(used)}
     groups = tuple(group_section(prepared, group, place) for group in found.groups)

@@ -10,14 +10,14 @@ import numpy as np
 
 from planner.cost.figures import Grid
 from planner.cost.held_memory import PARTS, Memory
-from planner.document import FullestStage
-from planner.document.prediction import stage_memory as stage_memory_section
 from planner.mixed import layer_split, pipelines, stages
 from planner.mixed.batch_shares import BundleGroup, MixedPlan
 from planner.mixed.layer_split import LayerSplit, StageCosts
 from planner.mixed.pipelines import Chain
 from planner.mixed.problem import PreparedPools
 from planner.mixed.stages import StageConfigs
+from planner.planning.document import FullestStage
+from planner.planning.document.prediction import stage_memory as stage_memory_section
 from planner.schema import plan as schema
 
 

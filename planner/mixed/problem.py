@@ -14,7 +14,6 @@ from planner.catalog import Catalog
 from planner.cost import memory_risk
 from planner.cost.figures import Network, Stack
 from planner.cost.layer_times import LayerTable
-from planner.document import Spread
 from planner.figures import cost_inputs, residual_widths
 from planner.figures.efficiency import Efficiency
 from planner.figures.profiles.profile import Profile
@@ -25,6 +24,7 @@ from planner.mixed.layer_split import LayerSplit
 from planner.mixed.pipelines import Chain, PipelineTemplates
 from planner.mixed.stages import Priced, StageConfigs, Switches
 from planner.models import blocks, context
+from planner.planning.document import Spread
 from planner.question import job_pools as pools
 from planner.question.job_pools import JobPool, Pools
 from planner.question.request import Request, goodput_over

@@ -11,7 +11,6 @@ from dataclasses import replace
 import numpy as np
 
 from planner.catalog import Catalog
-from planner.document import Spread
 from planner.mixed import batch_shares, layer_split, pipelines, problem, stages
 from planner.mixed.batch_shares import MixedPlan
 from planner.mixed.groups import found_pipeline, one_config
@@ -19,6 +18,7 @@ from planner.mixed.layer_split import LayerSplit
 from planner.mixed.pipelines import PipelineTemplates
 from planner.mixed.problem import PreparedPools
 from planner.planning import releases
+from planner.planning.document import Spread
 from planner.question.job_pools import Pools
 from planner.question.request import Request
 from planner.schema.plan import OlderRelease, Overlap, Parallelism

@@ -8,15 +8,15 @@ from typing import cast
 
 import numpy as np
 
-from planner import cost, document
+from planner import cost
 from planner.base.units import format_many
 from planner.cost import attention, data_parallel, expanded_memory, held_memory, nearness, pipeline
 from planner.cost.evaluate import terms
 from planner.cost.figures import Grid
 from planner.cost.held_memory import Memory
-from planner.document import FullestStage, PoolInUse, Solution, Spread
 from planner.figures import own_runs
-from planner.planning import releases, text_batches
+from planner.planning import document, releases, text_batches
+from planner.planning.document import FullestStage, PoolInUse, Solution, Spread
 from planner.planning.measured_runs import MeasuredRuns
 from planner.question.job_pools import JobPool, Pools
 from planner.question.request import Request

@@ -10,7 +10,7 @@ import numpy as np
 
 from planner import cost
 from planner.cost import experts
-from planner.document import Spread
+from planner.planning.document import Spread
 from planner.question.request import Request
 from planner.question.search_problem import Prepared
 from planner.schema.plan import OlderRelease

@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
-from planner import document, verify
+from planner import verify
 from planner.base.errors import ClusterwrightError, NoAnswer, WrongQuestion
 from planner.catalog import Catalog
-from planner.planning import answer, explain, infeasible, ranked, shortlist
+from planner.planning import answer, document, explain, infeasible, ranked, shortlist
 from planner.planning.measured_runs import MeasuredRuns
 from planner.planning.ranked import Ranking
 from planner.question.request import Request

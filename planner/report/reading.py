@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from planner import document
 from planner.base.errors import WrongQuestion
-from planner.document.files import LARGEST_STUDY, json_file
+from planner.planning import document
+from planner.planning.document.files import LARGEST_STUDY, json_file
 from planner.report import communication, comparison, images, offers, plans, studies, validation
 from planner.report.blocks import Content
 from planner.schema.comparison import Comparison

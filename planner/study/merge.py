@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from planner import document
 from planner.base.errors import WrongQuestion
 from planner.catalog import Catalog
+from planner.planning import document
 from planner.schema.study import StudyResult, Trial
 from planner.study.answer import document as answer
 from planner.study.program import optuna_storage

@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from planner import document
 from planner.base import processes, units
 from planner.base.errors import WrongQuestion
 from planner.base.secrets import shown
 from planner.catalog import Catalog
+from planner.planning import document
 from planner.schema.study import StudyResult, Trial
 from planner.study.answer import document as answer
 from planner.study.program import boxes, optuna_samplers, optuna_storage, optuna_trials

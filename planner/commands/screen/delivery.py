@@ -19,8 +19,8 @@ Answer = TypeVar("Answer", PlanSet, "Procurement", "StudyResult", "ImagePlan")
 
 def hand_over(found: Answer, show: Callable[[Answer], None], *, as_json: bool, output: Path | None, after: str) -> None:
     """Prints an answer by `show` and what to do next, or its document, and writes the document where asked."""
-    from planner import document
     from planner.base import writing
+    from planner.planning import document
 
     if output is not None:
         writing.write(output, document.as_json(found), replace=True)

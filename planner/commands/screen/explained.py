@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from planner import catalog as catalogs
-from planner import document
 from planner.api import plan_sources, rechecking
 from planner.api.entry import entry
 from planner.api.plan_sources import Source
@@ -16,6 +15,7 @@ from planner.api.wording import in_keywords
 from planner.base.errors import WrongQuestion
 from planner.catalog import Catalog
 from planner.commands.screen import design_view, images_view, plan_view, procure_view, render
+from planner.planning import document
 from planner.question.reading import Named, listed
 from planner.schema.hardware import Cluster
 from planner.schema.images import ImagePlan

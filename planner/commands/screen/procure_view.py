@@ -421,8 +421,8 @@ def deliver_sweep(found: dict[str, Any], *, as_json: bool, output: Path | None) 
     """The best at several values of one limit."""
     import json
 
-    from planner import document
     from planner.base import writing
+    from planner.planning import document
 
     if output is not None:
         writing.write(output, json.dumps(document.sealed(found), indent=2) + "\n", replace=True)

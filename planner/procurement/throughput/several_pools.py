@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, product
 
-from planner import document
 from planner.base.errors import NoAnswer, WrongQuestion
 from planner.catalog import Catalog
 from planner.cost import money
 from planner.mixed import run
+from planner.planning import document
 from planner.procurement.question.portfolio import Job, MixedPools, Portfolio
 from planner.procurement.supply.pools import SupplyPool, offers
 from planner.procurement.throughput.column import Column, Key, Place, machine, wiring, work

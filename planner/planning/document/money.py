@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from planner.cost import money
 from planner.cost.goodput import GoodputEstimate, PoolFailures, basis, joint_goodput, wall_time
-from planner.document.solution import PoolInUse, Solution
+from planner.planning.document.solution import PoolInUse, Solution
 from planner.question.job_pools import JobPool
 from planner.question.node_prices import MarketPrice
 from planner.question.request import goodput_over

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import is_dataclass, replace
 from itertools import combinations
 
-from planner.document.solution import PoolInUse, Solution
+from planner.planning.document.solution import PoolInUse, Solution
 from planner.question.request import preemptions, restart
 from planner.schema import plan as schema
 from planner.schema.hardware import Accelerator, Cluster, Fabric

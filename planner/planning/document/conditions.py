@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import combinations
 
 from planner.cost import memory_risk, money
-from planner.document.solution import PoolInUse, Solution
+from planner.planning.document.solution import PoolInUse, Solution
 from planner.schema import plan as schema
 
 NO_PART_OF_IT = ("host_memory", "local_storage", "l2", "tokens", "batch", "sequence")

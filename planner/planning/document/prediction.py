@@ -6,7 +6,7 @@ import math
 
 from planner.cost import memory_risk, utilisation
 from planner.cost.held_memory import Memory
-from planner.document.solution import FullestStage, Solution
+from planner.planning.document.solution import FullestStage, Solution
 from planner.schema import plan as schema
 
 

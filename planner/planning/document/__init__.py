@@ -1,6 +1,6 @@
 """Plans as documents: one writer over pools, and the JSON files that hold what it writes."""
 
-from planner.document.files import (
+from planner.planning.document.files import (
     chosen,
     load,
     load_answer,
@@ -11,9 +11,9 @@ from planner.document.files import (
     parse_answer,
     parse_document,
 )
-from planner.document.money import for_another_run, goodput_of, money_section, price_section
-from planner.document.solution import FullestStage, PoolInUse, Solution, Spread
-from planner.document.writer import write
+from planner.planning.document.money import for_another_run, goodput_of, money_section, price_section
+from planner.planning.document.solution import FullestStage, PoolInUse, Solution, Spread
+from planner.planning.document.writer import write
 from planner.schema.digest import sealed
 from planner.schema.record import as_json, dump, json_schema, stamped
 

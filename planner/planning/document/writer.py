@@ -7,14 +7,14 @@ from dataclasses import replace
 from planner.base.version import __version__
 from planner.cost import money
 from planner.cost.elements import FP32
-from planner.document.conditions import assumptions, constraints
-from planner.document.machines import cluster_section
-from planner.document.money import energy_section, money_section
-from planner.document.prediction import prediction_section
-from planner.document.solution import Solution
 from planner.figures import cost_inputs
 from planner.models import blocks
 from planner.models.parameters import parameters
+from planner.planning.document.conditions import assumptions, constraints
+from planner.planning.document.machines import cluster_section
+from planner.planning.document.money import energy_section, money_section
+from planner.planning.document.prediction import prediction_section
+from planner.planning.document.solution import Solution
 from planner.question.request import Request
 from planner.schema import plan as schema
 from planner.schema.precisions import LOW_PRECISION
@@ -25,7 +25,7 @@ from planner.schema.workload import WITH_ITERATIONS
 def write(found: Solution, rank: int) -> schema.Plan:
     """Everything that is known of one solution, as the plan of that rank (from 1).
 
-    The job must make progress: its goodput (:func:`planner.document.money.goodput_of`) is above 0.
+    The job must make progress: its goodput (:func:`planner.planning.document.money.goodput_of`) is above 0.
     """
     prediction, run = prediction_section(found), money_section(found)
     return schema.Plan(
