@@ -1,0 +1,105 @@
+"""What is known of one axis of a plan; :mod:`planner.axes.table` holds all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, TypeVar
+
+from planner.axes import version_1
+from planner.base.errors import WrongQuestion
+from planner.schema.plan import Plan
+
+Value = TypeVar("Value")
+Stated = int | bool | str
+"""A value as documents and exporters state it: degrees and ZeRO stages in figures, switches as they are, all else as
+a pin writes it."""
+Kind = Literal["count", "switch", "choice", "text"]
+"""How a pin is read: whole numbers and ranges, on or off, one of some words, or a text with a grammar of its own."""
+SWITCH = {"1": "on", "true": "on", "yes": "on", "on": "on", "0": "off", "false": "off", "no": "off", "off": "off"}
+"""What a person writes for a switch -> how a pin spells it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PlanAxis(Generic[Value]):
+    """One axis of a plan. What else the program says of it follows from this row."""
+
+    name: str
+    """In pins, files, Python, runtimes of the catalog and documents."""
+    help: str
+    """What it decides, in a few words."""
+    kind: Kind
+    neutral: Value
+    """The value of a plan that does not use it."""
+    choices: tuple[str, ...] = ()
+    """Every value that it has, of a kind `choice`."""
+    form: str = ""
+    """How values are written that are no listed words."""
+    read: Callable[[str], Value]
+    """The value of a text; raises :class:`WrongQuestion` where there is none."""
+    spell: Callable[[Value], str] = str
+    """A value as a pin writes it."""
+    python: str
+    """Annotation of the keyword in :class:`planner.api.axes.Axes`."""
+    figures: Callable[[Value], Mapping[str, float]] = lambda value: {}
+    """Figures of :class:`planner.cost.figures.Options` that a value sets; those that it leaves out are 0."""
+    joint: str = ""
+    """Axes with one name here exist together only, and form one dimension of the search."""
+    unstated: str | None = None
+    """What `estimate` takes where nothing is said; None: whatever is fastest, or what follows from other axes."""
+    preferred: str | None = None
+    """What `estimate` takes instead where the runtime has it."""
+    goes_with: str = ""
+    """The degree that must be above 1 for `preferred`."""
+    pools: tuple[object, ...] | None = None
+    """Values that plans over several pools have, as pins compare them; None: they search the axis."""
+    since: Callable[[Value], Iterator[str]] = lambda value: iter(())
+    """What of a runtime a value uses, as the catalog's `since` names it."""
+    exported: Callable[[Any], object] = lambda stated: stated
+    """What exporters declare for a stated value, where they tell fewer apart."""
+    label: str = ""
+    """Row of a comparison; axes with one label share a row."""
+    fragment: Callable[[Any], str] = str
+    """What a stated value adds to that row."""
+
+    @property
+    def dimension(self) -> str:
+        """The dimension of the search that it lies on."""
+        return self.joint or self.name
+
+    def state(self, value: Value) -> Stated:
+        """A value as documents state it."""
+        return value if isinstance(value, int) else self.spell(value)
+
+    def value(self, stated: Stated) -> Value:
+        """The value that a document states."""
+        return self.read(("on" if stated else "off") if isinstance(stated, bool) else str(stated))
+
+    def of(self, plan: Plan) -> Stated:
+        """The value that a plan states."""
+        return version_1.STATED[self.name](plan)
+
+    def is_neutral(self, plan: Plan) -> bool:
+        """Whether a plan leaves the axis as it is."""
+        return self.of(plan) == self.state(self.neutral)
+
+
+def switch(text: str) -> bool:
+    """Whether a text says on."""
+    return SWITCH[text.lower()] == "on"
+
+
+def on_or_off(value: bool) -> str:
+    """A switch as a pin writes it."""
+    return "on" if value else "off"
+
+
+def count(text: str) -> int:
+    """A whole number of at least 1.
+
+    Raises:
+        WrongQuestion: it is none.
+    """
+    if not text.isascii() or not text.isdecimal() or len(text) > 9 or int(text) < 1:
+        raise WrongQuestion(f"{text!r} is not a whole number of at least 1")
+    return int(text)

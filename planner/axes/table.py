@@ -1,0 +1,396 @@
+"""Every axis of a plan, one row each. Whatever the program says of axes follows from these rows.
+
+A layout (tp, pp, vpp, cp, ep, etp, dp, micro-batch, batch, nodes) is a row of the search: which combinations exist
+follows from divisibility. Everything else is an option that any layout can take. To add an axis, see docs/design.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, get_args
+
+from planner.axes import values
+from planner.axes.axis import PlanAxis, count, on_or_off, switch
+from planner.axes.values import ALONE, ONE_F_ONE_B, RANK_ORDERS, MemoryPlacement, Recompute
+from planner.schema.plan_layout import (
+    CONTEXT_ALGORITHMS,
+    SCHEDULES,
+    Dispatcher,
+    RankOrder,
+    ZeroScope,
+    ZeroStage,
+)
+from planner.schema.precisions import PRECISIONS
+
+_COUNT, _ON_OFF, _WORDS = "int | str | Sequence[int]", "bool | str", "str | Sequence[str]"
+
+
+def _degree(name: str, help: str, *, pools: tuple[object, ...] | None = None) -> PlanAxis[int]:
+    """A degree of parallelism: a runtime names it in `since` by its name alone."""
+    return PlanAxis(
+        name=name,
+        help=help,
+        kind="count",
+        neutral=1,
+        read=count,
+        python=_COUNT,
+        unstated="1",
+        pools=pools,
+        since=lambda degree: iter((name,) if degree > 1 else ()),
+        label=name.upper(),
+    )
+
+
+def _switch(
+    name: str,
+    help: str,
+    *,
+    figure: str = "",
+    since: Callable[[bool], Iterator[str]] | None = None,
+    **more: Any,
+) -> PlanAxis[bool]:
+    """A switch that sets one figure of its own name, and that `since` names where it is on."""
+    return PlanAxis(
+        name=name,
+        help=help,
+        kind="switch",
+        neutral=False,
+        read=switch,
+        spell=on_or_off,
+        python=_ON_OFF,
+        figures=lambda on: {figure or name: float(on)},
+        since=since or (lambda on: iter((name,) if on else ())),
+        **more,
+    )
+
+
+def _named(name: str) -> Callable[[Any], Iterator[str]]:
+    """`since` for axes whose values have dates of their own (``zero=3``)."""
+    return lambda value: iter((f"{name}={value}",))
+
+
+def _used(name: str, *plain: object) -> Callable[[Any], Iterator[str]]:
+    """`since` for axes with one date for all values but the plain ones."""
+    return lambda value: iter(() if value in plain else (name,))
+
+
+def _number(stage: str) -> ZeroStage:
+    return next(each for each in get_args(ZeroStage) if str(each) == stage)
+
+
+def _joined(word: str) -> Callable[[bool], str]:
+    return lambda on: word + on_or_off(bool(on))
+
+
+# ---- layouts ---------------------------------------------------------------------------------------------------------
+
+TP = _degree("tp", "tensor-parallel ranks")
+PP = _degree("pp", "pipeline stages")
+VPP = _degree("vpp", "chunks of layers on each pipeline rank (interleaving)", pools=(1,))
+CP = _degree("cp", "context-parallel ranks, which share each sequence")
+EP = _degree("ep", "expert-parallel ranks")
+ETP = _degree("etp", "tensor-parallel ranks of each expert", pools=(1,))
+DP: PlanAxis[int] = PlanAxis(
+    name="dp",
+    help="data-parallel replicas",
+    kind="count",
+    neutral=1,
+    read=count,
+    python=_COUNT,
+    label="DP",
+)
+MICRO: PlanAxis[int] = PlanAxis(
+    name="micro",
+    help="sequences of a micro-batch",
+    kind="count",
+    neutral=1,
+    read=count,
+    python=_COUNT,
+    unstated="1",
+    label="micro-batch",
+    fragment=lambda sequences: f"{sequences:,}",
+)
+BATCH: PlanAxis[int] = PlanAxis(
+    name="batch",
+    help="sequences of a step (--batch)",
+    kind="count",
+    neutral=1,
+    read=count,
+    python="",
+    label="batch",
+    fragment=lambda sequences: f"{sequences:,}",
+)
+NODES: PlanAxis[int] = PlanAxis(name="nodes", help="nodes (--cluster)", kind="count", neutral=1, read=count, python="")
+
+# ---- options ---------------------------------------------------------------------------------------------------------
+
+PRECISION: PlanAxis[str] = PlanAxis(
+    name="precision",
+    help="format of matrix products, and how it is scaled",
+    kind="choice",
+    neutral="bf16",
+    choices=PRECISIONS,
+    read=str,
+    python="",
+    since=_named("precision"),
+    label="precision",
+)
+
+
+def _recomputed(policy: Recompute) -> Mapping[str, float]:
+    return {
+        "recompute_layers": policy.layers,
+        "recompute_selective": policy.selective,
+        "recompute_offloaded": policy.offloaded,
+        "function_in_8_bit": policy.function_in_8_bit,
+        **{values.MODULES[module]: 1.0 for module in policy.modules},
+    }
+
+
+def _recomputed_since(policy: Recompute) -> Iterator[str]:
+    yield f"recompute={policy.name.partition(':')[0]}"
+    if policy.modules:
+        yield "recompute_modules"
+
+
+RECOMPUTE: PlanAxis[Recompute] = PlanAxis(
+    name="recompute",
+    help="activations that the backward pass computes again",
+    kind="text",
+    neutral=values.NO_RECOMPUTE,
+    form="none, selective, full, block:SHARE, selective:MODULE+MODULE",
+    read=values.recompute,
+    spell=lambda policy: policy.name,
+    python=_WORDS,
+    figures=_recomputed,
+    unstated="none",
+    since=_recomputed_since,
+    exported=lambda policy: policy.partition(":")[0],
+    label="recompute",
+)
+SEQUENCE_PARALLEL = _switch(
+    "sequence_parallel",
+    "tensor-parallel ranks share the sequence between their regions",
+    joint="tensor",
+    unstated="off",
+    preferred="on",
+    goes_with="tp",
+    label="sequence parallel",
+    fragment=on_or_off,
+)
+TP_OVERLAP = _switch(
+    "tp_overlap",
+    "tensor-parallel communication overlaps matrix products",
+    joint="tensor",
+    label="overlap TP / DP / p2p / EP",
+    fragment=on_or_off,
+)
+ZERO: PlanAxis[ZeroStage] = PlanAxis(
+    name="zero",
+    help="ZeRO stage: data-parallel ranks share optimizer states (1), gradients (2), parameters (3)",
+    kind="choice",
+    neutral=0,
+    choices=tuple(str(stage) for stage in get_args(ZeroStage)),
+    read=_number,
+    python=_COUNT,
+    figures=lambda stage: {"zero": float(stage)},
+    joint="sharding",
+    preferred="1",
+    pools=(0, 1),
+    since=_named("zero"),
+    label="ZeRO",
+)
+ZERO_SCOPE: PlanAxis[ZeroScope] = PlanAxis(
+    name="zero_scope",
+    help="ranks that share one copy: all, or those of one node",
+    kind="choice",
+    neutral="full",
+    choices=get_args(ZeroScope),
+    read=lambda text: "node" if text == "node" else "full",
+    python="str",
+    figures=lambda scope: {"zero_in_node": float(scope == "node")},
+    joint="sharding",
+    unstated="full",
+    pools=("full",),
+    since=_named("zero_scope"),
+    label="ZeRO",
+    fragment=lambda scope: " in a node" if scope == "node" else "",
+)
+DP_OVERLAP = _switch(
+    "dp_overlap",
+    "data-parallel communication overlaps the backward pass",
+    joint="sharding",
+    unstated="off",
+    preferred="on",
+    label="overlap TP / DP / p2p / EP",
+    fragment=_joined(" / "),
+)
+P2P_OVERLAP = _switch(
+    "p2p_overlap",
+    "transfers between interleaved stages overlap passes",
+    pools=(False,),
+    label="overlap TP / DP / p2p / EP",
+    fragment=_joined(" / "),
+)
+EP_OVERLAP = _switch(
+    "ep_overlap",
+    "experts' exchanges overlap another micro-batch's passes",
+    unstated="off",
+    pools=(False,),
+    label="overlap TP / DP / p2p / EP",
+    fragment=_joined(" / "),
+)
+RANK_ORDER: PlanAxis[RankOrder] = PlanAxis(
+    name="rank_order",
+    help="order of dimensions over ranks, innermost first",
+    kind="choice",
+    neutral=RANK_ORDERS[0],
+    choices=RANK_ORDERS,
+    read=lambda text: RANK_ORDERS[text == RANK_ORDERS[1]],
+    python="str",
+    figures=lambda order: {"pp_inner": float(order == RANK_ORDERS[1])},
+    unstated=RANK_ORDERS[0],
+    pools=RANK_ORDERS[:1],
+    since=_named("rank_order"),
+    label="rank order",
+)
+OFFLOAD: PlanAxis[float] = PlanAxis(
+    name="offload",
+    help="share of the optimizer states in host memory",
+    kind="text",
+    neutral=0.0,
+    form="none, optimizer, optimizer:SHARE",
+    read=values.states_offloaded,
+    spell=values.offload_name,
+    python="str",
+    figures=lambda share: {"offload": float(share)},
+    unstated="none",
+    pools=("none",),
+    since=lambda share: iter(("offload=optimizer",) if share else ()),
+    exported=lambda name: values.PART if ":" in name else name,
+    label="offload",
+)
+PLACEMENT: PlanAxis[MemoryPlacement] = PlanAxis(
+    name="placement",
+    help="shares of optimizer states, weights and activations in expanded memory",
+    kind="text",
+    neutral=values.NOWHERE,
+    form="none, or optimizer, weights, activations joined by +, each whole or with its share (weights:0.5)",
+    read=values.placement,
+    spell=lambda placed: placed.name,
+    python="str",
+    figures=lambda placed: {f"expanded_{kind}": getattr(placed, kind) for kind in values.PLACED},
+    unstated="none",
+    pools=("none",),
+    label="placement",
+)
+_SHARING = {"all_gather": "context_gathered", "a2a": "context_exchanged", "a2a+p2p": "context_layered"}
+"""Ways to share a sequence -> the figure that is 1; in a ring (``p2p``) none is."""
+
+
+def sharing(way: str) -> Mapping[str, float]:
+    """How context-parallel ranks share a sequence, as figures."""
+    return {figure: float(way == known) for known, figure in _SHARING.items()}
+
+
+CP_ALGORITHM: PlanAxis[str] = PlanAxis(
+    name="cp_algorithm",
+    help="how context-parallel ranks share a sequence",
+    kind="choice",
+    neutral=ALONE,
+    choices=(ALONE, *CONTEXT_ALGORITHMS),
+    read=str,
+    python="str",
+    figures=sharing,
+    pools=(ALONE,),
+    since=_used("cp_algorithm", ALONE, "p2p"),
+    label="context parallelism by",
+)
+OFFLOAD_OVERLAP = _switch(
+    "offload_overlap",
+    "gradients and weights are copied while the host updates others",
+    unstated="off",
+    pools=(False,),
+    label="offload",
+    fragment=lambda on: " overlapped" if on else "",
+)
+ACTIVATION_OFFLOAD: PlanAxis[tuple[str, ...]] = PlanAxis(
+    name="activation_offload",
+    help="modules whose inputs live in host memory until the backward pass",
+    kind="text",
+    neutral=(),
+    form="none, all, or MODULE+MODULE",
+    read=values.activation_offload,
+    spell=lambda modules: "+".join(modules) or ALONE,
+    python="str",
+    figures=lambda modules: {f"offload_{module}": 1.0 for module in modules},
+    unstated="none",
+    pools=("none",),
+    since=_used("activation_offload", ()),
+    exported=lambda name: name if name in (ALONE, values.WHOLE) else "modules",
+    label="offload",
+    fragment=lambda name: "" if name == ALONE else f", {name}",
+)
+GRAPHS: PlanAxis[str] = PlanAxis(
+    name="graphs",
+    help="what CUDA graphs launch: attention and routers layer by layer, or all passes of a step",
+    kind="choice",
+    neutral=ALONE,
+    choices=(ALONE, "modules", "full"),
+    read=str,
+    python="str",
+    figures=values.captured,
+    unstated="none",
+    pools=("none",),
+    since=_used("graphs", ALONE),
+    label="CUDA graphs",
+)
+SCHEDULE: PlanAxis[str] = PlanAxis(
+    name="schedule",
+    help="how the passes of a pipeline follow each other",
+    kind="choice",
+    neutral=ONE_F_ONE_B,
+    choices=SCHEDULES,
+    read=str,
+    python=_WORDS,
+    figures=lambda name: {"schedule": values.SPLIT_SCHEDULES.get(name, 0.0)},
+    pools=(ALONE, ONE_F_ONE_B),
+    since=_named("schedule"),
+    exported=lambda name: name if name in values.SPLIT_SCHEDULES else ONE_F_ONE_B,
+    label="schedule",
+)
+_SENT = {ALONE: 0.0, "alltoall": 1.0, "deepep": 2.0, "hybridep": 2.0, "allgather": 3.0}
+"""Dispatchers -> what they send, as :mod:`planner.cost.experts` has it: as the runtime's figures say, every copy by one
+all-to-all, copies for one scale-up domain over the NIC once, or all tokens to all ranks."""
+
+
+def sent(dispatcher: str) -> float:
+    """What copies of tokens a dispatcher sends, as figures hold it."""
+    return _SENT[dispatcher]
+
+
+DISPATCHER: PlanAxis[str] = PlanAxis(
+    name="dispatcher",
+    help="how tokens reach experts on other ranks",
+    kind="choice",
+    neutral=ALONE,
+    choices=(ALONE, *get_args(Dispatcher)),
+    read=str,
+    python="str",
+    figures=lambda name: {"dispatcher": sent(name)},
+    unstated="none",
+    pools=("none",),
+    since=lambda name: iter(() if name == ALONE else (f"dispatcher={name}",)),
+    label="dispatcher",
+    fragment=lambda name: "alltoall" if name == ALONE else name,
+)
+
+LAYOUT_AXES: tuple[PlanAxis[int], ...] = (TP, PP, VPP, CP, EP, ETP, DP, MICRO, BATCH, NODES)
+OPTION_AXES: tuple[PlanAxis[Any], ...] = (
+    *(PRECISION, RECOMPUTE, SEQUENCE_PARALLEL, TP_OVERLAP, ZERO, ZERO_SCOPE, DP_OVERLAP, P2P_OVERLAP, EP_OVERLAP),
+    *(RANK_ORDER, OFFLOAD, PLACEMENT, CP_ALGORITHM, OFFLOAD_OVERLAP, ACTIVATION_OFFLOAD, GRAPHS, SCHEDULE, DISPATCHER),
+)
+AXES: Mapping[str, PlanAxis[Any]] = {axis.name: axis for axis in (*LAYOUT_AXES, *OPTION_AXES)}
+"""By name, in the order in which messages list them."""
+PINNED = tuple(axis.name for axis in AXES.values() if axis not in (BATCH, NODES))
+"""Axes that a pin is for; the other two have options of their own."""
