@@ -19,7 +19,7 @@ ENDS := $(foreach python,3.11 3.12 3.13,$(python)-lowest $(python)-highest)
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(BIN)/pytest -n auto --dist worksteal
 
-.PHONY: help demo check test fuzz lock locked sbom site man installed coverage mutants test-real test-report test-launchers test-matrix lint format docs accuracy case-studies calibrate clean
+.PHONY: help demo check test goldens fuzz lock locked sbom site man installed coverage mutants test-real test-report test-launchers test-matrix lint format docs accuracy case-studies calibrate clean
 
 help:
 	@echo "make demo    plan Llama 3 70B on 16 DGX H100 nodes"
@@ -38,6 +38,7 @@ help:
 	@echo "make site    the documentation as web pages, in build/site; make man the manual pages, in build/man (into $(SITE), once)"
 	@echo "make installed  a wheel in an environment of its own, and every example of README and the helps with it (minutes)"
 	@echo "make format  reformat the sources"
+	@echo "make goldens refresh the messages, transcripts and exported files that tests compare with; read the difference"
 	@echo "make docs    refresh the generated pages and the examples in README.md"
 	@echo "make accuracy refresh docs/accuracy.md, its plots and docs/papers.md (minutes); make calibrate refits the shipped efficiencies"
 	@echo "make case-studies refresh docs/case-studies.md and its plots"
@@ -137,6 +138,11 @@ format: $(VENV)/.installed-dev
 
 docs: $(VENV)/.installed-dev
 	$(BIN)/python docs/generate.py
+
+# What tests compare with whole: messages, transcripts and exported files. Read the difference before you commit it.
+goldens: $(VENV)/.installed-dev
+	CLUSTERWRIGHT_REGENERATE=1 $(BIN)/pytest -q -n 0 $$(grep -rlE '@worded|CLUSTERWRIGHT_REGENERATE|REGENERATE' tests/test_*.py)
+	git --no-pager diff --stat -- tests/snapshots tests/golden
 
 case-studies: $(VENV)/.installed-dev
 	$(BIN)/python -m docs.case_studies

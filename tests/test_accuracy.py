@@ -24,6 +24,7 @@ from planner.cost.products import product_time
 from planner.figures import cost_inputs, residual_widths
 from planner.figures.efficiency import Efficiencies
 from planner.figures.residual_widths import Width
+from tests.sweeps import sweep
 
 ROOT = Path(__file__).resolve().parent.parent
 RUNS = ROOT / "benchmarks" / "data" / "measured_runs.csv"
@@ -66,7 +67,7 @@ def table(path):
 # ---- names -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("published", "known_as"),
     [
         ("H100-96GB-HBM2e-500W (Grand Teton)", "H100-SXM5-96GB"),
@@ -83,7 +84,7 @@ def test_published_accelerators_are_found(published, known_as):
     assert names.accelerator(published) == known_as
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("release", "year", "date"), [("26.04.01", "2026", "2026.04"), ("v24.11.1", "2024", "2024.11"), ("v4.1", "", "")]
 )
 def test_releases_say_when(release, year, date):
@@ -160,7 +161,7 @@ def test_stated_degrees_are_taken_as_they_are(known, read):
     assert checked > 3000
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("text", "ran_out"),
     [
         ("oom batch 4", True),
@@ -194,9 +195,9 @@ def _policies(run):
     return {v.options.recompute.name for v in run.variants}
 
 
-@pytest.mark.parametrize("precision", ["bf16", "fp16"])
-@pytest.mark.parametrize("zero", [0, 1])
-@pytest.mark.parametrize("year", ["2021", "2024"])
+@sweep("precision", ["bf16", "fp16"])
+@sweep("zero", [0, 1])
+@sweep("year", ["2021", "2024"])
 def test_a_run_holds_what_a_plan_of_it_is_told_to(known, precision, zero, year):
     """A row and an estimate of DeepSpeed's optimizers are read by one rule: the runtime's record."""
     degrees = {"tp": 4, "pp": 12, "dp": 8}

@@ -5,9 +5,9 @@ from itertools import combinations
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from docs import accuracy_plots as plots
+from tests.sweeps import sweep
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ("a-rather-long-source", "mpt-llmfoundry", "torchtitan", "nemo-24.07")
@@ -36,14 +36,14 @@ def texts(path):
     return re.findall(r"<!-- (.*?) -->", path.read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize("name", drawn())
+@sweep("name", drawn())
 def test_the_same_figures_give_the_same_bytes(name, tmp_path):
     first = plots.save(tmp_path / "one", name, drawn()[name]).read_bytes()
     assert plots.save(tmp_path / "two", name, drawn()[name]).read_bytes() == first
     assert b"<dc:date>" not in first
 
 
-@pytest.mark.parametrize("name", drawn())
+@sweep("name", drawn())
 def test_no_text_stands_over_another(name):
     import matplotlib
     from matplotlib import pyplot

@@ -18,6 +18,7 @@ from planner.space.axes import NO_RECOMPUTE, OptionAxes, Sharding, TensorMode
 from planner.space.grid import single_grid
 from planner.verify import violations
 from tests.cases import figures
+from tests.sweeps import sweep
 
 SMALL = {"seq": 4096, "batch": 4, "tokens": "1M", "top": 1}
 GIB = 2**30
@@ -82,7 +83,7 @@ def test_only_blocks_are_quantised() -> None:
     assert violations(best) == []
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("name", "method"),
     [("qwen3-30b-a3b", "lora"), *(("llama3-8b", method) for method in ("lora", "qlora", "qlora:int8"))],
 )
@@ -130,9 +131,7 @@ def test_logits_in_chunks_are_never_all_there() -> None:
     assert saved == pytest.approx(factor * (12 * 4096 * 128256 - max(3 * 2 * 4096 * 4096, layer)), rel=0.2)
 
 
-@pytest.mark.parametrize(
-    "claim", [{"base": "nf4", "kind": "finetune"}, {"base": "int4"}, {"base": "int8"}, {"base": ""}]
-)
+@sweep("claim", [{"base": "nf4", "kind": "finetune"}, {"base": "int4"}, {"base": "int8"}, {"base": ""}])
 def test_a_base_that_does_not_go_with_its_bytes_is_found(claim: dict[str, str]) -> None:
     best = api.plan("llama3-8b", "ws-2xrtx4090:1", method="qlora", **SMALL).plans[0]
     edited = replace(best, workload=replace(best.workload, method={**best.workload.method, **claim}))

@@ -21,10 +21,11 @@ from planner.cost.nccl_algorithms import (
     under,
 )
 from tests.networks import groups, networks
+from tests.sweeps import sweep
 
 ANY = settings(deadline=None, max_examples=25, derandomize=True)
 SLACK = 1e-9
-every_operation = pytest.mark.parametrize("op", OPERATIONS)
+every_operation = sweep("op", OPERATIONS)
 sizes = st.floats(1.0, 1e11)
 
 
@@ -71,7 +72,7 @@ def seconds(network: Network, op: str, size: float, g: CollectiveGroup, **given)
 # ---- worked examples -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("ranks", "direct", "ring", "halving", "server"),
     [(8, 17.93, 18.17, 18.01, 163.62), (32, 19.85, 21.05, 20.01, 654.38), (128, 20.33, 25.37, 20.57, 2617.38)],
 )
@@ -101,7 +102,7 @@ def test_adding_switches_begin_above_four_ranks_on_hopper_and_blackwell():
         assert bus == pytest.approx(adding)
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("nodes", "inside", "adding", "port", "bus"),
     [(2, 235, 235, 6.25, 79.7), (2, 367, 480, 50, 637.5), (4, 680, 840, 50, 387.5)],
 )

@@ -8,6 +8,7 @@ import pytest
 import clusterwright as cw
 from planner import catalog
 from tests.api_questions import SMALL, study
+from tests.sweeps import sweep
 
 
 def test_a_record_as_it_is_asks_what_its_name_asks() -> None:
@@ -65,7 +66,7 @@ def test_pools_may_be_records_and_names_at_once() -> None:
     assert "cluster t4-4#1" in plan.generator.inputs
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("change", "says"),
     [
         ({"memory": -1}, r"cluster\.accelerator\.memory = -1: must be above 0"),
@@ -91,7 +92,7 @@ def test_every_cluster_of_the_catalog_passes_unchanged() -> None:
         assert cw.cluster(made.node, 1, fabric=made.fabric.id, region="us") == made
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("figures", "told"),
     [
         ({"memory_bandwidth": 4800}, r"memory_bandwidth = 4800: a bare number is in B/s, .* '4.8 TB/s'"),

@@ -9,9 +9,10 @@ import pytest
 import clusterwright as cw
 from planner.api import wording
 from tests.api_questions import ROOT, SMALL, sets
+from tests.sweeps import sweep
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("call", "says"),
     [
         (lambda: cw.plan("llama3-8b", "dgx-h100:1", bacth=3), "plan() has no keyword 'bacth'; did you mean batch=?"),
@@ -37,7 +38,7 @@ def on_one(**asked: object) -> object:
     return cw.plan("llama3-8b", "dgx-h100:1", **asked)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("call", "says"),
     [
         (lambda: on_one(seq="8q"), "seq='8q': write 8192 or 8k"),
@@ -84,7 +85,7 @@ def _is_python(message: str) -> bool:
     return " --" not in spoken and "clusterwright " not in spoken
 
 
-@pytest.mark.parametrize(
+@sweep(
     "call",
     [
         lambda: cw.plan("llama3-9b", "dgx-h100:1"),
@@ -136,7 +137,7 @@ def test_every_command_that_a_message_names_has_its_python() -> None:
     assert not [text for text in named if not _is_python(wording.in_keywords(text))]
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("flags", "keywords"),
     [
         ("--seq 8k: no", "seq='8k': no"),

@@ -12,6 +12,7 @@ from planner.commands.screen import design_view
 from planner.schema.plan import CAUSES
 from planner.schema.procurement import Procurement
 from tests.api_questions import ROOT, SMALL, sets, study
+from tests.sweeps import sweep
 
 
 @cache
@@ -161,7 +162,7 @@ def test_load_a_document_again(tmp_path: Path, tmp_path_factory: pytest.TempPath
         assert pickle.loads(pickle.dumps(each)) == each
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("name", "keyword", "says"),
     [
         ("plan", {"tp": 8}, 'pin={"tp": ...}'),

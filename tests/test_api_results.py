@@ -18,6 +18,7 @@ from planner.planning import document
 from tests import fuzzing
 from tests.api_questions import ROOT, sets
 from tests.asking import ask
+from tests.sweeps import sweep
 from tests.test_plan_schema import wrong as against_the_schema
 
 
@@ -60,7 +61,7 @@ def test_a_script_without_a_main_guard_runs_once(tmp_path: Path) -> None:
     assert shown.returncode == 0 and shown.stdout.count("begins") == 1, shown.stderr
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("line", "kind"),
     [
         ("plan llama3-8b --cluster dgx-h100:1 --batch 64 --tp 2 --micro 1 --top 1", "plan-set"),

@@ -18,6 +18,7 @@ from planner.commands import cli
 from planner.schema.plan import PlanSet
 from planner.space.axes import PINNED
 from tests.api_questions import ROOT
+from tests.sweeps import sweep
 
 SURFACE = [
     *("Accelerator", "Axes", "Cluster", "ClusterwrightError", "Inconsistent", "Model", "NoAnswer", "Node"),
@@ -51,7 +52,7 @@ def test_importing_loads_nothing_heavy() -> None:
     assert shown.stdout.strip() == "set()"
 
 
-@pytest.mark.parametrize("name", [name for name in SURFACE if name[0].islower()])
+@sweep("name", [name for name in SURFACE if name[0].islower()])
 def test_every_function_says_what_it_takes_gives_and_raises(name: str) -> None:
     function = getattr(cw, name)
     said = inspect.getdoc(function) or ""
@@ -61,13 +62,13 @@ def test_every_function_says_what_it_takes_gives_and_raises(name: str) -> None:
         assert not missing or name in ("estimate", "plan_images")
 
 
-@pytest.mark.parametrize("name", ["entry", "records", "listing", "plans", "buying", "documents", "pages", "runs"])
+@sweep("name", ["entry", "records", "listing", "plans", "buying", "documents", "pages", "runs"])
 def test_examples_in_the_functions(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     assert doctest.testmod(importlib.import_module(f"planner.api.{name}")).failed == 0
 
 
-@pytest.mark.parametrize("module", ["planner", "clusterwright", "planner.commands.screen.explained"])
+@sweep("module", ["planner", "clusterwright", "planner.commands.screen.explained"])
 def test_examples_in_the_packages(module: str) -> None:
     found = doctest.testmod(importlib.import_module(module))
     assert found.attempted and not found.failed
@@ -90,7 +91,7 @@ PYTHON_ONLY = {"progress", "targets", "merge"}
 """What is no flag on a command line: ``design merge`` is a word there."""
 
 
-@pytest.mark.parametrize("name", ASKED[:-1])
+@sweep("name", ASKED[:-1])
 def test_flags_and_keywords_are_called_the_same(name: str) -> None:
     command = cli.get_command(click.Context(cli), name)
     assert command is not None

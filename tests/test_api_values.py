@@ -9,6 +9,7 @@ import pytest
 
 import clusterwright as cw
 from planner.schema.one_line import spelled
+from tests.sweeps import sweep
 
 SMALL = {"pin": {"cp": 1, "micro": 1}, "top": 2}
 
@@ -28,7 +29,7 @@ def test_numbers_of_numpy_are_numbers() -> None:
     assert pinned[0].parallelism.tp == 8
 
 
-@pytest.mark.parametrize("value", [np.bool_(True), True, np.float64(2.5), np.array([64.5])])
+@sweep("value", [np.bool_(True), True, np.float64(2.5), np.array([64.5])])
 def test_no_number_of_sequences(value: object) -> None:
     with pytest.raises(cw.WrongQuestion, match=r"batch=.*: must be int or str or Sequence of int"):
         on_one(batch=value)
@@ -75,7 +76,7 @@ def test_nodes_records_are_bought() -> None:
     assert "node p4d.24xlarge" in same.generator.inputs and same.generator.inputs != other.generator.inputs
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("call", "says"),
     [
         (lambda: on_one(seq=-5), "seq=-5: must be a whole number from 1"),
@@ -150,7 +151,7 @@ def test_digests_are_of_every_field() -> None:
     assert "elsewhere" in spelled(other) and spelled(other).startswith("Cluster(name='', node=Node(id='dgx-h100', ")
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("listed", "one", "column", "figure"),
     [
         (cw.list_nodes, cw.node("dgx-h100"), "power_w", 10200.0),

@@ -28,6 +28,8 @@ from planner.models.parameters import indexing, lora_parameters, parameters
 from planner.models.workload import from_file, workload
 from planner.schema.workload import Model, Recurrence
 from planner.verify import model as verified
+from tests.sweeps import sweep
+from tests.words import worded
 
 DATA = json.loads((Path(__file__).parent / "data" / "published_configs.json").read_text(encoding="utf-8"))["models"]
 NOT_SHOWN = {"qwen2_vl", "qwen2_vl_text", "qwen2_5_vl_text", "qwen2_5_omni_text", "qwen3_omni_moe_text", "llama4"}
@@ -52,7 +54,7 @@ def refused(entry: str, **changes: Any) -> str:
 # ---- counts ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("entry", DATA)
+@sweep("entry", DATA)
 def test_counts_what_transformers_builds(entry: str) -> None:
     counted = parameters(read(entry))
     assert counted.total == DATA[entry]["parameters"]
@@ -61,7 +63,7 @@ def test_counts_what_transformers_builds(entry: str) -> None:
     )
 
 
-@pytest.mark.parametrize("entry", DATA)
+@sweep("entry", DATA)
 def test_verify_counts_the_same_block_by_block(entry: str) -> None:
     model = read(entry)
     counted = parameters(model)
@@ -73,7 +75,7 @@ def test_every_architecture_has_a_configuration() -> None:
     assert {*COMPRESSED, *DECODERS, *GEMMA, *HYBRIDS, *KIMI, *RWKV} <= kinds <= set(ARCHITECTURES)
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("entry", "billions", "active"),
     [
         ("qwen3-next-80b-a3b", 79.7, 3.6),
@@ -93,7 +95,7 @@ def test_what_a_token_visits(entry: str, billions: float, active: float) -> None
     assert (counted.total / 1e9, counted.active / 1e9) == pytest.approx((billions, active), abs=0.06)
 
 
-@pytest.mark.parametrize("entry", [name for name, entry in DATA.items() if "vision_config" in entry["config"]])
+@sweep("entry", [name for name, entry in DATA.items() if "vision_config" in entry["config"]])
 def test_of_a_vision_model_the_text_part_is_planned_and_it_says_so(entry: str) -> None:
     assert "the text part alone: the tower is neither counted nor planned" in read(entry).assumed["shape"]
 
@@ -120,7 +122,7 @@ def test_patterns_repeat_and_name_every_block() -> None:
     assert blocks.feeding(nano, "mlp") == 0
 
 
-@pytest.mark.parametrize("items", ["abab", "aab", "aabaa", "abcabca", "aaaa", "abcd", "aabaaab"])
+@sweep("items", ["abab", "aab", "aabaa", "abcabca", "aaaa", "abcd", "aabaaab"])
 def test_a_repetition_is_the_shortest(items: str) -> None:
     shortest = next(p for p in range(1, len(items) + 1) if all(a == items[i % p] for i, a in enumerate(items)))
     assert blocks.repetition(items) == shortest
@@ -172,7 +174,7 @@ def test_sparse_attention_sees_the_best_and_scores_all() -> None:
     assert per_layer == 8192 * 64 * 128
 
 
-@pytest.mark.parametrize("entry", ["deepseek-v3.2", *HYBRID])
+@sweep("entry", ["deepseek-v3.2", *HYBRID])
 def test_work_of_a_token_is_what_verify_counts(entry: str) -> None:
     """`models show` by its own sum; vectors (norms, biases, convolutions) stand in it as products, 0.3 % at most."""
     found = read(entry)
@@ -181,7 +183,7 @@ def test_work_of_a_token_is_what_verify_counts(entry: str) -> None:
     assert models_view.document(found)["training_flops_per_token"] == pytest.approx(expected, rel=3e-3)
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("kind", "first", "recurrence", "chunked"),
     [
         # Two heads of 4, states of 3, chunks of 5: i = 8.
@@ -235,7 +237,7 @@ def test_the_first_block_of_rwkv7_has_no_values_to_mix_with() -> None:
     assert recurrent.lacking(found) == 2 * h * 64 + h
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("changes", "says"),
     [
         ({"attn": {"layers": [1]}}, "attn = blocks of attention between"),
@@ -259,7 +261,7 @@ def test_rwkv7_has_one_stage_and_no_class_of_transformers() -> None:
 # ---- plans -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("entry", HYBRID)
+@sweep("entry", HYBRID)
 def test_plans_are_made_and_hold_up(entry: str) -> None:
     """Every document is checked as it is written: parameters of its stages, FLOPs, memory, by code of its own."""
     found = planner.plan(read(entry), "dgx-h100:64", batch=1024, top=1).plans[0]
@@ -306,73 +308,29 @@ def test_recurrences_are_not_cut_along_the_sequence() -> None:
 # ---- what is not understood ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("entry", "changes", "says"),
-    [
-        ("qwen3-next-80b-a3b", {"layer_types": ["full_attention"] * 3}, "layer_types = 3 items: must be one"),
-        (
-            "qwen3-next-80b-a3b",
-            {"layer_types": ["hyena"] * 48},
-            "layer_types = 'hyena': not understood",
-        ),
-        (
-            "nemotron-h-8b",
-            {"hybrid_override_pattern": "M-X"},
-            "hybrid_override_pattern = 'X': not understood",
-        ),
-        ("qwen3-next-80b-a3b", {"layer_types": [["mamba"]] * 48}, "layer_types = ['mamba']: not understood"),
-        ("nemotron-h-8b", {"layers_block_type": [{"a": 1}]}, "layers_block_type = {'a': 1}: not understood"),
-        ("nemotron-h-8b", {"hybrid_override_pattern": "M" * 10_000 + "*"}, "hybrid_override_pattern = 10,001 blocks"),
-        ("gemma3-1b", {"layer_types": ["hyena"] * 26}, "layer_types = 'hyena': not understood"),
-        (
-            "phi-4",
-            {"layer_types": ["linear_attention"] * 40},
-            "layer_types = 'linear_attention': blocks of model_type phi3 have no recurrence",
-        ),
-        ("bamba-9b", {"attn_layer_indices": ["9"]}, "attn_layer_indices = '9': must be blocks from 0 to 31"),
-        ("bamba-9b", {"attn_layer_indices": [32]}, "attn_layer_indices = 32: must be blocks from 0 to 31"),
-        ("bamba-9b", {"mamba_d_head": 63}, "mamba_n_heads = 128: heads and mamba_d_head must make"),
-        ("bamba-9b", {"mamba_n_groups": 3}, "recurrence.key_heads = 3: must divide"),
-        ("jamba-v0.1", {"attn_layer_offset": 8}, "attn_layer_offset = 8: must be below attn_layer_period = 8"),
-        ("glm5", {"indexer_types": ["full", "shared"] * 39}, "indexer_types = only one block in index_topk_freq"),
-        ("glm5", {"index_topk_pattern": "FS" * 39}, "index_topk_pattern = blocks that have an index one by one"),
-        (
-            "glm4.7-flash",
-            {"mlp_layer_types": ["sparse", "dense"] + ["sparse"] * 45},
-            "mlp_layer_types = dense layers",
-        ),
-        ("ernie4.5-21b-a3b", {"moe_layer_interval": 2}, "moe_layer_end_index = 27: mixtures must follow each other"),
-    ],
-)
-def test_what_is_not_understood(entry: str, changes: dict[str, Any], says: str) -> None:
-    assert refused(entry, **changes).startswith(says)
+@worded("architectures.not_understood", read=json.loads)
+def test_what_is_not_understood(question: tuple[str, dict[str, Any]]) -> str:
+    entry, changes = question
+    return refused(entry, **changes)
 
 
-@pytest.mark.parametrize("kind", ["zamba2", "rwkv", "mimo_v2_flash", "longcat_flash"])
+@sweep("kind", ["zamba2", "rwkv", "mimo_v2_flash", "longcat_flash"])
 def test_architectures_that_are_not_priced_are_refused_by_name(kind: str) -> None:
     with pytest.raises(WrongQuestion, match=f"model_type '{kind}': .* are not understood"):
         from_config({**DATA["phi-4"]["config"], "model_type": kind}, "x")
 
 
-@pytest.mark.parametrize(
-    ("changes", "says"),
-    [
-        ({"mixers": ["recurrent"]}, "recurrence: goes with mixers that are recurrent or both"),
-        ({"mixers": ["window", "attention"]}, "window: goes with mixers that are window"),
-        ({"mixers": ["none"], "feeds": ["none"]}, "mixers, feeds: a block has neither"),
-        ({"feeds": ["mixture", "mlp"]}, "moe: goes with feeds that are mixture"),
-        ({"mixers": ["attention"] * 5}, "mixers: 5 of them; there are 4 layers"),
-    ],
-)
-def test_patterns_that_do_not_go_together(changes: dict[str, Any], says: str, tmp_path: Path) -> None:
+@worded("architectures.patterns", read=json.loads)
+def test_patterns_that_do_not_go_together(changes: dict[str, Any], tmp_path: Path) -> WrongQuestion:
     path = tmp_path / "own.toml"
     lines = files.dump(tiny()) + "".join(f"{name} = {json.dumps(value)}\n" for name, value in changes.items())
     path.write_text(lines, encoding="utf-8")
-    with pytest.raises(WrongQuestion, match=says):
+    with pytest.raises(WrongQuestion) as raised:
         from_file(path, "tiny")
+    return raised.value
 
 
-@pytest.mark.parametrize("entry", HYBRID)
+@sweep("entry", HYBRID)
 def test_written_and_read_again(entry: str, tmp_path: Path) -> None:
     path = tmp_path / "own.toml"
     path.write_text(files.dump(read(entry)), encoding="utf-8")
@@ -382,8 +340,8 @@ def test_written_and_read_again(entry: str, tmp_path: Path) -> None:
 # ---- exports ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("target", ["megatron", "torchtitan"])
-@pytest.mark.parametrize(
+@sweep("target", ["megatron", "torchtitan"])
+@sweep(
     ("entry", "says"),
     [
         ("qwen3.5-9b", r"blocks with a recurrence \(delta\) have no flag"),
@@ -465,19 +423,9 @@ def test_gemma_4_is_planned_and_checked(entry: str, settings: str) -> None:
     assert sum(stage.layers for stage in plan.parallelism.stages) == read(entry).layers
 
 
-@pytest.mark.parametrize(
-    ("changes", "says"),
-    [
-        ({"hidden_size_per_layer_input": 256}, "hidden_size_per_layer_input = 256: embeddings of every layer's own"),
-        ({"num_kv_shared_layers": 20}, "num_kv_shared_layers = 20: layers that share another's keys and values"),
-        ({"per_layer_config": {"5": {"head_dim": 512}}}, "heads listed layer by layer are not understood"),
-        ({"use_bidirectional_attention": "all"}, "only causal text is understood"),
-        ({"layer_types": ["full_attention"] * 60}, "no layer has the window"),
-        ({"num_global_key_value_heads": 5}, "full.kv_heads = 5: must divide heads = 32"),
-    ],
-)
-def test_what_of_gemma_4_is_not_understood_is_named(changes: dict[str, Any], says: str) -> None:
-    assert says in refused("gemma4-31b", **changes)
+@worded("architectures.gemma_4", read=json.loads)
+def test_what_of_gemma_4_is_not_understood_is_named(changes: dict[str, Any]) -> str:
+    return refused("gemma4-31b", **changes)
 
 
 # ---- Kimi Linear -----------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from planner import commands
 from planner.launchers import astra_sim
 from planner.planning.by_layer import LayerOptions, layered
 from tests.cases import CATALOG
+from tests.sweeps import sweep
 from tests.test_golden import LIBRA
 
 LIBRAS = """Q1 -1 2343750 NONE 0 2343750 ALLREDUCE 805306368 2343750 ALLREDUCE 226492416 10
@@ -40,7 +41,7 @@ tokens = "1T"
     return str(path)
 
 
-@pytest.mark.parametrize("case", LIBRA["case"], ids=lambda case: case["model"])
+@sweep("case", LIBRA["case"], ids=lambda case: case["model"])
 def test_byte_counts_are_libras(case, tmp_path):
     asked = LayerOptions(tp=case["tp"], dp=2, micro=case["micro"], sequence=case["sequence"])
     found = layered(CATALOG, shaped(tmp_path, case["hidden"], case["tp"]), asked)
@@ -53,7 +54,7 @@ def test_byte_counts_are_libras(case, tmp_path):
     assert reduced == pytest.approx(case["gradient_bytes"], rel=1e-3)
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("name", "loop", "rows"),
     [
         ("llama3-8b", "HYBRID_TRANSFORMER model_parallel_NPU_group: 4", 1 + 32 * 7 + 2),
@@ -87,7 +88,7 @@ def test_libras_files_have_no_loop(tmp_path):
     assert astra_sim.written(found) == LIBRAS
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("text", "said"),
     [
         ("", "empty"),
@@ -138,7 +139,7 @@ LABS = {
 }
 
 
-@pytest.mark.parametrize("name", LABS)
+@sweep("name", LABS)
 def test_a_cluster_of_ones_own(name, tmp_path, capsys):
     plan, lab, out = tmp_path / "plan.json", tmp_path / "lab.toml", tmp_path / "out"
     lab.write_text(LABS[name], encoding="utf-8")

@@ -6,6 +6,7 @@ from planner import api
 from planner.mixed import global_batch
 from planner.rebalancing import batch_choice, noise
 from tests.asking import ask
+from tests.sweeps import sweep
 
 CLUSTER = "t4-4:2"
 
@@ -32,7 +33,7 @@ def test_a_small_noise_scale_takes_a_small_batch_a_large_one_a_large(clusters: t
     assert any(a.flag == "--noise-scale" and "no noise scale" in a.why for a in fast.plans[0].assumptions)
 
 
-@pytest.mark.parametrize("text", ["0", "-5", "much"])
+@sweep("text", ["0", "-5", "much"])
 def test_a_noise_scale_is_a_number_of_sequences(text: str, capsys: pytest.CaptureFixture[str]) -> None:
     found = ask(capsys, f"plan gpt2 --cluster {CLUSTER} --batch 8..16 --noise-scale={text}")
     assert found.code == 2 and "--noise-scale" in found.err

@@ -19,6 +19,7 @@ from planner.search import bounded, costing
 from planner.search.problem import SearchProblem
 from planner.space.axes import LAYOUT_AXES, Sharding
 from planner.space.grid import OPTION_DIMENSIONS
+from tests.sweeps import sweep
 
 ROOT = Path(__file__).resolve().parent.parent
 PROBLEM_KEYS = {
@@ -31,7 +32,7 @@ PROBLEM_KEYS = {
     "proven_top20_cpu_s",
     "peak_bytes",
 }
-_each_space = pytest.mark.parametrize("space", SPACES, ids=lambda space: space.name)
+_each_space = sweep("space", SPACES, ids=lambda space: space.name)
 
 
 def _printed(name: str) -> dict[str, Any]:
@@ -81,7 +82,7 @@ def test_a_table_aligns_its_columns() -> None:
     assert printed.splitlines() == ["name     size  seconds", "one    12,345    0.500", "three       6      yes"]
 
 
-@pytest.mark.parametrize("name", ["search_speed", "scaling", "command_line"])
+@sweep("name", ["search_speed", "scaling", "command_line"])
 def test_without_json_a_table_is_printed(
     name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import numpy as np
-import pytest
 
 from planner.base.errors import ClusterwrightError
 from planner.question.reading import PlanOptions, request
@@ -11,9 +10,10 @@ from planner.question.search_problem import prepare, problem
 from planner.search.best_per_size import best_of_each, fastest
 from planner.search.bounded import Bounded, survey
 from planner.search.costing import table
+from tests.sweeps import sweep
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("model", "cluster", "objective"),
     [
         ("llama3-8b", "dgx-h100:1..8", "time"),

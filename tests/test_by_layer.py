@@ -20,6 +20,7 @@ from planner.models import families
 from planner.models.workload import library, workload
 from planner.planning.by_layer import LayerOptions, grid_of, layered
 from tests.cases import CATALOG
+from tests.sweeps import sweep
 
 SIZES = st.integers(1, 60_000).map(float)
 
@@ -81,7 +82,7 @@ def test_where_nothing_lies_far_a_product_takes_as_long(m, n, k, buffer):
 COMPUTED = ("matrix", "attention", "vector")
 
 
-@pytest.mark.parametrize("name", sorted(library()))
+@sweep("name", sorted(library()))
 def test_layers_of_a_transformer_add_up_to_its_cost(name):
     found = layered(CATALOG, name, LayerOptions(dp=2))
     runtime = CATALOG.runtime("megatron-core")
@@ -98,7 +99,7 @@ def test_layers_of_a_transformer_add_up_to_its_cost(name):
     assert ours[1] + ours[2] == pytest.approx(float(backward + head.backward + embedding.backward), rel=1e-9)
 
 
-@pytest.mark.parametrize("name", ["resnet50", "resnet101", "resnet152"])
+@sweep("name", ["resnet50", "resnet101", "resnet152"])
 def test_layers_of_a_convolutional_network_add_up(name):
     found = layered(CATALOG, name, LayerOptions(node="dgx-a100-80gb", precision="fp16", micro=64, dp=8))
     rows = convolution.layers(families.network(name))
@@ -149,24 +150,6 @@ def test_ways_to_cut_tables_keep_their_order():
 
 
 # ---- the command -----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        ("llama3-8", "no model 'llama3-8'. Did you mean"),
-        ("llama3-8b --tp 7", "32 attention heads"),
-        ("mixtral-8x7b --ep 3", "8 experts"),
-        ("resnet50 --tp 2", "only data-parallel ranks"),
-        ("resnet50 --seq 2", "has no sequence"),
-        ("dlrm-criteo1tb --tables column --dp 256", "at most 128"),
-        ("llama3-8b --precision int4", "no matrix rate in int4"),
-        ("llama3-8b --on dgx-h10", "dgx-h100"),
-    ],
-)
-def test_wrong_questions(arguments, said, capsys):
-    assert commands.main(["models", "layers", *arguments.split()]) == 2
-    assert said in capsys.readouterr().err
 
 
 def test_json_has_what_the_table_has(capsys):

@@ -6,10 +6,11 @@ import pytest
 
 from docs import case_studies as study
 from docs import case_study_recommender as recommender
+from tests.sweeps import sweep
 from tests.test_golden import ZERO
 
 
-@pytest.mark.parametrize("case", ZERO["case"], ids=lambda case: str(case["mp"]))
+@sweep("case", ZERO["case"], ids=lambda case: str(case["mp"]))
 def test_states_are_the_zero_tables(case):
     for stage in range(4):
         assert study.states(case["mp"], stage) == pytest.approx(case[f"z{stage}_GB"], rel=ZERO["relative_tolerance"])

@@ -11,6 +11,7 @@ from planner import catalog
 from planner.base.errors import WrongQuestion, same_but_case
 from planner.base.resources import data
 from planner.catalog import Catalog, UnknownName
+from tests.sweeps import sweep
 
 STABLE = (
     "dgx-v100 dgx2-v100 dgx-a100-40gb dgx-a100-80gb dgx-h100 dgx-h200 dgx-b200 gb200-nvl72 mi300x-8 "
@@ -209,7 +210,7 @@ def test_a_named_folder_must_exist(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
 # ---- what is wrong ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("line", "key", "reason"),
     [
         ('max_power = "-3 kW"', 'lab.max_power = "-3 kW"', "must be above 0"),
@@ -272,7 +273,7 @@ def test_entries_that_extend_each_other_are_refused(tmp_path: Path) -> None:
     assert any("extends itself" in problem.reason for problem in catalog.problems(own))
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("row", "reason"),
     [
         ("node,nobody,purchase,3,2026,x", "no such node"),

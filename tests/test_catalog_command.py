@@ -11,6 +11,7 @@ from planner.base.errors import WrongQuestion
 from planner.catalog import FOLDERS, load
 from planner.commands.catalog import catalog
 from planner.commands.screen import catalog_view, typeset
+from tests.sweeps import sweep
 
 LAB = """
 [lab]
@@ -54,7 +55,7 @@ def test_the_overview_counts_and_names_what_is_yours(own: Path) -> None:
     assert "yours:" not in run("list").output
 
 
-@pytest.mark.parametrize("kind", [*FOLDERS, "accelerator", "collective_efficiency"])
+@sweep("kind", [*FOLDERS, "accelerator", "collective_efficiency"])
 def test_a_list_starts_with_ids_and_ends_with_origins(kind: str) -> None:
     header, *rows = lines("list", kind)
     assert header[0] == "id" and header[-1] == "from"
@@ -84,7 +85,7 @@ def test_show_gives_figures_with_units_prices_and_sources() -> None:
     assert "Source" in said
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("entry", "part"),
     [
         ("H100-SXM5-80GB", "989 TFLOP/s"),
@@ -96,23 +97,6 @@ def test_show_gives_figures_with_units_prices_and_sources() -> None:
 )
 def test_show_finds_any_kind(entry: str, part: str) -> None:
     assert part in run("show", entry).output
-
-
-@pytest.mark.parametrize(
-    ("args", "says"),
-    [
-        (("show", "dgx-h10"), "no catalog entry 'dgx-h10'. Did you mean dgx-h100"),
-        (("show", "node/dgx-h10"), "no node 'dgx-h10'. Did you mean dgx-h100"),
-        (("show", "nod/dgx-h100"), "no kind 'nod'; did you mean nodes?"),
-        (("list", "gpus"), "no kind 'gpus'; there are accelerators"),
-        (("check", "nowhere"), "nowhere: no such catalog folder"),
-        (("list", "--catalog", "nowhere"), "no such catalog folder"),
-    ],
-)
-def test_a_wrong_question_is_answered_with_the_nearest_right_one(args: tuple[str, ...], says: str) -> None:
-    with pytest.raises(WrongQuestion) as caught:
-        CliRunner().invoke(catalog, list(args), catch_exceptions=False, **AS_IN_THE_PROGRAM)
-    assert says in str(caught.value)
 
 
 def test_check_lists_every_problem_and_fails(own: Path) -> None:
@@ -161,7 +145,7 @@ def test_old_prices_are_listed_the_oldest_first() -> None:
     assert isinstance(refused.exception, WrongQuestion) and "--as-of soon: no date" in str(refused.exception)
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("typed", "meant"), [("h100", "H100-SXM5-80GB"), ("mi300x", "MI300X"), ("DGX-H100", "dgx-h100"), ("a10", "A10G")]
 )
 def test_an_entry_is_shown_as_people_call_it(typed: str, meant: str) -> None:

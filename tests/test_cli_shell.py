@@ -13,6 +13,7 @@ import planner
 from planner import commands
 from planner.base.errors import NoAnswer, WrongQuestion
 from planner.commands.lazy import LazyCommand
+from tests.sweeps import sweep
 
 ROOT = Path(__file__).resolve().parent.parent
 HEAVY = ("numpy", "pandas", "optuna", "pulp", "highspy", "pydantic", "rich")
@@ -34,7 +35,7 @@ def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
     )
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["-h"], [], ["--version"], ["plam"]], ids=str)
+@sweep("arguments", [["--help"], ["-h"], [], ["--version"], ["plam"]], ids=str)
 def test_start_up_loads_nothing_heavy(arguments: list[str]) -> None:
     loaded = {line.rpartition("|")[2].strip() for line in run(*arguments, importtime="1").stderr.splitlines()}
     assert "click" in loaded
@@ -57,7 +58,7 @@ def test_version() -> None:
     assert run("--version").stdout == f"clusterwright {planner.__version__}\n"
 
 
-@pytest.mark.parametrize("name", commands.COMMANDS)
+@sweep("name", commands.COMMANDS)
 def test_every_command_exists_and_explains_itself(name: str) -> None:
     command = commands.cli.get_command(click.Context(commands.cli), name)
     assert command is not None
@@ -69,28 +70,10 @@ def test_every_command_exists_and_explains_itself(name: str) -> None:
         assert "\\" not in result.stdout
 
 
-@pytest.mark.parametrize("name", ["plan", "estimate", "explain"])
+@sweep("name", ["plan", "estimate", "explain"])
 def test_examples_in_the_help_stand_on_lines_of_their_own(name: str) -> None:
     examples = [line for line in run(name, "--help").stdout.splitlines() if "clusterwright" in line]
     assert len([line for line in examples if line.startswith(f"    clusterwright {name} ")]) >= 2
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["plam"], "no such command 'plam'. Did you mean plan? (clusterwright --help)"),
-        (["zzzzzz"], "no such command 'zzzzzz'. (clusterwright --help)"),
-        (["--versoin"], "no such option '--versoin'. Did you mean --version? (clusterwright --help)"),
-        (["plan", "--clutser", "x"], "no such option '--clutser'. Did you mean --cluster? (clusterwright plan --help)"),
-        (["catalog", "lits"], "no such command 'lits'. Did you mean list? (clusterwright catalog --help)"),
-        (["models", "shwo"], "no such command 'shwo'. Did you mean show? (clusterwright models --help)"),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
-)
-def test_a_wrong_command_line_gets_one_line(arguments: list[str], message: str) -> None:
-    result = run(*arguments)
-    assert (result.returncode, result.stdout) == (2, "")
-    assert result.stderr == f"clusterwright: {message}\n"
 
 
 def test_a_missing_argument_gets_one_line() -> None:

@@ -32,6 +32,7 @@ from planner.planning import document
 from planner.schema.plan import Plan
 from tests.asking import ask, refused
 from tests.plans import plans
+from tests.sweeps import sweep
 
 CATALOG = catalog.load()
 NAMES = ("gloo", "mpich", "nccl", "openmpi")
@@ -135,7 +136,7 @@ def test_what_is_faster_is_used_and_saves_what_shows() -> None:
     assert found.held_back is not None and found.held_back < 1.0
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("asked", "why"),
     [
         ({"most": 1}, "one back end"),
@@ -348,7 +349,7 @@ def test_the_command(
 # ---- without a table -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["dense", "latent", "multi-head", "fsdp", "node-shards"])
+@sweep("name", ["dense", "latent", "multi-head", "fsdp", "node-shards"])
 def test_without_a_table_the_model_names_the_fastest_of_nccl(name: str) -> None:
     """Rules that NCCL can follow, the fastest of the model at every size, and no gain claimed."""
     plan = plans(name).plans[0]
@@ -368,7 +369,7 @@ def test_without_a_table_the_model_names_the_fastest_of_nccl(name: str) -> None:
         assert mine == min(time.seconds for time in known.values()) or alike
 
 
-@pytest.mark.parametrize("name", ["dense", "latent", "fsdp"])
+@sweep("name", ["dense", "latent", "fsdp"])
 def test_without_a_table_calls_take_what_the_plan_says(name: str) -> None:
     """``comm choose`` prices a call as ``comm show`` does; a rule that a smaller call shares may be its second best."""
     found, _ = run.modelled(plans(name).plans[0], CATALOG, "plan")

@@ -27,6 +27,7 @@ from planner.planning import document
 from planner.schema.plan import Plan
 from planner.schema.reports import Communication
 from tests.asking import ask, refused
+from tests.sweeps import sweep
 
 CATALOG = catalog.load()
 QUESTIONS: dict[str, tuple[str, tuple[str, ...], dict[str, Any]]] = {
@@ -57,7 +58,7 @@ def calls(plan: Plan) -> list[PoolCall]:
     return [call for call in listed(plan, CATALOG) if isinstance(call, PoolCall)]
 
 
-@pytest.mark.parametrize("name", QUESTIONS)
+@sweep("name", QUESTIONS)
 def test_what_paces_adds_up_to_the_breakdown(name: str) -> None:
     plan = mixed(name)
     found = calls(plan)
@@ -69,7 +70,7 @@ def test_what_paces_adds_up_to_the_breakdown(name: str) -> None:
     assert {i for call in found for i in call.pools} == {0, 1}
 
 
-@pytest.mark.parametrize("name", QUESTIONS)
+@sweep("name", QUESTIONS)
 def test_every_stage_takes_what_the_plan_says(name: str) -> None:
     plan = mixed(name)
     stages, groups = several_pools.times(known_of(plan, CATALOG, "plan"))
@@ -89,7 +90,7 @@ def test_calls_say_which_pool_and_link() -> None:
     assert sum(c.leads for c in hops) == 1, "one end stands for the link"
 
 
-@pytest.mark.parametrize("name", QUESTIONS)
+@sweep("name", QUESTIONS)
 def test_faster_calls_are_a_faster_step(name: str) -> None:
     plan = mixed(name)
     known, found = known_of(plan, CATALOG, "plan"), calls(plan)

@@ -14,11 +14,12 @@ from planner.cost import calls, collective_times, nccl_algorithms
 from planner.planning import document
 from tests.asking import ask, refused
 from tests.plans import QUESTIONS, plans
+from tests.sweeps import sweep
 
 CATALOG = catalog.load()
 
 
-@pytest.mark.parametrize("name", QUESTIONS)
+@sweep("name", QUESTIONS)
 def test_what_is_exposed_adds_up_to_the_breakdown(name: str) -> None:
     for plan in plans(name).plans:
         found = listed(plan, CATALOG)
@@ -31,7 +32,7 @@ def test_what_is_exposed_adds_up_to_the_breakdown(name: str) -> None:
         assert {call.cause for call in found} <= {*CAUSES, "recompute"}
 
 
-@pytest.mark.parametrize("name", QUESTIONS)
+@sweep("name", QUESTIONS)
 def test_without_overlap_all_of_it_shows(name: str) -> None:
     plan = plans(name).plans[0]
     grid = grid_of(plan, CATALOG, "plan")
@@ -110,7 +111,7 @@ def test_a_plan_on_a_cluster_of_ones_own(
     assert ask(capsys, "comm show ruled.json --cluster lab.toml").code == 0
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("line", "other", "said"),
     [
         ("count = 2", "count = 5", ""),  # The plan says how many nodes it takes.
@@ -172,7 +173,7 @@ PODS = {
 }
 
 
-@pytest.mark.parametrize("name", PODS)
+@sweep("name", PODS)
 def test_over_dimensions_calls_are_what_the_step_is_made_of(name: str, tmp_path: Path) -> None:
     file = tmp_path / "pod.toml"
     text, model, pins = PODS[name]
@@ -192,7 +193,7 @@ def test_over_dimensions_calls_are_what_the_step_is_made_of(name: str, tmp_path:
             assert float(seconds) == pytest.approx(call.alone_s / call.count, rel=1e-9), call
 
 
-@pytest.mark.parametrize("op", ["all-reduce", "all-gather", "reduce-scatter", "all-to-all"])
+@sweep("op", ["all-reduce", "all-gather", "reduce-scatter", "all-to-all"])
 def test_over_dimensions_there_is_one_algorithm(op: str, tmp_path: Path) -> None:
     (tmp_path / "pod.toml").write_text(POD, encoding="utf-8")
     own = catalog.cluster_from_file(tmp_path / "pod.toml", CATALOG)

@@ -14,6 +14,7 @@ from planner.comm.tables import measured_times, measuring, nccl_tests_and_osu
 from planner.comm.tables.measured_times import CollectiveMethod, TableCell, TableRow, TimesTable
 from planner.comm.tables.nccl_tests_and_osu import ImportOptions, imported
 from tests.asking import ask, refused
+from tests.sweeps import sweep
 
 NCCL = """# nThread 1 nGpus 8 minBytes 1024 maxBytes 2048 step: 2(factor) warmup iters: 5 iters: 20
 # Collective test starting: all_reduce_perf
@@ -69,7 +70,7 @@ def test_a_comms_logger_keeps_its_latencies_as_rounds(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("text", "source", "options", "says"),
     [
         (NCCL.replace("      0    21.00", "      7    21.00"), "nccl-tests", ImportOptions(), "7 wrong results"),

@@ -7,12 +7,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, cast
 
-import pytest
-
 from planner.schema.plan import CallChoice, CommunicationChoice, CommunicationRule, Plan
 from planner.verify import communication
 from planner.verify.finding import Claim
 from tests.plans import plans
+from tests.sweeps import sweep
 
 FULL = 10**12
 """More bytes than any call has."""
@@ -123,7 +122,7 @@ OTHER = rule("all-reduce", "tp", 8, 1000, FULL, "gloo")
 SMALLER = rule("broadcast", "dp", 8, 0, 10, "gloo")
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("edit", "says"),
     [
         (alone(rules(2, bytes_min=2.0, bytes_max=1.0)), "one_answer: .* from 2 to 1 bytes is no range"),
@@ -197,7 +196,7 @@ def test_a_modelled_choice_neither_saves_nor_is_faster() -> None:
     assert any("a gain that was not measured" in each for each in found(near(told())))
 
 
-@pytest.mark.parametrize(
+@sweep(
     "edit",
     [
         alone(rules(2, ranks=2)),

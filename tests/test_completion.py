@@ -15,6 +15,7 @@ from planner.commands import COMMANDS, completion_values
 from planner.models import families, workload
 from planner.space.axes import PINNED
 from tests.asking import ask
+from tests.sweeps import sweep
 
 ROOT = Path(__file__).resolve().parent.parent
 LIGHT = {"numpy", "pydantic", "pandas", "rich", "optuna", "planner.catalog", "planner.launchers", "planner.cost"}
@@ -35,7 +36,7 @@ def offered(line: str) -> list[str]:
     return [each.partition(",")[2] for each in found.stdout.splitlines()]
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("line", "expected"),
     [
         ("clusterwright pro", ["procure", "profile"]),
@@ -90,7 +91,7 @@ def test_nothing_heavy_is_imported_to_complete() -> None:
         assert not LIGHT - {"pydantic"} & {*found.stdout.splitlines()[-1].split()}, words
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+@sweep("shell", ["bash", "zsh", "fish"])
 def test_a_shell_gets_its_script(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
     answer = ask(capsys, f"completion {shell}")
     assert answer.code == 0 and f"_CLUSTERWRIGHT_COMPLETE={shell}_complete" in answer.report

@@ -21,6 +21,7 @@ from planner.models.workload import from_file, workload
 from planner.schema.workload import Model
 from planner.verify import model as verified
 from planner.verify import violations
+from tests.sweeps import sweep
 from tests.test_architectures import DATA
 from tests.test_golden import grid_of
 
@@ -43,7 +44,7 @@ def by_hand(model: Model, sequence: int) -> float:
     return total / sequence / len(kinds)
 
 
-@pytest.mark.parametrize("sequence", [1024, 4096, 16384])
+@sweep("sequence", [1024, 4096, 16384])
 def test_positions_are_those_of_a_window_and_of_entries(sequence: int) -> None:
     assert attended(flash(), sequence) == pytest.approx(by_hand(flash(), sequence), rel=2e-3)
 
@@ -119,7 +120,7 @@ def test_the_class_alternates_where_nothing_is_said() -> None:
     assert model.mixers == ("hca", "hca", "hca", "csa", "hca", "csa")
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("changes", "says"),
     [
         ({"compress_ratios": [0, 4]}, "compress_ratios = must be 0, 4 or 128 for each of 43 layers"),

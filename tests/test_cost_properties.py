@@ -28,10 +28,11 @@ from planner.space.axes import MODULES, OptionAxes, Sharding, TensorMode, recomp
 from planner.space.grid import Figures, sharing, single_grid
 from tests.cases import CATALOG, cluster, problem_of, request
 from tests.networks import groups, networks
+from tests.sweeps import sweep
 from tests.test_oracle import FAMILIES, candidates, figures_of
 
 PATIENT = settings(deadline=None, max_examples=4, derandomize=True, suppress_health_check=list(HealthCheck))
-every_family = pytest.mark.parametrize("name", FAMILIES)
+every_family = sweep("name", FAMILIES)
 SLACK = 1e-12
 """Rounding, relative."""
 
@@ -115,22 +116,22 @@ def test_more_never_slows_the_optimum(question, of, factor):
     at_most(optimum(asked(question), figures).time, best_as_it_is(question))
 
 
-@pytest.mark.parametrize("question", QUESTIONS)
-@pytest.mark.parametrize("factor", MUCH)
+@sweep("question", QUESTIONS)
+@sweep("factor", MUCH)
 def test_more_memory_never_slows_the_optimum(question, factor):
     problem = asked(question)
     at_most(optimum(problem, capacity=problem.capacity * factor).time, best_as_it_is(question))
 
 
-@pytest.mark.parametrize("of", ["scaleup_latency", "nic_latency", "base"])
-@pytest.mark.parametrize("factor", MUCH)
+@sweep("of", ["scaleup_latency", "nic_latency", "base"])
+@sweep("factor", MUCH)
 def test_less_latency_never_slows_the_optimum(of, factor):
     known = asked("mixture").figures
     network = replace(known.network, **{of: getattr(known.network, of) / factor})
     at_most(optimum(asked("mixture"), replace(known, network=network)).time, best_as_it_is("mixture"))
 
 
-@pytest.mark.parametrize("question", QUESTIONS)
+@sweep("question", QUESTIONS)
 def test_degrees_multiply_to_the_accelerators(question):
     problem = asked(question)
     for block in problem.blocks:
@@ -158,7 +159,7 @@ def cheapest(factor: float) -> tuple[float, Candidate]:
     return found.value, replace(found, value=0.0)
 
 
-@pytest.mark.parametrize("factor", [2.0, 4.0, 0.5])
+@sweep("factor", [2.0, 4.0, 0.5])
 def test_scaled_prices_scale_the_cost_and_change_no_plan(factor):
     value, candidate = cheapest(1.0)
     assert cheapest(factor) == (value * factor, candidate)
@@ -274,7 +275,7 @@ def _plain(name):
     return ones, off
 
 
-@pytest.mark.parametrize("model", list(library()))
+@sweep("model", list(library()))
 def test_one_rank_alone_holds_every_parameter(model):
     trained = workload(model)
     plain = single_grid(figures_of("tied"), *_plain("tied"))
@@ -433,7 +434,7 @@ OPERATIONS = {
 COLLECTIVE = settings(deadline=None, max_examples=50, derandomize=True)
 
 
-@pytest.mark.parametrize("operation", OPERATIONS)
+@sweep("operation", OPERATIONS)
 @COLLECTIVE
 @given(data=st.data(), size=st.floats(1.0, 1e11), factor=st.floats(1.0, 100.0))
 def test_more_bytes_take_longer(operation, data, size, factor):
@@ -663,7 +664,7 @@ def test_recomputed_latents_are_those_of_layers_with_attention() -> None:
 # ---- gathers into lists ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dp", [2, 16, 64])
+@sweep("dp", [2, 16, 64])
 def test_slices_of_a_gather_are_put_together_one_by_one(dp):
     """18 launches a layer and rank, of 5 microseconds: only where states are sharded, and twice for twice the ranks."""
     plain = with_layout(single_grid(figures_of("tied"), *_plain("tied")), dp=dp, batch=64)

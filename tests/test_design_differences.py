@@ -15,6 +15,7 @@ from planner.study.answer.importance import importance
 from planner.study.program.evaluation import Evaluator
 from planner.study.question.study import Study
 from tests.designing import TINY, known, study
+from tests.sweeps import sweep
 
 MIXTURE = (
     TINY.replace('["cost"]', '["step-time"]')
@@ -47,7 +48,7 @@ def among(text: str, axis: Axis, values: tuple[float, ...]) -> Study:
     return replace(study(text), axes=tuple(axes))
 
 
-@pytest.mark.parametrize("text", STUDIES.values(), ids=list(STUDIES))
+@sweep("text", STUDIES.values(), ids=list(STUDIES))
 def test_elasticities_are_differences_of_points_evaluated_alone(text: str) -> None:
     asked, evaluator, compared = study(text), Evaluator(known(), study(text)), 0
     for axis in asked.axes:
@@ -63,7 +64,7 @@ def test_elasticities_are_differences_of_points_evaluated_alone(text: str) -> No
     assert compared >= 2
 
 
-@pytest.mark.parametrize("text", STUDIES.values(), ids=list(STUDIES))
+@sweep("text", STUDIES.values(), ids=list(STUDIES))
 def test_importances_are_variances_of_means_over_the_other_axes(text: str) -> None:
     asked = study(text)
     sizes = [len(axis.values) for axis in asked.axes]

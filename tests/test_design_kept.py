@@ -20,6 +20,7 @@ from planner.study.answer import document as answer
 from planner.study.program import optuna_samplers, optuna_storage, optuna_trials
 from planner.study.program.evaluation import Evaluator
 from tests.designing import TINY, TWO, Tried, _limited, by_trials, run, study, whole, whole_with
+from tests.sweeps import sweep
 
 known = cache(catalog.load)
 GONE = "4194304"
@@ -60,7 +61,7 @@ def asked(text: str = TINY) -> Any:
     return json.loads(json.dumps(document.dump(answer.question(study(text)))))
 
 
-@pytest.mark.parametrize(("key", "text"), CHANGED.items(), ids=list(CHANGED))
+@sweep(("key", "text"), CHANGED.items(), ids=list(CHANGED))
 def test_whatever_changed_in_a_study_is_seen(key, text):
     """Added, taken away or another: in the study that was kept, or in the one that is asked now."""
     assert not list(optuna_storage.differences(asked(), asked()))
@@ -219,7 +220,7 @@ def shard(n: int, of: int, **more: Any) -> Any:
     return designing.design(known(), study(), designing.How(shard=(n, of), explained=False, **more))
 
 
-@pytest.mark.parametrize("of", [1, 5, 7, 36])
+@sweep("of", [1, 5, 7, 36])
 def test_shards_share_out_all_points(of):
     """Every point once, however the number of shards divides them, and as many each as can be."""
     numbers: list[list[int]] = []

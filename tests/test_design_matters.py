@@ -16,6 +16,7 @@ from planner.study.answer import importance, sensitivity
 from planner.study.program.evaluation import Evaluator, PointOutcome
 from planner.study.question.study import Costs
 from tests.designing import TINY, TWO, _limited, study, whole
+from tests.sweeps import sweep
 
 known = cache(catalog.load)
 
@@ -53,7 +54,7 @@ def bent(x: float) -> float:
     return math.exp(SLOPE * math.log(x) + BEND * math.log(x) ** 2)
 
 
-@pytest.mark.parametrize("x", [0.03, 1.0, 40.0, 3e15])
+@sweep("x", [0.03, 1.0, 40.0, 3e15])
 def test_an_elasticity_is_the_slope_of_the_logarithms(x):
     law = Law(
         {"figure": (x / 7, x, 3 * x)}, {}, limited=True, cost=lambda at: bent(at["figure"]), energy=lambda at: 7.0
@@ -63,7 +64,7 @@ def test_an_elasticity_is_the_slope_of_the_logarithms(x):
     assert found["energy"] == 0.0
 
 
-@pytest.mark.parametrize(("now", "ends"), [(8, (4, 16)), (1, (1, 4)), (512, (16, 512)), (16, (8, 512))])
+@sweep(("now", "ends"), [(8, (4, 16)), (1, (1, 4)), (512, (16, 512)), (16, (8, 512))])
 def test_an_elasticity_of_counts_is_that_between_the_neighbours(now, ends):
     law = Law({"count": (1, 4, 8, 16, 512)}, {}, cost=lambda at: bent(at["count"]))
     found = sensitivity.elasticities(law, law.study.axes[0], {"count": now})["cost"]
@@ -208,7 +209,7 @@ def test_points_of_a_sample_are_spread_along_every_axis_by_itself():
     assert not np.array_equal(found, importance.spread(4, n, seed=4))
 
 
-@pytest.mark.parametrize("share", [0.0, 0.1, 0.6])
+@sweep("share", [0.0, 0.1, 0.6])
 def test_a_share_of_a_sample_is_corrected_for_the_number_of_groups(share):
     """Noise is explained by no axis: on average over draws of 32 points in 8 groups, a share is what it is."""
     rng, found = np.random.default_rng(1), []

@@ -18,6 +18,7 @@ from planner.study.program import optuna_samplers, optuna_storage, optuna_trials
 from planner.study.program.clusters import Clusters
 from planner.study.program.evaluation import Evaluator
 from tests.designing import TINY, Tried, study, whole
+from tests.sweeps import sweep
 
 known = cache(catalog.load)
 
@@ -123,7 +124,7 @@ node = "$20,000"
 NODE_W, PUE, SHARE = 10200.0, 1.25, 0.75
 
 
-@pytest.mark.parametrize("place", list(np.ndindex(2, 2, 2, 2)))
+@sweep("place", list(np.ndindex(2, 2, 2, 2)))
 def test_watts_and_dollars_of_pods_and_their_network(place):
     """A pod of 16 draws what two of 8 do; more compute draws in every accelerator, a faster network in every port."""
     asked = study(POWERED)
@@ -239,7 +240,7 @@ def test_trials_go_where_there_is_more_for_a_dollar():
     assert none and max(none) < min(t.values[0] for t in done), "what trains nothing is worth least"
 
 
-@pytest.mark.parametrize("way", ["enumerated", "bounded", "trials"])
+@sweep("way", ["enumerated", "bounded", "trials"])
 def test_what_costs_nothing_has_no_performance_for_a_dollar(way):
     """Prices that fall to nothing on the way down an axis, and prices of nothing everywhere."""
     base = TINY[: TINY.index("[costs]")].replace('["cost"]', '["performance-per-dollar"]')

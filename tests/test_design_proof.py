@@ -18,6 +18,7 @@ from planner.study.question import reading
 from planner.study.question.study import LARGER_IS_BETTER, Study
 from tests.designing import STUDIES as SHIPPED
 from tests.designing import TINY, known, study
+from tests.sweeps import sweep
 
 WIDE = TINY.replace('"24 GiB", "48 GiB", "80 GiB"', '"24 GiB", "40 GiB", "48 GiB", "64 GiB", "80 GiB"').replace(
     "points = 3", "points = 6"
@@ -46,7 +47,7 @@ def proof(text: str, most: int = 10_000, **more: Any) -> boxes.Proof:
     return boxes.search(Evaluator(known(), study(text)), most, **more)
 
 
-@pytest.mark.parametrize("text", STUDIES, ids=NAMES)
+@sweep("text", STUDIES, ids=NAMES)
 def test_what_is_proven_is_the_optimum_of_every_point(text: str) -> None:
     found = proof(text)
     assert 0 < len(values(text)) and found.complete and found.monotone
@@ -55,7 +56,7 @@ def test_what_is_proven_is_the_optimum_of_every_point(text: str) -> None:
     assert all(values(text).get(point, math.inf) >= found.best for point in found.points)
 
 
-@pytest.mark.parametrize("text", STUDIES, ids=NAMES)
+@sweep("text", STUDIES, ids=NAMES)
 def test_no_point_of_a_box_is_better_than_its_bound(text: str) -> None:
     asked, rng = study(text), random.Random(5)
     tree, wide = boxes._Tree(Evaluator(known(), asked)), boxes.axes(asked)
@@ -100,7 +101,7 @@ def front_of(text: str) -> frozenset[tuple[float, ...]]:
     )
 
 
-@pytest.mark.parametrize("text", FRONTS.values(), ids=FRONTS)
+@sweep("text", FRONTS.values(), ids=FRONTS)
 def test_what_is_proven_of_several_objectives_is_the_whole_front(text: str) -> None:
     found = proof(text)
     assert found.complete and frozenset(found.front) == front_of(text) and len(found.front) > 1
@@ -114,7 +115,7 @@ def test_what_is_proven_of_several_objectives_is_the_whole_front(text: str) -> N
     assert recheck.again(known(), told, "a.json").pareto == told.pareto
 
 
-@pytest.mark.parametrize("most", [1, 5, 20])
+@sweep("most", [1, 5, 20])
 def test_a_proof_that_is_cut_short_bounds_the_optimum(most: int) -> None:
     found, best = proof(WITHIN, most), min(values(WITHIN).values())
     assert found.bound <= best <= found.best and not found.complete
@@ -203,7 +204,7 @@ def test_the_way_follows_from_what_a_proof_takes(monkeypatch: pytest.MonkeyPatch
     assert way(evaluator, shard=(1, 9)) == "enumerated"
 
 
-@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+@sweep("path", SHIPPED, ids=lambda path: path.stem)
 def test_shipped_studies_are_proven_whatever_the_seed(path: Path) -> None:
     """No seed has a say: all are enumerated or bounded (what that finds: benchmarks/design_search.py)."""
     evaluator = Evaluator(known(), reading.read(path, known()))

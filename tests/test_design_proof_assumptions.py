@@ -9,6 +9,7 @@ from planner.study.program import boxes
 from planner.study.program.evaluation import Evaluator
 from planner.study.question.study import LARGER_IS_BETTER
 from tests.designing import known, study
+from tests.sweeps import sweep
 
 AXES = {
     "accelerator.memory": ("GiB", [16, 24, 32, 48, 80]),
@@ -48,7 +49,7 @@ def drawn(seed: int) -> str:
     )
 
 
-@pytest.mark.parametrize("seed", range(6))
+@sweep("seed", range(6))
 def test_the_proven_optimum_is_that_of_every_point(seed: int) -> None:
     asked = study(drawn(seed))
     objective = asked.objectives[0]

@@ -9,6 +9,8 @@ from planner.catalog.files import FileProblem, read_document
 from planner.study.question import axes as figures
 from planner.study.question import reading
 from tests.designing import STUDIES, TINY, known, parsed, study
+from tests.sweeps import sweep
+from tests.words import worded
 
 
 def wrong(text: str) -> str:
@@ -17,7 +19,7 @@ def wrong(text: str) -> str:
     return str(caught.value)
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("path", "kind"),
     [
         ("accelerator.memory", "bytes"),
@@ -69,50 +71,13 @@ def test_axes_without_quotes_and_ranges():
     assert peak.values == pytest.approx((2.5e14, 5e14, 1e15))
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "says"),
-    [
-        ('"accelerator.memory" =', '"accelerator.memroy" =', "did you mean accelerator.memory"),
-        ('"accelerator.memory" = [', '"memory" = [', "accelerator.memory"),
-        ('to = "1000 TFLOP/s"', 'to = "250 TFLOP/s"', "the range is empty"),
-        ('["24 GiB", "48 GiB", "80 GiB"]', "[]", "the axis is empty"),
-        ('"24 GiB"', "24", "has no unit"),
-        ('"24 GiB"', '"24 GB/s"', "unknown unit"),
-        ('"24 GiB"', '"48 GiB"', "appears twice"),
-        ("points = 3", "points = 100000", "from 1 to 1,001"),
-        ("points = 3, log = true", 'step = "2 PFLOP/s"', "one value is no axis"),
-        ("points = 3", 'points = 3, step = "1 TFLOP/s"', "not both"),
-        ("count = 1", "count = 1\naccelerators = 8", "either count (nodes) or accelerators"),
-        ('node = "dgx-h100"', 'node = "dgx-h10"', "dgx-h100"),
-        ('model = "llama3-8b"', 'model = "llama3-8"', "llama3-8b"),
-        ('objectives = ["cost"]', 'objectives = ["price"]', "choose step-time"),
-        ('objectives = ["cost"]', 'objectives = ["cots"]', "did you mean cost"),
-        ('"$50 per GiB"', '"$50"', "per GiB"),
-        ('"$50 per GiB"', '"50 W per GiB"', "unknown unit"),
-        ("trials = 20", "trials = 0", "from 1"),
-        ("trials = 20", "trails = 20", "did you mean trials"),
-        ('basis = "purchase"', 'basis = "spot"', "a price of the catalog"),
-        ("[costs]", '[[constraints]]\nof = "capital"\nat_most = "$1k"\n[costs]', "no point keeps it"),
-        ("[costs]", '[[constraints]]\nof = "captial"\nat_most = "$1k"\n[costs]', "a measure"),
-        ("[costs]", '[[constraints]]\nof = "power"\nat_most = "1 kW"\nat_least = "2 kW"\n[costs]', "2.00 kW and at"),
-        (
-            "[costs]",
-            '[[constraints]]\nof = "cost"\nat_most = 1\n[[constraints]]\nof = "cost"\nat_least = 2\n[costs]',
-            "contradiction",
-        ),
-        ("[costs]", '[[constraints]]\nof = "node.accelerators"\nat_least = 9\n[costs]', "no value of the axis"),
-        ("[costs]", '[[constraints]]\nof = "power"\n[costs]', "limits nothing"),
-        ("[costs]", '[[constraints]]\nof = "fabric.nic_bandwidth"\nat_most = "1 GB/s"\n[costs]', "no axis"),
-        ('pins = ["recompute', 'pins = ["recompote', "did you mean recompute"),
-        ("batch = 64", "weight = -1", "above 0"),
-        ("batch = 64", 'mtp_layers = "1"', "a whole number"),
-    ],
-)  # fmt: skip
-def test_wrong_studies_are_told_with_line_and_key(old, new, says):
+@worded("design.studies")
+def test_wrong_studies_are_told_with_line_and_key(change):
+    old, new = change.split(" => ")
     assert old in TINY
     told = wrong(TINY.replace(old, new, 1))
-    assert says in told
     assert told.startswith("study.toml:")
+    return told
 
 
 def test_every_problem_is_told_at_once():
@@ -120,7 +85,7 @@ def test_every_problem_is_told_at_once():
     assert len(told.splitlines()) == 3
 
 
-@pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
+@sweep("path", STUDIES, ids=lambda path: path.stem)
 def test_shipped_studies_can_be_read(path):
     problems: list[FileProblem] = []
     assert read_document(path, problems) is not None

@@ -18,13 +18,14 @@ from planner.planning.run import plan
 from planner.schema import hardware
 from planner.search.bounded import Bounded
 from tests.cases import CATALOG, cluster, figures, prepared, problem_of, request
+from tests.sweeps import sweep
 
 TOPOLOGIES = ("ring", "switch", "fully-connected", "torus")
 
 # ---- closed forms, written without the code under test ---------------------------------------------------------------
 
 
-@pytest.mark.parametrize("row", closed_forms.rows(), ids=lambda row: f"{row['network']}-{row['workload']}")
+@sweep("row", closed_forms.rows(), ids=lambda row: f"{row['network']}-{row['workload']}")
 def test_communication_agrees_with_the_closed_forms(row):
     """Case by case, with the algorithm that they take: every message of an all-to-all has its way to itself."""
     for name in ("libra", "astra"):
@@ -57,7 +58,7 @@ def loaded(shape, n):
     return total / n  # all ranks are alike, so the load of all links is spread over them evenly
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("topology", "hops"),
     [
         ("ring", {1: 0, 2: 1, 8: 7}),
@@ -79,9 +80,7 @@ def test_a_fat_tree_is_not_oversubscribed_unless_asked():
     )
 
 
-@pytest.mark.parametrize(
-    ("shape", "n"), [("ring", n) for n in (1, 2, 3, 4, 5, 8, 16)] + [("torus", n) for n in (4, 9, 16, 25, 64)]
-)
+@sweep(("shape", "n"), [("ring", n) for n in (1, 2, 3, 4, 5, 8, 16)] + [("torus", n) for n in (4, 9, 16, 25, 64)])
 def test_links_carry_what_is_counted_message_by_message(shape, n):
     assert float(dimensions.carried(NetworkDimension(shape, float(n), 1.0, 0.0), float(n))) == pytest.approx(
         loaded(shape, n)
@@ -92,8 +91,8 @@ HOPS = {"ring": lambda n: n - 1, "switch": lambda n: 2 * math.log2(n), "torus": 
 HOPS["fully-connected"] = lambda n: int(n > 1)
 
 
-@pytest.mark.parametrize("n", [1, 4, 16, 64])
-@pytest.mark.parametrize("topology", TOPOLOGIES)
+@sweep("n", [1, 4, 16, 64])
+@sweep("topology", TOPOLOGIES)
 def test_hops_one_after_the_other(topology, n):
     """Of messages that weigh nothing: round a ring, up and down a switch, straight over a mesh, along a torus."""
     made = Dimensions((NetworkDimension(topology, float(n), 1e30, 1e-6),), 4.0)
@@ -176,7 +175,7 @@ def test_a_plan_on_dimensions_is_found_and_says_them():
     assert made.reasons.gains["dimension 2 bandwidth"] <= 0.0
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("changed", "said"),
     [
         (lambda d: d[:1], "8 places for 32 accelerators"),
@@ -202,7 +201,7 @@ def test_a_faster_outer_dimension_is_never_slower():
     assert times == sorted(times, reverse=True)
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("changes", "said"),
     [
         ({"dimension1": None}, "no dimension below it"),

@@ -1,5 +1,6 @@
 """How tokens reach experts on other ranks: what each way sends and holds, where it runs, what starts it."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -13,7 +14,9 @@ from planner.schema.plan import Plan
 from planner.space.grid import single_grid
 from planner.verify import violations
 from tests.launchers.environments import given
+from tests.sweeps import sweep
 from tests.test_overlap import _plain, figures_of, with_layout
+from tests.words import worded
 
 SPREAD = "tp=1 pp=2 ep=32 micro=1 zero=1"
 
@@ -56,8 +59,8 @@ def test_experts_over_nodes_are_priced_and_started_the_same_way() -> None:
     assert without.dispatcher is None and without.prediction == plain.prediction  # no kernels there
 
 
-@pytest.mark.parametrize("name", ["alltoall", "allgather", "deepep", "hybridep"])
-@pytest.mark.parametrize("target", ["megatron", "megatron-bridge"])
+@sweep("name", ["alltoall", "allgather", "deepep", "hybridep"])
+@sweep("target", ["megatron", "megatron-bridge"])
 def test_it_is_written_and_read_back(name: str, target: str) -> None:
     plan = estimated("dgx-h100:8", SPREAD, f"dispatcher={name}")
     assert plan.dispatcher == name and not violations(plan)
@@ -70,24 +73,15 @@ def test_it_is_written_and_read_back(name: str, target: str) -> None:
         assert found.dispatcher == name
 
 
-@pytest.mark.parametrize(
-    ("on", "pins", "runtime", "told"),
-    [
-        ("dgx-h100:8", "dispatcher=deepep ep=1", "megatron-core", "experts on several ranks"),
-        ("dgx-h100:8", "dispatcher=allgather ep=8 etp=2 tp=2", "megatron-core", "ep above 1 and etp 1"),
-        ("gb200-nvl72:1", "dispatcher=deepep ep=8", "megatron-core", "no kernels for GB200"),
-        ("mi300x-8:8", "dispatcher=deepep ep=8", "megatron-core", "no kernels for MI300X"),
-        ("dgx-h100:8", "dispatcher=deepep ep=8", "megatron-core@2024", r"since 2025\.05"),
-        ("dgx-h100:8", "dispatcher=deepep ep=8", "fsdp2", "cannot do that"),
-        ("dgx-h100:8", "dispatcher=deep ep=8", "megatron-core", "not one of none, alltoall"),
-    ],
-)
-def test_what_does_not_run_is_refused(on: str, pins: str, runtime: str, told: str) -> None:
-    with pytest.raises(WrongQuestion, match=told):
+@worded("dispatchers.refused", read=json.loads)
+def test_what_does_not_run_is_refused(question: tuple[str, str, str]) -> WrongQuestion:
+    on, pins, runtime = question
+    with pytest.raises(WrongQuestion) as raised:
         estimated(on, pins, runtime=runtime)
     if runtime == "megatron-core":
         with pytest.raises(WrongQuestion, match="has no experts"):
             api.estimate("llama3-8b", "dgx-h100:1", ["dispatcher=alltoall"], batch=64, runtime=runtime)
+    return raised.value
 
 
 def test_verify_finds_a_dispatcher_without_other_ranks() -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import planner
+from tests.sweeps import sweep
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -61,7 +62,7 @@ def test_the_readme_has_three_worked_examples() -> None:
     assert all(text.startswith("$ clusterwright") for text in shown), "run `make docs`"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@sweep("page", PAGES, ids=lambda page: page.name)
 def test_commands_and_options_in_the_pages_exist(page: Path) -> None:
     known = dict(generate.all_commands())
     text = page.read_text(encoding="utf-8")
@@ -102,7 +103,7 @@ def test_the_equations_page_is_current() -> None:
     assert (ROOT / "docs" / "equations.md").read_text(encoding="utf-8") == generate.equations.page(), "run `make docs`"
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "planner" / "cost").glob("*.py")), ids=lambda path: path.stem)
+@sweep("path", sorted((ROOT / "planner" / "cost").glob("*.py")), ids=lambda path: path.stem)
 def test_every_equation_of_the_cost_model_is_on_the_page(path: Path) -> None:
     texts = generate.equations.documented(path)
     found = {name for name, text in texts.items() if "=" in text or generate.equations.formulas(text)}
@@ -111,7 +112,7 @@ def test_every_equation_of_the_cost_model_is_on_the_page(path: Path) -> None:
     assert found == set() if module is None else found <= {row.name for row in generate.equations.rows(module)}
 
 
-@pytest.mark.parametrize("module", generate.equations.modules(), ids=lambda module: module["path"])
+@sweep("module", generate.equations.modules(), ids=lambda module: module["path"])
 def test_every_name_on_the_equations_page_exists(module: dict[str, Any]) -> None:
     known = generate.equations.documented(ROOT / module["path"])
     rows = generate.equations.rows(module)
@@ -136,7 +137,7 @@ PYTHON = [name for name in planner.__all__ if isinstance(inspect.unwrap(getattr(
 ERRORS = {"WrongQuestion", "NoAnswer"}
 
 
-@pytest.mark.parametrize("name", PYTHON)
+@sweep("name", PYTHON)
 def test_a_python_function_says_what_comes_in_and_what_is_raised(name: str) -> None:
     function = inspect.unwrap(getattr(planner, name))
     said = inspect.getdoc(function) or ""

@@ -12,6 +12,7 @@ from planner.schema.plan import Plan
 from planner.space.axes import NO_RECOMPUTE, OptionAxes, Sharding, TensorMode
 from planner.space.grid import single_grid
 from tests.cases import figures
+from tests.sweeps import sweep
 
 LAYOUT = {"tp": 2, "pp": 2, "vpp": 1, "cp": 1, "ep": 1, "etp": 1, "dp": 2, "micro": 2, "batch": 16, "nodes": 1}
 
@@ -23,7 +24,7 @@ def grid(precision: str, runtime: str = "megatron-core", zero: int = 0) -> Grid:
     return single_grid(of, LAYOUT, options)
 
 
-@pytest.mark.parametrize("size", [
+@sweep("size", [
     micro_batch.region_bytes, transformer.embedding_bytes, attention.vector_bytes, pipeline.transfer_bytes,
     lambda of: transformer.mlp_vector_bytes(of, of.shape.ffn), lambda of: experts.dispatch(of).bytes_sent,
     lambda of: layer_activations(replace(of, shape=replace(of.shape, dropout=0.0)), 0.0).kept,
@@ -56,7 +57,7 @@ def test_weights_that_working_copies_are_gathered_from_stay() -> None:
     assert data_parallel.gathered_bytes(of, 10.0) == 40.0
 
 
-@pytest.mark.parametrize(
+@sweep(
     "size",
     [
         attention.vector_bytes,

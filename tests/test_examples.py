@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
+from tests.sweeps import sweep
 
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLE = ROOT / "examples" / "start_from_plan.py"
@@ -23,7 +23,7 @@ def test_it_is_short_and_needs_nothing() -> None:
     assert not [line for line in lines if "planner" in line and "import" in line]
 
 
-@pytest.mark.parametrize("path", PLANS, ids=lambda path: path.stem)
+@sweep("path", PLANS, ids=lambda path: path.stem)
 def test_it_reads_every_released_plan(path: Path) -> None:
     said = run(path, "train.py", "--rank-of-node", 1)
     assert said.returncode == 0, said.stderr

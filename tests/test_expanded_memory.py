@@ -18,6 +18,7 @@ from planner.search.exhaustive import Exhaustive
 from planner.space.axes import NOWHERE, PLACEMENTS, placement
 from planner.space.grid import single_grid
 from tests.cases import CATALOG, cluster, prepared, problem_of, request
+from tests.sweeps import sweep
 
 GB = 1e9
 SLOW = {"expanded_memory": 500 * GB, "expanded_bandwidth": 100 * GB}
@@ -110,7 +111,7 @@ def test_weights_that_are_gathered_are_read_from_local_buffers():
         assert (float(written.second), float(written.result)) == (0.0, held)
 
 
-@pytest.mark.parametrize(("scope", "sharers"), [("accelerator", 1), ("node", 8), ("pool", 16)])
+@sweep(("scope", "sharers"), [("accelerator", 1), ("node", 8), ("pool", 16)])
 def test_a_shared_unit_is_divided(scope, sharers):
     _, _, grid = grid_of(expanded(expanded_scope=scope))
     assert float(expanded_memory.sharers(grid)) == sharers
@@ -205,7 +206,7 @@ def test_a_plan_says_what_lies_where():
     assert {k.name for k in found.constraints} >= {"memory", "expanded memory"}
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("wrong", "said"),
     [
         (lambda p: replace(p, placement=None), "some are missing"),
@@ -230,13 +231,13 @@ def with_expanded(found, **changes):
 # ---- questions -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["weight", "weights:0", "weights:2", "weights+weights", "optimizer:", ""])
+@sweep("name", ["weight", "weights:0", "weights:2", "weights+weights", "optimizer:", ""])
 def test_no_such_placement(name):
     with pytest.raises(WrongQuestion, match="choose none, or optimizer, weights, activations"):
         placement(name)
 
 
-@pytest.mark.parametrize("each", PLACEMENTS)
+@sweep("each", PLACEMENTS)
 def test_a_placement_is_read_as_it_is_written(each):
     assert placement(each.name) == each
 

@@ -24,6 +24,7 @@ from planner.cost.figures import Array, Device, Network
 from planner.cost.other_families import Software
 from planner.figures.efficiency import Efficiencies
 from planner.models import families
+from tests.sweeps import sweep
 
 RUNS = Path(__file__).resolve().parent.parent / "benchmarks" / "data" / "measured_runs.csv"
 REACHED = {"encoder": 0.090, "cnn": 0.081, "dlrm": 0.128}
@@ -60,7 +61,7 @@ def family_errors(times: Array) -> dict[str, float]:
 # ---- shapes ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("name", "parameters", "products"),
     [("resnet50", 25_557_032, 4.09e9), ("resnet101", 44_549_160, 7.80e9), ("resnet152", 60_192_808, 11.51e9)],
 )

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,8 @@ from planner.commands import main
 from planner.question.reading import PlanOptions
 from planner.schema.listings import FittingTraining
 from tests.asking import ask
+from tests.sweeps import sweep
+from tests.words import worded
 
 OWN = """
 [{id}]
@@ -124,23 +127,12 @@ def test_own_accelerators_are_tried_too(tmp_path: Path) -> None:
     assert found["own-20"] == 1 and "own-6" not in found
 
 
-@pytest.mark.parametrize(
-    ("model", "on", "asked", "message"),
-    [
-        (None, None, {}, "Name a model, or accelerators"),
-        ("lama3-8b", None, {}, "Did you mean llama3-8b"),
-        ("llama3-8b", "RTX-4O90", {}, "--on RTX-4O90: no such accelerator"),
-        ("llama3-8b", "RTX-4090:x", {}, "--on RTX-4090:x: how many"),
-        ("llama3-8b", None, {"runtime": "megatron-core"}, "megatron-core has no nf4 weights"),
-        ("llama3-8b", None, {"top": 0}, "--top 0: must be from 1"),
-        ("llama3-8b", None, {"seq": "4kk"}, "--seq '4kk'"),
-        ("llama3-8b", None, {"optimizer": "adam"}, "no optimizer 'adam'"),
-    ],
-)
-def test_wrong_questions(model: str | None, on: str | None, asked: dict[str, object], message: str) -> None:
+@worded("fit.refused", read=json.loads)
+def test_wrong_questions(question: tuple[str | None, str | None, dict[str, Any]]) -> WrongQuestion:
+    model, on, asked = question
     with pytest.raises(WrongQuestion) as caught:
-        what_fits.fits(model, on, PlanOptions(method="qlora", **asked), 1, None)  # type: ignore[arg-type]
-    assert message in str(caught.value)
+        what_fits.fits(model, on, PlanOptions(method="qlora", **asked), 1, None)
+    return caught.value
 
 
 @pytest.mark.parametrize("columns", ["80", "120"])
@@ -162,7 +154,7 @@ def test_json_is_one_document(capsys: pytest.CaptureFixture[str]) -> None:
     assert (found["kind"], len(found["fits"]), found["fits"][0]["accelerator"]) == ("fit", 1, "RTX-4090")
 
 
-@pytest.mark.parametrize("asked", ["", "--task dpo", "--lengths 600/2k", "--method full --oom-risk '10 %'"])
+@sweep("asked", ["", "--task dpo", "--lengths 600/2k", "--method full --oom-risk '10 %'"])
 def test_the_plan_that_fit_names_next_is_the_one_it_shows(asked: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Accelerators of one kind are a cluster: neither a whole node of them, nor pools that take no task."""
     fit = json.loads(ask(capsys, f"fit llama3.2-1b --on RTX-3090:2 --seq 2k {asked} --json").out)["fits"][0]

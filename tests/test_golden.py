@@ -15,6 +15,7 @@ from planner.cost.products import NOTHING
 from planner.space import axes
 from planner.space.grid import single_grid
 from tests.cases import figures
+from tests.sweeps import sweep
 
 GOLDEN = Path(__file__).parent / "golden"
 GIB = 2.0**30
@@ -146,7 +147,7 @@ def test_korthikanti_figure_1_states(case):
 
 
 @each(FIG7)
-@pytest.mark.parametrize("name", POLICIES)
+@sweep("name", POLICIES)
 def test_korthikanti_figure_7(case, name):
     shape = gpt_block(hidden=case["hidden"], heads=case["heads"], sequence=case["sequence"])
     layout = {"tp": case["tp"]}
@@ -206,7 +207,7 @@ def test_libra_message_sizes(case):
 
 
 @each(ZERO, "mp")
-@pytest.mark.parametrize("stage", range(4))
+@sweep("stage", range(4))
 def test_zero_states(case, stage):
     """The parameters stand in one layer, split over model-parallel ranks."""
     shape = gpt_block(
@@ -222,7 +223,7 @@ def test_zero_states(case, stage):
 # ---- closed formulas -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("pp", "vpp", "rounds"), [(1, 1, 4), (4, 1, 1), (8, 1, 8), (8, 3, 2), (16, 2, 4), (35, 3, 8)])
+@sweep(("pp", "vpp", "rounds"), [(1, 1, 4), (4, 1, 1), (8, 1, 8), (8, 3, 2), (16, 2, 4), (35, 3, 8)])
 def test_bubble(pp, vpp, rounds):
     """Relative to ideal time (p - 1) / (m v), with equal stages (Narayanan et al. 2021, arXiv 2104.04473)."""
     m = rounds * pp
@@ -234,8 +235,8 @@ def test_bubble(pp, vpp, rounds):
     assert (flow.time - ideal) / ideal == pytest.approx((pp - 1) / (m * vpp), rel=1e-12)
 
 
-@pytest.mark.parametrize("model", ["megatron-22b", "megatron-175b", "megatron-530b", "megatron-1t", "gpt3-175b"])
-@pytest.mark.parametrize("batch", [1, 1536])
+@sweep("model", ["megatron-22b", "megatron-175b", "megatron-530b", "megatron-1t", "gpt3-175b"])
+@sweep("batch", [1, 1536])
 def test_model_flops(model, batch):
     """72 B L s h^2 (1 + s / (6 h) + V / (12 h L)), attention in full (Narayanan et al. 2021, arXiv 2104.04473)."""
     shape = figures(model, "dgx-a100-80gb:1", "megatron-core").shape

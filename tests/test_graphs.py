@@ -11,6 +11,7 @@ from planner.launchers import bundle, parts, reading
 from planner.schema.plan import Plan
 from planner.verify import violations
 from tests.launchers.environments import given
+from tests.sweeps import sweep
 
 DENSE, MIXTURE = ("llama3-8b", "tp=2 pp=2 micro=1 zero=1"), ("qwen3-30b-a3b", "ep=8 pp=2 micro=1 zero=1")
 
@@ -75,13 +76,13 @@ def test_dropout_is_not_drawn_again_in_a_graph() -> None:
     assert not violations(plan) and "graphs_capture" in {violation.name for violation in violations(wrong)}
 
 
-@pytest.mark.parametrize("edited", [("modules", "full"), ("modules", None), ("full", "modules"), ("full", None)])
+@sweep("edited", [("modules", "full"), ("modules", None), ("full", "modules"), ("full", None)])
 def test_verify_finds_other_graphs_than_memory_has(edited: tuple[str, Literal["modules", "full"] | None]) -> None:
     wrong = replace(estimated(DENSE, f"graphs={edited[0]}"), graphs=edited[1])
     assert {violation.name for violation in violations(wrong)} == {"graphs_hold_their_inputs"}
 
 
-@pytest.mark.parametrize(("case", "name"), [(DENSE, "modules"), (DENSE, "full"), (MIXTURE, "modules")])
+@sweep(("case", "name"), [(DENSE, "modules"), (DENSE, "full"), (MIXTURE, "modules")])
 def test_megatron_starts_them_and_is_read_back(case: tuple[str, str], name: str) -> None:
     plan = estimated(case, f"graphs={name}")
     made = bundle(plan, parts("megatron"), given("megatron")).files["start.sh"]

@@ -8,10 +8,11 @@ import pytest
 from docs import accuracy_intervals
 from docs.accuracy_intervals import NORMAL, RULES, Judged
 from planner.figures.residual_widths import LEVEL
+from tests.sweeps import sweep
 from tests.test_step_time_interval import LABS, PLAIN, made
 
 
-@pytest.mark.parametrize("name", list(RULES)[1:])
+@sweep("name", list(RULES)[1:])
 def test_narrower_rules_hold_what_they_say_of_labs_like_those_they_know(name: str) -> None:
     """Labs drawn as the known ones were: 80 % of their runs lie inside, no more than some more."""
     half = RULES[name](*made(2))

@@ -20,6 +20,7 @@ from planner.rebalancing.shares import of_plan
 from planner.schema.images import ImagePlan
 from tests.asking import ask
 from tests.cases import CATALOG
+from tests.sweeps import sweep
 
 ROOT = Path(__file__).resolve().parent.parent
 MIXTURE = ("dgx-a100-40gb:1", "dgx-v100:1", "quad-rtx6000:2")
@@ -40,7 +41,7 @@ def test_what_an_image_holds_is_what_others_count() -> None:
     assert convolution.state_bytes(model, software) == 12.0 * 25_557_032
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("cluster", "batch"), [("dgx-a100-40gb:4", 3200), ("dgx-v100:8", 4096), ("t4-4:2", 512), ("ws-8xrtx2080:4", 512)]
 )
 def test_one_pool_is_what_the_cost_model_says(cluster: str, batch: int) -> None:
@@ -106,22 +107,6 @@ def test_the_report_and_the_document(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert json.loads(ask(capsys, f"{words} --json").out) == document
     shares = of_plan(tmp_path / "shares.json")
     assert [sum(shares[:8]), sum(shares[8:16]), sum(shares[16:])] == [p["images"] for p in document["pools"]]
-
-
-@pytest.mark.parametrize(("more", "says"), [
-    ("--cluster dgx-a100-40gb:1 --pin tp=2", "--pin: resnet50 is trained data-parallel"),
-    ("--cluster dgx-a100-40gb:1 --seq 128", "--seq: "),
-    ("--cluster dgx-a100-40gb:1 --objective cost", "--objective: "),
-    ("--cluster dgx-a100-40gb:1 --precision fp8", "one of fp16, bf16, tf32, fp32"),
-    ("--cluster dgx-v100:1 --precision bf16", "V100-SXM2-32GB does not train in bf16"),
-    ("--cluster dgx-a100-40gb:1 --batch 64..128", "one whole number of images"),
-    ("--cluster dgx-a100-40gb:0", "no pool has any nodes"),
-    ("--cluster dgx-a100:1", "no node 'dgx-a100'"),
-    ("", "on what?"),
-])  # fmt: skip
-def test_wrong_questions_say_what_is_wrong(more: str, says: str, capsys: pytest.CaptureFixture[str]) -> None:
-    answer = ask(capsys, f"plan resnet50 {more}")
-    assert answer.code == 2 and says in answer.err
 
 
 def test_the_screen_begins_with_the_shares_to_run_with(capsys: pytest.CaptureFixture[str]) -> None:

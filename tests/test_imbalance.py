@@ -15,6 +15,7 @@ from planner.schema.workload import Model, TokenRouter
 from planner.search.bounded import Bounded
 from planner.search.exhaustive import Exhaustive
 from tests.cases import problem_of
+from tests.sweeps import sweep
 
 SPLIT = ["tp=1", "pp=2", "ep=8", "micro=1", "recompute=none", "ep_overlap=off"]
 
@@ -76,7 +77,7 @@ def dropping(capacity: float | None) -> Model:
     return replace(mixtral, moe=replace(mixtral.moe, router=router))
 
 
-@pytest.mark.parametrize("given", [0.9, 65.0, float("nan"), -1.0])
+@sweep("given", [0.9, 65.0, float("nan"), -1.0])
 def test_shares_that_cannot_be_are_refused(given: float) -> None:
     with pytest.raises(WrongQuestion, match=r"imbalance=.*: must be from 1 \(even\) to 64"):
         api.plan("mixtral-8x7b", "dgx-h100:1", imbalance=given)

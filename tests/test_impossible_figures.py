@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.asking import ask
+from tests.sweeps import sweep
 
 KEPT = Path(__file__).parent / "golden" / "plans" / "1" / "pools.json"
 RUNS = Path(__file__).parents[1] / "benchmarks" / "data" / "measured_runs.csv"
@@ -44,7 +45,7 @@ def edited(path: str, value: object) -> str:
     return "explain plan.json"
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("path", "value", "says"),
     [
         ("prediction.memory.total_bytes", 0, "memory.total_bytes is 0"),
@@ -61,15 +62,15 @@ def test_a_figure_of_a_plan(capsys: pytest.CaptureFixture[str], path: str, value
     assert any(each in answer.err for each in says.split("|")), answer.err
 
 
-@pytest.mark.parametrize("dense", [[0, "1"], ["10 Gbit/s", 1], [[0]], [True], [None]])
+@sweep("dense", [[0, "1"], ["10 Gbit/s", 1], [[0]], [True], [None]])
 def test_layers_that_are_no_numbers(capsys: pytest.CaptureFixture[str], dense: list[object]) -> None:
     Path("config.json").write_text(json.dumps({**QWEN, "mlp_only_layers": dense}), encoding="utf-8")
     answer = ask(capsys, "models show config.json")
     assert (answer.code, "mlp_only_layers" in answer.err) == (2, True)
 
 
-@pytest.mark.parametrize("layers", ["100000000", "99999999999999999999"])
-@pytest.mark.parametrize("more", ["", "--num-experts 8", "--num-experts 8 --moe-layer-freq 2"])
+@sweep("layers", ["100000000", "99999999999999999999"])
+@sweep("more", ["", "--num-experts 8", "--num-experts 8 --moe-layer-freq 2"])
 def test_more_layers_than_can_be_looked_at(capsys: pytest.CaptureFixture[str], layers: str, more: str) -> None:
     Path("x").write_text(f"--num-layers {layers} --hidden-size 1024 --num-attention-heads 16 {more}", encoding="utf-8")
     answer = ask(capsys, "import x --from megatron --cluster dgx-h100:1")
@@ -88,15 +89,13 @@ def test_an_option_that_lacks_its_value(capsys: pytest.CaptureFixture[str]) -> N
     assert (answer.code, "pipeline_parallel_schedule: needs a value" in answer.err) == (2, True)
 
 
-@pytest.mark.parametrize("tokens", ["1e-308", "0.5", "0"])
+@sweep("tokens", ["1e-308", "0.5", "0"])
 def test_less_than_a_token(capsys: pytest.CaptureFixture[str], tokens: str) -> None:
     answer = ask(capsys, f"estimate llama3-8b --cluster dgx-h100:1 --tokens {tokens}")
     assert (answer.code, "from 1 to 1e18" in answer.err) == (2, True)
 
 
-@pytest.mark.parametrize(
-    "column", ["ffn_hidden", "global_batch_seqs", "micro_batch", "seq_len", "num_accelerators", "vocab"]
-)
+@sweep("column", ["ffn_hidden", "global_batch_seqs", "micro_batch", "seq_len", "num_accelerators", "vocab"])
 def test_a_cell_of_measured_runs(capsys: pytest.CaptureFixture[str], column: str) -> None:
     with RUNS.open(encoding="utf-8", newline="") as text:
         rows = csv.DictReader(text)
@@ -117,7 +116,7 @@ MANY = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", MANY)
+@sweep("kind", MANY)
 def test_many_wrong_entries_are_read_in_time_in_proportion(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Every problem was looked up by walking the whole file, and every name was compared with all others: minutes."""
     entry, says = MANY[kind]

@@ -12,6 +12,7 @@ from planner.site import cell_rules, cells
 from planner.verify import violations
 from tests.cases import CATALOG
 from tests.launchers.environments import given
+from tests.sweeps import sweep
 
 
 def estimated(model: str, on: str, *pins: str) -> Plan:
@@ -27,7 +28,7 @@ def command(plan: Plan) -> str:
     return bundle(plan, parts("megatron"), given("megatron")).files["start.sh"]
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("on", "precision", "flags"),
     [
         ("dgx-h100:4", "fp8", "--fp8-format hybrid --fp8-recipe tensorwise"),
@@ -43,7 +44,7 @@ def test_a_recipe_is_planned_and_written(on: str, precision: str, flags: str) ->
     assert flags in " ".join(command(found).replace("\\\n", " ").split())
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("on", "precision"),
     [
         *[("dgx-h100:4", "mxfp8"), ("dgx-h100:4", "nvfp4"), ("dgx-a100-80gb:4", "fp8-blockwise")],
@@ -79,7 +80,7 @@ def test_delayed_scaling_excludes_some_modules() -> None:
         estimated("deepseek-v2-lite", "dgx-h100:4", "ep=8", "precision=fp8-delayed", "recompute=selective:moe_act")
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("plan", "change", "told"),
     [
         (LATENT, {"precision": "fp8-delayed"}, "delayed scaling with selective:layernorm+moe_act"),

@@ -23,6 +23,7 @@ from planner.verify import violations
 from tests.altering import altered
 from tests.answered_once import answered_once
 from tests.cases import figures, problem_of
+from tests.sweeps import sweep
 
 HYBRIDS = ("nemotron3-nano-30b-a3b", "qwen3-next-80b-a3b", "jamba-v0.1")
 OTHERS = ("gemma3-27b", "glm5.2", "gpt-oss-120b", "kimi-linear-48b-a3b", "llama4-maverick")
@@ -62,8 +63,8 @@ def test_a_cut_is_the_best_of_all(work, chunks, head, last):
     assert (max(found), sum(x * x for x in found)) == best_cut(work, chunks, head, last)
 
 
-@pytest.mark.parametrize("name", HYBRIDS)
-@pytest.mark.parametrize("pp", [1, 2, 3])
+@sweep("name", HYBRIDS)
+@sweep("pp", [1, 2, 3])
 def test_hybrids_are_cut_by_work(name, pp):
     shape = cost_inputs.shape(workload(name), load().runtime("megatron-core"))
     work = [shape.pattern.work[kind] for kind in shape.pattern.order]
@@ -74,7 +75,7 @@ def test_hybrids_are_cut_by_work(name, pp):
 DIFFERENT = [name for name, model in library().items() if blocks.differ(model, workload(name).sequence)]
 
 
-@pytest.mark.parametrize("name", DIFFERENT)
+@sweep("name", DIFFERENT)
 def test_kinds_are_what_the_model_is_the_mean_of(name):
     """Parameters and work of all layers, kind by kind."""
     asked, runtime = workload(name), load().runtime("megatron-core")
@@ -111,8 +112,8 @@ def grids(name, runtime="megatron-core"):
         yield single_grid(known, layout | {"batch": 4 * micro * 4 * pp, "nodes": pp}, options)
 
 
-@pytest.mark.parametrize("name", [*HYBRIDS, *OTHERS])
-@pytest.mark.parametrize("runtime", ["megatron-core", "fsdp2", "nanotron", "megatron-core@2024"])
+@sweep("name", [*HYBRIDS, *OTHERS])
+@sweep("runtime", ["megatron-core", "fsdp2", "nanotron", "megatron-core@2024"])
 def test_every_stage_is_priced_by_what_it_holds(name, runtime):
     """One stage after the other, layer by layer, however the runtime cuts them."""
     runtime, _, release = runtime.partition("@")
@@ -168,9 +169,7 @@ def agree(grid, stages):
     assert float(comes.layer) >= max(float(each.again) for each in kept)
 
 
-@pytest.mark.parametrize(
-    ("name", "on"), [("nemotron3-nano-4b", "dgx-h100:2"), ("qwen3.5-9b", "dgx-h100:2"), ("gemma3-4b", "dgx-h100:1")]
-)
+@sweep(("name", "on"), [("nemotron3-nano-4b", "dgx-h100:2"), ("qwen3.5-9b", "dgx-h100:2"), ("gemma3-4b", "dgx-h100:1")])
 def test_the_bounded_search_finds_what_the_exhaustive_one_does(name, on):
     problem = problem_of(name, on)
     one, other = Bounded().search(problem), Exhaustive().search(problem)

@@ -17,6 +17,7 @@ from planner.calibration.runs.measured_run import Run
 from planner.figures import cost_inputs
 from planner.figures.efficiency import Efficiencies
 from planner.schema.hardware import dated
+from tests.sweeps import sweep
 from tests.test_own_runs import GOOD, wrote
 
 RUNS = Path(__file__).resolve().parent.parent / "benchmarks" / "data" / "measured_runs.csv"
@@ -26,7 +27,7 @@ CATALOG = catalog.load()
 # ---- names -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("said", "meant"),
     [
         ("Megatron-LM", "megatron-core"),
@@ -63,7 +64,7 @@ def test_a_frameworks_names_are_data() -> None:
     assert names.framework("Brainchild 3000", known) == "mine"
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("said", "date"),
     [
         ("2024", "2024"),
@@ -120,7 +121,7 @@ def test_an_unnamed_framework_is_what_is_said_of_sharding(tmp_path: Path) -> Non
     assert own.runtime == names.ANY
 
 
-@pytest.mark.parametrize(("said", "zero"), [("2", 1), ("~ZeRO-2", 1), ("ZeRO 1", 1), ("0", 0)])
+@sweep(("said", "zero"), [("2", 1), ("~ZeRO-2", 1), ("ZeRO 1", 1), ("0", 0)])
 def test_a_zero_stage_is_read_in_words_too(tmp_path: Path, said: str, zero: int) -> None:
     """ZeRO 2 under a pipeline reduces once a step, as ZeRO 1."""
     run = one(tmp_path, framework="in-house", framework_date="2024", pp="2", num_accelerators="16", zero_stage=said)
@@ -184,21 +185,21 @@ def test_software_drifts_only_within_the_dates_that_were_measured() -> None:
 # ---- what counts -----------------------------------------------------------------------------------------------------
 
 
-def sweep(tmp_path: Path, seconds: list[float], **cells: str) -> Frame:
+def frame_of(tmp_path: Path, seconds: list[float], **cells: str) -> Frame:
     rows = [{"id": str(i), "step_time_s": str(each), **cells} for i, each in enumerate(seconds)]
     return Frame(CATALOG, reading.read(wrote(tmp_path, *rows), CATALOG))
 
 
 def test_of_a_sweep_only_plans_near_the_best_count(tmp_path: Path) -> None:
     few = [10.0 * (1 + 0.1 * i) for i in range(SWEEP - 1)]
-    assert len(core(sweep(tmp_path, few))) == len(few), "fewer plans are tuned, not swept: all count"
+    assert len(core(frame_of(tmp_path, few))) == len(few), "fewer plans are tuned, not swept: all count"
     many = [10.0 * (1 + 0.1 * i) for i in range(SWEEP + 5)]
-    kept = core(sweep(tmp_path, many))
+    kept = core(frame_of(tmp_path, many))
     assert [many[i] for i in kept] == [each for each in many if each <= NEAR_BEST * many[0]]
     assert 1 < len(kept) < len(many)
 
 
-@pytest.mark.parametrize("cells", [{"task": "sft"}, {"task": "lora"}, {"grade": "C"}, {"step_time_s": ""}])
+@sweep("cells", [{"task": "sft"}, {"task": "lora"}, {"grade": "C"}, {"step_time_s": ""}])
 def test_what_a_fit_does_not_look_at(tmp_path: Path, cells: dict[str, str]) -> None:
     rows = [{"id": "a"}, {"id": "b", "grade": "B"}, {"id": "c", **cells}, {"id": "d", "task": "mlperf-pretrain"}]
     frame = Frame(CATALOG, reading.read(wrote(tmp_path, *rows), CATALOG))

@@ -17,6 +17,7 @@ import pytest
 from planner import api
 from planner.api import records
 from planner.base.errors import ClusterwrightError
+from tests.sweeps import sweep
 
 PORTFOLIO: dict[str, Any] = {
     "model": "llama3-8b",
@@ -28,7 +29,7 @@ PORTFOLIO: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("model", ["llama3-8b", "mixtral-8x7b", "gpt2"])
+@sweep("model", ["llama3-8b", "mixtral-8x7b", "gpt2"])
 def test_a_looser_memory_risk_never_slows_the_best_plan(model: str) -> None:
     times = [
         api.plan(model, "dgx-a100-80gb:4", top=1, oom_risk=risk)[0].prediction.step_time_s

@@ -19,6 +19,7 @@ from planner.site.logs import arguments, formats, lines, reading, recorded, wand
 from planner.site.logs.records import LoggedRun, LoggedStep, Steady
 from planner.site.logs.steady import FEWEST, steady
 from tests import training_logs as logs
+from tests.sweeps import sweep
 
 
 def written(folder: Path, *parts: Sequence[str], name: str = "train.log") -> Path:
@@ -44,7 +45,7 @@ def test_every_format_has_a_log_here() -> None:
     assert logs.FORMS.keys() == {shape.name for shape in formats.FORMATS}
 
 
-@pytest.mark.parametrize("name", logs.FORMS)
+@sweep("name", logs.FORMS)
 def test_a_format_is_read(tmp_path: Path, name: str) -> None:
     form, seconds, memory = logs.FORMS[name]
     path = written(tmp_path, [*form(logs.STEADY)])
@@ -113,7 +114,7 @@ PUBLIC = {
 """Where lines of this form were published -> its format, and such a line with figures of its own: step {n}, {s} s."""
 
 
-@pytest.mark.parametrize("published", PUBLIC)
+@sweep("published", PUBLIC)
 def test_lines_as_they_were_published_are_read(tmp_path: Path, published: str) -> None:
     name, line = PUBLIC[published]
     times = [0.9, 0.5, 0.4, 0.4, 0.4, 0.4, 0.4, 0.4]
@@ -186,7 +187,7 @@ def test_megatrons_arguments_become_columns(tmp_path: Path) -> None:
 BLOCKS = {"recompute_granularity": "full", "recompute_method": "block", "recompute_num_layers": 2}
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("other", "column", "value"),
     [
         ({"fp8": "hybrid"}, "precision", "fp8"),
@@ -216,7 +217,7 @@ def test_torchtitan_says_mesh_batch_and_device(tmp_path: Path) -> None:
     assert run.stated.items() >= (expected | {"seq_len": "8192"}).items()
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("line", "pairs"),
     [
         ("0: global_train_batch_size: 64", [("global_train_batch_size", "64")]),
@@ -320,7 +321,7 @@ def test_an_evaluation_disturbs_only_the_step_behind_it(tmp_path: Path) -> None:
 # ---- memory that runs out --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@sweep(
     "line",
     [
         "[rank3]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.",
@@ -340,8 +341,8 @@ def test_memory_that_ran_out_before_the_steps_is_no_end(tmp_path: Path) -> None:
 # ---- files -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("ending", ["\n", "\r\n", "\r"])
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+@sweep("ending", ["\n", "\r\n", "\r"])
+@sweep("encoding", ["utf-8", "utf-8-sig", "utf-16"])
 def test_line_ends_and_encodings(tmp_path: Path, ending: str, encoding: str) -> None:
     path = tmp_path / "train.log"
     path.write_bytes(ending.join(logs.megatron()).encode(encoding))

@@ -14,6 +14,7 @@ from planner.calibration.runs import reading
 from planner.calibration.runs.measured_run import Run
 from planner.catalog import load
 from tests.asking import ask
+from tests.sweeps import sweep
 
 
 @cache
@@ -41,7 +42,7 @@ def test_runs_are_paired_that_differ_in_one_lever() -> None:
     }
 
 
-@pytest.mark.parametrize(("power", "ordered"), [(1.0, 1.0), (0.5, 1.0), (-1.0, 0.0), (0.0, 0.0)])
+@sweep(("power", "ordered"), [(1.0, 1.0), (0.5, 1.0), (-1.0, 0.0), (0.0, 0.0)])
 def test_order_and_ratio_are_those_of_the_predictions(power: float, ordered: float) -> None:
     runs = [run for run in skills() if run.id[-3:] in ("013", "017")]
     found = judged(runs, power)["offloaded optimizer"]
@@ -50,7 +51,7 @@ def test_order_and_ratio_are_those_of_the_predictions(power: float, ordered: flo
     assert found.ratio_error == pytest.approx(ratio ** abs(1 - power) - 1)
 
 
-@pytest.mark.parametrize(
+@sweep(
     "changed", [{"grade": "C"}, {"routing": "natural"}, {"release": "25.09"}, {"dispatcher": "deepep"}, {"task": "sft"}]
 )
 def test_runs_that_differ_in_more_are_no_pair(changed: dict[str, str]) -> None:

@@ -11,6 +11,7 @@ from planner.base.errors import ClusterwrightError, WrongQuestion
 from planner.commands.agent_tools import AgentTools
 from planner.commands.mcp import answered, server
 from tests import agent_questions as asked
+from tests.sweeps import sweep
 
 
 def test_there_are_questions_of_every_tool(tmp_path: Path) -> None:
@@ -20,7 +21,7 @@ def test_there_are_questions_of_every_tool(tmp_path: Path) -> None:
     assert sum(isinstance(question.holds, str) for question in asked.QUESTIONS) >= 15
 
 
-@pytest.mark.parametrize("number", asked.FIRST)
+@sweep("number", asked.FIRST)
 def test_tools_answer_and_refuse(number: int, tmp_path: Path) -> None:
     question = asked.QUESTIONS[number]
     tool = getattr(AgentTools(tmp_path), question.tool)
@@ -32,7 +33,7 @@ def test_tools_answer_and_refuse(number: int, tmp_path: Path) -> None:
         assert question.holds(tool(**question.arguments))
 
 
-@pytest.mark.parametrize("name", ["../x.json", "/tmp/x.json", "", " ", "a/../../x.json", "x\0.json", "link/x.json"])
+@sweep("name", ["../x.json", "/tmp/x.json", "", " ", "a/../../x.json", "x\0.json", "link/x.json"])
 def test_nothing_is_written_outside_the_folder(name: str, tmp_path: Path) -> None:
     folder = tmp_path / "own"
     folder.mkdir()
@@ -45,7 +46,7 @@ def test_nothing_is_written_outside_the_folder(name: str, tmp_path: Path) -> Non
     assert sorted(path.name for path in tmp_path.iterdir()) == ["own"]
 
 
-@pytest.mark.parametrize(
+@sweep(
     "model",
     ["other/secret.json", "other/secret.toml#x", "secret.toml#x", "secret.toml", "other/secret", "~/x", "a/../../x"],
 )

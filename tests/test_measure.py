@@ -34,6 +34,7 @@ from planner.calibration.measuring.timing import Refused, seconds_of, trimmed_me
 from planner.commands.screen import render
 from planner.figures.efficiency import Efficiencies
 from planner.models.workload import library
+from tests.sweeps import sweep
 
 CATALOG = catalog.load()
 H100 = CATALOG.accelerator("H100-SXM5-80GB")
@@ -85,7 +86,7 @@ TRUTH = replace(
 )
 
 
-@pytest.mark.parametrize("seed", range(3))
+@sweep("seed", range(3))
 def test_a_fit_recovers_known_figures_from_noisy_rows(seed: int) -> None:
     entry, report = fit_kernels(_rows(TRUTH, 0.015, seed), H100, PRIOR)
     assert entry.id == H100.id
@@ -242,7 +243,7 @@ HEADER = ",".join(COLUMNS)
 GOOD = "H100-SXM5-80GB,matrix,bf16,TN,4096,4096,4096,,,,,,,0.0002,1.3e11,1e8,2.13.0,2026-11-20"
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("text", "message"),
     [
         (f"{HEADER}\n{GOOD}\n{GOOD.replace('4096', 'many', 1)}\n", ":3: m = 'many': must be a whole number"),
@@ -273,7 +274,7 @@ def test_a_file_that_is_no_journal_is_not_added_to(tmp_path: Path) -> None:
     assert path.read_text(encoding="utf-8").count("\n") == 2
 
 
-@pytest.mark.parametrize("text", ["what I wrote down", "a,b\n1,2\nno newline at the end", "\n", "\n\nx"])
+@sweep("text", ["what I wrote down", "a,b\n1,2\nno newline at the end", "\n", "\n\nx"])
 def test_a_file_of_someone_else_is_left_as_it_is(text: str, tmp_path: Path) -> None:
     path = tmp_path / "notes.txt"
     path.write_text(text, encoding="utf-8")
@@ -282,8 +283,8 @@ def test_a_file_of_someone_else_is_left_as_it_is(text: str, tmp_path: Path) -> N
     assert path.read_text(encoding="utf-8") == text
 
 
-@pytest.mark.parametrize("newline", ["\n", "\r\n"])
-@pytest.mark.parametrize("mark", ["", "\ufeff"])
+@sweep("newline", ["\n", "\r\n"])
+@sweep("mark", ["", "\ufeff"])
 def test_a_table_cut_off_anywhere_goes_on_behind_its_last_whole_row(newline: str, mark: str, tmp_path: Path) -> None:
     path, columns, old, new = tmp_path / "table.csv", ("one", "two"), ["1", "ä"], ["2", "ö"]
     lines = ["one,two", "1,ä"]
@@ -409,7 +410,7 @@ def test_a_broken_torch_is_told_as_such(monkeypatch: pytest.MonkeyPatch) -> None
         timing.torch_module()
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("published", "gib", "known"),
     [
         ("NVIDIA H100 80GB HBM3", 79.1, "H100-SXM5-80GB"),
@@ -431,7 +432,7 @@ def test_a_device_is_known_by_its_name_and_memory(published: str, gib: float, kn
     assert by_name(published, gib * 2**30, CATALOG) == known
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("published", "gib", "message"),
     [
         ("NVIDIA H100 NVL", 93.1, "looks like H100-SXM5-80GB, but has 93 instead of 80 GiB"),

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from planner.study.program import evaluation
+from tests.sweeps import sweep
 from tests.test_docs import ROOT, generate
 
 SPEED = json.loads((ROOT / "benchmarks" / "data" / "speed.json").read_text(encoding="utf-8"))
@@ -13,7 +14,7 @@ POINTS = json.loads((ROOT / "benchmarks" / "data" / "design_points.json").read_t
 SEARCHES = json.loads((ROOT / "benchmarks" / "data" / "design_search.json").read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize(
+@sweep(
     "made",
     [generate.benchmarks_page, generate.design_search_page, generate.runs_page],
     ids=lambda made: made.__name__,
@@ -24,7 +25,7 @@ def test_tables_are_the_kept_figures(made: Any) -> None:
     assert made.PART.search(shown)
 
 
-@pytest.mark.parametrize("kept", SPEED["problems"], ids=lambda kept: kept["name"])
+@sweep("kept", SPEED["problems"], ids=lambda kept: kept["name"])
 def test_candidates_are_counted_as_the_page_says(kept: dict[str, Any]) -> None:
     assert kept | generate.benchmarks_page.counted(kept["name"]) == kept, "stale: python -m docs.benchmarks_page"
 
@@ -36,6 +37,6 @@ def test_shipped_studies_are_proven_in_the_table() -> None:
     }
 
 
-@pytest.mark.parametrize("name", ["POINT_S", "ROW_S", "TABLE_ROW_S"])
+@sweep("name", ["POINT_S", "ROW_S", "TABLE_ROW_S"])
 def test_studies_are_estimated_by_what_was_measured(name: str) -> None:
     assert getattr(evaluation, name) == pytest.approx(POINTS["machine"][name], rel=0.3)

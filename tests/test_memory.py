@@ -24,6 +24,7 @@ from planner.space.axes import (
 )
 from planner.space.grid import single_grid
 from tests.cases import figures
+from tests.sweeps import sweep
 
 ONES = dict.fromkeys(("tp", "pp", "vpp", "cp", "ep", "etp", "dp", "micro", "batch", "nodes"), 1)
 
@@ -151,7 +152,7 @@ LATENTS = {
 }
 
 
-@pytest.mark.parametrize("module", LATENTS)
+@sweep("module", LATENTS)
 def test_a_recomputed_module_drops_what_it_gives(module):
     """A mixture's layer of DeepSeek-V3: bytes a token; it has no dense MLP."""
     plain, less = (
@@ -192,7 +193,7 @@ def test_a_compiler_gathers_matrix_by_matrix():
     assert held(finer) < held(grid)
 
 
-@pytest.mark.parametrize(("zero", "shards"), [(0, 1), (1, 8), (2, 8)])
+@sweep(("zero", "shards"), [(0, 1), (1, 8), (2, 8)])
 def test_deepspeed_copies_the_gradients_of_its_shard(zero, shards):
     grid = grid_of(runtime="deepspeed", zero=zero)
     without = replace(grid, stack=replace(grid.stack, update_bytes=0.0))

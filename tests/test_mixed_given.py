@@ -12,7 +12,8 @@ from planner.report.recommendation import configuration
 from planner.schema.plan import Plan
 from planner.schema.record import dump
 from tests.answered_once import answered_once
-from tests.asking import ask, refused
+from tests.asking import ask
+from tests.sweeps import sweep
 
 PLANNED: dict[str, tuple[str, tuple[str, ...], dict[str, Any]]] = {
     "apart": ("gpt2-medium", ("ws-4xrtx6000:2", "t4-4:2"), {"batch": 64}),
@@ -33,7 +34,7 @@ def planned(name: str) -> Plan:
     return next(plan for plan in api.plan(model, list(clusters), **asked) if plan.parallelism.groups)
 
 
-@pytest.mark.parametrize("name", PLANNED)
+@sweep("name", PLANNED)
 def test_what_is_printed_gives_the_same_document(name: str) -> None:
     """Layers, shares of the batch, time, memory, money: to the bit, with all of the pools or only those in use."""
     model, clusters, asked = PLANNED[name]
@@ -44,7 +45,7 @@ def test_what_is_printed_gives_the_same_document(name: str) -> None:
     assert found.search.candidates == found.search.feasible == 1
 
 
-@pytest.mark.parametrize(
+@sweep(
     "text",
     [
         "group=dgx-h100:layers=32",
@@ -71,36 +72,6 @@ def test_what_does_not_fit_is_predicted_and_said(capsys: pytest.CaptureFixture[s
     answer = ask(capsys, f"{asked} group=micro=16,ws-4xrtx6000:layers=40,t4-4:layers=8 -o {tmp_path / 'plan.json'}")
     assert answer.code == 1 and "Does not fit" in answer.out and "optimum of" not in answer.out
     assert ask(capsys, f"explain {tmp_path / 'plan.json'}").code == 0
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ("tp=2", "each group of pipelines is given: group="),
-        ("group=dgx-h10:layers=32", "did you mean dgx-h100?"),
-        ("group=", "no pool ''; pools are dgx-h100, dgx-v100"),
-        ("group=copies=2", "on which stages?"),
-        ("group=dgx-h100", "how many layers"),
-        ("group=dgx-h100:layers=30", "hold 30 layers, Llama 3 8B has 32"),
-        ("group=dgx-h100:layer=32", "did you mean layers?"),
-        ("group=dgx-h100:layers=32:tp=3", "heads_divide"),
-        ("group=dgx-h100:layers=32:tp=0", "'0' is not a whole number"),
-        ("group=dgx-h100:layers=99999x1", "more stages than any model"),
-        ("group=dgx-h100:layers=32:recompute=block:1", "no '1' of a stage"),
-        ("group=dgx-h100:layers=32:recompute=some", "one of none, selective, full"),
-        ("group=copies=9,dgx-h100:layers=32:tp=8", "72 accelerators of dgx-h100, which has 8"),
-        ("group=dgx-h100:layers=16,dgx-v100:layers=8,dgx-h100:layers=8", "one after the other of 2"),
-        ("group=dgx-h100:layers=16:tp=2,dgx-h100:layers=16:tp=4", "have the same tp"),
-        ("group=dgx-h100:layers=32:ep=2", "experts"),
-        ("group=width=2,dgx-h100:layers=32:tp=4 zero=0", "width > 1"),
-        ("group=copies=8,dgx-h100:layers=32 --batch 4", "8 pipelines and a batch of 4"),
-        ("group=dgx-h100:layers=32:tp=8 --batch 64..128", "one layout a call"),
-        ("group=dgx-h100:layers=32:tp=8 vpp=2", "vpp=2: groups state"),
-        ("group=dgx-h100:layers=32:tp=8 zero=2", "zero=2"),
-    ],
-)
-def test_groups_that_cannot_be_are_refused(settings: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert message in refused(capsys, f"estimate llama3-8b --cluster dgx-h100:1 --cluster dgx-v100:1 {settings}")
 
 
 def test_python_says_what_groups_are() -> None:

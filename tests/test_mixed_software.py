@@ -14,6 +14,7 @@ from planner.question.reading import PlanOptions, pooled_request
 from planner.report.quantities import seconds
 from planner.schema.plan import PlanSet
 from tests.asking import ask
+from tests.sweeps import sweep
 
 UNLIKE = "A100:4,V100:4,RTX6000:8"
 """Where the best choice is the A100 alone, by little."""
@@ -97,7 +98,7 @@ def test_where_the_choice_of_pools_hangs_on_software_both_figures_are_told(close
     assert other.own_more == pytest.approx(more, rel=1e-6) and more > dependence.LEAST
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("accelerators", "asked", "left_open"),
     [
         (UNLIKE, {}, {"gradients reduced in 16 bit", "gradients reduced in 16 bit, element-wise kernels not fused"}),

@@ -13,6 +13,7 @@ from planner.base.errors import WrongQuestion
 from planner.base.resources import data
 from planner.models import families
 from planner.models.workload import HUB, library, model
+from tests.sweeps import sweep
 
 CONFIG = {
     "model_type": "llama",
@@ -167,7 +168,7 @@ def test_show_prints_shape_counts_work_states_and_what_is_assumed(capsys: Captur
     assert "transformers 5.23.0" in out
 
 
-@pytest.mark.parametrize("entry", ["deepseek-v3", "t5-large", "vit-b16", "bert-large", "gpt-oss-20b", "opt-350m"])
+@sweep("entry", ["deepseek-v3", "t5-large", "vit-b16", "bert-large", "gpt-oss-20b", "opt-350m"])
 def test_show_covers_every_kind(capsys: Captured, entry: str) -> None:
     assert f"({entry})" in run(capsys, "show", entry)
 

@@ -16,6 +16,7 @@ from planner.procurement.question.reading import read
 from planner.schema.plan import Plan
 from tests.asking import ask
 from tests.launchers.environments import given
+from tests.sweeps import sweep
 
 H100 = "dgx-h100:128"
 PINS = ["ep=64", "pp=8", "tp=2", "recompute=full"]
@@ -66,7 +67,7 @@ def test_losses_that_wait_are_kept() -> None:
     assert all(4 * 8192 * 128_256 <= each <= 1.2 * 4 * 8192 * 128_256 for each in more)
 
 
-@pytest.mark.parametrize(("said", "told"), [("17", "must be from 0 to 16"), ("true", "True"), ('"1"', "1")])
+@sweep(("said", "told"), [("17", "must be from 0 to 16"), ("true", "True"), ('"1"', "1")])
 def test_a_portfolio_asks_for_modules_too(tmp_path: Path, said: str, told: str) -> None:
     text = """name = "mtp"
 currency = "USD"
@@ -123,7 +124,7 @@ def edited(plan: Plan, **workload: Any) -> Plan:
     return replace(plan, workload=replace(plan.workload, **workload))
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("plan", "says"),
     [
         (edited(ONE, mtp_layers=None), "of 61 layers"),
@@ -139,23 +140,6 @@ def test_the_checker_recounts(plan: Plan, says: str) -> None:
     verify.check(ONE)
     with pytest.raises(verify.Inconsistent, match=says):
         verify.check(plan)
-
-
-@pytest.mark.parametrize(
-    ("line", "says"),
-    [
-        ("plan deepseek-v3 --cluster dgx-h100:64 --mtp-layers -1", "--mtp-layers -1: must be from 0 to 16"),
-        ("plan deepseek-v3 --cluster dgx-h100:64 --mtp-layers 17", "--mtp-layers 17: must be from 0 to 16"),
-        ("plan deepseek-v3 --cluster dgx-h100:64 --mtp-layers 1.5", "'1.5' is not a valid integer"),
-        ("plan bert-large --cluster dgx-h100:1 --mtp-layers 1", "bert-large is no decoder"),
-        ("plan llama4-maverick --cluster dgx-h100:64 --mtp-layers 1", "llama4-maverick is no decoder"),
-        ("plan llama3-8b --cluster dgx-h100:1 --method lora --mtp-layers 1", "lora trains no modules"),
-    ],
-)
-def test_modules_that_cannot_be(line: str, says: str, capsys: pytest.CaptureFixture[str]) -> None:
-    answer = ask(capsys, line)
-    assert answer.code == 2
-    assert says in answer.err
 
 
 def test_the_report_names_them(capsys: pytest.CaptureFixture[str]) -> None:

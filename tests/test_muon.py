@@ -1,5 +1,6 @@
 """Muon: work on whole matrices, what shards of these hold, who has it, and how Megatron-LM is told."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -16,6 +17,8 @@ from planner.schema.plan import Plan
 from planner.verify import violations
 from planner.verify.model import largest_tensors
 from tests.launchers.environments import given
+from tests.sweeps import sweep
+from tests.words import worded
 
 DENSE = "llama3-8b"
 
@@ -48,7 +51,7 @@ def test_work_of_a_layer() -> None:
     assert figures(workload(DENSE)) == {}
 
 
-@pytest.mark.parametrize("name", list(library()))
+@sweep("name", list(library()))
 def test_two_counts_of_the_largest_tensor_agree(name: str) -> None:
     work = workload(name, optimizer="muon")
     found = figures(work)
@@ -87,7 +90,7 @@ def test_the_update_takes_its_iterations() -> None:
     assert 0.45 * found < half < 0.55 * found
 
 
-@pytest.mark.parametrize("plan", [SHARED, ALONE, MIXTURE])
+@sweep("plan", [SHARED, ALONE, MIXTURE])
 def test_plans_hold(plan: Plan) -> None:
     assert violations(plan) == []
 
@@ -111,21 +114,11 @@ def test_what_does_not_go_together_is_found() -> None:
         assert "muon_runs" in {each.name for each in violations(wrong)}
 
 
-@pytest.mark.parametrize(
-    ("asked", "says"),
-    [
-        ({"runtime": "fsdp2"}, "fsdp2 has no muon; these have it: megatron-core"),
-        ({"runtime": "megatron-core@2025"}, "megatron-core has it since 2026.05, not in 2025"),
-        ({"method": "lora"}, "method lora trains no whole model; choose adamw"),
-        ({"pin": ["zero=3"]}, "megatron-core cannot do that with muon. zero can be 0, 1 here"),
-        ({"pin": ["zero_scope=node"]}, "megatron-core cannot do that with muon. zero_scope can be full here"),
-        ({"pin": ["offload=optimizer"]}, "megatron-core cannot do that with muon. offload can be none here"),
-        ({"precision": "fp16"}, "megatron-core cannot do that with muon. precision can be bf16"),
-    ],
-)
-def test_refused_by_name(asked: dict, says: str) -> None:
-    with pytest.raises(WrongQuestion, match=says.replace(".", r"\.")):
+@worded("muon.refused", read=json.loads)
+def test_refused_by_name(asked: dict) -> WrongQuestion:
+    with pytest.raises(WrongQuestion) as raised:
         api.plan(DENSE, "dgx-h100:4", optimizer="muon", **asked)
+    return raised.value
 
 
 def test_several_pools_are_refused() -> None:

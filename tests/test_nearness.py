@@ -17,6 +17,7 @@ from planner.figures import own_runs
 from planner.planning import document
 from planner.schema.plan import Plan
 from planner.verify import violations
+from tests.sweeps import sweep
 from tests.test_own_runs import wrote
 
 HERE = {"model": "4096x14336x32", "generation": "hopper", "precision": "bf16", "recompute": "none"}
@@ -104,7 +105,7 @@ def test_what_is_written_is_read_to_the_bit(tmp_path: Path) -> None:
     assert own_runs.listed(again) == own_runs.listed(found)
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("column", "value", "says"),
     [
         ("tp", "0", "must be from 1 to"),

@@ -18,6 +18,7 @@ from planner.schema.hardware import Price
 from planner.schema.plan import Plan
 from planner.study.program.clusters import Clusters
 from planner.study.question import reading
+from tests.sweeps import sweep
 
 KNOWN = load()
 JOB = Job(name="job", model="gpt2", asked=PlanOptions(), tokens=1e9, deadline_day=30.0)
@@ -84,7 +85,7 @@ def _procured(node: str, way: str) -> Price | None:
         return None
 
 
-@pytest.mark.parametrize("basis", PRICE_BASES)
+@sweep("basis", PRICE_BASES)
 def test_plan_and_procure_pay_one_price(basis: str) -> None:
     priced = 0
     for node in NODES:

@@ -14,6 +14,7 @@ from planner.base.errors import WrongQuestion
 from planner.catalog import load
 from planner.models import files
 from tests.asking import ask
+from tests.sweeps import sweep
 
 ROOT = Path(__file__).parents[1]
 KEPT = Path(__file__).parent / "golden" / "plans" / "1" / "dense.json"
@@ -150,7 +151,7 @@ def test_a_set_without_plans_is_told(capsys: pytest.CaptureFixture[str], folder:
     assert (answer.code, "plan.json: no plan in it" in answer.err) == (2, True)
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("command", "says"),
     [
         (

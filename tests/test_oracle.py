@@ -29,6 +29,7 @@ from planner.space.axes import (
 from planner.space.grid import Figures, sharing, single_grid
 from tests import oracle, towers
 from tests.cases import cluster, figures, problem_of
+from tests.sweeps import sweep
 
 EXACT = 1e-12
 NOTHING = MappingProxyType({})
@@ -192,7 +193,7 @@ BUCKETS = "bucket_parameters", "bucket_parameters_per_rank"
 PATIENT = settings(deadline=None, max_examples=40, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@sweep("name", FAMILIES)
 @PATIENT
 @given(data=st.data())
 def test_one_plan(name, data):
@@ -210,8 +211,8 @@ def test_one_plan(name, data):
     agree(cost.evaluate(grid), grid)
 
 
-@pytest.mark.parametrize("pp", [2, 4, 8])
-@pytest.mark.parametrize("head", [0.5, 1.0, 2.7])
+@sweep("pp", [2, 4, 8])
+@sweep("head", [0.5, 1.0, 2.7])
 def test_stages_cut_by_cost(pp, head):
     """A head that counts as so many layers leaves the last stage fewer."""
     figures = figures_of("grouped queries")
@@ -226,8 +227,8 @@ def test_stages_cut_by_cost(pp, head):
     assert sum(dealt) == 32 and dealt[0] == (32 + head) // pp + 1 and dealt[-1] < 32 // pp
 
 
-@pytest.mark.parametrize(("pp", "vpp"), [(2, 1), (4, 1), (8, 1), (8, 2), (4, 4)])
-@pytest.mark.parametrize("head", [0.3, 1.0, 2.7, 9.5])
+@sweep(("pp", "vpp"), [(2, 1), (4, 1), (8, 1), (8, 2), (4, 4)])
+@sweep("head", [0.3, 1.0, 2.7, 9.5])
 def test_stages_placed_beside_the_head(pp, vpp, head):
     """The last stage gives up layers while that makes the slowest faster."""
     figures = figures_of("grouped queries")
@@ -242,10 +243,10 @@ def test_stages_placed_beside_the_head(pp, vpp, head):
     assert pipeline.stage_layers(grid.shape, grid.layout) == dealt and sum(dealt) == 61
 
 
-@pytest.mark.parametrize("zero", [0, 1])
-@pytest.mark.parametrize("micro_batches", [4, 32])
-@pytest.mark.parametrize(("layers", "leading"), [(61, 3), (61, 7), (92, 3), (40, 11)])
-@pytest.mark.parametrize("placed", [0.0, 2.7])
+@sweep("zero", [0, 1])
+@sweep("micro_batches", [4, 32])
+@sweep(("layers", "leading"), [(61, 3), (61, 7), (92, 3), (40, 11)])
+@sweep("placed", [0.0, 2.7])
 def test_leading_layers_beyond_the_first_chunk(zero, micro_batches, layers, leading, placed):
     """They stand on later stages too: every way to cut a model that has some there."""
     figures, seen = figures_of("latent attention, shared and leading"), 0
@@ -309,7 +310,7 @@ SPACES = {
 }
 
 
-@pytest.mark.parametrize("name", SPACES)
+@sweep("name", SPACES)
 def test_whole_spaces(name):
     model, on, more = SPACES[name]
     problem = problem_of(model, on, **more)

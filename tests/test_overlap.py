@@ -13,12 +13,13 @@ from planner.cost.evaluate import terms
 from planner.cost.figures import Grid
 from planner.cost.products import LayerPart
 from planner.space.grid import single_grid
+from tests.sweeps import sweep
 from tests.test_cost_properties import _plain, at_most, grids, nothing_moved, with_layout, with_options
 from tests.test_oracle import FAMILIES, figures_of
 
 PATIENT = settings(deadline=None, max_examples=8, derandomize=True, suppress_health_check=list(HealthCheck))
-every_family = pytest.mark.parametrize("name", FAMILIES)
-every_mixture = pytest.mark.parametrize("name", [name for name in FAMILIES if figures_of(name).shape.experts > 0])
+every_family = sweep("name", FAMILIES)
+every_mixture = sweep("name", [name for name in FAMILIES if figures_of(name).shape.experts > 0])
 SECONDS, SHARE = st.floats(0.0, 1e3), st.floats(0.0, 1.0)
 TINY = 1e-12
 

@@ -7,11 +7,12 @@ from hypothesis import strategies as st
 
 from docs import papers
 from planner.cost.speedup import gain, needed
+from tests.sweeps import sweep
 
 ANY = settings(deadline=None, max_examples=60, derandomize=True)
 
 
-@pytest.mark.parametrize(("speedup", "throughput"), [(1.90, 0.31), (1.67, 0.25), (1.50, 0.20)])
+@sweep(("speedup", "throughput"), [(1.90, 0.31), (1.67, 0.25), (1.50, 0.20)])
 def test_half_of_a_step_communicating(speedup, throughput):
     assert gain(0.5, speedup) == pytest.approx(throughput, abs=0.005)
     assert needed(0.5, throughput) == pytest.approx(speedup, abs=0.02)

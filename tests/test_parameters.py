@@ -10,6 +10,7 @@ from planner.models import blocks
 from planner.models.parameters import lora_parameters, moe_layers, parameters
 from planner.models.workload import library, model, workload
 from planner.schema.workload import LatentAttention, Method, MixtureOfExperts, Model
+from tests.sweeps import sweep
 
 COUNTED = {
     "llama3-8b": 8_030_261_248,
@@ -77,24 +78,24 @@ PLAIN = replace(GPT, gated=True, norm="rms", qkv_bias=False, output_bias=False, 
 MOE = replace(PLAIN, layers=7, moe=MixtureOfExperts(experts=8, experts_per_token=2, ffn=256))
 
 
-@pytest.mark.parametrize("entry", COUNTED)
+@sweep("entry", COUNTED)
 def test_the_library_counts_what_the_implementation_builds(entry: str) -> None:
     assert parameters(model(entry)).total == COUNTED[entry]
 
 
-@pytest.mark.parametrize("entry", PUBLISHED_BILLIONS)
+@sweep("entry", PUBLISHED_BILLIONS)
 def test_the_library_agrees_with_published_counts(entry: str) -> None:
     assert parameters(model(entry)).total / 1e9 == pytest.approx(PUBLISHED_BILLIONS[entry], rel=0.005, abs=0.06)
 
 
-@pytest.mark.parametrize("layers", [1, 6, 96])
+@sweep("layers", [1, 6, 96])
 def test_gpt_is_the_closed_formula(layers: int) -> None:
     """12 L h^2 (1 + 13/(12 h) + (V + s)/(12 L h)), arXiv 2104.04473, and the final norm that it leaves out."""
     h, v, s = GPT.hidden, GPT.vocab, GPT.learned_positions
     assert parameters(replace(GPT, layers=layers)).total == 12 * layers * h * h + 13 * layers * h + (v + s) * h + 2 * h
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("change", "more"),
     [
         ({"tied": False}, 1000 * 512),
@@ -131,9 +132,7 @@ def test_a_token_is_not_multiplied_with_positions() -> None:
     assert counted.total - counted.active == counted.positions == 256 * 512
 
 
-@pytest.mark.parametrize(
-    ("leading", "every", "mixtures"), [(0, 1, 7), (3, 1, 4), (0, 2, 3), (1, 2, 3), (2, 2, 2), (0, 7, 1)]
-)
+@sweep(("leading", "every", "mixtures"), [(0, 1, 7), (3, 1, 4), (0, 2, 3), (1, 2, 3), (2, 2, 2), (0, 7, 1)])
 def test_mixture_layers(leading: int, every: int, mixtures: int) -> None:
     assert MOE.moe is not None
     mixed = replace(MOE, moe=replace(MOE.moe, leading_dense_layers=leading, every=every))
@@ -143,7 +142,7 @@ def test_mixture_layers(leading: int, every: int, mixtures: int) -> None:
     assert counted.total - counted.active == mixtures * 6 * 3 * 512 * 256
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("change", "more_per_layer"),
     [
         ({"shared_ffn": 512}, 3 * 512 * 512),

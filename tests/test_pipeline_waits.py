@@ -11,6 +11,7 @@ import pytest
 from planner.mixed import layer_split, pipelines, problem
 from planner.question.reading import PlanOptions, pooled_request
 from tests.one_forward_one_backward import program, seconds
+from tests.sweeps import sweep
 
 
 def test_the_second_opinion_by_hand() -> None:
@@ -30,7 +31,7 @@ def stage_seconds(own: list[float], links: list[float]) -> list[float]:
     return [each + float(pipelines._waited(places, hops, i)[0]) for i, each in enumerate(own)]
 
 
-@pytest.mark.parametrize("depth", [2, 3, 4, 6])
+@sweep("depth", [2, 3, 4, 6])
 def test_the_slowest_stage_paces_as_it_does_event_by_event(depth: int) -> None:
     """Each further micro-batch takes what the slowest stage computes and waits for: on average within 0.1 %."""
     rng, errors = random.Random(depth), []

@@ -17,6 +17,7 @@ from planner.planning import document
 from planner.question.flag_values import batches, whole_numbers
 from planner.space.rules import RULES, Rule
 from tests.asking import Answer, ask
+from tests.sweeps import sweep
 
 TRANSCRIPTS = Path(__file__).parent / "golden" / "transcripts"
 SMALL = "llama3-8b --cluster dgx-h100:4"
@@ -62,7 +63,7 @@ def empty_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-@pytest.mark.parametrize("name", QUESTIONS)
+@sweep("name", QUESTIONS)
 def test_transcripts(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     shown = []
     for line in QUESTIONS[name]:
@@ -90,7 +91,7 @@ def printed(answer: Answer) -> str:
 # ---- the document ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@sweep(
     "line",
     [f"plan {SMALL}", f"plan {SMALL} --pin zero=1 --precision fp8,bf16", f"estimate {SMALL} tp=2 recompute=full"],
 )
@@ -120,7 +121,7 @@ def test_python_gives_what_the_command_line_prints(capsys: pytest.CaptureFixture
 # ---- explain ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@sweep(
     "line",
     [f"plan {SMALL}", "plan llama3-8b --cluster dgx-h100:1..4", f"plan {SMALL} --deadline '90 d' --price '$2/h'"],
 )
@@ -178,7 +179,7 @@ def test_a_range_of_counts_shows_the_best_of_each(capsys: pytest.CaptureFixture[
         assert ask(capsys, f"plan llama3-70b --cluster dgx-h100:{count} --pin tp=8,cp=1").code == 1
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("objective", "figure"),
     [
         ("time", lambda plan: plan["money"]["days"]),
@@ -250,7 +251,7 @@ def test_a_waived_rule_is_waived(capsys: pytest.CaptureFixture[str]) -> None:
     assert plans(ask(capsys, f"plan {SMALL} --pin tp=16 --waive tp_in_domain --json"))[0]["parallelism"]["tp"] == 16
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+@sweep("rule", RULES, ids=lambda rule: rule.name)
 def test_a_waived_rule_leaves_plans_that_hold(rule: Rule, capsys: pytest.CaptureFixture[str]) -> None:
     """What cannot be waived is refused: the plan would not add up, and the checker would stop it."""
     answer = ask(capsys, f"plan llama3.2-1b --cluster dgx-h100:3 --waive {rule.name} --json")
@@ -264,7 +265,7 @@ def test_a_range_of_up_to_16_counts_is_tried_whole(capsys: pytest.CaptureFixture
     assert found["plans"][0]["cluster"]["pools"][0]["count"] == 8, "which the ends are not"
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("text", "tried"),
     [
         ("7", (7,)),
@@ -361,7 +362,7 @@ def test_a_model_from_hugging_face(capsys: pytest.CaptureFixture[str]) -> None:
     assert own["prediction"] == library["prediction"]
 
 
-@pytest.mark.parametrize(
+@sweep(
     "line",
     [
         "plan llama3.2-1b --cluster p5.4xlarge:1",

@@ -22,6 +22,7 @@ from planner.planning.comparison import compare
 from planner.schema.comparison import Comparison
 from tests.asking import ask
 from tests.plans import QUESTIONS, plans
+from tests.sweeps import sweep
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -97,7 +98,7 @@ def test_no_record_takes_unknown_keys_and_all_keys_are_there(name: str) -> None:
         assert record["required"] == [key for key in record["properties"] if key not in newer]
 
 
-@pytest.mark.parametrize("name", QUESTIONS)
+@sweep("name", QUESTIONS)
 def test_what_is_written_is_valid(name: str) -> None:
     data = written(name)
     assert wrong(data) == []
@@ -163,7 +164,7 @@ def _other_type(record: dict[str, Any]) -> None:
     record[list(record)[-1]] = [["not", "this"]] if not isinstance(list(record.values())[-1], list) else "not this"
 
 
-@pytest.mark.parametrize(
+@sweep(
     "corrupt",
     [
         lambda plan: plan["batch"].update(micro="2"),

@@ -13,6 +13,7 @@ import clusterwright as cw
 from planner.commands import main
 from planner.schema.plan import Plan, PlanSet
 from planner.site import cells
+from tests.words import worded
 
 ASKED = ["llama3-8b", "--cluster", "dgx-h100:1", "--batch", "128"]
 Answers = Callable[..., dict[str, Any]]
@@ -268,21 +269,11 @@ def test_an_emptied_journal_takes_its_fit_back(ask: Answers, capsys: pytest.Capt
     assert not found["site"]["changed"] and found["plans"][0]["prediction"]["step_time_s"] == shipped
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["calibrate", "--site", "none"], "--site none: no such folder"),
-        (["calibrate", "--site", "lab"], "runs.csv: no run that can be predicted"),
-        (["calibrate", "--site", "lab", "-o", "x"], "--site DIR fits that folder's journal"),
-        (["calibrate", "x.csv"], "missing option '-o'"),
-        (["plan", *ASKED, "--site", "none"], "--site none: no such folder; make a site with: clusterwright init site"),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
-)
-def test_wrong_questions(ask: Answers, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str) -> None:
+@worded("site.refused", read=json.loads)
+def test_wrong_questions(arguments: list[str], ask: Answers, capsys: pytest.CaptureFixture[str]) -> str:
     capsys.readouterr()
     assert main(arguments) == 2
-    assert message in capsys.readouterr().err
+    return capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("field", "value"), [("step_time_s", 0.0), ("step_time_s", -1.0), ("runs", 0)])

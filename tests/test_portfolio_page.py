@@ -16,6 +16,7 @@ from planner.catalog.files import TomlDocument
 from planner.procurement.question import reading
 from planner.procurement.question.portfolio import Portfolio
 from planner.question.typed_file import TypedFile
+from tests.sweeps import sweep
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "portfolio.md"
 ROW = re.compile(r"^\| `(\w+)` \| (.+?) \| (.+?) \| .+ \|$", re.MULTILINE)
@@ -84,7 +85,7 @@ def test_the_page_and_the_reader_know_the_same_keys() -> None:
     }
 
 
-@pytest.mark.parametrize(("table", "key"), KEYS)
+@sweep(("table", "key"), KEYS)
 def test_every_example_is_accepted_and_every_default_is_one(table: str, key: str) -> None:
     example, default = listed()[table][key]
     if (table == "" and key in TABLES) or key == "price":

@@ -16,6 +16,7 @@ from planner.catalog import ages
 from planner.commands import main
 from planner.report import prices
 from planner.schema.plan import Plan
+from tests.sweeps import sweep
 
 PLANS = Path(__file__).parent / "golden" / "plans" / "1"
 OLD, LISTED = "2025-11, over 365 days old", "skypilot-org/skypilot-catalog v8/aws/vms.csv @00148f2"
@@ -38,7 +39,7 @@ def first(name: str) -> Plan:
     return plan if isinstance(plan, Plan) else plan.plans[0]
 
 
-@pytest.mark.parametrize(("screen", "dated", "source"), SCREENS)
+@sweep(("screen", "dated", "source"), SCREENS)
 def test_a_screen_states_source_and_date_and_when_the_price_is_old(
     screen: str, dated: str, source: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -89,7 +90,7 @@ def test_prices_that_are_the_same_are_said_once_and_a_given_one_has_no_date() ->
     assert given.price is not None and prices.old([given.price, money.price]) == [f"{money.price.node} of 2025-11"]
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("dated", "told"),
     [
         ("2025-11-20", "2025-11-20"),
@@ -107,7 +108,7 @@ def test_what_is_no_date_is_stale_and_ends_nothing() -> None:
     assert ages.is_stale("2025-99", "2026-11-20") and ages.with_age("2025-99", "2026-11-20") == "2025-99"
 
 
-@pytest.mark.parametrize("stated", ["yesterday", "1e9", "9" * 30])
+@sweep("stated", ["yesterday", "1e9", "9" * 30])
 def test_a_day_that_is_none_is_refused_before_anything_is_asked(
     stated: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -117,7 +118,7 @@ def test_a_day_that_is_none_is_refused_before_anything_is_asked(
     assert f"SOURCE_DATE_EPOCH={stated}: no day; unset it" in err and "no-such-node" not in err and not out
 
 
-@pytest.mark.parametrize("stated", ["yesterday", "1e9", "9" * 30])
+@sweep("stated", ["yesterday", "1e9", "9" * 30])
 def test_a_day_that_is_none_is_refused(stated: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(ages.DAY, stated)
     with pytest.raises(WrongQuestion, match=f"SOURCE_DATE_EPOCH={stated}: no day; unset it"):

@@ -18,6 +18,7 @@ from planner.procurement.supply import buying
 from planner.procurement.supply.parts import parts
 from planner.schema.procurement import Line, Procurement
 from tests.procuring_lab import answered
+from tests.sweeps import sweep
 
 CENT = Decimal("0.01")
 
@@ -53,8 +54,8 @@ def test_random_bills_follow_from_what_is_printed(home: Path, tmp_path: Path) ->
         assert total == Decimal(last["usd"]) == Decimal(str(offer.alternatives[0].cost.cash_usd)).quantize(CENT)
 
 
-@pytest.mark.parametrize("kind", ["rail-optimised", "fat-tree"])
-@pytest.mark.parametrize("nodes", [8, 9, 64, 65, 128, 512, 4096])
+@sweep("kind", ["rail-optimised", "fat-tree"])
+@sweep("nodes", [8, 9, 64, 65, 128, 512, 4096])
 def test_the_range_of_a_price_of_bandwidth_holds_what_the_same_network_costs_by_piece(
     nodes: int, kind: network_bill.Wiring
 ) -> None:

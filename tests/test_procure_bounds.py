@@ -13,6 +13,7 @@ from planner.procurement.question.portfolio import Job, Limits, NodeOption, Port
 from planner.procurement.run import Depth
 from planner.procurement.throughput.bounds import EVERYTHING, Reach
 from planner.question.reading import PlanOptions
+from tests.sweeps import sweep
 
 NODES = ("nebius-8x-h100", "p4d.24xlarge", "p3.16xlarge", "nebius-8x-b200", "tpu-v5e-8", "lambda-8x-h100")
 SAID = Depth(top=1, marginal=False, sensitivity=False)
@@ -41,7 +42,7 @@ def asked(
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@sweep(
     "job",
     [
         ("llama3-8b", {}), ("llama3-8b", {"precision": "fp8"}), ("llama3-8b", {"method": "lora", "rank": 8}),
@@ -58,7 +59,7 @@ def test_no_plan_costs_less_than_its_bound(job: tuple[str, dict[str, Any]]) -> N
         assert 0.05 * usd < posed.speeds.least.usd(c.job, c.pool) < usd, posed.instance.pools[c.pool].id
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("budget", "deadline", "buy"),
     [(2e3, 365.0, ()), (6e3, 365.0, ()), (6e3, 5.0, (1, 8)), (6e3, 2.0, (1, 8)), (None, 1.0, ())],
 )

@@ -14,6 +14,7 @@ from planner.procurement.supply.pools import SupplyPool
 from planner.procurement.throughput.column import Column
 from tests.procuring import HORIZON, bought, job, portfolio
 from tests.sequencing import OWN, QUOTA, TERM, hire
+from tests.sweeps import sweep
 
 MONTH = 365.25 / 12
 SETTINGS = Settings(gap=1e-9)
@@ -96,7 +97,7 @@ CASES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name.replace(" ", "-"))
+@sweep("case", CASES, ids=lambda case: case.name.replace(" ", "-"))
 def test_what_time_makes_of_it(case: Case) -> None:
     asked = replace(portfolio(case.jobs, case.objective), owned=(Owned(node=OWN, count=case.owned),))
     columns = [Column(j, p, days, 1e3) for (j, p), days in case.days.items()]

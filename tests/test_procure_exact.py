@@ -19,12 +19,13 @@ from planner.question.file_values import DAYS_PER_MONTH
 from planner.question.reading import PlanOptions
 from planner.solver import SolverName, installed
 from tests.procuring import answers, best_ratio, best_value, bought, hired, job, portfolio, random_instance, with_limits
+from tests.sweeps import sweep
 
 SETTINGS = Settings(gap=1e-9)
 SEEDS = range(240)
 
 
-@pytest.mark.parametrize("objective", ["cost", "carbon", "time"])
+@sweep("objective", ["cost", "carbon", "time"])
 def test_agrees_with_trying_everything(objective: str) -> None:
     some = 0
     for seed in SEEDS:
@@ -107,7 +108,7 @@ def test_most_tokens_per_dollar() -> None:
     assert answered > 150 and several > 60
 
 
-@pytest.mark.parametrize("name", ["budget", "power", "capital", "racks", "carbon"])
+@sweep("name", ["budget", "power", "capital", "racks", "carbon"])
 def test_more_of_a_limit_is_never_worse(name: str) -> None:
     for seed in range(25):
         instance = random_instance(seed)

@@ -30,11 +30,12 @@ from tests.asking import ask
 from tests.procuring import bought, hired, job, portfolio
 from tests.procuring_lab import nothing_breaks_its_second_opinion
 from tests.procuring_mixed import best_way, faults, mixed_instance
+from tests.sweeps import sweep
 
 SETTINGS = Settings(gap=1e-9)
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("objective", "seeds", "more"),
     [
         ("cost", 100, {}),
@@ -414,7 +415,7 @@ WRONG = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", WRONG)
+@sweep("name", WRONG)
 def test_wrong_tables_are_told(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     table, said = WRONG[name]
     assert main(["procure", str(cellar(tmp_path, mixed=f"[[mixed]]\n{table}"))]) == 2
@@ -431,7 +432,7 @@ def test_too_many_searches_are_refused_before_the_first(tmp_path: Path, capsys: 
     assert "searches of some seconds each, at most 64 are made" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("word", "meant"), [("identical", "identical"), ("alike", "identical"), ("any", "any")])
+@sweep(("word", "meant"), [("identical", "identical"), ("alike", "identical"), ("any", "any")])
 def test_identical_pipelines_are_asked_for_by_either_word(word: str, meant: str, tmp_path: Path) -> None:
     """``alike`` is what portfolio files said before."""
     table = f'[[mixed]]\npools = ["own dgx-v100", "p5.48xlarge"]\npipelines = "{word}"'

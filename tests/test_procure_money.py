@@ -18,6 +18,7 @@ from planner.cost.ownership import (
     hourly_cost,
     resale,
 )
+from tests.sweeps import sweep
 
 CASES: dict[str, list[dict[str, Any]]] = tomllib.loads(
     Path(__file__).with_name("procurement_cases.toml").read_text(encoding="utf-8")
@@ -26,7 +27,7 @@ ELECTRICITY = 0.0826
 WIRINGS = ("rail-optimised", "fat-tree", "dragonfly", "torus")
 
 
-@pytest.mark.parametrize("case", CASES["tco_example"], ids=lambda case: case["case"])
+@sweep("case", CASES["tco_example"], ids=lambda case: case["case"])
 def test_worked_examples_of_ownership(case: dict[str, Any]) -> None:
     owner = Ownership(
         interest=case["interest"],
@@ -47,7 +48,7 @@ def test_worked_examples_of_ownership(case: dict[str, Any]) -> None:
     assert found.total == pytest.approx(case["total_usd_h"], rel=0.01)
 
 
-@pytest.mark.parametrize("case", CASES["rail_plane_switches"], ids=lambda case: str(case["nodes"]))
+@sweep("case", CASES["rail_plane_switches"], ids=lambda case: str(case["nodes"]))
 def test_switches_of_the_public_bill_of_materials(case: dict[str, Any]) -> None:
     assert network_bill.rail_optimised(case["nodes"], case["rails"], case["radix"]).switches == case["switches"]
 

@@ -17,6 +17,7 @@ from planner.procurement.question.portfolio import Limits
 from planner.procurement.throughput.column import Column
 from tests.procuring import job, portfolio
 from tests.sequencing import QUOTA, hire
+from tests.sweeps import sweep
 
 A_PAUSE = 1e-6
 """US dollars, so that no one is paused in vain."""
@@ -72,7 +73,7 @@ def _worked(
     return usd, tuple(then) if units <= most else None
 
 
-@pytest.mark.parametrize("part", range(3))
+@sweep("part", range(3))
 def test_agrees_with_every_set_of_jobs_on_every_day(part: int) -> None:
     paused = 0
     for seed in range(part, 360, 3):

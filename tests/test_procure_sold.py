@@ -33,6 +33,7 @@ from planner.schema.procurement import Procurement
 from planner.verify import procurement as verify
 from tests.procuring import HORIZON, bought, hired, job, portfolio
 from tests.procuring_lab import lab
+from tests.sweeps import sweep
 
 MONTH = 365.25 / 12
 RESALE = 0.7
@@ -133,7 +134,7 @@ def _end(
     return start
 
 
-@pytest.mark.parametrize("part", range(3))
+@sweep("part", range(3))
 def test_agrees_with_every_day_of_purchase_and_sale(part: int) -> None:
     sales = later = proven = answered = 0
     for seed in (*range(part, 240, 3), *IN_ONE_GO[part::3]):
@@ -268,7 +269,7 @@ def test_the_second_opinion_derives_the_sale(offer: Procurement) -> None:
     assert {held, "charge_is_as_asked"} <= {x.name for x in verify.violations(unasked)}
 
 
-@pytest.mark.parametrize("objective", ["cost", "time", "carbon", "tokens-per-dollar"])
+@sweep("objective", ["cost", "time", "carbon", "tokens-per-dollar"])
 def test_every_objective_sells(objective: str, home: Path) -> None:
     path = lab(home, top=f'objective = "{objective}"\nresale = 0.8', job='interruptible = true\nrelease = "10 d"')
     known, ways = load(), Depth(top=3, marginal=False, sensitivity=False)

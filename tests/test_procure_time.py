@@ -20,12 +20,13 @@ from planner.procurement.throughput.column import Column
 from planner.solver import Linear, Outcome, Problem, Status
 from tests.procuring import best_value, bought, hired, job, portfolio, random_instance
 from tests.sequencing import QUOTA, hire, least_cost, scarce_instance
+from tests.sweeps import sweep
 
 SETTINGS = Settings(gap=1e-9)
 SEEDS = range(320)
 
 
-@pytest.mark.parametrize("part", range(4))
+@sweep("part", range(4))
 def test_agrees_with_every_order_of_every_assignment(part: int) -> None:
     answered = queued = 0
     for seed in SEEDS[part::4]:
@@ -127,7 +128,7 @@ def test_what_was_proven_stays_proven(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.bound == pytest.approx(1e5 + 3_000.0 * 35.0 / month)
 
 
-@pytest.mark.parametrize(("late", "nothing", "rounds"), [(0.6, 0.0, 400), (0.6, 0.4, 400), (0.0, 0.0, 1)])
+@sweep(("late", "nothing", "rounds"), [(0.6, 0.0, 400), (0.6, 0.4, 400), (0.0, 0.0, 1)])
 def test_out_of_time_the_best_that_was_seen_is_answered(
     late: float, nothing: float, rounds: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,6 +18,7 @@ from planner.verify import procurement as verify
 from planner.verify.bill import HIRED
 from tests.altering import altered
 from tests.procuring_lab import answered, lab
+from tests.sweeps import sweep
 
 
 def test_an_answer_passes_its_second_opinion(home: Path) -> None:
@@ -59,7 +60,7 @@ def _broken(found: Procurement) -> dict[str, Procurement]:
     }
 
 
-@pytest.mark.parametrize(
+@sweep(
     "name",
     [
         "bill_adds_up",
@@ -110,7 +111,7 @@ NONSENSE: list[tuple[dict[str, Any], str]] = [
 """What an answer is made to say, and words of what is found wrong; the first alternative hires."""
 
 
-@pytest.mark.parametrize(("changes", "words"), NONSENSE)
+@sweep(("changes", "words"), NONSENSE)
 def test_nonsense_is_told_in_words(changes: dict[str, Any], words: str, home: Path) -> None:
     found = answered(home)
     assert all(pool.way in HIRED for pool in found.alternatives[0].pools)
@@ -261,8 +262,8 @@ def test_the_second_opinion_holds_the_bill_to_what_it_summarises(home: Path) -> 
         assert not missed
 
 
-@pytest.mark.parametrize("charge", ["cash", "amortised"])
-@pytest.mark.parametrize("objective", ["cost", "time", "carbon", "tokens-per-dollar"])
+@sweep("charge", ["cash", "amortised"])
+@sweep("objective", ["cost", "time", "carbon", "tokens-per-dollar"])
 def test_every_objective_is_answered_and_holds(objective: str, charge: str, home: Path) -> None:
     top = f'objective = "{objective}"\ncharge = "{charge}"'
     tail = '[[owned]]\nnode = "dgx-a100-80gb"\ncount = 3'

@@ -17,14 +17,15 @@ from planner.procurement.run import Depth
 from planner.question import currency
 from planner.schema.procurement import Currency
 from tests.procuring_lab import lab
+from tests.sweeps import sweep
 
 
-@pytest.mark.parametrize("text", ["30k EUR", "30 kEUR", "€30k", "€ 30k", "30,000 EUR", "0.03 MEUR", "0.03M EUR"])
+@sweep("text", ["30k EUR", "30 kEUR", "€30k", "€ 30k", "30,000 EUR", "0.03 MEUR", "0.03M EUR"])
 def test_an_amount_may_be_written_as_people_do(text: str) -> None:
     assert currency.usd(text, Currency(code="EUR", usd=1.1)) == pytest.approx(33_000)
 
 
-@pytest.mark.parametrize("text", ["30k", "30 USD", "-3 EUR", "30 kk EUR", "EUR", "many EUR", 30, "30 EUROS"])
+@sweep("text", ["30k", "30 USD", "-3 EUR", "30 kk EUR", "EUR", "many EUR", 30, "30 EUROS"])
 def test_a_wrong_amount_is_told_as_it_was_written(text: object) -> None:
     with pytest.raises(UnitError, match=re.escape(repr(text))):
         currency.usd(text, Currency(code="EUR", usd=1.1))
@@ -102,7 +103,7 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("name", WRONG)
+@sweep("name", WRONG)
 def test_wrong_portfolios_are_told_in_one_message(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -119,29 +120,7 @@ def test_wrong_portfolios_are_told_in_one_message(
     assert "Traceback" not in told
 
 
-@pytest.mark.parametrize(
-    ("line", "said"),
-    [
-        ((), "what for?"),
-        (("missing.toml",), "missing.toml"),
-        (("--model", "llama3-8"), "Did you mean llama3-8b"),
-        (("--model", "llama3-8b", "--budget", "5M"), "--budget: '5M' has no currency; write for example '$5M'"),
-        (("--model", "llama3-8b", "--power", "400"), "--power: '400': no unit"),
-        (("--model", "llama3-8b", "--region", "mars"), "--region: no region 'mars'"),
-        (("--model", "llama3-8b", "--within", "0d"), "--deadline: '0d': must be more than nothing"),
-        (("--model", "llama3-8b", "--tokens", "abc"), "--tokens: 'abc' is not a quantity"),
-        (("--model", "llama3-8b", "--within", "60"), "no unit"),
-        (("--model", "llama3-8b", "--ways", "steal"), "'steal' is none of"),
-        (("--model", "llama3-8b", "--node", "dgx-h10"), "Did you mean dgx-h100"),
-        (("--model", "llama3-8b", "--node", "p5.4xlarge", "--sweep", "budget=5..1"), "--sweep"),
-    ],
-)
-def test_wrong_flags(line: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["procure", *line]) == 2
-    assert said in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
+@sweep(
     ("flag", "said"),
     [
         (("--budget", "abc"), "--budget: 'abc' has no currency; write for example '$5M'"),
@@ -191,9 +170,7 @@ def test_what_fits_nowhere_is_told(home: Path) -> None:
         run.procure(load(), reading.read(fast, load()))
 
 
-@pytest.mark.parametrize(
-    "flag", [("--tokens", "1T"), ("--method", "lora"), ("--batch", "8"), ("--seq", "512"), ("--precision", "fp8")]
-)
+@sweep("flag", [("--tokens", "1T"), ("--method", "lora"), ("--batch", "8"), ("--seq", "512"), ("--precision", "fp8")])
 def test_what_the_file_says_is_not_said_again(
     flag: tuple[str, str], home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

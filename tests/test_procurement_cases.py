@@ -12,6 +12,8 @@ from types import ModuleType
 
 import pytest
 
+from tests.sweeps import sweep
+
 ROOT = Path(__file__).resolve().parent.parent
 CASES = tomllib.loads(Path(__file__).with_name("procurement_cases.toml").read_text(encoding="utf-8"))
 PORTFOLIOS = sorted(path.stem for path in (ROOT / "examples" / "portfolios").glob("*.toml"))
@@ -48,7 +50,7 @@ def test_the_prose_quotes_the_answers() -> None:
     assert page == _page_maker().with_answers_of(page), "run `make docs`"
 
 
-@pytest.mark.parametrize("name", PORTFOLIOS)
+@sweep("name", PORTFOLIOS)
 def test_every_portfolio_is_a_case_with_a_proven_answer(name: str) -> None:
     prose, printed = case(name)
     assert "**" in prose, "the answer is said first"

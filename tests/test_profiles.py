@@ -28,6 +28,7 @@ from planner.space.axes import OptionAxes, Sharding, TensorMode, recompute
 from planner.space.grid import single_grid
 from tests import oracle
 from tests.cases import figures, prepared, problem_of
+from tests.sweeps import sweep
 
 ROOT = Path(__file__).resolve().parent.parent
 PROFILES = ROOT / "benchmarks" / "data" / "sailor_profiles.csv"
@@ -91,7 +92,7 @@ TABLE = LayerTable(
 )
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("tp", "micro", "degree", "seconds"),
     [
         (2, 1, 2, 1.0),
@@ -137,7 +138,7 @@ def test_interpolation_agrees_with_plain_arithmetic(micros, asked, data):
 # ---- what is overridden ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("tp", "micro"), [(1, 1), (2, 4), (4, 8), (4, 3)])
+@sweep(("tp", "micro"), [(1, 1), (2, 4), (4, 8), (4, 3)])
 def test_a_layer_takes_what_was_measured(profile, tp, micro):
     grid = single_grid(with_profile(profile.table), layout(tp, micro), options())
     found, times = cost.passes(grid), layer_times.at(profile.table, tp, micro)
@@ -212,8 +213,8 @@ PLANS = [
 ]
 
 
-@pytest.mark.parametrize("communication", [True, False])
-@pytest.mark.parametrize("plan", PLANS, ids=range(len(PLANS)))
+@sweep("communication", [True, False])
+@sweep("plan", PLANS, ids=range(len(PLANS)))
 def test_the_scalar_reading_agrees(profile, plan, communication):
     table = replace(profile.table, communication=communication)
     grid = single_grid(with_profile(table), *plan)
@@ -356,7 +357,7 @@ BAD_CSV = {
 }
 
 
-@pytest.mark.parametrize("name", BAD_CSV)
+@sweep("name", BAD_CSV)
 def test_wrong_csv_is_refused_with_its_place(name, known, tmp_path):
     rows, start, message = BAD_CSV[name]
     path = profile_file(tmp_path / "p.csv", rows, start or "opt-350m,GH200-96GB,1,1,")
@@ -397,7 +398,7 @@ BAD_JSON = {
 }
 
 
-@pytest.mark.parametrize("name", BAD_JSON)
+@sweep("name", BAD_JSON)
 def test_wrong_json_is_refused(name, known, tmp_path):
     text, message = BAD_JSON[name]
     path = tmp_path / "p.json"
@@ -475,7 +476,7 @@ def test_a_model_named_like_a_path_stays_in_its_folder(profile, tmp_path):
     assert written.parent == tmp_path / "profiles"
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("edit", "message"),
     [
         (lambda t: t.replace("forward_s", "forwards"), "no profile"),

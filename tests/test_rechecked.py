@@ -18,6 +18,7 @@ from planner.verify import Inconsistent
 from tests.asking import ask
 from tests.designing import TINY, TWO, study
 from tests.plans import plans
+from tests.sweeps import sweep
 
 KNOWN = catalog.load()
 ASKED: dict[str, dict[str, Any]] = {
@@ -35,7 +36,7 @@ ASKED: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", ["dense", "latent", "encoder-decoder", "offload", "head-counted", "old"])
+@sweep("name", ["dense", "latent", "encoder-decoder", "offload", "head-counted", "old"])
 def test_a_set_asked_again_is_the_same(name: str) -> None:
     found = plans(name)
     assert rechecking.check(found, KNOWN, name) > 1000
@@ -43,7 +44,7 @@ def test_a_set_asked_again_is_the_same(name: str) -> None:
         assert rechecking.check(plan, KNOWN, name) > 200
 
 
-@pytest.mark.parametrize("name", ASKED)
+@sweep("name", ASKED)
 def test_however_it_was_asked(name: str) -> None:
     asked = {"cluster": "dgx-h100:2", "top": 2, **ASKED[name]}
     found = api.plan("llama3-8b", asked.pop("cluster"), **asked)
@@ -128,7 +129,7 @@ def _on(cluster: dict[str, Any], node: str) -> dict[str, Any]:
     return {**cluster, "pools": [{**pool, "node": node} for pool in cluster["pools"]]}
 
 
-@pytest.mark.parametrize("kind", ["plan set", "several pools", "images", "offer"])
+@sweep("kind", ["plan set", "several pools", "images", "offer"])
 def test_changes_of_a_leaf_are_seen(kind: str) -> None:
     """A sample of what ``python -m benchmarks.corruptions`` does: 99 % by the digest, 95 % without it."""
     found = corruptions.corrupt(kind, seed=7, most=24)
@@ -215,7 +216,7 @@ def test_every_point_of_a_study_is_evaluated_again(text: str) -> None:
 # ---- every document that is written is explained ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("model", "on"),
     [
         ("llama3-8b", "--cluster dgx-h100:1"),
@@ -247,7 +248,7 @@ def test_a_study_is_explained(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert (answer.code, "--rank is of one plan" in answer.err) == (2, True)
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("path", "value", "check"),
     [
         (("pools", 0, "images"), 3, "images_add_up"),

@@ -12,6 +12,7 @@ from planner.planning import shortlist
 from planner.report import recommendation
 from planner.schema.plan import Plan, PlanSet
 from tests.asking import ask
+from tests.sweeps import sweep
 
 QUESTIONS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "dense": ("llama3-70b", "dgx-h100:16", {}),
@@ -28,7 +29,7 @@ def found() -> dict[str, PlanSet]:
     return {name: planner.plan(model, cluster, **asked) for name, (model, cluster, asked) in QUESTIONS.items()}
 
 
-@pytest.mark.parametrize("name", QUESTIONS)
+@sweep("name", QUESTIONS)
 def test_the_printed_configuration_is_the_plan(found: dict[str, PlanSet], name: str) -> None:
     """What the screen prints, given back to ``estimate``, is predicted to the digit as the plan is."""
     model, cluster, asked = QUESTIONS[name]
@@ -134,9 +135,7 @@ def test_a_plain_price_is_dollars_of_an_accelerator_hour(capsys: pytest.CaptureF
     assert ask(capsys, f"{asked} '2 GB'").code == 2
 
 
-@pytest.mark.parametrize(
-    "typed", ["--tp 8 --sequence-parallel off", "--tp=8 --sequence_parallel=off", "tp=8 sequence_parallel=off"]
-)
+@sweep("typed", ["--tp 8 --sequence-parallel off", "--tp=8 --sequence_parallel=off", "tp=8 sequence_parallel=off"])
 def test_axes_may_be_typed_as_options(typed: str, capsys: pytest.CaptureFixture[str]) -> None:
     shown = ask(capsys, f"estimate llama3-8b --cluster dgx-h100:1 {typed}").report
     assert "tp=8 pp=1 dp=1 micro=1 zero=1 recompute=none sequence_parallel=off" in shown
@@ -148,7 +147,7 @@ def test_axes_typed_as_options_are_pins_of_a_plan(capsys: pytest.CaptureFixture[
     assert question["pins"] == {"micro": "1", "cp": "1", "tp": "2"}
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("axes", "label", "code"),
     [
         ("tp=2 dp=4", "Fits", 0),

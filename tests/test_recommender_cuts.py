@@ -12,6 +12,7 @@ from planner.cost import collective_times, recommender
 from planner.cost.expanded_memory import Far
 from planner.cost.figures import Network
 from planner.models import families
+from tests.sweeps import sweep
 from tests.test_families import columns, jitter, scalars
 
 E, SAMPLES = 2.0, 50.0
@@ -96,7 +97,7 @@ def test_indices_are_sent_once():
     assert by_row - evenly == pytest.approx(waits * wanted, rel=1e-6)
 
 
-@pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
+@sweep("share", [0.0, 0.3, 1.0])
 def test_a_share_of_the_tables_is_read_where_it_lies(share):
     """Serial: ``(1 - f) / B + f / B_far`` for every byte; concurrent: the longer of the two."""
     (device, network, software, batch, ranks), waits = ground()

@@ -11,6 +11,7 @@ import yaml
 
 import planner
 from docs import index_page, site_pages
+from tests.sweeps import sweep
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -26,7 +27,7 @@ def parsed(path: Path) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+@sweep("path", WORKFLOWS, ids=lambda path: path.stem)
 def test_workflows_run_targets_that_there_are_and_may_only_read(path: Path) -> None:
     workflow = parsed(path)
     assert workflow["permissions"] == {"contents": "read"}

@@ -13,6 +13,7 @@ from planner.search.bounded import Bounded
 from tests.asking import ask
 from tests.cases import problem_of
 from tests.plans import plans
+from tests.sweeps import sweep
 
 
 def best(runtime: str | None = None, *pins: str, cluster: str = "dgx-b200:2") -> Plan:
@@ -46,9 +47,7 @@ def test_where_an_older_release_cannot_run_the_plan_the_first_that_it_can_is_tol
     assert f"(+{100 * more:.1f} %)" in line
 
 
-@pytest.mark.parametrize(
-    ("runtime", "older"), [(None, "2024"), ("fsdp", "2023"), ("fsdp2", "2024"), ("megatron-core@2021", "")]
-)
+@sweep(("runtime", "older"), [(None, "2024"), ("fsdp", "2023"), ("fsdp2", "2024"), ("megatron-core@2021", "")])
 def test_which_release_is_the_older_one(runtime, older):
     assert request("llama3-8b", "dgx-h100:1", PlanOptions(runtime=runtime))[1].older == older
 

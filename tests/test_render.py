@@ -10,6 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from planner.commands.screen import render, typeset
+from tests.sweeps import sweep
 
 HEADERS = ["#", "TP", "recompute", "step", "memory"]
 ROWS = [[1, 4, "none", "9.61 s", "68.9 / 80 GiB"], [10, 16, "selective", "12.4 s", "9.25 / 80 GiB"]]
@@ -59,7 +60,7 @@ def test_columns_stand_on_the_decimal_point() -> None:
     assert hidden == []
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("cells", "expected"),
     [
         (["1", "22", "333"], ["  1", " 22", "333"]),
@@ -109,7 +110,7 @@ def test_an_empty_table_is_its_header() -> None:
     assert typeset.table(["a", "b"], []) == ([["a  b"]], [], [])
 
 
-@pytest.mark.parametrize("width", [40, 47, 60, 200])
+@sweep("width", [40, 47, 60, 200])
 def test_a_column_is_broken_over_lines_before_it_is_dropped(width: int) -> None:
     told = "use 2 dgx-a100-80gb, use 1 dgx-v100, rent 1 p5.48xlarge spot"
     rows = [[1, told, "$5.64k"], [2, "buy 1 hgx-h100", "$310k"]]
@@ -125,8 +126,8 @@ def test_a_column_is_broken_over_lines_before_it_is_dropped(width: int) -> None:
         assert lines == typeset.table(["#", "what", "total"], rows, align="rlr").blocks[0]
 
 
-@pytest.mark.parametrize("width", range(16, 60))
-@pytest.mark.parametrize("priority", [None, ["TP", "recompute"], [4, 0]])
+@sweep("width", range(16, 60))
+@sweep("priority", [None, ["TP", "recompute"], [4, 0]])
 def test_a_narrow_table_loses_only_what_may_go(width: int, priority: list[str | int] | None) -> None:
     blocks, alike, hidden = typeset.table(HEADERS, ROWS, priority=priority, width=width)
     assert all(len(line) <= width for block in blocks for line in block)
@@ -245,7 +246,7 @@ def test_an_error_goes_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr() == ("", "clusterwright: no model 'x'\n")
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("settings", "tty", "expected"),
     [
         ({}, True, True),

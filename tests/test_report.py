@@ -29,6 +29,7 @@ from planner.schema.plan import Plan, PlanSet
 from tests.asking import ask, refused
 from tests.one_forward_one_backward import seconds
 from tests.plans import plans
+from tests.sweeps import sweep
 
 PLANS = Path(__file__).parent / "golden" / "plans" / "1"
 STUDY = """
@@ -96,7 +97,7 @@ def first(name: str) -> Plan:
     return found if isinstance(found, Plan) else found.plans[0]
 
 
-@pytest.mark.parametrize("name", ["dense", "deepspeed", "fsdp", "mixture", "pools", "uneven"])
+@sweep("name", ["dense", "deepspeed", "fsdp", "mixture", "pools", "uneven"])
 def test_a_page_shows_a_plan_and_asks_no_network(name: str) -> None:
     found = golden(name)
     shown = Page(report.page([report.shown(found, name)]))
@@ -158,7 +159,7 @@ def test_hostile_texts_stay_texts() -> None:
 # ---- what is drawn ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("stages, count", [(1, 3), (2, 5), (4, 4), (4, 9), (5, 2)])
+@sweep("stages, count", [(1, 3), (2, 5), (4, 4), (4, 9), (5, 2)])
 def test_a_timeline_ends_when_a_second_simulation_does(stages: int, count: int) -> None:
     forward = [1.0 + 0.1 * stage for stage in range(stages)]
     backward = [2.0 - 0.2 * stage for stage in range(stages)]
@@ -183,7 +184,7 @@ def test_stages_never_do_two_things_at_once() -> None:
         assert all(one.end <= other.start + 1e-12 for one, other in pairwise(own))
 
 
-@pytest.mark.parametrize("name", ["dense", "mixture", "tied-stages"])
+@sweep("name", ["dense", "mixture", "tied-stages"])
 def test_memory_by_stage_is_that_of_the_plan_where_it_is_fullest(name: str) -> None:
     plan = plans(name).plans[0]
     (chart,) = memory.section(plan).blocks
@@ -197,7 +198,7 @@ def test_memory_by_stage_is_that_of_the_plan_where_it_is_fullest(name: str) -> N
     assert max(held.values()) <= total * 1.02
 
 
-@pytest.mark.parametrize("name", ["dense", "mixture", "pools", "uneven"])
+@sweep("name", ["dense", "mixture", "pools", "uneven"])
 def test_every_accelerator_is_drawn_with_its_stage(name: str) -> None:
     plan = first(name)
     (drawing,) = machines.section(plan).blocks
@@ -254,7 +255,7 @@ def test_axes_are_in_units_that_show_the_figures() -> None:
     assert reports._axes([*reports._front(plans("dense"))])["days"] == ("days", 1.0)
 
 
-@pytest.mark.parametrize("asked", [{"method": "dora"}, {"method": "lora", "task": "dpo"}, {"method": "freeze:2"}])
+@sweep("asked", [{"method": "dora"}, {"method": "lora", "task": "dpo"}, {"method": "freeze:2"}])
 def test_causes_are_of_a_kind(asked: dict[str, Any]) -> None:
     """Only a framework's fixed overhead is none of compute, communication, updating and waiting."""
     plan = planner.plan("llama3-8b", "dgx-h100:1", top=1, **asked)[0]
@@ -282,7 +283,7 @@ def test_the_command_writes_a_page(capsys: pytest.CaptureFixture[str], tmp_path:
     assert len(shown.of("h1")) == 2
 
 
-@pytest.mark.parametrize(
+@sweep(
     "text, message",
     [
         ("{}", "no kind"),
@@ -358,12 +359,12 @@ def test_runs_of_a_job_by_one_plan_stand_together() -> None:
     assert [title for title in titles if "job" in title.lower()] == ["2 jobs, a#1 to a#2"]
 
 
-@pytest.mark.parametrize("usd, unit", [(2e7, "million USD"), (1400.0, "thousand USD"), (20.0, "USD"), (0.0, "USD")])
+@sweep("usd, unit", [(2e7, "million USD"), (1400.0, "thousand USD"), (20.0, "USD"), (0.0, "USD")])
 def test_cash_is_drawn_in_a_unit_of_its_size(usd: float, unit: str) -> None:
     assert offers._scale([0.0, usd])[1] == unit
 
 
-@pytest.mark.parametrize("count, has", [(1, False), (8, True), (9, False)])
+@sweep("count, has", [(1, False), (8, True), (9, False)])
 def test_a_legend_tells_colours_apart(count: int, has: bool) -> None:
     parts = [f"job {n}" for n in range(count)]
     assert bool(charts.coloured(parts, [{"part": part} for part in parts])["legend"]) is has

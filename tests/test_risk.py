@@ -21,6 +21,7 @@ from tests import oracle
 from tests.asking import ask
 from tests.cases import CATALOG, prepared
 from tests.plans import plans
+from tests.sweeps import sweep
 
 RISKS = (1e-4, 0.01, 0.05, 0.2, 0.5)
 risks, widths = st.floats(1e-6, 0.5), st.floats(0.001, 1.0)
@@ -74,7 +75,7 @@ def space(name, asked):
     return prepared(*question, oom_risk=asked, **more)
 
 
-@pytest.mark.parametrize("name", SPACES)
+@sweep("name", SPACES)
 def test_a_lower_risk_never_admits_more(name):
     found = [Bounded().search(problem(space(name, asked), 5)) for asked in RISKS]
     for less, more in pairwise(found):
@@ -84,8 +85,8 @@ def test_a_lower_risk_never_admits_more(name):
     assert found[0].feasible < found[-1].feasible
 
 
-@pytest.mark.parametrize("asked", RISKS)
-@pytest.mark.parametrize("name", SPACES)
+@sweep("asked", RISKS)
+@sweep("name", SPACES)
 def test_exhaustive_and_bounded_agree_at_any_risk(name, asked):
     question = problem(space(name, asked), 10)
     slow, fast = Exhaustive().search(question), Bounded(front=True).search(question)
@@ -101,7 +102,7 @@ def test_a_half_is_the_capacity_and_any_capacity_is_scaled():
     assert problem(careful, 1, capacity=2e9).capacity == pytest.approx(2e9 * careful.usable / at_half.usable)
 
 
-@pytest.mark.parametrize("name", SPACES)
+@sweep("name", SPACES)
 def test_the_oracle_admits_the_same_candidates(name):
     """Peaks by the scalar reference, against the odds that a logistic variable has."""
     ready = space(name, 0.05)
@@ -166,12 +167,12 @@ def test_what_one_risk_admits_a_lower_one_refuses(capsys):
     assert "OOM probability" in careful.out
 
 
-@pytest.mark.parametrize(("text", "value"), [("5 %", 0.05), ("5%", 0.05), ("0.05", 0.05), (0.2, 0.2), ("50 %", 0.5)])
+@sweep(("text", "value"), [("5 %", 0.05), ("5%", 0.05), ("0.05", 0.05), (0.2, 0.2), ("50 %", 0.5)])
 def test_a_risk_is_a_share(text, value):
     assert parse_risk(text) == pytest.approx(value)
 
 
-@pytest.mark.parametrize("text", ["0", "0 %", "100 %", "-5", "-5 %", "70 %", "5", "nan", "inf", "", "half", "5 GiB"])
+@sweep("text", ["0", "0 %", "100 %", "-5", "-5 %", "70 %", "5", "nan", "inf", "", "half", "5 GiB"])
 def test_what_is_no_risk_is_refused(text):
     with pytest.raises(WrongQuestion, match="--oom-risk"):
         parse_risk(text)

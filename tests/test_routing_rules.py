@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.comm.routing.rules import OPERATIONS, RoutingRule, checked, choose, of_plan, pools_of_plan
+from tests.sweeps import sweep
 
 RULES = st.lists(
     st.builds(
@@ -43,7 +44,7 @@ def test_of_rules_that_are_let_through_the_order_does_not_matter(
     assert choose(rules, op, ranks, size, "x") == choose(rules[::-1], op, ranks, size, "x")
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("rules", "says"),
     [
         ([RoutingRule("all-redduce", 2, 0, 1, "gloo")], "no operation 'all-redduce'"),

@@ -10,6 +10,7 @@ from planner.base.errors import WrongQuestion
 from planner.calibration.runs import columns, dates, reading
 from planner.calibration.runs.measured_run import Run
 from planner.commands import main
+from tests.sweeps import sweep
 from tests.test_own_runs import validated, wrote
 
 CATALOG = catalog.load()
@@ -32,7 +33,7 @@ def test_columns_that_nobody_reads_are_listed(tmp_path: Path, capsys: pytest.Cap
     assert "columns mfu, operator (docs/runs.md" in " ".join(capsys.readouterr().out.split())
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("written", "meant"),
     [("Sequence Parallel", "sequence_parallel"), ("micro_batches", "micro_batch"), ("zero-stage", "zero_stage"),
      ("step_time", "step_time_s"), ("activation_recomputation", "activation_recompute")],

@@ -21,6 +21,7 @@ from planner.search.problem import SearchProblem, decode
 from planner.space.grid import OPTION_DIMENSIONS, single_grid
 from tests import enumeration, oracle, towers
 from tests.cases import CATALOG, problem_of, request
+from tests.sweeps import sweep
 from tests.test_compressed import flash
 
 PRICE = next(price for price in CATALOG.node("p5.48xlarge").prices if price.basis == "on-demand")
@@ -183,7 +184,7 @@ def best_by_sorting(name: str) -> list[tuple]:
     return found
 
 
-@pytest.mark.parametrize("name", SPACES)
+@sweep("name", SPACES)
 def test_bounded_exhaustive_and_sorted_are_one(name):
     problem = space(name)
     slow, fast = Exhaustive().search(problem), Bounded().search(problem)
@@ -213,7 +214,7 @@ def test_pruning_prunes():
     assert Bounded().search(replace(problem, top=5)).costed < problem.candidates
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("name", "chunk", "batch"),
     [
         ("no replicas", 1, 1),
@@ -271,7 +272,7 @@ def test_switches_that_cost_nothing_tie_and_the_plainest_wins():
 # ---- the front -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", SPACES)
+@sweep("name", SPACES)
 def test_the_front_is_what_nothing_dominates(name):
     all_of = everything(name)
     at = np.flatnonzero(all_of.allowed)
@@ -312,7 +313,7 @@ def test_a_point_of_the_front_says_what_its_plan_says(model: str, on: str, optio
 # ---- the bound -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", SPACES)
+@sweep("name", SPACES)
 def test_no_candidate_is_below_its_bound(name):
     problem = space(name)
     for index, block in enumerate(problem.blocks):
@@ -359,7 +360,7 @@ def key(layout: dict, options) -> tuple:
     return (*(layout[axis] for axis in sorted(layout)), options)
 
 
-@pytest.mark.parametrize(("asked", "more"), COUNTED)
+@sweep(("asked", "more"), COUNTED)
 def test_the_space_holds_exactly_what_the_rules_let_through(asked, more):
     if "zero=0..1" in more.get("pins", ""):
         more = more | {"pins": more["pins"].replace("zero=0..1", "zero=0|1")}

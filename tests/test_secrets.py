@@ -9,6 +9,7 @@ import pytest
 from planner.base.secrets import scrubbed, shown
 from planner.commands import COMMANDS, main
 from tests.asking import ask
+from tests.sweeps import sweep
 
 CANARY = "c4nary-5ecret"
 OF_ENVIRONMENT = "t0ken-0f-the-environment"
@@ -134,7 +135,7 @@ def test_what_is_not_caught_is_told_without_secrets(
         assert ("Traceback" in said) == (debug == "1")
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("url", "as_shown"),
     [
         ("postgresql://me:x@y@host:5/db?sslmode=1&password=z", "postgresql://host:5/db"),

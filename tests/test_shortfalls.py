@@ -8,6 +8,7 @@ import pytest
 
 from docs import accuracy_shortfalls as short
 from planner.calibration.report.labs import Covered, Regret
+from tests.sweeps import sweep
 
 
 def found(few: float = 0.05, share: float = 0.8, own: float = 0.1, naive: float = 0.2) -> Any:
@@ -33,7 +34,7 @@ def test_what_is_reached_is_no_shortfall() -> None:
     assert missed(found()) == []
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("f", "jobs", "figures"),
     [
         (found(few=0.07), JOBS, ["after 3 own runs, mean over sites"]),
@@ -50,7 +51,7 @@ def test_each_figure_that_is_missed_is_listed_with_what_would_settle_it(f: Any, 
     assert all(s.why and s.settles for s in short.shortfalls(f, jobs))
 
 
-@pytest.mark.parametrize(("pp", "times"), [(1, 16), (2, 32), (4, 64), (8, 64)])
+@sweep(("pp", "times"), [(1, 16), (2, 32), (4, 64), (8, 64)])
 def test_a_stage_waits_twice_at_an_end_and_four_times_within(pp: int, times: int) -> None:
     """256 sequences over 8 replicas, two at a time: 16 micro-batches."""
     layout = {"tp": 1, "pp": pp, "dp": 8, "micro": 2}

@@ -28,6 +28,7 @@ from planner.planning.shortlist import ShortlistOptions
 from planner.schema.plan import MeasuredSection, Plan, PlanSet
 from planner.site import cells
 from tests import training_logs as logs
+from tests.sweeps import sweep
 
 
 @cache
@@ -106,7 +107,7 @@ def test_a_shortlist_says_what_it_is() -> None:
     assert json.loads(listed().to_json())["shortlist"]["tied"] == shortlist.TIED
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("asked", "error", "message"),
     [
         ({"to": "megatron"}, WrongQuestion, "to names what must start the plans of a shortlist"),
@@ -227,7 +228,7 @@ def test_torchtitan_reads_no_data_and_no_tokenizer() -> None:
     assert not any(word.startswith(("--checkpoint", "--dataloader", "--hf_assets")) for word in argv)
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("target", "message"),
     [
         ("megatron+jobset", "jobs of jobset are not waited for"),
@@ -263,7 +264,7 @@ def test_three_runs_find_a_fast_plan_of_published_jobs() -> None:
         assert all(share <= other[k] for k, share in kind["regret"]["our shortlist"].items() if k in ("2", "3"))
 
 
-@pytest.mark.parametrize(("nodes", "kind"), [(1, 1), (2, 2), (15, 2), (16, shortlist.MANY_NODES), (64, 16)])
+@sweep(("nodes", "kind"), [(1, 1), (2, 2), (15, 2), (16, shortlist.MANY_NODES), (64, 16)])
 def test_what_a_list_is_worth_is_that_of_as_many_nodes(nodes: int, kind: int) -> None:
     plan = listed().plans[0]
     pools = tuple(replace(pool, count=nodes) for pool in plan.cluster.pools)
@@ -288,7 +289,7 @@ def job() -> learning.Job:
     return learning.Job("one node", frame, using, learning._order(frame, using))
 
 
-@pytest.mark.parametrize("name", learning.POLICIES)
+@sweep("name", learning.POLICIES)
 def test_every_policy_runs_every_plan_once(name: str) -> None:
     policy, _ = learning.POLICIES[name]
     order: Iterator[int] = policy(job(), 0)

@@ -15,6 +15,7 @@ from planner.site import profile
 from planner.site.profile import SiteProfile
 from tests.launchers.environments import given
 from tests.launchers.spread import Case, plan
+from tests.sweeps import sweep
 
 DENSE = plan(Case("megatron-core", "llama3-8b", "dgx-h100:2", "tp=2"))
 PROFILE = """
@@ -74,7 +75,7 @@ def pod(target: str, site: SiteProfile | None = None) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("target", ["jobset", "volcano", "pytorchjob", "rayjob"])
+@sweep("target", ["jobset", "volcano", "pytorchjob", "rayjob"])
 def test_pods_have_devices_folders_and_memory(target: str, site: SiteProfile) -> None:
     spec = pod(target, site)
     (own,) = spec["containers"]
@@ -92,7 +93,7 @@ def test_pods_have_devices_folders_and_memory(target: str, site: SiteProfile) ->
     assert held["mount-1"]["hostPath"]["path"] == "/folder/ours"
 
 
-@pytest.mark.parametrize("target", ["jobset", "volcano", "pytorchjob", "rayjob"])
+@sweep("target", ["jobset", "volcano", "pytorchjob", "rayjob"])
 def test_without_a_site_pods_have_memory_for_nccl(target: str) -> None:
     spec = pod(target)
     assert [mount["mountPath"] for mount in spec["containers"][0]["volumeMounts"]] == ["/dev/shm"]
@@ -173,7 +174,7 @@ def test_a_trainjob_leaves_volumes_to_its_runtime(site: SiteProfile) -> None:
 # ---- extra arguments -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", [e.name for e in EXPORTERS.values() if e.role == "trainer"])
+@sweep("name", [e.name for e in EXPORTERS.values() if e.role == "trainer"])
 def test_every_trainer_takes_extra_arguments(name: str) -> None:
     assert "extra-args" in {setting.name for setting in EXPORTERS[name].settings}
 
@@ -215,7 +216,7 @@ def test_a_job_that_only_measures_begins_once_and_ends_soon(site: SiteProfile) -
 # ---- wrong profiles --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("text", "told"),
     [
         ("[kubernetes]\nclaims = ['shared']", "write 'name-of-a-claim:/in/the/container'"),
@@ -253,7 +254,7 @@ def test_the_command_line_takes_a_site(tmp_path: Path, capsys: pytest.CaptureFix
     assert "no such folder" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", ["A_b", "a.b", "-a", "a-", "a" * 64, "ns space", "ünder"])
+@sweep("name", ["A_b", "a.b", "-a", "a-", "a" * 64, "ns space", "ünder"])
 def test_a_namespace_that_kubernetes_refuses(name: str) -> None:
     with pytest.raises(WrongQuestion, match=r"--set namespace=.*: Kubernetes takes up to 63"):
         bundle(DENSE, parts("megatron+rayjob"), given("megatron+rayjob") | {"namespace": name})

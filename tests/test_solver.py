@@ -17,6 +17,7 @@ import pytest
 from planner import solver
 from planner.base.errors import ClusterwrightError
 from planner.solver import Linear, Problem, Status, dot, total
+from tests.sweeps import sweep
 
 
 def knapsack(seed: int, items: int, rows: int, *, low: int = 0) -> tuple[Problem, list[list[int]], list[int]]:
@@ -37,7 +38,7 @@ def hard() -> Problem:
     return knapsack(1, 40, 8)[0]
 
 
-@pytest.mark.parametrize("seed", range(5))
+@sweep("seed", range(5))
 def test_the_optimum_is_that_of_trying_all(seed: int) -> None:
     problem, sizes, worth = knapsack(seed, 4, 2)
     found = problem.solve(gap=0.0)
@@ -89,7 +90,7 @@ def test_sums_are_what_they_say() -> None:
         bool(0 <= x <= 1)
 
 
-@pytest.mark.parametrize("constant", [0.0, 100.0, -1e6])
+@sweep("constant", [0.0, 100.0, -1e6])
 def test_the_objectives_constant_is_in_its_value_and_in_its_bound(constant: float) -> None:
     problem = Problem()
     n = problem.integer("n")

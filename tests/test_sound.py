@@ -19,21 +19,22 @@ from planner.schema.workload import Model
 from planner.verify import model as verified
 from planner.verify import violations
 from tests import towers
+from tests.sweeps import sweep
 
 
-@pytest.mark.parametrize("entry", towers.SOUND)
+@sweep("entry", towers.SOUND)
 def test_counts_are_those_published(entry: str) -> None:
     model = towers.hearing(entry)
     assert parameters(model).total == verified.parameters(model) == towers.SOUND[entry]["parameters"]
 
 
-@pytest.mark.parametrize("entry", [name for name, entry in towers.SOUND.items() if "seeing" in entry])
+@sweep("entry", [name for name, entry in towers.SOUND.items() if "seeing" in entry])
 def test_models_that_hear_see_too(entry: str) -> None:
     own = towers.SOUND[entry]
     assert parameters(from_config(own["config"], entry, asked=asked("1"))).total == own["seeing"]
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("entry", "clips", "positions", "tokens", "attended"),
     [
         # 50 positions a second in windows of 2 s, 25 tokens a second (arXiv 2503.20215).
@@ -95,7 +96,7 @@ def test_import_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert "--images and --audio: one tower stands before the decoder" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("text", ["0", "x", "4@", "4@0.5", "-1", "10001", "1@99999", ""])
+@sweep("text", ["0", "x", "4@", "4@0.5", "-1", "10001", "1@99999", ""])
 def test_clips_are_a_number(text: str) -> None:
     with pytest.raises(WrongQuestion, match="must be N or N@SECONDS"):
         heard(text)

@@ -13,6 +13,7 @@ from planner.commands.init import USED_BY
 from planner.procurement.question import reading as portfolio
 from planner.study.question import reading as study
 from tests.asking import ask
+from tests.sweeps import sweep
 from tests.test_docs import PAGES, generate
 
 ROOT = Path(__file__).parents[1]
@@ -26,7 +27,7 @@ COMMENT = re.compile(r"^# (?=\w+ = |\[|\")", re.MULTILINE)
 """A line that holds once its # is dropped."""
 
 
-@pytest.mark.parametrize("kind", USED_BY)
+@sweep("kind", USED_BY)
 def test_a_file_that_init_writes_is_answered(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -40,7 +41,7 @@ def test_a_file_that_init_writes_is_answered(
     assert ask(capsys, f"init {kind} mine.toml --force").code == 0
 
 
-@pytest.mark.parametrize("kind", USED_BY)
+@sweep("kind", USED_BY)
 def test_what_is_commented_out_holds_too(kind: str, tmp_path: Path) -> None:
     text = (resources.data("examples") / "templates" / f"{kind}.toml").read_text(encoding="utf-8")
     assert len(COMMENT.findall(text)) >= 5

@@ -11,6 +11,7 @@ from planner import catalog
 from planner.figures import residual_widths, step_time_interval
 from planner.figures.residual_widths import Width
 from planner.figures.step_time_interval import Situation
+from tests.sweeps import sweep
 
 PLAIN = Situation(generation="hopper", precision="bf16", kind="dense", runtime="megatron-core", sequence=8192)
 KNOWN = {
@@ -29,7 +30,7 @@ def half(*sds: float) -> float:
     return 1.2 * math.sqrt(sum(sd * sd for sd in (0.08, 0.12, *sds)))
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("changed", "more", "reason"),
     [
         ({}, (), ""),

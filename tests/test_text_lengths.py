@@ -29,6 +29,7 @@ from planner.search.bounded import Bounded
 from planner.search.exhaustive import Exhaustive
 from tests.answered_once import answered_once
 from tests.cases import problem_of
+from tests.sweeps import sweep
 
 CARD = "ws-8xrtx3090:1"
 
@@ -90,14 +91,14 @@ def test_sorted_and_padded_batches_have_the_images_of_packed_ones() -> None:
     assert more.sorted_s - less.sorted_s == pytest.approx(seen, rel=0.2)
 
 
-@pytest.mark.parametrize("count", [1, 2, 3])
+@sweep("count", [1, 2, 3])
 def test_the_longest_of_some_is_the_mean_over_all_batches(count: int) -> None:
     some = [10.0, 20.0, 70.0, 300.0]
     every = [max(batch) for batch in itertools.product(some, repeat=count)]
     assert texts.padded(some, count) == pytest.approx(sum(every) / len(every), rel=1e-12)
 
 
-@pytest.mark.parametrize("name", ["llama3-8b", "gemma3-27b", "mixtral-8x7b"])
+@sweep("name", ["llama3-8b", "gemma3-27b", "mixtral-8x7b"])
 def test_attention_is_that_of_each_text_by_itself(name: str) -> None:
     """A pack's positions, counted token by token: text after text, as if each were a batch."""
     chosen, some = model(name), [3000.0, 700.0, 396.0]
@@ -178,7 +179,7 @@ KEYS = {
 }
 
 
-@pytest.mark.parametrize(("target", "keys"), KEYS.items())
+@sweep(("target", "keys"), KEYS.items())
 def test_trainers_pack_or_say_that_they_do_not(target: str, keys: dict[str, Any] | None) -> None:
     plan = api.plan("llama3-8b", "dgx-h100:1", method="lora", lengths="600/2k", top=1)[0]
     made = bundle(plan, registry.parts(target), {})
@@ -189,7 +190,7 @@ def test_trainers_pack_or_say_that_they_do_not(target: str, keys: dict[str, Any]
         assert f"{key}: {str(value).lower() if value is True else value}" in text
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("asked", "wrong"),
     [
         ({"lengths": "600/9k"}, "1 to 3.9 times the mean; for others name a file"),

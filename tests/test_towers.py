@@ -20,12 +20,13 @@ from planner.schema.workload import Model
 from planner.verify import model as verified
 from planner.verify import violations
 from tests import towers
+from tests.sweeps import sweep
 
 SEEING = towers.model("qwen2.5-vl-7b", "4@896")
 TEXT = replace(SEEING, tower=None)
 
 
-@pytest.mark.parametrize("entry", towers.DATA)
+@sweep("entry", towers.DATA)
 def test_counts_are_those_published(entry: str) -> None:
     model = towers.model(entry)
     counted = parameters(model)
@@ -34,7 +35,7 @@ def test_counts_are_those_published(entry: str) -> None:
     assert counted.active == verified.active_parameters(model)
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("entry", "images", "patches", "tokens"),
     [
         # 896 = 64 x 14: windows of 64 patches in 28 blocks of 32; four patches a token.
@@ -171,7 +172,7 @@ def test_rules(changes: dict[str, Any], words: str) -> None:
     assert words in model_rules.problems(replace(SEEING, tower=replace(SEEING.tower, **changes)))[0]
 
 
-@pytest.mark.parametrize("text", ["0", "x", "4@", "4@0x", "-1", "10001", "1@99999", ""])
+@sweep("text", ["0", "x", "4@", "4@0x", "-1", "10001", "1@99999", ""])
 def test_images_are_a_number(text: str) -> None:
     with pytest.raises(WrongQuestion, match="must be N or N@PIXELS"):
         asked(text)

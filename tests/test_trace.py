@@ -17,6 +17,7 @@ from planner.trace.ranks import RankTrace
 from planner.trace.reading import read
 from planner.trace.timeline import shares
 from tests import profiles_of_steps as made
+from tests.sweeps import sweep
 from tests.test_plan_schema import wrong
 
 EIGHT = dict(tp=2, pp=1, vpp=1, cp=1, ep=1, etp=2, dp=4, dp_shard=4, rank_order="tp-cp-ep-dp-pp", schedule="none")
@@ -53,7 +54,7 @@ def test_every_instant_belongs_to_one_cause(tmp_path: Path) -> None:
     assert sum(found.alone.values()) + found.idle == pytest.approx(found.total)
 
 
-@pytest.mark.parametrize("name", ["a.json", "a.json.gz", "indented.json"])
+@sweep("name", ["a.json", "a.json.gz", "indented.json"])
 def test_a_trace_is_set_against_its_plan(tmp_path: Path, name: str) -> None:
     path = made.written(tmp_path / name, two_steps(), indent=2 if name == "indented.json" else None)
     found = report.explain(plan(), [path])
@@ -116,7 +117,7 @@ def test_each_accelerator_of_a_process_counts_as_a_rank(tmp_path: Path) -> None:
     assert any("1 accelerator with hardly a kernel left out" in note for note in found.notes)
 
 
-@pytest.mark.parametrize(
+@sweep(
     "odd",
     [
         made.kernel(made.GEMM, -5000.0, 1.0),  # in 1970
@@ -139,7 +140,7 @@ def test_a_wait_of_minutes_counts(tmp_path: Path) -> None:
     assert found.step_s == pytest.approx((ranks.APART - 1 + 1e-3) / 2) and not any("left out" in n for n in found.notes)
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("name", "args", "degrees", "expected"),
     [
         ("sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_cublas", {}, {}, "matrix"),
@@ -175,7 +176,7 @@ def test_kernels_are_known_by_name_and_group(
     assert kind(name, args, cut(**degrees)) == expected
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("text", "message"),
     [
         ("", "no kernel of an accelerator in it"),

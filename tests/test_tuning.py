@@ -1,5 +1,6 @@
 """Fine-tuning beyond plain adapters: magnitudes, the last blocks, FP8 bases, pairs of answers."""
 
+import json
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -17,6 +18,8 @@ from planner.planning import document
 from planner.schema.plan import Plan
 from planner.verify import model as verified
 from planner.verify import violations
+from tests.sweeps import sweep
+from tests.words import worded
 
 ONE, CARD = "llama3.2-1b", "akash-rtx4090:1"
 FEW = ("llama3-8b", "qwen2.5-7b", "gpt2", "deepseek-v2-lite", "gemma2-9b")
@@ -35,7 +38,7 @@ def exported(plan: Plan, target: str, folder: Path) -> str:
 # ---- magnitudes ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", FEW)
+@sweep("name", FEW)
 def test_every_output_of_an_adapted_matrix_has_a_magnitude(name: str) -> None:
     known, targets = model(name), ("q", "o")
     plain, with_them = (workload(known, method=way, targets=targets).method for way in ("lora", "dora"))
@@ -67,7 +70,7 @@ def test_experts_have_no_magnitudes() -> None:
 # ---- the last blocks -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", FEW)
+@sweep("name", FEW)
 def test_the_last_blocks_are_counted_alike(name: str) -> None:
     known = model(name)
     blocks = verified.layers(known)
@@ -90,7 +93,7 @@ def test_blocks_before_the_first_trained_one_only_run_forward() -> None:
     assert held[15].optimizer_bytes == pytest.approx(15 * held[1].optimizer_bytes)
 
 
-@pytest.mark.parametrize("text", ["freeze", "freeze:", "freeze:0", "freeze:16", "freeze:-1", "freeze:x", "freeze:1.5"])
+@sweep("text", ["freeze", "freeze:", "freeze:0", "freeze:16", "freeze:-1", "freeze:x", "freeze:1.5"])
 def test_last_blocks_are_some_of_the_models(text: str) -> None:
     with pytest.raises(WrongQuestion, match=r"write freeze:2, from 1 to 15 last blocks of llama3.2-1b"):
         workload(ONE, method=text)
@@ -104,7 +107,7 @@ def test_fp8_takes_a_byte_and_its_scales() -> None:
     assert one("qlora:fp8").runtime.bytes_per_parameter["frozen"] == 1 + 4 / 128**2
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("asked", "message"),
     [
         ({"method": "qlora:mxfp4"}, "no runtime trains on mxfp4"),
@@ -170,7 +173,7 @@ def test_a_batch_of_pairs_that_nobody_gave_holds_one_for_every_accelerator() -> 
 WAYS = [*product(("lora", "qlora:fp8", "dora", "qdora", "freeze:2"), ("sft", "dpo", "reward"))]
 
 
-@pytest.mark.parametrize(("method", "task"), WAYS)
+@sweep(("method", "task"), WAYS)
 def test_a_plan_says_its_question(method: str, task: str) -> None:
     plan = one(method, task=task)
     assert repricing.plan(plan, load()).prediction == plan.prediction
@@ -178,7 +181,7 @@ def test_a_plan_says_its_question(method: str, task: str) -> None:
     assert ("task" in document.dump(plan)["workload"]) == (task != "sft"), "only in documents of such"
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("method", "task", "wrong"),
     [
         ("freeze:2", "sft", {"kind": "freeze", "rank": 0, "targets": [], "layers": 3}),
@@ -196,7 +199,7 @@ def test_another_method_or_task_does_not_add_up(method: str, task: str, wrong: d
     assert violations(replace(plan, workload=other))
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("target", "method", "task", "says"),
     [
         ("trl", "qdora", "sft", ["use_dora: true", "load_in_4bit: true"]),
@@ -216,19 +219,12 @@ def test_trainers_are_told(target: str, method: str, task: str, says: list[str],
     assert not [each for each in says if each not in text.replace('"', "").replace("'", "")]
 
 
-@pytest.mark.parametrize(
-    ("target", "method", "task", "says"),
-    [
-        ("trl", "qlora:fp8", "sft", "method qlora:fp8"),
-        ("trl", "freeze:4", "sft", "method freeze"),
-        ("axolotl", "qlora", "dpo", "task dpo"),
-        ("hf-trainer", "lora", "dpo", "task dpo"),
-        ("llama-factory", "lora", "reward", "task reward"),
-    ],
-)
-def test_what_a_trainer_has_not_is_refused(target: str, method: str, task: str, says: str, tmp_path: Path) -> None:
-    with pytest.raises(WrongQuestion, match=says):
+@worded("tuning.missing", read=json.loads)
+def test_what_a_trainer_has_not_is_refused(question: tuple[str, str, str], tmp_path: Path) -> WrongQuestion:
+    target, method, task = question
+    with pytest.raises(WrongQuestion) as raised:
         api.export(one(method, task=task), target, tmp_path / "job")
+    return raised.value
 
 
 def test_every_decoder_can_be_tuned_so() -> None:

@@ -19,6 +19,7 @@ from planner.procurement.question import reading as portfolios
 from planner.question.file_values import TABLE
 from planner.question.typed_file import TypedFile
 from planner.study.question import reading as studies
+from tests.sweeps import sweep
 
 ODD = [1.5, True, "", "x", [], {}, [1], ["x"], {"a": 1}, [{}], [[1]], float("nan"), "60 d", "$5M"]
 STUDY = """
@@ -71,9 +72,7 @@ def changed(text: str, table: str, key: str, value: Any) -> TomlDocument:
     return TomlDocument(Path("question.toml"), text, data)
 
 
-@pytest.mark.parametrize(
-    ("text", "table"), [(STUDY, name) for name in OF_A_STUDY] + [(PORTFOLIO, name) for name in OF_A_PORTFOLIO]
-)
+@sweep(("text", "table"), [(STUDY, name) for name in OF_A_STUDY] + [(PORTFOLIO, name) for name in OF_A_PORTFOLIO])
 def test_a_value_of_any_type_is_read_or_told(text: str, table: str) -> None:
     tables = OF_A_STUDY if text == STUDY else OF_A_PORTFOLIO
     for key in tables[table]:
@@ -126,7 +125,7 @@ class File:
     outer: Annotated[Outer, keeps(_not_two)]
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("table", "where", "reason"),
     [
         ({}, ("outer",), "missing"),

@@ -11,6 +11,7 @@ from planner.base.errors import NoAnswer
 from planner.rebalancing import Epoch, NodeModel, Nodes, batch_choice, batch_split, nodes, noise, step_time
 from planner.rebalancing.node_times import compute_time, even, sync_start
 from planner.solver import Problem, total
+from tests.sweeps import sweep
 
 REGIMES = ("compute", "communication", "mixed")
 
@@ -138,7 +139,7 @@ def test_a_batch_beyond_the_caps_has_no_answer() -> None:
         batch_split.whole(of, 7.5)
 
 
-@pytest.mark.parametrize("wrong", [{"q": [-1.0]}, {"gamma": 1.5}, {"q": [0.0], "k": [0.0]}])
+@sweep("wrong", [{"q": [-1.0]}, {"gamma": 1.5}, {"q": [0.0], "k": [0.0]}])
 def test_impossible_nodes_are_refused(wrong: dict[str, object]) -> None:
     given = {"q": [1.0], "s": 0.0, "k": [1.0], "m": 0.0, **wrong}
     with pytest.raises(ValueError, match="must"):
@@ -170,7 +171,7 @@ def measured(of: Nodes, batches: np.ndarray, rng: np.random.Generator, steps: in
     )
 
 
-@pytest.mark.parametrize("seed", range(8))
+@sweep("seed", range(8))
 def test_a_simulated_cluster_is_learned_in_three_epochs(seed: int) -> None:
     of, batch = random_nodes(seed, 8, "compute")
     rng = np.random.default_rng(seed)
@@ -225,8 +226,8 @@ def simulated(batches: list[int], square: float, spread: float, size: int, trial
 NOISE_CASES = [([4, 8, 16, 36], 1.0, 1000.0), ([4, 60], 1.0, 1000.0), ([1, 2, 3, 4, 6, 8, 12, 28], 4.0, 1000.0)]
 
 
-@pytest.mark.parametrize(("batches", "square", "spread"), NOISE_CASES)
-@pytest.mark.parametrize("estimator", [noise.pooled, noise.cannikin])
+@sweep(("batches", "square", "spread"), NOISE_CASES)
+@sweep("estimator", [noise.pooled, noise.cannikin])
 def test_estimators_are_unbiased(batches: list[int], square: float, spread: float, estimator) -> None:  # type: ignore[no-untyped-def]
     own, whole = simulated(batches, square, spread, size=50, trials=6000)
     found = estimator(batches, own, whole)
@@ -234,7 +235,7 @@ def test_estimators_are_unbiased(batches: list[int], square: float, spread: floa
         assert abs(values.mean() - truth) < 4.5 * values.std() / np.sqrt(len(values))
 
 
-@pytest.mark.parametrize(("batches", "square", "spread"), NOISE_CASES)
+@sweep(("batches", "square", "spread"), NOISE_CASES)
 def test_pooled_varies_least(batches: list[int], square: float, spread: float) -> None:
     """As in the table of the design notes: pooled <= Cannikin's weights, and equal weights in between."""
     own, whole = simulated(batches, square, spread, size=50, trials=6000)

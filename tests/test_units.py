@@ -7,12 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.base import units
+from tests.sweeps import sweep
 
 POSITIVE = st.floats(min_value=1e-3, max_value=1e6, allow_nan=False)
 SPELLINGS = [(dimension, unit) for dimension, table in units.UNITS.items() for unit in table]
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("text", "dimension", "value"),
     [
         ("400 Gbit/s", "bandwidth", 5e10),
@@ -40,7 +41,7 @@ def test_what_people_write_is_read(text: str | int, dimension: str, value: float
     assert units.parse(text, dimension) == pytest.approx(value, rel=1e-12)
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("text", "dimension", "says"),
     [
         ("80", "bytes", "no unit"),
@@ -83,7 +84,7 @@ def test_bits_are_an_eighth_of_bytes_and_binary_is_larger(number: float) -> None
     assert units.parse(f"{number!r} GiB", "bytes") > 1.07 * units.parse(f"{number!r} GB", "bytes")
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("write", "dimension", "low", "high"),
     [
         (units.format_bytes, "bytes", 1.0, 1e15),
@@ -116,12 +117,12 @@ def test_figures_side_by_side_have_one_unit() -> None:
     assert units.format_bytes(2.0**31, like=2.0**29) == "2,048 MiB"
 
 
-@pytest.mark.parametrize(("text", "value"), [("1,000,000", 1e6), ("1,234.5k", 1234.5e3), ("-1,000", -1000.0)])
+@sweep(("text", "value"), [("1,000,000", 1e6), ("1,234.5k", 1234.5e3), ("-1,000", -1000.0)])
 def test_commas_separate_thousands(text: str, value: float) -> None:
     assert units.parse(text, "count") == pytest.approx(value)
 
 
-@pytest.mark.parametrize("text", ["1,5", "4,02", "1,00,000", "1000,000", "1,000,00", "1,"])
+@sweep("text", ["1,5", "4,02", "1,00,000", "1000,000", "1,000,00", "1,"])
 def test_other_commas_are_refused(text: str) -> None:
     with pytest.raises(units.UnitError, match="a comma separates thousands"):
         units.parse(text, "count")

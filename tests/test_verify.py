@@ -19,6 +19,7 @@ from planner.schema.workload import Method
 from planner.verify import CHECKS, Inconsistent, check, model, violations
 from tests.altering import altered
 from tests.plans import QUESTIONS, plans
+from tests.sweeps import sweep
 
 VERIFY = Path(__file__).resolve().parent.parent / "planner" / "verify"
 
@@ -27,7 +28,7 @@ def best(name: str) -> Plan:
     return plans(name).plans[0]
 
 
-@pytest.mark.parametrize("name", QUESTIONS)
+@sweep("name", QUESTIONS)
 def test_what_the_planner_makes_holds(name: str) -> None:
     for plan in plans(name).plans:
         assert violations(plan) == []
@@ -189,7 +190,7 @@ BUILT = (
 """What launchers build, and neither time nor memory depends on."""
 
 
-@pytest.mark.parametrize("name", ALSO)
+@sweep("name", ALSO)
 def test_every_derived_figure_is_checked(name: str) -> None:
     assert {field for field in survivors(best(name)) if not field.startswith(BUILT)} == INPUTS | ALSO[name]
 
@@ -214,7 +215,7 @@ def _holding(plan: Plan, part: str, more: float) -> Plan:
     return replace(plan, prediction=replace(plan.prediction, memory=memory), constraints=constraints)
 
 
-@pytest.mark.parametrize("part", ["parameters_bytes", "gradients_bytes", "optimizer_bytes"])
+@sweep("part", ["parameters_bytes", "gradients_bytes", "optimizer_bytes"])
 def test_states_cannot_be_understated(part: str) -> None:
     assert "states_follow_from_sharding" in _named(_holding(best("dense"), part, -1e6))
 
@@ -229,7 +230,7 @@ def test_frozen_weights_read_in_8_bit_take_a_byte_and_no_less() -> None:
     assert wide.runtime.bytes_per_parameter["parameters"] == 2.0
 
 
-@pytest.mark.parametrize("name", ["dense", "mixture", "latent", "short-stages"])
+@sweep("name", ["dense", "mixture", "latent", "short-stages"])
 def test_every_stage_says_what_it_holds(name: str) -> None:
     """States by the sharding, inputs of layers in flight, no more than the fullest."""
     plan = best(name)
@@ -273,7 +274,7 @@ def test_buffers_cannot_vanish_or_explode() -> None:
     assert "buffers_are_possible" in _named(_holding(plan, "buffers_bytes", 99 * held))
 
 
-@pytest.mark.parametrize("cause", ["tp", "cp", "ep", "p2p", "bubble", "recompute"])
+@sweep("cause", ["tp", "cp", "ep", "p2p", "bubble", "recompute"])
 def test_nothing_takes_time_without_a_reason(cause: str) -> None:
     """One rank in every group but the replicas', nothing recomputed: a share of the products' time is given to it."""
     plan = best("tied")
@@ -433,7 +434,7 @@ NONSENSE: list[tuple[str, dict[str, Any], str]] = [
 """Question, what its best plan is made to say, and words of what is found wrong."""
 
 
-@pytest.mark.parametrize(("question", "said", "words"), NONSENSE)
+@sweep(("question", "said", "words"), NONSENSE)
 def test_nonsense_is_told_in_words(question: str, said: dict[str, Any], words: str) -> None:
     found = violations(altered(best(question), said))
     assert any(words in each.says for each in found), found

@@ -16,6 +16,7 @@ import pytest
 from planner.base import locking, writing
 from planner.base.errors import WrongQuestion
 from tests.asking import ask
+from tests.sweeps import sweep
 
 CHANGES = (
     "os.mkdir",
@@ -182,7 +183,7 @@ COMMANDS = [
 ]
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@sweep("command", COMMANDS)
 def test_a_file_that_is_there_is_asked_about_first(
     command: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,5 +1,6 @@
 """The library of models and optimizers, the user's own over it, and the workload that a question builds."""
 
+import json
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,8 @@ from planner.models.workload import (
     workload,
 )
 from planner.schema.workload import Method, Model, Optimizer
+from tests.sweeps import sweep
+from tests.words import worded
 
 REQUIRED = """
     gpt3-175b megatron-22b megatron-175b megatron-530b megatron-1t megatron-1.7b megatron-18.4b megatron-39.1b
@@ -190,69 +193,21 @@ def test_a_model_file_by_path(tmp_path: Path) -> None:
 # ---- files with mistakes ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"layers": 0}, "FILE:4: mine.layers = 0: must be at least 1"),
-        ({"layers": -2}, "FILE:4: mine.layers = -2: must be at least 1"),
-        ({"layers": "two"}, 'FILE:4: mine.layers = "two": must be a whole number'),
-        ({"layers": True}, "FILE:4: mine.layers = True: must be a whole number"),
-        ({"layers": "nan"}, 'FILE:4: mine.layers = "nan": must be a whole number'),
-        ({"vocab": 10**12}, "FILE:10: mine.vocab = 1000000000000: must be at most 1,000,000,000"),
-        ({"gated": 1}, "FILE:14: mine.gated = 1: must be true or false"),
-        ({"norm": "batch"}, 'FILE:14: mine.norm = "batch": choose rms, layer'),
-        ({"tokens": "1 apple"}, "FILE:13: mine.tokens = \"1 apple\": unknown unit 'apple'"),
-        ({"tokens": "-1T"}, 'FILE:13: mine.tokens = "-1T": must be at least 1'),
-        ({"hidden": None}, "FILE:1: mine.hidden: missing"),
-        ({"hiden": 64}, "FILE:14: mine.hiden: unknown key; did you mean hidden?"),
-        ({"zzzz": 64}, "FILE:14: mine.zzzz: unknown key"),
-        ({"id": "other"}, "FILE:14: mine.id: the header is the id; remove this key"),
-        (
-            {"moe": "{ experts = 8, experts_per_token = 2, ffn = 64, shared = 1 }"},
-            "FILE:14: mine.moe.shared: unknown key; did you mean shared_ffn",
-        ),
-        ({"window": "{ size = 0 }"}, "FILE:14: mine.window.size = 0: must be at least 1"),
-        ({"latent": "{ kv_rank = 4 }"}, "FILE:14: mine.latent.query_rank: missing"),
-    ],
-    ids=str,
-)
-def test_a_wrong_value_is_named_with_its_line(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
-    assert message in refused(put(tmp_path, toml(**changes))).splitlines()[0]
+@worded("workload.values", read=json.loads)
+def test_a_wrong_value_is_named_with_its_line(changes: dict[str, Any], tmp_path: Path) -> str:
+    return refused(put(tmp_path, toml(**changes)))
 
 
 def test_every_problem_is_reported_at_once(tmp_path: Path) -> None:
     assert len(refused(put(tmp_path, toml(layers=0, heads=-1, vocab=None, hiden=3))).splitlines()) == 4
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"kv_heads": 3}, "kv_heads = 3: must divide heads = 4"),
-        ({"encoder_layers": 2}, "encoder_layers = 2: family 'encoder-decoder' has them"),
-        ({"family": "encoder-decoder"}, "encoder_layers = 0: family 'encoder-decoder' has them"),
-        ({"family": "encoder"}, "causal = true: family 'encoder' attends both ways"),
-        ({"family": "vision", "causal": False, "tied": True}, "tied = true: a vision model"),
-        ({"window": "{ size = 4 }", "causal": False}, "window: a sliding window needs causal = true"),
-        ({"moe": "{ experts = 2, experts_per_token = 3, ffn = 4 }"}, "moe.experts_per_token = 3: there are 2 experts"),
-        (
-            {"moe": "{ experts = 2, experts_per_token = 1, ffn = 4, leading_dense_layers = 2 }"},
-            "moe.leading_dense_layers = 2: there are 2 layers",
-        ),
-        ({"moe": "{ experts = 2, experts_per_token = 1, ffn = 4, every = 3 }"}, "moe.every = 3: no layer would be"),
-        (
-            {"moe": "{ experts = 2, experts_per_token = 1, ffn = 4, shared_gate = true }"},
-            "moe.shared_gate = true: there is no shared expert",
-        ),
-        ({"layers": 10**4, "hidden": 10**9}, "parameters: a model has at most 1e+15"),
-        ({"assumed": '{ batchsize = "?" }'}, "assumed.batchsize: no such field"),
-    ],
-    ids=str,
-)
-def test_an_inconsistent_shape(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
-    assert message in refused(put(tmp_path, toml(**changes)))
+@worded("workload.shapes", read=json.loads)
+def test_an_inconsistent_shape(changes: dict[str, Any], tmp_path: Path) -> str:
+    return refused(put(tmp_path, toml(**changes)))
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("text", "message"),
     [
         ("[mine\nlayers = 2\n", "FILE:1: malformed TOML"),
@@ -341,7 +296,7 @@ def test_quantised_bases_are_adapted_everywhere(name: str, base: str) -> None:
     assert workload("gpt2", method="full").method == workload("gpt2", method="finetune").method
 
 
-@pytest.mark.parametrize("method", ["full", "lora", "qlora:int8"])
+@sweep("method", ["full", "lora", "qlora:int8"])
 def test_a_fine_tuning_is_not_as_long_as_what_made_the_model(method: str) -> None:
     built, short = workload("llama3-8b", method=method), workload("bert-large", method=method)
     assert (built.sequence, built.batch, built.tokens) == (4096, 16, 1e7)
@@ -358,7 +313,7 @@ def test_lora_defaults_are_mlperfs() -> None:
     assert workload("llama2-70b", method="finetune").method == Method(kind="finetune")
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("entry", "sequence", "rows"),
     [
         ("gpt3-175b", 8192, 8192),
@@ -378,48 +333,17 @@ def test_the_grown_table_gives_llm_foundrys_counts(entry: str, sequence: int, bi
     assert parameters(workload(entry, sequence=sequence).model).total / 1e9 == pytest.approx(billions, abs=5e-5)
 
 
-@pytest.mark.parametrize(
-    ("said", "message"),
-    [
-        ({"sequence": 0}, "sequence = 0: must be a whole number from 1"),
-        ({"sequence": -1}, "sequence = -1: must be"),
-        ({"sequence": True}, "sequence = True: must be"),
-        ({"sequence": 10**12}, "sequence = 1000000000000: must be"),
-        ({"batch": 0}, "batch = 0: must be a whole number from 1"),
-        ({"batch": 2.5}, "batch = 2.5: must be"),
-        ({"batch": float("nan")}, "batch = nan: must be"),
-        ({"tokens": 0}, "tokens = 0: must be from 1"),
-        ({"tokens": -5}, "tokens = -5: must be from 1"),
-        ({"tokens": float("nan")}, "tokens = nan is not a finite number"),
-        ({"tokens": float("inf")}, "tokens = inf is not a finite number"),
-        ({"tokens": 1e30}, "tokens = 1e+30: must be from 1 to 1e18"),
-        ({"tokens": "2 X"}, "tokens = '2 X': unknown unit 'X'"),
-        ({"method": "train"}, "no method 'train'. It can be pretrain, finetune, full, lora, qlora, qlora:int8, "),
-        ({"rank": 8}, "method 'pretrain' takes no rank and no targets"),
-        ({"method": "finetune", "targets": ["q"]}, "method 'finetune' takes no rank and no targets"),
-        ({"method": "lora", "rank": 0}, "rank = 0: must be a whole number from 1 to 768"),
-        ({"method": "lora", "rank": 10_000}, "rank = 10000: must be a whole number from 1 to 768"),
-        ({"method": "lora", "targets": []}, "LoRA needs at least one target: q, k, v, o, up, down"),
-        ({"method": "lora", "targets": ["qq"]}, "no LoRA target 'qq' in gpt2. It can be q, k, v, o, up, down."),
-        ({"method": "lora", "targets": ["gate"]}, "no LoRA target 'gate' in gpt2. It can be q, k, v, o, up, down."),
-        (
-            {"optimizer": "adam"},
-            "no optimizer 'adam'. It can be adamw, adam-8bit, paged-adamw, paged-adam-8bit, "
-            "adafactor, sgd-momentum, sgd, muon.",
-        ),
-    ],
-    ids=str,
-)
-def test_impossible_workloads(said: dict[str, Any], message: str) -> None:
+@worded("workload.impossible", read=json.loads)
+def test_impossible_workloads(said: dict[str, Any]) -> WrongQuestion:
     with pytest.raises(WrongQuestion) as caught:
         workload("gpt2", **said)
-    assert message in str(caught.value)
+    return caught.value
 
 
 # ---- optimizers ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("entry", "state", "step"),
     [
         *((name, 8, 30) for name in ("adamw", "paged-adamw")),
@@ -444,7 +368,7 @@ def test_a_library_is_a_mapping() -> None:
     assert model("GPT2") == known["gpt2"]
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("named", "meant"),
     [("paged_adamw_8bit", "paged-adam-8bit"), ("adamw_bnb_8bit", "adam-8bit"), ("AdamW", "adamw"), ("muon", "muon")],
 )
