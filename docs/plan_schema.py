@@ -60,6 +60,7 @@ def _fields(record: ast.ClassDef) -> Iterator[tuple[str, str, str]]:
         said = after.value.value if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant) else ""
         alias = re.search(r"alias='(\w+)'", ast.unparse(node.annotation))
         kind = re.sub(r"Annotated\[(\w+), .*", r"\1", ast.unparse(node.annotation))
+        kind = re.sub(r"Sparse\[(.*)\]", r"\1 | None", kind)
         yield alias[1] if alias else node.target.id, kind, " ".join(str(said).split())
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from planner.base.units import format_seconds
 from planner.schema import plots
 from planner.schema.plan import Assumption, Generator
-from planner.schema.record import Answer, Record
+from planner.schema.record import Answer, Record, Sparse
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -82,7 +82,7 @@ class ImagePlan(Answer[ImagePool]):
     """The best pool by itself; none where the batch fits into no pool's memory."""
     best_pool_step_s: float | None
     assumptions: tuple[Assumption, ...]
-    question: ImageQuestion | None = None
+    question: Sparse[ImageQuestion] = None
     """With which it is made again; none in documents of before."""
 
     def parts(self) -> tuple[ImagePool, ...]:

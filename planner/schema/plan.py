@@ -60,7 +60,7 @@ from planner.schema.plan_prediction import (
     SplitPasses,
     TextBatches,
 )
-from planner.schema.record import Answer, Document, Record
+from planner.schema.record import Answer, Document, Record, Sparse
 from planner.schema.workload import MOST_TEXTS, Task
 
 if TYPE_CHECKING:
@@ -166,14 +166,14 @@ class WorkloadSection(Record):
     """id, bytes per parameter of states and master copy, bytes moved by an update."""
     shape: dict[str, Any]
     """The model's record: everything a launcher needs to build it."""
-    mtp_layers: int | None = None
+    mtp_layers: Sparse[int] = None
     """Multi-token prediction modules trained with the model, each one more layer of the last stage and the head once
     more; neither in `shape` nor in the parameters. Only in documents where there are some."""
-    imbalance: float | None = None
+    imbalance: Sparse[float] = None
     """Tokens of the busiest expert-parallel rank over an even share, as asked. Only in documents where it was."""
-    task: Task | None = None
+    task: Sparse[Task] = None
     """What a fine-tuning on pairs of answers learns (dpo, reward). Only in documents of such."""
-    texts: Annotated[tuple[float, ...], Field(max_length=MOST_TEXTS)] | None = None
+    texts: Sparse[Annotated[tuple[float, ...], Field(max_length=MOST_TEXTS)]] = None
     """Tokens of texts packed into sequences, shortest first: quantile means of equal weight. Only where they are
     stated."""
 
@@ -219,21 +219,21 @@ class Plan(Document):
     recompute: RecomputeSection
     offload: dict[str, bool]
     """optimizer: whether states live in host memory."""
-    offloaded: Offloaded | None = None
+    offloaded: Sparse[Offloaded] = None
     """Only in documents where that is a part of them, or overlaps, or where activations live there."""
-    placement: dict[str, float] | None = None
+    placement: Sparse[dict[str, float]] = None
     """Shares of optimizer, weights (with gradients) and activations that live in expanded memory; only in documents
     where there is such memory."""
     overlap: Overlap
-    dispatcher: Dispatcher | None = None
+    dispatcher: Sparse[Dispatcher] = None
     """How tokens reach experts on other ranks: every copy by one all-to-all, all tokens to all ranks, or copies
     for one scale-up domain over the NIC once; only in documents where it was asked for, or experts are spread
     over domains and the last is priced."""
-    graphs: Literal["modules", "full"] | None = None
+    graphs: Sparse[Literal["modules", "full"]] = None
     """What CUDA graphs launch: attention and routers (dense MLPs, too) layer by layer, or all passes of a step; only in
     documents where they do."""
     communication: tuple[CommunicationRule, ...]
-    communication_choice: CommunicationChoice | None = None
+    communication_choice: Sparse[CommunicationChoice] = None
     """Why those rules; not in documents of before 2026-12, and null without rules. The prediction is without it."""
     env: dict[str, str]
     prediction: Prediction
@@ -241,11 +241,11 @@ class Plan(Document):
     energy: Energy
     constraints: tuple[Constraint, ...]
     assumptions: tuple[Assumption, ...]
-    waived: tuple[str, ...] | None = None
+    waived: Sparse[tuple[str, ...]] = None
     """Rules of division that the question waived and this plan breaks: heads_divide, kv_heads_divide, hidden_divides.
     It is priced as if parts were equal, and nothing launches it. Only in such documents."""
 
-    measured: MeasuredSection | None = None
+    measured: Sparse[MeasuredSection] = None
     """Only in documents of a site that has run this plan: its step time, and all that follows from it, is measured."""
 
     @property
@@ -406,7 +406,7 @@ class Reasons(Record):
     gains: dict[str, float]
     """Resource -> relative change of the step time at +10 % of it."""
     why_not: tuple[str, ...]
-    other_software: tuple[OtherSoftware, ...] | None = None
+    other_software: Sparse[tuple[OtherSoftware, ...]] = None
     """What the choice of pools depends on; only in documents of questions over several pools of which it was tried."""
 
 
@@ -442,13 +442,13 @@ class PlanSet(Answer[Plan]):
     front: tuple[FrontPoint, ...]
     meta: dict[str, Any]
     """Times and host: all that differs between two runs of one question."""
-    site: SiteSection | None = None
+    site: Sparse[SiteSection] = None
     """Only in documents of a site."""
-    shortlist: ShortlistSection | None = None
+    shortlist: Sparse[ShortlistSection] = None
     """Only in shortlists."""
-    contingency: tuple[ContingencyPlan, ...] | None = None
+    contingency: Sparse[tuple[ContingencyPlan, ...]] = None
     """For 1, 2, ... lost nodes of the recommended plan's; only where they were asked for."""
-    question: SearchQuestion | None = None
+    question: Sparse[SearchQuestion] = None
     """Only where one search on one pool ranked the plans; not in documents of before 2026-12."""
 
     @property

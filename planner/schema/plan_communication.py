@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from planner.schema.record import Record
+from planner.schema.record import Record, Sparse
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,7 +21,7 @@ class CommunicationRule(Record):
     protocol: str
     ranks: int | None = None
     """Of the group; not in documents of before 2026-12, where a rule holds for any."""
-    pools: tuple[int, ...] | None = None
+    pools: Sparse[tuple[int, ...]] = None
     """All pools of the group's ranks, where they matter; a rule without pools applies to any."""
 
 
@@ -48,7 +48,7 @@ class CallChoice(Record):
     """Whether the table has no measurement near (sizes or ranks beyond its own)."""
     saved_s: float
     """Of the step: what of it showed, times what the choice saves."""
-    pools: tuple[int, ...] | None = None
+    pools: Sparse[tuple[int, ...]] = None
     """Pools of its ranks; only in plans over several."""
 
 

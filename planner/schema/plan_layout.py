@@ -8,7 +8,7 @@ from typing import Annotated, Literal, get_args
 from pydantic import Field
 
 from planner.schema.hardware import SPLIT_SCHEDULES, FusedDispatcher, SplitSchedule
-from planner.schema.record import Record
+from planner.schema.record import Record, Sparse
 
 Dispatcher = Literal["alltoall", "allgather", "deepep", "hybridep"]
 FUSED: tuple[Dispatcher, ...] = get_args(FusedDispatcher)
@@ -41,22 +41,22 @@ class RuntimeSection(Record):
 
     name: str
     release: str
-    older: OlderRelease | None = None
+    older: Sparse[OlderRelease] = None
     """Only in documents of questions that state no release."""
     bytes_per_parameter: dict[str, float]
     """Held: parameters, gradients. Moved: gradient_wire, parameter_wire. gathers_working_copy: 1 if the sharded fp32
     master copy is gathered in 16 bit layer by layer, so that `parameters` are not held a second time. update: copies of
     a shard's gradients during the update."""
-    offload_needs_zero: tuple[ZeroStage, ...] | None = None
+    offload_needs_zero: Sparse[tuple[ZeroStage, ...]] = None
     """ZeRO stages that offloading the optimizer goes with; only in documents of plans that offload it where not all
     do."""
-    balances_head: bool | None = None
+    balances_head: Sparse[bool] = None
     """Whether pipeline stages are cut by cost with the head counted; only in documents where they are."""
-    places_head: bool | None = None
+    places_head: Sparse[bool] = None
     """Whether the last stage gives up layers for the head; only in documents where it may."""
-    cuts_by_work: bool | None = None
+    cuts_by_work: Sparse[bool] = None
     """Whether stages are cut by the work of layers of several kinds; only in documents where they are."""
-    chunked_loss: bool | None = None
+    chunked_loss: Sparse[bool] = None
     """Whether logits are made a few tokens at a time; only in documents where they are."""
 
 
@@ -68,7 +68,7 @@ class Stage(Record):
     layers: int
     tp: int
     dp: int
-    chunks: tuple[int, ...] | None = None
+    chunks: Sparse[tuple[int, ...]] = None
     """Layers of each of its chunks; only in documents of plans cut by work, where these differ by more than one."""
 
 
@@ -99,7 +99,7 @@ class GroupStage(Record):
     """Of one micro-batch, forward and backward, with transfers."""
     memory_bytes: float
     """On each of its accelerators."""
-    held: StageMemory | None = None
+    held: Sparse[StageMemory] = None
     """The same part by part; not in documents of before 2026-12."""
 
 
@@ -142,7 +142,7 @@ class Parallelism(Record):
     stages: tuple[Stage, ...]
     cp_algorithm: ContextAlgorithm | None = None
     """How context-parallel ranks share a sequence; None without them (and in documents older than the field: p2p)."""
-    cp_exchanging: int | None = None
+    cp_exchanging: Sparse[int] = None
     """Neighbours among these that exchange heads; only in documents where that is neither one rank nor all of them."""
     groups: tuple[Group, ...] = ()
     """Pipelines of a plan over several pools; empty where all are identical."""
@@ -198,6 +198,6 @@ class Overlap(Record):
 
     tp: bool
     dp: bool
-    ep: bool | None = None
+    ep: Sparse[bool] = None
     """Experts' exchanges while another micro-batch computes; only in documents where they are."""
     p2p: bool

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from planner.schema.hardware import Dtype, FusedDispatcher
-from planner.schema.record import Record
+from planner.schema.record import Record, Sparse
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,17 +67,17 @@ class Pool(Record):
     """Where it is, as given in the question; pools of one zone share a network."""
     offered: int | None = None
     """Nodes that there were to choose from, where a plan over several pools may leave some out."""
-    network: str | None = None
+    network: Sparse[str] = None
     """Its own fabric, where a plan is over several pools; not in documents of before 2026-12."""
-    changed: tuple[ChangedFigure, ...] | None = None
+    changed: Sparse[tuple[ChangedFigure, ...]] = None
     """Figures of the accelerator that are not the catalog's; only in documents where some are."""
-    expanded: ExpandedPool | None = None
+    expanded: Sparse[ExpandedPool] = None
     """Only in documents where there is such memory."""
-    dispatchers: tuple[FusedDispatcher, ...] | None = None
+    dispatchers: Sparse[tuple[FusedDispatcher, ...]] = None
     """Fused dispatchers whose kernels the accelerator has; only in plans that name a dispatcher."""
-    preemptions_per_node_s: float | None = None
+    preemptions_per_node_s: Sparse[float] = None
     """How often the owner takes a node back, per second; only in plans over several pools where one does."""
-    restart_s: float | None = None
+    restart_s: Sparse[float] = None
     """Until the job continues after an interruption of this pool; only where the pools of a plan differ in it."""
 
 
@@ -104,7 +104,7 @@ class FabricSection(Record):
     topology: str
     leaf_nodes: int
     oversubscription: float
-    dimensions: tuple[DimensionSection, ...] | None = None
+    dimensions: Sparse[tuple[DimensionSection, ...]] = None
     """Innermost first, in place of links, NICs and leaves; only in documents where the network has dimensions."""
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import Field
 
 from planner.schema.plan_layout import StageMemory
-from planner.schema.record import Record
+from planner.schema.record import Record, Sparse
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,16 +58,16 @@ class MemorySection(Record):
     gradients_bytes: float
     optimizer_bytes: float
     activations_bytes: float
-    graph_inputs_bytes: float | None = None
+    graph_inputs_bytes: Sparse[float] = None
     """Of these, what CUDA graphs of modules read from buffers of their own; 0 where one graph has the whole step, and
     only in documents of plans with graphs."""
     buffers_bytes: float
     resident_bytes: float
-    expanded: ExpandedSection | None = None
+    expanded: Sparse[ExpandedSection] = None
     """What lies in expanded memory, in none of the figures above; only in documents where there is such memory."""
-    host: HostMemory | None = None
+    host: Sparse[HostMemory] = None
     """What lies in host memory; only in documents of plans that put something there."""
-    by_stage: tuple[StageMemory, ...] | None = None
+    by_stage: Sparse[tuple[StageMemory, ...]] = None
     """Of every pipeline stage; not where there is one, nor in documents of before 2026-12, nor of groups, whose stages
     say it themselves."""
 
@@ -175,11 +175,11 @@ class Prediction(Record):
     memory: MemorySection
     intervals: dict[str, Interval]
     """Of `step_time_s`, and of the total of `memory` as `memory_bytes`."""
-    own_runs: OwnRunsSection | None = None
+    own_runs: Sparse[OwnRunsSection] = None
     """Only in documents of a site with runs under the plan's framework, on one pool."""
-    text_batches: TextBatches | None = None
+    text_batches: Sparse[TextBatches] = None
     """Only where lengths of texts are stated."""
-    passes: SplitPasses | None = None
+    passes: Sparse[SplitPasses] = None
     """Only where a schedule computes weight gradients apart."""
 
 

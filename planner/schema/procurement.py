@@ -14,7 +14,7 @@ from pydantic import BeforeValidator
 from planner.base.units import format_usd
 from planner.schema import plots, tables
 from planner.schema.plan import Assumption, ComparableOffers, Constraint, Generator, Plan
-from planner.schema.record import Answer, Document, Record
+from planner.schema.record import Answer, Document, Record, Sparse
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -89,7 +89,7 @@ class ProcureOptions(Record):
     """That any job may lose, once, for the time of a repair, and keep its deadline."""
     max_price_age_days: float | None = None
     """Older prices were left out."""
-    resale: float | None = None
+    resale: Sparse[float] = None
     """What a buyer pays for nodes, over what they are worth by their age; None: nothing bought is sold."""
 
 
@@ -155,7 +155,7 @@ class Year(Record):
     rental_usd: float
     running_usd: float
     total_usd: float
-    sold_usd: float | None = None
+    sold_usd: Sparse[float] = None
     """What nodes that are sold in it bring, in no sum of what is spent; None where nothing is sold."""
 
 
@@ -183,7 +183,7 @@ class Cost(Record):
     capital_usd: float
     charged_usd: float
     """What of the capital counts: all of it, less what nodes that are sold bring; or what is charged for its days."""
-    sold_usd: float | None = None
+    sold_usd: Sparse[float] = None
     """What nodes that are sold bring; None where the question sells nothing."""
     used_usd: float
     """Share of the capital for the days that machines work, over their life."""
@@ -216,7 +216,7 @@ class PoolBought(Record):
     start_day: float
     end_day: float | None
     """Of a term, or the day on which it is sold; None: it stays."""
-    sold_usd: float | None = None
+    sold_usd: Sparse[float] = None
     """What the nodes of one copy bring then; None: they are not sold."""
     month_usd: float
     """For one copy while it is held."""
@@ -430,7 +430,7 @@ class Procurement(Answer[Alternative]):
     """Where the first alternative has a job on several pools."""
     stale_prices: tuple[str, ...]
     assumptions: tuple[Assumption, ...]
-    asked: OfferQuestion | None = None
+    asked: Sparse[OfferQuestion] = None
     """None in documents of before, and where a model of one's own was given from Python."""
     meta: dict[str, Any]
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from html import escape
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Self, TypeVar, overload
 
-from pydantic import ConfigDict
+from pydantic import ConfigDict, Field
 
 from planner.schema import tables
 from planner.schema.digest import DIGEST, sealed
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Part = TypeVar("Part")
+Value = TypeVar("Value")
+Sparse = Annotated[Value | None, Field(exclude_if=lambda value: value is None)]
+"""A field that documents leave out where it has no value."""
 _STRICT = ConfigDict(extra="forbid", validate_by_name=True, validate_by_alias=True)
 
 
@@ -167,69 +170,7 @@ _adapter: Callable[[Any], Any] = cache(_build_adapter)
 def dump(document: Record) -> dict[str, Any]:
     """A document as JSON types, keys in the order of the records."""
     dumped: dict[str, Any] = _adapter(type(document)).dump_python(document, mode="json", by_alias=True)
-    return _pruned(dumped)
-
-
-ABSENT = (
-    "expanded",
-    "by_stage",
-    "held",
-    "placement",
-    "dimensions",
-    "communication_choice",
-    "waived",
-    "norm_epsilon",
-    "rotary",
-    "mtp_layers",
-    "imbalance",
-    "task",
-    "texts",
-    "text_batches",
-    "passes",
-    "balances_head",
-    "cp_exchanging",
-    "places_head",
-    "cuts_by_work",
-    "chunks",
-    "chunked_loss",
-    "older",
-    "offload_needs_zero",
-    "offloaded",
-    "graphs",
-    "dispatcher",
-    "dispatchers",
-    "graph_inputs_bytes",
-    "host",
-    "ep",
-    "network",
-    "pools",
-    "preemptions_per_node_s",
-    "restart_s",
-    "measured",
-    "own_runs",
-    "site",
-    "shortlist",
-    "other_software",
-    "contingency",
-    "question",
-    "asked",
-    "changed",
-    "resale",
-    "sold_usd",
-    "compressed",
-    "streams",
-)
-"""Keys that documents leave out where they have no value: of what few have."""
-
-
-def _without_absent(value: Any) -> Any:
-    if isinstance(value, dict):
-        return _pruned(value)
-    return [_without_absent(item) for item in value] if isinstance(value, list) else value
-
-
-def _pruned(table: dict[str, Any]) -> dict[str, Any]:
-    return {k: _without_absent(v) for k, v in table.items() if v is not None or k not in ABSENT}
+    return dumped
 
 
 def json_schema(kind: Any, *, digest: bool = True) -> dict[str, Any]:

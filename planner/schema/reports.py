@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from planner.schema.calibrations import FitToRuns
-from planner.schema.record import Record
+from planner.schema.record import Record, Sparse
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,7 +173,7 @@ class CallRecord(Record):
     """If nothing ran beside them."""
     exposed_s: float
     """What the step takes longer by."""
-    pools: tuple[int, ...] | None = None
+    pools: Sparse[tuple[int, ...]] = None
     """Pools that its ranks stand on; this and the following only where a plan is over several."""
     pipelines: int | None = None
     """Group of alike pipelines, from 0."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from planner.schema import plots, tables
 from planner.schema.plan import Assumption, Generator, Plan
-from planner.schema.record import Answer, Document, Record
+from planner.schema.record import Answer, Document, Record, Sparse
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -245,7 +245,7 @@ class StudyResult(Answer[DesignPoint]):
     """What two axes explain beyond that; empty where only main effects are estimated."""
     importance_method: str
     assumptions: tuple[Assumption, ...]
-    asked: StudyQuestion | None = None
+    asked: Sparse[StudyQuestion] = None
     """None in documents of before."""
     meta: dict[str, Any]
 

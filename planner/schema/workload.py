@@ -9,6 +9,7 @@ from pydantic import ConfigDict, Field
 
 from planner.schema.hardware import Entry
 from planner.schema.quantities import STRICT, Tokens
+from planner.schema.record import Sparse
 
 # Bounds far above any model, so that a slip of a zero too many is refused and products stay exact.
 Count = Annotated[int, Field(ge=1, le=1_000_000_000, strict=True)]
@@ -342,9 +343,9 @@ class Model(Entry):
     mlp_bias: Flag = False
     norm_bias: Flag = True
     """Whether a LayerNorm carries a bias (MPT's do not)."""
-    norm_epsilon: Positive | None = None
+    norm_epsilon: Sparse[Positive] = None
     """What a norm adds to the variance; none: no source was opened that says it."""
-    rotary: Rotary | None = None
+    rotary: Sparse[Rotary] = None
     """Rotary positions; none: there are none, or no source was opened that says them."""
     positions: Literal["alibi", "relative", "none"] | None = None
     """Positions that are neither rotary nor in a learned table; none: they are one of these two, or not known."""
@@ -363,8 +364,8 @@ class Model(Entry):
     window: Window | None = None
     full: FullAttention | None = None
     indexer: Indexer | None = None
-    compressed: CompressedAttention | None = None
-    streams: Annotated[int, Field(ge=2, le=64, strict=True)] | None = None
+    compressed: Sparse[CompressedAttention] = None
+    streams: Sparse[Annotated[int, Field(ge=2, le=64, strict=True)]] = None
     """Residual streams that learned weights mix around attention and MLP (manifold-constrained hyper-connections, arXiv
     2512.24880); none: one, as it is."""
     recurrence: Recurrence | None = None

@@ -18,7 +18,7 @@ from planner.planning.document.solution import Solution
 from planner.question.request import Request
 from planner.schema import plan as schema
 from planner.schema.precisions import LOW_PRECISION
-from planner.schema.record import _plain, _pruned
+from planner.schema.record import _plain
 from planner.schema.workload import WITH_ITERATIONS
 
 
@@ -89,7 +89,7 @@ def workload_section(request: Request) -> schema.WorkloadSection:
             "step_bytes": optimizer.step_bytes,
             **{name: getattr(optimizer, name) for name in WITH_ITERATIONS if optimizer.iterations},
         },
-        shape=_pruned(_plain(model)),
+        shape=_plain(model),
         mtp_layers=work.mtp_layers or None,
         imbalance=work.imbalance,
         task=None if work.task == "sft" else work.task,
