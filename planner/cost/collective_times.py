@@ -32,7 +32,7 @@ class CollectiveGroup:
 
 
 def group(network: Network, n: Figure, stride: Figure) -> CollectiveGroup:
-    """Ranks `stride` apart: ``inside = clip(domain / stride, 1, n)``."""
+    """Ranks `stride` apart: ``inside = clip(floor(domain / stride), 1, n)``."""
     inside = np.minimum(np.maximum(np.floor(network.domain / stride), 1.0), n)
     spans = None if network.dimensions is None else dimensions.spans(network.dimensions, n, stride)
     return CollectiveGroup(n, inside, n * stride, spans)

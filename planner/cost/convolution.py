@@ -101,7 +101,7 @@ def _column(figure: Array) -> Array:
 
 
 def product_bytes(model: Layers, software: Software, images: Figure) -> Array:
-    """Bytes of every layer's convolution, in each pass: input ``b C_in (s H)^2`` read ``1 + im2col (k^2 - 1)`` times,
+    """Bytes of every layer's convolution, in each pass: input ``b C_in (min(s, k) H)^2`` read ``1 + im2col (k^2 - 1)`` times,
     output ``b C_out H^2``, kernel. Where the layout has to be turned, input and output are read and written once more.
     """
     m = images * _column(model.size) ** 2
@@ -154,8 +154,8 @@ def stage_parameters(model: ConvolutionNetwork) -> dict[str, int]:
 
 
 def between_bytes(model: Layers, software: Software, images: Figure) -> LayerPart:
-    """Bytes of normalisation, activation and joining: ``3 + joined`` elements an output element forward, ``5 + joined``
-    backward.
+    """Bytes of normalisation, activation and joining: ``3 normalised + joined`` elements an output element forward,
+    ``5 normalised + joined`` backward.
     """
     elements = images * _column(model.size**2 * model.channels_out) * software.element * software.vector
     normalised, joined = _column(model.normalised), _column(model.joined)

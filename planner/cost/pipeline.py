@@ -317,7 +317,7 @@ class LayerTime:
 
 
 def layer_time(grid: Grid, layer: Layer) -> LayerTime:
-    """``again = r forward + (1 - r) selective``, with r the share of layers recomputed in full.
+    """``again = trained (r forward + (1 - r) (selective + modules))``, r the share of layers recomputed in full.
 
     Passes that fill and drain the pipeline have no other micro-batch beside them. Stage i starts with ``2 (pp - 1 - i)
     + (vpp - 1) pp + 1`` forward passes of a chunk and ends with as many backward ones (Megatron-LM d98e8a64,

@@ -198,7 +198,7 @@ def modules_again(grid: Grid, moe: Figure, dense: LayerPart, around: LayerPart, 
 
 
 def norm_bytes(grid: Grid) -> Figure:
-    """Traffic of one norm and residual: ``5 e tokens h``."""
+    """Bytes that one norm and residual move: ``5 e tokens h / shard``."""
     return elements.wide(grid) * tokens(grid) * 10.0 * grid.shape.hidden / sequence_shard(grid)
 
 
@@ -320,5 +320,5 @@ def embedding(grid: Grid) -> LayerPart:
 
 
 def embedding_bytes(grid: Grid) -> Figure:
-    """Memory traffic of looking up rows: ``3 e tokens h``."""
+    """Bytes that looking up rows moves: ``3 e tokens h / shard``."""
     return elements.wide(grid) * 6.0 * tokens(grid) * grid.shape.hidden / sequence_shard(grid)
