@@ -101,8 +101,10 @@ def _column(figure: Array) -> Array:
 
 
 def product_bytes(model: Layers, software: Software, images: Figure) -> Array:
-    """Bytes of every layer's convolution, in each pass: input ``b C_in (min(s, k) H)^2`` read ``1 + im2col (k^2 - 1)`` times,
-    output ``b C_out H^2``, kernel. Where the layout has to be turned, input and output are read and written once more.
+    """Bytes of every layer's convolution in each pass: input, output and kernel.
+
+    The input, ``b C_in (min(s, k) H)^2`` elements, is read ``1 + im2col (k^2 - 1)`` times; the output has ``b C_out
+    H^2``. Where the layout has to be turned, input and output are read and written once more.
     """
     m = images * _column(model.size) ** 2
     n, k = _column(model.channels_out), _column(model.channels_in * model.kernel**2)
