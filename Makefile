@@ -19,12 +19,13 @@ ENDS := $(foreach python,3.11 3.12 3.13,$(python)-lowest $(python)-highest)
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(BIN)/pytest -n auto --dist worksteal
 
-.PHONY: help demo check test goldens fuzz lock locked sbom site man installed coverage mutants test-real test-report test-launchers test-matrix lint format docs accuracy case-studies calibrate clean
+.PHONY: help demo check test test-all goldens fuzz lock locked sbom site man installed coverage mutants test-real test-report test-launchers test-matrix lint format docs accuracy case-studies calibrate clean
 
 help:
 	@echo "make demo    plan Llama 3 70B on 16 DGX H100 nodes"
 	@echo "make check   lint, type-check and one file of tests a package: seconds, for every save"
-	@echo "make test    lint, type-check and test everything"
+	@echo "make test    lint, type-check and all tests but the slow ones: three minutes, before every push"
+	@echo "make test-all  lint, type-check and all tests, as CI does"
 	@echo "make test-real  kernels, training steps, back ends with PyTorch and MPI, points on Dask, trials on PostgreSQL (into $(REAL), once)"
 	@echo "make test-report  pages in a real Chromium, tools of the MCP server by a real client (into $(PAGES), once)"
 	@echo "make test-launchers  exported files through the launchers' own parsers (installs those once, into $(LAUNCHERS))"
@@ -48,9 +49,12 @@ demo: $(VENV)/.installed
 	@$(BIN)/clusterwright plan llama3-70b --cluster dgx-h100:16
 
 check: lint
-	$(PYTEST) -q @tests/core.txt
+	$(PYTEST) -q -m 'not slow' @tests/core.txt
 
 test: lint
+	$(PYTEST) -m 'not slow'
+
+test-all: lint
 	$(PYTEST)
 
 # What no test runs in the packages that other answers rest on is a defect; elsewhere the floor only keeps what is reached.

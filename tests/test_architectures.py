@@ -261,6 +261,7 @@ def test_rwkv7_has_one_stage_and_no_class_of_transformers() -> None:
 # ---- plans -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @sweep("entry", HYBRID)
 def test_plans_are_made_and_hold_up(entry: str) -> None:
     """Every document is checked as it is written: parameters of its stages, FLOPs, memory, by code of its own."""

@@ -19,6 +19,7 @@ def test_tokens_grow_as_samples_lose_worth() -> None:
     assert global_batch.tokens_for(1e9, 4096, 64, 1e12) == pytest.approx(1e9, rel=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("clusters", [(CLUSTER,), (CLUSTER, "ws-4xrtx6000:1")])
 def test_a_small_noise_scale_takes_a_small_batch_a_large_one_a_large(clusters: tuple[str, ...]) -> None:
     asked = {"batch": "32|512", "pin": ("tp=1", "pp=1")}

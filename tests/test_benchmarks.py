@@ -42,6 +42,7 @@ def _printed(name: str) -> dict[str, Any]:
     return document
 
 
+@pytest.mark.slow
 def test_search_speed_prints_its_problems_and_their_axes() -> None:
     document = _printed("search_speed")
     assert document["same"] is True
@@ -55,6 +56,7 @@ def test_search_speed_prints_its_problems_and_their_axes() -> None:
         assert set(axes["values"]) == {*LAYOUT_AXES, *OPTION_DIMENSIONS}
 
 
+@pytest.mark.slow
 def test_scaling_prints_layouts_and_seconds() -> None:
     rows = _printed("scaling")["searches"]
     assert {row["accelerators"] for row in rows} == {64, 128}
@@ -62,6 +64,7 @@ def test_scaling_prints_layouts_and_seconds() -> None:
     assert all(set(row) == keys for row in rows)
 
 
+@pytest.mark.slow
 def test_design_points_prints_what_the_estimate_of_a_study_is_made_of(capsys: pytest.CaptureFixture[str]) -> None:
     design_points.main(["--tiny", "--json"])
     document = json.loads(capsys.readouterr().out)
@@ -69,6 +72,7 @@ def test_design_points_prints_what_the_estimate_of_a_study_is_made_of(capsys: py
     assert all(row["searched"] >= row["layouts"] > 0 and row["point_ms"] > 0 for row in document["rows"])
 
 
+@pytest.mark.slow
 def test_command_line_prints_seconds_of_both_commands() -> None:
     rows = _printed("command_line")["commands"]
     assert [row["command"] for row in rows] == ["--help", "plan llama3-70b --cluster dgx-h100:16"]
@@ -82,6 +86,7 @@ def test_a_table_aligns_its_columns() -> None:
     assert printed.splitlines() == ["name     size  seconds", "one    12,345    0.500", "three       6      yes"]
 
 
+@pytest.mark.slow
 @sweep("name", ["search_speed", "scaling", "command_line"])
 def test_without_json_a_table_is_printed(
     name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -166,6 +171,7 @@ def _differ(array: Array, dimension: int, i: int, j: int) -> bool:
     return not np.array_equal(np.take(array, i, dimension), np.take(array, j, dimension))
 
 
+@pytest.mark.slow
 def test_a_procurement_is_measured_step_by_step() -> None:
     row = _printed("procure")["procurement"]
     assert row["gap"] <= 0.01
@@ -173,6 +179,7 @@ def test_a_procurement_is_measured_step_by_step() -> None:
     assert 0 < row["undominated"] < row["columns"]
 
 
+@pytest.mark.slow
 def test_mixed_prints_gaps_and_what_simpler_plans_take() -> None:
     (row,) = _printed("mixed")["problems"]
     assert row["gap"] <= 0.02
@@ -180,6 +187,7 @@ def test_mixed_prints_gaps_and_what_simpler_plans_take() -> None:
     assert sum(row["breakdown"].values()) == pytest.approx(row["step_s"])
 
 
+@pytest.mark.slow
 def test_uneven_batches_trains_on_the_models_that_are_shipped() -> None:
     (row,) = _printed("uneven_batches")["workloads"]
     assert row["ours_s"] < row["even_adaptive_s"] < row["even_fixed_s"]
@@ -206,6 +214,7 @@ def test_a_table_of_steps_that_is_none_is_refused_kindly(tmp_path: Path) -> None
         assert done.returncode == 2 and says in done.stderr and "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_a_mixed_run_is_predicted_better_the_more_is_known() -> None:
     """The first run, 2 machines and 2 stages: with its network within a tenth, and so with measured layers."""
     document = _printed("mixed_runs")

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from planner.base.errors import ClusterwrightError
 from planner.question.reading import PlanOptions, request
@@ -62,6 +63,7 @@ def test_several_wirings_at_once_are_what_each_is_alone() -> None:
     assert len(times) > len(asked.counts)  # thinner networks are slower
 
 
+@pytest.mark.slow
 def test_the_bound_for_several_wirings_is_below_that_of_each() -> None:
     known, asked = request("llama3-70b", "dgx-h100:8..16", PlanOptions())
     prepared = prepare(known, asked)

@@ -13,6 +13,7 @@ import planner
 from planner import commands
 from planner.base.errors import NoAnswer, WrongQuestion
 from planner.commands.lazy import LazyCommand
+from tests.asking import ask
 from tests.sweeps import sweep
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -42,12 +43,12 @@ def test_start_up_loads_nothing_heavy(arguments: list[str]) -> None:
     assert not [name for name in loaded if name.split(".")[0] in HEAVY]
 
 
-def test_help_lists_every_command_with_its_summary() -> None:
-    result = run("--help")
-    assert result.returncode == 0
+def test_help_lists_every_command_with_its_summary(capsys: pytest.CaptureFixture[str]) -> None:
+    answer = ask(capsys, "--help")
+    assert answer.code == 0
     for name, entry in commands.COMMANDS.items():
-        assert f"  {name} " in result.stdout
-        assert entry.summary in result.stdout
+        assert f"  {name} " in answer.out
+        assert entry.summary in answer.out
 
 
 def test_without_a_command_it_prints_the_help() -> None:
@@ -59,28 +60,28 @@ def test_version() -> None:
 
 
 @sweep("name", commands.COMMANDS)
-def test_every_command_exists_and_explains_itself(name: str) -> None:
+def test_every_command_exists_and_explains_itself(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     command = commands.cli.get_command(click.Context(commands.cli), name)
     assert command is not None
     assert command.name == name
     for flag in ("--help", "-h"):
-        result = run(name, flag)
-        assert (result.returncode, result.stderr) == (0, "")
-        assert f"Usage: clusterwright {name}" in result.stdout
-        assert "\\" not in result.stdout
+        answer = ask(capsys, f"{name} {flag}")
+        assert (answer.code, answer.err) == (0, "")
+        assert f"Usage: clusterwright {name}" in answer.out
+        assert "\\" not in answer.out
 
 
 @sweep("name", ["plan", "estimate", "explain"])
-def test_examples_in_the_help_stand_on_lines_of_their_own(name: str) -> None:
-    examples = [line for line in run(name, "--help").stdout.splitlines() if "clusterwright" in line]
+def test_examples_in_the_help_stand_on_lines_of_their_own(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    examples = [line for line in ask(capsys, f"{name} --help").out.splitlines() if "clusterwright" in line]
     assert len([line for line in examples if line.startswith(f"    clusterwright {name} ")]) >= 2
 
 
-def test_a_missing_argument_gets_one_line() -> None:
-    result = run("plan")
-    assert (result.returncode, result.stdout) == (2, "")
-    assert result.stderr.startswith("clusterwright: missing ")
-    assert len(result.stderr.splitlines()) == 1
+def test_a_missing_argument_gets_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    answer = ask(capsys, "plan")
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err.startswith("clusterwright: missing ")
+    assert len(answer.err.splitlines()) == 1
 
 
 @pytest.fixture

@@ -180,6 +180,7 @@ def test_no_two_mpi_libraries_and_no_back_end_without_an_operation() -> None:
         chosen(lacks)
 
 
+@pytest.mark.slow
 def test_algorithms_go_where_the_tuner_takes_them() -> None:
     ring, tree = CollectiveMethod("nccl", "ring", "simple"), CollectiveMethod("nccl", "tree", "ll")
     laws = {ring: law(1e-4, 1e-11), tree: law(1e-6, 1e-9), NCCL: law(2e-4, 2e-11)}

@@ -251,6 +251,7 @@ def test_tables_are_named_by_pool() -> None:
 # ---- commands --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     plan = mixed("apart")

@@ -123,6 +123,7 @@ def test_what_cannot_be_read(tmp_path: Path, text: str, source: str, options: Im
         imported(put(tmp_path, text), source, options)
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(st.text(max_size=200), st.sampled_from(nccl_tests_and_osu.SOURCES))
 @example("² 1", "osu")  # a digit that int() does not take

@@ -7,11 +7,13 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from unittest import mock
 
 import pytest
+from click.shell_completion import BashComplete
 
 from planner import catalog, launchers
-from planner.commands import COMMANDS, completion_values
+from planner.commands import COMMANDS, cli, completion_values
 from planner.models import families, workload
 from planner.space.axes import PINNED
 from tests.asking import ask
@@ -25,15 +27,10 @@ LIGHT = {"numpy", "pydantic", "pandas", "rich", "optuna", "planner.catalog", "pl
 def offered(line: str) -> list[str]:
     """What is offered for the last word of a line; an empty one stands behind a space."""
     words = line.split(" ")
-    asked = {"_CLUSTERWRIGHT_COMPLETE": "bash_complete", "COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)}
-    found = subprocess.run(
-        [sys.executable, str(ROOT / "cli.py")],
-        env=os.environ | asked,
-        capture_output=True,
-        encoding="utf-8",
-        check=True,
-    )
-    return [each.partition(",")[2] for each in found.stdout.splitlines()]
+    asked = {"COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)}
+    with mock.patch.dict(os.environ, asked):
+        completion = BashComplete(cli, {}, "clusterwright", "_CLUSTERWRIGHT_COMPLETE")
+        return [line.partition(",")[2] for line in completion.complete().splitlines()]
 
 
 @sweep(

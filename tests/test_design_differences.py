@@ -64,6 +64,7 @@ def test_elasticities_are_differences_of_points_evaluated_alone(text: str) -> No
     assert compared >= 2
 
 
+@pytest.mark.slow
 @sweep("text", STUDIES.values(), ids=list(STUDIES))
 def test_importances_are_variances_of_means_over_the_other_axes(text: str) -> None:
     asked = study(text)

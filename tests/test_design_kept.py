@@ -122,6 +122,7 @@ def test_trials_of_workers_that_are_no_more_are_given_up(monkeypatch):
     assert optuna_trials.release(found) == 2 and states(found) == ["FAIL"] * 4 and optuna_trials.counted(found) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("text", "count"), [(TINY, 26), (TWO, 44)], ids=["TPE", "NSGA-II"])
 def test_lost_trials_are_made_again_and_no_other(text, count, monkeypatch):
     """Killed at three places, two of them at once: the points are those of a study that nothing happened to."""
@@ -145,6 +146,7 @@ def test_lost_trials_are_made_again_and_no_other(text, count, monkeypatch):
     assert points[0] == points[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", [TINY, TWO], ids=["TPE", "NSGA-II"])
 def test_a_study_is_resumed_without_what_was_lost(text, tmp_path, monkeypatch):
     """Two trials that a killed process had begun: resumed, and resumed again, the study has none of them."""
@@ -188,6 +190,7 @@ def test_no_more_trials_are_made_than_were_asked_for(monkeypatch):
     assert states(found) == ["COMPLETE"] * 3 + ["FAIL"]
 
 
+@pytest.mark.slow
 def test_trials_are_those_of_their_seed(monkeypatch):
     monkeypatch.setattr(optuna_samplers, "SWEEP_FROM", 14)
     found = []
@@ -281,6 +284,7 @@ def test_a_merged_answer_is_whole_only_if_no_point_is_missing(tmp_path):
     assert [t.number for t in found.trials] == sorted(t.number for t in found.trials)
 
 
+@pytest.mark.slow
 def test_a_point_of_two_documents_is_merged_once(tmp_path):
     first, second = halves(tmp_path)
     everything = tmp_path / "all.json"

@@ -1,18 +1,24 @@
 """The documentation says what the program does: pages are current, commands and make targets exist."""
 
 import ast
+import contextlib
 import importlib.util
 import inspect
+import io
+import os
 import re
+import shlex
 import subprocess
 from importlib.metadata import version
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
+from unittest import mock
 
 import pytest
 
 import planner
+from planner import commands
 from tests.sweeps import sweep
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -50,8 +56,31 @@ def test_the_command_line_page_is_current() -> None:
     assert (ROOT / "docs" / "cli.md").read_text(encoding="utf-8") == generate.cli_page(), "run `make docs`"
 
 
-@pytest.mark.parametrize("shown", EXAMPLES.values(), ids=EXAMPLES)
-def test_examples_print_what_the_page_shows(shown: str) -> None:
+def _run_here(command: str, folder: Path) -> str:
+    """What `generate.run` makes, without a process for it."""
+    private = {"HOME": str(folder), "XDG_CONFIG_HOME": str(folder / ".config"), "NO_COLOR": "1"}
+    private["SOURCE_DATE_EPOCH"] = generate.MADE_ON
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("CLUSTERWRIGHT_", "FORCE_COLOR"))}
+    printed = io.StringIO()
+    streams = contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed)
+    with mock.patch.dict(os.environ, kept | private, clear=True), contextlib.chdir(folder), streams[0], streams[1]:
+        assert commands.main(shlex.split(command)[1:]) in (0, 1, 2), printed.getvalue()
+    return printed.getvalue()
+
+
+SLOW = ("procurement.md", "design-studies.md")
+"""Pages whose examples search for seconds."""
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        pytest.param(shown, id=name, marks=[pytest.mark.slow] if name.startswith(SLOW) else [])
+        for name, shown in EXAMPLES.items()
+    ],
+)
+def test_examples_print_what_the_page_shows(shown: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(generate, "run", _run_here)
     assert generate.without_timings(shown) == generate.without_timings(generate.refreshed(shown)), "run `make docs`"
 
 

@@ -80,6 +80,7 @@ def planned(*clusters: str, precision: str) -> Plan:
     return api.plan("gpt2-medium", clusters, batch="64", precision=precision).plans[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("clusters", [("dgx-v100:1",), ("dgx-v100:1", "quad-rtx6000:2")])
 def test_a_plan_in_32_bit_is_slower_says_its_bytes_and_is_checked(clusters: tuple[str, ...]) -> None:
     wide, narrow = (planned(*clusters, precision=precision) for precision in ("fp32", "fp16"))

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.sweeps import sweep
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -42,6 +44,7 @@ def test_it_refuses_another_version(tmp_path: Path) -> None:
     assert "schema version 99; this program reads 1" in said.stderr
 
 
+@pytest.mark.slow
 def test_unlike_pipelines_get_a_sentence(tmp_path: Path) -> None:
     from planner.planning import document
     from tests.launchers.spread import MIXED, mixed

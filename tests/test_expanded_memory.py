@@ -158,6 +158,7 @@ def best_time(**more):
     return found.best[0].time
 
 
+@pytest.mark.slow
 def test_more_of_it_is_never_slower():
     faster = [best_time(expanded_bandwidth=rate * GB) for rate in (10, 50, 250, 1000)]
     assert faster == sorted(faster, reverse=True)

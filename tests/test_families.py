@@ -211,6 +211,7 @@ def recommender_seconds(cols: Columns, row: int, name: str) -> float:
     return busy * jitter(net, s) + update + s["step_overhead"]
 
 
+@pytest.mark.slow
 def test_columns_agree_with_a_scalar_second_opinion_on_random_rows() -> None:
     random = np.random.default_rng(7)
     chosen, cols = columns("cnn", "resnet50")
@@ -290,6 +291,7 @@ def test_rows_of_one_result_are_fitted_once() -> None:
     assert not any(run.repeated for run in fitted)
 
 
+@pytest.mark.slow
 def test_few_parameters_explain_all_families() -> None:
     assert found().freedom <= 12
     named = {parameter.name: theta for parameter, theta in zip(found().parameters, found().theta, strict=True)}
@@ -299,6 +301,7 @@ def test_few_parameters_explain_all_families() -> None:
     assert all(error <= REACHED[kind] + 0.01 for kind, error in errors.items()), errors
 
 
+@pytest.mark.slow
 def test_sources_left_out_are_predicted_as_well_as_recorded() -> None:
     errors = family_errors(other_parameters.cross_validated(frame(), Efficiencies.of(priors())))
     assert all(error <= REACHED[kind] + 0.01 for kind, error in errors.items()), errors

@@ -92,6 +92,7 @@ def test_plan_and_fit_take_a_fine_tuning_for_the_same_where_nothing_is_said() ->
         assert stated[what] == "a fine-tuning on ten thousand examples of 1,000 tokens"
 
 
+@pytest.mark.slow
 def test_models_that_fit_come_largest_first_with_their_longest_sequences() -> None:
     found = api.fit(on="RTX-4090", top=3)
     counts = [fit.parameters for fit in found]
@@ -118,6 +119,7 @@ def test_weights_of_16_bit_take_more() -> None:
     assert whole.memory_bytes > packed.memory_bytes, "what is freed may hold activations that are not recomputed"
 
 
+@pytest.mark.slow
 def test_own_accelerators_are_tried_too(tmp_path: Path) -> None:
     for kind, text in (("accelerators", OWN), ("nodes", NODE)):
         (tmp_path / kind).mkdir()

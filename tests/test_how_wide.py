@@ -25,6 +25,7 @@ def test_restricted_likelihood_finds_the_variances_that_were_put_in() -> None:
     assert half(PLAIN) == pytest.approx(NORMAL * math.hypot(0.15, 0.08), rel=0.12)
 
 
+@pytest.mark.slow
 def test_a_group_is_judged_by_the_others_alone() -> None:
     residuals, situations, labs = made(5)
     given = Judged(residuals, residuals, situations, labs, labs)

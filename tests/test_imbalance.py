@@ -54,6 +54,7 @@ def test_the_search_stays_exact() -> None:
     assert found.best[0].time > Bounded().search(problem).best[0].time
 
 
+@pytest.mark.slow
 def test_the_answer_says_which_it_counted() -> None:
     even, uneven = (api.plan("mixtral-8x7b", "dgx-h100:4", imbalance=given, top=1).plans[0] for given in (None, 2.0))
     assert uneven.prediction.step_time_s > even.prediction.step_time_s

@@ -116,6 +116,7 @@ MANY = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @sweep("kind", MANY)
 def test_many_wrong_entries_are_read_in_time_in_proportion(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Every problem was looked up by walking the whole file, and every name was compared with all others: minutes."""
@@ -129,6 +130,7 @@ def test_many_wrong_entries_are_read_in_time_in_proportion(kind: str, capsys: py
     assert says in answer.out + answer.err
 
 
+@pytest.mark.slow
 def test_entries_that_extend_each_other_may_be_many(capsys: pytest.CaptureFixture[str]) -> None:
     """Each was filled by a call within that of the one before: the thousandth was one too many."""
     Path("mine/nodes").mkdir(parents=True)

@@ -41,6 +41,7 @@ def answer(text: str, journal: Path | None = None) -> set[str]:
     return {json.dumps(point, sort_keys=True) for point in points}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", [TINY, TWO], ids=["TPE", "NSGA-II"])
 def test_a_study_that_was_killed_and_resumed_has_the_same_answer(
     text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -194,6 +195,7 @@ def timed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measuring, "_running", lambda *job: nullcontext(map(json.dumps, said)))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("timed", "capsys")
 @pytest.mark.parametrize("name", WRITERS)
 def test_a_command_that_is_killed_leaves_all_or_nothing(

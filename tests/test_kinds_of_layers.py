@@ -169,6 +169,7 @@ def agree(grid, stages):
     assert float(comes.layer) >= max(float(each.again) for each in kept)
 
 
+@pytest.mark.slow
 @sweep(("name", "on"), [("nemotron3-nano-4b", "dgx-h100:2"), ("qwen3.5-9b", "dgx-h100:2"), ("gemma3-4b", "dgx-h100:1")])
 def test_the_bounded_search_finds_what_the_exhaustive_one_does(name, on):
     problem = problem_of(name, on)

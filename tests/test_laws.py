@@ -29,6 +29,7 @@ PORTFOLIO: dict[str, Any] = {
 }
 
 
+@pytest.mark.slow
 @sweep("model", ["llama3-8b", "mixtral-8x7b", "gpt2"])
 def test_a_looser_memory_risk_never_slows_the_best_plan(model: str) -> None:
     times = [
@@ -49,6 +50,7 @@ def test_a_renamed_cluster_has_the_same_plans() -> None:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("objective", ["time", "cost"])
 def test_doubled_prices_double_what_it_costs_and_change_no_rank(objective: Any) -> None:
     once, twice = (api.plan("llama3-8b", "dgx-h100:1..4", price=p, objective=objective, top=4) for p in (2.0, 4.0))
@@ -58,6 +60,7 @@ def test_doubled_prices_double_what_it_costs_and_change_no_rank(objective: Any) 
         assert two.money.usd_total == pytest.approx(2 * one.money.usd_total, rel=1e-12)
 
 
+@pytest.mark.slow
 def test_a_pin_on_the_neighbours_of_the_best_never_beats_it() -> None:
     best = api.plan("llama3-8b", "dgx-h100:4", top=1)[0]
     for axis in ("tp", "pp", "micro", "cp"):
@@ -82,6 +85,7 @@ NO_DEARER = 1 + 1e-6
 """To the cent, on bills of thousands."""
 
 
+@pytest.mark.slow
 def test_more_time_and_more_budget_are_never_dearer() -> None:
     quick, usual, slow = (cost(deadline=f"{days} d") for days in (20, 60, 120))
     assert slow <= usual * NO_DEARER
@@ -89,6 +93,7 @@ def test_more_time_and_more_budget_are_never_dearer() -> None:
     assert cost(deadline="60 d", budget=1.05 * usual) == pytest.approx(usual, rel=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("more", [{"node": ("dgx-h100", "dgx-a100-80gb")}, {"ways": ("on-demand", "spot", "buy")}])
 def test_more_candidates_are_never_dearer(more: dict[str, Any]) -> None:
     assert cost(**more) <= cost() * NO_DEARER
@@ -107,6 +112,7 @@ HERE = {"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1", "LC_ALL": "C"}
 ELSEWHERE = {"PYTHONHASHSEED": "12345", "OMP_NUM_THREADS": "4", "LC_ALL": "tr_TR.UTF-8", "TZ": "Asia/Kathmandu"}
 
 
+@pytest.mark.slow
 def test_hash_seeds_threads_and_locales_change_no_byte() -> None:
     texts = [
         subprocess.run([sys.executable, "-c", ASK], env={**os.environ, **own}, capture_output=True, check=True).stdout

@@ -14,6 +14,7 @@ POINTS = json.loads((ROOT / "benchmarks" / "data" / "design_points.json").read_t
 SEARCHES = json.loads((ROOT / "benchmarks" / "data" / "design_search.json").read_text(encoding="utf-8"))
 
 
+@pytest.mark.slow
 @sweep(
     "made",
     [generate.benchmarks_page, generate.design_search_page, generate.runs_page],
@@ -25,6 +26,7 @@ def test_tables_are_the_kept_figures(made: Any) -> None:
     assert made.PART.search(shown)
 
 
+@pytest.mark.slow
 @sweep("kept", SPEED["problems"], ids=lambda kept: kept["name"])
 def test_candidates_are_counted_as_the_page_says(kept: dict[str, Any]) -> None:
     assert kept | generate.benchmarks_page.counted(kept["name"]) == kept, "stale: python -m docs.benchmarks_page"

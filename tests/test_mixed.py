@@ -192,6 +192,7 @@ def test_a_pool_without_nodes_is_as_if_absent() -> None:
         planned("t4-4:0", "ws-4xrtx6000:0")
 
 
+@pytest.mark.slow
 def test_one_more_pool_never_makes_it_worse() -> None:
     """Of four pools, every set against every smaller one."""
     pools = ("quad-rtx6000:1", "t4-4:1", "ws-4xa5000:1", "dgx-v100:1@far")
@@ -206,6 +207,7 @@ def test_one_more_pool_never_makes_it_worse() -> None:
     assert any(best[names] < min(best[name,] for name in names) for names in best if len(names) == 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("objective", ["time", "cost"])
 def test_sets_that_are_not_searched_would_change_nothing(objective: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Against a search of every set of pools, whatever its relaxation shows."""
@@ -235,6 +237,7 @@ def test_a_pool_too_slow_to_help_is_left_out_and_said_to_be() -> None:
     assert any("excluded: all 1 x t4-4@far" in line for line in found.reasons.why_not)
 
 
+@pytest.mark.slow
 def test_money_and_deadlines_hold() -> None:
     asked = ("dgx-a100-40gb:1", "dgx-a100-80gb:1")
     fast = planned(*asked)
@@ -290,6 +293,7 @@ def test_a_slower_link_makes_a_plan_over_two_pools_slower_or_leaves_one_out() ->
     assert times[0] < times[1] < 0.5 * times[2]
 
 
+@pytest.mark.slow
 def test_no_reduction_is_shorter_than_its_bound() -> None:
     """However many replicas there are, and however they stand on two pools."""
     setting = posed("mixtral-8x7b", ("dgx-h100:8", "dgx-a100-80gb:8"), batch="256").setting

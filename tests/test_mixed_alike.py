@@ -42,6 +42,7 @@ def starts(plan: Plan) -> bool:
     return not list(plan_facts.stages_fill_pools(plan))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("clusters", "batch", "policy", "binds"),
     [
@@ -131,6 +132,7 @@ def test_what_is_said_of_a_plan_is_what_the_plan_is(by_rate: bool) -> None:
             assert alike._values(setting, np.array(rows), pools, copies) == pytest.approx(wanted, rel=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by_rate", [False, True])
 @pytest.mark.parametrize("limit", ["none", "time", "money", "both", "more than there is"])
 def test_it_is_the_best_within_the_limits(limit: str, by_rate: bool) -> None:
@@ -151,6 +153,7 @@ def test_it_is_the_best_within_the_limits(limit: str, by_rate: bool) -> None:
     assert bool(kept) is (limit != "more than there is")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("model", "unlike"), [("mixtral-8x7b", (1, 1, 2)), ("llama3.2-1b", (1, 2, 1))])
 def test_kinds_are_those_whose_document_has_one_cut(model: str, unlike: tuple[int, ...]) -> None:
     """Of every way in which degrees may agree and differ, as the stages of the written plan say."""
@@ -193,6 +196,7 @@ def test_divisors_come_in_pairs() -> None:
 # ---- plans -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "clusters", "asked"),
     [
@@ -241,6 +245,7 @@ def test_limits_hold_for_it_too() -> None:
         api.plan("llama3.2-3b", pools, launchable=True, deadline=f"{hours * 0.9:.1f} h")
 
 
+@pytest.mark.slow
 def test_fewer_nodes_of_one_pool_are_tried_too(capsys: pytest.CaptureFixture[str]) -> None:
     """A batch of 128 does not divide over three nodes of either pool, and T5's stacks are not cut between pools."""
     shown = ask(capsys, "plan t5-large --cluster dgx-v100:3 --cluster t4-4:3 --batch 128 --launchable")

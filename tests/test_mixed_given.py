@@ -34,6 +34,7 @@ def planned(name: str) -> Plan:
     return next(plan for plan in api.plan(model, list(clusters), **asked) if plan.parallelism.groups)
 
 
+@pytest.mark.slow
 @sweep("name", PLANNED)
 def test_what_is_printed_gives_the_same_document(name: str) -> None:
     """Layers, shares of the batch, time, memory, money: to the bit, with all of the pools or only those in use."""

@@ -33,6 +33,7 @@ def close() -> PlanSet:
 # ---- an older release ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_figures_that_do_not_change_reprice_every_kind_of_pipeline_to_the_same_step() -> None:
     known, wanted, pools = posed("gpt2-medium", "T4:4,RTX6000:4", batch="64")
     prepared = problem.prepare(known, wanted, pools, 64)
@@ -46,6 +47,7 @@ def test_figures_that_do_not_change_reprice_every_kind_of_pipeline_to_the_same_s
     assert {len(chain) for chain in compared} == {1, 2}, "pipelines on one pool and on two"
 
 
+@pytest.mark.slow
 def test_an_older_release_of_a_mixed_plan_is_slower_on_young_accelerators() -> None:
     plan = api.plan("llama3-8b", ("dgx-b200:1", "dgx-h100:1"), batch="512", launchable=True, top=9).plans
     mixed = next(each for each in plan if len(each.cluster.pools) == 2)
@@ -80,6 +82,7 @@ def test_under_a_framework_of_unknown_name_a_mixed_plan_is_as_unsure_as_framewor
 # ---- other traits and links ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_where_the_choice_of_pools_hangs_on_software_both_figures_are_told(close: PlanSet, tmp_path: Path) -> None:
     assert [pool.accelerator for pool in close.plans[0].cluster.pools] == ["A100-SXM4-40GB"]
     others = {each.supposed: each for each in close.reasons.other_software or ()}
@@ -98,6 +101,7 @@ def test_where_the_choice_of_pools_hangs_on_software_both_figures_are_told(close
     assert other.own_more == pytest.approx(more, rel=1e-6) and more > dependence.LEAST
 
 
+@pytest.mark.slow
 @sweep(
     ("accelerators", "asked", "left_open"),
     [

@@ -112,6 +112,7 @@ def test_a_stage_between_holds_some() -> None:
     verify.check(plan, may_exceed_limits=True)
 
 
+@pytest.mark.slow
 def test_unlike_pools_deal_them() -> None:
     pools = ["dgx-h100:1", "dgx-a100-80gb:1"]
     plan = api.plan("moonlight-16b-a3b", pools, mtp_layers=1, top=1).plans[0]

@@ -11,6 +11,7 @@ FOLDER = Path(__file__).resolve().parent.parent / "examples" / "notebooks"
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("default")  # of the kernel's own libraries, not of ours
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_runs(path: Path) -> None:

@@ -194,9 +194,21 @@ PATIENT = settings(deadline=None, max_examples=40, derandomize=True, suppress_he
 
 
 @sweep("name", FAMILIES)
-@PATIENT
+@settings(PATIENT, max_examples=10)
 @given(data=st.data())
 def test_one_plan(name, data):
+    agrees_on_a_plan(name, data)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FAMILIES)
+@PATIENT
+@given(data=st.data())
+def test_forty_plans(name, data):
+    agrees_on_a_plan(name, data)
+
+
+def agrees_on_a_plan(name, data):
     grid = single_grid(figures_of(name), *data.draw(candidates(name)))
     unread = data.draw(st.sampled_from((0.0, 1.0)))
     launches, bucket = data.draw(st.sampled_from((0.0, 18.0))), data.draw(st.sampled_from((0.0, 26214400.0)))
@@ -243,6 +255,7 @@ def test_stages_placed_beside_the_head(pp, vpp, head):
     assert pipeline.stage_layers(grid.shape, grid.layout) == dealt and sum(dealt) == 61
 
 
+@pytest.mark.slow
 @sweep("zero", [0, 1])
 @sweep("micro_batches", [4, 32])
 @sweep(("layers", "leading"), [(61, 3), (61, 7), (92, 3), (40, 11)])
@@ -311,14 +324,24 @@ SPACES = {
 
 
 @sweep("name", SPACES)
-def test_whole_spaces(name):
+def test_places_of_whole_spaces(name):
+    agrees_in_space(name, places=4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SPACES)
+def test_many_places_of_whole_spaces(name):
+    agrees_in_space(name, places=60)
+
+
+def agrees_in_space(name, places):
     model, on, more = SPACES[name]
     problem = problem_of(model, on, **more)
     drawn = np.random.default_rng(7)
     for index, block in enumerate(problem.blocks):
         found = cost.evaluate(problem.grid(index))
         time, memory = (np.broadcast_to(figure, block.shape) for figure in (found.time, found.memory))
-        for place in drawn.integers(block.size, size=60):
+        for place in drawn.integers(block.size, size=places):
             *options, row = np.unravel_index(place, block.shape)
             layout = {axis: int(column[row]) for axis, column in block.rows.items()}
             grid = single_grid(problem.figures, layout, block.axes.at([int(i) for i in options]))

@@ -38,6 +38,7 @@ def rows(path):
 # ---- the file --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_there_are_thirty_jobs_of_many_labs(judged):
     assert len(judged) >= 30
     assert len({each.job.run.lab for each in judged}) >= 8
@@ -82,11 +83,13 @@ Dense was 0.960 while layers were gathered in one call, and 0.981 with Megatron'
 left out speak against."""
 
 
+@pytest.mark.slow
 def test_mixtures_but_for_gpt_oss_are_as_fast_as_asked(judged):
     others = [each for each in judged if "gpt-oss" not in each.job.run.model]
     assert 0.95 <= panel.geometric(others, "moe") <= 1.05
 
 
+@pytest.mark.slow
 def test_deepseeks_own_run_is_predicted(judged):
     """2,048 H800 in fp8, by what its report says of its software alone: no run of it is fitted, and as its entry was
     written with the run at hand it is not counted as unseen.
@@ -98,12 +101,14 @@ def test_deepseeks_own_run_is_predicted(judged):
     assert paper.error == pytest.approx(1.0, abs=0.25)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", sorted(REACHED))
 def test_our_best_plans_are_as_fast_as_tuned_ones(judged, family):
     low, high = REACHED[family]
     assert low <= panel.geometric(judged, family) <= high
 
 
+@pytest.mark.slow
 def test_whoever_claims_more_than_was_ever_measured_has_been_looked_at(judged):
     for each in panel.claims(judged):
         assert each.job.reason.startswith(panel.ANSWERS), (
@@ -115,6 +120,7 @@ TOO = {"too fast": lambda error: error < 0.97, "too slow": lambda error: error >
 """What a reason says of the published plan's prediction -> whether predicted over measured agrees."""
 
 
+@pytest.mark.slow
 def test_reasons_agree_with_todays_figures(judged):
     """In sign: a published plan that is predicted too fast is said to be so, and nothing is that is not; terms named
     in brackets are cheaper in ours than in the published plan.
@@ -131,6 +137,7 @@ def test_reasons_agree_with_todays_figures(judged):
         assert named or "too fast" in reason, f"{name}: names nothing that is cheaper in ours"
 
 
+@pytest.mark.slow
 def test_claims_do_not_grow(judged):
     found = panel.claims(judged)
     assert len(found) <= 21, "of 59; another is an exploit to look at"
@@ -139,11 +146,13 @@ def test_claims_do_not_grow(judged):
     # before stages were priced by the windows that their layers have
 
 
+@pytest.mark.slow
 def test_reasons_are_not_kept_for_what_nobody_claims(judged):
     kept = {each.job.run.id for each in judged if each.job.reason}
     assert kept <= {each.job.run.id for each in judged if each.claim > 0.95 * panel.CLAIM}
 
 
+@pytest.mark.slow
 def test_the_best_rate_is_of_the_same_machines(judged):
     by = {each.job.run.id: each.best for each in judged}
     assert by["dgxc-benchmarking-231"].id == "mbcard-001", "DeepSeek-V3 in bf16 on H100, not the faster rows in fp8"
@@ -192,6 +201,7 @@ def test_gpt_oss_on_b200_keeps_experts_inside_the_node():
 # ---- the page --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_gaps_of_mixtures_add_up_by_part(judged):
     mixtures = [each for each in judged if each.job.run.family == "moe"]
     for each in mixtures:
@@ -211,6 +221,7 @@ def test_the_section_replaces_itself_and_nothing_else():
     assert again == f"# Page\n\n{accuracy_panel.BEGIN}\ntwo\n{accuracy_panel.END}\n## After\n"
 
 
+@pytest.mark.slow
 def test_the_section_shows_every_job(judged):
     told = accuracy_panel.section(judged)
     assert all(each.job.run.model in told for each in judged)

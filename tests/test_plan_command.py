@@ -251,6 +251,7 @@ def test_a_waived_rule_is_waived(capsys: pytest.CaptureFixture[str]) -> None:
     assert plans(ask(capsys, f"plan {SMALL} --pin tp=16 --waive tp_in_domain --json"))[0]["parallelism"]["tp"] == 16
 
 
+@pytest.mark.slow
 @sweep("rule", RULES, ids=lambda rule: rule.name)
 def test_a_waived_rule_leaves_plans_that_hold(rule: Rule, capsys: pytest.CaptureFixture[str]) -> None:
     """What cannot be waived is refused: the plan would not add up, and the checker would stop it."""
@@ -362,6 +363,7 @@ def test_a_model_from_hugging_face(capsys: pytest.CaptureFixture[str]) -> None:
     assert own["prediction"] == library["prediction"]
 
 
+@pytest.mark.slow
 @sweep(
     "line",
     [

@@ -189,6 +189,7 @@ def test_pins_hold_for_what_was_run_too(ask: Answers) -> None:
     assert not any(p["parallelism"]["tp"] == 8 for p in found["plans"])
 
 
+@pytest.mark.slow
 def test_runs_of_other_work_say_nothing_of_these_plans(ask: Answers) -> None:
     ask("--top", "1")
     learn(1, "--step-time", "8s")
@@ -198,6 +199,7 @@ def test_runs_of_other_work_say_nothing_of_these_plans(ask: Answers) -> None:
     assert not any("measured" in p for p in json.loads(Path("two.json").read_text())["plans"])
 
 
+@pytest.mark.slow
 def test_several_runs_of_a_plan_count_by_their_median(ask: Answers) -> None:
     ask("--top", "1")
     for time in ("10s", "18s", "12s"):
@@ -244,6 +246,7 @@ def test_python_asks_the_same(ask: Answers) -> None:
     assert cells.key(cells.of_plan(found[0])) == cells.key(cells.of_plan(again[1]))
 
 
+@pytest.mark.slow
 def test_a_journal_that_changed_since_its_fit_is_told(ask: Answers, capsys: pytest.CaptureFixture[str]) -> None:
     ask("--top", "1")
     learn(1, "--step-time", "14s")
@@ -258,6 +261,7 @@ def test_a_journal_that_changed_since_its_fit_is_told(ask: Answers, capsys: pyte
     assert main(["validate", "--site", "lab"]) == 0
 
 
+@pytest.mark.slow
 def test_an_emptied_journal_takes_its_fit_back(ask: Answers, capsys: pytest.CaptureFixture[str]) -> None:
     shipped = ask()["plans"][0]["prediction"]["step_time_s"]
     learn(1, "--step-time", f"{1.5 * shipped:.3f}")
@@ -290,6 +294,7 @@ def test_an_impossible_measurement_in_a_file_is_refused(
     assert f"plans.0.measured.{field}: must be a" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_mixed_plan_says_what_a_site_does_for_it(ask: Answers, capsys: pytest.CaptureFixture[str]) -> None:
     ask()
     learn(1, "--step-time", "20s")

@@ -66,6 +66,7 @@ def test_what_would_fit_fits(line: str, capsys: pytest.CaptureFixture[str]) -> N
         assert ask(capsys, mended).code == 0, mended
 
 
+@pytest.mark.slow
 @sweep(
     "line",
     [
@@ -361,6 +362,7 @@ def questions(draw: st.DrawFn) -> list[str]:
     return [*words, *draw(st.lists(st.sampled_from(["--json", "--json", "--help", "-x", "tp=2"]), max_size=1))]
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(questions())
 def test_no_question_ends_in_a_traceback(words: list[str]) -> None:
