@@ -25,11 +25,11 @@ from numpy.typing import NDArray
 from planner import catalog as catalogs
 from planner.base.resources import data
 from planner.calibration.fit import calibrate as fitting
-from planner.calibration.fit import own_runs, peaks
+from planner.calibration.fit import counted_runs, own_runs
+from planner.calibration.fit.calibrate import parameters
 from planner.calibration.fit.counted_runs import cell, lab, weights
 from planner.calibration.fit.frame import Frame
 from planner.calibration.fit.least_squares import fit
-from planner.calibration.fit.parameters import parameters
 from planner.calibration.report.prediction_errors import plan_of, same_job
 from planner.calibration.runs import reading
 from planner.calibration.runs.measured_run import Run
@@ -102,7 +102,7 @@ def _without(calibration: fitting.Calibration, name: str) -> Efficiencies:
     weight = weights([cell(frame.runs[i]) for i in kept])
     found = fit(frame, calibration.prior, parameters(), kept, weight, calibration.fit.theta, 6)
     others = Frame(frame.catalog, [run for run in frame.runs if lab(run) != name])
-    return peaks.fitted(others, found.efficiencies)
+    return counted_runs.with_fitted_peaks(others, found.efficiencies)
 
 
 def _kind(run: Run) -> str:

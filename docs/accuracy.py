@@ -26,7 +26,7 @@ from planner.base.resources import data
 from planner.calibration.fit import calibrate, other_parameters
 from planner.calibration.fit.counted_runs import lab
 from planner.calibration.fit.frame import Frame
-from planner.calibration.measuring import tables
+from planner.calibration.measuring import measure
 from planner.calibration.report import labs, validation
 from planner.calibration.report.prediction_errors import Errors
 from planner.calibration.runs import other_families
@@ -196,7 +196,7 @@ def page() -> str:
     """The whole page; its plots are written beside it."""
     priors = catalog.load(data("hardware_catalog") / "priors")
     frame = Frame(priors, runs.read(RUNS, priors))
-    found = calibrate.calibrate(frame, tables.informed(Efficiencies.of(priors), priors, KERNELS)[0])
+    found = calibrate.calibrate(frame, measure.informed(Efficiencies.of(priors), priors, KERNELS)[0])
     f = by_lab.found(found)
     shipped = catalog.load()
     everything = runs.read(RUNS, shipped)

@@ -26,7 +26,7 @@ from planner.calibration.fit import calibrate
 from planner.calibration.fit.calibrate import Calibration
 from planner.calibration.fit.counted_runs import lab
 from planner.calibration.fit.frame import Frame
-from planner.calibration.measuring import tables
+from planner.calibration.measuring import measure
 from planner.calibration.report import panel
 from planner.calibration.report.labs import framework
 from planner.calibration.report.validation import situation
@@ -282,7 +282,7 @@ def main() -> int:
 
     priors = catalog.load(data("hardware_catalog") / "priors")
     frame = Frame(priors, reading.read(RUNS, priors))
-    found = calibrate.calibrate(frame, tables.informed(Efficiencies.of(priors), priors, KERNELS)[0])
+    found = calibrate.calibrate(frame, measure.informed(Efficiencies.of(priors), priors, KERNELS)[0])
     text = section(found, catalog.load())
     writing.write(PAGE, refreshed(PAGE.read_text(encoding="utf-8"), text), replace=True)
     print("wrote: docs/accuracy.md")

@@ -12,10 +12,10 @@ import pytest
 from planner import api, catalog, cost
 from planner.base.errors import WrongQuestion
 from planner.base.resources import data
-from planner.calibration.fit import calibrate, least_squares, own_runs, parameters, peaks
+from planner.calibration.fit import calibrate, counted_runs, least_squares, own_runs
 from planner.calibration.fit.counted_runs import core, lab
 from planner.calibration.fit.frame import Frame
-from planner.calibration.measuring import tables
+from planner.calibration.measuring import measure
 from planner.calibration.report import prediction_errors, validation
 from planner.calibration.runs import names, reading
 from planner.commands import main
@@ -359,7 +359,7 @@ def test_one_sources_runs_make_no_runtime_surer_than_all():
 
 def test_memory_intervals_cover_runs_left_out(frame, known):
     """Each run's interval from the others alone: about 80 % of the runs lie inside theirs."""
-    rows, residuals = peaks.left_out(frame, Efficiencies.of(known))
+    rows, residuals = counted_runs.held_out_peaks(frame, Efficiencies.of(known))
     names, labs = [frame.runs[i].runtime for i in rows], [lab(frame.runs[i]) for i in rows]
     held = []
     for place in range(0, len(rows), 7):
@@ -376,11 +376,11 @@ def test_the_factor_of_the_allocator_is_fitted_to_measured_peaks(frame, known):
     before = {
         key: replace(entry, activation_factor=prior[key].activation_factor) for key, entry in shipped.runtimes.items()
     }
-    again = peaks.fitted(frame, Efficiencies(shipped.accelerators, before))
+    again = counted_runs.with_fitted_peaks(frame, Efficiencies(shipped.accelerators, before))
     for key, entry in shipped.runtimes.items():
         assert again.runtimes[key].activation_factor == pytest.approx(entry.activation_factor), "run `make calibrate`"
     assert shipped.runtimes["maxtext"].activation_factor == 1.0
-    rows, residuals = peaks.left_out(frame, Efficiencies(shipped.accelerators, before))
+    rows, residuals = counted_runs.held_out_peaks(frame, Efficiencies(shipped.accelerators, before))
     labs = np.array([lab(frame.runs[i]) for i in rows])
     by_lab = [np.abs(np.expm1(residuals[labs == name])).mean() for name in sorted(set(labs))]
     assert np.mean(by_lab) <= 0.11  # 10.4 % reached, 10 % required
@@ -389,8 +389,8 @@ def test_the_factor_of_the_allocator_is_fitted_to_measured_peaks(frame, known):
 def test_few_measured_peaks_fit_nothing(known):
     few = Frame(known, [run for run in reading.read(RUNS, known) if run.source == "bigscience-v100"])
     shipped = Efficiencies.of(known)
-    assert peaks.fitted(few, shipped) is shipped
-    rows, residuals = peaks.left_out(few, shipped)
+    assert counted_runs.with_fitted_peaks(few, shipped) is shipped
+    rows, residuals = counted_runs.held_out_peaks(few, shipped)
     assert len(rows) == len(residuals) == 5
 
 
@@ -469,7 +469,7 @@ def test_kernel_tables_set_the_shape_figures_and_leave_the_level(tmp_path):
         lines.append(f"A100-SXM4-80GB,bf16,{m},{n},{k},{rate},made")
     path = tmp_path / "kernels.csv"
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    found, kernels = tables.informed(prior, priors, path)
+    found, kernels = measure.informed(prior, priors, path)
     assert kernels == len(lines) - 1
     for name in ("ampere", "A30"):
         assert found.accelerators[name].inner_half == pytest.approx(900, rel=0.1)
@@ -483,15 +483,15 @@ def test_a_table_of_few_kernels_sets_nothing(tmp_path):
     path = tmp_path / "kernels.csv"
     path.write_text("accelerator,dtype,m,n,k,tflops\nA100-SXM4-80GB,bf16,4096,4096,4096,200\n", encoding="utf-8")
     with pytest.raises(WrongQuestion, match="16-bit matrix products"):
-        tables.informed(Efficiencies.of(priors), priors, path)
+        measure.informed(Efficiencies.of(priors), priors, path)
 
 
 def test_boards_move_with_their_generation():
     priors = catalog.load(data("hardware_catalog") / "priors")
-    boards = {name for own in parameters.BOARDS.values() for name in own}
-    for generation, own in parameters.BOARDS.items():
+    boards = {name for own in calibrate.BOARDS.values() for name in own}
+    for generation, own in calibrate.BOARDS.items():
         assert all(priors.accelerators[name].generation == generation for name in own)
-    fitted = set(parameters.BOARDS)
+    fitted = set(calibrate.BOARDS)
     extra = {n for n in priors.accelerator_efficiencies if n in priors.accelerators} - boards
     assert not {name for name in extra if priors.accelerators[name].generation in fitted}
 

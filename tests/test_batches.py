@@ -4,7 +4,7 @@ import pytest
 
 from planner import api
 from planner.mixed import global_batch
-from planner.rebalancing import batch_choice, noise
+from planner.rebalancing import batch_choice
 from tests.asking import ask
 from tests.sweeps import sweep
 
@@ -41,7 +41,7 @@ def test_a_noise_scale_is_a_number_of_sequences(text: str, capsys: pytest.Captur
 
 
 def test_estimators_are_chosen_by_name() -> None:
-    assert noise.estimator("cannikin") is noise.cannikin
-    assert noise.estimator("pooled") is noise.pooled
+    assert batch_choice.estimator("cannikin") is batch_choice.cannikin
+    assert batch_choice.estimator("pooled") is batch_choice.pooled
     with pytest.raises(ValueError, match="pooled and cannikin"):
-        noise.estimator("anova")
+        batch_choice.estimator("anova")

@@ -17,12 +17,12 @@ from planner import api, catalog, verify
 from planner.base.errors import WrongQuestion
 from planner.comm import run
 from planner.comm.calls.one_pool import grid_of, listed, place_of
-from planner.comm.program import back_ends, choosing, modelled
+from planner.comm.program import back_ends, choosing
 from planner.comm.program.back_ends import BackEndInstance, Live
 from planner.comm.program.choosing import ChooseOptions
-from planner.comm.program.rules import rule_of
 from planner.comm.routing import rules as routed
-from planner.comm.tables import measured_times
+from planner.comm.routing.rules import rule_of
+from planner.comm.tables import measured_times, nccl_methods
 from planner.comm.tables.measured_times import CollectiveMethod, TableRow, TimesTable
 from planner.comm.tables.timing import times
 from planner.cost.calls import OPERATIONS
@@ -362,7 +362,7 @@ def test_without_a_table_the_model_names_the_fastest_of_nccl(name: str) -> None:
     efficiencies = CATALOG.collective_efficiencies, CATALOG.fabric_efficiencies
     library = cost_inputs.library(place_of(plan, CATALOG), *efficiencies)
     for call in calls(name)[1]:
-        known = modelled.times(network, library, call)
+        known = nccl_methods.times(network, library, call)
         rule = rule_of(found.rules, call.op, call.group, call.ranks, call.bytes)
         assert rule is not None
         mine = known[CollectiveMethod(rule.backend, rule.algorithm, rule.protocol)].seconds

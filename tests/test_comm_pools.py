@@ -16,11 +16,11 @@ from planner.comm.calls import several_pools
 from planner.comm.calls.one_pool import CAUSES, known_of, listed
 from planner.comm.calls.several_pools import PoolCall
 from planner.comm.program.choosing import ChooseOptions
-from planner.comm.program.rules import rule_of
+from planner.comm.routing.rules import rule_of
 from planner.comm.run import modelled, with_rules
-from planner.comm.tables import pool_tables
+from planner.comm.tables import timing
 from planner.comm.tables.measured_times import CollectiveMethod, TableJournal, TableRow, TimesTable
-from planner.comm.tables.pool_tables import PoolTables, placed
+from planner.comm.tables.timing import PoolTables, placed
 from planner.cost.calls import Call
 from planner.launchers import nccl_tuner
 from planner.planning import document
@@ -235,7 +235,7 @@ def test_a_link_that_nobody_measured_is_as_slow_as_the_slower_pool() -> None:
     )
     assert all(time.extrapolated for time in across_both.values())
     assert not any(time.extrapolated for time in found.look_up(call((0,))).values())
-    assert pool_tables.TOGETHER == ("nvidia", "amd")
+    assert timing.TOGETHER == ("nvidia", "amd")
 
 
 def test_tables_are_named_by_pool() -> None:

@@ -4,7 +4,7 @@ import json
 
 from planner.planning import document
 from planner.study.answer import document as answer
-from planner.study.program import optuna_storage
+from planner.study.program import trial_storage
 from tests.designing import TINY, run, study
 
 
@@ -43,4 +43,4 @@ def test_the_command_refuses_kindly(tmp_path, capsys):
 def test_questions_differ_line_by_line():
     before = document.dump(answer.question(study()))
     now = document.dump(answer.question(study(TINY.replace("count = 1", "count = 2"))))
-    assert list(optuna_storage.differences(before, now)) == ["base.count: 1 before, 2 now"]
+    assert list(trial_storage.differences(before, now)) == ["base.count: 1 before, 2 now"]

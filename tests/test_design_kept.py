@@ -17,7 +17,7 @@ from planner.planning import document
 from planner.study import merge
 from planner.study import run as designing
 from planner.study.answer import document as answer
-from planner.study.program import optuna_samplers, optuna_storage, optuna_trials
+from planner.study.program import optuna_samplers, optuna_trials, trial_storage
 from planner.study.program.evaluation import Evaluator
 from tests.designing import TINY, TWO, Tried, _limited, by_trials, run, study, whole, whole_with
 from tests.sweeps import sweep
@@ -64,9 +64,9 @@ def asked(text: str = TINY) -> Any:
 @sweep(("key", "text"), CHANGED.items(), ids=list(CHANGED))
 def test_whatever_changed_in_a_study_is_seen(key, text):
     """Added, taken away or another: in the study that was kept, or in the one that is asked now."""
-    assert not list(optuna_storage.differences(asked(), asked()))
+    assert not list(trial_storage.differences(asked(), asked()))
     for before, now in ((asked(), asked(text)), (asked(text), asked())):
-        said = list(optuna_storage.differences(before, now))
+        said = list(trial_storage.differences(before, now))
         assert any(line.startswith(key) for line in said), said
 
 
@@ -96,7 +96,7 @@ def test_a_journal_of_another_version_is_not_gone_on_with(tmp_path):
 
 def begun(text: str = TINY) -> tuple[Any, Any]:
     optuna_trials.quiet()
-    return optuna_storage.opened(optuna_storage.storage(None), study(text), {}, 0, "memory", resume=False), study(text)
+    return trial_storage.opened(trial_storage.storage(None), study(text), {}, 0, "memory", resume=False), study(text)
 
 
 def ask(found: Any, of: Any, worker: str | None) -> int:
@@ -154,7 +154,7 @@ def test_a_study_is_resumed_without_what_was_lost(text, tmp_path, monkeypatch):
     journal = str(tmp_path / "a.journal")
     by_trials(text, 7, storage=journal)
     for target in (11, 16):
-        stored = optuna.load_study(study_name=study(text).name, storage=optuna_storage.storage(journal))
+        stored = optuna.load_study(study_name=study(text).name, storage=trial_storage.storage(journal))
         ask(stored, study(text), dead())
         ask(stored, study(text), dead())
         resumed = by_trials(text, target, storage=journal, resume=True)

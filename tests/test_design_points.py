@@ -14,7 +14,7 @@ from planner import api, catalog
 from planner.base.errors import NoAnswer
 from planner.study import run
 from planner.study.answer import front
-from planner.study.program import optuna_samplers, optuna_storage, optuna_trials
+from planner.study.program import optuna_samplers, optuna_trials, trial_storage
 from planner.study.program.clusters import Clusters
 from planner.study.program.evaluation import Evaluator
 from tests.designing import TINY, Tried, study, whole
@@ -230,7 +230,7 @@ def test_trials_go_where_there_is_more_for_a_dollar():
     asked = study(TINY.replace('["cost"]', '["performance-per-dollar"]'))
     notes: list[str] = []
     optuna_trials.quiet()
-    found = optuna_storage.opened(optuna_storage.storage(None), asked, {}, 0, "memory", resume=False)
+    found = trial_storage.opened(trial_storage.storage(None), asked, {}, 0, "memory", resume=False)
     optuna_trials.run(found, Evaluator(known(), asked), 20, 0, lambda n, note: notes.append(note), lambda: True)
     assert [d.name for d in found.directions] == ["MAXIMIZE"]
     done = [t for t in found.get_trials() if t.user_attrs["outcome"]["objectives"]]

@@ -17,7 +17,7 @@ import pytest
 
 from planner.base.errors import WrongQuestion
 from planner.study import run
-from planner.study.program import optuna_storage
+from planner.study.program import trial_storage
 from tests.designing import LONG, ROOT, TWO, by_trials, searched
 
 psycopg2 = pytest.importorskip("psycopg2", reason="psycopg2 is installed by make test-real")
@@ -134,7 +134,7 @@ def test_a_study_killed_on_a_server_goes_on(searched, server, tmp_path):
 
 
 def finished(url: str, name: str) -> int:
-    store = optuna_storage.storage(url)
+    store = trial_storage.storage(url)
     known = {study.study_name: study._study_id for study in store.get_all_studies()}
     kept = store.get_all_trials(known[name], deepcopy=False) if name in known else []
     return sum(each.state.name == "COMPLETE" for each in kept)

@@ -10,7 +10,7 @@ import pytest
 
 from planner.base.errors import WrongQuestion
 from planner.commands import main
-from planner.study import recheck
+from planner.study import merge
 from planner.study import run as designing
 from planner.study.program import boxes
 from planner.study.program.evaluation import Evaluator
@@ -112,7 +112,7 @@ def test_what_is_proven_of_several_objectives_is_the_whole_front(text: str) -> N
     assert told.search.exact and {tuple(p.objectives.values()) for p in told.pareto} == {
         tuple(abs(x) for x in each) for each in front_of(text)
     }
-    assert recheck.again(known(), told, "a.json").pareto == told.pareto
+    assert merge.again(known(), told, "a.json").pareto == told.pareto
 
 
 @sweep("most", [1, 5, 20])
@@ -178,7 +178,7 @@ def test_a_million_points_are_proven() -> None:
 def test_a_proof_is_made_again() -> None:
     found = designing.design(known(), study(WITHIN), designing.How(explained=False, way="bounded"))
     assert found.asked is not None
-    made = recheck.again(known(), found, "a.json")
+    made = merge.again(known(), found, "a.json")
     assert made.search == found.search and made.best == found.best and made.trials == found.trials
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from planner.base.errors import WrongQuestion
 from planner.study import run as designing
-from planner.study.program import optuna_samplers, optuna_storage
+from planner.study.program import optuna_samplers, trial_storage
 from planner.study.program.evaluation import Evaluator
 from tests.designing import LONG, ROOT, TINY, TWO, Tried, _limited, by_trials, known, searched, study, whole, whole_with
 
@@ -178,7 +178,7 @@ def test_a_killed_study_loses_at_most_the_trial_it_was_in(searched, tmp_path):
     # A lost trial's number is not used again; the points are those of a study that ran through.
     assert [t.axes for t in resumed.trials] == [t.axes for t in straight.trials]
     assert resumed.trials[-1].number - straight.trials[-1].number in (0, 1)
-    store = optuna_storage.storage(str(journal))
+    store = trial_storage.storage(str(journal))
     assert sum(t.state.name == "RUNNING" for t in store.get_all_trials(0)) == 0
 
 

@@ -15,7 +15,7 @@ from planner.figures import cost_inputs
 from planner.figures.efficiency import Efficiencies
 from planner.models import families
 from planner.question.reading import PlanOptions, pooled_request
-from planner.rebalancing import batch_split, images
+from planner.rebalancing import batch_split, image_split
 from planner.rebalancing.shares import of_plan
 from planner.schema.images import ImagePlan
 from tests.asking import ask
@@ -34,7 +34,7 @@ def test_what_an_image_holds_is_what_others_count() -> None:
     """torchinfo 1.8 on torchvision's ResNet-50, one image of 224 x 224 in fp32: 177.83 MB forward and backward."""
     model = convolution.layers(families.network("resnet50"))
     software = cost_inputs.software(
-        Efficiencies.of(CATALOG).runtime(images.RUNTIME[:1], images.RUNTIME[1], "", "ampere"), "fp32"
+        Efficiencies.of(CATALOG).runtime(image_split.RUNTIME[:1], image_split.RUNTIME[1], "", "ampere"), "fp32"
     )
     outputs = convolution.image_bytes(model, software) - 4 * 3 * 224**2
     assert 2 * outputs / 1e6 == pytest.approx(177.83, abs=0.005)
@@ -49,7 +49,7 @@ def test_one_pool_is_what_the_cost_model_says(cluster: str, batch: int) -> None:
     found = shared(cluster, batch=batch)
     _, _, pools = pooled_request("gpt2", (cluster,), PlanOptions())
     (pool,) = pools.all
-    of, using = images.part(CATALOG, "resnet50", pool, "fp16"), Efficiencies.of(CATALOG)
+    of, using = image_split.part(CATALOG, "resnet50", pool, "fp16"), Efficiencies.of(CATALOG)
     network = cost_inputs.network(pool.cluster, using.accelerator(pool.cluster.accelerator))
     model = convolution.layers(families.network("resnet50"))
     ranks = float(pool.cluster.accelerators)
@@ -81,7 +81,7 @@ def test_no_set_of_pools_is_better_and_slow_ones_stay_out() -> None:
 def test_memory_caps_what_an_accelerator_gets() -> None:
     """A 16 GiB card gets less than its speed would let it, and no more than fits."""
     _, _, pools = pooled_request("gpt2", ("dgx-v100:1", "t4-4:1"), PlanOptions())
-    of = images.nodes_of(CATALOG, "resnet152", pools, pools.all)
+    of = image_split.nodes_of(CATALOG, "resnet152", pools, pools.all)
     room = int(np.sum(of.cap))
     found = shared("dgx-v100:1", "t4-4:1", network="resnet152", batch=room)
     assert [p.most for p in found.pools] == [int(of.cap[0]), int(of.cap[-1])]

@@ -8,7 +8,7 @@ from planner import api
 from planner.base.errors import WrongQuestion
 from planner.launchers import bundle, parts
 from planner.schema.plan import Plan
-from planner.site import cell_rules, cells
+from planner.site import cells, sharing
 from planner.verify import violations
 from tests.cases import CATALOG
 from tests.launchers.environments import given
@@ -124,6 +124,6 @@ def test_a_run_with_modules_is_known_again() -> None:
     """Its row names them; a log that says selective alone does not contradict it."""
     row = cells.of_plan(LATENT)
     assert row["activation_recompute"] == LATENT.recompute.policy
-    assert not cell_rules.wrong("activation_recompute", row["activation_recompute"], CATALOG)
+    assert not sharing.wrong("activation_recompute", row["activation_recompute"], CATALOG)
     assert not cells.contradictions({"activation_recompute": "selective"}, row, CATALOG)
     assert cells.contradictions({"activation_recompute": "full"}, row, CATALOG)

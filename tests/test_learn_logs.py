@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from planner.base.errors import WrongQuestion
-from planner.site.logs import arguments, formats, lines, reading, recorded, wandb_file
+from planner.site.logs import arguments, formats, reading, recorded, records
 from planner.site.logs.records import LoggedRun, LoggedStep, Steady
 from planner.site.logs.steady import FEWEST, steady
 from tests import training_logs as logs
@@ -374,7 +374,7 @@ def test_bytes_that_are_no_text_do_no_harm(tmp_path: Path) -> None:
 
 
 def test_terminal_controls_are_taken_out() -> None:
-    assert lines._plain("\x1b[1;31mstep\x1b]0;title\x07: \x1b[0K1") == "step: 1"
+    assert records._plain("\x1b[1;31mstep\x1b]0;title\x07: \x1b[0K1") == "step: 1"
 
 
 def test_a_long_log_takes_the_memory_of_a_few_lines(tmp_path: Path) -> None:
@@ -475,7 +475,7 @@ def framed(*records: bytes) -> bytes:
     for record in records:
         rest, begun = record, False
         while rest or not begun:
-            if (left := wandb_file.BLOCK - len(data) % wandb_file.BLOCK) < 7:
+            if (left := recorded.BLOCK - len(data) % recorded.BLOCK) < 7:
                 data += bytes(left)
                 continue
             piece, rest = rest[: left - 7], rest[left - 7 :]
@@ -504,13 +504,13 @@ def test_a_frame_of_wandb_gives_its_records_back(tmp_path: Path) -> None:
     path, some = tmp_path / "run-1.wandb", random.Random(1)
     sent = [some.randbytes(length) for length in (1, 0, 5000, 27_700, 40, 100_000, 3, 32_751, 12)]
     path.write_bytes(framed(*sent))
-    assert [data for _, data in wandb_file.records(path)] == sent
+    assert [data for _, data in recorded.records(path)] == sent
     whole = bytearray(path.read_bytes())
     path.write_bytes(whole[:-5])
-    assert [data for _, data in wandb_file.records(path)] == [*sent[:-1], None]
+    assert [data for _, data in recorded.records(path)] == [*sent[:-1], None]
     whole[6000] ^= 1
     path.write_bytes(whole)
-    assert [data for _, data in wandb_file.records(path)] == [*sent[:3], None]
+    assert [data for _, data in recorded.records(path)] == [*sent[:3], None]
 
 
 def test_records_of_wandb_are_read_where_it_is_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from planner.base import resources
-from planner.calibration.report.lever_pairs import LeverPairs, pairs
+from planner.calibration.report.prediction_errors import LeverPairs, pairs
 from planner.calibration.runs import reading
 from planner.calibration.runs.measured_run import Run
 from planner.catalog import load

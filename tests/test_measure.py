@@ -15,7 +15,6 @@ from planner import catalog
 from planner.base import csv_rows
 from planner.base.errors import WrongQuestion
 from planner.calibration.measuring import timing
-from planner.calibration.measuring.device import by_name, device_of
 from planner.calibration.measuring.fitting import fit_kernels
 from planner.calibration.measuring.kernel_times import (
     COLLECTIVES,
@@ -30,7 +29,7 @@ from planner.calibration.measuring.kernel_times import (
 from planner.calibration.measuring.kernels import kernels, layer
 from planner.calibration.measuring.measure import measure, of_table, run_measure, run_table
 from planner.calibration.measuring.predicted import Kernels
-from planner.calibration.measuring.timing import Refused, seconds_of, trimmed_mean
+from planner.calibration.measuring.timing import Refused, by_name, device_of, seconds_of, trimmed_mean
 from planner.commands.screen import render
 from planner.figures.efficiency import Efficiencies
 from planner.models.workload import library

@@ -8,7 +8,7 @@ import pytest
 
 from planner import api
 from planner.mixed import answer, batch_shares, dependence, problem, releases, run
-from planner.mixed.unbeaten import unbeaten
+from planner.mixed.dependence import unbeaten
 from planner.planning import document
 from planner.question.reading import PlanOptions, pooled_request
 from planner.report.quantities import seconds

@@ -8,11 +8,11 @@ from dataclasses import replace
 
 import pytest
 
-from planner.procurement.program import infeasible, marginal, pruning
-from planner.procurement.program.alternatives import families, ranked
+from planner.procurement.program import infeasible, pruning, variations
 from planner.procurement.program.instance import FAR, ProcureInstance, ProcureVariant, limits
-from planner.procurement.program.settings import Settings
+from planner.procurement.program.solution import Settings
 from planner.procurement.program.solve import best, excluded, solve
+from planner.procurement.program.variations import families, ranked
 from planner.procurement.question.portfolio import Job, Limits
 from planner.procurement.throughput.column import Column
 from planner.question.file_values import DAYS_PER_MONTH
@@ -265,7 +265,7 @@ def test_marginal_values_are_what_solving_again_finds() -> None:
         first = best(instance, ProcureVariant(), "cost", SETTINGS)
         if first is None:
             continue
-        for value in marginal.marginal_values(instance, first, SETTINGS):
+        for value in variations.marginal_values(instance, first, SETTINGS):
             if value.limit in ("budget", "power", "capital", "racks", "carbon"):
                 have = getattr(instance.asked.limits, value.limit)
                 again = best_value(with_limits(instance, **{value.limit: have + value.step}), "cost")

@@ -21,12 +21,12 @@ from planner.procurement import run
 from planner.procurement.program import pruning
 from planner.procurement.program import solve as solving
 from planner.procurement.program.instance import ProcureInstance, ProcureVariant
-from planner.procurement.program.settings import Settings
+from planner.procurement.program.solution import Settings
 from planner.procurement.program.solve import best
 from planner.procurement.question import reading
 from planner.procurement.question.portfolio import Limits
 from planner.procurement.run import Depth
-from planner.procurement.supply.selling import sold
+from planner.procurement.supply.buying import sold
 from planner.procurement.throughput.column import Column
 from planner.question.typed_file import TypedFile
 from planner.schema.procurement import Procurement

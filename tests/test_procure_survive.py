@@ -18,8 +18,7 @@ from planner.procurement.program.instance import ProcureInstance, ProcureVariant
 from planner.procurement.program.solve import best as solved
 from planner.procurement.question import reading
 from planner.procurement.run import Depth
-from planner.procurement.throughput.column import Column
-from planner.procurement.throughput.surviving import Survival
+from planner.procurement.throughput.column import Column, Survival
 from planner.question.typed_file import TypedFile
 from planner.schema.procurement import Alternative, Procurement
 from planner.verify import procurement as verify

@@ -10,11 +10,10 @@ from typing import Any
 import pytest
 
 from planner.base.errors import NoAnswer
-from planner.procurement.program import infeasible, marginal, narrowing
+from planner.procurement.program import cuts, infeasible, variations
 from planner.procurement.program import solve as solving
 from planner.procurement.program.instance import ProcureInstance, ProcureVariant
-from planner.procurement.program.settings import Settings
-from planner.procurement.program.solution import ProgramSolution
+from planner.procurement.program.solution import ProgramSolution, Settings
 from planner.procurement.program.solve import best, solve
 from planner.procurement.throughput.column import Column
 from planner.solver import Linear, Outcome, Problem, Status
@@ -43,7 +42,7 @@ def test_agrees_with_every_order_of_every_assignment(part: int) -> None:
 
 
 def test_what_may_matter_is_asked_first_and_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(narrowing, "MANY", 4)
+    monkeypatch.setattr(cuts, "MANY", 4)
     narrowed = 0
     for seed in SEEDS[::5]:
         for instance, wanted in ((scarce_instance(seed), least_cost), (random_instance(seed), best_cost)):
@@ -132,7 +131,7 @@ def test_what_was_proven_stays_proven(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_out_of_time_the_best_that_was_seen_is_answered(
     late: float, nothing: float, rounds: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(narrowing, "MANY", 4)
+    monkeypatch.setattr(cuts, "MANY", 4)
     monkeypatch.setattr(solving, "ROUNDS", rounds)
     seen: list[float] = []
     solve_program, as_solution, r = Problem.solve, solving._solution_of, random.Random(0)
@@ -219,5 +218,5 @@ def test_more_of_a_quota_sees_clusters_that_it_does_not_allow_yet() -> None:
     instance = ProcureInstance(portfolio(jobs), pools, [Column(0, 0, 30.0, 1e3), Column(0, 1, 10.0, 3e3)])
     first = best(instance, ProcureVariant(), "cost", SETTINGS)
     assert first is not None and first.run == {0: (0,)}
-    (worth,) = [x for x in marginal.marginal_values(instance, first, SETTINGS) if x.limit == f"quantity:{QUOTA}"]
+    (worth,) = [x for x in variations.marginal_values(instance, first, SETTINGS) if x.limit == f"quantity:{QUOTA}"]
     assert worth.gain == pytest.approx(15_000.0 - 6_000.0)

@@ -11,11 +11,10 @@ import clusterwright as cw
 from planner.base.errors import WrongQuestion
 from planner.commands import main
 from planner.schema.plan import Parallelism, Plan
-from planner.trace import ranks, report, stream
+from planner.trace import ranks, reading, report
 from planner.trace.kernels import kind
-from planner.trace.ranks import RankTrace
+from planner.trace.ranks import RankTrace, shares
 from planner.trace.reading import read
-from planner.trace.timeline import shares
 from tests import profiles_of_steps as made
 from tests.sweeps import sweep
 from tests.test_plan_schema import wrong
@@ -246,7 +245,7 @@ def test_a_window_may_end_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     path = made.written(tmp_path / "a.json", two_steps())
     whole = report.explain(plan(), [path])
     for size in (7, 64, 311):
-        monkeypatch.setattr(stream, "CHUNK", size)
+        monkeypatch.setattr(reading, "CHUNK", size)
         assert report.explain(plan(), [path]) == whole
 
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.base.errors import NoAnswer
-from planner.rebalancing import Epoch, NodeModel, Nodes, batch_choice, batch_split, nodes, noise, step_time
+from planner.rebalancing import Epoch, NodeModel, Nodes, batch_choice, batch_split, nodes, step_time
 from planner.rebalancing.node_times import compute_time, even, sync_start
 from planner.solver import Problem, total
 from tests.sweeps import sweep
@@ -227,7 +227,7 @@ NOISE_CASES = [([4, 8, 16, 36], 1.0, 1000.0), ([4, 60], 1.0, 1000.0), ([1, 2, 3,
 
 
 @sweep(("batches", "square", "spread"), NOISE_CASES)
-@sweep("estimator", [noise.pooled, noise.cannikin])
+@sweep("estimator", [batch_choice.pooled, batch_choice.cannikin])
 def test_estimators_are_unbiased(batches: list[int], square: float, spread: float, estimator) -> None:  # type: ignore[no-untyped-def]
     own, whole = simulated(batches, square, spread, size=50, trials=6000)
     found = estimator(batches, own, whole)
@@ -239,7 +239,7 @@ def test_estimators_are_unbiased(batches: list[int], square: float, spread: floa
 def test_pooled_varies_least(batches: list[int], square: float, spread: float) -> None:
     """As in the table of the design notes: pooled <= Cannikin's weights, and equal weights in between."""
     own, whole = simulated(batches, square, spread, size=50, trials=6000)
-    pooled, weighted = noise.pooled(batches, own, whole), noise.cannikin(batches, own, whole)
+    pooled, weighted = batch_choice.pooled(batches, own, whole), batch_choice.cannikin(batches, own, whole)
     assert pooled[0].var() <= 1.05 * weighted[0].var()
     assert pooled[1].var() <= 1.05 * weighted[1].var()
     if len(batches) > 2:
@@ -248,25 +248,25 @@ def test_pooled_varies_least(batches: list[int], square: float, spread: float) -
 
 def test_equal_batches_make_all_estimators_equal() -> None:
     own, whole = simulated([8, 8, 8, 8], 1.0, 100.0, size=50, trials=50)
-    for a, b in zip(noise.pooled([8] * 4, own, whole), noise.cannikin([8] * 4, own, whole), strict=True):
+    for a, b in zip(batch_choice.pooled([8] * 4, own, whole), batch_choice.cannikin([8] * 4, own, whole), strict=True):
         assert a == pytest.approx(b)
 
 
 def test_a_node_without_samples_says_nothing_and_one_node_is_not_enough() -> None:
     own, whole = simulated([8, 8], 1.0, 100.0, size=50, trials=5)
     wide = np.concatenate([own, np.zeros((5, 1))], axis=1)
-    assert noise.pooled([8, 8, 0], wide, whole)[1] == pytest.approx(noise.pooled([8, 8], own, whole)[1])
+    assert batch_choice.pooled([8, 8, 0], wide, whole)[1] == pytest.approx(batch_choice.pooled([8, 8], own, whole)[1])
     with pytest.raises(ValueError, match="two nodes"):
-        noise.pooled([8], own[:, :1], whole)
+        batch_choice.pooled([8], own[:, :1], whole)
 
 
 def test_smoothing_corrects_its_start() -> None:
-    smooth = noise.Smoothed()
+    smooth = batch_choice.Smoothed()
     assert smooth.scale == 0.0
     for _ in range(3):
         smooth = smooth.seen(2.0, 600.0)
     assert smooth.scale == pytest.approx(300.0)
-    assert noise.Smoothed().seen(-1.0, 5.0).scale == float("inf")
+    assert batch_choice.Smoothed().seen(-1.0, 5.0).scale == float("inf")
 
 
 # ---- goodput ---------------------------------------------------------------------------------------------------------

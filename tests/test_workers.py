@@ -37,7 +37,7 @@ from planner.procurement import run as procurement
 from planner.procurement.question import reading as portfolio
 from planner.procurement.throughput import job_days
 from planner.study import run as designing
-from planner.study.program.ledger import Ledger
+from planner.study.program.trial_storage import Ledger
 from tests import procuring_lab
 from tests.designing import ROOT, TINY, TWO, known, study
 

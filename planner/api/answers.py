@@ -156,7 +156,7 @@ def images(
         NoAnswer: the batch does not fit into memory.
     """
     from planner.rebalancing import image_split
-    from planner.rebalancing import images as parts
+    from planner.rebalancing import image_split as parts
 
     for name, value in vars(PlanOptions()).items():
         if name not in OF_IMAGES and getattr(options, name) != value:

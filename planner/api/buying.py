@@ -83,7 +83,7 @@ def procure(
     >>> offer[0].to_frame()["usd"].sum()  # doctest: +SKIP
     """
     from planner.procurement import run
-    from planner.procurement.program.settings import Settings
+    from planner.procurement.program.solution import Settings
     from planner.procurement.question import flags
 
     if isinstance(portfolio, str) and portfolio in workload.library() and not Path(portfolio).expanduser().exists():

@@ -111,7 +111,7 @@ def again(found: Kept, catalog: Catalog, where: str, own: Sequence[Cluster] = ()
         )
     if isinstance(found, ImagePlan):
         return _images(found, catalog, where, own)
-    from planner.study.recheck import again as evaluated
+    from planner.study.merge import again as evaluated
 
     return evaluated(catalog, found, where)
 

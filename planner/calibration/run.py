@@ -17,12 +17,12 @@ from planner.base.errors import WrongQuestion
 from planner.base.processes import ALONE, Workers
 from planner.base.resources import data
 from planner.calibration.fit import calibrate as fitting
-from planner.calibration.fit import collectives, other_parameters, overlay, own_runs, peaks
+from planner.calibration.fit import collectives, counted_runs, other_parameters, overlay, own_runs
 from planner.calibration.fit.counted_runs import lab
 from planner.calibration.fit.frame import Frame
-from planner.calibration.measuring import measure, tables
+from planner.calibration.measuring import measure
 from planner.calibration.measuring.measure import Progress
-from planner.calibration.report import site_accuracy, validation
+from planner.calibration.report import validation
 from planner.calibration.runs import other_families, reading
 from planner.catalog import Catalog
 from planner.figures import own_runs as near
@@ -159,7 +159,7 @@ def fit_site(file: Path, output: Path, known: Catalog) -> dict[str, Any]:
     written = overlay.write_overlay(output, changed, source, date, name="site.toml")
     written.append(near.write(output, changed.own, f"{source}, {date}", "site.csv"))
     written.append(residual_widths.write(output, left, f"{source}, each held out in turn, {date}", "site.csv"))
-    return site_accuracy.site_document(frame, shipped, found, held) | {"files": [str(path) for path in written]}
+    return own_runs.site_document(frame, shipped, found, held) | {"files": [str(path) for path in written]}
 
 
 def _from_runs(
@@ -170,7 +170,7 @@ def _from_runs(
     frame = Frame(priors, read)
     prior, kernels = Efficiencies.of(priors), 0
     if table is not None:
-        prior, kernels = tables.informed(prior, priors, table)
+        prior, kernels = measure.informed(prior, priors, table)
     try:
         found = fitting.calibrate(frame, prior)
     except WrongQuestion as error:
@@ -179,7 +179,9 @@ def _from_runs(
     source = f"{len(found.rows)} runs of {file.name}"
     if table is not None:
         source += f", shapes by {kernels:,} kernels of {table.name}"
-    efficiencies = other_parameters.extended(priors, read, peaks.fitted(frame, found.fit.efficiencies))
+    efficiencies = other_parameters.extended(
+        priors, read, counted_runs.with_fitted_peaks(frame, found.fit.efficiencies)
+    )
     left_out, left, widths = None, fitting.skipped(found) if cross_validate else [], []
     labs = [lab(frame.runs[i]) for i in found.rows]
     if cross_validate and len(set(labs)) > 1:

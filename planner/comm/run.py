@@ -13,12 +13,11 @@ from planner.catalog import Catalog
 from planner.comm.calls import several_pools
 from planner.comm.calls.one_pool import grid_of, known_of, listed, place_of
 from planner.comm.calls.several_pools import KnownPlan, PoolCall
-from planner.comm.program import modelled as by_model
 from planner.comm.program.choosing import ChooseOptions, Chosen, choose, pin
 from planner.comm.tables import measured_times as tables
+from planner.comm.tables import nccl_methods as by_model
 from planner.comm.tables.measured_times import CollectiveMethod
-from planner.comm.tables.pool_tables import PoolTables, placed
-from planner.comm.tables.timing import Time
+from planner.comm.tables.timing import PoolTables, Time, placed
 from planner.cost.calls import Call
 from planner.figures import cost_inputs
 from planner.schema.hardware import Cluster

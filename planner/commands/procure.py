@@ -106,7 +106,7 @@ def procure(
     from planner.catalog import load
     from planner.commands.screen import procure_view, render
     from planner.procurement import run
-    from planner.procurement.program.settings import Settings
+    from planner.procurement.program.solution import Settings
     from planner.procurement.question import flags as asked_flags
 
     if bom and (as_json or sweep is not None):

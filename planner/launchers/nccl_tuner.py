@@ -12,8 +12,8 @@ from dataclasses import replace
 from itertools import combinations, pairwise
 
 from planner.base.units import format_seconds
-from planner.comm.tables import nccl_choices
-from planner.comm.tables.nccl_choices import ABLE, ALGORITHMS, COLLECTIVES, PROTOCOLS, SIMPLE_ONLY
+from planner.comm.tables import nccl_methods
+from planner.comm.tables.nccl_methods import ABLE, ALGORITHMS, COLLECTIVES, PROTOCOLS, SIMPLE_ONLY
 from planner.launchers import plan_facts
 from planner.launchers.target import EnvironmentSetting, Exporter, LaunchJob, Loss, Values
 from planner.schema.plan import CommunicationRule, Plan
@@ -67,7 +67,7 @@ def row(rule: CommunicationRule) -> str:
 
 def collective(rule: CommunicationRule) -> str:
     """The plugin's name of a rule's operation."""
-    return nccl_choices.collective(rule.op)
+    return nccl_methods.collective(rule.op)
 
 
 def environment(plan: Plan) -> dict[str, str]:

@@ -8,8 +8,8 @@ from planner import cost
 from planner.cost.figures import Layout
 from planner.mixed import releases, stages
 from planner.mixed.batch_shares import MixedPlan
-from planner.mixed.breakdown import breakdown
 from planner.mixed.groups import (
+    breakdown,
     fullest_stage,
     group_section,
     one_config,

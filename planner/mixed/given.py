@@ -13,10 +13,11 @@ from planner import verify
 from planner.base.errors import NoAnswer, WrongQuestion
 from planner.catalog import Catalog
 from planner.cost.figures import Network
-from planner.mixed import answer, batch_shares, layer_split, pipelines, problem, reasons, stages
+from planner.mixed import answer, batch_shares, layer_split, pipelines, problem, stages
 from planner.mixed.layer_split import LayerSplit, StageCosts
 from planner.mixed.pipelines import Chain, PipelineTemplates
 from planner.mixed.problem import BoundPools, PreparedPools, RuleSetting
+from planner.mixed.run import of_given
 from planner.mixed.stages import Priced, StageConfigs
 from planner.question.given_groups import spelled_group
 from planner.question.job_pools import Pools
@@ -65,7 +66,7 @@ def estimate(catalog: Catalog, request: Request, offered: Pools, groups: Sequenc
             near_duplicates=1,
         ),
         plans=(plan,),
-        reasons=reasons.of_given(plan),
+        reasons=of_given(plan),
         front=(),
         meta={"host": platform.machine()},
     )

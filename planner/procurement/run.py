@@ -17,22 +17,20 @@ from planner.base.version import __version__
 from planner.catalog import Catalog
 from planner.catalog.ages import is_stale
 from planner.cost.ownership import resale
-from planner.procurement.answer import breakeven, document
-from planner.procurement.program import infeasible, marginal, pruning
-from planner.procurement.program.alternatives import families, ranked
+from planner.procurement.answer import document, money_risks
+from planner.procurement.program import infeasible, pruning, variations
 from planner.procurement.program.instance import ProcureInstance, ProcureVariant, limits
-from planner.procurement.program.settings import USUAL, Settings
-from planner.procurement.program.solution import ProgramSolution
+from planner.procurement.program.solution import USUAL, ProgramSolution, Settings
 from planner.procurement.program.solve import best, excluded
+from planner.procurement.program.variations import families, ranked
 from planner.procurement.question.portfolio import Portfolio
 from planner.procurement.supply.acquiring import pools, standing
-from planner.procurement.supply.acquisition_prices import OLD_RATE_DAYS, TERM_DAYS
 from planner.procurement.supply.pools import SupplyPool, offers
+from planner.procurement.supply.prices import OLD_RATE_DAYS, TERM_DAYS
 from planner.procurement.throughput.bounds import EVERYTHING, LowerBounds, Reach
-from planner.procurement.throughput.column import Column
+from planner.procurement.throughput.column import Column, survivals
 from planner.procurement.throughput.job_days import Throughputs
 from planner.procurement.throughput.several_pools import Mixtures
-from planner.procurement.throughput.surviving import survivals
 from planner.schema import procurement as schema
 from planner.schema.plan import Assumption, Generator
 from planner.verify import Inconsistent
@@ -190,7 +188,7 @@ def procure(
         document.alternative(instance, posed.speeds, solution, rank) for rank, solution in enumerate(found, 1)
     )
     with _shown(progress, "marginal values and sensitivities"):
-        gains = marginal.marginal_values(posed.lean, found[0], settings) if depth.marginal else ()
+        gains = variations.marginal_values(posed.lean, found[0], settings) if depth.marginal else ()
         turned = tuple(_sensitivity(catalog, posed, found[0], settings)) if depth.sensitivity else ()
     first, sign = found[0], -1e6 if asked.objective == "tokens-per-dollar" else 1.0
     result = schema.Procurement(
@@ -210,7 +208,7 @@ def procure(
         alternatives=alternatives,
         binding=_binding(alternatives[0], gains),
         marginal_values=gains,
-        break_even=breakeven.break_evens(asked, [pool for pool in instance.pools if pool.available]),
+        break_even=money_risks.break_evens(asked, [pool for pool in instance.pools if pool.available]),
         sensitivity=turned,
         apart=_apart(posed, found[0], settings),
         stale_prices=tuple(_stale(asked, instance, alternatives)),

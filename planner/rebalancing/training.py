@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from planner.rebalancing import batch_choice, noise
+from planner.rebalancing import batch_choice
 from planner.rebalancing.learning import Epoch, NodeModel
 from planner.rebalancing.shares import evenly, none_idle
 
@@ -85,8 +85,8 @@ class UnevenBatches:
             raise ValueError(f"{len(self.batches)} shares of {sum(self.batches)} for {self.world} ranks of {batch}")
         self.nodes = NodeModel(n=self.world, cap=None if caps is None else np.asarray(caps, dtype=float))
         self.largest, self.keep = largest, keep
-        self.estimate = noise.estimator(estimator)
-        self.noise = noise.Smoothed()
+        self.estimate = batch_choice.estimator(estimator)
+        self.noise = batch_choice.Smoothed()
         self._steps: list[_Step] = []
         self._now = _Step()
         # A lambda, since PyTorch refuses hooks whose annotations are text.

@@ -13,7 +13,7 @@ from planner.base.units import format_many, format_seconds
 from planner.calibration.runs import names
 from planner.catalog import Catalog
 from planner.schema.plan import Plan
-from planner.site import cell_rules, cells, journal
+from planner.site import cells, journal, sharing
 from planner.site.logs import reading
 from planner.site.logs.formats import FORMATS
 from planner.site.logs.records import LoggedRun, Per, Steady
@@ -56,7 +56,7 @@ def given(texts: Sequence[str], catalog: Catalog) -> dict[str, str]:
         if column not in journal.COLUMNS or column in journal.OWN:
             hint = did_you_mean(column, journal.COLUMNS, most=1)
             raise WrongQuestion(f"--set {column}: no such column{hint} (docs/runs.md)")
-        if why := cell_rules.wrong(column, value, catalog):
+        if why := sharing.wrong(column, value, catalog):
             raise WrongQuestion(f"--set {column}={value}: {why}")
         row[column] = value
     if "accelerator" in row:  # a published name of it, too

@@ -1,20 +1,27 @@
-"""The answers of several machines as one: shards of one study, joined."""
+"""Answers of a study from its documents: shards of several machines merged into one, and an answer rechecked by
+evaluating every point of it anew.
+"""
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from planner.base.errors import WrongQuestion
+from planner.base.errors import NoAnswer, WrongQuestion
 from planner.catalog import Catalog
+from planner.catalog.files import TomlDocument
 from planner.planning import document
 from planner.schema.study import StudyResult, Trial
+from planner.study import run
 from planner.study.answer import document as answer
-from planner.study.program import optuna_storage
+from planner.study.program import boxes, optuna_trials, trial_storage
 from planner.study.program.evaluation import Evaluator
-from planner.study.question.study import Study
+from planner.study.question import reading
+from planner.study.question.study import Point, Study
 
 
 def load(path: Path) -> StudyResult:
@@ -41,7 +48,7 @@ def merge(catalog: Catalog, study: Study, paths: Sequence[Path], *, explained: b
     parts: set[int] = set()
     for path in paths:
         found = load(path)
-        changed = list(optuna_storage.differences(_plain(found.question), asked))
+        changed = list(trial_storage.differences(_plain(found.question), asked))
         if changed:
             lines = "\n  ".join(changed[:8])
             raise WrongQuestion(f"{path}: of another study, or of this one before it changed:\n  {lines}")
@@ -65,3 +72,57 @@ def merge(catalog: Catalog, study: Study, paths: Sequence[Path], *, explained: b
 
 def _plain(section: Any) -> Any:
     return json.loads(json.dumps(document.dump(section)))
+
+
+def again(catalog: Catalog, found: StudyResult, where: str) -> StudyResult:
+    """The answer that its points give today; which points trials chose, and the hash of the file, are the document's.
+
+    Raises:
+        WrongQuestion: it states no question, or one that the catalog does not know.
+        NoAnswer: a point is none of the study's, or none trains every workload within the constraints.
+    """
+    if found.asked is None:
+        raise WrongQuestion(f"{where}: it was written before studies stated their question: ask again instead")
+    study = reading.study(TomlDocument(Path("study"), "", found.asked.study), catalog)
+    evaluator = Evaluator(catalog, study)
+    points = [_point(study, each, found, where) for each in found.trials]
+    tried = [
+        answer.trial(study, each.number, study.values(point), optuna_trials.stored(outcome))
+        for each, point, outcome in zip(found.trials, points, evaluator.many(points), strict=True)
+    ]
+    method = _method(evaluator, found, tried)
+    made = answer.result(catalog, evaluator, tried, method, found.meta, explained=found.asked.explained)
+    files = {name: of for name, of in found.generator.inputs.items() if name.startswith("study ")}
+    inputs = files | {name: of for name, of in made.generator.inputs.items() if not name.startswith("study ")}
+    return replace(made, generator=replace(made.generator, inputs=inputs))
+
+
+def _method(evaluator: Evaluator, found: StudyResult, tried: list[Trial]) -> answer.SearchMethod:
+    """How the points came about, as the document says; what boxes proved is proven again."""
+    search = found.search
+    plain = answer.SearchMethod(
+        name=search.method, exact=search.method == "enumerated" and search.of_shards <= 1, seed=search.seed,
+        shards=search.shards, of_shards=search.of_shards, enumeration_s=search.enumeration_s,
+    )  # fmt: skip
+    if search.evaluated is None:
+        return plain
+    values = answer.costs(evaluator.study.objectives, [each for each in tried if each.feasible])[:, 0]
+    best = float(values.min(initial=math.inf))
+    if search.exact:
+        start = math.inf if search.method == "bounded" else best
+        proof = boxes.search(evaluator, 2 * evaluator.study.size, best=start)
+        return run.proven(evaluator, replace(plain, exact=proof.complete and proof.best >= best), proof)
+    bound = None if search.regret_at_most is None else best - search.regret_at_most * abs(best)
+    return replace(plain, evaluated=search.evaluated, bounded_away=search.bounded_away, bound=bound)
+
+
+def _point(study: Study, trial: Trial, found: StudyResult, where: str) -> Point:
+    """Where a trial was: an enumerated one by its number, else by its values."""
+    if found.search.method in ("enumerated", "merged"):
+        if not 0 <= trial.number < study.size:
+            raise NoAnswer(f"{where}: the study has {study.size:,} points, none of number {trial.number}")
+        return study.point(trial.number)
+    try:
+        return study.place(trial.axes)
+    except ValueError as error:
+        raise NoAnswer(f"{where}: trial {trial.number} is no point of the study: {error}") from None

@@ -21,9 +21,9 @@ from planner.catalog import Catalog
 from planner.planning import document
 from planner.schema.study import StudyResult, Trial
 from planner.study.answer import document as answer
-from planner.study.program import boxes, optuna_samplers, optuna_storage, optuna_trials
+from planner.study.program import boxes, optuna_samplers, optuna_trials, trial_storage
 from planner.study.program.evaluation import Evaluator
-from planner.study.program.ledger import Ledger
+from planner.study.program.trial_storage import Ledger
 from planner.study.question.study import Study
 
 if TYPE_CHECKING:
@@ -319,8 +319,8 @@ def _searched(
     optuna_trials.quiet()
     if how.workers > 1 and how.storage is None:
         raise WrongQuestion("--workers share a journal: name it, --storage study.journal")
-    store = optuna_storage.storage(how.storage)
-    found = optuna_storage.opened(
+    store = trial_storage.storage(how.storage)
+    found = trial_storage.opened(
         store, study, _asked(study), how.seed, shown(how.storage or "memory"), resume=how.resume
     )
     if how.resume:
@@ -387,7 +387,7 @@ def _work(catalog: Catalog, study: Study, storage: str, wanted: int, seed: int) 
     optuna_trials.quiet()
     parent = os.getppid()
     with _undisturbed():
-        found = optuna.load_study(study_name=study.name, storage=optuna_storage.storage(storage))
+        found = optuna.load_study(study_name=study.name, storage=trial_storage.storage(storage))
         evaluator = Evaluator(catalog, study)
         optuna_trials.run(found, evaluator, wanted, seed, lambda n, note: None, lambda: os.getppid() == parent)
 

@@ -1,20 +1,118 @@
-"""A trace as the kernels of each accelerator in it, read once: PyTorch's profiler and Nsight Systems."""
+"""Traces of PyTorch's profiler (JSON) and of Nsight Systems (SQLite), read once into the kernels of each accelerator.
+
+JSON is read event by event: a trace of any length needs the memory of one event.
+"""
 
 from __future__ import annotations
 
+import codecs
 import gzip
+import json
 import re
 import sqlite3
 import zlib
 from collections.abc import Iterator, Mapping
+from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
 from planner.base.errors import WrongQuestion
 from planner.schema.plan import Parallelism
-from planner.trace import ranks, stream
+from planner.trace import ranks
 from planner.trace.kernels import KINDS, kind
 from planner.trace.ranks import TraceFile
+
+CHUNK = 1 << 20
+LONGEST = 1 << 24
+"""Characters of one value: an event has some 500, what a profiler says of devices and process groups some 100,000."""
+_WHITE = re.compile(r"[ \t\r\n]*")
+
+
+def items(text: Text) -> Iterator[tuple[str, Any]]:
+    """Key and value of everything at the top of a trace; of its events, each by itself.
+
+    Raises:
+        EOFError: it ends in the middle.
+        ValueError: it is no JSON.
+    """
+    if text.next() == "[":
+        yield from (("traceEvents", each) for each in text.listed())
+        return
+    text.take("{")
+    while text.next() != "}":
+        key = text.value()
+        text.take(":")
+        if key == "traceEvents":
+            yield from ((key, each) for each in text.listed())
+        else:
+            yield str(key), text.value()
+        if text.next() == ",":
+            text.take(",")
+
+
+class Text:
+    """A file of JSON, of which a window is held."""
+
+    def __init__(self, file: BufferedReader) -> None:
+        self.file, self.decoder = file, json.JSONDecoder()
+        self.decoded = codecs.getincrementaldecoder("utf-8-sig")(errors="replace")
+        self.window, self.at, self.passed, self.over = "", 0, 0, False
+
+    def more(self) -> bool:
+        """Whether the window grew."""
+        if self.over:
+            return False
+        if len(self.window) - self.at > LONGEST:
+            raise ValueError(f"no value ends within {LONGEST:,} characters")
+        try:
+            chunk = self.file.read1(CHUNK)
+        except (EOFError, zlib.error):  # a gzipped file that has lost its end
+            chunk = b""
+        self.over = not chunk
+        self.passed += self.at
+        self.window, self.at = self.window[self.at :] + self.decoded.decode(chunk, self.over), 0
+        return bool(chunk)
+
+    def next(self) -> str:
+        """The next character that is not white."""
+        while True:
+            match = _WHITE.match(self.window, self.at)
+            self.at = match.end() if match else self.at
+            if self.at < len(self.window):
+                return self.window[self.at]
+            if not self.more():
+                raise EOFError
+
+    def take(self, expected: str) -> None:
+        """Steps over one character."""
+        if (there := self.next()) != expected:
+            raise ValueError(f"{there!r} where {expected!r} is expected")
+        self.at += 1
+
+    def value(self) -> Any:
+        """The next value, whole."""
+        self.next()
+        while True:
+            try:
+                found, end = self.decoder.raw_decode(self.window, self.at)
+            except ValueError:
+                if not self.more():
+                    raise EOFError from None
+                continue
+            if end < len(self.window) or self.over:
+                self.at = end
+                return found
+            self.more()  # a number at the window's end may go on
+
+    def listed(self) -> Iterator[Any]:
+        """The values of a list, one after another."""
+        self.take("[")
+        while self.next() != "]":
+            yield self.value()
+            if self.next() == ",":
+                self.take(",")
+        self.take("]")
+
 
 ON_DEVICE = ("kernel", "gpu_memcpy", "gpu_memset")
 """Categories of Kineto's events that run on the accelerator (libkineto/src/ActivityType.cpp)."""
@@ -94,9 +192,9 @@ def _number(given: object) -> int:
 def _items(found: TraceFile) -> Iterator[tuple[str, Any]]:
     """Key and value of everything at the top of a trace; of its events, each by itself."""
     with gzip.open(found.path) if found.path.suffix == ".gz" else found.path.open("rb") as file:
-        text = stream.Text(file)  # type: ignore[arg-type]  # a GzipFile reads as any binary file does
+        text = Text(file)  # type: ignore[arg-type]  # a GzipFile reads as any binary file does
         try:
-            yield from stream.items(text)
+            yield from items(text)
         except EOFError:
             found.cut_off = True
         except (ValueError, RecursionError) as error:

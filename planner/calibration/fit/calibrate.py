@@ -1,4 +1,11 @@
-"""The whole calibration: from a runs file and the priors to fitted efficiencies, their report, and cross-validation."""
+"""The whole calibration: from a runs file and the priors to fitted efficiencies, their report, and cross-validation.
+
+Few parameters may move, each named, physical, and with how far physics lets it go (:func:`parameters`). Their priors
+are the entries of ``hardware_catalog/priors``, set from kernel and collective measurements and from the frameworks' own
+sources. A parameter multiplies one figure of one or several entries. Kept are those that make left-out labs better
+predicted: what kernels of a generation reach. Overlaps, launches and fusions of a framework are its traits; fitted to
+the one lab that runs it they say nothing of the next (see docs/accuracy.md).
+"""
 
 from __future__ import annotations
 
@@ -11,11 +18,10 @@ from numpy.typing import NDArray
 
 from planner.base.errors import WrongQuestion
 from planner.base.processes import ALONE, Workers, spread
-from planner.calibration.fit import other_parameters, peaks
+from planner.calibration.fit import counted_runs, other_parameters
 from planner.calibration.fit.counted_runs import cell, core, lab, weights
 from planner.calibration.fit.frame import Frame
-from planner.calibration.fit.least_squares import Fit, fit
-from planner.calibration.fit.parameters import parameters
+from planner.calibration.fit.least_squares import Fit, Parameter, fit
 from planner.calibration.report.prediction_errors import Errors
 from planner.calibration.report.validation import described, situation
 from planner.calibration.runs.measured_run import Run
@@ -25,6 +31,46 @@ from planner.cost.figures import Array
 from planner.figures import residual_widths, step_time_interval
 from planner.figures.efficiency import Efficiencies
 from planner.figures.residual_widths import Width
+
+BOARDS = {
+    "ampere": ("A30", "A40", "A100-PCIE-80GB", "RTX-A6000", "RTX-A5000", "RTX-A4000"),
+    "hopper": ("H100-SXM5-96GB", "H100-PCIE-80GB"),
+    "blackwell": ("GB200", "GB300", "B300-SXM-288GB"),
+    "cdna4": (),
+}
+"""Generations that whole steps were measured on, and boards with entries of their own that move with them."""
+
+_OF_A_GENERATION = (
+    ("matrix.bf16", 0.06, 1.0),
+    ("matrix.fp16", 0.06, 1.0),
+    ("attention", 0.15, 0.75),
+    ("memory", 0.12, 1.0),
+)
+"""Figure, standard deviation of its log, largest value. Kernel tables of one part differ by 5 to 15 %."""
+_LOW_PRECISION = (
+    ("hopper", "fp8", 0.15),
+    ("blackwell", "fp8", 0.15),
+    ("blackwell", "mxfp8", 0.15),
+    ("blackwell", "nvfp4", 0.2),
+    ("cdna4", "fp8", 0.15),
+)
+"""Rates of 8-bit and 4-bit products, of which fewer kernels were measured."""
+
+
+def parameters() -> tuple[Parameter, ...]:
+    """All of them, in a fixed order."""
+    return tuple(_of_generations())
+
+
+def _of_generations() -> Iterator[Parameter]:
+    for generation, boards in BOARDS.items():
+        for field, sd, most in _OF_A_GENERATION:
+            yield Parameter(f"{generation}.{field}", "accelerators", (generation, *boards), field, sd, most)
+    for generation, precision, sd in _LOW_PRECISION:
+        field = f"matrix.{precision}"
+        entries = (generation, *BOARDS[generation])
+        yield Parameter(f"{generation}.{field}", "accelerators", entries, field, sd, 1.0)
+
 
 ROUNDS = 6
 """Steps of a fit that starts from the fit to all."""
@@ -169,6 +215,6 @@ def other_widths(
 
 def memory_widths(frame: Frame, using: Efficiencies) -> dict[str, Width]:
     """Interval widths of peak memory from every run of a frame whose peak was measured; none without such runs."""
-    rows, residuals = peaks.left_out(frame, using)
+    rows, residuals = counted_runs.held_out_peaks(frame, using)
     members = [frame.runs[i] for i in rows]
     return residual_widths.memory_widths(residuals, [run.runtime for run in members], [lab(run) for run in members])

@@ -1,19 +1,22 @@
-"""Adapting to one site from its own runs: what each was off by tells of plans under its framework, the nearer the more
+"""Adapting to one site from its own runs: the error of each run corrects plans under its framework, the nearer the more
 (:mod:`planner.cost.nearness`).
 
 A site's clocks, kernels and habits shift all its steps: that becomes a factor on the runtime's whole step, for
-any plan of any kind. What its runs were off by beyond it stays with them, for plans on one pool near them.
+any plan of any kind. What its runs were off by beyond it stays with them, for plans on one pool near them. The site's
+document states the errors before the fit, after it, and with each run predicted by a fit to all others.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from planner.calibration.fit.frame import Frame
+from planner.calibration.report.prediction_errors import Errors
 from planner.calibration.report.validation import situation
 from planner.cost.figures import Array
 from planner.cost.nearness import SITE, OwnRuns, covariance, scatters, weighed
@@ -123,4 +126,27 @@ def widths(frame: Frame, predicted: Array, known: Mapping[str, Width]) -> dict[s
     return {
         key: Width(float(np.sqrt((prior + sum(each)) / (PRIOR_RUNS + len(each)))), len(each))
         for key, each in squares.items()
+    }
+
+
+def site_document(frame: Frame, shipped: Efficiencies, found: SiteFit, held_out: Array) -> dict[str, Any]:
+    """As :func:`planner.calibration.fit.calibrate.document`, of a site's runs: their errors before and after, and of
+    each by a fit to the others.
+    """
+    before = Errors.of(frame.predict(shipped).time, frame.measured)
+    after = Errors.of(frame.predict(found.efficiencies).time, frame.measured)
+    return {
+        "kind": "calibration",
+        "schema_version": 1,
+        "rows": len(frame.runs),
+        "parameters": len(found.shared),
+        "degrees_of_freedom": sum(each.freedom for each in found.shared),
+        "before": asdict(before) if before else None,
+        "fit": asdict(after) if after else None,
+        "left_out": asdict(errors) if (errors := Errors.of(held_out, frame.measured)) else None,
+        "frameworks": len({run.runtime for run in frame.runs}),
+        "factors": [
+            {"name": f"{each.runtime}.whole_step", "factor": each.factor, "spread": each.spread}
+            for each in found.shared
+        ],
     }

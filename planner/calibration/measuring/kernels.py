@@ -1,9 +1,16 @@
-"""Which kernels are timed: the products, attention shapes, memory traffic and collectives that plans are made of."""
+"""Which kernels are timed: the products, attention shapes, memory traffic and collectives that plans are made of; and
+how high a level of training steps they allow.
+
+Kernels alone run at clocks that a step's load does not hold, or as another library writes them: tables of one part
+differ by a third. They show reliably what shapes cost, and that no step does better than the best of them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
+from planner.base.errors import WrongQuestion
 from planner.calibration.measuring.kernel_times import (
     BACKWARD,
     COLLECTIVES,
@@ -13,8 +20,12 @@ from planner.calibration.measuring.kernel_times import (
     MATRIX,
     MEMORY,
     Kernel,
+    MeasurementRow,
 )
+from planner.figures import matrix_formats
 from planner.models.workload import library
+from planner.schema.efficiency import AcceleratorEfficiency
+from planner.schema.hardware import Accelerator
 from planner.schema.workload import Model
 
 MODELS = ("mpt-1b", "llama3-8b", "llama2-13b", "llama3-70b")
@@ -117,3 +128,59 @@ def _collectives(dtype: str, devices: int, tiny: bool) -> Iterator[Kernel]:
             for size in (2**12, 2**16) if tiny else MESSAGES:
                 whole = ranks * ELEMENT[dtype]
                 yield Kernel(kind=kind, dtype=dtype, size=-(-size // whole) * whole, ranks=ranks)
+
+
+BEYOND = 1.02
+"""Over the nominal peak, before a rate is not believed: clocks of single parts run a little higher."""
+LARGE = 4096
+"""Least dimension of products that show what a part reaches at best."""
+
+
+def check_rates(rows: Sequence[MeasurementRow], part: Accelerator) -> None:
+    """Makes sure that no product ran faster than the part's nominal peak.
+
+    Raises:
+        WrongQuestion: one did: it is of another part or precision, or of sparse operands.
+    """
+    for row in rows:
+        if row.kernel.kind != MATRIX:
+            continue
+        peak, rate = matrix_formats.peak_of(part, row.kernel.dtype), row.kernel.flops / row.seconds
+        if rate > BEYOND * peak:
+            raise WrongQuestion(
+                f"{row.kernel} at {rate / 1e12:,.0f} TFLOP/s is beyond the {peak / 1e12:,.0f} TFLOP/s that "
+                f"{part.id} can do in {row.kernel.dtype}: another accelerator (--accelerator), another precision, "
+                "or sparse operands"
+            )
+
+
+def with_prior_levels(
+    entry: AcceleratorEfficiency, prior: AcceleratorEfficiency, rows: Sequence[MeasurementRow], part: Accelerator
+) -> AcceleratorEfficiency:
+    """A fitted entry with the levels that whole training steps showed: ``min(level, max rate / peak)`` of products in
+    each precision, the prior's of attention and memory.
+
+    Arguments:
+        entry: as kernels alone fit it.
+        prior: as fitted to training steps.
+        rows: the kernels.
+        part: what they were timed on.
+    """
+    matrix = dict(entry.matrix)
+    for precision, level in prior.matrix.items():
+        rates = [r.kernel.flops / r.seconds for r in rows if r.kernel.dtype == precision and _large(r)]
+        if rates:
+            level = min(level, max(rates) / matrix_formats.peak_of(part, precision) / prior.power_capped)
+        matrix[precision] = level
+    return replace(
+        entry,
+        matrix=matrix,
+        attention=prior.attention,
+        attention_backward=prior.attention_backward,
+        memory=prior.memory,
+    )
+
+
+def _large(row: MeasurementRow) -> bool:
+    kernel = row.kernel
+    return kernel.kind == MATRIX and min(kernel.m, kernel.n, kernel.k) >= LARGE

@@ -1,19 +1,24 @@
-"""Measures this machine's kernels, or reads a table of them, and writes what they reach as a catalog overlay."""
+"""Measures this machine's kernels, or reads a table of them, and writes what they reach as a catalog overlay.
+
+Tables show how efficiency falls with the shape of a product better than whole steps do. They do not show the level that
+a training step reaches, since clocks fall under its load (a step's products reach 0.8 to 0.9 of what the same table's
+kernels do). So the shape figures are taken from the tables, and the level is left to the priors and the runs.
+"""
 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
+
+import numpy as np
 
 from planner.base.errors import WrongQuestion
 from planner.base.writing import make_folder
 from planner.calibration.fit.overlay import write_overlay
-from planner.calibration.measuring import levels
-from planner.calibration.measuring.device import device_of, devices, precisions, recognised
 from planner.calibration.measuring.fitting import FitReport, fit_kernels
 from planner.calibration.measuring.kernel_times import (
     COLLECTIVES,
@@ -24,9 +29,9 @@ from planner.calibration.measuring.kernel_times import (
     MeasurementTable,
     read,
 )
-from planner.calibration.measuring.kernels import kernels
+from planner.calibration.measuring.kernels import check_rates, kernels, with_prior_levels
 from planner.calibration.measuring.ranks import time_collectives
-from planner.calibration.measuring.timing import Bench, Refused
+from planner.calibration.measuring.timing import Bench, Refused, device_of, devices, precisions, recognised
 from planner.calibration.runs import names
 from planner.catalog import Catalog
 from planner.figures import matrix_formats, residual_widths
@@ -226,12 +231,56 @@ def _prior(catalog: Catalog, part: Accelerator) -> AcceleratorEfficiency:
 def _fitted(
     folder: Path, journal: Path, part: Accelerator, catalog: Catalog, found: Measurement, left_out: int, how: str
 ) -> MeasureReport:
-    levels.check(found.rows, part)
+    check_rates(found.rows, part)
     prior = _prior(catalog, part)
     entry, report = fit_kernels(found.rows, part, prior)
     kept = residual_widths.measured(residual_widths.read(catalog), part.generation)
-    entry = levels.kept(entry, prior, found.rows, part) if kept else entry
+    entry = with_prior_levels(entry, prior, found.rows, part) if kept else entry
     source = f"{how}: {report.rows} kernels, mean error {report.mape:.1%}"
     date = max((row.date for row in found.rows), default="") or datetime.date.today().isoformat()
     written = write_overlay(folder, Efficiencies({part.id: entry}, {}), source, date, f"{part.id}.toml")
     return MeasureReport(part.id, entry, report, journal, tuple(written), found.fresh, left_out, found.refused, kept)
+
+
+PRECISIONS = ("bf16", "fp16")
+"""Products in 8 bit are timed with casts in some tables and without in others."""
+FEWEST = 30
+"""Kernels of an accelerator that say something about shapes."""
+
+
+def informed(prior: Efficiencies, catalog: Catalog, table: Path) -> tuple[Efficiencies, int]:
+    """The prior with every generation's ``inner_half`` and ``quantisation`` as the kernels of its accelerators show
+    them, and how many kernels that rests on.
+
+    Each accelerator is fitted alone, its level left free; a generation takes the geometric mean of ``k_half`` and the
+    mean weight of quantisation.
+
+    Raises:
+        WrongQuestion: a malformed table, or one without enough kernels of any accelerator in the catalog.
+    """
+    shapes: dict[str, list[AcceleratorEfficiency]] = {}
+    kernels = 0
+    timed = read(table)
+    for part in catalog.accelerators.values():
+        rows = [row for row in rows_of(timed, part, catalog.accelerators) if row.kernel.dtype in PRECISIONS]
+        if len(rows) >= FEWEST:
+            entry, _ = fit_kernels(rows, part, prior.accelerator(part))
+            shapes.setdefault(part.generation, []).append(entry)
+            kernels += len(rows)
+    if not shapes:
+        raise WrongQuestion(f"{table}: under {FEWEST} 16-bit matrix products of any accelerator in the catalog")
+    return Efficiencies(_reshaped(prior, catalog, shapes), prior.runtimes), kernels
+
+
+def _reshaped(
+    prior: Efficiencies, catalog: Catalog, shapes: Mapping[str, list[AcceleratorEfficiency]]
+) -> dict[str, AcceleratorEfficiency]:
+    found = dict(prior.accelerators)
+    for name, entry in prior.accelerators.items():
+        part = catalog.accelerators.get(name)
+        seen = shapes.get(part.generation if part else name)
+        if seen:
+            half = float(np.exp(np.mean([np.log(each.inner_half) for each in seen])))
+            weight = float(np.mean([each.quantisation for each in seen]))
+            found[name] = replace(entry, inner_half=half, quantisation=weight)
+    return found

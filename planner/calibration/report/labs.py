@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.base.processes import ALONE, Workers, spread
-from planner.calibration.fit import peaks
+from planner.calibration.fit import counted_runs
 from planner.calibration.fit.calibrate import Calibration, fitted_to
 from planner.calibration.fit.counted_runs import lab
 from planner.calibration.fit.frame import Frame, FramePrediction
@@ -56,7 +56,7 @@ def _without(calibration: Calibration, inside: NDArray[np.bool_]) -> FramePredic
     frame, rows = calibration.frame, calibration.rows
     found = fitted_to(calibration, rows[~inside[rows]])
     others = Frame(frame.catalog, [run for run, own in zip(frame.runs, inside, strict=True) if not own])
-    return frame.predict(peaks.fitted(others, found.efficiencies))
+    return frame.predict(counted_runs.with_fitted_peaks(others, found.efficiencies))
 
 
 @dataclass(frozen=True, slots=True)

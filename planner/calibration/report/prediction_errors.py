@@ -1,14 +1,21 @@
-"""Errors of predictions against measurements, by group: of times, of memory, and of choices."""
+"""Errors of predictions against measurements, by group: of times, of memory, of choices, and of single levers.
+
+A pair of measured runs that differ in one lever alone shows which value is faster, and by how much.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
 
 import numpy as np
 
 from planner.calibration.runs.measured_run import Run
+from planner.calibration.runs.variants import RunVariant
 from planner.cost.figures import Array
+from planner.space.axes import NO_RECOMPUTE, OptionAxes, Recompute
 
 APART = 0.03
 """Relative difference of two measured times below which neither is better."""
@@ -127,3 +134,95 @@ def by(runs: Sequence[Run], key: str) -> Mapping[str, list[int]]:
     for index, run in enumerate(runs):
         groups.setdefault(str(getattr(run, key)), []).append(index)
     return groups
+
+
+LEVERS: dict[str, Callable[[Run, OptionAxes], Hashable]] = {
+    "overlap of experts' exchanges": lambda _, options: options.ep_overlap,
+    "dispatcher of experts": lambda run, _: run.dispatcher,
+    "CUDA graphs": lambda _, options: options.graphs,
+    "what is recomputed": lambda _, options: replace(options.recompute, offloaded=0.0, function_in_8_bit=0.0),
+    "offloaded optimizer": lambda _, options: options.offload,
+    "offloaded activations": lambda _, options: options.recompute.offloaded,
+    "ZeRO stage": lambda _, options: (options.sharding.zero, options.sharding.scope),
+    "sequence parallelism": lambda _, options: options.tensor.sequence_parallel,
+    "precision": lambda _, options: options.precision,
+}
+"""What a run says of each; degrees and batches are no levers here."""
+GRADES = "AB"
+"""Of rows that are paired: those of grade C only show that something runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeverPairs:
+    """Pairs of one lever. Fractions."""
+
+    lever: str
+    pairs: int
+    apart: int
+    """Of those, measured more than 3 % apart."""
+    ordered: float | None
+    """Of those apart, put in the right order; null without any."""
+    ratio_error: float
+    """How far the predicted ratio of the two times is from the measured one, the median."""
+
+
+def pairs(runs: Sequence[Run], predicted: Array, measured: Array, what: str) -> list[LeverPairs]:
+    """Of runs that state the lever, by lever, where there are any; the last entry, `what`, is of all levers.
+
+    Args:
+        runs: What was measured.
+        predicted: Seconds of a step of each.
+        measured: The same as measured; NaN where nothing was.
+        what: Name of the last entry.
+    """
+    alike: dict[Hashable, list[int]] = defaultdict(list)
+    for index, run in enumerate(runs):
+        if run.variants and run.grade in GRADES and np.isfinite(measured[index]):
+            alike[_but_for_levers(run)].append(index)
+    found: dict[str, list[tuple[int, int]]] = {lever: [] for lever in LEVERS}
+    for members in alike.values():
+        for one, other in combinations(members, 2):
+            if lever := _differing(runs[one], runs[other]):
+                found[lever].append((one, other))
+    every = [pair for each in found.values() for pair in each]
+    return [_judged(lever, each, predicted, measured) for lever, each in (*found.items(), (what, every)) if each]
+
+
+def _differing(one: Run, other: Run) -> str:
+    """The lever that two runs state differently, if they state one so, and leave the same open of all others."""
+    values = {name: (_read(one, lever), _read(other, lever)) for name, lever in LEVERS.items()}
+    unlike = [name for name, (first, second) in values.items() if first != second]
+    return unlike[0] if len(unlike) == 1 and all(len(each) == 1 for each in values[unlike[0]]) else ""
+
+
+def _read(run: Run, lever: Callable[[Run, OptionAxes], Hashable]) -> set[Hashable]:
+    """Of readings that recompute no whole layers where there are any: with those, exchanges never overlap."""
+    some = [variant.options for variant in run.variants if not variant.options.recompute.layers]
+    return {lever(run, options) for options in some or [variant.options for variant in run.variants]}
+
+
+def _but_for_levers(run: Run) -> Hashable:
+    """What two runs must share: hardware, software, job and every reading of the layout, levers left out."""
+    work = run.workload
+    assert work is not None
+    job = (run.source, run.model, run.task, work.sequence, work.batch, work.method, work.imbalance)
+    ground = (run.accelerator, run.accelerators, run.framework, run.runtime, run.release)
+    layouts = frozenset(_neutral(variant) for variant in run.variants)
+    return (*job, *ground, run.mode, run.head_placed, run.routing, layouts)
+
+
+def _neutral(variant: RunVariant) -> Hashable:
+    options = variant.options
+    kept = Recompute(NO_RECOMPUTE.name, 0.0, 0.0, function_in_8_bit=options.recompute.function_in_8_bit)
+    rest = (options.tensor.overlap, options.sharding.overlap, options.p2p_overlap, options.rank_order, kept)
+    return (tuple(sorted(variant.layout.items())), *rest)
+
+
+def _judged(lever: str, found: Sequence[tuple[int, int]], predicted: Array, measured: Array) -> LeverPairs:
+    first, second = np.array(found).T
+    actual, expected = measured[first] / measured[second], predicted[first] / predicted[second]
+    apart = np.maximum(actual, 1.0 / actual) > 1.0 + APART
+    right = ((expected > 1.0) == (actual > 1.0)) & (expected != 1.0)
+    error = np.exp(np.abs(np.log(expected / actual))) - 1.0
+    ordered = float(np.mean(right[apart])) if apart.any() else None
+    return LeverPairs(lever, len(found), int(apart.sum()), ordered, float(np.median(error)))

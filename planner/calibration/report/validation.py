@@ -13,9 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.calibration.fit.frame import Frame, FramePrediction
-from planner.calibration.report import lever_pairs, prediction_errors
-from planner.calibration.report.lever_pairs import LeverPairs
-from planner.calibration.report.prediction_errors import Errors, GroupChoice
+from planner.calibration.report import prediction_errors
+from planner.calibration.report.prediction_errors import Errors, GroupChoice, LeverPairs
 from planner.calibration.runs.measured_run import Run
 from planner.cost import memory_risk
 from planner.cost.figures import Array
@@ -172,7 +171,7 @@ def report(judgement: Judged, by: str, oom_risk: float = 0.05) -> dict[str, Any]
 
 def levers(judgement: Judged) -> list[LeverPairs]:
     """Pairs of runs that differ in one lever."""
-    return lever_pairs.pairs(judgement.predicted, judgement.time, judgement.measured, "all")
+    return prediction_errors.pairs(judgement.predicted, judgement.time, judgement.measured, "all")
 
 
 def _group(judgement: Judged, runs: Sequence[Run], places: Sequence[int], oom_risk: float) -> dict[str, Any]:

@@ -15,8 +15,8 @@ from typing import Protocol
 from planner.base.errors import NoAnswer, WrongQuestion
 from planner.comm.program import back_ends
 from planner.comm.program.back_ends import BackEndChoice, BackEndInstance, Live
-from planner.comm.program.rules import spelt
-from planner.comm.tables import nccl_choices
+from planner.comm.routing.rules import spelt
+from planner.comm.tables import nccl_methods
 from planner.comm.tables.measured_times import CollectiveMethod, TimesTable, student
 from planner.comm.tables.timing import Time, times
 from planner.cost.calls import Call
@@ -77,7 +77,7 @@ def expresses(launcher: str, op: str, who: CollectiveMethod) -> bool:
     if who.backend != "nccl" and (launcher != "router" or who.backend not in ROUTED):
         return False
     forced = bool(who.algorithm or who.protocol)
-    return not forced or (who.backend == "nccl" and nccl_choices.has(op, who.algorithm, who.protocol))
+    return not forced or (who.backend == "nccl" and nccl_methods.has(op, who.algorithm, who.protocol))
 
 
 def choose(calls: Sequence[Call], table: TimesTable | MeasuredTables, asked: ChooseOptions, where: str) -> Chosen:
@@ -123,7 +123,7 @@ def pin(calls: Sequence[Call], look_up: Times) -> Chosen:
 
 
 class MeasuredTables(Protocol):
-    """Measured times: one table, or one for each pool (:class:`planner.comm.tables.pool_tables.PoolTables`)."""
+    """Measured times: one table, or one for each pool (:class:`planner.comm.tables.timing.PoolTables`)."""
 
     @property
     def rounds(self) -> tuple[int, ...]:

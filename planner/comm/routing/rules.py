@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from planner.schema.plan import CommunicationRule
+
 OPERATIONS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "broadcast", "send-recv")
 EITHER_MPI = ("mpi", "mpich", "openmpi")
 """Names of the one MPI library that a process can have loaded."""
@@ -98,3 +100,21 @@ def choose(
     """The back end of the rule that holds for a call of `size` bytes on `ranks` ranks; `default` where none does."""
     index = matched(rules, op, ranks, size, pools)
     return default if index is None else rules[index].backend
+
+
+def rule_of(
+    rules: Sequence[CommunicationRule], op: str, group: str, ranks: int, size: float, pools: Sequence[int] = ()
+) -> CommunicationRule | None:
+    """The first rule for an operation of a group on these pools whose range of sizes includes `size` bytes; or None."""
+    for rule in rules:
+        same = rule.op == op and rule.group in (group, "*") and rule.ranks in (None, ranks)
+        same = same and rule.pools in (None, tuple(pools))
+        if same and rule.bytes_min <= size <= rule.bytes_max:
+            return rule
+    return None
+
+
+def spelt(backend: str, algorithm: str, protocol: str) -> str:
+    """``nccl ring/ll128``; ``mpich`` where the library chooses by itself."""
+    how = "/".join(word for word in (algorithm, protocol) if word)
+    return f"{backend} {how}" if how else backend

@@ -52,7 +52,7 @@ def _paces(call: Call) -> bool:
 
 def _chosen(plan: Plan, call: Call) -> dict[str, str]:
     """Choice and runner-up by the plan's rules; empty where it has none."""
-    from planner.comm.program.rules import rule_of, spelt
+    from planner.comm.routing.rules import rule_of, spelt
 
     rule = rule_of(plan.communication, call.op, call.group, call.ranks, call.bytes, call.pools)
     chosen = plan.communication_choice.calls if plan.communication_choice else ()
@@ -164,7 +164,7 @@ def table_document(found: TimesTable) -> dict[str, object]:
 
 def show_table(found: TimesTable, file: Path) -> None:
     """Times by call, a column for each candidate; the fastest, where the measurements can distinguish it."""
-    from planner.comm.program.rules import spelt
+    from planner.comm.routing.rules import spelt
 
     names = [spelt(who.backend, who.algorithm, who.protocol) for who in found.candidates]
     rows = []

@@ -1,19 +1,57 @@
-"""The bill of an alternative: a line for everything that is paid, what they sum to, by kind and by year."""
+"""The bill of an alternative: a line for everything that is paid, sums by kind and by year, and the range of its total
+if the same hours were bought at the other current offers.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from planner.cost.ownership import resale, used
-from planner.procurement.answer.ranges import price_range
 from planner.procurement.program.instance import ProcureInstance
 from planner.procurement.program.solution import ProgramSolution, ScheduledStretch
 from planner.procurement.question.portfolio import DAYS_PER_YEAR
-from planner.procurement.supply import acquisition_prices
+from planner.procurement.supply import prices
 from planner.procurement.supply.pools import SupplyPool
 from planner.question.file_values import DAYS_PER_MONTH
+from planner.question.node_prices import MarketPrice
 from planner.schema import procurement as schema
+from planner.schema.plan import ComparableOffers
+from planner.schema.procurement import Line, PriceRange
+
+
+def offers_of(pool: SupplyPool) -> ComparableOffers | None:
+    """What an hour of a rented pool's accelerator is sold for; None where its price is the question's own."""
+    return pool.quote.offers if isinstance(pool.quote, MarketPrice) else None
+
+
+def price_range(pools: Mapping[str, SupplyPool], bill: Sequence[Line], total_usd: float) -> PriceRange | None:
+    """The total with every rented node-hour at the cheapest, the median and the dearest offer of its accelerator;
+    None where nothing rented is sold by more than one provider.
+
+    Args:
+        pools: By id.
+        bill: Every line of the answer.
+        total_usd: What it comes to.
+    """
+    low = median = high = total_usd
+    used: dict[str, ComparableOffers] = {}
+    for line in bill:
+        offers = offers_of(pools[line.pool]) if line.kind == "rental" else None
+        if offers is not None:
+            each = line.count * pools[line.pool].node.accelerators
+            low += each * offers.low_usd - line.usd
+            median += each * offers.median_usd - line.usd
+            high += each * offers.high_usd - line.usd
+            used[f"{pools[line.pool].way} {pools[line.pool].node.accelerator}"] = offers
+    count = sum(len(offers.providers) for offers in used.values())
+    if count <= len(used):
+        return None
+    oldest = min(offers.oldest for offers in used.values())
+    return PriceRange(
+        low_usd=round(low, 2), median_usd=round(median, 2), high_usd=round(high, 2), offers=count, oldest=oldest
+    )
+
 
 CAPITAL = ("node", "network", "head node", "I/O node", "storage")
 """Kinds of lines that are paid once and belong to whoever paid."""
@@ -33,7 +71,7 @@ def billed(
     if pool.hired and quote:
         hours = days * 24 * pool.cluster.count
         lines.append(_line(pool, pool.node.id, "rental", hours, "node-hours", quote.usd, quote.source, quote.date))
-    elif pool.way in acquisition_prices.TERM_DAYS and quote:
+    elif pool.way in prices.TERM_DAYS and quote:
         hours = pool.held_days * 24 * pool.cluster.count * copies
         lines.append(_line(pool, pool.node.id, "rental", hours, "node-hours", quote.usd, quote.source, quote.date))
     elif pool.cluster.region and days:

@@ -7,17 +7,14 @@ from collections.abc import Mapping, Sequence
 
 from planner.catalog.ages import is_stale
 from planner.cost import money
-from planner.procurement.answer.bill import CAPITAL, billed, costs
-from planner.procurement.answer.ranges import offers_of
-from planner.procurement.answer.spot import spot_risk
-from planner.procurement.answer.unsourced import rests_on
+from planner.procurement.answer.bill import CAPITAL, billed, costs, offers_of
+from planner.procurement.answer.money_risks import rests_on, spot_risk
 from planner.procurement.program.calendar import dated, most_in_a_month
 from planner.procurement.program.instance import ProcureInstance, limits
 from planner.procurement.program.job_order import EPS
 from planner.procurement.program.solution import ProgramSolution, ScheduledStretch
-from planner.procurement.supply import acquisition_prices
-from planner.procurement.supply.pools import SupplyPool
-from planner.procurement.supply.power import node_power
+from planner.procurement.supply import prices
+from planner.procurement.supply.pools import SupplyPool, node_power
 from planner.procurement.throughput.column import Place
 from planner.procurement.throughput.job_days import Throughputs
 from planner.schema import procurement as schema
@@ -89,7 +86,7 @@ def what(instance: ProcureInstance, solution: ProgramSolution) -> str:
         verb = "buy" if pool.way == "buy" else "rent"
         how = "" if pool.way in ("buy", "on-demand") else f" {pool.way}"
         spare = f" (+{pool.spares} spare)" if pool.spares else ""
-        terms = round(pool.term_days / acquisition_prices.TERM_DAYS.get(pool.way, math.inf))
+        terms = round(pool.term_days / prices.TERM_DAYS.get(pool.way, math.inf))
         term = f" for {terms} terms" if terms > 1 else ""
         start = f" from day {solution.starts[p]:.0f}" if p in solution.starts else ""
         days = solution.starts.get(p, pool.start_day) + pool.held_days

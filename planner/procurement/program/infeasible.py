@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from planner.procurement.program.instance import FAR, ProcureInstance, ProcureVariant, limits
-from planner.procurement.program.settings import Settings
-from planner.procurement.program.solution import ProgramSolution
+from planner.procurement.program.solution import ProgramSolution, Settings
 from planner.procurement.program.solve import solve
 
 HALVINGS = 7

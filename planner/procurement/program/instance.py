@@ -7,8 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from planner.procurement.question.portfolio import Job, Portfolio
 from planner.procurement.supply.pools import SupplyPool
-from planner.procurement.throughput.column import Column, Place
-from planner.procurement.throughput.surviving import Survival
+from planner.procurement.throughput.column import Column, Place, Survival
 
 FAR = 40 * 365.25
 """Days: a deadline that no longer limits anything."""

@@ -1,4 +1,4 @@
-"""The answer of a program as plain numbers."""
+"""How long and how exactly programs are solved (:class:`Settings`), and their answer as plain numbers."""
 
 from __future__ import annotations
 
@@ -6,6 +6,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from planner.procurement.throughput.column import Place
+from planner.solver import GAP, SolverName
+
+TIME_LIMIT_S = 60.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """How long and how exactly to solve, and where."""
+
+    gap: float = GAP
+    time_limit_s: float = TIME_LIMIT_S
+    solver: SolverName = "highs"
+    engine: str | None = None
+    """A cluster that searches the plans (:class:`planner.base.processes.Workers`)."""
+
+
+USUAL = Settings()
+
 
 ROUNDING = 1e-12
 

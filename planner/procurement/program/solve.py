@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 
 from planner.base.errors import NoAnswer
-from planner.procurement.program import narrowing
+from planner.procurement.program import cuts
 from planner.procurement.program.calendar import (
     Arranged,
     Choice,
@@ -21,8 +21,7 @@ from planner.procurement.program.instance import FAR, ProcureInstance, ProcureVa
 from planner.procurement.program.integer_program import ProcureProgram, build, name, own_watts
 from planner.procurement.program.job_order import EPS
 from planner.procurement.program.on_dates import on_dates
-from planner.procurement.program.settings import USUAL, Settings
-from planner.procurement.program.solution import ProgramSolution, better
+from planner.procurement.program.solution import USUAL, ProgramSolution, Settings, better
 from planner.procurement.throughput.column import Place
 from planner.solver import Outcome, Status
 
@@ -108,8 +107,8 @@ def _sought(
     known: ProgramSolution | None = None
     # Nothing costs, emits or takes less than nothing; what more tokens are worth may be any amount.
     reached, proven, dates = -math.inf if variant.per_million_tokens > 0 else 0.0, math.inf, set[int]()
-    if narrowing.pays(program):
-        instance, known, bound = narrowing.narrowed(
+    if cuts.pays(program):
+        instance, known, bound = cuts.narrowed(
             instance, variant, program, settings, lambda part: _tried(part, variant, settings)
         )
         reached = max(reached, bound)

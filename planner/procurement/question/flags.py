@@ -15,8 +15,8 @@ from planner.catalog import Catalog
 from planner.catalog.files import TomlDocument
 from planner.procurement.question.portfolio import WAYS, NodeOption, Portfolio
 from planner.procurement.question.reading import portfolio
-from planner.procurement.supply.offers import USUAL, everything
 from planner.procurement.supply.pools import offers
+from planner.procurement.supply.prices import USUAL, everything
 from planner.question.file_values import span
 from planner.question.flag_values import sequence_length
 from planner.question.reading import digest

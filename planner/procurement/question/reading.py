@@ -28,8 +28,8 @@ from planner.procurement.question.portfolio import (
     PortfolioTerms,
     Reliability,
 )
-from planner.procurement.supply.offers import everything
 from planner.procurement.supply.pools import offers
+from planner.procurement.supply.prices import everything
 from planner.question.file_values import (
     DAY_S,
     TABLE,

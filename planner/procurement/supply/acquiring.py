@@ -12,11 +12,10 @@ from planner.catalog import Catalog
 from planner.catalog.ages import is_stale
 from planner.cost import money
 from planner.procurement.question.portfolio import NodeOption, Owned, Portfolio, Way
-from planner.procurement.supply import acquisition_prices
+from planner.procurement.supply import prices
 from planner.procurement.supply.buying import bought, racks_filled, wirings_of
 from planner.procurement.supply.parts import parts
-from planner.procurement.supply.pools import SupplyPool, offers
-from planner.procurement.supply.power import carbon_per_day, energy_per_day, node_power, pue
+from planner.procurement.supply.pools import SupplyPool, carbon_per_day, energy_per_day, node_power, offers, pue
 from planner.question.file_values import DAYS_PER_MONTH
 from planner.schema.hardware import Cluster, Node, Price
 
@@ -119,10 +118,10 @@ def _sizes(node: Node, counts: tuple[int, ...], at_most: int | None, least: int,
 
 
 def _offered(catalog: Catalog, asked: Portfolio, candidate: NodeOption, way: Way) -> Iterator[SupplyPool]:
-    quote, sold_as = acquisition_prices.quote(catalog, candidate, way, asked.price_factor)
+    quote, sold_as = prices.quote(catalog, candidate, way, asked.price_factor)
     if quote is None:
         raise WrongQuestion(
-            f"{candidate.node} has no {acquisition_prices.basis_of(way)} price in the catalog, "
+            f"{candidate.node} has no {prices.basis_of(way)} price in the catalog, "
             f"and its accelerator no current one; give one: "
             f'price = {{ amount = "{"$300k" if way == "buy" else "$40/h"}", date = "{asked.as_of}" }}'
         )
@@ -154,7 +153,7 @@ def _on_demand(catalog: Catalog, asked: Portfolio, spot: NodeOption) -> float | 
     """US dollars for an hour of a node that nobody takes back: the question's own price, else the catalog's."""
     stated = [c for c in asked.candidates if c.node == spot.node and c.price and c.ways == ("on-demand",)]
     candidate = stated[0] if stated else replace(spot, price=None)
-    quote, _ = acquisition_prices.quote(catalog, candidate, "on-demand", asked.price_factor)
+    quote, _ = prices.quote(catalog, candidate, "on-demand", asked.price_factor)
     return None if quote is None else quote.usd
 
 
@@ -180,11 +179,11 @@ def _rented(asked: Portfolio, candidate: NodeOption, way: Way, cluster: Cluster,
         day_kg=carbon_per_day(asked, cluster, 0.0, count),
         at_most=candidate.at_most,
     )
-    if way not in acquisition_prices.TERM_DAYS:
+    if way not in prices.TERM_DAYS:
         preempted = asked.reliability.preemptions_per_node_day / money.DAY_S if way == "spot" else 0.0
         yield replace(pool, day_usd=a_day, preemptions_per_node_s=preempted)
         return
-    monthly, term = a_day * DAYS_PER_MONTH, acquisition_prices.TERM_DAYS[way]
+    monthly, term = a_day * DAYS_PER_MONTH, prices.TERM_DAYS[way]
     for n in range(1, math.ceil((asked.horizon_days - candidate.delivery_day) / term - 1e-9) + 1):
         yield replace(
             pool,

@@ -1,4 +1,7 @@
-"""Buying a cluster: its wirings, spare nodes, racks, and the bill of materials."""
+"""Buying a cluster: its wirings, spare nodes, racks, the bill of materials, and its resale.
+
+The day of a resale is a decision: a whole number of months after the purchase, or the horizon.
+"""
 
 from __future__ import annotations
 
@@ -12,15 +15,14 @@ from planner.base.errors import WrongQuestion
 from planner.catalog import Catalog
 from planner.cost import money, network_bill
 from planner.cost.goodput import ACCELERATOR_MTBF_S, RESTART_S, goodput
-from planner.cost.ownership import charge, facility_per_month
+from planner.cost.ownership import DAYS_PER_YEAR, charge, facility_per_month, resale
 from planner.figures.cost_inputs import HOST_BANDWIDTH
 from planner.models.parameters import parameters
 from planner.models.workload import find_model, optimizer
 from planner.procurement.question.portfolio import NodeOption, Portfolio
 from planner.procurement.supply.parts import BillPart, parts
-from planner.procurement.supply.pools import Item, SupplyPool
-from planner.procurement.supply.power import carbon_per_day, energy_per_day, node_power, pue
-from planner.procurement.supply.selling import sold
+from planner.procurement.supply.pools import Item, SupplyPool, carbon_per_day, energy_per_day, node_power, pue
+from planner.question.file_values import DAYS_PER_MONTH
 from planner.schema.hardware import Cluster, Price
 from planner.schema.workload import Model
 
@@ -273,3 +275,38 @@ def _state(model: str | Model, named: str) -> float:
     """Bytes of a checkpoint: weights and optimizer states."""
     used = optimizer(named)
     return parameters(find_model(model)).total * (2.0 + used.state_bytes + used.master_bytes)
+
+
+def sold(asked: Portfolio, pool: SupplyPool) -> Iterator[SupplyPool]:
+    """A purchase that is sold after one month, after two and so on, or at the end; nothing where nothing is sold.
+
+    The nodes bring ``resale K 10^(-0.14 t)``, to the cent; network and storage bring nothing. What is due by the month
+    ends with the sale.
+    """
+    if asked.resale is None:
+        return
+    nodes = sum(item.usd for item in pool.items if item.kind == "node")
+    for called, days in _lengths(asked, pool):
+        usd = round(asked.resale * resale(nodes, days / DAYS_PER_YEAR), 2)
+        yield replace(
+            pool,
+            id=f"{pool.id} {called}",
+            held_days=days,
+            end_day=pool.start_day + days,
+            fixed_charge=pool.capital - usd,
+            sold_usd=usd,
+        )
+
+
+def _lengths(asked: Portfolio, pool: SupplyPool) -> Iterator[tuple[str, float]]:
+    """Days for which it may be held, with a name: whole months until every job must be done, within the horizon; all
+    days to the horizon where those months are not enough.
+    """
+    first = max(pool.start_day, min(job.release_day for job in asked.jobs))
+    needed = math.ceil((max(job.deadline_day for job in asked.jobs) - first) / DAYS_PER_MONTH - 1e-9)
+    left = asked.horizon_days - pool.start_day
+    whole = int(left / DAYS_PER_MONTH + 1e-9)
+    for months in range(1, min(needed, whole) + 1):
+        yield f"for {months} month{'s' if months > 1 else ''}", months * DAYS_PER_MONTH
+    if needed > whole:
+        yield "to the horizon", left

@@ -9,8 +9,7 @@ from pathlib import Path
 
 from planner.site.logs import arguments, formats, recorded
 from planner.site.logs.formats import FORMATS, LogFormat
-from planner.site.logs.lines import lines
-from planner.site.logs.records import LoggedRun, LoggedStep
+from planner.site.logs.records import LoggedRun, LoggedStep, lines
 
 MOST_STEPS = 1_000_000
 """Lines about steps that are kept of a run: some 200 MB. Further ones change no median."""
