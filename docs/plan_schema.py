@@ -26,6 +26,13 @@ SCHEMAS = ROOT / "docs" / "schemas"
 PAGE = ROOT / "docs" / "plan-schema.md"
 TABLES = re.compile(r"(<!-- fields -->\n).*(<!-- end of fields -->\n)", re.DOTALL)
 
+SECTIONS = {
+    "parallelism": "Parallelism",
+    "batch": "Batch",
+    "recompute": "RecomputeSection",
+    "overlap": "Overlap",
+}
+"""Sections of a plan that hold axes in Python, and their records."""
 UNITS = {
     r"preemptions_per_node_s": "1/s",
     r"peak_flops": "FLOP/s",
@@ -115,6 +122,10 @@ def schemas() -> dict[Path, str]:
 
 def _describe(schema: dict[str, Any], told: dict[str, dict[str, str]]) -> None:
     """Says of a record's fields what its docstrings say; of those that it inherits, what those of all entries say."""
+    if schema.get("title") == "Axes":
+        from planner.axes.table import AXES
+
+        told = {**told, "Axes": {axis.name: axis.help for axis in AXES.values()}}
     for field, described in schema.get("properties", {}).items():
         inherited = DIGEST_SAYS if field == "digest" else told["Entry"].get(field, "")
         if says := told.get(schema["title"], {}).get(field, inherited):
@@ -123,9 +134,35 @@ def _describe(schema: dict[str, Any], told: dict[str, dict[str, str]]) -> None:
 
 def page() -> str:
     """The text of ``plan-schema.md`` with its tables as the records are today."""
-    records = [record for source in SOURCES for record in _classes(source)]
-    tables = "\n".join(_table(*record) for record in reversed(records))
+    tables = "\n".join(_table(*record) for record in reversed([*_records()]))
     return TABLES.sub(lambda found: f"{found[1]}\n{tables}\n{found[2]}", PAGE.read_text(encoding="utf-8"))
+
+
+def _records() -> Iterator[tuple[str, str, list[tuple[str, str, str]]]]:
+    """The records of a plan as its document has them: the axes in one table, and not in the sections that hold them."""
+    from planner.axes.table import AXES
+    from planner.schema import plan_axes
+
+    places = {(SECTIONS[place[0]] if place[1:] else "Configuration", place[-1]) for place in plan_axes.PLACES.values()}
+    places |= {("Offloaded", key) for key in plan_axes.HOST}
+    places |= {("Configuration", key) for key in ("offload", "overlap", "placement")}
+    records = {
+        name: (says, [field for field in fields if (name, field[0]) not in places])
+        for source in SOURCES
+        for name, says, fields in _classes(source)
+    }
+    plan_says, fields = records.pop("Plan")
+    _, chosen = records.pop("Configuration")
+    axes = ("axes", "Axes", "")
+    first = len(plan_axes.FIRST)
+    del records["Overlap"]
+    for name, (says, kept) in records.items():
+        yield name, says, kept
+        if name == "RecomputeSection":
+            rows = [(axis.name, type(axis.state(axis.neutral)).__name__, axis.help) for axis in AXES.values()]
+            yield "Axes", "Every axis of the plan, those that it does not use too, spelt as a pin spells them.", rows
+        if name == "Assumption":
+            yield "Plan", plan_says, [*fields[:first], axes, *chosen, *fields[first:]]
 
 
 def _table(name: str, says: str, fields: list[tuple[str, str, str]]) -> str:

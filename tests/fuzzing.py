@@ -178,8 +178,8 @@ def readers() -> list[Reader]:
     runs = (ROOT / "benchmarks/data/measured_runs.csv").read_text(encoding="utf-8").splitlines()
     on = ("--cluster", "dgx-h100:16", "--model", "llama3-8b")
     return [
-        Reader("plan", "plan.json", texts("tests/golden/plans/1/*.json"), command("explain", "FILE")),
-        Reader("export", "plan.json", texts("tests/golden/plans/1/dense.json"), command(
+        Reader("plan", "plan.json", texts("tests/golden/plans/*/*.json"), command("explain", "FILE")),
+        Reader("export", "plan.json", texts("tests/golden/plans/*/dense.json"), command(
             "export", "FILE", "--to", "megatron", "-o", "out", "--force")),
         Reader("hugging face", "config.json", [json.dumps(each["config"]) for each in configurations.values()],
                command("models", "show", "FILE")),

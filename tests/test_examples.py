@@ -11,7 +11,8 @@ from tests.sweeps import sweep
 
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLE = ROOT / "examples" / "start_from_plan.py"
-PLANS = sorted((ROOT / "tests" / "golden" / "plans" / "1").glob("*.json"))
+KEPT = ROOT / "tests" / "golden" / "plans"
+PLANS = sorted(KEPT.glob("[12]/*.json"))
 
 
 def run(*arguments: object) -> subprocess.CompletedProcess[str]:
@@ -31,17 +32,18 @@ def test_it_reads_every_released_plan(path: Path) -> None:
     assert said.returncode == 0, said.stderr
     found = json.loads(path.read_text(encoding="utf-8"))
     plan = found["plans"][0] if found["kind"] == "plan-set" else found
-    assert f"TP={plan['parallelism']['tp']} PP={plan['parallelism']['pp']} " in said.stdout
+    axes = plan.get("axes") or plan["parallelism"]
+    assert f"TP={axes['tp']} PP={axes['pp']} " in said.stdout
     nodes = sum(pool["count"] for pool in plan["cluster"]["pools"])
     assert f"torchrun --nnodes={nodes} --nproc-per-node=8 --node-rank=1" in said.stdout
 
 
 def test_it_refuses_another_version(tmp_path: Path) -> None:
-    plan = json.loads(PLANS[-1].read_text(encoding="utf-8")) | {"schema_version": 99}
+    plan = json.loads((KEPT / "1" / "uneven.json").read_text(encoding="utf-8")) | {"schema_version": 99}
     (tmp_path / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
     said = run(tmp_path / "plan.json", "train.py")
     assert said.returncode == 2
-    assert "schema version 99; this program reads 1" in said.stderr
+    assert "schema version 99; this program reads 1 and 2" in said.stderr
 
 
 @pytest.mark.slow

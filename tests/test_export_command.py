@@ -88,7 +88,7 @@ def test_each_plan_of_a_set_is_told_of(capsys: pytest.CaptureFixture[str], folde
     [
         ({"parallelism": {"tp": 8}}, "tp x pp x cp x dp is 256, the cluster has 128"),
         ({"batch": {"micro": 3}}, "is not the global batch"),
-        ({"schema_version": 99}, "schema_version is 99, this program reads 1; write the plan again"),
+        ({"schema_version": 99}, "schema_version is 99, this program reads 1 and 2; write the plan again"),
         ({"batch": {"size": 3}}, "batch.size"),
     ],
 )

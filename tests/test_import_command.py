@@ -276,13 +276,13 @@ def test_what_the_trainer_fills_in_is_told(capsys: pytest.CaptureFixture[str], f
     ):
         assert f"{text}" in answer.report
     (whole,) = json.loads((folder / "mine.json").read_text(encoding="utf-8"))["plans"]
-    assert whole["batch"]["micro"] == 8
-    assert whole["batch"]["global"] == 8 * 16
-    assert whole["overlap"]["dp"]
-    assert not whole["offload"]["optimizer"]
+    assert whole["axes"]["micro"] == 8
+    assert whole["axes"]["batch"] == 8 * 16
+    assert whole["axes"]["dp_overlap"]
+    assert whole["axes"]["offload"] == "none"
     answer = ask(capsys, f"{line} --micro 2 --force")
     assert "per_device_train_batch_size" not in answer.report
-    assert json.loads((folder / "mine.json").read_text(encoding="utf-8"))["plans"][0]["batch"]["global"] == 2 * 16
+    assert json.loads((folder / "mine.json").read_text(encoding="utf-8"))["plans"][0]["axes"]["batch"] == 2 * 16
 
 
 @pytest.mark.parametrize(

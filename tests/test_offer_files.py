@@ -72,7 +72,7 @@ def test_a_plan_of_an_offer_is_explained(offer: Procurement, file: Path, capsys:
     plan = offer.alternatives[1].workloads[0].plan
     found = ask(capsys, f"explain {file} --workload base --alternative 2 --json")
     assert found.document == document.dump(plan)
-    assert plan.schema_version == 1
+    assert plan.schema_version == 2
     Path("plan.json").write_text(found.out, encoding="utf-8")
     assert ask(capsys, "explain plan.json").out == ask(capsys, f"explain {file} --workload base --alternative 2").out
 

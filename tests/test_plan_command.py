@@ -156,7 +156,7 @@ def test_top_says_how_many(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_all_lists_what_differs_in_switches_only(capsys: pytest.CaptureFixture[str]) -> None:
     def degrees(plan: dict[str, Any]) -> str:
-        return str([plan["parallelism"][axis] for axis in ("tp", "pp", "cp", "ep")] + [plan["recompute"]])
+        return str([plan["axes"][axis] for axis in ("tp", "pp", "cp", "ep", "recompute")])
 
     folded = [degrees(plan) for plan in plans(ask(capsys, f"plan {SMALL} --top 8 --json"))]
     every = [degrees(plan) for plan in plans(ask(capsys, f"plan {SMALL} --top 8 --all --json"))]
@@ -205,17 +205,17 @@ def test_plans_keep_the_limits(capsys: pytest.CaptureFixture[str]) -> None:
 def test_pins_hold(capsys: pytest.CaptureFixture[str]) -> None:
     line = f"plan {SMALL} --top 20 --pin tp=2..4,micro=1|2 --pin recompute=selective --pin dp_overlap=on --json"
     for plan in plans(ask(capsys, line)):
-        assert 2 <= plan["parallelism"]["tp"] <= 4
-        assert plan["batch"]["micro"] in (1, 2)
-        assert plan["recompute"]["policy"] == "selective"
-        assert plan["overlap"]["dp"] or plan["parallelism"]["dp"] * plan["parallelism"]["cp"] == 1
+        assert 2 <= plan["axes"]["tp"] <= 4
+        assert plan["axes"]["micro"] in (1, 2)
+        assert plan["axes"]["recompute"] == "selective"
+        assert plan["axes"]["dp_overlap"] or plan["axes"]["dp"] * plan["axes"]["cp"] == 1
 
 
 def test_stages_inside_replicas_need_both(capsys: pytest.CaptureFixture[str]) -> None:
     """Where there are no stages or no replicas, ranks have their usual order, which another pin leaves out."""
     asked = "plan llama3.2-1b --cluster dgx-a100-80gb:1 --top 20 --pin rank_order=tp-cp-ep-pp-dp"
     for plan in plans(ask(capsys, f"{asked} --json")):
-        p = plan["parallelism"]
+        p = plan["axes"]
         assert p["rank_order"] == "tp-cp-ep-pp-dp" and p["pp"] > 1 and p["dp"] * p["cp"] > 1
     refusal = ask(capsys, f"{asked} --pin pp=1")
     assert refusal.code == 2 and "that goes with pp and dp above 1" in refusal.err
@@ -227,7 +227,7 @@ def test_heads_that_do_not_divide_are_waived_by_name_and_recorded(
     """gpt2 has 12 heads: 8 ranks hold 1.5 each on average. What else a plan says is checked as ever."""
     question = "plan gpt2 --cluster dgx-h100:1 --pin tp=8 --top 1 --waive"
     found = plans(ask(capsys, f"{question} heads_divide --waive kv_heads_divide --json"))[0]
-    assert found["parallelism"]["tp"] == 8 and found["waived"] == ["heads_divide", "kv_heads_divide"]
+    assert found["axes"]["tp"] == 8 and found["waived"] == ["heads_divide", "kv_heads_divide"]
     path = tmp_path / "plan.json"
     answer = ask(capsys, f"{question} heads_divide --waive kv_heads_divide -o {path}")
     assert "Waived         heads_divide, kv_heads_divide: costed as if all parts were equal" in answer.out
@@ -248,7 +248,7 @@ def test_heads_that_do_not_divide_are_waived_by_name_and_recorded(
 
 def test_a_waived_rule_is_waived(capsys: pytest.CaptureFixture[str]) -> None:
     assert ask(capsys, f"plan {SMALL} --pin tp=16").code == 2
-    assert plans(ask(capsys, f"plan {SMALL} --pin tp=16 --waive tp_in_domain --json"))[0]["parallelism"]["tp"] == 16
+    assert plans(ask(capsys, f"plan {SMALL} --pin tp=16 --waive tp_in_domain --json"))[0]["axes"]["tp"] == 16
 
 
 @pytest.mark.slow
@@ -287,7 +287,7 @@ def test_ranges_of_batches_double() -> None:
 
 def test_a_range_of_batches_compares_by_all_tokens(capsys: pytest.CaptureFixture[str]) -> None:
     found = plans(ask(capsys, f"plan {SMALL} --batch 64..1024 --top 20 --json"))
-    assert {plan["batch"]["global"] for plan in found} <= {64, 128, 256, 512, 1024}
+    assert {plan["axes"]["batch"] for plan in found} <= {64, 128, 256, 512, 1024}
     days = [plan["money"]["days"] for plan in found]
     assert days == pytest.approx(sorted(days))
 
@@ -383,7 +383,7 @@ def test_a_model_from_hugging_face(capsys: pytest.CaptureFixture[str]) -> None:
 )
 def test_odd_clusters_and_workloads_get_plans(line: str, capsys: pytest.CaptureFixture[str]) -> None:
     for plan in plans(ask(capsys, f"{line} --json")):
-        p, pool = plan["parallelism"], plan["cluster"]["pools"][0]
+        p, pool = plan["axes"], plan["cluster"]["pools"][0]
         assert p["tp"] * p["pp"] * p["cp"] * p["dp"] == pool["count"] * pool["accelerators_per_node"]
-        assert plan["batch"]["micro"] * plan["batch"]["accumulation"] * p["dp"] == plan["batch"]["global"]
+        assert plan["axes"]["micro"] * plan["batch"]["accumulation"] * p["dp"] == plan["axes"]["batch"]
         assert plan["prediction"]["memory"]["total_bytes"] <= plan["prediction"]["memory"]["capacity_bytes"]

@@ -19,6 +19,7 @@ from planner.base import resources
 from planner.base.errors import WrongQuestion
 from planner.planning import document
 from planner.planning.comparison import compare
+from planner.schema import plan_axes
 from planner.schema.comparison import Comparison
 from tests.asking import ask
 from tests.plans import QUESTIONS, plans
@@ -41,10 +42,11 @@ LATER = {
     "MemorySection": {"oom_risk", "oom_chance", "expanded", "by_stage", "graph_inputs_bytes", "host"},
     "GroupStage": {"held"},
     "FabricSection": {"dimensions"},
-    "Plan": {"communication_choice", "waived", "placement", "measured", "offloaded", "graphs", "dispatcher"},
+    "Plan": {"communication_choice", "waived", "measured", "offloaded"},
+    "Axes": {"ep_overlap", "cp_algorithm", "graphs", "dispatcher", "nodes", *plan_axes.SPELT},
     "PlanSet": {"contingency", "question", "recommended", "site", "shortlist"},
     "WorkloadSection": {"mtp_layers", "imbalance", "task", "texts"},
-    "Parallelism": {"cp_algorithm", "cp_exchanging"},
+    "Parallelism": {"cp_exchanging"},
     "RuntimeSection": {"balances_head", "places_head", "cuts_by_work", "chunked_loss", "offload_needs_zero", "older"},
     "Stage": {"chunks"},
     "Pool": {"changed", "dispatchers", "offered", "network", "expanded", "preemptions_per_node_s", "restart_s"},
@@ -53,10 +55,9 @@ LATER = {
     "CommunicationRule": {"ranks", "pools"},
     "CallChoice": {"pools"},
     "CommunicationChoice": {"switch_s", "launcher", "sms"},
-    "Overlap": {"ep"},
     "Reasons": {"other_software"},
 }
-"""Record -> fields of schema version 1 that documents written before they existed do not have."""
+"""Record -> fields that documents written before they existed do not have."""
 
 
 @cache
@@ -109,8 +110,8 @@ def test_what_is_written_is_valid(name: str) -> None:
 
 
 def test_names_are_those_of_the_document() -> None:
-    batch = validator("plan").schema["$defs"]["Batch"]["properties"]
-    assert "global" in batch and "global_" not in batch
+    axes = validator("plan").schema["$defs"]["Axes"]["properties"]
+    assert list(document.dump(plans("mixture"))["plans"][0]["axes"]) == list(axes)
 
 
 def _objects(data: Any, path: str = "$") -> Iterator[tuple[str, dict[str, Any]]]:
@@ -119,7 +120,7 @@ def _objects(data: Any, path: str = "$") -> Iterator[tuple[str, dict[str, Any]]]
         for index, item in enumerate(data[:1]):
             yield from _objects(item, f"{path}[{index}]")
     elif isinstance(data, dict):
-        free = "inputs peak_flops method optimizer shape offload env breakdown intervals gains meta pins"
+        free = "inputs peak_flops method optimizer shape env breakdown intervals gains meta pins"
         if path.rpartition(".")[2] not in (*free.split(), "bytes_per_parameter"):
             yield path, data
             for key, value in data.items():
@@ -142,20 +143,22 @@ def _unknown(record: dict[str, Any]) -> None:
     record["no_such_key"] = 1
 
 
-ADDED = {"zone", "offered", "links", "groups", "prices", "gap", "cp_algorithm"}
+ADDED = {"zone", "offered", "links", "groups", "prices", "gap"}
 """Keys that version 1 gained later: documents written before them are still read."""
+AXES_ADDED = {"ep_overlap", "cp_algorithm", "graphs", "dispatcher", "nodes", *plan_axes.SPELT}
+"""Axes that a plan may leave out where it does not use them, as one written before they existed does."""
 
 
 def _missing(record: dict[str, Any]) -> None:
     # kind and schema_version are what the others are read by; a record always has another.
-    optional = ADDED | {"offers", "question", "places_head", "by_stage", "held", "cuts_by_work", "chunks"}
+    optional = ADDED | AXES_ADDED | {"offers", "question", "places_head", "by_stage", "held", "cuts_by_work", "chunks"}
     del record[[key for key in record if key not in optional][-1]]
 
 
 def test_documents_written_before_a_key_was_added_are_read() -> None:
     data = written()
     for _, record in list(_objects(data)):
-        for key in ADDED & record.keys():
+        for key in (ADDED | AXES_ADDED - {"ep_overlap", "nodes"}) & record.keys():
             del record[key]
     assert document.parse(data, "here") == document.parse(written(), "here")
 
@@ -167,16 +170,24 @@ def _other_type(record: dict[str, Any]) -> None:
 @sweep(
     "corrupt",
     [
-        lambda plan: plan["batch"].update(micro="2"),
-        lambda plan: plan["batch"].update(micro=1.5),
-        lambda plan: plan["parallelism"].update(zero_stage=4),
-        lambda plan: plan["parallelism"].update(schedule="gpipe"),
-        lambda plan: plan["parallelism"].update(sequence_parallel="yes"),
+        lambda plan: plan["axes"].update(micro="2"),
+        lambda plan: plan["axes"].update(micro=1.5),
+        lambda plan: plan["axes"].update(zero=4),
+        lambda plan: plan["axes"].update(schedule="gpipe"),
+        lambda plan: plan["axes"].update(sequence_parallel="yes"),
+        lambda plan: plan["axes"].update(dispatcher=None),
+        lambda plan: plan["axes"].update(ep_overlap=0),
+        lambda plan: plan["axes"].update(offload_overlap="on"),
+        lambda plan: plan["axes"].update(placement=["optimizer"]),
+        lambda plan: plan["axes"].update(nodes="32"),
+        lambda plan: plan["axes"].update(tensor=8),
+        lambda plan: plan["parallelism"].update(tp=1),
+        lambda plan: plan.update(axes=[]),
         lambda plan: plan["parallelism"].update(stages={}),
         lambda plan: plan["prediction"].update(step_time_s=None),
         lambda plan: plan["prediction"]["breakdown"].update(matrix="fast"),
         lambda plan: plan["cluster"].update(region=7),
-        lambda plan: plan.update(schema_version=2),
+        lambda plan: plan.update(schema_version=3),
         lambda plan: plan.update(kind="plan-set"),
     ],
 )

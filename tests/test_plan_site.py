@@ -42,9 +42,7 @@ def learn(rank: int, *measured: str, plan: str = "plans.json") -> None:
 
 
 def degrees(plan: dict[str, Any]) -> tuple[Any, ...]:
-    cut = plan["parallelism"]
-    micro = plan["batch"]["micro"]
-    return (*(cut[axis] for axis in ("tp", "pp", "vpp", "cp")), micro, cut["zero_stage"], plan["recompute"]["policy"])
+    return tuple(plan["axes"][axis] for axis in ("tp", "pp", "vpp", "cp", "micro", "zero", "recompute"))
 
 
 def test_a_site_without_runs_changes_no_plan(ask: Answers) -> None:
@@ -186,7 +184,7 @@ def test_pins_hold_for_what_was_run_too(ask: Answers) -> None:
     ask("--pin", "tp=8", "--top", "1")
     learn(1, "--step-time", "8s")
     found = ask("--pin", "tp=1..4")
-    assert not any(p["parallelism"]["tp"] == 8 for p in found["plans"])
+    assert not any(p["axes"]["tp"] == 8 for p in found["plans"])
 
 
 @pytest.mark.slow

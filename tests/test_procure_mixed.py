@@ -217,7 +217,7 @@ def test_one_job_takes_both_pools_in_its_days(offer: Procurement) -> None:
     assert kwh[v100.id] == pytest.approx(drawn)
     # The plan inside is one of both, and says how long it takes.
     plan = base.plan
-    assert plan.schema_version == 1 and [x.node for x in plan.cluster.pools] == ["dgx-a100-80gb", "dgx-v100"]
+    assert plan.schema_version == 2 and [x.node for x in plan.cluster.pools] == ["dgx-a100-80gb", "dgx-v100"]
     assert plan.money.days == base.days and plan.workload.tokens == base.tokens == 1e11
     assert offer.apart is not None and offer.apart.value is not None
     assert offer.apart.value > 2 * first.value and "rent 1 p5.48xlarge" in offer.apart.what

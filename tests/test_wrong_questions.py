@@ -173,7 +173,7 @@ def _step_time(data: dict[str, Any]) -> None:
 
 
 def _degrees(data: dict[str, Any]) -> None:
-    data["plans"][0]["parallelism"]["dp"] *= 2
+    data["plans"][0]["axes"]["dp"] *= 2
 
 
 def _memory(data: dict[str, Any]) -> None:
@@ -181,7 +181,7 @@ def _memory(data: dict[str, Any]) -> None:
 
 
 EDITS: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
-    "another version": (lambda d: d.update(schema_version=99), "schema_version is 99, this program reads 1"),
+    "another version": (lambda d: d.update(schema_version=99), "schema_version is 99, this program reads 1 and 2"),
     "no version": (lambda d: d.pop("schema_version"), "schema_version is None"),
     "another kind": (
         lambda d: d.update(kind="plam"),
@@ -189,14 +189,19 @@ EDITS: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     ),
     "a kind that is no word": (lambda d: d.update(kind=["plan"]), "kind is"),
     "an unknown key": (lambda d: d["plans"][0]["batch"].update(mikro=2), "plans.0.batch.mikro"),
-    "a missing key": (lambda d: d["plans"][0]["batch"].pop("micro"), "plans.0.batch.micro"),
-    "text for a number": (lambda d: d["plans"][0]["batch"].update(micro="two"), "plans.0.batch.micro"),
+    "a missing key": (lambda d: d["plans"][0]["batch"].pop("per_pool"), "plans.0.batch.per_pool"),
+    "a missing axis": (lambda d: d["plans"][0]["axes"].pop("micro"), "plans.0.axes.micro"),
+    "an unknown axis": (lambda d: d["plans"][0]["axes"].update(mikro=2), "plans.0: axes.mikro: no such axis"),
+    "an axis in a section": (lambda d: d["plans"][0]["batch"].update(micro=2), "batch.micro: it stands among the axes"),
+    "another count of nodes": (lambda d: d["plans"][0]["axes"].update(nodes=9), "axes.nodes: 9, and its pools have"),
+    "no such part": (lambda d: d["plans"][0]["axes"].update(offload="weights"), "axes.offload: 'weights' is neither"),
+    "text for a number": (lambda d: d["plans"][0]["axes"].update(micro="two"), "plans.0.axes.micro"),
     "no plans": (lambda d: d.update(plans=[]), "no plan"),
     "a faster step": (_step_time, "step_time_s"),
     "other degrees": (_degrees, "dp"),
     "less memory": (_memory, "total_bytes"),
     "a cheaper runner-up": (lambda d: d["plans"][1]["money"].update(usd_total=1.0), "usd_total"),
-    "a number beyond floats": (lambda d: d["plans"][0]["batch"].update({"global": 10**400}), "batch.global_ is beyond"),
+    "a number beyond floats": (lambda d: d["plans"][0]["axes"].update(batch=10**400), "batch.global_ is beyond"),
     "a billion layers": (lambda d: d["plans"][0]["workload"]["shape"].update(layers=10**9), "at most 10,000"),
     "a kind of ten megabytes": (lambda d: d.update(kind="x" * 10**7), "kind is 'xxx"),
 }

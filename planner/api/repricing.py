@@ -264,16 +264,11 @@ def _mixed(plan: Plan, catalog: Catalog, request: Request, pools: Pools) -> Solu
     for pool in pools.all:
         half, runs = how_sure(known, request, pool.cluster.accelerator, plan.precision)
         spreads.append(Spread(half, runs))
-    precision = plan.precision
     return Solution(
         request=request,
         question=pools,
         pools=tuple(_in_use(plan, catalog, request, pools, i) for i in range(len(pools.all))),
-        precision=precision,
-        parallelism=plan.parallelism,
-        batch=plan.batch,
-        recompute=plan.recompute,
-        overlap=plan.overlap,
+        configuration=plan,
         step_time=plan.prediction.step_time_s,
         breakdown=plan.prediction.breakdown,
         model_flops=plan.prediction.model_flops,

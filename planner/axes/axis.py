@@ -6,14 +6,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
 
-from planner.axes import version_1
 from planner.base.errors import WrongQuestion
 from planner.schema.plan import Plan
+from planner.schema.plan_axes import Stated
 
 Value = TypeVar("Value")
-Stated = int | bool | str
-"""A value as documents and exporters state it: degrees and ZeRO stages in figures, switches as they are, all else as
-a pin writes it."""
 Kind = Literal["count", "switch", "choice", "text"]
 """How a pin is read: whole numbers and ranges, on or off, one of some words, or a text with a grammar of its own."""
 SWITCH = {"1": "on", "true": "on", "yes": "on", "on": "on", "0": "off", "false": "off", "no": "off", "off": "off"}
@@ -77,7 +74,7 @@ class PlanAxis(Generic[Value]):
 
     def of(self, plan: Plan) -> Stated:
         """The value that a plan states."""
-        return version_1.STATED[self.name](plan)
+        return plan.axes[self.name]
 
     def is_neutral(self, plan: Plan) -> bool:
         """Whether a plan leaves the axis as it is."""

@@ -65,28 +65,31 @@ def solution(prepared: PreparedPools, found: MixedPlan) -> Solution:
     batch, used = prepared.setting.offer.batch, _pools_in_order(prepared, found)
     place = {pool: i for i, pool in enumerate(used)}
     groups = tuple(group_section(prepared, group, place) for group in found.groups)
-    parallelism, overlap = _parallelism(prepared, groups), _overlap(prepared, groups)
-    return Solution(
-        request=prepared.request,
-        question=prepared.pools,
-        pools=tuple(_pool(prepared, pool, found.nodes[pool]) for pool in used),
-        precision=prepared.precision,
-        parallelism=parallelism,
+    configuration = schema.Configuration(
+        parallelism=_parallelism(prepared, groups),
         batch=schema.Batch(
             global_=batch,
             micro=max(g.micro for g in groups),
             accumulation=max(g.micro_batches for g in groups),
             per_pool=sequences_per_pool(groups, len(used)),
         ),
+        precision=prepared.precision,
         recompute=recompute_section(groups),
-        overlap=overlap,
+        offload={"optimizer": False},
+        overlap=_overlap(prepared, groups),
+    )
+    return Solution(
+        request=prepared.request,
+        question=prepared.pools,
+        pools=tuple(_pool(prepared, pool, found.nodes[pool]) for pool in used),
+        configuration=configuration,
         step_time=found.time,
         breakdown=breakdown(prepared, found),
         model_flops=_model_flops(prepared, batch),
         fullest=fullest_stage(prepared, found, place),
         time_spread=releases.time_spread(prepared, found),
         memory_spread=prepared.memory_spread,
-        older=releases.older(prepared, found, parallelism, overlap),
+        older=releases.older(prepared, found, configuration),
     )
 
 

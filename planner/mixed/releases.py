@@ -21,17 +21,17 @@ from planner.planning import releases
 from planner.planning.document import Spread
 from planner.question.job_pools import Pools
 from planner.question.request import Request
-from planner.schema.plan import OlderRelease, Overlap, Parallelism
+from planner.schema.plan import Configuration, OlderRelease
 from planner.space.grid import Figures
 
 
-def older(prepared: PreparedPools, found: MixedPlan, parallelism: Parallelism, overlap: Overlap) -> OlderRelease | None:
+def older(prepared: PreparedPools, found: MixedPlan, configuration: Configuration) -> OlderRelease | None:
     """What the request's older release makes of a plan; None where the question states its release."""
     request = prepared.request
     if not prepared.older:
         return None
     late = request.runtime.lacks(request.older)
-    lacks = tuple(what for what in _used(prepared, parallelism, overlap) if what in late)
+    lacks = tuple(what for what in _used(configuration) if what in late)
     return OlderRelease(
         release=request.older, step_time_s=None if lacks else _time(prepared, found, prepared.older), lacks=lacks
     )
@@ -55,14 +55,15 @@ def under(catalog: Catalog, prepared: PreparedPools, found: MixedPlan, request: 
     return _time(other, found, other.figures)
 
 
-def _used(prepared: PreparedPools, parallelism: Parallelism, overlap: Overlap) -> Iterator[str]:
+def _used(configuration: Configuration) -> Iterator[str]:
     """What of a runtime's axes a plan uses, as `since` names it."""
+    parallelism, overlap = configuration.parallelism, configuration.overlap
     yield from (axis for axis in ("tp", "pp", "cp", "ep") if getattr(parallelism, axis) > 1)
     switches = {"sequence_parallel": parallelism.sequence_parallel, "tp_overlap": overlap.tp, "dp_overlap": overlap.dp}
     yield from (name for name, on in switches.items() if on)
     yield from sorted({f"recompute={stage.recompute}" for group in parallelism.groups for stage in group.stages})
     yield f"zero={parallelism.zero_stage}"
-    yield f"precision={prepared.precision}"
+    yield f"precision={configuration.precision}"
 
 
 def _time(prepared: PreparedPools, found: MixedPlan, figures: Sequence[Figures]) -> float:

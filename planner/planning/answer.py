@@ -50,11 +50,10 @@ def as_measured(predicted: Solution, measured: schema.MeasuredSection) -> Soluti
 
 def solution(prepared: Prepared, candidate: Candidate) -> Solution:
     """A candidate in the writer's terms: the request's cluster is a list of one pool."""
-    request, layout = prepared.request, candidate.layout
-    grid = single_grid(prepared.figures, layout, candidate.options)
+    request = prepared.request
+    grid = single_grid(prepared.figures, candidate.layout, candidate.options)
     return replace(
         _outline(prepared, candidate, grid),
-        waived=broken(layout, RuleSetting(request.workload, request.cluster, request.runtime)),
         breakdown={name: float(seconds) for name, seconds in cost.breakdown(grid).items() if seconds != 0.0},
         model_flops=float(cost.model_flops(grid)),
         by_stage=by_stage(grid),
@@ -99,14 +98,26 @@ def _own_runs(prepared: Prepared, grid: Grid) -> schema.OwnRunsSection | None:
 
 def _outline(prepared: Prepared, candidate: Candidate, grid: Grid) -> Solution:
     """The same without what only a document says: what the step time is made of, how sure it is, other releases."""
-    request, options, layout = prepared.request, candidate.options, candidate.layout
-    used = _pool(prepared, layout["nodes"], options.precision, float(grid.device.peak))
+    request, layout = prepared.request, candidate.layout
+    used = _pool(prepared, layout["nodes"], candidate.options.precision, float(grid.device.peak))
     fullest = fullest_stage(prepared, grid, layout["pp"])
     return Solution(
         request=request,
         question=Pools((used.pool,)),
         pools=(used,),
-        precision=options.precision,
+        configuration=_configuration(prepared, candidate, grid, fullest.held),
+        step_time=candidate.time,
+        breakdown={},
+        model_flops=0.0,
+        fullest=fullest,
+        time_spread=Spread(0.0, ""),
+        memory_spread=Spread(prepared.memory_half_width, prepared.memory_comparable),
+    )
+
+
+def _configuration(prepared: Prepared, candidate: Candidate, grid: Grid, fullest: Memory) -> schema.Configuration:
+    request, options, layout = prepared.request, candidate.options, candidate.layout
+    return schema.Configuration(
         parallelism=_parallelism(prepared, grid, candidate),
         batch=schema.Batch(
             global_=layout["batch"],
@@ -114,28 +125,24 @@ def _outline(prepared: Prepared, candidate: Candidate, grid: Grid) -> Solution:
             accumulation=layout["batch"] // (layout["dp"] * layout["micro"]),
             per_pool=(layout["batch"],),
         ),
+        precision=options.precision,
         recompute=schema.RecomputeSection(
             policy=options.recompute.name,
             layers_fraction=options.recompute.layers,
             selective=options.recompute.name.startswith("selective"),
         ),
+        offload={"optimizer": bool(options.offload)},
+        offloaded=_offloaded(options, fullest, grid),
+        placement=None if grid.expanded is None else asdict(options.placement),
         overlap=schema.Overlap(
             tp=options.tensor.overlap,
             dp=options.sharding.overlap,
             p2p=options.p2p_overlap,
             ep=options.ep_overlap or None,
         ),
-        offload=bool(options.offload),
-        offloaded=_offloaded(options, fullest.held, grid),
-        graphs=(None, "modules", "full")[options.graphs],
         dispatcher=_dispatcher(options, grid, request),
-        placement=None if grid.expanded is None else asdict(options.placement),
-        step_time=candidate.time,
-        breakdown={},
-        model_flops=0.0,
-        fullest=fullest,
-        time_spread=Spread(0.0, ""),
-        memory_spread=Spread(prepared.memory_half_width, prepared.memory_comparable),
+        graphs=(None, "modules", "full")[options.graphs],
+        waived=broken(layout, RuleSetting(request.workload, request.cluster, request.runtime)) or None,
     )
 
 
@@ -268,11 +275,11 @@ def front_point_of(prepared: Prepared, candidate: Candidate) -> schema.FrontPoin
     """The point of a candidate's plan, of which no document is written."""
     found = _outline(prepared, candidate, single_grid(prepared.figures, candidate.layout, candidate.options))
     run = document.money_section(found)
-    return _point(found, found.accelerators, found.step_time, run, float(found.fullest.held.total))
+    return _point(found.configuration, found.accelerators, found.step_time, run, float(found.fullest.held.total))
 
 
 def _point(
-    found: schema.Plan | Solution, accelerators: int, step_time: float, run: schema.Money, held: float
+    found: schema.Configuration, accelerators: int, step_time: float, run: schema.Money, held: float
 ) -> schema.FrontPoint:
     cut, policy = found.parallelism, found.recompute.policy
     degrees = " ".join(f"{axis.upper()}{n}" for axis in ("tp", "pp", "cp", "ep", "dp") if (n := getattr(cut, axis)) > 1)

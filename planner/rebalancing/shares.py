@@ -24,10 +24,11 @@ def of_plan(path: str | Path, rank: int = 1) -> tuple[int, ...]:
     if document.get("kind") == "image-plan":
         return tuple(n for pool in document["pools"] for n in evenly(int(pool["images"]), int(pool["accelerators"])))
     plan = document["plans"][rank - 1] if document.get("kind") == "plan-set" else document
-    parallelism, batch = plan["parallelism"], int(plan["batch"]["global"])
-    if max(parallelism[axis] for axis in ("tp", "pp", "cp", "ep")) > 1:
+    parallelism = plan["parallelism"]
+    axes = plan.get("axes") or {**parallelism, "batch": plan["batch"]["global"]}  # Version 1 has them in sections.
+    if max(axes[axis] for axis in ("tp", "pp", "cp", "ep")) > 1:
         raise ValueError("this plan uses more than data parallelism; pin tp=1 pp=1 for DistributedDataParallel")
-    groups = parallelism.get("groups") or [{"copies": parallelism["dp"], "width": 1, "sequences": batch}]
+    groups = parallelism.get("groups") or [{"copies": axes["dp"], "width": 1, "sequences": axes["batch"]}]
     found: list[int] = []
     for group in groups:
         found += evenly(int(group["sequences"]), int(group["copies"]) * int(group["width"]))

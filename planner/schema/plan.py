@@ -1,4 +1,4 @@
-"""The documents that leave the program: a plan, and a set of ranked plans. SI units throughout; schema version 1.
+"""The documents that leave the program: a plan, and a set of ranked plans. SI units throughout; schema version 2.
 
 What a document does not say cannot be known by who reads it: every figure that a prediction rests on and every
 assumption is in it, so that it can be checked (:mod:`planner.verify`), explained and launched from the file alone.
@@ -11,10 +11,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from planner.base.units import format_bytes, format_seconds
-from planner.schema import plots, tables
+from planner.schema import plan_axes, plots, tables
+from planner.schema.plan_axes import Stated
 from planner.schema.plan_communication import CallChoice, CommunicationChoice, CommunicationRule
 from planner.schema.plan_layout import (
     Batch,
@@ -77,6 +78,7 @@ __all__ = [
     "CommunicationChoice",
     "CommunicationRule",
     "ComparableOffers",
+    "Configuration",
     "Constraint",
     "DimensionSection",
     "Dispatcher",
@@ -124,7 +126,7 @@ __all__ = [
     "ZeroStage",
 ]
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 CAUSES = (
     *("matrix", "attention", "vector", "launch", "recompute", "embedding", "tower", "logits"),
     *("tp", "cp", "ep", "p2p", "dp", "bubble", "optimizer", "jitter", "overhead"),
@@ -200,19 +202,10 @@ class Assumption(Record):
     """How to change it."""
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
-class Plan(Document):
-    """One way to train the workload on the cluster."""
+@dataclass(frozen=True, kw_only=True)
+class Configuration(Record):
+    """What is chosen of a plan: a value on every axis, with what follows of ranks, stages and batches."""
 
-    shown = PLAN_SHOWN
-
-    kind: Literal["plan"] = "plan"
-    schema_version: Literal[1] = 1
-    rank: int
-    generator: Generator
-    workload: WorkloadSection
-    cluster: ClusterSection
-    runtime: RuntimeSection
     parallelism: Parallelism
     batch: Batch
     precision: str
@@ -232,6 +225,24 @@ class Plan(Document):
     graphs: Sparse[Literal["modules", "full"]] = None
     """What CUDA graphs launch: attention and routers (dense MLPs, too) layer by layer, or all passes of a step; only in
     documents where they do."""
+    waived: Sparse[tuple[str, ...]] = None
+    """Rules of division that the question waived and this plan breaks: heads_divide, kv_heads_divide, hidden_divides.
+    It is priced as if parts were equal, and nothing launches it. Only in such documents."""
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Plan(Configuration, Document):
+    """One way to train the workload on the cluster."""
+
+    shown = PLAN_SHOWN
+
+    kind: Literal["plan"] = "plan"
+    schema_version: Literal[2] = 2
+    rank: int
+    generator: Generator
+    workload: WorkloadSection
+    cluster: ClusterSection
+    runtime: RuntimeSection
     communication: tuple[CommunicationRule, ...]
     communication_choice: Sparse[CommunicationChoice] = None
     """Why those rules; not in documents of before 2026-12, and null without rules. The prediction is without it."""
@@ -241,12 +252,17 @@ class Plan(Document):
     energy: Energy
     constraints: tuple[Constraint, ...]
     assumptions: tuple[Assumption, ...]
-    waived: Sparse[tuple[str, ...]] = None
-    """Rules of division that the question waived and this plan breaks: heads_divide, kv_heads_divide, hidden_divides.
-    It is priced as if parts were equal, and nothing launches it. Only in such documents."""
-
     measured: Sparse[MeasuredSection] = None
     """Only in documents of a site that has run this plan: its step time, and all that follows from it, is measured."""
+
+    @property
+    def axes(self) -> dict[str, Stated]:
+        """Every axis and its value, those that the plan does not use too, as its document states them."""
+        return plan_axes.stated(self)
+
+    @model_serializer(mode="wrap")
+    def _flat(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return plan_axes.flat(handler(self), self.axes)
 
     @property
     def predicted_s(self) -> float:
@@ -432,7 +448,7 @@ class PlanSet(Answer[Plan]):
     shown = PLAN_SHOWN
 
     kind: Literal["plan-set"] = "plan-set"
-    schema_version: Literal[1] = 1
+    schema_version: Literal[2] = 2
     search: SearchSection
     plans: tuple[Plan, ...]
     recommended: int | None = None

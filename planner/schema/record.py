@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Self, TypeV
 
 from pydantic import ConfigDict, Field
 
-from planner.schema import tables
+from planner.schema import plan_axes, tables
 from planner.schema.digest import DIGEST, sealed
 from planner.schema.one_line import OneLine
 
@@ -175,7 +175,8 @@ def dump(document: Record) -> dict[str, Any]:
 
 def json_schema(kind: Any, *, digest: bool = True) -> dict[str, Any]:
     """The JSON Schema of a document's kind, or of several: every key is there in what is written, and no other."""
-    described: dict[str, Any] = _adapter(kind).json_schema(by_alias=True, mode="serialization")
+    described: dict[str, Any] = _adapter(kind).json_schema(by_alias=True)
+    plan_axes.describe(described)
     if digest:
         described["properties"][DIGEST] = {"default": None, "title": "Digest", "type": "string"}
     for record in [described, *described.get("$defs", {}).values()]:

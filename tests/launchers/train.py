@@ -70,7 +70,7 @@ def shares(plan):
 
     Pipelines that span the pools are all of one kind and have equal shares.
     """
-    dp, per_pool = plan["parallelism"]["dp"], plan["batch"]["per_pool"]
+    dp, per_pool = plan["axes"]["dp"], plan["batch"]["per_pool"]
     for group in plan["parallelism"].get("groups", ()):
         return [group["sequences"] // dp] * dp
     ranks = dp // len(per_pool)
@@ -79,9 +79,9 @@ def shares(plan):
 
 def train(plan):
     """Losses of every step."""
-    p, batch, sequence = plan["parallelism"], plan["batch"], plan["workload"]["sequence"]
-    data = torch.randint(VOCAB, (STEPS, batch["global"], sequence + 1), generator=torch.Generator().manual_seed(1))
-    model = whole(sum(stage["layers"] for stage in p["stages"]))
+    p, batch, sequence = plan["axes"], plan["axes"]["batch"], plan["workload"]["sequence"]
+    data = torch.randint(VOCAB, (STEPS, batch, sequence + 1), generator=torch.Generator().manual_seed(1))
+    model = whole(sum(stage["layers"] for stage in plan["parallelism"]["stages"]))
     if "RANK" not in os.environ:
         return alone(model, data)
     dist.init_process_group("gloo")
@@ -89,7 +89,7 @@ def train(plan):
     own = shares(plan)
     begin = sum(own[: mesh.get_local_rank("dp")])
     mine = data[:, begin : begin + own[mesh.get_local_rank("dp")]]
-    weight = mine.shape[1] * p["dp"] / batch["global"] if os.environ.get("WEIGHTED", "1") == "1" else 1.0
+    weight = mine.shape[1] * p["dp"] / batch if os.environ.get("WEIGHTED", "1") == "1" else 1.0
     run = pipelined if p["pp"] > 1 else replicated
     return run(model, mine, weight, plan, mesh)
 
@@ -109,7 +109,7 @@ def alone(model, data):
 
 def replicated(model, data, weight, plan, mesh):
     """Data parallelism as the plan shards it, tensor parallelism, accumulation."""
-    p, accumulation = plan["parallelism"], plan["batch"]["accumulation"]
+    p, accumulation = plan["axes"], plan["batch"]["accumulation"]
     if p["tp"] > 1:
         split = {
             **dict.fromkeys(("q", "k", "v", "up"), ColwiseParallel()),
@@ -117,7 +117,7 @@ def replicated(model, data, weight, plan, mesh):
         }
         for block in model.blocks:
             parallelize_module(block, mesh["tp"], split)
-    if p["zero_stage"] == 3:
+    if p["zero"] == 3:
         for module in (*model.blocks, model):
             fully_shard(module, mesh=mesh["dp"], reshard_after_forward=True)
     elif p["dp"] > 1:
@@ -139,14 +139,14 @@ def replicated(model, data, weight, plan, mesh):
 
 def pipelined(model, data, weight, plan, mesh):
     """1F1B over stages of the plan's layers, replicas beside each other."""
-    p, accumulation = plan["parallelism"], plan["batch"]["accumulation"]
+    p, accumulation = plan["axes"], plan["batch"]["accumulation"]
     rank = mesh.get_local_rank("pp")
     first, last = rank == 0, rank == p["pp"] - 1
-    begin = sum(stage["layers"] for stage in p["stages"][:rank])
+    begin = sum(stage["layers"] for stage in plan["parallelism"]["stages"][:rank])
     # torchrun tells the node's number: this stage is on the pool that the plan says.
     nodes = [index for index, pool in enumerate(plan["cluster"]["pools"]) for _ in range(pool["count"])]
-    assert nodes[int(os.environ["GROUP_RANK"])] == p["stages"][rank]["pool"]
-    part = Model(model.blocks[begin : begin + p["stages"][rank]["layers"]], first, last)
+    assert nodes[int(os.environ["GROUP_RANK"])] == plan["parallelism"]["stages"][rank]["pool"]
+    part = Model(model.blocks[begin : begin + plan["parallelism"]["stages"][rank]["layers"]], first, last)
     part.embedding = model.embedding if first else part.embedding
     part.head = model.head if last else part.head
     stage = PipelineStage(part, rank, p["pp"], torch.device("cpu"), group=mesh.get_group("pp"))

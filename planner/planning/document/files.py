@@ -10,6 +10,7 @@ from typing import Any
 from planner.base import reading, typed
 from planner.base.errors import WrongQuestion, malformed, meant, warn_of_change
 from planner.schema import plan as schema
+from planner.schema import plan_axes
 from planner.schema.digest import DIGEST, is_edited
 from planner.schema.images import ImagePlan
 from planner.schema.procurement import Procurement
@@ -87,7 +88,7 @@ REPORTS = {
 
 def _report(kind: str, data: Mapping[str, Any], where: str) -> Report:
     table = data.get(REPORTS[kind])
-    _of_this_version(data, where)
+    _of_known_version(data, where)
     _warn_if_edited(data, where)
     if not isinstance(table, list) or not all(isinstance(row, dict) for row in table):
         raise WrongQuestion(f"{where}: {REPORTS[kind]}: must be a list of tables, as {kind} has it")
@@ -151,9 +152,9 @@ def _parsed(data: object, where: str, kinds: Mapping[str, type], others: Iterabl
         problem = "no kind" if kind is None else f"kind is {kind!r:.40}"
         *most, last = [*kinds, *others]
         raise WrongQuestion(f"{where}: {problem}; expected {', '.join(most)} or {last}")
-    _of_this_version(data, where)
+    _of_known_version(data, where)
     _warn_if_edited(data, where)
-    content = {key: value for key, value in data.items() if key != DIGEST}
+    content = _with_sections({key: value for key, value in data.items() if key != DIGEST}, where)
     try:
         found = _adapter(kinds[kind]).validate_json(json.dumps(content), strict=True)
     except ValidationError as error:
@@ -170,12 +171,38 @@ def _warn_if_edited(data: Mapping[str, Any], where: str) -> None:
         warn_of_change(f"{where}: edited since it was written")
 
 
-def _of_this_version(data: Mapping[str, Any], where: str) -> None:
-    if data.get("schema_version") != schema.SCHEMA_VERSION:
+VERSIONS = {"plan": (1, schema.SCHEMA_VERSION), "plan-set": (1, schema.SCHEMA_VERSION)}
+"""Kind -> schema versions that are read; of all others the first."""
+
+
+def _of_known_version(data: Mapping[str, Any], where: str) -> None:
+    known, version = VERSIONS.get(str(data.get("kind")), (1,)), data.get("schema_version")
+    if type(version) is not int or version not in known:
         raise WrongQuestion(
-            f"{where}: schema_version is {data.get('schema_version')!r:.40}, this program reads "
-            f"{schema.SCHEMA_VERSION}; write the plan again with this version (clusterwright plan ... -o FILE)"
+            f"{where}: schema_version is {version!r:.40}, this program reads {' and '.join(map(str, known))}; "
+            "write the plan again with this version (clusterwright plan ... -o FILE)"
         )
+
+
+HOLDERS = ("plans", "contingency", "alternatives", "workloads", "best", "pareto", "plan")
+"""Keys below which documents hold plans."""
+
+
+def _with_sections(data: Any, where: str) -> Any:
+    """A document as the records read it: its plans, of whatever version, with their axes in sections."""
+    if isinstance(data, list):
+        return [_with_sections(item, f"{where}.{index}") for index, item in enumerate(data)]
+    if not isinstance(data, Mapping):
+        return data
+    if data.get("kind") == "plan":
+        _of_known_version(data, where)
+        try:
+            return plan_axes.sections(data)
+        except ValueError as error:
+            raise WrongQuestion(f"{where}: {error}") from None
+    inner = {key: _with_sections(data[key], f"{where}.{key}") for key in HOLDERS if key in data}
+    newer = {"schema_version": schema.SCHEMA_VERSION} if data.get("kind") == "plan-set" else {}
+    return {**data, **inner, **newer}
 
 
 def _in_words(kind: Any, error: Mapping[str, Any], where: str) -> Iterator[str]:
@@ -184,7 +211,17 @@ def _in_words(kind: Any, error: Mapping[str, Any], where: str) -> Iterator[str]:
         yield f"{where}: half a character (a lone surrogate) in a text"
         return
     for found in typed.explained(kind, error):
-        yield ": ".join(filter(None, (where, ".".join(map(str, found.where)), found.reason)))
+        yield ": ".join(filter(None, (where, ".".join(map(str, _in_document(found.where))), found.reason)))
+
+
+def _in_document(where: tuple[str | int, ...]) -> tuple[str | int, ...]:
+    """Where a document says what records have there: axes of a plan stand in one table."""
+    for axis, place in plan_axes.PLACES.items():
+        outer, inner = where[: -len(place)], where[-len(place) :]
+        in_plan = not outer or outer[-1] == "plan" or outer[-2:-1] in (("plans",), ("plan",))
+        if inner == place and in_plan:
+            return (*outer, "axes", axis)
+    return where
 
 
 def chosen(document: schema.PlanSet | schema.Plan, rank: int | None, where: str) -> schema.Plan:

@@ -31,7 +31,7 @@ def _pool_section(found: Solution, used: PoolInUse) -> schema.Pool:
     """A pool; where several were offered with its zone, its network, and how it interrupts a job if unlike others."""
     own = used.pool.cluster.accelerator
     changed = tuple(changed_figures(found.request.stock.get(own.id, own), own)) or None
-    dispatchers = own.dispatchers if found.dispatcher is not None else None
+    dispatchers = own.dispatchers if found.configuration.dispatcher is not None else None
     plain = replace(plain_pool(used.pool.cluster, used.nodes), changed=changed, dispatchers=dispatchers)
     if not found.heterogeneous:
         return plain

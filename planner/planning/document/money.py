@@ -22,7 +22,7 @@ def goodput_of(found: Solution) -> GoodputEstimate:
 def money_section(found: Solution) -> schema.Money:
     """Days and dollars for all tokens; dollars only where every pool in use has a price."""
     good, workload = goodput_of(found), found.request.workload
-    steps = money.steps(workload.tokens, found.batch.global_, workload.sequence)
+    steps = money.steps(workload.tokens, found.configuration.batch.global_, workload.sequence)
     seconds = float(wall_time(found.step_time, steps, good.fraction))
     prices = tuple(price for each in found.pools if (price := price_section(each.pool)) is not None)
     paid = list(zip(found.pools, prices, strict=True)) if len(prices) == len(found.pools) else []

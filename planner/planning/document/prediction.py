@@ -17,7 +17,7 @@ def prediction_section(found: Solution) -> schema.Prediction:
     return schema.Prediction(
         step_time_s=found.step_time,
         breakdown=dict(found.breakdown),
-        tokens_per_s=found.batch.global_ * found.request.workload.sequence / found.step_time,
+        tokens_per_s=found.configuration.batch.global_ * found.request.workload.sequence / found.step_time,
         mfu=utilisation(found.model_flops, found.step_time, peak),
         model_flops=found.model_flops,
         memory=memory,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
 
 from planner.cost.held_memory import Memory
 from planner.figures.profiles.profile import Profile
@@ -71,23 +70,7 @@ class Solution:
     """All pools that could be used, and what joins them."""
     pools: tuple[PoolInUse, ...]
     """Those that are used, in the order of the plan's stages or as they were given."""
-    precision: str
-    parallelism: schema.Parallelism
-    batch: schema.Batch
-    recompute: schema.RecomputeSection
-    overlap: schema.Overlap
-    offload: bool = False
-    """Whether optimizer states live in host memory."""
-    offloaded: schema.Offloaded | None = None
-    """More on what lives there."""
-    graphs: Literal["modules", "full"] | None = None
-    """What CUDA graphs launch."""
-    dispatcher: schema.Dispatcher | None = None
-    """How tokens reach experts on other ranks."""
-    placement: dict[str, float] | None = None
-    """Shares that live in expanded memory; None where there is none."""
-    waived: tuple[str, ...] = ()
-    """Rules of division that the plan breaks."""
+    configuration: schema.Configuration
     step_time: float
     """Seconds: predicted, or measured."""
     breakdown: Mapping[str, float]
@@ -113,7 +96,7 @@ class Solution:
     @property
     def heterogeneous(self) -> bool:
         """Whether pipelines differ or span pools."""
-        return bool(self.parallelism.groups)
+        return bool(self.configuration.parallelism.groups)
 
     @property
     def accelerators(self) -> int:

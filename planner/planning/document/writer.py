@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 from planner.base.version import __version__
 from planner.cost import money
@@ -33,20 +33,8 @@ def write(found: Solution, rank: int) -> schema.Plan:
         generator=schema.Generator(version=__version__, seed=0, inputs=_inputs(found)),
         workload=workload_section(found.request),
         cluster=cluster_section(found),
-        runtime=replace(
-            runtime_section(found.request, found.precision, found.offload, found.parallelism),
-            older=found.older,
-        ),
-        parallelism=found.parallelism,
-        batch=found.batch,
-        precision=found.precision,
-        recompute=found.recompute,
-        offload={"optimizer": found.offload},
-        offloaded=found.offloaded,
-        placement=found.placement,
-        overlap=found.overlap,
-        graphs=found.graphs,
-        dispatcher=found.dispatcher,
+        runtime=replace(runtime_section(found.request, found.configuration), older=found.older),
+        **{field.name: getattr(found.configuration, field.name) for field in fields(schema.Configuration)},
         communication=(),
         env={},
         prediction=prediction,
@@ -54,7 +42,6 @@ def write(found: Solution, rank: int) -> schema.Plan:
         energy=energy_section(found, run.days * money.DAY_S),
         constraints=constraints(found, prediction.memory, run),
         assumptions=assumptions(found),
-        waived=found.waived or None,
         measured=found.measured,
     )
 
@@ -97,12 +84,12 @@ def workload_section(request: Request) -> schema.WorkloadSection:
     )
 
 
-def runtime_section(
-    request: Request, precision: str, offload: bool, layout: schema.Parallelism
-) -> schema.RuntimeSection:
+def runtime_section(request: Request, configuration: schema.Configuration) -> schema.RuntimeSection:
     """The training framework, with what it keeps and sends in a precision (:mod:`planner.cost.elements`), and how it
     cuts several stages.
     """
+    precision, layout = configuration.precision, configuration.parallelism
+    offload = configuration.offload["optimizer"]
     runtime, narrowest = request.runtime, cost_inputs.element(precision)
     sums = precision == "bf16" and layout.zero_stage < runtime.fp32_sums_below_zero and not offload
     held = runtime.parameter_bytes and max(runtime.parameter_bytes, narrowest)

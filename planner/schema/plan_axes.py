@@ -1,0 +1,215 @@
+"""Where a plan holds its axes: in Python in typed sections, in a document of schema version 2 flat and once.
+
+The sections ``{"parallelism": {"tp": 8, "stages": [...]}, "dispatcher": "deepep"}`` are written as
+``{"axes": {"tp": 8, "dispatcher": "deepep"}, "parallelism": {"stages": [...]}}``. What a pin can hold stands among the
+axes, spelt as a pin spells it; sections keep what follows from it. Documents of version 1 have the sections whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from operator import attrgetter
+from typing import Any
+
+Stated = int | bool | str
+"""A value as documents state it: numbers and switches as they are, all else as a pin writes it."""
+ALONE = "none"
+PLACES: dict[str, tuple[str, ...]] = {
+    **{axis: ("parallelism", axis) for axis in ("tp", "pp", "vpp", "cp", "ep", "etp", "dp")},
+    "micro": ("batch", "micro"),
+    "batch": ("batch", "global"),
+    "precision": ("precision",),
+    "recompute": ("recompute", "policy"),
+    "sequence_parallel": ("parallelism", "sequence_parallel"),
+    "tp_overlap": ("overlap", "tp"),
+    "zero": ("parallelism", "zero_stage"),
+    "zero_scope": ("parallelism", "zero_scope"),
+    "dp_overlap": ("overlap", "dp"),
+    "p2p_overlap": ("overlap", "p2p"),
+    "ep_overlap": ("overlap", "ep"),
+    "rank_order": ("parallelism", "rank_order"),
+    "cp_algorithm": ("parallelism", "cp_algorithm"),
+    "graphs": ("graphs",),
+    "schedule": ("parallelism", "schedule"),
+    "dispatcher": ("dispatcher",),
+}
+"""Axis -> section and key that hold its value as it is, in the order of a document."""
+NEUTRAL: dict[str, Stated] = {"ep_overlap": False, "cp_algorithm": ALONE, "graphs": ALONE, "dispatcher": ALONE}
+"""What is stated for a section that has no value."""
+HOST = ("optimizer_share", "optimizer_overlap", "activations")
+"""Keys of the section ``offloaded`` that are the axes offload, offload_overlap and activation_offload."""
+PLACED = ("optimizer", "weights", "activations")
+"""What the section ``placement`` gives a share of."""
+SPELT: dict[str, Stated] = {"offload": ALONE, "offload_overlap": False, "activation_offload": ALONE, "placement": ALONE}
+"""Axes of which sections hold the value in another form -> the value of plans that do not use them."""
+NODES = "nodes"
+"""The axis that pools state, each its own count."""
+FIRST = ("kind", "schema_version", "rank", "generator", "workload", "cluster", "runtime")
+"""Keys of a plan's document that stand before its axes."""
+_GETTERS: dict[str, Callable[[Any], Any]] = {
+    axis: attrgetter(".".join(place).replace("global", "global_")) for axis, place in PLACES.items()
+}
+
+
+def stated(plan: Any) -> dict[str, Stated]:
+    """Every axis of a plan's record with its value, as documents state it."""
+    values = {axis: value_of(plan) for axis, value_of in _GETTERS.items()}
+    host = plan.offloaded
+    share = host.optimizer_share if host else float(plan.offload.get("optimizer", False))
+    return {
+        **{axis: NEUTRAL[axis] if value is None else value for axis, value in values.items()},
+        "offload": _spelt({"optimizer": share}),
+        "offload_overlap": bool(host and host.optimizer_overlap),
+        "activation_offload": "+".join(host.activations if host else ()) or ALONE,
+        "placement": _spelt(plan.placement or {}),
+        NODES: sum(pool.count for pool in plan.cluster.pools),
+    }
+
+
+def _spelt(shares: Mapping[str, float]) -> str:
+    """Parts with their shares as a pin writes them, every digit kept: ``optimizer+activations:0.5``."""
+    parts = [kind if share == 1 else f"{kind}:{float(share)!r}" for kind, share in shares.items() if share]
+    return "+".join(parts) or ALONE
+
+
+def _shares(text: object, kinds: tuple[str, ...], axis: str) -> dict[str, float]:
+    """The share of every kind, from the text that :func:`_spelt` wrote.
+
+    Raises:
+        ValueError: the text has another form, another kind or a share that is not in (0, 1].
+    """
+    shares = dict.fromkeys(kinds, 0.0)
+    for part in [] if text == ALONE else str(text).split("+"):
+        kind, colon, share = part.partition(":")
+        try:
+            shares[kind], known = float(share) if colon else 1.0, kind in kinds and not shares[kind]
+        except (KeyError, ValueError):
+            known = False
+        if not known or not 0 < shares[kind] <= 1:
+            raise ValueError(f"axes.{axis}: {text!r:.60} is neither none nor {', '.join(kinds)} with shares (:0.5)")
+    return shares
+
+
+def flat(table: dict[str, Any], axes: Mapping[str, Stated]) -> dict[str, Any]:
+    """A plan's sections as JSON types with its axes in one table, and nowhere else."""
+    for *section, key in PLACES.values():
+        (table[section[0]] if section else table).pop(key, None)
+    for key in ("overlap", "offload", "placement"):
+        table.pop(key, None)
+    for key in HOST if "offloaded" in table else ():
+        del table["offloaded"][key]
+    return {**{key: table.pop(key) for key in FIRST}, "axes": dict(axes), **table}
+
+
+def sections(plan: Mapping[str, Any]) -> Any:
+    """A plan's document of any version as the records read it, the axes of version 2 in their sections.
+
+    Raises:
+        ValueError: an axis is unknown, contradicts the rest of the plan, or stands in a section, too.
+    """
+    if plan.get("schema_version") == 1:
+        return {**of_version_1(plan), "schema_version": 2}
+    if not isinstance(axes := plan.get("axes"), Mapping):
+        raise ValueError("axes: a plan of version 2 has them all in a table")
+    axes = {**SPELT, **axes}
+    table = {key: dict(value) if isinstance(value, Mapping) else value for key, value in plan.items() if key != "axes"}
+    for axis, place in PLACES.items():
+        if axis in axes:
+            value = axes.pop(axis)
+            if value is None:
+                raise ValueError(f"axes.{axis}: null; a plan that does not use it says {NEUTRAL.get(axis, 1)!r}")
+            unused = axis in NEUTRAL and (type(value), value) == (type(NEUTRAL[axis]), NEUTRAL[axis])
+            _put(table, place, None if unused else value)
+    _put_offload(table, axes)
+    _put_placement(table, axes)
+    _count_nodes(table, axes)
+    if axes:
+        raise ValueError(f"axes.{next(iter(axes))}: no such axis; known are {', '.join((*PLACES, *SPELT, NODES))}")
+    return table
+
+
+def _put(table: dict[str, Any], place: tuple[str, ...], value: object) -> None:
+    """Puts a value where the records have it."""
+    *outer, key = place
+    section = table.setdefault(outer[0], {}) if outer else table
+    if not isinstance(section, dict):
+        return  # The records say what is wrong with it.
+    if key in section:
+        raise ValueError(f"{'.'.join(place)}: it stands among the axes of a plan of version 2")
+    section[key] = value
+
+
+def _put_offload(table: dict[str, Any], axes: dict[str, Any]) -> None:
+    """What lives in host memory; a section of its own only where that is more than all optimizer states."""
+    share = _shares(axes.pop("offload"), ("optimizer",), "offload")["optimizer"]
+    overlap, modules = axes.pop("offload_overlap"), str(axes.pop("activation_offload"))
+    activations = [] if modules == ALONE else modules.split("+")
+    _put(table, ("offload",), {"optimizer": share > 0})
+    if "offloaded" in table or 0 < share < 1 or overlap or activations:
+        for key, value in zip(HOST, (share, overlap, activations), strict=True):
+            _put(table, ("offloaded", key), value)
+
+
+def _put_placement(table: dict[str, Any], axes: dict[str, Any]) -> None:
+    """What lives in expanded memory; plans that have none say nothing of it."""
+    shares = _shares(axes.pop("placement"), PLACED, "placement")
+    memory = _inside(table, "prediction", "memory")
+    if any(shares.values()) or _inside(memory, "expanded"):
+        _put(table, ("placement",), shares)
+
+
+def _count_nodes(table: dict[str, Any], axes: dict[str, Any]) -> None:
+    pools = _inside(table, "cluster", "pools")
+    counts = [_inside(pool, "count") for pool in pools] if isinstance(pools, list) else []
+    if (nodes := axes.pop(NODES, None)) is not None and all(type(count) is int for count in counts):
+        if nodes != sum(counts):
+            raise ValueError(f"axes.{NODES}: {nodes!r:.60}, and its pools have {sum(counts)}")
+
+
+def _inside(table: object, *keys: str) -> Any:
+    """What stands below these keys; None where nothing does."""
+    for key in keys:
+        table = table.get(key) if isinstance(table, Mapping) else None
+    return table
+
+
+def of_version_1(plan: Mapping[str, Any]) -> dict[str, Any]:
+    """A plan's document of schema version 1 as the records read it: it has the axes in sections already."""
+    cut = plan.get("parallelism")
+    if isinstance(cut, Mapping) and cut.get("cp") != 1 and cut.get("cp_algorithm") is None:
+        # The first documents do not say how context-parallel ranks share a sequence: by a ring.
+        return {**plan, "parallelism": {**cut, "cp_algorithm": "p2p"}}
+    return dict(plan)
+
+
+def describe(schema: dict[str, Any]) -> None:
+    """Moves the axes of a plan from its sections into a table of their own, in a JSON Schema that has plans."""
+    records = {record.get("title"): record for record in (schema, *schema.get("$defs", {}).values())}
+    if (plan := records.get("Plan")) is None:
+        return
+    titles = {"overlap": "Overlap", "offloaded": "Offloaded", "batch": "Batch", "recompute": "RecomputeSection"}
+    axes: dict[str, Any] = {}
+    for axis, (*section, key) in PLACES.items():
+        record = records[titles.get(section[0], "Parallelism")] if section else plan
+        axes[axis] = _never_null(record["properties"].pop(key), NEUTRAL.get(axis)) | {"title": axis}
+    for key in HOST:
+        del records["Offloaded"]["properties"][key]
+    for key in ("overlap", "offload", "placement"):
+        del plan["properties"][key]
+    del schema["$defs"]["Overlap"]
+    for axis, neutral in SPELT.items():
+        axes[axis] = {"type": "boolean" if neutral is False else "string", "default": None, "title": axis}
+    axes[NODES] = {"type": "integer", "default": None, "title": NODES}
+    schema["$defs"]["Axes"] = {"additionalProperties": False, "properties": axes, "title": "Axes", "type": "object"}
+    written = plan["properties"]
+    first = {key: written.pop(key) for key in FIRST}
+    plan["properties"] = {**first, "axes": {"$ref": "#/$defs/Axes"}, **written}
+
+
+def _never_null(described: dict[str, Any], neutral: Stated | None) -> dict[str, Any]:
+    """What a section says of a value, with the word for none in place of null."""
+    kinds = [kind for kind in described.get("anyOf", [described]) if kind.get("type") != "null"]
+    if neutral == ALONE:
+        kinds = [{"const": ALONE}, *kinds]
+    only = {key: value for key, value in described.items() if key == "default"}
+    return {**(kinds[0] if len(kinds) == 1 else {"anyOf": kinds}), **only}
