@@ -3,7 +3,7 @@
 ``python benchmarks/mutants_sample.py planner/cost -n 20 --seed 0 -o before.json`` copies the checkout, makes one change
 at a time in the copy, and runs the package's tests on it until one fails. ``--again before.json`` tries the mutants of
 an earlier run in today's code, by the function and the text of the expression that was changed, and fails where one
-that died lives. (For an older commit, copy this file into a checkout of it.) `make mutants` tries all mutants, in hours.
+that died lives. (For an older commit, copy this file into a checkout of it.) `make mutants` tries all, in hours.
 """
 
 from __future__ import annotations
