@@ -30,8 +30,9 @@ from planner.catalog import load
 from planner.figures.profiles import importing, overlay
 from planner.mixed import batch_shares, layer_split, pipelines, problem, stages
 from planner.mixed.problem import PreparedPools
+from planner.question.asked_plans import PlanOptions
 from planner.question.job_pools import Pools
-from planner.question.reading import PlanOptions, pooled_request
+from planner.question.reading import pooled_request
 from planner.space.axes import NO_RECOMPUTE
 
 DATA = Path(__file__).with_name("data")

@@ -36,7 +36,7 @@ from planner.procurement.question import flags
 from planner.procurement.question.portfolio import Job, Limits, NodeOption, Portfolio, StatedPrice
 from planner.procurement.supply.acquiring import pools
 from planner.procurement.throughput.job_days import Throughputs
-from planner.question.reading import PlanOptions
+from planner.question.asked_plans import PlanOptions
 from planner.schema.hardware import Node
 
 NODES, SIZES = 60, (2, 8, 32, 128)

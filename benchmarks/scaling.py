@@ -16,7 +16,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks import measure
 from benchmarks.spaces import posed
-from planner.question.reading import PlanOptions, request
+from planner.question.asked_plans import PlanOptions
+from planner.question.reading import request
 from planner.search.bounded import Bounded
 
 NODE, PER_NODE = "dgx-h100", 8

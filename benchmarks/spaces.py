@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from planner.catalog import Catalog
-from planner.question.reading import PlanOptions
+from planner.question.asked_plans import PlanOptions
 from planner.question.reading import request as request_
 from planner.question.request import Request
 from planner.question.search_problem import prepare, problem

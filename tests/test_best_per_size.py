@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from planner.base.errors import ClusterwrightError
-from planner.question.reading import PlanOptions, request
+from planner.question.asked_plans import PlanOptions
+from planner.question.reading import request
 from planner.question.search_problem import prepare, problem
 from planner.search.best_per_size import best_of_each, fastest
 from planner.search.bounded import Bounded, survey

@@ -10,7 +10,7 @@ from planner import api
 from planner.api import what_fits
 from planner.base.errors import NoAnswer, WrongQuestion
 from planner.commands import main
-from planner.question.reading import PlanOptions
+from planner.question.asked_plans import PlanOptions
 from planner.schema.listings import FittingTraining
 from tests.asking import ask
 from tests.sweeps import sweep

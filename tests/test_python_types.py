@@ -40,6 +40,7 @@ cw.validate("runs.csv", by="model").document["overall"]
 """
 WRONG = [
     'cw.plan("llama3-8b", "dgx-h100:2", bacth=64)',
+    'cw.plan("llama3-8b", "dgx-h100:2", tpo=1)',
     'cw.plan("llama3-8b", "dgx-h100:2", seq=8.5)',
     'cw.plan("llama3-8b", "dgx-h100:2", objective="tme")',
     'cw.plan("llama3-8b", "dgx-h100:2", pin={"tq": 8})',

@@ -12,7 +12,7 @@ from planner.cost.rows import rows_of
 from planner.figures.own_runs import NearRuns
 from planner.planning import answer
 from planner.question import reading
-from planner.question.reading import PlanOptions
+from planner.question.asked_plans import PlanOptions
 from planner.question.search_problem import prepare, problem
 from planner.search import bounded, costing
 from planner.search.bounded import Bounded, RowQueue, Survey, lower_bound, quick_bound, survey

@@ -10,7 +10,6 @@ import pytest
 from planner.base import writing
 from planner.base.errors import WrongQuestion
 from planner.base.resources import data
-from planner.commands import question_options
 from planner.models import files, model_rules
 from planner.models.methods import METHODS
 from planner.models.parameters import parameters
@@ -24,6 +23,7 @@ from planner.models.workload import (
     optimizers,
     workload,
 )
+from planner.schema import choices
 from planner.schema.workload import Method, Model, Optimizer
 from tests.sweeps import sweep
 from tests.words import worded
@@ -305,7 +305,7 @@ def test_a_fine_tuning_is_not_as_long_as_what_made_the_model(method: str) -> Non
 
 
 def test_the_command_line_offers_every_method() -> None:
-    assert question_options.METHODS == METHODS
+    assert choices.METHODS == METHODS
 
 
 def test_lora_defaults_are_mlperfs() -> None:

@@ -10,21 +10,21 @@ from pathlib import Path
 from planner import planning
 from planner.api import learning
 from planner.base.errors import WrongQuestion
-from planner.catalog import Catalog, cluster_from_file, load
+from planner.catalog import Catalog, cluster_from_file
 from planner.models import families, workload
 from planner.planning import contingency
 from planner.question import pools
+from planner.question.asked_plans import PlanOptions
 from planner.question.flag_values import parse_risk
+from planner.question.given import Named, Progress, counted, joined, listed, path, texts
 from planner.question.given_groups import KEY, parsed_group
 from planner.question.reading import (
-    Named,
-    PlanOptions,
     _bases,
     _inputs,
     _meant,
     as_one_pool,
+    catalog_of,
     grouped_request,
-    listed,
     pinned_request,
     pooled_request,
     request,
@@ -43,7 +43,7 @@ def plan(
     model: str | Model,
     cluster: Named | Sequence[Named],
     options: PlanOptions,
-    progress: planning.Progress | None = None,
+    progress: Progress | None = None,
 ) -> PlanSet:
     """The best plans for a model on one or several pools.
 
@@ -64,11 +64,11 @@ def plan(
         from planner.mixed import dependence
 
         found = dependence.plan(*pooled_request(model, cluster, options), progress)
-        there = folder.named(options.site)
+        there = folder.named(path(options.site))
         return found if there is None else replace(found, site=learning.of_runs(there))
     if options.shortlist is not None and options.runtime is None:
         options = replace(options, runtime=learning.runtime_of(options.to))
-    there = folder.named(options.site)
+    there = folder.named(path(options.site))
     known, wanted = request(model, cluster, options)
     if options.shortlist is not None:
         return learning.shortlist(there, known, wanted, options.shortlist, options.to, progress)
@@ -88,18 +88,18 @@ def estimate(
     words = " ".join(settings).split()
     groups = [word for word in words if word.startswith(f"{KEY}=")]
     if not groups:
-        return learning.estimate(*pinned_request(model, cluster, words, options), options.site)
+        return learning.estimate(*pinned_request(model, cluster, words, options), path(options.site))
     from planner.mixed import given
 
     known, wanted, offered = grouped_request(model, cluster, [w for w in words if w not in groups], options)
     names = [pool.name for pool in offered.all]
     found = given.estimate(known, wanted, offered, [parsed_group(each, names) for each in groups])
-    there = folder.named(options.site)
+    there = folder.named(path(options.site))
     return found if there is None else replace(found, site=learning.of_runs(there))
 
 
 def _with_contingency(
-    model: str | Model, cluster: Named | Sequence[Named], options: PlanOptions, progress: planning.Progress | None
+    model: str | Model, cluster: Named | Sequence[Named], options: PlanOptions, progress: Progress | None
 ) -> PlanSet:
     """The best plans, and what the recommended one continues with when nodes are lost, verified."""
     most, plain = options.contingency, replace(options, contingency=None)
@@ -117,7 +117,7 @@ def _with_contingency(
 
 
 def _by_goodput(
-    model: str | Model, cluster: Named | Sequence[Named], options: PlanOptions, progress: planning.Progress | None
+    model: str | Model, cluster: Named | Sequence[Named], options: PlanOptions, progress: Progress | None
 ) -> PlanSet:
     """The best plans of several batches, each with the tokens that it needs for the progress of the smallest.
 
@@ -164,22 +164,23 @@ def images(
                 f"--{name.replace('_', '-')}: {network} is trained data-parallel, by images; "
                 "that takes --batch, --precision, --oom-risk, --accelerators, --link, --fabric and --catalog"
             )
-    known, named = known or load(options.catalog, options.site), listed(cluster)
+    known, named = known or catalog_of(options), listed(cluster)
     if not named and options.accelerators is None:
         raise WrongQuestion("on what? --cluster dgx-a100-40gb:4, or --accelerators A100:4,V100:8")
     bases = _bases(known, named, options)
     model = families.network(network)
     batch = _batch_of_images(options.batch, model.batch)
-    if options.precision is not None and options.precision not in parts.PRECISIONS:
-        raise WrongQuestion(f"--precision {options.precision}: {network} in one of {', '.join(parts.PRECISIONS)}")
+    precision = joined(options.precision)
+    if precision is not None and precision not in parts.PRECISIONS:
+        raise WrongQuestion(f"--precision {precision}: {network} in one of {', '.join(parts.PRECISIONS)}")
     left = [(f"batch of {batch:,} images", "the model's default", "--batch")] if options.batch is None else []
-    left += [("fp16", "what all such accelerators have", "--precision")] if options.precision is None else []
+    left += [("fp16", "what all such accelerators have", "--precision")] if precision is None else []
     found = image_split.plan(
         known,
         network,
-        pools.pools(bases, [(None, "")] * len(bases), options.link),
+        pools.pools(bases, [(None, "")] * len(bases), texts(options.link)),
         batch,
-        options.precision or parts.PRECISIONS[0],
+        precision or parts.PRECISIONS[0],
         oom_risk=parse_risk(options.oom_risk),
         inputs=_inputs(known, model, named),
         assumptions=(*left, *_meant(known, options, bases)),
@@ -198,19 +199,19 @@ def _of_images(known: Catalog, named: Sequence[Named], options: PlanOptions, bat
 
     return ImageQuestion(
         clusters=tuple(map(called, named)),
-        accelerators=options.accelerators,
-        links=tuple(options.link),
+        accelerators=counted(options.accelerators),
+        links=texts(options.link),
         fabric=options.fabric,
         region=options.region,
         batch=None if options.batch is None else batch,
-        precision=options.precision,
+        precision=joined(options.precision),
         oom_risk=parse_risk(options.oom_risk),
     )
 
 
-def _batch_of_images(text: int | str | None, usual: int) -> int:
+def _batch_of_images(text: object, usual: int) -> int:
     if text is None:
         return usual
     if not re.fullmatch(r"[1-9]\d{0,7}", str(text)):
         raise WrongQuestion(f"--batch {text}: one whole number of images, at least 1")
-    return int(text)
+    return int(str(text))

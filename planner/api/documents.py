@@ -6,15 +6,15 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from planner import launchers
 from planner.api import plan_sources
-from planner.api.entry import entry
-from planner.api.plan_sources import Source
-from planner.api.records import Machines, as_cluster
+from planner.api.entry import asks, entry
+from planner.api.records import as_cluster
 from planner.launchers import Bundle
 from planner.planning import comparison, document
+from planner.question.asked_documents import ExportQuestion
 from planner.schema.comparison import Comparison
 from planner.schema.images import ImagePlan
 from planner.schema.plan import Plan, PlanSet
@@ -75,37 +75,11 @@ class Exported(Report):
     """Folder (empty: the one named) -> its files, what is left to fill in, what is lost, how it is started."""
 
 
-@entry
-def export(
-    plans: Source,
-    to: str | Sequence[str],
-    output: str | Path | None = None,
-    *,
-    rank: int | None = None,
-    lost: int | None = None,
-    workload: str | None = None,
-    alternative: int | None = None,
-    set: Mapping[str, str | float] | None = None,
-    cluster: Machines | None = None,
-    site: str | Path | None = None,
-    benchmark: bool = False,
-    force: bool = False,
-) -> Exported:
+@asks(ExportQuestion)
+def export(asked: ExportQuestion) -> Exported:
     """A plan, or each plan of a set, as the files of a launcher.
 
-    Args:
-        plans: The document, or the file that holds it.
-        to: Targets, chained: ``"megatron+slurm"`` or ``["megatron", "slurm"]``.
-        output: Folder to write; nothing is written without one.
-        rank: Only this plan of a set.
-        lost: In place of it, what the recommended plan continues with when so many nodes are lost.
-        workload: Of an offer: whose plan.
-        alternative: Of an offer: which (1).
-        set: Settings that a plan does not have.
-        cluster: The plan's own, for ``"astra-sim"``, where it is not in the catalog.
-        site: The site's folder, whose profile is applied (else that of ``CLUSTERWRIGHT_SITE``).
-        benchmark: Fifty steps on mock data for each plan, and a script that runs them in turn.
-        force: Whether a folder that export wrote is replaced.
+    Args: as declared.
 
     Raises:
         WrongQuestion: no such target, a plan that it cannot express or that does not fit, a folder that is taken.
@@ -116,31 +90,55 @@ def export(
     >>> "job.sbatch" in written.bundles[""].files
     True
     """
-    target = to if isinstance(to, str) else "+".join(to)
-    chosen, alone, run = plan_sources.launched(plans, rank=rank, workload=workload, alternative=alternative, lost=lost)
-    given = {name: str(value) for name, value in (set or {}).items()}
-    own = None if cluster is None else as_cluster(cluster)
-    known = named(None if site is None else Path(site))
-    bundles, refused = plan_sources.bundles(
-        chosen, alone, target, given, own, benchmark, known.profile if known else None
-    )
-    if output is not None:
-        launchers.write(Path(output).expanduser(), bundles, replace=force)
+    made = bundled(asked)
+    if asked.output is not None:
+        launchers.write(Path(asked.output).expanduser(), made.bundles, replace=asked.force)
+    where = f" in {asked.output}" if asked.output else ""
     return Exported(
-        document=exported(Path(output or ""), bundles, refused, run if run in bundles else None),
-        summary=f"{len(chosen) - len(refused)} for {target}{f' in {output}' if output else ''}",
-        table=tuple(_files(bundles)),
-        bundles=bundles,
+        document=exported(Path(asked.output or ""), made),
+        summary=f"{made.plans - len(made.refused)} for {made.target}{where}",
+        table=tuple(_files(made.bundles)),
+        bundles=made.bundles,
     )
 
 
-def exported(
-    folder: Path, bundles: Mapping[str, Bundle], refused: Sequence[str], run: str | None = None
-) -> dict[str, Any]:
-    """What was written, as JSON types; of several folders, which is to `run`."""
-    written = {str(folder / name): json.loads(bundle.files["target.json"]) for name, bundle in bundles.items()}
-    recommended = {} if run is None else {"recommended": str(folder / run)}
-    return {"kind": "export", "schema_version": 1, "folders": written, "left_out": list(refused), **recommended}
+class Made(NamedTuple):
+    """Files of a launcher that are not written yet."""
+
+    bundles: Mapping[str, Bundle]
+    """Folder -> its files."""
+    refused: Sequence[str]
+    """Why plans are left out."""
+    run: str | None
+    """Of several folders, the recommended plan's."""
+    plans: int
+    target: str
+
+
+def bundled(asked: ExportQuestion) -> Made:
+    """The files that a question about a document asks for.
+
+    Raises:
+        WrongQuestion: no such target, a plan that it cannot express or that does not fit.
+        Inconsistent: a plan's figures contradict each other.
+    """
+    target = asked.to if isinstance(asked.to, str) else "+".join(asked.to)
+    cluster = None if asked.cluster is None else as_cluster(asked.cluster)
+    chosen, alone, run = plan_sources.launched(
+        asked.plans, rank=asked.rank, workload=asked.workload, alternative=asked.alternative, lost=asked.lost
+    )
+    site = named(None if asked.site is None else Path(asked.site))
+    given = {name: str(value) for name, value in (asked.set or {}).items()}
+    made = plan_sources.Wanted(target, given, cluster, asked.benchmark, site.profile if site else None)
+    bundles, refused = plan_sources.bundles(chosen, alone, made)
+    return Made(bundles, refused, run if run in bundles else None, len(chosen), target)
+
+
+def exported(folder: Path, made: Made) -> dict[str, Any]:
+    """What was written, as JSON types; of several folders, which is to run."""
+    written = {str(folder / name): json.loads(bundle.files["target.json"]) for name, bundle in made.bundles.items()}
+    recommended = {} if made.run is None else {"recommended": str(folder / made.run)}
+    return {"kind": "export", "schema_version": 1, "folders": written, "left_out": list(made.refused), **recommended}
 
 
 def _files(bundles: Mapping[str, Bundle]) -> list[dict[str, Any]]:

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+import re
+import textwrap
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import MISSING, fields
 from numbers import Integral, Real
 from types import NoneType, UnionType
-from typing import Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints, is_typeddict
+from typing import Any, Literal, ParamSpec, TypeVar, Union, cast, get_args, get_origin, get_type_hints, is_typeddict
 
 from planner.api.wording import in_keywords
 from planner.base.errors import ClusterwrightError, WrongQuestion, meant, nearest
+from planner.question.axis_keywords import GivenAxes
+from planner.question.option import LATE, Asked, asked
 
 P = ParamSpec("P")
+Q = TypeVar("Q")
 R = TypeVar("R")
+ARGS = "Args: as declared."
+"""Line of a docstring in place of which its record's fields are described."""
+MOST = 1e9
+"""Where nothing else bounds a number."""
 
 
 def entry(function: Callable[P, R]) -> Callable[P, R]:
@@ -28,25 +39,108 @@ def entry(function: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(function)
     def checked(*args: P.args, **keywords: P.kwargs) -> R:
-        _names(function, keywords)
         hints = _hints(function)
-        given = [_checked(name, value, hints) for name, value in zip(hints, args, strict=False)]
-        named = {name: _checked(name, value, hints) for name, value in keywords.items()}
-        try:
-            return function(*given, *args[len(given) :], **named)  # type: ignore[arg-type]
-        except ClusterwrightError as error:
-            error.args = (in_keywords(str(error), frozenset(n for n, hint in hints.items() if hint is bool)),)
-            raise
+        given, named = _arguments(function.__name__, hints, args, keywords)
+        with _in_keywords(hints):
+            return function(*given, **named)
 
     return checked
 
 
-def between(name: str, value: float | None, least: float, most: float) -> None:
+def asks(record: Callable[P, Q]) -> Callable[[Callable[[Q], R]], Callable[P, R]]:
+    """A function of a question's record, as a function of that record's fields: they are its keywords, with their types
+    and defaults, and its docstring lists them where it says :data:`ARGS`.
+
+    Raises:
+        TypeError: a keyword that the record does not have; the message names the nearest.
+        WrongQuestion: a field of another type than declared, or out of its range.
+    """
+
+    def decorate(function: Callable[[Q], R]) -> Callable[P, R]:
+        name, fields = function.__name__, asked(cast(type, record))
+
+        @functools.wraps(function)
+        def checked(*args: P.args, **keywords: P.kwargs) -> R:
+            hints = _hints(record)
+            given, named = _arguments(name, hints, args, keywords)
+            try:
+                question = record(*given, **named)
+            except TypeError as error:
+                raise TypeError(_as_call(name, str(error))) from None
+            for field in fields.values():
+                if field.option.range is not None:
+                    between(field.name, getattr(question, field.name), *field.option.range)
+            with _in_keywords(hints):
+                return function(question)
+
+        del checked.__dict__["__wrapped__"]
+        shown: Any = checked
+        shown.__signature__ = _signature(cast(type, record), function.__annotations__["return"])
+        checked.__doc__ = (function.__doc__ or "").replace(ARGS, f"Args:\n{_described_fields(fields)}")
+        return checked
+
+    return decorate
+
+
+def _as_call(name: str, message: str) -> str:
+    """What Python says of a record's ``__init__``, as it says it of a function, which has no `self` to count."""
+    said = re.sub(r"^\S+\.__init__", name, message)
+    if "takes" not in said:
+        return said
+    return re.sub(r"\d+", lambda count: str(int(count[0]) - 1), said, count=3 if "takes from" in said else 2)
+
+
+def _signature(record: type, returned: object) -> inspect.Signature:
+    """The fields of a record as parameters; axes, which are many, as keywords of their typed dictionary."""
+    axes = {field.name for field in fields(GivenAxes)} if issubclass(record, GivenAxes) else set()
+    parameters = [
+        inspect.Parameter(
+            field.name,
+            inspect.Parameter.POSITIONAL_OR_KEYWORD if field.positional else inspect.Parameter.KEYWORD_ONLY,
+            default=inspect.Parameter.empty if field.default is MISSING else field.default,
+            annotation=field.written,
+        )
+        for field in asked(record).values()
+        if field.name not in axes
+    ]
+    if axes:
+        parameters.append(inspect.Parameter("axes", inspect.Parameter.VAR_KEYWORD, annotation="Unpack[Axes]"))
+    return inspect.Signature(parameters, return_annotation=returned)
+
+
+def _described_fields(fields: Mapping[str, Asked]) -> str:
+    """What the fields say, as lines of a docstring's list of arguments."""
+    return "\n".join(
+        textwrap.fill(
+            f"{field.name}: {field.option.says}",
+            width=120,
+            initial_indent=" " * 8,
+            subsequent_indent=" " * 12,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        for field in fields.values()
+    )
+
+
+@contextlib.contextmanager
+def _in_keywords(hints: Mapping[str, Any]) -> Iterator[None]:
+    """Says errors in Python's words."""
+    try:
+        yield
+    except ClusterwrightError as error:
+        switches = frozenset(name for name, hint in hints.items() if hint is bool)
+        error.args = (in_keywords(str(error), switches),)
+        raise
+
+
+def between(name: str, value: float | None, least: float, most: float | None) -> None:
     """Refuses a number that is not from `least` to `most`.
 
     Raises:
         WrongQuestion: it is not; the message names the keyword.
     """
+    most = MOST if most is None else most
     if value is not None and not least <= value <= most:
         raise WrongQuestion(f"{name}={value}: must be from {least:,.0f} to {most:,.0f}")
 
@@ -56,20 +150,44 @@ def between(name: str, value: float | None, least: float, most: float) -> None:
 
 @functools.cache
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:
-    """Parameter -> annotation; of keywords that stand in a typed dictionary, theirs."""
-    found = get_type_hints(function)
-    found.pop("return", None)
-    for parameter in inspect.signature(function).parameters.values():
-        if parameter.kind is inspect.Parameter.VAR_KEYWORD:
-            found |= get_type_hints(get_args(found.pop(parameter.name))[0])
-    return found
+    """Parameter -> annotation, of a function or of a question's record, in the order of the signature."""
+    if isinstance(function, type):
+        hints = get_type_hints(function, localns=_late())
+        return {name: hints[name] for name in asked(function)}
+    hints = get_type_hints(function)
+    hints.pop("return", None)
+    return hints
 
 
-def _names(function: Callable[..., Any], keywords: Mapping[str, object]) -> None:
-    hints = _hints(function)
-    for name in keywords:
-        if name not in hints:
-            raise TypeError(f"{function.__name__}() has no keyword {name!r}; {_instead(name, hints)}")
+@functools.cache
+def _late() -> dict[str, Any]:
+    """Types that records name without importing them."""
+    from planner.question.axis_keywords import Axes
+    from planner.question.given import Machines, Named, Progress, Source
+    from planner.schema.hardware import Node
+    from planner.schema.images import ImagePlan
+    from planner.schema.study import StudyResult
+    from planner.schema.workload import Model
+
+    found = (Axes, ImagePlan, Machines, Model, Named, Node, Progress, Source, StudyResult)
+    return dict(zip(LATE, found, strict=True))
+
+
+def _arguments(
+    name: str, hints: Mapping[str, Any], args: Sequence[object], keywords: Mapping[str, object]
+) -> tuple[list[Any], dict[str, Any]]:
+    """Arguments in plain types, those by position and those by name.
+
+    Raises:
+        TypeError: a keyword that is none of the hints'.
+        WrongQuestion: an argument of another type.
+    """
+    for keyword in keywords:
+        if keyword not in hints:
+            raise TypeError(f"{name}() has no keyword {keyword!r}; {_instead(keyword, hints)}")
+    given = [_checked(each, value, hints) for each, value in zip(hints, args, strict=False)]
+    named = {each: _checked(each, value, hints) for each, value in keywords.items()}
+    return [*given, *args[len(given) :]], named
 
 
 def _checked(name: str, value: object, hints: Mapping[str, Any]) -> Any:

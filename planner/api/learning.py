@@ -20,6 +20,8 @@ from planner.launchers.target import Exporter
 from planner.planning import document
 from planner.planning import shortlist as shortlisting
 from planner.planning.shortlist import ShortlistOptions
+from planner.question.asked_documents import LearnQuestion
+from planner.question.given import Progress, path, texts
 from planner.question.request import Request
 from planner.schema.plan import Plan, PlanSet, ShortlistSection, SiteSection
 from planner.site import cells, folder, journal, learning, log_rows, sharing
@@ -166,33 +168,26 @@ def of_site(site: Path | None) -> Site:
     return found
 
 
-def lesson(
-    logs: Sequence[Path],
-    *,
-    plan: Path | None = None,
-    rank: int | None = None,
-    given: Sequence[str] = (),
-    step_time: str | None = None,
-    oom: bool = False,
-    site: Path | None = None,
-) -> Lesson:
+def lesson(asked: LearnQuestion) -> Lesson:
     """Reads logs, or one stated measurement, into a site's journal. Nothing is written unless all of it can be read.
 
     Raises:
         WrongQuestion: nothing or too much to read, a log that says too little or contradicts its plan, no site.
     """
-    there = of_site(site)
-    if sum((bool(logs), step_time is not None, oom)) != 1:
+    there = of_site(path(asked.site))
+    logs = [Path(log).expanduser() for log in ([asked.logs] if isinstance(asked.logs, str | Path) else asked.logs)]
+    plan = path(asked.plan)
+    if sum((bool(logs), asked.step_time is not None, asked.oom)) != 1:
         raise WrongQuestion("name one of: LOG..., --step-time TIME, --oom")
     known = load(site=there.folder)
-    stated = log_rows.given(given, known)
-    plans = _plans(plan, rank)
+    stated = log_rows.given(texts(asked.set), known)
+    plans = _plans(plan, asked.rank)
     if logs:
         found = [each for log in logs for each in _of_log(log, plans, stated, known, there.profile.name)]
     else:
         if len(plans) > 1:
             raise WrongQuestion(f"{plan}: holds {len(plans)} plans; which one ran? --rank N")
-        seconds = None if step_time is None else log_rows.seconds(step_time)
+        seconds = None if asked.step_time is None else log_rows.seconds(asked.step_time)
         found = [log_rows.of_value(seconds, plans[0] if plans else None, stated, there.profile.name)]
         _possible(found, plans)
     rows, fit = learning.learn(there, found, known, stated)
@@ -283,7 +278,7 @@ def plan(
     there: Site,
     known: Catalog,
     wanted: Request,
-    progress: planning.Progress | None = None,
+    progress: Progress | None = None,
     pick: Callable[[Sequence[Plan]], Sequence[int]] | None = None,
 ) -> PlanSet:
     """As :func:`planner.planning.plan`, with what a site has measured.
@@ -316,7 +311,7 @@ def shortlist(
     wanted: Request,
     count: int,
     target: str | None,
-    progress: planning.Progress | None = None,
+    progress: Progress | None = None,
 ) -> PlanSet:
     """The plans to run in turn: of the best, those that differ in degrees or schedule and that a target starts.
 

@@ -13,6 +13,7 @@ from planner.base.errors import WrongQuestion, warn_of_change
 from planner.base.units import format_bytes, format_seconds, format_usd
 from planner.launchers import Bundle, astra_sim, benchmark
 from planner.planning import by_layer, document
+from planner.question.given import Kept, Planned, Source
 from planner.schema.hardware import Cluster
 from planner.schema.images import ImagePlan
 from planner.schema.plan import Plan, PlanSet
@@ -22,12 +23,7 @@ from planner.site.profile import SiteProfile
 from planner.verify import images, procurement
 from planner.verify.contingency import check as check_contingency
 
-Planned = PlanSet | Plan | Procurement
-Kept = Planned | StudyResult | ImagePlan
-"""Every kind of document that is written."""
 Found = TypeVar("Found", bound=Kept)
-Source = str | Path | Planned
-"""A document, or the file that holds one."""
 SIMULATOR = "astra-sim"
 """A target that no other chains with."""
 
@@ -194,28 +190,31 @@ def _fits(plan: Plan) -> None:
         )
 
 
-def bundles(
-    plans: Sequence[Plan],
-    alone: bool,
-    target: str,
-    given: Mapping[str, str],
-    cluster: Cluster | None,
-    measure: bool = False,
-    site: SiteProfile | None = None,
-) -> tuple[dict[str, Bundle], list[str]]:
-    """Folder's name -> its files; and why the plans that a target cannot express are left out (unless all are).
+class Wanted(NamedTuple):
+    """What plans are written for."""
 
-    `cluster` is the plans' own where it is not in the catalog: a simulator needs its figures. To `measure` them, each
-    is a few steps on mock data, and a script in the folder above runs them in turn. `site` is what all its jobs need.
+    target: str
+    given: Mapping[str, str]
+    """Settings that a plan does not have."""
+    cluster: Cluster | None
+    """The plans' own where it is not in the catalog: a simulator needs its figures."""
+    measure: bool
+    """Whether each is a few steps on mock data, and a script in the folder above runs them in turn."""
+    site: SiteProfile | None
+    """What all jobs of the site need."""
+
+
+def bundles(plans: Sequence[Plan], alone: bool, wanted: Wanted) -> tuple[dict[str, Bundle], list[str]]:
+    """Folder's name -> its files; and why the plans that a target cannot express are left out (unless all are).
 
     Raises:
         WrongQuestion: the target expresses none of the plans, or an option is not for it.
     """
-    if cluster is not None and target != SIMULATOR:
+    if wanted.cluster is not None and wanted.target != SIMULATOR:
         raise WrongQuestion("--cluster is for astra-sim: launchers find all they need in the plan.")
-    if measure and target == SIMULATOR:
+    if wanted.measure and wanted.target == SIMULATOR:
         raise WrongQuestion("--benchmark: astra-sim runs no training")
-    exporters = () if target == SIMULATOR else launchers.parts(target)
+    exporters = () if wanted.target == SIMULATOR else launchers.parts(wanted.target)
     known = catalogs.load()
     made, refused = {}, []
     for plan in plans:
@@ -224,18 +223,18 @@ def bundles(
                 launchers.bundle(
                     plan,
                     exporters,
-                    launchers.of_its_pools(given, plan, plans),
-                    benchmark.short if measure else None,
-                    site=site,
+                    launchers.of_its_pools(wanted.given, plan, plans),
+                    benchmark.short if wanted.measure else None,
+                    site=wanted.site,
                 )
                 if exporters
-                else astra_sim.bundle(plan, by_layer.of_plan(known, plan, cluster))
+                else astra_sim.bundle(plan, by_layer.of_plan(known, plan, wanted.cluster))
             )
         except WrongQuestion as error:
             refused.append(str(error))
     if not made:
         raise WrongQuestion("\n".join(refused[:1] if len(set(refused)) == 1 else refused))
-    if measure and not alone:
+    if wanted.measure and not alone:
         made = {"": benchmark.in_turn(list(made), exporters), **made}
     return made, refused
 

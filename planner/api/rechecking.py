@@ -8,13 +8,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from planner.api import answers, repricing
-from planner.api.plan_sources import Kept, consistent
+from planner.api.plan_sources import consistent
 from planner.base.errors import NoAnswer, WrongQuestion
 from planner.base.version import __version__
 from planner.catalog import Catalog
 from planner.comm import run
 from planner.planning import document
-from planner.question.reading import PlanOptions
+from planner.question.asked_plans import PlanOptions
+from planner.question.given import Kept
 from planner.schema.hardware import Cluster
 from planner.schema.images import ImagePlan
 from planner.schema.plan import Generator, Plan, PlanSet

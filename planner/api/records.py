@@ -12,12 +12,12 @@ from planner.api.entry import entry, plain
 from planner.base import typed
 from planner.base.errors import WrongQuestion
 from planner.models import model_rules, workload
-from planner.question.reading import Named, PlanOptions, listed, placed
+from planner.question.asked_plans import PlanOptions
+from planner.question.given import Machines, Named, listed
+from planner.question.reading import placed
 from planner.schema.hardware import Accelerator, Cluster, Node
 from planner.schema.workload import Model
 
-Machines = Named | Node
-"""What a question may be about: a cluster by name, file or record; a node's record is one of it."""
 Record = TypeVar("Record", Cluster, Model, Node)
 
 
@@ -118,11 +118,6 @@ def as_model(given: str | Path | Model) -> str | Model:
     if wrong := model_rules.problems(found):
         raise WrongQuestion("\n".join(f"model.{problem}" for problem in wrong))
     return found
-
-
-def as_lengths(given: str | Path | Sequence[float] | None) -> str | tuple[float, ...] | None:
-    """Lengths of texts as a question takes them."""
-    return str(given) if isinstance(given, str | Path) else None if given is None else tuple(given)
 
 
 def as_clusters(given: Machines | Sequence[Machines]) -> list[Named]:

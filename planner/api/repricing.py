@@ -23,8 +23,9 @@ from planner.planning.document import FullestStage, PoolInUse, Solution, Spread,
 from planner.planning.run import priced
 from planner.question import pools as pooling
 from planner.question import reading
+from planner.question.asked_plans import PlanOptions
 from planner.question.job_pools import JobPool, LinkBetween, Pools
-from planner.question.reading import PRICE_BASES, PlanOptions
+from planner.question.reading import PRICE_BASES
 from planner.question.request import Request
 from planner.question.search_problem import how_sure, measured_layers, resolve_efficiency
 from planner.schema.hardware import Cluster, Price
@@ -138,7 +139,7 @@ def options_of(plan: Plan) -> PlanOptions:
         waive=(*always, *(plan.waived or ())),
         deadline=limits.get("deadline"),
         max_cost=limits.get("budget"),
-        basis=next((price.basis for price in prices if price.basis in PRICE_BASES), PRICE_BASES[0]),
+        basis=next((basis for price in prices for basis in PRICE_BASES if basis == price.basis), PRICE_BASES[0]),
         oom_risk=plan.prediction.memory.oom_risk or "5 %",
         **lora,
     )

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import re
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, get_origin
 
 from planner.base.errors import WrongQuestion
-from planner.schema.workload import Task
+from planner.question.asked_plans import EstimateQuestion, FitQuestion, PlanQuestion
+from planner.question.asked_purchases import ProcureQuestion
+from planner.question.option import Asked, asked
 
 if TYPE_CHECKING:
     from planner.schema.plan import Plan, PlanSet
@@ -22,6 +26,49 @@ HUB_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
 """``owner/name``."""
 Answer = dict[str, Any]
 Listed = Literal["nodes", "accelerators", "models", "fabrics", "runtimes", "regions", "targets"]
+
+
+Tool = TypeVar("Tool", bound=Callable[..., Answer])
+
+
+def offers(record: type, *names: str) -> Callable[[Tool], Tool]:
+    """A tool that takes some fields of a question's record beside its own arguments, in JSON types."""
+
+    def offered(tool: Tool) -> Tool:
+        inspected = inspect.signature(tool, eval_str=True)
+        stated = [each for each in inspected.parameters.values() if each.kind is not each.VAR_KEYWORD]
+        before = [each for each in stated if each.kind is each.POSITIONAL_OR_KEYWORD]
+        after = [each for each in stated if each.kind is each.KEYWORD_ONLY and each.name not in names]
+        fields = asked(record)
+        taken = [
+            inspect.Parameter(
+                name, inspect.Parameter.KEYWORD_ONLY, default=fields[name].default, annotation=_plain(fields[name])
+            )
+            for name in names
+        ]
+        signature = inspected.replace(parameters=[*before, *taken, *after])
+
+        @functools.wraps(tool)
+        def answered(*given: Any, **named: Any) -> Answer:
+            bound = signature.bind(*given, **named)
+            bound.apply_defaults()
+            return tool(*bound.args, **bound.kwargs)
+
+        del answered.__dict__["__wrapped__"]
+        vars(answered)["__signature__"] = signature
+        answered.__annotations__ = {each.name: each.annotation for each in signature.parameters.values()}
+        answered.__annotations__ |= {"return": signature.return_annotation}
+        del answered.__annotations__["self"]
+        return cast(Tool, answered)
+
+    return offered
+
+
+def _plain(field: Asked) -> Any:
+    """What JSON gives for a field: a number where one is taken, a choice, else a text."""
+    choice = next((kind for kind in field.kinds if get_origin(kind) is Literal), str)
+    kind = int if int in field.kinds else choice
+    return kind if field.default is not None else kind | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,24 +91,20 @@ class AgentTools:
         found = [row for row in rows if containing.lower() in str(next(iter(row.values()))).lower()]
         return {"count": len(found), what: found[:MOST_ROWS]}
 
+    @offers(
+        PlanQuestion,
+        *("batch", "seq", "tokens", "precision", "method", "task", "runtime", "price", "objective", "deadline"),
+        "max_cost",
+    )
     def plan(
         self,
         model: str,
         cluster: str | list[str],
-        batch: int | None = None,
-        seq: int | None = None,
-        tokens: str | None = None,
-        precision: str | None = None,
-        method: str = "pretrain",
-        task: Task = "sft",
-        runtime: str | None = None,
-        price: str | None = None,
-        objective: Literal["time", "cost", "energy"] = "time",
-        deadline: str | None = None,
-        max_cost: str | None = None,
+        *,
         pin: str = "",
         top: int = 3,
         save: str | None = None,
+        **asked: Any,
     ) -> Answer:
         """The best ways to train a model on a cluster: configuration, step time, days, US dollars, memory.
 
@@ -69,14 +112,7 @@ class AgentTools:
         "1T", price "$2.10/h" an accelerator, deadline "30 d", max_cost "$500k", pin "tp=8,pp=1..4". save names a file
         (plan.json) for compare, explain and export.
         """
-        return self._plans(
-            self.planned(
-                model, cluster, batch=batch, seq=seq, tokens=tokens, precision=precision, method=method, task=task,
-                runtime=runtime, price=price, objective=objective, deadline=deadline, max_cost=max_cost, pin=pin,
-                top=top,
-            ),
-            save,
-        )  # fmt: skip
+        return self._plans(self.planned(model, cluster, pin=pin, top=top, **asked), save)
 
     def planned(self, model: str, cluster: str | list[str], **asked: Any) -> PlanSet:
         """The answer to a question whose models and clusters in files lie below the server's own folder."""
@@ -84,20 +120,9 @@ class AgentTools:
 
         return planner.plan(self._named(model), self._clusters(cluster), **asked)
 
+    @offers(EstimateQuestion, "batch", "seq", "tokens", "precision", "method", "task", "runtime", "price")
     def estimate(
-        self,
-        model: str,
-        cluster: str | list[str],
-        settings: str,
-        batch: int | None = None,
-        seq: int | None = None,
-        tokens: str | None = None,
-        precision: str | None = None,
-        method: str = "pretrain",
-        task: Task = "sft",
-        runtime: str | None = None,
-        price: str | None = None,
-        save: str | None = None,
+        self, model: str, cluster: str | list[str], settings: str, *, save: str | None = None, **asked: Any
     ) -> Answer:
         """One configuration as given, whether it fits or not. settings is "tp=8 pp=2 micro=1 zero=1 recompute=none".
 
@@ -105,52 +130,34 @@ class AgentTools:
         """
         import planner
 
-        found = planner.estimate(
-            self._named(model), self._clusters(cluster), settings, batch=batch, seq=seq, tokens=tokens,
-            precision=precision, method=method, task=task, runtime=runtime, price=price,
-        )  # fmt: skip
-        return self._plans(found, save)
+        return self._plans(planner.estimate(self._named(model), self._clusters(cluster), settings, **asked), save)
 
-    def fit(
-        self,
-        model: str | None = None,
-        on: str | None = None,
-        method: str = "qlora",
-        task: Task = "sft",
-        seq: int | None = None,
-        batch: int | None = None,
-        tokens: str | None = None,
-        precision: str | None = None,
-        runtime: str | None = None,
-        most: int = 8,
-        top: int = 10,
-    ) -> Answer:
+    @offers(
+        FitQuestion,
+        *("model", "on", "method", "task", "seq", "batch", "tokens", "precision", "runtime", "most", "top"),
+    )
+    def fit(self, *, model: str | None, **asked: Any) -> Answer:
         """Which accelerators hold a training of a model, the fewest of each; or which models fit on some.
 
         on is KIND:N (RTX-4090:2): the largest models that fit there, each with its longest sequences unless seq says.
         """
         import planner
 
-        found = planner.fit(
-            None if model is None else self._named(model), on, method=method, task=task, seq=seq, batch=batch,
-            tokens=tokens, precision=precision, runtime=runtime, most=most, top=top,
-        )  # fmt: skip
+        found = planner.fit(None if model is None else self._named(model), **asked)
         return {"count": len(found), "fits": [asdict(each) for each in found[:MOST_ROWS]]}
 
+    @offers(
+        ProcureQuestion,
+        *("portfolio", "model", "tokens", "batch", "seq", "budget", "power", "deadline", "objective", "ways"),
+    )
     def procure(
         self,
-        portfolio: str | None = None,
-        model: str | None = None,
-        tokens: str | None = None,
-        batch: int | None = None,
-        seq: int | None = None,
-        budget: str | None = None,
-        power: str | None = None,
-        deadline: str | None = None,
-        objective: Literal["time", "cost", "tokens-per-dollar", "carbon"] | None = None,
+        *,
+        portfolio: str | None,
+        model: str | None,
         node: list[str] | None = None,
-        ways: str | None = None,
         save: str | None = None,
+        **asked: Any,
     ) -> Answer:
         """What to buy or rent, and when it is done: for one model, or for the jobs of a portfolio file.
 
@@ -160,9 +167,11 @@ class AgentTools:
 
         found = planner.procure(
             None if portfolio is None else self._portfolio(portfolio),
-            model=None if model is None else self._named(model), tokens=tokens, batch=batch, seq=seq, budget=budget,
-            power=power, deadline=deadline, objective=objective, node=node or [], ways=ways, quick=True,
-        )  # fmt: skip
+            model=None if model is None else self._named(model),
+            node=node or [],
+            quick=True,
+            **asked,
+        )
         return {"alternatives": found.rows(), "limited_by": list(found.binding), **self._saved(found.to_json(), save)}
 
     def compare(self, mine: str, best: str) -> Answer:

@@ -7,24 +7,20 @@ from typing import Any
 
 import click
 
-from planner.commands import worker_options
+from planner.commands import options
+from planner.question.asked_documents import CalibrateQuestion
 
 
 @click.command()
-@click.argument("file", required=False, type=click.Path(path_type=Path))
+@click.argument("file", required=False, type=options.PATH)
 @click.option(
     "-o",
     "output",
-    type=click.Path(path_type=Path),
+    type=options.PATH,
     metavar="DIR",
     help="Catalog folder to write to; a site has its own.",
 )
-@click.option(
-    "--cross-validate/--no-cross-validate",
-    default=True,
-    show_default=True,
-    help="Hold out each lab in turn: gives honest errors and the intervals.",
-)
+@options.declared(CalibrateQuestion, "cross_validate")
 @click.option(
     "--site",
     is_flag=False,
@@ -32,24 +28,8 @@ from planner.commands import worker_options
     metavar="[DIR]",
     help="Adapt the built-in efficiencies, with a strong prior, to runs of one site: FILE, or the journal in DIR.",
 )
-@click.option("--measure", is_flag=True, help="Time kernels on this machine instead (needs PyTorch).")
-@click.option(
-    "--table",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Fit a table of timed kernels: instead of runs, or before them.",
-)
-@click.option(
-    "--collectives",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Fit a table of timed collectives instead: columns op, gpus, message_bytes, time_us.",
-)
-@click.option("--accelerator", metavar="ID", help="What was timed (default: by the device's own name).")
-@click.option("--device", default="auto", show_default=True, metavar="NAME", help="Device to time: cuda, cuda:1, cpu.")
-@click.option("--tiny", is_flag=True, help="A few small kernels only, to see that it works.")
-@worker_options.options("Make the fits that hold runs out")
-@click.option("--json", "as_json", is_flag=True, help="Print the document instead of the tables.")
+@options.declared(CalibrateQuestion, ("measure", "engine"))
+@options.json("Print the document instead of the tables.")
 def calibrate(
     file: Path | None,
     output: Path | None,

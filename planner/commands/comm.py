@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from planner.commands import question_options
+from planner.commands import options
 
 _CATALOG = click.option(
     "--catalog", type=click.Path(path_type=Path), metavar="DIR", help="Your own hardware over the built-in catalog."
@@ -83,7 +83,7 @@ def show(file: Path, rank: int | None, cluster: tuple[Path, ...], catalog: Path 
     help="What follows the rules: planner.comm.routing, or NCCL's tuner plugin alone.",
 )
 @click.option("--sms", type=click.IntRange(0), metavar="N", help="SMs that further back ends may keep busy.")
-@question_options.output("Write the plan with its rules.")
+@options.output("Write the plan with its rules.")
 @_RANK
 @_CLUSTER
 @_CATALOG

@@ -5,66 +5,29 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import click
 
 from planner.base.errors import WrongQuestion
 from planner.base.secrets import shown
-from planner.commands import question_options, worker_options
-
-FILE = click.Path(path_type=Path)
+from planner.commands import options
+from planner.question.asked_purchases import DesignQuestion
 
 
 @click.command()
-@click.argument("study", type=FILE, metavar="STUDY.toml")
-@click.argument("more", nargs=-1, type=FILE, metavar="")
-@click.option(
-    "--trials", type=click.IntRange(1, 1_000_000), metavar="N", help="Total number of trials (default: the study's)."
-)
-@click.option(
-    "--time",
-    default="2 min",
-    show_default=True,
-    metavar="TIME",
-    help="CPU time that a proof of the optimum may take, about; 0 s: none.",
-)
-@worker_options.options("Evaluate every point")
-@click.option(
-    "--storage",
-    metavar="FILE|URL",
-    help="Journal of the trials (default: NAME.journal here), or a database: postgresql://USER@HOST/NAME.",
-)
-@click.option("--resume", is_flag=True, help="Continue with the trials in the storage.")
-@click.option(
-    "--seed",
-    type=click.IntRange(0, 2**31),
-    default=0,
-    show_default=True,
-    metavar="S",
-    help="Random seed of the trials.",
-)
-@click.option("--shard", metavar="I/N", help="Evaluate only every N-th point, from the I-th on (see merge).")
-@click.option("--quick", is_flag=True, help="No sensitivities, sweeps or importances.")
-@click.option("--catalog", type=FILE, metavar="DIR", help="Your own hardware, added to the built-in catalog.")
-@click.option("--json", "as_json", is_flag=True, help="Print the document instead of the report.")
-@question_options.verbose
-@question_options.output()
+@click.argument("study", type=options.PATH, metavar="STUDY.toml")
+@click.argument("more", nargs=-1, type=options.PATH, metavar="")
+@options.declared(DesignQuestion, ("trials", "catalog"))
+@options.shown
 def design(
     study: Path,
     more: tuple[Path, ...],
-    trials: int | None,
-    time: str,
-    workers: int,
-    engine: str | None,
-    storage: str | None,
-    resume: bool,
-    seed: int,
     shard: str | None,
-    quick: bool,
-    catalog: Path | None,
     as_json: bool,
     verbose: bool,
     output: Path | None,
+    **asked: Any,
 ) -> None:
     """Recommend which cluster to build for the workloads of a study, and where to spend the next dollar.
 
@@ -80,39 +43,38 @@ def design(
       clusterwright design study.toml --shard 3/16 -o shard-3.json
       clusterwright design merge study.toml shard-*.json
     """  # noqa: D301 - click reads the control character itself
+    from planner.api import buying
     from planner.catalog import load
     from planner.commands.screen import design_view, render
+    from planner.question.given import path
     from planner.study import merge, run
     from planner.study.program.evaluation import Evaluator
     from planner.study.question import reading
 
-    known = load(catalog)
+    question = DesignQuestion(study, **{**asked, "shard": None if shard is None else _shard(shard)})
+    known = load(path(question.catalog))
     if str(study) == "merge" and more:
         study, *written = more
         if not written:
             raise WrongQuestion("merge what? clusterwright design merge STUDY.toml shard-1.json shard-2.json")
-        found = merge.merge(known, reading.read(study, known), written, explained=not quick)
+        found = merge.merge(known, reading.read(study, known), written, explained=not question.quick)
         design_view.deliver(found, study=study, as_json=as_json, output=output, verbose=verbose)
         return
     if more:
         raise WrongQuestion(f"{more[0]}: one study at a time (clusterwright design merge joins shards)")
-    asked = reading.read(study, known)
-    part = None if shard is None else _shard(shard)
-    how = run.How(
-        trials=trials, time_s=run.seconds(time), workers=workers, engine=engine, storage=storage, resume=resume,
-        seed=seed, shard=part, explained=not quick,
-    )  # fmt: skip
-    way = run.way(Evaluator(known, asked), how)
+    wanted = reading.read(study, known)
+    how = buying.how(question)
+    way = run.way(Evaluator(known, wanted), how)
     whole = way != "trials"
-    place = storage or (None if way == "bounded" else _place(asked.name, part, asked.size, whole=whole))
-    if resume and place is None:
+    place = how.storage or (None if way == "bounded" else _place(wanted.name, how.shard, wanted.size, whole=whole))
+    if how.resume and place is None:
         raise WrongQuestion(
-            f"--resume: all {asked.size:,} points are evaluated at once, and nothing was kept; leave it out, "
+            f"--resume: all {wanted.size:,} points are evaluated at once, and nothing was kept; leave it out, "
             "or name a journal: --storage FILE"
         )
     how = replace(how, storage=place, way=way)
     try:
-        found = run.design(known, asked, how, None if as_json else render.progress)
+        found = run.design(known, wanted, how, None if as_json else render.progress)
     except KeyboardInterrupt:
         if place:
             each = "point" if whole else "trial"

@@ -7,15 +7,16 @@ from typing import Any
 
 import click
 
-from planner.commands import completion_values
-from planner.commands.question_options import TakesAxes, over_pools, question
+from planner.commands import completion_values, options
+from planner.question.asked_plans import PlanOptions, PlanQuestion
 
 
-@click.command(cls=TakesAxes)
+@click.command(cls=options.TakesAxes)
 @click.argument("model", shell_complete=completion_values.models)
 @click.argument("settings", nargs=-1, shell_complete=completion_values.axes, metavar="[AXIS=VALUE]...")
-@question
-@over_pools
+@options.declared(PlanQuestion, "cluster", ("fabric", "site"))
+@options.shown
+@options.declared(PlanQuestion, ("accelerators", "link"))
 def estimate(
     model: str,
     settings: tuple[str, ...],
@@ -38,7 +39,6 @@ def estimate(
     """  # noqa: D301 - click reads the control character itself
     from planner.api import answers
     from planner.commands.screen import plan_view
-    from planner.question.reading import PlanOptions
 
     found = answers.estimate(model, cluster, settings, PlanOptions(**asked))
     plan_view.deliver(found, as_json=as_json, output=output, verbose=verbose)

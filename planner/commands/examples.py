@@ -10,13 +10,13 @@ import click
 
 from planner.base import resources, writing
 from planner.base.errors import WrongQuestion, meant
-from planner.commands import question_options
+from planner.commands import options
 
 
 @click.command()
 @click.argument("name", required=False)
 @click.option("--all", "folder", type=click.Path(path_type=Path), metavar="DIR", help="Write all of them below DIR.")
-@question_options.output("Write the example to a file.")
+@options.output("Write the example to a file.")
 def examples(name: str | None, folder: Path | None, output: Path | None) -> None:
     """List the files that pages and helps show, print one, or write them: portfolios, studies, and measured runs.
 

@@ -4,68 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from planner.commands import completion_values, offer_options
+from planner.commands import options
+from planner.question.asked_documents import ExportQuestion
 
 if TYPE_CHECKING:
-    from planner.launchers import Bundle
+    from planner.api.documents import Made
     from planner.launchers.target import Exporter
 
 
 @click.command()
-@click.argument("file", type=click.Path(path_type=Path), required=False)
-@click.option(
-    "--to",
-    "target",
-    required=True,
-    shell_complete=completion_values.targets,
-    metavar="TARGET",
-    help="megatron, megatron+slurm, ...; list: all.",
-)
-@click.option("-o", "output", type=click.Path(path_type=Path), metavar="DIR", help="Folder (default: FILE-TARGET).")
-@click.option("--rank", type=int, metavar="N", help="Only this plan of a set (default: a folder for each).")
-@click.option(
-    "--lost", type=int, metavar="N", help="The plan that the recommended one continues with when N nodes are lost."
-)
-@offer_options.options
-@click.option("--set", "given", multiple=True, metavar="NAME=VALUE", help="Set a value that a plan does not have.")
-@click.option(
-    "--cluster",
-    type=click.Path(path_type=Path),
-    metavar="FILE.toml",
-    help="The plan's cluster, if it came from a file (astra-sim: its nodes and accelerators).",
-)
-@click.option(
-    "--benchmark",
-    is_flag=True,
-    help="Fifty steps on mock data for each plan, and a script that runs them in turn: learn reads what they print.",
-)
-@click.option(
-    "--site",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="The site's folder, whose site.toml is applied (or CLUSTERWRIGHT_SITE).",
-)
-@click.option("--force", is_flag=True, help="Replace a folder that export wrote.")
-@click.option("--json", "as_json", is_flag=True, help="Print what was written as JSON.")
-def export(
-    file: Path | None,
-    target: str,
-    output: Path | None,
-    rank: int | None,
-    lost: int | None,
-    workload: str | None,
-    alternative: int | None,
-    given: tuple[str, ...],
-    cluster: Path | None,
-    site: Path | None,
-    benchmark: bool,
-    force: bool,
-    as_json: bool,
-) -> None:
+@click.argument("file", type=options.PATH, required=False)
+@options.declared(ExportQuestion, "to", "output", ("rank", "set"), "cluster", "benchmark", "site", "force")
+@options.json("Print what was written as JSON.")
+def export(file: Path | None, as_json: bool, **asked: Any) -> None:
     """Write the plan or the plans in FILE (or one of an offer) as the files of a launcher.
 
     Targets chain: a trainer (what runs), an environment (NCCL settings), a scheduler (on which nodes).
@@ -82,28 +37,25 @@ def export(
       clusterwright export --to list
     """  # noqa: D301 - click reads the control character itself
     from planner import launchers
-    from planner.api import plan_sources
-    from planner.api.documents import exported
+    from planner.api import documents, plan_sources
     from planner.catalog import cluster_from_file, load
     from planner.commands.screen import render
-    from planner.site.folder import named
 
-    if target == "list":
+    if asked["to"] == "list":
         _list(as_json)
         return
     if file is None:
         raise click.UsageError("Missing argument 'FILE': a plan that clusterwright plan -o FILE wrote.")
-    own = None if cluster is None else cluster_from_file(cluster.expanduser(), load())
-    plans, alone, run = plan_sources.launched(file, rank=rank, workload=workload, alternative=alternative, lost=lost)
-    known = named(site)
-    profile = known.profile if known else None
-    bundles, refused = plan_sources.bundles(plans, alone, target, _settings(given), own, benchmark, profile)
-    folder = output or plan_sources.folder_for(file.name, workload, target)
-    launchers.write(folder, bundles, replace=force)
+    if asked["cluster"] is not None:
+        asked["cluster"] = cluster_from_file(asked["cluster"].expanduser(), load())
+    question = ExportQuestion(file, **{**asked, "set": _settings(asked["set"])})
+    made = documents.bundled(question)
+    folder = Path(question.output or plan_sources.folder_for(file.name, question.workload, made.target))
+    launchers.write(folder, made.bundles, replace=question.force)
     if as_json:
-        render.json(exported(folder, bundles, refused, run if run in bundles else None))
+        render.json(documents.exported(folder, made))
     else:
-        _report(folder, bundles, refused, run)
+        _report(folder, made)
 
 
 def _settings(given: Sequence[str]) -> dict[str, str]:
@@ -120,11 +72,12 @@ def _settings(given: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def _report(folder: Path, bundles: dict[str, Bundle], refused: list[str], run: str | None) -> None:
+def _report(folder: Path, made: Made) -> None:
     from planner.commands.screen import render
 
+    bundles = made.bundles
     for name, bundle in bundles.items():
-        mark = " (recommended)" if name == run else ""
+        mark = " (recommended)" if name == made.run else ""
         render.labelled("Wrote", f"{folder / name}{mark}: {', '.join(bundle.files)}")
     above = {"": bundles[""]} if "" in bundles else bundles
     where = "in each folder: " if len(above) > 1 else ""
@@ -135,7 +88,7 @@ def _report(folder: Path, bundles: dict[str, Bundle], refused: list[str], run: s
     losses = {name: [f"{loss.field}: {loss.why}" for loss in bundle.losses] for name, bundle in bundles.items()}
     for label, lines in (("Start", starts), ("Fill in", missing), ("Not expressed", losses)):
         render.labelled(label, *_merged(lines))
-    render.labelled("Excluded", *refused)
+    render.labelled("Excluded", *made.refused)
 
 
 def _merged(lines: dict[str, list[str]]) -> list[str]:

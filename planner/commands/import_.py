@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from planner.base.errors import WrongQuestion
-from planner.commands import question_options
+from planner.commands import options
 
 if TYPE_CHECKING:
     from planner.launchers.reading import Present
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 @click.option("--env", "variables", multiple=True, metavar="NAME=VALUE", help="Variable that the script finds set.")
 @click.option("--ignore", "ignored", multiple=True, metavar="OPTION", help="Option of the command that is left out.")
 @click.option("--json", "as_json", is_flag=True, help="Print the plan instead of the report.")
-@question_options.output("Write the plan to a file.")
+@options.output("Write the plan to a file.")
 def import_(
     configuration: str,
     source: str | None,

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from planner.base import resources, writing
-from planner.commands import question_options
+from planner.commands import options
 
 USED_BY = {
     "portfolio": ("work to buy or rent machines for", "clusterwright procure {}"),
@@ -59,4 +59,4 @@ def _writer(kind: str) -> Callable[..., None]:
 for _kind, (_what, _used) in USED_BY.items():
     _own = f"my-{_kind}.toml"
     _help = f"Write a commented file of {_what}.\n\n\b\n  clusterwright init {_kind} {_own}\n  {_used.format(_own)}"
-    init.command(_kind, help=_help)(question_options.new_file(_writer(_kind)))
+    init.command(_kind, help=_help)(options.new_file(_writer(_kind)))

@@ -3,39 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from planner.commands import site_option
+from planner.commands import options
+from planner.question.asked_documents import LearnQuestion
 
 if TYPE_CHECKING:
     from planner.api.learning import Lesson
 
 
 @click.command()
-@click.argument("logs", nargs=-1, type=click.Path(path_type=Path), metavar="LOG...")
-@click.option("--plan", type=click.Path(path_type=Path), metavar="FILE", help="What ran, where LOG does not say it.")
-@click.option("--rank", type=int, metavar="N", help="Which plan of a set (default: the one LOG allows).")
-@click.option("--set", "given", multiple=True, metavar="COLUMN=VALUE", help="Fill a column of docs/runs.md.")
-@click.option("--step-time", metavar="TIME", help="No log, but a time of a step: 4.31s.")
-@click.option("--oom", is_flag=True, help="No log, but a run that ran out of memory.")
-@click.option("--share", type=click.Path(path_type=Path), metavar="FILE", help="Write the site's rows without names.")
+@click.argument("logs", nargs=-1, type=options.PATH, metavar="LOG...")
+@options.declared(LearnQuestion, ("plan", "oom"))
+@click.option("--share", type=options.PATH, metavar="FILE", help="Write the site's rows without names.")
 @click.option("--yes", is_flag=True, help="Write --share without asking.")
-@site_option.option
-@click.option("--json", "as_json", is_flag=True, help="Print the document instead of the report.")
-def learn(
-    logs: tuple[Path, ...],
-    plan: Path | None,
-    rank: int | None,
-    given: tuple[str, ...],
-    step_time: str | None,
-    oom: bool,
-    share: Path | None,
-    yes: bool,
-    site: Path | None,
-    as_json: bool,
-) -> None:
+@options.declared(LearnQuestion, "site")
+@options.json()
+def learn(logs: tuple[Path, ...], share: Path | None, yes: bool, as_json: bool, **asked: Any) -> None:
     """Read step times out of training logs, note them in the site's journal, and adapt its predictions to them.
 
     Megatron-LM, Megatron-Bridge, NeMo, torchtitan, nanotron, DeepSpeed, llm-foundry, Hugging Face Trainer, MaxText and
@@ -51,10 +37,11 @@ def learn(
     """  # noqa: D301 - click reads the control character itself
     from planner.api import learning
 
+    question = LearnQuestion(logs, **asked)
     if share is not None:
-        _share(share, site, yes=yes, as_json=as_json)
+        _share(share, asked["site"], yes=yes, as_json=as_json)
         return
-    found = learning.lesson(logs, plan=plan, rank=rank, given=given, step_time=step_time, oom=oom, site=site)
+    found = learning.lesson(question)
     if as_json:
         from planner.commands.screen import render
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -85,4 +86,5 @@ def answered(tool: Callable[..., Answer]) -> Callable[..., Answer]:
         except OSError as error:
             raise ToolError(f"{error.strerror or error}") from None
 
+    vars(run)["__signature__"] = inspect.signature(tool, eval_str=True)  # of the method as it is bound, without `self`
     return run

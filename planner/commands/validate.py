@@ -7,43 +7,17 @@ from typing import Any
 
 import click
 
-from planner.commands import question_options, site_option
+from planner.commands import options
+from planner.question.asked_documents import ValidateQuestion
 
 
 @click.command()
-@click.argument("file", required=False, type=click.Path(path_type=Path))
-@click.option(
-    "--by",
-    type=click.Choice(["source", "model", "accelerator", "task"]),
-    default="source",
-    show_default=True,
-    help="What rows are grouped by.",
-)
-@question_options.output("Write every run's prediction to a CSV.")
-@click.option(
-    "--catalog",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="Your own hardware or calibration, added to the built-in catalog.",
-)
-@site_option.option
-@click.option(
-    "--oom-risk",
-    default="5 %",
-    show_default=True,
-    metavar="SHARE",
-    help="OOM probability at which runs are predicted infeasible, in addition to 50 %.",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print the document instead of the tables.")
-def validate(
-    file: Path | None,
-    by: str,
-    output: Path | None,
-    catalog: Path | None,
-    site: Path | None,
-    oom_risk: str,
-    as_json: bool,
-) -> None:
+@click.argument("file", required=False, type=options.PATH)
+@options.declared(ValidateQuestion, "by")
+@options.output("Write every run's prediction to a CSV.")
+@options.declared(ValidateQuestion, ("catalog", "site"), "oom_risk")
+@options.json("Print the document instead of the tables.")
+def validate(file: Path | None, output: Path | None, as_json: bool, **asked: Any) -> None:
     """Predict every measured run in FILE as it was configured, and print the errors.
 
     FILE is a CSV with the columns of docs/runs.md; add rows of your own runs the same way.
@@ -56,16 +30,11 @@ def validate(
       clusterwright validate my-runs.csv --by model -o per-run.csv
       clusterwright validate --site my-site
     """  # noqa: D301 - click reads the control character itself
-    from planner.base import resources, writing
-    from planner.calibration import run
-    from planner.catalog import load
+    from planner.api import runs
+    from planner.base import writing
     from planner.commands.screen import render
-    from planner.question.flag_values import parse_risk
-    from planner.site import folder
 
-    there = folder.named(site)
-    runs = file or (there.runs if there is not None else resources.runs())
-    document, per_run = run.validate(load(catalog, site), runs, by, parse_risk(oom_risk))
+    document, per_run = runs.validated(ValidateQuestion(file, **asked))
     if output is not None:
         writing.write(output, per_run, replace=True)
     if as_json:

@@ -19,7 +19,7 @@ from planner.cost import money
 from planner.mixed import releases, run, search
 from planner.mixed.answer import value_of
 from planner.mixed.pool_subsets import MANY, Alone, FoundPlan, PreparedCache, best_on, pool_sets, steps_decide
-from planner.planning import Progress
+from planner.question.given import Progress
 from planner.question.job_pools import JobPool, LinkBetween, Pools, default_link, merged, ports
 from planner.question.request import Request
 from planner.question.search_problem import resolve_efficiency

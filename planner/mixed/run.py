@@ -16,6 +16,7 @@ from planner.base.units import format_percent
 from planner.catalog import Catalog
 from planner.mixed.answer import value_of
 from planner.mixed.pool_subsets import Alone, FoundPlan, Searched, any_pipelines, identical_pipelines, steps_decide
+from planner.question.given import Progress
 from planner.question.job_pools import JobPool, Pools, merged
 from planner.question.request import Request, goodput_over, preemptions, restart
 from planner.schema.plan import Plan, PlanSet, Reasons, SearchSection
@@ -112,7 +113,7 @@ class Answered:
     singles: Singles | None = None
 
 
-def plan(catalog: Catalog, request: Request, offered: Pools, progress: planning.Progress | None = None) -> PlanSet:
+def plan(catalog: Catalog, request: Request, offered: Pools, progress: Progress | None = None) -> PlanSet:
     """Searches which of the pools to use and how, against each pool alone, and returns the best plans, verified.
 
     Pools without nodes are as if absent, pools that are alike are one; where one is left, this is
@@ -129,7 +130,7 @@ def answered(
     catalog: Catalog,
     request: Request,
     offered: Pools,
-    progress: planning.Progress | None = None,
+    progress: Progress | None = None,
     singles: Singles | None = None,
 ) -> Answered:
     """The same with what it was made from; `singles` are those of :func:`alone` where they are known.

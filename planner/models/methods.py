@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from typing import get_args
 
 from planner.base.errors import WrongQuestion, suggestion
-from planner.schema.workload import FrozenBase, Method, Model, Target, Task
+from planner.schema.choices import Target, Task
+from planner.schema.workload import FrozenBase, Method, Model
 
 LORA_RANK = 16
 LORA_TARGETS: tuple[Target, ...] = ("q", "k", "v", "o")

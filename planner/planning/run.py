@@ -6,7 +6,7 @@ import math
 import platform
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import replace
 
 from planner import verify
@@ -15,6 +15,7 @@ from planner.catalog import Catalog
 from planner.planning import answer, document, explain, infeasible, ranked, shortlist
 from planner.planning.measured_runs import MeasuredRuns
 from planner.planning.ranked import Ranking
+from planner.question.given import Progress
 from planner.question.request import Request
 from planner.question.search_problem import OWN_RUNS_SHARED, Prepared, prepare, problem
 from planner.schema.plan import FrontPoint, MeasuredSection, Plan, PlanSet, SearchQuestion, SearchSection
@@ -22,9 +23,6 @@ from planner.search.bounded import Bounded
 from planner.search.costing import near_duplicates
 from planner.search.problem import SearchResult
 from planner.verify.prediction import hardware_is_not_beaten
-
-Progress = Callable[[str, float | None], AbstractContextManager[Callable[[int], None]]]
-"""Given what is done and how many units of it (None: nobody knows), a context that yields ``advance(n)``."""
 
 
 def plan(

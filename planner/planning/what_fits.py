@@ -17,7 +17,9 @@ from planner.models.parameters import parameters
 from planner.models.workload import library, workload
 from planner.planning import ranked
 from planner.question import pools
-from planner.question.reading import PlanOptions, request, trains
+from planner.question.asked_plans import PlanOptions
+from planner.question.given import joined
+from planner.question.reading import request, trains
 from planner.question.request import Request
 from planner.question.search_problem import prepare
 from planner.schema.hardware import Cluster
@@ -152,7 +154,7 @@ def _trains(known: Catalog, cluster: Cluster, model: str | Model, asked: PlanOpt
     work, part = workload(model, method=asked.method, task=asked.task), cluster.accelerator
     every = [each for each in known.runtimes.values() if trains(each, work)]
     named = [known.runtime(asked.runtime.partition("@")[0])] if asked.runtime else every
-    precisions = [*(asked.precision or "bf16").split(","), *(["fp8"] if work.method.base == "fp8" else [])]
+    precisions = [*(joined(asked.precision) or "bf16").split(","), *(["fp8"] if work.method.base == "fp8" else [])]
     able = any(part.vendor in each.vendors for each in named)
     return able and all(matrix_formats.can_train_in(part, each) for each in precisions)
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from planner.base import units
 from planner.base.errors import WrongQuestion
 from planner.cost import memory_risk
+from planner.question.given import spelled
 
 _MOST_COUNTS = 16
 """Counts that a range is tried at: a search takes as much longer, and a table of more is not read."""
@@ -53,14 +55,15 @@ def whole_numbers(
     return tuple(sorted(values))
 
 
-def batches(usual: int, text: int | str | None) -> tuple[int, ...]:
+def batches(usual: int, asked: int | str | Sequence[int] | None) -> tuple[int, ...]:
     """The usual batch, the one asked for, those of a list, or doublings over a range: sequences a step.
 
     Raises:
         WrongQuestion: no such numbers.
     """
-    if text is None:
+    if asked is None:
         return (usual,)
+    text = asked if isinstance(asked, int) else spelled(asked)
     written = "256 (sequences; tokens over the length of one), or 256..1024 or '256|768' to try several"
     if "|" in str(text):
         return tuple(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 from planner.base import units
 from planner.base.errors import WrongQuestion, meant
@@ -13,10 +14,13 @@ from planner.base.hashing import short_hash
 from planner.catalog import Catalog, cluster, cluster_from_file, load
 from planner.models import context, methods, workload
 from planner.question import node_prices, pools
+from planner.question.asked_plans import PlanOptions
 from planner.question.flag_values import batches as batches_of
 from planner.question.flag_values import parse_risk, plain_price, positive, sequence_length, whole_numbers
+from planner.question.given import Named, counted, joined, lengths, listed, path, texts
 from planner.question.job_pools import Pools, merged
 from planner.question.request import OBJECTIVES, Request
+from planner.schema.choices import Basis
 from planner.schema.families import ConvolutionNetwork
 from planner.schema.hardware import Accelerator, Cluster, Node, Price, Runtime, dated
 from planner.schema.one_line import spelled
@@ -35,79 +39,16 @@ DEFAULT_RUNTIMES = ("megatron-core", "maxtext", "deepspeed")
 DEFAULT_REGION = "us"
 
 
-PRICE_BASES = ("on-demand", "spot", "reserved-1y", "reserved-3y")
+PRICE_BASES: tuple[Basis, ...] = get_args(Basis)
 
 
 _MOST_PLANS = 1000
 """Plans in one document."""
 
 
-Named = str | Path | Cluster
-"""A cluster: ``dgx-h100:16``, a file, or the record."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class PlanOptions:
-    """Everything that a question may say beside its model and its cluster: fields are called as flags (``--oom-risk``)
-    and Python's keywords (``oom_risk=``) are. Amounts are SI numbers, or text with a unit.
-    """
-
-    fabric: str | None = None
-    region: str | None = None
-    batch: int | str | None = None
-    """Sequences; ``256..1024`` or ``256|768`` to try several."""
-    seq: int | str | None = None
-    """Tokens per sequence; ``8k`` is 8,192."""
-    mtp_layers: int = 0
-    """Multi-token prediction modules trained beside the model."""
-    imbalance: float | None = None
-    """Tokens of the busiest expert rank over an even share."""
-    tokens: float | str | None = None
-    method: str = "pretrain"
-    task: str = "sft"
-    lengths: str | tuple[float, ...] | None = None
-    """Of the texts packed into sequences: ``600/2k`` (mean and 95th percentile), a file, or the lengths."""
-    rank: int | None = None
-    targets: tuple[str, ...] | None = None
-    optimizer: str = "adamw"
-    runtime: str | None = None
-    precision: str | None = None
-    pin: tuple[str, ...] = ()
-    waive: tuple[str, ...] = ()
-    objective: str = "time"
-    deadline: float | str | None = None
-    max_cost: float | str | None = None
-    price: float | str | None = None
-    """Per accelerator-hour, in place of the catalog's."""
-    basis: str = "on-demand"
-    vendor: str | None = None
-    oom_risk: str | float = "5 %"
-    """Largest chance of running out of memory: more than 0, at most 50 % (the median is compared, without slack)."""
-    top: int = 5
-    shortlist: int | None = None
-    """Plans to run in turn: of the best, those that differ in degrees or schedule."""
-    to: str | None = None
-    """Of a shortlist, the target that must start them."""
-    contingency: int | None = None
-    """Lost nodes for which the recommended plan is to be followed by others."""
-    all: bool = False
-    """Plans that differ in switches only, too."""
-    launchable: bool = False
-    """Over several pools, only plans that a launcher starts as they are: pipelines of one kind that fill nodes."""
-    accelerators: str | None = None
-    """Several kinds of accelerators, in place of clusters: ``A100:4,V100:4``."""
-    link: tuple[str, ...] = ()
-    """Links between pools: ``POOL/POOL=25 Gbit/s``."""
-    noise_scale: float | str | None = None
-    """Gradient noise scale, or critical batch size, in sequences: of several batches, that of most goodput is best."""
-    catalog: Path | None = None
-    site: Path | None = None
-    """Folder of a site: its catalog stands over the built-in one, and plans that it has run are ranked by that."""
-
-
-def listed(named: Named | Sequence[Named]) -> list[Named]:
-    """One cluster as a list of one."""
-    return [named] if isinstance(named, str | Path | Cluster) else list(named)
+def catalog_of(asked: PlanOptions) -> Catalog:
+    """The catalog that a question means: the built-in one under the user's own and a site's."""
+    return load(path(asked.catalog), path(asked.site))
 
 
 def as_one_pool(cluster: Named | Sequence[Named], asked: PlanOptions) -> tuple[Named | Sequence[Named], PlanOptions]:
@@ -116,9 +57,10 @@ def as_one_pool(cluster: Named | Sequence[Named], asked: PlanOptions) -> tuple[N
     Raises:
         WrongQuestion: a name that no accelerator has, or a count that is none.
     """
-    if asked.accelerators is None or asked.link or listed(cluster):
+    accelerators = counted(asked.accelerators)
+    if accelerators is None or asked.link or listed(cluster):
         return cluster, asked
-    found = pools.of_accelerators(load(asked.catalog, asked.site), asked.accelerators, asked.fabric, asked.region)
+    found = pools.of_accelerators(catalog_of(asked), accelerators, asked.fabric, asked.region)
     return (found[0], replace(asked, accelerators=None)) if len(found) == 1 else (cluster, asked)
 
 
@@ -137,7 +79,7 @@ def pooled_request(
     Raises:
         WrongQuestion: a name, a count, a link or a price that cannot be.
     """
-    if recorded := [rule.name for rule in RULES if rule.recorded and rule.name in asked.waive]:
+    if recorded := [rule.name for rule in RULES if rule.recorded and rule.name in texts(asked.waive)]:
         raise WrongQuestion(f"--waive {recorded[0]}: with nodes of one kind only, not over several pools")
     if asked.task != "sft":
         raise WrongQuestion(f"--task {asked.task}: with nodes of one kind only, not over several pools")
@@ -145,7 +87,7 @@ def pooled_request(
         raise WrongQuestion("--lengths: with nodes of one kind only, not over several pools")
     if workload.optimizer(asked.optimizer).iterations:
         raise WrongQuestion(f"--optimizer {asked.optimizer}: with nodes of one kind only, not over several pools")
-    known = load(asked.catalog, asked.site)
+    known = catalog_of(asked)
     bases = _bases(known, listed(named), asked)
     called = pools.names(bases)
     given = pools.prices(asked.price, called) if asked.price is not None else {}
@@ -164,7 +106,7 @@ def pooled_request(
             *(each for base, _ in bases for each in _rewired(known, asked, base)),
         ),
     )
-    return known, wanted, pools.pools(bases, paid, asked.link)
+    return known, wanted, pools.pools(bases, paid, texts(asked.link))
 
 
 def request_over(known: Catalog, model: str | Model, clusters: Sequence[Cluster], asked: PlanOptions) -> Request:
@@ -194,8 +136,8 @@ def _bases(known: Catalog, named: Sequence[Named], asked: PlanOptions) -> list[t
         if len(counts) != 1:
             raise WrongQuestion(f"--cluster {text}: one count for each of several pools; what is not used is reported")
         bases.append((base, zone))
-    if asked.accelerators is not None:
-        found = pools.of_accelerators(known, asked.accelerators, asked.fabric, region)
+    if (accelerators := counted(asked.accelerators)) is not None:
+        found = pools.of_accelerators(known, accelerators, asked.fabric, region)
         bases += [(each, "") for each in found]
     if not bases:
         raise WrongQuestion("no pool has any nodes; give at least one (--cluster NODE:COUNT)")
@@ -240,7 +182,7 @@ def request(
     Raises:
         WrongQuestion: a name or a value that cannot be; the message names the flag.
     """
-    known = known or load(asked.catalog, asked.site)
+    known = known or catalog_of(asked)
     base, counts = placed(known, named, asked)
     found = model if isinstance(model, Model) else workload.model(model)
     batches = batches_of(_usual_batch(found, base, asked), asked.batch)
@@ -262,7 +204,7 @@ def request(
         release=release,
         older="" if "@" in (asked.runtime or "") else _older(runtime),
         pins=pins,
-        waived=_waived(asked.waive),
+        waived=_waived(texts(asked.waive)),
         objective=asked.objective,
         deadline_s=positive("--deadline", asked.deadline, "time"),
         max_cost_usd=positive("--max-cost", asked.max_cost, "money"),
@@ -292,8 +234,8 @@ def _workload(model: Model, batch: int, asked: PlanOptions) -> Workload:
     try:
         return workload.workload(
             model, sequence=sequence_length(asked.seq), batch=batch, tokens=asked.tokens, method=asked.method,
-            rank=asked.rank, targets=asked.targets, optimizer=asked.optimizer, mtp_layers=asked.mtp_layers,
-            imbalance=asked.imbalance, task=asked.task, lengths=asked.lengths,
+            rank=asked.rank, targets=None if asked.targets is None else tuple(asked.targets), optimizer=asked.optimizer,
+            mtp_layers=asked.mtp_layers, imbalance=asked.imbalance, task=asked.task, lengths=lengths(asked.lengths),
         )  # fmt: skip
     except WrongQuestion as error:
         figure, is_figure, reason = str(error).partition(" = ")
@@ -462,12 +404,13 @@ def _older(runtime: Runtime) -> str:
 
 
 def _pins(asked: PlanOptions) -> Pins:
-    pins = _known_elsewhere(parse_pins(asked.pin))
-    if asked.precision is None:
+    pins = _known_elsewhere(parse_pins(texts(asked.pin)))
+    precision = joined(asked.precision)
+    if precision is None:
         return pins
     if "precision" in pins:
         raise WrongQuestion("--precision and --pin precision=... are duplicates; keep one")
-    return Pins({**pins.bounds, **parse_pins([f"precision={asked.precision.replace(',', '|')}"]).bounds})
+    return Pins({**pins.bounds, **parse_pins([f"precision={precision.replace(',', '|')}"]).bounds})
 
 
 def _known_elsewhere(pins: Pins) -> Pins:

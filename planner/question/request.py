@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from planner.cost.money import HOUR_S
 from planner.figures import cost_inputs
 from planner.models.parameters import parameters
 from planner.question.job_pools import JobPool
+from planner.schema.choices import Objective
 from planner.schema.hardware import Accelerator, Cluster, Price, Runtime
 from planner.schema.workload import Workload
 from planner.space.pins import Pins
@@ -23,7 +24,7 @@ from planner.space.pins import Pins
 OOM_RISK = 0.05
 
 
-OBJECTIVES = ("time", "cost", "energy", "tokens-per-dollar")
+OBJECTIVES: tuple[Objective, ...] = get_args(Objective)
 
 
 @dataclass(frozen=True, kw_only=True)

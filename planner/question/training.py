@@ -9,8 +9,8 @@ from pydantic import ConfigDict, Field, InstanceOf
 
 from planner.base.typed import missing, reads
 from planner.models import workload
+from planner.question.asked_plans import PlanOptions
 from planner.question.file_values import TABLE, Several
-from planner.question.reading import PlanOptions
 from planner.schema.workload import Model
 
 

@@ -15,6 +15,7 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from planner.base.units import format_bytes, format_seconds
 from planner.schema import plan_axes, plots, tables
+from planner.schema.choices import Task
 from planner.schema.plan_axes import Stated
 from planner.schema.plan_communication import CallChoice, CommunicationChoice, CommunicationRule
 from planner.schema.plan_layout import (
@@ -62,7 +63,7 @@ from planner.schema.plan_prediction import (
     TextBatches,
 )
 from planner.schema.record import Answer, Document, Record, Sparse
-from planner.schema.workload import MOST_TEXTS, Task
+from planner.schema.workload import MOST_TEXTS
 
 if TYPE_CHECKING:
     import pandas as pd

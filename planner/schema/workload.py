@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import ConfigDict, Field
 
+from planner.schema.choices import Target, Task
 from planner.schema.hardware import Entry
 from planner.schema.quantities import STRICT, Tokens
 from planner.schema.record import Sparse
@@ -21,13 +22,8 @@ Positive = Annotated[float, Field(gt=0, le=1e12, allow_inf_nan=False)]
 Factor = Annotated[float, Field(ge=0, le=1e3, allow_inf_nan=False)]
 PerParameter = Annotated[float, Field(ge=0, le=1e4, allow_inf_nan=False)]
 """Bytes for one parameter."""
-Target = Literal["q", "k", "v", "o", "up", "down", "gate"]
-"""A matrix of a block that can carry a LoRA factor pair."""
 FrozenBase = Literal["", "nf4", "int8", "fp8"]
 """A quantisation of frozen matrices."""
-Task = Literal["sft", "dpo", "reward"]
-"""What a fine-tuning learns from: texts, or pairs of a chosen and a rejected answer, by comparison with the model as it
-was (DPO, arXiv 2305.18290) or as scores (a reward model)."""
 Family = Literal["decoder", "encoder", "encoder-decoder", "vision"]
 Activation = Literal["swiglu", "geglu", "clamped-swiglu", "limited-swiglu", "gelu", "gelu-tanh", "relu", "squared-relu"]
 """An MLP's function. Gated: SiLU, GELU, or gpt-oss's (a sigmoid of 1.702 x, inputs clamped at 7, 1 added to the linear

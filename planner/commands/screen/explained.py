@@ -9,14 +9,14 @@ from pathlib import Path
 
 from planner import catalog as catalogs
 from planner.api import plan_sources, rechecking
-from planner.api.entry import entry
-from planner.api.plan_sources import Source
+from planner.api.entry import asks
 from planner.api.wording import in_keywords
 from planner.base.errors import WrongQuestion
 from planner.catalog import Catalog
 from planner.commands.screen import design_view, images_view, plan_view, procure_view, render
 from planner.planning import document
-from planner.question.reading import Named, listed
+from planner.question.asked_documents import ExplainQuestion
+from planner.question.given import listed, path
 from planner.schema.hardware import Cluster
 from planner.schema.images import ImagePlan
 from planner.schema.plan import Plan, PlanSet
@@ -45,60 +45,30 @@ class Again:
     """Measured times by which rules for its calls were chosen."""
 
 
-def recheck_options(
-    recheck: bool,
-    catalog: Path | None,
-    site: Path | None,
-    clusters: Named | Sequence[Named],
-    tables: Sequence[str | Path],
-) -> Again | None:
+def _again(asked: ExplainQuestion) -> Again | None:
     """What to price a document's plans with; None unless it is asked for.
 
     Raises:
         WrongQuestion: what to recheck with where nothing is; no such catalog, site or file.
     """
-    given = {"--catalog": catalog, "--site": site, "--cluster": clusters or None, "--table": tables or None}
-    if not recheck:
+    tables = _several(asked.table)
+    given = {"--catalog": asked.catalog, "--site": asked.site, "--cluster": asked.cluster or None,
+             "--table": tables or None}  # fmt: skip
+    if not asked.recheck:
         if flags := [flag for flag, value in given.items() if value is not None]:
             raise WrongQuestion(f"{flags[0]} is what a document is made again with: add --recheck")
         return None
-    known = catalogs.load(catalog, site)
+    known = catalogs.load(path(asked.catalog), path(asked.site))
     own = [each if isinstance(each, Cluster) else catalogs.cluster_from_file(Path(each).expanduser(), known)
-           for each in listed(clusters)]  # fmt: skip
+           for each in listed(asked.cluster)]  # fmt: skip
     return Again(known, tuple(own), tuple(map(str, tables)))
 
 
-@entry
-def explain(
-    plans: Source | StudyResult | ImagePlan,
-    *,
-    rank: int | None = None,
-    workload: str | None = None,
-    alternative: int | None = None,
-    trace: str | Path | Sequence[str | Path] = (),
-    steps: int | None = None,
-    recheck: bool = False,
-    catalog: str | Path | None = None,
-    site: str | Path | None = None,
-    cluster: Named | Sequence[Named] = (),
-    table: str | Path | Sequence[str | Path] = (),
-    verbose: bool = False,
-) -> PrintedText:
+@asks(ExplainQuestion)
+def explain(asked: ExplainQuestion) -> PrintedText:
     """The report on a document, with its reasons, after checking it: plans, an offer, a study, shares of images.
 
-    Args:
-        plans: The document, or the file that holds it.
-        rank: Which plan of a set (1).
-        workload: Of an offer: whose plan.
-        alternative: Of an offer: which (1).
-        trace: Traces of a real run of the plan, one a rank: where its time went.
-        steps: Steps in each trace, where the profiler did not mark them.
-        recheck: Whether its plans are priced again with today's catalog, and every figure compared.
-        catalog: To recheck with: folder of your own hardware over the built-in catalog.
-        site: To recheck with: folder of the site that the plans are of.
-        cluster: To recheck with: clusters of your own that the plans were made from.
-        table: To recheck with: the measured times by which `comm choose` picked.
-        verbose: Whether every assumption is listed.
+    Args: as declared.
 
     Raises:
         WrongQuestion: it cannot be read, or holds no such plan; a trace without kernels or steps.
@@ -109,51 +79,45 @@ def explain(
     >>> print(explain(estimate("llama3-8b", "dgx-h100:1", tp=8)).splitlines()[0])
     Llama 3 8B, pre-training, 8,192 tokens/sequence, batch 512 sequences
     """
-    folders = (None if catalog is None else Path(catalog), None if site is None else Path(site))
     with redirect_stdout(render.PlainText()) as text:
-        again = recheck_options(recheck, *folders, cluster, [table] if isinstance(table, str | Path) else table)
-        several = [trace] if isinstance(trace, str | Path) else trace
-        paths = [Path(each).expanduser() for each in several]
-        show(
-            plans, rank=rank, workload=workload, alternative=alternative, trace=paths, steps=steps, again=again,
-            verbose=verbose,
-        )  # fmt: skip
+        show(asked)
     return PrintedText(in_keywords(text.getvalue()))
 
 
-def show(
-    source: Source | StudyResult | ImagePlan,
-    *,
-    rank: int | None = None,
-    workload: str | None = None,
-    alternative: int | None = None,
-    trace: Sequence[Path] = (),
-    steps: int | None = None,
-    as_json: bool = False,
-    verbose: bool = False,
-    again: Again | None = None,
-) -> None:
-    """Prints the report, or the document as JSON; with traces, that of a traced step. Where it is made `again`, that it
-    is the same.
+def _several(given: str | Path | Sequence[str | Path]) -> Sequence[str | Path]:
+    """One file as a list of one."""
+    return [given] if isinstance(given, str | Path) else given
+
+
+def show(asked: ExplainQuestion, *, as_json: bool = False) -> None:
+    """Prints the report, or the document as JSON; with traces, that of a traced step. Of a document that is made again
+    it says that it is the same.
 
     Raises:
         WrongQuestion: there is no such plan in it, or traces are given for what is no single plan.
     """
-    given, where = plan_sources.opened(source, document.load_document)
+    again = _again(asked)
+    given, where = plan_sources.opened(asked.plans, document.load_document)
+    trace = tuple(Path(each).expanduser() for each in _several(asked.trace))
     same = 0 if again is None else rechecking.check(given, again.catalog, where, again.own, again.tables)
     if isinstance(given, StudyResult | ImagePlan):
-        options = {"--rank": rank, "--workload": workload, "--alternative": alternative, "--trace": trace or None}
-        _whole(given, where, options, as_json, verbose)
+        options = {
+            "--rank": asked.rank,
+            "--workload": asked.workload,
+            "--alternative": asked.alternative,
+            "--trace": trace or None,
+        }
+        _whole(given, where, options, as_json, asked.verbose)
         _rechecked(same, as_json)
         return
-    found = plan_sources.narrowed(given, where, rank=rank, workload=workload, alternative=alternative)
+    found = plan_sources.narrowed(given, where, rank=asked.rank, workload=asked.workload, alternative=asked.alternative)
     if isinstance(found, Procurement):
         if trace:
             raise WrongQuestion("--trace: of a plan; name one of the offer's with --workload")
-        _offer(found, alternative, as_json, verbose)
+        _offer(found, asked.alternative, as_json, asked.verbose)
     else:
-        chosen = document.chosen(found, 1 if rank is None else rank, where)
-        _plan(found, chosen, trace, steps, as_json=as_json, verbose=verbose)
+        chosen = document.chosen(found, 1 if asked.rank is None else asked.rank, where)
+        _plan(found, chosen, trace, asked.steps, as_json=as_json, verbose=asked.verbose)
     _rechecked(same, as_json)
     if again is not None and not again.tables and isinstance(given, Plan) and _by_table(given) and not as_json:
         render.labelled("", "but for the rules of its calls, which a table led to: --table FILE chooses them again")

@@ -17,7 +17,8 @@ from planner.launchers.reading import deepspeed
 from planner.launchers.reading.found import FoundOptions
 from planner.launchers.reading.source import AS_IT_IS, Started, detect, read, text_of
 from planner.models import context, files, model_rules, workload
-from planner.question.reading import PlanOptions, pinned_request, request
+from planner.question.asked_plans import PlanOptions
+from planner.question.reading import pinned_request, request
 from planner.schema.plan import PlanSet
 from planner.schema.workload import Model
 

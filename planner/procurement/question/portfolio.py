@@ -16,6 +16,7 @@ from planner.base.typed import missing, reads
 from planner.catalog.ages import today
 from planner.cost.goodput import RESTART_S
 from planner.question import currency
+from planner.question.asked_plans import PlanOptions
 from planner.question.file_values import (
     DAY_S,
     TABLE,
@@ -40,7 +41,6 @@ from planner.question.file_values import (
     span,
 )
 from planner.question.ownership_table import OwnershipTable
-from planner.question.reading import PlanOptions
 from planner.schema.procurement import Currency, OfferQuestion, Pipelines, PoolGroup
 from planner.schema.workload import Model
 

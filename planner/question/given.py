@@ -1,0 +1,64 @@
+"""What Python may give in place of a text, and the plain form of it that a question is read from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from planner.schema.hardware import Cluster, Node
+from planner.schema.images import ImagePlan
+from planner.schema.plan import Plan, PlanSet
+from planner.schema.procurement import Procurement
+from planner.schema.study import StudyResult
+
+Named = str | Path | Cluster
+"""A cluster: ``dgx-h100:16``, a file, or the record."""
+Machines = Named | Node
+"""What a question may be about: a cluster by name, file or record; a node's record is one of it."""
+Planned = PlanSet | Plan | Procurement
+Kept = Planned | StudyResult | ImagePlan
+"""Every kind of document that is written."""
+Source = str | Path | Planned
+"""A document, or the file that holds one."""
+Progress = Callable[[str, float | None], AbstractContextManager[Callable[[int], None]]]
+"""Given what is done and how many units of it, a context that yields ``advance(n)``."""
+
+
+def listed(given: Named | Sequence[Named]) -> list[Named]:
+    """One cluster as a list of one."""
+    return [given] if isinstance(given, str | Path | Cluster) else list(given)
+
+
+def texts(given: str | Sequence[str] | Mapping[str, object]) -> tuple[str, ...]:
+    """One text or several, or axes with their values, as texts."""
+    if isinstance(given, Mapping):
+        return tuple(f"{axis}={spelled(value)}" for axis, value in given.items())
+    return (given,) if isinstance(given, str) else tuple(given)
+
+
+def spelled(value: object) -> str:
+    """A value as a pin spells it: several between ``|``, switches as on and off."""
+    if isinstance(value, list | tuple):
+        return "|".join(map(spelled, value))
+    return ("off", "on")[value] if isinstance(value, bool) else str(value)
+
+
+def joined(given: str | Sequence[str] | None) -> str | None:
+    """Several words as one text, with commas."""
+    return given if given is None or isinstance(given, str) else ",".join(given)
+
+
+def counted(given: str | Mapping[str, int] | None) -> str | None:
+    """``{"A100": 4, "V100": 8}`` as ``A100:4,V100:8``."""
+    return ",".join(f"{kind}:{count}" for kind, count in given.items()) if isinstance(given, Mapping) else given
+
+
+def lengths(given: str | Path | Sequence[float] | None) -> str | tuple[float, ...] | None:
+    """Lengths of texts, or the text or file that states them."""
+    return str(given) if isinstance(given, str | Path) else None if given is None else tuple(given)
+
+
+def path(given: str | Path | None) -> Path | None:
+    """A file or a folder, that of a user's home spelled out."""
+    return None if given is None else Path(given).expanduser()
