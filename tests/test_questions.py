@@ -89,6 +89,7 @@ def test_helps_load_nothing_heavy() -> None:
         shown = subprocess.run(
             [sys.executable, "-c", code, *command, "--help"],
             cwd=ROOT,
+            env={name: value for name, value in os.environ.items() if name != "SOURCE_DATE_EPOCH"},
             capture_output=True,
             encoding="utf-8",
             check=True,

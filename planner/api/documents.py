@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -90,7 +90,7 @@ def export(asked: ExportQuestion) -> Exported:
     >>> "job.sbatch" in written.bundles[""].files
     True
     """
-    made = bundled(asked)
+    made = bundled(asked, lambda: {name: str(value) for name, value in (asked.set or {}).items()})
     if asked.output is not None:
         launchers.write(Path(asked.output).expanduser(), made.bundles, replace=asked.force)
     where = f" in {asked.output}" if asked.output else ""
@@ -115,8 +115,8 @@ class Made(NamedTuple):
     target: str
 
 
-def bundled(asked: ExportQuestion) -> Made:
-    """The files that a question about a document asks for.
+def bundled(asked: ExportQuestion, settings: Callable[[], Mapping[str, str]]) -> Made:
+    """The files that a question about a document asks for; `settings` are read when the document is.
 
     Raises:
         WrongQuestion: no such target, a plan that it cannot express or that does not fit.
@@ -128,8 +128,7 @@ def bundled(asked: ExportQuestion) -> Made:
         asked.plans, rank=asked.rank, workload=asked.workload, alternative=asked.alternative, lost=asked.lost
     )
     site = named(None if asked.site is None else Path(asked.site))
-    given = {name: str(value) for name, value in (asked.set or {}).items()}
-    made = plan_sources.Wanted(target, given, cluster, asked.benchmark, site.profile if site else None)
+    made = plan_sources.Wanted(target, settings(), cluster, asked.benchmark, site.profile if site else None)
     bundles, refused = plan_sources.bundles(chosen, alone, made)
     return Made(bundles, refused, run if run in bundles else None, len(chosen), target)
 

@@ -134,9 +134,9 @@ class AgentTools:
 
     @offers(
         FitQuestion,
-        *("model", "on", "method", "task", "seq", "batch", "tokens", "precision", "runtime", "most", "top"),
+        *("on", "method", "task", "seq", "batch", "tokens", "precision", "runtime", "most", "top"),
     )
-    def fit(self, *, model: str | None, **asked: Any) -> Answer:
+    def fit(self, model: str | None = None, **asked: Any) -> Answer:
         """Which accelerators hold a training of a model, the fewest of each; or which models fit on some.
 
         on is KIND:N (RTX-4090:2): the largest models that fit there, each with its longest sequences unless seq says.
@@ -148,12 +148,12 @@ class AgentTools:
 
     @offers(
         ProcureQuestion,
-        *("portfolio", "model", "tokens", "batch", "seq", "budget", "power", "deadline", "objective", "ways"),
+        *("model", "tokens", "batch", "seq", "budget", "power", "deadline", "objective", "ways"),
     )
     def procure(
         self,
+        portfolio: str | None = None,
         *,
-        portfolio: str | None,
         model: str | None,
         node: list[str] | None = None,
         save: str | None = None,

@@ -48,8 +48,9 @@ def export(file: Path | None, as_json: bool, **asked: Any) -> None:
         raise click.UsageError("Missing argument 'FILE': a plan that clusterwright plan -o FILE wrote.")
     if asked["cluster"] is not None:
         asked["cluster"] = cluster_from_file(asked["cluster"].expanduser(), load())
-    question = ExportQuestion(file, **{**asked, "set": _settings(asked["set"])})
-    made = documents.bundled(question)
+    given = asked.pop("set")
+    question = ExportQuestion(file, **asked)
+    made = documents.bundled(question, lambda: _settings(given))
     folder = Path(question.output or plan_sources.folder_for(file.name, question.workload, made.target))
     launchers.write(folder, made.bundles, replace=question.force)
     if as_json:
