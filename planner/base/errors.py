@@ -32,9 +32,11 @@ class DocumentChanged(UserWarning):
 
 def warn_of_change(message: str) -> None:
     """Warns with :class:`DocumentChanged` at the line outside this package that gave the document."""
-    frame, level = sys._getframe(1).f_back, 3
+    frame = sys._getframe(1).f_back
+    level = 3
     while frame and frame.f_globals.get("__name__", "").startswith("planner."):
-        frame, level = frame.f_back, level + 1
+        frame = frame.f_back
+        level = level + 1
     warnings.warn(DocumentChanged(message), stacklevel=level)
 
 

@@ -75,10 +75,11 @@ class Lock:
     def _is(self, number: int) -> bool:
         """Whether an open file is still the one that is there."""
         try:
-            there, opened = self._path.lstat(), os.fstat(number)
+            status = self._path.lstat()
+            opened = os.fstat(number)
         except OSError:
             return False
-        return (there.st_dev, there.st_ino) == (opened.st_dev, opened.st_ino)
+        return (status.st_dev, status.st_ino) == (opened.st_dev, opened.st_ino)
 
     def __enter__(self) -> None:
         self.acquire()
@@ -89,7 +90,9 @@ class Lock:
     # ---- without the kernel's locks ----------------------------------------------------------------------------------
 
     def _linked(self) -> bool:
-        wait, seen, since = WAIT_S[0], ("", 0), time.monotonic()
+        wait = WAIT_S[0]
+        seen = ("", 0)
+        since = time.monotonic()
         while True:
             try:
                 self._link.symlink_to(this_process())
@@ -98,7 +101,8 @@ class Lock:
                 holder = self._holder()
             if holder is not None:
                 if holder != seen:
-                    seen, since = holder, time.monotonic()
+                    seen = holder
+                    since = time.monotonic()
                 if gone(holder[0]) or time.monotonic() - since > GRACE_S:
                     self._take_from(holder[0])
                     continue
@@ -119,11 +123,11 @@ class Lock:
             self._link.rename(aside)
         except OSError:
             return  # another did
-        found = str(aside.readlink())
+        target = str(aside.readlink())
         aside.unlink()
-        if found != holder:  # another had, and holds it: give it back
+        if target != holder:  # another had, and holds it: give it back
             with contextlib.suppress(FileExistsError):
-                self._link.symlink_to(found)
+                self._link.symlink_to(target)
 
 
 # ---- which process -------------------------------------------------------------------------------------------------

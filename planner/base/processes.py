@@ -68,14 +68,15 @@ def spread(
     if engine is None and min(count, len(tasks)) <= 1:
         yield from ((place, work(shared, task)) for place, task in enumerate(tasks))
         return
-    left, lost = dict(enumerate(tasks)), 0
+    left = dict(enumerate(tasks))
+    lost = 0
     while left:
         with _executor(work, shared, min(count, len(left)), engine) as (submit, width):
             try:
-                for place, found in _as_they_come(submit, dict(left), AHEAD * width):
+                for place, outcome in _as_they_come(submit, dict(left), AHEAD * width):
                     del left[place]
                     lost = 0
-                    yield place, found
+                    yield place, outcome
             except CancelledError:
                 raise WrongQuestion(f"--engine {engine}: its scheduler is gone; what was kept is continued") from None
             except BrokenExecutor:
@@ -115,11 +116,13 @@ def _executor(
         return
     from concurrent.futures import ProcessPoolExecutor
 
-    with ProcessPoolExecutor(workers, _fresh(work.__module__), _begin, (dict(os.environ), pickle.dumps(shared))) as own:
+    with ProcessPoolExecutor(
+        workers, _fresh(work.__module__), _begin, (dict(os.environ), pickle.dumps(shared))
+    ) as executor:
         try:
-            yield (lambda task: own.submit(_given, work, task)), workers
+            yield (lambda task: executor.submit(_given, work, task)), workers
         finally:
-            own.shutdown(cancel_futures=True)
+            executor.shutdown(cancel_futures=True)
 
 
 def _fresh(module: str) -> BaseContext:
@@ -198,7 +201,7 @@ def _dask(engine: str) -> Iterator[Client]:
             raise WrongQuestion(f"--engine {engine}: it has no workers; dask worker {address}") from None
         except Exception as error:  # what a worker raised: it comes as it was raised there
             raise WrongQuestion(f"--engine {engine}: its workers cannot run clusterwright ({error})") from None
-        others = {found for found in theirs.values() if found != __version__}
+        others = {version for version in theirs.values() if version != __version__}
         if others:
             raise WrongQuestion(
                 f"--engine {engine}: its workers have version {', '.join(others)}, here is {__version__}"

@@ -20,13 +20,15 @@ _PARAMETER = re.compile(rf"([?&;][\w.-]*(?:{_NAMES.pattern}|signature|\bsig\b)[\
 
 def shown(where: str) -> str:
     """A URL as it may be shown, without login and parameters: ``postgresql://host/name``; other texts as they are."""
-    scheme, found, rest = where.partition("://")
-    return f"{scheme}://{rest.rpartition('@')[2].partition('?')[0]}" if found else where
+    scheme, separator, rest = where.partition("://")
+    return f"{scheme}://{rest.rpartition('@')[2].partition('?')[0]}" if separator else where
 
 
 def scrubbed(text: str, *urls: str) -> str:
     """A text without logins, without parameters that are secrets, and without those of `urls` and the environment."""
-    for secret in sorted({*(each for url in urls for each in _of_url(url)), *_of_environment()}, key=len, reverse=True):
+    for secret in sorted(
+        {*(password for url in urls for password in _of_url(url)), *_of_environment()}, key=len, reverse=True
+    ):
         text = text.replace(secret, HIDDEN)
     return _PARAMETER.sub(rf"\1{HIDDEN}", _LOGIN.sub(rf"\1{HIDDEN}", text))
 
@@ -46,7 +48,7 @@ def _of_url(url: str) -> Iterator[str]:
         passwords = [parts.password, *(value for name, value in parse_qsl(parts.query) if _NAMES.search(name))]
     except ValueError:
         passwords = []
-    yield from (each for found in passwords if found for each in {found, unquote(found)})
+    yield from (spelling for password in passwords if password for spelling in {password, unquote(password)})
 
 
 def _of_environment() -> Iterator[str]:

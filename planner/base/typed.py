@@ -63,7 +63,7 @@ class Misfit(ValueError):
     """Everything that is wrong with a table."""
 
     def __init__(self, *found: Finding) -> None:
-        super().__init__("; ".join(each.reason for each in found))
+        super().__init__("; ".join(finding.reason for finding in found))
         self.found = found
 
 
@@ -86,10 +86,10 @@ def record(kind: Callable[..., T], table: object, context: object = None) -> T:
     from pydantic import ValidationError
 
     try:
-        found: T = adapter(kind).validate_python(table, context=context)
-        return found
+        checked: T = adapter(kind).validate_python(table, context=context)
+        return checked
     except ValidationError as error:
-        raise Misfit(*(each for e in error.errors(include_url=False) for each in explained(kind, e))) from None
+        raise Misfit(*(finding for e in error.errors(include_url=False) for finding in explained(kind, e))) from None
 
 
 @cache
@@ -146,8 +146,8 @@ def keeps(check: Callable[[Any], Iterator[tuple[str, str]]]) -> Any:
     from pydantic import AfterValidator
 
     def guarded(value: Any) -> Any:
-        if found := [Finding((key,) if key else (), reason) for key, reason in check(value)]:
-            raise Misfit(*found)
+        if findings := [Finding((key,) if key else (), reason) for key, reason in check(value)]:
+            raise Misfit(*findings)
         return value
 
     return AfterValidator(guarded)
@@ -173,7 +173,7 @@ def explained(kind: Any, error: Mapping[str, Any]) -> Iterator[Finding]:
     where: Where = tuple(error["loc"])
     raised = error.get("ctx", {}).get("error")
     if isinstance(raised, Misfit):
-        yield from (each._replace(where=where + each.where) for each in raised.found)
+        yield from (finding._replace(where=where + finding.where) for finding in raised.found)
     elif error["type"] in ("dataclass_type", "dict_type"):
         yield Finding(where, "expected a table")
     elif error["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
@@ -212,12 +212,12 @@ def _hints(kind: Any) -> dict[str, Any]:
 
 
 def _metadata(hint: Any, name: str) -> Any:
-    return next((found for each in getattr(hint, "__metadata__", ()) if (found := getattr(each, name, None))), None)
+    return next((value for note in getattr(hint, "__metadata__", ()) if (value := getattr(note, name, None))), None)
 
 
 def _alias(hint: Any) -> str | None:
-    found: str | None = _metadata(hint, "validation_alias") or _metadata(hint, "alias")
-    return found
+    alias: str | None = _metadata(hint, "validation_alias") or _metadata(hint, "alias")
+    return alias
 
 
 def _at(kind: Any, where: Where) -> Any:
@@ -232,4 +232,4 @@ def _record(hint: Any) -> Any:
     """The record in ``tuple[Annotated[Record, ...], ...] | None``."""
     if is_dataclass(hint):
         return hint
-    return next((found for each in get_args(hint) if (found := _record(each)) is not None), None)
+    return next((kind for part in get_args(hint) if (kind := _record(part)) is not None), None)

@@ -77,7 +77,8 @@ def parse(text: str | float, dimension: str) -> float:
     match = _QUANTITY.fullmatch(body)
     if match is None:
         raise UnitError(f"{text!r} is not a quantity; write for example {_example(dimension)}")
-    number, unit = float(ungrouped(match[1], text).replace("_", "")), match[2]
+    number = float(ungrouped(match[1], text).replace("_", ""))
+    unit = match[2]
     if unit not in table:
         near = difflib.get_close_matches(unit, table, n=1, cutoff=0.5)
         hint = f"did you mean {near[0]!r}?" if near and unit else f"write for example {_example(dimension)}"

@@ -124,7 +124,7 @@ def _clear(path: Path) -> None:
     """Removes what processes that were killed have left beside a file or a folder."""
     ours = re.compile(rf"\.{re.escape(path.name[:200])}\.[a-z0-9_]{{8}}\.tmp")
     with contextlib.suppress(OSError):
-        for left in [each for each in path.parent.iterdir() if ours.fullmatch(each.name)]:
+        for left in [path_there for path_there in path.parent.iterdir() if ours.fullmatch(path_there.name)]:
             if time.time() - left.lstat().st_mtime > LEFT_S and not left.is_symlink():
                 with held(left, wait=False) as free:
                     if free:

@@ -77,8 +77,8 @@ def stale(
     days on a day, the oldest first.
     """
     bought = (_aged(part.id, "purchase", usd, part.date, part.source, as_of) for part, usd in parts)
-    found = [each for each in (*_prices(known, as_of), *bought) if is_stale(each.date, as_of, most)]
-    return sorted(found, key=lambda each: (-(each.age_days or 1e9), each.entry, each.basis))
+    old = [price for price in (*_prices(known, as_of), *bought) if is_stale(price.date, as_of, most)]
+    return sorted(old, key=lambda each: (-(each.age_days or 1e9), each.entry, each.basis))
 
 
 def _prices(known: Catalog, as_of: str) -> Iterator[OldPrice]:

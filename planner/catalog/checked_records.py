@@ -36,13 +36,13 @@ def build(kind: type[T], name: str, record: FileRecord, problems: list[FileProbl
     """The checked record of one entry; None, with every problem of it noted, if something is wrong."""
     if record.broken:
         return None
-    if found := list(_beyond_types(record.fields)):
-        problems.extend(_problem(name, record, key, reason) for key, reason in found)
+    if impossible := list(_beyond_types(record.fields)):
+        problems.extend(_problem(name, record, key, reason) for key, reason in impossible)
         return None
     try:
         return typed.record(kind, {**record.fields, "id": name})
     except typed.Misfit as misfit:
-        problems.extend(_problem(name, record, each.where, _message(each)) for each in misfit.found)
+        problems.extend(_problem(name, record, finding.where, _message(finding)) for finding in misfit.found)
     return None
 
 
@@ -91,8 +91,8 @@ def _beyond_types(given: Mapping[str, Any]) -> Iterator[tuple[tuple[str | int, .
             yield (key,), f"= {str(value).lower()}: must be a whole number"
 
 
-def _message(found: typed.Finding) -> str:
-    return f"{found.assigned}; every such entry has it" if found.reason == "missing" else found.assigned
+def _message(finding: typed.Finding) -> str:
+    return f"{finding.assigned}; every such entry has it" if finding.reason == "missing" else finding.assigned
 
 
 def _table(value: object) -> Mapping[str, object]:

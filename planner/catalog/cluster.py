@@ -82,23 +82,23 @@ def cluster_from_file(path: Path, catalog: Catalog) -> Cluster:
         raise WrongQuestion(format_problems(problems, limit=None))
     node = _node(document, catalog, problems)
     fabric = _part(Fabric, document, catalog, problems)
-    own = _accelerator(node, catalog, document, problems)
+    changed_accelerator = _accelerator(node, catalog, document, problems)
     try:
         table = typed.record(ClusterTable, document.data, catalog)
     except typed.Misfit as misfit:
-        problems += [_problem(document, each) for each in misfit.found]
+        problems += [_problem(document, finding) for finding in misfit.found]
     if problems:
         raise WrongQuestion(format_problems(problems, limit=None))
-    found = joined(catalog, cast(Node, node), table.count, fabric, table.region)
-    share = table.utilisation_of_peak_power or found.utilisation_of_peak_power
-    found = found if own is None else replace(found, accelerator=own)
-    return replace(found, name=path.stem if table.name is None else table.name, utilisation_of_peak_power=share)
+    cluster = joined(catalog, cast(Node, node), table.count, fabric, table.region)
+    share = table.utilisation_of_peak_power or cluster.utilisation_of_peak_power
+    cluster = cluster if changed_accelerator is None else replace(cluster, accelerator=changed_accelerator)
+    return replace(cluster, name=path.stem if table.name is None else table.name, utilisation_of_peak_power=share)
 
 
-def _problem(document: TomlDocument, found: typed.Finding) -> FileProblem:
-    key = ".".join(map(str, found.where))
-    shown = " = ".join([key, *map(repr, found.value)])
-    return FileProblem(str(document.path), document.line(found.where), shown, found.reason)
+def _problem(document: TomlDocument, finding: typed.Finding) -> FileProblem:
+    key = ".".join(map(str, finding.where))
+    shown = " = ".join([key, *map(repr, finding.value)])
+    return FileProblem(str(document.path), document.line(finding.where), shown, finding.reason)
 
 
 def _is_count(value: object) -> bool:
@@ -147,15 +147,16 @@ def _node(document: TomlDocument, catalog: Catalog, problems: list[FileProblem])
         missing = 'missing; write for example node = "dgx-h100"'
         problems.append(FileProblem(str(document.path), 0, "node", missing))
         return None
-    found = _part(Node, document, catalog, problems)
-    return found and _priced(found, document, problems)
+    node_record = _part(Node, document, catalog, problems)
+    return node_record and _priced(node_record, document, problems)
 
 
 def _part(of: type[P], document: TomlDocument, catalog: Catalog, problems: list[FileProblem]) -> P | None:
     """The file's `node` or `fabric`: an id, or a table that may extend one."""
     kind = of.__name__.lower()
     given: Any = document.data.get(kind)
-    file, line = str(document.path), document.line((kind,))
+    file = str(document.path)
+    line = document.line((kind,))
     known = cast("Mapping[str, P]", catalog.entries(f"{kind}s"))
     if given is None:
         return None
@@ -165,44 +166,44 @@ def _part(of: type[P], document: TomlDocument, catalog: Catalog, problems: list[
         at = document.line((kind, "extends")) if isinstance(given, dict) else line
         problems.append(FileProblem(file, at, f'{shown} = "{base}"', f"no such {kind}{did_you_mean(str(base), known)}"))
         return None
-    own = {key: value for key, value in given.items() if key != "extends"} if isinstance(given, dict) else {}
-    return _described(of, own, None if base is None else known[base], document, problems)
+    stated = {key: value for key, value in given.items() if key != "extends"} if isinstance(given, dict) else {}
+    return _described(of, stated, None if base is None else known[base], document, problems)
 
 
 def _accelerator(
     node: Node | None, catalog: Catalog, document: TomlDocument, problems: list[FileProblem]
 ) -> Accelerator | None:
     """The node's accelerator with the fields that the file states over it; None where it states none."""
-    own: Any = document.data.get("accelerator")
+    stated: Any = document.data.get("accelerator")
     base = catalog.accelerators.get(node.accelerator) if node is not None else None
-    if own is None or base is None:
+    if stated is None or base is None:
         return None
-    if not isinstance(own, dict):
+    if not isinstance(stated, dict):
         reason = "must be a table of figures to change ([accelerator]); the node's entry names the accelerator"
         problems.append(FileProblem(str(document.path), document.line(("accelerator",)), "accelerator", reason))
         return None
-    return _described(Accelerator, own, base, document, problems)
+    return _described(Accelerator, stated, base, document, problems)
 
 
 def _described(
-    of: type[P], own: dict[str, Any], base: P | None, document: TomlDocument, problems: list[FileProblem]
+    of: type[P], stated: dict[str, Any], base: P | None, document: TomlDocument, problems: list[FileProblem]
 ) -> P | None:
     """`base` with the fields that the file states over it; without a base, an entry of the file's own."""
     kind = of.__name__.lower()
-    if base is not None and not own:
+    if base is not None and not stated:
         return base
     start: dict[str, Any] = {"name": str(document.data.get("name", document.path.stem)), "source": str(document.path)}
     if base is None:
-        record = FileRecord({**start, **own}, document, (kind,), str(document.path))
+        record = FileRecord({**start, **stated}, document, (kind,), str(document.path))
         return build(of, kind, record, problems)
     # Checked alone on a base that is right already: only the file's own fields can be wrong.
-    record = FileRecord({**_minimal(base), **own}, document, (kind,), str(document.path))
+    record = FileRecord({**_minimal(base), **stated}, document, (kind,), str(document.path))
     checked = build(of, kind, record, problems)
     if checked is None:
         return None
-    changes = {name: getattr(checked, name) for name in own}
+    changes = {name: getattr(checked, name) for name in stated}
     # What the file states itself is no longer assumed, unless the file says so.
-    inherited = {key: why for key, why in base.assumed.items() if key.split(".")[0] not in own}
+    inherited = {key: why for key, why in base.assumed.items() if key.split(".")[0] not in stated}
     changes["assumed"] = inherited | checked.assumed
     return replace(base, **{"source": f"{document.path}, over {base.source}", **changes})
 

@@ -144,7 +144,7 @@ def read_document(path: Path, problems: list[FileProblem]) -> TomlDocument | Non
 
 def read_entries(folder: Path, kind: str, origin: str, problems: list[FileProblem]) -> dict[str, FileRecord]:
     """Every entry of one kind in one catalog folder, by id."""
-    found: dict[str, FileRecord] = {}
+    entries: dict[str, FileRecord] = {}
     for path in sorted((folder / kind).glob("*.toml")):
         document = read_document(path, problems)
         if document is None:
@@ -155,14 +155,14 @@ def read_entries(folder: Path, kind: str, origin: str, problems: list[FileProble
                 problems.append(
                     FileProblem(*record.place(()), name, f"expected a table, [{name}] with fields below it")
                 )
-            elif name in found:
-                first = found[name].place(())
+            elif name in entries:
+                first = entries[name].place(())
                 problems.append(FileProblem(*record.place(()), name, f"defined twice; first in {first[0]}:{first[1]}"))
             else:
                 record.fields = dict(fields)
                 record.price_lines = [record.place(("prices", n)) for n in range(len(_inline_prices(fields)))]
-                found[name] = record
-    return found
+                entries[name] = record
+    return entries
 
 
 def read_prices(folder: Path, problems: list[FileProblem]) -> Iterator[PriceRow]:
@@ -242,7 +242,8 @@ def _header_is_right(columns: Sequence[str], file: str, problems: list[FileProbl
 
 
 def _price_row(row: dict[str, Any], file: str, line: int, problems: list[FileProblem]) -> Iterator[PriceRow]:
-    kind, name = row.pop("kind") or "", row.pop("id") or ""
+    kind = row.pop("kind") or ""
+    name = row.pop("id") or ""
     if "" in row or None in row.values():
         problems.append(FileProblem(file, line, name, "the row has more or fewer cells than the header"))
     elif kind not in PRICED:

@@ -151,11 +151,13 @@ def as_csv(imported: ImportedPrices) -> str:
 def _lists(folder: Path) -> list[tuple[str, Path]]:
     if not folder.is_dir():
         raise WrongQuestion(f"{folder}: no such folder; SkyPilot keeps its lists in ~/.sky/catalogs/v8")
-    own = folder / "vms.csv"
-    found = [(folder.name, own)] if own.is_file() else [(p.parent.name, p) for p in sorted(folder.glob("*/vms.csv"))]
-    if not found:
+    single = folder / "vms.csv"
+    lists = (
+        [(folder.name, single)] if single.is_file() else [(p.parent.name, p) for p in sorted(folder.glob("*/vms.csv"))]
+    )
+    if not lists:
         raise WrongQuestion(f"{folder}: holds no <cloud>/vms.csv; SkyPilot writes them on its first use (sky check)")
-    return found
+    return lists
 
 
 def _rows(cloud: str, path: Path, refused: list[Refusal]) -> Iterator[_Row]:
@@ -256,7 +258,8 @@ def _offer(row: _Row, parts: Parts, known: Catalog, refused: list[Refusal]) -> t
         reason = f"{row.accelerator} is listed, and the catalog's {node.id} has {node.accelerator}"
         refused.append(Refusal(row.file, row.line, row.instance, reason))
         return "", None, None
-    size, held = memory_mib(row.info, row.accelerator), known.accelerators[node.accelerator].memory / 2**20
+    size = memory_mib(row.info, row.accelerator)
+    held = known.accelerators[node.accelerator].memory / 2**20
     if size is not None and abs(size / held - 1) > MEMORY_SLACK:
         reason = f"{size / 1024:.0f} GiB an accelerator are listed, and {node.accelerator} has {held / 1024:.0f}"
         refused.append(Refusal(row.file, row.line, row.instance, reason))
@@ -276,8 +279,8 @@ def _offer(row: _Row, parts: Parts, known: Catalog, refused: list[Refusal]) -> t
 
 def _node(row: _Row, known: Catalog) -> Node | None:
     """By the provider's own name; by this catalog's where it gives one of its own."""
-    found = _NEBIUS.fullmatch(row.instance) if row.cloud == "nebius" else None
-    name = f"nebius-8x-{found[1]}" if found else INSTANCE_ALIASES.get((row.cloud, row.instance), row.instance)
+    nebius = _NEBIUS.fullmatch(row.instance) if row.cloud == "nebius" else None
+    name = f"nebius-8x-{nebius[1]}" if nebius else INSTANCE_ALIASES.get((row.cloud, row.instance), row.instance)
     name = name.removeprefix("Standard_") if row.cloud == "azure" else name
     node = known.nodes.get(name)
     return node if node is not None and node.kind == "cloud" else None
@@ -288,7 +291,8 @@ def _tpu(row: _Row, known: Catalog, refused: list[Refusal]) -> tuple[str, float 
     match = TPU.fullmatch(row.accelerator)
     if match is None:
         return "", None, None  # an accelerator's own price, joined with its hosts
-    generation, number = match[1], int(match[2])
+    generation = match[1]
+    number = int(match[2])
     chips = number / CORES_PER_CHIP.get(generation, 1)
     chip = TPU_CHIP.get(generation)
     node = next((n for n in known.nodes.values() if n.kind == "cloud" and n.accelerator == chip), None)
@@ -317,18 +321,18 @@ def _priced(
     first = offers[0][0]
     source = f"skypilot-catalog {first.cloud}/vms.csv, imported; the list carries no date"
     regions = ", ".join(sorted({row.region for row, _, _ in home})[:3])
-    for basis, found in (("on-demand", usual), ("spot", spots)):
-        if found:
+    for basis, prices in (("on-demand", usual), ("spot", spots)):
+        if prices:
             yield {
                 "kind": "node",
                 "id": name,
                 "basis": basis,
-                "usd": f"{statistics.median(found):.6g}",
+                "usd": f"{statistics.median(prices):.6g}",
                 "region": regions,
                 "date": imported_on,
-                "source": source + (", median of zones" if len(found) > 1 else ""),
-                "low": f"{min(found):.6g}" if len(found) > 1 else "",
-                "high": f"{max(found):.6g}" if len(found) > 1 else "",
+                "source": source + (", median of zones" if len(prices) > 1 else ""),
+                "low": f"{min(prices):.6g}" if len(prices) > 1 else "",
+                "high": f"{max(prices):.6g}" if len(prices) > 1 else "",
                 "assumed": "",
             }
     if not usual and not spots:

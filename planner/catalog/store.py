@@ -52,9 +52,9 @@ class Catalog:
 
     def holding(self, nodes: Iterable[Node]) -> Catalog:
         """The same catalog with these nodes in place of those with their ids."""
-        found = replace(self)
-        found.__dict__["nodes"] = {**self.nodes, **{node.id: node for node in nodes}}
-        return found
+        catalog = replace(self)
+        catalog.__dict__["nodes"] = {**self.nodes, **{node.id: node for node in nodes}}
+        return catalog
 
     @cached_property
     def accelerators(self) -> Mapping[str, Accelerator]:
@@ -183,17 +183,18 @@ def problems(folder: Path) -> list[FileProblem]:
     """
     if not folder.is_dir():
         raise WrongQuestion(f"{folder}: no such catalog folder")
-    base, own = CatalogLayer(BUILT_IN, data("hardware_catalog")), CatalogLayer("checked", folder)
-    layers = (own,) if folder.resolve() == base.folder.resolve() else (base, own)
-    found = misplaced(folder)
-    records = {kind: merged(layers, kind, found) for kind in FOLDERS}
+    base = CatalogLayer(BUILT_IN, data("hardware_catalog"))
+    layer = CatalogLayer("checked", folder)
+    layers = (layer,) if folder.resolve() == base.folder.resolve() else (base, layer)
+    misplaced_files = misplaced(folder)
+    records = {kind: merged(layers, kind, misplaced_files) for kind in FOLDERS}
     for kind in FOLDERS:
         for name, record in records[kind].items():
-            build(TYPES[kind], name, record, found)
-            dangling(kind, name, record, records, found)
+            build(TYPES[kind], name, record, misplaced_files)
+            dangling(kind, name, record, records, misplaced_files)
     # An entry of the base may carry a price of this folder, and the other way round: the file decides.
     return sorted(
-        {problem for problem in found if folder == Path(problem.file) or folder in Path(problem.file).parents}
+        {problem for problem in misplaced_files if folder == Path(problem.file) or folder in Path(problem.file).parents}
     )
 
 
@@ -201,10 +202,10 @@ def merged(layers: tuple[CatalogLayer, ...], kind: str, problems: list[FileProbl
     """Every entry of one kind as its strongest layer gives it, prices joined, `extends` filled in, fields unchecked."""
     records: dict[str, FileRecord] = {}
     for layer in layers:
-        own = read_entries(layer.folder, kind, layer.origin, problems)
-        for name in own:
-            _extend(name, own, records, problems)
-        records |= own
+        layer_entries = read_entries(layer.folder, kind, layer.origin, problems)
+        for name in layer_entries:
+            _extend(name, layer_entries, records, problems)
+        records |= layer_entries
         _join_prices(layer, kind, records, problems)
     return records
 
@@ -217,24 +218,24 @@ def format_problems(problems: list[FileProblem], limit: int | None = _SHOWN) -> 
 
 
 def _extend(
-    name: str, own: Mapping[str, FileRecord], below: Mapping[str, FileRecord], problems: list[FileProblem]
+    name: str, entries: Mapping[str, FileRecord], below: Mapping[str, FileRecord], problems: list[FileProblem]
 ) -> None:
     """Fills an entry that says ``extends = "other"``, after that other and whatever it extends itself."""
     waiting: dict[str, str] = {}
-    while name in own and "extends" in own[name].fields:
-        waiting[name] = str(own[name].fields.pop("extends"))
+    while name in entries and "extends" in entries[name].fields:
+        waiting[name] = str(entries[name].fields.pop("extends"))
         name = waiting[name]
     while waiting:
         name, other = waiting.popitem()
         # An entry may extend the weaker one of its own name, which it replaces.
-        base = (own.get(other) if other != name else None) or below.get(other)
+        base = (entries.get(other) if other != name else None) or below.get(other)
         if base is not None and other not in waiting:
-            _inherit(own[name], base, name)
+            _inherit(entries[name], base, name)
             continue
-        file, line = own[name].place(("extends",))
-        reason = "extends itself" if base else f"no such entry{hint(other, chain(below, own), problems)}"
+        file, line = entries[name].place(("extends",))
+        reason = "extends itself" if base else f"no such entry{hint(other, chain(below, entries), problems)}"
         problems.append(FileProblem(file, line, f'{name}.extends = "{other}"', reason))
-        own[name].broken = True
+        entries[name].broken = True
 
 
 def _inherit(record: FileRecord, base: FileRecord, name: str) -> None:

@@ -125,11 +125,12 @@ def kernel(grid: Grid) -> LayerPart:
     work = kernel_flops(grid)
     blocks = layout.cp / exchanging(grid)
     rate = d.attention_rate * stack.attention / (1.0 + d.attention_half * blocks / s.text)
-    fused, slower = work * s.attended / rate, narrow_heads(grid)
+    fused = work * s.attended / rate
+    slower = narrow_heads(grid)
     written = d.element * tokens(grid) * s.sequence * s.heads / layout.tp * (1.0 + s.cross_share)
     whole = work * s.attended_full / d.matrix_rate_16
     index = tokens(grid) * indexed(s) / d.matrix_rate_16
-    found = LayerPart(
+    scored = LayerPart(
         np.where(stack.fused_attention > 0, fused * slower.forward, whole + 6.5 * written / d.memory_rate),
         np.where(
             stack.fused_attention > 0,
@@ -137,14 +138,15 @@ def kernel(grid: Grid) -> LayerPart:
             2.0 * whole + 11.0 * written / d.memory_rate,
         ),
     )
-    return found + LayerPart(index, 2.0 * index) if np.any(s.index_width) else found
+    return scored + LayerPart(index, 2.0 * index) if np.any(s.index_width) else scored
 
 
 def vector_bytes(grid: Grid) -> Figure:
     """Norm and residual (5 e h a token), rotary embedding (2 e bytes per query and key element), a gate (4 e
     per query element: read twice, its function and the product written), casts of inputs.
     """
-    s, wide = grid.shape, elements.wide(grid)
+    s = grid.shape
+    wide = elements.wide(grid)
     rotary = (4.0 + 8.0 * s.attention_gate) * s.heads * s.qk_dim / grid.layout.tp + 2.0 * kv_width(grid)
     casts = input_cast_bytes(grid) + cast_bytes(grid, s.heads * s.v_dim / grid.layout.tp)
     return wide * tokens(grid) * (10.0 * s.hidden / sequence_shard(grid) + rotary) + casts
@@ -174,10 +176,13 @@ def context_parallel(grid: Grid, kernel: LayerPart) -> LayerPart:
     neighbours; each then passes x times the tokens in an x-th of the heads, as many bytes.
     """
     network, layout, o = grid.network, grid.layout, grid.options
-    size, steps, x = activation_bytes(grid, kv_width(grid)), ring_steps(grid), exchanging(grid)
+    size = activation_bytes(grid, kv_width(grid))
+    steps = ring_steps(grid)
+    x = exchanging(grid)
     once = steps * collective_times.send(network, size, layout.tp * x, layout.cp / x)
     window = steps * x / layout.cp
-    share, toll = grid.stack.cp_overlap, grid.device.collective_share
+    share = grid.stack.cp_overlap
+    toll = grid.device.collective_share
     passed = LayerPart(
         overlap.shown(once, window * kernel.forward, share, toll),
         overlap.shown(2.0 * once, window * kernel.backward, share, toll),
@@ -191,7 +196,9 @@ def context_exchange(grid: Grid) -> LayerPart:
     """All-to-all of queries, keys and values before the kernel and of its output behind it, their gradients backward
     (TransformerEngine, attention/dot_product_attention/context_parallel.py, AttnFuncWithCPAndQKVOA2A).
     """
-    ranks, s, tp = collective_times.group(grid.network, exchanging(grid), grid.layout.tp), grid.shape, grid.layout.tp
+    ranks = collective_times.group(grid.network, exchanging(grid), grid.layout.tp)
+    s = grid.shape
+    tp = grid.layout.tp
     before = activation_bytes(grid, s.heads * s.qk_dim / tp + kv_width(grid))
     behind = activation_bytes(grid, s.heads * s.v_dim / tp)
     seconds = sum(collective_times.all_to_all(grid.network, size, ranks) for size in (before, behind))

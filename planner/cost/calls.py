@@ -20,8 +20,12 @@ from planner.cost.micro_batch import activation_bytes, region_bytes
 from planner.cost.products import LayerPart
 from planner.cost.transformer import Layer
 
-REDUCE, GATHER, SCATTER = "all-reduce", "all-gather", "reduce-scatter"
-EXCHANGE, BROADCAST, SEND = "all-to-all", "broadcast", "send-recv"
+REDUCE = "all-reduce"
+GATHER = "all-gather"
+SCATTER = "reduce-scatter"
+EXCHANGE = "all-to-all"
+BROADCAST = "broadcast"
+SEND = "send-recv"
 OPERATIONS = (REDUCE, GATHER, SCATTER, EXCHANGE, BROADCAST, SEND)
 
 
@@ -58,14 +62,14 @@ class Call:
 def calls(grid: Grid) -> tuple[Call, ...]:
     """Every call of a step, those that take no time left out."""
     priced = passes(grid)
-    found = merged([*_layers(grid, priced), *of_stages(grid, priced.layers), *_replicas(grid, priced)])
-    return tuple(replace(call, exposed_s=float(grid.stack.whole_step) * call.exposed_s) for call in found)
+    every_call = merged([*_layers(grid, priced), *of_stages(grid, priced.layers), *_replicas(grid, priced)])
+    return tuple(replace(call, exposed_s=float(grid.stack.whole_step) * call.exposed_s) for call in every_call)
 
 
-def merged(found: Iterable[Call]) -> tuple[Call, ...]:
+def merged(single_calls: Iterable[Call]) -> tuple[Call, ...]:
     """The same calls of both passes as one, and none that takes no time."""
     merged: dict[tuple[object, ...], Call] = {}
-    for call in found:
+    for call in single_calls:
         if call.count > 0 and call.alone_s > 0:
             key = (call.op, call.group, call.cause, call.ranks, call.bytes, call.where)
             merged[key] = _joined(merged[key], call) if key in merged else call
@@ -93,7 +97,8 @@ def _where(grid: Grid, g: CollectiveGroup) -> str:
 def _call(grid: Grid, op: str, group: str, cause: str, g: CollectiveGroup, size: Figure, seconds: Figure) -> Call:
     """One call, alone and exposed alike; counts come later."""
     alone = float(seconds)
-    ranks, inside = round(float(g.n)), round(float(g.inside))
+    ranks = round(float(g.n))
+    inside = round(float(g.inside))
     return Call(op, group, cause, ranks, inside, float(g.reach), _where(grid, g), float(size), 1.0, alone, alone)
 
 
@@ -111,57 +116,58 @@ def _layers(grid: Grid, priced: StepPasses) -> Iterator[Call]:
     s = pipeline.stages(grid, priced.layers, priced.ends)
     busy = busiest(grid, s)
     steps = pipeline.micro_batches(grid.layout)
-    found = list(of_layers(grid, priced, [steps * n for n in busy.counts]))
-    shown = sum(call.exposed_s for call in found if call.cause == "ep")
+    layer_calls = list(of_layers(grid, priced, [steps * n for n in busy.counts]))
+    shown = sum(call.exposed_s for call in layer_calls if call.cause == "ep")
     alone = pipeline.together([steps * n for n in busy.counts], [layer.alone for layer in s.layers])
     more = 1.0 + float(alone) / shown if shown > 0 else 1.0
-    yield from (replace(c, exposed_s=c.exposed_s * more) if c.cause == "ep" else c for c in found)
+    yield from (replace(c, exposed_s=c.exposed_s * more) if c.cause == "ep" else c for c in layer_calls)
 
 
 def of_layers(grid: Grid, priced: StepPasses, counts: Sequence[Figure]) -> Iterator[Call]:
     """Tensor-, context- and expert-parallel calls of each pass of so many layers in a step, times micro-batches:
     leading dense ones of a model whose others have experts and others, or of each kind.
     """
-    share, kinds = grid.shape.moe_share, by_kind(grid)
-    shares = [each.shape.moe_share for each in kinds] if grid.shape.pattern else [0.0 * share, share]
+    share = grid.shape.moe_share
+    kinds = by_kind(grid)
+    shares = [kind.shape.moe_share for kind in kinds] if grid.shape.pattern else [0.0 * share, share]
     every = zip(
         counts, transformer.layers(grid), priced.layers, shares, kinds * (len(counts) // len(kinds)), strict=True
     )
-    for count, layer, used, moe, own in reversed(list(every)):
-        s = own.shape
+    for count, layer, used, moe, kind in reversed(list(every)):
+        s = kind.shape
         regions = s.mixing_share + 1.0 - s.idle_share - moe * (s.shared_ffn <= 0)
         calls = [
-            *((c, regions, way) for c, way in _tensor(own)),
-            *((c, 1.0, way) for c, way in _context(own)),
-            *((c, moe, way) for c, way in _experts(own)),
+            *((c, regions, way) for c, way in _tensor(kind)),
+            *((c, 1.0, way) for c, way in _context(kind)),
+            *((c, moe, way) for c, way in _experts(kind)),
         ]
-        yield from _shown(own, used, layer, calls, count)
+        yield from _shown(kind, used, layer, calls, count)
 
 
 def _shown(
-    grid: Grid, used: Layer, layer: Layer, found: list[tuple[Call, Figure, str]], count: Figure
+    grid: Grid, used: Layer, layer: Layer, priced: list[tuple[Call, Figure, str]], count: Figure
 ) -> Iterator[Call]:
     """Calls of `count` layers of one kind, each way that they are made, and again where the forward pass is: what shows
     of a cause is what the layer's part of it says, dealt out by their time alone.
     """
     again = grid.options.recompute_layers
-    for cause in dict.fromkeys(call.cause for call, _, _ in found):
+    for cause in dict.fromkeys(call.cause for call, _, _ in priced):
         factor = _measured(grid, used, layer, cause)
         for name in ("forward", "backward"):
-            made = [(c, each) for c, each, way in found if c.cause == cause and way in (name, "both")]
-            alone = sum(float(c.alone_s) * float(each) for c, each in made)
+            made = [(c, count) for c, count, way in priced if c.cause == cause and way in (name, "both")]
+            alone = sum(float(c.alone_s) * float(count) for c, count in made)
             ratio = float(getattr(layer.parts[cause], name)) / alone if alone > 0 else 0.0
-            for call, each in made:
-                yield _times(call, count * each, ratio, getattr(factor, name))
+            for call, share in made:
+                yield _times(call, count * share, ratio, getattr(factor, name))
                 if name == "forward":
-                    yield replace(_times(call, count * each * again, ratio, factor.forward), cause="recompute")
+                    yield replace(_times(call, count * share * again, ratio, factor.forward), cause="recompute")
 
 
-def _measured(grid: Grid, used: Layer, own: Layer, cause: str) -> LayerPart:
+def _measured(grid: Grid, used: Layer, modelled_layer: Layer, cause: str) -> LayerPart:
     """What measured layer times made of a cause, over the model's own."""
     if grid.measured is None:
         return LayerPart(1.0, 1.0)
-    ways = [(getattr(used.parts[cause], way), getattr(own.parts[cause], way)) for way in LayerPart.__slots__]
+    ways = [(getattr(used.parts[cause], way), getattr(modelled_layer.parts[cause], way)) for way in LayerPart.__slots__]
     return LayerPart(*(mine / np.where(modelled > 0, modelled, 1.0) for mine, modelled in ways))
 
 
@@ -172,7 +178,8 @@ def _tensor(grid: Grid) -> Iterator[tuple[Call, str]]:
     if float(grid.options.sequence_parallel) <= 0:
         yield _call(grid, REDUCE, "tp", "tp", g, size, collective_times.all_reduce(grid.network, size, g)), "both"
         return
-    once, narrow = collective_times.gather(grid.network, size, g), 1.0 - 0.5 * grid.device.low_precision
+    once = collective_times.gather(grid.network, size, g)
+    narrow = 1.0 - 0.5 * grid.device.low_precision
     yield _call(grid, GATHER, "tp", "tp", g, size * narrow, once * narrow), "both"
     yield _call(grid, SCATTER, "tp", "tp", g, size, once), "both"
 
@@ -184,7 +191,8 @@ def _context(grid: Grid) -> Iterator[tuple[Call, str]]:
     network, layout, s = grid.network, grid.layout, grid.shape
     if layout.cp <= 1:
         return
-    size, x = activation_bytes(grid, attention.kv_width(grid)), float(attention.exchanging(grid))
+    size = activation_bytes(grid, attention.kv_width(grid))
+    x = float(attention.exchanging(grid))
     if x > 1:
         g = collective_times.group(network, x, layout.tp)
         for width in (s.heads * s.qk_dim / layout.tp + attention.kv_width(grid), s.heads * s.v_dim / layout.tp):
@@ -230,12 +238,13 @@ def _experts(grid: Grid) -> Iterator[tuple[Call, str]]:
 def of_stages(grid: Grid, layers: Sequence[Layer]) -> Iterator[Call]:
     """Activations out and gradients back for every chunk of a micro-batch (:func:`pipeline.transfer`)."""
     layout = grid.layout
-    each = 2.0 * layout.vpp * pipeline.micro_batches(layout)
-    size, stride = pipeline.transfer_bytes(grid), pipeline.stage_stride(grid)
+    sends = 2.0 * layout.vpp * pipeline.micro_batches(layout)
+    size = pipeline.transfer_bytes(grid)
+    stride = pipeline.stage_stride(grid)
     hop = _hop(grid, "pp", "p2p", size, stride, layout.pp)
     alone = 2.0 * float(layout.vpp) * hop.alone_s
     shown = float(pipeline.transfer(grid, pipeline.mean_layer(grid, layers))) / alone if alone > 0 else 0.0
-    yield _times(hop, each, shown)
+    yield _times(hop, sends, shown)
 
 
 def _replicas(grid: Grid, priced: StepPasses) -> Iterator[Call]:
@@ -275,7 +284,8 @@ def _reduced(
     grid: Grid, name: str, parameters: Figure, g: CollectiveGroup, shards: Figure, count: Figure
 ) -> Iterator[Call]:
     """An all-reduce, or a scatter over shards and an all-reduce over their replicas, of each bucket."""
-    network, size = grid.network, data_parallel.gradient_bytes(grid, parameters) / count
+    network = grid.network
+    size = data_parallel.gradient_bytes(grid, parameters) / count
     if float(grid.options.zero) < 1 or float(data_parallel.at_once(grid)) > 0:
         yield _times(_call(grid, REDUCE, name, "dp", g, size, collective_times.all_reduce(network, size, g)), count)
         return
@@ -291,9 +301,10 @@ def _reduced(
 def _gathered(grid: Grid, name: str, parameters: Figure, g: CollectiveGroup, shards: Figure, count: Figure) -> Call:
     """A gather over the shards."""
     within, _ = data_parallel.shards_and_replicas(g, shards)
-    each = data_parallel.gathered_bytes(grid, parameters) / count
+    call_bytes = data_parallel.gathered_bytes(grid, parameters) / count
     return _times(
-        _call(grid, GATHER, name, "dp", within, each, collective_times.gather(grid.network, each, within)), count
+        _call(grid, GATHER, name, "dp", within, call_bytes, collective_times.gather(grid.network, call_bytes, within)),
+        count,
     )
 
 

@@ -23,7 +23,8 @@ def work(s: Shape) -> Figure:
 
 def product(grid: Grid) -> Product:
     """That of one half of a layer, in 16 bit at least, on the tokens that a rank holds outside regions."""
-    n, t = grid.shape.streams, tokens(grid) / sequence_shard(grid)
+    n = grid.shape.streams
+    t = tokens(grid) / sequence_shard(grid)
     return Product("connections", t, n * (n + 2.0), n * grid.shape.hidden, 1.0, grid.device.matrix_rate_16)
 
 

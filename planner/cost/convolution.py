@@ -69,7 +69,8 @@ def layers(model: ConvolutionNetwork) -> Layers:
     """Layer by layer: stem, bottleneck blocks with a projected shortcut at the head of each stage, classifier."""
     size = -(-model.resolution // model.stem_stride)
     rows: list[tuple[int, ...]] = [(size, 3, model.stem_channels, model.stem_kernel, model.stem_stride, 1, 0, 1)]
-    size, channels = -(-size // model.pool_stride), model.stem_channels
+    size = -(-size // model.pool_stride)
+    channels = model.stem_channels
     for stage in model.stages:
         for block in range(stage.blocks):
             rows += _block(stage, size, channels, block == 0)
@@ -107,7 +108,8 @@ def product_bytes(model: Layers, software: Software, images: Figure) -> Array:
     H^2``. Where the layout has to be turned, input and output are read and written once more.
     """
     m = images * _column(model.size) ** 2
-    n, k = _column(model.channels_out), _column(model.channels_in * model.kernel**2)
+    n = _column(model.channels_out)
+    k = _column(model.channels_in * model.kernel**2)
     again = 1.0 + IM2COL * (_column(model.kernel) ** 2 - 1.0)
     read = m * _column(np.minimum(model.stride, model.kernel) ** 2 * model.channels_in) * again
     turned = 1.0 + 2.0 * software.transposed
@@ -121,7 +123,8 @@ def by_pass(model: Layers, device: Device, software: Software, images: Figure) -
     idle.
     """
     m = images * _column(model.size) ** 2
-    n, k = _column(model.channels_out), _column(model.channels_in * model.kernel**2)
+    n = _column(model.channels_out)
+    k = _column(model.channels_in * model.kernel**2)
     unbound = replace(device, memory_rate=np.inf)
     rate = device.matrix_rate * software.convolution
     moved = product_bytes(model, software, images) / device.memory_rate
@@ -140,19 +143,19 @@ def products(model: Layers, device: Device, software: Software, images: Figure) 
 
 def names(model: ConvolutionNetwork) -> list[str]:
     """The layers' names, stages counted as by He et al. 2015: ``stem``, ``conv2.1 1x1``, ..., ``classifier``."""
-    found = ["stem"]
+    layer_names = ["stem"]
     for index, stage in enumerate(model.stages, 2):
         for block in range(1, stage.blocks + 1):
             kinds = ("1x1", "3x3", "1x1 out", *(("shortcut",) if block == 1 else ()))
-            found += [f"conv{index}.{block} {kind}" for kind in kinds]
-    return [*found, "classifier"]
+            layer_names += [f"conv{index}.{block} {kind}" for kind in kinds]
+    return [*layer_names, "classifier"]
 
 
 def stage_parameters(model: ConvolutionNetwork) -> dict[str, int]:
     """Parameters by stage, in order: ``stem``, ``conv2``, ..., ``classifier``."""
     stages = [name.partition(".")[0] for name in names(model)]
-    each = layers(model).parameters_each
-    return {stage: int(np.sum(each[[name == stage for name in stages]])) for stage in dict.fromkeys(stages)}
+    layer_parameters = layers(model).parameters_each
+    return {stage: int(np.sum(layer_parameters[[name == stage for name in stages]])) for stage in dict.fromkeys(stages)}
 
 
 def between_bytes(model: Layers, software: Software, images: Figure) -> LayerPart:
@@ -160,7 +163,8 @@ def between_bytes(model: Layers, software: Software, images: Figure) -> LayerPar
     ``5 normalised + joined`` backward.
     """
     elements = images * _column(model.size**2 * model.channels_out) * software.element * software.vector
-    normalised, joined = _column(model.normalised), _column(model.joined)
+    normalised = _column(model.normalised)
+    joined = _column(model.joined)
     return LayerPart(elements * (3.0 * normalised + joined), elements * (5.0 * normalised + joined))
 
 

@@ -24,18 +24,20 @@ def by_work(work: tuple[float, ...], chunks: int, head: float, last: int) -> tup
         head: Work behind the last layer.
         last: Layers that the last chunk holds at least.
     """
-    n, before = len(work), np.cumsum([0.0, *work])
+    n = len(work)
+    before = np.cumsum([0.0, *work])
     start = np.where(np.arange(n + 1) == 0, 0.0, np.inf)  # no chunk, no layer
-    each = before[None, :] - before[:, None]
-    each[np.tril_indices(n + 1)] = np.inf  # of layers i to j - 1: none where j <= i
-    ending = each[:, n] + head
+    span_work = before[None, :] - before[:, None]
+    span_work[np.tril_indices(n + 1)] = np.inf  # of layers i to j - 1: none where j <= i
+    ending = span_work[:, n] + head
     ending[n + 1 - max(last, 1) :] = np.inf
     most = start
     for _ in range(chunks - 1):
-        most = np.maximum(most[:, None], each).min(axis=0)
+        most = np.maximum(most[:, None], span_work).min(axis=0)
     limit = np.maximum(most, ending).min()
-    squares, ending = (np.where(x <= limit, x**2, np.inf) for x in (each, ending))
-    least, starts = start, []
+    squares, ending = (np.where(x <= limit, x**2, np.inf) for x in (span_work, ending))
+    least = start
+    starts = []
     for _ in range(chunks - 1):
         sums = least[:, None] + squares
         starts.append(sums.argmin(axis=0))
@@ -52,20 +54,21 @@ def in_chunks(stages: Sequence[int], vpp: int) -> tuple[int, ...]:
     """
     sizes = []
     for index, layers in enumerate(stages):
-        each, more = divmod(layers, vpp)
-        own = [each + 1] * more + [each] * (vpp - more)
-        sizes.append(own[::-1] if index == 0 else own)
-    return tuple(own[chunk] for chunk in range(vpp) for own in sizes)
+        fewest, more = divmod(layers, vpp)
+        chunk_layers = [fewest + 1] * more + [fewest] * (vpp - more)
+        sizes.append(chunk_layers[::-1] if index == 0 else chunk_layers)
+    return tuple(stage_chunks[chunk] for chunk in range(vpp) for stage_chunks in sizes)
 
 
 @lru_cache(maxsize=4096)
 def held(order: tuple[int, ...], chunks: tuple[int, ...], pp: int) -> NDArray[np.float64]:
     """Layers of each kind on every stage, shape (pp, kinds): stage i has every pp-th chunk from the i-th on."""
-    found, start = np.zeros((pp, max(order) + 1)), 0
+    counts = np.zeros((pp, max(order) + 1))
+    start = 0
     for chunk, size in enumerate(chunks):
-        np.add.at(found[chunk % pp], list(order[start : start + size]), 1.0)
+        np.add.at(counts[chunk % pp], list(order[start : start + size]), 1.0)
         start += size
-    return found
+    return counts
 
 
 @lru_cache(maxsize=4096)
@@ -73,8 +76,9 @@ def between(order: tuple[int, ...], chunks: tuple[int, ...], pp: int) -> tuple[i
     """Those of the stages between the first and the last of which one is the slowest and one the fullest: all that no
     stage before them has as many layers of every kind as, and more micro-batches in flight.
     """
-    own, kept = held(order, chunks, pp), list[int]()
+    counts = held(order, chunks, pp)
+    kept = list[int]()
     for i in range(1, pp - 1):
-        if not any(np.all(own[j] >= own[i]) for j in kept):
+        if not any(np.all(counts[j] >= counts[i]) for j in kept):
             kept.append(i)
     return tuple(kept)

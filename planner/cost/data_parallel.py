@@ -32,8 +32,8 @@ def blocks_of_stage(grid: Grid, stage: StageLayers) -> ShardedState:
     layers, or as much as shards of whole matrices take.
     """
     if stage.kinds:
-        found = [_blocks(each, n, 0.0) for each, n in zip(by_kind(grid), stage.kinds, strict=True)]
-        dense, experts = (sum(parts) for parts in zip(*found, strict=True))
+        by_kinds = [_blocks(kind, n, 0.0) for kind, n in zip(by_kind(grid), stage.kinds, strict=True)]
+        dense, experts = (sum(parts) for parts in zip(*by_kinds, strict=True))
     else:
         dense, experts = _blocks(grid, stage.layers, stage.leading)
     if np.any(grid.shape.orthogonal):
@@ -181,21 +181,22 @@ def _reduce_and_gather(
     one a layer.
     """
     network, options, stack = grid.network, grid.options, grid.stack
-    gradients, moved = gradient_bytes(grid, parameters), gathered_bytes(grid, parameters)
+    gradients = gradient_bytes(grid, parameters)
+    moved = gathered_bytes(grid, parameters)
     reductions, gathers = calls(grid, parameters, layers)
     within, across = shards_and_replicas(g, shards)
-    each = gradients / reductions
-    scatter = collective_times.gather(network, each, within) + collective_times.all_reduce(
-        network, each / shards, across
+    call_bytes = gradients / reductions
+    scatter = collective_times.gather(network, call_bytes, within) + collective_times.all_reduce(
+        network, call_bytes / shards, across
     )
     scattered = (options.zero >= 1) & (at_once(grid) <= 0)
-    reduce = reductions * np.where(scattered, scatter, collective_times.all_reduce(network, each, g))
+    reduce = reductions * np.where(scattered, scatter, collective_times.all_reduce(network, call_bytes, g))
     gathered = gathers * collective_times.gather(network, moved / gathers, within)
     if grid.expanded is not None:
         # A reduction reads and writes what it reduces, a gather reads this rank's shard, as fast as memory lets it.
-        there = grid.options.expanded_weights
-        reduce = np.maximum(reduce, (g.n > 1) * expanded_memory.streamed(grid, 2.0 * there * gradients))
-        gathered = np.maximum(gathered, (shards > 1) * expanded_memory.streamed(grid, there * moved / shards))
+        expanded_share = grid.options.expanded_weights
+        reduce = np.maximum(reduce, (g.n > 1) * expanded_memory.streamed(grid, 2.0 * expanded_share * gradients))
+        gathered = np.maximum(gathered, (shards > 1) * expanded_memory.streamed(grid, expanded_share * moved / shards))
     gathered = (options.zero >= 1) * gathered
     cut = (stack.bucket_bytes > 0) | (stack.bucket_parameters > 0) | (options.zero >= 2)
     return ReduceAndGather(
@@ -218,8 +219,9 @@ def exposed(grid: Grid, split: StageSplit, flow: Flow) -> Figure:
 
 def most_held(grid: Grid, split: StageSplit) -> ShardedState:
     """The most dense and the most expert parameters that a stage holds: what the slowest reduction moves."""
-    stages, held = extremes(grid.shape, grid.layout, split), stage_parameters(grid, split)
-    return ShardedState(most(stages, [each.dense for each in held]), most(stages, [each.experts for each in held]))
+    stages = extremes(grid.shape, grid.layout, split)
+    held = stage_parameters(grid, split)
+    return ShardedState(most(stages, [stage.dense for stage in held]), most(stages, [stage.experts for stage in held]))
 
 
 def exposed_traffic(grid: Grid, held: ShardedState, layers: Figure, forward: Figure, backward: Figure) -> Figure:
@@ -280,7 +282,9 @@ def update(grid: Grid, split: StageSplit) -> Figure:
     Where copies overlap, gradients out, the host's update, weights back and the accelerator's own update run at once,
     parameter by parameter: the longest of them counts.
     """
-    options, s, r = grid.options, grid.shape, replicas(grid)
+    options = grid.options
+    s = grid.shape
+    r = replicas(grid)
     on_host, on_device = update_rates(grid)
     away = options.offload
     seconds = np.where(away > 0, away * on_host + (1.0 - away) * on_device, on_device)
@@ -289,13 +293,14 @@ def update(grid: Grid, split: StageSplit) -> Figure:
         longest = away * np.maximum(sent, elements.step_bytes(grid)) / grid.device.host_bandwidth
         seconds = np.where(options.offload_overlap > 0, np.maximum(longest, (1.0 - away) * on_device), seconds)
     if np.any(s.orthogonal):
-        stages, dense_shards = extremes(s, grid.layout, split), np.where(options.zero >= 1, r.dense_shards, 1.0)
+        stages = extremes(s, grid.layout, split)
+        dense_shards = np.where(options.zero >= 1, r.dense_shards, 1.0)
         outside = s.outside_step_bytes / grid.device.memory_rate / dense_shards
-        each = [
+        update_s = [
             mine * s.trained * seconds + held.ends * outside + orthogonal.seconds(grid, x, r.shards)
             for mine, held, x in zip(_updated(grid, split, r), stage_parameters(grid, split), stages, strict=True)
         ]
-        return most(stages, each) + putting_together(grid, split, r)
+        return most(stages, update_s) + putting_together(grid, split, r)
     return updated_parameters(grid, split) * seconds + putting_together(grid, split, r)
 
 
@@ -316,7 +321,7 @@ def _updated(grid: Grid, split: StageSplit, r: Replicas) -> list[Figure]:
     zero = grid.options.zero
     dense_shards = np.where(zero >= 1, r.dense_shards, 1.0)
     expert_shards = np.where(zero >= 1, r.expert_shards, 1.0)
-    return [each.dense / dense_shards + each.experts / expert_shards for each in stage_parameters(grid, split)]
+    return [stage.dense / dense_shards + stage.experts / expert_shards for stage in stage_parameters(grid, split)]
 
 
 def putting_together(grid: Grid, split: StageSplit, r: Replicas) -> Figure:

@@ -26,19 +26,21 @@ def spans(network: Dimensions, n: Figure, stride: Figure) -> Spans:
     """Ranks along each dimension of n ranks `stride` apart, P_d the product of the sizes below:
     ``clip(P_{d+1} / stride, 1, n) / clip(P_d / stride, 1, n)``.
     """
-    found, below = [], 1.0
-    for each in network.along:
+    members = []
+    below = 1.0
+    for dimension in network.along:
         inner = np.clip(below / stride, 1.0, n)
-        below = below * each.size
-        found.append(np.clip(below / stride, 1.0, n) / inner)
+        below = below * dimension.size
+        members.append(np.clip(below / stride, 1.0, n) / inner)
     # What lies beyond the last dimension is still there: a group never loses ranks.
-    found[-1] = found[-1] * n / np.clip(below / stride, 1.0, n)
-    return tuple(found)
+    members[-1] = members[-1] * n / np.clip(below / stride, 1.0, n)
+    return tuple(members)
 
 
 def part(whole: Spans, n: Figure) -> tuple[Spans, Spans]:
     """The innermost n ranks of a group, and the ranks that are left across them."""
-    within, left = [], n
+    within = []
+    left = n
     for span in whole:
         taken = np.clip(left, 1.0, span)
         within.append(taken)
@@ -63,15 +65,19 @@ def _time(network: Dimensions, seconds: list[Figure], latency: list[Figure]) -> 
     longest = seconds[0]
     late = latency[0]
     for x, a in zip(seconds[1:], latency[1:], strict=True):
-        total, longest, late = total + x, np.maximum(longest, x), late + a
+        total = total + x
+        longest = np.maximum(longest, x)
+        late = late + a
     return late + (total + (network.chunks - 1.0) * longest) / network.chunks
 
 
 def _climbing(network: Dimensions, size: Figure, group: Spans, ways: float) -> Figure:
-    seconds, latency, some = [], [], np.greater(size, 0.0)
-    for each, n in zip(network.along, group, strict=True):
-        seconds.append(ways * size * (n - 1.0) / n / each.rate)
-        latency.append(some * ways * steps(each, n) * each.latency)
+    seconds = []
+    latency = []
+    some = np.greater(size, 0.0)
+    for dimension, n in zip(network.along, group, strict=True):
+        seconds.append(ways * size * (n - 1.0) / n / dimension.rate)
+        latency.append(some * ways * steps(dimension, n) * dimension.latency)
         size = size / n
     return _time(network, seconds, latency)
 
@@ -92,11 +98,11 @@ def carried(d: NetworkDimension, n: Figure, *, shared: bool = True) -> Figure:
     Links of a ring and of a torus carry others' messages too, by the shortest ways: ``floor(n^2 / 4) / n`` and
     ``2 floor(n / 4) / sqrt(n)``. Not `shared`: every message has its way to itself, as the closed formulas take it.
     """
-    own = (n - 1.0) / n
+    sent_share = (n - 1.0) / n
     if not shared or d.topology not in ("ring", "torus"):
-        return own
+        return sent_share
     passed = np.floor(n * n / 4.0) / n if d.topology == "ring" else 2.0 * np.floor(n / 4.0) / np.sqrt(n)
-    return np.maximum(own, passed)
+    return np.maximum(sent_share, passed)
 
 
 def all_to_all(network: Dimensions, size: Figure, group: Spans, *, shared: bool = True) -> Figure:
@@ -104,17 +110,20 @@ def all_to_all(network: Dimensions, size: Figure, group: Spans, *, shared: bool 
 
     ``c_d``: what links carry of it (:func:`carried`), `shared` in what plans are charged.
     """
-    seconds, latency = [], []
-    for each, n in zip(network.along, group, strict=True):
-        seconds.append(size * carried(each, n, shared=shared) / each.rate)
-        latency.append(np.greater(size, 0.0) * steps(each, n) * each.latency)
+    seconds = []
+    latency = []
+    for dimension, n in zip(network.along, group, strict=True):
+        seconds.append(size * carried(dimension, n, shared=shared) / dimension.rate)
+        latency.append(np.greater(size, 0.0) * steps(dimension, n) * dimension.latency)
     return _time(network, seconds, latency)
 
 
 def send(network: Dimensions, size: Figure, group: Spans) -> Figure:
     """Seconds of a transfer to the next rank of a group: ``hops latency + S / B`` on the slowest dimension it spans."""
-    found: Figure = 0.0
-    for each, n in zip(network.along, group, strict=True):
-        hops = SWITCH_HOPS if each.topology == "switch" else 1.0
-        found = np.maximum(found, (n > 1) * (np.greater(size, 0.0) * hops * each.latency + size / each.rate))
-    return found
+    slowest_s: Figure = 0.0
+    for dimension, n in zip(network.along, group, strict=True):
+        hops = SWITCH_HOPS if dimension.topology == "switch" else 1.0
+        slowest_s = np.maximum(
+            slowest_s, (n > 1) * (np.greater(size, 0.0) * hops * dimension.latency + size / dimension.rate)
+        )
+    return slowest_s

@@ -76,16 +76,20 @@ def passes(grid: Grid) -> StepPasses:
         ends = ends[0] + tower.seconds(grid), ends[1]
     if offloads(grid):
         layers = _copying(grid, layers)
-    found = StepPasses(layers if grid.expanded is None else _stashing(grid, layers), ends)
-    return replace(found, weights=_weights(grid, modelled[0], found)) if np.any(grid.options.schedule) else found
+    step_passes = StepPasses(layers if grid.expanded is None else _stashing(grid, layers), ends)
+    return (
+        replace(step_passes, weights=_weights(grid, modelled[0], step_passes))
+        if np.any(grid.options.schedule)
+        else step_passes
+    )
 
 
-def _weights(grid: Grid, modelled: tuple[Layer, ...], found: StepPasses) -> tuple[Figure, Figure, Figure]:
+def _weights(grid: Grid, modelled: tuple[Layer, ...], priced: StepPasses) -> tuple[Figure, Figure, Figure]:
     """Of the backward passes as priced, the share that is weight gradients in the model: of a leading layer, another
     one and the head (layers of several kinds have no such schedule: :mod:`planner.space.split_schedules`).
     """
-    each = zip((0.0 * grid.shape.moe_share, grid.shape.moe_share), modelled, found.layers, strict=True)
-    lead, body = (schedules.weight_seconds(grid, moe) * y.backward / x.backward for moe, x, y in each)
+    layer_pairs = zip((0.0 * grid.shape.moe_share, grid.shape.moe_share), modelled, priced.layers, strict=True)
+    lead, body = (schedules.weight_seconds(grid, moe) * y.backward / x.backward for moe, x, y in layer_pairs)
     return lead, body, schedules.head_weight_seconds(grid)
 
 
@@ -97,25 +101,27 @@ def _copying(grid: Grid, layers: tuple[Layer, ...]) -> tuple[Layer, ...]:
     memory, or as TRL's does (:mod:`planner.cost.layer_activations` names the sources). Both count as backward: what is
     recomputed is not copied again.
     """
-    found = []
-    for layer, own in zip(layers, held_memory.of_layers(grid)[0], strict=True):
-        seconds = own.moved / grid.device.host_bandwidth
+    slowed = []
+    for layer, activations in zip(layers, held_memory.of_layers(grid)[0], strict=True):
+        seconds = activations.moved / grid.device.host_bandwidth
         late = np.maximum(seconds - layer.forward, 0.0) + np.maximum(seconds - layer.backward, 0.0)
         parts = layer.parts | {"offload": LayerPart(0.0, late)}
-        found.append(replace(layer, backward=layer.backward + late, parts=parts))
-    return tuple(found)
+        slowed.append(replace(layer, backward=layer.backward + late, parts=parts))
+    return tuple(slowed)
 
 
 def _stashing(grid: Grid, layers: tuple[Layer, ...]) -> tuple[Layer, ...]:
     """Layers with what it takes to keep activations in expanded memory, and to read them again."""
-    found, own = [], held_memory.of_layers(grid)[0]
-    for layer, each in zip(layers, own, strict=True):
-        kept = each.kept * grid.stack.activation_factor
+    slowed = []
+    every_activations = held_memory.of_layers(grid)[0]
+    for layer, activations in zip(layers, every_activations, strict=True):
+        kept = activations.kept * grid.stack.activation_factor
         part = LayerPart(*expanded_memory.stash(grid, kept, layer.forward, layer.backward))
         parts = layer.parts | {"expanded": part}
-        forward, backward = layer.forward + part.forward, layer.backward + part.backward
-        found.append(replace(layer, forward=forward, backward=backward, parts=parts))
-    return tuple(found)
+        forward = layer.forward + part.forward
+        backward = layer.backward + part.backward
+        slowed.append(replace(layer, forward=forward, backward=backward, parts=parts))
+    return tuple(slowed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,9 +205,10 @@ def busiest(grid: Grid, s: Stages) -> Busiest:
     at_start: Figure = np.ones_like(grid.layout.pp, dtype=bool)
     at_end: Figure = pipeline.with_head(grid.layout)
     counts = stage.counts
-    for number, (stage, *each) in enumerate(others, 1):
-        slower = stage.exists & (sum(each) >= seconds)
-        seconds, at_start = np.where(slower, sum(each), seconds), at_start & ~slower
+    for number, (stage, *stage_passes) in enumerate(others, 1):
+        slower = stage.exists & (sum(stage_passes) >= seconds)
+        seconds = np.where(slower, sum(stage_passes), seconds)
+        at_start = at_start & ~slower
         at_end = np.where(slower, (number == len(others)) & (grid.layout.looped > 0), at_end)
         counts = tuple(np.where(slower, a, b) for a, b in zip(stage.counts, counts, strict=True))
     return Busiest(counts, at_start, at_end)
@@ -215,19 +222,20 @@ def breakdown(grid: Grid, priced: StepPasses | None = None) -> dict[str, Figure]
     """
     priced = passes(grid) if priced is None else priced
     t = terms(grid, priced)
-    s, layout = t.stages, grid.layout
+    s = t.stages
+    layout = grid.layout
     steps = pipeline.micro_batches(layout)
     busy = busiest(grid, s)
     n, at_start = busy.counts, busy.at_start
     parts: dict[str, Figure] = {}
     for name in priced.layers[-1].parts:
-        each = [layer.parts[name] for layer in priced.layers]
-        parts[name] = steps * pipeline.together(n, [part.forward + part.backward for part in each])
+        layer_parts = [layer.parts[name] for layer in priced.layers]
+        parts[name] = steps * pipeline.together(n, [part.forward + part.backward for part in layer_parts])
     parts["recompute"] = steps * pipeline.together(n, [layer.again for layer in s.layers])
     parts["embedding"] = steps * at_start * (s.embedding.forward + s.embedding.backward)
     if np.any(grid.shape.tower_parameters):
-        own = tower.seconds(grid)
-        parts["tower"] = steps * at_start * (own.forward + own.backward)
+        tower_passes = tower.seconds(grid)
+        parts["tower"] = steps * at_start * (tower_passes.forward + tower_passes.backward)
         parts["embedding"] = parts["embedding"] - parts["tower"]
     parts["logits"] = steps * busy.at_end * (s.head.forward + s.head.backward)
     parts["ep"] = parts["ep"] + pipeline.together([steps * x for x in n], [layer.alone for layer in s.layers])

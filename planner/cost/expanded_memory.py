@@ -62,9 +62,10 @@ def of_weights(grid: Grid) -> tuple[Far | None, Far | None]:
     """
     if grid.expanded is None:
         return None, None
-    share, each = grid.options.expanded_weights, rate(grid)
+    share = grid.options.expanded_weights
+    far_rate = rate(grid)
     held = share * (grid.options.zero < 3)
-    return Far(held, 0.0, each, grid.expanded.concurrent), Far(0.0, held, each, grid.expanded.concurrent)
+    return Far(held, 0.0, far_rate, grid.expanded.concurrent), Far(0.0, held, far_rate, grid.expanded.concurrent)
 
 
 def stash(grid: Grid, kept: Figure, forward: Figure, backward: Figure) -> tuple[Figure, Figure]:
@@ -75,7 +76,8 @@ def stash(grid: Grid, kept: Figure, forward: Figure, backward: Figure) -> tuple[
     latency for each kind that is there, each way.
     """
     assert grid.expanded is not None
-    o, concurrent = grid.options, grid.expanded.concurrent
+    o = grid.options
+    concurrent = grid.expanded.concurrent
     copied = o.expanded_activations * kept / rate(grid)
     slower = np.maximum(copied - o.expanded_activations * kept / grid.device.memory_rate, 0.0)
     asked = (1.0 * (o.expanded_activations > 0) + (o.expanded_weights > 0)) * grid.expanded.latency

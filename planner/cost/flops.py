@@ -28,8 +28,8 @@ def token_work(s: Shape) -> TokenWork:
     """Of a token of one sequence, causal masks deducted; mixtures count the experts that a token visits."""
     around = s.attention_share * sum(p.n * p.k for p in attention.projections(s))
     recurrence = s.recurrent_share * (s.hidden * (s.recurrent_first + s.recurrent_inner) + s.recurrent_between)
-    own = np.where(s.expert_hidden > 0, s.expert_hidden, s.hidden)
-    moe = (2.0 + s.gated) * (s.experts_per_token * s.expert_ffn * own + s.shared_ffn * s.hidden)
+    expert_width = np.where(s.expert_hidden > 0, s.expert_hidden, s.hidden)
+    moe = (2.0 + s.gated) * (s.experts_per_token * s.expert_ffn * expert_width + s.shared_ffn * s.hidden)
     moe = moe + (s.experts + 2.0 * s.expert_hidden) * s.hidden
     body = s.layers - s.leading_dense
     mixed = body * s.moe_share
@@ -68,7 +68,8 @@ def model_flops(grid: Grid) -> Figure:
     module of multi-token prediction is one more layer, and one more product
     with the head. A frozen tower has a forward pass alone.
     """
-    s, work = grid.shape, token_work(grid.shape)
+    s = grid.shape
+    work = token_work(grid.shape)
     unmasked = work.scores * np.minimum(2.0 * s.attended, s.sequence) / s.attended
     back = s.backward_share
     of_layers = 2.0 * (1.0 + back * (1.0 + s.weight_gradient)) * work.products

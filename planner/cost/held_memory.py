@@ -89,11 +89,13 @@ def _states(grid: Grid, held: ShardedState, r: Replicas) -> tuple[Figure, Figure
     core_v0.16.1, core/optimizer/cpu_offloading/hybrid_optimizer.py; deepspeed/runtime/zero/stage_1_and_2.py,
     estimate_zero2_model_states_mem_needs).
     """
-    s, stack, zero = grid.shape, grid.stack, grid.options.zero
+    s = grid.shape
+    stack = grid.stack
+    zero = grid.options.zero
 
-    def bytes_of(each: Figure, from_stage: float) -> Figure:
+    def bytes_of(per_parameter: Figure, from_stage: float) -> Figure:
         on = zero >= from_stage
-        return each * (
+        return per_parameter * (
             held.dense / np.where(on, r.dense_shards, 1.0) + held.experts / np.where(on, r.expert_shards, 1.0)
         )
 
@@ -101,16 +103,16 @@ def _states(grid: Grid, held: ShardedState, r: Replicas) -> tuple[Figure, Figure
     resident = np.where(s.frozen_bytes > 0, s.frozen_bytes, resident)
     alone = (stack.gathers_working_copy > 0) & (s.frozen_bytes <= 0)
     master = elements.master_bytes(grid) * np.where(alone, 1.0, s.trained)
-    here = 1.0 - grid.options.offload
-    optimizer = (s.state_bytes * s.trained + master) * here
+    on_device = 1.0 - grid.options.offload
+    optimizer = (s.state_bytes * s.trained + master) * on_device
     hosted: Figure = 0.0
     if np.any(grid.options.offload):
-        each = s.state_bytes * s.trained + master + elements.FP32 * s.trained
-        hosted = bytes_of(each * grid.options.offload, 1.0)
+        hosted_bytes = s.state_bytes * s.trained + master + elements.FP32 * s.trained
+        hosted = bytes_of(hosted_bytes * grid.options.offload, 1.0)
     outside: Figure = 0.0
     if np.any(s.orthogonal):
-        outside = s.outside_state_bytes * here * held.ends / np.where(zero >= 1, r.dense_shards, 1.0)
-    copies = bytes_of(elements.update_bytes(grid) * s.trained * here, 1.0) if np.any(stack.update_bytes) else 0.0
+        outside = s.outside_state_bytes * on_device * held.ends / np.where(zero >= 1, r.dense_shards, 1.0)
+    copies = bytes_of(elements.update_bytes(grid) * s.trained * on_device, 1.0) if np.any(stack.update_bytes) else 0.0
     gradients = elements.gradient_bytes(grid) * s.trained
     ends = frozen.beside_blocks(grid) * held.ends / np.where(zero >= 3, r.dense_shards, 1.0)
     return (
@@ -131,19 +133,19 @@ def in_flight(grid: Grid, index: Figure) -> Figure:
     layout = grid.layout
     interleaved = layout.vpp > 1
     first = layout.pp + interleaved * (layout.pp - 1.0) / layout.vpp
-    found = np.minimum(
+    flying = np.minimum(
         np.maximum(first - index * np.where(interleaved, 2.0 / layout.vpp, 1.0), 1.0), micro_batches(layout)
     )
     if np.any(grid.options.schedule):
-        found = np.where(grid.options.schedule > 0, schedules.moments(grid, index)[0][0], found)
-    return found
+        flying = np.where(grid.options.schedule > 0, schedules.moments(grid, index)[0][0], flying)
+    return flying
 
 
 def put_off(grid: Grid, stage: StageLayers) -> Figure:
     """Bytes of activations on a rank that computes weight gradients apart, and of what these wait for."""
-    each = tuple(zip(stage.counts, (0.0, grid.shape.moe_share), strict=True))
-    kept = sum(n * layer_activations(grid, moe).kept for n, moe in each)
-    waiting = sum(n * schedules.waiting_bytes(grid, moe) for n, moe in each)
+    kinds = tuple(zip(stage.counts, (0.0, grid.shape.moe_share), strict=True))
+    kept = sum(n * layer_activations(grid, moe).kept for n, moe in kinds)
+    waiting = sum(n * schedules.waiting_bytes(grid, moe) for n, moe in kinds)
     full, drained = (held * kept + off * waiting for held, off in schedules.moments(grid, stage.index))
     return np.maximum(full, drained)
 
@@ -161,9 +163,10 @@ def overlapped_layer(grid: Grid, kept: Sequence[Figure]) -> Figure:
 
 def loss(grid: Grid) -> Figure:
     """Bytes that turning logits into the loss and its gradient takes at most: ``t V / tp`` times those of one logit."""
-    tp, stack = grid.layout.tp, grid.stack
-    each = np.where(tp > 1, stack.logit_bytes_split, stack.logit_bytes)
-    whole = tokens(grid) * grid.shape.vocab / tp * elements.logit_bytes(grid, each)
+    tp = grid.layout.tp
+    stack = grid.stack
+    logit_bytes = np.where(tp > 1, stack.logit_bytes_split, stack.logit_bytes)
+    whole = tokens(grid) * grid.shape.vocab / tp * elements.logit_bytes(grid, logit_bytes)
     return np.where(stack.chunked_loss > 0, np.minimum(chunked_loss(grid), whole), whole)
 
 
@@ -220,7 +223,8 @@ def passing(grid: Grid, again: Figure) -> Passing:
     computes again.
     """
     s, options = grid.shape, grid.options
-    unit, t = gathered_parameters(grid), tokens(grid)
+    unit = gathered_parameters(grid)
+    t = tokens(grid)
     wire = (options.zero >= 3) * elements.gathered_wire(grid)
     in_pieces = options.sequence_parallel * options.tp_overlap
     gradients = (options.zero >= 2) * s.trained * (grid.device.element + elements.gradient_wire(grid)) * unit
@@ -242,13 +246,14 @@ def _gathered(grid: Grid) -> Figure:
 def of_layers(grid: Grid) -> tuple[tuple[Activations, ...], Passing]:
     """What a layer keeps, a leading dense one and another or one of each kind, and the most that comes and goes."""
     if grid.shape.pattern is None:
-        body, leading = layer_activations(grid, grid.shape.moe_share), layer_activations(grid, 0.0)
+        body = layer_activations(grid, grid.shape.moe_share)
+        leading = layer_activations(grid, 0.0)
         return (leading, body), passing(grid, body.again)
     kinds = by_kind(grid)
-    own = tuple(layer_activations(each, each.shape.moe_share) for each in kinds)
-    found = [passing(each, kept.again) for each, kept in zip(kinds, own, strict=True)]
-    most = [functools.reduce(np.maximum, values) for values in zip(*(astuple(x) for x in found), strict=True)]
-    return own, Passing(*most)
+    by_kinds = tuple(layer_activations(kind, kind.shape.moe_share) for kind in kinds)
+    transients = [passing(kind, kept.again) for kind, kept in zip(kinds, by_kinds, strict=True)]
+    most = [functools.reduce(np.maximum, values) for values in zip(*(astuple(x) for x in transients), strict=True)]
+    return by_kinds, Passing(*most)
 
 
 def held_by(grid: Grid, split: StageSplit) -> tuple[StageLayers, ...]:
@@ -267,7 +272,9 @@ def stages(grid: Grid, split: StageSplit) -> tuple[Memory, ...]:
     """
     s, layout, stack = grid.shape, grid.layout, grid.stack
     own_layers, comes = of_layers(grid)
-    kept, t, r = [each.kept for each in own_layers], tokens(grid), replicas(grid)
+    kept = [layer.kept for layer in own_layers]
+    t = tokens(grid)
+    r = replicas(grid)
     within = (comes.always + comes.layer) * stack.activation_factor
     at_end = (comes.always + np.maximum(comes.layer, comes.loss)) * stack.activation_factor
     alone = with_head(layout)
@@ -277,14 +284,17 @@ def stages(grid: Grid, split: StageSplit) -> tuple[Memory, ...]:
     dealt = held_by(grid, split)
     last = np.where(layout.looped > 0, at_end, within) if not np.all(layout.looped) else at_end
     spares = (first, *[within] * (len(dealt) - 2), last)
-    found = []
-    for stage, own, spare in zip(dealt, stage_parameters(grid, split), spares, strict=True):
-        micro, exists = in_flight(grid, stage.index), stage.exists
-        counts, hosted = stage.counts, 0.0
+    memories = []
+    for stage, parameters_held, spare in zip(dealt, stage_parameters(grid, split), spares, strict=True):
+        micro = in_flight(grid, stage.index)
+        exists = stage.exists
+        counts = stage.counts
+        hosted = 0.0
         activations = together([micro * n for n in counts], kept) + overlapped_layer(grid, kept)
         if any(np.any(layer.moved) for layer in own_layers):
-            here, hosted = _moved(own_layers, micro, counts)
-            activations, hosted = activations + here, exists * hosted
+            staged, hosted = _moved(own_layers, micro, counts)
+            activations = activations + staged
+            hosted = exists * hosted
         if np.any(grid.options.schedule):
             activations = put_off(grid, stage)
             if stage is dealt[-1]:
@@ -292,10 +302,12 @@ def stages(grid: Grid, split: StageSplit) -> tuple[Memory, ...]:
         if stage is dealt[0]:
             activations = activations + micro * s.dropout * t * s.hidden / hidden_shard(grid)
             activations = activations + micro * tower.kept(grid) if np.any(s.tower_trained) else activations
-        parameters, gradients, optimizer, copies, states = (exists * state for state in _states(grid, own, r))
+        parameters, gradients, optimizer, copies, states = (
+            exists * state for state in _states(grid, parameters_held, r)
+        )
         if stage is dealt[0] and np.any(s.tower_parameters):
             parameters = parameters + tower.held(grid)
-        found.append(
+        memories.append(
             _placed(
                 grid,
                 Memory(
@@ -312,7 +324,7 @@ def stages(grid: Grid, split: StageSplit) -> tuple[Memory, ...]:
                 ),
             )
         )
-    return tuple(found)
+    return tuple(memories)
 
 
 def _beyond_host(grid: Grid, hosted: Figure) -> Figure:
@@ -326,8 +338,8 @@ def _moved(layers: Sequence[Activations], micro: Figure, counts: Sequence[Figure
     """
     both = micro * together(counts, [layer.moved for layer in layers])
     staged = [(n > 0) * layer.staged for n, layer in zip(counts, layers, strict=True)]
-    here = np.minimum(functools.reduce(np.maximum, staged), both)
-    return here, both - here
+    on_device = np.minimum(functools.reduce(np.maximum, staged), both)
+    return on_device, both - on_device
 
 
 def middle_stages(grid: Grid, stage: StageLayers) -> list[Memory]:
@@ -338,7 +350,8 @@ def middle_stages(grid: Grid, stage: StageLayers) -> list[Memory]:
         stage: These stages as columns (:func:`planner.cost.pipeline.inner_stages`).
     """
     layers, comes = of_layers(grid)
-    micro, kept = in_flight(grid, stage.index), [each.kept for each in layers]
+    micro = in_flight(grid, stage.index)
+    kept = [layer.kept for layer in layers]
     parameters, gradients, optimizer, copies, _ = _states(grid, blocks_of_stage(grid, stage), replicas(grid))
     factor = grid.stack.activation_factor
     activations = micro * together(stage.counts, kept) + overlapped_layer(grid, kept)
@@ -354,10 +367,10 @@ def middle_stages(grid: Grid, stage: StageLayers) -> list[Memory]:
         copies,
         grid.stack.resident_bytes,
     )
-    found = _placed(grid, whole)
+    local = _placed(grid, whole)
 
     def at(index: int) -> Memory:
-        parts: dict[str, Any] = {name: _of(getattr(found, name), index) for name in PARTS}
+        parts: dict[str, Any] = {name: _of(getattr(local, name), index) for name in PARTS}
         return Memory(**parts)
 
     return [at(index) for index in range(len(stage.index))]
@@ -372,7 +385,7 @@ def _placed(grid: Grid, whole: Memory) -> Memory:
     if grid.expanded is None:
         return whole
     o = grid.options
-    there = Placed(
+    expanded = Placed(
         o.expanded_weights * whole.parameters,
         o.expanded_weights * whole.gradients,
         o.expanded_optimizer * whole.optimizer,
@@ -380,18 +393,18 @@ def _placed(grid: Grid, whole: Memory) -> Memory:
     )
     return replace(
         whole,
-        parameters=whole.parameters - there.parameters,
-        gradients=whole.gradients - there.gradients,
-        optimizer=whole.optimizer - there.optimizer,
-        activations=whole.activations - there.activations,
-        expanded=there,
-        beyond=whole.beyond + np.where(there.total > expanded_memory.room(grid), np.inf, 0.0),
+        parameters=whole.parameters - expanded.parameters,
+        gradients=whole.gradients - expanded.gradients,
+        optimizer=whole.optimizer - expanded.optimizer,
+        activations=whole.activations - expanded.activations,
+        expanded=expanded,
+        beyond=whole.beyond + np.where(expanded.total > expanded_memory.room(grid), np.inf, 0.0),
     )
 
 
 def largest(memories: Sequence[Memory]) -> Figure:
     """Bytes on the fullest stage."""
-    found = memories[0].total
+    most = memories[0].total
     for other in memories[1:]:
-        found = np.maximum(found, other.total)
-    return found
+        most = np.maximum(most, other.total)
+    return most

@@ -83,7 +83,8 @@ def layer_activations(grid: Grid, moe: Figure, *, fused: Figure | None = None) -
     """
     s, layout, options, stack = grid.shape, grid.layout, grid.options, grid.stack
     fused = stack.fused_attention if fused is None else fused
-    t, wide = tokens(grid), elements.wide(grid)
+    t = tokens(grid)
+    wide = elements.wide(grid)
     shard = hidden_shard(grid)
     cast = grid.device.low_precision * stack.keeps_cast_inputs
     halves = 0.5 * (s.mixing_share + 1.0 - s.idle_share)
@@ -141,12 +142,16 @@ def layer_activations(grid: Grid, moe: Figure, *, fused: Figure | None = None) -
         return Activations(full, kept, again)
     latent = s.kv_rank > 0
     fused = s.attention_share * 2.0 * wide * t * s.hidden / shard
-    own = 2.0 * wide * t * (s.heads * np.maximum(s.qk_dim, s.v_dim) / layout.tp + kv_width(grid)) * crossed
+    queries_keys_values = (
+        2.0 * wide * t * (s.heads * np.maximum(s.qk_dim, s.v_dim) / layout.tp + kv_width(grid)) * crossed
+    )
     named = options.offload_attn_norm * latent * fused
     named = named + options.offload_qkv_linear * s.attention_share * s.reads_input * np.where(
         latent, (1.0 - options.recompute_norms) * norm, norm + 2.0 * wide * t * s.hidden / shard
     )
-    named = named + options.offload_core_attn * np.where(latent, 1.0 - options.recompute_latents, 1.0) * own
+    named = (
+        named + options.offload_core_attn * np.where(latent, 1.0 - options.recompute_latents, 1.0) * queries_keys_values
+    )
     named = named + options.offload_attn_proj * after * t * s.heads * s.v_dim / layout.tp * crossed
     named = named + options.offload_mlp_norm * moe * 2.0 * wide * t * s.hidden / shard
     named = named + options.offload_expert_fc1 * s.reads_mlp_input * dispatched

@@ -60,14 +60,14 @@ def at(table: LayerTable, tp: Figure, micro: Figure) -> Times:
     tp, micro = np.broadcast_arrays(np.asarray(tp, dtype=float), np.asarray(micro, dtype=float))
     degrees = np.array(sorted(table.points), dtype=float)
     nearest = degrees[np.argmin(np.abs(np.log2(tp[..., None] / degrees)), axis=-1)]
-    found = {name: np.zeros(micro.shape) for name in (*FIELDS, "update")}
+    columns = {name: np.zeros(micro.shape) for name in (*FIELDS, "update")}
     for degree in table.points:
-        here = nearest == degree
+        is_nearest = nearest == degree
         for name, values in zip(FIELDS, _interpolated(table.points[degree], micro), strict=True):
-            found[name] = np.where(here, values, found[name])
-        found["update"] = np.where(here, table.update[degree], found["update"])
+            columns[name] = np.where(is_nearest, values, columns[name])
+        columns["update"] = np.where(is_nearest, table.update[degree], columns["update"])
     held = {"sequence_parallel": float(table.sequence_parallel), "communication": float(table.communication)}
-    times: dict[str, Figure] = {**held, **found}
+    times: dict[str, Figure] = {**held, **columns}
     return Times(tp=nearest, **{name: value + 0.0 * nearest for name, value in times.items()})
 
 
@@ -110,7 +110,8 @@ def overridden(
     """Layers and ends (embedding, head) scaled by measured over modelled time of what was timed: of a mean layer."""
     if grid.measured is None:
         return layers, ends
-    times, reference = grid.measured.times, profiled(grid)
+    times = grid.measured.times
+    reference = profiled(grid)
     body = transformer.layers(reference)[1].parts
     timed = LayerPart(
         sum(body[name].forward for name in COMPUTE) + times.communication * body["tp"].forward,
@@ -134,7 +135,8 @@ def _scaled(layer: Layer, factor: LayerPart, communication: Figure) -> Layer:
     parts = {}
     for name, part in layer.parts.items():
         timed = 1.0 if name in COMPUTE else communication if name == "tp" else 0.0
-        ahead, back = 1.0 + timed * (factor.forward - 1.0), 1.0 + timed * (factor.backward - 1.0)
+        ahead = 1.0 + timed * (factor.forward - 1.0)
+        back = 1.0 + timed * (factor.backward - 1.0)
         parts[name] = LayerPart(part.forward * ahead, part.backward * back)
     forward, backward = (
         sum((getattr(part, way) for part in parts.values()), start=0.0) for way in ("forward", "backward")
@@ -147,7 +149,8 @@ def update_factor(grid: Grid) -> Figure:
     """Measured over modelled time of the optimizer step, ``tp t rate / (N trained step_bytes)``; 1 if not measured."""
     if grid.measured is None:
         return 1.0
-    s, times = grid.shape, grid.measured.times
+    s = grid.shape
+    times = grid.measured.times
     parameters = s.embedding_parameters + s.final_parameters + (1.0 - s.tied) * s.head_parameters
     parameters = parameters + s.layers * (s.attention_parameters + s.mlp_parameters)
     modelled = parameters / times.tp * s.trained * elements.step_bytes(grid) / grid.measured.device.memory_rate

@@ -142,7 +142,7 @@ def times(
         return _over_dimensions(network.dimensions, op, size, g, among)
     used = library or generic(network)
     shape = np.broadcast_shapes(*(np.shape(x) for x in (size, g.n, g.inside, g.reach)))
-    found: dict[tuple[str, str], Array] = {}
+    by_method: dict[tuple[str, str], Array] = {}
     for protocol in used.protocols[op]:
         links = under(network, protocol, g)
         for algorithm in ALGORITHMS[op]:
@@ -150,8 +150,8 @@ def times(
                 legal = algorithm.legal(used, g) & np.ones(shape, dtype=bool)
                 if legal.any():
                     seconds = algorithm.time(links, used, size, g)
-                    found[algorithm.name, protocol.name] = np.where(legal, seconds, np.inf)
-    return found
+                    by_method[algorithm.name, protocol.name] = np.where(legal, seconds, np.inf)
+    return by_method
 
 
 BY_DIMENSION = "by-dimension"

@@ -57,7 +57,7 @@ class Configuration:
 
     def at(self, index: Any) -> Configuration:
         """Some of columns, shape (runs,)."""
-        return Configuration(**{each.name: getattr(self, each.name)[index] for each in fields(self)})
+        return Configuration(**{field.name: getattr(self, field.name)[index] for field in fields(self)})
 
 
 def closeness(one: Configuration, other: Configuration) -> Figure:
@@ -101,7 +101,8 @@ def scatters(at: Configuration, residual: Array) -> Array:
     standard deviations away at most: ``scatter_i^2 += (z_i^2 / most^2 - 1) / cov^-1_ii``,
     ``z_i = w_i / sqrt(cov^-1_ii)``.
     """
-    known, variance = covariance(at), np.full(len(residual), SCATTER**2)
+    known = covariance(at)
+    variance = np.full(len(residual), SCATTER**2)
     for _ in range(ROUNDS):
         inverse = np.linalg.inv(known + np.diag(variance))
         precision = np.diag(inverse)
@@ -120,7 +121,7 @@ def shift(runs: OwnRuns, plans: Configuration) -> Figure:
 
     Added run by run, so that a plan among many gets the same figure as alone.
     """
-    found: Figure = 0.0
+    weighted: Figure = 0.0
     for i, weight in enumerate(runs.weight):
-        found = found + weight * closeness(runs.at.at(i), plans)
-    return NEAR**2 * found
+        weighted = weighted + weight * closeness(runs.at.at(i), plans)
+    return NEAR**2 * weighted

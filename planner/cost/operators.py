@@ -103,15 +103,16 @@ def traffic(device: Device, m: Figure, n: Figure, k: Figure, written: Figure = N
 
 
 def _product(grid: Grid, p: Product, count: float, scale: float = 1.0) -> Operator:
-    found, added = products.by_pass(grid, p), products.gradient_traffic(grid)
+    passes = products.by_pass(grid, p)
+    added = products.gradient_traffic(grid)
     flops = float(2.0 * p.m * p.n * p.k * p.groups) * scale
     groups = float(p.groups) * scale
 
     def one(m: Figure, n: Figure, k: Figure, seconds: Figure, written: Figure = None) -> Pass:
         return Pass(flops, float(traffic(grid.device, m, n, k, written)) * groups, float(seconds) * scale)
 
-    weight = one(p.k, p.n, p.m, found.weight, added) if float(grid.shape.weight_gradient) else NOTHING
-    return Operator(p.name, count, one(p.m, p.n, p.k, found.forward), one(p.m, p.k, p.n, found.inward), weight)
+    weight = one(p.k, p.n, p.m, passes.weight, added) if float(grid.shape.weight_gradient) else NOTHING
+    return Operator(p.name, count, one(p.m, p.n, p.k, passes.forward), one(p.m, p.k, p.n, passes.inward), weight)
 
 
 def _with(
@@ -153,31 +154,32 @@ def of_transformer(grid: Grid) -> tuple[Operator, ...]:
     dense = float(s.leading_dense) + body * (1.0 - float(s.moe_share) - float(s.idle_share))
     mixed = body * float(s.moe_share)
     region = _region(grid)
-    found = [_bound_by_memory(grid, "embedding", 1, transformer.embedding_bytes(grid))]
+    operators = [_bound_by_memory(grid, "embedding", 1, transformer.embedding_bytes(grid))]
     if float(s.tower_parameters):
-        flops, own = 2.0 * float(grid.layout.micro) * float(tower.work(s)), tower.seconds(grid)
+        flops = 2.0 * float(grid.layout.micro) * float(tower.work(s))
+        tower_passes = tower.seconds(grid)
         size = elements.NARROW * float(s.tower_parameters)
-        back = Pass(2.0 * flops, 2.0 * size, float(own.backward)) if float(s.tower_trained) else NOTHING
-        found.append(Operator("tower", 1, Pass(flops, size, float(own.forward)), back, NOTHING))
+        back = Pass(2.0 * flops, 2.0 * size, float(tower_passes.backward)) if float(s.tower_trained) else NOTHING
+        operators.append(Operator("tower", 1, Pass(flops, size, float(tower_passes.forward)), back, NOTHING))
     if float(s.attention_share):
-        found += _attention(grid, float(s.layers * s.attention_share), region)
+        operators += _attention(grid, float(s.layers * s.attention_share), region)
     if float(s.recurrent_share):
-        found += _recurrence(grid, float(s.layers * s.recurrent_share), region)
+        operators += _recurrence(grid, float(s.layers * s.recurrent_share), region)
     if connections.mixed(grid):
-        found.append(_bound_by_memory(grid, "streams", float(s.layers), connections.vector_bytes(grid)))
-        found.append(_product(grid, connections.product(grid), 2.0 * float(s.layers)))
+        operators.append(_bound_by_memory(grid, "streams", float(s.layers), connections.vector_bytes(grid)))
+        operators.append(_product(grid, connections.product(grid), 2.0 * float(s.layers)))
     if dense > 0:
-        found += _mlp(grid, s.ffn, dense, region, "", _gradients(grid, mixture=False))
+        operators += _mlp(grid, s.ffn, dense, region, "", _gradients(grid, mixture=False))
     if mixed and float(s.shared_ffn):
-        found += _mlp(grid, s.shared_ffn, mixed, region, "shared ", None)
+        operators += _mlp(grid, s.shared_ffn, mixed, region, "shared ", None)
     if mixed:
-        found += _experts(grid, mixed)
-    found = [replace(x, first=round(dense)) if x.count == mixed != float(s.layers) else x for x in found]
+        operators += _experts(grid, mixed)
+    operators = [replace(x, first=round(dense)) if x.count == mixed != float(s.layers) else x for x in operators]
     head = _product(grid, transformer.head_shape(grid), float(s.losses))
     passes = float(transformer.loss_bytes(grid))
-    each = Pass(0.0, passes, passes / float(grid.device.memory_rate))
-    found += [head, Operator("loss", float(s.losses), each, each, NOTHING)]
-    return tuple(found)
+    loss_pass = Pass(0.0, passes, passes / float(grid.device.memory_rate))
+    operators += [head, Operator("loss", float(s.losses), loss_pass, loss_pass, NOTHING)]
+    return tuple(operators)
 
 
 def _region(grid: Grid) -> Collective | None:
@@ -253,10 +255,10 @@ def _mlp(
     grid: Grid, width: Figure, count: float, region: Collective | None, kind: str, gradients: Collective | None
 ) -> list[Operator]:
     up, down = (_product(grid, p, count) for p in transformer.mlp_shapes(grid, width))
-    found = [_with(up, f"{kind}up", inward=region), _with(down, f"{kind}down", forward=region, weight=gradients)]
+    operators = [_with(up, f"{kind}up", inward=region), _with(down, f"{kind}down", forward=region, weight=gradients)]
     if kind:
-        return found
-    return [_bound_by_memory(grid, "norm, activation", count, transformer.mlp_vector_bytes(grid, width)), *found]
+        return operators
+    return [_bound_by_memory(grid, "norm, activation", count, transformer.mlp_vector_bytes(grid, width)), *operators]
 
 
 def _experts(grid: Grid, count: float) -> list[Operator]:
@@ -265,12 +267,16 @@ def _experts(grid: Grid, count: float) -> list[Operator]:
     size = grid.device.element * tokens(grid) * s.experts_per_token / layout.tp * experts.width(grid)
     exchange = Collective("all-to-all", "ep", float(size)) if layout.ep > 1 else None
     moved = experts.vector_bytes(grid) + experts.shared_bytes(grid)
-    apart, rate = experts.unfused_kernels(grid), float(grid.device.memory_rate)
-    own, back = float(apart.forward), float(apart.backward)
-    biases = Operator("biases, clamps", count, Pass(0.0, own * rate, own), Pass(0.0, back * rate, back), NOTHING)
+    apart = experts.unfused_kernels(grid)
+    rate = float(grid.device.memory_rate)
+    unfused_s = float(apart.forward)
+    back = float(apart.backward)
+    biases = Operator(
+        "biases, clamps", count, Pass(0.0, unfused_s * rate, unfused_s), Pass(0.0, back * rate, back), NOTHING
+    )
     return [
         _bound_by_memory(grid, "norm, routing", count, moved),
-        *([biases] if own else []),
+        *([biases] if unfused_s else []),
         router,
         *latents,
         _with(up, up.name, forward=exchange, inward=exchange),
@@ -287,16 +293,19 @@ def of_network(
     """Layers of a convolutional network, `images` on each of `ranks` data-parallel ranks; each with the normalisation
     and activation behind it.
     """
-    one, rows = np.array([images]), convolution.layers(model)
+    one = np.array([images])
+    rows = convolution.layers(model)
     parts = convolution.by_pass(rows, device, software, one)
     behind = convolution.between(rows, device, software, one)
-    moved, around = convolution.product_bytes(rows, software, one), convolution.between_bytes(rows, software, one)
+    moved = convolution.product_bytes(rows, software, one)
+    around = convolution.between_bytes(rows, software, one)
     flops = 2.0 * images * rows.products
-    found = []
+    operators = []
     for i, name in enumerate(convolution.names(model)):
         grad = Collective("all-reduce", "dp", float(rows.weights[i] * software.element)) if ranks > 1 else None
-        size, first = float(moved[i, 0]), bool(rows.first[i])
-        found.append(
+        size = float(moved[i, 0])
+        first = bool(rows.first[i])
+        operators.append(
             Operator(
                 name,
                 1,
@@ -309,7 +318,7 @@ def of_network(
                 Pass(flops[i], size, float(parts[2][i, 0]), grad),
             )
         )
-    return tuple(found)
+    return tuple(operators)
 
 
 # ---- recommenders ----------------------------------------------------------------------------------------------------
@@ -365,7 +374,8 @@ def _dense(layer: recommender.DenseLayer, device: Device, software: Software, sa
     flops = 2.0 * samples * layer.inputs * layer.outputs
     element = float(software.element)
     around = samples * layer.outputs * element * float(software.vector)
-    a, b = float(layer.inputs), float(layer.outputs)
+    a = float(layer.inputs)
+    b = float(layer.outputs)
 
     def moved(m: float, n: float, k: float) -> float:
         return float(traffic(replace(device, element=element), m, n, k))

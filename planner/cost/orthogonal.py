@@ -23,7 +23,8 @@ def flops(rows: float, columns: float, iterations: int) -> float:
     """Of one matrix, m its shorter side and n its longer: ``iterations (4 m^2 n + 2 m^3)``, an iteration being ``A = X
     X^T``, ``B = b A + c A A`` and ``a X + B X`` (muon_utils.py, newton_schulz_step).
     """
-    m, n = min(rows, columns), max(rows, columns)
+    m = min(rows, columns)
+    n = max(rows, columns)
     return iterations * (4.0 * m * m * n + 2.0 * m**3)
 
 
@@ -31,7 +32,9 @@ def whole_matrices(grid: Grid, dense: Figure, experts: Figure, shards: tuple[Fig
     """Parameters of blocks as buffers hold them under ZeRO: ``max(held, shards largest)`` of the dense ones and of the
     experts', as no matrix is cut. Shards are taken as even otherwise.
     """
-    s, layout, sharded = grid.shape, grid.layout, grid.options.zero >= 1
+    s = grid.shape
+    layout = grid.layout
+    sharded = grid.options.zero >= 1
 
     def padded(held: Figure, largest: Figure, ranks: Figure) -> Figure:
         return np.where(sharded & (held > 0), np.maximum(held, ranks * largest), held)
@@ -46,11 +49,13 @@ def seconds(grid: Grid, stage: StageLayers, shards: tuple[Figure, Figure]) -> Fi
     """Of the iterations of a stage's busiest rank, with what they gather: every tensor-parallel rank does all of a
     matrix, at the 16-bit rate (muon_fp32_matmul_prec `medium`); a rank has a whole matrix at least.
     """
-    s, layout, sharded = grid.shape, grid.layout, grid.options.zero >= 1
-    of_dense, of_experts = (np.where(sharded, each, 1.0) for each in shards)
+    s = grid.shape
+    layout = grid.layout
+    sharded = grid.options.zero >= 1
+    of_dense, of_experts = (np.where(sharded, ranks, 1.0) for ranks in shards)
     if stage.kinds:
-        found = [_of_blocks(each, n, 0.0) for each, n in zip(by_kind(grid), stage.kinds, strict=True)]
-        dense, held, moe, idle = (sum(parts) for parts in zip(*found, strict=True))
+        by_kinds = [_of_blocks(kind, n, 0.0) for kind, n in zip(by_kind(grid), stage.kinds, strict=True)]
+        dense, held, moe, idle = (sum(parts) for parts in zip(*by_kinds, strict=True))
     else:
         dense, held, moe, idle = _of_blocks(grid, stage.layers, stage.leading)
     experts = moe * s.experts / layout.ep * s.expert_orthogonal
@@ -69,8 +74,10 @@ def seconds(grid: Grid, stage: StageLayers, shards: tuple[Figure, Figure]) -> Fi
 
 def _of_blocks(grid: Grid, layers: Figure, leading: Figure) -> tuple[Figure, Figure, Figure, Figure]:
     """FLOPs and parameters outside experts, blocks with a mixture, and without an MLP."""
-    s, body = grid.shape, layers - leading
-    moe, idle = body * s.moe_share, body * s.idle_share
+    s = grid.shape
+    body = layers - leading
+    moe = body * s.moe_share
+    idle = body * s.idle_share
     dense = layers * s.attention_orthogonal + (layers - moe - idle) * s.mlp_orthogonal + moe * s.shared_orthogonal
     held = layers * s.attention_parameters + (layers - moe - idle) * s.mlp_parameters + moe * s.shared_parameters
     return dense, held, moe, idle

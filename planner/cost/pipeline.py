@@ -38,22 +38,22 @@ def split(shape: Shape, layout: Layout) -> StageSplit:
     """
     if shape.pattern is not None:
         return of_kinds(shape, shape.pattern, layout)
-    found = equal(shape, layout)
+    dealt = equal(shape, layout)
     if not np.all(layout.looped):
-        return _where(layout.looped < 1, folded(shape, layout), found)
+        return _where(layout.looped < 1, folded(shape, layout), dealt)
     if np.any(shape.head_layers):
-        found = _where((shape.head_layers > 0) & (layout.pp > 1), by_cost(shape, layout), found)
+        dealt = _where((shape.head_layers > 0) & (layout.pp > 1), by_cost(shape, layout), dealt)
     if np.any(shape.placed_head):
-        found = _where((shape.placed_head > 0) & (layout.pp > 1), placed(shape, layout, found.last), found)
-    return found
+        dealt = _where((shape.placed_head > 0) & (layout.pp > 1), placed(shape, layout, dealt.last), dealt)
+    return dealt
 
 
-def _where(here: Figure, one: StageSplit, other: StageSplit) -> StageSplit:
+def _where(mask: Figure, one: StageSplit, other: StageSplit) -> StageSplit:
     """One split where the mask holds, the other elsewhere."""
     return StageSplit(
-        np.where(here, one.first, other.first),
-        np.where(here, one.middle, other.middle),
-        np.where(here, one.last, other.last),
+        np.where(mask, one.first, other.first),
+        np.where(mask, one.middle, other.middle),
+        np.where(mask, one.last, other.last),
     )
 
 
@@ -62,9 +62,9 @@ def equal(shape: Shape, layout: Layout) -> StageSplit:
     chunks = layout.pp * layout.vpp
     full = np.ceil(shape.layers / chunks)
     missing = full * chunks - shape.layers
-    each = np.floor(missing / layout.pp)
-    rest = missing - each * layout.pp
-    middle = full * layout.vpp - each
+    missing_per_stage = np.floor(missing / layout.pp)
+    rest = missing - missing_per_stage * layout.pp
+    middle = full * layout.vpp - missing_per_stage
     return StageSplit(middle - (rest >= 2), middle, middle - (rest >= 1) * (layout.pp > 1))
 
 
@@ -82,7 +82,8 @@ def by_cost(shape: Shape, layout: Layout) -> StageSplit:
     A layer is dealt to the stage whose share of the cost it begins in (huggingface/nanotron, build_model). Middle
     stages hold ``ceil(x)`` at most: no more than the first, which sets pace and memory.
     """
-    share, most = (shape.layers + shape.head_layers) / layout.pp, shape.layers
+    share = (shape.layers + shape.head_layers) / layout.pp
+    most = shape.layers
     before_last = np.minimum(np.floor((layout.pp - 1.0) * share) + 1.0, most)
     return StageSplit(np.minimum(np.floor(share) + 1.0, most), np.minimum(np.ceil(share), most), most - before_last)
 
@@ -94,13 +95,15 @@ def placed(shape: Shape, layout: Layout, most: Figure) -> StageSplit:
     What Megatron Core's layouts can say (Megatron-LM d98e8a64, core/transformer/pipeline_parallel_layer_layout.py);
     recipes of DeepSeek-V3 and Kimi K2 are cut so (Megatron-Bridge 067f987d, recipes/deepseek, recipes/kimi).
     """
-    layers, head, before = shape.layers, shape.placed_head, np.maximum(layout.pp - 1.0, 1.0)
+    layers = shape.layers
+    head = shape.placed_head
+    before = np.maximum(layout.pp - 1.0, 1.0)
     share = np.floor((layers + head) / layout.pp)
     rest = layers - before * share
     last = np.where(rest + head < share + 1.0, rest, np.floor(share + 1.0 - head))
     last = np.minimum(np.maximum(last, layout.vpp * np.maximum(shape.losses - 1.0, 1.0)), most)
-    each = np.ceil((layers - last) / before)
-    return StageSplit(each - (each * before > layers - last), each, last)
+    layers_before = np.ceil((layers - last) / before)
+    return StageSplit(layers_before - (layers_before * before > layers - last), layers_before, last)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,15 +128,16 @@ class StageLayers:
 
 def together(counts: Sequence[Figure], values: Sequence[Figure]) -> Figure:
     """``sum n x`` over kinds of layers, those of which there are none left out."""
-    found: Figure = 0.0
+    weighted: Figure = 0.0
     for place, value in enumerate(n * x for n, x in zip(counts, values, strict=True) if np.any(n)):
-        found = found + value if place else value
-    return found
+        weighted = weighted + value if place else value
+    return weighted
 
 
 def chunk_sizes(shape: Shape, pp: int, vpp: int) -> tuple[int, ...]:
     """Layers of every chunk of layers of several kinds: cut by their work where the runtime can cut anywhere."""
-    pattern, uncut = shape.pattern, dict.fromkeys(Layout.__dataclass_fields__, 1.0)
+    pattern = shape.pattern
+    uncut = dict.fromkeys(Layout.__dataclass_fields__, 1.0)
     assert pattern is not None
     if pattern.work:
         work = tuple(pattern.work[kind] for kind in pattern.order)
@@ -147,15 +151,16 @@ def of_kinds(shape: Shape, pattern: Pattern, layout: Layout) -> StageSplit:
     pp, vpp = np.broadcast_arrays(np.asarray(layout.pp, dtype=np.int64), np.asarray(layout.vpp, dtype=np.int64))
     most = int(vpp.max(initial=1)) + 1
     distinct, rows = np.unique(pp * most + vpp, return_inverse=True)
-    rows, pairs = rows.reshape(pp.shape), [divmod(int(key), most) for key in distinct]
+    rows = rows.reshape(pp.shape)
+    pairs = [divmod(int(key), most) for key in distinct]
     cuts = [(pattern.order, chunk_sizes(shape, *pair), pair[0]) for pair in pairs]
-    inside = [cut.between(*each) for each in cuts]
-    width = max((len(each) for each in inside), default=0)
+    inside = [cut.between(*inner) for inner in cuts]
+    width = max((len(stage_cut) for stage_cut in inside), default=0)
     table = np.zeros((width + 2, len(pairs), 2 + len(pattern.kinds)))  # its index, whether it exists, its layers
-    for row, (each, between) in enumerate(zip(cuts, inside, strict=True)):
-        own = cut.held(*each)
-        for place, index in [(0, 0), *enumerate(between, 1), (width + 1, len(own) - 1)]:
-            table[place, row] = [index, index > 0 or place == 0, *own[index]]
+    for row, (stage_cut, between) in enumerate(zip(cuts, inside, strict=True)):
+        counts = cut.held(*stage_cut)
+        for place, index in [(0, 0), *enumerate(between, 1), (width + 1, len(counts) - 1)]:
+            table[place, row] = [index, index > 0 or place == 0, *counts[index]]
     stages = []
     for index, exists, *kinds in np.moveaxis(table, 2, 1)[..., rows]:
         stages.append(StageLayers(index, exists > 0, sum(kinds), 0.0, tuple(kinds)))
@@ -171,38 +176,43 @@ def extremes(shape: Shape, layout: Layout, split: StageSplit) -> tuple[StageLaye
     """
     if split.stages:
         return split.stages
-    pp, two, three = layout.pp, layout.pp > 1, layout.pp > 2
+    pp = layout.pp
+    two = layout.pp > 1
+    three = layout.pp > 2
     first = np.minimum(shape.leading_dense, np.floor(split.first / layout.vpp))
     ends = StageLayers(0.0, 1.0, split.first, first), StageLayers(pp - 1.0, two, split.last, 0.0)
     beyond = two * (shape.leading_dense - first)
     if not np.any(beyond):
         return ends[0], StageLayers(1.0, three, split.middle, 0.0), ends[1]
-    chunk, before_last = np.ceil(split.middle / layout.vpp), np.maximum(pp - 2.0, 0.0)
+    chunk = np.ceil(split.middle / layout.vpp)
+    before_last = np.maximum(pp - 2.0, 0.0)
     full = shape.layers - split.first - split.last - before_last * (split.middle - 1.0)
     unfilled, without = (np.minimum(1.0 + n, before_last) for n in (np.floor(beyond / chunk), np.ceil(beyond / chunk)))
     between = [1.0, unfilled, without] if np.any((unfilled > 1) & (unfilled < without)) else [1.0, without]
-    found = [
+    inner = [
         StageLayers(i, three, split.middle - (i > full), np.clip(beyond - (i - 1.0) * chunk, 0.0, chunk))
         for i in between
     ]
     on_last = np.clip(beyond - before_last * chunk, 0.0, np.ceil(split.last / layout.vpp))
-    return ends[0], *found, replace(ends[1], leading=on_last)
+    return ends[0], *inner, replace(ends[1], leading=on_last)
 
 
 def most(stages: Sequence[StageLayers], values: Sequence[Figure]) -> Figure:
     """The largest value of any stage that exists."""
-    found = values[0]
+    largest = values[0]
     for stage, value in zip(stages[1:], values[1:], strict=True):
-        found = np.maximum(found, stage.exists * value)
-    return found
+        largest = np.maximum(largest, stage.exists * value)
+    return largest
 
 
 def leading_fit(shape: Shape, layout: Layout) -> Figure:
     """Whether the first chunks hold all leading dense layers, and of shorter ones one at most, the last with any."""
     dealt = split(shape, layout)
-    first, chunk = np.floor(dealt.first / layout.vpp), np.ceil(dealt.middle / layout.vpp)
+    first = np.floor(dealt.first / layout.vpp)
+    chunk = np.ceil(dealt.middle / layout.vpp)
     short = dealt.first + (layout.pp - 2.0) * dealt.middle + dealt.last - shape.layers
-    shorter, between = np.ceil((dealt.middle - 1.0) / layout.vpp), np.maximum(layout.pp - 2.0, 0.0)
+    shorter = np.ceil((dealt.middle - 1.0) / layout.vpp)
+    between = np.maximum(layout.pp - 2.0, 0.0)
     unlike = (short > 0) & (shorter < chunk)
     behind = np.where(unlike, shorter - short * chunk, np.ceil(dealt.last / layout.vpp))
     return shape.leading_dense <= first + between * chunk + behind
@@ -210,7 +220,8 @@ def leading_fit(shape: Shape, layout: Layout) -> Figure:
 
 def stage_layers(shape: Shape, layout: Layout) -> list[int]:
     """Layers of every stage of one plan, in order: :func:`split` written out."""
-    layers, pp = int(shape.layers), int(layout.pp)
+    layers = int(shape.layers)
+    pp = int(layout.pp)
     if shape.pattern is not None:
         sizes = chunk_sizes(shape, pp, int(layout.vpp))
         return [sum(sizes[index::pp]) for index in range(pp)]
@@ -218,7 +229,9 @@ def stage_layers(shape: Shape, layout: Layout) -> list[int]:
         ends = [min(math.floor(r * ((layers + shape.head_layers) / pp)) + 1, layers) for r in range(1, pp)]
         return [end - start for start, end in pairwise((0, *ends, layers))]
     dealt = split(shape, layout)
-    first, middle, last = int(dealt.first), int(dealt.middle), int(dealt.last)
+    first = int(dealt.first)
+    middle = int(dealt.middle)
+    last = int(dealt.last)
     if pp <= 2:
         return [first, last][:pp]
     short = first + (pp - 2) * middle + last - layers
@@ -229,22 +242,26 @@ def leading_by_stage(shape: Shape, layout: Layout, layers: Sequence[int]) -> lis
     """Leading dense layers on every stage of one plan: those of the first chunks, stage after stage. The first stage's
     first chunk is its shortest, any other's its longest.
     """
-    left, vpp, found = int(shape.leading_dense), int(layout.vpp), []
+    left = int(shape.leading_dense)
+    vpp = int(layout.vpp)
+    leading = []
     for index, n in enumerate(layers):
-        found.append(min(left, n // vpp if index == 0 else -(-n // vpp)))
-        left -= found[-1]
-    return found
+        leading.append(min(left, n // vpp if index == 0 else -(-n // vpp)))
+        left -= leading[-1]
+    return leading
 
 
 def inner_stages(shape: Shape, layout: Layout) -> StageLayers:
     """All stages of one plan between its first and its last, as columns."""
-    pp, layers = int(layout.pp), stage_layers(shape, layout)
-    index, n = np.arange(1.0, pp - 1.0), np.array(layers[1:-1], dtype=float)
+    pp = int(layout.pp)
+    layers = stage_layers(shape, layout)
+    index = np.arange(1.0, pp - 1.0)
+    n = np.array(layers[1:-1], dtype=float)
     if shape.pattern is None:
         leading = np.array(leading_by_stage(shape, layout, layers)[1:-1], dtype=float)
         return StageLayers(index, 1.0, n, leading)
-    own = cut.held(shape.pattern.order, chunk_sizes(shape, pp, int(layout.vpp)), pp)
-    return StageLayers(index, 1.0, n, 0.0, tuple(own[1:-1].T))
+    counts = cut.held(shape.pattern.order, chunk_sizes(shape, pp, int(layout.vpp)), pp)
+    return StageLayers(index, 1.0, n, 0.0, tuple(counts[1:-1].T))
 
 
 def micro_batches(layout: Layout) -> Figure:
@@ -350,15 +367,15 @@ class Stages:
 
     def passes(self, grid: Grid) -> tuple[tuple[StageLayers, Figure, Figure], ...]:
         """Forward and backward seconds of the first stage (or only one), of those between, and of the last."""
-        found = extremes(grid.shape, grid.layout, self.split)
-        alone, (first, *between, last) = with_head(grid.layout), (self._blocks(stage) for stage in found)
+        placed = extremes(grid.shape, grid.layout, self.split)
+        alone, (first, *between, last) = with_head(grid.layout), (self._blocks(stage) for stage in placed)
         first = (
             first[0] + self.embedding.forward + alone * self.head.forward,
             first[1] + self.embedding.backward + alone * self.head.backward,
         )
         looped = grid.layout.looped
         last = last[0] + looped * self.head.forward, last[1] + looped * self.head.backward
-        return tuple((stage, *each) for stage, each in zip(found, (first, *between, last), strict=True))
+        return tuple((stage, *seconds) for stage, seconds in zip(placed, (first, *between, last), strict=True))
 
     def _blocks(self, stage: StageLayers) -> tuple[Figure, Figure]:
         """Of one stage, without the ends."""
@@ -402,9 +419,10 @@ class Flow:
 
 def flow(grid: Grid, s: Stages) -> Flow:
     """1F1B, interleaved if vpp > 1: the slowest stage sets the pace, the others' fill and drain is the bubble."""
-    layout, found = grid.layout, s.passes(grid)
-    _, forward, backward = found[0]
-    slowest = most([stage for stage, *_ in found], [there + back for _, there, back in found]) + s.transfer
+    layout = grid.layout
+    passes = s.passes(grid)
+    _, forward, backward = passes[0]
+    slowest = most([stage for stage, *_ in passes], [ahead + back for _, ahead, back in passes]) + s.transfer
     ends = s.embedding.forward + s.embedding.backward + s.head.forward + s.head.backward
     total = together(_all(grid.shape), [x.forward + x.backward for x in s.layers]) + ends + layout.pp * s.transfer
     bubble = (np.maximum(total, slowest) - slowest) / layout.vpp
@@ -418,24 +436,27 @@ def split_passes(grid: Grid, s: Stages) -> tuple[schedules.RankPasses, schedules
     """What the slowest rank and the mean of all others do in a micro-batch where weight gradients are computed apart,
     half of the transfers with either pass.
     """
-    *own, head = s.weights or (0.0, 0.0, 0.0)
+    *layer_weights, head = s.weights or (0.0, 0.0, 0.0)
     layout = grid.layout
     (first, forward, backward), *others = s.passes(grid)
-    weight = together(first.counts, own) + with_head(layout) * head
-    for number, (stage, there, back) in enumerate(others, 1):
-        late = together(stage.counts, own) + (number == len(others)) * layout.looped * head
-        slower = (stage.exists > 0) & (there + back > forward + backward)
-        forward, backward = np.where(slower, there, forward), np.where(slower, back, backward)
+    weight = together(first.counts, layer_weights) + with_head(layout) * head
+    for number, (stage, ahead_s, back) in enumerate(others, 1):
+        late = together(stage.counts, layer_weights) + (number == len(others)) * layout.looped * head
+        slower = (stage.exists > 0) & (ahead_s + back > forward + backward)
+        forward = np.where(slower, ahead_s, forward)
+        backward = np.where(slower, back, backward)
         weight = np.where(slower, late, weight)
-    every, each = _all(grid.shape), np.maximum(layout.pp - 1.0, 1.0)
-    ends, sent = s.embedding + s.head, 0.5 * s.transfer
+    every = _all(grid.shape)
+    others_count = np.maximum(layout.pp - 1.0, 1.0)
+    ends = s.embedding + s.head
+    sent = 0.5 * s.transfer
 
-    def mean(whole: Figure, own: Figure) -> Figure:
-        return np.maximum(whole - own, 0.0) / each
+    def mean(whole: Figure, slowest: Figure) -> Figure:
+        return np.maximum(whole - slowest, 0.0) / others_count
 
     ahead = mean(together(every, [x.forward for x in s.layers]) + ends.forward, forward)
     behind = mean(together(every, [x.backward for x in s.layers]) + ends.backward, backward)
-    lighter = np.minimum(mean(together(every, own) + head, weight), behind)
+    lighter = np.minimum(mean(together(every, layer_weights) + head, weight), behind)
     return (
         schedules.RankPasses(forward + sent, backward - weight + sent, weight),
         schedules.RankPasses(ahead + sent, behind - lighter + sent, lighter),

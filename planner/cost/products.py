@@ -39,11 +39,14 @@ def reads(device: Device, m: Figure, n: Figure, k: Figure) -> tuple[Figure, Figu
     A slab of one operand stays in the buffer of S bytes while the other passes, ``A + ceil(A / S) B`` or ``B + ceil(B /
     S) A``; or square tiles of the result do, ``ceil(n / T) A + ceil(m / T) B`` with ``T = sqrt(S / e)``.
     """
-    a, b = device.element * m * k, device.element * k * n
+    a = device.element * m * k
+    b = device.element * k * n
     edge = np.sqrt(device.buffer / device.element)
     slabs_a, slabs_b = (np.maximum(np.ceil(size / device.buffer), 1.0) for size in (a, b))
     across, down = (np.maximum(np.ceil(side / edge), 1.0) for side in (n, m))
-    by_first, by_second, by_tile = a + slabs_a * b, b + slabs_b * a, across * a + down * b
+    by_first = a + slabs_a * b
+    by_second = b + slabs_b * a
+    by_tile = across * a + down * b
     least = np.minimum(np.minimum(by_first, by_second), by_tile)
     first = np.where(by_first <= least, 1.0, np.where(by_second <= least, slabs_b, across))
     second = np.where(by_first <= least, slabs_a, np.where(by_second <= least, 1.0, down))
@@ -81,9 +84,10 @@ def product_time(
     if far is None:
         traffic = (element * (first * m * k + second * k * n) + written * m * n) / device.memory_rate
     else:
-        other, result = element * second * k * n, written * m * n
-        there = far.second * other + far.result * result
-        traffic = far.seconds(device.memory_rate, element * first * m * k + other + result - there, there)
+        other = element * second * k * n
+        result = written * m * n
+        far_bytes = far.second * other + far.result * result
+        traffic = far.seconds(device.memory_rate, element * first * m * k + other + result - far_bytes, far_bytes)
     return groups * np.maximum(arithmetic, traffic) * (m * n * k > 0)
 
 
@@ -122,7 +126,8 @@ def gradient_traffic(grid: Grid) -> Figure:
 
 def by_pass(grid: Grid, p: Product) -> Passes:
     """A product with its two gradients: input ``(m, k, n)`` and, where weights are trained, weight ``(k, n, m)``."""
-    device, added = grid.device, gradient_traffic(grid)
+    device = grid.device
+    added = gradient_traffic(grid)
     weights, gradients = expanded_memory.of_weights(grid)
     forward = product_time(device, p.m, p.n, p.k, p.groups, p.rate, far=weights)
     inward = product_time(device, p.m, p.k, p.n, p.groups, p.rate, far=weights)
@@ -132,9 +137,9 @@ def by_pass(grid: Grid, p: Product) -> Passes:
 
 def trained_product(grid: Grid, p: Product) -> LayerPart:
     """A product with both its gradients, and what adapters add to them."""
-    found = by_pass(grid, p)
+    passes = by_pass(grid, p)
     adapters = 1.0 + grid.shape.adapter_flops
-    return LayerPart(found.forward * adapters, (found.inward + found.weight) * adapters)
+    return LayerPart(passes.forward * adapters, (passes.inward + passes.weight) * adapters)
 
 
 def trained(grid: Grid, products: tuple[Product, ...]) -> LayerPart:

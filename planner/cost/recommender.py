@@ -129,8 +129,8 @@ def imbalance(model: Recommender, ranks: int, by: Sharding, weights: Sequence[fl
 
 def rank_bytes(model: Recommender, ranks: int, by: Sharding = "even") -> float:
     """Bytes of tables and their optimizer state on the fullest rank."""
-    each = embedding_bytes(model) * (1.0 + model.state_bytes / model.table_bytes) / ranks
-    return each * imbalance(model, ranks, by, model.tables)
+    mean_bytes = embedding_bytes(model) * (1.0 + model.state_bytes / model.table_bytes) / ranks
+    return mean_bytes * imbalance(model, ranks, by, model.tables)
 
 
 def exchange_bytes(
@@ -142,7 +142,7 @@ def exchange_bytes(
     """
     if by == "even":
         return samples * len(model.tables) * model.embedding * element
-    sent = sum(min(each, ranks) for each in model.lookups) if by == "row" else len(model.tables)
+    sent = sum(min(looked_up, ranks) for looked_up in model.lookups) if by == "row" else len(model.tables)
     return samples * sent * model.embedding * element * imbalance(model, int(ranks), by, [1.0] * len(model.tables))
 
 
@@ -164,8 +164,10 @@ def gather_bytes(
     """
     rows = DISTINCT * samples * sum(model.lookups) * model.embedding
     pooled = samples * len(model.tables) * model.embedding * element
-    found = LayerPart(rows * model.table_bytes + pooled, pooled + 2.0 * rows * (model.table_bytes + model.state_bytes))
-    return found if by == "even" else found.scaled(imbalance(model, int(ranks), by, model.lookups))
+    traffic = LayerPart(
+        rows * model.table_bytes + pooled, pooled + 2.0 * rows * (model.table_bytes + model.state_bytes)
+    )
+    return traffic if by == "even" else traffic.scaled(imbalance(model, int(ranks), by, model.lookups))
 
 
 def dense_by_pass(
@@ -177,7 +179,8 @@ def dense_by_pass(
     """
     wide = replace(device, element=software.element)
     split = replace(wide, quantisation=0.0)
-    a, b = float(layer.inputs), float(layer.outputs)
+    a = float(layer.inputs)
+    b = float(layer.outputs)
     around = samples * b * software.element * software.vector / device.memory_rate
     inward = 0.0 * samples if layer.first else product_time(wide, samples, a, b)
     return (
@@ -202,9 +205,9 @@ def interaction(model: Recommender, device: Device, software: Software, samples:
     Dots: vectors read and dots written; backward twice that. Cross layer ``x0 (U V x + b) + x``: two reads and a
     write of the whole width beside the product's own, backward twice that.
     """
-    each = samples * vectors(model) * model.embedding * software.element
-    joined = each + samples * interaction_width(model) * software.element
-    forward = joined + 3.0 * model.cross_layers * each
+    vector_bytes = samples * vectors(model) * model.embedding * software.element
+    joined = vector_bytes + samples * interaction_width(model) * software.element
+    forward = joined + 3.0 * model.cross_layers * vector_bytes
     backward = 2.0 * forward
     return LayerPart(forward / device.memory_rate, backward / device.memory_rate)
 
@@ -228,9 +231,10 @@ def step_time(
     group = collective_times.group(network, ranks, 1.0)
     work = dense(model, device, software, samples) + interaction(model, device, software, samples)
     moved = gather_bytes(model, software.element, samples, ranks, by)
-    looked_up, reach = moved.forward + moved.backward, device.memory_rate * software.gather
-    there = 0.0 if far is None else far.second * looked_up
-    gathers = looked_up / reach if far is None else far.seconds(reach, looked_up - there, there)
+    looked_up = moved.forward + moved.backward
+    reach = device.memory_rate * software.gather
+    far_bytes = 0.0 if far is None else far.second * looked_up
+    gathers = looked_up / reach if far is None else far.seconds(reach, looked_up - far_bytes, far_bytes)
     links = replace(network, scaleup=network.scaleup * software.exchange, nic=network.nic * software.exchange)
     sent = exchange_bytes(model, software.element, samples, ranks, by) * software.crossing
     once = collective_times.all_to_all(links, sent, group)

@@ -14,7 +14,9 @@ from planner.cost.products import LayerPart, Product
 
 def shapes(grid: Grid) -> tuple[Product, ...]:
     """Products before, between and behind; nothing where the model has no recurrence."""
-    s, tp, t = grid.shape, grid.layout.tp, tokens(grid)
+    s = grid.shape
+    tp = grid.layout.tp
+    t = tokens(grid)
     inner = s.recurrent_inner / tp
     return (
         Product("recurrence in", t, s.recurrent_first / tp, s.hidden),
@@ -42,7 +44,8 @@ def kernel(grid: Grid) -> LayerPart:
 
 def vector_bytes(grid: Grid) -> Figure:
     """Norm and residual (5 e h a token), convolution, states, gate and norm, casts of inputs."""
-    s, wide = grid.shape, elements.wide(grid)
+    s = grid.shape
+    wide = elements.wide(grid)
     moved = 2.0 * s.recurrent_moved / grid.layout.tp
     return wide * tokens(grid) * (10.0 * s.hidden / sequence_shard(grid) + moved) + input_cast_bytes(grid)
 

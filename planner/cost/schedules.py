@@ -48,10 +48,14 @@ def idle(grid: Grid, slowest: RankPasses, others: RankPasses) -> Figure:
     than I. Others that are faster by d wait, too: a bubble is less by p times what their W lack (ZB-H1), ``(M - 1) d``
     (ZB-V, no less than on the two ways round its slow end), or :data:`SLACK` ``p d`` (DualPipeV).
     """
-    p, schedule, o = grid.layout.pp, grid.options.schedule, others
-    longer, more = np.maximum(o.forward, o.inward), np.maximum(slowest.weight - o.weight, 0.0)
+    p = grid.layout.pp
+    schedule = grid.options.schedule
+    o = others
+    longer = np.maximum(o.forward, o.inward)
+    more = np.maximum(slowest.weight - o.weight, 0.0)
     apart = slowest.forward + slowest.inward + slowest.weight - (o.forward + o.inward + o.weight)
-    apart, q = np.maximum(apart, 0.0), p - 1.0
+    apart = np.maximum(apart, 0.0)
+    q = p - 1.0
     steps = grid.layout.batch / (grid.layout.dp * grid.layout.micro)
     filled = np.maximum(q * np.maximum(o.forward + o.inward - o.weight, o.inward) - p * more, q * o.forward)
     equal = q * np.maximum(o.inward - o.weight, 0.5 * longer)
@@ -71,7 +75,8 @@ def moments(grid: Grid, index: Figure) -> tuple[tuple[Figure, Figure], ...]:
     ZB-H1: p and ``r / vpp`` on rank r. DualPipeV: ``p + 1 / 2``, none put off. ZB-V: p, none put off, or while the
     pipeline drains ``(p + r) / 2``, r of them put off.
     """
-    pp, schedule = grid.layout.pp, grid.options.schedule
+    pp = grid.layout.pp
+    schedule = grid.options.schedule
     full = pp + 0.5 * (schedule == DUALPIPE_V), (schedule == ZERO_BUBBLE) * index / grid.layout.vpp
     drained = (schedule == ZBV) * index
     return full, (0.5 * (pp + drained), drained)
@@ -101,8 +106,8 @@ def head_weight_seconds(grid: Grid) -> Figure:
 
 def waiting_bytes(grid: Grid, moe: Figure) -> Figure:
     """Bytes that W of one layer waits for in addition to activations: gradients of what its products give."""
-    found = sum((share * p.groups * p.m * p.n * (p.k > 0) for share, p in _products(grid, moe)), start=0.0)
-    return grid.device.element * found
+    elements = sum((share * p.groups * p.m * p.n * (p.k > 0) for share, p in _products(grid, moe)), start=0.0)
+    return grid.device.element * elements
 
 
 def head_waiting_bytes(grid: Grid) -> Figure:

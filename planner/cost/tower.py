@@ -35,8 +35,12 @@ def seconds(grid: Grid) -> LayerPart:
     """Of a micro-batch: products, attention's kernel and element-wise traffic of all layers, and what joins them; twice
     the products and the traffic backward where it is trained, and the kernel as the decoder's.
     """
-    s, d, t = grid.shape, grid.device, patches(grid)
-    h, f, rate = s.tower_hidden, s.tower_inner, grid.device.matrix_rate_16
+    s = grid.shape
+    d = grid.device
+    t = patches(grid)
+    h = s.tower_hidden
+    f = s.tower_inner
+    rate = grid.device.matrix_rate_16
     shapes = ((3.0 * h, h), (h, h), ((1.0 + s.tower_gated) * f, h), (h, f))
     products = sum(product_time(d, t, n, k, rate=rate) for n, k in shapes)
     reached = d.attention_rate * grid.stack.attention / (1.0 + d.attention_half / np.maximum(s.tower_attended, 1.0))

@@ -30,7 +30,8 @@ from planner.cost.products import LayerPart, Product
 
 def mlp_shapes(grid: Grid, width: Figure) -> tuple[Product, ...]:
     """Products of an MLP of inner `width`, split over tensor-parallel ranks."""
-    s, t = grid.shape, tokens(grid)
+    s = grid.shape
+    t = tokens(grid)
     inner = width / grid.layout.tp
     return Product("up", t, (1.0 + s.gated) * inner, s.hidden), Product("down", t, s.hidden, inner)
 
@@ -42,7 +43,8 @@ def mlp(grid: Grid, width: Figure) -> LayerPart:
 
 def mlp_vector_bytes(grid: Grid, width: Figure) -> Figure:
     """Norm and residual, the activation function (3 e or 2 e bytes per inner element), casts of inputs."""
-    s, wide = grid.shape, elements.wide(grid)
+    s = grid.shape
+    wide = elements.wide(grid)
     inner = width / grid.layout.tp
     casts = input_cast_bytes(grid) + cast_bytes(grid, inner)
     return wide * tokens(grid) * (10.0 * s.hidden / sequence_shard(grid) + (4.0 + 2.0 * s.gated) * inner) + casts
@@ -67,7 +69,8 @@ def tensor_parallel(grid: Grid, blocks: Figure, matrix: LayerPart) -> LayerPart:
     what runs during the matrix products that it feeds.
     """
     seconds = blocks * tensor_parallel_alone(grid)
-    share, toll = grid.options.tp_overlap * grid.stack.tp_overlap, grid.device.collective_share
+    share = grid.options.tp_overlap * grid.stack.tp_overlap
+    toll = grid.device.collective_share
     return LayerPart(
         overlap.shown(seconds, matrix.forward, share, toll), overlap.shown(seconds, matrix.backward, share, toll)
     )
@@ -114,9 +117,10 @@ def launched_late(grid: Grid, kernels: LayerPart, moe: Figure) -> LayerPart:
     where it is ahead.
     """
     ring = grid.shape.attention_share * attention.RING_KERNELS * attention.ring_steps(grid)
-    alone, experts = grid.options.graphs < 1, grid.options.graphs < CAPTURED_EXPERTS
-    own = blocks(grid) * grid.stack.kernels_per_layer
-    count = alone * (own + ring) + experts * moe * grid.stack.expert_launches
+    alone = grid.options.graphs < 1
+    experts = grid.options.graphs < CAPTURED_EXPERTS
+    layer_kernels = blocks(grid) * grid.stack.kernels_per_layer
+    count = alone * (layer_kernels + ring) + experts * moe * grid.stack.expert_launches
     floor = count * grid.device.launch
     return LayerPart(floor - kernels.forward, 1.6 * floor - kernels.backward)
 
@@ -137,7 +141,8 @@ class _Kernels:
         behind the CPU. So would the kernels of `modules` that are recomputed: what the CPU launches for them counts,
         too.
         """
-        late, modules = LayerPart(np.maximum(behind.forward, 0.0), np.maximum(behind.backward, 0.0)), self.modules
+        late = LayerPart(np.maximum(behind.forward, 0.0), np.maximum(behind.backward, 0.0))
+        modules = self.modules
         if np.any(modules):
             relaunched = relaunches(grid, self.moe) * grid.device.launch
             modules = np.maximum(modules - late.backward, relaunched + np.minimum(behind.backward, 0.0))
@@ -146,7 +151,8 @@ class _Kernels:
         launch = LayerPart(late.forward + fixed, late.backward + 2.0 * fixed)
         lone = np.maximum(self.hidden.forward - late.forward, 0.0)
         lone = lone + np.maximum(self.hidden.backward - late.backward, 0.0)
-        forward, backward = self.sum.forward + launch.forward, self.sum.backward + launch.backward
+        forward = self.sum.forward + launch.forward
+        backward = self.sum.backward + launch.backward
         return Layer(forward, backward, self.selective, self.parts | {"launch": launch}, lone, modules)
 
 
@@ -184,7 +190,10 @@ def modules_again(grid: Grid, moe: Figure, dense: LayerPart, around: LayerPart, 
     are read and written; the forward pass of a dense MLP, what is `around` it, and its tensor-parallel region; that of
     a whole `mixture`, in seconds.
     """
-    s, o, stack, element = grid.shape, grid.options, grid.stack, grid.device.element * tokens(grid)
+    s = grid.shape
+    o = grid.options
+    stack = grid.stack
+    element = grid.device.element * tokens(grid)
     activation = (1.0 + s.gated) * element / grid.layout.tp * s.experts_per_token * s.expert_ffn
     kept_function = (1.0 - stack.drops_activation) * activation / grid.device.memory_rate
     function = kept_function + experts.clamped_activation(grid).forward
@@ -215,7 +224,8 @@ class Mixing:
 def mixers(grid: Grid, kernel: LayerPart) -> Mixing:
     """Attention, whose kernel takes so long where there is one, and recurrences, each by its share of the layers."""
     s = grid.shape
-    matrix, around = attention.matrix(grid), attention.vector_bytes(grid)
+    matrix = attention.matrix(grid)
+    around = attention.vector_bytes(grid)
     if not np.any(s.recurrent_share) and np.all(s.attention_share == 1.0):
         return Mixing(matrix, kernel, around)
     share, other = s.attention_share, s.recurrent_share
@@ -235,29 +245,34 @@ def layers(grid: Grid) -> tuple[Layer, ...]:
     """
     share, pattern = grid.shape.moe_share, grid.shape.pattern
     if pattern is None:
-        found = _kernels(grid, (0.0 * share, share))
-        return tuple(each.layer(grid, launched_late(grid, each.sum, each.moe)) for each in found)
+        lead_and_body = _kernels(grid, (0.0 * share, share))
+        return tuple(kernels.layer(grid, launched_late(grid, kernels.sum, kernels.moe)) for kernels in lead_and_body)
+
     kinds = by_kind(grid)
-    found = tuple(_kernels(each, (each.shape.moe_share,))[0] for each in kinds)
+    kernels_by_kind = [_kernels(kind, (kind.shape.moe_share,))[0] for kind in kinds]
     shares = [pattern.order.count(place) / len(pattern.order) for place in range(len(kinds))]
-    mean = [each.sum.scaled(n) for n, each in zip(shares, found, strict=True)]
-    moe = sum(n * each.moe for n, each in zip(shares, found, strict=True))
+    mean = [kernels.sum.scaled(n) for n, kernels in zip(shares, kernels_by_kind, strict=True)]
+    moe = sum(n * kernels.moe for n, kernels in zip(shares, kernels_by_kind, strict=True))
     late = launched_late(grid, functools.reduce(LayerPart.__add__, mean), moe)
-    return tuple(each.layer(own, late) for own, each in zip(kinds, found, strict=True))
+    return tuple(kernels.layer(kind, late) for kind, kernels in zip(kinds, kernels_by_kind, strict=True))
 
 
 def _kernels(grid: Grid, shares: tuple[Figure, ...]) -> tuple[_Kernels, ...]:
     """Of layers of which such shares have a mixture for their MLP, alike in all else."""
     s, stack = grid.shape, grid.stack
     kernel = attention.kernel(grid)
-    ring, joined, exchange = attention.context_parallel(grid, kernel), attention.joining(grid), experts.exchange(grid)
+    ring = attention.context_parallel(grid, kernel)
+    joined = attention.joining(grid)
+    exchange = experts.exchange(grid)
     mixing = mixers(grid, kernel)
-    projections, halves = mixing.matrix, s.mixing_share + 1.0 - s.idle_share
+    projections = mixing.matrix
+    halves = s.mixing_share + 1.0 - s.idle_share
     dense = mlp(grid, s.ffn)
     shared = mlp(grid, s.shared_ffn)
     routed = experts.matrix(grid)
     dense_bytes = mlp_vector_bytes(grid, s.ffn)
-    routed_bytes, apart = experts.vector_bytes(grid) + experts.shared_bytes(grid), experts.unfused_kernels(grid)
+    routed_bytes = experts.vector_bytes(grid) + experts.shared_bytes(grid)
+    apart = experts.unfused_kernels(grid)
     named = np.any(modules_named(grid.options))
     width = (1.0 + s.gated) * grid.device.element * tokens(grid) / grid.layout.tp
 
@@ -266,7 +281,8 @@ def _kernels(grid: Grid, shares: tuple[Figure, ...]) -> tuple[_Kernels, ...]:
         matrix = projections + dense.scaled(plain) + (shared + routed).scaled(moe)
         vector = moved(grid, mixing.moved + plain * dense_bytes + moe * routed_bytes)
         if connections.mixed(grid):
-            matrix, vector = matrix + connections.matrix(grid), vector + moved(grid, connections.vector_bytes(grid))
+            matrix = matrix + connections.matrix(grid)
+            vector = vector + moved(grid, connections.vector_bytes(grid))
         vector = vector + apart.scaled(moe) + frozen.dequantising(grid, moe)
         exchanged = experts.exposed(grid, matrix + mixing.kernel + vector, exchange)
         parts = {
@@ -304,8 +320,8 @@ def head_shape(grid: Grid) -> Product:
 
 def loss_bytes(grid: Grid) -> Figure:
     """Memory traffic of the loss over logits, each way."""
-    each = grid.device.element + elements.logit_bytes(grid, grid.stack.logit_copies)
-    return tokens(grid) * grid.shape.vocab / grid.layout.tp * each
+    per_logit = grid.device.element + elements.logit_bytes(grid, grid.stack.logit_copies)
+    return tokens(grid) * grid.shape.vocab / grid.layout.tp * per_logit
 
 
 def head(grid: Grid) -> LayerPart:

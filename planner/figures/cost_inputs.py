@@ -46,8 +46,11 @@ def shape(workload: Workload, runtime: Runtime | None, *, mean: bool = False) ->
 
     Layers of several kinds are told apart, unless there is no runtime or the `mean` of them is asked for.
     """
-    model, counted = workload.model, parameters(workload.model)
-    moe, latent, ranks = model.moe, model.latent, _ranks(model)
+    model = workload.model
+    counted = parameters(workload.model)
+    moe = model.moe
+    latent = model.latent
+    ranks = _ranks(model)
     leading = blocks.leading(model)
     lora = workload.method.kind == "lora"
     adapters = lora_parameters(model, workload.method) if lora else 0
@@ -122,15 +125,15 @@ def _ranks(model: Model) -> tuple[int, int]:
 
 def _compressed(model: Model) -> dict[str, float]:
     """Compressed attention's figures; entries and their index are made on every tensor-parallel rank."""
-    if (own := model.compressed) is None:
+    if (attention := model.compressed) is None:
         return {}
-    (csa, hca), (best, every) = compressed.shares(model), compressed.products(model, own)
+    (csa, hca), (best, every) = compressed.shares(model), compressed.products(model, attention)
     return {
-        "output_rank": own.output_rank,
-        "output_width": own.output_groups * own.output_rank,
+        "output_rank": attention.output_rank,
+        "output_width": attention.output_groups * attention.output_rank,
         "entries_kept": (4.0 * csa + 2.0 * hca) * model.head_dim,
         "index_products": csa * best + hca * every,
-        "index_width": csa * own.index_heads * own.index_head_dim / own.csa_rate,
+        "index_width": csa * attention.index_heads * attention.index_head_dim / attention.csa_rate,
     }
 
 
@@ -162,8 +165,11 @@ def _held(counted: Parameters) -> float:
 
 def _mixers(model: Model) -> dict[str, Figure]:
     """Shares of layers by what mixes tokens in them, and the work of a recurrence and of sparse attention's index."""
-    found, every, body = recurrent.block(model), blocks.blocks(model), blocks.blocks(model)[blocks.leading(model) :]
-    index, scoring = model.indexer, blocks.scoring(model) / max(blocks.attending(model), 1)
+    recurrence = recurrent.block(model)
+    every = blocks.blocks(model)
+    body = blocks.blocks(model)[blocks.leading(model) :]
+    index = model.indexer
+    scoring = blocks.scoring(model) / max(blocks.attending(model), 1)
     shares = {
         "attention_share": blocks.attending(model) / len(every),
         "recurrent_share": blocks.recurring(model) / len(every),
@@ -175,34 +181,34 @@ def _mixers(model: Model) -> dict[str, Figure]:
         "index_width": index.heads * index.head_dim * scoring if index else 0.0,
     }
     shares |= _compressed(model) | {"streams": float(model.streams or 1)}
-    if found is None:
+    if recurrence is None:
         return shares
     return shares | {
-        "recurrent_first": float(found.first),
-        "recurrent_inner": float(found.inner),
-        "recurrent_between": float(found.between),
-        "recurrent_work": found.recurrence,
-        "recurrent_chunked": found.chunked,
-        "recurrent_moved": found.moved,
-        "recurrent_kept": float(found.kept),
+        "recurrent_first": float(recurrence.first),
+        "recurrent_inner": float(recurrence.inner),
+        "recurrent_between": float(recurrence.between),
+        "recurrent_work": recurrence.recurrence,
+        "recurrent_chunked": recurrence.chunked,
+        "recurrent_moved": recurrence.moved,
+        "recurrent_kept": float(recurrence.kept),
     }
 
 
 def _tower(model: Model) -> dict[str, Figure]:
     """A frozen tower's figures."""
-    if (found := model.tower) is None:
+    if (tower := model.tower) is None:
         return {}
     return {
-        "tower_layers": found.layers,
-        "tower_hidden": found.hidden,
-        "tower_inner": found.ffn,
-        "tower_gated": float(found.gated),
-        "tower_patches": found.patches,
-        "tower_attended": found.attended,
-        "tower_joining": found.joining,
-        "tower_parameters": found.parameters,
-        "tower_trained": float(found.trained),
-        "images": found.images,
+        "tower_layers": tower.layers,
+        "tower_hidden": tower.hidden,
+        "tower_inner": tower.ffn,
+        "tower_gated": float(tower.gated),
+        "tower_patches": tower.patches,
+        "tower_attended": tower.attended,
+        "tower_joining": tower.joining,
+        "tower_parameters": tower.parameters,
+        "tower_trained": float(tower.trained),
+        "images": tower.images,
     }
 
 
@@ -343,11 +349,11 @@ def software(reached: RuntimeEfficiency, precision: str) -> Software:
     )
 
 
-def matured(found: Device, reached: AcceleratorEfficiency, release: str) -> Device:
+def matured(fresh: Device, reached: AcceleratorEfficiency, release: str) -> Device:
     """An accelerator under convolutional networks and recommenders: young software is slow in memory-bound kernels as
     in products (:func:`maturity`).
     """
-    return replace(found, memory_rate=found.memory_rate * maturity(reached, release))
+    return replace(fresh, memory_rate=fresh.memory_rate * maturity(reached, release))
 
 
 def expansion(accelerator: Accelerator, reached: AcceleratorEfficiency, per_node: int) -> Expansion | None:
@@ -475,7 +481,9 @@ def _dimensions(cluster: Cluster, reached: AcceleratorEfficiency) -> Dimensions 
         WrongQuestion: a dimension is missing below another, lacks its size, or they have not as many places as there
             are accelerators.
     """
-    fabric, each, all_ = cluster.fabric, cluster.node.accelerators, cluster.accelerators
+    fabric = cluster.fabric
+    per_node = cluster.node.accelerators
+    all_ = cluster.accelerators
     given = fabric.dimensions
     if not given:
         return None
@@ -483,18 +491,19 @@ def _dimensions(cluster: Cluster, reached: AcceleratorEfficiency) -> Dimensions 
         raise WrongQuestion(f"{fabric.id}: dimension{len(given)} and no dimension below it; number them from 1")
     if any(d.size is None for d in given[:-1]):
         raise WrongQuestion(f"{fabric.id}: only the outermost dimension may leave its size out")
-    below, found = 1, []
+    below = 1
+    along = []
     for d in given:
         size = d.size or max(1, -(-all_ // below))
         below *= size
-        reach = reached.scaleup if below <= each else reached.nic
-        found.append(NetworkDimension(d.topology, float(size), d.bandwidth * reach, d.latency))
+        reach = reached.scaleup if below <= per_node else reached.nic
+        along.append(NetworkDimension(d.topology, float(size), d.bandwidth * reach, d.latency))
     if below != all_:
-        sizes = " x ".join(f"{d.size:g}" for d in found)
+        sizes = " x ".join(f"{d.size:g}" for d in along)
         raise WrongQuestion(
             f"{fabric.id}: {sizes} = {below:,} places for {all_:,} accelerators; leave the outermost size out"
         )
-    return Dimensions(tuple(found), float(fabric.chunks))
+    return Dimensions(tuple(along), float(fabric.chunks))
 
 
 LOGIT_BYTES = (6.0, 10.0)

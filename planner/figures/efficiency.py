@@ -54,9 +54,10 @@ def reached(catalog: Catalog, accelerator: Accelerator, runtime: Runtime, releas
     """An accelerator's own entry, else its generation's, its vendor's, or the default; a release's own entry, else its
     runtime's.
     """
-    parts, notes = catalog.accelerator_efficiencies, []
-    own, generation, vendor = accelerator_keys(accelerator)
-    part = parts.get(own) or parts.get(generation)
+    parts = catalog.accelerator_efficiencies
+    notes = []
+    part_id, generation, vendor = accelerator_keys(accelerator)
+    part = parts.get(part_id) or parts.get(generation)
     if part is None:
         part = parts.get(vendor) or parts[DEFAULT]
         like = f"what {vendor}'s others are taken to" if vendor in parts else "what others do"

@@ -32,7 +32,8 @@ def pattern(
         figures: What makes the figures of a workload.
         anywhere: Whether the runtime can cut stages between any two layers.
     """
-    named, modules = blocks.kinds(workload.model, workload.sequence), workload.mtp_layers
+    named = blocks.kinds(workload.model, workload.sequence)
+    modules = workload.mtp_layers
     distinct = list(dict.fromkeys(named))
     kinds = tuple(_of_kind(workload, kind, whole, figures) for kind in distinct)
     return Pattern(
@@ -55,10 +56,10 @@ def _of_kind(
 ) -> Shape:
     """The figures of a model as if all its layers were of one kind."""
     model = blocks.of_kind(workload.model, kind)
-    own = figures(replace(workload, model=model), None)
-    found = {name: getattr(own, name) for name in OF_A_KIND} | {"leading_dense": 0.0}
+    whole_shape = figures(replace(workload, model=model), None)
+    kind_fields = {name: getattr(whole_shape, name) for name in OF_A_KIND} | {"leading_dense": 0.0}
     if model.indexer and not kind[2]:
         index = parameters(model).index_per_layer
-        found |= {"index_products": 0.0, "index_width": 0.0}
-        found["attention_parameters"] = own.attention_parameters - index
-    return replace(whole, **found)
+        kind_fields |= {"index_products": 0.0, "index_width": 0.0}
+        kind_fields["attention_parameters"] = whole_shape.attention_parameters - index
+    return replace(whole, **kind_fields)

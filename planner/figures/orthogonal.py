@@ -26,7 +26,8 @@ def figures(workload: Workload) -> dict[str, Figure]:
     def of(matrices: Iterable[Sides]) -> float:
         return sum(flops(*sides, optimizer.iterations) for sides in matrices)
 
-    moe, mixing = model.moe, _mixing(model)
+    moe = model.moe
+    mixing = _mixing(model)
     mlp = _mlp(model, model.hidden, model.ffn) if blocks.feeding(model, "mlp") else []
     shared = _mlp(model, model.hidden, moe.shared_ffn) if moe and moe.shared_ffn else []
     expert = _mlp(model, moe.latent or model.hidden, moe.ffn) if moe else []
@@ -55,27 +56,30 @@ def _mlp(model: Model, hidden: int, ffn: int) -> list[Sides]:
 def _mixing(model: Model) -> list[tuple[int, Sides]]:
     """How many blocks have each matrix of attention or recurrence."""
     whole = blocks.attending_to_all(model)
-    found = [(blocks.attending(model) - whole, (i, o)) for _, i, o in attention_matrices(model)]
+    matrices = [(blocks.attending(model) - whole, (i, o)) for _, i, o in attention_matrices(model)]
     if model.full is not None:
-        found += [(whole, (i, o)) for _, i, o in attention_matrices(model, whole=True)]
+        matrices += [(whole, (i, o)) for _, i, o in attention_matrices(model, whole=True)]
     if model.compressed is not None:
         csa, hca = compressed.entries(model, model.compressed)
-        found += [(blocks.named(model, "csa"), each) for each in csa]
-        found += [(blocks.named(model, "hca"), each) for each in hca]
-    if (own := recurrent.block(model)) is not None:
-        found += [(blocks.recurring(model), sides) for sides in ((model.hidden, own.first), (own.inner, model.hidden))]
-    return [(count, sides) for count, sides in found if count]
+        matrices += [(blocks.named(model, "csa"), sides) for sides in csa]
+        matrices += [(blocks.named(model, "hca"), sides) for sides in hca]
+    if (recurrence := recurrent.block(model)) is not None:
+        matrices += [
+            (blocks.recurring(model), sides)
+            for sides in ((model.hidden, recurrence.first), (recurrence.inner, model.hidden))
+        ]
+    return [(count, sides) for count, sides in matrices if count]
 
 
 def _tensors(model: Model) -> list[Sides]:
     """As they are kept: queries, keys and values of one width are one tensor."""
-    found: list[Sides] = []
+    tensors: list[Sides] = []
     for kind in {True: [False, True], False: [False]}[model.full is not None]:
         if not (blocks.attending(model) - (0 if kind else blocks.attending_to_all(model))):
             continue
         *first, last = [(rows, columns) for _, rows, columns in attention_matrices(model, whole=kind)]
         joined = [(model.hidden, sum(columns for _, columns in first))]
-        found += [last, *(first if model.latent or model.compressed else joined)]
-    if (own := recurrent.block(model)) is not None:
-        found += [(model.hidden, own.first), (own.inner, model.hidden)]
-    return found
+        tensors += [last, *(first if model.latent or model.compressed else joined)]
+    if (recurrence := recurrent.block(model)) is not None:
+        tensors += [(model.hidden, recurrence.first), (recurrence.inner, model.hidden)]
+    return tensors

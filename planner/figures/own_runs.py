@@ -87,25 +87,25 @@ def _file(path: Path) -> dict[str, OwnRuns]:
         by_runtime.setdefault(row.text("runtime"), []).append(_row(row.cells, row.where))
     if not by_runtime:
         raise WrongQuestion(f"{path}: no own runs: clusterwright learn writes them")
-    for runtime, each in by_runtime.items():
-        if len(each) > MOST_OWN_RUNS:
-            raise WrongQuestion(f"{path}: {len(each)} runs of {runtime}; at most {MOST_OWN_RUNS} are weighed")
-    return {runtime: _columns(each) for runtime, each in by_runtime.items()}
+    for runtime, runs in by_runtime.items():
+        if len(runs) > MOST_OWN_RUNS:
+            raise WrongQuestion(f"{path}: {len(runs)} runs of {runtime}; at most {MOST_OWN_RUNS} are weighed")
+    return {runtime: _columns(runs) for runtime, runs in by_runtime.items()}
 
 
 def _row(row: Mapping[str, str], where: str) -> dict[str, Any]:
     try:
-        found: dict[str, Any] = {name: int(row[name]) for name in COUNTS}
-        found |= {name: float(row[name]) for name in ("residual", "scatter")}
+        fields: dict[str, Any] = {name: int(row[name]) for name in COUNTS}
+        fields |= {name: float(row[name]) for name in ("residual", "scatter")}
     except ValueError:
         raise WrongQuestion(f"{where}: {', '.join(COUNTS)} must be whole numbers, residual, scatter numbers") from None
-    if not all(1 <= found[name] <= LARGEST for name in COUNTS):
+    if not all(1 <= fields[name] <= LARGEST for name in COUNTS):
         raise WrongQuestion(f"{where}: {', '.join(COUNTS)} must be from 1 to {LARGEST:,}")
-    if not abs(found["residual"]) <= FURTHEST:
-        raise WrongQuestion(f"{where}: residual = {found['residual']:g}: must be from {-FURTHEST:g} to {FURTHEST:g}")
-    if not LEAST <= found["scatter"] <= FURTHEST:
-        raise WrongQuestion(f"{where}: scatter = {found['scatter']:g}: must be from {LEAST:g} to {FURTHEST:g}")
-    return found | {name: row[name] for name in LABELS}
+    if not abs(fields["residual"]) <= FURTHEST:
+        raise WrongQuestion(f"{where}: residual = {fields['residual']:g}: must be from {-FURTHEST:g} to {FURTHEST:g}")
+    if not LEAST <= fields["scatter"] <= FURTHEST:
+        raise WrongQuestion(f"{where}: scatter = {fields['scatter']:g}: must be from {LEAST:g} to {FURTHEST:g}")
+    return fields | {name: row[name] for name in LABELS}
 
 
 def _columns(rows: list[dict[str, Any]]) -> OwnRuns:

@@ -76,19 +76,19 @@ def widths(residuals: Array, described: Sequence[tuple[str, str, str]], sources:
             sets.setdefault(key, []).append(float(residual))
             by.setdefault(key, set()).add(source)
             wider[key] = names[place + 1 :]
-    own = {key: width(np.array(found)) for key, found in sets.items() if len(found) >= FEWEST or key == "all"}
-    found = {}
-    for key, each in own.items():
-        least = [own[name].half for name in wider[key] if name in own][:2] if len(by[key]) < 2 else []
-        found[key] = Width(max([each.half, *least]), each.runs)
-    return found
+    narrow = {key: width(np.array(wide)) for key, wide in sets.items() if len(wide) >= FEWEST or key == "all"}
+    width_by_key = {}
+    for key, half in narrow.items():
+        least = [narrow[name].half for name in wider[key] if name in narrow][:2] if len(by[key]) < 2 else []
+        width_by_key[key] = Width(max([half.half, *least]), half.runs)
+    return width_by_key
 
 
 def found(known: Mapping[str, Width], generation: str, kind: str, runtime: str) -> tuple[float, str]:
     """Half-width for a prediction, and the set that it comes from; wider where nothing comparable was measured."""
-    own, *wider = keys(generation, kind, runtime)
-    if own in known:
-        return known[own].half, own
+    narrowest, *wider = keys(generation, kind, runtime)
+    if narrowest in known:
+        return known[narrowest].half, narrowest
     for name in wider:
         if name in known:
             return known[name].half * UNKNOWN, name
@@ -107,17 +107,18 @@ def memory_widths(residuals: Array, runtimes: Sequence[str], labs: Sequence[str]
     """
     if not len(residuals):
         return {}
-    size, names = np.abs(residuals), np.array(labs)
+    size = np.abs(residuals)
+    names = np.array(labs)
     weight = np.array([1.0 / np.sum(names == name) for name in labs])
     everything = Width(quantile(size, weight, LEVEL), len(size))
-    found = {"all": everything}
+    by_runtime = {"all": everything}
     for runtime in sorted(set(runtimes)):
-        own = np.array([each == runtime for each in runtimes])
-        if own.sum() >= FEWEST:
-            half = quantile(size[own], weight[own], LEVEL)
-            alone = len(set(names[own])) < 2
-            found[runtime] = Width(max(half, everything.half) if alone else half, int(own.sum()))
-    return found
+        is_runtime = np.array([name == runtime for name in runtimes])
+        if is_runtime.sum() >= FEWEST:
+            half = quantile(size[is_runtime], weight[is_runtime], LEVEL)
+            alone = len(set(names[is_runtime])) < 2
+            by_runtime[runtime] = Width(max(half, everything.half) if alone else half, int(is_runtime.sum()))
+    return by_runtime
 
 
 def quantile(values: Array, weight: Array, level: float) -> float:
@@ -154,7 +155,8 @@ def read(catalog: Catalog, what: str = TIME) -> dict[str, Width]:
             with path.open(encoding="utf-8", newline="") as file:
                 for number, row in enumerate(csv.DictReader(file), 2):
                     try:
-                        half, runs = float(row["half_width"]), int(row["runs"])
+                        half = float(row["half_width"])
+                        runs = int(row["runs"])
                     except (KeyError, TypeError, ValueError):
                         raise WrongQuestion(f"{path}:{number}: expected columns {', '.join(COLUMNS)}") from None
                     if not 0 <= half < math.inf:
@@ -170,6 +172,6 @@ def write(folder: Path, known: Mapping[str, Width], source: str, name: str = "ti
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
     table.writerow(COLUMNS)
-    table.writerows([key, f"{each.half:.4f}", each.runs, source] for key, each in sorted(known.items()))
+    table.writerows([key, f"{measured.half:.4f}", measured.runs, source] for key, measured in sorted(known.items()))
     writing.write(path, text.getvalue(), replace=True)
     return path

@@ -84,13 +84,13 @@ def half_width(known: Mapping[str, Width], situation: Situation) -> tuple[float,
         known: terms by name, each a standard deviation; :data:`QUANTILE` holds the factor on their root sum of squares.
         situation: what is predicted.
     """
-    own = known.get(situation.site)
-    base = [own.half] if own else [known[RUN].half, known[LAB].half]
+    site_width = known.get(situation.site)
+    base = [site_width.half] if site_width else [known[RUN].half, known[LAB].half]
     names = added(situation, known)
-    if own:
+    if site_width:
         names = tuple(name for name in names if name == LONG)
     sds = [*base, *(known[name].half if name in known else ASSUMED.get(name, 0.0) for name in names)]
-    whose = format_many(own.runs, "own run") if own else "a lab that no fit has seen"
+    whose = format_many(site_width.runs, "own run") if site_width else "a lab that no fit has seen"
     reasons = [whose, *map(_reason(situation), names)]
     return known[QUANTILE].half * math.sqrt(sum(sd * sd for sd in sds)), ", ".join(reasons)
 
@@ -109,11 +109,11 @@ def _reason(situation: Situation) -> Callable[[str], str]:
 
 def support(situations: Sequence[Situation]) -> dict[str, Width]:
     """Which parts and runtimes some runs stand for, with how many there are."""
-    found: dict[str, int] = {}
-    for each in situations:
-        for name in (MEASURED + each.part, MEASURED + each.runtime):
-            found[name] = found.get(name, 0) + 1
-    return {name: Width(0.0, runs) for name, runs in found.items()}
+    counts: dict[str, int] = {}
+    for situation in situations:
+        for name in (MEASURED + situation.part, MEASURED + situation.runtime):
+            counts[name] = counts.get(name, 0) + 1
+    return {name: Width(0.0, runs) for name, runs in counts.items()}
 
 
 def fitted(residuals: Array, situations: Sequence[Situation], labs: Sequence[str]) -> dict[str, Width]:
@@ -137,12 +137,13 @@ def fitted(residuals: Array, situations: Sequence[Situation], labs: Sequence[str
     plain = np.array([s.kind == "dense" and s.method in PRETRAINING for s in situations])
     biases = [float(np.mean(residuals[(names == n) & plain])) for n in per_lab if np.any((names == n) & plain)]
     scatter = [float(np.var(residuals[(names == n) & plain])) for n in per_lab if np.sum((names == n) & plain) > 1]
-    run, between = math.sqrt(_middle(scatter)), math.sqrt(max(float(np.mean(np.square(biases))), 0.0))
+    run = math.sqrt(_middle(scatter))
+    between = math.sqrt(max(float(np.mean(np.square(biases))), 0.0))
     known = support(situations) | {RUN: Width(run, len(residuals))}
     known[LAB] = Width(max(between, ASSUMED[LAB]), len(per_lab))
     without = {}
     for n in per_lab:
-        rest = support([s for s, own in zip(situations, labs, strict=True) if own != n])
+        rest = support([s for s, lab in zip(situations, labs, strict=True) if lab != n])
         without[n] = {key: value for key, value in known.items() if not key.startswith(MEASURED)} | rest
     for name in (MIXTURE, NEW_PART, FRAMEWORK, FINE_TUNING):
         rows = np.array([name in added(s, without[n]) for s, n in zip(situations, labs, strict=True)])
@@ -159,9 +160,9 @@ def fitted(residuals: Array, situations: Sequence[Situation], labs: Sequence[str
 
 def _level(sizes: Array, labs: NDArray[np.str_]) -> Width:
     """The quantile of residuals over the root of their terms, every lab alike, that holds for a further lab."""
-    own, counts = np.unique(labs, return_inverse=True, return_counts=True)[1:]
+    lab_index, counts = np.unique(labs, return_inverse=True, return_counts=True)[1:]
     share = LEVEL * (len(counts) + 1) / len(counts)
-    return Width(max(quantile(sizes, 1.0 / counts[own], share), LEAST_LEVEL), len(sizes))
+    return Width(max(quantile(sizes, 1.0 / counts[lab_index], share), LEAST_LEVEL), len(sizes))
 
 
 def _variance(known: Mapping[str, Width], names: Sequence[str]) -> float:

@@ -32,8 +32,10 @@ def attended(model: Model, sequence: float) -> float:
 
 def in_texts(model: Model, texts: Sequence[float], weights: Sequence[float] | None = None) -> float:
     """The same where attention keeps to each text: ``sum w L a(L) / sum w L``, lengths L with weights w (1)."""
-    each = [tokens * weight for tokens, weight in zip(texts, weights or [1.0] * len(texts), strict=True)]
-    return math.fsum(w * attended(model, tokens) for w, tokens in zip(each, texts, strict=True)) / math.fsum(each)
+    weighted_tokens = [tokens * weight for tokens, weight in zip(texts, weights or [1.0] * len(texts), strict=True)]
+    return math.fsum(w * attended(model, tokens) for w, tokens in zip(weighted_tokens, texts, strict=True)) / math.fsum(
+        weighted_tokens
+    )
 
 
 def of_whole_sequence(sequence: Any, causal: bool) -> Any:

@@ -44,7 +44,7 @@ def named(model: Model, name: Mixer) -> int:
 
 def feeding(model: Model, feed: Feed) -> int:
     """Blocks in which `feed` follows."""
-    return sum(each == feed for _, each in blocks(model))
+    return sum(block_feed == feed for _, block_feed in blocks(model))
 
 
 def attending_to_all(model: Model) -> int:
@@ -87,7 +87,8 @@ def repetition(items: Sequence[object]) -> int:
     """Items after which a list repeats itself, in one pass: it less its longest beginning that is its end as well
     (Knuth, Morris and Pratt's borders).
     """
-    longest, borders = 0, [0]
+    longest = 0
+    borders = [0]
     for item in items[1:]:
         while longest and item != items[longest]:
             longest = borders[longest - 1]
@@ -107,13 +108,14 @@ Kind = tuple[Mixer, Feed, bool]
 
 def kinds(model: Model, sequence: int) -> list[Kind]:
     """The kind of every block in order; attention in a window is called so where it does not see the whole sequence."""
-    found, index = [], model.indexer
+    distinct = []
+    index = model.indexer
     narrow = model.full is not None or (model.window is not None and model.window.size < sequence)
     for i, (mixer, feed) in enumerate(blocks(model)):
         near = mixer == "window" or (mixer == "attention" and not model.mixers and _in_window(model, i))
         seen: Mixer = ("window" if narrow else "attention") if near else mixer
-        found.append((seen, feed, index is None or scores(index, i)))
-    return found
+        distinct.append((seen, feed, index is None or scores(index, i)))
+    return distinct
 
 
 def differ(model: Model, sequence: int) -> bool:

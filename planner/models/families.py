@@ -33,11 +33,11 @@ def recommenders() -> dict[str, Recommender]:
         WrongQuestion: an entry whose figures do not agree with each other.
     """
     path = data("models") / RECOMMENDERS
-    found = {entry: files.record(Recommender, path, entry) for entry in files.tables(path)}
-    for entry, model in found.items():
+    records = {entry: files.record(Recommender, path, entry) for entry in files.tables(path)}
+    for entry, model in records.items():
         for problem in _problems(model):
             raise WrongQuestion(f"{path}: {entry}.{problem}")
-    return found
+    return records
 
 
 def _problems(model: Recommender) -> list[str]:

@@ -83,13 +83,13 @@ def validated(kind: type[Record], table: Mapping[str, Any], entry: str, path: Pa
     try:
         return typed.record(kind, {**table, "id": entry})
     except typed.Misfit as misfit:
-        raise WrongQuestion("\n".join(_problem(each, entry, path) for each in misfit.found)) from None
+        raise WrongQuestion("\n".join(_problem(finding, entry, path) for finding in misfit.found)) from None
 
 
-def _problem(found: typed.Finding, entry: str, path: Path) -> str:
-    keys = [str(key) for key in found.where]
+def _problem(finding: typed.Finding, entry: str, path: Path) -> str:
+    keys = [str(key) for key in finding.where]
     where = f"{path}{_line(path, entry, *keys)}: {'.'.join([entry, *keys])}"
-    return f"{where}{' ' if found.value else ': '}{found.assigned}"
+    return f"{where}{' ' if finding.value else ': '}{finding.assigned}"
 
 
 def _line(path: Path, entry: str, *keys: str) -> str:
@@ -99,7 +99,7 @@ def _line(path: Path, entry: str, *keys: str) -> str:
     except (OSError, UnicodeDecodeError):
         return ""
     start = re.compile(rf"\[\"?{re.escape(entry)}\"?[\].]")
-    found: dict[int, int] = {}
+    line_of: dict[int, int] = {}
     inside = False
     for number, line in enumerate(lines, 1):
         if line.startswith("["):
@@ -107,8 +107,8 @@ def _line(path: Path, entry: str, *keys: str) -> str:
         for depth, key in enumerate(("", *keys) if inside else ()):
             named = rf"\s*\"?{re.escape(key)}\"?\s*[.=]|.*[{{,]\s*{re.escape(key)}\s*="
             if not key or re.match(named, line):
-                found.setdefault(depth, number)
-    return f":{found[max(found)]}" if found else ""
+                line_of.setdefault(depth, number)
+    return f":{line_of[max(line_of)]}" if line_of else ""
 
 
 # ---- writing ---------------------------------------------------------------------------------------------------------

@@ -50,8 +50,8 @@ def usual(model: Model, method: str) -> Usual:
     """What a training takes of which nothing else is said: the model's own, or that of a fine-tuning."""
     if method == PRETRAINING:
         return Usual(sequence=model.sequence, batch=model.batch, tokens=model.tokens)
-    own = model.sequence if model.tower else min(FINE_TUNED.sequence, model.sequence)  # its images stand in it
-    return replace(FINE_TUNED, sequence=own)
+    tokens = model.sequence if model.tower else min(FINE_TUNED.sequence, model.sequence)  # its images stand in it
+    return replace(FINE_TUNED, sequence=tokens)
 
 
 def method(chosen: Model, name: str, rank: int | None, targets: Sequence[str] | None) -> Method:
@@ -101,7 +101,7 @@ def task(chosen: Model, name: str, method: str) -> Task:
         raise WrongQuestion(f"no task {name!r}. It can be {', '.join(known)}.{suggestion(name, known, most=1)}")
     if name != "sft" and (method == PRETRAINING or chosen.family != "decoder"):
         raise WrongQuestion(f"--task {name}: it fine-tunes a decoder (--method full, lora, qlora ...)")
-    return next(each for each in known if each == name)
+    return next(choice for choice in known if choice == name)
 
 
 def _last_blocks(chosen: Model, text: str) -> int:

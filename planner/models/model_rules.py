@@ -53,10 +53,10 @@ def _pattern(model: Model) -> Iterator[str]:
         yield "moe.every, moe.leading_dense_layers: feeds say which blocks are mixtures"
     if any((mixer, feed) == ("none", "none") for mixer, feed in blocks.blocks(model)):
         yield "mixers, feeds: a block has neither"
-    if own := model.compressed:
+    if compressed := model.compressed:
         if model.latent or model.indexer or model.full or not {*model.mixers} <= {"window", "csa", "hca"}:
             yield "compressed: goes with mixers that are window, csa or hca alone"
-        if model.kv_heads != 1 or model.heads % own.output_groups:
+        if model.kv_heads != 1 or model.heads % compressed.output_groups:
             yield f"compressed: kv_heads must be 1, and output_groups divide heads = {model.heads:,}"
     if bool({"csa", "hca"} & {*model.mixers}) != (model.compressed is not None):
         yield "compressed: goes with mixers that are csa or hca, and they with it"

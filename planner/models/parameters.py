@@ -126,7 +126,9 @@ def parameters(model: Model) -> Parameters:
 
     embedding = V (embedding width or h), head = V h unless tied, positions = (rows of positions + token types) h.
     """
-    h, moe, recurrence = model.hidden, model.moe, recurrent.block(model)
+    h = model.hidden
+    moe = model.moe
+    recurrence = recurrent.block(model)
     vision = model.family == "vision"
     stacks = 2 if model.encoder_layers else 1
     return Parameters(
@@ -217,7 +219,8 @@ def attention(model: Model) -> int:
         return sum(rows * columns for _, rows, columns in compressed.matrices(model, model.compressed))
     if model.latent is not None:
         return latent_attention(model, model.latent) + indexing(model)
-    queries, keys = model.heads * model.head_dim, model.kv_heads * model.head_dim
+    queries = model.heads * model.head_dim
+    keys = model.kv_heads * model.head_dim
     first = queries * (1 + model.attention_gate) + 2 * keys
     return model.hidden * (first + queries) + first * model.qkv_bias + model.hidden * model.output_bias
 
@@ -263,7 +266,8 @@ def latent_attention(model: Model, latent: LatentAttention) -> int:
 
 def mlp(model: Model, ffn: int, *, bias: bool, width: int = 0) -> int:
     """A two-matrix MLP 2 h f, or a gated one 3 h f; with biases f (twice if gated) + h. `width` stands for h if set."""
-    up, h = 2 if model.gated else 1, width or model.hidden
+    up = 2 if model.gated else 1
+    h = width or model.hidden
     return (up + 1) * h * ffn + (up * ffn + h) * bias
 
 
@@ -329,7 +333,8 @@ def _adapted(model: Model, targets: set[str]) -> Iterator[tuple[int, int, int]]:
         for target, rows, columns in attention_matrices(model, whole=True):
             if target in targets:
                 yield whole, rows, columns
-    mixtures, h = moe_layers(model), model.hidden
+    mixtures = moe_layers(model)
+    h = model.hidden
     widths = [(blocks.feeding(model, "mlp"), model.ffn, h)]
     if model.moe is not None:
         widths.append((mixtures * model.moe.experts, model.moe.ffn, model.moe.latent or h))
@@ -348,9 +353,10 @@ def attention_matrices(model: Model, *, whole: bool = False) -> list[tuple[str, 
         return compressed.matrices(model, model.compressed)
     if whole and full is not None:
         wide = replace(model, full=None, kv_heads=full.kv_heads, head_dim=full.head_dim)
-        return [each for each in attention_matrices(wide) if each[0] != "v" or not full.keys_are_values]
+        return [matrix for matrix in attention_matrices(wide) if matrix[0] != "v" or not full.keys_are_values]
     if latent is None:
-        queries, keys = model.heads * model.head_dim, model.kv_heads * model.head_dim
+        queries = model.heads * model.head_dim
+        keys = model.kv_heads * model.head_dim
         gated = queries * (1 + model.attention_gate)
         return [("q", h, gated), ("k", h, keys), ("v", h, keys), ("o", queries, h)]
     width = model.heads * (latent.nope_dim + latent.rope_dim)

@@ -35,14 +35,14 @@ class RecurrentBlock:
     """Parameters beside the products' weights: convolutions, decays, time steps, norms, biases."""
 
 
-def products(hidden: int, found: RecurrentBlock) -> int:
+def products(hidden: int, block: RecurrentBlock) -> int:
     """Multiply-adds with matrices, and their weights: ``h first + between + i h``."""
-    return hidden * (found.first + found.inner) + found.between
+    return hidden * (block.first + block.inner) + block.between
 
 
-def parameters(hidden: int, found: RecurrentBlock) -> int:
+def parameters(hidden: int, block: RecurrentBlock) -> int:
     """All parameters of one block's recurrence."""
-    return products(hidden, found) + found.small
+    return products(hidden, block) + block.small
 
 
 def lacking(model: Model) -> int:
@@ -71,7 +71,8 @@ def _mamba(h: int, r: Recurrence) -> RecurrentBlock:
     A channel's state of N decays, takes in, and is read: 3.5 i N, as Megatron-LM counts (training/training.py,
     mamba_layer_flops: 7 FLOPs). The scan is sequential in the same work.
     """
-    inner, steps = r.heads * r.value_dim, r.step_rank + 2 * r.key_dim
+    inner = r.heads * r.value_dim
+    steps = r.step_rank + 2 * r.key_dim
     scan = 3.5 * inner * r.key_dim
     small = inner * (r.convolution + r.convolution_bias + 1 + r.key_dim + 1) + _norm(r)
     return RecurrentBlock(
@@ -92,7 +93,8 @@ def _mamba2(h: int, r: Recurrence) -> RecurrentBlock:
     In chunks scores of a group, their product with values, and states made and read: ``G Q N + H (Q P + 2 P N)``. The
     joint kernel keeps what it reads and gives, and the output product its input.
     """
-    inner, group = r.heads * r.value_dim, 2 * r.key_heads * r.key_dim
+    inner = r.heads * r.value_dim
+    group = 2 * r.key_heads * r.key_dim
     first = 2 * inner + group + r.heads
     convolved = inner + group
     small = convolved * (r.convolution + r.convolution_bias) + 3 * r.heads + _norm(r)
@@ -115,7 +117,8 @@ def _delta(h: int, r: Recurrence) -> RecurrentBlock:
     queries, the triangular system's inverse applied to keys and values, and states: ``H (Q (3 N + 2 P) + 3 N P)``.
     Kept are inputs and outputs of the convolution, the inverse, the gate, and inputs of norm and output product.
     """
-    inner, keys = r.heads * r.value_dim, 2 * r.key_heads * r.key_dim
+    inner = r.heads * r.value_dim
+    keys = 2 * r.key_heads * r.key_dim
     first = 2 * inner + keys + 2 * r.heads
     convolved = inner + keys
     state = 3.0 * inner * r.key_dim
@@ -138,7 +141,8 @@ def _kda(h: int, r: Recurrence) -> RecurrentBlock:
 
     State and chunks are the gated delta rule's; decays and the gate are kept, and read and written once more.
     """
-    inner, keys = r.heads * r.value_dim, r.key_heads * r.key_dim
+    inner = r.heads * r.value_dim
+    keys = r.key_heads * r.key_dim
     convolved = inner + 2 * keys
     first = convolved + 2 * r.step_rank + r.heads
     state = 3.0 * inner * r.key_dim
@@ -159,7 +163,8 @@ def _lightning(h: int, r: Recurrence) -> RecurrentBlock:
 
     A state takes in and is read: 2 i N.
     """
-    inner, keys = r.heads * r.value_dim, 2 * r.key_heads * r.key_dim
+    inner = r.heads * r.value_dim
+    keys = 2 * r.key_heads * r.key_dim
     first = 2 * inner + keys
     return RecurrentBlock(
         first=first,
@@ -199,7 +204,8 @@ def _rwkv7(h: int, r: Recurrence) -> RecurrentBlock:
     keys normed and scaled (5 i), sigmoids (4 i), the kernel's six and what it gives (7 i), removals (3 i), norm (2 i),
     gate and correction (6 i). Kept: shifted inputs (8 h, the MLP's too), ranks, and eleven of i channels.
     """
-    inner, width = r.heads * r.value_dim, r.key_dim
+    inner = r.heads * r.value_dim
+    width = r.key_dim
     return RecurrentBlock(
         first=3 * inner + r.step_rank,
         inner=inner,

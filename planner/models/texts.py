@@ -42,19 +42,19 @@ def lengths(stated: str | Sequence[float], sequence: int) -> tuple[float, ...]:
 
 @lru_cache(maxsize=32)  # `fit` asks some hundred questions of the same texts
 def _means(stated: str | tuple[float, ...], stamp: tuple[int, ...], sequence: int) -> tuple[float, ...]:
-    found = sorted(_stated(stated) if isinstance(stated, str) else stated)
-    if not found or not all(1 <= each < math.inf for each in found):
+    lengths = sorted(_stated(stated) if isinstance(stated, str) else stated)
+    if not lengths or not all(1 <= length < math.inf for length in lengths):
         raise WrongQuestion("--lengths: texts have at least one token; a file holds one length a line")
-    return quantile_means([min(each, float(sequence)) for each in found])
+    return quantile_means([min(length, float(sequence)) for length in lengths])
 
 
 def _stamp(stated: str | Sequence[float]) -> tuple[int, ...]:
     """What changes with a file: its inode, its time and its size."""
     try:
-        found = Path(stated).stat() if isinstance(stated, str) else None
+        status = Path(stated).stat() if isinstance(stated, str) else None
     except (OSError, ValueError):
         return ()
-    return (found.st_ino, found.st_mtime_ns, found.st_size) if found else ()
+    return (status.st_ino, status.st_mtime_ns, status.st_size) if status else ()
 
 
 def quantile_means(ordered: Sequence[float]) -> tuple[float, ...]:
@@ -93,7 +93,9 @@ def _log_normal(mean: float, high: float) -> list[float]:
             f"--lengths {mean:g}/{high:g}: a 95th percentile is 1 to {most:.2g} times the mean; for others name a file"
         )
     width = P95 - math.sqrt(P95**2 - 2 * math.log(high / mean))
-    middle, normal, points = math.log(mean) - width**2 / 2, NormalDist(), MOST_TEXTS * PACKED
+    middle = math.log(mean) - width**2 / 2
+    normal = NormalDist()
+    points = MOST_TEXTS * PACKED
     return [max(1.0, math.exp(middle + width * normal.inv_cdf((i + 0.5) / points))) for i in range(points)]
 
 
@@ -104,8 +106,8 @@ def mean(texts: Sequence[float]) -> float:
 
 def around_token(texts: Sequence[float], weights: Sequence[float] | None = None) -> float:
     """Tokens of the text that a token is in, mean over tokens: ``sum w L^2 / sum w L``, of equal weights or some."""
-    each = [tokens * weight for tokens, weight in zip(texts, weights or [1.0] * len(texts), strict=True)]
-    return math.fsum(w * tokens for w, tokens in zip(each, texts, strict=True)) / math.fsum(each)
+    weighted_tokens = [tokens * weight for tokens, weight in zip(texts, weights or [1.0] * len(texts), strict=True)]
+    return math.fsum(w * tokens for w, tokens in zip(weighted_tokens, texts, strict=True)) / math.fsum(weighted_tokens)
 
 
 def filled(texts: Sequence[float], sequence: int) -> float:
@@ -132,4 +134,4 @@ def longest_of(texts: Sequence[float], count: float) -> list[float]:
 
 def padded(texts: Sequence[float], count: float) -> float:
     """Tokens of the longest of `count` texts, mean."""
-    return math.fsum(w * each for w, each in zip(longest_of(texts, count), texts, strict=True))
+    return math.fsum(w * text for w, text in zip(longest_of(texts, count), texts, strict=True))

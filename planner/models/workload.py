@@ -22,7 +22,8 @@ from planner.models import blocks, families, methods, model_rules, texts
 from planner.models import files as model_files
 from planner.schema.workload import Method, Model, Optimizer, Workload
 
-OPTIMIZERS, HUB = "optimizers.toml", "hub.toml"
+OPTIMIZERS = "optimizers.toml"
+HUB = "hub.toml"
 MOST_MODULES = 16
 """Of multi-token prediction; DeepSeek-V3 has one."""
 MOST_IMBALANCE = 64.0
@@ -129,12 +130,12 @@ def from_file(path: Path, entry: str) -> Model:
 
 def optimizers(extra: Path | None = None) -> dict[str, Optimizer]:
     """All optimizers by id, the user's ``optimizers.toml`` overlaying the built-in one."""
-    found: dict[str, Optimizer] = {}
+    by_name: dict[str, Optimizer] = {}
     for folder in (data("models"), *_user_folders(extra)):
         path = folder / OPTIMIZERS
         if path.is_file():
-            found |= {entry: model_files.record(Optimizer, path, entry) for entry in model_files.tables(path)}
-    return found
+            by_name |= {entry: model_files.record(Optimizer, path, entry) for entry in model_files.tables(path)}
+    return by_name
 
 
 TRAINERS_NAMES = {
@@ -151,7 +152,8 @@ def optimizer(entry: str, extra: Path | None = None) -> Optimizer:
     Raises:
         WrongQuestion: no such optimizer.
     """
-    known, plain = optimizers(extra), entry.lower().replace("_", "-")
+    known = optimizers(extra)
+    plain = entry.lower().replace("_", "-")
     if entry not in known:
         entry = TRAINERS_NAMES.get(plain, plain if plain in known else entry)
     if entry not in known:
@@ -254,10 +256,10 @@ def find_model(named: Model | str) -> Model:
 
 def _find_optimizer(named: Optimizer | str, what: Method) -> Optimizer:
     """An optimizer by name, or the record itself; one of whole matrices goes with training all of them."""
-    found = optimizer(named) if isinstance(named, str) else named
-    if found.iterations and what.kind not in ("pretrain", "finetune"):
-        raise WrongQuestion(f"--optimizer {found.id}: --method {what.name} trains no whole model; choose adamw")
-    return found
+    chosen = optimizer(named) if isinstance(named, str) else named
+    if chosen.iterations and what.kind not in ("pretrain", "finetune"):
+        raise WrongQuestion(f"--optimizer {chosen.id}: --method {what.name} trains no whole model; choose adamw")
+    return chosen
 
 
 # ---- files -----------------------------------------------------------------------------------------------------------

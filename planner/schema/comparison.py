@@ -49,7 +49,7 @@ class Comparison(Answer[tuple[str, str, str]]):
 
     def rows_of(self, parts: Sequence[tuple[str, str, str]]) -> list[dict[str, Any]]:
         """An axis with both values as people read them."""
-        return [dict(zip(("axis", "first", "second"), each, strict=True)) for each in parts]
+        return [dict(zip(("axis", "first", "second"), part, strict=True)) for part in parts]
 
     def plot(self) -> Axes:
         """Both steps by cause, in seconds, with matplotlib."""

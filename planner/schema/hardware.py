@@ -199,7 +199,7 @@ class Fabric(Entry):
     def dimensions(self) -> tuple[Dimension, ...]:
         """Those that there are, innermost first."""
         every = (self.dimension1, self.dimension2, self.dimension3, self.dimension4)
-        return tuple(each for each in every if each is not None)
+        return tuple(dimension for dimension in every if dimension is not None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -371,7 +371,7 @@ class Runtime(Entry):
         """
         narrowed: dict[str, tuple[int | str | bool, ...]] = {"zero": self.muon_zero, "offload": ("none",)}
         if (known := self.axes.get("precision", "any")) != "any":
-            narrowed["precision"] = tuple(each for each in known if each != "fp16")
+            narrowed["precision"] = tuple(precision for precision in known if precision != "fp16")
         return replace(self, axes={**self.axes, **narrowed}, zero_scope=("full",))
 
 

@@ -18,5 +18,5 @@ def read(shape: Mapping[str, Any]) -> Model:
     try:
         return typed.record(Model, dict(shape))
     except typed.Misfit as error:
-        problems = (f"{'.'.join(map(str, each.where))} {each.assigned}" for each in error.found[:10])
+        problems = (f"{'.'.join(map(str, finding.where))} {finding.assigned}" for finding in error.found[:10])
         raise ValueError("; ".join(problems)) from None

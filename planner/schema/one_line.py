@@ -29,10 +29,10 @@ class OneLine:
         cls.__repr__ = cls.__repr__  # type: ignore[method-assign]
 
     def __repr__(self) -> str:
-        own = [f.name for f in fields(self) if getattr(self, f.name) != _default(f)]  # type: ignore[arg-type]
-        parts = [f"{name}={_short(getattr(self, name))}" for name in own]
-        hidden = (*LONG, "name") if "id" in own else ()
-        kept = [part for name, part in zip(own, parts, strict=True) if name not in hidden]
+        stated = [f.name for f in fields(self) if getattr(self, f.name) != _default(f)]  # type: ignore[arg-type]
+        parts = [f"{name}={_short(getattr(self, name))}" for name in stated]
+        hidden = (*LONG, "name") if "id" in stated else ()
+        kept = [part for name, part in zip(stated, parts, strict=True) if name not in hidden]
         ends = accumulate(len(part) + 2 for part in kept)
         shown = [part for part, end in zip(kept, ends, strict=True) if end <= WIDTH] or kept[:1]
         return f"<{type(self).__name__}: {', '.join([*shown, *['...'] * (len(shown) < len(parts))])}>"
@@ -60,5 +60,5 @@ def spelled(value: object) -> str:
     if isinstance(value, tuple):
         return f"({', '.join(map(spelled, value))}{',' if len(value) == 1 else ''})"
     if isinstance(value, dict):
-        return f"{{{', '.join(f'{key!r}: {spelled(each)}' for key, each in value.items())}}}"
+        return f"{{{', '.join(f'{key!r}: {spelled(item)}' for key, item in value.items())}}}"
     return repr(value)

@@ -42,7 +42,7 @@ class ChangedFigure(Record):
         """One of the two values as people read it: ``4,800 GB/s``."""
         if not isinstance(value, float):
             return "none" if value is None else str(value)
-        scale, unit = next((each for end, each in SHOWN_IN.items() if self.figure.endswith(end)), (1.0, ""))
+        scale, unit = next((shown for end, shown in SHOWN_IN.items() if self.figure.endswith(end)), (1.0, ""))
         return f"{value / scale:,.6g} {unit}".rstrip()
 
     def __str__(self) -> str:

@@ -21,8 +21,8 @@ def axes(rows: int) -> Axes:
         import matplotlib.pyplot as plt
     except ImportError:
         raise WrongQuestion("plots need matplotlib: pip install 'clusterwright[plot]'") from None
-    found: Axes = plt.subplots(figsize=(8.0, 1.2 + 0.4 * rows), layout="constrained")[1]
-    return found
+    drawn: Axes = plt.subplots(figsize=(8.0, 1.2 + 0.4 * rows), layout="constrained")[1]
+    return drawn
 
 
 def stacked(rows: Mapping[str, Mapping[str, float]], unit: str) -> Axes:
@@ -44,7 +44,7 @@ def points(across: Sequence[float], up: Sequence[float], front: Sequence[bool], 
     """Points over two figures, those of the front marked."""
     drawn = axes(8)
     for kind, colour, marker in ((False, "#999999", "o"), (True, "#0072B2", "D")):
-        chosen = [place for place, each in enumerate(front) if each == kind]
+        chosen = [place for place, on_front in enumerate(front) if on_front == kind]
         xs, ys = ([values[place] for place in chosen] for values in (across, up))
         drawn.scatter(xs, ys, c=colour, marker=marker, label="front" if kind else "point")
     drawn.set_xlabel(titles[0])

@@ -26,12 +26,12 @@ def _read(dimension: str) -> BeforeValidator:
 
 def _quantity(value: Any, info: ValidationInfo, *, dimension: str) -> float:
     plain = bool(info.context) and isinstance(value, int | float)
-    found = units.parse(value, "count" if plain else dimension)
-    if plain and 0 < found < SMALLEST and (unit := SI.get(dimension)):
+    amount = units.parse(value, "count" if plain else dimension)
+    if plain and 0 < amount < SMALLEST and (unit := SI.get(dimension)):
         raise units.UnitError(
             f"a bare number is in {unit}, and that is too little; write for example '{EXAMPLES[unit]}'"
         )
-    return found
+    return amount
 
 
 def _field(dimension: str, **bounds: Any) -> Any:

@@ -183,7 +183,8 @@ def json_schema(kind: Any, *, digest: bool = True) -> dict[str, Any]:
         if "properties" not in record:
             continue  # one of several kinds
         # What a document written before a field existed lacks has no value; all else must be there.
-        record["required"] = [key for key, each in record["properties"].items() if each.get("default", "") is not None]
+        fields = record["properties"].items()
+        record["required"] = [key for key, field in fields if field.get("default", "") is not None]
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **described}
 
 

@@ -264,7 +264,8 @@ class StudyResult(Answer[DesignPoint]):
 
     def plot(self) -> Axes:
         """Every point over the first two objectives (of one: over the order of trials), with matplotlib."""
-        tried, front = [trial for trial in self.trials if trial.objectives], {point.number for point in self.pareto}
+        tried = [trial for trial in self.trials if trial.objectives]
+        front = {point.number for point in self.pareto}
         first, *others = self.question.objectives
         figures = [trial.objectives[others[0]] if others else float(trial.number) for trial in tried]
         titles = (first, others[0] if others else "trial")

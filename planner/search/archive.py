@@ -47,7 +47,8 @@ class Hits:
 
 def nothing() -> Hits:
     """No candidates."""
-    floats, integers = np.zeros(0), np.zeros(0, dtype=np.int64)
+    floats = np.zeros(0)
+    integers = np.zeros(0, dtype=np.int64)
     return Hits(floats, floats, floats, integers, integers, integers)
 
 
@@ -102,6 +103,6 @@ def leaner_memory(known: Least | None, index: int, rows: NDArray[np.intp], block
     return Least(index, int(np.ravel_multi_index((*padded, int(rows[at[-1]])), block.shape)), least)
 
 
-def leaner(known: Least | None, index: int, rows: NDArray[np.intp], block: Block, found: StepCost) -> Least | None:
+def leaner(known: Least | None, index: int, rows: NDArray[np.intp], block: Block, step_cost: StepCost) -> Least | None:
     """As :func:`leaner_memory`, of a chunk's costs."""
-    return leaner_memory(known, index, rows, block, found.memory)
+    return leaner_memory(known, index, rows, block, step_cost.memory)

@@ -69,11 +69,11 @@ def best_on_each(
 
 def needs(problem: SearchProblem) -> list[Array]:
     """Bytes that each block's candidates hold, the same on every machine: options on their axes, rows last."""
-    found = []
+    bytes_needed = []
     for index in range(len(problem.blocks)):
         grid = problem.grid(index)
-        found.append(held_memory.largest(held_memory.stages(grid, pipeline.split(grid.shape, grid.layout))))
-    return found
+        bytes_needed.append(held_memory.largest(held_memory.stages(grid, pipeline.split(grid.shape, grid.layout))))
+    return bytes_needed
 
 
 def _groups(held: Sequence[Array], machines: Sequence[Machine]) -> Iterator[Sequence[Machine]]:
@@ -96,16 +96,16 @@ def _best(problem: SearchProblem, held: Sequence[Array], machines: Sequence[Mach
     known = _Known(whole, held, [rows for _, rows in origins])
     groups = [block.rows[WIRED] for block in whole.blocks]
     best = best_per_size.searched(whole, known, groups, len(machines), known.tables)
-    found: list[Candidate | None] = []
+    best_candidates: list[Candidate | None] = []
     for n, value in enumerate(best.value.tolist()):
         if not np.isfinite(value):
-            found.append(None)
+            best_candidates.append(None)
             continue
         block = int(best.block[n])
         option, row = divmod(int(best.flat[n]), whole.blocks[block].height)
         at = option * problem.blocks[block].height + int(origins[block][1][row])
-        found.append(decode(problem, block, at, value, float(best.time[n]), float(best.memory[n])))
-    return found
+        best_candidates.append(decode(problem, block, at, value, float(best.time[n]), float(best.memory[n])))
+    return best_candidates
 
 
 def _fitting(need: Array, machines: Sequence[Machine]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:

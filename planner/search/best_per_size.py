@@ -53,11 +53,11 @@ def best_of_each(
     """
     wired = tuple(networks) or (problem.figures.network,)
     if len({network.dimensions for network in wired}) > 1:
-        each: dict[tuple[int, int], Candidate] = {}
+        candidates: dict[tuple[int, int], Candidate] = {}
         for w, network in enumerate(wired):
             asked = None if wanted is None else [(0, count) for number, count in wanted if number == w]
-            each |= {(w, count): best for (_, count), best in best_of_each(problem, (network,), asked).items()}
-        return each
+            candidates |= {(w, count): best for (_, count), best in best_of_each(problem, (network,), asked).items()}
+        return candidates
     bound = replace(problem, figures=replace(problem.figures, network=fastest(wired)))
     kept = [_asked_for(block, len(wired), wanted) for block in problem.blocks]
     whole = _repeated(problem, wired, kept)
@@ -69,14 +69,14 @@ def best_of_each(
     # Under one network, all rows kept, the bounds' tables are those of the rows themselves.
     alone = len(wired) == 1 and all(len(rows) == block.height for rows, block in zip(kept, problem.blocks, strict=True))
     best = searched(whole, bounds, groups, len(names), bounds.tables if alone else {})
-    found = {
+    best_by_network = {
         name: decode(
             whole, int(best.block[i]), int(best.flat[i]), *(float(x[i]) for x in (best.value, best.time, best.memory))
         )
         for name, i in place.items()
         if np.isfinite(best.value[i])
     }
-    return {name: _plain(candidate) for name, candidate in found.items()}
+    return {name: _plain(candidate) for name, candidate in best_by_network.items()}
 
 
 def fastest(networks: Sequence[Network]) -> Network:
@@ -274,19 +274,22 @@ def _cost(
     bounds: Bounds,
 ) -> None:
     """Costs some rows and keeps the best of each group in `best`."""
-    block, target = problem.blocks[index], problem.targets[index]
+    block = problem.blocks[index]
+    target = problem.targets[index]
     width = costing.rows_per_chunk(block)
     for start in range(0, len(rows), width):
         part = rows[start : start + width]
-        found = costing.cost(ready, part, bounds.held(index, part))
+        step_cost = costing.cost(ready, part, bounds.held(index, part))
         shape = (*block.axes.shape, len(part))
-        time, held = np.broadcast_to(found.time, shape), np.broadcast_to(found.memory, shape)
+        time = np.broadcast_to(step_cost.time, shape)
+        held = np.broadcast_to(step_cost.memory, shape)
         allowed = (held <= problem.room(index, part)) & (time <= target.limit[part])
         value = np.where(allowed, time * target.weight[part], np.inf).reshape(-1, len(part))
         option = np.argmin(value, axis=0)
         leasts = value[option, np.arange(len(part))]
         for column in np.flatnonzero(leasts <= best.value[groups[part]]):
-            row, least = part[column], leasts[column]
+            row = part[column]
+            least = leasts[column]
             group = groups[row]
             # Rows of one group stand in their own order, so that a flat index without the network breaks ties the same.
             flat = int(option[column]) * block.height + int(row)

@@ -78,10 +78,10 @@ def _tables(problem: SearchProblem, axes: GridAxes, indices: Sequence[int]) -> I
     keyed = passes(open_grid(problem.figures, distinct))
     starts = np.cumsum([0, *(block.height for block in blocks)])
     for index, start, end in zip(indices, starts, starts[1:], strict=False):
-        mine, own = np.unique(place[start:end], return_inverse=True)
+        mine, table_rows = np.unique(place[start:end], return_inverse=True)
         priced = keyed.taken(mine)
         least = priced.least(OPTION_DIMENSIONS.index("cp_algorithm"))
-        yield index, CostTable(problem.grid(index), priced, own, least)
+        yield index, CostTable(problem.grid(index), priced, table_rows, least)
 
 
 def rows_per_chunk(block: Block) -> int:
@@ -101,33 +101,37 @@ def fitting(room: float | Array, shape: tuple[int, ...], memory: Array) -> tuple
 
 
 def worth_keeping(
-    problem: SearchProblem, index: int, rows: NDArray[np.intp], found: StepCost, worst: float
+    problem: SearchProblem, index: int, rows: NDArray[np.intp], step_cost: StepCost, worst: float
 ) -> tuple[Hits, int]:
     """Candidates of a chunk that fit, keep within the limits and do not exceed the value `worst`; and how many fit."""
-    block, target = problem.blocks[index], problem.targets[index]
+    block = problem.blocks[index]
+    target = problem.targets[index]
     shape = (*block.axes.shape, len(rows))
-    fits, count = fitting(problem.room(index, rows), shape, found.memory)
+    fits, count = fitting(problem.room(index, rows), shape, step_cost.memory)
     if not count:
         return archive.nothing(), 0
     # A bound on the value is a bound on each row's time, one ulp wide of it; exact values are compared afterwards.
     longest = np.minimum(target.limit[rows], np.nextafter(worst / target.weight[rows], np.inf))
-    time = np.broadcast_to(found.time, shape)
+    time = np.broadcast_to(step_cost.time, shape)
     within = np.flatnonzero((time <= longest) & fits)
     if not len(within):
         return archive.nothing(), count
-    hits = _hits(problem, index, rows, within, time.reshape(-1)[within], found)
+    hits = _hits(problem, index, rows, within, time.reshape(-1)[within], step_cost)
     return hits.taken(hits.value <= worst), count
 
 
-def undominated_hits(problem: SearchProblem, index: int, rows: NDArray[np.intp], found: StepCost, front: Hits) -> Hits:
+def undominated_hits(
+    problem: SearchProblem, index: int, rows: NDArray[np.intp], step_cost: StepCost, front: Hits
+) -> Hits:
     """Candidates of a chunk that fit, keep within the limits and that no member of the front dominates."""
-    block, target = problem.blocks[index], problem.targets[index]
+    block = problem.blocks[index]
+    target = problem.targets[index]
     shape = (*block.axes.shape, len(rows))
-    time = np.broadcast_to(found.time, shape)
-    held = np.broadcast_to(found.memory, shape)
+    time = np.broadcast_to(step_cost.time, shape)
+    held = np.broadcast_to(step_cost.memory, shape)
     beaten = archive.dominated(front, time * target.weight[rows], held)
     within = np.flatnonzero((held <= problem.room(index, rows)) & (time <= target.limit[rows]) & ~beaten)
-    return archive.undominated(_hits(problem, index, rows, within, time.reshape(-1)[within], found))
+    return archive.undominated(_hits(problem, index, rows, within, time.reshape(-1)[within], step_cost))
 
 
 def _hits(
@@ -136,7 +140,7 @@ def _hits(
     rows: NDArray[np.intp],
     within: NDArray[np.intp],
     time: NDArray[np.float64],
-    found: StepCost,
+    step_cost: StepCost,
 ) -> Hits:
     block = problem.blocks[index]
     shape = (*block.axes.shape, len(rows))
@@ -145,7 +149,7 @@ def _hits(
     return Hits(
         time * problem.targets[index].weight[row],
         time,
-        np.broadcast_to(found.memory, shape)[np.unravel_index(within, shape)],
+        np.broadcast_to(step_cost.memory, shape)[np.unravel_index(within, shape)],
         np.full(len(flat), index, dtype=np.int64),
         flat.astype(np.int64),
         _variant_of(problem, index, flat),

@@ -17,18 +17,21 @@ class Exhaustive:
 
     def search(self, problem: SearchProblem, advance: Callable[[int], None] | None = None) -> SearchResult:
         """The same as :class:`planner.search.bounded.Bounded`; `advance` is told how many candidates were costed."""
-        kept, feasible, least = archive.nothing(), 0, None
+        kept = archive.nothing()
+        feasible = 0
+        least = None
         for index, block in enumerate(problem.blocks):
-            ready, each = costing.table(problem, index), costing.rows_per_chunk(block)
-            for start in range(0, block.height, each):
-                rows = np.arange(start, min(start + each, block.height))
-                found = costing.cost(ready, rows)
-                hits, fitting = costing.worth_keeping(problem, index, rows, found, archive.worst(kept, problem.top))
+            ready = costing.table(problem, index)
+            chunk_rows = costing.rows_per_chunk(block)
+            for start in range(0, block.height, chunk_rows):
+                rows = np.arange(start, min(start + chunk_rows, block.height))
+                step_cost = costing.cost(ready, rows)
+                hits, fitting = costing.worth_keeping(problem, index, rows, step_cost, archive.worst(kept, problem.top))
                 feasible += fitting
                 if len(hits):
                     kept = archive.best(kept.joined(hits), problem.top)
                 if not feasible:
-                    least = archive.leaner(least, index, rows, block, found)
+                    least = archive.leaner(least, index, rows, block, step_cost)
                 if advance:
                     advance(len(rows) * block.width)
         return answer(problem, kept, archive.nothing(), feasible, problem.candidates, self.name, least)

@@ -47,8 +47,8 @@ class SearchProblem:
 
     def room(self, index: int, rows: NDArray[np.intp]) -> float | Array:
         """Bytes that plans of some rows of a block may hold."""
-        own = self.targets[index].capacity
-        return self.capacity if own is None else own[rows]
+        capacity_bytes = self.targets[index].capacity
+        return self.capacity if capacity_bytes is None else capacity_bytes[rows]
 
     def grid(self, index: int) -> Grid:
         """The open grid of one block."""

@@ -152,11 +152,14 @@ def prices_are_those_of_pools(question: ProcureOptions, a: Alternative) -> Itera
         if "energy" in prices and not _close(prices["energy"], pool.usd_per_kwh):
             yield f"{pool.id}: a kWh is {prices['energy']:g} USD on the bill, but {pool.usd_per_kwh:g} in its region"
         an_hour = prices.get("rental", 0.0) * pool.count
-        day, month = an_hour * 24, 0.0
+        day = an_hour * 24
+        month = 0.0
         if pool.way in OWNED:
-            day, month = watts_of(pool) * 24 / 1000 * pool.usd_per_kwh, sum(prices.get(kind, 0.0) for kind in HELD)
+            day = watts_of(pool) * 24 / 1000 * pool.usd_per_kwh
+            month = sum(prices.get(kind, 0.0) for kind in HELD)
         elif pool.way not in HIRED:
-            day, month = 0.0, an_hour * 24 * DAYS_PER_MONTH
+            day = 0.0
+            month = an_hour * 24 * DAYS_PER_MONTH
         for what, stated, derived in (("day_usd", pool.day_usd, day), ("month_usd", pool.month_usd, month)):
             if not _close(stated, derived):
                 yield f"{pool.id}: {what} is {stated:.9g}, and {derived:.9g} follows from the bill"
@@ -186,7 +189,8 @@ def _close(one: float, other: float) -> bool:
 
 def years_are_of_the_bill(_: ProcureOptions, a: Alternative) -> Iterator[str]:
     """Each line falls due when its pool is bought, works or is held; a year is the sum of what falls into it."""
-    count, pools = len(a.cost.by_year), {pool.id: pool for pool in a.pools}
+    count = len(a.cost.by_year)
+    pools = {pool.id: pool for pool in a.pools}
     table = [dict.fromkeys(("capital", "rental", "running"), 0.0) for _ in range(count)]
     for line in a.bill_of_materials:
         if line.pool in pools and count:
@@ -215,12 +219,12 @@ def _shares(a: Alternative, line: Line, pool: PoolBought, count: int) -> list[fl
     elif line.kind == "energy" or pool.way in HIRED:
         times = [(s.start_day, s.end_day) for job in a.workloads for s in job.schedule if s.pool == pool.id]
     whole = sum(end - start for start, end in times) or 1.0
-    found = []
+    shares = []
     for year in range(count):
         first = year * DAYS_PER_YEAR
         last = first + DAYS_PER_YEAR if year < count - 1 else math.inf
-        found.append(sum(max(0.0, min(last, end) - max(first, start)) for start, end in times) / whole)
-    return found
+        shares.append(sum(max(0.0, min(last, end) - max(first, start)) for start, end in times) / whole)
+    return shares
 
 
 CHECKS = (

@@ -54,7 +54,8 @@ def deadlines_survive(question: ProcureOptions, a: Alternative) -> Iterator[str]
     """``finish + repair (1 - slow / whole) + restart <= deadline`` for every job, where the question asks for it, and
     for the most that a job on the same machines is late; spares keep a job as fast, and nothing makes it faster.
     """
-    spares, offers = {pool.id: pool.spares for pool in a.pools}, _shared_offers(question, a)
+    spares = {pool.id: pool.spares for pool in a.pools}
+    offers = _shared_offers(question, a)
     for job in a.workloads:
         lost = job.survives
         if (lost.lost_nodes if lost else None) != question.survive_nodes:
@@ -78,13 +79,13 @@ def deadlines_survive(question: ProcureOptions, a: Alternative) -> Iterator[str]
 def _shared_offers(question: ProcureOptions, a: Alternative) -> dict[str, set[str]]:
     """Job -> what it may share with others: pools that are held, offers of few nodes."""
     pools = {pool.id: pool for pool in a.pools}
-    found = {}
+    by_offer = {}
     for job in a.workloads:
         mine = [pools[name] for name in job.pools if name in pools]
-        found[job.name] = {pool.id for pool in mine if pool.way not in HIRED} | {
+        by_offer[job.name] = {pool.id for pool in mine if pool.way not in HIRED} | {
             pool.offer for pool in mine if pool.way == "own" or f"quantity:{pool.offer}" in question.limits
         }
-    return found
+    return by_offer
 
 
 def days_worked(job: JobDone) -> float:
@@ -149,13 +150,13 @@ def _sold(question: ProcureOptions, pool: PoolBought) -> Iterator[str]:
 
 def _times(job: JobDone, pool: str) -> list[tuple[float, float]]:
     """When a job is on a pool; stretches without a break between them as one."""
-    found: list[tuple[float, float]] = []
+    times: list[tuple[float, float]] = []
     for start, end in sorted((s.start_day, s.end_day) for s in job.schedule if s.pool == pool):
-        if found and abs(found[-1][1] - start) <= CALENDAR:
-            found[-1] = (found[-1][0], end)
+        if times and abs(times[-1][1] - start) <= CALENDAR:
+            times[-1] = (times[-1][0], end)
         else:
-            found.append((start, end))
-    return found
+            times.append((start, end))
+    return times
 
 
 def _same_times(one: list[tuple[float, float]], other: list[tuple[float, float]]) -> bool:

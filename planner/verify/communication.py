@@ -33,8 +33,8 @@ def rules_have_one_answer(c: Claim) -> Iterator[str]:
             yield f"{_named(rule)}: there is no such call"
     for one, other in combinations(known, 2):
         meet = max(one.bytes_min, other.bytes_min) <= min(one.bytes_max, other.bytes_max)
-        there = one.pools is None or other.pools is None or set(one.pools) == set(other.pools)
-        if meet and there and (one.op, one.ranks) == (other.op, other.ranks) and _how(one) != _how(other):
+        same_pools = one.pools is None or other.pools is None or set(one.pools) == set(other.pools)
+        if meet and same_pools and (one.op, one.ranks) == (other.op, other.ranks) and _how(one) != _how(other):
             yield f"{_named(one)} and {_named(other)} hold for the same calls and differ"
 
 
@@ -89,7 +89,8 @@ def calls_add_up(c: Claim) -> Iterator[str]:
     """``0 <= saved_s <= step (1 - alone_s / base_s)``; what leaves the base does so for more than the margin; the model
     alone saves nothing, and a table has a digest.
     """
-    choice, step = c.plan.communication_choice, c.plan.prediction.step_time_s
+    choice = c.plan.communication_choice
+    step = c.plan.prediction.step_time_s
     if choice is None:
         return
     if not choice.modelled and not choice.sha256:
@@ -121,7 +122,8 @@ def _spelt(rule: CommunicationRule) -> str:
 
 def gain_adds_up(c: Claim) -> Iterator[str]:
     """``step_time_s = prediction - saved_s``, and ``0 <= saved_s <= sum(saved_s of the calls) <= prediction``."""
-    choice, step = c.plan.communication_choice, c.plan.prediction.step_time_s
+    choice = c.plan.communication_choice
+    step = c.plan.prediction.step_time_s
     if choice is None:
         return
     near = TOLERANCE * step

@@ -14,14 +14,14 @@ LEAST_BYTES, MOST_BYTES = 2.0, 24.0
 """Of a checkpoint, a parameter: weights in 16 bit alone; with master weights and states in 32 bit, and more."""
 
 
-def contingency_violations(found: PlanSet) -> list[Violation]:
+def contingency_violations(plan_set: PlanSet) -> list[Violation]:
     """Everything in a set's plans for lost nodes that cannot be; empty where they hold, or where there are none."""
-    plans = found.contingency or ()
+    plans = plan_set.contingency or ()
     wrong = [Violation("contingencies_follow", says) for says in _in_order(plans)]
-    for each in plans:
-        wrong += [Violation("contingencies_follow", says) for says in _goes_on(found.plan_to_run, each)]
+    for contingency in plans:
+        wrong += [Violation("contingencies_follow", says) for says in _goes_on(plan_set.plan_to_run, contingency)]
         wrong += [
-            Violation(v.name, f"{each.lost_nodes} lost: {v.says}") for v in violations(each.plan)
+            Violation(v.name, f"{contingency.lost_nodes} lost: {v.says}") for v in violations(contingency.plan)
             if v.name != "limits_hold"
         ]  # fmt: skip
     return wrong
@@ -29,15 +29,15 @@ def contingency_violations(found: PlanSet) -> list[Violation]:
 
 def _in_order(plans: tuple[ContingencyPlan, ...]) -> Iterator[str]:
     """One for each number of lost nodes from 1 on."""
-    if [each.lost_nodes for each in plans] != list(range(1, len(plans) + 1)):
+    if [contingency.lost_nodes for contingency in plans] != list(range(1, len(plans) + 1)):
         yield "not one plan for each number of lost nodes from 1 on"
-    if any(not each.plan.cluster.pools for each in plans):
+    if any(not contingency.plan.cluster.pools for contingency in plans):
         yield "a plan for lost nodes is for no nodes"
 
 
-def _goes_on(run: Plan, each: ContingencyPlan) -> Iterator[str]:
+def _goes_on(run: Plan, contingency: ContingencyPlan) -> Iterator[str]:
     """Same model, tokens, batch and runtime on nodes that are left; ``reshard = restart + bytes / (nodes rate)``."""
-    plan, lost = each.plan, each.lost_nodes
+    plan, lost = contingency.plan, contingency.lost_nodes
     (pool, *_), (left, *_) = run.cluster.pools, plan.cluster.pools
     if left.node != pool.node or not 0 < left.count <= pool.count - lost:
         yield f"{lost} of {pool.count} {pool.node} are lost, and the plan is for {left.count} {left.node}"
@@ -48,19 +48,19 @@ def _goes_on(run: Plan, each: ContingencyPlan) -> Iterator[str]:
         yield f"{lost} lost: the batch is {plan.batch.global_:,}, and was {run.batch.global_:,}"
     if plan.runtime.name != run.runtime.name:
         yield f"{lost} lost: the runtime is {plan.runtime.name}, and was {run.runtime.name}"
-    reads = each.checkpoint_bytes / (left.count * each.read_bytes_per_s)
-    if not same(each.reshard_s, plan.money.goodput.restart_s + reads):
-        yield f"{lost} lost: reshard_s is {each.reshard_s:.6g}"
-    per_parameter = each.checkpoint_bytes / plan.workload.parameters
+    reads = contingency.checkpoint_bytes / (left.count * contingency.read_bytes_per_s)
+    if not same(contingency.reshard_s, plan.money.goodput.restart_s + reads):
+        yield f"{lost} lost: reshard_s is {contingency.reshard_s:.6g}"
+    per_parameter = contingency.checkpoint_bytes / plan.workload.parameters
     if not LEAST_BYTES <= per_parameter <= MOST_BYTES:
         yield f"{lost} lost: a checkpoint of {per_parameter:.3g} bytes a parameter"
 
 
-def check(found: PlanSet) -> None:
+def check(plan_set: PlanSet) -> None:
     """Lets a set pass whose plans for lost nodes hold.
 
     Raises:
         Inconsistent: they do not; the message says all that is wrong.
     """
-    if wrong := contingency_violations(found):
+    if wrong := contingency_violations(plan_set):
         raise Inconsistent(tuple(wrong))

@@ -77,20 +77,20 @@ class Claim:
         """Multiply-adds of a token; of texts of L tokens in a pack the mean over tokens, each L times."""
         w = self.plan.workload
         texts = w.texts or (float(w.sequence),)
-        each = [work(self.model, text, w.mtp_layers or 0) for text in texts]
+        text_work = [work(self.model, text, w.mtp_layers or 0) for text in texts]
         scores, states = (
-            math.fsum(text * getattr(one, name) for text, one in zip(texts, each, strict=True)) / math.fsum(texts)
+            math.fsum(text * getattr(one, name) for text, one in zip(texts, text_work, strict=True)) / math.fsum(texts)
             for name in ("scores", "states")
         )
-        return LayerWork(each[0].products, scores, states)
+        return LayerWork(text_work[0].products, scores, states)
 
     def layer_work(self, layer: LayerShape) -> float:
         """Multiply-adds of a token in one layer, without what a causal mask hides; of packed texts as :attr:`work`."""
         w = self.plan.workload
         texts = w.texts or (float(w.sequence),)
-        each = [(text, layer_work(self.model, layer, text)) for text in texts]
-        seen = math.fsum(text * (x.scores / (2 if self.model.causal else 1) + x.states) for text, x in each)
-        return each[0][1].products + seen / math.fsum(texts)
+        text_work = [(text, layer_work(self.model, layer, text)) for text in texts]
+        seen = math.fsum(text * (x.scores / (2 if self.model.causal else 1) + x.states) for text, x in text_work)
+        return text_work[0][1].products + seen / math.fsum(texts)
 
     @property
     def run_seconds(self) -> float:
@@ -100,8 +100,8 @@ class Claim:
     @cached_property
     def layers(self) -> tuple[LayerShape, ...]:
         """All blocks in order: the model's, then those of multi-token prediction, each like the last."""
-        own = layers(self.model)
-        return (*own, *own[-1:] * (self.plan.workload.mtp_layers or 0))
+        shapes = layers(self.model)
+        return (*shapes, *shapes[-1:] * (self.plan.workload.mtp_layers or 0))
 
     @property
     def folded(self) -> bool:
@@ -121,14 +121,15 @@ class Claim:
         says what they hold. The first stage is short in its first chunks (where the embedding is), every other in its
         last. In a V second chunks go backwards, and the last of all is the first to be short.
         """
-        p, every = self.plan.parallelism, self.layers
+        p = self.plan.parallelism
+        every = self.layers
         placed: list[list[LayerShape]] = [[] for _ in p.stages]
         start = 0
         for chunk in range(p.vpp):
             for index, stage in reversed(list(enumerate(p.stages))) if chunk and self.folded else enumerate(p.stages):
-                each, more = divmod(stage.layers, p.vpp)
+                fewest, more = divmod(stage.layers, p.vpp)
                 longer = chunk >= p.vpp - more if index == 0 and not self.folded else chunk < more
-                size = stage.chunks[chunk] if stage.chunks and len(stage.chunks) == p.vpp else each + longer
+                size = stage.chunks[chunk] if stage.chunks and len(stage.chunks) == p.vpp else fewest + longer
                 placed[index] += every[start : start + size]
                 start += size
         return tuple(tuple(stage) for stage in placed)

@@ -40,7 +40,9 @@ def summary_follows(c: Claim) -> Iterator[str]:
     Unlike pipelines are not interleaved, cut no expert, and share optimizer states at most: ``vpp = etp = 1``,
     ``dp_shard = max(width cp)``.
     """
-    p, b, groups = c.plan.parallelism, c.plan.batch, c.plan.parallelism.groups
+    p = c.plan.parallelism
+    b = c.plan.batch
+    groups = c.plan.parallelism.groups
     every = [s for g in groups for s in g.stages]
     stated = {
         "tp": p.tp,
@@ -54,7 +56,7 @@ def summary_follows(c: Claim) -> Iterator[str]:
         "micro": b.micro,
         "accumulation": b.accumulation,
     }
-    found = {
+    derived = {
         **{axis: max(getattr(s, axis) for s in every) for axis in ("tp", "cp", "ep")},
         "pp": max(len(g.stages) for g in groups),
         "dp": sum(g.copies * g.width for g in groups),
@@ -64,7 +66,7 @@ def summary_follows(c: Claim) -> Iterator[str]:
         "micro": max(g.micro for g in groups),
         "accumulation": max(g.micro_batches for g in groups),
     }
-    yield from (f"{n} is {stated[n]}; the groups have {most}" for n, most in found.items() if stated[n] != most)
+    yield from (f"{n} is {stated[n]}; the groups have {most}" for n, most in derived.items() if stated[n] != most)
     if p.zero_stage > 1:
         yield f"zero_stage is {p.zero_stage}; heterogeneous pipelines can share optimizer states only"
     main = max(groups, key=lambda g: g.sequences)
@@ -124,7 +126,8 @@ def batch_is_shared(c: Claim) -> Iterator[str]:
 
 def tensor_divides(c: Claim) -> Iterator[str]:
     """``a % tp = 0``, ``h % tp = 0``, k divides by tp or tp by k, tp within a node; ``E % ep = 0``; sequences by cp."""
-    m, length = c.model, c.plan.workload.sequence
+    m = c.model
+    length = c.plan.workload.sequence
     experts = m.moe.experts if m.moe else 1
     for i, g in enumerate(c.plan.parallelism.groups):
         for n, s in enumerate(g.stages):
@@ -152,7 +155,9 @@ def gradients_cross_in_time(c: Claim) -> Iterator[str]:
     """What leaves a pool of layers that others hold too, e bytes a trained parameter, over its fastest link's rate is
     no more than the step: ``e sum parameters / (nodes max B_link) <= T``.
     """
-    every, pools, share = c.layers, c.plan.cluster.pools, trained(c)
+    every = c.layers
+    pools = c.plan.cluster.pools
+    share = trained(c)
     homes: list[set[int]] = [set() for _ in every]
     for g in c.plan.parallelism.groups:
         start = 0
@@ -190,13 +195,15 @@ def memory_fits_stage_by_stage(c: Claim) -> Iterator[str]:
     ``parameters + gradients + optimizer / width`` of ``layers / tp`` and the ends, ``(pp - i) layers e micro s h / (cp
     tp)``.
     """
-    every, w, wide = c.layers, c.plan.workload, (c.model.streams or 1) * c.model.hidden
+    every = c.layers
+    w = c.plan.workload
+    wide = (c.model.streams or 1) * c.model.hidden
     for i, g in enumerate(c.plan.parallelism.groups):
         start = 0
         for n, s in enumerate(g.stages):
-            own = every[start : start + s.layers]
+            stage_layers = every[start : start + s.layers]
             start += s.layers
-            held = sum((layer.held for layer in own), StageBytes(0, 0))
+            held = sum((layer.held for layer in stage_layers), StageBytes(0, 0))
             ends = first_end(c.model) if n == 0 else 0
             ends += last_end(c.model, alone=len(g.stages) == 1) if n == len(g.stages) - 1 else 0
             least = _states(c, g, s, held + StageBytes(ends, 0))
@@ -212,19 +219,22 @@ def memory_fits_stage_by_stage(c: Claim) -> Iterator[str]:
 
 def _states(c: Claim, g: Group, s: GroupStage, held: StageBytes) -> float:
     """Bytes of parameters, gradients and optimizer states on one rank, these over all that may share them."""
-    each, optimizer, share = c.plan.runtime.bytes_per_parameter, c.plan.workload.optimizer, trained(c)
+    per_parameter = c.plan.runtime.bytes_per_parameter
+    optimizer = c.plan.workload.optimizer
+    share = trained(c)
     whole = held.dense / s.tp + held.experts / s.ep
     zero = c.plan.parallelism.zero_stage > 0
     shards, copies = (g.width * s.cp, max(g.width * s.tp * s.cp / s.ep, 1.0)) if zero else (1, 1.0)
     state = (optimizer["state_bytes"] + c.master_bytes) * share
     sharded = held.dense / s.tp / shards + held.experts / s.ep / copies
-    kept = each.get("frozen") or each["parameters"]
-    return float(whole * (kept + each["gradients"] * share) + state * sharded)
+    kept = per_parameter.get("frozen") or per_parameter["parameters"]
+    return float(whole * (kept + per_parameter["gradients"] * share) + state * sharded)
 
 
 def fullest_stage_is_told(c: Claim) -> Iterator[str]:
     """The memory section is that of the stage with the largest share of its accelerator in use."""
-    m, pools = c.plan.prediction.memory, c.plan.cluster.pools
+    m = c.plan.prediction.memory
+    pools = c.plan.cluster.pools
     held = [
         (s.memory_bytes / pools[s.pool].accelerator_memory_bytes, n, pools[s.pool].accelerator_memory_bytes)
         for g in c.plan.parallelism.groups
@@ -242,7 +252,7 @@ def switches_are_those_of_groups(c: Claim) -> Iterator[str]:
     """The recomputation told is the most that a stage does; unlike pipelines offload nothing and wait for transfers."""
     plan = c.plan
     names = {s.recompute for g in plan.parallelism.groups for s in g.stages}
-    name = next(each for each in reversed(RECOMPUTES) if each in names)
+    name = next(policy for policy in reversed(RECOMPUTES) if policy in names)
     listed = (plan.recompute.policy, plan.recompute.layers_fraction, plan.recompute.selective)
     if listed != (name, float(name == "full"), name == "selective"):
         yield f"recompute is reported as {', '.join(map(str, listed))}; the largest of the stages is {name}"
@@ -256,7 +266,8 @@ def dollars_follow_from_pools(c: Claim) -> Iterator[str]:
     """``usd_per_hour = sum(nodes price)``, ``usd_total = usd_per_hour 24 days``, ``tokens_per_usd = tokens /
     usd_total``; the one price is the first pool's.
     """
-    money, pools = c.plan.money, c.plan.cluster.pools
+    money = c.plan.money
+    pools = c.plan.cluster.pools
     if money.usd_per_hour is None or money.usd_total is None:
         if any((money.usd_total is not None, money.prices, money.price, money.tokens_per_usd is not None)):
             yield "some amounts are known without the others"

@@ -24,7 +24,8 @@ def images_add_up(plan: ImagePlan) -> Iterator[str]:
     if (total := sum(pool.images for pool in plan.pools)) != plan.batch:
         yield f"the pools have {total:,} images, the batch {plan.batch:,}"
     for pool in plan.pools:
-        fewest, most = pool.images // pool.accelerators, -(-pool.images // pool.accelerators)
+        fewest = pool.images // pool.accelerators
+        most = -(-pool.images // pool.accelerators)
         if (pool.fewest, pool.most) != (fewest, most):
             yield f"pool {pool.name}: {pool.fewest}..{pool.most} a GPU; its {pool.images} images are {fewest}..{most}"
 
@@ -61,5 +62,5 @@ def check(plan: ImagePlan) -> None:
         Inconsistent: they do not; the message says all that is wrong.
     """
     first = [*findings([(numbers_are_possible.__name__, numbers_are_possible(plan))])]
-    if found := first or [*findings((each.__name__, each(plan)) for each in CHECKS)]:
-        raise Inconsistent(tuple(found))
+    if violations := first or [*findings((rule.__name__, rule(plan)) for rule in CHECKS)]:
+        raise Inconsistent(tuple(violations))

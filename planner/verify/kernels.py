@@ -25,7 +25,9 @@ def context_kernel_runs(c: Claim) -> Iterator[str]:
     (5062-5067). Of x ranks that exchange heads, ``max(k / tp, 1) % x = 0`` (4246): all cp in ``a2a``; in ``a2a+p2p``
     (two groups of ranks, 5020-5022) more than one, fewer than cp, and a divisor of it.
     """
-    p, m, length = c.plan.parallelism, c.model, c.plan.workload.sequence
+    p = c.plan.parallelism
+    m = c.model
+    length = c.plan.workload.sequence
     stages = [(s.tp, s.cp) for g in p.groups for s in g.stages] or [(p.tp, p.cp)]
     way = p.cp_algorithm or "p2p"
     if p.cp == 1 and p.cp_algorithm is not None:
@@ -52,8 +54,8 @@ def heads_have_kernels(c: Claim) -> Iterator[str]:
     most 256 elements, in steps of 8 (926-934).
     """
     latent = c.model.latent
-    own = c.model.full.head_dim if c.model.full else c.model.head_dim
-    qk = latent.nope_dim + latent.rope_dim if latent else own
+    head_dim = c.model.full.head_dim if c.model.full else c.model.head_dim
+    qk = latent.nope_dim + latent.rope_dim if latent else head_dim
     widest = max(qk, latent.value_dim if latent else qk)
     if c.plan.parallelism.cp > 1 and (widest > WIDEST_HEAD or widest % HEAD_STEP):
         yield f"heads of {widest} elements over cp {c.plan.parallelism.cp}"
@@ -64,7 +66,7 @@ def modules_are_there(c: Claim) -> Iterator[str]:
     kind, _, listed = c.plan.recompute.policy.partition(":")
     moe, latent = c.model.moe, c.model.latent
     for module in listed.split("+") if kind == "selective" and listed else ():
-        there = {
+        present = {
             "layernorm": moe is not None or latent is not None,
             "moe_act": moe is not None,
             "mla_up_proj": latent is not None,
@@ -73,7 +75,7 @@ def modules_are_there(c: Claim) -> Iterator[str]:
         }
         if module not in MODULES:
             yield f"{module} is no module of a layer"
-        elif not there.get(module, True):
+        elif not present.get(module, True):
             yield f"{module} is recomputed, which the model does not have"
 
 
@@ -81,11 +83,12 @@ def scaling_runs(c: Claim) -> Iterator[str]:
     """Scaled blocks need products of their own (quantization.py, lines 162-180); what delayed scaling saw of an output
     that is dropped is lost: modules ``moe_act`` and ``layernorm`` exclude it (transformer_config.py, lines 1241-1247).
     """
-    precision, policy = c.plan.precision, c.plan.recompute.policy
+    precision = c.plan.precision
+    policy = c.plan.recompute.policy
     for pool in c.plan.cluster.pools if precision in SMALL_BLOCKS else ():
         if "fp4" not in pool.peak_flops:
             yield f"{precision} on {pool.accelerator}"
-    if precision == "fp8-delayed" and any(each in policy for each in ("moe_act", "layernorm")):
+    if precision == "fp8-delayed" and any(module in policy for module in ("moe_act", "layernorm")):
         yield f"delayed scaling with {policy}"
 
 
@@ -95,7 +98,9 @@ def graphs_capture(c: Claim) -> Iterator[str]:
     dropout is made again; modules with ZeRO 2 and 3 where no exchanges overlap (core_v0.18.0,
     core/distributed/fsdp/mcore_fsdp_adapter.py).
     """
-    graphs, away, kept = c.plan.graphs, c.plan.offloaded, c.plan.recompute.policy
+    graphs = c.plan.graphs
+    away = c.plan.offloaded
+    kept = c.plan.recompute.policy
     modules = (kept.partition(":")[2] or "core_attn").split("+") if kept.startswith("selective") else []
     covered = c.plan.recompute.layers_fraction or "moe" in modules
     overlapped = graphs == "modules" and c.plan.overlap.ep and c.plan.parallelism.zero_stage >= 2

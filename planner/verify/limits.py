@@ -20,7 +20,8 @@ REQUIRED = ("memory", "accelerators")
 
 def constraints_are_known(c: Claim) -> Iterator[str]:
     """Each name once, all of them names that are checked here with their unit, and none missing."""
-    counted, host = Counter(constraint.name for constraint in c.plan.constraints), c.plan.prediction.memory.host
+    counted = Counter(constraint.name for constraint in c.plan.constraints)
+    host = c.plan.prediction.memory.host
     needed = (*REQUIRED, "host memory") if host and host.capacity_bytes is not None else REQUIRED
     yield from (f"{name} appears {n} times" for name, n in counted.items() if n > 1)
     yield from (f"{name} is missing" for name in needed if name not in counted)

@@ -58,11 +58,13 @@ def memory_adds_up(c: Claim) -> Iterator[str]:
 
 def capacity_is_the_accelerators(c: Claim) -> Iterator[str]:
     """The capacity is that of the pool's accelerator on which the fullest stage stands."""
-    p, m = c.plan.parallelism, c.plan.prediction.memory
+    p = c.plan.parallelism
+    m = c.plan.prediction.memory
     if not 0 <= m.stage < len(p.stages):
         yield f"stage {m.stage} of {len(p.stages)} is reported as the fullest"
         return
-    pools, index = c.plan.cluster.pools, p.stages[m.stage].pool
+    pools = c.plan.cluster.pools
+    index = p.stages[m.stage].pool
     if 0 <= index < len(pools):
         yield from unless_same("capacity_bytes", m.capacity_bytes, pools[index].accelerator_memory_bytes)
 
@@ -86,15 +88,16 @@ def trained(c: Claim) -> float:
     """Share of the parameters that is trained: 1, or of adapters, their magnitudes and a head that scores, or of the
     last blocks.
     """
-    method, model = c.plan.workload.method, c.model
+    method = c.plan.workload.method
+    model = c.model
     if method["kind"] == "freeze":
-        last = sum(each.held.dense + each.held.experts for each in layers(model)[-method["layers"] :])
+        last = sum(layer.held.dense + layer.held.experts for layer in layers(model)[-method["layers"] :])
         return last / decoder_parameters(model)
     if method["kind"] != "lora":
         return 1.0
     targets = frozenset(method["targets"])
-    own = magnitudes(model, targets) if method.get("magnitude") else 0
-    return (adapters(model, int(method["rank"]), targets) + own + model.labels * model.hidden) / decoder_parameters(
+    scales = magnitudes(model, targets) if method.get("magnitude") else 0
+    return (adapters(model, int(method["rank"]), targets) + scales + model.labels * model.hidden) / decoder_parameters(
         model
     )
 
@@ -103,8 +106,10 @@ def frozen_follows_from_base(c: Claim) -> Iterator[str]:
     """A frozen parameter takes 4 bits and ``8 / 64 + 32 / (64 256)`` of scales (nf4: arXiv 2305.14314), 8 and 32 a row
     (int8) or a square of 128 (fp8), or 16 where trained ones would be sharded fp32.
     """
-    method, stated = c.plan.workload.method, c.plan.runtime.bytes_per_parameter.get("frozen", 0.0)
-    nf4, int8 = 0.5 + (8 / 64 + 32 / (64 * 256)) / 8, 1.0 + 4.0 / c.model.hidden
+    method = c.plan.workload.method
+    stated = c.plan.runtime.bytes_per_parameter.get("frozen", 0.0)
+    nf4 = 0.5 + (8 / 64 + 32 / (64 * 256)) / 8
+    int8 = 1.0 + 4.0 / c.model.hidden
     sharded = c.plan.runtime.bytes_per_parameter["gathers_working_copy"] > 0 and method["kind"] == "lora"
     expected = {"nf4": nf4, "int8": int8, "fp8": 1.0 + 4.0 / 128**2}.get(str(method.get("base")), SIXTEEN_BIT * sharded)
     yield from unless_same("bytes of a frozen parameter", stated, expected)
@@ -118,45 +123,56 @@ def states(c: Claim, stage: int) -> tuple[float, float, float]:
     are kept as `frozen` says, those outside blocks in 16 bit, and have no fp32 copy. DPO holds its reference, too, and
     the first stage a tower, whole: frozen in 16 bit, trained like other parameters.
     """
-    p, each, optimizer = c.plan.parallelism, c.plan.runtime.bytes_per_parameter, c.plan.workload.optimizer
-    held, share, tower = stage_parameters(c, stage), trained(c), c.model.tower if stage == 0 else None
-    dense, experts = held.dense / p.tp, held.experts / (p.ep * p.etp)
+    p = c.plan.parallelism
+    per_parameter = c.plan.runtime.bytes_per_parameter
+    optimizer = c.plan.workload.optimizer
+    held = stage_parameters(c, stage)
+    share = trained(c)
+    tower = c.model.tower if stage == 0 else None
+    dense = held.dense / p.tp
+    experts = held.experts / (p.ep * p.etp)
     if optimizer.get("iterations") and p.zero_stage:
         dense, experts = uncut(c, stage)
-    own = tower.parameters if tower and tower.trained else 0
-    dense += own
-    whole, cut = dense + experts, dense / dense_shards(c.plan) + experts / expert_shards(c.plan)
-    working = each["gathers_working_copy"] > 0
-    resident = 0.0 if working and p.zero_stage == 3 else each["parameters"]
+    tower_parameters = tower.parameters if tower and tower.trained else 0
+    dense += tower_parameters
+    whole = dense + experts
+    cut = dense / dense_shards(c.plan) + experts / expert_shards(c.plan)
+    working = per_parameter["gathers_working_copy"] > 0
+    resident = 0.0 if working and p.zero_stage == 3 else per_parameter["parameters"]
     outside = 0.0
-    if (frozen := each.get("frozen", 0.0)) > 0:
-        working, resident = False, frozen
+    if (frozen := per_parameter.get("frozen", 0.0)) > 0:
+        working = False
+        resident = frozen
         outside = (SIXTEEN_BIT - frozen) * ends_of(c, stage) / p.tp
         outside /= dense_shards(c.plan) if p.zero_stage >= 3 else 1
     ends_more = optimizer.get("outside_state_bytes", optimizer["state_bytes"]) - optimizer["state_bytes"]
-    ends_more *= (ends_of(c, stage) / p.tp + own) / dense_shards(c.plan)
+    ends_more *= (ends_of(c, stage) / p.tp + tower_parameters) / dense_shards(c.plan)
     if c.plan.workload.task == "dpo" and c.plan.workload.method["kind"] != "lora":
         resident += REFERENCE
     if tower and not tower.trained:
         outside += SIXTEEN_BIT * tower.parameters
     return (
         resident * (cut if p.zero_stage >= 3 else whole) + outside,
-        each["gradients"] * share * (cut if p.zero_stage >= 2 else whole),
+        per_parameter["gradients"] * share * (cut if p.zero_stage >= 2 else whole),
         (1.0 - offloaded_share(c)) * state_bytes(c) * (cut if p.zero_stage >= 1 else whole) + ends_more,
     )
 
 
 def state_bytes(c: Claim) -> float:
     """Of optimizer states and the fp32 copy, on average over a shard's parameters."""
-    each, share = c.plan.runtime.bytes_per_parameter, trained(c)
-    working = each["gathers_working_copy"] > 0 and each.get("frozen", 0.0) <= 0
+    per_parameter = c.plan.runtime.bytes_per_parameter
+    share = trained(c)
+    working = per_parameter["gathers_working_copy"] > 0 and per_parameter.get("frozen", 0.0) <= 0
     return float(c.plan.workload.optimizer["state_bytes"] * share + c.master_bytes * (1.0 if working else share))
 
 
 def shard(c: Claim, stage: int) -> float:
     """Parameters of one stage whose optimizer states a rank has: all that it holds, or its shard from ZeRO 1 on."""
-    p, held, tower = c.plan.parallelism, stage_parameters(c, stage), c.model.tower if stage == 0 else None
-    dense, experts = held.dense / p.tp + (tower.parameters if tower and tower.trained else 0), held.experts
+    p = c.plan.parallelism
+    held = stage_parameters(c, stage)
+    tower = c.model.tower if stage == 0 else None
+    dense = held.dense / p.tp + (tower.parameters if tower and tower.trained else 0)
+    experts = held.experts
     shards = (dense_shards(c.plan), expert_shards(c.plan)) if p.zero_stage else (1, 1)
     return dense / shards[0] + experts / (p.ep * p.etp) / shards[1]
 
@@ -171,11 +187,13 @@ def uncut(c: Claim, stage: int) -> tuple[float, float]:
     """Parameters on one rank where shards are of whole matrices: ``max(held, shards largest)``, dense and experts'
     (Megatron-LM core_v0.18.0, core/optimizer/layer_wise_optimizer.py).
     """
-    p, held, ends = c.plan.parallelism, stage_parameters(c, stage), ends_of(c, stage)
+    p = c.plan.parallelism
+    held = stage_parameters(c, stage)
+    ends = ends_of(c, stage)
     (dense, expert), blocks = largest_tensors(c.model), held.dense - ends
-    own = max(blocks / p.tp, dense_shards(c.plan) * dense / p.tp) if blocks else 0.0
+    whole_dense = max(blocks / p.tp, dense_shards(c.plan) * dense / p.tp) if blocks else 0.0
     spread = max(held.experts / (p.ep * p.etp), expert_shards(c.plan) * expert / p.etp) if held.experts else 0.0
-    return ends / p.tp + own, spread
+    return ends / p.tp + whole_dense, spread
 
 
 def shares(c: Claim) -> dict[str, float]:
@@ -188,12 +206,14 @@ def states_follow_from_sharding(c: Claim) -> Iterator[str]:
 
     A share f lies in expanded memory and ``1 - f`` in the accelerator's own.
     """
-    m, away = c.plan.prediction.memory, shares(c)
+    m = c.plan.prediction.memory
+    away = shares(c)
     if not 0 <= m.stage < len(c.placed):
         return
     kinds = ("weights", "weights", "optimizer")
     for what, kind, whole in zip(("parameters", "gradients", "optimizer"), kinds, states(c, m.stage), strict=True):
-        name, f = f"{what}_bytes", away[kind]
+        name = f"{what}_bytes"
+        f = away[kind]
         yield from unless_same(f"{name} (stage {m.stage})", getattr(m, name), whole * (1.0 - f))
         if m.expanded is not None:
             yield from unless_same(f"expanded {name} (stage {m.stage})", getattr(m.expanded, name), whole * f)
@@ -205,7 +225,8 @@ def expanded_memory_is_one(c: Claim) -> Iterator[str]:
     Its parts add up; of activations kept, a share f is there: ``expanded (1 - f) = local f``. An accelerator has its
     unit's bytes over those that share it, and what is there fits.
     """
-    plan, m = c.plan, c.plan.prediction.memory
+    plan = c.plan
+    m = c.plan.prediction.memory
     pool = plan.cluster.pools[0]
     given = (pool.expanded is not None, m.expanded is not None, plan.placement is not None)
     if any(given) and not all(given):
@@ -214,23 +235,25 @@ def expanded_memory_is_one(c: Claim) -> Iterator[str]:
         return
     wrong = [k for k, share in plan.placement.items() if k not in ("optimizer", "weights", "activations") or share > 1]
     yield from (f"placement.{kind} is {plan.placement[kind]:g}" for kind in wrong)
-    there, away = m.expanded, shares(c)
-    parts = there.parameters_bytes + there.gradients_bytes + there.optimizer_bytes + there.activations_bytes
-    yield from unless_same("expanded total_bytes", there.total_bytes, parts)
+    expanded = m.expanded
+    away = shares(c)
+    parts = expanded.parameters_bytes + expanded.gradients_bytes + expanded.optimizer_bytes + expanded.activations_bytes
+    yield from unless_same("expanded total_bytes", expanded.total_bytes, parts)
     f = away["activations"]
     yield from unless_same(
-        "expanded activations_bytes x (1 - share)", there.activations_bytes * (1 - f), m.activations_bytes * f
+        "expanded activations_bytes x (1 - share)", expanded.activations_bytes * (1 - f), m.activations_bytes * f
     )
     sharing = {"accelerator": 1, "node": pool.accelerators_per_node, "pool": plan.cluster.accelerators}
-    each = pool.expanded.bytes / min(sharing[pool.expanded.scope], plan.cluster.accelerators)
-    yield from unless_same("expanded capacity_bytes", there.capacity_bytes, each)
-    if there.total_bytes > each * (1 + TOLERANCE):
-        yield f"{there.total_bytes:.6g} B do not fit into {each:.6g} B of expanded memory"
+    unit_bytes = pool.expanded.bytes / min(sharing[pool.expanded.scope], plan.cluster.accelerators)
+    yield from unless_same("expanded capacity_bytes", expanded.capacity_bytes, unit_bytes)
+    if expanded.total_bytes > unit_bytes * (1 + TOLERANCE):
+        yield f"{expanded.total_bytes:.6g} B do not fit into {unit_bytes:.6g} B of expanded memory"
 
 
 def no_stage_is_fuller(c: Claim) -> Iterator[str]:
     """No stage's states and least activations exceed the total."""
-    m, away = c.plan.prediction.memory, shares(c)
+    m = c.plan.prediction.memory
+    away = shares(c)
     for stage in range(len(c.placed)):
         weights, gradients, optimizer = states(c, stage)
         held = (weights + gradients) * (1 - away["weights"]) + optimizer * (1 - away["optimizer"])
@@ -243,7 +266,8 @@ def stages_are_those_of_the_plan(c: Claim) -> Iterator[str]:
     """What every stage holds adds up, to no more than the fullest, which is told twice alike; its states follow from
     the sharding (:func:`states`), and it keeps the inputs of its layers at least.
     """
-    m, away = c.plan.prediction.memory, shares(c)
+    m = c.plan.prediction.memory
+    away = shares(c)
     if m.by_stage is None:
         return
     if len(m.by_stage) != len(c.placed):
@@ -298,7 +322,8 @@ def least_activations(c: Claim, stage: int) -> float:
 def least_inputs(c: Claim, stage: int) -> float:
     """The same, wherever they are."""
     apart = c.plan.parallelism.schedule in SPLIT_SCHEDULES
-    flying, method = min(c.micro_batches, c.plan.parallelism.pp - stage * (not apart)), c.plan.workload.method
+    flying = min(c.micro_batches, c.plan.parallelism.pp - stage * (not apart))
+    method = c.plan.workload.method
     kept = int(method["layers"]) if method["kind"] == "freeze" else len(c.placed[stage])
     wide = (c.model.streams or 1) * c.model.hidden
     return flying * kept * c.element * c.tokens * wide / _outer_shard(c)
@@ -314,10 +339,12 @@ def _most_of_layer(c: Claim, layer: LayerShape) -> float:
 
 
 def _most_in_16_bit(c: Claim, layer: LayerShape) -> float:
-    m, tp, t = c.model, c.plan.parallelism.tp, c.tokens
+    m = c.model
+    tp = c.plan.parallelism.tp
+    t = c.tokens
     latent = m.latent
-    own = m.full.head_dim if m.full and layer.whole else m.head_dim
-    width = max(latent.nope_dim + latent.rope_dim, latent.value_dim) if latent else own
+    head_dim = m.full.head_dim if m.full and layer.whole else m.head_dim
+    width = max(latent.nope_dim + latent.rope_dim, latent.value_dim) if latent else head_dim
     outer = (10.0 + (4.0 * m.streams + 4.0 if m.streams else 0.0)) * t * m.hidden / _outer_shard(c)
     if m.compressed:
         outer += 2.0 * t * (4.0 * m.head_dim + m.compressed.output_groups * m.compressed.output_rank)
@@ -385,7 +412,8 @@ def most_in_flight(c: Claim, stage: int) -> float:
 
 def most_beside_layers(c: Claim, stage: int) -> float:
     """Bytes of a micro-batch's mask of dropout, of what a trained tower keeps, and of logits' gradients that wait."""
-    most, tower = c.tokens * c.model.hidden, c.model.tower
+    most = c.tokens * c.model.hidden
+    tower = c.model.tower
     if c.plan.parallelism.schedule in SPLIT_SCHEDULES:
         most += c.element * c.tokens * c.model.vocab / c.plan.parallelism.tp
     if stage == 0 and tower and tower.trained:
@@ -396,12 +424,15 @@ def most_beside_layers(c: Claim, stage: int) -> float:
 
 def graphs_hold_their_inputs(c: Claim) -> Iterator[str]:
     """Of activations, graphs of modules hold a copy of every layer's input; one of the whole step holds none."""
-    stated, graphs, m = c.plan.prediction.memory.graph_inputs_bytes, c.plan.graphs, c.plan.prediction.memory
+    stated = c.plan.prediction.memory.graph_inputs_bytes
+    graphs = c.plan.graphs
+    m = c.plan.prediction.memory
     if (stated is None) != (graphs is None):
         yield f"graph_inputs_bytes is {stated}, where CUDA graphs launch {graphs or 'nothing'}"
     if stated is None or graphs is None or not 0 <= m.stage < len(c.placed):
         return
-    p, least = c.plan.parallelism, least_activations(c, m.stage)
+    p = c.plan.parallelism
+    least = least_activations(c, m.stage)
     flying = most_in_flight(c, m.stage) + bool(c.plan.overlap.ep)
     most = FRAGMENTATION * flying / max(min(c.micro_batches, p.pp - m.stage), 1) * least
     low, high = (0.0, 0.0) if graphs == "full" else (least, min(most, m.activations_bytes))
@@ -416,19 +447,20 @@ def buffers_are_possible(c: Claim) -> Iterator[str]:
     two casts of the largest layer, its gradients as they are computed and as they are reduced, its activations, the
     whole hidden state and its gradient, the head gathered, a layer of a tower, and copies for the update.
     """
-    p, m = c.plan.parallelism, c.plan.prediction.memory
+    p = c.plan.parallelism
+    m = c.plan.prediction.memory
     if not 0 <= m.stage < len(c.placed) or not c.placed[m.stage]:
         return
     logits = c.tokens * (c.model.labels or c.model.vocab) / p.tp if m.stage == c.head_stage else 0.0
     sizes = [x.held.dense / p.tp + x.held.experts / (p.ep * p.etp) for stage in c.placed for x in stage]
-    each = c.plan.runtime.bytes_per_parameter
-    gathered = each["parameter_wire"] if p.zero_stage == 3 else 0.0
+    per_parameter = c.plan.runtime.bytes_per_parameter
+    gathered = per_parameter["parameter_wire"] if p.zero_stage == 3 else 0.0
     least = 0.0 if c.plan.runtime.chunked_loss else c.element * logits
     largest = max(_most_of_layer(c, layer) for stage in c.placed for layer in stage)
     largest += 2.0 * c.element * c.tokens * c.model.hidden * (1 + (c.plan.dispatcher == "allgather") * p.ep)
-    weights = (2.0 * gathered + 2.0 * bool(each.get("frozen")) + 4.0 + c.element + each["gradient_wire"]) * max(
-        sizes
-    ) + gathered * last_end(c.model, alone=False) / p.tp
+    weights = (
+        2.0 * gathered + 2.0 * bool(per_parameter.get("frozen")) + 4.0 + c.element + per_parameter["gradient_wire"]
+    ) * max(sizes) + gathered * last_end(c.model, alone=False) / p.tp
     held = stage_parameters(c, m.stage)
     copied = held.dense / p.tp / dense_shards(c.plan) + held.experts / (p.ep * p.etp) / expert_shards(c.plan)
     if m.stage == 0 and (tower := c.model.tower):
@@ -437,7 +469,8 @@ def buffers_are_possible(c: Claim) -> Iterator[str]:
         copied += tower.trained * tower.parameters / dense_shards(c.plan)
     modules = 4.0 * (c.plan.workload.mtp_layers or 0)
     most = (
-        FRAGMENTATION * ((18.0 + c.element + modules) * logits + weights + largest) + each.get("update", 0.0) * copied
+        FRAGMENTATION * ((18.0 + c.element + modules) * logits + weights + largest)
+        + per_parameter.get("update", 0.0) * copied
     )
     if not least * (1 - TOLERANCE) <= m.buffers_bytes <= most:
         yield f"buffers_bytes is {m.buffers_bytes:.6g}, outside {least:.6g}..{most:.6g}"
@@ -470,14 +503,16 @@ def risk_is_one(c: Claim) -> Iterator[str]:
 
 def memory_interval_is_even(c: Claim) -> Iterator[str]:
     """``low high = total^2``: as far below as above, on a log scale."""
-    m, interval = c.plan.prediction.memory, c.plan.prediction.intervals.get("memory_bytes")
+    m = c.plan.prediction.memory
+    interval = c.plan.prediction.intervals.get("memory_bytes")
     if interval is not None and interval.low > 0:
         yield from unless_same("low x high of memory_bytes", interval.low * interval.high, m.total_bytes**2)
 
 
 def chance_follows_from_interval(c: Claim) -> Iterator[str]:
     """``chance / (1 - chance) = (total / capacity)^(ln 9 / ln(high / total))``: logistic, a tenth beyond each end."""
-    m, spread = c.plan.prediction.memory, _spread(c)
+    m = c.plan.prediction.memory
+    spread = _spread(c)
     if m.oom_chance is None or spread <= 0:
         return
     over = (math.log(m.total_bytes) - math.log(m.capacity_bytes)) * math.log(9.0) / spread
@@ -494,7 +529,8 @@ def offload_takes_states_away(c: Claim) -> Iterator[str]:
 
 def offload_goes_with_shards(c: Claim) -> Iterator[str]:
     """An optimizer is offloaded with the ZeRO stages alone that its runtime offloads."""
-    needed, zero = c.plan.runtime.offload_needs_zero, c.plan.parallelism.zero_stage
+    needed = c.plan.runtime.offload_needs_zero
+    zero = c.plan.parallelism.zero_stage
     if c.plan.offload.get("optimizer") and needed is not None and zero not in needed:
         yield f"{c.plan.runtime.name} offloads the optimizer with zero {'/'.join(map(str, needed))}, not {zero}"
 

@@ -56,7 +56,7 @@ class LayerShape:
 def layers(model: Model) -> list[LayerShape]:
     """All blocks in order: an encoder's first, then the decoder's."""
     moe, sparse = model.moe, model.indexer
-    found = []
+    shapes = []
     for index in range(model.encoder_layers + model.layers):
         body = index - (moe.leading_dense_layers if moe else 0)
         mixture = moe is not None and body >= 0 and body % moe.every == moe.every - 1
@@ -70,8 +70,8 @@ def layers(model: Model) -> list[LayerShape]:
         recurrent = mixer in ("recurrent", "both")
         near = mixer == "window" or (not model.mixers and _in_window(model, index))
         shape = LayerShape(NONE, feed == "mixture", attentions, recurrent, feed == "mlp", whole, entries, scores, near)
-        found.append(replace(shape, held=_held(model, shape)))
-    return found
+        shapes.append(replace(shape, held=_held(model, shape)))
+    return shapes
 
 
 def _in_window(model: Model, index: int) -> bool:
@@ -88,8 +88,8 @@ def _held(model: Model, layer: LayerShape) -> StageBytes:
     """
     dense = model.norms_per_layer * norm(model) + model.extra_parameters_per_layer
     if layer.attentions:
-        own = attention(model, layer.whole)
-        dense += layer.attentions * own + _inner_norms(model, layer.whole) + model.sinks * model.heads
+        mixing = attention(model, layer.whole)
+        dense += layer.attentions * mixing + _inner_norms(model, layer.whole) + model.sinks * model.heads
         dense += layer.scores * _index(model) + _entries(model, layer.entries)
     if n := model.streams or 0:
         dense += 2 * (n * (n + 2) * (n * model.hidden + 1) + 3)
@@ -121,25 +121,27 @@ def entry_matrices(model: Model, kind: str) -> Iterator[Matrix]:
     """What makes compressed entries with their gates: of two series in `csa` blocks, whose index has the same and
     queries and weights beside; of one in `hca` blocks.
     """
-    own, h = model.compressed, model.hidden
-    if own is None or not kind:
+    compressed, h = model.compressed, model.hidden
+    if compressed is None or not kind:
         return
     yield "entries", h, (4 if kind == "csa" else 2) * model.head_dim
     if kind == "csa":
-        yield "index entries", h, 4 * own.index_head_dim
-        yield "index queries", own.query_rank, own.index_heads * own.index_head_dim
-        yield "index weights", h, own.index_heads
+        yield "index entries", h, 4 * compressed.index_head_dim
+        yield "index queries", compressed.query_rank, compressed.index_heads * compressed.index_head_dim
+        yield "index weights", h, compressed.index_heads
 
 
 def _entries(model: Model, kind: str) -> int:
     """All of these, with a bias for each place of a token in an entry, and norms."""
-    own = model.compressed
-    if own is None or not kind:
+    compressed = model.compressed
+    if compressed is None or not kind:
         return 0
-    wide, series = model.head_dim, 1
+    wide = model.head_dim
+    series = 1
     if kind == "csa":
-        wide, series = model.head_dim + own.index_head_dim, 2
-    places = own.csa_rate if kind == "csa" else own.hca_rate
+        wide = model.head_dim + compressed.index_head_dim
+        series = 2
+    places = compressed.csa_rate if kind == "csa" else compressed.hca_rate
     return _elements(entry_matrices(model, kind)) + (series * places + 1) * wide
 
 
@@ -178,11 +180,11 @@ def _index(model: Model) -> int:
 def attention_matrices(model: Model, whole: bool = False) -> Iterator[Matrix]:
     """The projections of one attention; latent ones after DeepSeek-V2 (arXiv 2405.04434)."""
     h, a, latent = model.hidden, model.heads, model.latent
-    if own := model.compressed:
+    if compressed := model.compressed:
         wide = a * model.head_dim
-        yield from (("q", h, own.query_rank), ("q", own.query_rank, wide), ("k", h, model.head_dim))
-        between = own.output_groups * own.output_rank
-        yield from (("o", wide // own.output_groups, between), ("o", between, h))
+        yield from (("q", h, compressed.query_rank), ("q", compressed.query_rank, wide), ("k", h, model.head_dim))
+        between = compressed.output_groups * compressed.output_rank
+        yield from (("o", wide // compressed.output_groups, between), ("o", between, h))
         return
     if latent is None:
         k, d, made = _heads(model, whole)
@@ -211,7 +213,8 @@ def mlp_matrices(model: Model, f: int, width: int = 0) -> Iterator[Matrix]:
 
 def recurrence_matrices(model: Model, r: Recurrence) -> Iterator[Matrix]:
     """Products around a recurrence of ``i = heads value_dim`` and keys of ``g = key_heads key_dim``, by its kind."""
-    i, g = r.heads * r.value_dim, r.key_heads * r.key_dim
+    i = r.heads * r.value_dim
+    g = r.key_heads * r.key_dim
     first = {
         "mamba": 2 * i,
         "mamba2": 2 * i + 2 * g + r.heads,
@@ -233,26 +236,28 @@ def recurrence_matrices(model: Model, r: Recurrence) -> Iterator[Matrix]:
 
 def recurrence(model: Model, r: Recurrence) -> int:
     """Its products, biases, convolution, norm; vectors or a state a channel (mamba, rwkv7), or numbers a head."""
-    i, g, matrices = r.heads * r.value_dim, r.key_heads * r.key_dim, list(recurrence_matrices(model, r))
+    i = r.heads * r.value_dim
+    g = r.key_heads * r.key_dim
+    matrices = list(recurrence_matrices(model, r))
     convolved = {"mamba2": i + 2 * g, "delta": i + 2 * g, "kda": i + 2 * g, "lightning": 0, "rwkv7": 0}.get(r.kind, i)
-    own = {"mamba": i * (2 + r.key_dim), "mamba2": 3 * r.heads, "delta": 2 * r.heads, "kda": r.heads + g}
-    own["rwkv7"] = 6 * model.hidden + 8 * i
+    state_parameters = {"mamba": i * (2 + r.key_dim), "mamba2": 3 * r.heads, "delta": 2 * r.heads, "kda": r.heads + g}
+    state_parameters["rwkv7"] = 6 * model.hidden + 8 * i
     norms = {"head": r.value_dim, "full": i, "inner": r.step_rank + 2 * r.key_dim}.get(r.norm, 0)
     biases = (matrices[0][2] + model.hidden) * r.bias
     return (
         _elements(iter(matrices))
         + biases
         + convolved * (r.convolution + r.convolution_bias)
-        + own.get(r.kind, 0)
+        + state_parameters.get(r.kind, 0)
         + norms
     )
 
 
 def recurrence_work(r: Recurrence) -> float:
     """Multiply-adds of a token with the state: 4 (rwkv7), 3.5 (mamba), 3 (delta) or 2 an element; a convolution's."""
-    each = {"mamba": 3.5, "mamba2": 3.5, "delta": 3.0, "kda": 3.0, "lightning": 2.0, "rwkv7": 4.0}
+    per_state = {"mamba": 3.5, "mamba2": 3.5, "delta": 3.0, "kda": 3.0, "lightning": 2.0, "rwkv7": 4.0}
     i = r.heads * r.value_dim
-    return float(i * r.convolution) if r.kind == "convolution" else each[r.kind] * i * r.key_dim
+    return float(i * r.convolution) if r.kind == "convolution" else per_state[r.kind] * i * r.key_dim
 
 
 def _elements(matrices: Iterator[Matrix]) -> int:
@@ -283,17 +288,18 @@ def largest_tensors(model: Model) -> tuple[int, int]:
     """
 
     def tensors(f: int, width: int = 0) -> tuple[int, int]:
-        own = width or model.hidden
-        return (1 + model.gated) * own * f, f * own
+        inner = width or model.hidden
+        return (1 + model.gated) * inner * f, f * inner
 
-    own, sizes = layers(model), [0]
-    for whole in {layer.whole for layer in own if layer.attentions}:
-        each = {name: rows * columns for name, rows, columns in attention_matrices(model, whole)}
-        first = sum(size for name, size in each.items() if name != "o")
+    shapes = layers(model)
+    sizes = [0]
+    for whole in {layer.whole for layer in shapes if layer.attentions}:
+        elements = {name: rows * columns for name, rows, columns in attention_matrices(model, whole)}
+        first = sum(size for name, size in elements.items() if name != "o")
         apart = bool(model.latent or model.compressed)
-        sizes += [rows * columns for _, rows, columns in attention_matrices(model)] if apart else [each["o"], first]
-    sizes += tensors(model.ffn) if any(layer.dense for layer in own) else ()
-    if model.recurrence is not None and any(layer.recurrent for layer in own):
+        sizes += [rows * columns for _, rows, columns in attention_matrices(model)] if apart else [elements["o"], first]
+    sizes += tensors(model.ffn) if any(layer.dense for layer in shapes) else ()
+    if model.recurrence is not None and any(layer.recurrent for layer in shapes):
         ends = list(recurrence_matrices(model, model.recurrence))
         sizes += [rows * columns for name, rows, columns in ends if name in ("in", "out")]
     if (moe := model.moe) is None:
@@ -318,7 +324,8 @@ def first_end(model: Model) -> int:
     """What the first stage holds besides blocks: tables, and the parameters counted once; less what its first block
     lacks of RWKV-7's, two matrices and a bias.
     """
-    whole, r = embedding(model) + _tables(model) + model.extra_parameters, model.recurrence
+    whole = embedding(model) + _tables(model) + model.extra_parameters
+    r = model.recurrence
     wide = r.heads * r.value_dim if r else 0
     return whole - (r.value_rank * (model.hidden + wide) + wide if r and r.value_rank else 0)
 
@@ -379,14 +386,15 @@ def adapters(model: Model, rank: int, targets: frozenset[str]) -> int:
         return sum(rows + columns for name, rows, columns in matrices if name in targets)
 
     def inner(layer: LayerShape) -> int:
-        moe, dense = model.moe, pairs(mlp_matrices(model, model.ffn)) if layer.dense else 0
+        moe = model.moe
+        dense = pairs(mlp_matrices(model, model.ffn)) if layer.dense else 0
         if not layer.mixture or moe is None:
             return dense
         shared = pairs(mlp_matrices(model, moe.shared_ffn)) if moe.shared_ffn else 0
         return dense + shared + moe.experts * pairs(mlp_matrices(model, moe.ffn, moe.latent))
 
-    own = {whole: pairs(attention_matrices(model, whole)) for whole in (False, True)}
-    return rank * sum(layer.attentions * own[layer.whole] + inner(layer) for layer in layers(model))
+    by_layer = {whole: pairs(attention_matrices(model, whole)) for whole in (False, True)}
+    return rank * sum(layer.attentions * by_layer[layer.whole] + inner(layer) for layer in layers(model))
 
 
 def magnitudes(model: Model, targets: frozenset[str]) -> int:
@@ -395,9 +403,9 @@ def magnitudes(model: Model, targets: frozenset[str]) -> int:
     def outputs(matrices: Iterator[Matrix]) -> int:
         return sum(columns for name, _, columns in matrices if name in targets)
 
-    own = {whole: outputs(attention_matrices(model, whole)) for whole in (False, True)}
+    by_layer = {whole: outputs(attention_matrices(model, whole)) for whole in (False, True)}
     dense = outputs(mlp_matrices(model, model.ffn))
-    return sum(layer.attentions * own[layer.whole] + layer.dense * dense for layer in layers(model))
+    return sum(layer.attentions * by_layer[layer.whole] + layer.dense * dense for layer in layers(model))
 
 
 # ---- FLOPs -----------------------------------------------------------------------------------------------------------
@@ -424,14 +432,14 @@ def work(model: Model, sequence: float, mtp_layers: int = 0) -> LayerWork:
 
     Each module of multi-token prediction has a block like the last and the head once more.
     """
-    own = layers(model)
-    every = Counter([*own, *own[-1:] * mtp_layers])
-    each = [(count, layer_work(model, layer, sequence)) for layer, count in every.items()]
+    shapes = layers(model)
+    every = Counter([*shapes, *shapes[-1:] * mtp_layers])
+    weighted = [(count, layer_work(model, layer, sequence)) for layer, count in every.items()]
     ending = model.streams**2 * model.hidden if model.streams else 0
     return LayerWork(
-        sum(count * one.products for count, one in each) + head(model) * (1 + mtp_layers) + ending,
-        sum(count * one.scores for count, one in each),
-        sum(count * one.states for count, one in each),
+        sum(count * one.products for count, one in weighted) + head(model) * (1 + mtp_layers) + ending,
+        sum(count * one.scores for count, one in weighted),
+        sum(count * one.states for count, one in weighted),
     )
 
 
@@ -453,14 +461,16 @@ def layer_work(model: Model, layer: LayerShape, sequence: float) -> LayerWork:
         products += n * n * model.hidden * 2 * (n + 2)
     if layer.mixture and model.moe is not None:
         products += _visited(model, model.moe)
-    latent, width = model.latent, _heads(model, layer.whole)[1]
+    latent = model.latent
+    width = _heads(model, layer.whole)[1]
     widths = latent.nope_dim + latent.rope_dim + latent.value_dim if latent else 2 * width
     return LayerWork(products, layer.attentions * _positions(model, sequence, layer) * model.heads * widths, states)
 
 
 def _visited(model: Model, moe: MixtureOfExperts) -> int:
     """The router's product, the experts that a token is sent to, and the shared one."""
-    expert, shared = _elements(mlp_matrices(model, moe.ffn, moe.latent)), _elements(mlp_matrices(model, moe.shared_ffn))
+    expert = _elements(mlp_matrices(model, moe.ffn, moe.latent))
+    shared = _elements(mlp_matrices(model, moe.shared_ffn))
     around = model.hidden * (moe.experts + 2 * moe.latent)
     return around + moe.experts_per_token * expert + shared
 
@@ -469,15 +479,18 @@ def _positions(model: Model, sequence: float, layer: LayerShape) -> float:
     """Positions before masking: the sequence ``s``, or ``w (2 - w / s)`` in a window of w tokens, or of the best w;
     beside the window ``t (2 - t m / s)`` of the best t of s / m entries, or all s / m.
     """
-    index, window, own, seen = model.indexer, model.window, model.compressed, float(sequence)
-    if window is not None and (layer.near or own is not None):
+    index = model.indexer
+    window = model.window
+    compressed = model.compressed
+    seen = float(sequence)
+    if window is not None and (layer.near or compressed is not None):
         seen = min(window.size, seen)
     elif index is not None:
         seen = min(index.top, seen)
     seen *= 2 - seen / sequence if seen < sequence else 1
-    if own is not None and layer.entries == "csa":
-        best = min(own.csa_top, sequence / own.csa_rate)
-        seen += best * (2 - best * own.csa_rate / sequence)
-    elif own is not None and layer.entries:
-        seen += sequence / own.hca_rate
+    if compressed is not None and layer.entries == "csa":
+        best = min(compressed.csa_top, sequence / compressed.csa_rate)
+        seen += best * (2 - best * compressed.csa_rate / sequence)
+    elif compressed is not None and layer.entries:
+        seen += sequence / compressed.hca_rate
     return min(seen, float(sequence))

@@ -49,7 +49,8 @@ def interruptions_follow_from_pools(c: Claim) -> Iterator[str]:
     A plan on one pool says neither; nor did plans of before 2026-12. Then nothing fails less often than accelerators
     do.
     """
-    g, pools = c.plan.money.goodput, c.plan.cluster.pools
+    g = c.plan.money.goodput
+    pools = c.plan.cluster.pools
     failing = [p.count * p.accelerators_per_node / (ACCELERATOR_HOURS_PER_FAILURE * 3600.0) for p in pools]
     rates = [rate + p.count * (p.preemptions_per_node_s or 0.0) for rate, p in zip(failing, pools, strict=True)]
     if any(p.preemptions_per_node_s is not None for p in pools):

@@ -71,10 +71,10 @@ def _power(pool: PoolBought) -> float:
 
 def _power_of_all(a: Alternative) -> float:
     """Of what is bought, and of as many of one's own nodes as ever work at a time."""
-    own = {pool.node: _power(pool) / (pool.count + pool.spares) for pool in a.pools if pool.way == "own"}
-    working = {node: {x.id: x.count for x in a.pools if x.way == "own" and x.node == node} for node in own}
+    node_power = {pool.node: _power(pool) / (pool.count + pool.spares) for pool in a.pools if pool.way == "own"}
+    working = {node: {x.id: x.count for x in a.pools if x.way == "own" and x.node == node} for node in node_power}
     bought = sum(_power(pool) * pool.copies for pool in a.pools if pool.way == "buy")
-    return bought + sum(watts * _at_a_time(a, working[node]) for node, watts in own.items())
+    return bought + sum(watts * _at_a_time(a, working[node]) for node, watts in node_power.items())
 
 
 def _carbon(a: Alternative, pool: PoolBought) -> float:
@@ -83,9 +83,9 @@ def _carbon(a: Alternative, pool: PoolBought) -> float:
 
 def _nodes(a: Alternative, offer: str) -> float:
     """Nodes of an offer: those held, and the most that are hired on any day."""
-    found = {pool.id: pool for pool in a.pools if pool.offer == offer}
-    held = sum((x.count + x.spares) * x.copies for x in found.values() if x.way not in (*HIRED, "own"))
-    return held + _at_a_time(a, {pool.id: pool.count + pool.spares for pool in found.values() if pool.way in HIRED})
+    pools = {pool.id: pool for pool in a.pools if pool.offer == offer}
+    held = sum((x.count + x.spares) * x.copies for x in pools.values() if x.way not in (*HIRED, "own"))
+    return held + _at_a_time(a, {pool.id: pool.count + pool.spares for pool in pools.values() if pool.way in HIRED})
 
 
 def _at_a_time(a: Alternative, nodes: dict[str, int]) -> float:
@@ -107,7 +107,8 @@ def _most_in_a_month(a: Alternative) -> float:
     last = max([s.end_day for job in a.workloads for s in job.schedule] + [x.start_day + x.held_days for x in held])
     most = 0.0
     for month in range(int(last / DAYS_PER_MONTH) + 1):
-        start, end = month * DAYS_PER_MONTH, (month + 1) * DAYS_PER_MONTH
+        start = month * DAYS_PER_MONTH
+        end = (month + 1) * DAYS_PER_MONTH
 
         def within(x: float, y: float, a: float = start, b: float = end) -> float:
             return max(0.0, min(b, y) - max(a, x))
@@ -125,14 +126,14 @@ def _most_in_a_month(a: Alternative) -> float:
 def totals_are_sums(question: ProcureOptions, a: Alternative) -> Iterator[str]:
     """Power, racks, carbon and the last day are those of pools and jobs; a pool's accelerators and use are its own."""
     held = [pool for pool in a.pools if pool.way not in HIRED]
-    each = {
+    sums = {
         name: planned.accelerators_per_node
         for job in a.workloads
         for name, planned in zip(job.pools, job.plan.cluster.pools, strict=False)
     }
     for what, stated, derived in (
         *((f"{x.id}: power_w", x.power_w, _power(x)) for x in a.pools),
-        *((f"{x.id}: accelerators", x.accelerators, each[x.id] * x.count * x.copies) for x in a.pools if x.id in each),
+        *((f"{x.id}: accelerators", x.accelerators, sums[x.id] * x.count * x.copies) for x in a.pools if x.id in sums),
         *((f"{x.id}: utilisation", x.utilisation, _utilisation(question, a, x)) for x in a.pools),
         ("power_w", a.power_w, _power_of_all(a)),
         ("racks", a.racks, sum(pool.racks * pool.copies for pool in held)),
@@ -148,10 +149,10 @@ def _utilisation(question: ProcureOptions, a: Alternative, pool: PoolBought) -> 
     worked = days_of(a, pool)
     if pool.way in HIRED:
         return 1.0 if worked else 0.0
-    there = (
+    accelerator_days = (
         min(question.horizon_days, math.inf if pool.end_day is None else pool.end_day) - pool.start_day
     ) * pool.copies
-    return worked / there if there > 0 else 0.0
+    return worked / accelerator_days if accelerator_days > 0 else 0.0
 
 
 CHECKS = (limits_hold, totals_are_sums)

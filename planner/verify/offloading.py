@@ -32,10 +32,11 @@ OF_EXPERTS = ("mlp_norm", "expert_fc1", "moe_act")
 
 def offloaded_is_said_once(c: Claim) -> Iterator[str]:
     """A share from 0 to 1, above 0 where states are said to be offloaded; copies of states overlap where some are."""
-    yield from (f"offload.{each} is no part that is offloaded" for each in c.plan.offload if each != "optimizer")
+    yield from (f"offload.{part} is no part that is offloaded" for part in c.plan.offload if part != "optimizer")
     if (away := c.plan.offloaded) is None:
         return
-    share, stated = away.optimizer_share, bool(c.plan.offload.get("optimizer"))
+    share = away.optimizer_share
+    stated = bool(c.plan.offload.get("optimizer"))
     if not 0.0 <= share <= 1.0 or (share > 0) != stated:
         yield f"a share of {share:g} of the optimizer states, which are {'' if stated else 'not '}said to be offloaded"
     if away.optimizer_overlap and not share:
@@ -51,14 +52,16 @@ def host_memory_is_one(c: Claim) -> Iterator[str]:
     in 32 bit + activations)``, the states' bytes from the sharding; of the fullest stage as much as is said to be
     offloaded.
     """
-    host, away, m = c.plan.prediction.memory.host, c.plan.offloaded, c.plan.prediction.memory
+    host = c.plan.prediction.memory.host
+    away = c.plan.offloaded
+    m = c.plan.prediction.memory
     states = bool(c.plan.offload.get("optimizer"))
     if host is not None and not (states or (away and away.activations)):
         yield "nothing lies in host memory, which is stated"
     if host is None or not 0 <= host.stage < len(c.placed):
         return
-    each = c.plan.cluster.pools[0].accelerators_per_node
-    total = each * (host.optimizer_bytes + host.activations_bytes)
+    per_node = c.plan.cluster.pools[0].accelerators_per_node
+    total = per_node * (host.optimizer_bytes + host.activations_bytes)
     yield from unless_same("total_bytes in host memory", host.total_bytes, total)
     held = offloaded_share(c) * (state_bytes(c) + GRADIENT * trained(c)) * shard(c, host.stage)
     yield from unless_same("optimizer_bytes in host memory", host.optimizer_bytes, held)
@@ -72,9 +75,14 @@ def update_follows_from_link(c: Claim) -> Iterator[str]:
     """
     if (away := c.plan.offloaded) is None or not away.optimizer_share or c.plan.workload.optimizer.get("iterations"):
         return
-    each, optimizer = c.plan.runtime.bytes_per_parameter, c.plan.workload.optimizer
-    alone = c.element > SIXTEEN_BIT and each["gathers_working_copy"] <= 0
-    lanes = (each["gradient_wire"], each["parameter_wire"], optimizer["step_bytes"] - SIXTEEN_BIT * alone)
+    per_parameter = c.plan.runtime.bytes_per_parameter
+    optimizer = c.plan.workload.optimizer
+    alone = c.element > SIXTEEN_BIT and per_parameter["gathers_working_copy"] <= 0
+    lanes = (
+        per_parameter["gradient_wire"],
+        per_parameter["parameter_wire"],
+        optimizer["step_bytes"] - SIXTEEN_BIT * alone,
+    )
     updated = max(shard(c, stage) for stage in range(len(c.placed)))
     derived = away.optimizer_share * trained(c) * updated * sum(lanes) / away.host_bytes_per_s
     yield from unless_same("host_update_s", away.host_update_s, derived)
@@ -90,13 +98,14 @@ def modules_can_be_offloaded(c: Claim) -> Iterator[str]:
     beside recomputation of whole layers, of mixtures or of attention itself, which leave no such input (attention.py,
     1558).
     """
-    named, policy = (c.plan.offloaded.activations if c.plan.offloaded else ()), c.plan.recompute.policy
+    named = c.plan.offloaded.activations if c.plan.offloaded else ()
+    policy = c.plan.recompute.policy
     if named in ((), ("all",)):
         return
-    yield from (f"{each!r} is no module" for each in named if each not in MODULES)
-    lacks = [each for each in named if each in OF_EXPERTS and c.model.moe is None]
-    lacks += [each for each in named if each == "attn_norm" and c.model.latent is None]
-    yield from (f"{each} is offloaded, which {c.model.id} does not have by itself" for each in lacks)
+    yield from (f"{module!r} is no module" for module in named if module not in MODULES)
+    lacks = [module for module in named if module in OF_EXPERTS and c.model.moe is None]
+    lacks += [module for module in named if module == "attn_norm" and c.model.latent is None]
+    yield from (f"{module} is offloaded, which {c.model.id} does not have by itself" for module in lacks)
     if "attn_proj" in named and "core_attn" not in named:
         yield "attn_proj is offloaded without core_attn"
     again = policy.startswith("selective") and "core_attn" in (policy.partition(":")[2] or "core_attn").split("+")
@@ -109,13 +118,16 @@ def offloaded_bytes_are_possible(c: Claim) -> Iterator[str]:
     """Activations in host memory: between inputs of the modules named (:func:`moved`) less those of two layers that are
     on their way, and these inputs. Of everything, at least inputs of layers, of which few stay (:func:`on_their_way`).
     """
-    away, stage = c.plan.offloaded, c.plan.prediction.memory.stage
+    away = c.plan.offloaded
+    stage = c.plan.prediction.memory.stage
     if away is None or not 0 <= stage < len(c.placed):
         return
     stated = away.activations_bytes
     if stated < 0 or (stated and not away.activations):
         yield f"{stated:.6g} B of activations in host memory, where {away.activations or 'nothing'} is offloaded"
-    p, layers, m = c.plan.parallelism, c.placed[stage], c.plan.prediction.memory
+    p = c.plan.parallelism
+    layers = c.placed[stage]
+    m = c.plan.prediction.memory
     flying = most_in_flight(c, stage)
     if away.activations == ("all",):
         few = on_their_way(c)
@@ -123,7 +135,7 @@ def offloaded_bytes_are_possible(c: Claim) -> Iterator[str]:
             yield f"{stated:.6g} B of activations in host memory are fewer than the inputs of layers"
         if m.activations_bytes > FRAGMENTATION * (few + flying * most_beside_layers(c, stage)):
             yield f"all activations are in host memory, and {m.activations_bytes:.6g} B of them on the accelerator"
-    if not away.activations or any(each not in MODULES for each in away.activations):
+    if not away.activations or any(module not in MODULES for module in away.activations):
         return
     most = [moved(c, layer, max(IMBALANCE, c.plan.workload.imbalance or 1.0)) for layer in layers]
     least = [moved(c, layer, 1.0, least=True) for layer in layers]
@@ -135,7 +147,8 @@ def offloaded_bytes_are_possible(c: Claim) -> Iterator[str]:
 
 def on_their_way(c: Claim) -> float:
     """Bytes of five of a layer's widest tensors of a micro-batch (huggingface/trl, models/activation_offloading.py)."""
-    m, p = c.model, c.plan.parallelism
+    m = c.model
+    p = c.plan.parallelism
     copies = max(IMBALANCE, c.plan.workload.imbalance or 1.0) * (m.moe.experts_per_token * p.etp if m.moe else 0.0)
     inner = max(m.ffn or 0, copies * (m.moe.ffn / p.etp if m.moe else 0.0)) / p.tp
     return 5.0 * c.element * c.tokens * max(m.hidden, inner)
@@ -148,16 +161,23 @@ def moved(c: Claim, layer: LayerShape, imbalance: float, *, least: bool = False)
     At least: products keep inputs cast to 8 bit, and what recomputation drops is not there, norms where a product is
     not fused with them; of a block that also crosses, one attention's.
     """
-    m, p, t, e = c.model, c.plan.parallelism, c.tokens, c.element
-    named, narrow = (c.plan.offloaded.activations if c.plan.offloaded else ()), 1.0 if least else e
-    hidden, attentions = t * m.hidden / (p.tp if p.sequence_parallel else 1), layer.attentions
-    latent, again = m.latent, c.plan.recompute.policy.partition(":")[2].split("+")
+    m = c.model
+    p = c.plan.parallelism
+    t = c.tokens
+    e = c.element
+    named = c.plan.offloaded.activations if c.plan.offloaded else ()
+    narrow = 1.0 if least else e
+    hidden = t * m.hidden / (p.tp if p.sequence_parallel else 1)
+    attentions = layer.attentions
+    latent = m.latent
+    again = c.plan.recompute.policy.partition(":")[2].split("+")
     fused = not (latent or m.compressed)
-    own = m.full.head_dim if m.full and layer.whole else m.head_dim
-    qk, v = (latent.nope_dim + latent.rope_dim, latent.value_dim) if latent else (own, own)
-    queries, keys = m.heads * max(qk, v) / p.tp, max(m.kv_heads / p.tp, 1.0) * (qk + v)
+    head_dim = m.full.head_dim if m.full and layer.whole else m.head_dim
+    qk, v = (latent.nope_dim + latent.rope_dim, latent.value_dim) if latent else (head_dim, head_dim)
+    queries = m.heads * max(qk, v) / p.tp
+    keys = max(m.kv_heads / p.tp, 1.0) * (qk + v)
     copies = t * m.moe.experts_per_token * p.etp / p.tp * imbalance if m.moe and layer.mixture else 0.0
-    found = {
+    module_bytes = {
         "attn_norm": layer.attentions * e * hidden,
         "qkv_linear": (min(attentions, 1) if least else attentions)
         * (narrow * (fused or "layernorm" not in again) + e * fused)
@@ -168,7 +188,7 @@ def moved(c: Claim, layer: LayerShape, imbalance: float, *, least: bool = False)
         "expert_fc1": narrow * copies * (m.moe.latent or m.hidden if m.moe else 0),
         "moe_act": e * (1.0 + m.gated) * copies * (m.moe.ffn / p.etp if m.moe else 0),
     }
-    return sum(found.get(each, 0.0) for each in named)
+    return sum(module_bytes.get(module, 0.0) for module in named)
 
 
 CHECKS: tuple[Check, ...] = (

@@ -17,41 +17,45 @@ SOLVED = 1e-6
 
 def own_runs_are_near(c: Claim) -> Iterator[str]:
     """``near_factor = exp(near^2 sum w_i exp(-d_i))``; passes without own runs, times both factors, take as long."""
-    own = c.plan.prediction.own_runs
-    if own is None:
+    section = c.plan.prediction.own_runs
+    if section is None:
         return
-    if own.other.keys() != LABELS or own.doubled.keys() != COUNTS:
-        yield f"own_runs states distances of {', '.join([*own.other, *own.doubled])}"
+    if section.other.keys() != LABELS or section.doubled.keys() != COUNTS:
+        yield f"own_runs states distances of {', '.join([*section.other, *section.doubled])}"
         return
-    here = _stands(c, own)
-    if own.model != here.model:
-        yield f"own_runs.model is {own.model}, and the plan's block {here.model}"
-    shift = own.near**2 * sum(run.weight * _closeness(own, here, run) for run in own.runs)
-    yield from unless_same("own_runs.near_factor", own.near_factor, math.exp(shift))
+    plan_run = _stands(c, section)
+    if section.model != plan_run.model:
+        yield f"own_runs.model is {section.model}, and the plan's block {plan_run.model}"
+    shift = section.near**2 * sum(run.weight * _closeness(section, plan_run, run) for run in section.runs)
+    yield from unless_same("own_runs.near_factor", section.near_factor, math.exp(shift))
     parts = c.plan.prediction.breakdown
     fixed = parts.get("optimizer", 0.0) + parts.get("overhead", 0.0)
-    passes = (own.without_s - fixed) * own.shared_factor * own.near_factor
+    passes = (section.without_s - fixed) * section.shared_factor * section.near_factor
     yield from unless_same("the step with own runs", c.plan.predicted_s, passes + fixed)
 
 
 def own_runs_are_weighed(c: Claim) -> Iterator[str]:
     """``sum_j (site^2 + near^2 exp(-d_ij)) w_j + scatter_i^2 w_i = residual_i``."""
-    own = c.plan.prediction.own_runs
-    if own is None or own.other.keys() != LABELS or own.doubled.keys() != COUNTS:
+    section = c.plan.prediction.own_runs
+    if section is None or section.other.keys() != LABELS or section.doubled.keys() != COUNTS:
         return
-    for number, run in enumerate(own.runs):
-        derived = sum(other.weight * (own.site**2 + own.near**2 * _closeness(own, run, other)) for other in own.runs)
+    for number, run in enumerate(section.runs):
+        derived = sum(
+            other.weight * (section.site**2 + section.near**2 * _closeness(section, run, other))
+            for other in section.runs
+        )
         derived += run.scatter**2 * run.weight
         if not math.isclose(derived, run.residual, rel_tol=SOLVED, abs_tol=SOLVED**2):
             yield f"own_runs.runs.{number}: its residual is {run.residual:g}, and {derived:g} follows from the weights"
 
 
-def _stands(c: Claim, own: OwnRunsSection) -> OwnRun:
+def _stands(c: Claim, section: OwnRunsSection) -> OwnRun:
     """Where the plan stands among the runs."""
-    p, shape = c.plan.parallelism, c.model
+    p = c.plan.parallelism
+    shape = c.model
     return OwnRun(
         model=f"{shape.hidden}x{shape.ffn}x{shape.heads}" + (f"x{shape.moe.experts}" if shape.moe else ""),
-        generation=own.generation,
+        generation=section.generation,
         precision=c.plan.precision,
         recompute=c.plan.recompute.policy,
         accelerators=c.plan.cluster.accelerators,
@@ -66,10 +70,12 @@ def _stands(c: Claim, own: OwnRunsSection) -> OwnRun:
     )
 
 
-def _closeness(own: OwnRunsSection, one: OwnRun, other: OwnRun) -> float:
+def _closeness(section: OwnRunsSection, one: OwnRun, other: OwnRun) -> float:
     """``exp(-d)``, ``d = sum_k other_k [a_k != b_k] + sum_k doubled_k |log2(a_k / b_k)|``: 1 (the same) to 0."""
-    far = sum(each for name, each in own.other.items() if getattr(one, name) != getattr(other, name))
-    far += sum(each * abs(math.log2(getattr(one, n) / getattr(other, n))) for n, each in own.doubled.items())
+    far = sum(distance for name, distance in section.other.items() if getattr(one, name) != getattr(other, name))
+    far += sum(
+        distance * abs(math.log2(getattr(one, n) / getattr(other, n))) for n, distance in section.doubled.items()
+    )
     return math.exp(-far)
 
 

@@ -87,7 +87,8 @@ def training_flops(c: Claim, scores: float, states: float) -> float:
     forward, too: 2 more of all.
     """
     w = c.plan.workload
-    kind, ends = w.method["kind"], head(c.model) * (1 + (w.mtp_layers or 0))
+    kind = w.method["kind"]
+    ends = head(c.model) * (1 + (w.mtp_layers or 0))
     products = c.work.products - ends
     back = int(w.method["layers"]) / c.model.layers if kind == "freeze" else 1.0
     of_layers = (2.0 + back * (2.0 if kind == "lora" else 4.0)) * products
@@ -137,7 +138,8 @@ def hardware_is_not_beaten(c: Claim) -> Iterator[str]:
     """
     older = c.plan.runtime.older
     seconds = min(c.plan.prediction.step_time_s, (older and older.step_time_s) or math.inf)
-    flops, peak = least_flops(c, scores=c.plan.measured is None), peak_rate(c)
+    flops = least_flops(c, scores=c.plan.measured is None)
+    peak = peak_rate(c)
     if flops > seconds * peak * (1 + TOLERANCE):
         yield f"{flops:.4g} FLOPs in {seconds:g} s; the peak in {c.plan.precision} is {peak:.4g} FLOP/s"
 
@@ -167,11 +169,15 @@ def older_release_is_told(c: Claim) -> Iterator[str]:
 
 def texts_are_all_trained_on(c: Claim) -> Iterator[str]:
     """As many as fill their share of a step's positions; in order of length they take no longer than padded."""
-    texts, found = c.plan.workload.texts, c.plan.prediction.text_batches
-    if texts and found:
-        yield from unless_same("per_step", found.per_step, found.filled * c.step_tokens * len(texts) / math.fsum(texts))
-        if not 0 < found.filled <= 1 or not 0 < found.sorted_s <= found.padded_s * (1 + TOLERANCE):
-            yield f"{found.filled:g} of positions is text; {found.sorted_s:g} s sorted, {found.padded_s:g} s padded"
+    texts = c.plan.workload.texts
+    batches = c.plan.prediction.text_batches
+    if texts and batches:
+        yield from unless_same(
+            "per_step", batches.per_step, batches.filled * c.step_tokens * len(texts) / math.fsum(texts)
+        )
+        if not 0 < batches.filled <= 1 or not 0 < batches.sorted_s <= batches.padded_s * (1 + TOLERANCE):
+            times = f"{batches.sorted_s:g} s sorted, {batches.padded_s:g} s padded"
+            yield f"{batches.filled:g} of positions is text; {times}"
 
 
 def intervals_are_ordered(c: Claim) -> Iterator[str]:

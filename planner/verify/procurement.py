@@ -40,7 +40,8 @@ def question_is_possible(question: ProcureOptions) -> Iterator[str]:
 
 def names_are_known(question: ProcureOptions, a: Alternative) -> Iterator[str]:
     """Every job is somewhere for some time, on pools that there are; what is limited is a job's or a pool's."""
-    pools, jobs = {pool.id for pool in a.pools}, {job.name for job in a.workloads}
+    pools = {pool.id for pool in a.pools}
+    jobs = {job.name for job in a.workloads}
     if not jobs or not pools:
         yield "it has no workloads or no pools"
     for job in a.workloads:
@@ -102,7 +103,8 @@ def what_it_rests_on_is_said(question: ProcureOptions, a: Alternative) -> Iterat
     """An answer that old prices, preemptions or a resale value decide says so."""
     if a.rests_on is None:
         return
-    stated, owner = "; ".join(a.rests_on), question.ownership
+    stated = "; ".join(a.rests_on)
+    owner = question.ownership
     bought = [pool for pool in a.pools if pool.way == "buy"]
     for pool in a.pools:
         old = f"{pool.node} of {pool.price_date or 'no date'}"
@@ -143,9 +145,9 @@ CHECKS: tuple[Check, ...] = (
 
 def violations(document: Procurement) -> list[Violation]:
     """Everything in a procurement that cannot be; empty for one that holds."""
-    found = [Violation(question_is_possible.__name__, says) for says in question_is_possible(document.question)]
-    found = found or [found for a in document.alternatives for found in _violations_of(document.question, a)]
-    return found + [Violation(check.__name__, says) for check in proof.CHECKS for says in check(document)]
+    broken = [Violation(question_is_possible.__name__, says) for says in question_is_possible(document.question)]
+    broken = broken or [violation for a in document.alternatives for violation in _violations_of(document.question, a)]
+    return broken + [Violation(check.__name__, says) for check in proof.CHECKS for says in check(document)]
 
 
 def _violations_of(question: ProcureOptions, a: Alternative) -> Iterator[Violation]:
@@ -170,9 +172,9 @@ def keeps(question: ProcureOptions, a: Alternative) -> None:
     Raises:
         AssertionError: it does not, which is a fault of the program; the message says all that is wrong.
     """
-    found = [str(violation) for violation in _violations_of(question, a)]
-    if found:
-        raise AssertionError(f"the answer does not hold: {'; '.join(found)}")
+    broken = [str(violation) for violation in _violations_of(question, a)]
+    if broken:
+        raise AssertionError(f"the answer does not hold: {'; '.join(broken)}")
 
 
 def check(document: Procurement) -> None:
@@ -181,6 +183,6 @@ def check(document: Procurement) -> None:
     Raises:
         Inconsistent: it does not hold; the message says all that is wrong.
     """
-    found = tuple(violations(document))
-    if found:
-        raise Inconsistent(found)
+    broken = tuple(violations(document))
+    if broken:
+        raise Inconsistent(broken)

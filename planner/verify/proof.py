@@ -15,7 +15,8 @@ from planner.verify import bill
 
 def optimality_is_of_the_first(document: Procurement) -> Iterator[str]:
     """The proof is of the first alternative, ``gap = |value - bound| / |value|``; no alternative beats the bound."""
-    sure, better = document.optimality, -1.0 if document.question.objective == "tokens-per-dollar" else 1.0
+    sure = document.optimality
+    better = -1.0 if document.question.objective == "tokens-per-dollar" else 1.0
     unit = {"time": "d", "cost": "USD", "carbon": "kg"}.get(document.question.objective, "tokens/USD")
     if not document.alternatives:
         yield "there is no alternative"
@@ -50,7 +51,8 @@ def _rounding(unit: str, a: Alternative) -> float:
 
 def binding_is_what_binds(document: Procurement) -> Iterator[str]:
     """What binds is what (almost) nothing is left of in the first alternative, and what more of helps."""
-    limits, gains = document.question.limits, {value.limit: value.gain for value in document.marginal_values}
+    limits = document.question.limits
+    gains = {value.limit: value.gain for value in document.marginal_values}
     yield from (f"marginal value of {name}, which is no limit" for name in gains.keys() - limits.keys())
     tight = {c.name for a in document.alternatives[:1] for c in a.constraints if c.binding}
     wanted = tight | {name for name, gain in gains.items() if gain > 0}
@@ -61,7 +63,8 @@ def binding_is_what_binds(document: Procurement) -> Iterator[str]:
 def together_is_no_worse_than_apart(document: Procurement) -> Iterator[str]:
     """What every job on one pool reaches is told where the first alternative joins pools, and beats no bound."""
     joined = any(len(job.pools) > 1 for a in document.alternatives[:1] for job in a.workloads)
-    apart, bound = document.apart, document.optimality.bound
+    apart = document.apart
+    bound = document.optimality.bound
     if (apart is not None) != joined:
         yield f"a job is{'' if joined else ' not'} on several pools, and apart is {apart}"
     if apart is None or apart.value is None:

@@ -31,7 +31,9 @@ def ranks_fill_the_cluster(c: Claim) -> Iterator[str]:
 
 def tensor_divides(c: Claim) -> Iterator[str]:
     """``a % tp = 0``, ``h % tp = 0``, and k divides by tp or tp by k, but for what the plan says was waived."""
-    m, tp, waived = c.model, c.plan.parallelism.tp, c.plan.waived or ()
+    m = c.model
+    tp = c.plan.parallelism.tp
+    waived = c.plan.waived or ()
     for name in waived:
         if name not in WAIVABLE:
             yield f"{name!r} cannot be waived"
@@ -46,14 +48,16 @@ def tensor_divides(c: Claim) -> Iterator[str]:
 
 def sequence_divides(c: Claim) -> Iterator[str]:
     """``s % (2 cp) = 0`` (two chunks a rank balance a causal mask), and a chunk of the sequence divides by tp."""
-    p, length = c.plan.parallelism, c.plan.workload.sequence
+    p = c.plan.parallelism
+    length = c.plan.workload.sequence
     if p.cp > 1 and (length % (2 * p.cp) or length // p.cp % p.tp):
         yield f"{length:,} tokens over cp {p.cp} (twice) and tp {p.tp}"
 
 
 def experts_divide(c: Claim) -> Iterator[str]:
     """``E % ep = 0``, etp is 1 or tp and divides an expert, ``tp cp dp % (ep etp) = 0``."""
-    p, moe = c.plan.parallelism, c.model.moe
+    p = c.plan.parallelism
+    moe = c.model.moe
     experts, width = (moe.experts, moe.ffn) if moe else (1, 1)
     if experts % p.ep:
         yield f"{experts:,} experts over ep {p.ep}"
@@ -65,7 +69,8 @@ def experts_divide(c: Claim) -> Iterator[str]:
 
 def batch_divides(c: Claim) -> Iterator[str]:
     """``batch = micro dp accumulation``, and pools share the batch."""
-    b, dp = c.plan.batch, c.plan.parallelism.dp
+    b = c.plan.batch
+    dp = c.plan.parallelism.dp
     if b.micro * dp * b.accumulation != b.global_:
         yield f"{b.micro} x dp {dp} x {b.accumulation} is not the global batch of {b.global_:,}"
     if sum(b.per_pool) != b.global_ or len(b.per_pool) != len(c.plan.cluster.pools):
@@ -76,7 +81,8 @@ def schedule_is_named(c: Claim) -> Iterator[str]:
     """None without a pipeline; with whole stages 1F1B or zero-bubble; with chunks interleaved, in rounds of pp
     micro-batches, or in a V of two. Others than 1F1B: :func:`weights_are_apart`.
     """
-    p, steps = c.plan.parallelism, c.plan.batch.accumulation
+    p = c.plan.parallelism
+    steps = c.plan.batch.accumulation
     plain = "none" if p.pp == 1 else "1f1b" if p.vpp == 1 else "interleaved-1f1b"
     apart = {1: ("zero-bubble",), 2: ("interleaved-zero-bubble", *FOLDED)}.get(p.vpp, ("interleaved-zero-bubble",))
     if p.schedule != plain and (p.pp == 1 or p.schedule not in apart):
@@ -91,7 +97,9 @@ def weights_are_apart(c: Claim) -> Iterator[str]:
     """Micro-batches fill the pipeline, one a stage; all weights train; nothing is recomputed nor in 8 bit; neither
     tensor-parallel communication nor experts' exchanges overlap.
     """
-    p, steps, overlap = c.plan.parallelism, c.plan.batch.accumulation, c.plan.overlap
+    p = c.plan.parallelism
+    steps = c.plan.batch.accumulation
+    overlap = c.plan.overlap
     wrong = {
         f"with {steps} micro-batches": steps < (2 * p.pp if c.folded else p.pp),
         "with frozen weights": c.plan.workload.method["kind"] in ("lora", "freeze"),
@@ -105,7 +113,8 @@ def weights_are_apart(c: Claim) -> Iterator[str]:
 
 def folds_evenly(c: Claim) -> Iterator[str]:
     """``2 ceil(L / (2 pp))`` layers a rank of a V, but for the first, which has both ends and may lack two."""
-    p, total = c.plan.parallelism, len(c.layers)
+    p = c.plan.parallelism
+    total = len(c.layers)
     full = 2 * -(-total // (2 * p.pp))
     dealt = [stage.layers for stage in p.stages]
     if dealt != [total - full * (p.pp - 1), *[full] * (p.pp - 1)] or dealt[0] < full - 2 or dealt[0] < 2:
@@ -118,7 +127,8 @@ def layers_are_dealt(c: Claim) -> Iterator[str]:
     A full deal is ``ceil(L / (pp vpp)) vpp`` layers. A runtime that counts the head: :func:`cut_by_cost`; one whose
     last stage gives up layers for it: :func:`placed_beside_head`; layers of several kinds: :func:`cut_by_work`.
     """
-    p, total = c.plan.parallelism, len(c.layers)
+    p = c.plan.parallelism
+    total = len(c.layers)
     dealt = [stage.layers for stage in p.stages]
     full = -(-total // (p.pp * p.vpp)) * p.vpp
     if len(dealt) != p.pp:
@@ -145,7 +155,9 @@ def cut_by_cost(c: Claim) -> list[int]:
     """Layers of each stage where a layer goes to the stage whose equal share of all cost it begins in, the head costing
     as much as ``V / (4 a d + 3 f)`` of them.
     """
-    p, m, total = c.plan.parallelism, c.model, len(c.layers)
+    p = c.plan.parallelism
+    m = c.model
+    total = len(c.layers)
     share = (total + m.vocab / (4 * m.heads * m.head_dim + 3 * m.ffn)) / p.pp
     begins = [next(stage for stage in range(p.pp) if before <= (stage + 1) * share) for before in range(total)]
     return [begins.count(stage) for stage in range(p.pp)]
@@ -155,23 +167,34 @@ def cut_by_work(c: Claim) -> Iterator[str]:
     """Stages say what their chunks hold, and no cut into as many has less work in the chunk with most: filled from the
     back up to a hair less, so many do not hold all layers. The last has the head and all modules.
     """
-    p, modules = c.plan.parallelism, c.plan.workload.mtp_layers or 0
+    p = c.plan.parallelism
+    modules = c.plan.workload.mtp_layers or 0
     given = [stage.chunks or (stage.layers,) for stage in p.stages]
-    if any(len(own) != p.vpp or sum(own) != stage.layers for own, stage in zip(given, p.stages, strict=True)):
-        yield f"chunks of {[list(own) for own in given]} layers are not {p.vpp} a stage that hold all of its layers"
+    if any(
+        len(stage_chunks) != p.vpp or sum(stage_chunks) != stage.layers
+        for stage_chunks, stage in zip(given, p.stages, strict=True)
+    ):
+        stated = [list(stage_chunks) for stage_chunks in given]
+        yield f"chunks of {stated} layers are not {p.vpp} a stage that hold all of its layers"
         return
-    sizes, ends = [own[v] for v in range(p.vpp) for own in given], (1 + modules) * head(c.model)
-    work, start, loads = [c.layer_work(layer) for layer in c.layers], 0, []
+    sizes = [stage_chunks[v] for v in range(p.vpp) for stage_chunks in given]
+    ends = (1 + modules) * head(c.model)
+    work = [c.layer_work(layer) for layer in c.layers]
+    start = 0
+    loads = []
     for size in sizes:
         loads.append(math.fsum(work[start : start + size]))
         start += size
     if min(sizes) < 1 or sizes[-1] < max(modules, 1):
         yield f"chunks of {sizes} layers: none may be empty, and the last holds every module"
-    limit, count, load = max(*loads[:-1], loads[-1] + ends) * (1 - TOLERANCE), 1, float(ends)
-    for place, own in enumerate(reversed(work)):
-        if load + own > limit and place >= max(modules, 1):
-            count, load = count + 1, 0.0
-        load += own
+    limit = max(*loads[:-1], loads[-1] + ends) * (1 - TOLERANCE)
+    count = 1
+    load = float(ends)
+    for place, stage_chunks in enumerate(reversed(work)):
+        if load + stage_chunks > limit and place >= max(modules, 1):
+            count = count + 1
+            load = 0.0
+        load += stage_chunks
         if load > limit:
             return
     if count <= len(sizes):
@@ -185,15 +208,18 @@ def placed_beside_head(c: Claim) -> list[int]:
     The last holds at least one layer a chunk and module of multi-token prediction, and at most what it would otherwise;
     what a full deal of the others lacks is taken from the first, then from the back.
     """
-    p, m, total = c.plan.parallelism, c.model, len(c.layers)
+    p = c.plan.parallelism
+    m = c.model
+    total = len(c.layers)
     modules = c.plan.workload.mtp_layers or 0
-    counted, head = c.work, (1 + modules) * m.vocab * m.hidden
+    counted = c.work
+    head = (1 + modules) * m.vocab * m.hidden
     weight = round(total * head / (counted.products - head + counted.scores / (2 if m.causal else 1) + counted.states))
     most = total // p.pp
     least = min(p.vpp * max(modules, 1), most)
     last = min(range(least, most + 1), key=lambda n: (max(-(-(total - n) // (p.pp - 1)), n + weight), -n))
-    each, more = divmod(total - last, p.pp - 1)
-    before = [each + 1] * more + [each] * (p.pp - 1 - more)
+    fewest, more = divmod(total - last, p.pp - 1)
+    before = [fewest + 1] * more + [fewest] * (p.pp - 1 - more)
     return [*(before[-1:] + before[:-1] if more else before), last]
 
 
@@ -278,7 +304,8 @@ def recomputation_is_named(c: Claim) -> Iterator[str]:
 
 def domain(plan: Plan) -> int:
     """Accelerators that share a scale-up domain: a node's; over ICI those of a pod."""
-    pool, fabric = plan.cluster.pools[0], plan.cluster.fabric
+    pool = plan.cluster.pools[0]
+    fabric = plan.cluster.fabric
     if fabric.kind == "ici":
         return min(pool.accelerators_per_node * fabric.leaf_nodes, plan.cluster.accelerators)
     return pool.accelerators_per_node
@@ -321,12 +348,12 @@ def dimensions_have_places(c: Claim) -> Iterator[str]:
     along = c.plan.cluster.fabric.dimensions
     if along is None:
         return
-    places = math.prod(each.size for each in along)
+    places = math.prod(dimension.size for dimension in along)
     if not 1 <= len(along) <= MOST_DIMENSIONS:
         yield f"a network of {len(along)} dimensions"
     if places < c.plan.cluster.accelerators:
         yield f"the network has {places:,} places for {c.plan.cluster.accelerators:,} accelerators"
-    yield from (f"no topology {each.topology!r}" for each in along if each.topology not in TOPOLOGIES)
+    yield from (f"no topology {dimension.topology!r}" for dimension in along if dimension.topology not in TOPOLOGIES)
 
 
 CHECKS: tuple[Check, ...] = (

@@ -33,8 +33,8 @@ def ranges_are_of_the_offers(_: ProcureOptions, a: Alternative) -> Iterator[str]
         at = a.cost.total_usd
         for line in rented:
             pool = pools[line.pool]
-            each = pool.accelerators / (pool.count * pool.copies)
-            at += line.count * each * getattr(pool.offers, name) - line.usd
+            per_node = pool.accelerators / (pool.count * pool.copies)
+            at += line.count * per_node * getattr(pool.offers, name) - line.usd
         if not math.isclose(getattr(stated, name), at, rel_tol=1e-9, abs_tol=2 * CENT * (1 + len(rented))):
             yield f"range.{name} is {getattr(stated, name):.2f}, and {at:.2f} follows"
 
@@ -55,7 +55,8 @@ def spot_risk_follows(_: ProcureOptions, a: Alternative) -> Iterator[str]:
 
 
 def _derived(job: JobDone, risk: SpotRisk, mine: list[PoolBought]) -> Iterator[tuple[str, float | None, float]]:
-    good, seconds = job.plan.money.goodput, job.days * DAY_S
+    good = job.plan.money.goodput
+    seconds = job.days * DAY_S
     interval, restart = good.checkpoint_interval_s, good.restart_s
     squared = restart**2 + restart * interval + interval**2 / 3
     late = NINE_OF_TEN * math.sqrt(seconds / good.mtbf_s * squared) / good.fraction
@@ -66,12 +67,13 @@ def _derived(job: JobDone, risk: SpotRisk, mine: list[PoolBought]) -> Iterator[t
     yield "usd_90", risk.usd_90, usd * (1 + late / seconds)
     if risk.on_demand_usd is None or len(mine) > 1:
         return
-    pool, taken = mine[0], risk.preemptions_per_node_day / DAY_S
+    pool = mine[0]
+    taken = risk.preemptions_per_node_day / DAY_S
     failing = 1 / good.mtbf_s - pool.count * taken
-    there = _trains(failing, good.checkpoint_blocks_s, restart)
+    training_share = _trains(failing, good.checkpoint_blocks_s, restart)
     # Both pay for the same work: what an hour costs, over the share of it that trains.
-    share = there * usd / job.days / (risk.on_demand_usd * there / (good.fraction * job.days))
-    even = 0.0 if share >= there else _most(share, good.checkpoint_blocks_s, restart) - failing
+    share = training_share * usd / job.days / (risk.on_demand_usd * training_share / (good.fraction * job.days))
+    even = 0.0 if share >= training_share else _most(share, good.checkpoint_blocks_s, restart) - failing
     yield "break_even_per_node_day", risk.break_even_per_node_day, max(0.0, even) / pool.count * DAY_S
 
 

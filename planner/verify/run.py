@@ -67,12 +67,12 @@ def violations(plan: Plan) -> list[Violation]:
     If the document itself is malformed (numbers that are none, a shape that is no model, groups on pools that there are
     not), only that is told.
     """
-    found = [*findings((check.__name__, check(plan)) for check in well_formed.CHECKS)]
-    if found:
-        return found
+    broken = [*findings((check.__name__, check(plan)) for check in well_formed.CHECKS)]
+    if broken:
+        return broken
     claim = Claim(plan, read(plan.workload.shape))
-    if plan.parallelism.groups and (found := [*findings([(POSSIBLE.__name__, POSSIBLE(claim))])]):
-        return found
+    if plan.parallelism.groups and (broken := [*findings([(POSSIBLE.__name__, POSSIBLE(claim))])]):
+        return broken
     checks = UNLIKE_CHECKS if plan.parallelism.groups else CHECKS
     return [*findings((check.__name__, check(claim)) for check in checks)]
 
@@ -89,6 +89,6 @@ def check(plan: Plan, *, may_exceed_limits: bool = False) -> None:
     """
     exceeded = (limits.limits_hold, groups.memory_fits_stage_by_stage)
     ignored = {check.__name__ for check in exceeded} if may_exceed_limits else set()
-    found = tuple(violation for violation in violations(plan) if violation.name not in ignored)
-    if found:
-        raise Inconsistent(found)
+    broken = tuple(violation for violation in violations(plan) if violation.name not in ignored)
+    if broken:
+        raise Inconsistent(broken)

@@ -17,12 +17,15 @@ def passes_are_of_the_step(c: Claim) -> Iterator[str]:
     """``M (F + I + W)`` of the slowest rank is the step without its bubble and what surrounds passes, weight gradients
     are of its matrix products and its head, and no other rank takes longer; of such schedules alone.
     """
-    p, stated, causes = c.plan.parallelism, c.plan.prediction.passes, c.plan.prediction.breakdown
+    p = c.plan.parallelism
+    stated = c.plan.prediction.passes
+    causes = c.plan.prediction.breakdown
     if (stated is None) != (p.schedule not in SPLIT_SCHEDULES):
         yield f"passes are {'not ' * (stated is None)}stated, and the schedule is {p.schedule}"
     if stated is None:
         return
-    steps, slowest = c.micro_batches, sum(stated.slowest_s)
+    steps = c.micro_batches
+    slowest = sum(stated.slowest_s)
     inside = sum(seconds for cause, seconds in causes.items() if cause not in OUTSIDE)
     yield from unless_same("what the slowest rank's passes take", steps * slowest, inside)
     if not all(math.isfinite(x) and x >= 0 for x in (*stated.slowest_s, *stated.others_s)):
@@ -35,17 +38,19 @@ def passes_are_of_the_step(c: Claim) -> Iterator[str]:
 
 def bubble_follows_from_passes(c: Claim) -> Iterator[str]:
     """What the slowest rank waits (Qi et al. 2023, arXiv 2401.10241; DualPipeV; planner/cost/schedules.py)."""
-    p, stated = c.plan.parallelism, c.plan.prediction.passes
+    p = c.plan.parallelism
+    stated = c.plan.prediction.passes
     if stated is None or p.schedule not in SPLIT_SCHEDULES:
         return
-    found = idle(p.schedule, p.pp, p.vpp, c.micro_batches, stated)
-    yield from unless_same("bubble", c.plan.prediction.breakdown.get("bubble", 0.0), found)
+    idle_s = idle(p.schedule, p.pp, p.vpp, c.micro_batches, stated)
+    yield from unless_same("bubble", c.plan.prediction.breakdown.get("bubble", 0.0), idle_s)
 
 
 def idle(schedule: str, pp: int, vpp: int, steps: float, passes: SplitPasses) -> float:
     """Seconds that the slowest rank waits in a step."""
     (_, slow_i, slow_w), (f, i, w) = passes.slowest_s, passes.others_s
-    others, ahead = pp - 1, max(sum(passes.slowest_s) - (f + i + w), 0.0)
+    others = pp - 1
+    ahead = max(sum(passes.slowest_s) - (f + i + w), 0.0)
     if schedule == "zbv":
         fills = others * max(i - w, i / 2, f / 2) - (steps - 1) * ahead
         back = others * (i - slow_i / 2) - pp * slow_w / 2

@@ -53,7 +53,8 @@ def numbers_are_possible(plan: Plan) -> Iterator[str]:
 
 def divisors_are_positive(plan: Plan) -> Iterator[str]:
     """What others are divided by is above 0, and a cluster has a pool."""
-    p, g = plan.parallelism, plan.money.goodput
+    p = plan.parallelism
+    g = plan.money.goodput
     positive = {
         **{axis: getattr(p, axis) for axis in ("tp", "pp", "vpp", "cp", "ep", "etp", "dp", "dp_shard")},
         "batch.global": plan.batch.global_,
@@ -81,9 +82,9 @@ def changes_are_used(plan: Plan) -> Iterator[str]:
     """What is said to be changed of an accelerator is another value than the catalog's, and the pool's own."""
     for at, pool in enumerate(plan.cluster.pools):
         stands = {"memory": pool.accelerator_memory_bytes, **{f"peak.{k}": v for k, v in pool.peak_flops.items()}}
-        for each in pool.changed or ():
-            if each.used == each.catalog or each.used != stands.get(each.figure, each.used):
-                yield f"cluster.pools.{at}.changed: {each.figure} is not used as {each.used}"
+        for change in pool.changed or ():
+            if change.used == change.catalog or change.used != stands.get(change.figure, change.used):
+                yield f"cluster.pools.{at}.changed: {change.figure} is not used as {change.used}"
 
 
 def tables_are_complete(plan: Plan) -> Iterator[str]:
@@ -126,8 +127,8 @@ def _is_count(layers: object, plan: Plan) -> bool:
 
 def _frozen(plan: Plan) -> float:
     """Bytes of a frozen parameter of a block; 0 where none is said."""
-    found = plan.runtime.bytes_per_parameter.get("frozen", 0.0)
-    return float(found) if _is_number(found) else 0.0
+    frozen_bytes = plan.runtime.bytes_per_parameter.get("frozen", 0.0)
+    return float(frozen_bytes) if _is_number(frozen_bytes) else 0.0
 
 
 def _is_number(value: object) -> bool:
@@ -145,7 +146,8 @@ def modules_go_with_the_model(plan: Plan) -> Iterator[str]:
 
 def pairs_are_whole(plan: Plan) -> Iterator[str]:
     """A task on pairs fine-tunes, an even number of sequences a micro-batch; reward models score, others do not."""
-    w, micro = plan.workload, plan.batch.micro
+    w = plan.workload
+    micro = plan.batch.micro
     if w.task is not None and (w.task == "sft" or w.method.get("kind") == "pretrain" or micro % 2):
         yield f"workload.task is {w.task}, with method {w.method.get('kind')} and {micro} sequences a micro-batch"
     if (w.task == "reward") != bool(w.shape.get("labels")):
@@ -161,7 +163,8 @@ def imbalance_is_of_a_mixture(plan: Plan) -> Iterator[str]:
 
 def texts_fit_into_sequences(plan: Plan) -> Iterator[str]:
     """Packed texts are a fine-tuning's, shortest first, none longer than the sequence, with their batches."""
-    w, batches = plan.workload, plan.prediction.text_batches
+    w = plan.workload
+    batches = plan.prediction.text_batches
     if (w.texts is None) != (batches is None):
         yield f"workload.texts and prediction.text_batches go together: {w.texts is not None}, {batches is not None}"
     if w.texts is None:

@@ -64,7 +64,9 @@ def _from_csv(path: Path, text: str) -> Iterator[ProfileRow]:
     columns = tuple(reader.fieldnames or ())
     if missing := [name for name in REQUIRED if name not in columns]:
         strange = [name for name in columns if name not in (*REQUIRED, *OPTIONAL)]
-        near = [f"{name}: did you mean {found[0]}?" for name in strange if (found := nearest(name, missing))]
+        near = [
+            f"{name}: did you mean {nearest_names[0]}?" for name in strange if (nearest_names := nearest(name, missing))
+        ]
         hint = f" ({'; '.join(near)})" if near else ""
         raise WrongQuestion(f"{path}:1: no profile: no column {', '.join(missing)}{hint}; see docs/profiles.md")
     if unknown := [name for name in columns if name not in (*REQUIRED, *OPTIONAL)]:
@@ -115,7 +117,7 @@ def _from_json(path: Path, text: str) -> Iterator[ProfileRow]:
                 if not isinstance(times, list) or len(times) not in (2, 3):
                     raise WrongQuestion(f"{where}: no profile: expected {shape}")
                 number = _whole(where, "layer", layer, 0)
-                forward, backward = (_seconds(where, "time", each) for each in times[:2])
+                forward, backward = (_seconds(where, "time", seconds) for seconds in times[:2])
                 update = _seconds(where, "update", times[2]) if len(times) == 3 else None
                 degrees = (_whole(where, "tp", tp, 1), _whole(where, "micro-batch", micro, 1))
                 yield ProfileRow(
@@ -124,12 +126,12 @@ def _from_json(path: Path, text: str) -> Iterator[ProfileRow]:
 
 
 def _once(path: Path, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    table = dict(pairs)
+    if len(table) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
         raise WrongQuestion(f"{path}: {twice!r:.40} appears twice in one object")
-    return found
+    return table
 
 
 def _pairs(path: Path, value: object, where: str, shape: str) -> Iterator[tuple[str, object]]:

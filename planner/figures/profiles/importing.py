@@ -65,10 +65,10 @@ def imported(
     named = _named(path, rows, catalog, model, accelerator)
     notes: list[str] = []
     profiles = []
-    for (model_id, part), found in sorted(named.items()):
+    for (model_id, part), named_rows in sorted(named.items()):
         known = _asked_model(model) if model else find_model(model_id)
-        notes += _assumed(found, known, precision, sequence)
-        for kind, members in sorted(_by_kind(found, known, precision, sequence).items()):
+        notes += _assumed(named_rows, known, precision, sequence)
+        for kind, members in sorted(_by_kind(named_rows, known, precision, sequence).items()):
             built = _built(known, catalog.accelerator(part), kind, members, notes)
             profiles.append(
                 replace(
@@ -87,7 +87,7 @@ def _asked_model(name: str) -> Model:
 
 def _printable(text: str) -> str:
     """A file's name as one line of text."""
-    return "".join(each if each.isprintable() else "?" for each in text)[:120]
+    return "".join(character if character.isprintable() else "?" for character in text)[:120]
 
 
 # ---- names -----------------------------------------------------------------------------------------------------------
@@ -99,20 +99,21 @@ def _named(
     """Rows by model and accelerator, as the library and the catalog call them; only those asked for."""
     wanted_model = _asked_model(model).id if model else None
     wanted_part = catalog.accelerator(ACCELERATORS.get(accelerator, accelerator)).id if accelerator else None
-    known, found = library(), {}
+    known = library()
+    by_pair = {}
     named: dict[tuple[str, str], list[ProfileRow]] = {}
     for row in rows:
         key = (row.model, row.accelerator)
-        if key not in found:
-            found[key] = (
+        if key not in by_pair:
+            by_pair[key] = (
                 _resolved(row, "model", row.model, MODELS, list(known), wanted_model),
                 _resolved(row, "accelerator", row.accelerator, ACCELERATORS, list(catalog.accelerators), wanted_part),
             )
-        name, part = found[key]
+        name, part = by_pair[key]
         if name and part:
             named.setdefault((name, part), []).append(row)
     if not named:
-        what = " on ".join(each for each in (wanted_model, wanted_part) if each)
+        what = " on ".join(part for part in (wanted_model, wanted_part) if part)
         raise WrongQuestion(f"{path}: no rows of {what}")
     return named
 
@@ -125,7 +126,7 @@ def _resolved(
         if wanted is None:
             raise WrongQuestion(f"{row.where.rpartition(':')[0]}: the file names no {what}: give it (--{what} ID)")
         return wanted
-    spelling = {each.lower(): each for each in known}
+    spelling = {name.lower(): name for name in known}
     meant = spelling.get(others.get(name, name).lower())
     if wanted is not None:
         return wanted if meant == wanted or name == wanted else None
@@ -147,15 +148,15 @@ def _assumed(rows: Iterable[ProfileRow], model: Model, precision: str | None, se
     if precision is None and any(not row.precision for row in rows):
         notes.append(f"the precision is not stated: taken to be {DEFAULT_PRECISION} (--precision)")
     if sequence is None and any(not row.sequence for row in rows):
-        own = f"{model.sequence:,}, the default of {model.id}"
-        notes.append(f"the tokens per sequence are not stated: taken to be {own} (--seq)")
+        default = f"{model.sequence:,}, the default of {model.id}"
+        notes.append(f"the tokens per sequence are not stated: taken to be {default} (--seq)")
     return notes
 
 
 def _by_kind(
     rows: Iterable[ProfileRow], model: Model, precision: str | None, sequence: int | None
 ) -> dict[Kind, list[ProfileRow]]:
-    found: dict[Kind, list[ProfileRow]] = {}
+    by_kind: dict[Kind, list[ProfileRow]] = {}
     for row in rows:
         kind = row.precision or precision or DEFAULT_PRECISION
         if kind not in PRECISIONS:
@@ -164,8 +165,8 @@ def _by_kind(
         if not tokens.isdecimal() or not 0 < int(tokens) <= 10**9:
             raise WrongQuestion(f"{row.where}: sequence = {tokens!r:.40}: must be a number of tokens")
         key = (kind, int(tokens), row.sequence_parallel, row.communication)
-        found.setdefault(key, []).append(row)
-    return found
+        by_kind.setdefault(key, []).append(row)
+    return by_kind
 
 
 def _built(model: Model, part: Accelerator, kind: Kind, rows: Sequence[ProfileRow], notes: list[str]) -> Profile:
@@ -185,9 +186,9 @@ def _built(model: Model, part: Accelerator, kind: Kind, rows: Sequence[ProfileRo
             layers[layer] = row
     points: dict[int, list[Point]] = {}
     updates: dict[int, list[float]] = {}
-    for (tp, micro), found in sorted(places.items()):
-        points.setdefault(tp, []).append(Point(micro, _seconds(model, tp, micro, found)))
-        updates.setdefault(tp, []).append(sum(row.update or 0.0 for row in found.values()))
+    for (tp, micro), place_rows in sorted(places.items()):
+        points.setdefault(tp, []).append(Point(micro, _seconds(model, tp, micro, place_rows)))
+        updates.setdefault(tp, []).append(sum(row.update or 0.0 for row in place_rows.values()))
     checked = _possible(model, part, precision, sequence, points, rows[0], notes)
     return Profile(
         model=model.id,
@@ -197,8 +198,8 @@ def _built(model: Model, part: Accelerator, kind: Kind, rows: Sequence[ProfileRo
         layers=_layers(model),
         sequence_parallel=sequence_parallel,
         communication=communication,
-        points={tp: tuple(found) for tp, found in checked.items()},
-        update={tp: sum(found) / len(found) for tp, found in updates.items()},
+        points={tp: tuple(points) for tp, points in checked.items()},
+        update={tp: sum(seconds) / len(seconds) for tp, seconds in updates.items()},
         source="",
         sha256="",
         date="",
@@ -210,27 +211,28 @@ def _layers(model: Model) -> int:
     return model.layers + model.encoder_layers
 
 
-def _seconds(model: Model, tp: int, micro: int, found: Mapping[int, ProfileRow]) -> tuple[float, ...]:
+def _seconds(model: Model, tp: int, micro: int, rows: Mapping[int, ProfileRow]) -> tuple[float, ...]:
     """Mean layer, embedding (0) and head: what follows the layers, a final norm on its own or not."""
-    count, where = _layers(model), next(iter(found.values())).where
-    missing = [layer for layer in range(count + 2) if layer not in found]
+    count = _layers(model)
+    where = next(iter(rows.values())).where
+    missing = [layer for layer in range(count + 2) if layer not in rows]
     at = f"at tp {tp}, micro-batch {micro}"
-    if missing or max(found) > count + 2:
-        note = f"layer {missing[0]} is missing" if missing else f"there are {max(found) + 1} entries"
+    if missing or max(rows) > count + 2:
+        note = f"layer {missing[0]} is missing" if missing else f"there are {max(rows) + 1} entries"
         raise WrongQuestion(
             f"{where}: {note} {at}: {model.id} has {count} layers, numbered 1 to {count} between the embedding (0) and "
             f"the head ({count + 1}, or {count + 1} and {count + 2} with a final norm of its own)"
         )
-    body = [found[layer] for layer in range(1, count + 1)]
+    body = [rows[layer] for layer in range(1, count + 1)]
     for row in body:
         if not row.forward or not row.backward:
             raise WrongQuestion(f"{row.where}: a layer that takes no time {at}")
-    ends = [found[layer] for layer in sorted(found) if layer > count]
+    ends = [rows[layer] for layer in sorted(rows) if layer > count]
     return (
         sum(row.forward for row in body) / count,
         sum(row.backward for row in body) / count,
-        found[0].forward,
-        found[0].backward,
+        rows[0].forward,
+        rows[0].backward,
         sum(row.forward for row in ends),
         sum(row.backward for row in ends),
     )
@@ -258,11 +260,13 @@ def _possible(
 
     A head that beats the peak cannot have computed logits: its time is dropped, and the model's own used.
     """
-    best, dropped, file = 0.0, 0, row.where.rpartition(":")[0]
+    best = 0.0
+    dropped = 0
+    file = row.where.rpartition(":")[0]
     limit = peak(part, precision)
     if not limit:
         raise WrongQuestion(f"{file}: {part.id} has no products in {precision}: what are the times of (--precision)?")
-    found: dict[int, list[Point]] = {}
+    possible: dict[int, list[Point]] = {}
     for tp, several in points.items():
         for point in several:
             forward, backward, *ends = point.seconds
@@ -277,7 +281,7 @@ def _possible(
             logits = 2.0 * point.micro * sequence / tp * model.vocab * model.hidden
             if ends[2] and logits / ends[2] > limit:
                 ends[2:], dropped = (0.0, 0.0), dropped + 1
-            found.setdefault(tp, []).append(Point(point.micro, (forward, backward, *ends)))
+            possible.setdefault(tp, []).append(Point(point.micro, (forward, backward, *ends)))
     if best < SLOWEST:
         raise WrongQuestion(
             f"{file}: the fastest layer of {model.id} would reach {100 * best:.2g} % of the peak of {part.id}: "
@@ -286,4 +290,4 @@ def _possible(
     if dropped:
         note = f"{dropped} heads of {model.id} on {part.id} are too fast to hold the logits; those stay modelled"
         notes.append(note)
-    return found
+    return possible

@@ -41,9 +41,11 @@ def _reachable(catalog: Catalog, profile: Profile) -> Profile:
     """
     if profile.accelerator not in catalog.accelerators or profile.model not in library():
         return profile
-    part, model = catalog.accelerator(profile.accelerator), library()[profile.model]
+    part = catalog.accelerator(profile.accelerator)
+    model = library()[profile.model]
     rates = [layer_rate(model, profile.sequence, tp, point) for tp, some in profile.points.items() for point in some]
-    fastest, limit = max(rates, default=0.0), peak(part, profile.precision)
+    fastest = max(rates, default=0.0)
+    limit = peak(part, profile.precision)
     if fastest > limit:
         raise WrongQuestion(
             f"{profile.origin}: a layer of {model.id} would run at {fastest / 1e12:,.1f} TFLOP/s on {part.id}, whose "
@@ -54,18 +56,19 @@ def _reachable(catalog: Catalog, profile: Profile) -> Profile:
 
 
 def _profile(path: Path) -> Profile:
-    columns, found = csv_rows.read(path, "a profile")
-    rows = list(found) if columns == COLUMNS else []
+    columns, cells = csv_rows.read(path, "a profile")
+    rows = list(cells) if columns == COLUMNS else []
     if not rows:
         raise WrongQuestion(f"{path}: no profile; clusterwright profile import writes them")
     first = rows[0].cells
     points: dict[int, list[Point]] = {}
     update: dict[int, float] = {}
-    for where, row in ((each.where, each.cells) for each in rows):
+    for where, row in ((line.where, line.cells) for line in rows):
         try:
             if any(row[name] != first[name] for name in (*COMMON, *FROM)):
                 raise ValueError("contradicts the first row about the whole file")
-            tp, micro = int(row["tp"]), int(row["micro_batch"])
+            tp = int(row["tp"])
+            micro = int(row["micro_batch"])
             seconds = tuple(_seconds(row[name]) for name in TIMES)
             if tp < 1 or micro < 1 or not seconds[0] or not seconds[1]:
                 raise ValueError("tp, micro_batch and the layer's times must be above 0")
@@ -84,7 +87,7 @@ def _profile(path: Path) -> Profile:
             layers=int(first["layers"]),
             sequence_parallel=first["sequence_parallel"] == "1",
             communication=first["tp_communication"] == "1",
-            points={tp: tuple(found) for tp, found in points.items()},
+            points={tp: tuple(tp_points) for tp, tp_points in points.items()},
             update=update,
             source=first["source"],
             sha256=first["sha256"],
@@ -133,7 +136,7 @@ def write(folder: Path, profile: Profile) -> Path:
     }
     for tp, points in sorted(profile.points.items()):
         for point in points:
-            times = {name: f"{each:.6g}" for name, each in zip(TIMES, point.seconds, strict=True)}
+            times = {name: f"{seconds:.6g}" for name, seconds in zip(TIMES, point.seconds, strict=True)}
             update = {"update_s": f"{profile.update[tp]:.6g}"}
             table.writerow({**common, "tp": tp, "micro_batch": point.micro, **times, **update})
     writing.write(path, text.getvalue(), replace=True)

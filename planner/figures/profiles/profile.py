@@ -110,7 +110,9 @@ def reasons(
     precisions: Iterable[str],
 ) -> tuple[str, ...]:
     """Of each profile of a workload's model and accelerator that is not used, why."""
-    layers, taken, wanted = workload.model.layers + workload.model.encoder_layers, list(used), sorted(precisions)
+    layers = workload.model.layers + workload.model.encoder_layers
+    taken = list(used)
+    wanted = sorted(precisions)
     lines = []
     for profile in of(profiles, workload, accelerator):
         if profile in taken:

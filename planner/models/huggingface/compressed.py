@@ -15,7 +15,8 @@ from planner.models.huggingface.config_values import Reader
 from planner.models.huggingface.decoders import UNBIASED
 from planner.schema.workload import Mixer
 
-_CSA, _HCA = "compressed_sparse_attention", "heavily_compressed_attention"
+_CSA = "compressed_sparse_attention"
+_HCA = "heavily_compressed_attention"
 _KINDS: Mapping[str, Mixer] = {"sliding_attention": "window", _CSA: "csa", _HCA: "hca"}
 _RATIOS = {0: "sliding_attention", 4: _CSA, 128: _HCA}
 """`compress_ratios` of a checkpoint -> what the class calls a block."""
@@ -23,7 +24,8 @@ _RATIOS = {0: "sliding_attention", 4: _CSA, 128: _HCA}
 
 def _kinds(config: Reader) -> list[str]:
     """Of every block; a checkpoint's ratios go on with those of prediction modules."""
-    layers, ratios = config.layers(), config.items("compress_ratios")
+    layers = config.layers()
+    ratios = config.items("compress_ratios")
     if named := fields.each_layer(config, "layer_types"):
         return named
     if not ratios:

@@ -90,11 +90,12 @@ class Reader:
 
     def indices(self, key: str) -> frozenset[int]:
         """A list of blocks, counted from 0; empty where the key is null or missing."""
-        found, layers = self.items(key), self.layers()
-        for index in found:
+        values = self.items(key)
+        layers = self.layers()
+        for index in values:
             if type(index) is not int or not 0 <= index < layers:
                 raise self.wrong(key, f"{_shown(index)}: must be blocks from 0 to {layers - 1:,}")
-        return frozenset(found)
+        return frozenset(values)
 
     def nested(self, key: str, defaults: Mapping[str, Any]) -> Reader:
         """An object inside this one; without it, its defaults."""

@@ -118,7 +118,8 @@ def granite_shared(config: Reader) -> dict[str, Any]:
 
 
 def _ernie_experts(config: Reader) -> dict[str, Any]:
-    start, end = config.whole("moe_layer_start_index", least=0), config.whole("moe_layer_end_index", least=-1)
+    start = config.whole("moe_layer_start_index", least=0)
+    end = config.whole("moe_layer_end_index", least=-1)
     if config.whole("moe_layer_interval") != 1 or end not in (-1, config.layers() - 1):
         raise config.wrong("moe_layer_end_index", f"{end}: mixtures must follow each other to the last layer")
     width = config.whole("moe_intermediate_size")
@@ -135,8 +136,10 @@ def _ernie_experts(config: Reader) -> dict[str, Any]:
 
 
 def _falcon(config: Reader) -> dict[str, Any]:
-    heads, hidden = config.whole("num_attention_heads"), config.whole("hidden_size")
-    newer, parallel = config.flag("new_decoder_architecture"), config.flag("parallel_attn")
+    heads = config.whole("num_attention_heads")
+    hidden = config.whole("hidden_size")
+    newer = config.flag("new_decoder_architecture")
+    parallel = config.flag("parallel_attn")
     kv = config.whole("num_kv_heads", heads) if newer else 1 if config.flag("multi_query") else heads
     norms = config.whole("num_ln_in_parallel_attn", 2) if newer else 1 if parallel else 2
     biased = config.flag("bias")

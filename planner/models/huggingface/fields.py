@@ -95,12 +95,13 @@ def llama4_chunks(config: Reader) -> Fields:
     """Llama 4: layers with rotary positions attend within a chunk; one in four has neither."""
     if not config.has("attention_chunk_size"):
         return {}
-    layers, interval = config.layers(), config.whole("no_rope_layer_interval")
+    layers = config.layers()
+    interval = config.whole("no_rope_layer_interval")
     chunked = [bool(rope) for rope in each_layer(config, "no_rope_layers")] or [
         (i + 1) % interval != 0 for i in range(layers)
     ]
-    found = regular_window(config, chunked, "attention_chunk_size")
-    return {"window": {**found["window"], "chunked": True}} if found else {}
+    window = regular_window(config, chunked, "attention_chunk_size")
+    return {"window": {**window["window"], "chunked": True}} if window else {}
 
 
 def llama4_norms(config: Reader) -> Fields:
@@ -110,12 +111,13 @@ def llama4_norms(config: Reader) -> Fields:
 
 def llama4_rotary(config: Reader) -> Fields:
     """Rotary positions in all but one layer in so many; nothing where a list says another pattern."""
-    found, interval = rotary(5e5)(config), config.whole("no_rope_layer_interval")
+    rotary_fields = rotary(5e5)(config)
+    interval = config.whole("no_rope_layer_interval")
     listed = each_layer(config, "no_rope_layers")
     regular = [int((layer + 1) % interval != 0) for layer in range(config.layers())]
-    if not found or (listed and [int(bool(rope)) for rope in listed] != regular):
+    if not rotary_fields or (listed and [int(bool(rope)) for rope in listed] != regular):
         return {}
-    return {"rotary": {**found["rotary"], "skips": interval}}
+    return {"rotary": {**rotary_fields["rotary"], "skips": interval}}
 
 
 def sliding_layers(config: Reader, otherwise: Sequence[bool]) -> Sequence[bool]:
@@ -129,7 +131,8 @@ _SLIDING = {"sliding_attention": True, "full_attention": False}
 
 def each_layer(config: Reader, key: str) -> list[Any]:
     """A list with one item a layer; empty where it is missing."""
-    items, layers = config.items(key), config.layers()
+    items = config.items(key)
+    layers = config.layers()
     if items and len(items) != layers:
         raise config.wrong(key, f"{len(items):,} items: must be one for each of {layers:,} layers")
     return items
@@ -139,7 +142,8 @@ def regular_window(config: Reader, windowed: Sequence[bool], size: str) -> Field
     """The shortest repetition of which the first layer has the window, or all but the last; else block by block."""
     if not any(windowed):
         return {}
-    most, period = config.whole(size), repetition(windowed)
+    most = config.whole(size)
+    period = repetition(windowed)
     turn = list(windowed[:period])
     if turn == [True] + [False] * (period - 1):
         return {"window": {"size": most, "every": period}}
@@ -197,7 +201,8 @@ def deepseek_experts(config: Reader) -> Fields:
 
 def llama4_experts(config: Reader) -> Fields:
     """Every so-manieth layer is a mixture with one shared expert, as wide as the routed ones."""
-    every, layers = config.whole("interleave_moe_layer_step", least=0), config.layers()
+    every = config.whole("interleave_moe_layer_step", least=0)
+    layers = config.layers()
     expected = list(range(every - 1, layers, every)) if every else []
     listed = config.items("moe_layers")
     if listed and listed != expected:
@@ -235,21 +240,21 @@ def rotary(base: float, **stretched: Any) -> Callable[[Reader], Fields]:
     def read(config: Reader) -> Fields:
         key = "rope_parameters" if config.has("rope_parameters") else "rope_scaling"
         rope = config.nested(key, {} if config.has(key) else stretched)
-        found: Fields = {
+        rotary_fields: Fields = {
             "base": next((r.number("rope_theta") for r in (config, rope) if r.has("rope_theta")), base),
             "share": next((r.number(_SHARE) for r in (config, rope) if r.has(_SHARE)), 1.0),
         }
         kind = rope.get("rope_type") or rope.get("type") or "default"
         if kind == "default":
-            return {"rotary": found}
+            return {"rotary": rotary_fields}
         if kind not in ("llama3", "yarn") or rope.has("attention_factor"):
             return {}
         numbers = _LLAMA3 if kind == "llama3" else _YARN
-        found |= {name: rope.number(name) for name in numbers if rope.has(name)}
+        rotary_fields |= {name: rope.number(name) for name in numbers if rope.has(name)}
         if kind == "yarn" and rope.has("truncate"):
-            found["truncate"] = rope.flag("truncate")
+            rotary_fields["truncate"] = rope.flag("truncate")
         original = rope.whole("original_max_position_embeddings", config.whole("max_position_embeddings", 1))
-        return {"rotary": {**found, "scaling": kind, "factor": rope.number("factor"), "original": original}}
+        return {"rotary": {**rotary_fields, "scaling": kind, "factor": rope.number("factor"), "original": original}}
 
     return read
 
@@ -294,7 +299,8 @@ def opt_biases(config: Reader) -> Fields:
 
 def mpt_shape(config: Reader) -> Fields:
     """MPT: an expansion ratio, one switch for all biases, ALiBi or a learned table, optional grouped queries."""
-    hidden, heads = config.whole("d_model"), config.whole("n_heads")
+    hidden = config.whole("d_model")
+    heads = config.whole("n_heads")
     attention = config.nested("attn_config", {"alibi": True})
     biases = not config.flag("no_bias")
     positions = config.flag("learned_pos_emb") and not attention.flag("alibi")

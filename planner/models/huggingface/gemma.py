@@ -31,9 +31,10 @@ def _gemma4_attention(config: Reader) -> dict[str, Any]:
     mixers = ["window" if inside else "attention" for inside in [*narrow[:-1], False]]
     if "window" not in mixers:
         raise config.wrong("layer_types", "no layer has the window")
-    shared, own = config.flag("attention_k_eq_v"), config.whole("num_key_value_heads")
+    shared = config.flag("attention_k_eq_v")
+    kv_heads = config.whole("num_key_value_heads")
     full = {
-        "kv_heads": config.whole("num_global_key_value_heads", own) if shared else own,
+        "kv_heads": config.whole("num_global_key_value_heads", kv_heads) if shared else kv_heads,
         "head_dim": config.whole("global_head_dim"),
         "keys_are_values": shared,
     }

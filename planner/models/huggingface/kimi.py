@@ -28,23 +28,26 @@ def _key(config: Reader, name: str) -> str:
 
 def _delta(config: Reader) -> dict[str, Any]:
     """Which blocks carry a state, and its widths: a checkpoint lists both under `linear_attn_config`, from 1 on."""
-    own = config.nested("linear_attn_config", {})
+    linear = config.nested("linear_attn_config", {})
     layers = config.layers()
     kinds = fields.each_layer(config, "layer_types")
-    if not kinds and own.has("full_attn_layers"):
-        full, carried = own.items("full_attn_layers"), own.items("kda_layers")
+    if not kinds and linear.has("full_attn_layers"):
+        full = linear.items("full_attn_layers")
+        carried = linear.items("kda_layers")
         if sorted([*full, *carried], key=str) != sorted(range(1, layers + 1), key=str):
-            raise own.wrong("kda_layers", f"with full_attn_layers: must be the layers from 1 to {layers:,}, each once")
+            raise linear.wrong(
+                "kda_layers", f"with full_attn_layers: must be the layers from 1 to {layers:,}, each once"
+            )
         kinds = ["full_attention" if layer in full else "linear_attention" for layer in range(1, layers + 1)]
     kinds = kinds or ["linear_attention" if layer % 4 or not layer else "full_attention" for layer in range(layers)]
-    heads = own.whole("num_heads", config.whole("linear_num_heads"))
-    width = own.whole("head_dim", config.whole("linear_head_dim"))
+    heads = linear.whole("num_heads", config.whole("linear_num_heads"))
+    width = linear.whole("head_dim", config.whole("linear_head_dim"))
     return {
         "mixers": pattern.once([config.meaning("layer_types", kind, pattern.KINDS) for kind in kinds]),
         "recurrence": {
             "kind": "kda",
             **{"heads": heads, "value_dim": width, "key_heads": heads, "key_dim": width, "step_rank": width},
-            "convolution": own.whole("short_conv_kernel_size", config.whole("linear_conv_kernel_dim")),
+            "convolution": linear.whole("short_conv_kernel_size", config.whole("linear_conv_kernel_dim")),
             "norm": "head",
         },
     }

@@ -81,7 +81,8 @@ def at_offset(config: Reader) -> Each:
 
 def _rhythm(config: Reader, name: str) -> tuple[int, int]:
     """A period and the block in it that is meant."""
-    period, offset = config.whole(f"{name}_period"), config.whole(f"{name}_offset", least=0)
+    period = config.whole(f"{name}_period")
+    offset = config.whole(f"{name}_offset", least=0)
     if offset >= period:
         raise config.wrong(f"{name}_offset", f"{offset:,}: must be below {name}_period = {period:,}")
     return period, offset
@@ -117,15 +118,17 @@ def jamba_feeds(config: Reader) -> Fields:
 def nemotron_blocks(config: Reader) -> Fields:
     """Blocks of one kind each: a recurrence, attention, an MLP, or a mixture. Their list says how many there are."""
     if config.has("layers_block_type") or not config.has("hybrid_override_pattern"):
-        key, known = "layers_block_type", WORDS
+        key = "layers_block_type"
+        known = WORDS
         names = config.items(key)
     else:
-        key, known = "hybrid_override_pattern", LETTERS
+        key = "hybrid_override_pattern"
+        known = LETTERS
         names = list(config.text(key))
     if not 1 <= len(names) <= MOST_LAYERS:
         raise config.wrong(key, f"{len(names):,} blocks: must be from 1 to {MOST_LAYERS:,}" if names else "missing")
     pairs = [config.meaning(key, name, known) for name in names]
-    found: Fields = {
+    block_fields: Fields = {
         "layers": len(pairs),
         "mixers": once([mixer for mixer, _ in pairs]),
         "feeds": once([feed for _, feed in pairs]),
@@ -137,8 +140,8 @@ def nemotron_blocks(config: Reader) -> Fields:
             * config.whole("moe_shared_expert_intermediate_size"),
             "latent": config.whole("moe_latent_size", 0, least=0),
         }
-        found |= fields.experts(config, "n_routed_experts", "moe_intermediate_size", **more)
-    return found
+        block_fields |= fields.experts(config, "n_routed_experts", "moe_intermediate_size", **more)
+    return block_fields
 
 
 # ---- recurrences -----------------------------------------------------------------------------------------------------
@@ -233,8 +236,8 @@ def lightning(config: Reader) -> Fields:
     """MiniMax's linear attention: as many heads of keys as of values, a gate, one norm over all."""
     heads = config.whole("num_attention_heads")
     width = config.whole("head_dim", config.whole("hidden_size") // heads)
-    own = {"heads": heads, "value_dim": width, "key_heads": heads, "key_dim": width}
-    return {"recurrence": {"kind": "lightning", **own, "norm": "full", "chunk": config.whole("block_size")}}
+    recurrence = {"heads": heads, "value_dim": width, "key_heads": heads, "key_dim": width}
+    return {"recurrence": {"kind": "lightning", **recurrence, "norm": "full", "chunk": config.whole("block_size")}}
 
 
 def lfm2_width(config: Reader) -> Fields:

@@ -91,7 +91,8 @@ def _refuse(constant: str) -> float:
 
 def _thinker(config: Mapping[str, Any]) -> Mapping[str, Any]:
     """The part of a model that speaks which is trained on texts, under the whole model's type."""
-    inner, outer = config.get("thinker_config"), config.get("model_type")
+    inner = config.get("thinker_config")
+    outer = config.get("model_type")
     if isinstance(inner, dict):
         return {**inner, "model_type": outer, _VOICE: config.get("talker_config") is not None}
     return {**config, "model_type": outer.removesuffix("_thinker")} if isinstance(outer, str) else config
@@ -117,13 +118,14 @@ def _text_part(config: Mapping[str, Any], where: Path) -> tuple[str, Mapping[str
 
 def _left_out(config: Mapping[str, Any], asked: TowerAsked | None) -> dict[str, str]:
     """Towers (and a voice) beside what is read: said with every plan."""
-    kind, senses = config.get("model_type"), ("vision", "audio")
+    kind = config.get("model_type")
+    senses = ("vision", "audio")
     taken = senses[asked.sound] if asked else ""
-    there = [sense for sense in (*senses, "voice") if config.get(f"{sense}_config") and sense != taken]
-    if not there:
+    senses_left = [sense for sense in (*senses, "voice") if config.get(f"{sense}_config") and sense != taken]
+    if not senses_left:
         return {}
     what, rest = (f"text part and the {taken} tower", "rest") if asked else ("text part", "tower")
-    why = f"of a model with {' and '.join(there)} the {what} alone: the {rest} is neither counted nor planned"
+    why = f"of a model with {' and '.join(senses_left)} the {what} alone: the {rest} is neither counted nor planned"
     ways = [f"--{way} N" for way, known in (("images", SEEING), ("audio", HEARING)) if kind in known and not asked]
     return {"shape": why + (f" (models import {' or '.join(ways)}: with it)" if ways else "")}
 

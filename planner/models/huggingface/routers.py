@@ -29,8 +29,8 @@ def activation(key: str, otherwise: str, *, gated: bool = False) -> Callable[[Re
     words = _GATED if gated else _PLAIN
 
     def read(config: Reader) -> Fields:
-        found = words.get(config.text(key) if config.has(key) else otherwise)
-        return {"activation": found} if found else {}
+        function = words.get(config.text(key) if config.has(key) else otherwise)
+        return {"activation": function} if function else {}
 
     return read
 
@@ -38,8 +38,8 @@ def activation(key: str, otherwise: str, *, gated: bool = False) -> Callable[[Re
 def t5_activation(config: Reader) -> Fields:
     """``relu`` or ``gated-gelu``, in one key with whether it is gated."""
     gate, _, name = config.text("feed_forward_proj").rpartition("-")
-    found = (_GATED if gate == "gated" else _PLAIN).get(name)
-    return {"activation": found} if found else {}
+    function = (_GATED if gate == "gated" else _PLAIN).get(name)
+    return {"activation": function} if function else {}
 
 
 def softmax_router(normalised: bool | None = None) -> Callable[[Reader], Fields]:
@@ -64,16 +64,16 @@ def deepseek_router(score: str) -> Callable[[Reader], Fields]:
     """
 
     def read(config: Reader) -> Fields:
-        found: Fields = {"score": score, "normalised": config.flag("norm_topk_prob")}
-        found["scaling"] = config.number("routed_scaling_factor")
+        router: Fields = {"score": score, "normalised": config.flag("norm_topk_prob")}
+        router["scaling"] = config.number("routed_scaling_factor")
         method = config.text("topk_method")
         if method != "greedy" and config.whole("n_group", 1) > 1:
-            found |= {"groups": config.whole("n_group"), "groups_per_token": config.whole("topk_group")}
+            router |= {"groups": config.whole("n_group"), "groups_per_token": config.whole("topk_group")}
         if method == "noaux_tc":
-            found["bias_rate"] = BIAS_RATE
+            router["bias_rate"] = BIAS_RATE
         loss = config.number("aux_loss_alpha") if config.has("aux_loss_alpha") else 0.0
         over = "sequence" if config.get("seq_aux") is not False else "batch"
-        return found | ({"balance": over, "balance_loss": loss} if loss else {})
+        return router | ({"balance": over, "balance_loss": loss} if loss else {})
 
     return read
 
@@ -87,7 +87,7 @@ def routed(experts: Callable[[Reader], Fields], router: Callable[[Reader], Field
     """The mixture that `experts` reads, with its router; a dense model has neither."""
 
     def read(config: Reader) -> Fields:
-        found = experts(config)
-        return {**found, "moe": {**found["moe"], "router": router(config)}} if "moe" in found else found
+        mixture = experts(config)
+        return {**mixture, "moe": {**mixture["moe"], "router": router(config)}} if "moe" in mixture else mixture
 
     return read

@@ -21,12 +21,15 @@ def _blocks(config: Reader) -> dict[str, Any]:
     """
     if config.get("attn") is not None:
         raise config.wrong("attn", "blocks of attention between RWKV-7's are not understood")
-    h, layers, width = config.whole("hidden_size"), config.layers(), config.whole("head_dim")
+    h = config.whole("hidden_size")
+    layers = config.layers()
+    width = config.whole("head_dim")
     if config.get("value_dim") not in (None, h, [h] * layers):
         raise config.wrong("value_dim", f"values of another width than hidden_size = {h:,} are not understood")
     if h % width:
         raise config.wrong("head_dim", f"{width:,}: heads of it must make hidden_size = {h:,}")
-    heads, vector = h // width, h * (1 + config.flag("norm_bias"))
+    heads = h // width
+    vector = h * (1 + config.flag("norm_bias"))
     return {
         **{"heads": heads, "kv_heads": heads, "head_dim": width},
         "ffn": config.whole("intermediate_size", -(-int(h * config.number("hidden_ratio")) // 32) * 32),

@@ -15,7 +15,8 @@ from planner.models.huggingface.config_values import Reader
 
 SIDE = 1024
 """Pixels on a side of an image where neither the question nor the configuration says it: a planning default."""
-LARGEST_SIDE, MOST_IMAGES = 32_768, 10_000
+LARGEST_SIDE = 32_768
+MOST_IMAGES = 10_000
 
 
 @dataclass(frozen=True)
@@ -44,11 +45,11 @@ def pieces(text: str, largest: int, wrong: str, size: str, example: str) -> tupl
     Raises:
         WrongQuestion: it is something else, or out of range.
     """
-    found = re.fullmatch(r"(\d{1,6})(?:@(\d{1,6}))?", text.strip())
-    number, each = (int(found[1]), int(found[2] or 0)) if found else (0, 0)
-    if not 1 <= number <= MOST_IMAGES or not 0 <= each <= largest:
+    match = re.fullmatch(r"(\d{1,6})(?:@(\d{1,6}))?", text.strip())
+    number, tokens = (int(match[1]), int(match[2] or 0)) if match else (0, 0)
+    if not 1 <= number <= MOST_IMAGES or not 0 <= tokens <= largest:
         raise WrongQuestion(f"{wrong}, N from 1 to {MOST_IMAGES:,}, {size} to {largest:,}, as in {example}")
-    return number, each
+    return number, tokens
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,8 @@ class Encoder:
 
 def _encoder(config: Reader, *, layers: str, gated: bool, biases: bool, norms: int) -> Encoder:
     """The blocks; `norms` vectors of a block's two norms together."""
-    h, f = config.whole("hidden_size"), config.whole("intermediate_size")
+    h = config.whole("hidden_size")
+    f = config.whole("intermediate_size")
     vectors = norms * h + biases * (5 * h + (1 + gated) * f)
     return Encoder(config.layers(layers), h, f, gated, vectors, config.whole("patch_size"))
 
@@ -96,62 +98,76 @@ def _square(config: Reader, patch: int, side: int, unit: int = 1) -> int:
 
 def _fixed(config: Reader, side: int) -> int:
     """Pixels on a side where the configuration says them."""
-    own = config.whole("image_size")
-    if side not in (0, own):
-        raise config.wrong("image_size", f"{own}: its images are all of that size; leave out @{side}")
-    return own
+    image_size = config.whole("image_size")
+    if side not in (0, image_size):
+        raise config.wrong("image_size", f"{image_size}: its images are all of that size; leave out @{side}")
+    return image_size
 
 
 def _qwen2_5(whole: Reader, config: Reader, text: int, side: int) -> dict[str, Any]:
     """Windows in all blocks but a few; RMSNorm, gated; four patches become a token."""
-    own, unit = _encoder(config, layers="depth", gated=True, biases=True, norms=2), config.whole("spatial_merge_size")
-    h, out, wide = own.hidden, config.whole("out_hidden_size"), config.whole("hidden_size") * unit**2
-    n, cut = _square(config, own.patch, side, unit), 3 * config.whole("temporal_patch_size") * own.patch**2 * h
-    window, full = min((config.whole("window_size") // own.patch) ** 2, n), len(config.items("fullatt_block_indexes"))
+    encoder = _encoder(config, layers="depth", gated=True, biases=True, norms=2)
+    unit = config.whole("spatial_merge_size")
+    h = encoder.hidden
+    out = config.whole("out_hidden_size")
+    wide = config.whole("hidden_size") * unit**2
+    n = _square(config, encoder.patch, side, unit)
+    cut = 3 * config.whole("temporal_patch_size") * encoder.patch**2 * h
+    window = min((config.whole("window_size") // encoder.patch) ** 2, n)
+    full = len(config.items("fullatt_block_indexes"))
     merger = wide * wide + wide * out
-    attended = (full * n + (own.layers - full) * window) / own.layers
-    return own.fields(n, n // unit**2, n * cut + n // unit**2 * merger, cut + h + merger + wide + out, attended)
+    attended = (full * n + (encoder.layers - full) * window) / encoder.layers
+    return encoder.fields(n, n // unit**2, n * cut + n // unit**2 * merger, cut + h + merger + wide + out, attended)
 
 
 def _qwen3(whole: Reader, config: Reader, text: int, side: int) -> dict[str, Any]:
     """LayerNorm, learned positions; states of some blocks go to the decoder's first ones by mergers of their own."""
-    own, unit = _encoder(config, layers="depth", gated=False, biases=True, norms=4), config.whole("spatial_merge_size")
-    h, out, wide = own.hidden, config.whole("out_hidden_size"), config.whole("hidden_size") * unit**2
-    n, cut = _square(config, own.patch, side, unit), 3 * config.whole("temporal_patch_size") * own.patch**2 * h
+    encoder = _encoder(config, layers="depth", gated=False, biases=True, norms=4)
+    unit = config.whole("spatial_merge_size")
+    h = encoder.hidden
+    out = config.whole("out_hidden_size")
+    wide = config.whole("hidden_size") * unit**2
+    n = _square(config, encoder.patch, side, unit)
+    cut = 3 * config.whole("temporal_patch_size") * encoder.patch**2 * h
     mergers = 1 + len(config.items("deepstack_visual_indexes"))
-    merger, vectors = wide * wide + wide * out, mergers * (wide + out) + 2 * h + (mergers - 1) * 2 * wide
+    merger = wide * wide + wide * out
+    vectors = mergers * (wide + out) + 2 * h + (mergers - 1) * 2 * wide
     more = cut + h + config.whole("num_position_embeddings") * h + mergers * merger + vectors
-    return own.fields(n, n // unit**2, n * cut + n // unit**2 * mergers * merger, more)
+    return encoder.fields(n, n // unit**2, n * cut + n // unit**2 * mergers * merger, more)
 
 
 def _siglip(whole: Reader, config: Reader, text: int, side: int) -> dict[str, Any]:
     """Gemma 3: images of one size, as many tokens each, one product to the decoder's width."""
-    own = _encoder(config, layers="num_hidden_layers", gated=False, biases=True, norms=4)
-    h, n, tokens = own.hidden, _square(config, own.patch, _fixed(config, side)), whole.whole("mm_tokens_per_image")
-    cut = 3 * own.patch**2 * h
-    return own.fields(n, tokens, n * cut + tokens * h * text, cut + h + n * h + 2 * h + h * text + h)
+    encoder = _encoder(config, layers="num_hidden_layers", gated=False, biases=True, norms=4)
+    h = encoder.hidden
+    n = _square(config, encoder.patch, _fixed(config, side))
+    tokens = whole.whole("mm_tokens_per_image")
+    cut = 3 * encoder.patch**2 * h
+    return encoder.fields(n, tokens, n * cut + tokens * h * text, cut + h + n * h + 2 * h + h * text + h)
 
 
 def _llama4(whole: Reader, config: Reader, text: int, side: int) -> dict[str, Any]:
     """A tile with one more position for its class; patches are shuffled into fewer, wider ones before two products."""
-    own = _encoder(config, layers="num_hidden_layers", gated=False, biases=True, norms=4)
-    h, n = own.hidden, _square(config, own.patch, _fixed(config, side))
+    encoder = _encoder(config, layers="num_hidden_layers", gated=False, biases=True, norms=4)
+    h = encoder.hidden
+    n = _square(config, encoder.patch, _fixed(config, side))
     first, last, out = (config.whole(f"{x}_dim") for x in ("projector_input", "projector_output", "vision_output"))
-    tokens, cut = round(n * config.number("pixel_shuffle_ratio") ** 2), 3 * own.patch**2 * h
-    joined = own.ffn * first + first * last + out * text
-    return own.fields(n + 1, tokens, n * cut + tokens * joined, cut + h + (n + 1) * h + 4 * h + joined)
+    tokens = round(n * config.number("pixel_shuffle_ratio") ** 2)
+    cut = 3 * encoder.patch**2 * h
+    joined = encoder.ffn * first + first * last + out * text
+    return encoder.fields(n + 1, tokens, n * cut + tokens * joined, cut + h + (n + 1) * h + 4 * h + joined)
 
 
 def _pixtral(whole: Reader, config: Reader, text: int, side: int) -> dict[str, Any]:
     """RMSNorm, gated, no biases; four patches are merged, then two products."""
-    own, unit = (
-        _encoder(config, layers="num_hidden_layers", gated=True, biases=False, norms=2),
-        whole.whole("spatial_merge_size"),
-    )
-    h, n = own.hidden, _square(config, own.patch, side or min(SIDE, config.whole("image_size")), unit)
-    cut, joined = 3 * own.patch**2 * h, unit**2 * h * h + h * text + text * text
+    encoder = _encoder(config, layers="num_hidden_layers", gated=True, biases=False, norms=2)
+    unit = whole.whole("spatial_merge_size")
+    h = encoder.hidden
+    n = _square(config, encoder.patch, side or min(SIDE, config.whole("image_size")), unit)
+    cut = 3 * encoder.patch**2 * h
+    joined = unit**2 * h * h + h * text + text * text
     biases = 2 * text * whole.flag("multimodal_projector_bias")
-    return own.fields(n, n // unit**2, n * cut + n // unit**2 * joined, cut + 2 * h + joined + biases)
+    return encoder.fields(n, n // unit**2, n * cut + n // unit**2 * joined, cut + 2 * h + joined + biases)
 
 
 Derive = Callable[[Reader, Reader, int, int], dict[str, Any]]
@@ -198,15 +214,16 @@ def tower(config: Mapping[str, Any], text: int, asked: TowerAsked, known: Towers
     Raises:
         WrongQuestion: a model without a tower, one that is not understood, or no images or clips of that size.
     """
-    kind, sense = str(config.get("model_type")), "audio" if asked.sound else "vision"
+    kind = str(config.get("model_type"))
+    sense = "audio" if asked.sound else "vision"
     whole = Reader(config, {}, where)
     if kind not in known or not isinstance(config.get(f"{sense}_config"), dict):
         others = f"such towers are understood of model_type {', '.join(known)}"
         raise whole.wrong("model_type", f"{kind!r}: it has no {sense} tower that is understood ({others})")
     derive, outer, inner = known[kind]
-    found = derive(Reader(config, outer, where), whole.nested(f"{sense}_config", inner), text, asked.size)
-    what, parts = (f"clips of {found['seconds']} s", "positions") if asked.sound else ("images", "patches")
-    seen = f"{asked.number} {what} a sequence, {found['patches']:,} {parts} and {found['tokens']:,} tokens each"
+    fields = derive(Reader(config, outer, where), whole.nested(f"{sense}_config", inner), text, asked.size)
+    what, parts = (f"clips of {fields['seconds']} s", "positions") if asked.sound else ("images", "patches")
+    seen = f"{asked.number} {what} a sequence, {fields['patches']:,} {parts} and {fields['tokens']:,} tokens each"
     how = "trained, whole on every rank of the first stage, nothing of it recomputed"
     why = f"{seen}; {how if asked.trained else 'frozen, whole on every rank of the first stage, forward alone'}"
-    return {"tower": found | {"images": asked.number, "trained": asked.trained}, "assumed": {"tower": why}}
+    return {"tower": fields | {"images": asked.number, "trained": asked.trained}, "assumed": {"tower": why}}
