@@ -40,10 +40,7 @@ from planner.verify.contingency import check as check_contingency
 
 
 def plan(
-    model: str | Model,
-    cluster: Named | Sequence[Named],
-    options: PlanOptions,
-    progress: Progress | None = None,
+    model: str | Model, cluster: Named | Sequence[Named], options: PlanOptions, progress: Progress | None = None
 ) -> PlanSet:
     """The best plans for a model on one or several pools.
 

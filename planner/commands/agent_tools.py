@@ -132,10 +132,7 @@ class AgentTools:
 
         return self._plans(planner.estimate(self._named(model), self._clusters(cluster), settings, **asked), save)
 
-    @offers(
-        FitQuestion,
-        *("on", "method", "task", "seq", "batch", "tokens", "precision", "runtime", "most", "top"),
-    )
+    @offers(FitQuestion, *("on", "method", "task", "seq", "batch", "tokens", "precision", "runtime", "most", "top"))
     def fit(self, model: str | None = None, **asked: Any) -> Answer:
         """Which accelerators hold a training of a model, the fewest of each; or which models fit on some.
 
@@ -146,10 +143,7 @@ class AgentTools:
         found = planner.fit(None if model is None else self._named(model), **asked)
         return {"count": len(found), "fits": [asdict(each) for each in found[:MOST_ROWS]]}
 
-    @offers(
-        ProcureQuestion,
-        *("model", "tokens", "batch", "seq", "budget", "power", "deadline", "objective", "ways"),
-    )
+    @offers(ProcureQuestion, *("model", "tokens", "batch", "seq", "budget", "power", "deadline", "objective", "ways"))
     def procure(
         self,
         portfolio: str | None = None,

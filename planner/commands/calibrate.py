@@ -13,13 +13,7 @@ from planner.question.asked_documents import CalibrateQuestion
 
 @click.command()
 @click.argument("file", required=False, type=options.PATH)
-@click.option(
-    "-o",
-    "output",
-    type=options.PATH,
-    metavar="DIR",
-    help="Catalog folder to write to; a site has its own.",
-)
+@click.option("-o", "output", type=options.PATH, metavar="DIR", help="Catalog folder to write to; a site has its own.")
 @options.declared(CalibrateQuestion, "cross_validate")
 @click.option(
     "--site",
@@ -147,9 +141,5 @@ def _show_runs(document: dict[str, Any], output: Path, use: str = "") -> None:
     render.labelled("Next", f"{use or f'--catalog {output}'}     ({', '.join(document['files'])})")
 
 
-_SHOWN = {
-    "kernel-calibration": _show_kernels,
-    "collective-calibration": _show_collectives,
-    "calibration": _show_runs,
-}
+_SHOWN = {"kernel-calibration": _show_kernels, "collective-calibration": _show_collectives, "calibration": _show_runs}
 """Kind of document -> what prints it."""

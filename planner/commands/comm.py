@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
 from planner.commands import options
 
-_CATALOG = click.option(
-    "--catalog", type=click.Path(path_type=Path), metavar="DIR", help="Your own hardware over the built-in catalog."
-)
+_CATALOG = options.catalog("Your own hardware over the built-in catalog.")
 _CLUSTER = click.option(
     "--cluster",
-    type=click.Path(path_type=Path),
+    type=options.PATH,
     metavar="FILE.toml",
     multiple=True,
     help="The plan's cluster, if it came from a file (again for each pool that did).",
 )
 _RANK = click.option("--rank", type=int, metavar="N", help="Which plan of a set (default: the recommended one).")
-_JSON = click.option("--json", "as_json", is_flag=True, help="Print the document instead of the table.")
+_JSON = options.json("Print the document instead of the table.")
 
 
 @click.group()
@@ -28,7 +27,7 @@ def comm() -> None:
 
 
 @comm.command()
-@click.argument("file", metavar="PLAN", type=click.Path(path_type=Path))
+@click.argument("file", metavar="PLAN", type=options.PATH)
 @_RANK
 @_CLUSTER
 @_CATALOG
@@ -63,7 +62,7 @@ def show(file: Path, rank: int | None, cluster: tuple[Path, ...], catalog: Path 
 
 
 @comm.command()
-@click.argument("file", metavar="PLAN", type=click.Path(path_type=Path))
+@click.argument("file", metavar="PLAN", type=options.PATH)
 @click.option(
     "--table",
     "measured",
@@ -89,18 +88,7 @@ def show(file: Path, rank: int | None, cluster: tuple[Path, ...], catalog: Path 
 @_CATALOG
 @_JSON
 def choose(
-    file: Path,
-    measured: tuple[str, ...],
-    most: int,
-    margin: str,
-    switch: str,
-    launcher: str,
-    sms: int | None,
-    output: Path | None,
-    rank: int | None,
-    cluster: tuple[Path, ...],
-    catalog: Path | None,
-    as_json: bool,
+    file: Path, measured: tuple[str, ...], cluster: tuple[Path, ...], output: Path | None, as_json: bool, **asked: Any
 ) -> None:
     """Pick back end, algorithm and protocol for every collective of PLAN by measured times.
 
@@ -123,21 +111,21 @@ def choose(
     from planner.commands.screen import comm_view, render
     from planner.planning import document
 
-    plan = plans.read(file, rank)
+    plan = plans.read(file, asked["rank"])
     verify.check(plan, may_exceed_limits=True)
-    asked = choosing.ChooseOptions(
-        most=_at_least_one("--most", most),
-        margin=_share("--margin", margin),
-        switch_s=_quantity("--switch", switch, "time"),
-        launcher=launcher,
-        free=run.free(plan, sms),
+    chosen_by = choosing.ChooseOptions(
+        most=_at_least_one("--most", asked["most"]),
+        margin=_share("--margin", asked["margin"]),
+        switch_s=_quantity("--switch", asked["switch"], "time"),
+        launcher=asked["launcher"],
+        free=run.free(plan, asked["sms"]),
     )
-    known = catalogs.load(catalog)
+    known = catalogs.load(asked["catalog"])
     own = [catalogs.cluster_from_file(each.expanduser(), known) for each in cluster]
     if not measured:
         found, new = run.modelled(plan, known, str(file), own)
     else:
-        found, new = run.with_rules(plan, known, measured, asked, str(file), own)
+        found, new = run.with_rules(plan, known, measured, chosen_by, str(file), own)
     verify.check(new, may_exceed_limits=True)
     if output is not None:
         writing.write(output, document.as_json(new), replace=True)
@@ -148,7 +136,7 @@ def choose(
 
 
 _TABLE = click.option(
-    "-o", "output", type=click.Path(path_type=Path), metavar="FILE", required=True, help="Table to write or to extend."
+    "-o", "output", type=options.PATH, metavar="FILE", required=True, help="Table to write or to extend."
 )
 
 
@@ -168,16 +156,7 @@ _TABLE = click.option(
 @click.option("--mpiexec", metavar="FILE", help="Launcher of the MPI library (default: that of the mpi extra).")
 @_TABLE
 @_JSON
-def tune(
-    backends: str,
-    ops: str,
-    sizes: str,
-    ranks: str,
-    rounds: int,
-    mpiexec: str | None,
-    output: Path,
-    as_json: bool,
-) -> None:
+def tune(output: Path, as_json: bool, **asked: Any) -> None:
     """Measure collectives here and now, with real back ends, and write them as a table.
 
     Back ends take turns in every round, every result is checked, and an interrupted
@@ -190,15 +169,15 @@ def tune(
     from planner.comm.tables import measured_times, measuring
     from planner.commands.screen import comm_view, render
 
-    asked = measuring.MeasureOptions(
-        backends=tuple(_words(backends)),
-        ops=tuple(measured_times.operation(word, "--ops") for word in _words(ops)),
-        sizes=_sizes(sizes),
-        ranks=tuple(_whole("--ranks", word) for word in _words(ranks)),
-        rounds=_at_least_one("--rounds", rounds),
-        mpiexec=mpiexec,
+    measuring_by = measuring.MeasureOptions(
+        backends=tuple(_words(asked["backends"])),
+        ops=tuple(measured_times.operation(word, "--ops") for word in _words(asked["ops"])),
+        sizes=_sizes(asked["sizes"]),
+        ranks=tuple(_whole("--ranks", word) for word in _words(asked["ranks"])),
+        rounds=_at_least_one("--rounds", asked["rounds"]),
+        mpiexec=asked["mpiexec"],
     )
-    found = measuring.measure(asked, output, render.progress)
+    found = measuring.measure(measuring_by, output, render.progress)
     if as_json:
         render.report(comm_view.table_document(found))
     else:
@@ -206,7 +185,7 @@ def tune(
 
 
 @comm.command("import")
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=options.PATH)
 @click.option(
     "--from",
     "source",
@@ -222,18 +201,7 @@ def tune(
 @click.option("--nodes", type=click.IntRange(1), metavar="N", help="Nodes, if the file does not state them.")
 @_TABLE
 @_JSON
-def import_(
-    file: Path,
-    source: str,
-    backend: str | None,
-    algorithm: str,
-    protocol: str,
-    op: str | None,
-    ranks: int | None,
-    nodes: int | None,
-    output: Path,
-    as_json: bool,
-) -> None:
+def import_(file: Path, source: str, output: Path, as_json: bool, **measured: Any) -> None:
     """Add measurements made elsewhere to a table (docs/communication.md has its columns).
 
     \b
@@ -244,8 +212,7 @@ def import_(
     from planner.comm.tables import measured_times, nccl_tests_and_osu
     from planner.commands.screen import comm_view, render
 
-    options = nccl_tests_and_osu.ImportOptions(backend, algorithm, protocol, op, ranks, nodes)
-    found = nccl_tests_and_osu.imported(file, source, options)
+    found = nccl_tests_and_osu.imported(file, source, nccl_tests_and_osu.ImportOptions(**measured))
     journal = measured_times.TableJournal(output)
     added = measured_times.further(journal.rows, found.rows)
     if added:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -38,19 +38,7 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="Print the plan instead of the report.")
 @options.output("Write the plan to a file.")
 def import_(
-    configuration: str,
-    source: str | None,
-    cluster: tuple[str, ...],
-    model: str | None,
-    micro: int | None,
-    recompute: str | None,
-    run_script: bool,
-    arguments: tuple[str, ...],
-    variables: tuple[str, ...],
-    ignored: tuple[str, ...],
-    as_json: bool,
-    output: Path | None,
-    **asked: str | int | None,
+    configuration: str, source: str | None, cluster: tuple[str, ...], as_json: bool, output: Path | None, **asked: Any
 ) -> int:
     """Read CONFIGURATION into a plan with predictions: a command line, a script with one, or a trainer's own file.
 
@@ -68,11 +56,12 @@ def import_(
     from planner.commands.screen import plan_view, render
     from planner.launchers import reading
 
+    recompute = asked.pop("recompute")
     pinned = {} if recompute is None else {"recompute": recompute}
-    started = reading.Started(arguments, dict(map(_variable, variables)), run_script, _names(ignored))
-    found = reading.plan(
-        source, configuration, cluster, model=model, micro=micro, pinned=pinned, started=started, **asked
-    )
+    variables = dict(map(_variable, asked.pop("variables")))
+    ignored = frozenset(name.lstrip("-") for name in asked.pop("ignored"))
+    started = reading.Started(asked.pop("arguments"), variables, asked.pop("run_script"), ignored)
+    found = reading.plan(source, configuration, cluster, pinned=pinned, started=started, **asked)
     plan_view.deliver(found.plans, as_json=as_json, output=output)
     if not as_json:
         render.labelled("Read as", _read_as(found))
@@ -99,7 +88,3 @@ def _variable(text: str) -> tuple[str, str]:
     if not equals or not re.fullmatch(r"[A-Za-z_]\w*", name):
         raise WrongQuestion(f"--env {text:.40}: NAME=VALUE is expected")
     return name, value
-
-
-def _names(ignored: tuple[str, ...]) -> frozenset[str]:
-    return frozenset(name.lstrip("-") for name in ignored)

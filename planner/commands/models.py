@@ -88,16 +88,7 @@ def show(entry: str, extra: Path | None, as_json: bool) -> None:
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE.toml", help="Write the entry there.")
 @click.option("--force", is_flag=True, help="Replace FILE.toml if it exists.")
 @JSON
-def import_(
-    path: Path,
-    entry: str | None,
-    images: str | None,
-    audio: str | None,
-    train_tower: bool,
-    output: Path | None,
-    force: bool,
-    as_json: bool,
-) -> None:
+def import_(path: Path, entry: str | None, output: Path | None, force: bool, as_json: bool, **tower: Any) -> None:
     """Turn a Hugging Face config.json (or the folder that holds one) into a model.
 
     Without -o the entry is printed. With -o it is written, and every command takes FILE.toml for a model. Of a model
@@ -108,6 +99,7 @@ def import_(
     from planner.commands.screen import render
     from planner.models import files, huggingface
 
+    images, audio, train_tower = tower["images"], tower["audio"], tower["train_tower"]
     if images is not None and audio is not None:
         raise click.UsageError("--images and --audio: one tower stands before the decoder; give one of them")
     if train_tower and images is None and audio is None:

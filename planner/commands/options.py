@@ -117,7 +117,7 @@ def shown(command: Command) -> Command:
     return json()(verbose(output()(command)))
 
 
-def catalog(what: str = "Your own hardware, added to the built-in catalog.", name: str = "catalog") -> Any:
+def catalog(what: str, name: str = "catalog") -> Callable[[Command], Command]:
     """``--catalog DIR``."""
     return click.option("--catalog", name, type=PATH, metavar="DIR", help=what)
 

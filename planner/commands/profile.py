@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -37,16 +37,7 @@ def profile() -> None:
     help="Your own hardware, added to the built-in catalog.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the document instead of the table.")
-def import_(
-    file: Path,
-    output: Path,
-    model: str | None,
-    accelerator: str | None,
-    precision: str | None,
-    sequence: int | None,
-    catalog: Path | None,
-    as_json: bool,
-) -> None:
+def import_(file: Path, output: Path, catalog: Path | None, as_json: bool, **stated: Any) -> None:
     """Check the layer times in FILE and write them as a catalog overlay.
 
     FILE is a CSV (docs/profiles.md has the columns) or a JSON file of one model on one accelerator as Sailor writes
@@ -62,7 +53,7 @@ def import_(
     from planner.commands.screen import render
     from planner.figures.profiles import importing, overlay
 
-    found = importing.imported(file, catalogs.load(catalog), model, accelerator, precision, sequence)
+    found = importing.imported(file, catalogs.load(catalog), **stated)
     written = [overlay.write(output, each) for each in found.profiles]
     if as_json:
         render.json(_document(found, written))
