@@ -17,7 +17,7 @@ from planner.base.errors import WrongQuestion
 from planner.launchers import EXPORTERS, bundle, parts, torchrun, write
 from planner.launchers.bundle import refusals
 from planner.launchers.kubernetes import pods
-from planner.launchers.plan_facts import AXES, chunks
+from planner.launchers.plan_facts import chunks
 from planner.launchers.start import NAME as START
 from planner.planning import document
 from planner.schema.plan import CommunicationRule, Plan
@@ -74,11 +74,6 @@ def test_a_bundle_is_complete(name: str) -> None:
         filled = bundle(whole, target, {setting.name: "given" for setting in made.missing})
         assert not filled.missing, asked
         assert "Fill in: nothing" in filled.files["README"], asked
-
-
-@pytest.mark.parametrize("name", EXPORTERS)
-def test_what_a_target_declares_is_an_axis(name: str) -> None:
-    assert set(EXPORTERS[name].expresses) <= set(AXES)
 
 
 @pytest.mark.parametrize("trainer", TRAINERS)

@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import Any
 
 from planner.base.errors import WrongQuestion
-from planner.launchers import deepspeed, plan_facts, profiles, quoting, torchrun
-from planner.launchers.target import EnvironmentSetting, Exporter, LaunchJob, LaunchProgram, Loss, Shell, Values
+from planner.launchers import deepspeed, plan_facts, quoting
+from planner.launchers.target import LaunchJob, LaunchProgram, Loss, Shell, Values, by_table
 from planner.schema.plan import Plan
 
 NAME, ACCUMULATION = "accelerate.yaml", "ACCELERATE_GRADIENT_ACCUMULATION_STEPS"
@@ -165,37 +165,4 @@ def loses(plan: Plan) -> Iterator[Loss]:
         yield Loss("recompute", "switched on in the script (model.gradient_checkpointing_enable())")
 
 
-EXPORTER = Exporter(
-    name="accelerate",
-    title="Hugging Face Accelerate with a script of your own",
-    version="1.15.0",
-    role="trainer",
-    expresses={
-        "tp": "any",
-        "cp": "any",
-        **dict.fromkeys(("pp", "vpp", "ep", "etp"), (1,)),
-        "zero": (0, 1, 2, 3),
-        "zero_scope": ("full", "node"),
-        "sequence_parallel": "any",
-        "recompute": ("none", "full"),
-        "offload": ("none", "optimizer"),
-        "precision": ("bf16", "fp16", "fp8", "fp32"),
-        "rank_order": ("tp-cp-ep-dp-pp",),
-        "pools": "any",
-        "method": "any",
-        "optimizer": "any",
-        "family": "any",
-    },
-    settings=(
-        torchrun.SCRIPT,
-        EnvironmentSetting("layer-class", "class of a transformer block, as the model's code names it"),
-        EnvironmentSetting("lr", "learning rate in ds_config.json, which a plan does not choose", "1.0e-4"),
-        torchrun.PORT,
-        profiles.EXTRA,
-    ),
-    emit=emit,
-    refuses=refuses,
-    loses=loses,
-    level="validated",
-    validated_by="load_config_from_file and ParallelismConfig of accelerate 1.15.0",
-)
+EXPORTER = by_table("accelerate", emit=emit, refuses=refuses, loses=loses)

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from planner.launchers.target import EnvironmentSetting, Loss, Values
+from planner.launchers.target import Loss, Values
 from planner.models.parameters import trained
 from planner.schema.model_reading import read
 from planner.schema.plan import Plan
 from planner.schema.workload import Method
 
-ALPHA = EnvironmentSetting("lora-alpha", "scale of adapters, which a plan does not choose (else twice the rank)", "")
 _USUAL = {name: (f"{name}_proj",) for name in ("q", "k", "v", "o", "up", "down", "gate")}
 _LATENT = _USUAL | {"q": ("q_a_proj", "q_b_proj"), "k": ("kv_a_proj_with_mqa",), "v": ("kv_b_proj",)}
 _OPT = _USUAL | {"o": ("out_proj",), "up": ("fc1",), "down": ("fc2",)}
@@ -64,7 +63,7 @@ def trainable(plan: Plan) -> int:
 
 def alpha(plan: Plan, values: Values) -> int:
     """The scale: what is set, or twice the rank."""
-    return int(values[ALPHA.name] or 2 * plan.workload.method["rank"])
+    return int(values["lora-alpha"] or 2 * plan.workload.method["rank"])
 
 
 def refuses(plan: Plan) -> Iterator[str]:

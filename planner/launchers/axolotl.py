@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from planner.launchers import accelerate, adapters, deepspeed, plan_facts, quoting, start, trainer_arguments
-from planner.launchers.target import EnvironmentSetting, Exporter, LaunchJob, LaunchProgram, Values
+from planner.launchers.target import LaunchJob, LaunchProgram, Values, by_table
 from planner.schema.plan import Plan
 
 NAME = "axolotl.yaml"
@@ -115,27 +115,4 @@ def refuses(plan: Plan) -> Iterator[str]:
         yield f"replicas in {plan.precision}: it holds weights in 16 bit alone there (resolve_dtype); plan zero 3"
 
 
-EXPORTER = Exporter(
-    name="axolotl",
-    title="Axolotl",
-    version="0.18.0",
-    role="trainer",
-    expresses={
-        **trainer_arguments.EXPRESSES,
-        "method": ("pretrain", "finetune", "lora", "qlora", "dora", "qdora"),
-        "activation_offload": ("none", "all"),
-    },
-    settings=(
-        trainer_arguments.MODEL,
-        EnvironmentSetting("dataset", "id of the hub, file or folder of the data"),
-        EnvironmentSetting("dataset-type", "what its rows are", "completion"),
-        EnvironmentSetting("attention", "kernels of attention, which packed sequences need", "flash_attention_2"),
-        *trainer_arguments.SETTINGS,
-    ),
-    emit=emit,
-    refuses=refuses,
-    loses=trainer_arguments.loses_with_own_model,
-    packs=True,
-    level="validated",
-    validated_by="AxolotlConfigWCapabilities and resolve_dtype of axolotl 067b021c, given the plan's accelerators",
-)
+EXPORTER = by_table("axolotl", emit=emit, refuses=refuses, loses=trainer_arguments.loses_with_own_model)

@@ -14,7 +14,7 @@ from planner.base.units import format_seconds
 from planner.launchers import plan_facts, profiles, quoting, start, torchrun
 from planner.launchers.profiles import EXTRA
 from planner.launchers.registry import EXPORTERS
-from planner.launchers.target import Allowed, EnvironmentSetting, Exporter, LaunchJob, Loss, placeholder
+from planner.launchers.target import Allowed, EnvironmentSetting, Exporter, LaunchJob, Loss, placeholder, spelt
 from planner.planning import document
 from planner.schema.plan import Plan
 from planner.site.profile import SiteProfile
@@ -62,11 +62,11 @@ def bundle(
     values = settings(offered, {**profiles.settings(site, plan, offered), **given})
     _refuse(plan, exporters)
     target = "+".join(exporter.name for exporter in exporters)
-    losses = tuple(loss for exporter in exporters for loss in exporter.loses(plan))
+    lost = tuple(loss for exporter in exporters for loss in losses(plan, exporter))
     if plan.workload.texts and any(exporter.role == "trainer" and not exporter.packs for exporter in exporters):
-        losses = (*losses, plan_facts.UNPACKED)
+        lost = (*lost, plan_facts.UNPACKED)
     if any(exporter.name == "nccl-tuner" for exporter in exporters):
-        losses = tuple(loss for loss in losses if loss != plan_facts.UNTUNED)
+        lost = tuple(loss for loss in lost if loss != plan_facts.UNTUNED)
     header = _header(plan, target)
     job = LaunchJob(
         files={torchrun.PLAN: document.as_json(plan)},
@@ -84,10 +84,10 @@ def bundle(
             job = _with_extra(job, values)
     if start.NAME not in job.files:
         job = replace(job, files={**job.files, start.NAME: start.script(plan, job, header)})
-    losses = tuple(loss for loss in (*losses, *job.losses) if not (changed and loss.field == "money.days"))
+    lost = tuple(loss for loss in (*lost, *job.losses) if not (changed and loss.field == "money.days"))
     missing = tuple(s for s in offered.values() if _stands(placeholder(s.name), values, job))
     files = {name: _announced(name, text, missing) for name, text in job.files.items()}
-    made = Bundle(target, files, missing, losses, job.start)
+    made = Bundle(target, files, missing, lost, job.start)
     described = _described(plan, exporters, job, made, values)
     return replace(made, files={"README": _readme(plan, made), "target.json": described, **files})
 
@@ -195,24 +195,29 @@ def _trainers() -> list[Exporter]:
     return [e for e in EXPORTERS.values() if e.role == "trainer" and e.name != torchrun.EXPORTER.name]
 
 
-FEW_HAVE: Mapping[str, Allowed] = {"offload_overlap": (False,), "activation_offload": ("none",), "graphs": ("none",)}
-"""Axes that a trainer has only where it says so -> what all have of them."""
-
-
 def refusals(plan: Plan, exporter: Exporter) -> Iterator[str]:
     """Why a plan cannot be started with a target."""
+    found = plan_facts.values(plan)
     if any((plan.placement or {}).values()):
         yield "states or activations in expanded memory: no launcher places them there yet (--pin placement=none)"
+        found["placement"] = "none"
     if plan.workload.shape.get("tower") and "family" in exporter.expresses:
         yield "a tower: no target's module has one (models import without --images or --audio plans the text part)"
-    found = plan_facts.values(plan)
-    few = FEW_HAVE if "offload" in exporter.expresses else {}
-    for axis, allowed in {**few, **exporter.expresses}.items():
-        if not _allows(allowed, found[axis]):
+    for axis, allowed in exporter.expresses.items():
+        if axis not in exporter.told and not _allows(allowed, found[axis]):
             yield f"{axis} {found[axis]} (it has {says(allowed)})"
             if axis == "family":
                 return  # the rest would only repeat that the model is of another kind
     yield from exporter.refuses(plan)
+
+
+def losses(plan: Plan, exporter: Exporter) -> Iterator[Loss]:
+    """What of a plan a target does not take over, and says."""
+    values = plan_facts.values(plan)
+    for axis, words in exporter.told.items():
+        if not _allows(exporter.expresses[axis], values[axis]):
+            yield Loss(axis, f"{spelt(values[axis])} {words}")
+    yield from exporter.loses(plan)
 
 
 def _allows(allowed: Allowed, value: object) -> bool:
@@ -221,11 +226,7 @@ def _allows(allowed: Allowed, value: object) -> bool:
 
 def says(allowed: Allowed) -> str:
     """What an exporter expresses on an axis, in words."""
-    return allowed if isinstance(allowed, str) else ", ".join(_word(value) for value in allowed)
-
-
-def _word(value: object) -> str:
-    return ("on" if value else "off") if isinstance(value, bool) else str(value)
+    return allowed if isinstance(allowed, str) else ", ".join(spelt(value) for value in allowed)
 
 
 def _refuse(plan: Plan, exporters: Sequence[Exporter]) -> None:

@@ -11,8 +11,8 @@ from dataclasses import replace
 from typing import Any
 
 from planner.base.errors import WrongQuestion, did_you_mean
-from planner.launchers import plan_facts, profiles, start, torchrun
-from planner.launchers.target import EnvironmentSetting, Exporter, LaunchJob, LaunchProgram, Loss, Values
+from planner.launchers import plan_facts, start
+from planner.launchers.target import LaunchJob, LaunchProgram, Loss, Values, by_table
 from planner.schema.plan import Plan
 
 NAME = "ds_config.json"
@@ -168,39 +168,4 @@ def loses(plan: Plan) -> Iterator[Loss]:
         )
 
 
-EXPORTER = Exporter(
-    name="deepspeed",
-    title="DeepSpeed with a script of your own",
-    version="0.19.8",
-    role="trainer",
-    runtime="deepspeed",
-    expresses={
-        "schedule": ("1f1b",),
-        "tp": "any",
-        "pp": "any",
-        **dict.fromkeys(("vpp", "cp", "ep", "etp"), (1,)),
-        "zero": (0, 1, 2, 3),
-        "zero_scope": ("full", "node"),
-        "sequence_parallel": (False,),
-        "recompute": ("none", "full"),
-        "offload": ("none", "optimizer"),
-        "precision": ("bf16", "fp16", "fp32"),
-        "rank_order": ("tp-cp-ep-dp-pp",),
-        "stages": ("even",),
-        "pools": "any",
-        "method": "any",
-        "optimizer": ("adamw",),
-        "family": "any",
-    },
-    settings=(
-        torchrun.SCRIPT,
-        EnvironmentSetting("lr", "learning rate, which a plan does not choose", "1.0e-4"),
-        torchrun.PORT,
-        profiles.EXTRA,
-    ),
-    emit=emit,
-    refuses=refuses,
-    loses=loses,
-    level="validated",
-    validated_by="DeepSpeedConfig of DeepSpeed 0.19.8, the data-parallel size given by an mpu",
-)
+EXPORTER = by_table("deepspeed", emit=emit, refuses=refuses, loses=loses)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from planner.base.errors import WrongQuestion
 from planner.launchers import quoting, skypilot, start
-from planner.launchers.target import Exporter, LaunchJob, Values
+from planner.launchers.target import LaunchJob, Values, by_table
 from planner.schema.plan import Plan
 
 NAME = "task.dstack.yml"
@@ -59,14 +59,4 @@ def refuses(plan: Plan) -> Iterator[str]:
             yield f"it has no known name for {quoting.line(pool.accelerator)}"
 
 
-EXPORTER = Exporter(
-    name="dstack",
-    title="dstack task",
-    version="0.22.5",
-    role="scheduler",
-    expresses={"pools": (1,)},
-    emit=emit,
-    refuses=refuses,
-    level="parsed",
-    validated_by="parse_run_configuration of dstack 0.22.5 (a private module)",
-)
+EXPORTER = by_table("dstack", emit=emit, refuses=refuses)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from planner.launchers import accelerate, adapters, trainer_arguments
-from planner.launchers.target import EnvironmentSetting, Exporter, LaunchJob, LaunchProgram, Loss, Values
+from planner.launchers.target import LaunchJob, LaunchProgram, Loss, Values, by_table
 from planner.schema.plan import Plan
 
 NAME = "train.py"
@@ -220,23 +220,4 @@ if __name__ == "__main__":
     main()
 '''
 
-EXPORTER = Exporter(
-    name="hf-trainer",
-    title="Hugging Face Trainer with Accelerate",
-    version="5.23.0",
-    role="trainer",
-    expresses={
-        **trainer_arguments.EXPRESSES,
-        "method": ("pretrain", "finetune", "lora", "qlora", "qlora:fp8", "dora", "qdora", "freeze"),
-    },
-    settings=(
-        trainer_arguments.MODEL,
-        EnvironmentSetting("train-file", 'JSON lines with a field "text"'),
-        *trainer_arguments.SETTINGS,
-    ),
-    emit=emit,
-    refuses=trainer_arguments.refuses,
-    loses=loses,
-    level="validated",
-    validated_by="HfArgumentParser and TrainingArguments of transformers 5.23.0, under Accelerate's configuration",
-)
+EXPORTER = by_table("hf-trainer", emit=emit, refuses=trainer_arguments.refuses, loses=loses)

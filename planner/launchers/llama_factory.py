@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from planner.launchers import accelerate, adapters, quoting, trainer_arguments
-from planner.launchers.target import EnvironmentSetting, Exporter, LaunchJob, LaunchProgram, Values
+from planner.launchers.target import LaunchJob, LaunchProgram, Values, by_table
 from planner.schema.plan import Plan
 
 NAME = "llama_factory.yaml"
@@ -68,27 +68,6 @@ def _adapters(plan: Plan, values: Values) -> dict[str, Any]:
     }
 
 
-EXPORTER = Exporter(
-    name="llama-factory",
-    title="LLaMA-Factory",
-    version="ff6d4d12",
-    role="trainer",
-    expresses={
-        **trainer_arguments.EXPRESSES,
-        "method": ("pretrain", "finetune", "lora", "qlora", "dora", "qdora", "freeze"),
-        "task": ("sft", "dpo"),
-    },
-    settings=(
-        trainer_arguments.MODEL,
-        EnvironmentSetting("dataset", "names in its dataset_info.json"),
-        EnvironmentSetting("dataset-dir", "folder of dataset_info.json", "data"),
-        EnvironmentSetting("template", "how conversations become text; empty: the tokenizer's own", ""),
-        *trainer_arguments.SETTINGS,
-    ),
-    emit=emit,
-    refuses=trainer_arguments.refuses,
-    loses=trainer_arguments.loses_with_own_model,
-    packs=True,
-    level="validated",
-    validated_by="get_train_args of LLaMA-Factory ff6d4d12 (its parser and all checks of values)",
+EXPORTER = by_table(
+    "llama-factory", emit=emit, refuses=trainer_arguments.refuses, loses=trainer_arguments.loses_with_own_model
 )

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from planner.launchers import maxtext_model, plan_facts, profiles, quoting, rotary_and_norms, torchrun, tpu
-from planner.launchers.target import EnvironmentSetting, Exporter, LaunchJob, LaunchProgram, Loss, Values
+from planner.launchers import maxtext_model, plan_facts, quoting, tpu
+from planner.launchers.target import LaunchJob, LaunchProgram, Loss, Values, by_table
 from planner.schema.plan import Plan
 
 AXES = ("tensor", "context", "expert", "fsdp", "data", "pipeline")
@@ -148,41 +148,4 @@ def loses(plan: Plan) -> Iterator[Loss]:
         yield Loss("overlap", "the compiler decides what overlaps (LIBTPU_INIT_ARGS says more)")
 
 
-EXPORTER = Exporter(
-    name="maxtext",
-    title="MaxText on TPUs",
-    version="e591f30c",
-    role="trainer",
-    runtime="maxtext",
-    expresses={
-        "schedule": ("1f1b",),
-        **dict.fromkeys(("tp", "pp", "cp", "ep"), "any"),
-        **dict.fromkeys(("vpp", "etp", "pools"), (1,)),
-        "zero": (0, 3),
-        "zero_scope": ("full", "node"),
-        "recompute": tuple(REMAT),
-        "offload": ("none", "optimizer"),
-        "precision": ("bf16", "fp8"),
-        "rank_order": ("tp-cp-ep-dp-pp",),
-        "stages": ("even",),
-        "method": ("pretrain", "finetune"),
-        "task": ("sft",),
-        "optimizer": ("adamw",),
-        "family": ("decoder",),
-    },
-    settings=(
-        EnvironmentSetting("train-file", 'JSON lines with a field "text" (gs://...)'),
-        EnvironmentSetting("tokenizer-model", "Hugging Face id or folder of the tokenizer"),
-        EnvironmentSetting("save", "folder for checkpoints and logs (gs://...)"),
-        EnvironmentSetting("load", "folder of the parameters to start from"),
-        EnvironmentSetting("lr", "learning rate, which a plan does not choose", "1.0e-4"),
-        rotary_and_norms.ROTARY,
-        torchrun.PORT,
-        profiles.EXTRA,
-    ),
-    emit=emit,
-    refuses=refuses,
-    loses=loses,
-    level="validated",
-    validated_by="pyconfig.initialize_pydantic of MaxText e591f30c, for the plan's slices (compile_topology)",
-)
+EXPORTER = by_table("maxtext", emit=emit, refuses=refuses, loses=loses)

@@ -8,25 +8,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
-from planner.launchers import megatron_hybrid, megatron_model, plan_facts, profiles, rotary_and_norms, start
-from planner.launchers.target import EnvironmentSetting, Exporter, LaunchJob, LaunchProgram, Loss, Values
+from planner.launchers import megatron_hybrid, megatron_model, plan_facts, start, table
+from planner.launchers.target import LaunchJob, LaunchProgram, Loss, Values, by_table
+from planner.schema.launcher_table import JOB, launcher_table
 from planner.schema.plan import Plan
-from planner.schema.plan_layout import FUSED
 
-PRECISION = {
-    "fp32": (),
-    "bf16": ("--bf16",),
-    "fp16": ("--fp16", "--accumulate-allreduce-grads-in-fp32"),
-    "fp8": ("--bf16", "--fp8-format", "hybrid", "--fp8-recipe", "tensorwise"),
-    "fp8-delayed": ("--bf16", "--fp8-format", "hybrid", "--fp8-recipe", "delayed"),
-    "fp8-blockwise": ("--bf16", "--fp8-format", "e4m3", "--fp8-recipe", "blockwise"),
-    "mxfp8": ("--bf16", "--fp8-format", "e4m3", "--fp8-recipe", "mxfp8"),
-    "nvfp4": ("--bf16", "--fp4-format", "e2m1", "--fp4-recipe", "nvfp4"),
-}
-"""With ``--bf16`` gradients are kept and reduced in 32 bit, as the plan counts them; with ``--fp16`` only when told."""
-FSDP_STRATEGY = {2: "optim_grads", 3: "optim_grads_params"}
-OPTIMIZER = {"adamw": "adam", "sgd-momentum": "sgd", "sgd": "sgd", "muon": "muon"}
+TABLE = launcher_table("megatron")
+FSDP_STRATEGY = TABLE.options["data-parallel-sharding-strategy"].values
+"""ZeRO stage, as tables spell it -> what Megatron-FSDP shards."""
+PRECISIONS = ("fp32", *dict.fromkeys(value for option in TABLE.saying("precision") for value in option.values))
+OPTIMIZERS = tuple(TABLE.options["optimizer"].values)
 CONNECTIONS = "CUDA_DEVICE_MAX_CONNECTIONS"
 
 
@@ -44,30 +37,73 @@ def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
 
 def arguments(plan: Plan, values: Values) -> tuple[str, ...]:
     """All that the plan says, as options."""
-    return (
-        *_parallelism(plan),
-        *megatron_model.options(plan.workload.shape, plan.workload.sequence, plan.parallelism.tp, values),
-        *(megatron_hybrid.options(plan) if megatron_hybrid.is_one(plan.workload.shape) else ()),
-        *_dispatched(plan),
-        *(("--mtp-num-layers", str(plan.workload.mtp_layers)) if plan.workload.mtp_layers else ()),
-        *_batch(plan),
-        *_memory(plan),
-        *_training(plan, values),
-    )
+    return tuple(table.argv(TABLE, facts(plan, values)))
+
+
+def facts(plan: Plan, values: Values) -> table.Facts:
+    """What options of the table say, of a plan and its job."""
+    p = plan.parallelism
+    shape = plan.workload.shape
+    axes = plan_facts.values(plan)
+    hybrid = megatron_hybrid.is_one(shape)
+    pieces = layout(plan) if not hybrid and has_layout(plan) else None
+    steps = plan_facts.steps(plan)
+    known = {
+        **axes,
+        "layout": pieces,
+        "vpp": None if hybrid or pieces else p.vpp,
+        "cp_algorithm": (p.cp_algorithm or "p2p") if p.cp > 1 else None,
+        "cp_levels": context_levels(plan),
+        "etp": p.etp if shape["moe"] else None,
+        "tp_overlap": plan.overlap.tp,
+        "p2p_overlap": plan.overlap.p2p if p.vpp > 1 else None,
+        "ep_overlap": bool(plan.overlap.ep),
+        "dp_overlap": plan.overlap.dp,
+        "gather_overlap": gathers_beside(plan),
+        "zero_replicas": plan_facts.replicas(plan) if p.zero_stage else None,
+        "dispatcher": dispatcher(plan),
+        "mtp_layers": plan.workload.mtp_layers,
+        "micro": plan.batch.micro,
+        "batch": plan.batch.global_,
+        **recomputation(plan),
+        "offloaded_share": plan_facts.offloaded_share(plan) if plan.offload.get("optimizer") else None,
+        "graphs.scope": {"full": "full_iteration", "modules": captured(plan)}.get(plan.graphs or ""),
+        "offloaded_modules": offloaded_modules(plan) or None,
+        "steps": steps,
+        "started_from": values["load"] if plan.workload.method["kind"] == "finetune" else None,
+        **megatron_model.facts(shape, plan.workload.sequence, p.tp, values),
+        **(megatron_hybrid.facts(plan) if hybrid else {}),
+    }
+    job = {
+        **values,
+        "always": True,
+        "graphs": plan.graphs,
+        "optimizer": axes["optimizer"],
+        "steps": steps,
+        "save_interval": plan_facts.steps_between_checkpoints(plan),
+    }
+    return table.facts(known | {f"{JOB}{name}": value for name, value in job.items()}, shape)
+
+
+def dispatcher(plan: Plan) -> str | None:
+    """How tokens reach experts on other ranks; None without experts."""
+    return (plan.dispatcher or "alltoall") if plan.workload.shape["moe"] else None
 
 
 def dispatched(plan: Plan) -> dict[str, str]:
     """Names of Megatron's configuration for how tokens reach experts -> what they are; nothing without experts."""
-    if not plan.workload.shape["moe"]:
-        return {}
-    name = plan.dispatcher or "alltoall"
-    fused = {"moe_token_dispatcher_type": "flex", "moe_flex_dispatcher_backend": name}
-    return fused if name in FUSED else {"moe_token_dispatcher_type": name}
+    known = table.facts({"dispatcher": dispatcher(plan)}, {})
+    return {name.replace("-", "_"): value for name, value in table.settings(TABLE, known)}
 
 
-def _dispatched(plan: Plan) -> Iterator[str]:
-    for name, value in dispatched(plan).items():
-        yield from ("--" + name.replace("_", "-"), value)
+def has_layout(plan: Plan) -> bool:
+    """Whether the layers of every chunk are listed, because even ones would be other ones."""
+    return plan_facts.values(plan)["stages"] == "uneven" or bool(plan.parallelism.pp > 1 and plan.workload.mtp_layers)
+
+
+def gathers_beside(plan: Plan) -> bool:
+    """Whether weights are gathered beside the forward pass."""
+    return plan.overlap.dp and plan.parallelism.zero_stage > 0
 
 
 def environment(plan: Plan) -> dict[str, str]:
@@ -112,80 +148,26 @@ def _repeated(word: str, times: int) -> str:
     return f"{word}*{times}" if times > 1 else word * times
 
 
-def _parallelism(plan: Plan) -> Iterator[str]:
-    p = plan.parallelism
-    yield from ("--tensor-model-parallel-size", str(p.tp), "--pipeline-model-parallel-size", str(p.pp))
-    if megatron_hybrid.is_one(plan.workload.shape):
-        pass  # bars in its pattern
-    elif plan_facts.values(plan)["stages"] == "uneven" or (p.pp > 1 and plan.workload.mtp_layers):
-        yield from ("--pipeline-model-parallel-layout", layout(plan))
-    elif p.vpp > 1:
-        yield from ("--num-virtual-stages-per-pipeline-rank", str(p.vpp))
-    yield from ("--context-parallel-size", str(p.cp))
-    yield from ("--cp-comm-type", p.cp_algorithm or "p2p") if p.cp > 1 else ()
-    yield from ("--hierarchical-context-parallel-sizes", *map(str, levels)) if (levels := context_levels(plan)) else ()
-    yield from ("--expert-model-parallel-size", str(p.ep)) if p.ep > 1 else ()
-    yield from ("--expert-tensor-parallel-size", str(p.etp)) if plan.workload.shape.get("moe") else ()
-    yield from ("--sequence-parallel",) if p.sequence_parallel else ()
-    yield from ("--use-tp-pp-dp-mapping",) if p.rank_order == "tp-cp-ep-pp-dp" else ()
-    yield from ("--tp-comm-overlap",) if plan.overlap.tp else ()
-    yield from ("--no-overlap-p2p-communication",) if p.vpp > 1 and not plan.overlap.p2p else ()
-    yield from ("--overlap-moe-expert-parallel-comm",) if plan.overlap.ep else ()
-    yield from _sharding(plan)
-
-
 def context_levels(plan: Plan) -> tuple[int, int] | None:
     """Context-parallel ranks that exchange heads, and of these groups a ring (``a2a+p2p``)."""
     p = plan.parallelism
     return (p.cp_exchanging, p.cp // p.cp_exchanging) if p.cp_exchanging else None
 
 
-def _sharding(plan: Plan) -> Iterator[str]:
-    p = plan.parallelism
-    if p.zero_stage:
-        yield "--use-distributed-optimizer"
-        if plan_facts.replicas(plan) > 1:
-            yield from ("--num-distributed-optimizer-instances", str(plan_facts.replicas(plan)))
-    if p.zero_stage >= 2:
-        yield from ("--use-megatron-fsdp", "--data-parallel-sharding-strategy", FSDP_STRATEGY[p.zero_stage])
-        yield from ("--no-gradient-accumulation-fusion", "--ckpt-format", "fsdp_dtensor")
-    if plan.overlap.dp:
-        yield "--overlap-grad-reduce"
-        yield from ("--overlap-param-gather",) if p.zero_stage else ()
-
-
-def _batch(plan: Plan) -> Iterator[str]:
-    yield from ("--micro-batch-size", str(plan.batch.micro), "--global-batch-size", str(plan.batch.global_))
-
-
-def _memory(plan: Plan) -> Iterator[str]:
+def recomputation(plan: Plan) -> dict[str, Any]:
+    """The facts of recomputation, by the names of Megatron's configuration behind ``recompute.``; None is unsaid."""
     policy = plan.recompute.policy
+    if policy == "none":
+        return {}
     if policy.startswith("selective"):
         listed = policy.partition(":")[2] or "core_attn"
-        yield from ("--recompute-granularity", "selective", "--recompute-modules", *listed.split("+"))
-    elif policy != "none":
-        method = "uniform" if policy == "full" else "block"
-        number = 1 if policy == "full" else recomputed(plan)
-        yield from ("--recompute-granularity", "full", "--recompute-method", method)
-        yield from ("--recompute-num-layers", str(number))
-    if plan.offload.get("optimizer"):
-        yield from ("--optimizer-cpu-offload", "--optimizer-offload-fraction", str(plan_facts.offloaded_share(plan)))
-        yield "--use-precision-aware-optimizer"
-    if plan.offloaded and plan.offloaded.optimizer_overlap:
-        yield "--overlap-cpu-optimizer-d2h-h2d"
-    if plan.graphs == "full":
-        yield from ("--cuda-graph-impl", "local", "--cuda-graph-scope", "full_iteration")
-        yield "--no-check-for-nan-in-loss-and-grad"
-    elif plan.graphs:
-        yield from (
-            "--cuda-graph-impl",
-            "transformer_engine",
-            "--cuda-graph-scope",
-            *captured(plan),
-            "--te-rng-tracker",
-        )
-    if named := offloaded_modules(plan):
-        yield from ("--fine-grained-activation-offloading", "--offload-modules", *named)
+        return {"recompute.granularity": "selective", "recompute.modules": listed.split("+")}
+    whole = policy == "full"
+    return {
+        "recompute.granularity": "full",
+        "recompute.method": "uniform" if whole else "block",
+        "recompute.layers": 1 if whole else recomputed(plan),
+    }
 
 
 def captured(plan: Plan) -> tuple[str, ...]:
@@ -205,30 +187,6 @@ def offloaded_modules(plan: Plan) -> tuple[str, ...]:
 def recomputed(plan: Plan) -> int:
     """Layers of a chunk that ``block`` recomputes: the plan's share of the largest chunk, rounded up."""
     return math.ceil(plan.recompute.layers_fraction * max(plan_facts.chunks(plan)))
-
-
-def _training(plan: Plan, values: Values) -> Iterator[str]:
-    yield from PRECISION[plan.precision]
-    yield from ("--cross-entropy-loss-fusion", "--optimizer", OPTIMIZER[_optimizer(plan)])
-    yield from ("--muon-tp-mode", "duplicated") if _optimizer(plan) == "muon" else ()
-    # Python's collector stops ranks one after the other unless all collect at the same step.
-    yield from ("--manual-gc", "--manual-gc-interval", "100", "--lr", values["lr"])
-    # The prediction counts no evaluation; without an interval Megatron divides by None (training.py 3307 of 0.16.1).
-    steps = str(plan_facts.steps(plan))
-    yield from ("--train-iters", steps, "--eval-iters", "0", "--eval-interval", steps)
-    # Read again where it saves: a job that is started anew goes on, and finds nothing there the first time.
-    if plan.workload.method["kind"] == "finetune":
-        yield from ("--pretrained-checkpoint", values["load"])
-    yield from (
-        "--load",
-        values["save"],
-        "--save",
-        values["save"],
-        "--save-interval",
-        str(plan_facts.steps_between_checkpoints(plan)),
-    )
-    yield from ("--data-path", values["data-path"])
-    yield from ("--tokenizer-type", values["tokenizer-type"], "--tokenizer-model", values["tokenizer-model"])
 
 
 def _optimizer(plan: Plan) -> str:
@@ -284,44 +242,4 @@ def loses(plan: Plan) -> Iterator[Loss]:
         yield Loss("recompute.layers_fraction", f"rounded up to {recomputed(plan)} layers of a chunk")
 
 
-EXPORTER = Exporter(
-    name="megatron",
-    title="Megatron-LM pretrain_gpt.py",
-    version="core_v0.16.1",
-    role="trainer",
-    runtime="megatron-core",
-    expresses={
-        **dict.fromkeys(("tp", "pp", "vpp", "cp", "ep", "etp", "stages", "pools", "sequence_parallel"), "any"),
-        "schedule": ("1f1b",),
-        "zero": (0, 1, 2, 3),
-        "zero_scope": ("full", "node"),
-        "recompute": ("none", "selective", "full", "block"),
-        "offload": ("none", "optimizer", "part"),
-        "offload_overlap": (False, True),
-        "activation_offload": ("none", "modules"),
-        "graphs": ("none", "modules", "full"),
-        "precision": tuple(PRECISION),
-        "rank_order": ("tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp"),
-        "method": ("pretrain", "finetune"),
-        "task": ("sft",),
-        "optimizer": tuple(OPTIMIZER),
-        "family": ("decoder",),
-    },
-    settings=(
-        EnvironmentSetting("megatron-lm", "folder of a Megatron-LM checkout"),
-        EnvironmentSetting("data-path", "indexed dataset (prefix of .bin and .idx)"),
-        EnvironmentSetting("tokenizer-model", "tokenizer file or Hugging Face id"),
-        EnvironmentSetting("save", "folder for checkpoints"),
-        EnvironmentSetting("load", "folder of the checkpoint to start from"),
-        EnvironmentSetting("tokenizer-type", "kind of tokenizer", "HuggingFaceTokenizer"),
-        EnvironmentSetting("lr", "learning rate, which a plan does not choose", "1.0e-4"),
-        rotary_and_norms.ROTARY,
-        EnvironmentSetting("master-port", "port on node 0", "29500"),
-        profiles.EXTRA,
-    ),
-    emit=emit,
-    refuses=refuses,
-    loses=loses,
-    level="validated",
-    validated_by="parse_args, validate_args, core_transformer_config_from_args of core_v0.16.1 and d98e8a64",
-)
+EXPORTER = by_table("megatron", emit=emit, refuses=refuses, loses=loses)

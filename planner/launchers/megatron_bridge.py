@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from planner.launchers import adapters, megatron, plan_facts, profiles, start, torchrun
-from planner.launchers.target import EnvironmentSetting, Exporter, LaunchJob, LaunchProgram, Loss, Values
+from planner.launchers import adapters, megatron, plan_facts, start
+from planner.launchers.target import LaunchJob, LaunchProgram, Loss, Values, by_table
 from planner.schema.plan import Plan
 from planner.schema.plan_layout import FUSED
 
@@ -166,7 +166,7 @@ def _recomputation(plan: Plan) -> dict[str, Any]:
 
 def _sharding(plan: Plan) -> dict[str, Any]:
     p, away = plan.parallelism, plan.offloaded
-    strategy = megatron.FSDP_STRATEGY.get(p.zero_stage, "no_shard")
+    strategy = megatron.FSDP_STRATEGY.get(str(p.zero_stage), "no_shard")
     return {
         "ddp.use_distributed_optimizer": p.zero_stage > 0,
         "ddp.num_distributed_optimizer_instances": plan_facts.replicas(plan) if p.zero_stage else 1,
@@ -304,32 +304,4 @@ if __name__ == "__main__":
     main()
 '''
 
-EXPORTER = Exporter(
-    name="megatron-bridge",
-    title="Megatron-Bridge recipe",
-    version="067f987d",
-    role="trainer",
-    runtime="nemo",
-    expresses={
-        **megatron.EXPORTER.expresses,
-        "graphs": ("none", "modules"),
-        "precision": tuple(PRECISION),
-        "method": ("pretrain", "finetune", "lora"),
-        "optimizer": ("adamw",),
-    },
-    settings=(
-        EnvironmentSetting("data-path", "indexed dataset (prefix of .bin and .idx)"),
-        EnvironmentSetting("tokenizer-model", "Hugging Face id or folder of the tokenizer"),
-        EnvironmentSetting("save", "folder for checkpoints"),
-        EnvironmentSetting("load", "folder of the checkpoint to start from"),
-        EnvironmentSetting("lr", "learning rate, which a plan does not choose", "1.0e-4"),
-        adapters.ALPHA,
-        torchrun.PORT,
-        profiles.EXTRA,
-    ),
-    emit=emit,
-    refuses=refuses,
-    loses=loses,
-    level="validated",
-    validated_by="the script's configuration() and runtime_config_update of Megatron-Bridge 067f987d, no GPU code",
-)
+EXPORTER = by_table("megatron-bridge", emit=emit, refuses=refuses, loses=loses)

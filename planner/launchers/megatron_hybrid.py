@@ -18,13 +18,6 @@ from planner.schema.plan import Plan
 PROGRAMS = ("pretrain_hybrid.py", "pretrain_mamba.py")
 """Of core_v0.18.0 and later; the one that core_v0.17.0 has for the same pattern."""
 SPECIFICATION = ("megatron.core.models.hybrid.hybrid_layer_specs", "hybrid_stack_spec")
-STATES = {
-    "mamba-num-heads": "heads",
-    "mamba-head-dim": "value_dim",
-    "mamba-num-groups": "key_heads",
-    "mamba-state-dim": "key_dim",
-}
-"""Option -> field of a recurrence."""
 FIXED: dict[str, Any] = {
     **{"kind": "mamba2", "convolution": 4, "convolution_bias": True, "bias": False, "norm": "full"},
     "chunk": 128,
@@ -39,14 +32,15 @@ def is_one(shape: dict[str, Any]) -> bool:
     return carried.get("kind") == FIXED["kind"] and all(block in _LETTERS for block in _blocks(shape))
 
 
-def options(plan: Plan) -> Iterator[str]:
-    """The pattern, chunk by chunk, and the state of its Mamba layers."""
-    shape = plan.workload.shape
-    yield from ("--spec", *SPECIFICATION, "--hybrid-layer-pattern", pattern(plan))
-    for name, field in STATES.items():
-        yield from (f"--{name}", str(shape["recurrence"][field]))
-    if shape["moe"] and shape["moe"]["latent"]:
-        yield from ("--moe-latent-size", str(shape["moe"]["latent"]))
+def facts(plan: Plan) -> dict[str, Any]:
+    """The pattern, chunk by chunk, and the state of its Mamba layers, in place of a number of layers."""
+    carried = plan.workload.shape["recurrence"]
+    return {
+        "shape.layers": None,
+        "specification": SPECIFICATION,
+        "pattern": pattern(plan),
+        **{f"recurrence.{field}": value for field, value in carried.items()},
+    }
 
 
 def pattern(plan: Plan) -> str:

@@ -14,41 +14,27 @@ from typing import Any
 from planner.launchers import megatron_hybrid, plan_facts, rotary_and_norms
 from planner.launchers.target import Loss, Values
 
-ACTIVATIONS: dict[str | None, tuple[str, ...]] = {
-    "swiglu": ("--swiglu",),
-    "clamped-swiglu": ("--quick-geglu", "--glu-linear-offset", "1.0", "--activation-func-clamp-value", "7.0"),
-    "squared-relu": ("--squared-relu", "--no-bias-gelu-fusion"),
-    "gelu": ("--no-bias-gelu-fusion",),
-    "gelu-tanh": (),
-}
-"""The function of the MLP: the fused kernel with biases is GELU by tanh (core/fusions/fused_bias_gelu.py), the function
-without it GELU by the error function; gpt-oss's as examples/post_training/modelopt/conf/openai has it."""
-NORMS = {"rms": "RMSNorm", "layer": "LayerNorm"}
-BALANCES = {"none": "none", "batch": "aux_loss", "sequence": "seq_aux_loss"}
+ACTIVATIONS = ("swiglu", "clamped-swiglu", "squared-relu", "gelu", "gelu-tanh")
+"""Functions of the MLP. The fused kernel with biases is GELU by tanh (core/fusions/fused_bias_gelu.py), the function
+without it GELU by the error function; gpt-oss's is clamped as examples/post_training/modelopt/conf/openai has it."""
 
 
-def options(shape: dict[str, Any], sequence: int, tp: int, values: Values) -> Iterator[str]:
-    """The model's own arguments."""
-    if not megatron_hybrid.is_one(shape):  # else the pattern says them
-        yield from ("--num-layers", str(shape["layers"]))
-    yield from ("--hidden-size", str(shape["hidden"]))
-    yield from ("--ffn-hidden-size", str(shape["ffn"]), "--num-attention-heads", str(shape["heads"]))
-    yield from _attention(shape, sequence)
-    yield from ("--seq-length", str(sequence))
-    yield from ("--max-position-embeddings", str(max(shape["learned_positions"], sequence)))
-    yield from ("--position-embedding-type", _positions(shape))
-    yield from ("--normalization", NORMS[shape["norm"]])
-    epsilon = shape["norm_epsilon"]
-    yield from ("--norm-epsilon", repr(epsilon)) if epsilon else ()
-    yield from ("--apply-layernorm-1p",) if shape["norm_offset"] else ()
-    yield from ACTIVATIONS[_activation(shape)]
-    yield from _biases(shape)
-    yield from () if shape["tied"] else ("--untie-embeddings-and-output-weights",)
-    yield from ("--vocab-size", str(shape["vocab"]), "--make-vocab-size-divisible-by", str(_padding(shape, tp)))
-    rate = "0.1" if shape["dropout"] else "0.0"
-    yield from ("--attention-dropout", rate, "--hidden-dropout", rate)
-    yield from _experts(shape["moe"], shape["layers"]) if shape["moe"] else ()
-    yield from _rotary(shape, values)
+def facts(shape: dict[str, Any], sequence: int, tp: int, values: Values) -> dict[str, Any]:
+    """The facts of the model's own options (``megatron.toml``) that are no field of its shape as it stands there."""
+    moe = shape["moe"]
+    return {
+        **_attention(shape, sequence),
+        "sequence": sequence,
+        "positions": max(shape["learned_positions"], sequence),
+        "kind_of_positions": _positions(shape),
+        "activation": _activation(shape),
+        **_biases(shape),
+        "job.padding": _padding(shape, tp),
+        "mixture": True if moe else None,
+        "job.mixture": bool(moe),
+        **(_experts(moe, shape["layers"]) if moe else {}),
+        **_rotary(shape, values),
+    }
 
 
 def _activation(shape: dict[str, Any]) -> str:
@@ -60,47 +46,37 @@ def _positions(shape: dict[str, Any]) -> str:
     return "learned_absolute" if shape["learned_positions"] else "none" if shape["positions"] == "none" else "rope"
 
 
-def _rotary(shape: dict[str, Any], values: Values) -> Iterator[str]:
+def _rotary(shape: dict[str, Any], values: Values) -> dict[str, Any]:
     """Bases, and how sequences were stretched: latent attention has YaRN, the others have Llama 3's way."""
     if _positions(shape) != "rope":
-        return
-    yield from ("--rotary-base", str(int(rotary_and_norms.base(shape, values))))
+        return {}
     known = rotary_and_norms.rotary(shape)
+    base = {"rotary.base": int(rotary_and_norms.base(shape, values))}
     if known is None:
-        return
-    yield from ("--rotary-percent", repr(known["share"])) if known["share"] != 1 else ()
-    yield from ("--no-rope-freq", str(known["skips"])) if known["skips"] else ()
+        return base
+    base |= {"rotary.share": known["share"], "rotary.skips": known["skips"]}
     if shape["latent"]:
         yarn = known["scaling"] == "yarn"
-        yield from ("--rotary-scaling-factor", repr(known["factor"] if yarn else 1.0))
-        yield from (
-            ("--mscale", repr(known["mscale"]), "--mscale-all-dim", repr(known["mscale_all_dim"])) if yarn else ()
-        )
-    elif known["scaling"] == "llama3":
-        yield from ("--use-rope-scaling", "--rope-scaling-factor", repr(known["factor"]))
+        scales = {f"rotary.{name}": known[name] for name in ("mscale", "mscale_all_dim")} if yarn else {}
+        return base | {"rotary.yarn": known["factor"] if yarn else 1.0} | scales
+    return base | ({"rotary.llama3": True, "rotary.factor": known["factor"]} if known["scaling"] == "llama3" else {})
 
 
-def _attention(shape: dict[str, Any], sequence: int) -> Iterator[str]:
+def _attention(shape: dict[str, Any], sequence: int) -> dict[str, Any]:
     latent, seen = shape["latent"], plan_facts.window(shape, sequence)
-    if latent:
-        yield "--multi-latent-attention"
-        yield from ("--q-lora-rank", str(latent["query_rank"])) if latent["query_rank"] else ()
-        yield from ("--kv-lora-rank", str(latent["kv_rank"]), "--qk-head-dim", str(latent["nope_dim"]))
-        yield from ("--qk-pos-emb-head-dim", str(latent["rope_dim"]), "--v-head-dim", str(latent["value_dim"]))
-        # Unused with latents, but asked for where the width does not divide by heads (training/arguments.py).
-        if shape["hidden"] % shape["heads"]:
-            yield from ("--kv-channels", str(shape["hidden"] // shape["heads"]))
-    else:
-        yield from ("--kv-channels", str(shape["head_dim"]))
-        if shape["kv_heads"] != shape["heads"]:
-            yield from ("--group-query-attention", "--num-query-groups", str(shape["kv_heads"]))
-    yield from ("--qk-layernorm",) if shape["qk_norm"] == "head" or latent else ()
-    yield from ("--qk-l2-norm",) if shape["qk_norm"] == "unweighted" else ()
-    if seen:
-        yield from ("--window-size", f"({seen['size'] - 1},0)")
-        narrow = windowed(shape)
-        yield from ("--window-attn-skip-freq", _pattern(narrow)) if not all(narrow) else ()
-    yield from ("--softmax-type", "learnable") if shape["sinks"] else ()
+    grouped = not latent and shape["kv_heads"] != shape["heads"]
+    # Unused with latents, but asked for where the width does not divide by heads (training/arguments.py).
+    unused = shape["hidden"] // shape["heads"] if shape["hidden"] % shape["heads"] else None
+    narrow = windowed(shape) if seen else []
+    return {
+        "latent": bool(latent),
+        "shape.head_dim": unused if latent else shape["head_dim"],
+        "grouped": grouped,
+        "shape.kv_heads": shape["kv_heads"] if grouped else None,
+        "normed_heads": shape["qk_norm"] == "head" or bool(latent),
+        "window": f"({seen['size'] - 1},0)" if seen else None,
+        "windowed": None if all(narrow) else _pattern(narrow),
+    }
 
 
 def windowed(shape: dict[str, Any]) -> list[int]:
@@ -135,14 +111,14 @@ def all_biased(shape: dict[str, Any]) -> bool:
     return bool(shape["qkv_bias"]) and all(linear_biases(shape).values())
 
 
-def _biases(shape: dict[str, Any]) -> tuple[str, ...]:
+def _biases(shape: dict[str, Any]) -> dict[str, bool]:
     """Megatron has biases on all linear layers, on none, or on queries, keys and values alone.
 
     Its grouped experts add theirs themselves, and stop where that is to be fused with dropout.
     """
-    if all_biased(shape):
-        return ("--no-bias-dropout-fusion",) if shape["moe"] else ()
-    return ("--disable-bias-linear", *(("--add-qkv-bias",) if shape["qkv_bias"] else ()))
+    biased = all_biased(shape)
+    alone = not biased and bool(shape["qkv_bias"])
+    return {"biased": biased, "biased_experts": biased and bool(shape["moe"]), "biased_qkv": alone}
 
 
 def _padding(shape: dict[str, Any], tp: int) -> int:
@@ -150,40 +126,18 @@ def _padding(shape: dict[str, Any], tp: int) -> int:
     return math.gcd(shape["vocab"] // tp, 128) if shape["vocab"] % tp == 0 else 1
 
 
-def _experts(moe: dict[str, Any], layers: int) -> Iterator[str]:
-    yield from ("--num-experts", str(moe["experts"]), "--moe-router-topk", str(moe["experts_per_token"]))
-    yield from ("--moe-ffn-hidden-size", str(moe["ffn"]))
-    if moe["shared_ffn"]:
-        yield from ("--moe-shared-expert-intermediate-size", str(moe["shared_ffn"]))
-        yield from ("--moe-shared-expert-gate",) if moe["shared_gate"] else ()
+def _experts(moe: dict[str, Any], layers: int) -> dict[str, Any]:
+    """Where mixtures stand and how tokens are sent; the router's products are in 32 bit, as published ones are."""
     where = mixtures(moe, layers)
-    yield from ("--moe-layer-freq", _pattern(where)) if not all(where) else ()
-    yield from _router(moe["router"], moe["experts_per_token"])
-    # Kernels of Transformer Engine 2.7, as in the runs that mixtures are fitted to.
-    yield from ("--moe-grouped-gemm", "--moe-permute-fusion", "--moe-router-fusion")
-
-
-def _router(router: dict[str, Any] | None, experts_per_token: int) -> Iterator[str]:
-    """Scores, groups, balance; its products in 32 bit, as published implementations have them."""
-    yield from ("--moe-router-dtype", "fp32")
-    if router is None:
-        yield from ("--moe-router-pre-softmax",) if experts_per_token == 1 else ()
-        return
-    if router["score"] == "sigmoid":
-        yield from ("--moe-router-score-function", "sigmoid")
-    elif not router["normalised"] or experts_per_token == 1:
-        yield "--moe-router-pre-softmax"
-    yield from ("--moe-router-topk-scaling-factor", repr(router["scaling"])) if router["scaling"] != 1 else ()
-    if router["groups"] > 1:
-        yield from ("--moe-router-num-groups", str(router["groups"]))
-        yield from ("--moe-router-group-topk", str(router["groups_per_token"]))
-    if router["bias_rate"]:
-        yield from ("--moe-router-enable-expert-bias", "--moe-router-bias-update-rate", repr(router["bias_rate"]))
-    yield from ("--moe-router-load-balancing-type", BALANCES[router["balance"]])
-    yield from ("--moe-aux-loss-coeff", repr(router["balance_loss"])) if router["balance_loss"] else ()
-    yield from ("--moe-z-loss-coeff", repr(router["z_loss"])) if router["z_loss"] else ()
-    yield from ("--moe-expert-capacity-factor", repr(router["capacity"])) if router["capacity"] else ()
-    yield from ("--moe-apply-probs-on-input",) if router["on_input"] else ()
+    router = moe["router"]
+    one = moe["experts_per_token"] == 1
+    return {
+        "shape.moe.shared_gate": bool(moe["shared_ffn"] and moe["shared_gate"]),
+        "mixtures": None if all(where) else _pattern(where),
+        "pre_softmax": one if router is None else router["score"] != "sigmoid" and (one or not router["normalised"]),
+        "groups_per_token": router["groups_per_token"] if router and router["groups"] > 1 else None,
+        "balanced_by_biases": bool(router and router["bias_rate"]),
+    }
 
 
 # ---- what it cannot build --------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from planner.base.units import format_seconds
 from planner.comm.tables import nccl_methods
 from planner.comm.tables.nccl_methods import ABLE, ALGORITHMS, COLLECTIVES, PROTOCOLS, SIMPLE_ONLY
 from planner.launchers import plan_facts
-from planner.launchers.target import EnvironmentSetting, Exporter, LaunchJob, Loss, Values
+from planner.launchers.target import LaunchJob, Loss, Values, by_table
 from planner.schema.plan import CommunicationRule, Plan
 
 NAME = "nccl_tuner.csv"
@@ -170,16 +170,4 @@ def _cost(plan: Plan) -> str:
     return f": {format_seconds(lost)} a step more" if lost > 0 else ""
 
 
-EXPORTER = Exporter(
-    name="nccl-tuner",
-    title="NCCL tuner table (NVIDIA's example plugin)",
-    version="nccl 2.30.7",
-    role="environment",
-    expresses={},
-    settings=(EnvironmentSetting("tuner-plugin", "shared object of NCCL's example tuner plugin"),),
-    emit=emit,
-    refuses=refuses,
-    loses=loses,
-    level="validated",
-    validated_by="NVIDIA's example plugin of NCCL 2.30.7, asked for its choices; NCCL itself never loaded it",
-)
+EXPORTER = by_table("nccl-tuner", emit=emit, refuses=refuses, loses=loses)

@@ -8,38 +8,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
+from planner.axes import AXES
 from planner.launchers.target import Loss
-from planner.schema.hardware import SPLIT_SCHEDULES
 from planner.schema.model_reading import read
 from planner.schema.plan import Plan, Pool
 from planner.schema.workload import Method
 
-AXES = (
-    "tp",
-    "pp",
-    "vpp",
-    "cp",
-    "ep",
-    "etp",
-    "zero",
-    "zero_scope",
-    "sequence_parallel",
-    "recompute",
-    "offload",
-    "offload_overlap",
-    "activation_offload",
-    "graphs",
-    "precision",
-    "rank_order",
-    "schedule",
-    "stages",
-    "pools",
-    "method",
-    "task",
-    "optimizer",
-    "family",
-)
-"""What an exporter may declare, in the order of ``--to list``."""
+FACTS = ("stages", "pools", "method", "task", "optimizer", "family")
+"""What exporters declare besides the axes of plans."""
 
 
 UNPACKED = Loss(
@@ -65,38 +41,16 @@ def sequences_per_example(plan: Plan) -> int:
 
 
 def values(plan: Plan) -> dict[str, object]:
-    """The plan's value on every axis that an exporter can declare."""
-    p = plan.parallelism
-    return {
-        **{axis: getattr(p, axis) for axis in ("tp", "pp", "vpp", "cp", "ep", "etp", "rank_order", "zero_scope")},
-        "zero": p.zero_stage,
-        "sequence_parallel": p.sequence_parallel,
-        "recompute": plan.recompute.policy.partition(":")[0],
-        **_offloaded(plan),
-        "graphs": plan.graphs or "none",
-        "precision": plan.precision,
-        "schedule": p.schedule if p.schedule in SPLIT_SCHEDULES else "1f1b",
-        "stages": "even" if len(set(chunks(plan))) == 1 else "uneven",
-        "pools": len(plan.cluster.pools),
-        "method": method(plan),
-        "task": plan.workload.task or "sft",
-        "optimizer": str(plan.workload.optimizer.get("id")),
-        "family": str(plan.workload.shape.get("family")),
-    }
-
-
-def _offloaded(plan: Plan) -> dict[str, object]:
-    away = plan.offloaded
-    named = away.activations if away else ()
-    return {
-        "offload": "part"
-        if 0 < offloaded_share(plan) < 1
-        else "optimizer"
-        if plan.offload.get("optimizer")
-        else "none",
-        "offload_overlap": bool(away and away.optimizer_overlap),
-        "activation_offload": "all" if named == ("all",) else "modules" if named else "none",
-    }
+    """The plan's value on every axis as exporters tell them apart, and its :data:`FACTS`."""
+    facts = (
+        "even" if len(set(chunks(plan))) == 1 else "uneven",
+        len(plan.cluster.pools),
+        method(plan),
+        plan.workload.task or "sft",
+        str(plan.workload.optimizer.get("id")),
+        str(plan.workload.shape.get("family")),
+    )
+    return {name: row.exported(row.of(plan)) for name, row in AXES.items()} | dict(zip(FACTS, facts, strict=True))
 
 
 def offloaded_share(plan: Plan) -> float:
@@ -297,8 +251,6 @@ def other_runtime(plan: Plan, own: tuple[str, ...]) -> Iterator[Loss]:
     """A plan was priced for one framework; started with another it takes another time and other memory."""
     if plan.runtime.name not in own:
         yield Loss("runtime", f"predicted for {plan.runtime.name}: expect other times and memory, or plan for {own[0]}")
-        if plan.dispatcher:
-            yield Loss("dispatcher", f"{plan.dispatcher} is Megatron's; this trainer sends tokens in its own way")
 
 
 UNTUNED = Loss("communication", "add nccl-tuner to the targets (--to ...+nccl-tuner)")

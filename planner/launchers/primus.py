@@ -13,8 +13,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from planner.launchers import megatron, megatron_hybrid, plan_facts, profiles, quoting, torchrun
-from planner.launchers.target import EnvironmentSetting, Exporter, LaunchJob, Loss, Shell, Values
+from planner.launchers import megatron, megatron_hybrid, plan_facts, quoting
+from planner.launchers.target import LaunchJob, Loss, Shell, Values, by_table
 from planner.schema.plan import Plan
 
 NAME = "primus.yaml"
@@ -156,27 +156,4 @@ def loses(plan: Plan) -> Iterator[Loss]:
     yield from (loss for loss in megatron.loses(plan) if loss.field not in ("runtime", "dispatcher"))
 
 
-EXPORTER = Exporter(
-    name="primus",
-    title="Primus experiment (Megatron-LM on AMD's GPUs)",
-    version="fd1eeabb",
-    role="trainer",
-    runtime="primus",
-    expresses={
-        **{axis: allowed for axis, allowed in megatron.EXPORTER.expresses.items() if axis != "graphs"},
-        "schedule": ("1f1b", *SCHEDULES),
-        "optimizer": tuple(name for name in megatron.OPTIMIZER if name != "muon"),
-        "precision": (*(name for name in megatron.PRECISION if name != "nvfp4"), "mxfp4"),
-    },
-    settings=(
-        EnvironmentSetting("primus-cli", "Primus's program, in the folder runner of a checkout", "primus-cli"),
-        *(s for s in megatron.EXPORTER.settings if s.name not in ("megatron-lm", "master-port", "extra-args")),
-        torchrun.PORT,
-        profiles.EXTRA,
-    ),
-    emit=emit,
-    refuses=refuses,
-    loses=loses,
-    level="validated",
-    validated_by="PrimusParser and MegatronArgBuilder of fd1eeabb, validate_args of its Megatron-LM d3528a21",
-)
+EXPORTER = by_table("primus", emit=emit, refuses=refuses, loses=loses)

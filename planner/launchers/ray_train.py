@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from planner.launchers import plan_facts, profiles, start
 from planner.launchers.kubernetes import pods
-from planner.launchers.target import Exporter, LaunchJob, Loss, Values
+from planner.launchers.target import LaunchJob, Loss, Values, by_table
 from planner.schema.plan import Plan
 
 NAME = "ray_train.py"
@@ -112,14 +112,4 @@ if __name__ == "__main__":
     trainer().fit()
 '''
 
-EXPORTER = Exporter(
-    name="ray-train",
-    title="Ray Train on a Ray cluster",
-    version="2.60.0",
-    role="scheduler",
-    expresses={"pools": (1,)},
-    emit=emit,
-    refuses=refuses,
-    level="ran-cpu",
-    validated_by="TorchTrainer, ScalingConfig and RunConfig of Ray 2.60.0; a job run on two of its nodes without GPUs",
-)
+EXPORTER = by_table("ray-train", emit=emit, refuses=refuses)

@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from planner.launchers.target import EnvironmentSetting, Loss, Values
+from planner.launchers.target import Loss, Values
 
 UNKNOWN_BASE = 500_000.0
 """Llama 3's."""
-ROTARY = EnvironmentSetting(
-    "rotary-base", f"base of rotary positions (else the model's own; where unknown {UNKNOWN_BASE:.0f})", ""
-)
 
 
 def rotary(shape: dict[str, Any]) -> dict[str, Any] | None:

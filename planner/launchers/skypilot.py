@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from planner.launchers import quoting
-from planner.launchers.target import EnvironmentSetting, Exporter, LaunchJob, Values
+from planner.launchers.target import LaunchJob, Values, by_table
 from planner.schema.plan import Plan
 
 NAME = "task.yaml"
@@ -72,19 +72,4 @@ def refuses(plan: Plan) -> Iterator[str]:
             yield f"it has no known name for {quoting.line(pool.accelerator)}"
 
 
-EXPORTER = Exporter(
-    name="skypilot",
-    title="SkyPilot task",
-    version="0.14.1",
-    role="scheduler",
-    expresses={"pools": (1,)},
-    settings=(
-        EnvironmentSetting(
-            "infra", "cloud, region or cluster (aws, gcp/us-central1, k8s/...); empty: the cheapest", ""
-        ),
-    ),
-    emit=emit,
-    refuses=refuses,
-    level="parsed",
-    validated_by="sky.Task.from_yaml of SkyPilot 0.14.1",
-)
+EXPORTER = by_table("skypilot", emit=emit, refuses=refuses)

@@ -13,7 +13,7 @@ from dataclasses import replace
 from planner.base.errors import WrongQuestion
 from planner.base.units import format_many
 from planner.launchers import dstack, plan_facts, quoting, start
-from planner.launchers.target import EnvironmentSetting, Exporter, LaunchJob, Loss, Values, of_pool, placeholder
+from planner.launchers.target import EnvironmentSetting, LaunchJob, Loss, Values, by_table, of_pool, placeholder
 from planner.schema.plan import Plan, Pool
 
 NAME = "job.sbatch"
@@ -200,22 +200,4 @@ def of_pools(plan: Plan) -> Iterator[EnvironmentSetting]:
         yield EnvironmentSetting(of_pool(name, "partition"), f"partition of {name}", "")
 
 
-EXPORTER = Exporter(
-    name="slurm",
-    title="Slurm batch script",
-    version="22.05.8",
-    role="scheduler",
-    expresses={"pools": "any"},
-    settings=(
-        EnvironmentSetting("partition", "partition to submit to (of one pool: pool.NAME.partition)", ""),
-        EnvironmentSetting("account", "account that is charged", ""),
-        EnvironmentSetting(
-            "gpu-type", "type of GPU as the cluster's gres.conf names it (of one pool: pool.NAME.gpu-type)", ""
-        ),
-    ),
-    of_pools=of_pools,
-    emit=emit,
-    loses=loses,
-    level="dry-scheduled",
-    validated_by="sbatch --test-only, and jobs run on slurmctld and slurmd 22.05.8, without the GPU lines",
-)
+EXPORTER = by_table("slurm", emit=emit, loses=loses, of_pools=of_pools)

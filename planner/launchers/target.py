@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
+from planner.axes import AXES
+from planner.schema.launcher_table import launcher_table
 from planner.schema.plan import Plan
 from planner.site.profile import SiteProfile
 
@@ -98,7 +100,9 @@ class Exporter:
     """Of the launcher that the files are written for and were tried with."""
     role: Role
     expresses: Mapping[str, Allowed]
-    """Axis -> values. An axis that is not listed is none of this exporter's business."""
+    """Axis -> values."""
+    told: Mapping[str, str] = field(default_factory=dict)
+    """Axis -> what becomes of a value that is not expressed: it is told, in words that follow the value, and lost."""
     emit: Callable[[Plan, LaunchJob, Values], LaunchJob]
     settings: tuple[EnvironmentSetting, ...] = ()
     of_pools: Callable[[Plan], Iterator[EnvironmentSetting]] = _no_settings
@@ -113,6 +117,30 @@ class Exporter:
     """What the level was reached with."""
     runtime: str | None = None
     """Id of the runtime that a trainer is; None: it runs a script of one's own, on any."""
+
+
+def by_table(name: str, **functions: Any) -> Exporter:
+    """An exporter by its table, with the functions that make its files."""
+    head = launcher_table(name).head
+    says = {setting: (words,) if isinstance(words, str) else words for setting, words in head["says"].items()}
+    # What a trainer's table does not name it cannot say: only the neutral value of such an axis is nothing to be said.
+    silent = () if head.get("rest") == "any" else AXES.keys() - head["expresses"].keys()
+    neutral = {axis: (row.exported(row.state(row.neutral)),) for axis, row in AXES.items() if axis in silent}
+    return Exporter(
+        name=name,
+        **{key: head[key] for key in ("title", "version", "role", "level", "validated_by")},
+        runtime=head.get("runtime"),
+        packs=head.get("packs", False),
+        expresses=neutral | head["expresses"],
+        told=head["loses"] if silent else {},
+        settings=tuple(EnvironmentSetting(setting, *says[setting]) for setting in head["settings"]),
+        **functions,
+    )
+
+
+def spelt(value: object) -> str:
+    """A value of a plan in words: switches are on and off."""
+    return ("on" if value else "off") if isinstance(value, bool) else str(value)
 
 
 def placeholder(name: str) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from planner.launchers import plan_facts, profiles, start
-from planner.launchers.target import EnvironmentSetting, Exporter, LaunchJob, LaunchProgram, Loss, Values
+from planner.launchers import plan_facts, start
+from planner.launchers.target import LaunchJob, LaunchProgram, Loss, Values, by_table
 from planner.schema.plan import Plan
 
 PLAN = "plan.json"
@@ -28,17 +28,4 @@ def loses(plan: Plan) -> Iterator[Loss]:
     yield from plan_facts.own_script_losses(plan)
 
 
-SCRIPT = EnvironmentSetting("script", "training script, started on every accelerator")
-PORT = EnvironmentSetting("master-port", "port on node 0", "29500")
-EXPORTER = Exporter(
-    name="torchrun",
-    title="torchrun with a script of your own",
-    version="torch 2.13.0",
-    role="trainer",
-    expresses={"pools": "any"},
-    settings=(SCRIPT, PORT, profiles.EXTRA),
-    emit=emit,
-    loses=loses,
-    level="ran-cpu",
-    validated_by="training on CPU (torch 2.13.0, gloo) from exported plans, losses equal to one process within 1e-5",
-)
+EXPORTER = by_table("torchrun", emit=emit, loses=loses)

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from planner.launchers import plan_facts, profiles, rotary_and_norms, start
-from planner.launchers.target import EnvironmentSetting, Exporter, LaunchJob, LaunchProgram, Loss, Values
+from planner.launchers import plan_facts, rotary_and_norms, start
+from planner.launchers.target import LaunchJob, LaunchProgram, Loss, Values, by_table
 from planner.launchers.torchtitan_module import BALANCE, ROPE, family_of, module
 from planner.schema.hardware import SPLIT_SCHEDULES
 from planner.schema.plan import Plan
@@ -167,39 +167,4 @@ def _rotary_losses(shape: dict[str, Any]) -> Iterator[Loss]:
         )
 
 
-EXPORTER = Exporter(
-    name="torchtitan",
-    title="torchtitan",
-    version="0.3.0",
-    role="trainer",
-    runtime="fsdp2",
-    expresses={
-        **dict.fromkeys(("tp", "pp", "vpp", "cp", "ep", "stages", "pools"), "any"),
-        "etp": (1,),
-        "zero": (0, 2, 3),
-        "zero_scope": ("full", "node"),
-        "sequence_parallel": "any",
-        "recompute": ("none", "selective", "full"),
-        "offload": ("none",),
-        "precision": ("bf16", "fp8", "mxfp8", "fp32"),
-        "rank_order": ("tp-cp-ep-dp-pp",),
-        "schedule": ("1f1b", "interleaved-zero-bubble", "zbv", "dualpipe-v"),
-        "method": ("pretrain",),
-        "task": ("sft",),
-        "optimizer": ("adamw",),
-        "family": ("decoder",),
-    },
-    settings=(
-        EnvironmentSetting("hf-assets-path", "folder with the tokenizer"),
-        EnvironmentSetting("save", "folder for checkpoints"),
-        EnvironmentSetting("dataset", "data set, by torchtitan's name", "c4"),
-        rotary_and_norms.ROTARY,
-        EnvironmentSetting("master-port", "port on node 0", "29500"),
-        profiles.EXTRA,
-    ),
-    emit=emit,
-    refuses=refuses,
-    loses=loses,
-    level="validated",
-    validated_by="ConfigManager().parse_args and ParallelDims of torchtitan 0.3.0, the module imported",
-)
+EXPORTER = by_table("torchtitan", emit=emit, refuses=refuses, loses=loses)

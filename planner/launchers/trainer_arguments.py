@@ -5,30 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from planner.launchers import accelerate, adapters, deepspeed, plan_facts, profiles, torchrun
-from planner.launchers.target import EnvironmentSetting, Loss, Values
+from planner.launchers import accelerate, adapters, deepspeed, plan_facts
+from planner.launchers.target import Loss, Values
 from planner.schema.plan import Plan
 
 RUNTIMES = ("hf-trainer", "hf-trainer-liger", "fsdp2", "fsdp", "deepspeed", "pytorch-ddp")
 """Plans for these take the time and memory there that was predicted."""
-EXPRESSES = {
-    **accelerate.EXPORTER.expresses,
-    **dict.fromkeys(("tp", "cp"), (1,)),
-    "precision": ("bf16", "fp16", "fp32"),
-    "optimizer": ("adamw", "adam-8bit", "paged-adamw", "paged-adam-8bit"),
-    "family": ("decoder",),
-    "task": ("sft",),
-}
 PAGED = {"paged-adamw": "paged_adamw_32bit", "paged-adam-8bit": "paged_adamw_8bit"}
 """Optimizers of bitsandbytes in unified memory -> the Trainer's word."""
 EMBEDDING_STATES = 6.0
 """Bytes that states of an embedding's parameter take more than of others: 8 in place of 2 (transformers, trainer.py,
 create_optimizer, where bitsandbytes is told to keep them in 32 bit)."""
-MODEL = EnvironmentSetting("model", "Hugging Face id or folder of the model: config.json, tokenizer, weights to tune")
-SAVE = EnvironmentSetting("save", "folder for checkpoints")
-RATE = EnvironmentSetting("lr", "learning rate, which a plan does not choose", "1.0e-4")
 OWN_MODEL = Loss("workload.shape", "the model is what its config.json says; nothing compares it with the plan's")
-SETTINGS = (SAVE, RATE, adapters.ALPHA, torchrun.PORT, profiles.EXTRA)
 
 
 def arguments(plan: Plan, values: Values) -> dict[str, Any]:
@@ -43,10 +31,10 @@ def arguments(plan: Plan, values: Values) -> dict[str, Any]:
         **({"deepspeed": deepspeed.NAME} if engine == "DEEPSPEED" else {}),
         **({"use_liger_kernel": True} if liger(plan) else {}),
         "optim": _optimizer(plan),
-        "learning_rate": float(values[RATE.name]),
+        "learning_rate": float(values["lr"]),
         "max_steps": plan_facts.steps(plan),
         "logging_steps": 10,
-        "output_dir": values[SAVE.name],
+        "output_dir": values["save"],
         "save_steps": plan_facts.steps_between_checkpoints(plan),
     }
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from planner.launchers import accelerate, adapters, quoting, trainer_arguments
-from planner.launchers.target import EnvironmentSetting, Exporter, LaunchJob, LaunchProgram, Loss, Values
+from planner.launchers.target import LaunchJob, LaunchProgram, Loss, Values, by_table
 from planner.schema.plan import Plan
 
 _DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
@@ -87,26 +87,4 @@ def loses(plan: Plan) -> Iterator[Loss]:
         yield Loss("workload.optimizer", "it trains adapters on quantised weights in 16 bit, without a copy in 32")
 
 
-EXPORTER = Exporter(
-    name="trl",
-    title="TRL supervised fine-tuning",
-    version="1.16.0",
-    role="trainer",
-    expresses={
-        **trainer_arguments.EXPRESSES,
-        "method": ("finetune", "lora", "qlora", "dora", "qdora"),
-        "task": ("sft", "dpo", "reward"),
-        "activation_offload": ("none", "all"),
-    },
-    settings=(
-        trainer_arguments.MODEL,
-        EnvironmentSetting("dataset", "id of the hub or folder of texts (a column text, messages, or prompt)"),
-        *trainer_arguments.SETTINGS,
-    ),
-    emit=emit,
-    refuses=trainer_arguments.refuses,
-    loses=loses,
-    packs=True,
-    level="validated",
-    validated_by="TrlParser with the script's own dataclasses (trl 1.16.0), under Accelerate's configuration",
-)
+EXPORTER = by_table("trl", emit=emit, refuses=trainer_arguments.refuses, loses=loses)

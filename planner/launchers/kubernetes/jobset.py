@@ -10,7 +10,7 @@ from typing import Any
 from planner.base.errors import WrongQuestion
 from planner.launchers import plan_facts, quoting, start, tpu
 from planner.launchers.kubernetes import pods
-from planner.launchers.target import EnvironmentSetting, Exporter, LaunchJob, Loss, Values, of_pool
+from planner.launchers.target import EnvironmentSetting, LaunchJob, Loss, Values, by_table, of_pool
 from planner.schema.plan import Plan
 
 NAME = "jobset.yaml"
@@ -123,18 +123,4 @@ def refuses(plan: Plan) -> Iterator[str]:
 
 ONE_SLICE = {"alpha.jobset.sigs.k8s.io/exclusive-topology": "cloud.google.com/gke-nodepool"}
 """Each slice's job on a node pool of its own, which is a slice (JobSet, keps/75-ExclusivePlacement)."""
-IMAGE = EnvironmentSetting("image", "container image with the framework in it")
-EXPORTER = Exporter(
-    name="jobset",
-    title="Kubernetes JobSet",
-    version="v1alpha2",
-    role="scheduler",
-    expresses={"pools": "any"},
-    settings=(IMAGE, EnvironmentSetting("namespace", "Kubernetes namespace", "default")),
-    of_pools=of_pools,
-    emit=emit,
-    refuses=refuses,
-    loses=loses,
-    level="parsed",
-    validated_by="the schema of the CRD jobset.x-k8s.io/v1alpha2, unknown fields refused; no CEL, no webhooks",
-)
+EXPORTER = by_table("jobset", emit=emit, refuses=refuses, loses=loses, of_pools=of_pools)

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from planner.launchers import plan_facts, quoting, start
-from planner.launchers.kubernetes import jobset, pods
-from planner.launchers.target import EnvironmentSetting, Exporter, LaunchJob, Values
+from planner.launchers.kubernetes import pods
+from planner.launchers.target import LaunchJob, Values, by_table
 from planner.schema.plan import Plan
 
 NAME = "pytorchjob.yaml"
@@ -40,15 +40,4 @@ def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
     return replace(job, files=files, start=start_with, losses=(*job.losses, *lost))
 
 
-EXPORTER = Exporter(
-    name="pytorchjob",
-    title="Kubeflow PyTorchJob",
-    version="v1",
-    role="scheduler",
-    expresses={"pools": (1,)},
-    settings=(jobset.IMAGE, EnvironmentSetting("namespace", "Kubernetes namespace", "default")),
-    emit=emit,
-    refuses=plan_facts.resources_are_known,
-    level="parsed",
-    validated_by="the schema of the CRD kubeflow.org/v1 (1.9.0), unknown fields refused; no CEL, no webhooks",
-)
+EXPORTER = by_table("pytorchjob", emit=emit, refuses=plan_facts.resources_are_known)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from planner.launchers import plan_facts, quoting, ray_train, start
 from planner.launchers.kubernetes import jobset, pods
-from planner.launchers.target import EnvironmentSetting, Exporter, LaunchJob, Values
+from planner.launchers.target import LaunchJob, Values, by_table
 from planner.schema.plan import Plan
 
 NAME, FOLDER = "rayjob.yaml", "configmap.yaml"
@@ -62,19 +62,4 @@ def refuses(plan: Plan) -> Iterator[str]:
     yield from ray_train.refuses(plan)
 
 
-EXPORTER = Exporter(
-    name="rayjob",
-    title="KubeRay RayJob with Ray Train",
-    version="v1",
-    role="scheduler",
-    expresses={"pools": (1,)},
-    settings=(
-        EnvironmentSetting("image", "container image with the framework and Ray in it"),
-        EnvironmentSetting("namespace", "Kubernetes namespace", "default"),
-    ),
-    of_pools=jobset.of_pools,
-    emit=emit,
-    refuses=refuses,
-    level="parsed",
-    validated_by="the schema of the CRD ray.io/v1 (KubeRay 1.7.0), unknown fields refused; no CEL, no webhooks",
-)
+EXPORTER = by_table("rayjob", emit=emit, refuses=refuses, of_pools=jobset.of_pools)

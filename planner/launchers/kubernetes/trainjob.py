@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from planner.launchers import plan_facts, quoting, start
-from planner.launchers.kubernetes import jobset, pods
-from planner.launchers.target import EnvironmentSetting, Exporter, LaunchJob, Loss, Values
+from planner.launchers.kubernetes import pods
+from planner.launchers.target import LaunchJob, Loss, Values, by_table
 from planner.schema.plan import Plan
 
 NAME = "trainjob.yaml"
@@ -45,19 +45,4 @@ def _left_to_the_runtime(job: LaunchJob, values: Values) -> Iterator[Loss]:
         yield Loss("site", why)
 
 
-EXPORTER = Exporter(
-    name="trainjob",
-    title="Kubeflow TrainJob",
-    version="v1alpha1",
-    role="scheduler",
-    expresses={"pools": (1,)},
-    settings=(
-        jobset.IMAGE,
-        EnvironmentSetting("namespace", "Kubernetes namespace", "default"),
-        EnvironmentSetting("runtime", "training runtime of the cluster", "torch-distributed"),
-    ),
-    emit=emit,
-    refuses=plan_facts.resources_are_known,
-    level="parsed",
-    validated_by="the schema of the CRD trainer.kubeflow.org/v1alpha1, unknown fields refused; no CEL, no webhooks",
-)
+EXPORTER = by_table("trainjob", emit=emit, refuses=plan_facts.resources_are_known)

@@ -7,7 +7,7 @@ from typing import Any
 
 from planner.launchers import plan_facts, quoting, start
 from planner.launchers.kubernetes import jobset, pods
-from planner.launchers.target import EnvironmentSetting, Exporter, LaunchJob, Values
+from planner.launchers.target import LaunchJob, Values, by_table
 from planner.schema.plan import Plan
 
 NAME = "volcano.yaml"
@@ -51,21 +51,6 @@ def _task(plan: Plan, job: LaunchJob, values: Values, name: str, index: int, fir
     return {"name": f"pool-{index}", "replicas": pool.count, "template": {"spec": pod}}
 
 
-EXPORTER = Exporter(
-    name="volcano",
-    title="Volcano job",
-    version="v1alpha1",
-    role="scheduler",
-    expresses={"pools": "any"},
-    settings=(
-        jobset.IMAGE,
-        EnvironmentSetting("namespace", "Kubernetes namespace", "default"),
-        EnvironmentSetting("queue", "Volcano queue", "default"),
-    ),
-    of_pools=jobset.of_pools,
-    emit=emit,
-    refuses=plan_facts.resources_are_known,
-    loses=jobset.loses,
-    level="parsed",
-    validated_by="the schema of the CRD batch.volcano.sh/v1alpha1, unknown fields refused; no CEL, no webhooks",
+EXPORTER = by_table(
+    "volcano", emit=emit, refuses=plan_facts.resources_are_known, loses=jobset.loses, of_pools=jobset.of_pools
 )

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from planner.base.errors import WrongQuestion
+from planner.schema.launcher_table import LauncherTable, Option
 
 Options = dict[str, list[str]]
 """Option without its dashes -> its values."""
@@ -105,3 +106,50 @@ def degree(found: Options, name: str, default: int = 1) -> int:
     if value < 1:
         raise WrongQuestion(f"--{name} {value}: must be at least 1")
     return value
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A command's options by what they say; a value is checked when it is asked for."""
+
+    table: LauncherTable
+    options: Options
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.options
+
+    def __call__(self, name: str, default: Any = None) -> Any:
+        """The value of an option by its format; where the command leaves it out, what is given or the launcher's own.
+
+        Raises:
+            WrongQuestion: its words are not of that format.
+        """
+        option = self.table.options[name]
+        usual = option.unless if default is None else default
+        return _value(self.options, option, usual) if name in self.options or usual is not None else None
+
+    def words(self, name: str) -> list[str] | None:
+        """The words behind an option, as they are; None where the command leaves it out."""
+        return self.options.get(name)
+
+    def sizes(self, prefix: str) -> dict[str, Any]:
+        """Field -> value of all stated counts whose facts begin so: ``sizes("shape.moe.")``.
+
+        Raises:
+            WrongQuestion: one is no whole number from 1.
+        """
+        counts = (option for option in self.table.starting(prefix) if option.format == "count")
+        fields = {option.name: option.says.removeprefix(prefix) for option in counts}
+        return {field: self(name) for name, field in fields.items() if name in self.options and "." not in field}
+
+
+def _value(options: Options, option: Option, usual: Any) -> Any:
+    if option.format == "switch":
+        return option.name in options
+    if option.format == "count":
+        return degree(options, option.name, usual)
+    if option.format == "integer":
+        return number(options, option.name, usual)
+    if option.format in ("measure", "share"):
+        return measure(options, option.name, usual, zero=option.format == "share")
+    return (options.get(option.name) or [usual])[0]

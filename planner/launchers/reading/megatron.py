@@ -7,38 +7,19 @@ import re
 from planner.base.errors import WrongQuestion
 from planner.launchers.reading import megatron_model, megatron_options, megatron_pattern
 from planner.launchers.reading.command import command
-from planner.launchers.reading.found import FoundOptions, Options, degree, measure, number
+from planner.launchers.reading.found import FoundOptions, Options, Reading, degree, measure, number
 from planner.launchers.reading.shell.script import Script
 from planner.schema.workload import MOST_LAYERS
 from planner.space.axes import activation_offload, offload_name
 
+TABLE = megatron_options.TABLE
 RUNTIME = "megatron-core"
-_RECIPES = {"delayed": "fp8-delayed", "tensorwise": "fp8", "blockwise": "fp8-blockwise", "mxfp8": "mxfp8"}
-STRATEGY = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}
-_REFUSED = {
-    "standalone-embedding-stage": "the embedding as a stage of its own",
-    "account-for-embedding-in-pipeline-split": "the embedding counted as a layer",
-    "account-for-loss-in-pipeline-split": "the head counted as a layer",
-    "hybrid-override-pattern": "the pattern of releases before core_v0.17 (--hybrid-layer-pattern)",
-    "hybrid-attention-ratio": "layers of several kinds by a ratio (--hybrid-layer-pattern)",
-    "hybrid-mlp-ratio": "layers of several kinds by a ratio (--hybrid-layer-pattern)",
-    "is-hybrid-model": "layers of several kinds without a pattern (--hybrid-layer-pattern)",
-    "heterogeneous-layers-config-path": "layers of several shapes",
-    "expert-model-parallel-degree": "an option that Megatron-LM does not have (--expert-model-parallel-size)",
-    "encoder-num-layers": "an encoder",
-    "decoder-num-layers": "an encoder and a decoder",
-    "zero-stage": "an option of Megatron-DeepSpeed (--use-distributed-optimizer, or --from deepspeed)",
-    "deepspeed": "Megatron-DeepSpeed",
-    "deepspeed_config": "Megatron-DeepSpeed",
-    "deepspeed-activation-checkpointing": "an option of Megatron-DeepSpeed (--recompute-granularity)",
-    "checkpoint-activations": "an option of Megatron-DeepSpeed (--recompute-granularity)",
-    "num-key-value-heads": "an option of Megatron-DeepSpeed (--num-query-groups)",
-    "ds-sequence-parallel-size": "an option of Megatron-DeepSpeed (--context-parallel-size)",
-    "moe-expert-parallel-size": "an option of Megatron-DeepSpeed (--expert-model-parallel-size)",
-    "pad-vocab-size-to": "a vocabulary padded by hand (--vocab-size with --make-vocab-size-divisible-by)",
-    "cpu-offloading": "activations in host memory",
+_RECIPES = TABLE.words("fp8-recipe")
+STRATEGY = {
+    "no_shard": 0,
+    "optim": 1,
+    **{said: int(zero) for said, zero in TABLE.words("data-parallel-sharding-strategy").items()},
 }
-"""Options that change shape or sharding, and have no field of a plan."""
 _PROGRAMS = {
     "pretrain_bert.py": "trains an encoder",
     "pretrain_t5.py": "trains an encoder and a decoder",
@@ -49,38 +30,8 @@ _PROGRAMS = {
 """Programs of Megatron-LM that train no plain decoder."""
 _MUON = {"muon": 0, "dist_muon": 1}
 """Names of Muon -> the ZeRO stage that they mean by themselves."""
-_READ = {
-    *megatron_model.READ,
-    *megatron_pattern.READ,
-    *("tensor-model-parallel-size", "pipeline-model-parallel-size", "context-parallel-size", "cp-comm-type"),
-    "hierarchical-context-parallel-sizes",
-    *("expert-model-parallel-size", "expert-tensor-parallel-size", "pipeline-model-parallel-layout"),
-    *("num-virtual-stages-per-pipeline-rank", "num-layers-per-virtual-pipeline-stage", "mtp-num-layers"),
-    *("decoder-first-pipeline-num-layers", "decoder-last-pipeline-num-layers", "sequence-parallel"),
-    *("tp-comm-overlap", "overlap-grad-reduce", "overlap-param-gather", "no-overlap-p2p-communication"),
-    "overlap-moe-expert-parallel-comm",
-    *("cuda-graph-impl", "cuda-graph-scope", "cuda-graph-modules"),
-    *("use-tp-pp-dp-mapping", "use-distributed-optimizer", "num-distributed-optimizer-instances"),
-    *("use-megatron-fsdp", "data-parallel-sharding-strategy", "use-torch-fsdp2"),
-    *("torch-fsdp2-no-reshard-after-forward", "recompute-granularity", "recompute-method"),
-    *(
-        "recompute-num-layers",
-        "recompute-modules",
-        "recompute-activations",
-        "moe-layer-recompute",
-        "optimizer-cpu-offload",
-        "overlap-cpu-optimizer-d2h-h2d",
-        "fine-grained-activation-offloading",
-        "offload-modules",
-    ),
-    *("optimizer-offload-fraction", "use-precision-aware-optimizer", "ckpt-format", "micro-batch-size"),
-    *("global-batch-size", "seq-length", "train-iters", "train-samples", "bf16", "fp16", "fp8-format"),
-    *("fp4-format", "fp4-recipe"),
-    *("fp8-recipe", "finetune", "pretrained-checkpoint", "accumulate-allreduce-grads-in-fp32"),
-    *("grad-reduce-in-bf16", "optimizer", "no-gradient-accumulation-fusion", "no-bias-dropout-fusion"),
-}
 _FORK = ("deepspeed starts it: a fork of Megatron-LM, whose options are read as Megatron-LM's",)
-OPTIONS = frozenset(_READ | _REFUSED.keys())
+OPTIONS = frozenset(megatron_options.READ | megatron_options.REFUSED.keys())
 """By which a command is known as one of Megatron-LM."""
 
 
@@ -92,14 +43,12 @@ def read(script: Script) -> FoundOptions:
     """
     started = command(script, OPTIONS)
     flags = started.options if started else {}
-    if started is None or not _READ & flags.keys():
+    if started is None or not megatron_options.READ & flags.keys():
         raise WrongQuestion("--from megatron: no option of Megatron-LM in it (--tensor-model-parallel-size ...)")
     if (program := started.program.rpartition("/")[2]) in _PROGRAMS:
         raise WrongQuestion(f"{program}: {_PROGRAMS[program]}; only decoders are read (pretrain_gpt.py)")
     flags = megatron_pattern.completed(flags, program)
-    for name in flags.keys() & _REFUSED.keys():
-        raise WrongQuestion(f"--{name}: {_REFUSED[name]} cannot be taken over; leave it out to see the rest priced")
-    megatron_options.refuse(flags, _READ)
+    megatron_options.refuse(flags)
     if (kind := flags.get("optimizer", ["adam"])) not in (["adam"], ["sgd"], *([name] for name in _MUON)):
         raise WrongQuestion(f"--optimizer {' '.join(kind):.40}: choose adam, sgd or muon; others keep other states")
     chunks = _chunks(flags)
@@ -115,7 +64,7 @@ def read(script: Script) -> FoundOptions:
         samples=number(flags, "train-samples"),
         optimizer="muon" if kind[0] in _MUON else None,
         method="finetune" if {"finetune", "pretrained-checkpoint"} & flags.keys() else "pretrain",
-        shape={**megatron_model.shape(flags), **megatron_pattern.shape(flags)},
+        shape={**megatron_model.shape(Reading(TABLE, flags)), **megatron_pattern.shape(flags)},
         shards=number(flags, "num-distributed-optimizer-instances"),
         cp_algorithm="+".join(flags.get("cp-comm-type", ["p2p"])),
         cp_levels=_levels(flags),
@@ -123,7 +72,7 @@ def read(script: Script) -> FoundOptions:
         assumed=(*started.assumed, *(_FORK if started.starter == "deepspeed" else ())),
         chunks=chunks,
         differs=_differences(flags),
-        unread=megatron_options.ignored(flags, _READ),
+        unread=megatron_options.ignored(flags),
     )
 
 
@@ -269,7 +218,7 @@ def _precision(flags: Options) -> str:
     if "fp4-format" in flags:
         return "nvfp4"
     if "fp8-format" in flags:
-        return _RECIPES.get(flags.get("fp8-recipe", ["delayed"])[0], "fp8")
+        return str(_RECIPES.get(flags.get("fp8-recipe", ["delayed"])[0], "fp8"))
     return "bf16" if "bf16" in flags else "fp16" if "fp16" in flags else "fp32"
 
 

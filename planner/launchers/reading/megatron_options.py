@@ -12,7 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from planner.base.errors import WrongQuestion
 from planner.launchers.reading.found import Options, number
-from planner.schema.plan_layout import FUSED
+from planner.schema.launcher_table import launcher_table
+
+TABLE = launcher_table("megatron")
 
 _FAMILIES = (
     # learning: rates, moments, regularisation, initial weights, seeds
@@ -74,26 +76,31 @@ _FEWER_BITS = ("megatron-fsdp-grad-comm-dtype", "megatron-fsdp-main-grads-dtype"
 _PLAIN: Mapping[str, tuple[str, ...]] = {
     "outer-dp-sharding-strategy": ("no_shard",),
     "transformer-impl": ("transformer_engine",),
-    "moe-flex-dispatcher-backend": FUSED,
     "moe-enable-deepep": (),
-    "moe-token-dispatcher-type": ("alltoall", "allgather", "flex"),
-    "muon-tp-mode": ("duplicated",),
+    **{name: tuple(TABLE.words(name)) for name in ("moe-flex-dispatcher-backend", "moe-token-dispatcher-type")},
+    **{name: tuple(TABLE.words(name)) for name in ("muon-tp-mode", "fp8-recipe", "fp4-recipe")},
     "muon-num-ns-steps": ("5",),
     "muon-fp32-matmul-prec": ("medium",),
-    "fp8-recipe": ("delayed", "tensorwise", "blockwise", "mxfp8"),
-    "fp4-recipe": ("nvfp4",),
     **dict.fromkeys(_FEWER_BITS, ("fp32", "bf16", "fp16")),
 }
 """Option -> its values that are understood."""
 
 
-def refuse(flags: Options, read: Iterable[str]) -> None:
+READ = {option.name for option in TABLE.options.values() if not option.is_job}
+"""Options that say something of a plan or its model."""
+REFUSED: Mapping[str, str] = TABLE.head["refused"]
+"""Option -> what it is, where it changes shape or sharding and no plan has a field for it."""
+
+
+def refuse(flags: Options) -> None:
     """Refuses options that may change what a plan predicts and are not understood.
 
     Raises:
         WrongQuestion: one or several, by name.
     """
-    asked = (flags.keys() - set(read)) | (flags.keys() & {"fp8-recipe", "fp4-recipe"})
+    for name in filter(REFUSED.__contains__, flags):
+        raise WrongQuestion(f"--{name}: {REFUSED[name]} cannot be taken over; leave it out to see the rest priced")
+    asked = flags.keys() - (READ - _PLAIN.keys())
     unknown = sorted(name for name in asked if not _understood(name, flags[name]))
     unknown += sorted(
         name for name, values in _UNFUSED.items() if name not in unknown and {*flags.get(name, ())} & {*values}
@@ -162,6 +169,6 @@ def differences(flags: Options) -> Iterator[str]:
         yield f"kernels and buffers as stated ({', '.join(kernels)}); predicted with the runtime's usual ones"
 
 
-def ignored(flags: Options, read: Iterable[str]) -> list[str]:
+def ignored(flags: Options) -> list[str]:
     """Options that nothing predicted depends on."""
-    return sorted(name for name in flags.keys() - set(read) if _HARMLESS.fullmatch(name))
+    return sorted(name for name in flags.keys() - READ if _HARMLESS.fullmatch(name))

@@ -6,13 +6,14 @@ from typing import Any
 
 from planner.base.errors import WrongQuestion
 from planner.launchers import megatron_hybrid
-from planner.launchers.reading.found import Options, degree, number
+from planner.launchers.reading.found import Options, degree
 from planner.models.huggingface.pattern import LETTERS, once
+from planner.schema.launcher_table import launcher_table
 from planner.schema.workload import MOST_LAYERS
 
+STATES = {o.name: o.says.removeprefix("recurrence.") for o in launcher_table("megatron").starting("recurrence.")}
+"""Option -> field of a recurrence."""
 OPTION = "hybrid-layer-pattern"
-READ = {OPTION, "spec", "moe-latent-size", *megatron_hybrid.STATES}
-"""Options that are taken over; the specification of layers is the one that Megatron-LM has."""
 _OTHERS = {
     "G": "a gated delta net",
     "D": "sparse attention",
@@ -82,13 +83,8 @@ def shape(flags: Options) -> dict[str, Any]:
         "norms_per_layer": 1,
     }
     if any(mixer == "recurrent" for mixer, _ in blocks):
-        sizes = {field: degree(flags, name, _USUAL.get(name, 1)) for name, field in megatron_hybrid.STATES.items()}
+        sizes = {field: degree(flags, name, _USUAL.get(name, 1)) for name, field in STATES.items()}
         if "mamba-num-heads" not in flags:  # twice the model's width
             sizes["heads"] = max(2 * degree(flags, "hidden-size") // sizes["value_dim"], 1)
         found["recurrence"] = {**megatron_hybrid.FIXED, **sizes}
     return found
-
-
-def latent(flags: Options) -> dict[str, int]:
-    """The width of experts' latent, where a pattern has them."""
-    return {"latent": number(flags, "moe-latent-size", 0) or 0} if OPTION in flags else {}

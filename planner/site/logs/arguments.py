@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from planner.schema.launcher_table import launcher_table
+
 DOTTED = re.compile(r"(?:^|\s)([a-z]\w{2,60}) \.{2,} (\S.*?)\s*$")
 """``  tensor_model_parallel_size ...................... 8``: Megatron-LM (megatron/training/arguments.py, _print_args),
 and DeepSpeed (deepspeed/runtime/config.py, print)."""
@@ -27,50 +29,45 @@ TRAINER = re.compile(
 """Hugging Face (src/transformers/trainer.py): "***** Running training *****"."""
 MLPERF = re.compile(r':::MLLOG .*?"key": "(\w+)", "value": (\d+)')
 
+MEGATRON = launcher_table("megatron")
+_COLUMNS_OF_FACTS = {
+    **{axis: axis for axis in ("tp", "pp", "cp", "ep", "etp", "sequence_parallel")},
+    **{f"shape.{name}": name for name in ("layers", "hidden", "heads", "kv_heads", "head_dim")},
+    **{"shape.ffn": "ffn_hidden", "shape.moe.ffn": "moe_ffn_hidden", "read.vocab": "vocab", "sequence": "seq_len"},
+    **{"shape.moe.experts": "num_experts", "shape.moe.experts_per_token": "topk"},
+    **{"micro": "micro_batch", "batch": "global_batch_seqs"},
+}
+"""Fact of Megatron's table -> column."""
 COLUMNS = {
+    **{
+        name.replace("-", "_"): _COLUMNS_OF_FACTS[option.says]
+        for name, option in MEGATRON.options.items()
+        if option.says in _COLUMNS_OF_FACTS
+    },
     "world_size": "num_accelerators",
     "n_gpus": "num_accelerators",
     "num_devices": "num_accelerators",
-    "seq_length": "seq_len",
     "sequence_length": "seq_len",
     "max_seq_len": "seq_len",
     "max_sequence_length": "seq_len",
     "max_target_length": "seq_len",
-    "global_batch_size": "global_batch_seqs",
     "train_batch_size": "global_batch_seqs",
     "global_train_batch_size": "global_batch_seqs",
     "global_batch_size_to_train_on": "global_batch_seqs",
     "Total train batch size": "global_batch_seqs",
-    "micro_batch_size": "micro_batch",
     "train_micro_batch_size_per_gpu": "micro_batch",
     "device_train_microbatch_size": "micro_batch",
     "Instantaneous batch size per device": "micro_batch",
-    "tensor_model_parallel_size": "tp",
     "tp": "tp",
-    "pipeline_model_parallel_size": "pp",
     "pp": "pp",
     "virtual_pipeline_model_parallel_size": "vpp",
-    "context_parallel_size": "cp",
     "cp": "cp",
-    "expert_model_parallel_size": "ep",
     "ep": "ep",
-    "expert_tensor_parallel_size": "etp",
     "etp": "etp",
     "zero_optimization_stage": "zero_stage",
     "zero_stage": "zero_stage",
-    "sequence_parallel": "sequence_parallel",
-    "num_layers": "layers",
-    "hidden_size": "hidden",
-    "ffn_hidden_size": "ffn_hidden",
-    "num_attention_heads": "heads",
-    "num_query_groups": "kv_heads",
-    "kv_channels": "head_dim",
-    "padded_vocab_size": "vocab",
     "swiglu": "gated_mlp",
-    "num_experts": "num_experts",
     "num_moe_experts": "num_experts",
-    "moe_router_topk": "topk",
-    "moe_ffn_hidden_size": "moe_ffn_hidden",
     "model_name": "model",
     "activation_recompute": "activation_recompute",
 }
@@ -94,7 +91,7 @@ KEPT = (
     *("dp_shard", "group_query_attention", "Total optimization steps"),
 )
 """Arguments from which columns are derived."""
-FSDP_STAGES = {"optim": "1", "optim_grads": "2", "optim_grads_params": "3"}
+FSDP_STAGES = {"optim": "1", **MEGATRON.words("data-parallel-sharding-strategy")}
 """Megatron-FSDP's ``--data-parallel-sharding-strategy`` -> ZeRO stage."""
 _VALUE = re.compile(r"(?!(?:[Nn]one|null|~)$)[A-Za-z0-9][\w.:+-]{0,40}", re.ASCII)
 """A number, a switch or a name; nothing that a spreadsheet would take for a formula."""
@@ -186,7 +183,7 @@ def _precision(found: Mapping[str, str]) -> str:
         return "mxfp4" if found.get("fp4_recipe") == "mxfp4" else "nvfp4"
     if found.get("fp8", found.get("fp8_format", "None")) not in ("None", "False"):
         recipe = found.get("fp8_recipe", "")
-        return {"delayed": "fp8-delayed", "blockwise": "fp8-blockwise", "mxfp8": "mxfp8"}.get(recipe, "fp8")
+        return str(MEGATRON.words("fp8-recipe").get(recipe, "fp8"))
     on = [name for name in ("bf16", "fp16") if found.get(name) == "True"]
     on += [kind for name, kind in (("bfloat16_enabled", "bf16"), ("fp16_enabled", "fp16")) if found.get(name) == "True"]
     if "precision" in found and not on:

@@ -1,0 +1,116 @@
+"""Contracts of all launchers' tables: an axis is written, told or refused; an option is written and read by one row."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from planner.axes import AXES
+from planner.launchers import EXPORTERS, megatron, plan_facts, table
+from planner.launchers.bundle import losses, refusals
+from planner.launchers.plan_facts import FACTS
+from planner.schema import launcher_table
+from planner.schema.launcher_table import LauncherTable
+from tests.launchers.environments import given
+from tests.launchers.spread import Case, expressible, plan
+
+TRAINERS = [name for name, exporter in EXPORTERS.items() if exporter.role == "trainer"]
+PLAIN = Case("megatron-core", "llama3-8b", "dgx-h100:1", "tp=2")
+
+
+def other_values() -> Iterator[tuple[str, object]]:
+    """Every axis with each value that is not neutral, as exporters tell them apart."""
+    texts = {"recompute": ("selective", "full", "block"), "offload": ("optimizer", "part")}
+    texts |= {"activation_offload": ("modules", "all"), "placement": ("weights",)}
+    for name, row in AXES.items():
+        neutral = row.exported(row.state(row.neutral))
+        stated = {"count": (2,), "switch": (True,), "text": texts.get(name, ())}
+        values = stated.get(row.kind) or [row.exported(row.state(row.read(choice))) for choice in row.choices]
+        yield from ((name, value) for value in dict.fromkeys(values) if value != neutral)
+
+
+@pytest.mark.parametrize("name", TRAINERS)
+def test_no_axis_is_dropped_in_silence(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a plan that a trainer takes as it is, one axis after the other gets another value."""
+    exporter = EXPORTERS[name]
+    whole = plan_facts.complete(plan(PLAIN))
+    usual = plan_facts.values(whole)
+    seen, silent = set(), []
+    for axis, value in other_values():
+        monkeypatch.setattr(plan_facts, "values", lambda _, a=axis, v=value: usual | {a: v})
+        expressed = exporter.expresses.get(axis, "any" if name == "torchrun" else ())
+        refused = any(why.startswith(f"{axis} {value} (") for why in refusals(whole, exporter))
+        told = axis in {loss.field for loss in losses(whole, exporter)}
+        says = expressed == "any" or value in expressed
+        if says + refused + told != 1:
+            silent.append((axis, value, says, refused, told))
+        seen.add(axis)
+    assert not silent
+    assert seen == set(AXES)
+
+
+@pytest.mark.parametrize("name", EXPORTERS)
+def test_tables_name_what_plans_have(name: str) -> None:
+    exporter = EXPORTERS[name]
+    assert set(exporter.expresses) <= {*AXES, *FACTS}
+    assert set(exporter.told) <= set(AXES)
+    for axis, values in exporter.expresses.items():
+        if axis in AXES and AXES[axis].kind == "choice" and values != "any":
+            row = AXES[axis]
+            assert set(values) <= {row.exported(row.state(row.read(choice))) for choice in row.choices}, axis
+    for option in launcher_table.launcher_table(name).options.values():
+        assert not option.is_axis or option.says in {*AXES, *FACTS}, option.name
+
+
+def test_every_option_of_megatron_is_written_by_a_plan_or_only_read() -> None:
+    """A fact that no Python gives would leave its option out without a word."""
+    written: set[str] = set()
+    for _, whole in expressible("megatron"):
+        known = megatron.facts(plan_facts.complete(whole), given("megatron") | {"rotary-base": "", "lr": "1e-4"})
+        written |= {name for name, _ in table.settings(megatron.TABLE, known)}
+    only_read = {option.name for option in megatron.TABLE.options.values() if option.says.startswith("read.")}
+    rare = {name for name in megatron.TABLE.options if name.startswith(RARE)}
+    assert set(megatron.TABLE.options) - written <= only_read | rare
+    assert not only_read & written
+
+
+RARE = (
+    *("mamba-", "hybrid-", "spec", "moe-latent", "muon-", "mtp-", "hierarchical-", "pretrained-checkpoint"),
+    *(
+        "add-qkv-bias",
+        "no-bias-gelu-fusion",
+        "rotary-percent",
+        "moe-shared-expert-gate",
+        "overlap-moe-",
+        "qk-l2-norm",
+        "apply-layernorm-1p",
+        "squared-relu",
+        "moe-z-loss",
+        "moe-expert-capacity",
+    ),
+)
+"""Options of models and settings that the spread has none of; tests of hybrids, Muon and context have."""
+
+
+@pytest.mark.parametrize("row", [{}, {"axis": "tp", "fact": "x"}, {"axis": "tp", "template": "{}"}])
+def test_a_row_says_one_axis_or_fact_and_nothing_else(row: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="flag x"):
+        launcher_table._option("x", row)
+
+
+def test_words_stand_for_the_first_value_that_says_them() -> None:
+    option = launcher_table._option(
+        "o", {"axis": "optimizer", "values": {"adamw": "adam", "sgd-momentum": "sgd", "sgd": "sgd"}}
+    )
+    whole = LauncherTable(head={}, options={"o": option})
+    assert whole.words("o") == {"adam": "adamw", "sgd": "sgd-momentum"}
+    assert dict(table.settings(whole, {"optimizer": "sgd"}.get)) == {"o": "sgd"}
+    assert dict(table.settings(whole, {"optimizer": "lion"}.get)) == {}
+
+
+def test_a_member_of_a_family_takes_over_what_it_does_not_say() -> None:
+    family, member = (launcher_table.launcher_table(name) for name in ("megatron", "primus"))
+    assert member.options == family.options
+    assert member.head["expresses"] == family.head["expresses"] | {
+        axis: member.head["expresses"][axis] for axis in ("schedule", "precision", "optimizer", "graphs")
+    }
