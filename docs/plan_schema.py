@@ -103,12 +103,62 @@ def printed() -> dict[str, Any]:
     }  # fmt: skip
 
 
+def json_schema(kind: Any, *, digest: bool = True) -> dict[str, Any]:
+    """The JSON Schema of a document's kind, or of several: every key is there in what is written, and no other."""
+    from pydantic import TypeAdapter
+
+    from planner.schema.digest import DIGEST
+
+    described: dict[str, Any] = TypeAdapter(kind).json_schema(by_alias=True)
+    _move_axes(described)
+    if digest:
+        described["properties"][DIGEST] = {"default": None, "title": "Digest", "type": "string"}
+    for record in [described, *described.get("$defs", {}).values()]:
+        if "properties" not in record:
+            continue  # one of several kinds
+        # What a document written before a field existed lacks has no value; all else must be there.
+        record["required"] = [key for key, each in record["properties"].items() if each.get("default", "") is not None]
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **described}
+
+
+def _move_axes(schema: dict[str, Any]) -> None:
+    """Moves the axes of a plan from its sections into a table of their own, in a JSON Schema that has plans."""
+    from planner.schema.plan_axes import FIRST, HOST, NEUTRAL, NODES, PLACES, SPELT
+
+    records = {record.get("title"): record for record in (schema, *schema.get("$defs", {}).values())}
+    if (plan := records.get("Plan")) is None:
+        return
+    axes: dict[str, Any] = {}
+    for axis, (*section, key) in PLACES.items():
+        record = records[SECTIONS[section[0]]] if section else plan
+        axes[axis] = _never_null(record["properties"].pop(key), NEUTRAL.get(axis)) | {"title": axis}
+    for key in HOST:
+        del records["Offloaded"]["properties"][key]
+    for key in ("overlap", "offload", "placement"):
+        del plan["properties"][key]
+    del schema["$defs"]["Overlap"]
+    for axis, neutral in SPELT.items():
+        axes[axis] = {"type": "boolean" if neutral is False else "string", "default": None, "title": axis}
+    axes[NODES] = {"type": "integer", "default": None, "title": NODES}
+    schema["$defs"]["Axes"] = {"additionalProperties": False, "properties": axes, "title": "Axes", "type": "object"}
+    written = plan["properties"]
+    first = {key: written.pop(key) for key in FIRST}
+    plan["properties"] = {**first, "axes": {"$ref": "#/$defs/Axes"}, **written}
+
+
+def _never_null(described: dict[str, Any], neutral: object) -> dict[str, Any]:
+    """What a section says of a value, with the word for none in place of null."""
+    kinds = [kind for kind in described.get("anyOf", [described]) if kind.get("type") != "null"]
+    if neutral == "none":
+        kinds = [{"const": "none"}, *kinds]
+    only = {key: value for key, value in described.items() if key == "default"}
+    return {**(kinds[0] if len(kinds) == 1 else {"anyOf": kinds}), **only}
+
+
 def schemas() -> dict[Path, str]:
     """The text of all schemas, with what the records' docstrings say of the fields."""
-    from planner.schema import record
-
-    described = {name: record.json_schema(kind) for name, kind in kinds().items()}
-    described |= {name: record.json_schema(kind, digest=False) for name, kind in printed().items()}
+    described = {name: json_schema(kind) for name, kind in kinds().items()}
+    described |= {name: json_schema(kind, digest=False) for name, kind in printed().items()}
     every = [each for source in (*SOURCES, *OTHERS) for each in _classes(source)]
     told = {name: {field: says for field, _, says in fields} for name, _, fields in every}
     for schema in described.values():

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from planner import verify
+from planner import catalog, verify
 from planner.planning import document
+from planner.schema import plan_axes
 from planner.schema.plan import Plan, PlanSet
 from planner.schema.procurement import Procurement
 from tests.asking import ask
@@ -35,6 +36,15 @@ def test_folder_is_whole() -> None:
     page = (FOLDER / "README.md").read_text(encoding="utf-8")
     assert len(FILES) == 18
     assert [name for name in FILES if f"-o {name}.json" not in page] == []
+
+
+def test_makers_follow_from_names_of_accelerators() -> None:
+    """Version 1 does not say who makes an accelerator; its name does, for every maker that launchers know."""
+    for name, accelerator in catalog.load().accelerators.items():
+        plan = {"schema_version": 1, "cluster": {"pools": [{"accelerator": name}]}}
+
+        (pool,) = plan_axes.of_version_1(plan)["cluster"]["pools"]
+        assert pool["vendor"] == ("" if accelerator.vendor == "Tesla" else accelerator.vendor), name
 
 
 def test_documents_are_read_and_hold() -> None:

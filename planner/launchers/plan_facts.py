@@ -81,38 +81,23 @@ def per_node(plan: Plan) -> int | None:
     return counts.pop() if len(counts) == 1 else None
 
 
-RESOURCES = {
-    "amd.com/gpu": ("MI",),
-    "habana.ai/gaudi": ("Gaudi",),
-    "nvidia.com/gpu": (
-        *("A10", "A30", "A40", "A80", "B200", "B300", "GB", "GH", "H100", "H20", "H80", "K80", "L4", "P100", "RTX"),
-        *("T4", "Titan", "V100", "VR"),
-    ),
-}
-"""Kubernetes resource of a vendor's device plugin -> how names of its accelerators begin."""
-
-
-MAKERS = {
-    "nvidia": RESOURCES["nvidia.com/gpu"],
-    "amd": ("MI",),
-    "intel": ("Gaudi",),
-    "google": ("TPU",),
-    "aws": ("Trainium",),
-}
-"""Maker of an accelerator -> how its names begin."""
+RESOURCES = {"AMD": "amd.com/gpu", "Intel": "habana.ai/gaudi", "NVIDIA": "nvidia.com/gpu"}
+"""Maker of an accelerator -> Kubernetes resource of its device plugin."""
+MAKERS = ("amd", "aws", "google", "intel", "nvidia")
+"""Makers that launchers tell apart."""
 
 
 def runs_on(plan: Plan, *makers: str) -> Iterator[str]:
     """A launcher whose kernels are of other makers cannot start there; what nobody knows is let through."""
     for index, pool in enumerate(plan.cluster.pools):
-        maker = next((name for name, begins in MAKERS.items() if pool.accelerator.startswith(begins)), None)
-        if maker is not None and maker not in makers:
+        maker = pool.vendor.lower()
+        if maker in MAKERS and maker not in makers:
             yield f"{pool.accelerator} (pool {index}): it runs on accelerators of {' and '.join(makers)}"
 
 
 def vendor_resource(pool: Pool) -> str | None:
     """The Kubernetes resource that a pool's accelerators are; None where no device plugin is known."""
-    return next((name for name, begins in RESOURCES.items() if pool.accelerator.startswith(begins)), None)
+    return RESOURCES.get(pool.vendor)
 
 
 def resources_are_known(plan: Plan) -> Iterator[str]:

@@ -66,7 +66,7 @@ def _thirds(number: int) -> Iterator[tuple[int, ...]]:
 
 def is_one(pool: Pool) -> bool:
     """Whether a pool is of TPUs."""
-    return pool.accelerator.startswith("TPU")
+    return pool.vendor == "Google"
 
 
 def refuses(plan: Plan) -> Iterator[str]:

@@ -108,7 +108,7 @@ def sections(plan: Mapping[str, Any]) -> Any:
         ValueError: an axis is unknown, contradicts the rest of the plan, or stands in a section, too.
     """
     if plan.get("schema_version") == 1:
-        return {**of_version_1(plan), "schema_version": 2}
+        return of_version_1(plan)
     if not isinstance(axes := plan.get("axes"), Mapping):
         raise ValueError("axes: a plan of version 2 has them all in a table")
     axes = {**SPELT, **axes}
@@ -173,43 +173,33 @@ def _inside(table: object, *keys: str) -> Any:
     return table
 
 
+MAKERS = {
+    "NVIDIA": (
+        *("A10", "A30", "A40", "A80", "B200", "B300", "GB", "GH", "H100", "H20", "H80", "K80", "L4", "P100", "RTX"),
+        *("T4", "Titan", "V100", "VR"),
+    ),
+    "AMD": ("MI",),
+    "AWS": ("Trainium",),
+    "Google": ("TPU",),
+    "Intel": ("Gaudi",),
+}
+"""Maker -> how the names of its accelerators begin, which documents of version 1 have alone."""
+
+
 def of_version_1(plan: Mapping[str, Any]) -> dict[str, Any]:
-    """A plan's document of schema version 1 as the records read it: it has the axes in sections already."""
-    cut = plan.get("parallelism")
-    if isinstance(cut, Mapping) and cut.get("cp") != 1 and cut.get("cp_algorithm") is None:
+    """A plan's document of schema version 1 as the records read it: its axes stand in sections already."""
+    table = {key: dict(value) if isinstance(value, Mapping) else value for key, value in plan.items()}
+    cut, cluster = _inside(table, "parallelism"), _inside(table, "cluster")
+    if isinstance(cut, dict) and cut.get("cp") != 1 and cut.get("cp_algorithm") is None:
         # The first documents do not say how context-parallel ranks share a sequence: by a ring.
-        return {**plan, "parallelism": {**cut, "cp_algorithm": "p2p"}}
-    return dict(plan)
+        cut["cp_algorithm"] = "p2p"
+    if isinstance(pools := _inside(cluster, "pools"), list):
+        cluster["pools"] = [
+            {**pool, "vendor": _maker(str(pool.get("accelerator")))} if isinstance(pool, Mapping) else pool
+            for pool in pools
+        ]
+    return {**table, "schema_version": 2}
 
 
-def describe(schema: dict[str, Any]) -> None:
-    """Moves the axes of a plan from its sections into a table of their own, in a JSON Schema that has plans."""
-    records = {record.get("title"): record for record in (schema, *schema.get("$defs", {}).values())}
-    if (plan := records.get("Plan")) is None:
-        return
-    titles = {"overlap": "Overlap", "offloaded": "Offloaded", "batch": "Batch", "recompute": "RecomputeSection"}
-    axes: dict[str, Any] = {}
-    for axis, (*section, key) in PLACES.items():
-        record = records[titles.get(section[0], "Parallelism")] if section else plan
-        axes[axis] = _never_null(record["properties"].pop(key), NEUTRAL.get(axis)) | {"title": axis}
-    for key in HOST:
-        del records["Offloaded"]["properties"][key]
-    for key in ("overlap", "offload", "placement"):
-        del plan["properties"][key]
-    del schema["$defs"]["Overlap"]
-    for axis, neutral in SPELT.items():
-        axes[axis] = {"type": "boolean" if neutral is False else "string", "default": None, "title": axis}
-    axes[NODES] = {"type": "integer", "default": None, "title": NODES}
-    schema["$defs"]["Axes"] = {"additionalProperties": False, "properties": axes, "title": "Axes", "type": "object"}
-    written = plan["properties"]
-    first = {key: written.pop(key) for key in FIRST}
-    plan["properties"] = {**first, "axes": {"$ref": "#/$defs/Axes"}, **written}
-
-
-def _never_null(described: dict[str, Any], neutral: Stated | None) -> dict[str, Any]:
-    """What a section says of a value, with the word for none in place of null."""
-    kinds = [kind for kind in described.get("anyOf", [described]) if kind.get("type") != "null"]
-    if neutral == ALONE:
-        kinds = [{"const": ALONE}, *kinds]
-    only = {key: value for key, value in described.items() if key == "default"}
-    return {**(kinds[0] if len(kinds) == 1 else {"anyOf": kinds}), **only}
+def _maker(accelerator: str) -> str:
+    return next((maker for maker, begins in MAKERS.items() if accelerator.startswith(begins)), "")

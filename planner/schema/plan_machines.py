@@ -56,6 +56,8 @@ class Pool(Record):
     node: str
     count: int
     accelerator: str
+    vendor: str
+    """Who makes the accelerator."""
     accelerators_per_node: int
     accelerator_memory_bytes: float
     peak_flops: dict[str, float]

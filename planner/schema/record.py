@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Self, TypeV
 
 from pydantic import ConfigDict, Field
 
-from planner.schema import plan_axes, tables
-from planner.schema.digest import DIGEST, sealed
+from planner.schema import tables
+from planner.schema.digest import sealed
 from planner.schema.one_line import OneLine
 
 if TYPE_CHECKING:
@@ -171,21 +171,6 @@ def dump(document: Record) -> dict[str, Any]:
     """A document as JSON types, keys in the order of the records."""
     dumped: dict[str, Any] = _adapter(type(document)).dump_python(document, mode="json", by_alias=True)
     return dumped
-
-
-def json_schema(kind: Any, *, digest: bool = True) -> dict[str, Any]:
-    """The JSON Schema of a document's kind, or of several: every key is there in what is written, and no other."""
-    described: dict[str, Any] = _adapter(kind).json_schema(by_alias=True)
-    plan_axes.describe(described)
-    if digest:
-        described["properties"][DIGEST] = {"default": None, "title": "Digest", "type": "string"}
-    for record in [described, *described.get("$defs", {}).values()]:
-        if "properties" not in record:
-            continue  # one of several kinds
-        # What a document written before a field existed lacks has no value; all else must be there.
-        fields = record["properties"].items()
-        record["required"] = [key for key, field in fields if field.get("default", "") is not None]
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **described}
 
 
 def stamped(document: Record) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from planner.planning.document.money import for_another_run, goodput_of, money_s
 from planner.planning.document.solution import FullestStage, PoolInUse, Solution, Spread
 from planner.planning.document.writer import write
 from planner.schema.digest import sealed
-from planner.schema.record import as_json, dump, json_schema, stamped
+from planner.schema.record import as_json, dump, stamped
 
 __all__ = [
     "FullestStage",
@@ -27,7 +27,6 @@ __all__ = [
     "dump",
     "for_another_run",
     "goodput_of",
-    "json_schema",
     "load",
     "load_answer",
     "load_any",

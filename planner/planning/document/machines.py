@@ -75,6 +75,7 @@ def plain_pool(cluster: Cluster, count: int) -> schema.Pool:
         node=node.id,
         count=count,
         accelerator=accelerator.id,
+        vendor=accelerator.vendor,
         accelerators_per_node=node.accelerators,
         accelerator_memory_bytes=accelerator.memory,
         peak_flops={str(dtype): rate for dtype, rate in accelerator.peak.items()},
