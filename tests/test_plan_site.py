@@ -85,7 +85,7 @@ def test_all_that_follows_from_a_step_follows_from_the_measured_one(ask: Answers
     """Rank, tokens per second, MFU, days, dollars, joules, interval: of one plan at two step times, in proportion."""
     before = ask("--region", "us")["plans"][0]
     learn(1, "--step-time", "20s")
-    pins = "tp={tp},pp={pp},cp={cp},zero={zero_stage}".format(**before["parallelism"])
+    pins = "tp={tp},pp={pp},cp={cp},zero={zero}".format(**before["axes"])
     after = ask("--region", "us", "--pin", f"{pins},micro={before['batch']['micro']},recompute=none")["plans"][0]
     slower = 20.0 / before["prediction"]["step_time_s"]
     predicted = after["measured"]["predicted_s"]

@@ -177,7 +177,7 @@ VERSIONS = {"plan": (1, schema.SCHEMA_VERSION), "plan-set": (1, schema.SCHEMA_VE
 
 def _of_known_version(data: Mapping[str, Any], where: str) -> None:
     known, version = VERSIONS.get(str(data.get("kind")), (1,)), data.get("schema_version")
-    if type(version) is not int or version not in known:
+    if version is True or version not in known:
         raise WrongQuestion(
             f"{where}: schema_version is {version!r:.40}, this program reads {' and '.join(map(str, known))}; "
             "write the plan again with this version (clusterwright plan ... -o FILE)"
