@@ -33,7 +33,8 @@ CONNECT_S = 10
 
 
 LARGEST = "1 GB"
-"""Of what all tasks share: Dask warns of less, as its clients send most things with every task, which we do not."""
+"""Size of what all tasks share that Dask accepts silently: it warns of less, as its clients send most things with every
+task, which we do not."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class Workers:
     """Who does the work."""
 
     processes: int = 1
-    """Of this machine; 1: this one alone."""
+    """Processes on this machine; 1: this one alone."""
     engine: str | None = None
     """``dask://HOST:PORT``, the scheduler of a cluster that does it instead."""
 

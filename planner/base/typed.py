@@ -116,7 +116,7 @@ def _environment(variable: str, value: str) -> Iterator[None]:
 
 
 def part(kind: type[T], extended: Any) -> T:
-    """Of a record that extends another kind, what that kind holds."""
+    """The part of a record that the kind which it extends holds."""
     return kind(**{field.name: getattr(extended, field.name) for field in fields(cast("Any", kind))})
 
 

@@ -18,7 +18,7 @@ from planner.base.locking import held
 LEFT_S = 60.0
 """A temporary file that old, and locked by nobody, is of a process that was killed."""
 _AT_FDCWD, _EXCHANGE = -100, 2
-"""Of Linux's ``renameat2``; ``renamex_np`` of macOS calls the same flag RENAME_SWAP."""
+"""Arguments of Linux's ``renameat2``; ``renamex_np`` of macOS calls the same flag RENAME_SWAP."""
 
 
 def write(path: Path, text: str, *, replace: bool = False) -> None:

@@ -51,7 +51,7 @@ class Catalog:
     """Weakest first: an entry of a later one replaces that of an earlier one."""
 
     def holding(self, nodes: Iterable[Node]) -> Catalog:
-        """The same catalog with these nodes in place of those with their ids."""
+        """A catalog with these nodes in place of those with their ids."""
         catalog = replace(self)
         catalog.__dict__["nodes"] = {**self.nodes, **{node.id: node for node in nodes}}
         return catalog

@@ -74,7 +74,7 @@ BACKWARD = 2.5
 
 
 def shapes(grid: Grid) -> tuple[Product, ...]:
-    """Those of one rank's micro-batch, see :func:`projections`."""
+    """Products around attention of one rank's micro-batch (:func:`projections`)."""
     return projections(grid.shape, tokens(grid), grid.layout.tp)
 
 

@@ -48,7 +48,7 @@ class Call:
     """What its traffic crosses: ``domain``, ``rail`` (NICs below one leaf), ``spine``; ``dimensions`` of a fabric that
     has them."""
     bytes: float
-    """Of one call, as nccl-tests counts: the whole vector; the send buffer of an all-to-all."""
+    """Bytes of one call, as nccl-tests counts: the whole vector; the send buffer of an all-to-all."""
     count: float
     """Calls a step of one rank; a share where layers are a mean of kinds."""
     alone_s: float
@@ -67,7 +67,7 @@ def calls(grid: Grid) -> tuple[Call, ...]:
 
 
 def merged(single_calls: Iterable[Call]) -> tuple[Call, ...]:
-    """The same calls of both passes as one, and none that takes no time."""
+    """Calls with those that both passes make joined to one, without calls that take no time."""
     merged: dict[tuple[object, ...], Call] = {}
     for call in single_calls:
         if call.count > 0 and call.alone_s > 0:
@@ -77,7 +77,7 @@ def merged(single_calls: Iterable[Call]) -> tuple[Call, ...]:
 
 
 def _joined(one: Call, other: Call) -> Call:
-    """The same call of both passes."""
+    """One call that stands for a call of both passes."""
     return replace(
         one,
         count=one.count + other.count,
@@ -112,7 +112,7 @@ def _times(call: Call, count: Figure, shown: Figure = 1.0, factor: Figure = 1.0)
 
 
 def _layers(grid: Grid, priced: StepPasses) -> Iterator[Call]:
-    """Those of the busiest stage."""
+    """Calls of the layers of the busiest stage."""
     s = pipeline.stages(grid, priced.layers, priced.ends)
     busy = busiest(grid, s)
     steps = pipeline.micro_batches(grid.layout)

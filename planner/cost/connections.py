@@ -34,8 +34,8 @@ def matrix(grid: Grid) -> LayerPart:
 
 
 def vector_bytes(grid: Grid) -> Figure:
-    """Of both halves: n streams read and one written, n and what the block gave read and n written, where one residual
-    is read, added to and written: ``2 (3 n - 1) e tokens h`` more.
+    """Bytes that both halves of a block move: n streams read and one written, n and what the block gave read and n
+    written, where one residual is read, added to and written: ``2 (3 n - 1) e tokens h`` more.
     """
     n = grid.shape.streams
     more = (n > 1) * 2.0 * (3.0 * n - 1.0) * grid.device.element
@@ -43,7 +43,9 @@ def vector_bytes(grid: Grid) -> Figure:
 
 
 def kept_bytes(grid: Grid, shard: Figure) -> Figure:
-    """Of both halves: n streams, and what the block gave, which gradients of their weights are products with."""
+    """Bytes that both halves of a block keep: n streams, and what the block gave, which gradients of their weights are
+    products with.
+    """
     n = grid.shape.streams
     return (n > 1) * 4.0 * elements.wide(grid) * (n + 1.0) * tokens(grid) * grid.shape.hidden / shard
 

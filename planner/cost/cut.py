@@ -73,7 +73,7 @@ def held(order: tuple[int, ...], chunks: tuple[int, ...], pp: int) -> NDArray[np
 
 @lru_cache(maxsize=4096)
 def between(order: tuple[int, ...], chunks: tuple[int, ...], pp: int) -> tuple[int, ...]:
-    """Those of the stages between the first and the last of which one is the slowest and one the fullest: all that no
+    """Indices of the stages between the first and the last of which one is the slowest and one the fullest: all that no
     stage before them has as many layers of every kind as, and more micro-batches in flight.
     """
     counts = held(order, chunks, pp)

@@ -24,7 +24,7 @@ class ShardedState:
     experts: Figure
     """Replicated over expert-data-parallel ranks only."""
     ends: Figure = 0.0
-    """Of the dense ones, those outside blocks."""
+    """Dense parameters outside blocks."""
 
 
 def blocks_of_stage(grid: Grid, stage: StageLayers) -> ShardedState:
@@ -161,7 +161,7 @@ class ReduceAndGather:
     reduce: Figure
     gather: Figure
     last_reduce: Figure
-    """Of the reduction, its last call: nothing is left to hide it."""
+    """Seconds of the last call of the reduction: nothing is left to hide it."""
     first_gather: Figure
 
     def __add__(self, other: ReduceAndGather) -> ReduceAndGather:

@@ -32,14 +32,14 @@ def _alone(grid: Grid) -> Figure:
 
 
 def parameter_bytes(grid: Grid) -> Figure:
-    """Of the weights that stay resident for compute; none where a working copy is gathered."""
+    """Bytes of a weight that stays resident for compute; 0 where a working copy is gathered."""
     kept = grid.stack.parameter_bytes
     return np.where(grid.stack.gathers_working_copy > 0, kept, _at_least(grid, kept)) * frozen_share(grid)
 
 
 def frozen_share(grid: Grid) -> Figure:
-    """Of those bytes, what frozen weights take: half where products run in 8 bit, which is all that they are read for
-    (Transformer Engine's fp8 parameters, `fp8_model_init`).
+    """Share of :func:`parameter_bytes` that frozen weights take: half where products run in 8 bit, which is all that
+    they are read for (Transformer Engine's fp8 parameters, `fp8_model_init`).
     """
     return np.where((grid.shape.weight_gradient <= 0) & (grid.device.low_precision > 0), 0.5, 1.0)
 
@@ -55,32 +55,34 @@ def sums_in_fp32(grid: Grid) -> Figure:
 
 
 def gradient_bytes(grid: Grid) -> Figure:
-    """Of a gradient as it is kept, with its sum."""
+    """Bytes of a gradient as it is kept, with its sum."""
     return _at_least(grid, grid.stack.gradient_bytes) + FP32 * sums_in_fp32(grid)
 
 
 def gradient_wire(grid: Grid) -> Figure:
-    """Of a gradient as it is reduced."""
+    """Bytes of a gradient as it is reduced."""
     return np.where(sums_in_fp32(grid) > 0, FP32, _at_least(grid, grid.stack.gradient_wire))
 
 
 def update_bytes(grid: Grid) -> Figure:
-    """Of a rank's shard in copies of gradients that the update makes: none where it reads a view of the sums."""
+    """Bytes a parameter of a rank's shard in copies of gradients that the update makes: 0 where it reads a view of the
+    sums.
+    """
     return grid.stack.update_bytes * (1.0 - sums_in_fp32(grid))
 
 
 def parameter_wire(grid: Grid) -> Figure:
-    """Of a trained weight as it is gathered."""
+    """Bytes of a trained weight as it is gathered."""
     return _at_least(grid, grid.stack.parameter_wire)
 
 
 def gathered_wire(grid: Grid) -> Figure:
-    """Of any weight as it is gathered where all are sharded (ZeRO 3): a quantised one as it is kept."""
+    """Bytes of any weight as it is gathered where all are sharded (ZeRO 3): a quantised one as it is kept."""
     return np.where(grid.shape.quantised > 0, grid.shape.frozen_bytes, parameter_wire(grid))
 
 
 def master_bytes(grid: Grid) -> Figure:
-    """Of the fp32 copy of the weights in addition to the working copy."""
+    """Bytes of a weight's fp32 copy in addition to the working copy."""
     return grid.shape.master_bytes * (1.0 - _alone(grid))
 
 
@@ -90,5 +92,5 @@ def step_bytes(grid: Grid) -> Figure:
 
 
 def logit_bytes(grid: Grid, size: Figure) -> Figure:
-    """Of a logit in the loss, of which `size` are known in 16 bit: the logit itself is as wide as an element."""
+    """Bytes of a logit in the loss, of which `size` are known in 16 bit: the logit itself is as wide as an element."""
     return size + (grid.device.element - NARROW)

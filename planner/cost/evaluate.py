@@ -85,8 +85,8 @@ def passes(grid: Grid) -> StepPasses:
 
 
 def _weights(grid: Grid, modelled: tuple[Layer, ...], priced: StepPasses) -> tuple[Figure, Figure, Figure]:
-    """Of the backward passes as priced, the share that is weight gradients in the model: of a leading layer, another
-    one and the head (layers of several kinds have no such schedule: :mod:`planner.space.split_schedules`).
+    """Seconds of weight gradients, by their share of the backward passes in the model: of a leading layer, another one
+    and the head (layers of several kinds have no such schedule: :mod:`planner.space.split_schedules`).
     """
     layer_pairs = zip((0.0 * grid.shape.moe_share, grid.shape.moe_share), modelled, priced.layers, strict=True)
     lead, body = (schedules.weight_seconds(grid, moe) * y.backward / x.backward for moe, x, y in layer_pairs)

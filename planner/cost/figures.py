@@ -67,7 +67,7 @@ class Shape:
     kv_rank: Figure
     """Latent width of keys and values with the shared rotary part (latent attention), else 0."""
     kv_latent: Figure
-    """Of that, what is expanded again (without the rotary part)."""
+    """Width of the latent that is expanded again (without the rotary part)."""
     kv_up: Figure
     """Width that the key/value latent expands to, all heads (latent attention), else 0."""
     vocab: Figure
@@ -80,7 +80,7 @@ class Shape:
     text: Figure
     """Tokens of the text that attention keeps to: the whole sequence, less where texts are packed into it."""
     attended_full: Figure
-    """The same for kernels that do not skip masked positions: the whole sequence."""
+    """Positions attended to by kernels that do not skip masked ones: the whole sequence."""
     head_layers: Figure = 0.0
     """Layers that the head counts as where stages are cut by cost; 0 where every stage holds as many layers."""
     placed_head: Figure = 0.0
@@ -121,7 +121,7 @@ class Shape:
     streams: Figure = 1.0
     """Residual streams (:mod:`planner.cost.connections`)."""
     recurrent_first: Figure = 0.0
-    """Of a recurrence: width of the product before it ..."""
+    """Width of the product before a recurrence ..."""
     recurrent_inner: Figure = 0.0
     """... and of what it gives; ..."""
     recurrent_between: Figure = 0.0
@@ -186,7 +186,7 @@ class Shape:
     magnitude_flops: Figure = 0.0
     """... and the FLOPs that put their adapters together."""
     tower_layers: Figure = 0.0
-    """Of a frozen tower: its layers, ..."""
+    """Layers of a frozen tower, ..."""
     tower_hidden: Figure = 0.0
     """... their width ..."""
     tower_inner: Figure = 0.0
@@ -243,7 +243,7 @@ class Pattern:
     kinds: tuple[Shape, ...]
     """The model as if all layers were of one kind."""
     order: tuple[int, ...]
-    """Of every layer its place among the kinds."""
+    """Place of every layer's kind among the kinds."""
     work: tuple[float, ...] = ()
     """Where a runtime can cut stages anywhere: multiply-adds of a token in a layer of each kind ..."""
     head: float = 0.0
@@ -259,7 +259,7 @@ class Device:
     matrix_rate: Figure
     """Reachable FLOP/s of matrix products in the precision trained in (reach x peak)."""
     matrix_rate_16: Figure
-    """The same in 16 bit, for products that stay there (logits)."""
+    """FLOP/s of matrix products in 16 bit, for those that stay there (logits)."""
     inner_half: Figure
     quantisation: Figure
     compute_units: Figure
@@ -316,7 +316,7 @@ class Network:
     scaleup: Figure
     """Reachable B/s of a ring in the domain, per accelerator."""
     scaleup_reduce: Figure
-    """The same for all-reduce with in-network addition."""
+    """B/s in the domain of an all-reduce with in-network addition."""
     pair: Figure
     """B/s between two accelerators of a domain."""
     mesh: Figure
@@ -357,7 +357,7 @@ class Stack:
     logit_bytes: Figure
     """Most bytes that a logit takes while the loss and its gradient are computed."""
     logit_bytes_split: Figure
-    """The same where tensor-parallel ranks share the vocabulary."""
+    """Bytes of a logit in the loss where tensor-parallel ranks share the vocabulary."""
     chunked_loss: Figure = 0.0
     """1 if logits are made a few tokens at a time."""
     drops_scores: Figure
@@ -508,9 +508,9 @@ class Options:
     expanded_optimizer: Figure = 0.0
     """Share of the optimizer states that lives in expanded memory."""
     expanded_weights: Figure = 0.0
-    """The same of parameters and gradients."""
+    """Share of parameters and gradients that lives in expanded memory."""
     expanded_activations: Figure = 0.0
-    """The same of activations kept for the backward pass."""
+    """Share of the activations kept for the backward pass that lives in expanded memory."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -25,7 +25,7 @@ class TokenWork:
 
 
 def token_work(s: Shape) -> TokenWork:
-    """Of a token of one sequence, causal masks deducted; mixtures count the experts that a token visits."""
+    """Multiply-adds of a token of a sequence, causal masks deducted; mixtures count the experts that a token visits."""
     around = s.attention_share * sum(p.n * p.k for p in attention.projections(s))
     recurrence = s.recurrent_share * (s.hidden * (s.recurrent_first + s.recurrent_inner) + s.recurrent_between)
     expert_width = np.where(s.expert_hidden > 0, s.expert_hidden, s.hidden)

@@ -37,7 +37,7 @@ class PoolFailures:
     accelerators: Figure
     """In use."""
     preemptions_per_s: Figure
-    """Of all nodes in use together, by their owner."""
+    """Preemptions by the owner a second, of all nodes in use together."""
     restart_s: float
     """Seconds until the job goes on, after an interruption that comes from this pool."""
 

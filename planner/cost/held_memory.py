@@ -53,7 +53,7 @@ class Memory:
     buffers: Figure
     """The loss's logits or a layer being worked on, whichever is more; what is gathered."""
     copies: Figure
-    """Of gradients, for the update."""
+    """Copies of gradients for the update."""
     resident: Figure
     """Context, communicators, workspaces."""
     expanded: Placed = Placed()
@@ -171,8 +171,8 @@ def loss(grid: Grid) -> Figure:
 
 
 def chunked_loss(grid: Grid) -> Figure:
-    """The same where logits are made in chunks of ``t h / V`` tokens, rounded up to a power of two: at most 2 t h of
-    them, ``3 e t h`` with the gradient of what the head reads (linkedin/Liger-Kernel,
+    """Bytes of the loss where logits are made in chunks of ``t h / V`` tokens, rounded up to a power of two: at most 2
+    t h of them, ``3 e t h`` with the gradient of what the head reads (linkedin/Liger-Kernel,
     ops/fused_linear_cross_entropy.py).
     """
     return 3.0 * grid.device.element * tokens(grid) * grid.shape.hidden

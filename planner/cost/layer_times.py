@@ -79,7 +79,7 @@ def _interpolated(points: tuple[Point, ...], micro: Figure) -> list[Figure]:
 
 
 NOTHING = Times(tp=1.0, sequence_parallel=0.0, communication=0.0, update=0.0, **dict.fromkeys(FIELDS, 0.0))
-"""Of a plan that no profile holds for."""
+"""Times of a plan that no profile holds for."""
 
 
 def profiled(grid: Grid) -> Grid:

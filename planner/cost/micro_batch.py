@@ -30,7 +30,7 @@ def cast_bytes(grid: Grid, width: Figure) -> Figure:
 
 
 def input_cast_bytes(grid: Grid) -> Figure:
-    """The same of a block's input: with sequence parallelism cast on the shard, then gathered and transposed."""
+    """Bytes of casting a block's input: with sequence parallelism cast on the shard, then gathered and transposed."""
     return 0.5 * cast_bytes(grid, grid.shape.hidden) * (1.0 + 1.0 / sequence_shard(grid))
 
 

@@ -23,7 +23,7 @@ from planner.cost.figures import Array, Dimensions, Figure, Network
 OPERATIONS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "broadcast", "reduce", "send")
 PROTOCOLS = ("LL", "LL128", "Simple")
 NCCL_ALGORITHMS = ("ring", "tree", "nvls", "nvls_tree", "collnet_chain", "pat")
-"""Those that NCCL has, by the names it gives them; the others need another library, or code of one's own."""
+"""Algorithms that NCCL has, by the names it gives them; the others need another library, or code of one's own."""
 
 _LATENCIES = {"LL": (1.0, 1.0), "LL128": (14.0 / 6.6, 1.9 / 0.6), "Simple": (8.4 / 6.6, 3.4 / 0.6)}
 """Protocol -> its start and its step in a domain over those of LL: NCCL's constants of a ring on NVLink
@@ -65,7 +65,7 @@ class Protocol:
     ramp: Figure = 0.0
     """What filling a pipeline costs: c in ``A + x + c sqrt(A x)``."""
     far_ramp: Figure = 0.0
-    """The same of groups that span domains."""
+    """Ramp of groups that span domains."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -30,8 +30,9 @@ NEAR, SCATTER = 0.13, 0.05
 OTHER = {"model": 0.6, "generation": 0.6, "precision": 0.5, "recompute": 0.4}
 """Distance between plans that differ in one of these: twice as far is as much less close again."""
 DOUBLED = {"accelerators": 0.05, "tp": 0.4, "pp": 0.4, "cp": 0.4, "ep": 0.4, "micro": 0.3}
-"""The same where one has twice as many. All of these are of largest likelihood, to a digit, for the residuals of labs
-and frameworks, the lab left out of the fit, each weighing by the root of its runs (`docs/accuracy.md`)."""
+"""Distance between plans of which one has twice as many. All distances are of largest likelihood, to a digit, for the
+residuals of labs and frameworks, the lab left out of the fit, each weighing by the root of its runs
+(`docs/accuracy.md`)."""
 MOST_OFF, ROUNDS = 2.0, 10
 """Standard deviations that a run is off at most from what the others say; what is beyond is scatter of its own, found
 again so often."""
@@ -112,7 +113,7 @@ def scatters(at: Configuration, residual: Array) -> Array:
 
 
 def covariance(at: Configuration) -> Array:
-    """Of what some runs are off by without their scatter: ``site^2 + near^2 exp(-d)``."""
+    """Covariance of what runs are off by, without their scatter: ``site^2 + near^2 exp(-d)``."""
     return np.asarray(SITE**2 + NEAR**2 * closeness(at.at(np.s_[:, None]), at))
 
 

@@ -20,8 +20,8 @@ OF_ATTENTION, OF_MLP = 4.0, 2.0
 
 
 def flops(rows: float, columns: float, iterations: int) -> float:
-    """Of one matrix, m its shorter side and n its longer: ``iterations (4 m^2 n + 2 m^3)``, an iteration being ``A = X
-    X^T``, ``B = b A + c A A`` and ``a X + B X`` (muon_utils.py, newton_schulz_step).
+    """FLOPs of one matrix, m its shorter side and n its longer: ``iterations (4 m^2 n + 2 m^3)``, an iteration being
+    ``A = X X^T``, ``B = b A + c A A`` and ``a X + B X`` (muon_utils.py, newton_schulz_step).
     """
     m = min(rows, columns)
     n = max(rows, columns)
@@ -46,8 +46,8 @@ def whole_matrices(grid: Grid, dense: Figure, experts: Figure, shards: tuple[Fig
 
 
 def seconds(grid: Grid, stage: StageLayers, shards: tuple[Figure, Figure]) -> Figure:
-    """Of the iterations of a stage's busiest rank, with what they gather: every tensor-parallel rank does all of a
-    matrix, at the 16-bit rate (muon_fp32_matmul_prec `medium`); a rank has a whole matrix at least.
+    """Seconds of the iterations on a stage's busiest rank, with what they gather: every tensor-parallel rank does all
+    of a matrix, at the 16-bit rate (muon_fp32_matmul_prec `medium`); a rank has a whole matrix at least.
     """
     s = grid.shape
     layout = grid.layout
@@ -84,7 +84,7 @@ def _of_blocks(grid: Grid, layers: Figure, leading: Figure) -> tuple[Figure, Fig
 
 
 def _mine(whole: Figure, ranks: Figure, least: Figure) -> Figure:
-    """Of the rank with most: an even share, or one matrix."""
+    """Share of the rank with most: an even share, or one matrix."""
     return np.where(whole > 0, np.maximum(whole / ranks, least), 0.0)
 
 

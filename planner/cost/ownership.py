@@ -45,7 +45,7 @@ class Ownership:
     colocation_usd_per_kw_month: float = 163.44
     """Per kW provided (CBRE 2023: 137.86 in 2022, and 19 % more)."""
     maintenance: float = 0.03
-    """Of the capital, a year."""
+    """Share of the capital spent on maintenance in a year."""
     staff_usd_per_accelerator_year: float = 0.0
     availability: float = 0.97
     """Share of the hours in which an accelerator is there, where an hour of one's own is compared with rent. Jobs count

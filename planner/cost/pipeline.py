@@ -29,7 +29,7 @@ class StageSplit:
     middle: Figure
     last: Figure
     stages: tuple[StageLayers, ...] = ()
-    """Those of which one is the slowest and one the fullest, where layers are of several kinds."""
+    """Stages of which one is the slowest and one the fullest; empty where layers are of one kind."""
 
 
 def split(shape: Shape, layout: Layout) -> StageSplit:
@@ -116,9 +116,9 @@ class StageLayers:
     """1 where the pipeline has so many stages."""
     layers: Figure
     leading: Figure
-    """Of those, leading dense ones."""
+    """Leading dense layers among them."""
     kinds: tuple[Figure, ...] = ()
-    """Of each kind, where there are several."""
+    """Layers of each kind, where there are several."""
 
     @property
     def counts(self) -> tuple[Figure, ...]:
@@ -300,7 +300,7 @@ def transfer_bytes(grid: Grid) -> Figure:
 
 
 LEAVING = 0.5
-"""Of the transfers over a link between pools what the stage before it waits for: the gradients."""
+"""Share of the transfers over a link between pools that the stage before it waits for: the gradients."""
 
 
 def waited(inside: Figure, before: Figure, after: Figure) -> Figure:
@@ -328,9 +328,9 @@ class LayerTime:
     forward: Figure
     backward: Figure
     again: Figure
-    """Of the backward pass: seconds that recompute."""
+    """Seconds of the backward pass that recompute."""
     alone: Figure = 0.0
-    """Of both passes: seconds of experts' exchanges that another micro-batch hides in some steps, in the others not."""
+    """Seconds of experts' exchanges in both passes that another micro-batch hides in some steps, in the others not."""
 
 
 def layer_time(grid: Grid, layer: Layer) -> LayerTime:
@@ -356,7 +356,7 @@ class Stages:
     """Seconds per micro-batch by stage, and the parts they are made of."""
 
     layers: tuple[LayerTime, ...]
-    """Of what is priced apart: a leading dense layer and another, or one of each kind."""
+    """Times of the layers that are priced apart: a leading dense one and another, or one of each kind."""
     embedding: LayerPart
     head: LayerPart
     split: StageSplit
@@ -378,7 +378,7 @@ class Stages:
         return tuple((stage, *seconds) for stage, seconds in zip(placed, (first, *between, last), strict=True))
 
     def _blocks(self, stage: StageLayers) -> tuple[Figure, Figure]:
-        """Of one stage, without the ends."""
+        """Forward and backward seconds of the layers of one stage, without the ends."""
         counts = stage.counts
         return together(counts, [x.forward for x in self.layers]), together(counts, [x.backward for x in self.layers])
 

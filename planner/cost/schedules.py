@@ -83,7 +83,7 @@ def moments(grid: Grid, index: Figure) -> tuple[tuple[Figure, Figure], ...]:
 
 
 def _products(grid: Grid, moe: Figure) -> Iterator[tuple[Figure, Product]]:
-    """Those of one layer, `moe` of its MLP a mixture, each with its share of the layers."""
+    """Products of one layer, `moe` of its MLP a mixture, each with its share of the layers."""
     s = grid.shape
     kinds = (
         (s.attention_share * (1.0 + s.cross_share), attention.shapes(grid)),
@@ -100,7 +100,7 @@ def weight_seconds(grid: Grid, moe: Figure) -> Figure:
 
 
 def head_weight_seconds(grid: Grid) -> Figure:
-    """The same of the head."""
+    """Seconds of W of the head: its product's weight gradient, once for each loss."""
     return by_pass(grid, transformer.head_shape(grid)).weight * grid.shape.losses
 
 
@@ -111,7 +111,9 @@ def waiting_bytes(grid: Grid, moe: Figure) -> Figure:
 
 
 def head_waiting_bytes(grid: Grid) -> Figure:
-    """The same of the head: gradients of logits, put off on the last rank of ZB-H1; where a V begins they are not."""
+    """Bytes that W of the head waits for: gradients of logits, put off on the last rank of ZB-H1; where a V begins they
+    are not.
+    """
     layout = grid.layout
     put_off = (grid.options.schedule == ZERO_BUBBLE) * (layout.pp - 1.0)
     return put_off * grid.device.element * tokens(grid) * grid.shape.vocab / layout.tp

@@ -32,8 +32,9 @@ def work(s: Shape) -> Figure:
 
 
 def seconds(grid: Grid) -> LayerPart:
-    """Of a micro-batch: products, attention's kernel and element-wise traffic of all layers, and what joins them; twice
-    the products and the traffic backward where it is trained, and the kernel as the decoder's.
+    """Seconds of a tower's passes over a micro-batch: products, attention's kernel and element-wise traffic of all
+    layers, and what joins them; twice the products and the traffic backward where it is trained, and the kernel as the
+    decoder's.
     """
     s = grid.shape
     d = grid.device

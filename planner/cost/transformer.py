@@ -106,7 +106,7 @@ transformer_config.py, `cuda_graph_impl`, `cuda_graph_scope`); those of modules 
 
 
 def blocks(grid: Grid) -> Figure:
-    """Of what a layer has, a mixer of tokens and an MLP, the share that it holds: half where it is one of them
+    """Share of a whole layer, a mixer of tokens and an MLP, that a layer holds: half where it is one of them
     (Megatron-LM 0520329b, core/models/mamba/mamba_layer_specs.py: Mamba, attention, MLP or experts, nothing beside).
     """
     return 0.5 * (grid.shape.mixing_share + 1.0 - grid.shape.idle_share)
@@ -258,7 +258,7 @@ def layers(grid: Grid) -> tuple[Layer, ...]:
 
 
 def _kernels(grid: Grid, shares: tuple[Figure, ...]) -> tuple[_Kernels, ...]:
-    """Of layers of which such shares have a mixture for their MLP, alike in all else."""
+    """Kernels of layers that differ only in the share of them that has a mixture for its MLP."""
     s, stack = grid.shape, grid.stack
     kernel = attention.kernel(grid)
     ring = attention.context_parallel(grid, kernel)

@@ -31,7 +31,9 @@ def attended(model: Model, sequence: float) -> float:
 
 
 def in_texts(model: Model, texts: Sequence[float], weights: Sequence[float] | None = None) -> float:
-    """The same where attention keeps to each text: ``sum w L a(L) / sum w L``, lengths L with weights w (1)."""
+    """Positions attended to where attention keeps to each text: ``sum w L a(L) / sum w L``, lengths L with weights w
+    (1).
+    """
     weighted_tokens = [tokens * weight for tokens, weight in zip(texts, weights or [1.0] * len(texts), strict=True)]
     return math.fsum(w * attended(model, tokens) for w, tokens in zip(weighted_tokens, texts, strict=True)) / math.fsum(
         weighted_tokens

@@ -24,14 +24,14 @@ def matrices(model: Model, compressed: CompressedAttention) -> list[tuple[str, i
 
 
 def shares(model: Model) -> tuple[float, float]:
-    """Of the blocks with attention, those on the best entries (`csa`) and on all of them (`hca`)."""
+    """Shares of the blocks with attention that attend to the best entries (`csa`) and to all of them (`hca`)."""
     every = max(blocks.attending(model), 1)
     return blocks.named(model, "csa") / every, blocks.named(model, "hca") / every
 
 
 def parameters(model: Model) -> int:
-    """Of all blocks: entries of two series (``4 h d``) or one (``2 h d``) with a gate, a bias a place and a norm of d;
-    the index the same at its width, ``q n c`` for its queries and ``h n`` weights.
+    """Parameters of all blocks: entries of two series (``4 h d``) or one (``2 h d``) with a gate, a bias a place and a
+    norm of d; the index the same at its width, ``q n c`` for its queries and ``h n`` weights.
     """
     compressed = model.compressed
     if compressed is None:

@@ -41,7 +41,7 @@ class Usual:
 
 
 FINE_TUNED = Usual(sequence=4096, batch=16, tokens=1e7)
-"""Of a fine-tuning that does not say, whatever its model was made with."""
+"""Defaults of a fine-tuning that does not say, whatever its model was made with."""
 TUNED_LIKE = "a fine-tuning on ten thousand examples of 1,000 tokens"
 """Why, in words."""
 

@@ -40,9 +40,9 @@ class Parameters:
     extra_per_layer: int
     """What a block has besides (attention sinks, layer scales)."""
     attention_only_per_layer: int
-    """Of these two what a block without attention lacks."""
+    """Parameters of these two that a block without attention lacks."""
     index_per_layer: int
-    """Of attention's projections and norms what a block lacks that uses the sparse index of one before it."""
+    """Parameters of attention that a block lacks which uses the sparse index of one before it."""
     full_more_per_layer: int
     """What a block that sees everything has more than one with a window, norms included; may be negative."""
     compressors: int
@@ -59,9 +59,9 @@ class Parameters:
     attention_layers: int
     """Blocks with attention."""
     full_layers: int
-    """Of these, blocks that see everything with heads of their own."""
+    """Blocks among them that see everything with heads of their own."""
     indexless_layers: int
-    """Of these, blocks that use the sparse index of one before them."""
+    """Blocks among them that use the sparse index of one before them."""
     recurrent_layers: int
     """Blocks with a recurrence."""
     dense_layers: int

@@ -26,7 +26,7 @@ class RecurrentBlock:
     recurrence: float
     """Multiply-adds of the recurrence itself, a token at a time."""
     chunked: float
-    """The same as kernels do them, in chunks."""
+    """Multiply-adds of a token as kernels do them, in chunks."""
     moved: float
     """Elements that convolution, recurrence, gate and norm read and write."""
     kept: int

@@ -22,7 +22,7 @@ from planner.schema.workload import MOST_TEXTS
 PACKED = 20
 """Texts of each of these that are packed to see how full sequences are: 2,000 texts."""
 MAX_BYTES = 50_000_000
-"""Of a file of lengths: some ten million texts."""
+"""Largest file of lengths: some ten million texts."""
 P95 = 1.6448536269514722
 """Standard deviations that 95 % of a normal distribution lie below."""
 

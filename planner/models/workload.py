@@ -25,9 +25,9 @@ from planner.schema.workload import Method, Model, Optimizer, Workload
 OPTIMIZERS = "optimizers.toml"
 HUB = "hub.toml"
 MOST_MODULES = 16
-"""Of multi-token prediction; DeepSeek-V3 has one."""
+"""Most modules of multi-token prediction; DeepSeek-V3 has one."""
 MOST_IMBALANCE = 64.0
-"""Of tokens over experts' ranks; all tokens on one of 64."""
+"""Largest imbalance of tokens over experts' ranks; all tokens on one of 64."""
 LARGEST_BATCH = LARGEST_SEQUENCE = 10**9
 
 
@@ -225,7 +225,9 @@ def _texts(chosen: Model, how: Method, task: str, lengths: str | Sequence[float]
 
 
 def _imbalance(model: Model, given: object) -> float | None:
-    """Of a mixture's tokens over ranks; experts that drop what is beyond their capacity get no more than that."""
+    """Imbalance of a mixture's tokens over ranks; experts that drop what is beyond their capacity get no more than
+    that.
+    """
     if given is None:
         return None
     if isinstance(given, bool) or not isinstance(given, int | float) or not 1 <= given <= MOST_IMBALANCE:

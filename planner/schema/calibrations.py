@@ -47,11 +47,11 @@ class FitToRuns(Record):
     before: FitErrors | None = None
     """With what is shipped, of a site's runs; null without a run."""
     fit: FitErrors | None
-    """Of the runs that were fitted."""
+    """Errors of the runs that were fitted."""
     left_out: FitErrors | None
-    """Of runs that the fit had not seen: each lab's in turn, of a site each run."""
+    """Errors of runs that the fit had not seen: each lab's in turn, of a site each run."""
     frameworks: int | None = None
-    """Of a site's runs."""
+    """Frameworks of a site's runs."""
     skipped: tuple[str, ...] | None = None
     """Which cross-validation was not made, and why; not of a site."""
     factors: tuple[FittedFactor, ...]
@@ -112,6 +112,6 @@ class FitToCollectives(Record):
     left_out: dict[str, int]
     """Reason -> rows."""
     entries: tuple[str, ...]
-    """Of the catalog, that were written."""
+    """Entries of the catalog that were written."""
     errors: tuple[CollectiveErrors, ...]
     files: tuple[str, ...]

@@ -36,7 +36,8 @@ class AcceleratorEfficiency(Entry):
     scaleup: float
     """Reachable fraction of the scale-up link by ring collectives."""
     scaleup_reduce: float
-    """The same for all-reduce where the switch adds in the network (NVLS), else equal to `scaleup`."""
+    """Share of the link that an all-reduce reaches where the switch adds in the network (NVLS), else equal to
+    `scaleup`."""
     scaleup_latency: float
     """Seconds per ring step on the scale-up link."""
     nic: float

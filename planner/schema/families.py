@@ -23,7 +23,7 @@ class ConvolutionStage:
     channels: Count
     """Channels that a block puts out."""
     stride: Count
-    """Of the first block's 3x3 convolution (v1.5) and of its shortcut."""
+    """Stride of the first block's 3x3 convolution (v1.5) and of its shortcut."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +36,7 @@ class ConvolutionNetwork(Entry):
     stem_stride: Count
     stem_channels: Count
     pool_stride: Count
-    """Of the max pool behind the stem."""
+    """Stride of the max pool behind the stem."""
     stages: tuple[ConvolutionStage, ...]
     classes: Count
     batch: Count

@@ -121,9 +121,9 @@ class Accelerator(Entry):
     expanded_memory: Bytes | None = None
     """A second, slower memory that kernels read and write (attached by CXL, say): bytes of one unit; None: none."""
     expanded_bandwidth: Bandwidth | None = None
-    """Of one unit, one direction: all that share it together."""
+    """Bytes per second of one unit, one direction: all that share it together."""
     expanded_latency: Seconds = 0.0
-    """Of one request."""
+    """Latency of one request."""
     expanded_scope: Scope = "accelerator"
     """Who shares a unit, each with an equal part of its bytes and bandwidth."""
     expanded_access: Access = "serial"
@@ -170,7 +170,7 @@ class Dimension:
     bandwidth: Bandwidth
     """Bytes per second that one accelerator sends while it receives as much, all its links of this dimension."""
     latency: Seconds = 0.0
-    """Of one hop."""
+    """Latency of one hop."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -197,7 +197,7 @@ class Fabric(Entry):
 
     @property
     def dimensions(self) -> tuple[Dimension, ...]:
-        """Those that there are, innermost first."""
+        """The dimensions that are described, innermost first."""
         every = (self.dimension1, self.dimension2, self.dimension3, self.dimension4)
         return tuple(dimension for dimension in every if dimension is not None)
 
@@ -281,7 +281,7 @@ class Runtime(Entry):
     logit_bytes: NotNegative = 0.0
     """Most bytes that a logit takes while the loss and its gradient are computed; 0: 6 if fused, else 10."""
     logit_bytes_split: NotNegative = 0.0
-    """The same where tensor-parallel ranks share the vocabulary; 0: as `logit_bytes`."""
+    """Most bytes that a logit takes where tensor-parallel ranks share the vocabulary; 0: as `logit_bytes`."""
     chunked_loss: bool = False
     """Logits are made and turned into the loss a few tokens at a time: never all of them at once."""
     shards_hidden: bool = False

@@ -35,7 +35,7 @@ class ImagePool(Record):
     most: int
     """Images of one accelerator."""
     memory_bytes: float
-    """Of the fullest accelerator."""
+    """Bytes on the fullest accelerator."""
     capacity_bytes: float
 
 
@@ -75,9 +75,10 @@ class ImagePlan(Answer[ImagePool]):
     step_time_s: float
     images_per_s: float
     breakdown: dict[str, float]
-    """Of the slowest accelerator; adds up to the step."""
+    """Seconds by cause of the slowest accelerator; they add up to the step."""
     even_step_s: float | None
-    """The same share for every accelerator of all pools; none where that does not fit into memory."""
+    """Seconds of a step with an even share for every accelerator of all pools; none where that does not fit into
+    memory."""
     best_pool: str | None
     """The best pool by itself; none where the batch fits into no pool's memory."""
     best_pool_step_s: float | None

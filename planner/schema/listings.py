@@ -33,7 +33,7 @@ class FittingTraining(Record):
     node: str
     """The catalog's node that they are taken from."""
     memory_bytes: float
-    """Of the fullest accelerator ..."""
+    """Bytes on the fullest accelerator ..."""
     capacity_bytes: float
     """... of so many."""
     oom_chance: float | None
@@ -44,7 +44,7 @@ class FittingTraining(Record):
     hours: float
     """... which takes so long."""
     usd: float | None
-    """Of rent for these; None: no current offer in the catalog."""
+    """Rent for these; None: no current offer in the catalog."""
     price: PriceUsed | None = None
     """What the rent was computed from, for an hour of a node with these."""
     best: tuple[str, ...] = ()
@@ -148,7 +148,7 @@ class ShownRecommender(Recommender):
     """In total, active, and by part."""
     training_flops_per_sample: float
     memory_bytes: dict[str, int]
-    """Of its tables, and of the optimizer's state for them."""
+    """Bytes of its tables, and of the optimizer's state for them."""
 
 
 ShownModel = ShownTransformer | ShownNetwork | ShownRecommender
@@ -273,7 +273,7 @@ class CountedEntries(Record):
     kind: str
     entries: int
     own: dict[str, str]
-    """Of one's own: id -> where it comes from."""
+    """One's own entries: id -> where it comes from."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -416,7 +416,7 @@ class WrittenFolders(Record):
     left_out: tuple[str, ...]
     """Plans that the target cannot express, and why."""
     recommended: str | None = None
-    """Of several folders, whose plan is to run."""
+    """The one of several folders whose plan is to run."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -425,7 +425,7 @@ class ExportTarget(Record):
 
     title: str
     version: str
-    """Of the launcher that its files were tried with."""
+    """Version of the launcher that its files were tried with."""
     role: Literal["trainer", "environment", "scheduler"]
     level: str
     """How far its files were tried."""
@@ -456,7 +456,7 @@ class WrittenProfile(Record):
     rows: int
     source: str
     sha256: str
-    """Of the source, first 16 digits."""
+    """SHA-256 of the source, first 16 digits."""
     date: str
     file: str
 

@@ -407,9 +407,9 @@ class OtherSoftware(Record):
     uses: tuple[str, ...]
     """Nodes of each pool in use, then: ``8 x dgx-a100-40gb``."""
     step_time_s: float
-    """Of the best plan on them."""
+    """Seconds of a step of the best plan on them."""
     own_uses: tuple[str, ...]
-    """The same of the best plan on the pools that the first plan uses."""
+    """Nodes in use of the best plan on the pools that the first plan uses."""
     own_step_time_s: float
     own_more: float
     """How much more of the objective (time, money, energy) these take, as a fraction."""

@@ -20,7 +20,7 @@ class CommunicationRule(Record):
     """Empty: the library's own choice."""
     protocol: str
     ranks: int | None = None
-    """Of the group; not in documents of before 2026-12, where a rule holds for any."""
+    """Ranks of the group; not in documents of before 2026-12, where a rule holds for any."""
     pools: Sparse[tuple[int, ...]] = None
     """All pools of the group's ranks, where they matter; a rule without pools applies to any."""
 
@@ -33,7 +33,7 @@ class CallChoice(Record):
     group: str
     ranks: int
     bytes: float
-    """Of one call."""
+    """Bytes of one call."""
     count: float
     """Calls a step."""
     choice: str
@@ -41,13 +41,13 @@ class CallChoice(Record):
     runner_up: str
     """The next best, empty where there is no other."""
     alone_s: float
-    """Of one call, by the table."""
+    """Seconds of one call, by the table."""
     base_s: float
-    """Of one call with `base`."""
+    """Seconds of one call with `base`."""
     extrapolated: bool
     """Whether the table has no measurement near (sizes or ranks beyond its own)."""
     saved_s: float
-    """Of the step: what of it showed, times what the choice saves."""
+    """Seconds of the step that are saved: what of it showed, times what the choice saves."""
     pools: Sparse[tuple[int, ...]] = None
     """Pools of its ranks; only in plans over several."""
 
@@ -59,7 +59,7 @@ class CommunicationChoice(Record):
     table: str
     """Where the times come from: a file's name, or the model."""
     sha256: str
-    """Of that file, first 16 digits."""
+    """SHA-256 of that file, first 16 digits."""
     base: str
     """The best single choice of back end: what a plan without rules would use."""
     live: tuple[str, ...]
@@ -71,7 +71,7 @@ class CommunicationChoice(Record):
     gap: float
     """How much better, at most, another choice could be under the same table (relative)."""
     saved_s: float
-    """Of the step, over `base`."""
+    """Seconds of the step that are saved over `base`."""
     step_time_s: float
     """The plan's step with it."""
     calls: tuple[CallChoice, ...]

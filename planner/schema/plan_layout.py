@@ -12,7 +12,7 @@ from planner.schema.record import Record, Sparse
 
 Dispatcher = Literal["alltoall", "allgather", "deepep", "hybridep"]
 FUSED: tuple[Dispatcher, ...] = get_args(FusedDispatcher)
-"""Those of Megatron's ``flex`` dispatcher."""
+"""Back ends of Megatron's ``flex`` dispatcher."""
 ContextAlgorithm = Literal["p2p", "all_gather", "a2a", "a2a+p2p"]
 """How context-parallel ranks share a sequence (:mod:`planner.models.context`), in Transformer Engine's words."""
 CONTEXT_ALGORITHMS: tuple[ContextAlgorithm, ...] = get_args(ContextAlgorithm)
@@ -30,7 +30,7 @@ class OlderRelease(Record):
 
     release: str
     step_time_s: float | None
-    """Of the same plan; none where that release lacks something."""
+    """Seconds of a step of this plan under that release; none where it lacks something."""
     lacks: tuple[str, ...]
     """Axes, or values of one (``zero=3``), that the plan uses and that release does not have."""
 
@@ -96,11 +96,11 @@ class GroupStage(Record):
     ep: int
     recompute: str
     time_s: float
-    """Of one micro-batch, forward and backward, with transfers."""
+    """Seconds of one micro-batch, forward and backward, with transfers."""
     memory_bytes: float
     """On each of its accelerators."""
     held: Sparse[StageMemory] = None
-    """The same part by part; not in documents of before 2026-12."""
+    """What a rank holds, part by part; not in documents of before 2026-12."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,9 +113,9 @@ class Group(Record):
     micro: int
     """Sequences of a micro-batch of one pipeline."""
     micro_batches: int
-    """Of one pipeline, in a step; the last may be smaller."""
+    """Micro-batches of one pipeline in a step; the last may be smaller."""
     sequences: int
-    """Of the global batch, on all copies together."""
+    """Sequences of the global batch on all copies together."""
     time_s: float
     """From the start of a step to its end on this group."""
     stages: tuple[GroupStage, ...]
@@ -176,20 +176,21 @@ class Offloaded(Record):
     """
 
     optimizer_share: float
-    """Of the optimizer states."""
+    """Share of the optimizer states."""
     optimizer_overlap: bool
     """Whether gradients and weights are copied while the host updates others."""
     host_bytes_per_s: float
-    """Of an accelerator's link to host memory, one direction."""
+    """Bytes per second of an accelerator's link to host memory, one direction."""
     host_update_s: float
-    """Of a step: gradients out, the host's update and weights back, one after the other; 0 without a share there."""
+    """Seconds of a step for the host's update: gradients out, the host's update and weights back, one after the other;
+    0 without a share there."""
     device_update_s: float
     """The accelerator's own update of what is left."""
     activations: tuple[str, ...]
     """Modules of layers whose inputs are there until the backward pass, by Megatron Core's names; all: what layers
     keep."""
     activations_bytes: float
-    """Of the fullest stage, in the host's memory, for each accelerator."""
+    """Bytes of the fullest stage in the host's memory, for each accelerator."""
 
 
 @dataclass(frozen=True, kw_only=True)

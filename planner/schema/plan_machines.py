@@ -14,7 +14,7 @@ class ExpandedPool(Record):
     """Memory in addition to the accelerators' own."""
 
     bytes: float
-    """Of one unit."""
+    """Bytes of one unit."""
     bytes_per_s: float
     latency_s: float
     scope: Literal["accelerator", "node", "pool"]
@@ -23,7 +23,7 @@ class ExpandedPool(Record):
 
 
 Value = float | bool | str | None
-"""Of a field of a catalog's record; None: it has none."""
+"""Value of a field of a catalog's record; None: it has none."""
 _FLOPS = dict.fromkeys((f".{dtype}" for dtype in get_args(Dtype)), (1e12, "TFLOP/s"))
 SHOWN_IN = {"bandwidth": (1e9, "GB/s"), "memory": (2.0**30, "GiB"), "l2": (2.0**20, "MiB"), "tdp": (1.0, "W"), **_FLOPS}
 """Ends of figures' names -> what one of the unit that people read is in SI, and its name."""
@@ -92,7 +92,7 @@ class DimensionSection(Record):
     bytes_per_s: float
     """That one accelerator sends, one direction."""
     latency_s: float
-    """Of a hop."""
+    """Seconds of a hop."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,7 +116,7 @@ class PoolLink(Record):
 
     pools: tuple[int, int]
     bytes_per_s: float
-    """Of one node, one direction."""
+    """Bytes per second of one node, one direction."""
     latency_s: float
     basis: str
 
@@ -129,7 +129,7 @@ class ClusterSection(Record):
     accelerators: int
     pools: tuple[Pool, ...]
     fabric: FabricSection
-    """Of the first pool."""
+    """Fabric of the first pool."""
     region: str | None
     links: tuple[PoolLink, ...] = ()
     """Between pools."""

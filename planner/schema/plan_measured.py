@@ -25,7 +25,7 @@ class MeasuredSection(Record):
     predicted_s: Annotated[float, Field(gt=0)]
     """What the site's efficiencies predict in its place; the breakdown adds up to it."""
     half_width: Annotated[float, Field(gt=0)]
-    """Of the 80 % interval of a step, on a log scale: how far steps, and runs, were apart."""
+    """Half-width of the 80 % interval of a step, on a log scale: how far steps, and runs, were apart."""
     memory_bytes: Annotated[float, Field(gt=0)] | None
     """Largest peak that a run logged."""
 
@@ -57,7 +57,7 @@ class SiteSection(Record):
     error_before: float | None
     """Mean error of the built-in efficiencies on those runs, a fraction."""
     error_after: float | None
-    """The same of a fit to the others of them."""
+    """Mean error on those runs of a fit to the others of them."""
     out_of_memory: tuple[str, ...]
     """Plans left out because they ran out of memory there."""
     fastest_run: str | None

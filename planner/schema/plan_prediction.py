@@ -30,14 +30,14 @@ class HostMemory(Record):
     """Bytes in a node's own memory, all its accelerators holding as much as those of the stage that puts most there."""
 
     total_bytes: float
-    """Of a node."""
+    """Bytes of a node."""
     capacity_bytes: float | None
-    """Of a node; null where the catalog does not know it."""
+    """Capacity of a node; null where the catalog does not know it."""
     stage: int
     optimizer_bytes: float
-    """Of each accelerator: states, with the gradients in 32 bit that they are updated from."""
+    """Bytes of each accelerator's states, with the gradients in 32 bit that they are updated from."""
     activations_bytes: float
-    """Of each accelerator."""
+    """Bytes of each accelerator."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,8 +59,8 @@ class MemorySection(Record):
     optimizer_bytes: float
     activations_bytes: float
     graph_inputs_bytes: Sparse[float] = None
-    """Of these, what CUDA graphs of modules read from buffers of their own; 0 where one graph has the whole step, and
-    only in documents of plans with graphs."""
+    """Bytes of these that CUDA graphs of modules read from buffers of their own; 0 where one graph has the whole step,
+    and only in documents of plans with graphs."""
     buffers_bytes: float
     resident_bytes: float
     expanded: Sparse[ExpandedSection] = None
@@ -68,8 +68,8 @@ class MemorySection(Record):
     host: Sparse[HostMemory] = None
     """What lies in host memory; only in documents of plans that put something there."""
     by_stage: Sparse[tuple[StageMemory, ...]] = None
-    """Of every pipeline stage; not where there is one, nor in documents of before 2026-12, nor of groups, whose stages
-    say it themselves."""
+    """Memory of every pipeline stage; not where there is one, nor in documents of before 2026-12, nor of groups, whose
+    stages say it themselves."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,7 +164,7 @@ class Prediction(Record):
     """What the step is predicted to take; of a plan that was measured, what it took."""
 
     step_time_s: float
-    """Of a plan that was measured (:class:`planner.schema.plan.MeasuredSection`), the measurement."""
+    """Seconds of a step; of a measured plan (:class:`planner.schema.plan.MeasuredSection`), the measurement."""
     breakdown: dict[str, float]
     """Cause -> predicted seconds; adds up to the predicted step time."""
     tokens_per_s: float
@@ -174,7 +174,7 @@ class Prediction(Record):
     """Per step."""
     memory: MemorySection
     intervals: dict[str, Interval]
-    """Of `step_time_s`, and of the total of `memory` as `memory_bytes`."""
+    """Intervals of `step_time_s`, and of the total of `memory` as `memory_bytes`."""
     own_runs: Sparse[OwnRunsSection] = None
     """Only in documents of a site with runs under the plan's framework, on one pool."""
     text_batches: Sparse[TextBatches] = None

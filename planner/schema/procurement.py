@@ -47,7 +47,7 @@ class Owning(Record):
     """Share of the capital that is left at the end of the life."""
     colocation_usd_per_kw_month: float
     maintenance: float
-    """Of the capital, a year."""
+    """Share of the capital, a year."""
     staff_usd_per_accelerator_year: float
 
 
@@ -215,7 +215,7 @@ class PoolBought(Record):
     region: str
     start_day: float
     end_day: float | None
-    """Of a term, or the day on which it is sold; None: it stays."""
+    """End of a term, or the day on which it is sold; None: it stays."""
     sold_usd: Sparse[float] = None
     """What the nodes of one copy bring then; None: they are not sold."""
     month_usd: float
@@ -325,7 +325,7 @@ class Alternative(Document):
     rank: int
     what: str
     value: float
-    """Of the objective, in its unit."""
+    """What more of the limit brings of the objective, in its unit."""
     bill_of_materials: tuple[Line, ...]
     cost: Cost
     power_w: float
@@ -384,12 +384,12 @@ class BreakEven(Record):
     buy: str
     rent: str
     owned_usd_per_accelerator_hour: float
-    """Of the total cost of ownership, at full use."""
+    """The total cost of ownership at full use."""
     rented_usd_per_accelerator_hour: float
     utilisation: float
     """Share of its life above which owning is cheaper; above 1: never."""
     months: float | None
-    """Of full use until rent would have paid for the purchase; None where rent never does."""
+    """Months of full use until rent would have paid for the purchase; None where rent never does."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -39,11 +39,11 @@ class Feasibility(Record):
     n: int
     """Runs that ran out of memory."""
     foreseen: int
-    """Of those, called infeasible."""
+    """Runs among them that are called infeasible."""
     ran: int
     """Runs that fitted."""
     called_infeasible: int
-    """Of those, called infeasible."""
+    """Runs among them that are called infeasible."""
     at_risk: FeasibilityAtRisk
 
 
@@ -69,9 +69,9 @@ class LeverErrors(Record):
     lever: str
     pairs: int
     apart: int
-    """Of those, measured more than 3 % apart."""
+    """Pairs among them that were measured more than 3 % apart."""
     ordered: float | None
-    """Of those apart, put in the right order."""
+    """Share of the pairs apart that is put in the right order."""
     ratio_error: float
     """How far the predicted ratio of the two times is from the measured one, the median."""
 
@@ -81,10 +81,10 @@ class GroupErrors(Record):
     """Errors of the step time over some runs; null where none is predicted."""
 
     name: str | None = None
-    """Of the group; not in the overall figures."""
+    """Name of the group; not in the overall figures."""
     n: int
     covered: int
-    """Of those, predicted and measured."""
+    """Runs among them that are predicted and measured."""
     mape: float | None
     """Mean absolute relative error."""
     median_ape: float | None
@@ -102,7 +102,7 @@ class GroupErrors(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class CoveredRows(Record):
-    """Of runs that state enough, how many are predicted."""
+    """How many runs that state enough are predicted."""
 
     rows: str
     """Which runs."""
@@ -166,7 +166,7 @@ class CallRecord(Record):
     where: str
     """What its traffic crosses: domain, rail, spine, or dimensions."""
     bytes: float
-    """Of one call, as nccl-tests counts."""
+    """Bytes of one call, as nccl-tests counts."""
     count: float
     """Calls a step of one rank."""
     alone_s: float
@@ -178,7 +178,7 @@ class CallRecord(Record):
     pipelines: int | None = None
     """Group of alike pipelines, from 0."""
     stage: int | None = None
-    """Of these, from 0."""
+    """Index of the stage, from 0."""
     paces: bool | None = None
     """Whether it is of the stage that sets the pace."""
     leads: bool | None = None
@@ -207,7 +207,7 @@ class TimedCall(Record):
     op: str
     ranks: int
     bytes: int
-    """Of the call, as nccl-tests counts."""
+    """Bytes of the call, as nccl-tests counts."""
     backend: str
     algorithm: str
     """Empty where it cannot be chosen; so the protocol."""
@@ -261,7 +261,7 @@ class SweepCurrency(Record):
 
     code: str
     usd: float
-    """Of one unit of it."""
+    """US dollars of one unit of it."""
     date: str
 
 

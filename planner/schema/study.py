@@ -130,7 +130,7 @@ class Trial(Record):
     """One point of the outer space."""
 
     number: int
-    """Of a trial from 0; of an enumerated point its place in the order of the axes, the last turning fastest."""
+    """Number of a trial from 0; of an enumerated point its place in the order of the axes, the last turning fastest."""
     axes: Values
     objectives: dict[str, float]
     """Empty where a workload has no plan."""
@@ -139,7 +139,7 @@ class Trial(Record):
     """Constraint -> by what share it is exceeded; 0 or less where it is kept."""
     feasible: bool
     plan: tuple[Brief, ...]
-    """Of every workload, in their order; empty where there is none."""
+    """Plans of every workload, in their order; empty where there is none."""
     why: str
     """What is wrong with a point that trains nothing."""
 
@@ -156,7 +156,7 @@ class DesignPoint(Document):
     usd_per_hour: float | None
     power_w: float | None
     plan: tuple[Plan, ...]
-    """Of every workload."""
+    """Plans of every workload."""
 
     def rows(self) -> list[dict[str, Any]]:
         """A row for each workload's plan."""
@@ -182,9 +182,9 @@ class AxisSensitivity(Record):
 
     axis: str
     elasticity: float | None
-    """Of the first objective: 1 % more of the axis changes it by so many per cent; None for names."""
+    """Elasticity of the first objective: 1 % more of the axis changes it by so many per cent; None for names."""
     elasticities: dict[str, float]
-    """Of every objective."""
+    """Elasticities of every objective."""
     sweep: tuple[Swept, ...]
 
 
@@ -235,7 +235,8 @@ class StudyResult(Answer[DesignPoint]):
     pareto: tuple[DesignPoint, ...]
     """Points that no other beats in one objective without being worse in another; with one objective the best."""
     hypervolume: float | None
-    """Of the front, as a share of the box from the worst feasible values to the best; None with one objective."""
+    """Hypervolume of the front, as a share of the box from the worst feasible values to the best; None with one
+    objective."""
     sensitivity: tuple[AxisSensitivity, ...]
     pairs: tuple[PairSweep, ...]
     next_million: tuple[NextMillion, ...]

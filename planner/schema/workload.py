@@ -43,7 +43,7 @@ class TokenRouter:
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
 
     score: Literal["softmax", "sigmoid", "sqrtsoftplus"]
-    """Of the router's outputs, an expert's score."""
+    """Function of the router's outputs that gives an expert's score."""
     normalised: Flag
     """Whether the scores of a token's experts are made to add up to 1 (as they do where the softmax is over these)."""
     scaling: Positive = 1.0
@@ -162,7 +162,7 @@ class Recurrence:
     a channel (2510.26692), linear attention with a fixed decay (2401.04658), a gated convolution alone (LFM2), or
     a state with decays and removals a channel (2503.14456)."""
     heads: Count
-    """Of values; for `mamba` channels."""
+    """Heads of values; for `mamba` channels."""
     value_dim: Count
     """Width of one; for `mamba` 1."""
     key_heads: Count
@@ -173,11 +173,11 @@ class Recurrence:
     """Tokens that a depth-wise convolution before the recurrence sees; 0: there is none."""
     convolution_bias: Flag = False
     bias: Flag = False
-    """Of the products before and behind."""
+    """Whether the products before and behind have biases."""
     step_rank: Whole = 0
     """Width of the projection that makes time steps (`mamba`), or decays and gates (`kda`; of `rwkv7` all together)."""
     value_rank: Whole = 0
-    """Of these the rank through which values mix with the first block's (`rwkv7`), which itself has none of it."""
+    """Rank through which values mix with the first block's (`rwkv7`), which itself has none of it."""
     norm: Literal["none", "head", "full", "inner"] = "none"
     """Norm on what the recurrence gives: one of a head's width, over all heads, or (Jamba) on what it is made from."""
     chunk: Count = 64
@@ -233,15 +233,15 @@ class Tower:
     attended: Positive
     """Patches that one sees, the mean over layers."""
     tokens: Count
-    """Of the decoder's sequence that an image (or a clip, below too) becomes."""
+    """Tokens of the decoder's sequence that an image (or a clip, below too) becomes."""
     joining: Whole
     """Multiply-adds of an image outside the layers: projections of patches, and to the decoder's width."""
     parameters: Count
     """All of the tower's, with what joins it to the decoder."""
     images: Count
-    """Of a sequence, its texts included."""
+    """Images of a sequence, its texts included."""
     seconds: Whole = 0
-    """Of a clip of sound; 0: it sees images."""
+    """Seconds of a clip of sound; 0: it sees images."""
     trained: Flag = False
 
     @property
@@ -257,9 +257,9 @@ class Rotary:
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
 
     base: Positive
-    """Of the angles (theta): pair i of a head's d rotates by position / base^(2i/d)."""
+    """Base of the angles (theta): pair i of a head's d rotates by position / base^(2i/d)."""
     share: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """Of a head's width that rotates."""
+    """Share of a head's width that rotates."""
     skips: Whole = 0
     """One layer in so many, the last of each round, has no positions at all (0: all layers rotate)."""
     scaling: Literal["none", "llama3", "yarn"] = "none"

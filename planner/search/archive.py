@@ -65,7 +65,7 @@ def worst(kept: Hits, top: int) -> float:
 
 
 def undominated(hits: Hits) -> Hits:
-    """Those that no other beats in value without needing more memory: a staircase, fastest first."""
+    """Hits that no other beats in value without needing more memory: a staircase, fastest first."""
     ranked = hits.taken(np.lexsort((hits.flat, hits.block, hits.memory, hits.value)))
     if not len(ranked):
         return ranked

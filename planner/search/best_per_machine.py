@@ -39,7 +39,7 @@ class Machine:
 
 
 def on(problem: SearchProblem, machine: Machine) -> SearchProblem:
-    """The same question on one machine."""
+    """The problem of a question asked about one machine."""
     figures = replace(problem.figures, devices=machine.devices, network=machine.network)
     return replace(problem, figures=figures, capacity=machine.capacity)
 

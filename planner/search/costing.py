@@ -33,7 +33,7 @@ class CostTable:
     keyed: StepPasses
     place: NDArray[np.intp]
     least: StepPasses
-    """The same with sequences shared in the way that suits each of them best: no candidate is below."""
+    """Passes with sequences shared in the way that suits each of them best: no candidate takes less."""
 
     def part(self, rows: NDArray[np.intp], *, least: bool = False) -> tuple[Grid, StepPasses]:
         """The grid and the costs of some rows, or what these are at least."""
@@ -46,7 +46,9 @@ def table(problem: SearchProblem, index: int) -> CostTable:
 
 
 def tables(problem: SearchProblem, indices: Iterable[int] | None = None) -> dict[int, CostTable]:
-    """Those of some blocks, by default all: each distinct micro-batch is priced once, for every block that has it."""
+    """Cost tables of some blocks, by default all: each distinct micro-batch is priced once, for every block that has
+    it.
+    """
     alike: dict[GridAxes, list[int]] = {}
     for index in range(len(problem.blocks)) if indices is None else indices:
         alike.setdefault(_priced(problem, problem.blocks[index].axes), []).append(index)

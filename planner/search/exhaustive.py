@@ -16,7 +16,9 @@ class Exhaustive:
     name = "exhaustive"
 
     def search(self, problem: SearchProblem, advance: Callable[[int], None] | None = None) -> SearchResult:
-        """The same as :class:`planner.search.bounded.Bounded`; `advance` is told how many candidates were costed."""
+        """The result that :class:`planner.search.bounded.Bounded` finds, by costing every candidate; `advance` is told
+        how many candidates were costed.
+        """
         kept = archive.nothing()
         feasible = 0
         least = None

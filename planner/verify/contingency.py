@@ -11,7 +11,7 @@ from planner.verify import Inconsistent, violations
 from planner.verify.finding import Violation, same
 
 LEAST_BYTES, MOST_BYTES = 2.0, 24.0
-"""Of a checkpoint, a parameter: weights in 16 bit alone; with master weights and states in 32 bit, and more."""
+"""Bytes of a parameter in a checkpoint: weights in 16 bit alone; with master weights and states in 32 bit, and more."""
 
 
 def contingency_violations(plan_set: PlanSet) -> list[Violation]:

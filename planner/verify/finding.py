@@ -21,7 +21,7 @@ class Violation:
     """One thing in a plan that cannot be."""
 
     name: str
-    """Of the check, as in :data:`planner.verify.CHECKS`."""
+    """Name of the check, as in :data:`planner.verify.CHECKS`."""
     says: str
 
     def __str__(self) -> str:
@@ -63,7 +63,7 @@ class Claim:
 
     @property
     def master_bytes(self) -> float:
-        """Of the fp32 copy of a weight: weights that are fp32 themselves, and not gathered from it, have none."""
+        """Bytes of a weight's fp32 copy: weights that are fp32 themselves, and not gathered from it, have none."""
         working = self.plan.runtime.bytes_per_parameter["gathers_working_copy"] > 0
         return 0.0 if self.element > 2 and not working else float(self.plan.workload.optimizer["master_bytes"])
 

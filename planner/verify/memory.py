@@ -159,7 +159,7 @@ def states(c: Claim, stage: int) -> tuple[float, float, float]:
 
 
 def state_bytes(c: Claim) -> float:
-    """Of optimizer states and the fp32 copy, on average over a shard's parameters."""
+    """Bytes of a parameter's optimizer states and fp32 copy, on average over a shard's parameters."""
     per_parameter = c.plan.runtime.bytes_per_parameter
     share = trained(c)
     working = per_parameter["gathers_working_copy"] > 0 and per_parameter.get("frozen", 0.0) <= 0
@@ -320,7 +320,7 @@ def least_activations(c: Claim, stage: int) -> float:
 
 
 def least_inputs(c: Claim, stage: int) -> float:
-    """The same, wherever they are."""
+    """Bytes of the inputs of :func:`least_activations`, in whichever memory they are."""
     apart = c.plan.parallelism.schedule in SPLIT_SCHEDULES
     flying = min(c.micro_batches, c.plan.parallelism.pp - stage * (not apart))
     method = c.plan.workload.method
@@ -423,7 +423,7 @@ def most_beside_layers(c: Claim, stage: int) -> float:
 
 
 def graphs_hold_their_inputs(c: Claim) -> Iterator[str]:
-    """Of activations, graphs of modules hold a copy of every layer's input; one of the whole step holds none."""
+    """Graphs of modules hold a copy of every layer's input; one of the whole step holds none."""
     stated = c.plan.prediction.memory.graph_inputs_bytes
     graphs = c.plan.graphs
     m = c.plan.prediction.memory

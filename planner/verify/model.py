@@ -444,7 +444,7 @@ def work(model: Model, sequence: float, mtp_layers: int = 0) -> LayerWork:
 
 
 def layer_work(model: Model, layer: LayerShape, sequence: float) -> LayerWork:
-    """Of one layer, as :func:`work`."""
+    """Multiply-adds of one layer, as :func:`work` counts them."""
     products = float(layer.attentions * _elements(attention_matrices(model, layer.whole)))
     products += layer.dense * _elements(mlp_matrices(model, model.ffn))
     states = 0.0

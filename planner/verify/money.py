@@ -10,7 +10,8 @@ from planner.verify.finding import TOLERANCE, Check, Claim, unless_same
 HIGHEST_PUE = 3.0
 """Facility power over IT power; no data centre reports more."""
 ACCELERATOR_HOURS_PER_FAILURE = 51_000.0
-"""Of one accelerator: 419 unexpected interruptions of 16,384 in 54 days (Llama 3 405B, 2024, table 5), rounded."""
+"""Hours of one accelerator between failures: 419 unexpected interruptions of 16,384 in 54 days (Llama 3 405B, 2024,
+table 5), rounded."""
 
 
 def steps_see_all_tokens(c: Claim) -> Iterator[str]:

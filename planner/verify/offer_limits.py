@@ -70,7 +70,7 @@ def _power(pool: PoolBought) -> float:
 
 
 def _power_of_all(a: Alternative) -> float:
-    """Of what is bought, and of as many of one's own nodes as ever work at a time."""
+    """Watts of what is bought, and of as many of one's own nodes as ever work at a time."""
     node_power = {pool.node: _power(pool) / (pool.count + pool.spares) for pool in a.pools if pool.way == "own"}
     working = {node: {x.id: x.count for x in a.pools if x.way == "own" and x.node == node} for node in node_power}
     bought = sum(_power(pool) * pool.copies for pool in a.pools if pool.way == "buy")

@@ -80,7 +80,7 @@ def flops_are_counted(c: Claim) -> Iterator[str]:
 
 
 def training_flops(c: Claim, scores: float, states: float) -> float:
-    """Of a token, with so many multiply-adds of its scores and states forward.
+    """FLOPs of a token, with so many multiply-adds of its scores and states forward.
 
     Weights that adapters freeze have no gradient: ``4 products``. Where the last n of L blocks are trained alone, those
     before have a forward pass only, ``(2 + 4 n / L) products``, and the head no weight gradient. DPO runs the reference

@@ -312,7 +312,7 @@ def domain(plan: Plan) -> int:
 
 
 def _inside(plan: Plan, ranks: int, stride: int) -> int:
-    """Of `ranks` that are `stride` apart, those in one domain."""
+    """Members in one domain, of `ranks` that are `stride` apart."""
     return min(max(domain(plan) // stride, 1), ranks)
 
 

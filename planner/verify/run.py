@@ -51,7 +51,7 @@ UNLIKE_CHECKS: tuple[Check, ...] = (
     *communication.CHECKS,
     limits.limits_hold,
 )
-"""The same for a plan whose pipelines are unlike (over several pools)."""
+"""Checks of a plan whose pipelines differ (over several pools)."""
 
 
 def least_step_time(plan: Plan) -> float:

@@ -27,7 +27,7 @@ class Profile:
     sequence: int
     """Tokens per sequence."""
     layers: int
-    """Of the model, without embedding and head."""
+    """Layers of the model, without embedding and head."""
     sequence_parallel: bool
     communication: bool
     """Whether the times hold tensor-parallel communication."""
@@ -38,11 +38,11 @@ class Profile:
     source: str
     """The file that was imported, by name."""
     sha256: str
-    """Of that file, first 16 digits."""
+    """SHA-256 of that file, first 16 digits."""
     date: str
-    """Of the import."""
+    """Date of the import."""
     rows: int
-    """Of that file."""
+    """Rows of that file."""
     origin: str = ""
     """The overlay file; empty before it is written."""
 
@@ -109,7 +109,7 @@ def reasons(
     accelerator: str,
     precisions: Iterable[str],
 ) -> tuple[str, ...]:
-    """Of each profile of a workload's model and accelerator that is not used, why."""
+    """Why each profile of a workload's model and accelerator that is not used is not."""
     layers = workload.model.layers + workload.model.encoder_layers
     taken = list(used)
     wanted = sorted(precisions)

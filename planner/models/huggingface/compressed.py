@@ -23,7 +23,7 @@ _RATIOS = {0: "sliding_attention", 4: _CSA, 128: _HCA}
 
 
 def _kinds(config: Reader) -> list[str]:
-    """Of every block; a checkpoint's ratios go on with those of prediction modules."""
+    """Kind of every block; a checkpoint's ratios go on with those of prediction modules."""
     layers = config.layers()
     ratios = config.items("compress_ratios")
     if named := fields.each_layer(config, "layer_types"):

@@ -21,7 +21,7 @@ _PLAIN: dict[str, Activation] = {
 _GATED: dict[str, Activation] = {"silu": "swiglu", "swish": "swiglu", "gelu": "geglu"}
 """Names of transformers' functions -> a model's word; of others nothing is said, and a launcher's files tell so."""
 BIAS_RATE = 1e-3
-"""Of experts' biases, which no config.json says: DeepSeek-V3 (arXiv 2412.19437, section 4.2)."""
+"""Update rate of experts' biases, which no config.json says: DeepSeek-V3 (arXiv 2412.19437, section 4.2)."""
 
 
 def activation(key: str, otherwise: str, *, gated: bool = False) -> Callable[[Reader], Fields]:

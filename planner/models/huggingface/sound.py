@@ -12,11 +12,11 @@ from planner.models.huggingface.config_values import Reader
 from planner.models.huggingface.towers import Encoder, TowerAsked, Towers, pieces
 
 SECONDS = 30
-"""Of a clip where the question does not say it: the window that Whisper's encoder was trained on."""
+"""Length of a clip where the question does not say it: the window that Whisper's encoder was trained on."""
 LONGEST = 36_000
 """Ten hours."""
 _FRAMES = 100
-"""Of a second: hops of 160 samples at 16 kHz (the feature extractors' hop_length and sampling_rate)."""
+"""Frames of a second: hops of 160 samples at 16 kHz (the feature extractors' hop_length and sampling_rate)."""
 _CHANNELS = 3 * 3
 """Weights between two channels of a two-dimensional convolution."""
 
