@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from planner import api
-from planner.api import what_fits
+from planner.api import plans
 from planner.base.errors import NoAnswer, WrongQuestion
 from planner.commands import main
 from planner.question.asked_plans import PlanOptions
@@ -133,7 +133,7 @@ def test_own_accelerators_are_tried_too(tmp_path: Path) -> None:
 def test_wrong_questions(question: tuple[str | None, str | None, dict[str, Any]]) -> WrongQuestion:
     model, on, asked = question
     with pytest.raises(WrongQuestion) as caught:
-        what_fits.fits(model, on, PlanOptions(method="qlora", **asked), 1, None)
+        plans.fits(model, on, PlanOptions(method="qlora", **asked), 1, None)
     return caught.value
 
 

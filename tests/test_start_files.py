@@ -9,7 +9,7 @@ import pytest
 from planner import catalog
 from planner.base import resources
 from planner.commands import main
-from planner.commands.init import USED_BY
+from planner.commands.start import USED_BY
 from planner.procurement.question import reading as portfolio
 from planner.study.question import reading as study
 from tests.asking import ask

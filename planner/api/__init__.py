@@ -12,10 +12,9 @@ from planner.api.listing import (
     list_targets,
 )
 from planner.api.pages import page
-from planner.api.plans import estimate, plan, plan_images
+from planner.api.plans import estimate, fit, plan, plan_images
 from planner.api.records import accelerator, cluster, model, node
 from planner.api.runs import calibrate, learn, validate
-from planner.api.what_fits import fit
 from planner.question.axis_keywords import Axes
 
 __all__ = [

@@ -28,8 +28,14 @@ def _spelt(name: str) -> str:
     return f"{name}_" if keyword.iskeyword(name) else name
 
 
+_HOMES = {
+    **dict.fromkeys(("plan", "estimate", "fit"), "plans"),
+    **dict.fromkeys(("procure", "design"), "purchases"),
+    **dict.fromkeys(("init", "examples", "completion"), "start"),
+}
+"""Commands whose module has another name."""
 COMMANDS = {
-    name: LazyCommand(f"planner.commands.{_spelt(name)}", _spelt(name), summary)
+    name: LazyCommand(f"planner.commands.{_HOMES.get(name, _spelt(name))}", _spelt(name), summary)
     for name, summary in {
         "init": "Start a commented portfolio, study or cluster file, or a site.",
         "learn": "Read training logs into a site's journal; adapt predictions.",

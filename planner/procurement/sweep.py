@@ -15,7 +15,7 @@ from planner.procurement.program.instance import ProcureVariant
 from planner.procurement.program.solution import USUAL, Settings
 from planner.procurement.program.solve import best
 from planner.procurement.question.portfolio import Portfolio
-from planner.question.currency import usd
+from planner.question.file_values import usd
 from planner.verify import procurement as verify
 
 POINTS = 8

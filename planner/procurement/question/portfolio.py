@@ -15,7 +15,7 @@ from planner.base import units
 from planner.base.typed import missing, reads
 from planner.catalog.ages import today
 from planner.cost.goodput import RESTART_S
-from planner.question import currency
+from planner.question import file_values as currency
 from planner.question.asked_plans import PlanOptions
 from planner.question.file_values import (
     DAY_S,
@@ -40,7 +40,7 @@ from planner.question.file_values import (
     iso_date,
     span,
 )
-from planner.question.ownership_table import OwnershipTable
+from planner.question.tables import OwnershipTable
 from planner.schema.procurement import Currency, OfferQuestion, Pipelines, PoolGroup
 from planner.schema.workload import Model
 

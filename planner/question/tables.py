@@ -1,4 +1,4 @@
-"""How a model is trained, as the workloads of portfolios and studies say it."""
+"""Tables that question files share: how a model is trained, and what owning costs."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import Annotated, ClassVar
 from pydantic import ConfigDict, Field, InstanceOf
 
 from planner.base.typed import missing, reads
+from planner.cost.ownership import DAYS_PER_YEAR, Ownership
 from planner.models import workload
 from planner.question.asked_plans import PlanOptions
-from planner.question.file_values import TABLE, Several
+from planner.question.file_values import TABLE, Money, PositiveShare, Residual, Several, Share, span
 from planner.schema.workload import Model
 
 
@@ -49,3 +50,25 @@ class TrainingTable:
         """The same as a question to ``clusterwright plan``, with `more` keys of a record that extends this one."""
         names = [field.name for field in fields(TrainingTable) if field.name != "model"]
         return PlanOptions(**{name: getattr(self, name) for name in (*names, *more)})
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnershipTable(Ownership):
+    """The table ``[ownership]``; what it leaves out is as usual."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = TABLE
+
+    interest: Share = Ownership.interest
+    life_years: Annotated[float, reads(lambda text: span(text) / DAYS_PER_YEAR), Field(alias="life")] = (
+        Ownership.life_years
+    )
+    residual: Residual = Ownership.residual
+    load: Share = Ownership.load
+    colocation_usd_per_kw_month: Annotated[Money, Field(alias="colocation_per_kw_month")] = (
+        Ownership.colocation_usd_per_kw_month
+    )
+    maintenance: Share = Ownership.maintenance
+    staff_usd_per_accelerator_year: Annotated[Money, Field(alias="staff_per_accelerator_year")] = (
+        Ownership.staff_usd_per_accelerator_year
+    )
+    availability: PositiveShare = Ownership.availability

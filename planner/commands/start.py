@@ -1,8 +1,9 @@
-"""``clusterwright examples``."""
+"""``clusterwright init``, ``examples`` and ``completion``: how one starts."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from itertools import takewhile
 from pathlib import Path
 
@@ -11,6 +12,57 @@ import click
 from planner.base import resources, writing
 from planner.base.errors import WrongQuestion, meant
 from planner.commands import options
+
+USED_BY = {
+    "portfolio": ("work to buy or rent machines for", "clusterwright procure {}"),
+    "study": ("a cluster whose figures may change", "clusterwright design {}"),
+    "cluster": ("machines that you have", "clusterwright plan llama3-8b --cluster {}"),
+}
+"""A file that you edit: what it describes, and the command that reads it."""
+
+
+@click.group()
+def init() -> None:
+    """Start a file or a folder that you keep: each holds something that works, and comments that say what to change."""
+
+
+@init.command(short_help="Make DIR a site: a profile and a journal of measured runs.")
+@click.argument("folder", type=click.Path(path_type=Path), metavar="DIR")
+def site(folder: Path) -> None:
+    """Make DIR a site: its profile for exports (site.toml) and a journal of its measured runs (runs.csv).
+
+    Commands take it with --site DIR, or from the environment variable CLUSTERWRIGHT_SITE.
+
+    \b
+      clusterwright init site my-site
+    """  # noqa: D301 - click reads the control character itself
+    from planner.commands.screen import render
+    from planner.site import folder as folders
+    from planner.site import journal
+
+    written = folders.init(folder, journal.HEADER)
+    render.labelled("Wrote", *(str(path) for path in written))
+    render.labelled("Next", f"edit {written[0]}", f"clusterwright plan ... --site {folder}")
+
+
+def _writer(kind: str) -> Callable[..., None]:
+    """What writes the commented file of a kind."""
+
+    def write(output: Path) -> None:
+        from planner.commands.screen import render
+
+        template = resources.data("examples") / "templates" / f"{kind}.toml"
+        writing.write(output, template.read_text(encoding="utf-8"), replace=True)
+        render.labelled("Wrote", str(output))
+        render.labelled("Next", f"edit {output}", USED_BY[kind][1].format(output))
+
+    return write
+
+
+for _kind, (_what, _used) in USED_BY.items():
+    _own = f"my-{_kind}.toml"
+    _help = f"Write a commented file of {_what}.\n\n\b\n  clusterwright init {_kind} {_own}\n  {_used.format(_own)}"
+    init.command(_kind, help=_help)(options.new_file(_writer(_kind)))
 
 
 @click.command()
@@ -42,9 +94,9 @@ def examples(name: str | None, folder: Path | None, output: Path | None) -> None
         render.text()
         render.labelled("Next", "clusterwright examples --all . writes them where the pages' commands look for them")
     elif output is None:
-        render.verbatim(_named(name, there).read_text(encoding="utf-8"))
+        render.verbatim(_example(name, there).read_text(encoding="utf-8"))
     else:
-        writing.write(output, _named(name, there).read_text(encoding="utf-8"), replace=True)
+        writing.write(output, _example(name, there).read_text(encoding="utf-8"), replace=True)
         render.labelled("Wrote", str(output))
 
 
@@ -74,7 +126,7 @@ def _about(path: Path) -> str:
     return first[0] if first else comment or f"{len(lines) - 1:,} rows: {lines[0][:60]} ..."
 
 
-def _named(name: str, there: dict[str, Path]) -> Path:
+def _example(name: str, there: dict[str, Path]) -> Path:
     """The example of that name, with or without its folder and ending.
 
     Raises:
@@ -85,3 +137,26 @@ def _named(name: str, there: dict[str, Path]) -> Path:
             return path
     hint = meant(name, [path.stem for path in there.values()], "clusterwright examples lists them", most=3)
     raise WrongQuestion(f"no example {name!r}; {hint}")
+
+
+SHELLS = ("bash", "zsh", "fish")
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(SHELLS))
+@click.pass_context
+def completion(ctx: click.Context, shell: str) -> None:
+    """Print what makes SHELL complete commands, options, models, nodes, fabrics, runtimes and targets with the Tab key.
+
+    \b
+      eval "$(clusterwright completion bash)"                                           in ~/.bashrc (bash 4.4 or newer)
+      eval "$(clusterwright completion zsh)"                                            in ~/.zshrc, behind compinit
+      clusterwright completion fish > ~/.config/fish/completions/clusterwright.fish
+    """  # noqa: D301 - click reads the control character itself
+    from click.shell_completion import get_completion_class
+
+    from planner.commands import PROGRAM, cli
+
+    made = get_completion_class(shell)
+    assert made is not None
+    click.echo(made(cli, {}, PROGRAM, f"_{PROGRAM.upper()}_COMPLETE").source())

@@ -1,0 +1,99 @@
+"""``clusterwright plan``, ``estimate`` and ``fit``: how to train on a cluster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from planner.commands import completion_values, options
+from planner.question.asked_plans import FitQuestion, PlanOptions, PlanQuestion
+
+
+@click.command(cls=options.PinsAxes)
+@click.argument("model", shell_complete=completion_values.models)
+@options.declared(PlanQuestion, "cluster", ("fabric", "site"))
+@options.shown
+@options.declared(PlanQuestion, ("accelerators", "all"))
+def plan(model: str, cluster: tuple[str, ...], as_json: bool, output: Path | None, verbose: bool, **asked: Any) -> None:
+    """Rank the ways to train MODEL on a cluster.
+
+    MODEL is an id (clusterwright models list), a TOML file or a Hugging Face config.json.
+
+    \b
+      clusterwright plan llama3-70b --cluster dgx-h100:16
+      clusterwright plan deepseek-v3 --cluster dgx-h100:64..256 --precision fp8 --objective cost
+      clusterwright plan llama3-8b --cluster my-cluster.toml --pin tp=1..4 -o plan.json
+      clusterwright plan llama3-8b --cluster dgx-h100:4 --shortlist 5 --to megatron+slurm -o shortlist.json
+      clusterwright plan gpt2-xl --cluster dgx-a100-40gb:4 --cluster dgx-v100:8
+      clusterwright plan resnet50 --accelerators A100:4,V100:4,RTX6000:8 --batch 1024
+    """  # noqa: D301 - click reads the control character itself
+    from planner.api import answers
+    from planner.commands.screen import images_view, plan_view, render
+
+    question = PlanOptions(**asked)
+    if answers.counts_images(model):
+        images_view.deliver(answers.images(model, cluster, question), as_json=as_json, output=output)
+        return
+    found = answers.plan(model, cluster, question, None if as_json else render.progress)
+    plan_view.deliver(found, as_json=as_json, output=output, verbose=verbose)
+
+
+@click.command(cls=options.TakesAxes)
+@click.argument("model", shell_complete=completion_values.models)
+@click.argument("settings", nargs=-1, shell_complete=completion_values.axes, metavar="[AXIS=VALUE]...")
+@options.declared(PlanQuestion, "cluster", ("fabric", "site"))
+@options.shown
+@options.declared(PlanQuestion, ("accelerators", "link"))
+def estimate(
+    model: str,
+    settings: tuple[str, ...],
+    cluster: tuple[str, ...],
+    as_json: bool,
+    output: Path | None,
+    verbose: bool,
+    **asked: Any,
+) -> int:
+    """Predict one given configuration of MODEL: does it fit, how fast is it, what limits it.
+
+    An axis that is not given is neutral: degrees and micro-batch 1, nothing recomputed, overlap where the runtime
+    has it. Over several pools each group of pipelines is one group=..., as plan prints it. Exits with 1 if it does
+    not fit, or not as surely as --oom-risk asks.
+
+    \b
+      clusterwright estimate llama3-70b --cluster dgx-h100:16 tp=4 pp=4 vpp=5
+      clusterwright estimate llama3-8b --cluster dgx-a100-80gb:1 --runtime fsdp2 micro=2 recompute=full
+      clusterwright estimate gpt2-medium --cluster t4-4:1 --cluster dgx-v100:1 group=t4-4:layers=8,dgx-v100:layers=16
+    """  # noqa: D301 - click reads the control character itself
+    from planner.api import answers
+    from planner.commands.screen import plan_view
+
+    found = answers.estimate(model, cluster, settings, PlanOptions(**asked))
+    plan_view.deliver(found, as_json=as_json, output=output, verbose=verbose)
+    return 0 if found.search.feasible else 1
+
+
+@click.command()
+@click.argument("model", required=False, shell_complete=completion_values.models)
+@options.declared(FitQuestion, ("on", "catalog"))
+@options.json("Print JSON.")
+def fit(model: str | None, on: str | None, most: int, as_json: bool, **asked: Any) -> None:
+    """Which accelerators hold a fine-tuning of MODEL, or which models fit on the accelerators you have.
+
+    Of every accelerator of the catalog, the fewest that hold it, with the rent of the run; the fewest, cheapest and
+    fastest of all are marked. With --on, the largest models that fit, and how long their sequences may be.
+
+    \b
+      clusterwright fit llama3-8b --method qlora --seq 4k
+      clusterwright fit --on RTX-4090:1
+      clusterwright fit llama3-70b --on RTX-PRO-6000-Blackwell:2
+    """  # noqa: D301 - click reads the control character itself
+    from planner.api import plans
+    from planner.commands.screen import fit_view, render
+
+    found = plans.fits(model, on, PlanOptions(**asked), most, None if as_json else render.progress)
+    if as_json:
+        render.json(fit_view.document(found))
+    else:
+        fit_view.show(found, on, asked)
