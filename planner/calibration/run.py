@@ -43,13 +43,14 @@ def validate(catalog: Catalog, file: Path, by: str, oom_risk: float) -> tuple[di
     Raises:
         WrongQuestion: the file cannot be read as runs.
     """
-    found = reading.read(file, catalog)
-    frame = Frame(catalog, found, profiles.read(catalog))
+    runs_read = reading.read(file, catalog)
+    frame = Frame(catalog, runs_read, profiles.read(catalog))
     using = Efficiencies.of(catalog)
-    others = other_families.without_layouts(found)
+    others = other_families.without_layouts(runs_read)
     times = other_families.predict(others, using)
-    widths, memory = residual_widths.read(catalog), residual_widths.read(catalog, residual_widths.MEMORY)
-    judgement = validation.judged(found, frame, frame.predict(using), widths, others, times, memory)
+    widths = residual_widths.read(catalog)
+    memory = residual_widths.read(catalog, residual_widths.MEMORY)
+    judgement = validation.judged(runs_read, frame, frame.predict(using), widths, others, times, memory)
     document = validation.report(judgement, by, oom_risk) | {
         "profiles": validation.gain(frame, using),
         "unread_columns": list(reading.unread_columns(file)),
@@ -99,38 +100,39 @@ def _from_kernels(
 ) -> dict[str, Any]:
     known = catalogs.load()
     if table is None:
-        found = measure.run_measure(output, accelerator, device, tiny, progress, known)
+        outcome = measure.run_measure(output, accelerator, device, tiny, progress, known)
     elif accelerator is None:
         raise WrongQuestion("--table needs --accelerator ID: which part the kernels were timed on")
     else:
-        found = measure.run_table(output, table, accelerator, known)
-    report = found.report
+        outcome = measure.run_table(output, table, accelerator, known)
+    report = outcome.report
     return {
         "kind": "kernel-calibration",
         "schema_version": 1,
-        "accelerator": found.accelerator,
+        "accelerator": outcome.accelerator,
         "rows": report.rows,
         "degrees_of_freedom": report.freedom,
         "mape": report.mape,
-        "kinds": [asdict(each) for each in report.kinds],
-        "levels_kept": found.kept,
-        "refused": list(found.refused),
-        "files": [str(path) for path in found.written],
+        "kinds": [asdict(kind) for kind in report.kinds],
+        "levels_kept": outcome.kept,
+        "refused": list(outcome.refused),
+        "files": [str(path) for path in outcome.written],
     }
 
 
 def _from_collectives(path: Path, output: Path, accelerator: str | None) -> dict[str, Any]:
-    found = collectives.calibrate(path, output, catalogs.load(), accelerator, _today())
+    outcome = collectives.calibrate(path, output, catalogs.load(), accelerator, _today())
     return {
         "kind": "collective-calibration",
         "schema_version": 1,
-        "rows": len(found.table.rows),
-        "left_out": dict(found.table.left_out),
-        "entries": [*found.entries, *found.fabrics],
+        "rows": len(outcome.table.rows),
+        "left_out": dict(outcome.table.left_out),
+        "entries": [*outcome.entries, *outcome.fabrics],
         "errors": [
-            {"what": what, "rows": rows, "before": before, "after": after} for what, rows, before, after in found.errors
+            {"what": what, "rows": rows, "before": before, "after": after}
+            for what, rows, before, after in outcome.errors
         ],
-        "files": [str(each) for each in found.written],
+        "files": [str(entry) for entry in outcome.written],
     }
 
 
@@ -151,15 +153,16 @@ def fit_site(file: Path, output: Path, known: Catalog) -> dict[str, Any]:
     # From what is shipped, not from a site's own overlay: fitting again gives the same.
     built_in = catalogs.Catalog((catalogs.CatalogLayer(catalogs.BUILT_IN, data("hardware_catalog")),))
     shipped = Efficiencies.of(built_in)
-    found, held = own_runs.adapted(frame, shipped), own_runs.held_out(frame, shipped)
+    site_fit, held = own_runs.adapted(frame, shipped), own_runs.held_out(frame, shipped)
     many = len(frame.runs)
-    source, date = f"{many} run{'' if many == 1 else 's'} of {file.name}", _today()
+    source = f"{many} run{'' if many == 1 else 's'} of {file.name}"
+    date = _today()
     left = own_runs.widths(frame, held, residual_widths.read(built_in))
-    changed = own_runs.changed(found, shipped)
+    changed = own_runs.changed(site_fit, shipped)
     written = overlay.write_overlay(output, changed, source, date, name="site.toml")
     written.append(near.write(output, changed.own, f"{source}, {date}", "site.csv"))
     written.append(residual_widths.write(output, left, f"{source}, each held out in turn, {date}", "site.csv"))
-    return own_runs.site_document(frame, shipped, found, held) | {"files": [str(path) for path in written]}
+    return own_runs.site_document(frame, shipped, site_fit, held) | {"files": [str(path) for path in written]}
 
 
 def _from_runs(
@@ -168,26 +171,29 @@ def _from_runs(
     priors = catalogs.load(data("hardware_catalog") / "priors")
     read = reading.read(file, priors)
     frame = Frame(priors, read)
-    prior, kernels = Efficiencies.of(priors), 0
+    prior = Efficiencies.of(priors)
+    kernels = 0
     if table is not None:
         prior, kernels = measure.informed(prior, priors, table)
     try:
-        found = fitting.calibrate(frame, prior)
+        calibration = fitting.calibrate(frame, prior)
     except WrongQuestion as error:
         raise WrongQuestion(f"{file}: {error}") from None
     date = _today()
-    source = f"{len(found.rows)} runs of {file.name}"
+    source = f"{len(calibration.rows)} runs of {file.name}"
     if table is not None:
         source += f", shapes by {kernels:,} kernels of {table.name}"
     efficiencies = other_parameters.extended(
-        priors, read, counted_runs.with_fitted_peaks(frame, found.fit.efficiencies)
+        priors, read, counted_runs.with_fitted_peaks(frame, calibration.fit.efficiencies)
     )
-    left_out, left, widths = None, fitting.skipped(found) if cross_validate else [], []
-    labs = [lab(frame.runs[i]) for i in found.rows]
+    left_out = None
+    left = fitting.skipped(calibration) if cross_validate else []
+    widths = []
+    labs = [lab(frame.runs[i]) for i in calibration.rows]
     if cross_validate and len(set(labs)) > 1:
         with progress("hold out each lab", len(set(labs))) as advance:
-            left_out = fitting.cross_validated(found, labs, advance, workers)
-        times = fitting.interval_widths(found, left_out) | fitting.other_widths(priors, read, prior, workers)
+            left_out = fitting.cross_validated(calibration, labs, advance, workers)
+        times = fitting.interval_widths(calibration, left_out) | fitting.other_widths(priors, read, prior, workers)
         widths.append((times, f"{source}, leave-one-lab-out, {date}", f"{residual_widths.TIME}.csv"))
         held = fitting.memory_widths(frame, efficiencies)
         if held.get("all", residual_widths.Width(0.0, 0)).runs >= residual_widths.FEWEST:
@@ -196,5 +202,5 @@ def _from_runs(
             )
             widths.append((held, citation, f"{residual_widths.MEMORY}.csv"))
     written = overlay.write_overlay(output, efficiencies, source, date)  # only now: an interrupted fit leaves nothing
-    written += [residual_widths.write(output, *each) for each in widths]
-    return fitting.document(found, left_out, left) | {"files": [str(path) for path in written]}
+    written += [residual_widths.write(output, *width) for width in widths]
+    return fitting.document(calibration, left_out, left) | {"files": [str(path) for path in written]}

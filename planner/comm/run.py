@@ -31,22 +31,22 @@ def free(plan: Plan, sms: int | None) -> Mapping[str, float]:
     return {"memory": max(memory, 0.0)} | ({} if sms is None else {"sms": float(sms)})
 
 
-def modelled(plan: Plan, catalog: Catalog, where: str, own: Sequence[Cluster] = ()) -> tuple[Chosen, Plan]:
+def modelled(plan: Plan, catalog: Catalog, where: str, clusters: Sequence[Cluster] = ()) -> tuple[Chosen, Plan]:
     """As :func:`with_rules` without a table: NCCL's fastest algorithm and protocol by the model; no gain is claimed.
 
     Raises:
         WrongQuestion: as :func:`with_rules`, and where the accelerators do not speak NCCL.
     """
-    calls = _calls(plan, catalog, where, own)
+    calls = _calls(plan, catalog, where, clusters)
     if several_pools.several(plan):
-        return _modelled_across(plan, catalog, where, own, calls)
-    place = place_of(plan, catalog, where, own)
+        return _modelled_across(plan, catalog, where, clusters, calls)
+    place = place_of(plan, catalog, where, clusters)
     part = place.accelerator
     if part.vendor.lower() != "nvidia":
         raise WrongQuestion(
             f"{where}: the model knows NCCL's algorithms only, not those on {part.id}; --table FILE.csv"
         )
-    network = grid_of(plan, catalog, where, own).network
+    network = grid_of(plan, catalog, where, clusters).network
     if network.dimensions is not None:
         raise WrongQuestion(
             f"{where}: the model compares algorithms on nodes and NICs, not on dimensions; --table FILE.csv"
@@ -56,25 +56,30 @@ def modelled(plan: Plan, catalog: Catalog, where: str, own: Sequence[Cluster] = 
     return chosen, _with_choice(plan, chosen, ChooseOptions(most=1), "modelled", "")
 
 
-def decided(plan: Plan, catalog: Catalog, where: str, own: Sequence[Cluster] = ()) -> Plan:
+def decided(plan: Plan, catalog: Catalog, where: str, clusters: Sequence[Cluster] = ()) -> Plan:
     """The plan itself where it has rules; else with those of the model, where the model knows its library."""
     if plan.communication:
         return plan
     try:
-        return modelled(plan, catalog, where, own)[1]
+        return modelled(plan, catalog, where, clusters)[1]
     except WrongQuestion:
         return plan
 
 
-def _calls(plan: Plan, catalog: Catalog, where: str, own: Sequence[Cluster] = ()) -> tuple[Call, ...]:
-    calls = listed(plan, catalog, where, own)
+def _calls(plan: Plan, catalog: Catalog, where: str, clusters: Sequence[Cluster] = ()) -> tuple[Call, ...]:
+    calls = listed(plan, catalog, where, clusters)
     if not calls:
         raise WrongQuestion(f"{where}: this plan makes no collective calls; there is nothing to choose")
     return calls
 
 
 def with_rules(
-    plan: Plan, catalog: Catalog, files: Sequence[str], asked: ChooseOptions, where: str, own: Sequence[Cluster] = ()
+    plan: Plan,
+    catalog: Catalog,
+    files: Sequence[str],
+    asked: ChooseOptions,
+    where: str,
+    clusters: Sequence[Cluster] = (),
 ) -> tuple[Chosen, Plan]:
     """What was chosen by tables, and the plan with it. The plan's prediction stays as it was.
 
@@ -85,16 +90,16 @@ def with_rules(
         NoAnswer: no choice keeps the limits.
     """
     if several_pools.several(plan):
-        return _measured_across(plan, catalog, files, asked, where, own)
+        return _measured_across(plan, catalog, files, asked, where, clusters)
     if len(files) > 1 or ("=" in files[0] and not Path(files[0]).exists()):
         raise WrongQuestion(f"--table {files[-1]}: a plan on nodes of one kind has one table; write --table FILE")
     file = Path(files[0])
-    found = tables.read(file)
-    chosen = choose(_calls(plan, catalog, where, own), found, asked, str(file))
+    table = tables.read(file)
+    chosen = choose(_calls(plan, catalog, where, clusters), table, asked, str(file))
     return chosen, _with_choice(plan, chosen, asked, file.name, _digest([file]))
 
 
-def again(plan: Plan, catalog: Catalog, files: Sequence[str], where: str, own: Sequence[Cluster] = ()) -> Plan:
+def again(plan: Plan, catalog: Catalog, files: Sequence[str], where: str, clusters: Sequence[Cluster] = ()) -> Plan:
     """A plan with rules as the model has them today, or the tables that they were chosen by; without those they stay.
 
     Raises:
@@ -107,12 +112,12 @@ def again(plan: Plan, catalog: Catalog, files: Sequence[str], where: str, own: S
     if choice is None or not (files or choice.modelled):
         return plan
     if choice.modelled:
-        return modelled(plan, catalog, where, own)[1]
+        return modelled(plan, catalog, where, clusters)[1]
     sms = None if choice.sms is None else int(choice.sms)
     asked = ChooseOptions(most=choice.most, margin=choice.margin, free=free(plan, sms))
     asked = replace(asked, switch_s=asked.switch_s if choice.switch_s is None else choice.switch_s,
                     launcher=choice.launcher or asked.launcher)  # fmt: skip
-    made = with_rules(plan, catalog, files, asked, where, own)[1]
+    made = with_rules(plan, catalog, files, asked, where, clusters)[1]
     assert made.communication_choice is not None
     # A table is the same by its content, whatever it is called now.
     return replace(made, communication_choice=replace(made.communication_choice, table=choice.table))
@@ -130,9 +135,9 @@ def _leading(plan: Plan, calls: Sequence[Call]) -> list[PoolCall]:
 
 
 def _modelled_across(
-    plan: Plan, catalog: Catalog, where: str, own: Sequence[Cluster], calls: Sequence[Call]
+    plan: Plan, catalog: Catalog, where: str, clusters: Sequence[Cluster], calls: Sequence[Call]
 ) -> tuple[Chosen, Plan]:
-    known = known_of(plan, catalog, where, own)
+    known = known_of(plan, catalog, where, clusters)
     every = [pool.cluster for pool in known.pools.all]
     other = next((c.accelerator.id for c in every if c.accelerator.vendor.lower() != "nvidia"), None)
     if other is not None:
@@ -153,15 +158,16 @@ def _modelled_across(
 
 
 def _measured_across(
-    plan: Plan, catalog: Catalog, files: Sequence[str], asked: ChooseOptions, where: str, own: Sequence[Cluster]
+    plan: Plan, catalog: Catalog, files: Sequence[str], asked: ChooseOptions, where: str, clusters: Sequence[Cluster]
 ) -> tuple[Chosen, Plan]:
-    calls, known = _calls(plan, catalog, where, own), known_of(plan, catalog, where, own)
+    calls, known = _calls(plan, catalog, where, clusters), known_of(plan, catalog, where, clusters)
     measured, paths = _pool_tables(plan, known, files)
-    found, leading = [c for c in calls if isinstance(c, PoolCall)], _leading(plan, calls)
+    pool_calls = [c for c in calls if isinstance(c, PoolCall)]
+    leading = _leading(plan, calls)
     asks = leading if measured.differ else [replace(call, pools=()) for call in leading]
     name = " ".join(files)
     chosen = choose(asks, measured, asked, name)
-    saved = _saved(known, found, leading, chosen)
+    saved = _saved(known, pool_calls, leading, chosen)
     if saved <= 0 and any(call.choice != chosen.calls[0].choice for call in chosen.calls):
         # What is gained beside the slowest pipelines is none of the step: every call stays.
         chosen = replace(choose(asks, measured, replace(asked, margin=math.inf), name), off_critical_path=True)
@@ -180,7 +186,9 @@ def _pool_tables(plan: Plan, known: KnownPlan, files: Sequence[str]) -> tuple[Po
     Raises:
         WrongQuestion: a pool that there is not, two tables for the same, or none for some.
     """
-    names, held, paths = pool_names(plan), {}, []
+    names = pool_names(plan)
+    held = {}
+    paths = []
     for text in files:
         at, file = placed(text, names)
         if at in held:

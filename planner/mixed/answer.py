@@ -25,16 +25,16 @@ from planner.question.request import Request
 from planner.schema import plan as schema
 
 
-def plan(prepared: PreparedPools, found: MixedPlan, rank: int) -> schema.Plan:
+def plan(prepared: PreparedPools, mixed_plan: MixedPlan, rank: int) -> schema.Plan:
     """Everything that is known of a mixed plan, as the plan of that rank (from 1)."""
-    return document.write(solution(prepared, found), rank)
+    return document.write(solution(prepared, mixed_plan), rank)
 
 
-def kept(prepared: PreparedPools, found: MixedPlan) -> schema.Plan | None:
+def kept(prepared: PreparedPools, mixed_plan: MixedPlan) -> schema.Plan | None:
     """The same before verification; None where the job gets nowhere between two interruptions, or loses so much to
     them that it misses its deadline or its budget (the search knows them with the goodput of all nodes).
     """
-    one = solution(prepared, found)
+    one = solution(prepared, mixed_plan)
     if float(document.goodput_of(one).fraction) <= 0:
         return None
     doc = document.write(one, 1)
@@ -42,29 +42,31 @@ def kept(prepared: PreparedPools, found: MixedPlan) -> schema.Plan | None:
     return None if missed else doc
 
 
-def value_of(request: Request, each: schema.Plan) -> float:
+def value_of(request: Request, plan: schema.Plan) -> float:
     """The objective that a plan reaches: seconds, dollars or joules for all tokens."""
     if request.objective == "time":
-        return each.money.days
+        return plan.money.days
     if request.objective == "energy":
-        return each.energy.energy_j if each.energy.energy_j is not None else float("inf")
-    return each.money.usd_total if each.money.usd_total is not None else float("inf")
+        return plan.energy.energy_j if plan.energy.energy_j is not None else float("inf")
+    return plan.money.usd_total if plan.money.usd_total is not None else float("inf")
 
 
 def step_value(request: Request, plan: schema.Plan) -> float:
     """The search's objective (a step's seconds, or times nodes and weight) that a plan of one pool reaches."""
-    step, pool = plan.prediction.step_time_s, plan.cluster.pools[0]
+    step = plan.prediction.step_time_s
+    pool = plan.cluster.pools[0]
     if request.objective == "time":
         return step
     weight = pool.count * (pool.max_power_w or 0.0) if request.objective == "energy" else plan.money.usd_per_hour
     return step * weight if weight else float("inf")
 
 
-def solution(prepared: PreparedPools, found: MixedPlan) -> Solution:
+def solution(prepared: PreparedPools, mixed_plan: MixedPlan) -> Solution:
     """A mixed plan as :func:`planner.planning.document.write` takes it."""
-    batch, used = prepared.setting.offer.batch, _pools_in_order(prepared, found)
+    batch = prepared.setting.offer.batch
+    used = _pools_in_order(prepared, mixed_plan)
     place = {pool: i for i, pool in enumerate(used)}
-    groups = tuple(group_section(prepared, group, place) for group in found.groups)
+    groups = tuple(group_section(prepared, group, place) for group in mixed_plan.groups)
     configuration = schema.Configuration(
         parallelism=_parallelism(prepared, groups),
         batch=schema.Batch(
@@ -81,27 +83,27 @@ def solution(prepared: PreparedPools, found: MixedPlan) -> Solution:
     return Solution(
         request=prepared.request,
         question=prepared.pools,
-        pools=tuple(_pool(prepared, pool, found.nodes[pool]) for pool in used),
+        pools=tuple(_pool(prepared, pool, mixed_plan.nodes[pool]) for pool in used),
         configuration=configuration,
-        step_time=found.time,
-        breakdown=breakdown(prepared, found),
+        step_time=mixed_plan.time,
+        breakdown=breakdown(prepared, mixed_plan),
         model_flops=_model_flops(prepared, batch),
-        fullest=fullest_stage(prepared, found, place),
-        time_spread=releases.time_spread(prepared, found),
+        fullest=fullest_stage(prepared, mixed_plan, place),
+        time_spread=releases.time_spread(prepared, mixed_plan),
         memory_spread=prepared.memory_spread,
-        older=releases.older(prepared, found, configuration),
+        older=releases.older(prepared, mixed_plan, configuration),
     )
 
 
-def _pools_in_order(prepared: PreparedPools, found: MixedPlan) -> list[int]:
+def _pools_in_order(prepared: PreparedPools, mixed_plan: MixedPlan) -> list[int]:
     """The pools in use as they are numbered: along the pipelines where these are all of one kind, as launchers number
     their ranks; else as they were given.
     """
-    kinds = {group.kind for group in found.groups}
+    kinds = {group.kind for group in mixed_plan.groups}
     if len(kinds) == 1:
         chain = prepared.chains[int(prepared.setting.kinds.chain[kinds.pop()])]
         return list(dict.fromkeys(pool for pool, _ in chain))
-    return [i for i, n in enumerate(found.nodes) if n]
+    return [i for i, n in enumerate(mixed_plan.nodes) if n]
 
 
 def _pool(prepared: PreparedPools, pool: int, nodes: int) -> PoolInUse:
@@ -116,7 +118,8 @@ def _pool(prepared: PreparedPools, pool: int, nodes: int) -> PoolInUse:
 
 
 def _overlap(prepared: PreparedPools, groups: Sequence[schema.Group]) -> schema.Overlap:
-    splits_tensors, switches = any(s.tp > 1 for g in groups for s in g.stages), prepared.switches
+    splits_tensors = any(s.tp > 1 for g in groups for s in g.stages)
+    switches = prepared.switches
     return schema.Overlap(
         tp=splits_tensors and switches.sequence_parallel and switches.tp_overlap,
         dp=prepared.setting.dp_overlap,
@@ -127,7 +130,8 @@ def _overlap(prepared: PreparedPools, groups: Sequence[schema.Group]) -> schema.
 def _parallelism(prepared: PreparedPools, groups: Sequence[schema.Group]) -> schema.Parallelism:
     """The largest degrees of any stage; stages are those of the group with most of the batch."""
     every = [stage for group in groups for stage in group.stages]
-    main, depth = max(groups, key=lambda g: g.sequences), max(len(g.stages) for g in groups)
+    main = max(groups, key=lambda g: g.sequences)
+    depth = max(len(g.stages) for g in groups)
     # Context-parallel ranks share optimizer states as well as pipelines side by side do.
     shards = max(g.width * s.cp for g in groups for s in g.stages)
     zero: schema.ZeroStage = 1 if prepared.setting.zero and shards > 1 else 0

@@ -91,9 +91,12 @@ def together(setting: BundleSetting, templates: PipelineTemplates, copies: NDArr
     """
     need = copies @ templates.usage
     used = tuple(int(p) for p in np.flatnonzero(need))
-    each = [int((copies * templates.width)[templates.usage[:, p] > 0].sum()) for p in used]
-    replicas, nodes = float(copies @ templates.width), -(-need // np.asarray(setting.offer.per_node))
-    return Placement(used, nodes, replicas, neighbours(replicas, min(each)), len(np.unique(templates.seam)) > 1)
+    replica_counts = [int((copies * templates.width)[templates.usage[:, p] > 0].sum()) for p in used]
+    replicas = float(copies @ templates.width)
+    nodes = -(-need // np.asarray(setting.offer.per_node))
+    return Placement(
+        used, nodes, replicas, neighbours(replicas, min(replica_counts)), len(np.unique(templates.seam)) > 1
+    )
 
 
 def micro_batches(
@@ -159,8 +162,8 @@ def reductions(
 def exposed(setting: BundleSetting, kinds: PipelineTemplates, network: Network, replicas: Array | float) -> Array:
     """Seconds of gradient reductions over all replicas that no backward pass hides, shape (kinds,)."""
     grid, held = replicated(setting, kinds, network, replicas)
-    found = data_parallel.exposed_traffic(grid, held, kinds.layers, kinds.forward, kinds.backward)
-    return np.broadcast_to(np.asarray(found, dtype=float), (len(kinds),))
+    exposed_s = data_parallel.exposed_traffic(grid, held, kinds.layers, kinds.forward, kinds.backward)
+    return np.broadcast_to(np.asarray(exposed_s, dtype=float), (len(kinds),))
 
 
 def replicated(

@@ -70,24 +70,25 @@ def _enough(
     the best, and what it finds may lie that much above the plan priced again.
     """
     if first.made is None:
-        own = [value for value, plan, _ in alone if where(plan) == where(first.plan)]
-        return min(own) / (1.0 + LEAST) if own else None
-    prepared, found = first.made
-    longer = releases.under(catalog, prepared, found, request, offered) / found.time
+        values = [value for value, plan, _ in alone if where(plan) == where(first.plan)]
+        return min(values) / (1.0 + LEAST) if values else None
+    prepared, mixed_plan = first.made
+    longer = releases.under(catalog, prepared, mixed_plan, request, offered) / mixed_plan.time
     return first.value * longer * (1.0 + LEAST) if _keeps_limits(request, first.plan, longer) else None
 
 
 def _keeps_limits(request: Request, plan: Plan, longer: float) -> bool:
     """Whether a plan whose steps take that many times as long keeps the deadline and the budget."""
-    days, dollars = plan.money.days * longer, (plan.money.usd_total or 0.0) * longer
+    days = plan.money.days * longer
+    dollars = (plan.money.usd_total or 0.0) * longer
     in_time = request.deadline_s is None or days * money.DAY_S <= request.deadline_s
     return in_time and (request.max_cost_usd is None or dollars <= request.max_cost_usd)
 
 
 def _of_a_step(request: Request, value: float, batch: int) -> float:
     """The same in the search's terms: a step's seconds, or those times the dollars an hour of all nodes."""
-    each = money.DAY_S if request.objective == "time" else money.HOUR_S
-    return value * each / float(money.steps(request.workload.tokens, batch, request.workload.sequence))
+    unit_s = money.DAY_S if request.objective == "time" else money.HOUR_S
+    return value * unit_s / float(money.steps(request.workload.tokens, batch, request.workload.sequence))
 
 
 def _beyond(kept: PreparedCache, part: Sequence[JobPool], value: float) -> bool:
@@ -129,11 +130,12 @@ def plan(catalog: Catalog, request: Request, offered: Pools, progress: Progress 
         NoAnswer: nothing fits, or nothing keeps the limits.
     """
     named = {name for pair in offered.given for name in pair}
-    pools, tried = Pools(merged(offered.all, named), offered.given), []
+    pools = Pools(merged(offered.all, named), offered.given)
+    tried = []
     answered = run.answered(catalog, request, offered, progress)
-    found, first = answered.found, answered.first
+    answer, first = answered.found, answered.first
     if first is None or sum(pool.cluster.accelerators for pool in pools.all) > MANY:
-        return found
+        return answer
     cases = list(supposed(catalog, request, pools, mixed=len(first.plan.cluster.pools) > 1))
     with progress("other software", len(cases)) if progress else nullcontext() as advance:
         for case in cases:
@@ -141,7 +143,7 @@ def plan(catalog: Catalog, request: Request, offered: Pools, progress: Progress 
             tried.append(_otherwise(catalog, case, first, known or run.alone(catalog, case[1], pools.all)))
             if advance:
                 advance(1)
-    return replace(found, reasons=replace(found.reasons, other_software=tuple(each for each in tried if each)))
+    return replace(answer, reasons=replace(answer.reasons, other_software=tuple(value for value in tried if value)))
 
 
 def supposed(catalog: Catalog, request: Request, offered: Pools, *, mixed: bool) -> Iterator[Supposed]:
@@ -166,8 +168,8 @@ def _reductions(request: Request, offered: Pools) -> Iterator[tuple[str, Request
 
 def _kernels(catalog: Catalog, request: Request, offered: Pools) -> Iterator[tuple[str, Request]]:
     """Element-wise kernels that are not fused, or are where the framework's own are not."""
-    own = resolve_efficiency(catalog, request, offered.all[0].cluster.accelerator).runtime.vector
-    kernels, named = (EAGER, "not fused") if own < BETWEEN else (FUSED, "fused")
+    vector = resolve_efficiency(catalog, request, offered.all[0].cluster.accelerator).runtime.vector
+    kernels, named = (EAGER, "not fused") if vector < BETWEEN else (FUSED, "fused")
     yield f"element-wise kernels {named}", replace(request, supposed={"vector": kernels})
 
 
@@ -202,21 +204,22 @@ def _otherwise(catalog: Catalog, case: Supposed, first: FoundPlan, singles: run.
     if unbeaten(catalog, request, offered, first, singles[0]):
         return None
     try:
-        found = run.answered(catalog, replace(request, top=EVERY), offered, singles=singles).found
+        plans = run.answered(catalog, replace(request, top=EVERY), offered, singles=singles).found
     except (NoAnswer, WrongQuestion):
         return None
-    best, stands = found.plans[0], where(first.plan)
+    best = plans.plans[0]
+    stands = where(first.plan)
     used = tuple(pool for pool in offered.all if (pool.cluster.node.id, pool.zone) in stands)
-    own = next((plan for plan in found.plans if where(plan) == stands), None)
-    own = own or best_on(catalog, request, offered, used)
-    if own is None or (more := value_of(request, own) / value_of(request, best) - 1.0) <= LEAST:
+    same_pools = next((plan for plan in plans.plans if where(plan) == stands), None)
+    same_pools = same_pools or best_on(catalog, request, offered, used)
+    if same_pools is None or (more := value_of(request, same_pools) / value_of(request, best) - 1.0) <= LEAST:
         return None
     return OtherSoftware(
         supposed=text,
         uses=_nodes(best),
         step_time_s=best.prediction.step_time_s,
-        own_uses=_nodes(own),
-        own_step_time_s=own.prediction.step_time_s,
+        own_uses=_nodes(same_pools),
+        own_step_time_s=same_pools.prediction.step_time_s,
         own_more=more,
     )
 

@@ -43,18 +43,18 @@ def estimate(catalog: Catalog, request: Request, offered: Pools, groups: Sequenc
     offered, groups = _in_use(offered, groups)
     prepared = _prepared(catalog, request, offered, groups)
     copies = np.array([g.copies for g in groups], dtype=np.int64)
-    found = batch_shares.shortest_step(prepared.setting, np.arange(len(groups)), copies)
-    if found is None or len(found.groups) < len(groups):
-        idle = {*range(len(groups))} - {g.kind for g in found.groups} if found else {0}
+    mixed_plan = batch_shares.shortest_step(prepared.setting, np.arange(len(groups)), copies)
+    if mixed_plan is None or len(mixed_plan.groups) < len(groups):
+        idle = {*range(len(groups))} - {g.kind for g in mixed_plan.groups} if mixed_plan else {0}
         raise WrongQuestion(f"{_named(offered, groups[min(idle)])}: gets none of the batch, others do it sooner alone")
-    plan = answer.kept(prepared, found)
+    plan = answer.kept(prepared, mixed_plan)
     if plan is None:
         raise NoAnswer("It makes no progress between interruptions: fewer nodes, or nodes that stay, would.")
     try:
         verify.check(plan, may_exceed_limits=True)
     except verify.Inconsistent as error:
         raise WrongQuestion(f"such groups make no plan: {error}") from None
-    fits = all(each.slack >= 0.0 for each in plan.constraints)
+    fits = all(constraint.slack >= 0.0 for constraint in plan.constraints)
     return PlanSet(
         search=SearchSection(
             candidates=1,
@@ -90,13 +90,15 @@ def _prepared(catalog: Catalog, request: Request, offered: Pools, groups: Sequen
         if wrong := next(_wrong(bound, group), ""):
             raise WrongQuestion(f"{_named(offered, group)}: {wrong}")
     _enough(offered, groups, request.batches[0])
-    policies, depth = problem.able_policies(request), max(len(g.stages) for g in groups)
+    policies = problem.able_policies(request)
+    depth = max(len(g.stages) for g in groups)
     tables = tuple(
         stages.priced(f, configs(groups, i), bound.switches, bound.precision, policies, depth, most)
         for i, (f, most) in enumerate(zip(bound.figures, bound.usable, strict=True))
     )
-    each = [templates(g, row, tables, bound.links) for row, g in enumerate(groups)]
-    kinds, splits = pipelines.joined([kind for kind, _ in each]), tuple(split for _, split in each)
+    by_group = [templates(g, row, tables, bound.links) for row, g in enumerate(groups)]
+    kinds = pipelines.joined([kind for kind, _ in by_group])
+    splits = tuple(split for _, split in by_group)
     return problem.prepared(bound, tables, tuple(chain_of(g) for g in groups), kinds, request.batches[0], splits)
 
 
@@ -114,9 +116,12 @@ def _enough(offered: Pools, groups: Sequence[Group], batch: int) -> None:
 
 def _wrong(bound: BoundPools, group: Group) -> Iterator[str]:
     """What cannot be of a group."""
-    request, pools = bound.request, bound.offered.all
-    chain, layers = chain_of(group), int(bound.figures[0].shape.layers)
-    held, lead = sum(s.layers for s in group.stages), int(bound.figures[0].shape.leading_dense)
+    request = bound.request
+    pools = bound.offered.all
+    chain = chain_of(group)
+    layers = int(bound.figures[0].shape.layers)
+    held = sum(s.layers for s in group.stages)
+    lead = int(bound.figures[0].shape.leading_dense)
     if len(chain) > pipelines.MOST_POOLS or len({pool for pool, _ in chain}) < len(chain):
         yield f"a pipeline stands on one pool, or on one after the other of {pipelines.MOST_POOLS}"
     if len({(s.pool, s.tp, s.cp, s.ep) for s in group.stages}) > len(chain):
@@ -142,7 +147,8 @@ def _wrong(bound: BoundPools, group: Group) -> Iterator[str]:
         if stage.ep > (stage.tp * stage.cp * group.width if request.workload.model.moe else 1):
             yield f"ep={stage.ep} experts' ranks among {stage.tp * stage.cp * group.width} ranks of a stage"
         for axis in ("tp", "cp", "ep"):
-            known, value = request.runtime.axes.get(axis, (1,)), getattr(stage, axis)
+            known = request.runtime.axes.get(axis, (1,))
+            value = getattr(stage, axis)
             if known != "any" and value not in known:
                 yield f"{request.runtime.id} has no {axis}={value}"
 

@@ -20,12 +20,12 @@ def scale(text: float | str) -> float:
         WrongQuestion: not a number above 0.
     """
     try:
-        found = units.parse(text, "count")
+        count = units.parse(text, "count")
     except units.UnitError as error:
         raise WrongQuestion(f"--noise-scale {error}") from None
-    if found <= 0:
+    if count <= 0:
         raise WrongQuestion(f"--noise-scale {text}: sequences, more than 0 (the noise scale, or a critical batch size)")
-    return found
+    return count
 
 
 def tokens_for(tokens: float, batch: int, reference: int, noise: float) -> float:
@@ -44,16 +44,16 @@ def by_goodput(plans_of: Callable[[int, float], PlanSet], wanted: Request, noise
         ClusterwrightError: no batch has a plan; the first one's reason.
     """
     reference = min(wanted.batches)
-    found: list[tuple[int, PlanSet]] = []
+    answers: list[tuple[int, PlanSet]] = []
     errors: list[tuple[int, ClusterwrightError]] = []
     for batch in wanted.batches:
         try:
-            found.append((batch, plans_of(batch, tokens_for(wanted.workload.tokens, batch, reference, noise))))
+            answers.append((batch, plans_of(batch, tokens_for(wanted.workload.tokens, batch, reference, noise))))
         except NoAnswer as error:
             errors.append((batch, error))
-    if not found:
+    if not answers:
         raise errors[0][1]
-    entries = [(value_of(wanted, each), batch, each) for batch, plans in found for each in plans.plans]
+    entries = [(value_of(wanted, plan), batch, plan) for batch, plans in answers for plan in plans.plans]
     entries.sort(key=lambda entry: entry[0])
     noted = Assumption(
         what=f"a noise scale of {noise:,.0f} sequences",
@@ -61,11 +61,11 @@ def by_goodput(plans_of: Callable[[int, float], PlanSet], wanted: Request, noise
         flag="--noise-scale",
     )
     plans = tuple(
-        replace(each, rank=rank, assumptions=(noted, *each.assumptions))
-        for rank, (_, _, each) in enumerate(entries[: wanted.top], 1)
+        replace(plan, rank=rank, assumptions=(noted, *plan.assumptions))
+        for rank, (_, _, plan) in enumerate(entries[: wanted.top], 1)
     )
-    best = next(each for batch, each in found if batch == entries[0][1])
-    searches = [each.search for _, each in found]
+    best = next(plan for batch, plan in answers if batch == entries[0][1])
+    searches = [plan.search for _, plan in answers]
     reasons = replace(best.reasons, why_not=(*_others(entries), *(f"batch {b:,}: {_line(e)}" for b, e in errors)))
     return replace(
         best,

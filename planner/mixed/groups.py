@@ -62,12 +62,15 @@ def group_section(prepared: PreparedPools, group: BundleGroup, place: dict[int, 
 
 def _stage_sections(prepared: PreparedPools, kind: int, place: dict[int, int]) -> tuple[schema.GroupStage, ...]:
     chain, rows, split, costs = found_pipeline(prepared, kind)
-    times, policy = layer_split.dealt_times(costs, split.layers, split.policy), split.policy
-    found = []
+    times = layer_split.dealt_times(costs, split.layers, split.policy)
+    policy = split.policy
+    sections = []
     for i, (at, pool, role, depth) in enumerate(pipelines.places(chain)):
-        table, row, layers = prepared.tables[pool], rows[at], int(split.layers[0, i])
+        table = prepared.tables[pool]
+        row = rows[at]
+        layers = int(split.layers[0, i])
         held = stage_memory(prepared, pool, row, int(policy[0, i]), layers, role, depth)
-        found.append(
+        sections.append(
             schema.GroupStage(
                 pool=place[pool],
                 layers=layers,
@@ -80,7 +83,7 @@ def _stage_sections(prepared: PreparedPools, kind: int, place: dict[int, int]) -
                 held=stage_memory_section(held),
             )
         )
-    return tuple(found)
+    return tuple(sections)
 
 
 def stage_grid(prepared: PreparedPools, pool: int, row: int, policy: int) -> Grid:
@@ -119,10 +122,10 @@ def stage_memory(
     return replace(held, **parts)
 
 
-def fullest_stage(prepared: PreparedPools, found: MixedPlan, place: dict[int, int]) -> FullestStage:
+def fullest_stage(prepared: PreparedPools, mixed_plan: MixedPlan, place: dict[int, int]) -> FullestStage:
     """The stage, among all groups, that uses the largest share of its accelerator's memory."""
     every = []
-    for group in found.groups:
+    for group in mixed_plan.groups:
         chain, rows, split, _ = found_pipeline(prepared, group.kind)
         for i, (at, pool, role, depth) in enumerate(pipelines.places(chain)):
             policy, layers = int(split.policy[0, i]), int(split.layers[0, i])
@@ -158,31 +161,37 @@ def recompute_section(groups: Sequence[schema.Group]) -> schema.RecomputeSection
     return schema.RecomputeSection(policy=name, layers_fraction=float(name == "full"), selective=name == "selective")
 
 
-def breakdown(prepared: PreparedPools, found: MixedPlan) -> dict[str, float]:
+def breakdown(prepared: PreparedPools, mixed_plan: MixedPlan) -> dict[str, float]:
     """Seconds of a step by cause, of the slowest stage of the slowest group, a site's factor in each; the values add up
     to the step time.
     """
-    group = max(found.groups, key=lambda g: g.time)
-    setting, kind = prepared.setting, prepared.setting.kinds.taken(np.array([group.kind]))
+    group = max(mixed_plan.groups, key=lambda g: g.time)
+    setting = prepared.setting
+    kind = prepared.setting.kinds.taken(np.array([group.kind]))
     parts = _slowest_stage(prepared, group.kind, float(group.micro_batches))
-    used = [p for p, count in enumerate(found.nodes) if count]
-    parts["dp"] = found.exposed / batch_shares.straggler_factor_on(setting, setting.network_of(used))
+    used = [p for p, count in enumerate(mixed_plan.nodes) if count]
+    parts["dp"] = mixed_plan.exposed / batch_shares.straggler_factor_on(setting, setting.network_of(used))
     parts = {name: scalar(setting.stack.whole_step) * seconds for name, seconds in parts.items()}
     parts["optimizer"] = float(kind.update[0])
     parts["overhead"] = float(setting.stack.step_overhead)
-    parts["jitter"] = max(found.time - sum(parts.values()), 0.0)
+    parts["jitter"] = max(mixed_plan.time - sum(parts.values()), 0.0)
     return {name: seconds for name, seconds in parts.items() if seconds != 0.0}
 
 
 def _slowest_stage(prepared: PreparedPools, kind: int, micro_batches: float) -> dict[str, float]:
     """What the slowest stage of a kind's pipelines computes and sends in a step, and how long it waits for others."""
     chain, rows, split, costs = found_pipeline(prepared, kind)
-    times, policy = layer_split.dealt_times(costs, split.layers, split.policy), split.policy
+    times = layer_split.dealt_times(costs, split.layers, split.policy)
+    policy = split.policy
     i = int(np.argmax(times[0]))
     at, pool, role, _ = pipelines.places(chain)[i]
-    grid, table, row = stage_grid(prepared, pool, rows[at], int(policy[0, i])), prepared.tables[pool], rows[at]
+    grid = stage_grid(prepared, pool, rows[at], int(policy[0, i]))
+    table = prepared.tables[pool]
+    row = rows[at]
     leading, body = passes(grid).layers
-    layers, first, last = int(split.layers[0, i]), role in ("alone", "first"), role in ("alone", "last")
+    layers = int(split.layers[0, i])
+    first = role in ("alone", "first")
+    last = role in ("alone", "last")
     lead = min(table.least, layers) if first else 0
     parts: dict[str, float] = {}
     for name, part in body.parts.items():

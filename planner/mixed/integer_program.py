@@ -64,7 +64,8 @@ def undominated(columns: Columns, *, alike: bool = False) -> NDArray[np.intp]:
     alive = np.flatnonzero(columns.delivered > 0)
     if len(alive) > MOST_COMPARED:
         return alive
-    need, out = np.column_stack([columns.usage[alive], columns.width[alive]]), columns.delivered[alive]
+    need = np.column_stack([columns.usage[alive], columns.width[alive]])
+    out = columns.delivered[alive]
     less = np.all(need[:, None, :] <= need[None, :, :], axis=-1) & (out[:, None] >= out[None, :])
     np.fill_diagonal(less, False)
     if alike:
@@ -154,16 +155,16 @@ def assign(
         asked.constrain(dot(width, bundles) <= most, "replicas")
     for p in np.flatnonzero(np.any(use > 0, axis=0)).tolist() if least_per_pool else ():
         asked.constrain(dot(width * (use[:, p] > 0), bundles) >= least_per_pool, f"standing_{p}")
-    found = asked.solve(gap=gap, max_nodes=MOST_BRANCHES)
-    if found.status is Status.INFEASIBLE:
+    solved = asked.solve(gap=gap, max_nodes=MOST_BRANCHES)
+    if solved.status is Status.INFEASIBLE:
         return nothing
-    if not found.status.found:
+    if not solved.status.found:
         return None
-    proven = found.status is Status.OPTIMAL
+    proven = solved.status is Status.OPTIMAL
     counts = np.zeros(len(columns.delivered), dtype=np.int64)
     if not whole:
-        return Assigned(counts, np.zeros(len(nodes), dtype=np.int64), found.objective, proven)
-    counts[rows] = np.round([found.value(x) for x in bundles]).astype(np.int64)
+        return Assigned(counts, np.zeros(len(nodes), dtype=np.int64), solved.objective, proven)
+    counts[rows] = np.round([solved.value(x) for x in bundles]).astype(np.int64)
     need = counts @ columns.usage
     used = -(-need // np.asarray(offer.per_node))
     return Assigned(counts, used, float(used @ np.asarray(offer.weights)), proven)

@@ -21,29 +21,31 @@ AXES = ("tp", "cp", "ep")
 
 def best(prepared: PreparedPools, pools: tuple[int, ...]) -> MixedPlan | None:
     """The best plan that uses exactly these pools; None where there is none within the limits."""
-    setting, found = prepared.setting, []
+    setting = prepared.setting
+    candidates = []
     rows = _cut_alike(prepared, pools)
     for copies in _divisors(setting.offer.batch):
         fit = rows[_whole(setting, rows, copies)]
         if len(fit):
             values = _values(setting, fit, pools, copies)
             first = int(np.argmin(values))
-            found.append((float(values[first]), copies, fit[first]))
-    value, copies, row = min(found, default=(np.inf, 0, 0))
+            candidates.append((float(values[first]), copies, fit[first]))
+    value, copies, row = min(candidates, default=(np.inf, 0, 0))
     return batch_shares.shortest_step(setting, np.array([row]), np.array([copies])) if np.isfinite(value) else None
 
 
 def _cut_alike(prepared: PreparedPools, pools: tuple[int, ...]) -> Rows:
     """Kinds that stand on exactly these pools, in any order, with the same degrees on each."""
-    kinds, found = prepared.setting.kinds, []
+    kinds = prepared.setting.kinds
+    rows_alike = []
     for index, chain in enumerate(prepared.chains):
         if {pool for pool, _ in chain} != set(pools):
             continue
         rows = np.flatnonzero(kinds.chain == index)
         configs = [(prepared.tables[pool].configs, kinds.configs[rows, place]) for place, (pool, _) in enumerate(chain)]
         degrees = np.array([[getattr(table, axis)[row] for axis in AXES] for table, row in configs])
-        found.append(rows[np.all(degrees == degrees[0], axis=(0, 1))])
-    return np.concatenate(found) if found else np.zeros(0, dtype=np.intp)
+        rows_alike.append(rows[np.all(degrees == degrees[0], axis=(0, 1))])
+    return np.concatenate(rows_alike) if rows_alike else np.zeros(0, dtype=np.intp)
 
 
 def _whole(setting: BundleSetting, rows: Rows, copies: int) -> NDArray[np.bool_]:
@@ -57,7 +59,8 @@ def _whole(setting: BundleSetting, rows: Rows, copies: int) -> NDArray[np.bool_]
 
 def _values(setting: BundleSetting, rows: Rows, pools: tuple[int, ...], copies: int) -> Array:
     """The objective that so many bundles of each kind reach; infinite where they break the limits."""
-    kinds, offer = setting.kinds.taken(rows), setting.offer
+    kinds = setting.kinds.taken(rows)
+    offer = setting.offer
     replicas = np.asarray(copies * kinds.width, dtype=float)
     shown = batch_shares.reductions(setting, kinds, pools, replicas, 1.0, spans_pools=False)
     straggler_factor = batch_shares.straggler_factor_on(setting, setting.network_of(pools))

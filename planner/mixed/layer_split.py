@@ -116,21 +116,22 @@ def split_chains(costs: Mapping[int, StageCosts], layers: int) -> dict[int, Laye
     """:func:`split_layers` for the pipelines of several chains, those of as many stages at once: a call costs more than
     a few pipelines do.
     """
-    found: dict[int, LayerSplit] = {}
-    for stages in {each.each.shape[1] for each in costs.values()}:
-        some = {i: each for i, each in costs.items() if each.each.shape[1] == stages}
-        split, start = split_layers(_joined([*some.values()]), layers), 0
-        for i, each in some.items():
-            found[i] = split.taken(slice(start, start := start + len(each.each)))
-    return found
+    splits: dict[int, LayerSplit] = {}
+    for stages in {cost.each.shape[1] for cost in costs.values()}:
+        some = {i: cost for i, cost in costs.items() if cost.each.shape[1] == stages}
+        split = split_layers(_joined([*some.values()]), layers)
+        start = 0
+        for i, cost in some.items():
+            splits[i] = split.taken(slice(start, start := start + len(cost.each)))
+    return splits
 
 
 def _joined(parts: Sequence[StageCosts]) -> StageCosts:
     """The stages of all parts, one after the other."""
-    least = [np.broadcast_to(each.least, each.each.shape[:2]) for each in parts]
+    least = [np.broadcast_to(times.least, times.each.shape[:2]) for times in parts]
     names = ("each", "max_layers", "fixed")
-    each, max_layers, fixed = (np.concatenate([getattr(part, name) for part in parts]) for name in names)
-    return StageCosts(each, max_layers, fixed, np.concatenate(least))
+    times, max_layers, fixed = (np.concatenate([getattr(part, name) for part in parts]) for name in names)
+    return StageCosts(times, max_layers, fixed, np.concatenate(least))
 
 
 def _may_hold(costs: StageCosts, layers: int) -> NDArray[np.bool_]:
@@ -140,20 +141,20 @@ def _may_hold(costs: StageCosts, layers: int) -> NDArray[np.bool_]:
     return np.asarray(np.all((max_layers >= costs.least) & np.isfinite(best), axis=-1) & (max_layers.sum(-1) >= layers))
 
 
-def _spread(rows: NDArray[np.intp], count: int, found: LayerSplit) -> LayerSplit:
+def _spread(rows: NDArray[np.intp], count: int, split: LayerSplit) -> LayerSplit:
     """The deals of some rows among all of them; nothing fits in the others."""
-    fits = np.isfinite(found.slowest)
-    layers, policy = np.zeros((2, count, found.layers.shape[1]), dtype=np.int64)
+    fits = np.isfinite(split.slowest)
+    layers, policy = np.zeros((2, count, split.layers.shape[1]), dtype=np.int64)
     slowest, total = np.full((2, count), np.inf)
-    layers[rows[fits]], policy[rows] = found.layers[fits], found.policy
-    slowest[rows[fits]], total[rows[fits]] = found.slowest[fits], found.total[fits]
+    layers[rows[fits]], policy[rows] = split.layers[fits], split.policy
+    slowest[rows[fits]], total[rows[fits]] = split.slowest[fits], split.total[fits]
     return LayerSplit(layers, policy, slowest, total)
 
 
-def _without_surplus(held: Array, each: Array, least: NDArray[np.int64], layers: int) -> NDArray[np.int64]:
+def _without_surplus(held: Array, limits: Array, least: NDArray[np.int64], layers: int) -> NDArray[np.int64]:
     """Takes layers away, dearest first, until as many as there are remain."""
     dealt = np.minimum(held, layers).astype(np.int64)
-    order = np.argsort(-each, axis=-1, kind="stable")
+    order = np.argsort(-limits, axis=-1, kind="stable")
     rows = np.arange(len(dealt))
     for rank in range(dealt.shape[1]):
         stage = order[:, rank]

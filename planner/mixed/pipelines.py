@@ -94,16 +94,16 @@ def rows_of(chain: Chain, tables: Sequence[Priced], shared: Sequence[str] = ()) 
     (kinds,).
     """
     first = tables[chain[0][0]].configs
-    found = [np.arange(len(first.tp))]
+    columns_so_far = [np.arange(len(first.tp))]
     for pool, _ in chain[1:]:
         configs = tables[pool].configs
         agree = [
-            getattr(configs, name)[None, :] == getattr(first, name)[found[0], None]
+            getattr(configs, name)[None, :] == getattr(first, name)[columns_so_far[0], None]
             for name in ("micro", "width", *shared)
         ]
         left, right = np.nonzero(np.all(agree, axis=0))
-        found = [*(each[left] for each in found), right]
-    return found
+        columns_so_far = [*(column[left] for column in columns_so_far), right]
+    return columns_so_far
 
 
 def kinds(chains: Sequence[Chain], tables: Sequence[Priced], links: dict[tuple[int, int], Network], layers: int,
@@ -144,13 +144,13 @@ def _within(
 def places(chain: Chain) -> list[tuple[int, int, str, int]]:
     """(place in the chain, pool, role, stages to the end) of every stage."""
     depth = sum(n for _, n in chain)
-    found: list[tuple[int, int, str, int]] = []
+    stage_places: list[tuple[int, int, str, int]] = []
     for place, (pool, n) in enumerate(chain):
         for _ in range(n):
-            i = len(found)
+            i = len(stage_places)
             role = "alone" if depth == 1 else "first" if i == 0 else "last" if i == depth - 1 else "middle"
-            found.append((place, pool, role, depth - i))
-    return found
+            stage_places.append((place, pool, role, depth - i))
+    return stage_places
 
 
 def chain_costs(chain: Chain, rows: Sequence[Integers], tables: Sequence[Priced],
@@ -177,11 +177,12 @@ def _waited(stages: Sequence[tuple[int, int, str, int]], hops: Sequence[Array], 
     """Seconds of a micro-batch's transfers that stage i waits for (:func:`planner.cost.pipeline.waited`); within its
     pool the slower side's, as in one cluster.
     """
-    sides, nothing = ((i - 1, hops[i]), (i + 1, hops[i + 1])), np.zeros_like(hops[i])
+    sides = ((i - 1, hops[i]), (i + 1, hops[i + 1]))
+    nothing = np.zeros_like(hops[i])
 
     def waits(other: int, hop: Array, *, inside: bool) -> Array:
-        there = 0 <= other < len(stages)
-        return hop if there and (stages[other][1] == stages[i][1]) is inside else nothing
+        exists = 0 <= other < len(stages)
+        return hop if exists and (stages[other][1] == stages[i][1]) is inside else nothing
 
     within = np.maximum(*(waits(*side, inside=True) for side in sides))
     return np.asarray(pipeline.waited(within, *(waits(*side, inside=False) for side in sides)))
@@ -191,14 +192,14 @@ def _hops(stages: Sequence[tuple[int, int, str, int]], rows: Sequence[Integers],
           links: dict[tuple[int, int], Network]) -> list[Array]:  # fmt: skip
     """Seconds of the transfers before every stage and after the last: activations there, gradients back."""
     nothing = np.zeros(len(rows[0]))
-    found = [nothing]
+    hops = [nothing]
     for (place, pool, _, _), (next_place, other, _, _) in pairwise(stages):
         if pool == other:
-            found.append(tables[pool].hop[rows[place]])
+            hops.append(tables[pool].hop[rows[place]])
         else:
             size = np.maximum(tables[pool].hop_bytes[rows[place]], tables[other].hop_bytes[rows[next_place]])
-            found.append(np.asarray(2.0 * collective_times.send(links[pool, other], size, 1.0, 2.0)))
-    return [*found, nothing]
+            hops.append(np.asarray(2.0 * collective_times.send(links[pool, other], size, 1.0, 2.0)))
+    return [*hops, nothing]
 
 
 def columns(index: int, chain: Chain, rows: list[Integers], usage: Integers, tables: Sequence[Priced],
@@ -207,17 +208,21 @@ def columns(index: int, chain: Chain, rows: list[Integers], usage: Integers, tab
     count = len(usage)
     dense, experts, update = np.zeros(count), np.zeros(count), np.zeros(count)
     for i, (place, pool, role, _) in enumerate(places(chain)):
-        table, row, n = tables[pool], rows[place], split.layers[:, i]
+        table = tables[pool]
+        row = rows[place]
+        n = split.layers[:, i]
         mine, routed = parameters(table, row, role, n)
         dense, experts = np.maximum(dense, mine), np.maximum(experts, routed)
-        each = table.update[row]
-        update = np.maximum(update, mine * each[:, 0] + routed * each[:, 1])
+        update_s = table.update[row]
+        update = np.maximum(update, mine * update_s[:, 0] + routed * update_s[:, 1])
     configs = [tables[pool].configs for pool, _ in chain]
     largest = {
         name: np.max([getattr(w, name)[row] for w, row in zip(configs, rows, strict=True)], axis=0)
         for name in ("tp", "cp", "ep", "etp")
     }
-    table, row, policy = tables[chain[0][0]], rows[0], split.policy[:, 0]
+    table = tables[chain[0][0]]
+    row = rows[0]
+    policy = split.policy[:, 0]
     padded = np.zeros((count, max(MOST_POOLS, len(chain))), dtype=np.int64)
     for place, each_row in enumerate(rows):
         padded[:, place] = each_row
@@ -249,13 +254,13 @@ def columns(index: int, chain: Chain, rows: list[Integers], usage: Integers, tab
 
 def _seam(chain: Chain, layers: Integers, pools: int) -> Integers:
     """A number for the pools of the chain, in order, and the layers on each but the last."""
-    found = np.zeros(len(layers), dtype=np.int64)
+    seam = np.zeros(len(layers), dtype=np.int64)
     start = 0
     for place, (pool, stages) in enumerate(chain):
         start += stages
         held = layers[:, :start].sum(-1) if place < len(chain) - 1 else 0
-        found = (found * (pools + 1) + pool + 1) * (int(layers.sum(-1).max()) + 1) + held
-    return found
+        seam = (seam * (pools + 1) + pool + 1) * (int(layers.sum(-1).max()) + 1) + held
+    return seam
 
 
 def parameters(table: Priced, row: Integers, role: str, layers: Integers) -> tuple[Array, Array]:

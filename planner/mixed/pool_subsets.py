@@ -90,34 +90,35 @@ def identical_pipelines(catalog: Catalog, request: Request, pools: Pools, batch:
     """Mixed plans for one batch with pipelines of one kind: all of them are priced, on every set of pools that one can
     span and on any of their nodes, once with each policy of recomputation, which all stages then share.
     """
-    kept = [PreparedCache(catalog, request, pools, batch, policies=each) for each in _policies(request)]
+    kept = [PreparedCache(catalog, request, pools, batch, policies=policy) for policy in _policies(request)]
     plans: list[FoundPlan] = []
     errors: dict[frozenset[str], ClusterwrightError] = {}
     done: list[frozenset[str]] = []
     for part in (p for n in range(1, pipelines.MOST_POOLS + 1) for p in combinations(pools.all, n)):
-        names, found = frozenset(p.name for p in part), []
-        for each in kept:
+        names = frozenset(p.name for p in part)
+        candidates = []
+        for option in kept:
             try:
-                prepared, _ = each.prepared(part)
+                prepared, _ = option.prepared(part)
             except ClusterwrightError as error:
                 errors[names] = error
                 continue
             mixed = launchable.best(prepared, tuple(prepared.pools.all.index(p) for p in part))
-            found += [(mixed.value, prepared, mixed)] if mixed is not None else []
+            candidates += [(mixed.value, prepared, mixed)] if mixed is not None else []
             if step := _steps(advance):
                 step(1)
-        if not found:
+        if not candidates:
             errors.setdefault(names, NoAnswer(_no_kind(part)))
             continue
         done.append(names)
-        _, prepared, mixed = min(found, key=lambda entry: entry[0])
+        _, prepared, mixed = min(candidates, key=lambda entry: entry[0])
         plans += _written(prepared, [mixed])
-    return Searched(tuple(plans), 0.0, sum(each.kinds for each in kept), tuple(errors.items()), tuple(done))
+    return Searched(tuple(plans), 0.0, sum(option.kinds for option in kept), tuple(errors.items()), tuple(done))
 
 
 def best_on(catalog: Catalog, request: Request, pools: Pools, part: Sequence[JobPool]) -> Plan | None:
     """The best plan that uses all of some pools, and only these, of several; None where there is none."""
-    found: list[FoundPlan] = []
+    plans: list[FoundPlan] = []
     for batch in request.batches:
         for policies in _policies(request):
             try:
@@ -125,19 +126,19 @@ def best_on(catalog: Catalog, request: Request, pools: Pools, part: Sequence[Job
             except ClusterwrightError:
                 continue
             exact = tuple(prepared.pools.all.index(p) for p in part)
-            found += _written(prepared, _exactly(prepared, exact))
-    return min(found, key=lambda each: each.value).plan if found else None
+            plans += _written(prepared, _exactly(prepared, exact))
+    return min(plans, key=lambda plan: plan.value).plan if plans else None
 
 
-def _written(prepared: problem.PreparedPools, found: Sequence[MixedPlan]) -> list[FoundPlan]:
+def _written(prepared: problem.PreparedPools, mixed_plans: Sequence[MixedPlan]) -> list[FoundPlan]:
     """The documents of plans, but of those that interruptions keep from their end or beyond their limits."""
-    docs = [(mixed, answer.kept(prepared, mixed)) for mixed in found]
+    docs = [(mixed, answer.kept(prepared, mixed)) for mixed in mixed_plans]
     return [FoundPlan(value_of(prepared.request, doc), doc, (prepared, mixed)) for mixed, doc in docs if doc]
 
 
 def _policies(request: Request) -> list[tuple[Recompute, ...]]:
     """Policies of recomputation that are searched together: where pipelines are all of one kind, each by itself."""
-    return [(each,) for each in problem.able_policies(request)] if request.launchable else [()]
+    return [(able_policy,) for able_policy in problem.able_policies(request)] if request.launchable else [()]
 
 
 def _exactly(prepared: problem.PreparedPools, exact: tuple[int, ...]) -> list[MixedPlan]:
@@ -145,8 +146,8 @@ def _exactly(prepared: problem.PreparedPools, exact: tuple[int, ...]) -> list[Mi
     if prepared.request.launchable:
         mixed = launchable.best(prepared, exact)
         return [] if mixed is None else [mixed]
-    found = search.search(prepared.setting, sets=[exact]).best
-    return [mixed for mixed in found if {pool for pool, count in enumerate(mixed.nodes) if count} == set(exact)]
+    best = search.search(prepared.setting, sets=[exact]).best
+    return [mixed for mixed in best if {pool for pool, count in enumerate(mixed.nodes) if count} == set(exact)]
 
 
 def _no_kind(part: Sequence[JobPool]) -> str:
@@ -192,10 +193,10 @@ class _PoolSubsetSearch:
         names = frozenset(p.name for p in part)
         if not self.by_steps:
             return math.inf
-        found = [value for known, value in self.reached.items() if known < names]
-        found += [step_value(self.kept.request, plan) for _, plan, _ in self.alone
+        values = [value for known, value in self.reached.items() if known < names]
+        values += [step_value(self.kept.request, plan) for _, plan, _ in self.alone
                   if _stands_on(plan, part, self.kept.batch)]  # fmt: skip
-        return min(found, default=math.inf)
+        return min(values, default=math.inf)
 
     def search(self, part: Sequence[JobPool]) -> None:
         """Searches a set, after all of its subsets but those that cannot be better than what others of them reach."""
@@ -214,18 +215,18 @@ class _PoolSubsetSearch:
             return
         self.done.append(names)
         known = self.within(part)
-        found = search.search(prepared.setting, known, advance=self.advance, sets=every)
+        result = search.search(prepared.setting, known, advance=self.advance, sets=every)
         # A plan that a smaller set beats is not the best of this one: the search stopped before it was found.
-        self.plans += _written(prepared, [mixed for mixed in found.best if mixed.value < known])
-        self.reached[names] = min([known, *(mixed.value for mixed in found.best)])
-        self.bounds[names] = found.bound
+        self.plans += _written(prepared, [mixed for mixed in result.best if mixed.value < known])
+        self.reached[names] = min([known, *(mixed.value for mixed in result.best)])
+        self.bounds[names] = result.bound
 
 
-def pool_sets(each: Sequence[JobPool]) -> list[tuple[JobPool, ...]]:
+def pool_sets(pools: Sequence[JobPool]) -> list[tuple[JobPool, ...]]:
     """The sets of pools that are searched by themselves, small ones first; where there are too many, all at last."""
-    largest = len(each) if len(each) <= EVERY_SET else 3
-    found = [part for size in range(1, largest + 1) for part in combinations(each, size)]
-    return found if largest == len(each) else [*found, tuple(each)]
+    largest = len(pools) if len(pools) <= EVERY_SET else 3
+    subsets = [part for size in range(1, largest + 1) for part in combinations(pools, size)]
+    return subsets if largest == len(pools) else [*subsets, tuple(pools)]
 
 
 @dataclass
@@ -267,7 +268,8 @@ class PreparedCache:
         """The question over all pools that have a precision; None where they cannot be asked together."""
         if precision not in self.coarse:
             pins = Pins({**self.request.pins.bounds, "precision": Bound((precision,))})
-            asked, able = replace(self.request, pins=pins), []
+            asked = replace(self.request, pins=pins)
+            able = []
             for pool in self.pools.all:
                 try:
                     problem.common_precision(asked, [pool])
@@ -275,9 +277,9 @@ class PreparedCache:
                 except ClusterwrightError:
                     continue
             try:
-                found = self._prepare(asked, Pools(tuple(able), self.pools.given), few=False)
-                self.kinds += len(found.setting.kinds)
-                self.coarse[precision] = found
+                prepared = self._prepare(asked, Pools(tuple(able), self.pools.given), few=False)
+                self.kinds += len(prepared.setting.kinds)
+                self.coarse[precision] = prepared
             except ClusterwrightError:
                 self.coarse[precision] = None
         return self.coarse[precision]

@@ -90,9 +90,9 @@ class PreparedPools:
     """The layers of every kind of pipelines where they are given; empty where they are split to be fast."""
 
 
-def fine(each: Sequence[JobPool]) -> bool:
+def fine(pools: Sequence[JobPool]) -> bool:
     """Whether all values are tried on these pools: on few pools of few accelerators (:data:`FINE_POOLS`)."""
-    return len(each) <= FINE_POOLS and sum(p.cluster.accelerators for p in each) <= FINE_ACCELERATORS
+    return len(pools) <= FINE_POOLS and sum(p.cluster.accelerators for p in pools) <= FINE_ACCELERATORS
 
 
 Measured = tuple[dict[str, Profile], tuple[str, ...]]
@@ -127,16 +127,18 @@ def bind(catalog: Catalog, request: Request, offered: Pools) -> BoundPools:
     Raises:
         WrongQuestion: the pools share no precision, or a pin asks for what plans over several pools have not.
     """
-    each = offered.all
+    pools = offered.all
     _refuse_other_pins(request)
-    precision = common_precision(request, each)
-    found, profiled, figures = _priced_by(catalog, request, each, precision)
+    precision = common_precision(request, pools)
+    efficiencies, profiled, figures = _priced_by(catalog, request, pools, precision)
     spread = Spread(
         *residual_widths.found_memory(residual_widths.read(catalog, residual_widths.MEMORY), request.runtime.id)
     )
     switches = _switches(request)
     between = _between(offered, figures)
-    return BoundPools(catalog, request, offered, precision, switches, spread, found, figures, between, tuple(profiled))
+    return BoundPools(
+        catalog, request, offered, precision, switches, spread, efficiencies, figures, between, tuple(profiled)
+    )
 
 
 def prepare(catalog: Catalog, request: Request, offered: Pools, batch: int, *, few: bool | None = None,
@@ -149,29 +151,30 @@ def prepare(catalog: Catalog, request: Request, offered: Pools, batch: int, *, f
         WrongQuestion: the pools share no precision, or a pin leaves nothing.
         NoAnswer: no pipeline of any kind fits.
     """
-    bound, each = bind(catalog, request, offered), offered.all
+    bound = bind(catalog, request, offered)
+    pools = offered.all
     policies = policies or able_policies(request)
     layers = int(bound.figures[0].shape.layers)
     uneven = may_be_cut(request)
-    few = fine(each) if few is None else few
+    few = fine(pools) if few is None else few
     alone = tuple(n for n in (pipelines.STAGES_ALONE if uneven else (1,)) if request.pins.allow("pp", n))
     together = _together(request, few) if uneven else ()
     depth = min(max(*alone, 2 * max(together, default=1), 1), layers)
     tables = tuple(
         stages.priced(f, _ways(request, p, bound.switches, few), bound.switches, bound.precision, policies, depth, most)
-        for f, p, most in zip(bound.figures, each, bound.usable, strict=True)
+        for f, p, most in zip(bound.figures, pools, bound.usable, strict=True)
     )
     listed = tuple(
         c
-        for c in pipelines.chains(len(each), layers, alone, together)
+        for c in pipelines.chains(len(pools), layers, alone, together)
         if request.pins.allow("pp", sum(n for _, n in c))
     )
-    limits = [p.cluster.accelerators for p in each]
+    limits = [p.cluster.accelerators for p in pools]
     templates = pipelines.kinds(listed, tables, bound.links, layers, limits, shared)
     if templates is None and shared:
         return prepare(catalog, request, offered, batch, few=few, policies=policies)
     if templates is None:
-        raise NoAnswer(_nothing_fits(request, each))
+        raise NoAnswer(_nothing_fits(request, pools))
     return prepared(bound, tables, listed, templates, batch)
 
 
@@ -180,7 +183,9 @@ def prepared(bound: BoundPools, tables: tuple[Priced, ...], chains: tuple[Chain,
     """A question's pools with the kinds of pipelines that plans are made of, and the layers of each where they are
     given.
     """
-    request, precision, each = bound.request, bound.precision, bound.offered.all
+    request = bound.request
+    precision = bound.precision
+    pools = bound.offered.all
     known = residual_widths.read(bound.catalog)
     measured = any(used for used, _ in bound.profiled)
     return PreparedPools(
@@ -189,7 +194,7 @@ def prepared(bound: BoundPools, tables: tuple[Priced, ...], chains: tuple[Chain,
         precision,
         bound.switches,
         bound.memory_spread,
-        tuple(Spread(*how_sure(known, request, p.cluster.accelerator, precision)) for p in each),
+        tuple(Spread(*how_sure(known, request, p.cluster.accelerator, precision)) for p in pools),
         bound.reached,
         bound.figures,
         tables,
@@ -197,8 +202,8 @@ def prepared(bound: BoundPools, tables: tuple[Priced, ...], chains: tuple[Chain,
         bound.links,
         _setting(request, bound.offered, bound.figures, kinds, bound.switches, precision, batch),
         tuple(used.get(precision) for used, _ in bound.profiled),
-        tuple((*(found.description() for found in used.values()), *unused) for used, unused in bound.profiled),
-        *(((), ()) if measured else _elsewhere(bound.catalog, request, each, precision)),
+        tuple((*(table.description() for table in used.values()), *unused) for used, unused in bound.profiled),
+        *(((), ()) if measured else _elsewhere(bound.catalog, request, pools, precision)),
         splits,
     )
 
@@ -214,48 +219,51 @@ def otherwise(catalog: Catalog, prepared: PreparedPools, request: Request, offer
 
 
 def _priced_by(
-    catalog: Catalog, request: Request, each: Sequence[JobPool], precision: str
+    catalog: Catalog, request: Request, pools: Sequence[JobPool], precision: str
 ) -> tuple[tuple[Efficiency, ...], list[Measured], tuple[Figures, ...]]:
     """What software reaches on every pool, the layer times that were measured on it, and its figures by both."""
-    reached = tuple(resolve_efficiency(catalog, request, p.cluster.accelerator) for p in each)
-    profiled = [measured_layers(catalog, replace(request, cluster=p.cluster), {precision}) for p in each]
+    reached = tuple(resolve_efficiency(catalog, request, p.cluster.accelerator) for p in pools)
+    profiled = [measured_layers(catalog, replace(request, cluster=p.cluster), {precision}) for p in pools]
     figures = [
         _figures(request, pool, known, precision, {name: profile.table for name, profile in used.items()})
-        for pool, known, (used, _) in zip(each, reached, profiled, strict=True)
+        for pool, known, (used, _) in zip(pools, reached, profiled, strict=True)
     ]
     return reached, profiled, tuple(figures)
 
 
 def _between(offered: Pools, figures: Sequence[Figures]) -> dict[tuple[int, int], Network]:
     """The link from each pool to each other."""
-    each = offered.all
+    all_pools = offered.all
     return {
-        (i, j): pools.link_between(offered, each[i], each[j], figures[i].network, figures[j].network)
-        for i, j in product(range(len(each)), repeat=2)
+        (i, j): pools.link_between(offered, all_pools[i], all_pools[j], figures[i].network, figures[j].network)
+        for i, j in product(range(len(all_pools)), repeat=2)
         if i != j
     }
 
 
 def _network_of(offered: Pools, figures: Sequence[Figures]) -> Callable[[Sequence[int]], Network]:
     """What a collective over some of the pools finds."""
-    each, networks = offered.all, [f.network for f in figures]
+    all_pools = offered.all
+    networks = [f.network for f in figures]
 
     def joint(used: Sequence[int]) -> Network:
-        total = float(sum(each[p].cluster.accelerators for p in used))
-        return pools.joint(offered, [each[p] for p in used], [networks[p] for p in used], total)
+        total = float(sum(all_pools[p].cluster.accelerators for p in used))
+        return pools.joint(offered, [all_pools[p] for p in used], [networks[p] for p in used], total)
 
     return joint
 
 
 def _elsewhere(
-    catalog: Catalog, request: Request, each: Sequence[JobPool], precision: str
+    catalog: Catalog, request: Request, pools: Sequence[JobPool], precision: str
 ) -> tuple[tuple[Figures, ...], tuple[tuple[Figures, ...], ...]]:
     """Every pool's figures under the request's older release, and under every runtime that its own stands for."""
 
     def under(runtime: Runtime, release: str) -> tuple[Figures, ...]:
         asked = replace(request, runtime=runtime, release=release)
-        found = [resolve_efficiency(catalog, asked, pool.cluster.accelerator) for pool in each]
-        return tuple(_figures(asked, pool, reached, precision, {}) for pool, reached in zip(each, found, strict=True))
+        efficiencies = [resolve_efficiency(catalog, asked, pool.cluster.accelerator) for pool in pools]
+        return tuple(
+            _figures(asked, pool, reached, precision, {}) for pool, reached in zip(pools, efficiencies, strict=True)
+        )
 
     return under(request.runtime, request.older) if request.older else (), tuple(
         under(*runtime) for runtime in plausible(catalog, request)
@@ -296,7 +304,7 @@ def _refuse_other_pins(request: Request) -> None:
         )
 
 
-def common_precision(request: Request, each: Sequence[JobPool]) -> str:
+def common_precision(request: Request, pools: Sequence[JobPool]) -> str:
     """The first precision that all pools have, or the one that was asked for.
 
     Raises:
@@ -305,23 +313,23 @@ def common_precision(request: Request, each: Sequence[JobPool]) -> str:
     pins = request.pins
     if "precision" not in pins:
         pins = replace(pins, bounds={**pins.bounds, "precision": Bound(PRECISIONS[:2])})
-    able = [precisions(p.cluster, request.runtime, pins) for p in each]
+    able = [precisions(p.cluster, request.runtime, pins) for p in pools]
     shared = [name for name in able[0] if all(name in others for others in able)]
     if not shared:
-        able_to = ", ".join(f"{p.name} has {'/'.join(a) or 'none of them'}" for p, a in zip(each, able, strict=True))
+        able_to = ", ".join(f"{p.name} has {'/'.join(a) or 'none of them'}" for p, a in zip(pools, able, strict=True))
         raise WrongQuestion(f"the pools share no precision: {able_to}; leave one out, or ask for another (--precision)")
     return shared[0]
 
 
 def _figures(
-    request: Request, pool: JobPool, found: Efficiency, precision: str, profiles: dict[str, LayerTable]
+    request: Request, pool: JobPool, efficiency: Efficiency, precision: str, profiles: dict[str, LayerTable]
 ) -> Figures:
     cluster = pool.cluster
     return Figures(
         cost_inputs.shape(request.workload, None),  # This search deals the layers itself.
-        {precision: cost_inputs.device(cluster.accelerator, found.accelerator, precision, request.release)},
-        cost_inputs.network(cluster, found.accelerator),
-        cost_inputs.stack(request.runtime, found.runtime, request.release, cluster.accelerator),
+        {precision: cost_inputs.device(cluster.accelerator, efficiency.accelerator, precision, request.release)},
+        cost_inputs.network(cluster, efficiency.accelerator),
+        cost_inputs.stack(request.runtime, efficiency.runtime, request.release, cluster.accelerator),
         cluster.node.accelerators,
         profiles,
     )
@@ -350,14 +358,14 @@ def able_policies(request: Request) -> tuple[Recompute, ...]:
         WrongQuestion: there is none.
     """
     known = request.runtime.axes.get("recompute", ("none",))
-    found = [
+    policies = [
         p
         for p in (NO_RECOMPUTE, SELECTIVE, FULL)
         if (known == "any" or p.name in known) and request.pins.allow("recompute", p.name)
     ]
-    if not found:
+    if not policies:
         raise WrongQuestion("mixed pools recompute none, selective or full; pin one of these")
-    return tuple(found)
+    return tuple(policies)
 
 
 def _together(request: Request, few: bool) -> tuple[int, ...]:
@@ -388,7 +396,8 @@ def columns_of(rows: NDArray[np.int64], cluster: Cluster) -> dict[str, NDArray[n
 
 def _ways(request: Request, pool: JobPool, switches: Switches, few: bool) -> StageConfigs:
     """Every legal way to run a stage on a pool, by the rules of the space that concern one stage."""
-    cluster, model = pool.cluster, request.workload.model
+    cluster = pool.cluster
+    model = request.workload.model
     domain = cluster.node.accelerators
 
     def allowed(axis: str, values: Sequence[int]) -> list[int]:
@@ -421,10 +430,10 @@ def _ways(request: Request, pool: JobPool, switches: Switches, few: bool) -> Sta
 
 def _setting(request: Request, offered: Pools, figures: Sequence[Figures], kinds: PipelineTemplates, switches: Switches,
              precision: str, batch: int) -> BundleSetting:  # fmt: skip
-    each = offered.all
+    pools = offered.all
     by_rate = request.objective != "time"
-    weights = _weights(request, each)
-    longest, most = limits(request, each, batch)
+    weights = _weights(request, pools)
+    longest, most = limits(request, pools, batch)
     return BundleSetting(
         kinds=kinds,
         shape=figures[0].shape,
@@ -434,7 +443,7 @@ def _setting(request: Request, offered: Pools, figures: Sequence[Figures], kinds
         network_of=_network_of(offered, figures),
         dp_overlap=switches.dp_overlap,
         zero=switches.zero,
-        offer=Offer(tuple(p.count for p in each), tuple(p.per_node for p in each), weights, batch),
+        offer=Offer(tuple(p.count for p in pools), tuple(p.per_node for p in pools), weights, batch),
         by_rate=by_rate,
         longest=longest,
         most=most,
@@ -448,42 +457,42 @@ def joint_stack(figures: Sequence[Figures]) -> Stack:
     }, dp_overlap=min(f.stack.dp_overlap for f in figures))  # fmt: skip
 
 
-def limits(request: Request, each: Sequence[JobPool], batch: int) -> tuple[float, float]:
+def limits(request: Request, pools: Sequence[JobPool], batch: int) -> tuple[float, float]:
     """Longest step that a deadline allows, and most dollars of a step times 3600 that a budget does.
 
     With the goodput of all nodes of these pools: that of fewer is hardly less. Where all together get nowhere, the
     limits leave out nothing here, and what is found is judged by its own (:func:`planner.mixed.answer.kept`).
     """
     steps = request.workload.tokens / (batch * request.workload.sequence)
-    good = float(goodput_over(request, [(p, float(p.count)) for p in each]).fraction) or 1.0
+    good = float(goodput_over(request, [(p, float(p.count)) for p in pools]).fraction) or 1.0
     longest = np.inf if request.deadline_s is None else request.deadline_s * good / steps
     most = np.inf if request.max_cost_usd is None else request.max_cost_usd * good / steps * 3600.0
     return longest, most
 
 
-def _weights(request: Request, each: Sequence[JobPool]) -> tuple[float, ...]:
+def _weights(request: Request, pools: Sequence[JobPool]) -> tuple[float, ...]:
     """What a node counts: dollars an hour where money matters, watts for energy, its accelerators where only time
     does.
     """
     if request.objective == "energy":
-        powers = [p.cluster.node.max_power for p in each]
+        powers = [p.cluster.node.max_power for p in pools]
         if any(w is None for w in powers):
-            missing = ", ".join(p.name for p, w in zip(each, powers, strict=True) if w is None)
+            missing = ", ".join(p.name for p, w in zip(pools, powers, strict=True) if w is None)
             raise WrongQuestion(f"--objective energy: the power of {missing} is not known (--catalog)")
         return tuple(float(w or 0.0) for w in powers)
     if request.objective == "time" and request.max_cost_usd is None:
-        return tuple(float(p.per_node) for p in each)
-    missing = ", ".join(p.name for p in each if p.usd_per_hour is None)
+        return tuple(float(p.per_node) for p in pools)
+    missing = ", ".join(p.name for p in pools if p.usd_per_hour is None)
     if missing:
         raise WrongQuestion(
             f"{missing}: no {request.price_basis} price in the catalog; give one (--price POOL='$2.10/h') "
             "or another --basis, or ask for neither a budget nor an objective in money"
         )
-    return tuple(float(p.usd_per_hour or 0.0) for p in each)
+    return tuple(float(p.usd_per_hour or 0.0) for p in pools)
 
 
-def _nothing_fits(request: Request, each: Sequence[JobPool]) -> str:
-    held = ", ".join(f"{p.cluster.accelerators:,} x {p.cluster.accelerator.id}" for p in each)
+def _nothing_fits(request: Request, pools: Sequence[JobPool]) -> str:
+    held = ", ".join(f"{p.cluster.accelerators:,} x {p.cluster.accelerator.id}" for p in pools)
     return (
         f"No pipeline fits into memory: {request.workload.model.name} on {held}, however its stages are placed. "
         "More nodes, larger ones, or adapters instead of the whole model (--method lora) would help."

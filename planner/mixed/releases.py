@@ -25,7 +25,7 @@ from planner.schema.plan import Configuration, OlderRelease
 from planner.space.grid import Figures
 
 
-def older(prepared: PreparedPools, found: MixedPlan, configuration: Configuration) -> OlderRelease | None:
+def older(prepared: PreparedPools, mixed_plan: MixedPlan, configuration: Configuration) -> OlderRelease | None:
     """What the request's older release makes of a plan; None where the question states its release."""
     request = prepared.request
     if not prepared.older:
@@ -33,26 +33,26 @@ def older(prepared: PreparedPools, found: MixedPlan, configuration: Configuratio
     late = request.runtime.lacks(request.older)
     lacks = tuple(what for what in _used(configuration) if what in late)
     return OlderRelease(
-        release=request.older, step_time_s=None if lacks else _time(prepared, found, prepared.older), lacks=lacks
+        release=request.older, step_time_s=None if lacks else _time(prepared, mixed_plan, prepared.older), lacks=lacks
     )
 
 
-def time_spread(prepared: PreparedPools, found: MixedPlan) -> Spread:
+def time_spread(prepared: PreparedPools, mixed_plan: MixedPlan) -> Spread:
     """The interval of a plan's step time: the widest of the pools in use; under a runtime that stands for several, with
     how far apart these predict it (as :func:`planner.planning.releases.time_spread` does on one pool).
     """
-    used = [spread for spread, nodes in zip(prepared.time_spreads, found.nodes, strict=True) if nodes]
+    used = [spread for spread, nodes in zip(prepared.time_spreads, mixed_plan.nodes, strict=True) if nodes]
     widest = max(used, key=lambda spread: spread.half_width)
     if not prepared.plausible:
         return widest
-    times = [_time(prepared, found, figures) for figures in prepared.plausible]
+    times = [_time(prepared, mixed_plan, figures) for figures in prepared.plausible]
     return releases.apart(prepared.request, widest, times)
 
 
-def under(catalog: Catalog, prepared: PreparedPools, found: MixedPlan, request: Request, offered: Pools) -> float:
+def under(catalog: Catalog, prepared: PreparedPools, mixed_plan: MixedPlan, request: Request, offered: Pools) -> float:
     """Seconds of a step of the same groups by the software and the links of another question about the same pools."""
     other = problem.otherwise(catalog, prepared, request, offered)
-    return _time(other, found, other.figures)
+    return _time(other, mixed_plan, other.figures)
 
 
 def _used(configuration: Configuration) -> Iterator[str]:
@@ -66,25 +66,27 @@ def _used(configuration: Configuration) -> Iterator[str]:
     yield f"precision={configuration.precision}"
 
 
-def _time(prepared: PreparedPools, found: MixedPlan, figures: Sequence[Figures]) -> float:
+def _time(prepared: PreparedPools, mixed_plan: MixedPlan, figures: Sequence[Figures]) -> float:
     """Seconds of a step of the same groups by other figures of every pool."""
-    kinds = pipelines.joined([_repriced(prepared, group.kind, figures) for group in found.groups])
+    kinds = pipelines.joined([_repriced(prepared, group.kind, figures) for group in mixed_plan.groups])
     setting = replace(prepared.setting, kinds=kinds, stack=problem.joint_stack(figures))
-    on = batch_shares.together(setting, kinds, np.array([group.copies for group in found.groups]))
+    on = batch_shares.together(setting, kinds, np.array([group.copies for group in mixed_plan.groups]))
     factor = batch_shares.straggler_factor_on(setting, setting.network_of(on.pools))
     shown = batch_shares.reductions(
         setting, kinds, on.pools, on.replicas, on.replicas_per_domain, spans_pools=on.spans_pools
     )
-    steps = np.array([float(group.micro_batches) for group in found.groups])
+    steps = np.array([float(group.micro_batches) for group in mixed_plan.groups])
     return float(np.max(batch_shares.kind_time(setting, kinds, factor, steps, shown)))
 
 
 def _repriced(prepared: PreparedPools, kind: int, figures: Sequence[Figures]) -> PipelineTemplates:
     """A kind of pipelines (its row among the templates) by other figures of every pool: as deep, as cut, as dealt."""
     chain, rows, split, _ = found_pipeline(prepared, kind)
-    tables, depth = list(prepared.tables), int(split.layers.shape[-1])
+    tables = list(prepared.tables)
+    depth = int(split.layers.shape[-1])
     for (pool, _), row in zip(chain, rows, strict=True):
-        way, policies = one_config(prepared, pool, row), prepared.tables[pool].policies
+        way = one_config(prepared, pool, row)
+        policies = prepared.tables[pool].policies
         tables[pool] = stages.priced(
             figures[pool], way, prepared.switches, prepared.precision, policies, depth, math.inf
         )

@@ -54,7 +54,8 @@ def of_given(plan: Plan) -> Reasons:
 
 
 def _binds(best: Plan) -> tuple[str, ...]:
-    memory, largest = best.prediction.memory, tuple(f"{name} of the step" for name in _largest(best))
+    memory = best.prediction.memory
+    largest = tuple(f"{name} of the step" for name in _largest(best))
     free = 1.0 - memory.total_bytes / memory.capacity_bytes
     left = f"{format_percent(free)} free" if free >= 0.0 else f"{format_percent(-free)} too little"
     scarce = f"memory of stage {memory.stage + 1} ({left})"
@@ -63,13 +64,13 @@ def _binds(best: Plan) -> tuple[str, ...]:
 
 def _largest(best: Plan) -> list[str]:
     parts = best.prediction.breakdown
-    name = max(parts, key=lambda each: parts[each])
+    name = max(parts, key=lambda part: parts[part])
     return [f"{name} {format_percent(parts[name] / best.prediction.step_time_s, 0)}"]
 
 
-def _where(each: Plan) -> str:
+def _where(plan: Plan) -> str:
     """The pools that a plan uses, by node and count."""
-    return " + ".join(f"{p.count:,} x {p.node}{'@' + p.zone if p.zone else ''}" for p in each.cluster.pools)
+    return " + ".join(f"{p.count:,} x {p.node}{'@' + p.zone if p.zone else ''}" for p in plan.cluster.pools)
 
 
 def _apart(pool: JobPool, searched: Sequence[Searched]) -> str:
@@ -151,24 +152,25 @@ def answered(
     refused = [f"{name} alone: {str(error).splitlines()[0]}" for name, error in errors]
     with progress("search", None) if progress else nullcontext() as advance:
         searched = [_searched(catalog, request, pools, batch, single, advance) for batch in request.batches]
-    one = [FoundPlan(value, each) for value, each, _ in single]
-    found = one + [each for s in searched for each in s.plans if _adds(each, one)]
-    if not found:
+    one = [FoundPlan(value, plan) for value, plan, _ in single]
+    candidates = one + [plan for s in searched for plan in s.plans if _adds(plan, one)]
+    if not candidates:
         wrong = [error for s in searched for _, error in s.errors]
         if wrong and all(isinstance(error, WrongQuestion) for error in (*wrong, *(e for _, e in errors))):
             raise WrongQuestion("\n".join([str(wrong[0]), *refused]))
         raise NoAnswer(nothing(request, pools, refused))
-    ranked = sorted(found, key=lambda each: each.value)[: request.top]
-    plans = tuple(replace(each.plan, rank=rank) for rank, each in enumerate(ranked, 1))
-    for each in plans:
-        planning.second_opinion(each)
+    ranked = sorted(candidates, key=lambda plan: plan.value)[: request.top]
+    plans = tuple(replace(plan.plan, rank=rank) for rank, plan in enumerate(ranked, 1))
+    for plan in plans:
+        planning.second_opinion(plan)
     gap = max(s.gap for s in searched)
-    kinds, sections = sum(s.kinds for s in searched), [each for _, _, each in single]
+    kinds = sum(s.kinds for s in searched)
+    sections = [plan for _, _, plan in single]
     answer = PlanSet(
         search=SearchSection(
-            candidates=kinds + sum(each.candidates for each in sections),
-            feasible=kinds + sum(each.feasible for each in sections),
-            costed=kinds + sum(each.costed for each in sections),
+            candidates=kinds + sum(section.candidates for section in sections),
+            feasible=kinds + sum(section.feasible for section in sections),
+            costed=kinds + sum(section.costed for section in sections),
             proven_optimal=gap == 0.0,
             method=METHODS[request.launchable],
             objective=request.objective,
@@ -209,21 +211,21 @@ def _on_one(request: Request, pool: JobPool, *, whole: bool) -> Request:
     )
 
 
-def _adds(found: FoundPlan, alone: Sequence[FoundPlan]) -> bool:
+def _adds(plan: FoundPlan, alone: Sequence[FoundPlan]) -> bool:
     """Whether a plan is over several pools, or better than what the search of its one pool found."""
-    pools = found.plan.cluster.pools
+    pools = plan.plan.cluster.pools
     same = [known.value for known in alone if known.plan.cluster.pools[0].node == pools[0].node]
-    return len(pools) > 1 or found.value < min(same, default=float("inf")) * (1.0 - 1e-9)
+    return len(pools) > 1 or plan.value < min(same, default=float("inf")) * (1.0 - 1e-9)
 
 
-def alone(catalog: Catalog, request: Request, each: Sequence[JobPool]) -> Singles:
+def alone(catalog: Catalog, request: Request, pools: Sequence[JobPool]) -> Singles:
     """The best plan of every pool by itself, from the search of one cluster; and why others have none."""
-    found: list[Alone] = []
+    answers: list[Alone] = []
     refused: Refused = []
     limited = request.deadline_s is not None or request.max_cost_usd is not None
-    whole = request.objective == "time" and not limited and steps_decide(request, each)
+    whole = request.objective == "time" and not limited and steps_decide(request, pools)
     known: list[tuple[Request, Plan, SearchSection]] = []
-    for pool in each:
+    for pool in pools:
         asked = replace(_on_one(request, pool, whole=whole), weighs_own_runs=False)
         same = next(((plan, how) for other, plan, how in known if other == asked), None)
         try:
@@ -232,11 +234,11 @@ def alone(catalog: Catalog, request: Request, each: Sequence[JobPool]) -> Single
             refused.append((pool.name, error))
             continue
         known.append((asked, best, how))
-        found.append((value_of(request, best), _in_zone(best, pool), how))
-    return found, refused
+        answers.append((value_of(request, best), _in_zone(best, pool), how))
+    return answers, refused
 
 
-def _in_zone(each: Plan, pool: JobPool) -> Plan:
+def _in_zone(plan: Plan, pool: JobPool) -> Plan:
     """A plan of one pool that says in which zone it stands."""
-    (stands,) = each.cluster.pools
-    return replace(each, cluster=replace(each.cluster, pools=(replace(stands, zone=pool.zone),)))
+    (stands,) = plan.cluster.pools
+    return replace(plan, cluster=replace(plan.cluster, pools=(replace(stands, zone=pool.zone),)))

@@ -79,12 +79,12 @@ class _State:
         if self.advance is not None:
             self.advance(1)
 
-    def taken(self, found: Assigned | None, rows: NDArray[np.intp]) -> MixedPlan | None:
+    def taken(self, assigned: Assigned | None, rows: NDArray[np.intp]) -> MixedPlan | None:
         """The plan that bundles make; kept if it is the best on its pools. None where it breaks the limits."""
-        if found is None or not np.isfinite(found.value) or not np.any(found.counts):
+        if assigned is None or not np.isfinite(assigned.value) or not np.any(assigned.counts):
             return None
-        picked = np.flatnonzero(found.counts)
-        plan = shortest_step(self.setting, rows[picked], found.counts[picked])
+        picked = np.flatnonzero(assigned.counts)
+        plan = shortest_step(self.setting, rows[picked], assigned.counts[picked])
         if plan is None or plan.time > self.setting.longest:
             return None
         rate = sum(n * w for n, w in zip(plan.nodes, self.setting.offer.weights, strict=True))
@@ -111,13 +111,13 @@ def search(setting: BundleSetting, known: float = np.inf, *, looks: int = MOST_L
     """
     gap = (GAP_BY_RATE if setting.by_rate else GAP) if gap is None else gap
     state = _State(setting, known, gap, advance)
-    found = list_subproblems(setting, sets)
-    if found and setting.by_rate:
-        _by_intervals(state, found, min(looks, MOST_INTERVALS))
-    elif found and np.isfinite(setting.most):
-        _within_budget(state, found, looks)
-    elif found:
-        _quickest(state, found, looks)
+    subproblems = list_subproblems(setting, sets)
+    if subproblems and setting.by_rate:
+        _by_intervals(state, subproblems, min(looks, MOST_INTERVALS))
+    elif subproblems and np.isfinite(setting.most):
+        _within_budget(state, subproblems, looks)
+    elif subproblems:
+        _quickest(state, subproblems, looks)
     ranked = sorted(state.best.values(), key=lambda plan: (plan.value, plan.time, plan.nodes))
     return Result(tuple(ranked), float(min(state.bound, state.incumbent)), state.looked)
 
@@ -145,11 +145,13 @@ def beyond(setting: BundleSetting, value: float, sets: list[tuple[int, ...]] | N
 # ---- the shortest step -----------------------------------------------------------------------------------------------
 
 
-def _quickest(state: _State, found: list[Subproblem], looks: int) -> None:
+def _quickest(state: _State, subproblems: list[Subproblem], looks: int) -> None:
     """Subproblems in order of their bound: each is bounded when it is first looked at, and split the next time."""
     order = count()
     end = min(state.setting.longest, _longest(state.setting))
-    heap: list[tuple[float, int, Subproblem, bool]] = [(_SHORTEST * end, next(order), each, False) for each in found]
+    heap: list[tuple[float, int, Subproblem, bool]] = [
+        (_SHORTEST * end, next(order), one, False) for one in subproblems
+    ]
     heapq.heapify(heap)
     while heap:
         bound, _, subproblem, bounded = heapq.heappop(heap)
@@ -190,25 +192,28 @@ def _bounded(state: _State, subproblem: Subproblem, low: float, high: float) -> 
         first = 0.0
         low, high = (low, middle) if _possible(kept(middle, whole=False)[0]) else (middle, high)
     # Whole bundles need a little longer than the linear relaxation; how much is looked for where it matters.
-    half, top = 1.0 + 0.5 * state.gap, min(state.reach, state.setting.longest)
-    step, wider = low * half, half
-    found, rows = kept(step, whole=True)
-    while found is not None and not np.isfinite(found.value):
+    half = 1.0 + 0.5 * state.gap
+    top = min(state.reach, state.setting.longest)
+    step = low * half
+    wider = half
+    subproblems, rows = kept(step, whole=True)
+    while subproblems is not None and not np.isfinite(subproblems.value):
         if step >= top:
             return max(step, state.reach)
-        low, wider = step, wider**2
+        low = step
+        wider = wider**2
         step = min(step * wider, top)
-        found, rows = kept(step, whole=True)
-    while low * half * fine < step and found is not None:
+        subproblems, rows = kept(step, whole=True)
+    while low * half * fine < step and subproblems is not None:
         middle = float(np.sqrt(low * step))
         closer, those = kept(middle, whole=True)
         if closer is None:
             break
         if np.isfinite(closer.value):
-            step, found, rows = middle, closer, those
+            step, subproblems, rows = middle, closer, those
         else:
             low = middle
-    plan = state.taken(found, rows)
+    plan = state.taken(subproblems, rows)
     if plan is None or plan.time > low * (1.0 + state.gap):
         step = min(plan.time if plan else np.inf, state.reach, state.setting.longest)
         if np.isfinite(step):
@@ -216,14 +221,15 @@ def _bounded(state: _State, subproblem: Subproblem, low: float, high: float) -> 
     return low
 
 
-def _possible(found: Assigned | None) -> bool:
+def _possible(assigned: Assigned | None) -> bool:
     """Whether the batch may be done: not shown to be impossible."""
-    return found is None or bool(np.isfinite(found.value))
+    return assigned is None or bool(np.isfinite(assigned.value))
 
 
 def _longest(setting: BundleSetting) -> float:
     """Seconds in which the slowest bundle that there is would do all of the work."""
-    kinds, batch = setting.kinds, setting.offer.batch
+    kinds = setting.kinds
+    batch = setting.offer.batch
     steps = np.ceil(batch / kinds.samples)
     alone = np.zeros(len(kinds))
     return float(np.max(kind_time(setting, kinds, 2.0, steps, alone))) * 4.0
@@ -232,11 +238,11 @@ def _longest(setting: BundleSetting) -> float:
 # ---- money, energy, budgets ------------------------------------------------------------------------------------------
 
 
-def _within_budget(state: _State, found: list[Subproblem], looks: int) -> None:
+def _within_budget(state: _State, subproblems: list[Subproblem], looks: int) -> None:
     """The shortest step under a budget: the shortest of all, if that keeps it; else interval by interval."""
     free = _State(replace(state.setting, most=np.inf), state.incumbent, state.gap, state.advance)
-    _quickest(free, found, looks)
-    for plan in sorted(free.best.values(), key=lambda each: each.value):
+    _quickest(free, subproblems, looks)
+    for plan in sorted(free.best.values(), key=lambda subproblem: subproblem.value):
         state.taken(
             Assigned(np.array([g.copies for g in plan.groups]), np.array(plan.nodes), plan.value),
             np.array([g.kind for g in plan.groups]),
@@ -246,15 +252,16 @@ def _within_budget(state: _State, found: list[Subproblem], looks: int) -> None:
     if state.incumbent * (1.0 - state.gap) <= least:
         state.aside(least)
         return
-    _by_intervals(state, found, looks)
+    _by_intervals(state, subproblems, looks)
 
 
-def _by_intervals(state: _State, found: list[Subproblem], looks: int) -> None:
+def _by_intervals(state: _State, subproblems: list[Subproblem], looks: int) -> None:
     """Intervals of step times in order of their bound, halved until narrow; then their subproblem is split."""
-    setting, order = state.setting, count()
+    setting = state.setting
+    order = count()
     end = min(setting.longest, _longest(setting))
     heap: list[tuple[float, int, Subproblem, float, float]] = []
-    for subproblem in found:
+    for subproblem in subproblems:
         bound = _lower_rate(setting, subproblem, end) if setting.by_rate else 0.0
         if bound >= state.reach:
             state.aside(bound)
@@ -291,14 +298,14 @@ def _lower(setting: BundleSetting, subproblem: Subproblem, low: float, high: flo
 
     From the linear relaxation, and where `whole` from the integer program too: in a narrow interval it pays.
     """
-    found, _ = subproblem.assigned(high, subproblem.least, whole=False)
-    if found is not None and np.isfinite(found.value) and whole:
+    assigned, _ = subproblem.assigned(high, subproblem.least, whole=False)
+    if assigned is not None and np.isfinite(assigned.value) and whole:
         exact, _ = subproblem.assigned(high, subproblem.least, whole=True)
-        found = exact if exact is not None and exact.proven else found
+        assigned = exact if exact is not None and exact.proven else assigned
     least = min(w for p, w in enumerate(setting.offer.weights) if p in subproblem.on.pools)
-    if found is not None and not np.isfinite(found.value):
+    if assigned is not None and not np.isfinite(assigned.value):
         return np.inf
-    least = max(found.value * (1.0 - GAP_OF_NODES) if found is not None else 0.0, least)
+    least = max(assigned.value * (1.0 - GAP_OF_NODES) if assigned is not None else 0.0, least)
     rated = max(low * least, _lower_rate(setting, subproblem, high))
     if rated > setting.most:
         return np.inf
@@ -318,5 +325,5 @@ def _lower_rate(setting: BundleSetting, subproblem: Subproblem, high: float) -> 
     columns, _ = subproblem.on.families.best(np.maximum(rate, 0.0))
     offer = setting.offer
     wide = replace(offer, nodes=tuple(n * high for n in offer.nodes))
-    found = integer_program.assign(columns, wide, subproblem.most * high, whole=False)
-    return found.value if found is not None else 0.0
+    assigned = integer_program.assign(columns, wide, subproblem.most * high, whole=False)
+    return assigned.value if assigned is not None else 0.0

@@ -222,11 +222,12 @@ def _held(grid: Grid, vpp: float, pp: float, n: float) -> tuple[data_parallel.Sh
 
 def _update(grid: Grid) -> Array:
     """Seconds of the optimizer step for one parameter that every rank holds, and for one of a routed expert."""
-    r, s = data_parallel.replicas(grid), grid.shape
+    r = data_parallel.replicas(grid)
+    s = grid.shape
     on = grid.options.zero >= 1
-    each = elements.step_bytes(grid) / grid.device.memory_rate * s.trained * layer_times.update_factor(grid)
+    step_s = elements.step_bytes(grid) / grid.device.memory_rate * s.trained * layer_times.update_factor(grid)
     shards = [np.where(on, x, 1.0) for x in (r.dense_shards, r.expert_shards)]
-    return np.stack([np.broadcast_to(each / x, (len(grid.layout.tp),)) for x in shards], -1)
+    return np.stack([np.broadcast_to(step_s / x, (len(grid.layout.tp),)) for x in shards], -1)
 
 
 def with_policy(grid: Grid, policy: Recompute) -> Grid:
@@ -260,7 +261,8 @@ def stage_memory(grid: Grid, layers: Array, depth: Array, role: str) -> held_mem
 
 def _max_layers(grid: Grid, policies: Sequence[Recompute], depth: int, lead: int, usable: float) -> Array:
     """Most layers within the usable memory: bytes grow by the same for every layer."""
-    configs, count = len(grid.layout.tp), len(policies)
+    configs = len(grid.layout.tp)
+    count = len(policies)
 
     def spread(value: object) -> object:
         return np.reshape(value, (-1, 1, 1)) if isinstance(value, np.ndarray) and value.ndim == 1 else value
@@ -271,11 +273,11 @@ def _max_layers(grid: Grid, policies: Sequence[Recompute], depth: int, lead: int
     options = replace(options, recompute_layers=shares[0], recompute_selective=shares[1])
     wide = replace(grid, layout=layout, options=options)
     depths = np.arange(1, depth + 1, dtype=float)
-    found = np.zeros((configs, count, len(ROLES), depth))
+    max_layers = np.zeros((configs, count, len(ROLES), depth))
     for index, role in enumerate(ROLES):
         least = float(lead + 1 if role in ("alone", "first") else 1)
         small, large = (stage_memory(wide, np.asarray(n), depths, role).total for n in (least, least + 1.0))
-        each = np.maximum(large - small, 1.0)
-        fits = least + np.floor((usable - small) / each * (1.0 + 1e-12))
-        found[:, :, index, :] = np.broadcast_to(np.where(fits >= 1, fits, 0.0), (configs, count, depth))
-    return found
+        layer_bytes = np.maximum(large - small, 1.0)
+        fits = least + np.floor((usable - small) / layer_bytes * (1.0 + 1e-12))
+        max_layers[:, :, index, :] = np.broadcast_to(np.where(fits >= 1, fits, 0.0), (configs, count, depth))
+    return max_layers

@@ -116,10 +116,10 @@ class Subproblem:
         """The least nodes that do the batch within `step` seconds, and the row of each column (:meth:`columns`)."""
         columns, rows = self.columns(step, exposed)
         floor = self.low if self.low > 1 else 0
-        found = integer_program.assign(
+        assigned = integer_program.assign(
             columns, self.on.setting.offer, self.most, whole=whole, gap=GAP, least_per_pool=floor
         )
-        return found, self.on.rows[rows]
+        return assigned, self.on.rows[rows]
 
     def split(self) -> list[Subproblem]:
         """Subproblems that together are this one, each with closer bounds; none where reductions are known."""
@@ -134,13 +134,13 @@ class Subproblem:
 
     def narrowed(self) -> list[Subproblem]:
         """Copies of this one with at most 1, 2, 4, 8 ... replicas, which together are this one."""
-        found: list[Subproblem] = []
+        parts: list[Subproblem] = []
         fewest = self.fewest
         while fewest <= self.most:
             most = max(min(2 * (fewest - 1), self.most), fewest)
-            found.append(replace(self, fewest=fewest, most=most, high=max(min(self.high, most // 2), self.low)))
+            parts.append(replace(self, fewest=fewest, most=most, high=max(min(self.high, most // 2), self.low)))
             fewest = most + 1
-        return found
+        return parts
 
     def _by_replicas(self) -> list[Subproblem]:
         middle = min(max(isqrt(self.fewest * self.most), self.fewest), self.most - 1)
@@ -149,10 +149,10 @@ class Subproblem:
 
     def _neighbours_matter_less(self) -> bool:
         """Whether bounding the replicas narrows the cost of reductions by more than bounding the neighbours."""
-        here = float(np.median(self.on.reductions(max(self.fewest, 2), float(self.high))))
+        reduction_s = float(np.median(self.on.reductions(max(self.fewest, 2), float(self.high))))
         alone = float(np.median(self.on.reductions(max(self.fewest, 2), float(self.low))))
         more = float(np.median(self.on.reductions(self.most, float(self.high))))
-        return more - here > alone - here
+        return more - reduction_s > alone - reduction_s
 
 
 def loosest(kinds: PipelineTemplates, network: Network, most: float) -> Network:
@@ -175,7 +175,7 @@ def list_subproblems(setting: BundleSetting, sets: list[tuple[int, ...]] | None 
     """
     pools = range(len(setting.offer.nodes))
     used = setting.kinds.usage > 0
-    found: list[Subproblem] = []
+    subproblems: list[Subproblem] = []
     for some in sets if sets is not None else [c for n in reversed(pools) for c in combinations(pools, n + 1)]:
         outside = [p for p in pools if p not in some]
         rows = np.flatnonzero(~np.any(used[:, outside], axis=-1))
@@ -187,9 +187,9 @@ def list_subproblems(setting: BundleSetting, sets: list[tuple[int, ...]] | None 
         most = max(min(have // max(smallest, 1), setting.offer.batch), 1)
         inside = rows if len(some) == 1 else rows[np.all(kinds.usage[:, list(some)] > 0, axis=-1)]
         if len(inside) and len(some) <= 2:
-            found.append(Subproblem(TemplatesOnPools(setting, some, inside, spans_pools=False), 1, most))
+            subproblems.append(Subproblem(TemplatesOnPools(setting, some, inside, spans_pools=False), 1, most))
         if len(some) > 1 and most > 1:
             on = TemplatesOnPools(setting, some, rows, spans_pools=True)
             high = max(min(int(np.max(on.network.domain)), most // 2), 1)
-            found.append(Subproblem(on, 2, most, 1, high))
-    return found
+            subproblems.append(Subproblem(on, 2, most, 1, high))
+    return subproblems

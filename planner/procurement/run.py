@@ -142,20 +142,20 @@ def _conflict(catalog: Catalog, posed: Posed, settings: Settings, progress: Prog
     while True:
         if posed.speeds.wanted(reach):
             posed = pose(catalog, asked, progress, reach=reach, known=posed)
-        found = infeasible.conflict(posed.lean, settings)
-        reach = _of_remedies(asked, found, reach, posed.speeds.least)
+        conflict = infeasible.conflict(posed.lean, settings)
+        reach = _of_remedies(asked, conflict, reach, posed.speeds.least)
         if not posed.speeds.wanted(reach):
-            return found
+            return conflict
 
 
-def _of_remedies(asked: Portfolio, found: infeasible.Conflict, reach: Reach, least: LowerBounds) -> Reach:
+def _of_remedies(asked: Portfolio, conflict: infeasible.Conflict, reach: Reach, least: LowerBounds) -> Reach:
     """What any of the remedies may need: enough money, more time, or less of the work; and where more money alone is
     none as yet, ever dearer machines.
     """
-    enough = found.relaxed.get("budget")
+    enough = conflict.relaxed.get("budget")
     if asked.limits.budget is None or enough is None:
         return _wider(reach, least)
-    return replace(reach, usd=enough, share=max(found.work, SMALLEST_SHARE))
+    return replace(reach, usd=enough, share=max(conflict.work, SMALLEST_SHARE))
 
 
 def _pruned(whole: ProcureInstance, *, across: bool = False) -> ProcureInstance:
@@ -180,17 +180,18 @@ def procure(
     posed = pose(catalog, asked, progress, engine=settings.engine)
     instance = posed.instance
     with _shown(progress, "alternatives"):
-        found = ranked(instance, posed.lean, asked.objective, depth.top, settings)
-    if not found:
+        solutions = ranked(instance, posed.lean, asked.objective, depth.top, settings)
+    if not solutions:
         message = conflict_message(asked, _conflict(catalog, posed, settings, progress))
         raise NoAnswer(message if excluded(posed.lean, settings) else f"{message}\n{UNPROVEN}")
     alternatives = tuple(
-        document.alternative(instance, posed.speeds, solution, rank) for rank, solution in enumerate(found, 1)
+        document.alternative(instance, posed.speeds, solution, rank) for rank, solution in enumerate(solutions, 1)
     )
     with _shown(progress, "marginal values and sensitivities"):
-        gains = variations.marginal_values(posed.lean, found[0], settings) if depth.marginal else ()
-        turned = tuple(_sensitivity(catalog, posed, found[0], settings)) if depth.sensitivity else ()
-    first, sign = found[0], -1e6 if asked.objective == "tokens-per-dollar" else 1.0
+        gains = variations.marginal_values(posed.lean, solutions[0], settings) if depth.marginal else ()
+        turned = tuple(_sensitivity(catalog, posed, solutions[0], settings)) if depth.sensitivity else ()
+    first = solutions[0]
+    sign = -1e6 if asked.objective == "tokens-per-dollar" else 1.0
     result = schema.Procurement(
         generator=Generator(version=__version__, seed=0, inputs=dict(asked.inputs)),
         question=question(instance),
@@ -210,7 +211,7 @@ def procure(
         marginal_values=gains,
         break_even=money_risks.break_evens(asked, [pool for pool in instance.pools if pool.available]),
         sensitivity=turned,
-        apart=_apart(posed, found[0], settings),
+        apart=_apart(posed, solutions[0], settings),
         stale_prices=tuple(_stale(asked, instance, alternatives)),
         assumptions=(*_of_mixing(posed.mixtures, alternatives), *_assumptions(asked, instance, alternatives)),
         asked=asked.stated
@@ -277,11 +278,11 @@ def _sensitivity(
     sign = -1e6 if asked.objective == "tokens-per-dollar" else 1.0
     for factor in PRICE_SWING:
         instance = repriced(catalog, posed, factor)
-        found = best(instance, ProcureVariant(), asked.objective, settings)
-        if found is not None:
-            same = families(instance, found) == families(posed.lean, usual)
+        turned = best(instance, ProcureVariant(), asked.objective, settings)
+        if turned is not None:
+            same = families(instance, turned) == families(posed.lean, usual)
             yield schema.Sensitivity(
-                prices=factor, value=found.value * sign, what=document.what(instance, found), same=same
+                prices=factor, value=turned.value * sign, what=document.what(instance, turned), same=same
             )
 
 
@@ -291,11 +292,11 @@ def _apart(posed: Posed, first: ProgramSolution, settings: Settings) -> schema.A
         return None
     asked = posed.instance.asked
     alone = _pruned(replace(posed.instance, columns=[c for c in posed.columns if not c.other_pools]), across=True)
-    found = best(alone, ProcureVariant(), asked.objective, settings)
-    if found is None:
+    apart = best(alone, ProcureVariant(), asked.objective, settings)
+    if apart is None:
         return schema.Apart(value=None, what="")
     sign = -1e6 if asked.objective == "tokens-per-dollar" else 1.0
-    return schema.Apart(value=found.value * sign, what=document.what(alone, found))
+    return schema.Apart(value=apart.value * sign, what=document.what(alone, apart))
 
 
 def _stale(asked: Portfolio, instance: ProcureInstance, alternatives: tuple[schema.Alternative, ...]) -> Iterator[str]:
@@ -368,7 +369,9 @@ def _of_several_kinds(alternatives: Sequence[schema.Alternative]) -> Iterator[st
 def _of_owning(asked: Portfolio, bought: list[SupplyPool]) -> Iterator[Assumption]:
     if not bought:
         return
-    owner, hall, restart = asked.ownership, asked.hall, asked.reliability.restart_without_spares_s / 3600
+    owner = asked.ownership
+    hall = asked.hall
+    restart = asked.reliability.restart_without_spares_s / 3600
     charge = (
         f"its whole price{'' if asked.resale is None else ', less what its nodes are sold for'}"
         if asked.charge == "cash"
@@ -402,37 +405,37 @@ def _of_owning(asked: Portfolio, bought: list[SupplyPool]) -> Iterator[Assumptio
     )
 
 
-def conflict_message(asked: Portfolio, found: infeasible.Conflict) -> str:
+def conflict_message(asked: Portfolio, conflict: infeasible.Conflict) -> str:
     """A conflict as a message: what conflicts, and the ways out."""
     values = {name: value for name, value in _values(asked)}
     money = asked.currency
-    named = ", ".join(f"{_named(name)} {_format_limit(name, values.get(name), money)}" for name in found.limits)
-    if not found.limits:
+    named = ", ".join(f"{_named(name)} {_format_limit(name, values.get(name), money)}" for name in conflict.limits)
+    if not conflict.limits:
         cooled = asked.hall.cooling_per_rack
         hot = f" [hall] cooling_per_rack = {format_power(cooled)} excludes what draws more." if cooled else ""
-        if found.nowhere:
-            named = ", ".join(found.nowhere)
+        if conflict.nowhere:
+            named = ", ".join(conflict.nowhere)
             return f"no answer exists even without the limits: nothing available does {named} in any time.{hot}"
         return (
             "no answer exists even without the limits: each job fits somewhere alone, and all together they do not fit "
             f"on what is available (copies, owned, delivery within the horizon).{hot}"
         )
-    lines = [f"no way to do all of it: {named} conflict{'s' if len(found.limits) == 1 else ''} with the work"]
+    lines = [f"no way to do all of it: {named} conflict{'s' if len(conflict.limits) == 1 else ''} with the work"]
     # Another conflict may stand behind this one: only what was solved is promised.
-    if found.relaxed.keys() == set(found.limits):
-        lines[0] += f"; without {'it' if len(found.limits) == 1 else 'any one of them'} there is an answer"
+    if conflict.relaxed.keys() == set(conflict.limits):
+        lines[0] += f"; without {'it' if len(conflict.limits) == 1 else 'any one of them'} there is an answer"
     lines[0] += "."
     ways = [
         f"{_named(name)} {_format_limit(name, _enough(name, value, money), money)}"
         + (" (and a horizon as long)" if name.startswith("deadline:") and value > asked.horizon_days else "")
-        for name, value in found.relaxed.items()
+        for name, value in conflict.relaxed.items()
     ]
-    if share := math.floor(100 * found.work) / 100:
+    if share := math.floor(100 * conflict.work) / 100:
         tokens = sum(job.tokens for job in asked.jobs) * share
         ways.append(f"{share:.0%} of the work ({format_count(tokens)} tokens)")
     if ways:
         lines.append(f"Any one of these is enough: {'; '.join(ways)}.")
-    behind = [_named(name) for name in found.limits if name not in found.relaxed]
+    behind = [_named(name) for name in conflict.limits if name not in conflict.relaxed]
     if behind:
         lines.append(f"Moving {' or '.join(behind)} alone is not enough: other limits conflict behind.")
     return "\n".join(lines)

@@ -46,21 +46,21 @@ def swept(
     reached = None
     for n in range(POINTS):
         value = low * (high / low) ** (n / (POINTS - 1))
-        found = best(posed.lean, ProcureVariant(moved={name: value}), asked.objective, settings)
-        if found is None:
+        solution = best(posed.lean, ProcureVariant(moved={name: value}), asked.objective, settings)
+        if solution is None:
             points.append({"limit": value, "what": "", "front": False, **dict.fromkeys(FIGURES), "rests_on": ()})
             continue
         kept = replace(posed.lean, asked=replace(asked, limits=replace(asked.limits, **{name: value})))
-        best_there = document.alternative(kept, posed.speeds, found, 1)
+        best_there = document.alternative(kept, posed.speeds, solution, 1)
         verify.keeps(run.question(kept), best_there)
-        better = reached is None or found.value < reached - 2 * settings.gap * abs(reached)
-        reached = found.value if better else reached
+        better = reached is None or solution.value < reached - 2 * settings.gap * abs(reached)
+        reached = solution.value if better else reached
         points.append(
             {
                 "limit": value,
-                "what": document.what(posed.instance, found),
+                "what": document.what(posed.instance, solution),
                 "value": best_there.value,
-                "gap": found.gap,
+                "gap": solution.gap,
                 "done_day": best_there.done_day,
                 "total_usd": best_there.cost.total_usd,
                 "carbon_kg": best_there.carbon_kg,

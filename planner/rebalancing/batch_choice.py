@@ -24,7 +24,8 @@ Estimate = tuple[Array, Array]
 def _columns(batches: ArrayLike, node_squares: ArrayLike) -> tuple[Array, Array]:
     """Batches and squared norms of nodes that have samples."""
     b, squares = np.asarray(batches, dtype=float), np.asarray(node_squares, dtype=float)
-    b, squares = b[b > 0], squares[..., b > 0]
+    squares = squares[..., b > 0]
+    b = b[b > 0]
     if len(b) < 2:
         raise ValueError("a noise scale needs gradients of at least two nodes")
     return b, squares
@@ -51,7 +52,8 @@ def cannikin(batches: ArrayLike, node_squares: ArrayLike, square: ArrayLike) -> 
     :func:`pooled`.
     """
     b, squares = _columns(batches, node_squares)
-    total, whole = float(np.sum(b)), np.asarray(square, dtype=float)
+    total = float(np.sum(b))
+    whole = np.asarray(square, dtype=float)
     rest = total - b
     gradient = (total * whole[..., None] - b * squares) / rest
     spread = (squares - whole[..., None]) * b * total / rest
@@ -161,18 +163,18 @@ def choose(
     brings = sizes / times * efficiency(sizes, reference, noise_scale)
     best = int(np.argmax(brings))
     if current is not None:
-        here = int(np.searchsorted(sizes, current))
-        best = best if brings[best] > WORTH_A_CHANGE * brings[here] else here
+        position = int(np.searchsorted(sizes, current))
+        best = best if brings[best] > WORTH_A_CHANGE * brings[position] else position
     batch = int(sizes[best])
-    found = batch_split.whole(of, batch) if split else _even_split(of, batch)
+    split_of = batch_split.whole(of, batch) if split else _even_split(of, batch)
     worth = float(efficiency(batch, reference, noise_scale))
-    return BatchChoice(batch, found.batches, float(found.time), batch / float(found.time) * worth)
+    return BatchChoice(batch, split_of.batches, float(split_of.time), batch / float(split_of.time) * worth)
 
 
 def _even_times(of: Nodes, sizes: Array) -> Array:
 
-    each = even(of, sizes)
-    return np.where(np.all(each <= of.cap, axis=-1), step_time(of, each), np.inf)
+    share = even(of, sizes)
+    return np.where(np.all(share <= of.cap, axis=-1), step_time(of, share), np.inf)
 
 
 def _even_split(of: Nodes, batch: int) -> batch_split.BatchSplit:

@@ -51,7 +51,8 @@ def optimum(of: Nodes, batch: ArrayLike) -> BatchSplit:
         raise NoAnswer(f"a batch of {float(np.max(wanted)):,.0f} does not fit: all nodes together hold {least:,.0f}")
     low, high = np.zeros(wanted.shape), np.ones(wanted.shape)
     while np.any(short := np.sum(held_within(of, high), axis=-1) < wanted):
-        low, high = np.where(short, high, low), np.where(short, 2.0 * high, high)
+        low = np.where(short, high, low)
+        high = np.where(short, 2.0 * high, high)
     for _ in range(_HALVINGS):
         middle = 0.5 * (low + high)
         if np.all((middle <= low) | (middle >= high)):
@@ -59,7 +60,8 @@ def optimum(of: Nodes, batch: ArrayLike) -> BatchSplit:
         short = np.sum(held_within(of, middle), axis=-1) < wanted
         low, high = np.where(short, middle, low), np.where(short, high, middle)
     under, over = held_within(of, low), held_within(of, high)
-    missing, spread = wanted - np.sum(under, axis=-1), np.sum(over - under, axis=-1)
+    missing = wanted - np.sum(under, axis=-1)
+    spread = np.sum(over - under, axis=-1)
     share = np.where(spread > 0, missing / np.where(spread > 0, spread, 1.0), 0.0)
     batches = under + share[..., None] * (over - under)
     return BatchSplit(batches, high)

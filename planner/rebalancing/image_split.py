@@ -61,22 +61,26 @@ def part(catalog: Catalog, network: str, pool: JobPool, precision: str, oom_risk
     Raises:
         WrongQuestion: no such network, or an accelerator without the precision.
     """
-    model, own = convolution.layers(families.network(network)), pool.cluster.accelerator
-    if not matrix_formats.can_train_in(own, precision):
-        able = [name for name in PRECISIONS if matrix_formats.can_train_in(own, name)]
+    model = convolution.layers(families.network(network))
+    accelerator = pool.cluster.accelerator
+    if not matrix_formats.can_train_in(accelerator, precision):
+        able = [name for name in PRECISIONS if matrix_formats.can_train_in(accelerator, name)]
         raise WrongQuestion(
-            f"{own.id} does not train in {precision}; it does in {', '.join(able) or 'none'} (--precision)"
+            f"{accelerator.id} does not train in {precision}; it does in {', '.join(able) or 'none'} (--precision)"
         )
     using = Efficiencies.of(catalog)
-    reached, runtime = using.accelerator(own), using.runtime(RUNTIME[:1], RUNTIME[1], "", own.generation)
+    reached = using.accelerator(accelerator)
+    runtime = using.runtime(RUNTIME[:1], RUNTIME[1], "", accelerator.generation)
     software = cost_inputs.software(runtime, precision)
     spread, _ = residual_widths.found_memory(residual_widths.read(catalog, residual_widths.MEMORY), RUNTIME[0])
     return ImagePart(
-        device=cost_inputs.matured(cost_inputs.device(own, reached, precision, RUNTIME[1]), reached, RUNTIME[1]),
+        device=cost_inputs.matured(
+            cost_inputs.device(accelerator, reached, precision, RUNTIME[1]), reached, RUNTIME[1]
+        ),
         software=software,
         fixed=convolution.state_bytes(model, software) + runtime.resident_bytes,
         image=convolution.image_bytes(model, software) * runtime.activation_factor,
-        usable=memory_risk.usable(own.memory, spread, oom_risk),
+        usable=memory_risk.usable(accelerator.memory, spread, oom_risk),
     )
 
 
@@ -100,21 +104,22 @@ def nodes_of(catalog: Catalog, network: str, offered: Pools, used: Sequence[JobP
         fewest = min(pool.cluster.accelerators for pool in used)
         link = replace(link, domain=min(float(link.domain), max(float(min(fewest, ranks // 2)), 1.0)))
     software = parts[0].software
-    straggler_factor = max(float(stretched(link, each.software, 1.0)) for each in parts)
+    straggler_factor = max(float(stretched(link, image_part.software, 1.0)) for image_part in parts)
     group = collective_times.group(link, float(ranks), 1.0)
     reduce = (
         float(collective_times.all_reduce(link, convolution.gradient_bytes(model, software), group)) * straggler_factor
     )
     columns: list[tuple[float, ...]] = []
-    for pool, each in zip(used, parts, strict=True):
-        times = convolution.passes(model, each.device, each.software, np.array([FEW, MANY]))
+    for pool, image_part in zip(used, parts, strict=True):
+        times = convolution.passes(model, image_part.device, image_part.software, np.array([FEW, MANY]))
         (few_f, many_f), (few_b, many_b) = (
             (np.ravel(way) * straggler_factor).tolist() for way in (times.forward, times.backward)
         )
         q, k = (many_f - few_f) / (MANY - FEW), (many_b - few_b) / (MANY - FEW)
-        update = float(convolution.update_time(model, each.device)) + float(each.software.step_overhead)
-        ahead, back = max(few_f - q * FEW, 0.0) + update, max(few_b - k * FEW, 0.0)
-        row = (q, ahead, k, back, 1.0 - float(each.software.dp_overlap), each.cap)
+        update = float(convolution.update_time(model, image_part.device)) + float(image_part.software.step_overhead)
+        ahead = max(few_f - q * FEW, 0.0) + update
+        back = max(few_b - k * FEW, 0.0)
+        row = (q, ahead, k, back, 1.0 - float(image_part.software.dp_overlap), image_part.cap)
         columns += [row] * pool.cluster.accelerators
     last = reduce / len(model.size)
     q, s, k, m, gamma, cap = np.array(columns).T
@@ -148,16 +153,16 @@ def plan(catalog: Catalog, network: str, offered: Pools, batch: int, precision: 
     if len(pools.all) > MOST_POOLS:
         raise WrongQuestion(f"{len(pools.all)} pools: images are shared over {MOST_POOLS} at most")
     sets = [part for n in range(1, len(pools.all) + 1) for part in combinations(pools.all, n)]
-    found = [each for part in sets if (each := _on(catalog, network, pools, part, batch, precision, oom_risk))]
-    if not found:
+    plans = [plan_on for part in sets if (plan_on := _on(catalog, network, pools, part, batch, precision, oom_risk))]
+    if not plans:
         most = int(sum(np.floor(nodes_of(catalog, network, pools, pools.all, precision, oom_risk).cap)))
         raise NoAnswer(
             f"{batch:,} images do not fit: all accelerators together hold {most:,} at this risk (--oom-risk); "
             f"what would do: --batch {most}, or more of them" if most else
             f"{network} does not fit into the memory of any accelerator"
         )  # fmt: skip
-    step, used, nodes, split = min(found, key=lambda each: each[0])
-    alone = min((each for each in found if len(each[1]) == 1), key=lambda each: each[0], default=None)
+    step, used, nodes, split = min(plans, key=lambda plan_on: plan_on[0])
+    alone = min((plan_on for plan_on in plans if len(plan_on[1]) == 1), key=lambda plan_on: plan_on[0], default=None)
     shares = of_each(used, split.batches)
     model = families.network(network)
     return ImagePlan(

@@ -102,5 +102,5 @@ def step_time(of: Nodes, batches: Array) -> Array:
 
 def even(of: Nodes, batch: ArrayLike) -> Array:
     """The same share for every node, ``b = B / n``. Shape (..., n)."""
-    each = np.asarray(batch, dtype=float) / of.n
-    return np.broadcast_to(each[..., None], np.broadcast_shapes((*np.shape(each), of.n), of.q.shape)).copy()
+    share = np.asarray(batch, dtype=float) / of.n
+    return np.broadcast_to(share[..., None], np.broadcast_shapes((*np.shape(share), of.n), of.q.shape)).copy()

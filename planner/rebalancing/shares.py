@@ -29,16 +29,16 @@ def of_plan(path: str | Path, rank: int = 1) -> tuple[int, ...]:
     if max(axes[axis] for axis in ("tp", "pp", "cp", "ep")) > 1:
         raise ValueError("this plan uses more than data parallelism; pin tp=1 pp=1 for DistributedDataParallel")
     groups = parallelism.get("groups") or [{"copies": axes["dp"], "width": 1, "sequences": axes["batch"]}]
-    found: list[int] = []
+    shares: list[int] = []
     for group in groups:
-        found += evenly(int(group["sequences"]), int(group["copies"]) * int(group["width"]))
-    return tuple(found)
+        shares += evenly(int(group["sequences"]), int(group["copies"]) * int(group["width"]))
+    return tuple(shares)
 
 
 def evenly(samples: int, ranks: int) -> list[int]:
     """`samples` split over `ranks` as evenly as whole samples allow: shares differ by at most one, the larger first."""
-    each, rest = divmod(samples, ranks)
-    return [each + (rank < rest) for rank in range(ranks)]
+    share, rest = divmod(samples, ranks)
+    return [share + (rank < rest) for rank in range(ranks)]
 
 
 def none_idle(batches: Sequence[float]) -> tuple[int, ...]:
@@ -47,10 +47,10 @@ def none_idle(batches: Sequence[float]) -> tuple[int, ...]:
     Raises:
         ValueError: there are fewer samples than ranks.
     """
-    found = np.asarray(batches, dtype=np.int64).copy()
-    if found.sum() < len(found):
-        raise ValueError(f"a batch of {int(found.sum())} is too small for {len(found)} ranks")
-    for index in np.flatnonzero(found == 0):
-        found[np.argmax(found)] -= 1
-        found[index] = 1
-    return tuple(int(n) for n in found)
+    shares = np.asarray(batches, dtype=np.int64).copy()
+    if shares.sum() < len(shares):
+        raise ValueError(f"a batch of {int(shares.sum())} is too small for {len(shares)} ranks")
+    for index in np.flatnonzero(shares == 0):
+        shares[np.argmax(shares)] -= 1
+        shares[index] = 1
+    return tuple(int(n) for n in shares)

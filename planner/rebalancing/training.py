@@ -140,8 +140,8 @@ class UnevenBatches:
                   **{name: measured[:, i] for i, name in enumerate(MEASURES)})
         )  # fmt: skip
         if self.world > 1:
-            for own, whole in zip(squares[:, 0].T, squares[:, 1].T, strict=True):
-                gradient, spread = self.estimate(self.batches, own, whole[0])
+            for node_squares, whole in zip(squares[:, 0].T, squares[:, 1].T, strict=True):
+                gradient, spread = self.estimate(self.batches, node_squares, whole[0])
                 self.noise = self.noise.seen(float(gradient), float(spread), keep=self.keep)
         if self.largest is not None and len(self.nodes.epochs) > 1:
             fitted = self.nodes.fitted()
@@ -178,13 +178,13 @@ class UnevenBatches:
             raise ValueError("no step was taken in this epoch (use `with shares.step():`)")
         times, squares = self._own()
         device = next(self.model.parameters()).device
-        found = []
-        for each in (times, squares):
-            mine = torch.tensor(each, dtype=torch.float64, device=device)
+        gathered = []
+        for tensor in (times, squares):
+            mine = torch.tensor(tensor, dtype=torch.float64, device=device)
             everybody = [torch.empty_like(mine) for _ in range(self.world)]
             dist.all_gather(everybody, mine)
-            found.append(torch.stack(everybody).cpu().numpy())
-        return found[0], found[1]
+            gathered.append(torch.stack(everybody).cpu().numpy())
+        return gathered[0], gathered[1]
 
 
 def _reduce(shares: UnevenBatches, bucket: Any) -> Any:

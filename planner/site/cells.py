@@ -84,7 +84,9 @@ def of_plan(plan: Plan) -> dict[str, str]:
     work = plan.workload
     method = Method(**{**work.method, "targets": tuple(work.method["targets"])})
     unstated = no_column(method, work.task or "sft", work.optimizer["id"], work.texts or ())
-    pool, cut, shape = plan.cluster.pools[0], plan.parallelism, plan.workload.shape
+    pool = plan.cluster.pools[0]
+    cut = plan.parallelism
+    shape = plan.workload.shape
     row = {
         "model": plan.workload.model,
         "task": unstated or method.kind,
@@ -156,7 +158,11 @@ def of_log(run: LoggedRun, catalog: Catalog) -> dict[str, str]:
     if "layers" in row:
         row["family"] = "moe" if row.get("num_experts") else "dense"
     named = row.pop("model", "")
-    models = [each.id for each in library().values() if _is_shaped(each, row)] if "hidden" in row else []
+    models = (
+        [known_model.id for known_model in library().values() if _is_shaped(known_model, row)]
+        if "hidden" in row
+        else []
+    )
     if models:
         row["model"] = named if named in models else models[0]
     elif named in library():
@@ -182,15 +188,15 @@ def _is_shaped(model: Model, row: Cells) -> bool:
 
 
 def _accelerator(name: str, catalog: Catalog) -> str | None:
-    found = names.accelerator(name.removeprefix("NVIDIA "), catalog.accelerators)
-    return found if found in catalog.accelerators else None
+    accelerator = names.accelerator(name.removeprefix("NVIDIA "), catalog.accelerators)
+    return accelerator if accelerator in catalog.accelerators else None
 
 
 def contradictions(logged: Cells, planned: Cells, catalog: Catalog) -> list[Contradiction]:
     """The columns that a log and a plan fill differently; frameworks that share their kernels are one, and one replica
     is the same under every ZeRO stage.
     """
-    found = [
+    differing = [
         Contradiction(column, logged[column], planned[column])
         for column in logged
         if column not in (*_FREE, "runtime")
@@ -198,10 +204,11 @@ def contradictions(logged: Cells, planned: Cells, catalog: Catalog) -> list[Cont
         and not _agree(column, logged[column], planned[column])
         and not (column == "zero_stage" and _replicas(planned) == 1)
     ]
-    ran, meant = logged.get("runtime", ""), planned.get("runtime", "").partition("@")[0]
+    ran = logged.get("runtime", "")
+    meant = planned.get("runtime", "").partition("@")[0]
     if ran and meant and not _kernels(catalog, ran) & _kernels(catalog, meant):
-        found.append(Contradiction("runtime", ran, meant))
-    return found
+        differing.append(Contradiction("runtime", ran, meant))
+    return differing
 
 
 def _replicas(row: Cells) -> int:

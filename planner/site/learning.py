@@ -40,13 +40,13 @@ class LearntRow:
 
 
 def learn(
-    site: Site, found: Sequence[Measured], catalog: Catalog, stated: Collection[str] = ()
+    site: Site, measured: Sequence[Measured], catalog: Catalog, stated: Collection[str] = ()
 ) -> tuple[list[LearntRow], dict[str, Any] | None]:
     """Adds measured rows to a site's journal and fits its catalog to all of them.
 
     Arguments:
         site: Whose journal it is.
-        found: Rows, of one or several logs.
+        measured: Rows, of one or several logs.
         catalog: What the site's runs were predicted with until now.
         stated: Columns that a person stated: a row that they make impossible is refused, not kept.
 
@@ -56,15 +56,18 @@ def learn(
     Raises:
         WrongQuestion: the journal or the catalog cannot be written, or what was stated cannot be of a run.
     """
-    runs = [reading.run_of({**dict.fromkeys(reading.REQUIRED, ""), **each.row}, catalog) for each in found]
+    runs = [
+        reading.run_of({**dict.fromkeys(reading.REQUIRED, ""), **measured_run.row}, catalog)
+        for measured_run in measured
+    ]
     for run in runs:
         if blamed := [column for column in stated if re.search(rf"\b{column}\b", run.reason)]:
             raise WrongQuestion(f"--set {blamed[0]}: {run.reason}; nothing was written")
     before = _predicted(runs, catalog)
-    added = {row["id"] for row in journal.add(site.runs, [each.row for each in found])}
+    added = {row["id"] for row in journal.add(site.runs, [measured_run.row for measured_run in measured])}
     rows = [
-        LearntRow(measured=each, new=each.row["id"] in added, predicted_s=seconds, reason=run.reason)
-        for each, run, seconds in zip(found, runs, before, strict=True)
+        LearntRow(measured=measured_run, new=measured_run.row["id"] in added, predicted_s=seconds, reason=run.reason)
+        for measured_run, run, seconds in zip(measured, runs, before, strict=True)
     ]
     return rows, fitted(site, catalog)
 
@@ -81,19 +84,19 @@ def fitted(site: Site, catalog: Catalog) -> dict[str, Any] | None:
         nothing = {"rows": 0, "frameworks": 0, "before": None, "left_out": None, "journal": digest}
         writing.write(site.fit, json.dumps(nothing, indent=2) + "\n", replace=True)
         return None
-    found = {**calibration.fit_site(site.runs, site.catalog, catalog), "journal": digest}
-    writing.write(site.fit, json.dumps(found, indent=2) + "\n", replace=True)
-    return found
+    report = {**calibration.fit_site(site.runs, site.catalog, catalog), "journal": digest}
+    writing.write(site.fit, json.dumps(report, indent=2) + "\n", replace=True)
+    return report
 
 
 def latest(site: Site) -> dict[str, Any] | None:
     """The document of the last fit to the journal; None where there is none."""
     try:
-        found = json.loads(site.fit.read_text(encoding="utf-8"))
+        report = json.loads(site.fit.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    whole = isinstance(found, dict) and {"rows", "frameworks", "before", "left_out", "journal"} <= found.keys()
-    return found if whole else None
+    whole = isinstance(report, dict) and {"rows", "frameworks", "before", "left_out", "journal"} <= report.keys()
+    return report if whole else None
 
 
 def changed(site: Site, fit: Mapping[str, Any] | None) -> bool:

@@ -83,16 +83,16 @@ def of_log(path: Path, plans: Sequence[Plan], stated: Mapping[str, str], catalog
         known = ", ".join(shape.name for shape in FORMATS)
         raise WrongQuestion(f"{path}: no line of it is a step as one of these prints it: {known}")
     of_plan = [run for run in runs if len(runs) == 1 or not plans or _is_of_any(run, plans, catalog)] or runs
-    found = [each for run in of_plan for each in _of_run(path, run, plans, stated, catalog, site)]
-    if found and (others := len(runs) - len(of_plan)):
+    rows = [row for run in of_plan for row in _of_run(path, run, plans, stated, catalog, site)]
+    if rows and (others := len(runs) - len(of_plan)):
         note = f"{format_many(others, 'further configuration')} of this log left out: of no plan that was named"
-        found[0] = replace(found[0], notes=(*found[0].notes, note))
-    if not found:
+        rows[0] = replace(rows[0], notes=(*rows[0].notes, note))
+    if not rows:
         most = max(len(run.steps) for run in runs)
         raise WrongQuestion(
             f"{path}: {most} logged step{'' if most == 1 else 's'}; at least {FEWEST} must be left behind the warm-up"
         )
-    return found
+    return rows
 
 
 def of_value(seconds: float | None, plan: Plan | None, stated: Mapping[str, str], site: str) -> Measured:
@@ -124,11 +124,11 @@ def _of_run(
     path: Path, run: LoggedRun, plans: Sequence[Plan], stated: Mapping[str, str], catalog: Catalog, site: str
 ) -> list[Measured]:
     logged = cells.of_log(run, catalog)
-    batches = {str(each.batch) for each in run.steps if each.batch}
+    batches = {str(step.batch) for step in run.steps if step.batch}
     if len(batches) == 1:
         logged["global_batch_seqs"] = batches.pop()
     base = {**logged, **_planned(path, logged, plans, catalog), **stated, **_memory(run)}
-    notes = tuple(f"{each}: not taken over" for each in run.conflicts)
+    notes = tuple(f"{conflict}: not taken over" for conflict in run.conflicts)
 
     def measured(row: Mapping[str, str], how: str) -> Measured:
         return Measured(row=_completed({**base, **row}, site, str(path)), notes=(how, *notes))
@@ -139,7 +139,7 @@ def _of_run(
     if not counted and run.whole_run_s:
         row = {"step_time_s": f"{run.whole_run_s:.6g}", "grade": "B"}
         return [measured(row, "mean of the whole run, warm-up and evaluations in it: grade B")]
-    return [measured(_times(each, base, path), _counted(run, each)) for each in counted]
+    return [measured(_times(step, base, path), _counted(run, step)) for step in counted]
 
 
 def _is_of_any(run: LoggedRun, plans: Sequence[Plan], catalog: Catalog) -> bool:
@@ -159,30 +159,31 @@ def _planned(path: Path, logged: cells.Cells, plans: Sequence[Plan], catalog: Ca
     if not plans:
         return {}
     rows = [cells.of_plan(plan) for plan in plans]
-    found = [cells.contradictions(logged, row, catalog) for row in rows]
-    able = [row for row, against in zip(rows, found, strict=True) if not against]
+    by_row = [cells.contradictions(logged, row, catalog) for row in rows]
+    able = [row for row, against in zip(rows, by_row, strict=True) if not against]
     if len(able) == 1:
         return able[0]
     if able:
         raise WrongQuestion(f"{path}: {len(able)} of the {len(plans)} plans could be what ran; name it with --rank N")
-    closest = min(found, key=len)
+    closest = min(by_row, key=len)
     raise WrongQuestion(
         f"{path}: is not of {'this plan' if len(plans) == 1 else 'any of these plans'}: "
         f"{'; '.join(map(str, closest))}; name the plan that ran, or leave out --plan"
     )
 
 
-def _times(each: Steady, base: Mapping[str, str], path: Path) -> dict[str, str]:
+def _times(steady: Steady, base: Mapping[str, str], path: Path) -> dict[str, str]:
     """Step time, spread, number of steps, and the batch where the lines themselves say it."""
-    row = {"steps": str(each.steps), "step_time_spread": f"{each.spread:.4f}"}
-    if each.batch:
-        row["global_batch_seqs"] = str(each.batch)
-    full, seconds = {**base, **row}, each.median
-    if absent := cells.missing(full, RATES[each.per]):
+    row = {"steps": str(steady.steps), "step_time_spread": f"{steady.spread:.4f}"}
+    if steady.batch:
+        row["global_batch_seqs"] = str(steady.batch)
+    full = {**base, **row}
+    seconds = steady.median
+    if absent := cells.missing(full, RATES[steady.per]):
         raise WrongQuestion(f"{path}: logs a rate, and does not say {', '.join(absent)} {_remedy(absent)}")
-    if each.per != "step":
+    if steady.per != "step":
         seconds *= _number(full, "global_batch_seqs", path)
-    if each.per == "token":
+    if steady.per == "token":
         seconds *= _number(full, "seq_len", path) / _number(full, "num_accelerators", path)
     return {**row, "step_time_s": f"{seconds:.6g}"}
 
@@ -213,10 +214,10 @@ def _completed(row: Mapping[str, str], site: str, where: str) -> dict[str, str]:
     return journal.identified({column: text for column, text in full.items() if column in journal.COLUMNS}, site)
 
 
-def _counted(run: LoggedRun, each: Steady) -> str:
-    left = ", ".join(f"{count:,} {reason}" for reason, count in each.left_out.items())
+def _counted(run: LoggedRun, steady: Steady) -> str:
+    left = ", ".join(f"{count:,} {reason}" for reason, count in steady.left_out.items())
     several = len({step.batch for step in run.steps}) > 1
     return (
-        f"{run.format}{f', batch {each.batch:,}' if several and each.batch else ''}: {each.steps:,} steps count"
-        f"{f' ({left} left out)' if left else ''}, spread {100 * each.spread:.1f} %"
+        f"{run.format}{f', batch {steady.batch:,}' if several and steady.batch else ''}: {steady.steps:,} steps count"
+        f"{f' ({left} left out)' if left else ''}, spread {100 * steady.spread:.1f} %"
     )

@@ -29,10 +29,10 @@ def word(text: object) -> str:
 
 def mount(text: object) -> str:
     """``/on/the/node:/in/the/container``, with ``:ro`` behind it where nothing may be written."""
-    found = word(text)
-    if not re.fullmatch(r"/[^:,]*:/[^:,]*(:ro)?", found):
-        raise ValueError(f"{found!r}: write '/on/the/node:/in/the/container'")
-    return found
+    value = word(text)
+    if not re.fullmatch(r"/[^:,]*:/[^:,]*(:ro)?", value):
+        raise ValueError(f"{value!r}: write '/on/the/node:/in/the/container'")
+    return value
 
 
 def variables(table: object) -> Mapping[str, str]:
@@ -48,10 +48,10 @@ def variables(table: object) -> Mapping[str, str]:
 
 def claim(text: object) -> str:
     """``name-of-a-claim:/in/the/container``."""
-    found = word(text)
-    if not re.fullmatch(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?:/[^:,]*", found):
-        raise ValueError(f"{found!r}: write 'name-of-a-claim:/in/the/container'")
-    return found
+    value = word(text)
+    if not re.fullmatch(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?:/[^:,]*", value):
+        raise ValueError(f"{value!r}: write 'name-of-a-claim:/in/the/container'")
+    return value
 
 
 def counts(table: object) -> Mapping[str, int]:
@@ -153,10 +153,10 @@ def read(path: Path) -> SiteProfile:
         WrongQuestion: it cannot be read; every problem of it, with file, line and key.
     """
     file = TypedFile(document=opened(path))
-    found = file.record(SiteProfile)
+    profile = file.record(SiteProfile)
     file.done()
-    assert found is not None
-    return found
+    assert profile is not None
+    return profile
 
 
 TEMPLATE = """\

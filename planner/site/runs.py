@@ -47,10 +47,10 @@ class SiteRuns:
 
     @cached_property
     def _by_key(self) -> Mapping[Hashable, Sequence[journal.Row]]:
-        found: dict[Hashable, list[journal.Row]] = {}
+        by_key: dict[Hashable, list[journal.Row]] = {}
         for row in self.rows:
-            found.setdefault(cells.key(row), []).append(row)
-        return found
+            by_key.setdefault(cells.key(row), []).append(row)
+        return by_key
 
     def key(self, plan: Plan) -> Hashable:
         """What plans share that one run measures."""
@@ -84,7 +84,7 @@ class SiteRuns:
         """The configuration that answers a request and trains on most sequences per second, and seconds of its step."""
         times = {cells.key(row): _times(self._by_key[cells.key(row)]) for row in self.relevant(request)}
         known = [(row, median(times[cells.key(row)])) for row in self.relevant(request) if times[cells.key(row)]]
-        return min(known, key=lambda each: each[1] / float(each[0]["global_batch_seqs"]), default=None)
+        return min(known, key=lambda entry: entry[1] / float(entry[0]["global_batch_seqs"]), default=None)
 
     def relevant(self, request: Request) -> list[journal.Row]:
         """The rows that answer a request, the first of each configuration."""
@@ -97,14 +97,14 @@ class SiteRuns:
 
     def pins(self, request: Request) -> list[Pins]:
         """The configurations of runs that answer the request."""
-        found = []
+        pins = []
         for row in self.relevant(request):
             texts = [f"{axis}={row[column]}" for axis, column in _AXES.items() if row.get(column)]
             try:
-                found.append(parse_pins([*texts, *_recompute(row)]))
+                pins.append(parse_pins([*texts, *_recompute(row)]))
             except WrongQuestion:
                 continue  # a row with a value that no plan has is told by `validate`
-        return found
+        return pins
 
 
 def _only_ran_out(rows: Sequence[journal.Row]) -> bool:
@@ -122,7 +122,7 @@ def _half_width(rows: Sequence[journal.Row]) -> float:
     """
     steps = [(_number(row, "step_time_spread") or UNSTATED) / 1.349 for row in rows]
     runs = pstdev(math.log(float(row["step_time_s"])) for row in rows)
-    return WITHIN * math.hypot(math.sqrt(fmean(each**2 for each in steps)), runs)
+    return WITHIN * math.hypot(math.sqrt(fmean(step**2 for step in steps)), runs)
 
 
 def _number(row: journal.Row, column: str) -> float | None:

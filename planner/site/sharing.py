@@ -50,15 +50,17 @@ def shared(rows: Sequence[Row], catalog: Catalog) -> Shared:
 
 
 def _plain(row: Row, catalog: Catalog) -> dict[str, str]:
-    found = {column: text for column, text in row.items() if text and public(column, text, catalog)}
-    return {"model": f"{found.get('layers', '')}x{found.get('hidden', '')}", **found}
+    plain = {column: text for column, text in row.items() if text and public(column, text, catalog)}
+    return {"model": f"{plain.get('layers', '')}x{plain.get('hidden', '')}", **plain}
 
 
 def _notes(rows: Sequence[Row], plain: Sequence[Row], kept: int) -> list[str]:
     """Which columns lost a cell that was no figure and no public word, and how many rows are of nothing public."""
     pairs = list(zip(rows, plain, strict=True))
     lost = [
-        each for each in COLUMNS if each not in OWN and any(row.get(each, "") != to.get(each, "") for row, to in pairs)
+        column
+        for column in COLUMNS
+        if column not in OWN and any(row.get(column, "") != to.get(column, "") for row, to in pairs)
     ]
     notes = [f"cells with words of your own are left out, of {', '.join(lost)}"] if lost else []
     if fewer := len(rows) - kept:

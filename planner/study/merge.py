@@ -30,10 +30,12 @@ def load(path: Path) -> StudyResult:
     Raises:
         WrongQuestion: no such file, or not such a document.
     """
-    found = document.load_document(path)
-    if not isinstance(found, StudyResult):
-        raise WrongQuestion(f"{path}: kind is {found.kind!r}; expected study (clusterwright design STUDY.toml -o FILE)")
-    return found
+    answer = document.load_document(path)
+    if not isinstance(answer, StudyResult):
+        raise WrongQuestion(
+            f"{path}: kind is {answer.kind!r}; expected study (clusterwright design STUDY.toml -o FILE)"
+        )
+    return answer
 
 
 def merge(catalog: Catalog, study: Study, paths: Sequence[Path], *, explained: bool = True) -> StudyResult:
@@ -47,21 +49,21 @@ def merge(catalog: Catalog, study: Study, paths: Sequence[Path], *, explained: b
     shards: list[int] = []
     parts: set[int] = set()
     for path in paths:
-        found = load(path)
-        changed = list(trial_storage.differences(_plain(found.question), asked))
+        shard = load(path)
+        changed = list(trial_storage.differences(_plain(shard.question), asked))
         if changed:
             lines = "\n  ".join(changed[:8])
             raise WrongQuestion(f"{path}: of another study, or of this one before it changed:\n  {lines}")
-        if set(found.search.shards) & set(shards):
-            raise WrongQuestion(f"{path}: shard {found.search.shards[0]} appears twice")
-        shards += found.search.shards
-        parts.add(found.search.of_shards)
-        for each in found.trials:
-            points.setdefault(tuple(each.axes.values()), each)
+        if set(shard.search.shards) & set(shards):
+            raise WrongQuestion(f"{path}: shard {shard.search.shards[0]} appears twice")
+        shards += shard.search.shards
+        parts.add(shard.search.of_shards)
+        for trial in shard.trials:
+            points.setdefault(tuple(trial.axes.values()), trial)
     if len(parts - {0}) > 1:
         raise WrongQuestion(f"shards of studies with different numbers of shards: {', '.join(map(str, sorted(parts)))}")
     of = max(parts)
-    joined = sorted(points.values(), key=lambda each: each.number)
+    joined = sorted(points.values(), key=lambda trial: trial.number)
     whole = len(joined) == study.size
     method = answer.SearchMethod(
         name="enumerated" if whole else "merged", exact=whole, seed=0, shards=() if whole else tuple(sorted(shards)),
@@ -74,39 +76,39 @@ def _plain(section: Any) -> Any:
     return json.loads(json.dumps(document.dump(section)))
 
 
-def again(catalog: Catalog, found: StudyResult, where: str) -> StudyResult:
+def again(catalog: Catalog, document: StudyResult, where: str) -> StudyResult:
     """The answer that its points give today; which points trials chose, and the hash of the file, are the document's.
 
     Raises:
         WrongQuestion: it states no question, or one that the catalog does not know.
         NoAnswer: a point is none of the study's, or none trains every workload within the constraints.
     """
-    if found.asked is None:
+    if document.asked is None:
         raise WrongQuestion(f"{where}: it was written before studies stated their question: ask again instead")
-    study = reading.study(TomlDocument(Path("study"), "", found.asked.study), catalog)
+    study = reading.study(TomlDocument(Path("study"), "", document.asked.study), catalog)
     evaluator = Evaluator(catalog, study)
-    points = [_point(study, each, found, where) for each in found.trials]
+    points = [_point(study, trial, document, where) for trial in document.trials]
     tried = [
-        answer.trial(study, each.number, study.values(point), optuna_trials.stored(outcome))
-        for each, point, outcome in zip(found.trials, points, evaluator.many(points), strict=True)
+        answer.trial(study, tried_before.number, study.values(point), optuna_trials.stored(outcome))
+        for tried_before, point, outcome in zip(document.trials, points, evaluator.many(points), strict=True)
     ]
-    method = _method(evaluator, found, tried)
-    made = answer.result(catalog, evaluator, tried, method, found.meta, explained=found.asked.explained)
-    files = {name: of for name, of in found.generator.inputs.items() if name.startswith("study ")}
+    method = _method(evaluator, document, tried)
+    made = answer.result(catalog, evaluator, tried, method, document.meta, explained=document.asked.explained)
+    files = {name: of for name, of in document.generator.inputs.items() if name.startswith("study ")}
     inputs = files | {name: of for name, of in made.generator.inputs.items() if not name.startswith("study ")}
     return replace(made, generator=replace(made.generator, inputs=inputs))
 
 
-def _method(evaluator: Evaluator, found: StudyResult, tried: list[Trial]) -> answer.SearchMethod:
+def _method(evaluator: Evaluator, document: StudyResult, tried: list[Trial]) -> answer.SearchMethod:
     """How the points came about, as the document says; what boxes proved is proven again."""
-    search = found.search
+    search = document.search
     plain = answer.SearchMethod(
         name=search.method, exact=search.method == "enumerated" and search.of_shards <= 1, seed=search.seed,
         shards=search.shards, of_shards=search.of_shards, enumeration_s=search.enumeration_s,
     )  # fmt: skip
     if search.evaluated is None:
         return plain
-    values = answer.costs(evaluator.study.objectives, [each for each in tried if each.feasible])[:, 0]
+    values = answer.costs(evaluator.study.objectives, [trial for trial in tried if trial.feasible])[:, 0]
     best = float(values.min(initial=math.inf))
     if search.exact:
         start = math.inf if search.method == "bounded" else best
@@ -116,9 +118,9 @@ def _method(evaluator: Evaluator, found: StudyResult, tried: list[Trial]) -> ans
     return replace(plain, evaluated=search.evaluated, bounded_away=search.bounded_away, bound=bound)
 
 
-def _point(study: Study, trial: Trial, found: StudyResult, where: str) -> Point:
+def _point(study: Study, trial: Trial, document: StudyResult, where: str) -> Point:
     """Where a trial was: an enumerated one by its number, else by its values."""
-    if found.search.method in ("enumerated", "merged"):
+    if document.search.method in ("enumerated", "merged"):
         if not 0 <= trial.number < study.size:
             raise NoAnswer(f"{where}: the study has {study.size:,} points, none of number {trial.number}")
         return study.point(trial.number)

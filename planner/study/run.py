@@ -118,15 +118,15 @@ def design(catalog: Catalog, study: Study, how: How, progress: Progress | None =
     wanted = how.trials or study.trials
     chosen = how.way or way(evaluator, how)
     if chosen == "enumerated":
-        found, method = _enumerated(evaluator, how, progress)
+        trials, method = _enumerated(evaluator, how, progress)
     elif chosen == "bounded":
-        found, method = _bounded(catalog, evaluator, how, progress)
+        trials, method = _bounded(catalog, evaluator, how, progress)
     else:
-        found, method = _searched(catalog, evaluator, wanted, how, progress)
-        method = _judged(evaluator, how, found, method, progress)
+        trials, method = _searched(catalog, evaluator, wanted, how, progress)
+        method = _judged(evaluator, how, trials, method, progress)
     meta = {"wall_s": 0.0, "cpu_s": 0.0, "searches": evaluator.searches, "workers": how.workers}
     with progress("what matters", None) if progress else nullcontext():
-        result = answer.result(catalog, evaluator, found, method, meta, explained=how.explained)
+        result = answer.result(catalog, evaluator, trials, method, meta, explained=how.explained)
     meta |= {"wall_s": round(time.perf_counter() - started, 3), "cpu_s": round(time.process_time() - cpu, 3)}
     result.meta.update(meta)
     return result
@@ -163,14 +163,14 @@ def _bounded(
         proof = boxes.search(evaluator, _affordable(evaluator, how), advance)
     if not proof.points:  # what is in the way is said of the fastest points
         corners = evaluator.many(boxes.corners(study))
-        proof = replace(proof, points={each.point: each for each in corners})
-    found = met(study, proof)
+        proof = replace(proof, points={corner.point: corner for corner in corners})
+    corners_met = met(study, proof)
     method = proven(evaluator, answer.SearchMethod(name="bounded", exact=proof.complete), proof)
     if proof.complete:
-        return found, method
+        return corners_met, method
     tried, by = _searched(catalog, evaluator, study.trials, how, progress)
-    first = max((each.number for each in found), default=-1) + 1
-    both = [*found, *(replace(each, number=first + each.number) for each in tried)]
+    first = max((outcome.number for outcome in corners_met), default=-1) + 1
+    both = [*corners_met, *(replace(outcome, number=first + outcome.number) for outcome in tried)]
     return both, replace(method, name=by.name, seed=by.seed)
 
 
@@ -184,10 +184,11 @@ def met(study: Study, proof: boxes.Proof) -> list[Trial]:
 
 
 def _judged(
-    evaluator: Evaluator, how: How, found: list[Trial], method: answer.SearchMethod, progress: Progress | None
+    evaluator: Evaluator, how: How, trials: list[Trial], method: answer.SearchMethod, progress: Progress | None
 ) -> answer.SearchMethod:
     """What boxes prove of the best of some trials."""
-    study, feasible = evaluator.study, [each for each in found if each.feasible]
+    study = evaluator.study
+    feasible = [trial for trial in trials if trial.feasible]
     if not (boxes.able(study) and len(study.objectives) == 1 and feasible and how.time_s):
         return replace(method, enumeration_s=evaluator.seconds(CHUNK) * study.size)
     best = float(answer.costs(study.objectives, feasible)[:, 0].min())
@@ -239,21 +240,21 @@ def _enumerated(evaluator: Evaluator, how: How, progress: Progress | None) -> tu
         raise WrongQuestion(f"--shard {part}/{parts}: {len(numbers):,} points are too many; at least {least:,} shards")
     journal = None if how.storage is None else Ledger(how.storage, _asked(study), resume=how.resume)
     known: Stored = {} if journal is None else {n: journal.kept[n] for n in numbers if n in journal.kept}
-    found = {n: _trial(study, n, kept) for n, kept in known.items()}
-    best = _least(study, found.values())
+    trials = {n: _trial(study, n, kept) for n, kept in known.items()}
+    best = _least(study, trials.values())
     with progress("design", len(numbers)) if progress else nullcontext() as advance:
-        if advance and found:
-            advance(len(found), _so_far(best))
+        if advance and trials:
+            advance(len(trials), _so_far(best))
         for fresh in _chunks(evaluator, [n for n in numbers if n not in known], how):
             if journal is not None:
                 journal.add(fresh)
             more = {n: _trial(study, n, kept) for n, kept in fresh.items()}
-            found |= more
+            trials |= more
             best = min(best, _least(study, more.values()))
             if advance:
                 advance(len(fresh), _so_far(best))
     shards = (part,) if how.shard else ()
-    return [found[n] for n in sorted(found)], answer.SearchMethod(
+    return [trials[n] for n in sorted(trials)], answer.SearchMethod(
         name="enumerated", exact=parts == 1, seed=how.seed, shards=shards, of_shards=parts if how.shard else 0
     )
 
@@ -295,13 +296,13 @@ def _stored(evaluator: Evaluator, numbers: Sequence[int]) -> Stored:
 
 def _asked(study: Study) -> dict[str, Any]:
     """The question as a journal keeps it."""
-    found: dict[str, Any] = json.loads(json.dumps(document.dump(answer.question(study))))
-    return found
+    section: dict[str, Any] = json.loads(json.dumps(document.dump(answer.question(study))))
+    return section
 
 
-def _least(study: Study, found: Iterable[Trial]) -> float:
+def _least(study: Study, trials: Iterable[Trial]) -> float:
     """The best of some trials in the first objective, as it is minimised; infinite where none is feasible."""
-    feasible = [each for each in found if each.feasible]
+    feasible = [trial for trial in trials if trial.feasible]
     return float(answer.costs(study.objectives[:1], feasible)[:, 0].min()) if feasible else math.inf
 
 
@@ -320,28 +321,28 @@ def _searched(
     if how.workers > 1 and how.storage is None:
         raise WrongQuestion("--workers share a journal: name it, --storage study.journal")
     store = trial_storage.storage(how.storage)
-    found = trial_storage.opened(
+    stored = trial_storage.opened(
         store, study, _asked(study), how.seed, shown(how.storage or "memory"), resume=how.resume
     )
     if how.resume:
-        optuna_trials.release(found)
-    done = optuna_trials.counted(found)
+        optuna_trials.release(stored)
+    done = optuna_trials.counted(stored)
     with progress("design", wanted) if progress else nullcontext() as advance:
         tell: Advance = advance or (lambda n=1, note="": None)
         tell(done, "")
         if how.workers > 1:
-            _side_by_side(catalog, study, found, wanted, how, tell)
+            _side_by_side(catalog, study, stored, wanted, how, tell)
         else:
-            optuna_trials.run(found, evaluator, wanted, how.seed, lambda n, note: tell(n, note), lambda: True)
+            optuna_trials.run(stored, evaluator, wanted, how.seed, lambda n, note: tell(n, note), lambda: True)
     name = "NSGA-II" if len(study.objectives) > 1 else "TPE"
-    return completed(found, study), answer.SearchMethod(name=name, exact=False, seed=how.seed)
+    return completed(stored, study), answer.SearchMethod(name=name, exact=False, seed=how.seed)
 
 
-def completed(found: optuna.Study, study: Study) -> list[Trial]:
+def completed(stored: optuna.Study, study: Study) -> list[Trial]:
     """The trials that a storage holds, in their order."""
     from optuna.trial import TrialState
 
-    kept = found.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+    kept = stored.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
     return [
         answer.trial(
             study, trial.number, study.values(optuna_samplers.point(study, trial.params)), trial.user_attrs["outcome"]
@@ -350,7 +351,9 @@ def completed(found: optuna.Study, study: Study) -> list[Trial]:
     ]
 
 
-def _side_by_side(catalog: Catalog, study: Study, found: optuna.Study, wanted: int, how: How, advance: Advance) -> None:
+def _side_by_side(
+    catalog: Catalog, study: Study, stored: optuna.Study, wanted: int, how: How, advance: Advance
+) -> None:
     """Trials by several processes on one storage; this one watches."""
     import multiprocessing
 
@@ -363,12 +366,12 @@ def _side_by_side(catalog: Catalog, study: Study, found: optuna.Study, wanted: i
         with processes.without_main():
             for worker in workers:
                 worker.start()
-        seen = optuna_trials.counted(found)
+        seen = optuna_trials.counted(stored)
         while any(worker.is_alive() for worker in workers):
             time.sleep(POLL_S)
-            now = len(completed(found, study))
+            now = len(completed(stored, study))
             if now > seen:
-                advance(now - seen, _so_far(_least(study, completed(found, study))))
+                advance(now - seen, _so_far(_least(study, completed(stored, study))))
                 seen = now
     finally:
         for worker in workers:
@@ -376,7 +379,7 @@ def _side_by_side(catalog: Catalog, study: Study, found: optuna.Study, wanted: i
         for worker in workers:
             worker.join()
     failed = [worker.exitcode for worker in workers if worker.exitcode]
-    if failed and optuna_trials.counted(found) < wanted:
+    if failed and optuna_trials.counted(stored) < wanted:
         raise AssertionError(f"{len(failed)} of {how.workers} workers ended with exit code {failed[0]}")
 
 
@@ -387,9 +390,9 @@ def _work(catalog: Catalog, study: Study, storage: str, wanted: int, seed: int) 
     optuna_trials.quiet()
     parent = os.getppid()
     with _undisturbed():
-        found = optuna.load_study(study_name=study.name, storage=trial_storage.storage(storage))
+        stored = optuna.load_study(study_name=study.name, storage=trial_storage.storage(storage))
         evaluator = Evaluator(catalog, study)
-        optuna_trials.run(found, evaluator, wanted, seed, lambda n, note: None, lambda: os.getppid() == parent)
+        optuna_trials.run(stored, evaluator, wanted, seed, lambda n, note: None, lambda: os.getppid() == parent)
 
 
 @contextmanager

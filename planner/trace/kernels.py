@@ -69,8 +69,8 @@ def kind(name: str, args: Mapping[str, Any], cut: Parallelism) -> Kind:
 
 def _collective(name: str, args: Mapping[str, Any], cut: Parallelism) -> Kind:
     described = str(args.get("Process Group Description", "")).lower()
-    if found := next((what for what, pattern in GROUPS if pattern.search(described)), None):
-        return found
+    if group := next((what for what, pattern in GROUPS if pattern.search(described)), None):
+        return group
     called = str(args.get("Collective name", "")).lower()
     if "all_to_all" in called and cut.ep > 1:
         return "ep"
@@ -82,15 +82,16 @@ def _collective(name: str, args: Mapping[str, Any], cut: Parallelism) -> Kind:
 
 def _ranks(given: object) -> Sequence[int]:
     """``[0, 8, 16]``, or the same as a text; nothing where the profiler has cut the list short."""
-    found = re.findall(r"\d{1,18}", given) if isinstance(given, str) and "..." not in given else given
-    return [int(each) for each in found] if isinstance(found, list) and len(found) < 1 << 16 else []
+    numbers = re.findall(r"\d{1,18}", given) if isinstance(given, str) and "..." not in given else given
+    return [int(number) for number in numbers] if isinstance(numbers, list) and len(numbers) < 1 << 16 else []
 
 
 def _by_ranks(ranks: Sequence[int], cut: Parallelism) -> Iterator[Kind]:
     """The axes whose groups are of this size and stride."""
     if len(ranks) < 2:
         return
-    size, stride = len(ranks), ranks[1] - ranks[0]
+    size = len(ranks)
+    stride = ranks[1] - ranks[0]
     if any(later - earlier != stride for earlier, later in pairwise(ranks)):
         return
     degrees = [getattr(cut, axis) for _, axis in _ORDER]

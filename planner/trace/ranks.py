@@ -79,12 +79,12 @@ class TraceFile:
         """Each accelerator that was trained on, in the order of processes and devices."""
         most = max((len(trace.kinds) for trace in self.on.values()), default=0)
         used = [where for where in sorted(self.on) if len(self.on[where].kinds) >= FEW * most]
-        own = len({device for _, device in used}) == len(used)
+        one_process_each = len({device for _, device in used}) == len(used)
         for place, where in enumerate(used):
             trace = self.on[where]
             trace.steps = self.steps
             trace.rank = self.rank if len(used) == 1 else None
-            trace.device = (where[1] if own else place) if len(used) > 1 else None
+            trace.device = (where[1] if one_process_each else place) if len(used) > 1 else None
             yield _together(trace)
 
 
@@ -151,8 +151,10 @@ def shares(trace: RankTrace) -> Shares:
     alone: dict[Kind, float] = {}
     hidden: dict[Kind, float] = {}
     for place, what in enumerate(KINDS):
-        own = kinds == place
-        running = _running(np.searchsorted(instants, starts[own]), np.searchsorted(instants, ends[own]), len(lengths))
+        of_kind = kinds == place
+        running = _running(
+            np.searchsorted(instants, starts[of_kind]), np.searchsorted(instants, ends[of_kind]), len(lengths)
+        )
         alone[what] = float(lengths[running & ~taken].sum())
         if what in COMMUNICATION:
             hidden[what] = float(lengths[running & taken].sum())

@@ -36,14 +36,14 @@ def items(text: Text) -> Iterator[tuple[str, Any]]:
         ValueError: it is no JSON.
     """
     if text.next() == "[":
-        yield from (("traceEvents", each) for each in text.listed())
+        yield from (("traceEvents", event) for event in text.listed())
         return
     text.take("{")
     while text.next() != "}":
         key = text.value()
         text.take(":")
         if key == "traceEvents":
-            yield from ((key, each) for each in text.listed())
+            yield from ((key, event) for event in text.listed())
         else:
             yield str(key), text.value()
         if text.next() == ",":
@@ -85,8 +85,8 @@ class Text:
 
     def take(self, expected: str) -> None:
         """Steps over one character."""
-        if (there := self.next()) != expected:
-            raise ValueError(f"{there!r} where {expected!r} is expected")
+        if (character := self.next()) != expected:
+            raise ValueError(f"{character!r} where {expected!r} is expected")
         self.at += 1
 
     def value(self) -> Any:
@@ -94,14 +94,14 @@ class Text:
         self.next()
         while True:
             try:
-                found, end = self.decoder.raw_decode(self.window, self.at)
+                value, end = self.decoder.raw_decode(self.window, self.at)
             except ValueError:
                 if not self.more():
                     raise EOFError from None
                 continue
             if end < len(self.window) or self.over:
                 self.at = end
-                return found
+                return value
             self.more()  # a number at the window's end may go on
 
     def listed(self) -> Iterator[Any]:
@@ -131,47 +131,48 @@ def read(path: Path, cut: Parallelism) -> TraceFile:
     """
     if not path.is_file():
         raise WrongQuestion(f"{path}: {'a folder; name the trace in it' if path.is_dir() else 'no such file'}")
-    found = TraceFile(path)
+    trace = TraceFile(path)
     try:
         with path.open("rb") as file:
             first = file.read(len(_SQLITE))
-        (_nsight if first == _SQLITE else _kineto)(found, cut)
+        (_nsight if first == _SQLITE else _kineto)(trace, cut)
     except (OSError, zlib.error, sqlite3.Error) as error:
         raise WrongQuestion(f"{path}: {error}") from None
-    if found.kernels >= ranks.MOST_KERNELS:
+    if trace.kernels >= ranks.MOST_KERNELS:
         most = f"{ranks.MOST_KERNELS:,}"
         raise WrongQuestion(f"{path}: more than {most} kernels; trace fewer steps (active=2 of the schedule)")
-    if not found.kernels:
-        raise WrongQuestion(f"{path}: no kernel of an accelerator in it{_instead(found)}")
-    return found
+    if not trace.kernels:
+        raise WrongQuestion(f"{path}: no kernel of an accelerator in it{_instead(trace)}")
+    return trace
 
 
-def _instead(found: TraceFile) -> str:
+def _instead(trace: TraceFile) -> str:
     """What is in a trace without kernels."""
-    if found.left_out:
-        return f" that has a time; {found.left_out:,} have none"
+    if trace.left_out:
+        return f" that has a time; {trace.left_out:,} have none"
     why = "add ProfilerActivity.CUDA to the profiler's activities"
-    return f", {found.on_host:,} events of the host; {why}" if found.on_host else ""
+    return f", {trace.on_host:,} events of the host; {why}" if trace.on_host else ""
 
 
 # ---- PyTorch ---------------------------------------------------------------------------------------------------------
 
 
-def _kineto(found: TraceFile, cut: Parallelism) -> None:
+def _kineto(trace: TraceFile, cut: Parallelism) -> None:
     known: dict[tuple[str, str], int] = {}
-    for key, value in _items(found):
+    for key, value in _items(trace):
         if key == "distributedInfo" and isinstance(value, dict) and isinstance(value.get("rank"), int):
-            found.rank = value["rank"]
+            trace.rank = value["rank"]
         if key == "traceEvents" and isinstance(value, dict) and value.get("ph") == "X":
-            _event(found, value, cut, known)
+            _event(trace, value, cut, known)
 
 
-def _event(found: TraceFile, event: Mapping[str, Any], cut: Parallelism, known: dict[tuple[str, str], int]) -> None:
-    name, category = str(event.get("name", "")), str(event.get("cat", "")).lower()
+def _event(trace: TraceFile, event: Mapping[str, Any], cut: Parallelism, known: dict[tuple[str, str], int]) -> None:
+    name = str(event.get("name", ""))
+    category = str(event.get("cat", "")).lower()
     if category not in ON_DEVICE:
         if "user_annotation" in category and (mark := _STEP.match(name)):
-            found.steps.add(int(mark[1]))
-        found.on_host += 1
+            trace.steps.add(int(mark[1]))
+        trace.on_host += 1
         return
     args = event.get("args") if isinstance(event.get("args"), dict) else {}
     assert isinstance(args, dict)
@@ -182,23 +183,23 @@ def _event(found: TraceFile, event: Mapping[str, Any], cut: Parallelism, known: 
         if label not in known and len(known) < _NAMES:
             known[label] = KINDS.index(kind(name, args, cut))
         what = known[label] if label in known else KINDS.index(kind(name, args, cut))
-    found.add((0, _number(args.get("device"))), event.get("ts"), event.get("dur"), what, 1e-6)
+    trace.add((0, _number(args.get("device"))), event.get("ts"), event.get("dur"), what, 1e-6)
 
 
 def _number(given: object) -> int:
     return given if isinstance(given, int) else 0
 
 
-def _items(found: TraceFile) -> Iterator[tuple[str, Any]]:
+def _items(trace: TraceFile) -> Iterator[tuple[str, Any]]:
     """Key and value of everything at the top of a trace; of its events, each by itself."""
-    with gzip.open(found.path) if found.path.suffix == ".gz" else found.path.open("rb") as file:
+    with gzip.open(trace.path) if trace.path.suffix == ".gz" else trace.path.open("rb") as file:
         text = Text(file)  # type: ignore[arg-type]  # a GzipFile reads as any binary file does
         try:
             yield from items(text)
         except EOFError:
-            found.cut_off = True
+            trace.cut_off = True
         except (ValueError, RecursionError) as error:
-            raise WrongQuestion(f"{found.path}: not JSON near character {text.passed + text.at:,}: {error}") from None
+            raise WrongQuestion(f"{trace.path}: not JSON near character {text.passed + text.at:,}: {error}") from None
 
 
 # ---- Nsight Systems --------------------------------------------------------------------------------------------------
@@ -206,9 +207,9 @@ def _items(found: TraceFile) -> Iterator[tuple[str, Any]]:
 _KERNELS, _COPIES = "CUPTI_ACTIVITY_KIND_KERNEL", ("CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_KIND_MEMSET")
 
 
-def _nsight(found: TraceFile, cut: Parallelism) -> None:
+def _nsight(trace: TraceFile, cut: Parallelism) -> None:
     """``nsys export --type sqlite``: kernels and copies, in nanoseconds; process groups are not in it."""
-    with sqlite3.connect(f"{found.path.resolve().as_uri()}?mode=ro", uri=True) as base:
+    with sqlite3.connect(f"{trace.path.resolve().as_uri()}?mode=ro", uri=True) as base:
         tables = {row[0] for row in base.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
         if {_KERNELS, "StringIds"} <= tables:
             names = dict(base.execute("SELECT id, value FROM StringIds"))
@@ -216,14 +217,14 @@ def _nsight(found: TraceFile, cut: Parallelism) -> None:
             for process, device, start, duration, name in base.execute(_selected(base, _KERNELS, "demangledName")):
                 if name not in known:
                     known[name] = KINDS.index(kind(str(names.get(name, "")), {}, cut))
-                found.add((_number(process), _number(device)), start, duration, known[name], 1e-9)
+                trace.add((_number(process), _number(device)), start, duration, known[name], 1e-9)
         for table in tables & set(_COPIES):
             for process, device, start, duration in base.execute(_selected(base, table)):
-                found.add((_number(process), _number(device)), start, duration, KINDS.index("copy"), 1e-9)
+                trace.add((_number(process), _number(device)), start, duration, KINDS.index("copy"), 1e-9)
 
 
 def _selected(base: sqlite3.Connection, table: str, *more: str) -> str:
     """What to ask of a table: process, device, times, more."""
-    there = {row[1] for row in base.execute(f"PRAGMA table_info({table})")}
-    where = [each if each in there else "0" for each in ("globalPid", "deviceId")]
+    columns = {row[1] for row in base.execute(f"PRAGMA table_info({table})")}
+    where = [column if column in columns else "0" for column in ("globalPid", "deviceId")]
     return f"SELECT {', '.join((*where, 'start', 'end - start', *more))} FROM {table}"

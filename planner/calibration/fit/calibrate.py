@@ -119,10 +119,11 @@ def held_out(
 
     `groups` names the group of every run of the core. With several workers they come in any order.
     """
-    names, wanted = np.array(groups), sorted(set(groups))
+    names = np.array(groups)
+    wanted = sorted(set(groups))
     kept = [calibration.rows[names != name] for name in wanted]
-    for place, found in spread(fitted_to, calibration, kept, workers):
-        yield wanted[place], np.flatnonzero(names == wanted[place]), found
+    for place, fitted in spread(fitted_to, calibration, kept, workers):
+        yield wanted[place], np.flatnonzero(names == wanted[place]), fitted
 
 
 def cross_validated(
@@ -133,8 +134,8 @@ def cross_validated(
 ) -> Array:
     """Predicted times of the core, each by a fit that left its group out. Seconds."""
     predicted = np.empty(len(calibration.rows))
-    for name, places, found in held_out(calibration, groups, workers):
-        predicted[places] = calibration.frame.predict(found.efficiencies).time[calibration.rows[places]]
+    for name, places, fitted in held_out(calibration, groups, workers):
+        predicted[places] = calibration.frame.predict(fitted.efficiencies).time[calibration.rows[places]]
         if advance:
             advance(1, name)
     return predicted
@@ -143,28 +144,28 @@ def cross_validated(
 def skipped(calibration: Calibration) -> list[str]:
     """Which cross-validation its runs do not allow, in words."""
     members = [calibration.frame.runs[i] for i in calibration.rows]
-    found = []
+    columns = []
     if len({lab(run) for run in members}) < 2:
         return [f"all runs are of {lab(members[0])}: no lab can be held out, the built-in intervals stay"]
     if len(generations := {described(run)[0] for run in members}) < 2:
-        found.append(f"all runs are on {generations.pop()}: nothing learned of unmeasured generations")
-    return found
+        columns.append(f"all runs are on {generations.pop()}: nothing learned of unmeasured generations")
+    return columns
 
 
 def document(calibration: Calibration, left_out: Array | None, left: Sequence[str] = ()) -> dict[str, Any]:
     """What was fitted, how far it moved from its priors, and the errors on the runs fitted and left out; `left` says
     which cross-validation was not made.
     """
-    frame, rows, found = calibration.frame, calibration.rows, calibration.fit
+    frame, rows, fit_result = calibration.frame, calibration.rows, calibration.fit
     measured = frame.measured[rows]
-    moved = _moved(found)
-    fitted = Errors.of(frame.predict(found.efficiencies).time[rows], measured)
+    moved = _moved(fit_result)
+    fitted = Errors.of(frame.predict(fit_result.efficiencies).time[rows], measured)
     return {
         "kind": "calibration",
         "schema_version": 1,
         "rows": len(rows),
         "parameters": len(moved),
-        "degrees_of_freedom": found.freedom,
+        "degrees_of_freedom": fit_result.freedom,
         "fit": asdict(fitted) if fitted else None,
         "left_out": asdict(errors) if left_out is not None and (errors := Errors.of(left_out, measured)) else None,
         "skipped": list(left),
@@ -172,10 +173,10 @@ def document(calibration: Calibration, left_out: Array | None, left: Sequence[st
     }
 
 
-def _moved(found: Fit) -> list[dict[str, Any]]:
+def _moved(fitted: Fit) -> list[dict[str, Any]]:
     return [
         {"name": parameter.name, "factor": float(np.exp(theta)), "spread": float(spread)}
-        for parameter, theta, spread in zip(found.parameters, found.theta, found.spread, strict=True)
+        for parameter, theta, spread in zip(fitted.parameters, fitted.theta, fitted.spread, strict=True)
     ]
 
 
@@ -184,11 +185,11 @@ def interval_widths(calibration: Calibration, left_out: Array) -> dict[str, Widt
     no fit sees, with what is fitted to all.
     """
     frame, rows = calibration.frame, calibration.rows
-    found = frame.predict(calibration.fit.efficiencies)
+    predicted = frame.predict(calibration.fit.efficiencies)
     tuned = [i for i, run in enumerate(frame.runs) if run.task not in residual_widths.PRETRAINING and _tuned(run)]
     every = [*rows, *tuned]
-    times = np.concatenate([left_out, found.time[tuned]])
-    known = [situation(frame.runs[i], frame.reading(found.row[i]).options.precision) for i in every]
+    times = np.concatenate([left_out, predicted.time[tuned]])
+    known = [situation(frame.runs[i], frame.reading(predicted.row[i]).options.precision) for i in every]
     residuals = np.log(times / frame.measured[every])
     return step_time_interval.fitted(residuals, known, [lab(frame.runs[i]) for i in every])
 
@@ -210,7 +211,7 @@ def other_widths(
     measured = frame.measured[other_parameters.timed(frame)]
     residuals = np.log(other_parameters.cross_validated(frame, prior, workers) / measured)
     known = residual_widths.widths(residuals, [described(run) for run in members], [run.group for run in members])
-    return {key: each for key, each in known.items() if key != "all"}
+    return {key: width_of for key, width_of in known.items() if key != "all"}
 
 
 def memory_widths(frame: Frame, using: Efficiencies) -> dict[str, Width]:

@@ -82,8 +82,8 @@ class CollectiveCell:
             switch_step=entry.switch_step,
         )
         among = IN_A_DOMAIN if self.op != "send" else None
-        found = nccl_algorithms.times(self._links, self.op, self.size, self._group, library, among)
-        return np.asarray(np.min(list(found.values()), axis=0))
+        by_method = nccl_algorithms.times(self._links, self.op, self.size, self._group, library, among)
+        return np.asarray(np.min(list(by_method.values()), axis=0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class Launches:
 
     def of(self, source: Array) -> Array:
         """Seconds of every row, by the numbers of their sources."""
-        return np.asarray(np.array([self.seconds[str(each)] for each in range(len(self.seconds))])[source])
+        return np.asarray(np.array([self.seconds[str(row)] for row in range(len(self.seconds))])[source])
 
 
 def domain(accelerator: Accelerator) -> Network:
@@ -151,20 +151,20 @@ def parameters(cell: CollectiveCell, prior: CollectiveEfficiency) -> Iterator[Pa
 
 def _launch_parameters(launches: Launches) -> Iterator[Parameter]:
     """Each source's launch: learned beside what is learned of the links."""
-    for each in launches.seconds:
-        yield Parameter(f"launch.{each}", "accelerators", (_LAUNCHES,), f"seconds.{each}", LAUNCH_SPREAD)
+    for second in launches.seconds:
+        yield Parameter(f"launch.{second}", "accelerators", (_LAUNCHES,), f"seconds.{second}", LAUNCH_SPREAD)
 
 
-def _starts(cell: CollectiveCell, own: Sequence[Parameter], chosen: NDArray[np.intp]) -> Iterator[Array]:
+def _starts(cell: CollectiveCell, starting: Sequence[Parameter], chosen: NDArray[np.intp]) -> Iterator[Array]:
     """Where fits start: from the prior, from faster steps, and from launches as long as a source's shortest call.
 
     A launch shorter than every call has no slope, so a fit would never find it from below.
     """
-    faster = np.array([-1.0 if parameter.name.startswith("step") else 0.0 for parameter in own])
+    faster = np.array([-1.0 if parameter.name.startswith("step") else 0.0 for parameter in starting])
     hidden = np.zeros(cell.sources)
     shortest = hidden + LAUNCH
-    for each in np.unique(cell.source[chosen]):
-        shortest[each] = cell.measured[chosen][cell.source[chosen] == each].min()
+    for source in np.unique(cell.source[chosen]):
+        shortest[source] = cell.measured[chosen][cell.source[chosen] == source].min()
     yield np.concatenate([0.0 * faster, hidden])
     yield np.concatenate([faster, hidden])
     yield np.concatenate([0.0 * faster, np.log(shortest / LAUNCH)])
@@ -173,13 +173,13 @@ def _starts(cell: CollectiveCell, own: Sequence[Parameter], chosen: NDArray[np.i
 def fitted(cell: CollectiveCell, prior: CollectiveEfficiency, rows: Array | None = None) -> CollectiveEfficiency:
     """The prior with its figures moved towards a cell's rows (all, or those that a mask names)."""
     chosen = np.flatnonzero(np.ones(len(cell.measured), dtype=bool) if rows is None else rows)
-    launches = Launches({str(each): LAUNCH for each in range(cell.sources)})
+    launches = Launches({str(source): LAUNCH for source in range(cell.sources)})
     base: Any = Efficiencies({cell.op: prior, _LAUNCHES: launches}, {})  # type: ignore[dict-item] # figures are figures
-    own = tuple(parameters(cell, prior))
-    moved = (*own, *_launch_parameters(launches))
+    moving = tuple(parameters(cell, prior))
+    moved = (*moving, *_launch_parameters(launches))
     weight = np.ones(len(chosen))
-    found = [fit(cell, base, moved, chosen, weight, start, ROUNDS) for start in _starts(cell, own, chosen)]
-    best: Any = min(found, key=lambda each: each.loss).efficiencies.accelerators[cell.op]
+    fits = [fit(cell, base, moved, chosen, weight, start, ROUNDS) for start in _starts(cell, moving, chosen)]
+    best: Any = min(fits, key=lambda source: source.loss).efficiencies.accelerators[cell.op]
     return best  # type: ignore[no-any-return]
 
 
@@ -213,21 +213,21 @@ def entries(
 
     A generation's is the prior of its accelerators', so that what a part's rows do not show is as in its kin.
     """
-    found: dict[str, CollectiveEfficiency] = {}
+    by_key: dict[str, CollectiveEfficiency] = {}
     for particular in (False, True):
         grouped: dict[str, list[TimedCollectives]] = {}
         for row in rows:
             if not row.node and row.size >= LEAST_BYTES and row.ranks > 1:
-                own, *general, _ = cost_inputs.collective_keys(row.accelerator)
-                for key in [own] if particular else general:
+                own_key, *general, _ = cost_inputs.collective_keys(row.accelerator)
+                for key in [own_key] if particular else general:
                     grouped.setdefault(f"{key}/{row.op}", []).append(row)
-        known = {**priors, **found}
+        known = {**priors, **by_key}
         for name, members in sorted(grouped.items()):
             if len(members) >= FEWEST:
-                found[name] = _entry(
+                by_key[name] = _entry(
                     name, CollectiveCell(members), known, f"{len(members)} rows of {source}, {date}", date
                 )
-    return found
+    return by_key
 
 
 def _entry(
@@ -262,12 +262,12 @@ class Across:
 
     def times(self, fabrics: Mapping[str, FabricEfficiency]) -> Array:
         """Seconds of every row: the fastest of NCCL's algorithms and protocols."""
-        found = np.zeros(len(self.rows))
+        seconds = np.zeros(len(self.rows))
         for places, (op, made, network, g) in self._kinds:
             library = cost_inputs.library(made, self._using, fabrics)
             table = nccl_algorithms.times(network, op, self._sizes[places], g, library, (*NCCL_ALGORITHMS, "direct"))
-            found[places] = np.min(list(table.values()), axis=0)
-        return found
+            seconds[places] = np.min(list(table.values()), axis=0)
+        return seconds
 
 
 def _placed(row: TimedCollectives, catalog: Catalog) -> tuple[str, Cluster, Network, CollectiveGroup]:
@@ -286,8 +286,10 @@ def fitted_fabric(rows: Across, prior: FabricEfficiency, chosen: Array | None = 
     base: Any = Efficiencies({"fabric": prior}, {})  # type: ignore[dict-item] # figures are figures
     spread = (("hop", 1.0, math.inf), ("ramp", 0.7, math.inf), ("nic", 0.2, 1.0))
     moved = tuple(Parameter(field, "accelerators", ("fabric",), field, sd, most) for field, sd, most in spread)
-    found: Any = fit(rows, base, moved, index, np.ones(len(index)), rounds=ROUNDS).efficiencies.accelerators["fabric"]
-    return found  # type: ignore[no-any-return]
+    efficiencies: Any = fit(rows, base, moved, index, np.ones(len(index)), rounds=ROUNDS).efficiencies.accelerators[
+        "fabric"
+    ]
+    return efficiencies  # type: ignore[no-any-return]
 
 
 def fabric_entries(
@@ -302,15 +304,17 @@ def fabric_entries(
     for row in rows:
         if row.node and row.ranks <= MOST:
             grouped.setdefault(row.fabric, []).append(row)
-    found = {}
+    by_fabric = {}
     for name, members in sorted(grouped.items()):
         if len(members) >= FEWEST:
             fabric = catalog.fabric(name)
             entry = fitted_fabric(Across(members, catalog, using), fabric_prior(catalog.fabric_efficiencies, fabric))
             citation = f"{len(members)} rows of {source}, {date}"
             figures = {figure: rounded(getattr(entry, figure)) for figure in ("nic", "hop", "ramp")}
-            found[name] = replace(entry, **figures, id=name, name=fabric.name, source=citation, date=date, assumed={})
-    return found
+            by_fabric[name] = replace(
+                entry, **figures, id=name, name=fabric.name, source=citation, date=date, assumed={}
+            )
+    return by_fabric
 
 
 def fabric_prior(entries: Mapping[str, FabricEfficiency], fabric: Fabric) -> FabricEfficiency:
@@ -346,13 +350,14 @@ def calibrate(path: Path, folder: Path, catalog: Catalog, accelerator: str | Non
     table = read(path, catalog, accelerator)
     known = catalog.collective_efficiencies
     priors = dict(known) if accelerator else topologies(known)
-    found = entries(table.rows, priors, path.name, date)
+    entries_found = entries(table.rows, priors, path.name, date)
     parts = {key for part in catalog.accelerators.values() for key in cost_inputs.collective_keys(part)}
-    fitted_here, found = found, {name: entry for name, entry in found.items() if name.split("/")[0] in parts}
+    fitted_here = entries_found
+    entries_found = {name: entry for name, entry in entries_found.items() if name.split("/")[0] in parts}
     if accelerator:
-        found = {name: entry for name, entry in found.items() if name.split("/")[0] == accelerator}
-    fabrics = fabric_entries(table.rows, catalog, {**known, **found}, path.name, date)
-    if not found and not fabrics:
+        entries_found = {name: entry for name, entry in entries_found.items() if name.split("/")[0] == accelerator}
+    fabrics = fabric_entries(table.rows, catalog, {**known, **entries_found}, path.name, date)
+    if not entries_found and not fabrics:
         reasons = "; ".join(f"{count} {reason}" for reason, count in table.left_out.items())
         raise WrongQuestion(
             f"{path}: no accelerator and operation with {FEWEST} rows of 4 KiB or more"
@@ -365,27 +370,27 @@ def calibrate(path: Path, folder: Path, catalog: Catalog, accelerator: str | Non
         errors.append((f"{hardware}, {op}", len(cell.rows), _mape(before, cell.measured), _mape(after, cell.measured)))
     for name, entry in fabrics.items():
         rows = Across(
-            [row for row in table.rows if row.fabric == name and row.ranks <= MOST], catalog, {**known, **found}
+            [row for row in table.rows if row.fabric == name and row.ranks <= MOST], catalog, {**known, **entries_found}
         )
         prior = fabric_prior(catalog.fabric_efficiencies, catalog.fabric(name))
-        before, after = (rows.times({DEFAULT: each}) for each in (prior, entry))
+        before, after = (rows.times({DEFAULT: record}) for record in (prior, entry))
         errors.append((name, len(rows.rows), _mape(before, rows.measured), _mape(after, rows.measured)))
     written = tuple(
         write_entries(folder / kind, entries_, f"{path.name}, {date}")
-        for kind, entries_ in (("collective_efficiencies", found), ("fabric_efficiencies", fabrics))
+        for kind, entries_ in (("collective_efficiencies", entries_found), ("fabric_efficiencies", fabrics))
         if entries_
     )
-    return CollectiveCalibration(table, found, fabrics, tuple(errors), written)
+    return CollectiveCalibration(table, entries_found, fabrics, tuple(errors), written)
 
 
 def _mape(predicted: Array, measured: Array) -> float:
     return float(np.mean(np.abs(predicted / measured - 1.0)))
 
 
-def write_entries(folder: Path, found: Mapping[str, Entry], source: str) -> Path:
+def write_entries(folder: Path, entries_found: Mapping[str, Entry], source: str) -> Path:
     """Writes ``FOLDER/fitted.toml``."""
     writing.make_folder(folder)
     header = f"# Fitted by `clusterwright calibrate --collectives`: {source}. Do not edit; fit again.\n"
     path = folder / "fitted.toml"
-    writing.write(path, "\n".join([header, *map(files.dump, found.values())]), replace=True)
+    writing.write(path, "\n".join([header, *map(files.dump, entries_found.values())]), replace=True)
     return path

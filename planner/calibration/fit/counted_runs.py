@@ -69,9 +69,9 @@ def lab(run: Run) -> str:
 
 def recipe(run: Run) -> str:
     """Whose recipe it runs: a vendor's own runs, and those of submitters who run its recipes, are one."""
-    found = lab(run)
+    lab_name = lab(run)
     vendor = run.cluster.accelerator.vendor if run.cluster else ""
-    return vendor if found in (vendor, f"{SUBMITTERS} ({vendor})") else found
+    return vendor if lab_name in (vendor, f"{SUBMITTERS} ({vendor})") else lab_name
 
 
 def cell(run: Run) -> str:
@@ -83,8 +83,8 @@ def cell(run: Run) -> str:
 def weights(groups: Sequence[str]) -> Array:
     """What each row says where a group of n shares a bias: ``1 / (n between^2 + within^2)``, of mean 1."""
     sizes = Counter(groups)
-    found = 1.0 / (np.array([sizes[group] for group in groups]) * BETWEEN**2 + WITHIN**2)
-    return np.asarray(found / found.mean())
+    weight = 1.0 / (np.array([sizes[group] for group in groups]) * BETWEEN**2 + WITHIN**2)
+    return np.asarray(weight / weight.mean())
 
 
 FACTORS = tuple(float(x) for x in np.round(np.arange(0.7, 1.31, 0.05), 2))
@@ -96,24 +96,24 @@ FEWEST = 8
 
 def allocating(using: Efficiencies, factor: float) -> Efficiencies:
     """The efficiencies with that factor on what every framework that allocates as it goes holds beyond its bytes."""
-    found = {
+    runtimes = {
         name: replace(entry, activation_factor=round(1.0 + factor * (entry.activation_factor - 1.0), 4))
         for name, entry in using.runtimes.items()
     }
-    return replace(using, runtimes=found)
+    return replace(using, runtimes=runtimes)
 
 
 def _residuals(frame: Frame, using: Efficiencies) -> tuple[NDArray[np.intp], Array]:
     """Runs whose peak was measured, and ``log(predicted / measured)`` under every factor, shape (factors, runs)."""
-    found = [memory_residuals(frame, frame.predict(allocating(using, factor))) for factor in FACTORS]
-    return found[0][0], np.array([residuals for _, residuals in found])
+    by_factor = [memory_residuals(frame, frame.predict(allocating(using, factor))) for factor in FACTORS]
+    return by_factor[0][0], np.array([residuals for _, residuals in by_factor])
 
 
 def _best(residuals: Array, labs: Sequence[str]) -> int:
     """The factor of least error, every lab counting alike."""
     names = np.array(labs)
-    each = [np.abs(residuals[:, names == name]).mean(axis=1) for name in sorted(set(labs))]
-    return int(np.mean(each, axis=0).argmin())
+    error_by_lab = [np.abs(residuals[:, names == name]).mean(axis=1) for name in sorted(set(labs))]
+    return int(np.mean(error_by_lab, axis=0).argmin())
 
 
 def with_fitted_peaks(frame: Frame, using: Efficiencies) -> Efficiencies:
@@ -132,9 +132,9 @@ def held_out_peaks(frame: Frame, using: Efficiencies) -> tuple[NDArray[np.intp],
     labs = [lab(frame.runs[i]) for i in rows]
     if len(set(labs)) < 2:
         return rows, memory_residuals(frame, frame.predict(using))[1]
-    found = np.empty(len(rows))
+    held_out = np.empty(len(rows))
     for name in sorted(set(labs)):
-        own = np.array([each == name for each in labs])
-        best = _best(residuals[:, ~own], [each for each in labs if each != name])
-        found[own] = residuals[best, own]
-    return rows, found
+        of_lab = np.array([lab_name == name for lab_name in labs])
+        best = _best(residuals[:, ~of_lab], [lab_name for lab_name in labs if lab_name != name])
+        held_out[of_lab] = residuals[best, of_lab]
+    return rows, held_out

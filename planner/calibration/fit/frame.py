@@ -69,25 +69,25 @@ class Frame:
         self._layout = stacked(layouts)
         self._options = stacked([as_figures(v.options) for _, v in pairs])
         used = [self._profile(profiles, run, variant) for run, variant in self._each()]
-        self.profiled = np.unique(self.owner[[each is not None for each in used]])
-        self._times = stacked([_times(each, v) for each, (_, v) in zip(used, pairs, strict=True)])
-        own = [self.runs[i] for i, _ in pairs]
+        self.profiled = np.unique(self.owner[[entry is not None for entry in used]])
+        self._times = stacked([_times(entry, v) for entry, (_, v) in zip(used, pairs, strict=True)])
+        used_runs = [self.runs[i] for i, _ in pairs]
         self._devices = _places(
             [
                 (r.cluster.accelerator.id, v.options.precision, r.date)
-                for r, (_, v) in zip(own, pairs, strict=True)
+                for r, (_, v) in zip(used_runs, pairs, strict=True)
                 if r.cluster
             ]
         )
         clusters = [spelled(run.cluster) for run in self.runs]
         self._networks = _places([(self.runs[i].accelerator, clusters[i]) for i, _ in pairs])
         self._stacks = _places(
-            [(r.runtime, r.year, r.mode, r.gradients, r.cluster.accelerator.id if r.cluster else "") for r in own]
+            [(r.runtime, r.year, r.mode, r.gradients, r.cluster.accelerator.id if r.cluster else "") for r in used_runs]
         )
-        self._accelerators = np.array([float(r.accelerators) for r in own])
+        self._accelerators = np.array([float(r.accelerators) for r in used_runs])
         self.configurations = own_runs.configuration(
-            np.array([own_runs.block(run.workload.model) if run.workload else "" for run in own]),
-            np.array([run.cluster.accelerator.generation if run.cluster else "" for run in own]),
+            np.array([own_runs.block(run.workload.model) if run.workload else "" for run in used_runs]),
+            np.array([run.cluster.accelerator.generation if run.cluster else "" for run in used_runs]),
             np.array([variant.options.precision for _, variant in pairs]),
             np.array([variant.options.recompute.name for _, variant in pairs]),
             self._accelerators,
@@ -124,31 +124,31 @@ class Frame:
 
     def _device(self, using: Efficiencies) -> Device:
         firsts, place = self._devices
-        found = []
+        columns = []
         for index in firsts:
             owner, variant = self._pairs[index]
             cluster = self.runs[owner].cluster
             assert cluster is not None
             part = cluster.accelerator
-            found.append(
+            columns.append(
                 cost_inputs.device(part, using.accelerator(part), variant.options.precision, self.runs[owner].date)
             )
-        return taken(stacked(found), place) if len(found) > 1 else found[0]
+        return taken(stacked(columns), place) if len(columns) > 1 else columns[0]
 
     def _network(self, using: Efficiencies) -> Network:
         firsts, place = self._networks
-        found = []
+        columns = []
         for index in firsts:
             cluster = self.runs[self._pairs[index][0]].cluster
             assert cluster is not None
             part = cluster.accelerator
-            found.append(cost_inputs.network(cluster, using.accelerator(part)))
-        joined = taken(stacked(found), place) if len(found) > 1 else found[0]
+            columns.append(cost_inputs.network(cluster, using.accelerator(part)))
+        joined = taken(stacked(columns), place) if len(columns) > 1 else columns[0]
         return replace(joined, accelerators=self._accelerators)
 
     def _stack(self, using: Efficiencies) -> Stack:
         firsts, place = self._stacks
-        found = []
+        columns = []
         for index in firsts:
             run = self.runs[self._pairs[index][0]]
             runtime = self.catalog.runtime(run.runtime)
@@ -158,14 +158,15 @@ class Frame:
             made = cost_inputs.stack(runtime, reached, run.year, accelerator)
             if run.gradients:
                 made = replace(made, gradient_bytes=run.gradients[0], gradient_wire=run.gradients[1])
-            found.append(made)
-        return self._shifted(taken(stacked(found), place) if len(found) > 1 else found[0], using)
+            columns.append(made)
+        return self._shifted(taken(stacked(columns), place) if len(columns) > 1 else columns[0], using)
 
     def _shifted(self, stack: Stack, using: Efficiencies) -> Stack:
         """The software with every reading's whole step stretched by what a site's runs near it were off by."""
         if not using.own:
             return stack
-        names, factor = np.array(self.runtimes(using))[self.owner], np.ones(len(self.owner))
+        names = np.array(self.runtimes(using))[self.owner]
+        factor = np.ones(len(self.owner))
         for name, runs in using.own.items():
             rows = np.flatnonzero(names == name)
             factor[rows] = np.exp(shift(runs, self.configurations.at(rows)))
@@ -185,14 +186,17 @@ class Frame:
             nothing = np.array([])
             return FramePrediction(nothing, nothing, nothing.astype(bool), nothing.astype(np.intp), nothing, nothing)
         grid = self.grid(using, profiled)
-        found = cost.evaluate(grid)
-        time, memory = np.broadcast_to(found.time, self.owner.shape), np.broadcast_to(found.memory, self.owner.shape)
+        evaluation = cost.evaluate(grid)
+        time, memory = (
+            np.broadcast_to(evaluation.time, self.owner.shape),
+            np.broadcast_to(evaluation.memory, self.owner.shape),
+        )
         fits = memory <= self.capacity
         order = np.lexsort((time, ~fits, self.owner))
         _, first = np.unique(self.owner[order], return_index=True)
         row = order[first]
         outside_allocator = np.broadcast_to(grid.stack.resident_bytes, self.owner.shape)
-        fixed = np.broadcast_to(found.fixed, self.owner.shape)
+        fixed = np.broadcast_to(evaluation.fixed, self.owner.shape)
         return FramePrediction(time[row], memory[row], fits[row], row, fixed[row], outside_allocator[row])
 
 

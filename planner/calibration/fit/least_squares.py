@@ -124,7 +124,8 @@ def fit(
         return float(np.sum(weight * 2.0 * (np.sqrt(1.0 + r * r) - 1.0)) + np.sum((at / sd) ** 2))
 
     r = residual(theta)
-    current, damping = loss(r, theta), 1e-2
+    current = loss(r, theta)
+    damping = 1e-2
     jacobian = _jacobian(residual, theta, r)
     for _ in range(rounds):
         robust = weight / np.sqrt(1.0 + r * r)
@@ -133,10 +134,13 @@ def fit(
         step = np.linalg.solve(normal + damping * np.diag(np.diag(normal)), -slope)
         trial = theta + np.clip(step, -0.5, 0.5)
         after = residual(trial)
-        found = loss(after, trial)
-        if found < current:
-            gained = current - found
-            theta, r, current, damping = trial, after, found, damping / 3
+        trial_loss = loss(after, trial)
+        if trial_loss < current:
+            gained = current - trial_loss
+            theta = trial
+            r = after
+            current = trial_loss
+            damping = damping / 3
             if gained < 1e-3 * max(current, 1.0):
                 break
             jacobian = _jacobian(residual, theta, r)

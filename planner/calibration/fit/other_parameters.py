@@ -42,8 +42,8 @@ def parameters() -> tuple[Parameter, ...]:
 
 def timed(frame: OtherFrame) -> NDArray[np.intp]:
     """Runs with a measured time of their own."""
-    own = np.array([not run.repeated for run in frame.runs])
-    return np.flatnonzero(np.isfinite(frame.measured) & own)
+    not_repeated = np.array([not run.repeated for run in frame.runs])
+    return np.flatnonzero(np.isfinite(frame.measured) & not_repeated)
 
 
 def _weights(frame: OtherFrame, rows: NDArray[np.intp]) -> Array:
@@ -56,21 +56,22 @@ def fitted(frame: OtherFrame, prior: Efficiencies, rows: NDArray[np.intp] | None
     return fit(frame, prior, parameters(), rows, _weights(frame, rows))
 
 
-def extended(catalog: Catalog, runs: Sequence[Run], found: Efficiencies) -> Efficiencies:
+def extended(catalog: Catalog, runs: Sequence[Run], base: Efficiencies) -> Efficiencies:
     """Efficiencies fitted to transformers, with those of the other families fitted on top of them."""
     known = [run for run in runs if run.covered and run.measured and run.family in FAMILIES]
-    return fitted(OtherFrame(catalog, known), found).efficiencies if known else found
+    return fitted(OtherFrame(catalog, known), base).efficiencies if known else base
 
 
 def folds(sources: Sequence[str]) -> dict[str, int]:
     """Source -> fold: the largest first, each to the fold with the fewest rows so far."""
     names, count = np.unique(np.array(sources), return_counts=True)
-    load, found = [0] * FOLDS, {}
+    load = [0] * FOLDS
+    fold_of = {}
     for size, name in sorted(zip(-count, names, strict=True)):
         fold = load.index(min(load))
-        found[str(name)] = fold
+        fold_of[str(name)] = fold
         load[fold] -= int(size)
-    return found
+    return fold_of
 
 
 def cross_validated(frame: OtherFrame, prior: Efficiencies, workers: Workers = ALONE) -> Array:
@@ -78,10 +79,11 @@ def cross_validated(frame: OtherFrame, prior: Efficiencies, workers: Workers = A
     rows = timed(frame)
     sources = [frame.runs[i].source for i in rows]
     fold = np.array([folds(sources)[source] for source in sources])
-    times, wanted = np.empty(len(rows)), sorted(set(fold))
-    for place, found in spread(_fitted_to, (frame, prior), [rows[fold != each] for each in wanted], workers):
+    times = np.empty(len(rows))
+    wanted = sorted(set(fold))
+    for place, fitted_fold in spread(_fitted_to, (frame, prior), [rows[fold != number] for number in wanted], workers):
         left = fold == wanted[place]
-        times[left] = frame.predict(found.efficiencies).time[rows[left]]
+        times[left] = frame.predict(fitted_fold.efficiencies).time[rows[left]]
     return times
 
 

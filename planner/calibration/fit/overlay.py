@@ -17,7 +17,7 @@ _DIGITS = 5
 """Significant digits of a fitted figure: more would claim more than a fit knows."""
 
 
-def write_overlay(folder: Path, found: Efficiencies, source: str, date: str, name: str = "fitted.toml") -> list[Path]:
+def write_overlay(folder: Path, fitted: Efficiencies, source: str, date: str, name: str = "fitted.toml") -> list[Path]:
     """Writes ``accelerator_efficiencies/NAME`` and ``runtime_efficiencies/NAME`` below a folder,
     each if there is something to write.
 
@@ -26,7 +26,7 @@ def write_overlay(folder: Path, found: Efficiencies, source: str, date: str, nam
     """
     written = []
     for kind, sub in FOLDERS.items():
-        entries: Mapping[str, Any] = getattr(found, kind)
+        entries: Mapping[str, Any] = getattr(fitted, kind)
         if not entries:
             continue
         path = folder / sub / name

@@ -58,25 +58,30 @@ def adapted(frame: Frame, shipped: Efficiencies, rows: NDArray[np.intp] | None =
     :data:`~planner.schema.plan_prediction.MOST_OWN_RUNS`.
     """
     chosen = np.flatnonzero(np.isfinite(frame.measured)) if rows is None else rows
-    names, found = np.array(frame.runtimes(shipped)), frame.predict(shipped)
-    own: dict[str, OwnRuns] = {}
+    names = np.array(frame.runtimes(shipped))
+    predicted = frame.predict(shipped)
+    runs_by_runtime: dict[str, OwnRuns] = {}
     for name in sorted(set(names[chosen])):
         used = chosen[names[chosen] == name][-MOST_OWN_RUNS:]
-        at = frame.configurations.at(found.row[used])
-        residual = _residuals(frame, found.time, found.fixed, used)
-        own[name] = weighed(at, residual, scatters(at, residual))
+        at = frame.configurations.at(predicted.row[used])
+        residual = _residuals(frame, predicted.time, predicted.fixed, used)
+        runs_by_runtime[name] = weighed(at, residual, scatters(at, residual))
     runtimes = {
-        key: replace(entry, whole_step=entry.whole_step * float(np.exp(own[name].shared)))
-        if (name := runtime_of(key)) in own
+        key: replace(entry, whole_step=entry.whole_step * float(np.exp(runs_by_runtime[name].shared)))
+        if (name := runtime_of(key)) in runs_by_runtime
         else entry
         for key, entry in shipped.runtimes.items()
     }
-    return SiteFit(Efficiencies(shipped.accelerators, runtimes, own), tuple(_shared(*each) for each in own.items()))
+    return SiteFit(
+        Efficiencies(shipped.accelerators, runtimes, runs_by_runtime),
+        tuple(_shared(*named_runs) for named_runs in runs_by_runtime.items()),
+    )
 
 
 def _residuals(frame: Frame, time: Array, fixed: Array, used: NDArray[np.intp]) -> Array:
     """``log((measured - fixed) / (predicted - fixed))``."""
-    measured, passes = frame.measured[used], time[used] - fixed[used]
+    measured = frame.measured[used]
+    passes = time[used] - fixed[used]
     off = np.log(np.maximum(measured - fixed[used], SHORTEST * measured) / passes)
     return np.asarray(np.clip(off, -FURTHEST, FURTHEST))  # what a file of own runs may say
 
@@ -89,17 +94,18 @@ def _shared(name: str, runs: OwnRuns) -> SharedFactor:
     return SharedFactor(name, float(np.exp(runs.shared)), spread, freedom)
 
 
-def changed(found: SiteFit, shipped: Efficiencies) -> Efficiencies:
+def changed(site_fit: SiteFit, shipped: Efficiencies) -> Efficiencies:
     """Only the entries that a site's fit moved: all that its overlay needs to hold."""
-    moved = {key: entry for key, entry in found.efficiencies.runtimes.items() if entry != shipped.runtimes[key]}
-    return Efficiencies({}, moved, found.efficiencies.own)
+    moved = {key: entry for key, entry in site_fit.efficiencies.runtimes.items() if entry != shipped.runtimes[key]}
+    return Efficiencies({}, moved, site_fit.efficiencies.own)
 
 
 def held_out(frame: Frame, shipped: Efficiencies) -> Array:
     """Predicted seconds of each run of a frame, by a fit to the site's other configurations; NaN where none was
     measured. Repetitions are left out together: what is predicted alike before the fit is one configuration.
     """
-    rows, before = np.flatnonzero(np.isfinite(frame.measured)), frame.predict(shipped).time
+    rows = np.flatnonzero(np.isfinite(frame.measured))
+    before = frame.predict(shipped).time
     predicted = np.full(len(frame.runs), np.nan)
     for row in rows:
         others = rows[before[rows] != before[row]]
@@ -124,29 +130,29 @@ def widths(frame: Frame, predicted: Array, known: Mapping[str, Width]) -> dict[s
         squares.setdefault(situation(frame.runs[row], "").site, []).append(residual**2)
     prior = PRIOR_RUNS * known[step_time_interval.RUN].half ** 2
     return {
-        key: Width(float(np.sqrt((prior + sum(each)) / (PRIOR_RUNS + len(each)))), len(each))
-        for key, each in squares.items()
+        key: Width(float(np.sqrt((prior + sum(squares_of)) / (PRIOR_RUNS + len(squares_of)))), len(squares_of))
+        for key, squares_of in squares.items()
     }
 
 
-def site_document(frame: Frame, shipped: Efficiencies, found: SiteFit, held_out: Array) -> dict[str, Any]:
+def site_document(frame: Frame, shipped: Efficiencies, site_fit: SiteFit, held_out: Array) -> dict[str, Any]:
     """As :func:`planner.calibration.fit.calibrate.document`, of a site's runs: their errors before and after, and of
     each by a fit to the others.
     """
     before = Errors.of(frame.predict(shipped).time, frame.measured)
-    after = Errors.of(frame.predict(found.efficiencies).time, frame.measured)
+    after = Errors.of(frame.predict(site_fit.efficiencies).time, frame.measured)
     return {
         "kind": "calibration",
         "schema_version": 1,
         "rows": len(frame.runs),
-        "parameters": len(found.shared),
-        "degrees_of_freedom": sum(each.freedom for each in found.shared),
+        "parameters": len(site_fit.shared),
+        "degrees_of_freedom": sum(factor.freedom for factor in site_fit.shared),
         "before": asdict(before) if before else None,
         "fit": asdict(after) if after else None,
         "left_out": asdict(errors) if (errors := Errors.of(held_out, frame.measured)) else None,
         "frameworks": len({run.runtime for run in frame.runs}),
         "factors": [
-            {"name": f"{each.runtime}.whole_step", "factor": each.factor, "spread": each.spread}
-            for each in found.shared
+            {"name": f"{factor.runtime}.whole_step", "factor": factor.factor, "spread": factor.spread}
+            for factor in site_fit.shared
         ],
     }

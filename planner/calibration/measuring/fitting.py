@@ -102,11 +102,11 @@ def fit_kernels(
     start = _start(rows, accelerator, prior)
     base = Efficiencies({accelerator.id: start}, {})
     parameters = tuple(_parameters(rows, accelerator.id))
-    found = fit(kernels, base, parameters, np.arange(len(rows)), np.ones(len(rows)), rounds=ROUNDS)
-    entry = found.efficiencies.accelerators[accelerator.id]
-    before, after = (kernels.predict(using).time / kernels.measured - 1.0 for using in (base, found.efficiencies))
-    figures = tuple(_fitted(found, number, start, entry) for number in range(len(parameters)))
-    report = FitReport(len(rows), _by_kind(rows, before, after), figures, found.freedom, float(np.abs(after).mean()))
+    fitted = fit(kernels, base, parameters, np.arange(len(rows)), np.ones(len(rows)), rounds=ROUNDS)
+    entry = fitted.efficiencies.accelerators[accelerator.id]
+    before, after = (kernels.predict(using).time / kernels.measured - 1.0 for using in (base, fitted.efficiencies))
+    figures = tuple(_fitted(fitted, number, start, entry) for number in range(len(parameters)))
+    report = FitReport(len(rows), _by_kind(rows, before, after), figures, fitted.freedom, float(np.abs(after).mean()))
     return entry, report
 
 
@@ -134,14 +134,14 @@ def _parameters(rows: Sequence[MeasurementRow], entry: str) -> Iterator[Paramete
         yield Parameter(field, "accelerators", (entry,), field, sd, most)
 
 
-def _fitted(found: Fit, number: int, start: AcceleratorEfficiency, entry: AcceleratorEfficiency) -> Fitted:
-    parameter = found.parameters[number]
+def _fitted(fitted: Fit, number: int, start: AcceleratorEfficiency, entry: AcceleratorEfficiency) -> Fitted:
+    parameter = fitted.parameters[number]
     value = _figure(entry, parameter.field)
     return Fitted(
         parameter.name,
         _figure(start, parameter.field),
         value,
-        float(found.spread[number]),
+        float(fitted.spread[number]),
         value >= _AT_LIMIT * parameter.most,
     )
 

@@ -107,8 +107,8 @@ def read(path: Path) -> MeasurementTable:
     """
     columns, rows = csv_rows.read(path, WHAT)
     _checked_columns(path, columns)
-    found = [_row(row) for row in rows]
-    return MeasurementTable(tuple(row for row in found if row), found.count(None))
+    times = [_row(row) for row in rows]
+    return MeasurementTable(tuple(row for row in times if row), times.count(None))
 
 
 def _checked_columns(path: Path, columns: Sequence[str]) -> None:
@@ -122,7 +122,8 @@ def _checked_columns(path: Path, columns: Sequence[str]) -> None:
 
 def _row(row: CsvRow) -> MeasurementRow | None:
     kind = _one_of(row, "kind", KINDS) or MATRIX
-    dtype, layout = _one_of(row, "dtype", tuple(ELEMENT)), _one_of(row, "layout", LAYOUTS)
+    dtype = _one_of(row, "dtype", tuple(ELEMENT))
+    layout = _one_of(row, "layout", LAYOUTS)
     if not row.text("accelerator") or not dtype:
         raise WrongQuestion(f"{row.where}: accelerator and dtype must be given")
     counts = {name: row.whole(name) for name in _COUNTS}

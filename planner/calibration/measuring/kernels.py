@@ -51,14 +51,14 @@ def kernels(dtypes: Sequence[str], devices: int = 1, *, tiny: bool = False) -> l
         tiny: a few kernels of a size that only shows that they run.
     """
     wide = next((name for name in dtypes if name in ("bf16", "fp16")), dtypes[0])
-    found = [
+    wanted = [
         Kernel(kind=LAUNCH, dtype=wide),
         *_triads(wide, tiny),
         *(_tiny_products(dtypes) if tiny else _products(dtypes)),
         *_attention(wide, tiny),
         *_collectives(wide, devices, tiny),
     ]
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(wanted))
 
 
 def _products(dtypes: Sequence[str]) -> Iterator[Kernel]:
@@ -67,7 +67,9 @@ def _products(dtypes: Sequence[str]) -> Iterator[Kernel]:
     8-bit products exist in one layout only (both operands with the inner dimension contiguous).
     """
     for index, dtype in enumerate(dtypes):
-        first, narrow, whole = index == 0, dtype == "fp8", dtype in ("fp32", "tf32") and index > 0
+        first = index == 0
+        narrow = dtype == "fp8"
+        whole = dtype in ("fp32", "tf32") and index > 0
         for name in SMALL if whole else MODELS:
             for tp in (1, 2, 8) if first else (1, 8) if narrow else (1,):
                 for tokens in (2048, 8192) if first else (2048,) if whole else (8192,):
@@ -81,7 +83,8 @@ def layer(model: Model, tp: int, tokens: int, dtype: str) -> Iterator[Kernel]:
     Query/key/value, output, up (with gate) and down projections: forward ``(t, n, k)``, input gradient ``(t, k, n)``,
     weight gradient ``(k, n, t)``, as :func:`planner.cost.products.trained_product` prices them.
     """
-    queries, kv = model.heads * model.head_dim // tp, max(model.kv_heads // tp, 1) * model.head_dim
+    queries = model.heads * model.head_dim // tp
+    kv = max(model.kv_heads // tp, 1) * model.head_dim
     inner = model.ffn // tp
     for n, k in (
         (queries + 2 * kv, model.hidden),
@@ -145,7 +148,8 @@ def check_rates(rows: Sequence[MeasurementRow], part: Accelerator) -> None:
     for row in rows:
         if row.kernel.kind != MATRIX:
             continue
-        peak, rate = matrix_formats.peak_of(part, row.kernel.dtype), row.kernel.flops / row.seconds
+        peak = matrix_formats.peak_of(part, row.kernel.dtype)
+        rate = row.kernel.flops / row.seconds
         if rate > BEYOND * peak:
             raise WrongQuestion(
                 f"{row.kernel} at {rate / 1e12:,.0f} TFLOP/s is beyond the {peak / 1e12:,.0f} TFLOP/s that "

@@ -112,9 +112,9 @@ def run_measure(
     place = device_of(device)
     part = catalog.accelerator(accelerator or recognised(place, catalog))
     make_folder(folder / "accelerator_efficiencies")
-    found = measure(place, folder / JOURNAL, accelerator=part, tiny=tiny, progress=progress, ranks=ranks)
-    version = found.rows[0].torch if found.rows else ""
-    return _fitted(folder, folder / JOURNAL, part, catalog, found, 0, f"measured with PyTorch {version}")
+    measurement = measure(place, folder / JOURNAL, accelerator=part, tiny=tiny, progress=progress, ranks=ranks)
+    version = measurement.rows[0].torch if measurement.rows else ""
+    return _fitted(folder, folder / JOURNAL, part, catalog, measurement, 0, f"measured with PyTorch {version}")
 
 
 def run_table(folder: Path, table: Path, accelerator: str, catalog: Catalog) -> MeasureReport:
@@ -153,22 +153,22 @@ def measure(
     timer = bench or Bench(device)
     wanted = kernels(precisions(device, accelerator), ranks or devices(device), tiny=tiny)
     log = MeasurementJournal(journal)
-    own = {r.kernel: r for r in log.rows if (r.accelerator, r.torch) == (accelerator.id, timer.version)}
+    earlier = {r.kernel: r for r in log.rows if (r.accelerator, r.torch) == (accelerator.id, timer.version)}
     today = datetime.date.today().isoformat()
 
     def keep(kernel: Kernel, seconds: float) -> None:
         exact = float(f"{seconds:.6g}")  # as the journal gives it back
-        own[kernel] = MeasurementRow(
+        earlier[kernel] = MeasurementRow(
             accelerator=accelerator.id, kernel=kernel, seconds=exact, torch=timer.version, date=today
         )
-        log.add(own[kernel])
+        log.add(earlier[kernel])
 
-    missing = [kernel for kernel in wanted if kernel not in own]
+    missing = [kernel for kernel in wanted if kernel not in earlier]
     with progress("measuring kernels", len(wanted)) as advance:
         advance(len(wanted) - len(missing), "")
         refused = _timed(missing, timer, device, keep, advance)
     return Measurement(
-        tuple(own[kernel] for kernel in wanted if kernel in own), len(missing) - len(refused), tuple(refused)
+        tuple(earlier[kernel] for kernel in wanted if kernel in earlier), len(missing) - len(refused), tuple(refused)
     )
 
 
@@ -212,8 +212,8 @@ def of_table(path: Path, part: Accelerator, known: Iterable[str] = ()) -> tuple[
     table: MeasurementTable = read(path)
     kept = rows_of(table, part, known)
     if not kept:
-        there = sorted({names.accelerator(row.accelerator, known) or row.accelerator for row in table.rows})
-        raise WrongQuestion(f"{path}: no kernel of {part.id} in it; it has {', '.join(there[:8]) or 'no rows'}")
+        accelerators = sorted({names.accelerator(row.accelerator, known) or row.accelerator for row in table.rows})
+        raise WrongQuestion(f"{path}: no kernel of {part.id} in it; it has {', '.join(accelerators[:8]) or 'no rows'}")
     return kept, len(table.rows) - len(kept) + table.left_out
 
 
@@ -229,17 +229,19 @@ def _prior(catalog: Catalog, part: Accelerator) -> AcceleratorEfficiency:
 
 
 def _fitted(
-    folder: Path, journal: Path, part: Accelerator, catalog: Catalog, found: Measurement, left_out: int, how: str
+    folder: Path, journal: Path, part: Accelerator, catalog: Catalog, measurement: Measurement, left_out: int, how: str
 ) -> MeasureReport:
-    check_rates(found.rows, part)
+    check_rates(measurement.rows, part)
     prior = _prior(catalog, part)
-    entry, report = fit_kernels(found.rows, part, prior)
+    entry, report = fit_kernels(measurement.rows, part, prior)
     kept = residual_widths.measured(residual_widths.read(catalog), part.generation)
-    entry = with_prior_levels(entry, prior, found.rows, part) if kept else entry
+    entry = with_prior_levels(entry, prior, measurement.rows, part) if kept else entry
     source = f"{how}: {report.rows} kernels, mean error {report.mape:.1%}"
-    date = max((row.date for row in found.rows), default="") or datetime.date.today().isoformat()
+    date = max((row.date for row in measurement.rows), default="") or datetime.date.today().isoformat()
     written = write_overlay(folder, Efficiencies({part.id: entry}, {}), source, date, f"{part.id}.toml")
-    return MeasureReport(part.id, entry, report, journal, tuple(written), found.fresh, left_out, found.refused, kept)
+    return MeasureReport(
+        part.id, entry, report, journal, tuple(written), measurement.fresh, left_out, measurement.refused, kept
+    )
 
 
 PRECISIONS = ("bf16", "fp16")
@@ -275,12 +277,12 @@ def informed(prior: Efficiencies, catalog: Catalog, table: Path) -> tuple[Effici
 def _reshaped(
     prior: Efficiencies, catalog: Catalog, shapes: Mapping[str, list[AcceleratorEfficiency]]
 ) -> dict[str, AcceleratorEfficiency]:
-    found = dict(prior.accelerators)
+    accelerators = dict(prior.accelerators)
     for name, entry in prior.accelerators.items():
         part = catalog.accelerators.get(name)
         seen = shapes.get(part.generation if part else name)
         if seen:
-            half = float(np.exp(np.mean([np.log(each.inner_half) for each in seen])))
-            weight = float(np.mean([each.quantisation for each in seen]))
-            found[name] = replace(entry, inner_half=half, quantisation=weight)
-    return found
+            half = float(np.exp(np.mean([np.log(shape.inner_half) for shape in seen])))
+            weight = float(np.mean([shape.quantisation for shape in seen]))
+            accelerators[name] = replace(entry, inner_half=half, quantisation=weight)
+    return accelerators

@@ -63,7 +63,9 @@ class Kernels:
         self.rows = rows
         self.measured: Array = np.array([row.seconds for row in rows])
         keys = [(row.kernel.kind, row.kernel.dtype, row.kernel.ranks) for row in rows]
-        self._groups = [_group(key, rows, [i for i, own in enumerate(keys) if own == key]) for key in sorted(set(keys))]
+        self._groups = [
+            _group(key, rows, [i for i, row_keys in enumerate(keys) if row_keys == key]) for key in sorted(set(keys))
+        ]
 
     def predict(self, using: Efficiencies) -> KernelTimes:
         """Every row under the accelerator's entry of some efficiencies."""
@@ -83,7 +85,8 @@ def _group(key: tuple[str, str, int], rows: Sequence[MeasurementRow], places: li
 def _seconds(group: _Group, accelerator: Accelerator, reached: AcceleratorEfficiency) -> Figure:
     if group.kind in COLLECTIVES:
         return _collective(group, cost_inputs.network(one_node(accelerator, group.ranks), reached))
-    device, known = cost_inputs.device(accelerator, reached, group.dtype), group.columns
+    device = cost_inputs.device(accelerator, reached, group.dtype)
+    known = group.columns
     if group.kind == LAUNCH:
         return device.launch
     if group.kind == MATRIX:

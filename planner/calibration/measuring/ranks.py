@@ -21,7 +21,7 @@ GIVE_UP = 300.0
 Found = Callable[[Kernel, float], None]
 
 
-def time_collectives(kernels: Sequence[Kernel], device: str, found: Found) -> None:
+def time_collectives(kernels: Sequence[Kernel], device: str, report: Found) -> None:
     """Times collectives of one group size, handing over each as it is known.
 
     Raises:
@@ -35,14 +35,15 @@ def time_collectives(kernels: Sequence[Kernel], device: str, found: Found) -> No
         arguments = (list(kernels), device, str(Path(folder) / "store"), results)
         running = processes.spawn(_rank, args=arguments, nprocs=kernels[0].ranks, join=False)
         try:
-            _collect(running, results, kernels, found)
+            _collect(running, results, kernels, report)
         finally:
             for process in running.processes:
                 process.kill() if process.is_alive() else None
 
 
-def _collect(running: Any, results: Any, kernels: Sequence[Kernel], found: Found) -> None:
-    heard, done = time.monotonic(), False
+def _collect(running: Any, results: Any, kernels: Sequence[Kernel], report: Found) -> None:
+    heard = time.monotonic()
+    done = False
     while not done:
         try:
             done = running.join(timeout=PATIENCE)
@@ -50,7 +51,7 @@ def _collect(running: Any, results: Any, kernels: Sequence[Kernel], found: Found
             raise Refused(str(error).strip().rsplit("\n", 1)[-1][:200]) from None
         while not results.empty():
             index, seconds = results.get()
-            found(kernels[index], seconds)
+            report(kernels[index], seconds)
             heard = time.monotonic()
         if time.monotonic() - heard > GIVE_UP:
             raise Refused(f"collectives between {kernels[0].ranks} ranks gave no result in {GIVE_UP:.0f} s")

@@ -127,7 +127,10 @@ class Bench:
         return made[kernel.kind](kernel)
 
     def _product(self, kernel: Kernel) -> Callable[[], object]:
-        m, n, k, dtype = kernel.m, kernel.n, kernel.k, self._dtypes[kernel.dtype]
+        m = kernel.m
+        n = kernel.n
+        k = kernel.k
+        dtype = self._dtypes[kernel.dtype]
         a = self._random(k, m, dtype=dtype).t() if kernel.layout == "NT" else self._random(m, k, dtype=dtype)
         b = self._random(n, k, dtype=dtype).t() if kernel.layout == "TN" else self._random(k, n, dtype=dtype)
         out = self.torch.empty(m, n, device=self.device, dtype=dtype)
@@ -135,7 +138,8 @@ class Bench:
 
     def _scaled_product(self, kernel: Kernel) -> Callable[[], object]:
         """8-bit operands (e4m3) with one scale each, result in bf16."""
-        eight, one = self.torch.float8_e4m3fn, self.torch.ones((), device=self.device)
+        eight = self.torch.float8_e4m3fn
+        one = self.torch.ones((), device=self.device)
         a = self._random(kernel.m, kernel.k).to(eight)
         b = self._random(kernel.n, kernel.k).to(eight).t()
         return lambda: self.torch._scaled_mm(
@@ -144,7 +148,8 @@ class Bench:
 
     def _queries_keys_values(self, kernel: Kernel) -> list[Any]:
         """As a model lays them out: heads beside each other in a token's row."""
-        shape, dtype = (kernel.batch, kernel.sequence, kernel.heads, kernel.head_dim), self._dtypes[kernel.dtype]
+        shape = (kernel.batch, kernel.sequence, kernel.heads, kernel.head_dim)
+        dtype = self._dtypes[kernel.dtype]
         return [self._random(*shape, dtype=dtype).transpose(1, 2) for _ in range(3)]
 
     def _forward(self, kernel: Kernel) -> Callable[[], object]:
@@ -160,7 +165,8 @@ class Bench:
         return lambda: self.torch.autograd.grad(out, operands, gradient, retain_graph=True)
 
     def _triad(self, kernel: Kernel) -> Callable[[], object]:
-        count, dtype = kernel.size // (3 * ELEMENT[kernel.dtype]), self._dtypes[kernel.dtype]
+        count = kernel.size // (3 * ELEMENT[kernel.dtype])
+        dtype = self._dtypes[kernel.dtype]
         a, b, c = (self._random(count, dtype=dtype) for _ in range(3))
         return lambda: self.torch.add(b, c, alpha=0.5, out=a)
 
@@ -215,18 +221,18 @@ def by_name(published: str, memory: float, catalog: Catalog) -> str:
     """
     plain = re.sub(r"^(nvidia|amd|tesla|quadro|geforce|instinct|\s)+", "", published, flags=re.IGNORECASE)
     spelt = {entry.lower(): entry for entry in catalog.accelerators}
-    found = spelt.get(re.sub(r"\s+", "-", plain.strip().lower())) or names.accelerator(published)
-    if found is None or found not in catalog.accelerators:
+    accelerator = spelt.get(re.sub(r"\s+", "-", plain.strip().lower())) or names.accelerator(published)
+    if accelerator is None or accelerator not in catalog.accelerators:
         near = nearest(plain, catalog.accelerators)
         hint = f" Nearest: {', '.join(near)}." if near else ""
         raise WrongQuestion(f"{published!r} is in no catalog.{hint} Name it with --accelerator ID")
-    stated = catalog.accelerators[found].memory
+    stated = catalog.accelerators[accelerator].memory
     if abs(memory / stated - 1.0) > MEMORY_SLACK:
         raise WrongQuestion(
-            f"{published!r} looks like {found}, but has {memory / 2**30:.0f} instead of {stated / 2**30:.0f} GiB: "
-            "name it with --accelerator ID"
+            f"{published!r} looks like {accelerator}, but has {memory / 2**30:.0f} instead of {stated / 2**30:.0f} "
+            "GiB: name it with --accelerator ID"
         )
-    return found
+    return accelerator
 
 
 def devices(device: str) -> int:
@@ -241,7 +247,7 @@ def precisions(device: str, part: Accelerator) -> list[str]:
         WrongQuestion: the catalog has no peak for any.
     """
     listed = PRECISIONS if device != "cpu" else ("bf16", "fp32")
-    found = [name for name in listed if matrix_formats.can_train_in(part, name)]
-    if not found:
+    trainable = [name for name in listed if matrix_formats.can_train_in(part, name)]
+    if not trainable:
         raise WrongQuestion(f"{part.id} has no peak in {', '.join(listed)} in the catalog: nothing to measure against")
-    return found
+    return trainable

@@ -41,22 +41,23 @@ def held_out(calibration: Calibration, name: Name = lab, workers: Workers = ALON
     names = np.array([name(run) for run in frame.runs])
     groups = [names == group for group in sorted(set(names))]
     time, memory = np.full(len(names), np.nan), np.full(len(names), np.nan)
-    share, capacity = np.zeros(len(names)), np.array([memory_of(run) for run in frame.runs])
+    share = np.zeros(len(names))
+    capacity = np.array([memory_of(run) for run in frame.runs])
     for place, predicted in spread(_without, calibration, groups, workers):
         inside = np.flatnonzero(groups[place])
         time[inside], share[inside] = predicted.time[inside], predicted.memory[inside] / capacity[inside]
         measured, residuals = memory_residuals(frame, predicted)
-        own = np.isin(measured, inside)
-        memory[measured[own]] = residuals[own]
+        inside_lab = np.isin(measured, inside)
+        memory[measured[inside_lab]] = residuals[inside_lab]
     return time, memory, share
 
 
 def _without(calibration: Calibration, inside: NDArray[np.bool_]) -> FramePrediction:
     """Every run of the frame by fits, of times and of peaks, that saw nothing of some."""
     frame, rows = calibration.frame, calibration.rows
-    found = fitted_to(calibration, rows[~inside[rows]])
-    others = Frame(frame.catalog, [run for run, own in zip(frame.runs, inside, strict=True) if not own])
-    return frame.predict(counted_runs.with_fitted_peaks(others, found.efficiencies))
+    fitted = fitted_to(calibration, rows[~inside[rows]])
+    others = Frame(frame.catalog, [run for run, is_inside in zip(frame.runs, inside, strict=True) if not is_inside])
+    return frame.predict(counted_runs.with_fitted_peaks(others, fitted.efficiencies))
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,15 +73,22 @@ class GroupError:
 
 def errors(residuals: Array, names: Sequence[str]) -> list[GroupError]:
     """Of every group of residuals (log of predicted over measured)."""
-    labels, found = np.array(names), []
+    labels = np.array(names)
+    rows = []
     for name in sorted(set(names)):
-        own = residuals[labels == name]
-        own = own[np.isfinite(own)]
-        if len(own):
-            found.append(
-                GroupError(name, len(own), float(np.abs(np.expm1(own)).mean()), float(own.mean()), float(own.std()))
+        of_name = residuals[labels == name]
+        of_name = of_name[np.isfinite(of_name)]
+        if len(of_name):
+            rows.append(
+                GroupError(
+                    name,
+                    len(of_name),
+                    float(np.abs(np.expm1(of_name)).mean()),
+                    float(of_name.mean()),
+                    float(of_name.std()),
+                )
             )
-    return found
+    return rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,20 +115,26 @@ def coverage(calibration: Calibration, residuals: Array, name: Name = lab) -> li
     situations = [
         situation(run, frame.reading(row).options.precision) for run, row in zip(members, readings, strict=True)
     ]
-    labels, by_lab, found = np.array([name(run) for run in members]), [lab(run) for run in members], []
+    labels = np.array([name(run) for run in members])
+    by_lab = [lab(run) for run in members]
+    table = []
     for group in sorted(set(labels)):
-        own = labels == group
+        of_group = labels == group
         known = step_time_interval.fitted(
-            residuals[~own],
-            [each for each, mine in zip(situations, own, strict=True) if not mine],
-            [each for each, mine in zip(by_lab, own, strict=True) if not mine],
+            residuals[~of_group],
+            [member for member, mine in zip(situations, of_group, strict=True) if not mine],
+            [member for member, mine in zip(by_lab, of_group, strict=True) if not mine],
         )
         half = np.array(
-            [step_time_interval.half_width(known, each)[0] for each, mine in zip(situations, own, strict=True) if mine]
+            [
+                step_time_interval.half_width(known, member)[0]
+                for member, mine in zip(situations, of_group, strict=True)
+                if mine
+            ]
         )
-        inside = np.abs(residuals[own]) <= half
-        found.append(Covered(str(group), int(own.sum()), float(inside.mean()), float(np.median(half))))
-    return found
+        inside = np.abs(residuals[of_group]) <= half
+        table.append(Covered(str(group), int(of_group.sum()), float(inside.mean()), float(np.median(half))))
+    return table
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +173,7 @@ def choices(frame: Frame, time: Array, fits: NDArray[np.bool_], named: Callable[
     for index, run in enumerate(frame.runs):
         if named(run) is not None and run.measured is not None and np.isfinite(time[index]):
             jobs.setdefault((named(run), same_job(run)), {}).setdefault(plan_of(run), index)
-    found = []
+    rows = []
     for job, plans in jobs.items():
         if len(plans) < 2:
             continue
@@ -167,25 +181,25 @@ def choices(frame: Frame, time: Array, fits: NDArray[np.bool_], named: Callable[
         chosen = min(pool, key=lambda i: float(time[i]))
         rule = min(pool, key=lambda i: _simplest(frame.runs[i]))
         best = min(plans.values(), key=lambda i: float(frame.measured[i]))
-        found.append(ChosenPlan(str(job[0]), chosen, rule, best))  # type: ignore[index]
-    return found
+        rows.append(ChosenPlan(str(job[0]), chosen, rule, best))  # type: ignore[index]
+    return rows
 
 
 def regrets(frame: Frame, time: Array, fits: NDArray[np.bool_], named: Callable[[Run], str | None]) -> list[Regret]:
     """Over all :func:`choices`, by kind of group."""
     by_kind: dict[str, list[tuple[float, float]]] = {}
-    for each in choices(frame, time, fits, named):
-        behind = [float(frame.measured[i] / frame.measured[each.best] - 1.0) for i in (each.plan, each.rule)]
-        by_kind.setdefault(each.kind, []).append((behind[0], behind[1]))
-    found = []
+    for choice in choices(frame, time, fits, named):
+        behind = [float(frame.measured[i] / frame.measured[choice.best] - 1.0) for i in (choice.plan, choice.rule)]
+        by_kind.setdefault(choice.kind, []).append((behind[0], behind[1]))
+    rows = []
     for kind, pairs in sorted(by_kind.items()):
-        own, other = np.array([p[0] for p in pairs]), np.array([p[1] for p in pairs])
-        found.append(
+        ours, other = np.array([p[0] for p in pairs]), np.array([p[1] for p in pairs])
+        rows.append(
             Regret(
-                kind, len(pairs), float(own.mean()), float(own.max()), float(other.mean()), int((own <= other).sum())
+                kind, len(pairs), float(ours.mean()), float(ours.max()), float(other.mean()), int((ours <= other).sum())
             )
         )
-    return found
+    return rows
 
 
 def _simplest(run: Run) -> tuple[int, int, int]:

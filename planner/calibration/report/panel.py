@@ -134,10 +134,11 @@ def read(path: Path, catalog: Catalog) -> list[KnownJob]:
 def published(catalog: Catalog, jobs: Sequence[KnownJob], using: Efficiencies) -> list[JobPlan]:
     """The configuration of every job as it was published, predicted."""
     frame = Frame(catalog, [job.run for job in jobs])
-    found, parts = frame.predict(using), cost.breakdown(frame.grid(using))
+    prediction = frame.predict(using)
+    parts = cost.breakdown(frame.grid(using))
     columns = {name: np.broadcast_to(np.asarray(part, dtype=float), frame.owner.shape) for name, part in parts.items()}
     plans = []
-    for time, row in zip(found.time, found.row, strict=True):
+    for time, row in zip(prediction.time, prediction.row, strict=True):
         taken = frame.reading(int(row))
         terms = {name: float(column[row]) for name, column in columns.items()}
         plans.append(JobPlan(taken.layout, taken.options, float(time), terms))
@@ -163,18 +164,18 @@ def best_rates(jobs: Sequence[KnownJob], runs: Sequence[Run]) -> list[BestRate]:
     best: dict[tuple[object, ...], BestRate] = {}
     for run in [*(job.run for job in jobs), *runs]:
         if run.covered and run.measured and run.variants and run.workload and run.workload.method.kind == "pretrain":
-            found = BestRate(rate(run, run.measured), run.id)
+            rates = BestRate(rate(run, run.measured), run.id)
             known = best.get(_same_machine(run))
-            if known is None or found.tokens_per_s > known.tokens_per_s:
-                best[_same_machine(run)] = found
+            if known is None or rates.tokens_per_s > known.tokens_per_s:
+                best[_same_machine(run)] = rates
     return [best[_same_machine(job.run)] for job in jobs]
 
 
 def geometric(judged: Sequence[JudgedJob], family: str) -> float:
     """Geometric mean over a family's jobs of our best plan's time over the time measured of the published one."""
-    return float(np.exp(np.mean([np.log(each.tuned) for each in judged if each.job.run.family == family])))
+    return float(np.exp(np.mean([np.log(row.tuned) for row in judged if row.job.run.family == family])))
 
 
 def claims(judged: Sequence[JudgedJob]) -> list[JudgedJob]:
     """Jobs whose plan claims much more than anybody measured, most first."""
-    return sorted((each for each in judged if each.claim > CLAIM), key=lambda each: -each.claim)
+    return sorted((row for row in judged if row.claim > CLAIM), key=lambda row: -row.claim)

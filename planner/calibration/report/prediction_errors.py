@@ -86,7 +86,10 @@ def choice(groups: Sequence[tuple[Array, Array]]) -> GroupChoice | None:
     """Over groups of (predicted, measured) times of different plans of one job."""
     if not groups:
         return None
-    regrets, right, pairs, correlations = [], 0, 0, []
+    regrets = []
+    right = 0
+    pairs = 0
+    correlations = []
     for predicted, measured in groups:
         regrets.append(float(measured[int(np.argmin(predicted))] / np.min(measured) - 1.0))
         first, second = np.triu_indices(len(measured), 1)
@@ -94,8 +97,8 @@ def choice(groups: Sequence[tuple[Array, Array]]) -> GroupChoice | None:
         apart = np.maximum(ratio, 1.0 / ratio) > 1.0 + APART
         right += int(np.sum(((predicted[first] < predicted[second]) == (ratio < 1.0))[apart]))
         pairs += int(apart.sum())
-        found = spearman(predicted, measured)
-        correlations += [] if found is None else [found]
+        correlation = spearman(predicted, measured)
+        correlations += [] if correlation is None else [correlation]
     return GroupChoice(
         len(groups),
         float(np.mean(regrets)),
@@ -120,11 +123,11 @@ def plan_of(run: Run) -> Hashable:
 
 def job_groups(runs: Sequence[Run], predicted: Array, measured: Array) -> list[tuple[Array, Array]]:
     """Groups of at least three really different plans of one job."""
-    found: dict[Hashable, dict[Hashable, int]] = {}
+    jobs: dict[Hashable, dict[Hashable, int]] = {}
     for index, run in enumerate(runs):
         if np.isfinite(measured[index]) and run.variants:
-            found.setdefault(same_job(run), {}).setdefault(plan_of(run), index)
-    groups = [np.array(list(plans.values())) for plans in found.values() if len(plans) >= FEWEST]
+            jobs.setdefault(same_job(run), {}).setdefault(plan_of(run), index)
+    groups = [np.array(list(plans.values())) for plans in jobs.values() if len(plans) >= FEWEST]
     return [(predicted[index], measured[index]) for index in groups]
 
 
@@ -179,20 +182,24 @@ def pairs(runs: Sequence[Run], predicted: Array, measured: Array, what: str) -> 
     for index, run in enumerate(runs):
         if run.variants and run.grade in GRADES and np.isfinite(measured[index]):
             alike[_but_for_levers(run)].append(index)
-    found: dict[str, list[tuple[int, int]]] = {lever: [] for lever in LEVERS}
+    by_lever: dict[str, list[tuple[int, int]]] = {lever: [] for lever in LEVERS}
     for members in alike.values():
         for one, other in combinations(members, 2):
             if lever := _differing(runs[one], runs[other]):
-                found[lever].append((one, other))
-    every = [pair for each in found.values() for pair in each]
-    return [_judged(lever, each, predicted, measured) for lever, each in (*found.items(), (what, every)) if each]
+                by_lever[lever].append((one, other))
+    every = [pair for run_pairs in by_lever.values() for pair in run_pairs]
+    return [
+        _judged(lever, run_pairs, predicted, measured)
+        for lever, run_pairs in (*by_lever.items(), (what, every))
+        if run_pairs
+    ]
 
 
 def _differing(one: Run, other: Run) -> str:
     """The lever that two runs state differently, if they state one so, and leave the same open of all others."""
     values = {name: (_read(one, lever), _read(other, lever)) for name, lever in LEVERS.items()}
     unlike = [name for name, (first, second) in values.items() if first != second]
-    return unlike[0] if len(unlike) == 1 and all(len(each) == 1 for each in values[unlike[0]]) else ""
+    return unlike[0] if len(unlike) == 1 and all(len(value) == 1 for value in values[unlike[0]]) else ""
 
 
 def _read(run: Run, lever: Callable[[Run, OptionAxes], Hashable]) -> set[Hashable]:
@@ -218,11 +225,11 @@ def _neutral(variant: RunVariant) -> Hashable:
     return (tuple(sorted(variant.layout.items())), *rest)
 
 
-def _judged(lever: str, found: Sequence[tuple[int, int]], predicted: Array, measured: Array) -> LeverPairs:
-    first, second = np.array(found).T
+def _judged(lever: str, pair_list: Sequence[tuple[int, int]], predicted: Array, measured: Array) -> LeverPairs:
+    first, second = np.array(pair_list).T
     actual, expected = measured[first] / measured[second], predicted[first] / predicted[second]
     apart = np.maximum(actual, 1.0 / actual) > 1.0 + APART
     right = ((expected > 1.0) == (actual > 1.0)) & (expected != 1.0)
     error = np.exp(np.abs(np.log(expected / actual))) - 1.0
     ordered = float(np.mean(right[apart])) if apart.any() else None
-    return LeverPairs(lever, len(found), int(apart.sum()), ordered, float(np.median(error)))
+    return LeverPairs(lever, len(pair_list), int(apart.sum()), ordered, float(np.median(error)))

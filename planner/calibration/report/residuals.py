@@ -100,7 +100,7 @@ def shares(frame: Frame, using: Efficiencies, row: NDArray[np.intp]) -> tuple[tu
     parts = {name: column(value) for name, value in cost.breakdown(even).items()}
     columns = [sum(parts[part] for part in made_of) for made_of in EFFECTS.values()]
     columns.append(whole - column(cost.evaluate(even).time))
-    return (*EFFECTS, IMBALANCE), np.stack([each / whole for each in columns], axis=1)
+    return (*EFFECTS, IMBALANCE), np.stack([one / whole for one in columns], axis=1)
 
 
 def by_effect(residual: Array, names: Sequence[str], share: Array) -> tuple[list[Effect], float]:
@@ -112,16 +112,17 @@ def by_effect(residual: Array, names: Sequence[str], share: Array) -> tuple[list
     up to v of all.
     """
     kept = [k for k in range(len(names)) if share[:, k].mean() > SMALLEST]
-    x, y = share[:, kept], -residual
+    x = share[:, kept]
+    y = -residual
     penalty = _noise(x, y) / PHYSICAL**2
     factor = np.linalg.solve(x.T @ x + penalty * np.eye(len(kept)), x.T @ y)
     value = _values(x, y, penalty)
     gained = _shapley(value, len(kept))
-    found = [
+    effects = [
         Effect(names[k], float(share[:, k].mean()), float(np.exp(factor[i])), float(gained[i]))
         for i, k in enumerate(kept)
     ]
-    return sorted(found, key=lambda effect: -effect.explained), 1.0 - float(value[-1])
+    return sorted(effects, key=lambda effect: -effect.explained), 1.0 - float(value[-1])
 
 
 def _noise(x: Array, y: Array) -> float:
@@ -152,11 +153,11 @@ def _shapley(value: Array, many: int) -> Array:
     index = np.arange(2**many)
     size = np.array([int(i).bit_count() for i in index])
     weight = np.array([factorial(s) * factorial(many - s - 1) / factorial(many) for s in range(many)])
-    found = np.empty(many)
+    shapley = np.empty(many)
     for k in range(many):
         without = index[(index >> k) & 1 == 0]
-        found[k] = np.sum(weight[size[without]] * (value[without | (1 << k)] - value[without]))
-    return found
+        shapley[k] = np.sum(weight[size[without]] * (value[without | (1 << k)] - value[without]))
+    return shapley
 
 
 def by_group(residual: Array, labels: Mapping[str, Sequence[Hashable]]) -> list[Component]:
@@ -171,14 +172,14 @@ def by_group(residual: Array, labels: Mapping[str, Sequence[Hashable]]) -> list[
     kinds = {name: np.unique([str(v) for v in values], return_inverse=True)[1] for name, values in labels.items()}
     kinds = {name: place for name, place in kinds.items() if 1 < place.max() + 1 < n}
     bias = np.full(n, residual.mean())
-    found = [bias, *_in_common(residual - bias, list(kinds.values()))]
-    found.append(residual - sum(found))
+    groups = [bias, *_in_common(residual - bias, list(kinds.values()))]
+    groups.append(residual - sum(groups))
     names = ["all runs", *kinds, "scatter"]
     levels = [1, *(int(place.max()) + 1 for place in kinds.values()), n]
     total = max(float(residual @ residual), 1e-300)
     return [
         Component(name, level, float(np.sqrt(np.mean(part**2))), float(part @ residual / total))
-        for name, level, part in zip(names, levels, found, strict=True)
+        for name, level, part in zip(names, levels, groups, strict=True)
     ]
 
 
@@ -191,12 +192,14 @@ def _in_common(y: Array, kinds: Sequence[NDArray[np.intp]]) -> list[Array]:
     design = np.zeros((len(y), edges[-1]))
     for place, start in zip(kinds, edges, strict=False):
         design[np.arange(len(y)), start + place] = 1.0
-    noise, spread = float(np.var(y)) / 2 + 1e-12, np.full(len(kinds), float(np.var(y)) / 2 + 1e-12)
+    noise = float(np.var(y)) / 2 + 1e-12
+    spread = np.full(len(kinds), float(np.var(y)) / 2 + 1e-12)
     gram, right = design.T @ design, design.T @ y
     added = np.zeros(edges[-1])
     for _ in range(_ROUNDS):
         inverse = np.linalg.inv(gram + np.diag(np.repeat(noise / spread, counts)))
-        added, trace = inverse @ right, np.diag(inverse)
+        added = inverse @ right
+        trace = np.diag(inverse)
         for k, (start, stop) in enumerate(pairwise(edges)):
             inside = added[start:stop]
             spread[k] = max(float(inside @ inside + noise * trace[start:stop].sum()) / counts[k], 1e-9)
@@ -206,13 +209,13 @@ def _in_common(y: Array, kinds: Sequence[NDArray[np.intp]]) -> list[Array]:
 
 def repeats(runs: Iterable[Run], across_releases: bool) -> Repeats | None:
     """Runs of one configuration told apart by nothing, or by the software's release only; None without any."""
-    found: dict[Hashable, list[float]] = {}
+    by_plan: dict[Hashable, list[float]] = {}
     for run in runs:
         if run.measured is not None and run.variants:
             job = same_job(run)
             key = job[:-1] if across_releases else job
-            found.setdefault((key, plan_of(run)), []).append(float(np.log(run.measured)))
-    several = [np.array(times) for times in found.values() if len(times) > 1]
+            by_plan.setdefault((key, plan_of(run)), []).append(float(np.log(run.measured)))
+    several = [np.array(times) for times in by_plan.values() if len(times) > 1]
     if not several:
         return None
     # The mean that a row is held against holds the row itself: n / (n - 1) makes up for it.

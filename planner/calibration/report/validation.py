@@ -75,7 +75,7 @@ class Judged:
 def judged(
     runs: Sequence[Run],
     frame: Frame,
-    found: FramePrediction,
+    prediction: FramePrediction,
     known: Mapping[str, Width],
     others: Sequence[Run] = (),
     times: Sequence[float] | Array = (),
@@ -83,9 +83,9 @@ def judged(
 ) -> Judged:
     """Joins runs, predictions and interval widths; `others` are runs without layouts and their times."""
     predicted = [*frame.runs, *others]
-    precisions = [*(frame.reading(row).options.precision for row in found.row), *(run.precision for run in others)]
-    half = np.array([half_width(known, *each) for each in zip(predicted, precisions, strict=True)])
-    time = np.concatenate([found.time, np.asarray(times, dtype=float)])
+    precisions = [*(frame.reading(row).options.precision for row in prediction.row), *(run.precision for run in others)]
+    half = np.array([half_width(known, *pair) for pair in zip(predicted, precisions, strict=True)])
+    time = np.concatenate([prediction.time, np.asarray(times, dtype=float)])
     unknown = np.full(len(others), np.nan)
     return Judged(
         runs,
@@ -93,26 +93,26 @@ def judged(
         time,
         time * np.exp(-half),
         time * np.exp(half),
-        np.concatenate([found.memory, unknown]),
-        np.concatenate([readings(frame, found), unknown]),
+        np.concatenate([prediction.memory, unknown]),
+        np.concatenate([readings(frame, prediction), unknown]),
         np.array([residual_widths.found_memory(memory_known or {}, run.runtime)[0] for run in predicted]),
-        np.concatenate([frame.capacity[found.row], unknown]),
-        np.concatenate([found.fits, np.ones(len(others), dtype=bool)]),
+        np.concatenate([frame.capacity[prediction.row], unknown]),
+        np.concatenate([prediction.fits, np.ones(len(others), dtype=bool)]),
         [", ".join(run.inferred) for run in predicted],
     )
 
 
-def readings(frame: Frame, found: FramePrediction) -> Array:
+def readings(frame: Frame, prediction: FramePrediction) -> Array:
     """Predicted peaks as their measurements count them: an allocator's own count leaves out what is beside it."""
-    own = np.array([run.in_allocator for run in frame.runs])
-    return np.asarray(found.memory - own * found.outside_allocator)
+    in_allocator = np.array([run.in_allocator for run in frame.runs])
+    return np.asarray(prediction.memory - in_allocator * prediction.outside_allocator)
 
 
-def memory_residuals(frame: Frame, found: FramePrediction) -> tuple[NDArray[np.intp], Array]:
+def memory_residuals(frame: Frame, prediction: FramePrediction) -> tuple[NDArray[np.intp], Array]:
     """Indices of a frame's runs whose peak was measured, and ``log(predicted / measured)`` of each."""
     rows = np.array([i for i, run in enumerate(frame.runs) if run.memory_measured and run.measured_bytes], dtype=int)
     measured = np.array([frame.runs[i].measured_bytes or np.nan for i in rows])
-    return rows, np.log(readings(frame, found)[rows] / measured)
+    return rows, np.log(readings(frame, prediction)[rows] / measured)
 
 
 def half_width(known: Mapping[str, Width], run: Run, precision: str) -> float:
@@ -163,7 +163,7 @@ def report(judgement: Judged, by: str, oom_risk: float = 0.05) -> dict[str, Any]
         "overall": _group(judgement, judgement.runs, every, oom_risk),
         "coverage": coverage(judgement.runs),
         "groups": groups,
-        "levers": [asdict(each) for each in levers(judgement)],
+        "levers": [asdict(lever) for lever in levers(judgement)],
         "not_covered": not_covered(judgement.runs),
         "inferred": inferred(judgement.runs),
     }
@@ -199,7 +199,8 @@ def _memory(judgement: Judged, index: NDArray[np.intp]) -> dict[str, Any]:
     """Over runs whose memory was read off a device."""
     rows = np.array([i for i in index if judgement.predicted[i].memory_measured], dtype=np.intp)
     actual = np.array([judgement.predicted[i].measured_bytes or np.nan for i in rows])
-    reading, factor = judgement.reading[rows], np.exp(judgement.memory_half[rows])
+    reading = judgement.reading[rows]
+    factor = np.exp(judgement.memory_half[rows])
     inside = (reading / factor <= actual) & (actual <= reading * factor)
     errors = Errors.of(reading, actual, inside.astype(float)) if len(rows) else None
     kept = ("mape", "median_ape", "p90_ape", "bias", "interval80_coverage")
@@ -259,7 +260,7 @@ def gain(frame: Frame, using: Efficiencies) -> dict[str, Any] | None:
 def inferred(runs: Sequence[Run]) -> dict[str, int]:
     """How many predicted rows each rule of inference touched, most first."""
     rules = Counter(rule for run in runs if run.covered for rule in dict.fromkeys(run.inferred))
-    return dict(sorted(rules.items(), key=lambda found: (-found[1], found[0])))
+    return dict(sorted(rules.items(), key=lambda reason: (-reason[1], reason[0])))
 
 
 def not_covered(runs: Sequence[Run]) -> list[dict[str, Any]]:
@@ -269,7 +270,7 @@ def not_covered(runs: Sequence[Run]) -> list[dict[str, Any]]:
     )
     return [
         {"source": s, "reason": reason, "n": n}
-        for (s, reason), n in sorted(reasons.items(), key=lambda found: (-found[1], found[0]))
+        for (s, reason), n in sorted(reasons.items(), key=lambda entry: (-entry[1], entry[0]))
     ]
 
 
@@ -285,13 +286,15 @@ def per_run(judgement: Judged) -> str:
             table.writerow([run.id, run.source, run.model, *[""] * 10, "", run.reason])
             continue
         error = f"{judgement.time[i] / run.measured - 1:.4f}" if run.measured else ""
-        found = [f"{x:.6g}" for x in (judgement.time[i], judgement.low[i], judgement.high[i])]
-        memory, factor = judgement.reading[i], np.exp(judgement.memory_half[i])
+        cells = [f"{x:.6g}" for x in (judgement.time[i], judgement.low[i], judgement.high[i])]
+        memory = judgement.reading[i]
+        factor = np.exp(judgement.memory_half[i])
         held = [
             *(f"{x:.6g}" if np.isfinite(x) else "" for x in (memory, memory / factor, memory * factor)),
             f"{run.measured_bytes or 0:.6g}" if run.measured_bytes else "",
         ]
         measured = f"{run.measured:.6g}" if run.measured else ""
-        fits, inferred = bool(judgement.fits[i]), judgement.readings[i]
-        table.writerow([run.id, run.source, run.model, measured, *found, error, *held, fits, inferred, ""])
+        fits = bool(judgement.fits[i])
+        inferred = judgement.readings[i]
+        table.writerow([run.id, run.source, run.model, measured, *cells, error, *held, fits, inferred, ""])
     return text.getvalue()

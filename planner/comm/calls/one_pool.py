@@ -42,14 +42,14 @@ CAUSES = ("tp", "cp", "ep", "p2p", "dp")
 """Terms of a breakdown that are communication and nothing else."""
 
 
-def listed(plan: Plan, catalog: Catalog, where: str = "plan", own: Sequence[Cluster] = ()) -> tuple[Call, ...]:
+def listed(plan: Plan, catalog: Catalog, where: str = "plan", clusters: Sequence[Cluster] = ()) -> tuple[Call, ...]:
     """Every collective of a step; over several pools, as :class:`planner.comm.calls.several_pools.PoolCall`.
 
     Args:
         plan: A verified plan.
         catalog: Where its nodes, fabrics and runtime are looked up.
         where: What messages call the plan.
-        own: Clusters of the user's own files; a node found there is not looked up.
+        clusters: Clusters of the user's own files; a node found there is not looked up.
 
     Raises:
         WrongQuestion: the plan names what the catalog does not have, or its communication was predicted from other
@@ -57,43 +57,43 @@ def listed(plan: Plan, catalog: Catalog, where: str = "plan", own: Sequence[Clus
     """
     in_plan = plan.prediction.breakdown
     if several_pools.several(plan):
-        known = known_of(plan, catalog, where, own)
-        found: tuple[Call, ...] = several_pools.listed(known)
-        _refuse_others(known, where, own)
+        known = known_of(plan, catalog, where, clusters)
+        listed_calls: tuple[Call, ...] = several_pools.listed(known)
+        _refuse_others(known, where, clusters)
         parts: Mapping[str, object] = {
             cause: sum(c.exposed_s for c in several_pools.listed(known) if c.paces and c.cause == cause)
             for cause in CAUSES
         }
     else:
-        grid = grid_of(plan, catalog, where, own)
-        found, parts = calls.calls(grid), cost.breakdown(grid)
+        grid = grid_of(plan, catalog, where, clusters)
+        listed_calls, parts = calls.calls(grid), cost.breakdown(grid)
     for cause in CAUSES:
         seconds = float(parts[cause])  # type: ignore[arg-type]
         if not math.isclose(seconds, in_plan.get(cause, 0.0), rel_tol=several_pools.SAME, abs_tol=1e-9):
-            raise _other(where, f"{cause} takes {in_plan.get(cause, 0.0):.6g} s", f"{seconds:.6g} s", own)
-    return found
+            raise _other(where, f"{cause} takes {in_plan.get(cause, 0.0):.6g} s", f"{seconds:.6g} s", clusters)
+    return listed_calls
 
 
-def _other(where: str, in_plan: str, mine: str, own: Sequence[Cluster]) -> WrongQuestion:
+def _other(where: str, in_plan: str, mine: str, clusters: Sequence[Cluster]) -> WrongQuestion:
     return WrongQuestion(
-        f"{where}: {in_plan} in the plan and {mine} by this {'cluster, ' if own else ''}catalog and version; give the "
-        "catalog that it was made with (--catalog DIR) and the cluster's file, if it was made from one "
+        f"{where}: {in_plan} in the plan and {mine} by this {'cluster, ' if clusters else ''}catalog and version; "
+        "give the catalog that it was made with (--catalog DIR) and the cluster's file, if it was made from one "
         "(--cluster FILE.toml), or make it again (clusterwright plan ... -o FILE)"
     )
 
 
-def _refuse_others(known: several_pools.KnownPlan, where: str, own: Sequence[Cluster]) -> None:
+def _refuse_others(known: several_pools.KnownPlan, where: str, clusters: Sequence[Cluster]) -> None:
     """Raises WrongQuestion where a stage or a group takes another time by this catalog than the plan says."""
     stages, groups = several_pools.times(known)
     for i, (g, mine, whole) in enumerate(zip(known.plan.parallelism.groups, stages, groups, strict=True)):
-        found = zip(g.stages, mine, strict=True)
-        pairs = [(f"stage {j + 1} of pipelines {i + 1}", s.time_s, t) for j, (s, t) in enumerate(found)]
+        stage_pairs = zip(g.stages, mine, strict=True)
+        pairs = [(f"stage {j + 1} of pipelines {i + 1}", s.time_s, t) for j, (s, t) in enumerate(stage_pairs)]
         for what, in_plan, seconds in (*pairs, (f"a step of pipelines {i + 1}", g.time_s, whole)):
             if not math.isclose(float(seconds), in_plan, rel_tol=several_pools.SAME):
-                raise _other(where, f"{what} takes {in_plan:.6g} s", f"{float(seconds):.6g} s", own)
+                raise _other(where, f"{what} takes {in_plan:.6g} s", f"{float(seconds):.6g} s", clusters)
 
 
-def known_of(plan: Plan, catalog: Catalog, where: str, own: Sequence[Cluster] = ()) -> several_pools.KnownPlan:
+def known_of(plan: Plan, catalog: Catalog, where: str, clusters: Sequence[Cluster] = ()) -> several_pools.KnownPlan:
     """A plan over several pools with the tables it was priced from; arguments as of :func:`listed`.
 
     Raises:
@@ -102,19 +102,21 @@ def known_of(plan: Plan, catalog: Catalog, where: str, own: Sequence[Cluster] = 
     if not plan.parallelism.groups:
         raise WrongQuestion(f"{where}: a plan over several pools that does not state which pipelines use them; "
                             "create it again (clusterwright plan ... -o FILE)")  # fmt: skip
-    at = several_pools.places(plan, catalog, where, own)
-    work, axis = _workload(plan), catalog.runtime(plan.runtime.name).axes.get("recompute", ("none",))
+    at = several_pools.places(plan, catalog, where, clusters)
+    work = _workload(plan)
+    axis = catalog.runtime(plan.runtime.name).axes.get("recompute", ("none",))
     able = [p.name for p in (NO_RECOMPUTE, SELECTIVE, FULL) if axis == "any" or p.name in axis]
     return several_pools.known(plan, at, [_figures(plan, catalog, place, work) for place in at], able)
 
 
-def grid_of(plan: Plan, catalog: Catalog, where: str, own: Sequence[Cluster] = ()) -> Grid:
+def grid_of(plan: Plan, catalog: Catalog, where: str, clusters: Sequence[Cluster] = ()) -> Grid:
     """A plan on one pool as a grid of scalars, SI; arguments as of :func:`listed`.
 
     Raises:
         WrongQuestion: see :func:`listed`.
     """
-    place, options = place_of(plan, catalog, where, own), _options(plan)
+    place = place_of(plan, catalog, where, clusters)
+    options = _options(plan)
     grid = single_grid(_figures(plan, catalog, place, _workload(plan)), _layout(plan), options)
     near = plan.prediction.own_runs
     if near is None:
@@ -146,7 +148,8 @@ def place_of(plan: Plan, catalog: Catalog, where: str = "plan", files: Sequence[
     Raises:
         WrongQuestion: the catalog has no such node or fabric and no file was given, or the file's are others.
     """
-    pool, fabric = plan.cluster.pools[0], plan.cluster.fabric.id
+    pool = plan.cluster.pools[0]
+    fabric = plan.cluster.fabric.id
     if len(files) > 1:
         raise WrongQuestion(f"{where}: a plan on nodes of one kind; give --cluster once")
     if not files:
@@ -158,16 +161,16 @@ def place_of(plan: Plan, catalog: Catalog, where: str = "plan", files: Sequence[
                     f"made from (--cluster {file}.toml), or the catalog that has it (--catalog DIR)"
                 )
         return cluster(catalog, pool.node, pool.count, fabric)
-    (own,) = files
-    if fabric != own.fabric.id and fabric in catalog.fabrics:  # The question had --fabric beside its file.
+    (given,) = files
+    if fabric != given.fabric.id and fabric in catalog.fabrics:  # The question had --fabric beside its file.
         other = catalog.fabric(fabric)
-        wired = replace(own.node, fabric=fabric, nic_bandwidth=other.nic_bandwidth)
-        own = replace(own, fabric=other, node=wired)
-    pairs = (("node", pool.node, own.node.id), ("accelerator", pool.accelerator, own.accelerator.id))
-    for kind, mine, theirs in (*pairs, ("fabric", fabric, own.fabric.id)):
+        wired = replace(given.node, fabric=fabric, nic_bandwidth=other.nic_bandwidth)
+        given = replace(given, fabric=other, node=wired)
+    pairs = (("node", pool.node, given.node.id), ("accelerator", pool.accelerator, given.accelerator.id))
+    for kind, mine, theirs in (*pairs, ("fabric", fabric, given.fabric.id)):
         if mine != theirs:
-            raise WrongQuestion(f"{where}: its {kind} is {mine!r}, and --cluster {own.name} has {theirs!r}")
-    return replace(own, count=pool.count)
+            raise WrongQuestion(f"{where}: its {kind} is {mine!r}, and --cluster {given.name} has {theirs!r}")
+    return replace(given, count=pool.count)
 
 
 def _layout(plan: Plan) -> dict[str, int]:

@@ -88,22 +88,22 @@ def several(plan: Plan) -> bool:
 # ---- a document back to figures --------------------------------------------------------------------------------------
 
 
-def places(plan: Plan, catalog: Catalog, where: str, own: Sequence[Cluster] = ()) -> tuple[Cluster, ...]:
+def places(plan: Plan, catalog: Catalog, where: str, clusters: Sequence[Cluster] = ()) -> tuple[Cluster, ...]:
     """The nodes of every pool, all that were offered: the catalog's, or those of a file of the same node.
 
     Raises:
         WrongQuestion: a node or fabric that neither the catalog nor a file has.
     """
-    files = {each.node.id: each for each in own}
+    files = {one.node.id: one for one in clusters}
     for name in files:
         if name not in {pool.node for pool in plan.cluster.pools}:
             raise WrongQuestion(f"{where}: no pool of it has the node {name!r} of --cluster {files[name].name}")
-    found = []
+    pool_places = []
     for at, pool in enumerate(plan.cluster.pools):
         count = pool.offered or pool.count
         fabric = pool.network or (plan.cluster.fabric.id if at == 0 else None)
         if pool.node in files:
-            found.append(replace(files[pool.node], count=count))
+            pool_places.append(replace(files[pool.node], count=count))
             continue
         missing = [f"node {pool.node!r}"] if pool.node not in catalog.nodes else []
         missing += [f"fabric {fabric!r}"] if fabric is not None and fabric not in catalog.fabrics else []
@@ -113,8 +113,8 @@ def places(plan: Plan, catalog: Catalog, where: str, own: Sequence[Cluster] = ()
                 "plan was made from (--cluster FILE.toml), or the catalog that has it (--catalog DIR)"
             )
         usual = cluster(catalog, pool.node, count, fabric, plan.cluster.region)
-        found.append(replace(usual, node=part_of(usual.node, pool.accelerators_per_node)))
-    return tuple(found)
+        pool_places.append(replace(usual, node=part_of(usual.node, pool.accelerators_per_node)))
+    return tuple(pool_places)
 
 
 def known(plan: Plan, at: Sequence[Cluster], figures: Sequence[Figures], able: Collection[str]) -> KnownPlan:
@@ -143,8 +143,10 @@ def known(plan: Plan, at: Sequence[Cluster], figures: Sequence[Figures], able: C
     networks = tuple(f.network for f in figures)
 
     def network_of(some: Sequence[int]) -> Network:
-        each = [joined.all[i] for i in some]
-        return pools.joint(joined, each, [networks[i] for i in some], float(sum(q.cluster.accelerators for q in each)))
+        subset = [joined.all[i] for i in some]
+        return pools.joint(
+            joined, subset, [networks[i] for i in some], float(sum(q.cluster.accelerators for q in subset))
+        )
 
     setting = BundleSetting(
         kinds=kinds,
@@ -181,10 +183,11 @@ def _pools(plan: Plan, at: Sequence[Cluster]) -> Pools:
 
 def _times(k: KnownPlan, row: int) -> Array:
     """Seconds of a micro-batch on every stage of a group, as the document deals its layers."""
-    g, names = k.plan.parallelism.groups[row], [p.name for p in k.tables[0].policies]
-    found = given.costs(k.chains[row], row, k.tables, k.links)
-    split = given.dealt(g, found, names)
-    return np.asarray(layer_split.dealt_times(found, split.layers, split.policy)[0])
+    g = k.plan.parallelism.groups[row]
+    names = [p.name for p in k.tables[0].policies]
+    costs = given.costs(k.chains[row], row, k.tables, k.links)
+    split = given.dealt(g, costs, names)
+    return np.asarray(layer_split.dealt_times(costs, split.layers, split.policy)[0])
 
 
 # ---- calls -----------------------------------------------------------------------------------------------------------
@@ -194,21 +197,22 @@ def listed(k: KnownPlan) -> tuple[PoolCall, ...]:
     """Every collective of a step, group by group and in each stage by stage; seconds and bytes of one rank."""
     groups = k.plan.parallelism.groups
     slowest = max(range(len(groups)), key=lambda i: groups[i].time_s)
-    found: list[PoolCall] = []
+    pool_calls: list[PoolCall] = []
     for row, g in enumerate(groups):
         times = _times(k, row)
         for i, s in enumerate(g.stages):
             on_pool = [j for j, other in enumerate(g.stages) if other.pool == s.pool]
-            leads, last = i == max(on_pool, key=lambda j: times[j]), int(np.argmax(times))
+            leads = i == max(on_pool, key=lambda j: times[j])
+            last = int(np.argmax(times))
             paces = row == slowest and i == last
             # Of both ends of a link one stands for it: that which paces, else the one before it.
             before = any(other.pool != s.pool for other in g.stages[i + 1 : i + 2])
             links = paces or (before and not (row == slowest and last == i + 1))
             for call in calls.merged([*_of_layers(k, row, i), *_of_hops(k, row, i)]):
                 shown = links if call.where == LINK else leads
-                found.append(_on(call, (s.pool,), row, i, leads=shown, paces=paces))
-        found += _of_replicas(k, row, paces=row == slowest)
-    return tuple(found)
+                pool_calls.append(_on(call, (s.pool,), row, i, leads=shown, paces=paces))
+        pool_calls += _of_replicas(k, row, paces=row == slowest)
+    return tuple(pool_calls)
 
 
 def _on(call: Call, where: tuple[int, ...], row: int, stage: int, *, leads: bool, paces: bool) -> PoolCall:
@@ -245,7 +249,8 @@ def _scalars(grid: Grid) -> Grid:
 def _of_layers(k: KnownPlan, row: int, stage: int) -> Iterator[Call]:
     """Of tensor, context and expert ranks."""
     g = k.plan.parallelism.groups[row]
-    s, grid = g.stages[stage], _grid(k, row, stage)
+    s = g.stages[stage]
+    grid = _grid(k, row, stage)
     leading = min(k.tables[s.pool].least, s.layers) if stage == 0 else 0
     steps = float(g.micro_batches)
     yield from calls.of_layers(grid, passes(grid), [steps * leading, steps * (s.layers - leading)])
@@ -268,14 +273,15 @@ def _hop(k: KnownPlan, row: int, before: int) -> Call:
     """All transfers of a step between a stage and the next, both ways."""
     g = k.plan.parallelism.groups[row]
     depth, steps = len(g.stages), float(g.micro_batches)
-    one, other = g.stages[before].pool, g.stages[before + 1].pool
+    one = g.stages[before].pool
+    other = g.stages[before + 1].pool
     grid = _grid(k, row, before)
     if one == other:
         apart = replace(grid.layout, pp=2.0, dp=grid.network.accelerators / (2.0 * grid.layout.tp * grid.layout.cp))
-        there = replace(grid, layout=apart)
-        each = next(calls.of_stages(there, passes(there).layers))
-        alone = each.alone_s / each.count * 2.0 * steps
-        return replace(each, ranks=depth, count=2.0 * steps, alone_s=alone, exposed_s=alone)
+        apart_grid = replace(grid, layout=apart)
+        stage_calls = next(calls.of_stages(apart_grid, passes(apart_grid).layers))
+        alone = stage_calls.alone_s / stage_calls.count * 2.0 * steps
+        return replace(stage_calls, ranks=depth, count=2.0 * steps, alone_s=alone, exposed_s=alone)
     size = max(float(k.tables[pool].hop_bytes[row]) for pool in (one, other))
     alone = 2.0 * steps * float(collective_times.send(k.links[one, other], size, 1.0, 2.0))
     both = (min(one, other), max(one, other))
@@ -284,7 +290,8 @@ def _hop(k: KnownPlan, row: int, before: int) -> Call:
 
 def _of_replicas(k: KnownPlan, row: int, *, paces: bool) -> list[PoolCall]:
     """Reductions over replicas: across the pools that hold the same layers, else on each pool by itself."""
-    on, kind = k.together, k.setting.kinds.taken(np.array([row]))
+    on = k.together
+    kind = k.setting.kinds.taken(np.array([row]))
     if on.spans_pools:
         network = batch_shares.across(kind, k.setting.network_of(on.pools), on.replicas_per_domain)
         parts = [(on.pools, tuple(replace(c, where=LINK) for c in _reduced(k, kind, network, on.replicas)))]
@@ -292,17 +299,18 @@ def _of_replicas(k: KnownPlan, row: int, *, paces: bool) -> list[PoolCall]:
         parts = [(tuple([p]), _reduced(k, kind, k.setting.network_of((p,)), on.replicas)) for p in on.pools]
     slowest = max(range(len(parts)), key=lambda i: sum(call.exposed_s for call in parts[i][1]))
     g = k.plan.parallelism.groups[row]
-    found = []
+    replica_calls = []
     for i, (where, several) in enumerate(parts):
         stage = next((j for j, s in enumerate(g.stages) if s.pool in where), 0)
-        found += [_on(call, where, row, stage, leads=True, paces=paces and i == slowest) for call in several]
-    return found
+        replica_calls += [_on(call, where, row, stage, leads=True, paces=paces and i == slowest) for call in several]
+    return replica_calls
 
 
 def _reduced(k: KnownPlan, kind: PipelineTemplates, network: Network, replicas: float) -> tuple[Call, ...]:
     grid, held = batch_shares.replicated(k.setting, kind, network, replicas)
     mine = data_parallel.ShardedState(float(held.dense[0]), float(held.experts[0]))
-    passes, layers = (float(kind.forward[0]), float(kind.backward[0])), float(kind.layers[0])
+    passes = (float(kind.forward[0]), float(kind.backward[0]))
+    layers = float(kind.layers[0])
     one = _scalars(grid)
     traffic = data_parallel.data_parallel_traffic(one, mine, layers, *passes)
     return calls.merged(calls.of_replicas(one, mine, layers, traffic))
@@ -314,23 +322,26 @@ def _reduced(k: KnownPlan, kind: PipelineTemplates, network: Network, replicas: 
 def times(k: KnownPlan) -> tuple[list[Array], Array]:
     """Seconds of a micro-batch on every stage of every group, and of a step on every group."""
     groups = k.plan.parallelism.groups
-    each = [_times(k, row) for row in range(len(groups))]
-    kinds, on = k.setting.kinds, k.together
+    group_times = [_times(k, row) for row in range(len(groups))]
+    kinds = k.setting.kinds
+    on = k.together
     shown = batch_shares.reductions(
         k.setting, kinds, on.pools, on.replicas, on.replicas_per_domain, spans_pools=on.spans_pools
     )
     straggler_factor = batch_shares.straggler_factor_on(k.setting, k.setting.network_of(on.pools))
     steps = np.array([float(g.micro_batches) for g in groups])
-    return each, batch_shares.kind_time(k.setting, kinds, straggler_factor, steps, shown)
+    return group_times, batch_shares.kind_time(k.setting, kinds, straggler_factor, steps, shown)
 
 
-def stretched(k: KnownPlan, found: Sequence[PoolCall], ratio: Callable[[PoolCall], float]) -> float:
+def stretched(k: KnownPlan, pool_calls: Sequence[PoolCall], ratio: Callable[[PoolCall], float]) -> float:
     """Seconds of a step if every call took `ratio` of its time: the slowest group's, whichever that is then."""
-    each, _ = times(k)
-    groups, kinds, on = k.plan.parallelism.groups, k.setting.kinds, k.together
+    group_times, _ = times(k)
+    groups = k.plan.parallelism.groups
+    kinds = k.setting.kinds
+    on = k.together
     slowest, total, shown = [], [], []
-    for row, (g, old) in enumerate(zip(groups, each, strict=True)):
-        mine = [call for call in found if call.pipelines == row]
+    for row, (g, old) in enumerate(zip(groups, group_times, strict=True)):
+        mine = [call for call in pool_calls if call.pipelines == row]
         new = np.array([t - _gained(g, i, mine, ratio) for i, t in enumerate(old)])
         slowest.append(float(new.max()))
         total.append(float(new.sum()))
@@ -349,9 +360,9 @@ def _gained(g: Group, stage: int, mine: Sequence[PoolCall], ratio: Callable[[Poo
     """Seconds of a micro-batch that a stage gains; of its transfers within the pool the slower side shows, before and
     then.
     """
-    here = [call for call in mine if call.stage == stage and call.cause != "dp"]
-    hops = [call for call in here if call.cause == "p2p" and call.where != LINK]
-    gained = sum(call.exposed_s * (1.0 - ratio(call)) for call in here if call not in hops)
+    stage_calls = [call for call in mine if call.stage == stage and call.cause != "dp"]
+    hops = [call for call in stage_calls if call.cause == "p2p" and call.where != LINK]
+    gained = sum(call.exposed_s * (1.0 - ratio(call)) for call in stage_calls if call not in hops)
     # A row of 4 transfers a micro-batch is both sides.
     sides = [call.alone_s / (call.count / (2.0 * g.micro_batches)) * ratio(call) for call in hops]
     return float(gained + sum(call.exposed_s for call in hops) - max(sides, default=0.0)) / g.micro_batches
@@ -364,5 +375,5 @@ def network(k: KnownPlan, call: PoolCall) -> Network:
     if call.where != LINK:
         return k.setting.network_of(call.pools)
     kind = k.setting.kinds.taken(np.array([call.pipelines]))
-    found = batch_shares.across(kind, k.setting.network_of(call.pools), k.together.replicas_per_domain)
-    return replace(found, domain=float(np.ravel(found.domain)[0]))
+    network_across = batch_shares.across(kind, k.setting.network_of(call.pools), k.together.replicas_per_domain)
+    return replace(network_across, domain=float(np.ravel(network_across.domain)[0]))

@@ -51,7 +51,7 @@ class BackEndInstance:
     @property
     def backends(self) -> tuple[str, ...]:
         """Names of all back ends that some class of calls could use, sorted."""
-        return tuple(sorted({k.backend for each in self.seconds for k in each}))
+        return tuple(sorted({k.backend for second in self.seconds for k in second}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class BackEndChoice:
 
 def value(instance: BackEndInstance, chosen: Sequence[CollectiveMethod]) -> float:
     """Seconds of a step in calls with `chosen`, one candidate for each class, and in switches of back end."""
-    total = sum(each[k] for each, k in zip(instance.seconds, chosen, strict=True))
+    total = sum(options[k] for options, k in zip(instance.seconds, chosen, strict=True))
     return total + sum(s for (c, d), s in instance.follows.items() if chosen[c].backend != chosen[d].backend)
 
 
@@ -77,8 +77,8 @@ def allowed(instance: BackEndInstance, chosen: Sequence[CollectiveMethod]) -> bo
     return (
         len(used) <= instance.most
         and len(used & instance.libraries) <= 1
-        and sum(each.memory for each in more) <= instance.free.get("memory", float("inf"))
-        and sum(each.sms for each in more) <= instance.free.get("sms", float("inf"))
+        and sum(pair.memory for pair in more) <= instance.free.get("memory", float("inf"))
+        and sum(pair.sms for pair in more) <= instance.free.get("sms", float("inf"))
     )
 
 
@@ -86,27 +86,27 @@ def solve(instance: BackEndInstance) -> BackEndChoice | None:
     """The choice with the fewest seconds that keeps the limits, by an integer program; None where none does."""
     asked = Problem()
     y = {name: asked.binary(f"live_{name}") for name in instance.backends}
-    x = [{k: asked.binary(f"use_{c}_{i}") for i, k in enumerate(each)} for c, each in enumerate(instance.seconds)]
+    x = [{k: asked.binary(f"use_{c}_{i}") for i, k in enumerate(options)} for c, options in enumerate(instance.seconds)]
     pairs = {p: asked.continuous(f"switch_{p[0]}_{p[1]}", high=1) for p in instance.follows}
-    spent = [seconds * x[c][k] for c, each in enumerate(instance.seconds) for k, seconds in each.items()]
+    spent = [seconds * x[c][k] for c, options in enumerate(instance.seconds) for k, seconds in options.items()]
     asked.minimise(total(spent) + total(s * pairs[p] for p, s in instance.follows.items()))
-    for c, each in enumerate(x):
-        asked.constrain(total(each.values()) == 1, f"one_{c}")
-        for i, (k, used) in enumerate(each.items()):
+    for c, options in enumerate(x):
+        asked.constrain(total(options.values()) == 1, f"one_{c}")
+        for i, (k, used) in enumerate(options.items()):
             asked.constrain(used <= y[k.backend], f"live_{c}_{i}")
     asked.constrain(total(y.values()) <= instance.most, "most")
     more = {name: instance.live.get(name, Live()) for name in y if name != instance.base}
     for what, limit in instance.free.items():
-        asked.constrain(total(float(getattr(each, what)) * y[name] for name, each in more.items()) <= limit, what)
+        asked.constrain(total(float(getattr(options, what)) * y[name] for name, options in more.items()) <= limit, what)
     asked.constrain(total(y[name] for name in y if name in instance.libraries) <= 1, "one_mpi")
     for (c, d), switched in pairs.items():
         for name in instance.backends:
-            there = [total(v for k, v in x[i].items() if k.backend == name) for i in (c, d)]
-            asked.constrain(switched >= there[0] - there[1], f"switch_{c}_{d}_{name}")
+            using = [total(v for k, v in x[i].items() if k.backend == name) for i in (c, d)]
+            asked.constrain(switched >= using[0] - using[1], f"switch_{c}_{d}_{name}")
     solved = asked.solve(gap=GAP)
     if not solved.status.found:
         return None
-    chosen = tuple(max(each, key=lambda k: solved.value(each[k])) for each in x)
-    found = value(instance, chosen)
+    chosen = tuple(max(options, key=lambda k: solved.value(options[k])) for options in x)
+    value_s = value(instance, chosen)
     bound = solved.objective * (1 - GAP)
-    return BackEndChoice(chosen, found, max(found - bound, 0.0) / max(found, 1e-30))
+    return BackEndChoice(chosen, value_s, max(value_s - bound, 0.0) / max(value_s, 1e-30))

@@ -89,14 +89,14 @@ def choose(calls: Sequence[Call], table: TimesTable | MeasuredTables, asked: Cho
     """
     measured = OneTable(table) if isinstance(table, TimesTable) else table
     question = _Question(tuple(calls), measured.look_up, asked, where)
-    found = question.solved()
+    choice = question.solved()
     held_back = _held_back(question, measured, asked, where)
-    mixes = any(k != question.base[question.ops[c]] for c, k in enumerate(found.candidates))
+    mixes = any(k != question.base[question.ops[c]] for c, k in enumerate(choice.candidates))
     fell_back = mixes and held_back is not None and held_back >= 1.0
     if fell_back:
         kept = tuple(question.base[op] for op in question.ops)
-        found = BackEndChoice(kept, back_ends.value(question.instance, kept), 0.0)
-    return _chosen(question, found, held_back, fell_back)
+        choice = BackEndChoice(kept, back_ends.value(question.instance, kept), 0.0)
+    return _chosen(question, choice, held_back, fell_back)
 
 
 def pin(calls: Sequence[Call], look_up: Times) -> Chosen:
@@ -176,10 +176,10 @@ class _Question:
         )
 
     def solved(self) -> BackEndChoice:
-        found = back_ends.solve(self.instance)
-        if found is None:
+        choice = back_ends.solve(self.instance)
+        if choice is None:
             raise NoAnswer(f"no choice of at most {self.asked.most} back ends keeps the limits")
-        return found
+        return choice
 
     def of_base(self, index: int) -> Time:
         return self.times[index][self.base[self.calls[index].op]]
@@ -190,21 +190,22 @@ class _Question:
 
     def _seconds(self, members: Sequence[int]) -> dict[CollectiveMethod, float]:
         """Seconds of the step by candidate: what shows of the calls, in proportion to their time."""
-        own = self.base[self.calls[members[0]].op]
-        found = {own: sum(self.calls[i].exposed_s for i in members)}
-        if found[own] <= 0:
-            return found
-        for who in set.intersection(*(set(self.times[i]) for i in members)) - {own}:
+        default = self.base[self.calls[members[0]].op]
+        by_method = {default: sum(self.calls[i].exposed_s for i in members)}
+        if by_method[default] <= 0:
+            return by_method
+        for who in set.intersection(*(set(self.times[i]) for i in members)) - {default}:
             seconds = sum(self.calls[i].exposed_s * self.share(i, who) for i in members)
             if all(_gains(self.times[i][who], self.of_base(i), self.asked.margin) for i in members):
-                found[who] = seconds
-        return dict(sorted(found.items()))
+                by_method[who] = seconds
+        return dict(sorted(by_method.items()))
 
     def elsewhere(self, call: Call, live: Collection[str]) -> CollectiveMethod:
         """What a call of a size that the plan has not would use of the back ends that are live; the base unless a gain
         was measured.
         """
-        known, base = _expressible(self.look_up(call), call, self.asked), self.base[call.op]
+        known = _expressible(self.look_up(call), call, self.asked)
+        base = self.base[call.op]
         able = {k: time for k, time in known.items() if k.backend in live and not time.extrapolated}
         gained = {k: time for k, time in able.items() if _gains(time, known[base], self.asked.margin)}
         return _fastest(gained) if gained else base
@@ -212,28 +213,28 @@ class _Question:
     def _follows(self) -> dict[tuple[int, int], float]:
         """Classes in the order of the step, round to the first again: there and back, as often as the rarer."""
         class_of = {i: c for c, members in enumerate(self.classes) for i in members}
-        found: dict[tuple[int, int], float] = {}
+        follows: dict[tuple[int, int], float] = {}
         for i, call in enumerate(self.calls):
             j = (i + 1) % len(self.calls)
             pair = (min(class_of[i], class_of[j]), max(class_of[i], class_of[j]))
             if pair[0] != pair[1]:
                 often = min(call.count, self.calls[j].count)
-                found[pair] = found.get(pair, 0.0) + 2.0 * often * self.asked.switch_s
-        return found
+                follows[pair] = follows.get(pair, 0.0) + 2.0 * often * self.asked.switch_s
+        return follows
 
 
 def _expressible(
-    found: Mapping[CollectiveMethod, Time], call: Call, asked: ChooseOptions
+    times: Mapping[CollectiveMethod, Time], call: Call, asked: ChooseOptions
 ) -> dict[CollectiveMethod, Time]:
-    return {who: time for who, time in found.items() if expresses(asked.launcher, call.op, who)}
+    return {who: time for who, time in times.items() if expresses(asked.launcher, call.op, who)}
 
 
 def _classes(calls: Sequence[Call]) -> list[list[int]]:
     """Calls that one rule covers: operation, ranks, pools (where they differ), and a power of two of bytes."""
-    found: dict[tuple[str, int, tuple[int, ...], int], list[int]] = {}
+    classes: dict[tuple[str, int, tuple[int, ...], int], list[int]] = {}
     for index, call in enumerate(calls):
-        found.setdefault((call.op, call.ranks, call.pools, _power(call.bytes)), []).append(index)
-    return list(found.values())
+        classes.setdefault((call.op, call.ranks, call.pools, _power(call.bytes)), []).append(index)
+    return list(classes.values())
 
 
 def _power(size: float) -> int:
@@ -252,20 +253,21 @@ def _gains(mine: Time, base: Time, margin: float) -> bool:
 
 
 def _base(
-    calls: Sequence[Call], each: Sequence[Mapping[CollectiveMethod, Time]], where: str
+    calls: Sequence[Call], options: Sequence[Mapping[CollectiveMethod, Time]], where: str
 ) -> tuple[str, dict[str, CollectiveMethod]]:
     """The best single back end, with one algorithm and protocol for each operation."""
     best: tuple[float, str, dict[str, CollectiveMethod]] | None = None
     lacking = []
-    for backend in sorted({who.backend for known in each for who in known}):
-        picked, total = {}, 0.0
+    for backend in sorted({who.backend for known in options for who in known}):
+        picked = {}
+        total = 0.0
         for op in dict.fromkeys(call.op for call in calls):
             mine = [i for i, call in enumerate(calls) if call.op == op]
-            able = [k for k in each[mine[0]] if k.backend == backend and all(k in each[i] for i in mine)]
+            able = [k for k in options[mine[0]] if k.backend == backend and all(k in options[i] for i in mine)]
             if not able:
-                lacking.append(f"{backend} has no {op}{_where(backend, [(calls[i], each[i]) for i in mine])}")
+                lacking.append(f"{backend} has no {op}{_where(backend, [(calls[i], options[i]) for i in mine])}")
                 break
-            shown = {k: sum(_shown(calls[i]) * each[i][k].seconds for i in mine) for k in able}
+            shown = {k: sum(_shown(calls[i]) * options[i][k].seconds for i in mine) for k in able}
             picked[op] = min(able, key=lambda k: (shown[k], k))
             total += shown[picked[op]]
         else:
@@ -311,26 +313,26 @@ def _held_back(question: _Question, table: MeasuredTables, asked: ChooseOptions,
         tried = table.of_rounds([left])
         try:
             taught = _Question(question.calls, table.of_rounds(set(rounds) - {left}).look_up, asked, where)
-            there = _Question(question.calls, tried.look_up, asked, where)
+            question_of_tried = _Question(question.calls, tried.look_up, asked, where)
         except WrongQuestion:
             return None
         chosen = taught.solved().candidates
-        mixed = _weighed(there, taught, chosen)
-        alone = _weighed(there, taught, [taught.base[op] for op in taught.ops])
+        mixed = _weighed(question_of_tried, taught, chosen)
+        alone = _weighed(question_of_tried, taught, [taught.base[op] for op in taught.ops])
         if mixed is None or alone is None:
             return None
         logs.append(math.log(mixed / alone))
     return math.exp(_upper(logs))
 
 
-def _weighed(there: _Question, taught: _Question, chosen: Sequence[CollectiveMethod]) -> float | None:
+def _weighed(other: _Question, taught: _Question, chosen: Sequence[CollectiveMethod]) -> float | None:
     """Seconds by a round's own times of what shows, weighted as the model shows it."""
     total = 0.0
     for members, who in zip(taught.classes, chosen, strict=True):
         for i in members:
-            if who not in there.times[i]:
+            if who not in other.times[i]:
                 return None
-            total += _shown(there.calls[i]) * there.times[i][who].seconds
+            total += _shown(other.calls[i]) * other.times[i][who].seconds
     switched = sum(s for (c, d), s in taught.instance.follows.items() if chosen[c].backend != chosen[d].backend)
     return total + switched
 
@@ -346,9 +348,9 @@ def _upper(logs: Sequence[float]) -> float:
 # ---- rules -----------------------------------------------------------------------------------------------------------
 
 
-def _chosen(question: _Question, found: BackEndChoice, held_back: float | None, fell_back: bool) -> Chosen:
-    chosen_of = {i: who for members, who in zip(question.classes, found.candidates, strict=True) for i in members}
-    live = {who.backend for who in found.candidates}
+def _chosen(question: _Question, choice: BackEndChoice, held_back: float | None, fell_back: bool) -> Chosen:
+    chosen_of = {i: who for members, who in zip(question.classes, choice.candidates, strict=True) for i in members}
+    live = {who.backend for who in choice.candidates}
     before = sum(call.exposed_s for call in question.calls)
     return Chosen(
         rules=_rules(question.calls, chosen_of, lambda call: question.elsewhere(call, set() if fell_back else live)),
@@ -358,8 +360,8 @@ def _chosen(question: _Question, found: BackEndChoice, held_back: float | None, 
         ),
         base=question.backend,
         live=tuple(sorted(live)),
-        gap=found.gap,
-        saved_s=before - found.seconds,
+        gap=choice.gap,
+        saved_s=before - choice.seconds,
         held_back=held_back,
         fell_back=fell_back,
     )
@@ -395,7 +397,7 @@ def _rules(
 
     Sizes that the plan does not call (loss and norm reductions, say) get what `elsewhere` says is best for them.
     """
-    found: list[CommunicationRule] = []
+    rules: list[CommunicationRule] = []
     for kind in dict.fromkeys(map(_kind, calls)):
         held = [i for i, call in enumerate(calls) if _kind(call) == kind]
         first = calls[held[0]]
@@ -406,7 +408,7 @@ def _rules(
         mine.sort()
         groups = dict.fromkeys(calls[i].group for i in held)
         for low, high, who in _ranges(mine):
-            found += [
+            rules += [
                 CommunicationRule(
                     op=first.op,
                     group=group,
@@ -420,7 +422,7 @@ def _rules(
                 )
                 for group in groups
             ]
-    return tuple(found)
+    return tuple(rules)
 
 
 def _kind(call: Call) -> tuple[str, int, tuple[int, ...]]:
@@ -428,12 +430,12 @@ def _kind(call: Call) -> tuple[str, int, tuple[int, ...]]:
 
 
 def _ranges(mine: Sequence[tuple[float, CollectiveMethod]]) -> list[tuple[int, int, CollectiveMethod]]:
-    found: list[tuple[int, int, CollectiveMethod]] = []
+    ranges: list[tuple[int, int, CollectiveMethod]] = []
     start = 0
     for (size, who), (following, other) in zip(mine, [*mine[1:], (0.0, None)], strict=True):
         if other == who:
             continue
         end = LARGEST if other is None else max(math.isqrt(int(size) * int(following)), math.ceil(size))
-        found.append((start, end, who))
+        ranges.append((start, end, who))
         start = end + 1
-    return found
+    return ranges

@@ -86,7 +86,8 @@ def _meeting(world: Any) -> str:
     """``host:port`` where all ranks meet: a free port of rank 0's host."""
     import socket
 
-    mine, port = socket.gethostname(), 0
+    mine = socket.gethostname()
+    port = 0
     hosts = set(world.allgather(mine))
     if world.rank == 0:
         with socket.socket() as probe:

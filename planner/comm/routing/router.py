@@ -263,14 +263,14 @@ class Router:
         caller's own each size.
         """
         # All sizes of one rule are one kind of call: training on ever new sizes compares no more than a few times.
-        own = self._decide is not None
-        kind = size if own or size is None else matched(self.rules, op, group.size, size, self._stand(group.ranks))
+        decides = self._decide is not None
+        kind = size if decides or size is None else matched(self.rules, op, group.size, size, self._stand(group.ranks))
         agreed = (op, group.ranks, size is None, kind, tensor.dtype, reduction)
         if agreed not in self._agreed:
             # Uneven all-to-all: bytes differ from rank to rank, so they must not decide.
             name = self.backends[0] if size is None else self._decided(op, group.ranks, size)
             name = self._able(name, op, tensor.dtype, reduction, group)
-            which = f"{size:.0f} bytes" if own and size is not None else f"rule {kind}"
+            which = f"{size:.0f} bytes" if decides and size is not None else f"rule {kind}"
             self._compare(group, f"{op} ({which}) of {tensor.dtype} {reduction}".rstrip(), name)
             self._agreed[agreed] = name
         return self._agreed[agreed]
@@ -289,16 +289,16 @@ class Router:
         """The back end, or the first that knows the element."""
         if name not in group.backends:
             raise ValueError(f"no back end {name!r} here; loaded are {', '.join(self.backends)}")
-        for each in (name, *self.backends):
-            if group.backends[each].supports(op, dtype, reduction):
-                return each
+        for backend in (name, *self.backends):
+            if group.backends[backend].supports(op, dtype, reduction):
+                return backend
         raise ValueError(f"none of {', '.join(self.backends)} can do {op} on {dtype}")
 
     def _compare(self, group: RankGroup, what: str, name: str) -> None:
         """Refuses a call that the group's ranks make or route differently, on all of them."""
         digests = self._digests(group.control, group.size, f"{what}|{name}")
         if len(set(digests)) > 1:
-            odd = [rank for rank, each in zip(group.ranks, digests, strict=True) if each != digests[0]]
+            odd = [rank for rank, digest in zip(group.ranks, digests, strict=True) if digest != digests[0]]
             raise Disagreement(
                 f"rank {self.rank} would do {what} by {name}; ranks {odd} do otherwise than rank {group.ranks[0]}. "
                 "A back end may depend on operation, group size and bytes only"
@@ -312,7 +312,7 @@ class Router:
         probed = [self._decided(op, ranks, size) for op in OPERATIONS for ranks in groups for size in sizes]
         state = (self.rules, self.backends, self._pools, self._library(), probed)
         digests = self._digests(self._control, world, repr(state))
-        odd = [rank for rank, each in enumerate(digests) if each != digests[0]]
+        odd = [rank for rank, digest in enumerate(digests) if digest != digests[0]]
         if odd:
             raise Disagreement(
                 f"ranks {odd} have other rules, back ends or libraries than rank 0, or decide otherwise by them; "
@@ -343,10 +343,11 @@ class Router:
 
     def _wait(self, pending: Pending) -> None:
         """Waits for one operation while everything else goes on."""
-        spins, given_up = 0, time.monotonic() + self._seconds
-        others = [each for each in self._open if each is not pending]
+        spins = 0
+        given_up = time.monotonic() + self._seconds
+        others = [handle for handle in self._open if handle is not pending]
         while others and not pending.done():
-            others = [each for each in others if not each.done()]
+            others = [other for other in others if not other.done()]
             spins += 1
             if spins > SPINS:
                 time.sleep(NAP)
@@ -355,7 +356,7 @@ class Router:
             if time.monotonic() > given_up:
                 raise TimeoutError(f"rank {self.rank} waited {self._seconds:g} s for a call that others did not make")
         pending.finish()
-        self._open = [each for each in self._open if each is not pending]
+        self._open = [handle for handle in self._open if handle is not pending]
 
 
 def _bytes(tensor: Any) -> float:

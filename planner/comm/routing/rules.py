@@ -74,8 +74,8 @@ def checked(rules: Sequence[RoutingRule], backends: Sequence[str]) -> tuple[Rout
     for i, one in enumerate(rules):
         for other in rules[i + 1 :]:
             overlap = max(one.least, other.least) <= min(one.most, other.most)
-            there = one.pools is None or other.pools is None or set(one.pools) == set(other.pools)
-            overlap = overlap and there
+            share_pools = one.pools is None or other.pools is None or set(one.pools) == set(other.pools)
+            overlap = overlap and share_pools
             if overlap and one.op == other.op and one.ranks == other.ranks and one.backend != other.backend:
                 raise ValueError(f"{one} and {other} hold for the same calls and name different back ends")
     return tuple(rules)
@@ -86,11 +86,11 @@ def matched(rules: Sequence[RoutingRule], op: str, ranks: int, size: float, pool
     for any; None if there is none.
     """
     held = [i for i, rule in enumerate(rules) if rule.op == op and rule.least <= size <= rule.most]
-    for there in (tuple(sorted(pools)) or None, None):
+    for candidate in (tuple(sorted(pools)) or None, None):
         for wanted in (ranks, None):
-            found = next((i for i in held if (rules[i].ranks, rules[i].pools) == (wanted, there)), None)
-            if found is not None:
-                return found
+            match = next((i for i in held if (rules[i].ranks, rules[i].pools) == (wanted, candidate)), None)
+            if match is not None:
+                return match
     return None
 
 

@@ -74,7 +74,8 @@ class TableCell:
         kept ones and g the share trimmed (Tukey and McLaughlin 1963).
         """
         values = sorted(self.rounds.values())
-        n, cut = len(values), int(TRIMMED * len(values))
+        n = len(values)
+        cut = int(TRIMMED * len(values))
         if n < 2:
             return None
         pulled = [min(max(value, values[cut]), values[n - 1 - cut]) for value in values]
@@ -98,20 +99,23 @@ class TimesTable:
     @cached_property
     def cells(self) -> Mapping[tuple[str, int, int], Mapping[CollectiveMethod, TableCell]]:
         """``(op, ranks, bytes)`` -> candidate -> its rounds; a round that stands twice counts as its last row says."""
-        found: dict[tuple[str, int, int], dict[CollectiveMethod, dict[int, float]]] = {}
+        cells: dict[tuple[str, int, int], dict[CollectiveMethod, dict[int, float]]] = {}
         for row in self.rows:
-            at = found.setdefault((row.op, row.ranks, row.bytes), {}).setdefault(row.candidate, {})
+            at = cells.setdefault((row.op, row.ranks, row.bytes), {}).setdefault(row.candidate, {})
             at[row.round] = row.seconds
-        return {key: {who: TableCell(rounds) for who, rounds in each.items()} for key, each in sorted(found.items())}
+        return {
+            key: {who: TableCell(rounds) for who, rounds in by_method.items()}
+            for key, by_method in sorted(cells.items())
+        }
 
     @cached_property
     def by_operation(self) -> Mapping[str, Mapping[CollectiveMethod, Mapping[int, Mapping[int, TableCell]]]]:
         """Operation -> candidate -> ranks -> bytes -> its rounds."""
-        found: dict[str, dict[CollectiveMethod, dict[int, dict[int, TableCell]]]] = {}
-        for (op, ranks, size), each in self.cells.items():
-            for who, cell in sorted(each.items()):
-                found.setdefault(op, {}).setdefault(who, {}).setdefault(ranks, {})[size] = cell
-        return found
+        by_operation: dict[str, dict[CollectiveMethod, dict[int, dict[int, TableCell]]]] = {}
+        for (op, ranks, size), by_method in self.cells.items():
+            for who, cell in sorted(by_method.items()):
+                by_operation.setdefault(op, {}).setdefault(who, {}).setdefault(ranks, {})[size] = cell
+        return by_operation
 
     @cached_property
     def candidates(self) -> tuple[CollectiveMethod, ...]:
@@ -141,10 +145,10 @@ def read(path: Path) -> TimesTable:
     columns, rows = csv_rows.read(path, WHAT)
     if missing := [name for name in NEEDED if name not in columns]:
         raise WrongQuestion(f"{path}:1: no column {', '.join(missing)}; a table has {', '.join(COLUMNS)}")
-    found = tuple(map(_row, rows))
-    if not found:
+    rows_read = tuple(map(_row, rows))
+    if not rows_read:
         raise WrongQuestion(f"{path}: no rows; measure some (clusterwright comm tune -o {path})")
-    return TimesTable(found)
+    return TimesTable(rows_read)
 
 
 def operation(name: str, where: str) -> str:
@@ -208,12 +212,14 @@ def _cells(row: TableRow) -> tuple[object, ...]:
 
 def further(known: Sequence[TableRow], more: Sequence[TableRow]) -> list[TableRow]:
     """Those of `more` that are not among the known rows; measured again, they are further rounds."""
-    there = {_as_written(row) for row in known}
+    known_rows = {_as_written(row) for row in known}
     last: dict[tuple[object, ...], int] = {}
     for row in known:
         last[_cell(row)] = max(last.get(_cell(row), -1), row.round)
     return [
-        replace(row, round=row.round + 1 + last.get(_cell(row), -1)) for row in more if _as_written(row) not in there
+        replace(row, round=row.round + 1 + last.get(_cell(row), -1))
+        for row in more
+        if _as_written(row) not in known_rows
     ]
 
 

@@ -109,17 +109,18 @@ def _job(asked: MeasureOptions, ranks: int, journal: TableJournal, advance: Call
         "done": done,
         "seed": asked.seed,
     }
-    today, source = datetime.date.today().isoformat(), "comm tune"
+    today = datetime.date.today().isoformat()
+    source = "comm tune"
     count = 0
     with _running(asked, ranks, job) as lines:
         for line in lines:
-            found = _parsed_row(line)
-            if found is None:
+            parsed = _parsed_row(line)
+            if parsed is None:
                 continue
             count += 1
-            who = CollectiveMethod(found["backend"])
-            seconds = float(f"{found['seconds']:.6g}")  # as the table gives it back
-            row = TableRow(who, found["op"], ranks, found["bytes"], seconds, found["round"], 1, source, today)
+            who = CollectiveMethod(parsed["backend"])
+            seconds = float(f"{parsed['seconds']:.6g}")  # as the table gives it back
+            row = TableRow(who, parsed["op"], ranks, parsed["bytes"], seconds, parsed["round"], 1, source, today)
             journal.add([row])
             advance(1, f"{ranks} ranks, {row.op}")
     advance(len(wanted) * len(asked.backends) - count, "")
@@ -128,10 +129,10 @@ def _job(asked: MeasureOptions, ranks: int, journal: TableJournal, advance: Call
 def _parsed_row(line: str) -> dict[str, Any] | None:
     """A line of the job as a row's cells; None if it is something else that a library printed."""
     try:
-        found = json.loads(line)
+        row = json.loads(line)
     except ValueError:
         return None
-    return found if isinstance(found, dict) and "seconds" in found else None
+    return row if isinstance(row, dict) and "seconds" in row else None
 
 
 @contextmanager
@@ -197,9 +198,9 @@ def mpi_launcher(named: str | None = None) -> list[str]:
         WrongQuestion: there is none.
     """
     bundled = Path(sys.executable).parent / "mpiexec"
-    for each in (named, str(bundled) if bundled.exists() else None, "mpiexec"):
-        if each and (found := shutil.which(each)):
-            return [found, "--oversubscribe"] if _is_open_mpi(found) else [found]
+    for candidate in (named, str(bundled) if bundled.exists() else None, "mpiexec"):
+        if candidate and (path := shutil.which(candidate)):
+            return [path, "--oversubscribe"] if _is_open_mpi(path) else [path]
     raise WrongQuestion(
         f"no {named or 'mpiexec'} to start an MPI job with: pip install 'clusterwright[mpi]', or --mpiexec FILE"
     )
@@ -218,10 +219,11 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def powers(low: float, high: float, each: int = 4) -> Sequence[int]:
-    """Sizes in bytes from `low` to at most `high`, each `each` times the one before."""
-    found, size = [], int(low)
+def powers(low: float, high: float, power: int = 4) -> Sequence[int]:
+    """Sizes in bytes from `low` to at most `high`, each `power` times the one before."""
+    sizes = []
+    size = int(low)
     while size <= high:
-        found.append(size)
-        size *= each
-    return found
+        sizes.append(size)
+        size *= power
+    return sizes

@@ -53,17 +53,18 @@ def times(network: Network, library: CollectiveLibrary, call: Call) -> Mapping[C
 
     ``t = alone / count * modelled / least modelled``: the fastest takes the time that the plan's prediction has.
     """
-    found = _modelled(network, library, call)
-    each = call.alone_s / call.count / min(found.values())
-    return {who: Time(each * seconds, 0.0, False) for who, seconds in sorted(found.items())}
+    modelled = _modelled(network, library, call)
+    scale = call.alone_s / call.count / min(modelled.values())
+    return {who: Time(scale * seconds, 0.0, False) for who, seconds in sorted(modelled.items())}
 
 
 def _modelled(network: Network, library: CollectiveLibrary, call: Call) -> dict[CollectiveMethod, float]:
     g = CollectiveGroup(float(call.ranks), float(call.inside), call.reach)
-    found = nccl_algorithms.times(network, "send" if call.op == SEND else call.op, call.bytes, g, library)
+    by_method = nccl_algorithms.times(network, "send" if call.op == SEND else call.op, call.bytes, g, library)
     if collective(call.op) not in ABLE:
-        return {NCCL: min(float(each) for (how, _), each in found.items() if how == "direct")}
+        return {NCCL: min(float(time) for (how, _), time in by_method.items() if how == "direct")}
     named = {
-        CollectiveMethod("nccl", how.lower(), protocol.lower()): float(each) for (how, protocol), each in found.items()
+        CollectiveMethod("nccl", how.lower(), protocol.lower()): float(time)
+        for (how, protocol), time in by_method.items()
     }
     return {who: seconds for who, seconds in named.items() if has(call.op, who.algorithm, who.protocol)}

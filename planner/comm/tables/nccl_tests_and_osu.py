@@ -51,14 +51,14 @@ def imported(path: Path, source: str, options: ImportOptions) -> TimesTable:
     return TimesTable(tuple(replace(row, source=row.source or path.name) for row in rows))
 
 
-def _overridden(found: TimesTable, options: ImportOptions) -> TimesTable:
+def _overridden(table: TimesTable, options: ImportOptions) -> TimesTable:
     """A CSV says all itself; only what is given replaces it."""
     changes: dict[str, Any] = {
         name: value for name in ("ranks", "nodes") if (value := getattr(options, name)) is not None
     }
     if options.op is not None:
         changes["op"] = measured_times.operation(options.op, "--op")
-    rows = (replace(row, **changes) for row in found.rows)
+    rows = (replace(row, **changes) for row in table.rows)
     if options.backend is not None:
         who = CollectiveMethod(options.backend.lower(), options.algorithm.lower(), options.protocol.lower())
         rows = (replace(row, candidate=who) for row in rows)
@@ -75,8 +75,8 @@ def _candidate(options: ImportOptions, default: str, where: str) -> CollectiveMe
     return CollectiveMethod(backend.lower(), options.algorithm.lower(), options.protocol.lower())
 
 
-def _ranks(options: ImportOptions, found: int | None, where: str) -> int:
-    ranks = options.ranks or found
+def _ranks(options: ImportOptions, stated: int | None, where: str) -> int:
+    ranks = options.ranks or stated
     if not ranks:
         raise WrongQuestion(f"{where}: it does not state the number of ranks; give it (--ranks 8)")
     return ranks

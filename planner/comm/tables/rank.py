@@ -52,7 +52,7 @@ def main() -> None:
         device = torch.device("cuda", dist.get_rank() % torch.cuda.device_count())
         torch.cuda.set_device(device)
     routers = {_named(name): Router([], [name]) for name in job["backends"]}
-    done = {tuple(each) for each in job["done"]}
+    done = {tuple(entry) for entry in job["done"]}
     for number in job["rounds"]:
         cells = [(op, size) for size in job["sizes"] for op in job["ops"]]
         for index, (op, size) in enumerate(cells):
@@ -114,7 +114,8 @@ def call(torch: Any, router: Router, op: str, size: int, device: Any) -> Callabl
 
 def _work(torch: Any, router: Router, op: str, size: int, device: Any) -> RankWork:
     """A call of so many bytes of float32; every result can be told from what was there before."""
-    n, rank = router.world.size, router.rank
+    n = router.world.size
+    rank = router.rank
     share = max(size // 4 // n, 1)
     whole = torch.zeros(share * n, device=device)
     part = torch.zeros(share, device=device)

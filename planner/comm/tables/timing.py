@@ -26,18 +26,18 @@ class Time:
 
 def times(table: TimesTable, op: str, ranks: int, size: float) -> dict[CollectiveMethod, Time]:
     """Seconds of a call of `size` bytes on `ranks` ranks, interpolated, by every candidate measured with it."""
-    return {who: _over_ranks(found, ranks, size) for who, found in table.by_operation.get(op, {}).items()}
+    return {who: _over_ranks(cells, ranks, size) for who, cells in table.by_operation.get(op, {}).items()}
 
 
-def _over_ranks(found: Mapping[int, Mapping[int, TableCell]], ranks: int, size: float) -> Time:
+def _over_ranks(cells: Mapping[int, Mapping[int, TableCell]], ranks: int, size: float) -> Time:
     """Between two measured numbers of ranks ``log t`` is linear in ``log n``; beyond, the nearest number's time."""
-    known = sorted(found)
+    known = sorted(cells)
     low = max((n for n in known if n <= ranks), default=known[0])
     high = min((n for n in known if n >= ranks), default=known[-1])
-    first = _over_sizes(found[low], size)
+    first = _over_sizes(cells[low], size)
     if low == high:
         return Time(first.seconds, first.spread, first.extrapolated or low != ranks)
-    second = _over_sizes(found[high], size)
+    second = _over_sizes(cells[high], size)
     share = math.log(ranks / low) / math.log(high / low)
     return _between(first, second, share)
 
@@ -95,22 +95,22 @@ class PoolTables:
 
     def look_up(self, call: Call) -> Mapping[CollectiveMethod, Time]:
         """Seconds of a call by each back end that all of its ranks have."""
-        found = self._times(call)
-        return {who: time for who, time in found.items() if self.able(who, call.pools)}
+        times_by_method = self._times(call)
+        return {who: time for who, time in times_by_method.items() if self.able(who, call.pools)}
 
     def able(self, who: CollectiveMethod, pools: Sequence[int]) -> bool:
         """Whether ranks on these pools have a back end, and reach each other by it."""
-        there = {self.vendors[i].lower() for i in pools or range(len(self.vendors))}
-        return who.backend != "nccl" or (len(there) == 1 and there <= set(TOGETHER))
+        vendors = {self.vendors[i].lower() for i in pools or range(len(self.vendors))}
+        return who.backend != "nccl" or (len(vendors) == 1 and vendors <= set(TOGETHER))
 
     def _times(self, call: Call) -> dict[CollectiveMethod, Time]:
         """By the table of these pools, or of any; else by the slowest of each pool's own, which is marked."""
         for key in (call.pools, ()):
             if key in self.tables:
                 return times(self.tables[key], call.op, call.ranks, call.bytes)
-        each = [times(self.tables[i,], call.op, call.ranks, call.bytes) for i in call.pools]
-        shared = set.intersection(*(set(known) for known in each))
-        slowest = {who: max((known[who] for known in each), key=lambda t: t.seconds) for who in sorted(shared)}
+        by_pool = [times(self.tables[i,], call.op, call.ranks, call.bytes) for i in call.pools]
+        shared = set.intersection(*(set(known) for known in by_pool))
+        slowest = {who: max((known[who] for known in by_pool), key=lambda t: t.seconds) for who in sorted(shared)}
         return {who: replace(time, extrapolated=True) for who, time in slowest.items()}
 
     @property
@@ -130,15 +130,15 @@ def placed(text: str, names: Sequence[str]) -> tuple[tuple[int, ...], str]:
         return (), text
     if not file:
         raise WrongQuestion(f"--table {text}: which file? Write {text}FILE")
-    found = []
+    pools = []
     for word in named.split("/"):
         if word.isdecimal() and 1 <= int(word) <= len(names):
-            found.append(int(word) - 1)
+            pools.append(int(word) - 1)
         elif word in names:
-            found.append(names.index(word))
+            pools.append(names.index(word))
         else:
             known = ", ".join(f"{i} ({name})" for i, name in enumerate(names, 1))
             raise WrongQuestion(f"--table {text}: no pool {word!r} in the plan; it has {known}")
-    if len(set(found)) < len(found):
-        raise WrongQuestion(f"--table {text}: a link joins two pools; of one pool alone write {found[0] + 1}={file}")
-    return tuple(sorted(found)), file
+    if len(set(pools)) < len(pools):
+        raise WrongQuestion(f"--table {text}: a link joins two pools; of one pool alone write {pools[0] + 1}={file}")
+    return tuple(sorted(pools)), file

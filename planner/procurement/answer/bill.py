@@ -39,10 +39,10 @@ def price_range(pools: Mapping[str, SupplyPool], bill: Sequence[Line], total_usd
     for line in bill:
         offers = offers_of(pools[line.pool]) if line.kind == "rental" else None
         if offers is not None:
-            each = line.count * pools[line.pool].node.accelerators
-            low += each * offers.low_usd - line.usd
-            median += each * offers.median_usd - line.usd
-            high += each * offers.high_usd - line.usd
+            accelerator_hours = line.count * pools[line.pool].node.accelerators
+            low += accelerator_hours * offers.low_usd - line.usd
+            median += accelerator_hours * offers.median_usd - line.usd
+            high += accelerator_hours * offers.high_usd - line.usd
             used[f"{pools[line.pool].way} {pools[line.pool].node.accelerator}"] = offers
     count = sum(len(offers.providers) for offers in used.values())
     if count <= len(used):
@@ -61,7 +61,8 @@ def billed(
     instance: ProcureInstance, solution: ProgramSolution, p: int, stretches: Sequence[ScheduledStretch]
 ) -> list[schema.Line]:
     """The lines of pool `p`: parts that are bought, hours of rent, energy of the days it works, months of upkeep."""
-    pool, copies = instance.pools[p], solution.hold.get(p, 0)
+    pool = instance.pools[p]
+    copies = solution.hold.get(p, 0)
     days = sum(s.end - s.start for s in stretches if s.pool == p)
     lines = [
         _line(pool, item.item, item.kind, item.count * copies, "", item.unit_price_usd, item.source, item.date)
@@ -137,14 +138,14 @@ def _resale(instance: ProcureInstance, solution: ProgramSolution) -> float:
     """What the nodes that are bought and kept would fetch at the end of the horizon; networks and storage are worth
     nothing.
     """
-    found = 0.0
+    resale_usd = 0.0
     for p, copies in solution.hold.items():
         pool = instance.pools[p]
         if pool.sold_usd is not None:
             continue
         nodes = sum(item.usd for item in pool.items if item.kind == "node") * copies
-        found += resale(nodes, (instance.asked.horizon_days - pool.start_day) / DAYS_PER_YEAR)
-    return found
+        resale_usd += resale(nodes, (instance.asked.horizon_days - pool.start_day) / DAYS_PER_YEAR)
+    return resale_usd
 
 
 def _sold(

@@ -29,7 +29,8 @@ def alternative(
     instance: ProcureInstance, speeds: Throughputs, solution: ProgramSolution, rank: int
 ) -> schema.Alternative:
     """Everything that is known of one answer."""
-    instance, stretches = dated(instance, solution), solution.calendar
+    instance = dated(instance, solution)
+    stretches = solution.calendar
     used = solution.pools
     bill = tuple(line for p in used for line in billed(instance, solution, p, stretches))
     cost = costs(instance, solution, bill, stretches)
@@ -38,7 +39,7 @@ def alternative(
     tokens = sum(job.tokens_per_s * _worked(job) * money.DAY_S for job in done)
     use = _use(instance, solution, bill, stretches)
     peak = sum(_peak(instance.pools[p]) * n for p, n in solution.hold.items() if instance.pools[p].way == "buy")
-    found = schema.Alternative(
+    alternative_section = schema.Alternative(
         rank=rank,
         what=what(instance, solution),
         value=value(instance, cost.total_usd, use["carbon"], tokens, max(job.finish_day for job in done)),
@@ -55,7 +56,7 @@ def alternative(
         constraints=tuple(_constraints(instance, use, done)),
         rests_on=tuple(rests_on(instance.asked, [instance.pools[p] for p in used])),
     )
-    return found
+    return alternative_section
 
 
 def _worked(job: schema.JobDone) -> float:
@@ -72,9 +73,9 @@ def value(instance: ProcureInstance, cost: float, carbon: float, tokens: float, 
 def what(instance: ProcureInstance, solution: ProgramSolution) -> str:
     """The answer in a few words: ``buy 4 dgx-h200, rent 8 p5 (spot)``."""
     parts = []
-    own = [s for s in solution.calendar if instance.pools[s.pool].way == "own"]
-    for node in dict.fromkeys(instance.pools[s.pool].node.id for s in sorted(own, key=lambda s: s.pool)):
-        most = _at_a_time(instance.pools, [s for s in own if instance.pools[s.pool].node.id == node])
+    on_own_nodes = [s for s in solution.calendar if instance.pools[s.pool].way == "own"]
+    for node in dict.fromkeys(instance.pools[s.pool].node.id for s in sorted(on_own_nodes, key=lambda s: s.pool)):
+        most = _at_a_time(instance.pools, [s for s in on_own_nodes if instance.pools[s.pool].node.id == node])
         parts.append(f"use {most:.0f} {node}")
     for p in solution.pools:
         pool = instance.pools[p]
@@ -108,7 +109,8 @@ def _job(
     job, place = instance.jobs[j], solution.run[j]
     column = next(c for c in instance.columns if (c.job, c.place) == (j, place))
     mine = [s for s in stretches if s.job == j]
-    end, start = solution.finish(j), mine[0].start
+    end = solution.finish(j)
+    start = mine[0].start
     plan = speeds.plan(column)
     interval = plan.prediction.intervals["step_time_s"]
     low, high = (x / plan.prediction.step_time_s for x in (interval.low, interval.high))
@@ -139,28 +141,31 @@ def _job(
 
 
 def _survives(instance: ProcureInstance, j: int, place: Place) -> schema.Survives | None:
-    found, asked = instance.survivals.get((j, place)), instance.asked.reliability
-    if found is None or asked.survive is None:
+    survival = instance.survivals.get((j, place))
+    asked = instance.asked.reliability
+    if survival is None or asked.survive is None:
         return None
     return schema.Survives(
         lost_nodes=asked.survive,
         repair_days=asked.repair_days,
-        tokens_per_s=found.tokens_per_s,
+        tokens_per_s=survival.tokens_per_s,
         restart_days=max(instance.pools[p].restart_s for p in place) / money.DAY_S,
-        days=found.days,
+        days=survival.days,
     )
 
 
 def _pool(
     instance: ProcureInstance, solution: ProgramSolution, p: int, stretches: Sequence[ScheduledStretch]
 ) -> schema.PoolBought:
-    pool, asked = instance.pools[p], instance.asked
-    region, quote = pool.cluster.region, pool.quote
+    pool = instance.pools[p]
+    asked = instance.asked
+    region = pool.cluster.region
+    quote = pool.quote
     copies = solution.hold.get(p) or solution.jobs_on(p)
     mine = [s for s in stretches if s.pool == p]
-    there = (min(asked.horizon_days, pool.end_day) - pool.start_day) * copies
+    days = (min(asked.horizon_days, pool.end_day) - pool.start_day) * copies
     if pool.hired:
-        there = sum(s.end - s.start for s in mine)
+        days = sum(s.end - s.start for s in mine)
     return schema.PoolBought(
         id=pool.id,
         way=pool.way,  # type: ignore[arg-type]
@@ -188,7 +193,7 @@ def _pool(
         grams_per_kwh=region.carbon if region else 0.0,
         racks=pool.racks,
         switch_ports=pool.switch_ports,
-        utilisation=sum(s.end - s.start for s in mine) / there if there > 0 else 0.0,
+        utilisation=sum(s.end - s.start for s in mine) / days if days > 0 else 0.0,
         price_date=quote.date if quote else "",
         stale=quote is not None and is_stale(quote.date, asked.as_of),
         offers=offers_of(pool),
@@ -226,11 +231,11 @@ def _use(
 
 def _own_power(pools: Sequence[SupplyPool], stretches: Sequence[ScheduledStretch]) -> float:
     """Of as many of one's own nodes as ever work at a time."""
-    each = {pool.node.id: pool.power / pool.nodes for pool in pools if pool.way == "own"}
+    node_watts = {pool.node.id: pool.power / pool.nodes for pool in pools if pool.way == "own"}
     return sum(
         watts
         * _at_a_time(pools, [s for s in stretches if pools[s.pool].way == "own" and pools[s.pool].node.id == node])
-        for node, watts in each.items()
+        for node, watts in node_watts.items()
     )
 
 
@@ -249,12 +254,12 @@ def _at_a_time(pools: Sequence[SupplyPool], stretches: Sequence[ScheduledStretch
 
 
 def _constraints(instance: ProcureInstance, use: dict[str, float], done: Sequence[schema.JobDone]) -> list[Constraint]:
-    found = []
+    constraints = []
     finished = {f"deadline:{job.name}": job.finish_day for job in done} | {"horizon": max(x.finish_day for x in done)}
     for limit in limits(instance.asked, instance.pools):
         reached = use[limit.name] if limit.name in use else finished[limit.name]
         slack = limit.value - reached
-        found.append(
+        constraints.append(
             Constraint(
                 name=limit.name,
                 limit=limit.value,
@@ -264,4 +269,4 @@ def _constraints(instance: ProcureInstance, use: dict[str, float], done: Sequenc
                 unit=limit.unit,
             )
         )
-    return found
+    return constraints

@@ -54,7 +54,8 @@ def spot_risk(pools: Sequence[SupplyPool], plan: Plan, finish_day: float, often:
     """
     if all(pool.way != "spot" for pool in pools):
         return None
-    stated, seconds = plan.money.goodput, plan.money.days * DAY_S
+    stated = plan.money.goodput
+    seconds = plan.money.days * DAY_S
     good = GoodputEstimate(
         stated.fraction, stated.mtbf_s, stated.checkpoint_interval_s, stated.checkpoint_blocks_s, stated.restart_s
     )
@@ -82,10 +83,10 @@ def _on_demand(pool: SupplyPool, good: GoodputEstimate, seconds: float) -> tuple
     count = pool.cluster.count
     failing = 1.0 / float(good.mtbf) - count * pool.preemptions_per_node_s
     undisturbed = at_best(1.0 / failing, good.blocks, good.restart).fraction
-    there = float(rent(seconds * good.fraction / undisturbed, count, pool.on_demand_usd))
+    on_demand_usd = float(rent(seconds * good.fraction / undisturbed, count, pool.on_demand_usd))
     share = float(undisturbed) * pool.day_usd / (24.0 * count * pool.on_demand_usd)
     rate = failure_rate(share, good.blocks, good.restart) if share < undisturbed else failing
-    return there, max(0.0, float(rate) - failing) / count * DAY_S
+    return on_demand_usd, max(0.0, float(rate) - failing) / count * DAY_S
 
 
 HOURS_PER_MONTH = 8766.0 / 12
@@ -99,8 +100,8 @@ def break_evens(asked: Portfolio, pools: Sequence[SupplyPool]) -> tuple[BreakEve
             held = bought.get(pool.node.id)
             if held is None or _each(pool) < _each(held):
                 bought[pool.node.id] = pool
-    found = [(pool, _cheapest(pools, pool)) for pool in bought.values()]
-    return tuple(_compared(asked, pool, rented) for pool, rented in found if rented is not None)
+    compared = [(pool, _cheapest(pools, pool)) for pool in bought.values()]
+    return tuple(_compared(asked, pool, rented) for pool, rented in compared if rented is not None)
 
 
 def _each(pool: SupplyPool) -> float:

@@ -72,15 +72,15 @@ def arranged(
     lost: dict[tuple[int, ...], float] = {}
     collisions: list[Collision] = []
     proven = True
-    capacity = {each.name: _capacity(each, choice) for each in shared}
+    capacity = {resource.name: _capacity(resource, choice) for resource in shared}
     for jobs in _groups(choice, shared, capacity, together=months is not None):
         takes = {j: _takes(shared, capacity, choice, j, jobs) for j in jobs}
         ground = Ground(capacity=capacity, months=months)
-        found = _group(instance, variant, choice, jobs, takes, ground)
-        if isinstance(found, Collision):
-            collisions.append(found)
+        arrangement = _group(instance, variant, choice, jobs, takes, ground)
+        if isinstance(arrangement, Collision):
+            collisions.append(arrangement)
             continue
-        best, days = found
+        best, days = arrangement
         assert best.times is not None
         times |= best.times
         starts |= days
@@ -104,9 +104,10 @@ def _takes(
 ) -> dict[str, float]:
     """What a job takes of that of which there is not enough for all of them at once."""
     return {
-        each.name: units
-        for each in shared
-        if (units := _units(each, choice, j)) and sum(_units(each, choice, k) for k in jobs) > capacity[each.name] + EPS
+        resource.name: units
+        for resource in shared
+        if (units := _units(resource, choice, j))
+        and sum(_units(resource, choice, k) for k in jobs) > capacity[resource.name] + EPS
     }
 
 
@@ -114,13 +115,15 @@ def _groups(
     choice: Choice, shared: Sequence[Resource], capacity: Mapping[str, float], *, together: bool
 ) -> list[list[int]]:
     """The jobs in groups that share something scarce, or a pool whose first day is to be found."""
-    ties = [{j for j in choice.run if _units(each, choice, j)} for each in shared]
+    ties = [{j for j in choice.run if _units(resource, choice, j)} for resource in shared]
     short = [
-        sum(_units(each, choice, j) for j in tie) > capacity[each.name] + EPS
-        for each, tie in zip(shared, ties, strict=True)
+        sum(_units(resource, choice, j) for j in tie) > capacity[resource.name] + EPS
+        for resource, tie in zip(shared, ties, strict=True)
     ]
     joined = [
-        tie for tie, scarce, each in zip(ties, short, shared, strict=True) if scarce or each.name.startswith("pool:")
+        tie
+        for tie, scarce, resource in zip(ties, short, shared, strict=True)
+        if scarce or resource.name.startswith("pool:")
     ]
     if together:
         joined.append(set(choice.run))
@@ -149,9 +152,9 @@ def _group(
 
     names = tuple(sorted({name for j in jobs for name in takes[j]}))
     for first in _first_days(instance, variant, choice, jobs, terms):
-        found = sequenced(tasks(days(1.0) | first), ground)
-        if found.times is not None:
-            return found, days(1.0) | first
+        schedule = sequenced(tasks(days(1.0) | first), ground)
+        if schedule.times is not None:
+            return schedule, days(1.0) | first
     if terms:
         return Collision(tuple(jobs), names, proven=False)
     if bought and sequenced(tasks(days(0.0)), ground).times is not None:
@@ -174,7 +177,8 @@ def _task(
     for p in place:
         if p in starts:
             pool = instance.pools[p].starting(starts[p])
-            start, due = max(start, pool.start_day), min(due, pool.last_day - kept_free(instance, j, place))
+            start = max(start, pool.start_day)
+            due = min(due, pool.last_day - kept_free(instance, j, place))
     return Task(
         job=j,
         start=start,
@@ -191,8 +195,8 @@ def _first_days(
     instance: ProcureInstance, variant: ProcureVariant, choice: Choice, jobs: Sequence[int], terms: Sequence[int]
 ) -> Iterator[dict[int, float]]:
     """Days from which terms may run: releases before months, months before days on which something would just fit."""
-    each = [_days_of_term(instance, variant, choice, [j for j in jobs if p in choice.run[j]], p) for p in terms]
-    for n, days in enumerate(product(*each)):
+    days_by_pool = [_days_of_term(instance, variant, choice, [j for j in jobs if p in choice.run[j]], p) for p in terms]
+    for n, days in enumerate(product(*days_by_pool)):
         if n < MOST_STARTS:
             yield dict(zip(terms, days, strict=True))
 
@@ -244,7 +248,7 @@ def stretches(
     instance: ProcureInstance, run: Mapping[int, Place], times: Mapping[int, Times]
 ) -> tuple[ScheduledStretch, ...]:
     """Every job's times on a copy of each of its pools: the one it had if that is free, else the first free one."""
-    found: list[ScheduledStretch] = []
+    stretches_of_jobs: list[ScheduledStretch] = []
     for p in sorted({p for place in run.values() for p in place}):
         free_from: dict[int, float] = {}
         had: dict[int, int] = {}
@@ -255,8 +259,8 @@ def stretches(
                 free = [c for c in range(len(pieces)) if free_from.get(c, -math.inf) <= start + EPS]
                 copy = had[j] if had.get(j) in free else free[0]
             free_from[copy], had[j] = end, copy
-            found.append(ScheduledStretch(j, p, copy, start, end))
-    return tuple(sorted(found, key=lambda s: (s.start, s.job, s.pool)))
+            stretches_of_jobs.append(ScheduledStretch(j, p, copy, start, end))
+    return tuple(sorted(stretches_of_jobs, key=lambda s: (s.start, s.job, s.pool)))
 
 
 # ---- money by month --------------------------------------------------------------------------------------------------
@@ -264,7 +268,8 @@ def stretches(
 
 def month_share(pool: SupplyPool, month: int) -> float:
     """Share of a month (from 0) for which a pool is held."""
-    a, b = month * DAYS_PER_MONTH, (month + 1) * DAYS_PER_MONTH
+    a = month * DAYS_PER_MONTH
+    b = (month + 1) * DAYS_PER_MONTH
     return max(0.0, min(b, pool.start_day + pool.held_days) - max(a, pool.start_day)) / DAYS_PER_MONTH
 
 
@@ -281,7 +286,8 @@ def most_in_a_month(instance: ProcureInstance, solution: ProgramSolution) -> flo
     ends = [instance.pools[p].start_day + instance.pools[p].held_days for p in solution.hold]
     months = held_in_months(instance, solution.hold, max([solution.done, *ends]))
     for n in range(len(months)):
-        a, b = n * DAYS_PER_MONTH, (n + 1) * DAYS_PER_MONTH
+        a = n * DAYS_PER_MONTH
+        b = (n + 1) * DAYS_PER_MONTH
         for s in solution.calendar:
             months[n] += max(0.0, min(b, s.end) - max(a, s.start)) * instance.pools[s.pool].day_usd
     return max(months)

@@ -31,7 +31,8 @@ def forbid(program: ProcureProgram, instance: ProcureInstance, choice: Choice, c
         program.problem.constrain(other >= 1, f"order_{n}")
         return
     for p in sorted({p for j in collision.jobs for p in choice.run[j] if p in program.late}):
-        copies, widest = choice.hold[p], instance.asked.horizon_days * instance.pools[p].copies
+        copies = choice.hold[p]
+        widest = instance.asked.horizon_days * instance.pools[p].copies
         program.problem.constrain(program.late[p] <= copies * collision.late + widest * other, f"order_{n}_{p}")
 
 
@@ -39,7 +40,9 @@ def charge(
     program: ProcureProgram, instance: ProcureInstance, choice: Choice, jobs: Sequence[int], usd: float, n: str
 ) -> None:
     """``pauses[n]``: ``sum_j restart rate pause[j,q] >= lost (1 - sum_j (1 - run[j,q]) - sum_x more[x])``."""
-    names = tuple(each.name for each in program.shared if any((j, choice.run[j]) in each.units for j in jobs))
+    names = tuple(
+        resource.name for resource in program.shared if any((j, choice.run[j]) in resource.units for j in jobs)
+    )
     other = _elsewhere(program, choice, jobs) + total(_more(program, choice, Collision(tuple(jobs), names, True), n))
     paid = [
         instance.jobs[key[0]].restart_days * sum(instance.pools[p].day_usd for p in key[1]) * program.pause[key]
@@ -53,7 +56,10 @@ def on_first_days(program: ProcureProgram, p: int, days: Sequence[float], copies
     """``late[p] = sum_d (d - d') later[p,d]``, d' the day before d: copies begin on one of these days after delivery,
     all on the same: ``later[p,d] = hold[p] from[p,d]``.
     """
-    problem, hold, terms, before = program.problem, program.hold[p], [], 0.0
+    problem = program.problem
+    hold = program.hold[p]
+    terms = []
+    before = 0.0
     for n, day in enumerate(days):
         later, begins = problem.continuous(f"later_{p}_{n}"), problem.binary(f"from_{p}_{n}")
         problem.constrain(later <= hold, f"later_held_{p}_{n}")
@@ -93,15 +99,17 @@ def keys(program: ProcureProgram, choice: Choice, jobs: Iterable[int]) -> Counte
 
 def _more(program: ProcureProgram, choice: Choice, collision: Collision, n: str) -> Iterator[Linear]:
     """1 if there is more of what the jobs share: another copy, fewer nodes held of what is hired, more to be had."""
-    for each in program.shared:
-        if each.name not in collision.resources:
+    for resource in program.shared:
+        if resource.name not in collision.resources:
             continue
-        for p, adds in each.holds.items():
+        for p, adds in resource.holds.items():
             if p in program.hold:
-                yield from _other(program, program.hold[p], choice.hold.get(p, 0), adds > 0, f"{each.label}_{p}_{n}")
-        if each.name in program.most:
-            had = round(choice.most[each.name])
-            yield from _other(program, program.most[each.name], had, True, f"{each.label}_{n}")
+                yield from _other(
+                    program, program.hold[p], choice.hold.get(p, 0), adds > 0, f"{resource.label}_{p}_{n}"
+                )
+        if resource.name in program.most:
+            had = round(choice.most[resource.name])
+            yield from _other(program, program.most[resource.name], had, True, f"{resource.label}_{n}")
 
 
 def _other(program: ProcureProgram, of: Linear, now: int, up: bool, name: str) -> Iterator[Linear]:
@@ -146,7 +154,9 @@ def narrowed(
     if known is None or not outcome.reduced:
         return instance, known, outcome.bound
     instance = _mattering(instance, program, outcome, known.value)
-    program, reached, dates = build(instance, variant), outcome.bound, set[int]()
+    program = build(instance, variant)
+    reached = outcome.bound
+    dates = set[int]()
     runs = {x for run in program.run.values() for x in run.coefficients}
     for _ in range(PARTED_ROUNDS):
         outcome = program.problem.relaxed(runs).solve(
@@ -165,8 +175,8 @@ def narrowed(
 def _as_late(instance: ProcureInstance, program: ProcureProgram, late: Mapping[int, float]) -> dict[int, float]:
     """Days late of pools, and of all others with as many of the same nodes, that would be as late in their place."""
     kinds = {(instance.pools[p].family, instance.pools[p].nodes): days for p, days in late.items()}
-    found = {p: (instance.pools[p].family, instance.pools[p].nodes) for p in program.late}
-    return {p: kinds[kind] for p, kind in found.items() if kind in kinds} | dict(late)
+    late_pools = {p: (instance.pools[p].family, instance.pools[p].nodes) for p in program.late}
+    return {p: kinds[kind] for p, kind in late_pools.items() if kind in kinds} | dict(late)
 
 
 def _on_used(

@@ -52,23 +52,23 @@ def smallest(instance: ProcureInstance, names: Sequence[str], settings: Settings
 def _nowhere(instance: ProcureInstance, settings: Settings) -> list[str]:
     """Jobs that nothing which can be had does in any time."""
     names = frozenset(limit.name for limit in limits(instance.asked, instance.pools))
-    found = []
+    nowhere = []
     for j, job in enumerate(instance.jobs):
         columns = [replace(c, job=0) for c in instance.columns if c.job == j]
         alone = replace(instance, asked=replace(instance.asked, jobs=(job,)), columns=columns)
         if not columns or solve(alone, ProcureVariant(minimise="", dropped=names), settings) is None:
-            found.append(job.name)
-    return found
+            nowhere.append(job.name)
+    return nowhere
 
 
 def _least(instance: ProcureInstance, name: str, settings: Settings) -> float | None:
     """The least (or earliest) value of a limit under which the others can hold."""
     if name == "horizon" or name.startswith("deadline:"):
         return _earliest(instance, name, settings)
-    found = solve(instance, ProcureVariant(minimise=name, dropped=frozenset({name})), settings)
-    if found is None:
+    least = solve(instance, ProcureVariant(minimise=name, dropped=frozenset({name})), settings)
+    if least is None:
         return None
-    return _in_pieces_of_months(instance, found.use[name], settings) if name == "monthly" else found.use[name]
+    return _in_pieces_of_months(instance, least.use[name], settings) if name == "monthly" else least.use[name]
 
 
 def _in_pieces_of_months(instance: ProcureInstance, least: float, settings: Settings) -> float | None:
@@ -81,7 +81,8 @@ def _in_pieces_of_months(instance: ProcureInstance, least: float, settings: Sett
     for _ in range(DOUBLINGS):
         if does(high):
             break
-        low, high = high, 2 * high
+        low = high
+        high = 2 * high
     else:
         return None
     while high - low > 1e-3 * high:
@@ -95,13 +96,14 @@ def _earliest(instance: ProcureInstance, name: str, settings: Settings) -> float
     jobs = [n for n, job in enumerate(instance.jobs) if name in ("horizon", f"deadline:{job.name}")]
 
     def by(day: float) -> float | None:
-        found = solve(reaching(instance, day), ProcureVariant(minimise="", moved={name: day}), settings)
-        return None if found is None else _done(found, jobs)
+        earliest = solve(reaching(instance, day), ProcureVariant(minimise="", moved={name: day}), settings)
+        return None if earliest is None else _done(earliest, jobs)
 
     low = high = min(instance.jobs[n].deadline_day for n in jobs)
     done = None
     for _ in range(DOUBLINGS):
-        low, high = high, min(2 * high, FAR)
+        low = high
+        high = min(2 * high, FAR)
         if (done := by(high)) is not None:
             break
     if done is None:
@@ -128,8 +130,8 @@ def reaching(instance: ProcureInstance, day: float) -> ProcureInstance:
     return replace(instance, pools=pools, asked=replace(instance.asked, horizon_days=day))
 
 
-def _done(found: ProgramSolution, jobs: Sequence[int]) -> float:
-    return max(found.finish(n) for n in jobs)
+def _done(solution: ProgramSolution, jobs: Sequence[int]) -> float:
+    return max(solution.finish(n) for n in jobs)
 
 
 def _work_that_fits(instance: ProcureInstance, settings: Settings) -> float:

@@ -68,13 +68,13 @@ def limits(asked: Portfolio, pools: Sequence[SupplyPool]) -> list[Limit]:
     given = asked.limits
     units = {"budget": "USD", "capital": "USD", "monthly": "USD", "power": "W", "racks": "", "switch_ports": "",
              "carbon": "kg"}  # fmt: skip
-    found = [
+    all_limits = [
         Limit(name, getattr(given, name), unit) for name, unit in units.items() if getattr(given, name) is not None
     ]
     most = {pool.offer: pool.at_most for pool in pools if pool.at_most is not None and pool.way != "own"}
-    found += [Limit(f"quantity:{offer}", float(count), "") for offer, count in sorted(most.items())]
-    found += [Limit(f"deadline:{job.name}", job.deadline_day, "d") for job in asked.jobs if job.given_deadline]
-    return found + (
+    all_limits += [Limit(f"quantity:{offer}", float(count), "") for offer, count in sorted(most.items())]
+    all_limits += [Limit(f"deadline:{job.name}", job.deadline_day, "d") for job in asked.jobs if job.given_deadline]
+    return all_limits + (
         [Limit("horizon", asked.horizon_days, "d")] if not all(j.given_deadline for j in asked.jobs) else []
     )
 
@@ -93,7 +93,8 @@ def _promised(job: Job, variant: ProcureVariant) -> float:
 
 def window(instance: ProcureInstance, j: int, place: Place, variant: ProcureVariant) -> tuple[float, float]:
     """From when to when a job may run where all of these pools are there; a term may begin at any later day."""
-    job, pools = instance.jobs[j], [instance.pools[p] for p in place]
+    job = instance.jobs[j]
+    pools = [instance.pools[p] for p in place]
     start = max(job.release_day, *(pool.start_day for pool in pools))
     ends = [pool.last_day for pool in pools if not (pool.term_days and moves(instance, pool, variant))]
     kept = min([_promised(job, variant), *ends]) - kept_free(instance, j, place)
@@ -102,8 +103,8 @@ def window(instance: ProcureInstance, j: int, place: Place, variant: ProcureVari
 
 def kept_free(instance: ProcureInstance, j: int, place: Place) -> float:
     """Days before a deadline that a job is done in any case, so that it may lose nodes and keep it."""
-    found = instance.survivals.get((j, place))
-    return found.kept_free if found else 0.0
+    survival = instance.survivals.get((j, place))
+    return survival.kept_free if survival else 0.0
 
 
 def moves(instance: ProcureInstance, pool: SupplyPool, variant: ProcureVariant) -> bool:

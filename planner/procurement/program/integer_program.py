@@ -88,7 +88,8 @@ class ProcureProgram:
             return self.run[key]
         called = f"run_{count}_{name(*key)}"
         if called not in self.problem.columns:
-            fewer, more = count - 1, self.number(key) - count + 1
+            fewer = count - 1
+            more = self.number(key) - count + 1
             self.problem.constrain(self.run[key] <= fewer + more * self.problem.binary(called), f"if_{called}")
         return Linear({called: 1.0})
 
@@ -122,7 +123,8 @@ def _variables(program: ProcureProgram, instance: ProcureInstance, variant: Proc
         term = min((instance.pools[p].term_days or math.inf) for p in c.place)
         if days > min(end - start, term) * (1 + 1e-12):
             continue
-        key, called = (c.job, c.place), name(c.job, c.place)
+        key = (c.job, c.place)
+        called = name(c.job, c.place)
         run = program.run[key] = program.problem.integer(f"run_{called}", high=program.number(key))
         program.days[key] = days
         if more:
@@ -180,7 +182,7 @@ def _lengths(program: ProcureProgram, instance: ProcureInstance) -> None:
             region = pool.cluster.region.id if pool.cluster.region else ""
             lengths.setdefault((pool.offer, region, pool.lengths_of), []).append(p)
     for p, *others in lengths.values():
-        held = total(program.hold[each] for each in (p, *others))
+        held = total(program.hold[q] for q in (p, *others))
         program.problem.constrain(held <= instance.pools[p].copies, f"copies_{p}")
 
 
@@ -191,12 +193,12 @@ def _dates(program: ProcureProgram, instance: ProcureInstance) -> None:
     days: dict[int, list[int]] = {}
     for p in program.hold:
         days.setdefault(instance.dated.get(p, p), []).append(p)
-    for p, each in days.items():
-        if len(each) > 1:
-            for d in each:
+    for p, dates in days.items():
+        if len(dates) > 1:
+            for d in dates:
                 begins = instance.pools[p].copies * program.problem.binary(f"begins_{d}")
                 program.problem.constrain(program.hold[d] <= begins, f"begins_{d}")
-            program.problem.constrain(total(Linear({f"begins_{d}": 1.0}) for d in each) <= 1, f"dates_{p}")
+            program.problem.constrain(total(Linear({f"begins_{d}": 1.0}) for d in dates) <= 1, f"dates_{p}")
 
 
 def _clusters(program: ProcureProgram) -> None:
@@ -213,7 +215,7 @@ def _resources(program: ProcureProgram, instance: ProcureInstance, variant: Proc
     """``fits[r,j]``: ``sum_q u[r,j,q] run[j,q] <= n[j] C[r]``; ``room[r,a,b]``: ``sum_{j,q} u[r,j,q] W[j,q] run[j,q] <=
     (b - a) C[r]``, ``C = capacity + sum_p c[r,p] hold[p]``, ``W`` the days that must lie between a and b.
     """
-    keys = [(each, place) for j, place in program.run for each in program.alike[j]]
+    keys = [(twin, place) for j, place in program.run for twin in program.alike[j]]
     for resource in resources(instance, variant, keys):
         capacity = total((resource.capacity,))
         if resource.sought:
@@ -320,16 +322,19 @@ def _have_room(
     idle: Linear | None = None
     seen = set[tuple[int, Place]]()
     for n, ((room, work), missing) in enumerate(zip(days, short, strict=True)):
-        there = room * hold + late
+        room_days = room * hold + late
         if missing > 0:
-            before, idle = idle, program.problem.continuous(f"idle_{called}_{n}", high=1.0)
+            before = idle
+            idle = program.problem.continuous(f"idle_{called}_{n}", high=1.0)
             if before is not None:
                 program.problem.constrain(idle <= before, f"idle_{called}_{n}")
-            for key in (key for key, each in work.items() if key not in seen and any(each.coefficients.values())):
+            for key in (
+                key for key, work_days in work.items() if key not in seen and any(work_days.coefficients.values())
+            ):
                 program.problem.constrain(idle <= 1 - program.at_least(key, 1), f"idle_{called}_{n}_{name(*key)}")
                 seen.add(key)
-            there += missing * idle
-        program.problem.constrain(total(work.values()) <= there, f"{called}_{n}")
+            room_days += missing * idle
+        program.problem.constrain(total(work.values()) <= room_days, f"{called}_{n}")
 
 
 def _spread(ordered: Sequence[float], most: int) -> list[float]:
@@ -346,7 +351,8 @@ def _not_postponed(
     purchase for it waits for its release, and not for the last month that is planned.
     """
     for key in keys:
-        job, pool = instance.jobs[key[0]], instance.pools[p]
+        job = instance.jobs[key[0]]
+        pool = instance.pools[p]
         if not job.given_deadline:
             wait = max(0.0, job.release_day - pool.start_day)
             elsewhere = max(0.0, most) * pool.copies * (1 - program.at_least(key, 1))
@@ -420,8 +426,8 @@ def _held_of(program: ProcureProgram, instance: ProcureInstance, offer: str) -> 
 
 def _own_power(program: ProcureProgram, instance: ProcureInstance) -> Linear:
     """Of as many nodes of one's own as work at a time."""
-    each = own_watts(instance)
-    return total(each[name] * most for name, most in program.most.items() if name in each)
+    watts = own_watts(instance)
+    return total(watts[name] * most for name, most in program.most.items() if name in watts)
 
 
 def own_watts(instance: ProcureInstance) -> dict[str, float]:
@@ -446,14 +452,14 @@ def _by_month(program: ProcureProgram, instance: ProcureInstance, variant: Procu
         program.problem.constrain(total(days) == busy(program, instance, key), f"spread_{name(*key)}")
     ends = (pool.start_day + pool.held_days for pool in (instance.pools[p] for p in program.hold))
     last = max(*(deadline(job, variant) for job in instance.jobs), 0.0, *ends)
-    found = []
+    by_month = []
     for n in range(int(min(last, FAR) / DAYS_PER_MONTH - 1e-9) + 1):
         held = [share * instance.pools[p].month_usd * x for p, x in program.hold.items()
                 if (share := month_share(instance.pools[p], n)) > 0]  # fmt: skip
         terms = held + months.get(n, [])
         if terms:
-            found.append((n, total(terms)))
-    return found
+            by_month.append((n, total(terms)))
+    return by_month
 
 
 def _cuts(program: ProcureProgram, instance: ProcureInstance, variant: ProcureVariant) -> None:

@@ -97,10 +97,10 @@ class _Search:
 
     def _options(self, task: Task, placed: Mapping[int, Times]) -> list[tuple[Task, Times]]:
         taken = [(other, placed[other.job]) for other in self.tasks if other.job in placed]
-        found = list(ways(task, taken, self.ground))
+        options = list(ways(task, taken, self.ground))
         if any(other.restart is not None and other is not task and other.job not in placed for other in self.tasks):
-            found += as_late(task, taken, self.ground)
-        return [(task, times) for times in dict.fromkeys(found)]
+            options += as_late(task, taken, self.ground)
+        return [(task, times) for times in dict.fromkeys(options)]
 
 
 def sequenced(tasks: Iterable[Task], ground: Ground) -> Found:
@@ -119,8 +119,8 @@ def conflicting(tasks: Sequence[Task], ground: Ground) -> list[Task]:
     kept = list(tasks)
     for task in tasks:
         fewer = [other for other in kept if other is not task]
-        found = sequenced(fewer, ground) if fewer else Found({}, True)
-        if found.times is None and found.proven:
+        schedule = sequenced(fewer, ground) if fewer else Found({}, True)
+        if schedule.times is None and schedule.proven:
             kept = fewer
     return kept
 
@@ -162,12 +162,13 @@ def _free(task: Task, taken: Sequence[tuple[Task, Times]], ground: Ground) -> li
     busy: list[tuple[float, float]] = []
     for name, units in task.takes.items():
         busy += _full(name, ground.capacity[name] - units, taken)
-    reached, found = task.start, []
+    reached = task.start
+    free = []
     for start, end in sorted(busy):
         if min(start, task.due) - reached > EPS:
-            found.append((reached, min(start, task.due)))
+            free.append((reached, min(start, task.due)))
         reached = max(reached, end)
-    return [*found, (reached, task.due)] if task.due - reached > EPS else found
+    return [*free, (reached, task.due)] if task.due - reached > EPS else free
 
 
 def _full(name: str, most: float, taken: Sequence[tuple[Task, Times]]) -> Iterator[tuple[float, float]]:
@@ -179,7 +180,8 @@ def _full(name: str, most: float, taken: Sequence[tuple[Task, Times]]) -> Iterat
         for start, end in times
         for change in ((start, other.takes[name]), (end, -other.takes[name]))
     )
-    level, since = 0.0, None if most >= -EPS else float("-inf")
+    level = 0.0
+    since = None if most >= -EPS else float("-inf")
     for n, (day, by) in enumerate(changes):
         level += by
         if n + 1 < len(changes) and changes[n + 1][0] - day <= 0:
@@ -230,18 +232,20 @@ def _paid(start: float, end: float, left: list[float] | None) -> bool:
 
 def _in_pieces(task: Task, free: Sequence[tuple[float, float]], left: list[float] | None) -> Times | None:
     """As much as there is room for, again and again; whoever was paused first restarts."""
-    todo, restart, found = task.days, task.restart or 0.0, list[tuple[float, float]]()
+    todo = task.days
+    restart = task.restart or 0.0
+    pieces = list[tuple[float, float]]()
     for start, end in _paid_parts(free, left):
-        joined = bool(found) and start - found[-1][1] <= EPS
-        need = todo + (restart if found and not joined else 0.0)
+        joined = bool(pieces) and start - pieces[-1][1] <= EPS
+        need = todo + (restart if pieces and not joined else 0.0)
         room = min(end - start, need)
-        if room <= (restart if found and not joined else 0.0) + EPS:
+        if room <= (restart if pieces and not joined else 0.0) + EPS:
             continue
         piece = (start, start + room)
-        found = [*found[:-1], (found[-1][0], piece[1])] if joined else [*found, piece]
+        pieces = [*pieces[:-1], (pieces[-1][0], piece[1])] if joined else [*pieces, piece]
         todo = need - room
         if todo <= EPS:
-            return tuple(found)
+            return tuple(pieces)
     return None
 
 
@@ -262,7 +266,8 @@ def _paid_parts(free: Sequence[tuple[float, float]], left: list[float] | None) -
         return
     for n, most in enumerate(left):
         for start, end in free:
-            start, end = max(start, n * DAYS_PER_MONTH), min(end, (n + 1) * DAYS_PER_MONTH)
+            start = max(start, n * DAYS_PER_MONTH)
+            end = min(end, (n + 1) * DAYS_PER_MONTH)
             room = min(end - start, most)
             if room > EPS:
                 yield start, start + room

@@ -29,34 +29,36 @@ class OnDates:
 
     instance: ProcureInstance
 
-    def back(self, found: ProgramSolution) -> ProgramSolution:
+    def back(self, solution: ProgramSolution) -> ProgramSolution:
         """The same answer, of the question's own pools and the days from which they are held."""
         pools, dated = self.instance.pools, self.instance.dated
         return replace(
-            found,
-            hold={dated.get(p, p): n for p, n in found.hold.items()},
-            run={j: tuple(dated.get(p, p) for p in place) for j, place in found.run.items()},
-            calendar=tuple(replace(s, pool=dated.get(s.pool, s.pool)) for s in found.calendar),
-            starts={dated[p]: pools[p].start_day for p in found.hold if p in dated},
+            solution,
+            hold={dated.get(p, p): n for p, n in solution.hold.items()},
+            run={j: tuple(dated.get(p, p) for p in place) for j, place in solution.run.items()},
+            calendar=tuple(replace(s, pool=dated.get(s.pool, s.pool)) for s in solution.calendar),
+            starts={dated[p]: pools[p].start_day for p in solution.hold if p in dated},
         )
 
 
 def on_dates(instance: ProcureInstance, variant: ProcureVariant) -> OnDates | None:
     """The question with its pools on every day; None where it has too many columns then."""
     limit = monthly_limit(instance.asked, variant)
-    tried = (_on(instance, variant, each) for each in ([limit] if limit else []) + [None])
-    return next((OnDates(found) for found in tried if len(found.columns) <= MOST_COLUMNS), None)
+    tried = (_on(instance, variant, value) for value in ([limit] if limit else []) + [None])
+    return next((OnDates(solution) for solution in tried if len(solution.columns) <= MOST_COLUMNS), None)
 
 
 def _on(instance: ProcureInstance, variant: ProcureVariant, limit: float | None) -> ProcureInstance:
-    pools, dated, each = list(instance.pools), dict[int, int](), dict[int, list[int]]()
+    pools = list(instance.pools)
+    dated = dict[int, int]()
+    dated_of = dict[int, list[int]]()
     for p in sorted({p for c in instance.columns for p in c.place}):
-        each[p] = [p]
+        dated_of[p] = [p]
         for day in _later(instance, p, limit):
-            each[p].append(len(pools))
+            dated_of[p].append(len(pools))
             dated[len(pools)] = p
             pools.append(instance.pools[p].starting(day))
-    places = [(c, place) for c in instance.columns for place in product(*(each[p] for p in c.place))]
+    places = [(c, place) for c in instance.columns for place in product(*(dated_of[p] for p in c.place))]
     survivals = {(c.job, q): instance.survivals[c.job, c.place] for c, q in places if instance.survivals}
     spread = replace(instance, pools=pools, dated=dated, survivals=survivals)
     columns = []
@@ -71,7 +73,8 @@ def _later(instance: ProcureInstance, p: int, limit: float | None) -> Iterator[f
     """Days after its delivery on which a pool may begin; a term also so that one of its jobs just ends with it, or just
     in time, or so that its first or last days in a month just keep the limit, alone or beside another pool.
     """
-    pools, horizon = instance.pools, instance.asked.horizon_days
+    pools = instance.pools
+    horizon = instance.asked.horizon_days
     pool = pools[p]
     if not pool.held or pool.month_usd <= 0:
         return

@@ -46,7 +46,8 @@ def _as_long_as_needed(instance: ProcureInstance) -> Iterator[Column]:
     From the first job on a copy works but while it waits for a release, so that it needs no longer than all its jobs
     and the days between their releases take. Not so where jobs work longer than they need, or money comes by the month.
     """
-    asked, months = instance.asked, instance.asked.limits.monthly is not None
+    asked = instance.asked
+    months = instance.asked.limits.monthly is not None
     if asked.resale is None or months or asked.objective == "tokens-per-dollar":
         yield from instance.columns
         return
@@ -54,7 +55,7 @@ def _as_long_as_needed(instance: ProcureInstance) -> Iterator[Column]:
     mine: dict[int, list[Column]] = {}
     for c in instance.columns:
         mine.setdefault(c.pool, []).append(c)
-    needed = {p: _needed(instance, each) for p, each in mine.items() if p not in joined}
+    needed = {p: _needed(instance, days) for p, days in mine.items() if p not in joined}
     for c in instance.columns:
         pool = instance.pools[c.pool]
         if pool.sold_usd is None or pool.term_days < needed.get(c.pool, math.inf) + DAYS_PER_MONTH:
@@ -76,7 +77,7 @@ def _front(instance: ProcureInstance, supply: _Supply, days: Mapping[int, Days])
     ordered = sorted(
         days, key=lambda p: (pools[p].fixed_charge + pools[p].held_usd, -len(days[p]), sum(days[p].values()), p)
     )
-    jobs = sorted({j for each in days.values() for j in each})
+    jobs = sorted({j for day in days.values() for j in day})
     front: list[int] = []
     rivals: list[tuple[int, tuple[float, ...]]] = []
     for p in ordered:
@@ -105,10 +106,12 @@ def _work(instance: ProcureInstance, jobs: Sequence[int], p: int, days: Days) ->
     """Of every job: days, dollars, days with the loss of nodes, and kilograms where they count; dollars and kilograms
     also if it were paused as often as there are jobs.
     """
-    pool, asked = instance.pools[p], instance.asked
+    pool = instance.pools[p]
+    asked = instance.asked
     emits = asked.limits.carbon is not None or asked.objective == "carbon"
     for j in jobs:
-        day, job = days.get(j, math.inf), instance.jobs[j]
+        day = days.get(j, math.inf)
+        job = instance.jobs[j]
         late = kept_free(instance, j, (p,)) if instance.survivals else 0.0
         yield from (day, day + late)
         for busy in (day, day + len(instance.jobs) * job.restart_days) if job.interruptible else (day,):
@@ -144,10 +147,10 @@ class _Supply:
     @cached_property
     def largest(self) -> dict[str, int]:
         """Offer -> nodes of its largest pool, whether so many can be had or not."""
-        found: dict[str, int] = {}
+        largest: dict[str, int] = {}
         for q in self.instance.pools:
-            found[q.offer] = max(found.get(q.offer, 0), q.nodes)
-        return found
+            largest[q.offer] = max(largest.get(q.offer, 0), q.nodes)
+        return largest
 
     def suffices(self, rivals: Sequence[int], p: int) -> bool:
         """Whether one of these can always be had in the place of every copy of a pool.
@@ -156,7 +159,8 @@ class _Supply:
         answer takes beside these may use up all but what is missing; so together they must be more than can be used
         up, even without one of them, whose own limit may be what is sought.
         """
-        pool, others = self.instance.pools[p], [self.instance.pools[r] for r in rivals]
+        pool = self.instance.pools[p]
+        others = [self.instance.pools[r] for r in rivals]
         if any(q.at_most is None or (q.offer == pool.offer and q.nodes <= pool.nodes) for q in others):
             return True
         if pool.way == "own":  # nodes of another offer may be switched on for it beside these

@@ -46,20 +46,21 @@ def resources(instance: ProcureInstance, variant: ProcureVariant, keys: Iterable
     """Everything scarce that the jobs in these places share."""
     known = list(keys)
     return [
-        _with_intervals(instance, variant, each)
-        for each in (
+        _with_intervals(instance, variant, resource)
+        for resource in (
             *_of_pools(instance, known),
             *_of_offers(instance, variant, known),
             *_owned(instance, variant, known),
         )
-        if each.scarce
+        if resource.scarce
     ]
 
 
 def _of_pools(instance: ProcureInstance, keys: Sequence[Key]) -> Iterator[Resource]:
     """Copies of what is held, and of what is hired where fewer can be had than there are jobs."""
     for p in sorted({p for _, place in keys for p in place}):
-        pool, units = instance.pools[p], {key: 1.0 for key in keys if p in key[1]}
+        pool = instance.pools[p]
+        units = {key: 1.0 for key in keys if p in key[1]}
         if pool.held:
             yield Resource(name=f"pool:{p}", label=f"pool_{p}", units=units, holds={p: 1.0})
         elif pool.hired:
@@ -108,7 +109,7 @@ def _with_intervals(instance: ProcureInstance, variant: ProcureVariant, resource
     """
     windows = {window(instance, *key, variant) for key in resource.units}
     firsts, lasts = sorted({a for a, _ in windows}), sorted({b for _, b in windows})
-    found = {(a, b) for a in firsts for b in lasts if b > a}
-    if len(found) > MOST_INTERVALS:
-        found = windows | {(firsts[0], b) for b in lasts} | {(a, lasts[-1]) for a in firsts}
-    return replace(resource, intervals=sorted((a, b) for a, b in found if b > a))
+    intervals = {(a, b) for a in firsts for b in lasts if b > a}
+    if len(intervals) > MOST_INTERVALS:
+        intervals = windows | {(firsts[0], b) for b in lasts} | {(a, lasts[-1]) for a in firsts}
+    return replace(resource, intervals=sorted((a, b) for a, b in intervals if b > a))

@@ -86,5 +86,5 @@ class ProgramSolution:
 
 def better(one: ProgramSolution | None, other: ProgramSolution | None) -> ProgramSolution | None:
     """The one that costs less; None where neither is one."""
-    known = [each for each in (one, other) if each is not None]
-    return min(known, key=lambda each: each.value, default=None)
+    known = [solution for solution in (one, other) if solution is not None]
+    return min(known, key=lambda solution: solution.value, default=None)

@@ -40,7 +40,8 @@ def solve(instance: ProcureInstance, variant: ProcureVariant, settings: Settings
     A monthly limit makes a program many times larger, and seldom matters: it is left out first, and what is then best
     is best if it keeps the limit; else it says how good others can be, first those that hold pools from their delivery.
     """
-    limit, bound = monthly_limit(instance.asked, variant), -math.inf
+    limit = monthly_limit(instance.asked, variant)
+    bound = -math.inf
     if limit is None:
         return _solved(instance, variant, settings)
     if variant.minimise != "monthly":
@@ -48,23 +49,27 @@ def solve(instance: ProcureInstance, variant: ProcureVariant, settings: Settings
         if without is None or most_in_a_month(dated(instance, without), without) <= limit:
             return without
         bound = without.bound
-    found = _solved(instance, variant, settings)
-    if found is None or found.value - bound > settings.gap * abs(found.value):
-        found, bound = _on_dates(instance, variant, settings, found, bound)
-    return _at_least(found, bound, math.inf)
+    solution = _solved(instance, variant, settings)
+    if solution is None or solution.value - bound > settings.gap * abs(solution.value):
+        solution, bound = _on_dates(instance, variant, settings, solution, bound)
+    return _at_least(solution, bound, math.inf)
 
 
 def _on_dates(
-    instance: ProcureInstance, variant: ProcureVariant, settings: Settings, found: ProgramSolution | None, bound: float
+    instance: ProcureInstance,
+    variant: ProcureVariant,
+    settings: Settings,
+    solution: ProgramSolution | None,
+    bound: float,
 ) -> tuple[ProgramSolution | None, float]:
     """The better of an answer and of those that hold pools from later days, and a bound on all."""
     spread = on_dates(instance, variant)
     if spread is None:
-        return found, bound
-    later = (_tried if found else _solved)(spread.instance, variant, settings)
+        return solution, bound
+    later = (_tried if solution else _solved)(spread.instance, variant, settings)
     if later is None:
-        return found, bound
-    return better(found, spread.back(later)), max(bound, later.bound)
+        return solution, bound
+    return better(solution, spread.back(later)), max(bound, later.bound)
 
 
 def excluded(instance: ProcureInstance, settings: Settings = USUAL) -> bool:
@@ -77,10 +82,10 @@ def excluded(instance: ProcureInstance, settings: Settings = USUAL) -> bool:
             return False
         whole = spread.instance
     try:
-        found, proven = _sought(whole, variant, settings)
+        columns, proven = _sought(whole, variant, settings)
     except NoAnswer:
         return False
-    return found is None and proven
+    return columns is None and proven
 
 
 def _solved(instance: ProcureInstance, variant: ProcureVariant, settings: Settings) -> ProgramSolution | None:
@@ -106,7 +111,9 @@ def _sought(
         return None, True  # some job fits nowhere in its window
     known: ProgramSolution | None = None
     # Nothing costs, emits or takes less than nothing; what more tokens are worth may be any amount.
-    reached, proven, dates = -math.inf if variant.per_million_tokens > 0 else 0.0, math.inf, set[int]()
+    reached = -math.inf if variant.per_million_tokens > 0 else 0.0
+    proven = math.inf
+    dates = set[int]()
     if cuts.pays(program):
         instance, known, bound = cuts.narrowed(
             instance, variant, program, settings, lambda part: _tried(part, variant, settings)
@@ -131,16 +138,18 @@ def _sought(
             known = better(known, _tried(fewer, variant, settings))
             if known is not None:
                 return _at_least(known, reached, proven), math.isinf(proven)
-        found, choice = _ordered(instance, variant, program, choice)
+        arrangement, choice = _ordered(instance, variant, program, choice)
         if not (
-            _corrected(program, instance, choice, found, outcome, n)
+            _corrected(program, instance, choice, arrangement, outcome, n)
             or begin_on_first_days(program, instance, choice.late, dates)
         ):
-            known = better(known, _solution_of(program, instance, outcome, choice, found))
+            known = better(known, _solution_of(program, instance, outcome, choice, arrangement))
             return _at_least(known, min(outcome.objective, reached), proven), math.isinf(proven)
-        if not found.proven or not all(each.proven for each in found.collisions):
+        if not arrangement.proven or not all(collision.proven for collision in arrangement.collisions):
             proven = min(proven, reached)
-        if fewer and not found.collisions:  # only days and pauses are not as they can be: perhaps that changes little
+        if (
+            fewer and not arrangement.collisions
+        ):  # only days and pauses are not as they can be: perhaps that changes little
             known = better(known, _tried(fewer, variant, settings))
             if known is not None and known.value - min(reached, proven) <= settings.gap * abs(known.value):
                 return _at_least(known, reached, proven), math.isinf(proven)
@@ -187,18 +196,18 @@ def _most(
     instance: ProcureInstance, variant: ProcureVariant, program: ProcureProgram, outcome: Outcome
 ) -> dict[str, float]:
     """How much there is of what is sought: of nodes owned as many as power allows, not only as many as must work."""
-    found = {each: float(round(outcome.value(x))) for each, x in program.most.items()}
+    most = {resource: float(round(outcome.value(x))) for resource, x in program.most.items()}
     limit = instance.asked.limits.power
     if limit is None or variant.minimise == "power":
-        return found
+        return most
     spare = variant.moved.get("power", limit) - outcome.value(program.use["power"])
     watts = own_watts(instance)
-    for each in program.shared:
-        if each.name in found and each.name in watts:
-            more = min(each.capacity - found[each.name], math.floor(spare / watts[each.name] + EPS))
-            found[each.name] += max(0.0, more)
-            spare -= max(0.0, more) * watts[each.name]
-    return found
+    for resource in program.shared:
+        if resource.name in most and resource.name in watts:
+            more = min(resource.capacity - most[resource.name], math.floor(spare / watts[resource.name] + EPS))
+            most[resource.name] += max(0.0, more)
+            spare -= max(0.0, more) * watts[resource.name]
+    return most
 
 
 def _ordered(
@@ -210,15 +219,17 @@ def _ordered(
     if limit is not None and "monthly" not in variant.dropped:
         held = held_in_months(instance, choice.hold, max(job.deadline_day for job in instance.jobs) + FAR)
         months = [limit - usd for usd in held]
-    found = arranged(instance, variant, program.shared, choice, months)
+    arrangement = arranged(instance, variant, program.shared, choice, months)
     least = {j: program.days[program.first(j), place] for j, place in choice.run.items()}
-    if not found.collisions or variant.per_million_tokens <= 0:
-        return found, choice
+    if not arrangement.collisions or variant.per_million_tokens <= 0:
+        return arrangement, choice
 
     def worked(share: float) -> Choice:
         return replace(choice, days={j: least[j] + share * (choice.days[j] - least[j]) for j in least})
 
-    low, high, best = 0.0, 1.0, arranged(instance, variant, program.shared, worked(0.0), months)
+    low = 0.0
+    high = 1.0
+    best = arranged(instance, variant, program.shared, worked(0.0), months)
     if best.collisions:
         return best, choice
     for _ in range(HALVINGS):
@@ -229,13 +240,13 @@ def _ordered(
 
 
 def _corrected(
-    program: ProcureProgram, instance: ProcureInstance, choice: Choice, found: Arranged, outcome: Outcome, n: int
+    program: ProcureProgram, instance: ProcureInstance, choice: Choice, arrangement: Arranged, outcome: Outcome, n: int
 ) -> bool:
     """Whether the program got another constraint, or a price, for the order of jobs."""
-    for m, collision in enumerate(found.collisions):
+    for m, collision in enumerate(arrangement.collisions):
         forbid(program, instance, choice, collision, f"{n}_{m}")
-    changed = bool(found.collisions)
-    for m, (jobs, usd) in enumerate(found.lost_usd.items()):
+    changed = bool(arrangement.collisions)
+    for m, (jobs, usd) in enumerate(arrangement.lost_usd.items()):
         paid = sum(
             outcome.value(program.pause[key]) * instance.jobs[key[0]].restart_days
             * sum(instance.pools[p].day_usd for p in key[1])
@@ -248,29 +259,29 @@ def _corrected(
 
 
 def _solution_of(
-    program: ProcureProgram, instance: ProcureInstance, outcome: Outcome, choice: Choice, found: Arranged
+    program: ProcureProgram, instance: ProcureInstance, outcome: Outcome, choice: Choice, arrangement: Arranged
 ) -> ProgramSolution:
     """The answer, with what it comes to as the calendar has it: its pauses, and its work beyond the tokens."""
     values = dict(outcome.values)
     for key in keys(program, choice, choice.run):
         mine = [j for j in program.alike[key[0]] if choice.run[j] == key[1]]
         if key in program.pause:
-            values[f"pause_{name(*key)}"] = float(sum(len(found.times[j]) - 1 for j in mine))
+            values[f"pause_{name(*key)}"] = float(sum(len(arrangement.times[j]) - 1 for j in mine))
         for x in program.work[key].coefficients:
             if x.startswith("work_"):
                 values[x] = sum(choice.days[j] for j in mine)
     value = replace(outcome, values=values).value
-    calendar = stretches(instance, choice.run, found.times)
+    calendar = stretches(instance, choice.run, arrangement.times)
     copies = {p: 1 + max(s.copy for s in calendar if s.pool == p) for place in choice.run.values() for p in place}
     owned = {p: n for p, n in copies.items() if instance.pools[p].way == "own"}
-    starts = {p: day for p, day in found.starts.items() if day > instance.pools[p].start_day + EPS}
+    starts = {p: day for p, day in arrangement.starts.items() if day > instance.pools[p].start_day + EPS}
     return ProgramSolution(
         {**choice.hold, **owned},
         dict(choice.run),
         calendar,
         value(program.problem.objective),
         outcome.bound,
-        {each: value(expression) for each, expression in program.use.items()},
+        {limit: value(expression) for limit, expression in program.use.items()},
         value(program.cost),
         value(program.tokens),
         starts,
@@ -290,16 +301,18 @@ def best(
         return _earliest(instance, variant, settings)
     if objective == "tokens-per-dollar":
         return _most_per_dollar(instance, variant, settings)
-    found = solve(instance, replace(variant, minimise=objective), settings)
-    return None if found is None else replace(found, value=found.value * 1e3, bound=found.bound * 1e3)
+    solution = solve(instance, replace(variant, minimise=objective), settings)
+    return None if solution is None else replace(solution, value=solution.value * 1e3, bound=solution.bound * 1e3)
 
 
 def _earliest(instance: ProcureInstance, variant: ProcureVariant, settings: Settings) -> ProgramSolution | None:
     """Bisection on the day by which all is done; every step is a program that asks for the least cost by that day."""
-    found = solve(instance, variant, settings)
-    if found is None:
+    earliest = solve(instance, variant, settings)
+    if earliest is None:
         return None
-    first, high, asked_low = _no_earlier(instance, variant), found.done, False
+    first = _no_earlier(instance, variant)
+    high = earliest.done
+    asked_low = False
     low = first
     while high - low > SHORTEST_STEP * high:
         # The best thinkable is often reached: it is asked first, then the middle.
@@ -309,10 +322,11 @@ def _earliest(instance: ProcureInstance, variant: ProcureVariant, settings: Sett
         if trial is None:
             low = middle
         else:
-            found, high = trial, min(middle, trial.done)
+            earliest = trial
+            high = min(middle, trial.done)
     if monthly_limit(instance.asked, variant) is not None and on_dates(instance, variant) is None:
         low = first  # not all was tried that was not found
-    return replace(found, value=high, bound=min(low, high))
+    return replace(earliest, value=high, bound=min(low, high))
 
 
 def _no_earlier(instance: ProcureInstance, variant: ProcureVariant) -> float:
@@ -327,15 +341,15 @@ def _no_earlier(instance: ProcureInstance, variant: ProcureVariant) -> float:
 
 def _most_per_dollar(instance: ProcureInstance, variant: ProcureVariant, settings: Settings) -> ProgramSolution | None:
     """Dinkelbach (1967): the ratio's optimum is where ``max tokens - ratio cost`` is 0."""
-    found = solve(instance, variant, settings)
-    if found is None:
+    solution = solve(instance, variant, settings)
+    if solution is None:
         return None
-    least_cost = found.bound * 1e3
+    least_cost = solution.bound * 1e3
     bound = math.inf
     for _ in range(RATIO_ROUNDS):
-        if found.cost <= 0:
-            return replace(found, value=-math.inf, bound=-math.inf)
-        price = found.cost / found.tokens
+        if solution.cost <= 0:
+            return replace(solution, value=-math.inf, bound=-math.inf)
+        price = solution.cost / solution.tokens
         trial = solve(instance, replace(variant, per_million_tokens=price), settings)
         if trial is None:
             break
@@ -344,6 +358,6 @@ def _most_per_dollar(instance: ProcureInstance, variant: ProcureVariant, setting
         bound = (1.0 - excess / max(least_cost, 1e-9)) / price
         if trial.cost / trial.tokens >= price * (1 - 1e-9):
             break
-        found = trial
-    ratio = found.tokens / found.cost
-    return replace(found, value=-ratio, bound=-max(bound, ratio))
+        solution = trial
+    ratio = solution.tokens / solution.cost
+    return replace(solution, value=-ratio, bound=-max(bound, ratio))

@@ -26,25 +26,25 @@ def ranked(
     first = best(lean, ProcureVariant(), objective, settings)
     if first is None:
         return []
-    found = [first]
+    solutions = [first]
     for chosen, narrowed in ((lean, _other_ways), (instance, _other_nodes)):
-        while len(found) < top:
-            solution = best(chosen, narrowed(instance, found), objective, settings)
+        while len(solutions) < top:
+            solution = best(chosen, narrowed(instance, solutions), objective, settings)
             if solution is None:
                 break
-            found.append(solution)
-    return [first, *sorted(found[1:], key=lambda solution: solution.value)]
+            solutions.append(solution)
+    return [first, *sorted(solutions[1:], key=lambda solution: solution.value)]
 
 
-def _other_ways(instance: ProcureInstance, found: list[ProgramSolution]) -> ProcureVariant:
-    ways = {instance.pools[p].way for solution in found for p in solution.pools}
+def _other_ways(instance: ProcureInstance, solutions: list[ProgramSolution]) -> ProcureVariant:
+    ways = {instance.pools[p].way for solution in solutions for p in solution.pools}
     closed = frozenset(ways - {"own"})
     # Where nothing is closed there is nothing new to find.
-    return ProcureVariant(without=closed, cut=tuple(families(instance, solution) for solution in found))
+    return ProcureVariant(without=closed, cut=tuple(families(instance, solution) for solution in solutions))
 
 
-def _other_nodes(instance: ProcureInstance, found: list[ProgramSolution]) -> ProcureVariant:
-    return ProcureVariant(cut=tuple(families(instance, solution) for solution in found))
+def _other_nodes(instance: ProcureInstance, solutions: list[ProgramSolution]) -> ProcureVariant:
+    return ProcureVariant(cut=tuple(families(instance, solution) for solution in solutions))
 
 
 def families(instance: ProcureInstance, solution: ProgramSolution) -> frozenset[str]:
@@ -70,7 +70,8 @@ def step(limit: Limit) -> float:
 def _marginal_value(
     instance: ProcureInstance, first: ProgramSolution, limit: Limit, settings: Settings
 ) -> MarginalValue:
-    objective, by = instance.asked.objective, step(limit)
+    objective = instance.asked.objective
+    by = step(limit)
     again = best(instance, moved(ProcureVariant(), limit.name, limit.value + by), objective, settings)
     gain = 0.0 if again is None else first.value - again.value
     scale = 1e6 if objective == "tokens-per-dollar" else 1.0

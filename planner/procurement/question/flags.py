@@ -86,11 +86,13 @@ def asked(catalog: Catalog, path: Path | None, flags: Flags) -> Portfolio:
                 f"a portfolio file and --{flag}: the file states how its workloads are trained; "
                 "write it there, or drop the file"
             )
-    found = TomlDocument(Path(FLAGS), "", _short(flags)) if path is None else opened(path)
-    data, by_flag = _overridden(without_passwords(found.data), flags)
+    document = TomlDocument(Path(FLAGS), "", _short(flags)) if path is None else opened(path)
+    data, by_flag = _overridden(without_passwords(document.data), flags)
     if path is None:
         by_flag |= {("workloads", 0, key): f"--{flag}" for flag, key in OF_A_WORKLOAD.items()}
-    wanted = _narrowed(catalog, TypedFile(document=TomlDocument(found.path, found.text, data), flags=by_flag), flags)
+    wanted = _narrowed(
+        catalog, TypedFile(document=TomlDocument(document.path, document.text, data), flags=by_flag), flags
+    )
     if not isinstance(flags.model, Model):
         stated = {**data, "name": wanted.name, "as_of": wanted.as_of}
         return replace(wanted, stated=OfferQuestion(portfolio=stated, ways=flags.ways, nodes=tuple(flags.node)))
@@ -109,7 +111,8 @@ def again(catalog: Catalog, stated: OfferQuestion) -> Portfolio:
 
 def _overridden(data: dict[str, Any], flags: Flags) -> tuple[dict[str, Any], dict[Where, str]]:
     """The data of a file with what flags say in its place, and which flag said what."""
-    data, by_flag = dict(data), {}
+    data = dict(data)
+    by_flag = {}
     given = {"budget": flags.budget, "power": flags.power, "regions": flags.region, "as_of": flags.as_of,
              "max_price_age": flags.max_price_age,
              "objective": flags.objective, "survive": flags.survive}  # fmt: skip
@@ -136,7 +139,7 @@ def _with(table: dict[str, Any], where: Where, value: Any) -> dict[str, Any]:
 
 def _narrowed(catalog: Catalog, file: TypedFile, flags: Flags) -> Portfolio:
     """The file's portfolio with only the candidates that the flags name."""
-    found = portfolio(file, catalog)
+    narrowed = portfolio(file, catalog)
     named = tuple(way.strip() for way in flags.ways.split(",")) if flags.ways else WAYS
     for way in named:
         if way not in WAYS:
@@ -144,25 +147,25 @@ def _narrowed(catalog: Catalog, file: TypedFile, flags: Flags) -> Portfolio:
     ways = tuple(way for way in WAYS if way in named)
     if (flags.ways or flags.node) and "candidates" not in file.document.data:  # what was named, in any way named
         tried = ways if flags.ways else USUAL
-        found = replace(found, candidates=everything(catalog, found.as_of, tried, flags.node))
+        narrowed = replace(narrowed, candidates=everything(catalog, narrowed.as_of, tried, flags.node))
     kept: dict[str, NodeOption] = {}
-    for name, candidate in zip(offers(found.candidates), found.candidates, strict=True):
+    for name, candidate in zip(offers(narrowed.candidates), narrowed.candidates, strict=True):
         left = tuple(way for way in candidate.ways if way in ways)
         if left and (not flags.node or candidate.node in flags.node):
             kept[name] = replace(candidate, ways=left)
-    if not kept and not found.owned:
+    if not kept and not narrowed.owned:
         raise WrongQuestion("--ways and --node leave no candidate (clusterwright catalog list nodes)")
     candidates = tuple(kept.values())
     # An offer's name says no more than tells it from the others.
     names = dict(zip(kept, offers(candidates), strict=True)) | {
-        each: each for each in (f"own {o.node}" for o in found.owned)
+        way_name: way_name for way_name in (f"own {o.node}" for o in narrowed.owned)
     }
     mixed = tuple(
         replace(table, pools=tuple(names[name] for name in table.pools))
-        for table in found.mixed
+        for table in narrowed.mixed
         if all(name in names for name in table.pools)
     )
-    return replace(found, candidates=candidates, mixed=mixed)
+    return replace(narrowed, candidates=candidates, mixed=mixed)
 
 
 def _horizon(flags: Flags) -> str:

@@ -169,27 +169,27 @@ def portfolio(file: TypedFile, catalog: Catalog) -> Portfolio:
     table = file.record(PortfolioTable, QuestionContext(catalog=catalog, currency=currency))
     file.done()
     assert table is not None
-    found = Portfolio(
+    asked = Portfolio(
         **{f.name: getattr(table, f.name) for f in fields(PortfolioTerms)},
         jobs=_jobs(file, table),
         candidates=everything(catalog, table.as_of) if table.candidates is None else table.candidates,
         currency=currency,
         inputs=file.inputs("portfolio", catalog),
     )
-    found = replace(found, name=table.name or file.document.path.stem, mixed=_mixed(file, found))
+    asked = replace(asked, name=table.name or file.document.path.stem, mixed=_mixed(file, asked))
     if table.resale is not None and table.charge == "amortised":
         file.wrong(("resale",), 'what a sale brings counts in cash; leave out charge = "amortised", or resale')
     for n, candidate in enumerate(table.candidates or ()):
         if candidate.delivery_day >= table.horizon_days:
             late = f"is not before the end of the horizon of {table.horizon_days:,.0f} days"
             file.wrong(("candidates", n, "delivery"), late)
-    for node, times in Counter(each.node for each in table.owned).items():
+    for node, times in Counter(owned.node for owned in table.owned).items():
         if times > 1:
             file.wrong(("owned",), f"{node} appears twice; add up the counts")
-    if not found.candidates and not found.owned:
+    if not asked.candidates and not asked.owned:
         file.wrong(("candidates",), "none, and no nodes are owned: there is nothing to train on")
     file.done()
-    return found
+    return asked
 
 
 def _currency(money: MoneyTable) -> Currency:
@@ -204,25 +204,26 @@ def _currency(money: MoneyTable) -> Currency:
 
 
 def _jobs(file: TypedFile, table: PortfolioTable) -> tuple[Job, ...]:
-    found: list[Job] = []
-    for n, each in enumerate(table.workloads):
+    all_jobs: list[Job] = []
+    for n, entry in enumerate(table.workloads):
         jobs: list[Job] = []
         with file.noting("workloads", n):
-            jobs = list(_job(each, table.horizon_days))
+            jobs = list(_job(entry, table.horizon_days))
         # A model's id names a workload without a name, and a periodic one's runs are name#1, name#2 and so on.
-        for name in sorted({job.name for job in found} & {job.name for job in jobs})[:1]:
+        for name in sorted({job.name for job in all_jobs} & {job.name for job in jobs})[:1]:
             file.wrong(("workloads", n, "name"), f"{name!r} appears twice; every workload needs its own name")
-        found += jobs
-    if len(found) > MOST_JOBS:
-        file.wrong(("workloads",), f"{len(found):,} jobs; at most {MOST_JOBS} are planned together")
-    return tuple(found)
+        all_jobs += jobs
+    if len(all_jobs) > MOST_JOBS:
+        file.wrong(("workloads",), f"{len(all_jobs):,} jobs; at most {MOST_JOBS} are planned together")
+    return tuple(all_jobs)
 
 
 def _job(table: JobTable, horizon: float) -> Iterator[Job]:
     """The runs of a workload within the horizon (days)."""
     if late := list(_late(table, horizon)):
         raise Misfit(*late)
-    asked, trained = table.options(), _trained(table)
+    asked = table.options()
+    trained = _trained(table)
     tokens = trained.tokens if table.samples is None else table.samples * trained.sequence
     for suffix, start, end in _times(table, horizon):
         yield Job(
@@ -282,19 +283,19 @@ def _trained(table: JobTable) -> Workload:
 
 def _mixed(file: TypedFile, asked: Portfolio) -> tuple[MixedPools, ...]:
     """Which pools may work on one job together."""
-    pools = [*(f"own {each.node}" for each in asked.owned), *offers(asked.candidates)]
+    pools = [*(f"own {owned.node}" for owned in asked.owned), *offers(asked.candidates)]
     workloads = list(dict.fromkeys(job.name.partition("#")[0] for job in asked.jobs))
-    found: list[MixedPools] = []
+    mixed: list[MixedPools] = []
     for n, table in enumerate(asked.mixed):
         problems = list(_unknown("pool", table.pools, pools)) or list(_unmixable(table))
         problems += _unknown("workload", table.workloads, workloads)
-        if any(set(table.pools) == set(other.pools) for other in found):
+        if any(set(table.pools) == set(other.pools) for other in mixed):
             problems.append(("pools", f"{' and '.join(table.pools)} appear together twice; write one table"))
         for key, reason in problems:
             file.wrong(("mixed", n, key), reason)
         given = table.link_bytes_per_s is not None and table.link_latency_s is None
-        found.append(replace(table, link_latency_s=GIVEN_LATENCY_S) if given else table)
-    return tuple(found)
+        mixed.append(replace(table, link_latency_s=GIVEN_LATENCY_S) if given else table)
+    return tuple(mixed)
 
 
 def _unknown(what: str, names: Sequence[str], known: Sequence[str]) -> Iterator[tuple[str, str]]:

@@ -33,27 +33,27 @@ def pools(catalog: Catalog, asked: Portfolio) -> list[SupplyPool]:
     Raises:
         WrongQuestion: a candidate has no price, none of its sizes can be had, or all prices are too old.
     """
-    found = [pool for owned in asked.owned for pool in _owned(catalog, asked, owned)]
+    all_pools = [pool for owned in asked.owned for pool in _owned(catalog, asked, owned)]
     for offer, candidate in zip(offers(asked.candidates), asked.candidates, strict=True):
         for way in candidate.ways:
-            found += (replace(pool, offer=offer) for pool in _offered(catalog, asked, candidate, way))
-    if not found and asked.max_price_age_days is not None:
+            all_pools += (replace(pool, offer=offer) for pool in _offered(catalog, asked, candidate, way))
+    if not all_pools and asked.max_price_age_days is not None:
         days = f"{asked.max_price_age_days:,.0f} days"
         raise WrongQuestion(
             f"max_price_age: no candidate has a price of the {days} before {asked.as_of}; "
             "allow older ones, or import newer ones (clusterwright catalog stale lists what is old)"
         )
-    return _with_unique_ids(found)
+    return _with_unique_ids(all_pools)
 
 
-def _with_unique_ids(found: list[SupplyPool]) -> list[SupplyPool]:
+def _with_unique_ids(pools_found: list[SupplyPool]) -> list[SupplyPool]:
     """The pools, those of one name with what they differ in behind it (or a number where that is nothing)."""
     groups: dict[str, list[SupplyPool]] = {}
-    for pool in found:
+    for pool in pools_found:
         groups.setdefault(pool.id, []).append(pool)
     names: dict[str, int] = {}
     named = []
-    for pool in found:
+    for pool in pools_found:
         alike = [_details(other) for other in groups[pool.id]]
         mine = _details(pool)
         differing = [text for n, text in enumerate(mine) if text and len({other[n] for other in alike}) > 1]
@@ -167,7 +167,8 @@ def _sold_in(catalog: Catalog, quote: Price, asked: Portfolio) -> str:
 
 def _rented(asked: Portfolio, candidate: NodeOption, way: Way, cluster: Cluster, quote: Price) -> Iterator[SupplyPool]:
     """Nodes by the hour (`on-demand`, `spot`), or for a term, and for as many terms as the horizon has room for."""
-    count, a_day = cluster.count, float(money.rent(money.DAY_S, cluster.count, quote.usd))
+    count = cluster.count
+    a_day = float(money.rent(money.DAY_S, cluster.count, quote.usd))
     pool = SupplyPool(
         id=f"{way} {count} x {cluster.node.id}",
         way=way,
@@ -183,7 +184,8 @@ def _rented(asked: Portfolio, candidate: NodeOption, way: Way, cluster: Cluster,
         preempted = asked.reliability.preemptions_per_node_day / money.DAY_S if way == "spot" else 0.0
         yield replace(pool, day_usd=a_day, preemptions_per_node_s=preempted)
         return
-    monthly, term = a_day * DAYS_PER_MONTH, prices.TERM_DAYS[way]
+    monthly = a_day * DAYS_PER_MONTH
+    term = prices.TERM_DAYS[way]
     for n in range(1, math.ceil((asked.horizon_days - candidate.delivery_day) / term - 1e-9) + 1):
         yield replace(
             pool,

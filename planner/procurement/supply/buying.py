@@ -51,7 +51,9 @@ def wirings_of(
     Raises:
         WrongQuestion: a wiring for a network that is described dimension by dimension.
     """
-    fabric, nics, several = cluster.fabric, cluster.node.nics, cluster.count > 1
+    fabric = cluster.fabric
+    nics = cluster.node.nics
+    several = cluster.count > 1
     pieces = _pieces(cluster, known)
     radix = pieces[0].radix or RADIX if pieces else RADIX
     if fabric.dimensions:
@@ -111,7 +113,8 @@ def bought(
         items = tuple(_items(asked, cluster, bill, wiring, quote, nodes, joined))
         network_w = _network_power(cluster, bill, joined)
         watts = (nodes * node_power(cluster.node, cluster) + network_w) * pue(cluster)
-        capital, owner = sum(item.usd for item in items), asked.ownership
+        capital = sum(item.usd for item in items)
+        owner = asked.ownership
         held = asked.horizon_days - candidate.delivery_day
         office = cluster.node.kind == "workstation"
         running = {
@@ -170,11 +173,13 @@ def _spares(asked: Portfolio, cluster: Cluster) -> int:
 
 def racks_filled(asked: Portfolio, cluster: Cluster, nodes: int) -> float | None:
     """Racks that the nodes fill by height and heat; None where a rack cannot cool one."""
-    hall, node, watts = asked.hall, cluster.node, node_power(cluster.node, cluster)
-    each = hall.rack_units // hall.node_units.get(node.kind, 8)
+    hall = asked.hall
+    node = cluster.node
+    watts = node_power(cluster.node, cluster)
+    nodes_a_rack = hall.rack_units // hall.node_units.get(node.kind, 8)
     if hall.cooling_per_rack is not None:
-        each = min(each, int(hall.cooling_per_rack // watts))
-    return math.ceil(nodes / each) if each else None
+        nodes_a_rack = min(nodes_a_rack, int(hall.cooling_per_rack // watts))
+    return math.ceil(nodes / nodes_a_rack) if nodes_a_rack else None
 
 
 def _items(
@@ -240,13 +245,16 @@ def _dimension_items(cluster: Cluster) -> Iterator[Item]:
     """A line for each dimension of a network that leaves the node, by LIBRA's price of bandwidth; what lies within it
     is in the node's price.
     """
-    below, all_ = 1, cluster.accelerators
-    for n, each in enumerate(cluster.fabric.dimensions, 1):
-        size = each.size or max(1, -(-all_ // below))
+    below = 1
+    all_ = cluster.accelerators
+    for n, dimension in enumerate(cluster.fabric.dimensions, 1):
+        size = dimension.size or max(1, -(-all_ // below))
         below *= size
-        usd = network_bill.dimension_usd(each.topology, "inter-pod", size, max(1, all_ // size), each.bandwidth)
+        usd = network_bill.dimension_usd(
+            dimension.topology, "inter-pod", size, max(1, all_ // size), dimension.bandwidth
+        )
         if below > cluster.node.accelerators and size > 1:
-            name = f"dimension {n} of {cluster.fabric.id} ({each.topology}), an accelerator"
+            name = f"dimension {n} of {cluster.fabric.id} ({dimension.topology}), an accelerator"
             yield Item(name, "network", all_, round(usd / all_, 2), LIBRA, LIBRA_DATE)
 
 
@@ -262,7 +270,8 @@ def _io(asked: Portfolio, cluster: Cluster) -> tuple[float, float]:
 
     A checkpoint is written in a tenth of the time between two of them; gradients never reach these machines.
     """
-    rate, states = 0.0, tuple(_state(job.model, job.asked.optimizer) for job in asked.jobs)
+    rate = 0.0
+    states = tuple(_state(job.model, job.asked.optimizer) for job in asked.jobs)
     host = cluster.accelerator.host_bandwidth or HOST_BANDWIDTH
     for state in set(states):
         good = goodput(cluster.accelerators, state / cluster.accelerators, host)

@@ -33,10 +33,10 @@ def parts(catalog: Catalog) -> dict[str, BillPart]:
     Raises:
         WrongQuestion: a file is wrong; the message names file, line and key.
     """
-    found: dict[str, BillPart] = {}
+    all_parts: dict[str, BillPart] = {}
     for layer in catalog.layers:
-        found |= _parts_of(layer.folder)
-    return found
+        all_parts |= _parts_of(layer.folder)
+    return all_parts
 
 
 @cache

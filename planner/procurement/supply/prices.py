@@ -27,12 +27,14 @@ def basis_of(way: Way) -> PriceBasis:
 
 def quote(catalog: Catalog, candidate: NodeOption, way: Way, factor: float = 1.0) -> tuple[Price | None, str]:
     """The price of one node, to buy it or for an hour of it, and what is sold for that; None where nobody sells it."""
-    given, basis = candidate.price, basis_of(way)
+    given = candidate.price
+    basis = basis_of(way)
     if given is not None:
         return Price(basis=basis, usd=given.usd, date=given.date, source=given.source), candidate.node
     node = catalog.node(candidate.node)
     if way == "buy":
-        listed, sold_as = node_prices.purchase_price(catalog, node), node.id
+        listed = node_prices.purchase_price(catalog, node)
+        sold_as = node.id
     else:
         listed, sold_as = node_prices.hourly_price(catalog, node, basis)
     return (None if listed is None else replace(listed, usd=listed.usd * factor)), sold_as
@@ -51,7 +53,7 @@ def everything(
     A node that nobody lists by the hour is rented at the median of the offers of its accelerator: beside those offers
     it is none of its own, so it is a candidate only where the question names it.
     """
-    found = []
+    options = []
     for node in catalog.nodes.values():
         candidate = NodeOption(node=node.id, ways=())
         for way in (w for w in WAYS if w in ways):
@@ -60,5 +62,5 @@ def everything(
             priced, _ = quote(catalog, candidate, way)
             age = None if priced is None else age_days(priced.date, as_of)
             if age is not None and (way != "buy" or age <= OLDEST_DAYS or node.kind == "workstation"):
-                found.append(NodeOption(node=node.id, ways=(way,)))
-    return tuple(found)
+                options.append(NodeOption(node=node.id, ways=(way,)))
+    return tuple(options)

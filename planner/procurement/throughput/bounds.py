@@ -75,7 +75,9 @@ class LowerBounds:
 
     def _share(self, j: int, p: int, budget: float) -> float:
         """Of all work, at most, for so much money and in time."""
-        left, work, days = budget - self.held_usd[p], self.work_usd[j][p], self.days[j][p]
+        left = budget - self.held_usd[p]
+        work = self.work_usd[j][p]
+        days = self.days[j][p]
         if left < 0:
             return 0.0
         return min(left / work if work else math.inf, self.room[j][p] / days if days else math.inf)
@@ -104,7 +106,10 @@ def least(catalog: Catalog, jobs: Sequence[Job], pools: Sequence[SupplyPool]) ->
     cheapest = [min(row, default=0.0) for row in works]
     return LowerBounds(
         held_usd=[pool.capital + (pool.held_usd if pool.term_days else 0.0) for pool in pools],
-        work_usd=[[usd + sum(cheapest) - own for usd in row] for row, own in zip(works, cheapest, strict=True)],
+        work_usd=[
+            [usd + sum(cheapest) - cheapest_usd for usd in row]
+            for row, cheapest_usd in zip(works, cheapest, strict=True)
+        ],
         days=days,
         room=[[_room(job, pool) for pool in pools] for job in jobs],
     )

@@ -53,7 +53,8 @@ def machine(pool: SupplyPool) -> Key:
     """What of a pool its layouts and its compute depend on: its accelerators and what joins them inside a node. So one
     search answers for every vendor's box, and every instance, around the same board.
     """
-    cluster, node = pool.cluster, pool.cluster.node
+    cluster = pool.cluster
+    node = pool.cluster.node
     # The domain of a pod grows with its hosts, dimensions with all there is: there each size is a machine of its own.
     fabric = cluster.fabric
     pod = (fabric.id, cluster.count) if fabric.kind == "ici" or fabric.dimensions else ()
@@ -97,12 +98,14 @@ def survivals(
 
     Nodes are lost in one of the job's pools, the one where that costs most.
     """
-    lost, sizes = asked.reliability.survive, _by_size(pools, columns)
+    lost = asked.reliability.survive
+    sizes = _by_size(pools, columns)
     if not lost:
         return {}
     repair = asked.reliability.repair_days
     left = {(c.job, c.place): min(_left(pools[p], lost, c, sizes) for p in c.place) for c in columns}
-    late, longest = {}, dict[Key, float]()
+    late = {}
+    longest = dict[Key, float]()
     for c in columns:
         restart = max(pools[p].restart_s for p in c.place) / DAY_S
         days = late[c.job, c.place] = repair * (1.0 - left[c.job, c.place] / c.tokens_per_s) + restart
@@ -133,12 +136,12 @@ def _by_size(
     pools: Sequence[SupplyPool], columns: Sequence[Column]
 ) -> Mapping[tuple[int, str, str], list[tuple[int, float]]]:
     """Job, offer and way -> nodes and tokens per second of every size that was planned alone."""
-    found: dict[tuple[int, str, str], list[tuple[int, float]]] = {}
+    by_size: dict[tuple[int, str, str], list[tuple[int, float]]] = {}
     for c in columns:
         if not c.other_pools:
             pool = pools[c.pool]
-            found.setdefault((c.job, pool.offer, pool.way), []).append((pool.cluster.count, c.tokens_per_s))
-    return found
+            by_size.setdefault((c.job, pool.offer, pool.way), []).append((pool.cluster.count, c.tokens_per_s))
+    return by_size
 
 
 def _left(

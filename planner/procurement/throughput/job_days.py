@@ -128,12 +128,12 @@ class Throughputs:
             reach: jobs on pools that cannot matter, even at their best rate, are not searched.
         """
         self._search(advance, processes, reach)
-        found = [
+        columns = [
             self.column(j, p) for p in range(len(self._pools)) for j in range(len(self._jobs)) if self._is_known(j, p)
         ]
         if self._mixtures:
-            found += self._mixtures.columns(advance)
-        return [c for c in found if c is not None and c.tokens_per_s >= self._jobs[c.job].min_tokens_per_s]
+            columns += self._mixtures.columns(advance)
+        return [c for c in columns if c is not None and c.tokens_per_s >= self._jobs[c.job].min_tokens_per_s]
 
     def wanted(self, reach: Reach = EVERYTHING) -> int:
         """Searches that all columns take, less those made."""
@@ -159,10 +159,10 @@ class Throughputs:
         key, size = self._key(j, p)
         return size in self._asked.get(key, ())
 
-    def _keep(self, key: _Speed, task: _Task, found: dict[_Size, Candidate], why: str) -> None:
+    def _keep(self, key: _Speed, task: _Task, candidates: dict[_Size, Candidate], why: str) -> None:
         self.searches += 1
         self._asked.setdefault(key, set()).update(task.wanted)
-        self._found.setdefault(key, {}).update(found)
+        self._found.setdefault(key, {}).update(candidates)
         if why:
             self._why[key] = why
 
@@ -175,8 +175,8 @@ class Throughputs:
         tasks = self._open(reach)
         side_by_side = processes or (min(os.cpu_count() or 1, MOST_PROCESSES) if len(tasks) >= MANY else 1)
         answers: dict[int, _Answer] = {}
-        for place, each in _answers(self._catalog, list(tasks.values()), Workers(side_by_side, self._engine)):
-            answers[place] = each
+        for place, task_answer in _answers(self._catalog, list(tasks.values()), Workers(side_by_side, self._engine)):
+            answers[place] = task_answer
             if advance:
                 advance(1)
         for place, (key, task) in enumerate(tasks.items()):
@@ -193,7 +193,8 @@ class Throughputs:
 
     def _takes(self, job: Job, j: int, p: int) -> float | None:
         """Seconds of a job on a pool, failures and checkpoints included."""
-        pool, candidate = self._pools[p], self._candidate(j, p)
+        pool = self._pools[p]
+        candidate = self._candidate(j, p)
         if candidate is None:
             return None
         wanted = self._request(job, pool)
@@ -252,7 +253,7 @@ def _searched(catalog: Catalog, task: _Task) -> _Answer:
     """The best plan on every size and wiring that is wanted of a machine, by one search; and if there is none, why."""
     job, pool, fabrics, wanted = task
     counts = tuple(sorted({count for _, count in wanted}))
-    wirings = [wired for wired in fabrics if any(wired == each for each, _ in wanted)]
+    wirings = [wired for wired in fabrics if any(wired == size for size, _ in wanted)]
     try:
         # Failures scale a run and do not change which plan is best.
         asked = replace(_request(catalog, job, pool), counts=counts, restart_s=0.0)
@@ -264,9 +265,9 @@ def _searched(catalog: Catalog, task: _Task) -> _Answer:
         for wired in wirings
     ]
     pairs = {(wirings.index(wiring), count) for wiring, count in wanted}
-    found = best_of_each(problem(prepared, 1), networks, pairs)
-    why = "" if found else f"{pool.node.id}: nothing fits into memory"
-    return {(wirings[n], count): candidate for (n, count), candidate in found.items()}, why
+    best = best_of_each(problem(prepared, 1), networks, pairs)
+    why = "" if best else f"{pool.node.id}: nothing fits into memory"
+    return {(wirings[n], count): candidate for (n, count), candidate in best.items()}, why
 
 
 def _answers(catalog: Catalog, tasks: Sequence[_Task], workers: Workers) -> Iterator[tuple[int, _Answer]]:

@@ -77,7 +77,7 @@ class Mixtures:
     @property
     def gap(self) -> float:
         """How much shorter a step of any of the plans could be, at most (relative)."""
-        return max((found.gap for found in self._found.values() if isinstance(found, _Found)), default=0.0)
+        return max((mixture.gap for mixture in self._found.values() if isinstance(mixture, _Found)), default=0.0)
 
     def columns(self, advance: Callable[[int], None] | None = None) -> list[Column]:
         """Every job on every set of pools of which its best plan uses several; fewer where it leaves some out. Of plans
@@ -89,10 +89,10 @@ class Mixtures:
                 self._found[key] = self._searched(self._asked.jobs[j], together)
                 if advance:
                     advance(1)
-            found = self._found[key]
-            if isinstance(found, _Found):
-                place = tuple(together.place[n] for n in found.used)
-                plan = self._for(found.plan, self._asked.jobs[j], place)
+            mixture = self._found[key]
+            if isinstance(mixture, _Found):
+                place = tuple(together.place[n] for n in mixture.used)
+                plan = self._for(mixture.plan, self._asked.jobs[j], place)
                 known = self._plans.get((j, frozenset(place)))
                 if known is None or plan.money.days < known[1].money.days:
                     self._plans[j, frozenset(place)] = place, plan
@@ -107,9 +107,9 @@ class Mixtures:
         why: dict[tuple[str, tuple[str, ...]], tuple[str, MixedPools, str]] = {}
         worked = set()
         for j, together in self._tasks:
-            name, found = self._asked.jobs[j].name.partition("#")[0], self._found.get(self._key(j, together))
-            if isinstance(found, str):
-                why.setdefault((name, together.asked.pools), (name, together.asked, found))
+            name, mixture = self._asked.jobs[j].name.partition("#")[0], self._found.get(self._key(j, together))
+            if isinstance(mixture, str):
+                why.setdefault((name, together.asked.pools), (name, together.asked, mixture))
             else:
                 worked.add((name, together.asked.pools))
         return [message for key, message in why.items() if key not in worked]
@@ -157,12 +157,12 @@ class Mixtures:
 
 def _used(plan: Plan, parts: Sequence[Part]) -> tuple[int, ...]:
     """Which of the pools that were offered those of the plan are."""
-    found: list[int] = []
+    used: list[int] = []
     for pool in plan.cluster.pools:
-        rest = [n for n in range(len(parts)) if n not in found]
+        rest = [n for n in range(len(parts)) if n not in used]
         alike = [n for n in rest if (parts[n].cluster.node.id, parts[n].zone) == (pool.node, pool.zone)]
-        found.append(next(n for n in alike if pool.offered in (None, parts[n].count)))
-    return tuple(found)
+        used.append(next(n for n in alike if pool.offered in (None, parts[n].count)))
+    return tuple(used)
 
 
 def _meant(together: JointPools, job: Job) -> bool:
@@ -188,14 +188,15 @@ def _parts(asked: Portfolio, pools: Sequence[SupplyPool], table: MixedPools) -> 
 
 def zones(asked: Portfolio, pools: Sequence[SupplyPool]) -> list[str]:
     """Where each pool stands: machines of one's own together in each region, those of others each by themselves."""
-    found, hired = [], sum(pool.way not in ("own", "buy") for pool in pools)
+    pool_zones = []
+    hired = sum(pool.way not in ("own", "buy") for pool in pools)
     for n, pool in enumerate(pools):
         region = pool.cluster.region.id if pool.cluster.region else ""
         if pool.way in ("own", "buy"):
-            found.append("" if region == asked.regions[0] else region)
+            pool_zones.append("" if region == asked.regions[0] else region)
         else:
-            found.append("rented" if hired == 1 else f"rented-{n + 1}")
-    return found
+            pool_zones.append("rented" if hired == 1 else f"rented-{n + 1}")
+    return pool_zones
 
 
 def places(asked: Portfolio, pools: Sequence[SupplyPool]) -> list[JointPools]:
@@ -221,18 +222,18 @@ def _places(asked: Portfolio, pools: Sequence[SupplyPool], table: MixedPools) ->
 
 
 def _by_size(pools: Sequence[SupplyPool], offer: str) -> dict[int, list[int]]:
-    found: dict[int, list[int]] = {}
+    by_size: dict[int, list[int]] = {}
     for p, pool in enumerate(pools):
         if pool.offer == offer and pool.available:
-            found.setdefault(pool.cluster.count, []).append(p)
-    return found
+            by_size.setdefault(pool.cluster.count, []).append(p)
+    return by_size
 
 
 def _sizes(asked: Portfolio, offer: str, had: dict[int, list[int]]) -> list[int]:
     """All and half of what is owned; of a candidate the counts that it names, or one, half and all of what can be had,
     or a few.
     """
-    owned = {f"own {each.node}": each.count for each in asked.owned}
+    owned = {f"own {own_nodes.node}": own_nodes.count for own_nodes in asked.owned}
     candidate = dict(zip(offers(asked.candidates), asked.candidates, strict=True)).get(offer)
     tried: tuple[int, ...] = FEW
     if offer in owned:

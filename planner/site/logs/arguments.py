@@ -100,22 +100,22 @@ _SWITCHES = {"True": "1", "true": "1", "False": "0", "false": "0"}
 
 def stated(line: str) -> Iterator[tuple[str, str]]:
     """``(argument, value)`` of everything a line says of a configuration; names as the framework has them."""
-    if " .." in line and (found := DOTTED.search(line)):
-        yield found[1], found[2]
-    elif "Config param" in line and (found := PARAMETER.search(line)):
-        yield found[1], found[2]
-    elif "local batch size" in line and (found := TITAN.search(line)):
-        yield from found.groupdict().items()
+    if " .." in line and (match := DOTTED.search(line)):
+        yield match[1], match[2]
+    elif "Config param" in line and (match := PARAMETER.search(line)):
+        yield match[1], match[2]
+    elif "local batch size" in line and (match := TITAN.search(line)):
+        yield from match.groupdict().items()
     elif " with parallelism: " in line or ("Args(" in line and "=" in line):
         yield from ASSIGNED.findall(line)
-    elif " = " in line and (found := TRAINER.search(line)):
-        yield found[1].partition(" (")[0], found[2].replace(",", "")
-    elif ":::MLLOG" in line and (found := MLPERF.search(line)):
-        yield found[1], found[2]
+    elif " = " in line and (match := TRAINER.search(line)):
+        yield match[1].partition(" (")[0], match[2].replace(",", "")
+    elif ":::MLLOG" in line and (match := MLPERF.search(line)):
+        yield match[1], match[2]
     elif "Running with " in line:
         yield from _json(line)
-    elif ": " in line and len(line) < 120 and (found := LISTED.match(line)):
-        yield found[1], found[2].strip("'\"")
+    elif ": " in line and len(line) < 120 and (match := LISTED.match(line)):
+        yield match[1], match[2].strip("'\"")
 
 
 def known(name: str, value: str) -> bool:

@@ -166,16 +166,16 @@ def number(text: str) -> float:
     return float(text.rstrip("KMG").replace(",", "")) * factor
 
 
-def step(found: re.Match[str], at: int | None, batch: int | None, disturbed: bool) -> LoggedStep | None:
+def step(match: re.Match[str], at: int | None, batch: int | None, disturbed: bool) -> LoggedStep | None:
     """The step that a match reports; None where its time is none (0 or infinite rates of a first line).
 
     Arguments:
-        found: Of a format's pattern.
+        match: Of a format's pattern.
         at: The step, where a line before has said it.
         batch: Sequences, where a line before has said them.
         disturbed: Whether an evaluation or a checkpoint was reported since the step before.
     """
-    groups = {name: text for name, text in found.groupdict().items() if text is not None}
+    groups = {name: text for name, text in match.groupdict().items() if text is not None}
     number_of = next((int(text) for name, text in groups.items() if name in STEP), at)
     per, seconds = _duration(groups)
     if number_of is None or seconds <= 0:
@@ -194,9 +194,9 @@ def _duration(groups: dict[str, str]) -> tuple[Per, float]:
     return "step", number(groups["ms"]) / 1e3 if "ms" in groups else number(groups["s"])
 
 
-def memory(found: re.Match[str]) -> float | None:
+def memory(match: re.Match[str]) -> float | None:
     """Bytes of the peak that a match reports."""
-    for name, text in found.groupdict().items():
+    for name, text in match.groupdict().items():
         if text is not None and name in (*MEMORY, "b"):
             return number(text) * MEMORY.get(name, 1.0)
     return None

@@ -69,18 +69,18 @@ def _runs(text: Iterable[str]) -> Iterator[_Run]:
 def _noted(run: _Run, line: str) -> None:
     """Notes what a line says. Most say nothing: a word of each pattern is looked for before the pattern is tried."""
     for shape in FORMATS:
-        if shape.hint in line and (found := shape.step.search(line)):
-            _step(run, shape, found)
+        if shape.hint in line and (match := shape.step.search(line)):
+            _step(run, shape, match)
         if "[batch=" in line and shape.head and (head := shape.head.search(line)):
             run.at = int(head["step"])
-        if "reserved" in line and shape.memory and (found := shape.memory.search(line)):
-            run.memory = max(run.memory or 0.0, formats.memory(found) or 0.0)
+        if "reserved" in line and shape.memory and (match := shape.memory.search(line)):
+            run.memory = max(run.memory or 0.0, formats.memory(match) or 0.0)
     if "emory" in line or "EXHAUSTED" in line:
         run.out_of_memory |= bool(formats.OUT_OF_MEMORY.search(line))
     if ("val" in line or "check" in line) and formats.DISTURBED.search(line):
         run.disturbed = True
-    if "train_steps_per_second" in line and (found := formats.SUMMARY.search(line)):
-        rate = formats.number(found["rate"])
+    if "train_steps_per_second" in line and (match := formats.SUMMARY.search(line)):
+        rate = formats.number(match["rate"])
         run.whole_run_s = 1.0 / rate if rate else None
     if "capacity: " in line or "accelerators_name" in line:
         _device(run, line)
@@ -88,25 +88,25 @@ def _noted(run: _Run, line: str) -> None:
 
 def _device(run: _Run, line: str) -> None:
     for pattern in formats.DEVICES:
-        run.device = found["device"] if (found := pattern.search(line)) else run.device
+        run.device = match["device"] if (match := pattern.search(line)) else run.device
 
 
-def _step(run: _Run, shape: LogFormat, found: re.Match[str]) -> None:
-    total = found.groupdict().get("total")
+def _step(run: _Run, shape: LogFormat, match: re.Match[str]) -> None:
+    total = match.groupdict().get("total")
     if total is not None and run.stated.get("Total optimization steps") not in (None, total):
         return  # a bar of something else: an evaluation, a download
-    made = formats.step(found, run.at, None, run.disturbed)
+    made = formats.step(match, run.at, None, run.disturbed)
     if made is None:
         return
     kept = run.steps.setdefault(shape.name, [])
     if len(kept) < MOST_STEPS:
         kept.append(made)
     run.disturbed, run.out_of_memory, run.repeated = False, False, {}
-    run.memory = max(run.memory or 0.0, formats.memory(found) or 0.0) or None
+    run.memory = max(run.memory or 0.0, formats.memory(match) or 0.0) or None
 
 
 def _finished(run: _Run) -> LoggedRun:
-    shape = next((each for each in FORMATS if each.name in run.steps), None)
+    shape = next((known for known in FORMATS if known.name in run.steps), None)
     both = {"Megatron-LM", "DeepSpeed"} <= run.steps.keys()
     stated = {name: value for name, value in run.stated.items() if name not in run.conflicts}
     return LoggedRun(

@@ -63,26 +63,28 @@ def _read_wandb(path: Path) -> WandbRun:
             f"{path}: W&B's records, and no reader of them: pip install wandb, or name the console that it keeps: "
             "files/output.log next to it"
         ) from None
-    found = WandbRun()
+    run = WandbRun()
     for at, data in records(path):
         try:
-            _noted(found, record.FromString(data) if data is not None else None)
+            _noted(run, record.FromString(data) if data is not None else None)
         except Exception:  # protobuf's own; a record that is none says nothing, as one with a wrong checksum
-            found.damaged_at = at
+            run.damaged_at = at
             break
-    return found
+    return run
 
 
 def records(path: Path) -> Iterator[tuple[int, bytes | None]]:
     """Place and bytes of each record; None at the first that is damaged or cut short, which ends it."""
-    whole, begun = bytearray(), 0
+    whole = bytearray()
+    begun = 0
     with path.open("rb") as file:
         at = file.seek(_OPENING)
         while head := _head(file.read(min(_HEAD.size, BLOCK - at % BLOCK))):
             check, length, kind = head
             data = file.read(length)
             if kind in (WHOLE, BEGINS):
-                whole, begun = bytearray(), at
+                whole = bytearray()
+                begun = at
             whole += data
             if len(data) < length or zlib.crc32(data, zlib.crc32(bytes([kind]))) != check or len(whole) > LONGEST:
                 yield begun, None
@@ -99,17 +101,17 @@ def _head(data: bytes) -> tuple[int, int, int] | None:
     return _HEAD.unpack(data) if len(data) == _HEAD.size else None
 
 
-def _noted(found: WandbRun, record: Any) -> None:
+def _noted(run: WandbRun, record: Any) -> None:
     if record is None:
         raise ValueError
     for config in (record.run.config, record.config):
-        found.settings |= {"/".join(each.nested_key) or each.key: _value(each) for each in config.update}
-    found.device = record.environment.gpu_type or found.device
-    values = {"/".join(each.nested_key) or each.key: _value(each) for each in record.history.item}
+        run.settings |= {"/".join(item.nested_key) or item.key: _value(item) for item in config.update}
+    run.device = record.environment.gpu_type or run.device
+    values = {"/".join(item.nested_key) or item.key: _value(item) for item in record.history.item}
     step = record.history.step.num or values.get("_step")
     for tag, value in values.items():
         if isinstance(step, int) and isinstance(value, int | float) and math.isfinite(value):
-            found.scalars.append((tag, step, float(value)))
+            run.scalars.append((tag, step, float(value)))
 
 
 def _value(item: Any) -> Any:
@@ -183,16 +185,17 @@ def read(path: Path) -> list[LoggedRun]:
 
 
 def _runs(recorder: str, scalars: Iterable[tuple[str, int, float]]) -> list[LoggedRun]:
-    names = (name for each in RECORDED for name in (each.tag, each.batch, each.memory) if name)
+    names = (name for source in RECORDED for name in (source.tag, source.batch, source.memory) if name)
     values: dict[str, dict[int, float]] = {name: {} for name in names}
     for tag, step, value in scalars:
         if tag in values and math.isfinite(value):
             values[tag][step] = value
-    return [_run(each, recorder, values) for each in RECORDED if values[each.tag]][:1]
+    return [_run(source, recorder, values) for source in RECORDED if values[source.tag]][:1]
 
 
 def _run(kind: Recorded, recorder: str, values: dict[str, dict[int, float]]) -> LoggedRun:
-    batches, peaks = values.get(kind.batch, {}), values.get(kind.memory, {}).values()
+    batches = values.get(kind.batch, {})
+    peaks = values.get(kind.memory, {}).values()
     steps = [
         LoggedStep(
             step,
@@ -222,9 +225,11 @@ def _scalars(path: Path) -> Iterator[tuple[str, int, float]]:
         ) from None
     try:
         for event in reader.EventFileLoader(str(path)).Load():
-            for each in event.summary.value:
-                number = each.simple_value if each.HasField("simple_value") else next(iter(each.tensor.float_val), None)
+            for value in event.summary.value:
+                number = (
+                    value.simple_value if value.HasField("simple_value") else next(iter(value.tensor.float_val), None)
+                )
                 if number is not None:
-                    yield each.tag, int(event.step), float(number)
+                    yield value.tag, int(event.step), float(number)
     except Exception as error:
         raise WrongQuestion(f"{path}: not read by TensorBoard's reader: {error}") from None

@@ -108,7 +108,8 @@ def _chunks(file: BufferedReader) -> Iterator[bytes]:
 
 
 def _split(chunks: Iterator[bytes]) -> Iterator[str]:
-    rest, decoder = "", None
+    rest = ""
+    decoder = None
     for chunk in chunks:
         decoder = decoder or codecs.getincrementaldecoder(_MARKS.get(chunk[:2], "utf-8-sig"))(errors="replace")
         *whole, rest = (rest + decoder.decode(chunk)).replace("\r", "\n").split("\n")

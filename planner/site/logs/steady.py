@@ -27,10 +27,10 @@ def steady(steps: Sequence[LoggedStep]) -> list[Steady]:
     """What the steps of a run say, for each size of batch; nothing of a batch with fewer than :data:`FEWEST`."""
     by_batch: dict[int | None, list[LoggedStep]] = {}
     merged = _ranks_merged(steps)
-    for each in merged:
-        by_batch.setdefault(each.batch, []).append(each)
-    found = (_of_one(batch, each, each[0] is merged[0]) for batch, each in by_batch.items())
-    return [each for each in found if each is not None]
+    for step in merged:
+        by_batch.setdefault(step.batch, []).append(step)
+    summaries = (_of_one(batch, step, step[0] is merged[0]) for batch, step in by_batch.items())
+    return [step for step in summaries if step is not None]
 
 
 def _ranks_merged(steps: Sequence[LoggedStep]) -> list[LoggedStep]:
@@ -40,13 +40,14 @@ def _ranks_merged(steps: Sequence[LoggedStep]) -> list[LoggedStep]:
     window: dict[int, LoggedStep] = {}
     merged: list[LoggedStep] = []
     newest = -1
-    for each in steps:
-        if each.step <= newest and each.step not in window:
+    for step in steps:
+        if step.step <= newest and step.step not in window:
             merged += [window[at] for at in sorted(window)]  # a restart: what was open is done
-            window, newest = {}, -1
-        known = window.get(each.step)
-        window[each.step] = each if known is None or each.seconds > known.seconds else known
-        newest = max(newest, each.step)
+            window = {}
+            newest = -1
+        known = window.get(step.step)
+        window[step.step] = step if known is None or step.seconds > known.seconds else known
+        newest = max(newest, step.step)
         for done in sorted(window)[:-_OPEN]:
             merged.append(window.pop(done))
     return merged + [window[at] for at in sorted(window)]
@@ -61,13 +62,13 @@ def _of_one(batch: int | None, steps: Sequence[LoggedStep], first: bool) -> Stea
     kept = _warm(steps) if first else list(steps)
     if dropped := len(steps) - len(kept):
         left_out["warm-up"] = dropped
-    calm = [each for each in kept if not each.disturbed]
+    calm = [step for step in kept if not step.disturbed]
     if FEWEST <= len(calm) < len(kept):
         left_out["next to an evaluation or a checkpoint"] = len(kept) - len(calm)
         kept = calm
     if len(kept) < FEWEST:
         return None
-    times = [each.seconds for each in kept]
+    times = [step.seconds for step in kept]
     middle, low, high = median(times), *quantiles(times, n=4)[::2]
     limit = max(SLOW * middle, high + FAR * (high - low))
     counted = [time for time in times if time <= limit]
@@ -87,6 +88,6 @@ def _of_one(batch: int | None, steps: Sequence[LoggedStep], first: bool) -> Stea
 
 def _warm(steps: Sequence[LoggedStep]) -> list[LoggedStep]:
     """The steps behind the first, and behind the slow ones that follow it."""
-    usual = median(each.seconds for each in steps[len(steps) // 2 :])
+    usual = median(step.seconds for step in steps[len(steps) // 2 :])
     first = next((at for at, each in enumerate(steps) if at and each.seconds <= SLOW * usual), len(steps))
     return list(steps[first:])

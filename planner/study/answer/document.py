@@ -82,19 +82,19 @@ def _as_written(options: Mapping[str, Any]) -> dict[str, Any]:
 
 def _without_empty(record: Mapping[str, Any]) -> dict[str, Any]:
     """What a record says: no empty fields, no limits that are none, lists for tuples."""
-    found: dict[str, Any] = {}
+    kept: dict[str, Any] = {}
     for key, value in record.items():
         if value in (None, (), float("inf"), float("-inf")):
             continue
-        found[key] = list(value) if isinstance(value, tuple) else value
-    return found
+        kept[key] = list(value) if isinstance(value, tuple) else value
+    return kept
 
 
 def trial(study: Study, number: int, values: Mapping[str, Value], kept: Mapping[str, Any]) -> Trial:
     """A trial from what is stored of it (see :func:`planner.study.program.optuna_trials.stored`)."""
     violations = dict(kept["violations"])
     plans = [
-        Brief(model=job.model, **each) for job, each in zip(study.workloads, kept["plan"] or [], strict=False) if each
+        Brief(model=job.model, **plan) for job, plan in zip(study.workloads, kept["plan"] or [], strict=False) if plan
     ]
     return Trial(
         number=number,
@@ -125,7 +125,7 @@ def result(
         NoAnswer: no point trains every workload within the constraints; the message says which came closest.
     """
     study = evaluator.study
-    feasible = [each for each in trials if each.feasible]
+    feasible = [trial for trial in trials if trial.feasible]
     if not feasible:
         raise NoAnswer(_nothing(study, trials))
     table = costs(study.objectives, feasible)
@@ -136,7 +136,7 @@ def result(
     seed = method.seed or 0
     around, pairs = sensitivity.around(evaluator, best) if explained else ((), ())
     matters = importance(evaluator, seed) if explained else Importance({}, {}, "not asked for")
-    points = {each.number: _point(catalog, evaluator, each) for each in [*leading, *nondominated[:MOST_FRONT]]}
+    points = {trial.number: _point(catalog, evaluator, trial) for trial in [*leading, *nondominated[:MOST_FRONT]]}
     return StudyResult(
         generator=Generator(version=__version__, seed=seed, inputs=dict(study.inputs)),
         question=question(study),
@@ -155,8 +155,8 @@ def result(
             enumeration_s=method.enumeration_s,
         ),
         trials=tuple(trials),
-        best=tuple(points[each.number] for each in leading),
-        pareto=tuple(points[each.number] for each in nondominated[:MOST_FRONT]),
+        best=tuple(points[trial.number] for trial in leading),
+        pareto=tuple(points[trial.number] for trial in nondominated[:MOST_FRONT]),
         hypervolume=front.share(costs(study.objectives, nondominated), table) if several else None,
         sensitivity=around,
         pairs=pairs,
@@ -164,7 +164,7 @@ def result(
         importance=matters.alone,
         interactions=tuple(Interaction(axes=pair, share=share) for pair, share in matters.pairs.items()),
         importance_method=matters.method,
-        assumptions=_assumptions(study, [p for each in points.values() for p in each.plan]),
+        assumptions=_assumptions(study, [p for point in points.values() for p in point.plan]),
         asked=study.stated and replace(study.stated, explained=explained),
         meta=dict(meta),
     )
@@ -182,36 +182,36 @@ def _regret(method: SearchMethod, best: float) -> float | None:
 def _leading(study: Study, feasible: Sequence[Trial], table: Any) -> list[Trial]:
     """The best points: of one objective the first few, of several the best in each."""
     if len(study.objectives) == 1:
-        order = np.lexsort((np.array([each.number for each in feasible]), table[:, 0]))
-        found: dict[tuple[Any, ...], Trial] = {}
+        order = np.lexsort((np.array([point.number for point in feasible]), table[:, 0]))
+        leading: dict[tuple[Any, ...], Trial] = {}
         for n in order.tolist():
-            found.setdefault(tuple(feasible[n].axes.values()), feasible[n])
-            if len(found) == SHOWN:
+            leading.setdefault(tuple(feasible[n].axes.values()), feasible[n])
+            if len(leading) == SHOWN:
                 break
-        return list(found.values())
+        return list(leading.values())
     winners = [feasible[int(np.lexsort((table.sum(axis=1), table[:, k]))[0])] for k in range(table.shape[1])]
-    return list({each.number: each for each in winners}.values())
+    return list({winner.number: winner for winner in winners}.values())
 
 
-def _point(catalog: Catalog, evaluator: Evaluator, each: Trial) -> DesignPoint:
+def _point(catalog: Catalog, evaluator: Evaluator, point: Trial) -> DesignPoint:
     """A point with its plans, each as ``clusterwright plan`` would write it for that cluster, and verified."""
-    clusters, values = evaluator.clusters, each.axes
+    clusters, values = evaluator.clusters, point.axes
     outcome = evaluator.valued([values], [()])[0]
     plans = []
     for job, candidate in zip(evaluator.study.workloads, outcome.candidates, strict=True):
         assert candidate is not None
-        here = evaluator.priced(job, values)
-        plans.append(answer.plan(here, candidate, 1))
+        priced = evaluator.priced(job, values)
+        plans.append(answer.plan(priced, candidate, 1))
     for plan in plans:
         try:
             verify.check(plan)
         except verify.Inconsistent as error:
-            raise AssertionError(f"point {each.number} does not hold: {error}") from error
+            raise AssertionError(f"point {point.number} does not hold: {error}") from error
     return DesignPoint(
-        number=each.number,
+        number=point.number,
         axes=dict(values),
-        objectives=each.objectives,
-        measures=each.measures,
+        objectives=point.objectives,
+        measures=point.measures,
         capital_usd=_known(lambda: clusters.capital(values)),
         usd_per_hour=_known(lambda: clusters.hourly_usd(values)),
         power_w=_known(lambda: clusters.power(values)),
@@ -221,10 +221,10 @@ def _point(catalog: Catalog, evaluator: Evaluator, each: Trial) -> DesignPoint:
 
 def _known(ask: Any) -> float | None:
     try:
-        found: float | None = ask()
+        value: float | None = ask()
     except ClusterwrightError:
         return None
-    return found
+    return value
 
 
 def _nothing(study: Study, trials: Sequence[Trial]) -> str:
@@ -232,12 +232,12 @@ def _nothing(study: Study, trials: Sequence[Trial]) -> str:
     searched = f"none of {len(trials):,} points (of {study.size:,}) trains every workload within the constraints"
     if not trials:
         return f"{searched}."
-    names = [name for each in trials for name, value in each.violations.items() if value > 0]
+    names = [name for trial in trials for name, value in trial.violations.items() if value > 0]
     counts = sorted({name: names.count(name) for name in names}.items(), key=lambda item: -item[1])
     limiting = ", ".join(f"{name} ({count:,} points)" for name, count in counts[:3])
-    closest = min(trials, key=lambda each: (bool(each.why), max([*each.violations.values(), 0.0])))
+    closest = min(trials, key=lambda candidate: (bool(candidate.why), max([*candidate.violations.values(), 0.0])))
     short = ", ".join(f"{name} by {100 * value:,.1f} %" for name, value in closest.violations.items() if value > 0)
-    why = next((each.why for each in trials if each.why), "")
+    why = next((trial.why for trial in trials if trial.why), "")
     return (
         f"{searched}.\nIn the way: {limiting or 'nothing'}.{f' {why}.' if why else ''}\n"
         f"Closest: it misses {short or 'nothing'}. Relax that limit, or widen the axes."
@@ -246,11 +246,15 @@ def _nothing(study: Study, trials: Sequence[Trial]) -> str:
 
 def _assumptions(study: Study, plans: Sequence[Plan]) -> tuple[Assumption, ...]:
     """What the answer rests on: the study's own statements, and what its plans assume, each once."""
-    found = [Assumption(what=each.what, why=each.why, flag=each.flag) for plan in plans for each in plan.assumptions]
+    assumptions = [
+        Assumption(what=assumption.what, why=assumption.why, flag=assumption.flag)
+        for plan in plans
+        for assumption in plan.assumptions
+    ]
     if study.costs.basis == "purchase":
         owner = study.costs.ownership
         stated = "as stated" if study.costs.accelerator_usd is not None else "of the catalog and rates from it on"
-        found.insert(
+        assumptions.insert(
             0,
             Assumption(
                 what=f"machines are bought at prices {stated}",
@@ -258,11 +262,11 @@ def _assumptions(study: Study, plans: Sequence[Plan]) -> tuple[Assumption, ...]:
                 flag="[costs]",
             ),
         )
-    found.append(
+    assumptions.append(
         Assumption(
             what="software reaches the same shares of changed figures",
             why="efficiencies are those fitted to the base's accelerator",
             flag="[base]",
         )
     )
-    return tuple({(each.what, each.why): each for each in found}.values())
+    return tuple({(assumption.what, assumption.why): assumption for assumption in assumptions}.values())

@@ -53,8 +53,8 @@ def importance(evaluator: Evaluator, seed: int) -> Importance:
         unit = spread(len(sizes), SAMPLED, seed)
         points = [tuple(int(x) for x in row) for row in np.floor(unit * np.array(sizes)).astype(int)]
     name = study.objectives[0]
-    found = [outcome.objectives.get(name) for outcome in evaluator.loosened().many(points)]
-    values = np.array([math.nan if value is None else math.log(value) for value in found])
+    costs = [outcome.objectives.get(name) for outcome in evaluator.loosened().many(points)]
+    values = np.array([math.nan if value is None else math.log(value) for value in costs])
     trained = np.isfinite(values)
     count = int(np.count_nonzero(trained))
     paths = [axis.path for axis in study.axes]
@@ -73,8 +73,8 @@ def importance(evaluator: Evaluator, seed: int) -> Importance:
 
 
 def _exact(paths: list[str], grid: NDArray[np.float64], points: int) -> Importance:
-    alone, found = decomposed(grid)
-    pairs = {(paths[i], paths[j]): share for (i, j), share in sorted(found.items(), key=lambda item: -item[1])}
+    alone, interactions = decomposed(grid)
+    pairs = {(paths[i], paths[j]): share for (i, j), share in sorted(interactions.items(), key=lambda item: -item[1])}
     some = f"{grid.size:,} of {points:,} points, values with which everything trains"
     method = f"fANOVA, exact: {some if grid.size < points else f'all {points:,} points'}"
     return Importance(_falling(dict(zip(paths, alone, strict=True))), pairs, method)
@@ -120,7 +120,7 @@ def decomposed(values: NDArray[np.float64]) -> tuple[list[float], dict[tuple[int
         (i, j): float(np.mean((over(i, j) - alone[i] - alone[j]) ** 2)) / total
         for i, j in itertools.combinations(dimensions, 2)
     }
-    return [float(np.mean(each**2)) / total for each in alone], pairs
+    return [float(np.mean(effect**2)) / total for effect in alone], pairs
 
 
 def explained(groups: NDArray[np.int64], values: NDArray[np.float64]) -> float:

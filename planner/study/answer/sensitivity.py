@@ -39,7 +39,7 @@ def around(evaluator: Evaluator, best: Values) -> tuple[tuple[AxisSensitivity, .
     study = evaluator.study
     single = [(axis, value) for axis in study.axes for value in thinned(axis.values, SWEPT, best[axis.path])]
     swept = _unbounded(evaluator, [{**best, axis.path: value} for axis, value in single])
-    found = []
+    every = []
     for axis in study.axes:
         sweep = tuple(
             Swept(value=value, objectives=outcome.objectives, feasible=outcome.feasible)
@@ -47,16 +47,16 @@ def around(evaluator: Evaluator, best: Values) -> tuple[tuple[AxisSensitivity, .
             if of is axis
         )
         slopes = elasticities(evaluator, axis, best)
-        found.append(
+        every.append(
             AxisSensitivity(
                 axis=axis.path, elasticity=slopes.get(study.objectives[0]), elasticities=slopes, sweep=sweep
             )
         )
-    steepest = sorted(found, key=lambda each: -abs(each.elasticity or 0.0))
+    steepest = sorted(every, key=lambda elasticity: -abs(elasticity.elasticity or 0.0))
     named = {axis.path: axis for axis in study.axes}
-    chosen = [named[each.axis] for each in steepest if named[each.axis].ordered]
+    chosen = [named[elasticity.axis] for elasticity in steepest if named[elasticity.axis].ordered]
     pairs = list(itertools.combinations(chosen, 2))[:PAIRS]
-    return tuple(found), tuple(_pair(evaluator, a, b, best) for a, b in pairs)
+    return tuple(every), tuple(_pair(evaluator, a, b, best) for a, b in pairs)
 
 
 def _unbounded(evaluator: Evaluator, values: Sequence[Values]) -> list[PointOutcome]:
@@ -96,13 +96,13 @@ def _pair(evaluator: Evaluator, a: Axis, b: Axis, best: Values) -> PairSweep:
     rows, columns = (thinned(axis.values, SWEPT_TWICE, best[axis.path]) for axis in (a, b))
     objective = evaluator.study.objectives[0]
     points = [{**best, a.path: x, b.path: y} for x in rows for y in columns]
-    found = [o.objectives.get(objective) for o in evaluator.loosened().valued(points, [()] * len(points))]
+    values = [o.objectives.get(objective) for o in evaluator.loosened().valued(points, [()] * len(points))]
     return PairSweep(
         axes=(a.path, b.path),
         rows=tuple(rows),
         columns=tuple(columns),
         objective=objective,
-        values=tuple(tuple(found[n * len(columns) : (n + 1) * len(columns)]) for n in range(len(rows))),
+        values=tuple(tuple(values[n * len(columns) : (n + 1) * len(columns)]) for n in range(len(rows))),
     )
 
 
@@ -117,7 +117,7 @@ def next_million(evaluator: Evaluator, best: Values) -> tuple[NextMillion, ...]:
         return ()
     start = clusters.capital(best)
     before = evaluator.loosened().valued([best], [()])[0].objectives
-    found = []
+    gains = []
     for axis in (axis for axis in study.axes if axis.ordered):
         now = best[axis.path]
         try:
@@ -132,10 +132,10 @@ def next_million(evaluator: Evaluator, best: Values) -> tuple[NextMillion, ...]:
             continue
         changes = {name: (after[name] / before[name] - 1.0) * share for name in before}
         shown = float(value) if not isinstance(now, int) else float(now) + (float(value) - float(now)) * share
-        found.append(NextMillion(axis=axis.path, value=shown, changes=changes, basis=basis))
+        gains.append(NextMillion(axis=axis.path, value=shown, changes=changes, basis=basis))
     first = study.objectives[0]
     sign = -1.0 if first in LARGER_IS_BETTER else 1.0
-    return tuple(sorted(found, key=lambda each: sign * each.changes[first]))
+    return tuple(sorted(gains, key=lambda gain: sign * gain.changes[first]))
 
 
 def _bought(evaluator: Evaluator, axis: Axis, best: Values, start: float) -> tuple[Value, float, str] | None:

@@ -95,7 +95,7 @@ class Proof:
     def add(self, worth: Worth) -> None:
         """Notes what a feasible point is worth."""
         if not self.covers(worth):
-            self.front = [*(each for each in self.front if not _at_least_as_good(worth, each)), worth]
+            self.front = [*(costs for costs in self.front if not _at_least_as_good(worth, costs)), worth]
 
 
 def axes(study: Study) -> list[int]:
@@ -145,16 +145,18 @@ def search(
         advance: Told how many points more are dealt with, and of the best so far.
         best: Objective of a feasible point that is known already, where there is one objective.
     """
-    found, tree = Proof(front=[(best,)] if best < math.inf else []), _Tree(evaluator)
-    boxes, bounded = [*_roots(evaluator.study)], 0
+    proof = Proof(front=[(best,)] if best < math.inf else [])
+    tree = _Tree(evaluator)
+    boxes = [*_roots(evaluator.study)]
+    bounded = 0
     while boxes and bounded < most:
         bounded += len(boxes)
-        tree.add(found, boxes)
+        tree.add(proof, boxes)
         if advance:
-            advance(tree.dealt(found), "" if found.best == math.inf else f"best {abs(found.best):,.4g}")
-        boxes = [half for box in tree.taken(found) for half in tree.halves(box)]
-    tree.close(found, boxes)
-    return found
+            advance(tree.dealt(proof), "" if proof.best == math.inf else f"best {abs(proof.best):,.4g}")
+        boxes = [half for box in tree.taken(proof) for half in tree.halves(box)]
+    tree.close(proof, boxes)
+    return proof
 
 
 def corners(study: Study) -> list[Point]:
@@ -188,14 +190,15 @@ class _Tree:
         """Fastest corners, of which many boxes share one."""
         self.told = 0
 
-    def add(self, found: Proof, boxes: Sequence[PointBox]) -> None:
+    def add(self, proof: Proof, boxes: Sequence[PointBox]) -> None:
         """Bounds boxes, notes their fastest corners as points, and keeps those that may hold something better."""
-        bounds = [*self._bounded(found, boxes)]
+        bounds = [*self._bounded(proof, boxes)]
         for box, bound in zip(boxes, bounds, strict=True):
-            least, worth = self.bounds.get(box, self.any), self._feasible(found, box.high)
+            least = self.bounds.get(box, self.any)
+            worth = self._feasible(proof, box.high)
             if _worse(least, bound) or _worse(bound, worth):
-                found.monotone = False
-            if not found.covers(bound) and bound != self.none and box.size > 1:
+                proof.monotone = False
+            if not proof.covers(bound) and bound != self.none and box.size > 1:
                 heapq.heappush(self.open, (self._first(bound), next(self.numbers), box, bound))
         self.bounds.clear()
 
@@ -205,38 +208,38 @@ class _Tree:
             return bound[0]
         return sum(sign * math.log(max(abs(value), 1e-300)) for sign, value in zip(self.signs, bound, strict=True))
 
-    def _feasible(self, found: Proof, point: Point) -> Worth:
+    def _feasible(self, proof: Proof, point: Point) -> Worth:
         """What a point that was evaluated is worth; infinite where it is not feasible."""
-        outcome = found.points.get(point)
+        outcome = proof.points.get(point)
         return self._worth(outcome.objectives) if outcome and outcome.feasible else self.none
 
     def _worth(self, objectives: Mapping[str, float]) -> Worth:
         names = self.study.objectives
         return tuple(sign * objectives[name] for sign, name in zip(self.signs, names, strict=True))
 
-    def taken(self, found: Proof) -> Iterator[PointBox]:
+    def taken(self, proof: Proof) -> Iterator[PointBox]:
         """The open boxes to halve next."""
         for _ in range(AT_ONCE):
             while self.open:
                 _, _, box, bound = heapq.heappop(self.open)
-                if not found.covers(bound):
+                if not proof.covers(bound):
                     self.bounds |= dict.fromkeys(self.halves(box), bound)
                     yield box
                     break
 
-    def close(self, found: Proof, boxes: Sequence[PointBox]) -> None:
+    def close(self, proof: Proof, boxes: Sequence[PointBox]) -> None:
         """Notes what is proven, with what is still open."""
-        left = [bound for _, _, _, bound in self.open if not found.covers(bound)]
+        left = [bound for _, _, _, bound in self.open if not proof.covers(bound)]
         left += [self.bounds[box] for box in boxes]
-        found.left, found.bound = len(left), min((bound[0] for bound in left), default=found.best)
-        self.dealt(found, boxes)
+        proof.left, proof.bound = len(left), min((bound[0] for bound in left), default=proof.best)
+        self.dealt(proof, boxes)
 
-    def dealt(self, found: Proof, boxes: Sequence[PointBox] = ()) -> int:
+    def dealt(self, proof: Proof, boxes: Sequence[PointBox] = ()) -> int:
         """Counts the points that are dealt with, and returns how many more they are than before."""
-        held = sum(box.size for _, _, box, bound in self.open if not found.covers(bound)) + sum(
+        held = sum(box.size for _, _, box, bound in self.open if not proof.covers(bound)) + sum(
             box.size for box in boxes
         )
-        found.bounded_away = max(0, self.study.size - held - found.evaluated)
+        proof.bounded_away = max(0, self.study.size - held - proof.evaluated)
         more, self.told = self.study.size - held - self.told, self.study.size - held
         return max(0, more)
 
@@ -265,18 +268,18 @@ class _Tree:
         paid = self.evaluator.clusters.capital(values)
         return self.evaluator.clusters.hourly_usd(values) if paid is None else paid
 
-    def _bounded(self, found: Proof, boxes: Sequence[PointBox]) -> Iterator[Worth]:
+    def _bounded(self, proof: Proof, boxes: Sequence[PointBox]) -> Iterator[Worth]:
         """What no point of each box is better than: infinite where none can be feasible."""
         corners = [self.study.values(box.high) for box in boxes]
         fastest = self.evaluator.loosened().valued(corners, [box.high for box in boxes])
         fresh = list(dict.fromkeys(box.high for box in boxes if box.high not in self.seen))
         self.seen.update(fresh)
-        found.evaluated = len(self.seen)
+        proof.evaluated = len(self.seen)
         for point, outcome in zip(fresh, self.evaluator.many(fresh), strict=True):
             if outcome.objectives:
-                found.points[point] = outcome
+                proof.points[point] = outcome
                 if outcome.feasible:
-                    found.add(self._worth(outcome.objectives))
+                    proof.add(self._worth(outcome.objectives))
         for box, values, outcome in zip(boxes, corners, fastest, strict=True):
             yield self._bound(box, values, outcome)
 

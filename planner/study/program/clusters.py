@@ -51,14 +51,14 @@ class Clusters:
             WrongQuestion: the values do not make a cluster.
         """
         key = tuple(values.values())
-        found = self._clusters.get(key)
-        if found is None:
+        varied = self._clusters.get(key)
+        if varied is None:
             if len(self._clusters) >= _REMEMBERED:
                 self._clusters.clear()
             plain = axes.built(self.catalog, self.study.base, values)
-            found = replace(plain, node=replace(plain.node, max_power=self._node_power(values, plain)))
-            self._clusters[key] = found
-        return found
+            varied = replace(plain, node=replace(plain.node, max_power=self._node_power(values, plain)))
+            self._clusters[key] = varied
+        return varied
 
     def _base(self, values: Values) -> Cluster:
         """The point's nodes as the catalog has them: what rates count from."""
@@ -69,19 +69,19 @@ class Clusters:
             self._plain[key] = axes.built(self.catalog, self.study.base, kept)
         return self._plain[key]
 
-    def _beyond(self, rates: tuple[Rate, ...], values: Values, found: Cluster) -> float:
+    def _beyond(self, rates: tuple[Rate, ...], values: Values, varied: Cluster) -> float:
         """What rates add for the figures in which a cluster differs from its base."""
         plain = self._base(values)
         total = 0.0
         for rate in rates:
-            now, before = axes.current(found, rate.path), axes.current(plain, rate.path)
-            total += rate.per_unit * _number(found, rate) * (float(now or 0) - float(before or 0))
+            now, before = axes.current(varied, rate.path), axes.current(plain, rate.path)
+            total += rate.per_unit * _number(varied, rate) * (float(now or 0) - float(before or 0))
         return total
 
-    def _node_power(self, values: Values, found: Cluster) -> float | None:
-        if found.node.max_power is None or not self.study.power:
-            return found.node.max_power
-        return max(found.node.max_power + self._beyond(self.study.power, values, found) / found.count, 1.0)
+    def _node_power(self, values: Values, varied: Cluster) -> float | None:
+        if varied.node.max_power is None or not self.study.power:
+            return varied.node.max_power
+        return max(varied.node.max_power + self._beyond(self.study.power, values, varied) / varied.count, 1.0)
 
     def power(self, values: Values) -> float:
         """Watts at the facility while training.
@@ -89,11 +89,11 @@ class Clusters:
         Raises:
             WrongQuestion: the node's power or a region is not known.
         """
-        found = self.cluster(values)
-        if found.node.max_power is None:
-            raise WrongQuestion(f"the catalog has no power of {found.node.id}, so nothing is known of its energy")
-        pue = found.region.pue if found.region else 1.0
-        return float(money.power(found.count, found.node.max_power, found.utilisation_of_peak_power, pue))
+        varied = self.cluster(values)
+        if varied.node.max_power is None:
+            raise WrongQuestion(f"the catalog has no power of {varied.node.id}, so nothing is known of its energy")
+        pue = varied.region.pue if varied.region else 1.0
+        return float(money.power(varied.count, varied.node.max_power, varied.utilisation_of_peak_power, pue))
 
     def capital(self, values: Values) -> float | None:
         """US dollars to buy the cluster's nodes; None where they are rented.
@@ -101,21 +101,22 @@ class Clusters:
         Raises:
             WrongQuestion: neither the catalog nor the study has a price.
         """
-        costs, found = self.study.costs, self.cluster(values)
+        costs = self.study.costs
+        varied = self.cluster(values)
         if costs.basis != "purchase":
             return None
         if costs.accelerator_usd is not None:
-            total = found.accelerators * costs.accelerator_usd + found.count * costs.node_usd
+            total = varied.accelerators * costs.accelerator_usd + varied.count * costs.node_usd
             return total + sum(
-                rate.per_unit * _number(found, rate) * float(axes.current(found, rate.path) or 0)
+                rate.per_unit * _number(varied, rate) * float(axes.current(varied, rate.path) or 0)
                 for rate in costs.rates
             )
-        bought = node_prices.purchase_price(self.catalog, found.node)
+        bought = node_prices.purchase_price(self.catalog, varied.node)
         if bought is None:
             raise WrongQuestion(
-                f'the catalog has no price to buy {found.node.id} at; state one: [costs] accelerator = "$30,000"'
+                f'the catalog has no price to buy {varied.node.id} at; state one: [costs] accelerator = "$30,000"'
             )
-        return max(bought.usd * found.count + self._beyond(costs.rates, values, found), 0.0)
+        return max(bought.usd * varied.count + self._beyond(costs.rates, values, varied), 0.0)
 
     def hourly_usd(self, values: Values) -> float:
         """US dollars for an hour of the whole cluster: rent, or what owning costs.
@@ -123,26 +124,27 @@ class Clusters:
         Raises:
             WrongQuestion: no price is known.
         """
-        found, costs = self.cluster(values), self.study.costs
+        varied = self.cluster(values)
+        costs = self.study.costs
         capital = self.capital(values)
         if capital is None:
             price = self.request(self.study.workloads[0], values).price
             if price is None:
                 raise WrongQuestion(
-                    f"{found.node.id} has no {costs.basis} price in the catalog; "
+                    f"{varied.node.id} has no {costs.basis} price in the catalog; "
                     'choose another basis, or state costs: [costs] accelerator = "$30,000"'
                 )
-            return price.usd * found.count
-        watts = 0.0 if found.node.max_power is None else found.node.max_power / found.node.accelerators
-        place = found.region
+            return price.usd * varied.count
+        watts = 0.0 if varied.node.max_power is None else varied.node.max_power / varied.node.accelerators
+        place = varied.region
         hour = hourly_cost(
-            capital / found.accelerators,
+            capital / varied.accelerators,
             watts,
             place.electricity if place else 0.0,
             place.pue if place else 1.0,
             costs.ownership,
         )
-        return hour.total * found.accelerators
+        return hour.total * varied.accelerators
 
     def paid(self, of: Literal["cost", "performance-per-dollar"], values: Values) -> float:
         """US dollars that an objective counts: of an hour, or the capital (of an hour too, where nodes are rented).
@@ -158,12 +160,13 @@ class Clusters:
 
     def request(self, workload: StudyWorkload, values: Values) -> Request:
         """The request that a workload makes on the cluster of a point (axis -> value, SI), with the catalog's price."""
-        found, rent = self.cluster(values), self.study.costs.basis
-        key = (workload, found.node.id)
+        varied = self.cluster(values)
+        rent = self.study.costs.basis
+        key = (workload, varied.node.id)
         if key not in self._requests:
             asked = replace(workload.asked, basis="on-demand" if rent == "purchase" else rent, top=1, catalog=None)
-            self._requests[key] = request(workload.model, f"{found.node.id}:1", asked, known=self.catalog)[1]
-        return replace(self._requests[key], cluster=found, counts=(found.count,))
+            self._requests[key] = request(workload.model, f"{varied.node.id}:1", asked, known=self.catalog)[1]
+        return replace(self._requests[key], cluster=varied, counts=(varied.count,))
 
     def priced(self, workload: StudyWorkload, values: Values) -> Request:
         """That request with the study's own price of an hour, which its plans then state."""
@@ -182,16 +185,17 @@ class Clusters:
             WrongQuestion: it is not known.
         """
         if of == "capital":
-            found = self.capital(values)
-            if found is None:
+            capital = self.capital(values)
+            if capital is None:
                 raise WrongQuestion('rented nodes have no capital; [costs] basis = "purchase"')
-            return found
+            return capital
         return self.power(values) if of == "power" else float(self.cluster(values).accelerators)
 
     def extreme(self, of: str, *, largest: bool) -> float:
         """The least or the largest value of a measure that needs no plan over all axes, found one axis at a time."""
         study = self.study
-        point, best = [0] * len(study.axes), self.measured(of, study.values(tuple(0 for _ in study.axes)))
+        point = [0] * len(study.axes)
+        best = self.measured(of, study.values(tuple(0 for _ in study.axes)))
         for _ in range(2):
             for place, axis in enumerate(study.axes):
                 for n in range(len(axis.values)) if not axis.ordered else (0, len(axis.values) - 1):

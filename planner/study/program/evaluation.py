@@ -99,18 +99,22 @@ class Evaluator:
         self, values: Sequence[Values], points: Sequence[Point], advance: Callable[[int], None] | None = None
     ) -> list[PointOutcome]:
         """The outcomes at any values of the axes (SI), also between those listed; `points` only names them."""
-        limits = [self._limits(each) for each in values]
-        wanted = [each for each, (_, broken, why) in zip(values, limits, strict=True) if not why and _kept(broken)]
+        limits = [self._limits(value) for value in values]
+        wanted = [
+            point_values
+            for point_values, (_, broken, why) in zip(values, limits, strict=True)
+            if not why and _kept(broken)
+        ]
         self._search(wanted)
-        found = []
-        for point, each, (measures, broken, why) in zip(points, values, limits, strict=True):
+        outcomes = []
+        for point, point_values, (measures, broken, why) in zip(points, values, limits, strict=True):
             if why or not _kept(broken):
-                found.append(PointOutcome(point, {}, measures, broken, (None,) * len(self.study.workloads), why))
+                outcomes.append(PointOutcome(point, {}, measures, broken, (None,) * len(self.study.workloads), why))
             else:
-                found.append(self._outcome(point, each, measures, broken))
+                outcomes.append(self._outcome(point, point_values, measures, broken))
             if advance:
                 advance(1)
-        return found
+        return outcomes
 
     def loosened(self) -> Evaluator:
         """The same without constraints, sharing every search that was made."""
@@ -123,7 +127,7 @@ class Evaluator:
 
     def bounds(self, values: Sequence[Values]) -> list[dict[str, float]]:
         """For each point, constraint -> by what share it is exceeded (0 or less: kept), as far as no plan is needed."""
-        return [self._limits(each)[1] for each in values]
+        return [self._limits(value)[1] for value in values]
 
     def allowed(self, point: Point) -> bool:
         """Whether a point is a cluster that keeps every limit which needs no plan."""
@@ -141,15 +145,15 @@ class Evaluator:
             cluster = self.clusters.cluster(values)
         except ClusterwrightError as error:
             return (str(error),)
-        found: list[object] = [values[limit.of] for limit in self.study.constraints if limit.of in values]
+        parts: list[object] = [values[limit.of] for limit in self.study.constraints if limit.of in values]
         for ask in (self.clusters.capital, self.clusters.hourly_usd, self.clusters.power):
             with suppress(ClusterwrightError):  # it is not known, and so nothing follows from it
-                found.append(ask(values))
+                parts.append(ask(values))
         for job in self.study.workloads:
-            here = self.prepared(job, values)
+            prepared = self.prepared(job, values)
             good = float(goodput_of(self.clusters.request(job, values), cluster.count).fraction)
-            found += [_structure(cluster), good, here if isinstance(here, str) else _speed(here)]
-        return tuple(found)
+            parts += [_structure(cluster), good, prepared if isinstance(prepared, str) else _speed(prepared)]
+        return tuple(parts)
 
     def seconds(self, at_once: int) -> float:
         """What a point takes of so many evaluated side by side, about: the same on every machine, since it is counted,
@@ -157,16 +161,17 @@ class Evaluator:
         """
         size = self.study.size
         values = [self.study.values(self.study.point(n * size // SAMPLED)) for n in range(min(size, SAMPLED))]
-        each = ROW_S + TABLE_ROW_S / self._points_a_space(min(at_once, size))
-        return POINT_S * len(self.study.workloads) + each * sum(map(self._layouts, values)) / len(values)
+        point_s = ROW_S + TABLE_ROW_S / self._points_a_space(min(at_once, size))
+        return POINT_S * len(self.study.workloads) + point_s * sum(map(self._layouts, values)) / len(values)
 
     def _points_a_space(self, many: int) -> float:
         """Of so many points in a row, how many share a space."""
-        start, found = (self.study.size - many) // 2, set()
+        start = (self.study.size - many) // 2
+        spaces = set()
         for n in range(start, start + many):
             with suppress(ClusterwrightError):
-                found.add(_structure(self.clusters.cluster(self.study.values(self.study.point(n)))))
-        return many / max(1, len(found))
+                spaces.add(_structure(self.clusters.cluster(self.study.values(self.study.point(n)))))
+        return many / max(1, len(spaces))
 
     def _layouts(self, values: Values) -> int:
         """That are searched at a point: none where it is over a limit that needs no plan."""
@@ -174,7 +179,7 @@ class Evaluator:
         if why or not _kept(broken):
             return 0
         spaces = (self.prepared(job, values) for job in self.study.workloads)
-        return sum(block.height for here in spaces if not isinstance(here, str) for block in here.blocks)
+        return sum(block.height for space in spaces if not isinstance(space, str) for block in space.blocks)
 
     # ---- constraints -------------------------------------------------------------------------------------------------
 
@@ -202,16 +207,16 @@ class Evaluator:
         )
 
     def _violations(self, measures: dict[str, float]) -> dict[str, float]:
-        found: dict[str, float] = {}
+        violations: dict[str, float] = {}
         for limit in self.study.constraints:
             value = measures.get(limit.of)
             if value is None:
                 continue
             if math.isfinite(limit.at_most):
-                found[f"{limit.of} at most"] = (value - limit.at_most) / max(abs(limit.at_most), 1e-300)
+                violations[f"{limit.of} at most"] = (value - limit.at_most) / max(abs(limit.at_most), 1e-300)
             if math.isfinite(limit.at_least):
-                found[f"{limit.of} at least"] = (limit.at_least - value) / max(abs(limit.at_least), 1e-300)
-        return found
+                violations[f"{limit.of} at least"] = (limit.at_least - value) / max(abs(limit.at_least), 1e-300)
+        return violations
 
     # ---- plans -------------------------------------------------------------------------------------------------------
 
@@ -236,13 +241,13 @@ class Evaluator:
         Raises:
             WrongQuestion: the point trains nothing.
         """
-        here = self.prepared(workload, values)
-        if isinstance(here, str):
-            raise WrongQuestion(here)
+        prepared = self.prepared(workload, values)
+        if isinstance(prepared, str):
+            raise WrongQuestion(prepared)
         try:
-            return replace(here, request=self.clusters.priced(workload, values))
+            return replace(prepared, request=self.clusters.priced(workload, values))
         except WrongQuestion:  # no price is known: none is said
-            return replace(here, request=self.clusters.request(workload, values))
+            return replace(prepared, request=self.clusters.request(workload, values))
 
     def _search(self, wanted: Sequence[Values]) -> None:
         """Finds the plans that these points need and that are not known."""
@@ -252,29 +257,29 @@ class Evaluator:
                 space = self._space(job, self.clusters.cluster(values), values)
                 if isinstance(space, str):
                     continue
-                here = question.moved(space.prepared, self.clusters.cluster(values))
-                key = _speed(here)
+                moved = question.moved(space.prepared, self.clusters.cluster(values))
+                key = _speed(moved)
                 if key not in space.found:
-                    open_ones.setdefault(id(space), (space, {}))[1].setdefault(key, here)
+                    open_ones.setdefault(id(space), (space, {}))[1].setdefault(key, moved)
         for space, machines in open_ones.values():
             self.searches += len(machines)
             if _same_plans(space.prepared):
                 asked = problem(space.prepared, 1)
                 held = needs(asked) if space.held is None else space.held
-                space.held = held if sum(each.nbytes for each in held) <= _HELD else None
-                each = [Machine(p.figures.devices, p.figures.network, p.usable) for p in machines.values()]
-                space.found |= dict(zip(machines, best_on_each(asked, each, held), strict=True))
+                space.held = held if sum(machine_list.nbytes for machine_list in held) <= _HELD else None
+                machine_list = [Machine(p.figures.devices, p.figures.network, p.usable) for p in machines.values()]
+                space.found |= dict(zip(machines, best_on_each(asked, machine_list, held), strict=True))
                 continue
-            for key, here in machines.items():
-                answer = Bounded().search(problem(here, 1))
+            for key, moved in machines.items():
+                answer = Bounded().search(problem(moved, 1))
                 space.found[key] = answer.best[0] if answer.best else None
                 if answer.closest is not None:
                     space.least = answer.closest.memory
 
-    def _least(self, space: _Space, here: Prepared) -> float:
+    def _least(self, space: _Space, prepared: Prepared) -> float:
         if space.least is None:
-            closest = Bounded().search(problem(here, 1)).closest
-            space.least = closest.memory if closest is not None else here.usable
+            closest = Bounded().search(problem(prepared, 1)).closest
+            space.least = closest.memory if closest is not None else prepared.usable
         return space.least
 
     # ---- objectives --------------------------------------------------------------------------------------------------
@@ -283,19 +288,21 @@ class Evaluator:
         self, point: Point, values: Values, measures: dict[str, float], broken: dict[str, float]
     ) -> PointOutcome:
         candidates: list[Candidate | None] = []
-        short, why = -1.0, ""
+        short = -1.0
+        why = ""
         cluster = self.clusters.cluster(values)
         for job in self.study.workloads:
             space = self._space(job, cluster, values)
             if isinstance(space, str):
                 candidates.append(None)
-                short, why = max(short, 1.0), why or f"{job.model}: {space}"
+                short = max(short, 1.0)
+                why = why or f"{job.model}: {space}"
                 continue
-            here = question.moved(space.prepared, cluster)
-            candidate = space.found[_speed(here)]
+            moved = question.moved(space.prepared, cluster)
+            candidate = space.found[_speed(moved)]
             candidates.append(candidate)
             if candidate is None:
-                short = max(short, self._least(space, here) / here.usable - 1.0, 1e-9)
+                short = max(short, self._least(space, moved) / moved.usable - 1.0, 1e-9)
                 why = why or f"{job.model} does not fit into memory"
         if why:
             return PointOutcome(point, {}, measures, broken | {"memory": short}, tuple(candidates), why)
@@ -337,10 +344,10 @@ class Evaluator:
 
     def _flops_per_token(self, job: StudyWorkload, candidate: Candidate, values: Values) -> float:
         if job not in self._flops:
-            here = self.prepared(job, values)
-            assert not isinstance(here, str)
-            grid = single_grid(here.figures, candidate.layout, candidate.options)
-            tokens = candidate.layout["batch"] * here.request.workload.sequence
+            prepared = self.prepared(job, values)
+            assert not isinstance(prepared, str)
+            grid = single_grid(prepared.figures, candidate.layout, candidate.options)
+            tokens = candidate.layout["batch"] * prepared.request.workload.sequence
             self._flops[job] = float(cost.model_flops(grid)) / tokens
         return self._flops[job]
 
@@ -356,9 +363,10 @@ def _structure(cluster: Cluster) -> Key:
     return (node.id, node.accelerators, cluster.count, fabric.id, fabric.kind, fabric.leaf_nodes, part.id, has)
 
 
-def _speed(here: Prepared) -> Key:
+def _speed(prepared: Prepared) -> Key:
     """What of a cluster a plan's time and whether it fits depend on, beside its structure."""
-    figures, network = here.figures, here.figures.network
+    figures = prepared.figures
+    network = prepared.figures.network
     if float(network.accelerators) <= float(network.leaf):
         network = replace(network, spine=1.0)  # nothing crosses it
     others = tuple(
@@ -366,7 +374,7 @@ def _speed(here: Prepared) -> Key:
         for name in type(figures).__dataclass_fields__
         if name not in ("shape", "stack", "devices", "profiles", "network")
     )
-    return (network, *others, *figures.devices.values(), here.usable)
+    return (network, *others, *figures.devices.values(), prepared.usable)
 
 
 def _same_plans(prepared: Prepared) -> bool:

@@ -117,19 +117,20 @@ def sampler(asked: Study, seed: int, known: KnownPoints | None = None, make: Cal
             return self.own(study, trial).infer_relative_search_space(study, trial) if make else distributions(asked)
 
         def sample_relative(self, study: Any, trial: Any, search_space: Any) -> Any:
-            own, number = self.own(study, trial), ordinal(study, trial.number)
+            sampler_state = self.own(study, trial)
+            number = ordinal(study, trial.number)
             if make:
-                return own.sample_relative(study, trial, search_space)
+                return sampler_state.sample_relative(study, trial, search_space)
             several = len(asked.objectives) > 1
             if number < (POPULATION if several else begin):
                 return drawn(asked, study, seeded(seed, number), may)
             if several:
-                return _child(asked, own, study, trial, search_space, may)
+                return _child(asked, sampler_state, study, trial, search_space, may)
             if number >= SWEEP_FROM and number % SWEEP == SWEEP - 1:
-                found = swept(asked, study, seeded(seed, number), may)
-                if found is not None:
-                    return found
-            params = own.sample_relative(study, trial, search_space)
+                place = swept(asked, study, seeded(seed, number), may)
+                if place is not None:
+                    return place
+            params = sampler_state.sample_relative(study, trial, search_space)
             new = may.fresh(point(asked, params), tried(asked, study, may))
             return params if new else drawn(asked, study, seeded(seed, number), may)
 
@@ -161,8 +162,8 @@ def _usual(asked: Study, seed: int, may: KnownPoints, among: optuna.Study) -> An
             columns = [samples[axis.path] for axis in asked.axes]
             before = tried(asked, among, may)
             for n in np.argsort(-values, kind="stable").tolist():
-                here = tuple(int(column[n]) for column in columns)
-                if may.fresh(here, before):
+                place = tuple(int(column[n]) for column in columns)
+                if may.fresh(place, before):
                     values[n] = np.inf
                     break
             return values
@@ -180,19 +181,20 @@ def tried(asked: Study, among: optuna.Study, may: KnownPoints) -> set[Hashable]:
 
 def drawn(asked: Study, among: optuna.Study, seed: int, may: KnownPoints) -> dict[str, Any]:
     """Parameters of a random point that `may` be tried; if none of many draws may, the last drawn."""
-    rng, before = random.Random(seed), tried(asked, among, may)
+    rng = random.Random(seed)
+    before = tried(asked, among, may)
     for _ in range(DRAWS):
-        here = tuple(rng.randrange(len(axis.values)) for axis in asked.axes)
-        if may.fresh(here, before):
+        place = tuple(rng.randrange(len(axis.values)) for axis in asked.axes)
+        if may.fresh(place, before):
             break
-    return _params(asked, here)
+    return _params(asked, place)
 
 
-def _child(asked: Study, own: Any, among: Any, trial: Any, space: Any, may: KnownPoints) -> dict[str, Any]:
+def _child(asked: Study, state: Any, among: Any, trial: Any, space: Any, may: KnownPoints) -> dict[str, Any]:
     """A child of NSGA-II's parents that may be tried; the last, if none of some may."""
     before = tried(asked, among, may)
     for _ in range(CHILDREN):
-        params: dict[str, Any] = own.sample_relative(among, trial, space)
+        params: dict[str, Any] = state.sample_relative(among, trial, space)
         if len(params) == len(asked.axes):
             if may.fresh(point(asked, params), before):
                 break
@@ -211,14 +213,15 @@ def swept(asked: Study, among: optuna.Study, seed: int, may: KnownPoints) -> dic
     best = _best(asked, among)
     if best is None:
         return None
-    rng, before = random.Random(seed), tried(asked, among, may)
+    rng = random.Random(seed)
+    before = tried(asked, among, may)
     alone, both = list(_alone(asked, best)), list(_both(asked, best))
     for moves in (alone, both):
         rng.shuffle(moves)
-    alone.sort(key=lambda here: sum(abs(a - b) for a, b in zip(here, best, strict=True)))
-    for here in alone + both if seed % 2 else both + alone:
-        if may.fresh(here, before):
-            return _params(asked, here)
+    alone.sort(key=lambda place: sum(abs(a - b) for a, b in zip(place, best, strict=True)))
+    for place in alone + both if seed % 2 else both + alone:
+        if may.fresh(place, before):
+            return _params(asked, place)
     return None
 
 
@@ -247,9 +250,9 @@ def _both(asked: Study, best: Point) -> Iterator[Point]:
     for k, (n, place) in enumerate(steps):
         for m, other in steps[k + 1 :]:
             if m != n:
-                here = list(best)
-                here[n], here[m] = place, other
-                yield tuple(here)
+                moved = list(best)
+                moved[n], moved[m] = place, other
+                yield tuple(moved)
 
 
 def _next_places(ordered: bool, values: int, place: int) -> list[int]:

@@ -36,42 +36,42 @@ def quiet() -> None:
 
 
 def run(
-    found: optuna.Study, evaluator: Evaluator, target: int, seed: int, advance: Progress, goes_on: Callable[[], bool]
+    trials: optuna.Study, evaluator: Evaluator, target: int, seed: int, advance: Progress, goes_on: Callable[[], bool]
 ) -> None:
     """Makes trials until there are `target` of them, or `goes_on` says no."""
     from optuna.trial import TrialState
 
     study = evaluator.study
-    found.sampler = sampler(study, seed, KnownPoints(evaluator.allowed, evaluator.plan_key))
+    trials.sampler = sampler(study, seed, KnownPoints(evaluator.allowed, evaluator.plan_key))
     spread = distributions(study)
-    here = this_process()
+    process = this_process()
     best: float | None = None
     while goes_on():
-        if counted(found) >= target and not release(found):
+        if counted(trials) >= target and not release(trials):
             return
-        trial = found.ask(spread)
-        if ordinal(found, trial.number) >= target:
-            found.tell(trial, state=TrialState.FAIL)
+        trial = trials.ask(spread)
+        if ordinal(trials, trial.number) >= target:
+            trials.tell(trial, state=TrialState.FAIL)
             return
-        trial.set_user_attr("worker", here)
+        trial.set_user_attr("worker", process)
         outcome = evaluator.one(point(study, trial.params))
-        best = _stored_outcome(found, trial, outcome, best, advance)
+        best = _stored_outcome(trials, trial, outcome, best, advance)
 
 
 def _stored_outcome(
-    found: optuna.Study, trial: Any, outcome: PointOutcome, best: float | None, advance: Progress
+    trials: optuna.Study, trial: Any, outcome: PointOutcome, best: float | None, advance: Progress
 ) -> float | None:
     """Stores the outcome of a trial and tells Optuna; returns the best first objective so far."""
     names = list(outcome.objectives)
     for name, value in outcome.violations.items():
         trial.set_constraint(name, value)
     trial.set_user_attr("outcome", stored(outcome))
-    worst = [0.0 if d.name == "MAXIMIZE" else float("inf") for d in found.directions]
+    worst = [0.0 if d.name == "MAXIMIZE" else float("inf") for d in trials.directions]
     values = [outcome.objectives[name] for name in names] if names else worst
-    found.tell(trial, values)
+    trials.tell(trial, values)
     first = values[0]
     if outcome.feasible and (
-        best is None or (first > best if found.directions[0].name == "MAXIMIZE" else first < best)
+        best is None or (first > best if trials.directions[0].name == "MAXIMIZE" else first < best)
     ):
         best = first
     advance(1, "" if best is None else f"best {best:,.4g}")
@@ -106,31 +106,32 @@ def brief(candidate: Any) -> dict[str, Any]:
     }
 
 
-def counted(found: optuna.Study) -> int:
+def counted(trials: optuna.Study) -> int:
     """How many trials were begun and not lost."""
     from optuna.trial import TrialState
 
     states = (TrialState.COMPLETE, TrialState.RUNNING)
-    return len(found.get_trials(deepcopy=False, states=states))
+    return len(trials.get_trials(deepcopy=False, states=states))
 
 
-def release(found: optuna.Study) -> int:
+def release(trials: optuna.Study) -> int:
     """Marks the running trials of workers that have ended as failed; returns how many."""
     import datetime
 
     from optuna.exceptions import UpdateFinishedTrialError
     from optuna.trial import TrialState
 
-    lost, running = 0, found.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
+    lost = 0
+    running = trials.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
     if any("worker" not in trial.user_attrs for trial in running):
         time.sleep(NAMELESS_S)  # a worker says who it is right after a trial began: unless it was killed between
-        running = found.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
+        running = trials.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
     for trial in running:
         worker = str(trial.user_attrs.get("worker", ""))
         began = trial.datetime_start
         age = (datetime.datetime.now() - began).total_seconds() if began else STALE_S
         if not worker or gone(worker) or age >= STALE_S:
             with contextlib.suppress(UpdateFinishedTrialError, ValueError):  # another gave it up just now
-                found.tell(trial.number, state=TrialState.FAIL)
+                trials.tell(trial.number, state=TrialState.FAIL)
                 lost += 1
     return lost

@@ -121,17 +121,17 @@ def opened(
     if resume and not known:
         raise WrongQuestion(f"--resume: {where} holds no study {study.name!r}; leave it out to begin")
     if known:
-        found = optuna.load_study(study_name=study.name, storage=store)
-        before = found.user_attrs.get("seed")
+        opened_study = optuna.load_study(study_name=study.name, storage=store)
+        before = opened_study.user_attrs.get("seed")
         seeds = [] if before == seed else [f"seed: {before} before, {seed} now (--seed {before})"]
         message = "--resume: the study has changed since it was begun"
-        unchanged(found.user_attrs.get("question"), question, message, *seeds)
-        return found
+        unchanged(opened_study.user_attrs.get("question"), question, message, *seeds)
+        return opened_study
     directions: list[Any] = ["maximize" if name in LARGER_IS_BETTER else "minimize" for name in study.objectives]
-    found = optuna.create_study(study_name=study.name, storage=store, directions=directions)
-    found.set_user_attr("question", dict(question))
-    found.set_user_attr("seed", seed)
-    return found
+    opened_study = optuna.create_study(study_name=study.name, storage=store, directions=directions)
+    opened_study.set_user_attr("question", dict(question))
+    opened_study.set_user_attr("seed", seed)
+    return opened_study
 
 
 def unchanged(before: Any, now: Mapping[str, Any], message: str, *more: str) -> None:
@@ -210,11 +210,11 @@ class Ledger:
         with self.path.open(encoding="utf-8") as file:
             for place, line in enumerate(file, 1):
                 try:
-                    found = json.loads(line)
+                    record = json.loads(line)
                     if place == 1:
-                        self._same(found, question)
+                        self._same(record, question)
                     else:
-                        self.kept[_number(found)] = found["outcome"]
+                        self.kept[_number(record)] = record["outcome"]
                 except (ValueError, KeyError, TypeError):
                     raise WrongQuestion(f"--storage {self.path}:{place}: not a line of an enumeration") from None
 

@@ -35,26 +35,26 @@ def paths() -> dict[str, str]:
     """Every path that an axis may name -> its dimension: a unit's, ``count`` for whole numbers, ``number`` for bare
     ones, ``name`` for entries of the catalog, ``choice:a|b`` for words.
     """
-    found = {**dict.fromkeys(CHOICES, "name"), **dict.fromkeys(COUNTS, "count")}
-    found["cluster.utilisation_of_peak_power"] = "number"
+    kinds = {**dict.fromkeys(CHOICES, "name"), **dict.fromkeys(COUNTS, "count")}
+    kinds["cluster.utilisation_of_peak_power"] = "number"
     for part, record in RECORDS.items():
-        found |= {f"{part}.{name}": kind for name, kind in _figures(record)}
-    return {path: kind for path, kind in found.items() if path.rpartition(".")[2] not in _NO_FIGURE}
+        kinds |= {f"{part}.{name}": kind for name, kind in _figures(record)}
+    return {path: kind for path, kind in kinds.items() if path.rpartition(".")[2] not in _NO_FIGURE}
 
 
 def _figures(record: type) -> list[tuple[str, str]]:
     hints = get_type_hints(record, include_extras=True)
-    found: list[tuple[str, str]] = []
+    figures: list[tuple[str, str]] = []
     for field in fields(record):
-        found += [(f"{field.name}{tail}", kind) for tail, kind in _kinds(hints[field.name])]
-    return found
+        figures += [(f"{field.name}{tail}", kind) for tail, kind in _kinds(hints[field.name])]
+    return figures
 
 
 def _kinds(hint: Any) -> list[tuple[str, str]]:
     """What a field's type lets one turn: (the rest of the path, its dimension)."""
     origin, inner = get_origin(hint), get_args(hint)
     if origin is types.UnionType or str(origin) == "typing.Union":
-        return [found for each in inner if each is not type(None) for found in _kinds(each)]
+        return [inner_kind for inner_hint in inner if inner_hint is not type(None) for inner_kind in _kinds(inner_hint)]
     if origin is dict:
         kinds = _kinds(inner[1])
         return [(f".{key}{tail}", kind) for key in get_args(inner[0]) for tail, kind in kinds]
@@ -68,8 +68,8 @@ def _kinds(hint: Any) -> list[tuple[str, str]]:
         return [("", "count")]
     if plain is not float:
         return []
-    for each in metadata:
-        extra = getattr(each, "json_schema_extra", None)
+    for inner_hint in metadata:
+        extra = getattr(inner_hint, "json_schema_extra", None)
         if isinstance(extra, Mapping) and "unit" in extra:
             return [("", str(extra["unit"]))]
     return [("", "number")]
@@ -78,12 +78,12 @@ def _kinds(hint: Any) -> list[tuple[str, str]]:
 @cache
 def _hints() -> dict[str, Any]:
     """The types of bare numbers, with the bounds that the catalog sets them."""
-    found: dict[str, Any] = {
+    hints: dict[str, Any] = {
         "cluster.utilisation_of_peak_power": get_type_hints(Cluster, include_extras=True)["utilisation_of_peak_power"]
     }
     for part, record in RECORDS.items():
-        found |= {f"{part}.{name}": hint for name, hint in get_type_hints(record, include_extras=True).items()}
-    return found
+        hints |= {f"{part}.{name}": hint for name, hint in get_type_hints(record, include_extras=True).items()}
+    return hints
 
 
 def bounded(path: str, value: float) -> float:
@@ -128,32 +128,32 @@ def built(catalog: Catalog, base: Base, values: Mapping[str, Value]) -> Cluster:
     """
     node_id = str(values.get("node", base.node))
     fabric, region = values.get("fabric", base.fabric), values.get("region", base.region)
-    found = cluster(catalog, node_id, 1, str(fabric) if fabric else None, str(region) if region else None)
-    rated = found.accelerator.peak
+    varied = cluster(catalog, node_id, 1, str(fabric) if fabric else None, str(region) if region else None)
+    rated = varied.accelerator.peak
     for path, value in values.items():
         if path not in CHOICES and path not in COUNTS:
-            found = _with(found, path, value, rated)
-    each = found.node.accelerators
+            varied = _with(varied, path, value, rated)
+    per_node = varied.node.accelerators
     count = values.get("cluster.count", base.count)
     total = values.get("cluster.accelerators", None if "cluster.count" in values else base.accelerators)
     if total is not None:
-        if int(total) % each:
-            raise WrongQuestion(f"{int(total):,} accelerators do not fill nodes of {each}")
-        count = int(total) // each
+        if int(total) % per_node:
+            raise WrongQuestion(f"{int(total):,} accelerators do not fill nodes of {per_node}")
+        count = int(total) // per_node
     assert count is not None
-    return replace(found, count=int(count))
+    return replace(varied, count=int(count))
 
 
-def current(found: Cluster, path: str) -> Value | None:
+def current(base: Cluster, path: str) -> Value | None:
     """The value (SI) that a cluster has at a dotted path; None where it has none."""
     part, *names = path.split(".")
     if path == "node.scaleup.bandwidth":
-        return found.scaleup.bandwidth
+        return base.scaleup.bandwidth
     if path == "cluster.count":
-        return found.count
+        return base.count
     if path == "cluster.accelerators":
-        return found.accelerators
-    record: Any = found if part == "cluster" else getattr(found, part)
+        return base.accelerators
+    record: Any = base if part == "cluster" else getattr(base, part)
     if not names:
         return None if record is None else str(record.id)
     for name in names:
@@ -161,31 +161,31 @@ def current(found: Cluster, path: str) -> Value | None:
     return record  # type: ignore[no-any-return]
 
 
-def _with(found: Cluster, path: str, value: Value, rated: Mapping[Dtype, float]) -> Cluster:
+def _with(base: Cluster, path: str, value: Value, rated: Mapping[Dtype, float]) -> Cluster:
     """A cluster with another value of one figure; `rated`: the catalog's peaks, which say what rates are one."""
     part, *names = path.split(".")
     if part == "cluster":
-        return replace(found, **cast("dict[str, Any]", {names[0]: value}))
+        return replace(base, **cast("dict[str, Any]", {names[0]: value}))
     if path == "fabric.nic_bandwidth":
-        fabric = replace(found.fabric, nic_bandwidth=float(value))
-        return replace(found, fabric=fabric, node=replace(found.node, nic_bandwidth=float(value)))
+        fabric = replace(base.fabric, nic_bandwidth=float(value))
+        return replace(base, fabric=fabric, node=replace(base.node, nic_bandwidth=float(value)))
     if path == "node.accelerators":
-        return replace(found, node=_resized(found.node, int(value)))
+        return replace(base, node=_resized(base.node, int(value)))
     if path == "node.scaleup.bandwidth":
-        return replace(found, node=replace(found.node, scaleup=_link(found.scaleup, float(value))))
+        return replace(base, node=replace(base.node, scaleup=_link(base.scaleup, float(value))))
     if path == "accelerator.scaleup.bandwidth":
-        link = _link(found.accelerator.scaleup, float(value))
-        return replace(found, accelerator=replace(found.accelerator, scaleup=link))
+        link = _link(base.accelerator.scaleup, float(value))
+        return replace(base, accelerator=replace(base.accelerator, scaleup=link))
     if names[0] == "peak":
         old = rated.get(names[1])  # type: ignore[call-overload]
         if old is None:
-            raise WrongQuestion(f"{path}: {found.accelerator.id} has none; it has {', '.join(found.accelerator.peak)}")
-        peak = {dtype: float(value) if rated[dtype] == old else rate for dtype, rate in found.accelerator.peak.items()}
-        return replace(found, accelerator=replace(found.accelerator, peak=peak))
-    record = getattr(found, part)
+            raise WrongQuestion(f"{path}: {base.accelerator.id} has none; it has {', '.join(base.accelerator.peak)}")
+        peak = {dtype: float(value) if rated[dtype] == old else rate for dtype, rate in base.accelerator.peak.items()}
+        return replace(base, accelerator=replace(base.accelerator, peak=peak))
+    record = getattr(base, part)
     if record is None:
         raise WrongQuestion(f"{path}: the base has no {part}")
-    return replace(found, **cast("dict[str, Any]", {part: _nested(record, names, value, path)}))
+    return replace(base, **cast("dict[str, Any]", {part: _nested(record, names, value, path)}))
 
 
 def _nested(record: Any, names: list[str], value: Value, path: str) -> Any:

@@ -107,26 +107,26 @@ class RangeTable:
 def _axes(table: Any, given: QuestionContext) -> tuple[Axis, ...]:
     if not isinstance(table, dict) or not table:
         raise wrong('missing; write [axes] with "accelerator.memory" = ["80 GiB", "160 GiB"]')
-    found: dict[str, Axis] = {}
+    axes: dict[str, Axis] = {}
     problems: list[Finding] = []
     for name, values, place in _flat(table):
         try:
             axis = _axis(figures.known(name), values, given.catalog)
-            if axis.path in found:
+            if axis.path in axes:
                 raise wrong(f"{axis.path} appears twice")
-            found[axis.path] = axis
+            axes[axis.path] = axis
         except Misfit as misfit:
-            problems += [each._replace(where=(*place, *each.where)) for each in misfit.found]
+            problems += [problem._replace(where=(*place, *problem.where)) for problem in misfit.found]
         except WrongQuestion as error:
             problems.append(Finding(place, str(error)))
-    if {"cluster.count", "cluster.accelerators"} <= found.keys():
+    if {"cluster.count", "cluster.accelerators"} <= axes.keys():
         reason = "nodes and accelerators are one axis; keep cluster.count or the other"
         problems.append(Finding(("cluster.count",), reason))
-    if len(found) > MOST_AXES:
-        problems.append(Finding((), f"{len(found)} axes; at most {MOST_AXES} are searched"))
+    if len(axes) > MOST_AXES:
+        problems.append(Finding((), f"{len(axes)} axes; at most {MOST_AXES} are searched"))
     if problems:
         raise Misfit(*problems)
-    return tuple(found.values())
+    return tuple(axes.values())
 
 
 def _axis(path: str, given: Any, catalog: Catalog) -> Axis:
@@ -167,44 +167,44 @@ def _ladder(table: RangeTable, low: float, high: float, *, in_wholes: bool) -> t
             raise wrong("step, or points (with log), not both", "step")
         step = float(table.step)
         number = math.floor(min((high - low) / step * (1 + 1e-12), FAR_TOO_MANY)) + 1
-        found = [low + n * step for n in range(min(number, MOST_VALUES + 1))]
+        values = [low + n * step for n in range(min(number, MOST_VALUES + 1))]
     else:
         number = max(table.points or (int(high - low) + 1 if in_wholes else POINTS), 2)
         ends = (math.log(low), math.log(high)) if table.log else (low, high)
         places = [ends[0] + (ends[1] - ends[0]) * n / (number - 1) for n in range(min(number, MOST_VALUES + 1))]
-        found = [math.exp(x) if table.log else x for x in places]
-        found[0], found[-1] = low, high if number <= MOST_VALUES else found[-1]
+        values = [math.exp(x) if table.log else x for x in places]
+        values[0], values[-1] = low, high if number <= MOST_VALUES else values[-1]
     if number > MOST_VALUES:
         raise wrong(f"{number:,} values; an axis has at most {MOST_VALUES:,} (a larger step, or points)")
-    if len(found) < 2:
+    if len(values) < 2:
         raise wrong("the step is longer than the range: one value is no axis", "step")
-    return tuple(sorted({round(x) for x in found})) if in_wholes else tuple(found)
+    return tuple(sorted({round(x) for x in values})) if in_wholes else tuple(values)
 
 
 # ---- costs and limits ------------------------------------------------------------------------------------------------
 
 
 def _usd(text: object) -> float:
-    found = units.parse(text, "money")  # type: ignore[arg-type]
-    if found < 0:
+    usd = units.parse(text, "money")  # type: ignore[arg-type]
+    if usd < 0:
         raise units.UnitError(f"{text!r}: must not be negative")
-    return found
+    return usd
 
 
 def _rates(dimension: str, table: Any) -> tuple[Rate, ...]:
     """``"accelerator.memory" = "$15 per GiB"``, or ``"node.nics" = "$900 each"``."""
     if not isinstance(table, dict):
         raise wrong("expected a table")
-    found, problems = [], []
+    rates, problems = [], []
     for name, text, place in _flat(table):
         try:
             path = figures.known(name)
-            found.append(Rate(path=path, per_unit=_per(path, text, dimension), each=clusters.each(path)))
+            rates.append(Rate(path=path, per_unit=_per(path, text, dimension), each=clusters.each(path)))
         except (WrongQuestion, units.UnitError) as error:
             problems.append(Finding(place, str(error)))
     if problems:
         raise Misfit(*problems)
-    return tuple(found)
+    return tuple(rates)
 
 
 def _per(path: str, text: object, dimension: str) -> float:
@@ -287,18 +287,18 @@ class LimitTable:
 
 def _joined(rows: tuple[LimitTable, ...]) -> tuple[StudyConstraint, ...]:
     """Constraints, those of one measure as one."""
-    found: dict[str, StudyConstraint] = {}
+    joined: dict[str, StudyConstraint] = {}
     for n, row in enumerate(rows):
         if row.at_most is None and row.at_least is None:
             raise wrong("limits nothing; write at_most or at_least", n)
-        before = found.get(row.of, StudyConstraint(of=row.of))
+        before = joined.get(row.of, StudyConstraint(of=row.of))
         most = min(before.at_most, math.inf if row.at_most is None else row.at_most)
         least = max(before.at_least, -math.inf if row.at_least is None else row.at_least)
         if least > most:
             bounds = f"{row.of} at least {_format_value(row.of, least)} and at most {_format_value(row.of, most)}"
             raise wrong(f"contradiction: {bounds}", n)
-        found[row.of] = StudyConstraint(of=row.of, at_most=most, at_least=least)
-    return tuple(found.values())
+        joined[row.of] = StudyConstraint(of=row.of, at_most=most, at_least=least)
+    return tuple(joined.values())
 
 
 # ---- the file --------------------------------------------------------------------------------------------------------
@@ -374,7 +374,7 @@ def study(document: TomlDocument, catalog: Catalog) -> Study:
     file.done()
     assert table is not None
     usual = "us" if "us" in catalog.regions else None
-    found = Study(
+    result = Study(
         name=table.name or document.path.stem,
         base=replace(table.base, region=table.base.region or usual),
         axes=table.axes,
@@ -390,9 +390,9 @@ def study(document: TomlDocument, catalog: Catalog) -> Study:
         inputs=file.inputs("study", catalog),
         stated=StudyQuestion(study={**without_passwords(document.data), "name": table.name or document.path.stem}),
     )
-    _together(file, catalog, found)
+    _together(file, catalog, result)
     file.done()
-    return found
+    return result
 
 
 def _format_value(of: str, value: float) -> str:
@@ -410,25 +410,25 @@ def _format_value(of: str, value: float) -> str:
     return f"{value / scale:,.6g}{unit}"
 
 
-def _together(file: TypedFile, catalog: Catalog, found: Study) -> None:
+def _together(file: TypedFile, catalog: Catalog, asked: Study) -> None:
     """Notes what is wrong of the parts together: a base without a price, limits that no point keeps."""
-    tried = clusters.Clusters(catalog, found)
-    start = tuple(0 for _ in found.axes)
-    for n, job in enumerate(found.workloads):
+    tried = clusters.Clusters(catalog, asked)
+    start = tuple(0 for _ in asked.axes)
+    for n, job in enumerate(asked.workloads):
         try:
-            tried.request(job, found.values(start))
+            tried.request(job, asked.values(start))
         except ClusterwrightError as error:
             file.wrong(("workloads", n), str(error))
     try:
-        tried.cluster(found.values(start))
-        if {"cost", "performance-per-dollar"} & set(found.objectives) or any(
-            c.of in ("cost", "capital", "performance-per-dollar") for c in found.constraints
+        tried.cluster(asked.values(start))
+        if {"cost", "performance-per-dollar"} & set(asked.objectives) or any(
+            c.of in ("cost", "capital", "performance-per-dollar") for c in asked.constraints
         ):
-            tried.hourly_usd(found.values(start))
+            tried.hourly_usd(asked.values(start))
     except ClusterwrightError as error:
         file.wrong(("base",), str(error))
-    axes = {axis.path: axis for axis in found.axes}
-    for n, limit in enumerate(found.constraints):
+    axes = {axis.path: axis for axis in asked.axes}
+    for n, limit in enumerate(asked.constraints):
         where = ("constraints", n)
         if limit.of in axes:
             kept = [v for v in axes[limit.of].values if limit.at_least <= float(v) <= limit.at_most]

@@ -95,18 +95,18 @@ class Study:
 
     def point(self, index: int) -> Point:
         """The place on every axis of point `index`, from 0; the last axis changes fastest."""
-        found: list[int] = []
+        places: list[int] = []
         for axis in reversed(self.axes):
             index, place = divmod(index, len(axis.values))
-            found.append(place)
-        return tuple(reversed(found))
+            places.append(place)
+        return tuple(reversed(places))
 
     def number(self, point: Point) -> int:
         """The index of a point: :meth:`point` turned round."""
-        found = 0
+        ordinal = 0
         for axis, place in zip(self.axes, point, strict=True):
-            found = found * len(axis.values) + place
-        return found
+            ordinal = ordinal * len(axis.values) + place
+        return ordinal
 
     def place(self, values: Mapping[str, Value]) -> Point:
         """The point with these values; raises ValueError where the axes have none such."""
