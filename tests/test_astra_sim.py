@@ -11,6 +11,7 @@ from planner.planning.by_layer import LayerOptions, layered
 from tests.cases import CATALOG
 from tests.sweeps import sweep
 from tests.test_golden import LIBRA
+from tests.words import worded
 
 LIBRAS = """Q1 -1 2343750 NONE 0 2343750 ALLREDUCE 805306368 2343750 ALLREDUCE 226492416 10
 QK1 -1 97656 NONE 0 97656 NONE 0 97656 NONE 0 10
@@ -88,22 +89,12 @@ def test_libras_files_have_no_loop(tmp_path):
     assert astra_sim.written(found) == LIBRAS
 
 
-@sweep(
-    ("text", "said"),
-    [
-        ("", "empty"),
-        ("one two three\n", "neither a layer"),
-        ("DATA\n2\n" + LIBRAS.splitlines()[0] + "\n", "2 layers are announced, but the file has 1"),
-        ("DATA\n1\nQ1 -1 5\n", ":3: 3 fields; a layer has 12"),
-        (LIBRAS.replace("ALLREDUCE", "ALLREDUC"), "no collective 'ALLREDUC'"),
-        (LIBRAS.replace("97656", "-3"), "'-3' is not a whole number"),
-    ],
-)
-def test_what_is_no_workload_is_refused(text, said, tmp_path, capsys):
+@worded("astra_sim")
+def test_what_is_no_workload_is_refused(text, tmp_path, capsys):
     path = tmp_path / "w.txt"
     path.write_text(text, encoding="utf-8")
     assert commands.main(["models", "layers", str(path)]) == 2
-    assert said in capsys.readouterr().err
+    return capsys.readouterr().err
 
 
 def test_a_plan_is_exported(tmp_path, capsys):

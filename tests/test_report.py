@@ -30,6 +30,7 @@ from tests.asking import ask, refused
 from tests.one_forward_one_backward import seconds
 from tests.plans import plans
 from tests.sweeps import sweep
+from tests.words import worded
 
 PLANS = Path(__file__).parent / "golden" / "plans" / "1"
 STUDY = """
@@ -283,24 +284,12 @@ def test_the_command_writes_a_page(capsys: pytest.CaptureFixture[str], tmp_path:
     assert len(shown.of("h1")) == 2
 
 
-@sweep(
-    "text, message",
-    [
-        ("{}", "no kind"),
-        ('{"kind": "comparison", "schema_version": 1}', "questions: missing"),
-        ('{"kind": "validation", "schema_version": 1, "by": 1, "overall": {}, "groups": []}', "by:"),
-        ('{"kind": "communication", "schema_version": 1, "step_time_s": "soon", "calls": []}', "step_time_s:"),
-        ('{"kind": "communication", "step_time_s": 1, "calls": []}', "schema_version is None"),
-        ("[1, 2", "Expecting"),
-        ('{"kind": ["plan"]}', "kind is"),
-    ],
-)
-def test_files_that_hold_no_document_are_refused(
-    text: str, message: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+@worded("report.no_document")
+def test_files_that_hold_no_document_are_refused(text: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> str:
     (tmp_path / "file.json").write_text(text, encoding="utf-8")
-    assert message in refused(capsys, f"report {tmp_path / 'file.json'} -o {tmp_path / 'page.html'}")
+    message = refused(capsys, f"report {tmp_path / 'file.json'} -o {tmp_path / 'page.html'}")
     assert not (tmp_path / "page.html").exists()
+    return message
 
 
 def test_what_a_page_shows_is_never_replaced_by_it(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from planner.base.errors import WrongQuestion
 from planner.commands import main
 from planner.site import folder, journal, profile
 from tests.test_whole_or_not import killed_at
+from tests.words import worded
 
 
 @pytest.fixture
@@ -44,23 +46,12 @@ def test_a_full_profile_is_read(made: Path) -> None:
     assert found.environment == {"NCCL_IB_HCA": "mlx5"}
 
 
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ('nme = "x"', ":1: nme: unknown key; did you mean name?"),
-        ('name = ""', ":1: name: '': must be some text"),
-        ('[container]\nmounts = ["/a/b"]', ":2: container.mounts: '/a/b': write '/on/the/node:/in/the/container'"),
-        ('[container]\nmounts = "/a:/b"', ":2: container.mounts: '/a:/b': must be a list, as [...]"),
-        ('[container]\nshared_memory = "64"', ":2: container.shared_memory"),
-        ('[environment]\n"A B" = "1"', ":1: environment: 'A B': letters, digits and _ only"),
-        ('[environment]\nA = "1\\nrm"', ":1: environment: '1\\nrm': must be one line of printable text"),
-        ("[slurm", ":1: not valid TOML"),
-    ],
-)
-def test_a_wrong_profile_says_where(made: Path, capsys: pytest.CaptureFixture[str], line: str, message: str) -> None:
+@worded("site.profile")
+def test_a_wrong_profile_says_where(line: str, made: Path) -> str:
     (made / "site.toml").write_text(line)
-    with pytest.raises(Exception, match=re.escape(message)):
+    with pytest.raises(WrongQuestion) as raised:
         folder.opened(made, "--site")
+    return str(raised.value).replace(str(made), "SITE")
 
 
 def test_nothing_that_is_there_is_overwritten(made: Path, capsys: pytest.CaptureFixture[str]) -> None:
