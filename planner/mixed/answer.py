@@ -31,7 +31,7 @@ def plan(prepared: PreparedPools, mixed_plan: MixedPlan, rank: int) -> schema.Pl
 
 
 def kept(prepared: PreparedPools, mixed_plan: MixedPlan) -> schema.Plan | None:
-    """The same before verification; None where the job gets nowhere between two interruptions, or loses so much to
+    """The plan before verification; None where the job gets nowhere between two interruptions, or loses so much to
     them that it misses its deadline or its budget (the search knows them with the goodput of all nodes).
     """
     one = solution(prepared, mixed_plan)

@@ -23,10 +23,10 @@ class BundleSetting:
     kinds: PipelineTemplates
     shape: Shape
     device: Device
-    """Of one pool: what is read of it is the size of elements, which all pools share."""
+    """Figures of one pool: only the size of elements is read, which all pools share."""
     stack: Stack
     networks: tuple[Network, ...]
-    """Of every pool."""
+    """The network of every pool."""
     network_of: Callable[[Sequence[int]], Network]
     """What a collective over some pools finds."""
     dp_overlap: bool
@@ -63,7 +63,7 @@ class MixedPlan:
     time: float
     value: float
     exposed: float
-    """Of the slowest group: gradient reductions that nothing hides, seconds."""
+    """Seconds of gradient reductions that nothing hides, in the slowest group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Placement:
     pools: tuple[int, ...]
     """That some bundle stands on."""
     nodes: NDArray[np.int64]
-    """Of every pool."""
+    """Nodes of every pool that are used."""
     replicas: float
     replicas_per_domain: float
     """Replicas that share a domain, at most."""

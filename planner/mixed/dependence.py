@@ -86,7 +86,7 @@ def _keeps_limits(request: Request, plan: Plan, longer: float) -> bool:
 
 
 def _of_a_step(request: Request, value: float, batch: int) -> float:
-    """The same in the search's terms: a step's seconds, or those times the dollars an hour of all nodes."""
+    """An objective in the search's terms: a step's seconds, or seconds times the dollars an hour of all nodes."""
     unit_s = money.DAY_S if request.objective == "time" else money.HOUR_S
     return value * unit_s / float(money.steps(request.workload.tokens, batch, request.workload.sequence))
 

@@ -30,7 +30,7 @@ class FoundPipeline(NamedTuple):
     rows: list[int]
     """For each of the chain's pools the row of its table that says how a stage is run."""
     split: LayerSplit
-    """Of this one pipeline: shapes (1, stages)."""
+    """Layers and policies of this one pipeline: shapes (1, stages)."""
     costs: StageCosts
 
 

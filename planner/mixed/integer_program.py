@@ -17,7 +17,8 @@ from planner.solver import Problem, Status, dot
 
 Integers = NDArray[np.int64]
 MOST_BRANCHES = 500
-"""Of the integer program; where they are used up, the best found counts. A number, so that answers repeat."""
+"""Most branches of the integer program; where they are used up, the best found counts. A number, so that answers
+repeat."""
 MOST_COMPARED = 1500
 """Columns that are compared with each other; beyond, only those of the same use are."""
 

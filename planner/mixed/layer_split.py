@@ -49,7 +49,7 @@ class LayerSplit:
 
 @dataclass(frozen=True, slots=True)
 class _Bisected:
-    """The same stages as bisection reads them dozens of times: pipelines stand last, where NumPy is fast."""
+    """Costs of stages as bisection reads them dozens of times: pipelines stand last, where NumPy is fast."""
 
     each: Array
     """Shape (policies, stages, pipelines), as the others."""

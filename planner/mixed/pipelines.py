@@ -59,7 +59,7 @@ class PipelineTemplates:
     forward: Array
     backward: Array
     layers: Array
-    """Of the first stage: seconds of its passes, and its layers."""
+    """Layers of the first stage; `forward` and `backward` are the seconds of its passes."""
     seam: Integers
     """Which layers stand on which pool, as a number: kinds of the same one hold every layer on the same pool."""
 

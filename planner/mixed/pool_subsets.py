@@ -241,7 +241,7 @@ class PreparedCache:
     coarse: dict[str, problem.PreparedPools | None] = field(default_factory=dict)
     own: dict[tuple[str, ...], problem.PreparedPools] = field(default_factory=dict)
     policies: tuple[Recompute, ...] = ()
-    """Of recomputation; none: all that can be."""
+    """Policies of recomputation; none: all that can be."""
 
     def prepared(self, part: Sequence[JobPool]) -> tuple[problem.PreparedPools, list[tuple[int, ...]] | None]:
         """A question over some of the pools, and which of its pools these are; None for every set of them.

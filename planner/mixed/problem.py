@@ -69,9 +69,9 @@ class PreparedPools:
     precision: str
     switches: Switches
     memory_spread: Spread
-    """Of a peak of memory."""
+    """Spread of a peak of memory."""
     time_spreads: tuple[Spread, ...]
-    """Of a step time, on each pool."""
+    """Spread of a step time, on each pool."""
     reached: tuple[Efficiency, ...]
     figures: tuple[Figures, ...]
     tables: tuple[Priced, ...]
@@ -83,9 +83,9 @@ class PreparedPools:
     layer_times: tuple[tuple[str, ...], ...]
     """For each pool, which measured layer times are used, which are not and why, in words."""
     older: tuple[Figures, ...]
-    """Of every pool under the request's older release; none where it has none, or layer times were measured."""
+    """Figures of every pool under the request's older release; none where it has none, or layer times were measured."""
     plausible: tuple[tuple[Figures, ...], ...]
-    """The same under every runtime that the request's may be."""
+    """Figures of every pool under every runtime that the request's may be."""
     splits: tuple[LayerSplit, ...] = ()
     """The layers of every kind of pipelines where they are given; empty where they are split to be fast."""
 
@@ -209,8 +209,8 @@ def prepared(bound: BoundPools, tables: tuple[Priced, ...], chains: tuple[Chain,
 
 
 def otherwise(catalog: Catalog, prepared: PreparedPools, request: Request, offered: Pools) -> PreparedPools:
-    """The same kinds of pipelines as another question about the same pools finds them: by its software and its links.
-    Stages keep what they were priced at.
+    """The kinds of pipelines that are prepared, as another question about the same pools finds them: by its software
+    and its links. Stages keep what they were priced at.
     """
     _, _, figures = _priced_by(catalog, request, prepared.pools.all, prepared.precision)
     asked = replace(offered, all=prepared.pools.all)

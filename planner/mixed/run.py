@@ -134,7 +134,7 @@ def answered(
     progress: Progress | None = None,
     singles: Singles | None = None,
 ) -> Answered:
-    """The same with what it was made from; `singles` are those of :func:`alone` where they are known.
+    """The answer with what it was made from; `singles` are the plans of :func:`alone` where they are known.
 
     Raises:
         WrongQuestion: no pool has nodes, or the pools cannot work together as asked.
@@ -197,7 +197,7 @@ def _searched(catalog: Catalog, request: Request, pools: Pools, batch: int, alon
 
 
 def _on_one(request: Request, pool: JobPool, *, whole: bool) -> Request:
-    """The same question on one pool: all of it, or (where fewer nodes may be better) doublings up to it."""
+    """The question on one pool: all of it, or (where fewer nodes may be better) doublings up to it."""
     count = pool.count
     counts = (count,) if whole else tuple(sorted({2**i for i in range(count.bit_length()) if 2**i <= count} | {count}))
     return replace(

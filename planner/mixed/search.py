@@ -34,11 +34,11 @@ MOST_LOOKED = 3000
 """Subproblems and intervals looked at before the search stops with the gap that is left; a number, so that answers
 repeat."""
 MOST_INTERVALS = 400
-"""Of those, where money or energy counts."""
+"""Most intervals of step times that are searched, where money or energy counts."""
 MOST_RELAXED = 24
 """Subproblems whose relaxation is looked at to show that a set of pools is no better than the best known."""
 _SHORTEST = 1e-5
-"""Of the longest step time: where bisection starts."""
+"""Share of the longest step time where bisection starts."""
 
 
 @dataclass(frozen=True, slots=True)

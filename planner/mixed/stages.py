@@ -70,7 +70,7 @@ class Priced:
     """Layers that the first stage must hold: the leading dense ones."""
     embedding: Array
     tower: Array
-    """Of that a frozen tower's forward pass."""
+    """Seconds of a frozen tower's forward pass, which are part of `embedding`."""
     head: Array
     """Both passes of the ends, shape (configurations,)."""
     head_backward: Array
@@ -231,14 +231,14 @@ def _update(grid: Grid) -> Array:
 
 
 def with_policy(grid: Grid, policy: Recompute) -> Grid:
-    """The same columns under one recomputation policy."""
+    """A grid's columns under one recomputation policy."""
     return replace(
         grid, options=replace(grid.options, recompute_layers=policy.layers, recompute_selective=policy.selective)
     )
 
 
 def with_layout(grid: Grid, layout: Layout) -> Grid:
-    """The same columns under another layout."""
+    """A grid's columns under another layout."""
     return replace(grid, layout=layout)
 
 

@@ -65,7 +65,7 @@ class TemplatesOnPools:
         )
 
     def by_seam(self) -> list[TemplatesOnPools]:
-        """The same in parts: within each, all kinds hold every layer on the same pool."""
+        """A subproblem in parts: within each, all kinds hold every layer on the same pool."""
         seams = self.kinds.seam
         return [replace(self, rows=self.rows[seams == seam]) for seam in np.unique(seams)]
 

@@ -44,7 +44,7 @@ GROWTH = 2.0
 UNPROVEN = "Not proven: not every order of the jobs was tried (terms, months and pauses leave too many); one may do."
 METHOD = "integer program over precomputed plans and orders of jobs; each stays on its pool"
 SMALLEST_SHARE = 1 / 128
-"""Of the work, that is told apart from nothing (:data:`infeasible.HALVINGS`)."""
+"""Smallest share of the work that is told apart from nothing (:data:`infeasible.HALVINGS`)."""
 
 
 @dataclass(frozen=True, kw_only=True)

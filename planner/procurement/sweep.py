@@ -21,7 +21,7 @@ from planner.verify import procurement as verify
 POINTS = 8
 MONEY = ("budget", "capital", "monthly")
 FIGURES = ("value", "gap", "done_day", "total_usd", "carbon_kg")
-"""Of a point; null where there is no answer."""
+"""Figures of a point of the sweep; null where there is no answer."""
 SWEPT = (*MONEY, "power", "racks")
 
 

@@ -45,7 +45,7 @@ class ImagePart:
     fixed: float
     """Held whatever the images."""
     image: float
-    """Of each image."""
+    """Held for each image."""
     usable: float
     """What a predicted peak may reach at the risk asked for."""
 
@@ -133,7 +133,7 @@ def of_each(used: Sequence[JobPool], figures: Array) -> list[Array]:
 
 
 MOST_POOLS = 8
-"""Of which every set is tried."""
+"""Most pools of which every subset is tried."""
 Found = tuple[float, tuple[JobPool, ...], Nodes, BatchSplit]
 """Seconds of a step on some pools."""
 

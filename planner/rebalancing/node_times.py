@@ -23,11 +23,11 @@ class Nodes:
     q: Array
     """Loading, forward pass and update, seconds per sample. Shape (..., n)."""
     s: Array
-    """The same whatever the batch, seconds."""
+    """Constant part, whatever the batch, seconds."""
     k: Array
     """Backward pass, seconds per sample."""
     m: Array
-    """The same whatever the batch, seconds."""
+    """Constant part, whatever the batch, seconds."""
     gamma: Array
     """Share of the backward pass before synchronisation can start (0..1), shape (...,) or (..., n)."""
     overlapped: Array
@@ -101,6 +101,6 @@ def step_time(of: Nodes, batches: Array) -> Array:
 
 
 def even(of: Nodes, batch: ArrayLike) -> Array:
-    """The same share for every node, ``b = B / n``. Shape (..., n)."""
+    """An equal share for every node, ``b = B / n``. Shape (..., n)."""
     share = np.asarray(batch, dtype=float) / of.n
     return np.broadcast_to(share[..., None], np.broadcast_shapes((*np.shape(share), of.n), of.q.shape)).copy()

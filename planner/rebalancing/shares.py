@@ -42,7 +42,7 @@ def evenly(samples: int, ranks: int) -> list[int]:
 
 
 def none_idle(batches: Sequence[float]) -> tuple[int, ...]:
-    """The same shares with at least one sample each, taken from the largest: a rank that runs can't be left out.
+    """Shares with at least one sample each, taken from the largest: a rank that runs can't be left out.
 
     Raises:
         ValueError: there are fewer samples than ranks.

@@ -108,11 +108,11 @@ class KubernetesProfile:
 
     namespace: Word | None = None
     queue: Word | None = None
-    """Of Kueue or Volcano."""
+    """Queue of Kueue or Volcano."""
     claims: tuple[Annotated[str, reads(claim)], ...] = ()
     """Persistent volume claims, each with where it is mounted."""
     resources: Annotated[Mapping[str, int], reads(counts)] = field(default_factory=dict)
-    """Of a node, with its accelerators: RDMA devices, EFA interfaces."""
+    """Devices that a pod asks for, a node with all its accelerators: RDMA devices, EFA interfaces."""
     capabilities: tuple[Word, ...] = ()
     """Linux capabilities: RDMA registers memory, which needs ``IPC_LOCK``."""
     host_network: Annotated[bool, Field(strict=True)] = False
@@ -141,7 +141,7 @@ class SiteProfile:
     kubernetes: KubernetesProfile = field(default_factory=KubernetesProfile)
     storage: StorageProfile = field(default_factory=StorageProfile)
     environment: Annotated[Mapping[str, str], reads(variables)] = field(default_factory=dict)
-    """Of every process of a job."""
+    """Environment variables of every process of a job."""
     before: tuple[Word, ...] = ()
     """Commands that every node runs before the training starts."""
 

@@ -116,7 +116,7 @@ def _times(rows: Sequence[journal.Row]) -> list[float]:
 
 
 def _half_width(rows: Sequence[journal.Row]) -> float:
-    """Of the 80 % interval of a step, on a log scale: variances of steps and of the runs' medians add up.
+    """Half width of the 80 % interval of a step, on a log scale: variances of steps and of the runs' medians add up.
 
     A normal variable has an interquartile range of 1.349 standard deviations.
     """

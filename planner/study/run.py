@@ -34,7 +34,7 @@ SMALL = 1500
 TIME_S = 120.0
 """CPU seconds that a proof may take, unless said."""
 LONGEST_S = 100 * 3600.0
-"""Of a proof: longer ones are for shards."""
+"""Longest time of a proof, seconds: longer ones are for shards."""
 LARGEST_SHARE = 2_000_000
 """Points that one shard may have."""
 CHUNK = 128
@@ -220,7 +220,7 @@ class Asked(NamedTuple):
     """What a process needs to evaluate points."""
 
     key: str
-    """Of the run: what a process evaluated before, it knows."""
+    """Key of the run: a process keeps what it evaluated under this key before."""
     catalog: Catalog
     study: Study
 

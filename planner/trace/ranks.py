@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from planner.trace.kernels import COMMUNICATION, KINDS, Kind
 
 MOST_KERNELS = 8_000_000
-"""Of one file: 140 MB, and some ten times as much while instants are shared out. Ten steps of a large model have
-a tenth of it."""
+"""Most kernels of one file: 140 MB, and some ten times as much while instants are shared out. Ten steps of a large
+model have a tenth of it."""
 LATEST = 1 << 63
 """Profilers count times in 64 bits."""
 APART = 600.0
@@ -125,9 +125,9 @@ class Shares:
 
     total: float
     alone: Mapping[Kind, float]
-    """Of each kind: its own instants, those that nothing before it in :data:`planner.trace.kernels.KINDS` fills."""
+    """Seconds of each kind: the instants that nothing before it in :data:`planner.trace.kernels.KINDS` fills."""
     hidden: Mapping[Kind, float]
-    """Of each kind of communication: under what computes, or other communication."""
+    """Seconds of each kind of communication under what computes, or other communication."""
     idle: float
     """In which nothing runs: the host is late."""
 

@@ -88,7 +88,7 @@ class CollectiveCell:
 
 @dataclass(frozen=True, slots=True)
 class Predicted:
-    """Of every row of a cell."""
+    """Predictions for every row of a cell."""
 
     time: Array
 
@@ -323,7 +323,7 @@ def fabric_prior(entries: Mapping[str, FabricEfficiency], fabric: Fabric) -> Fab
 
 
 def topologies(entries: Mapping[str, CollectiveEfficiency]) -> dict[str, CollectiveEfficiency]:
-    """Of some entries those that were not fitted: what links of a topology are taken to reach."""
+    """The entries that were not fitted: what links of a topology are taken to reach."""
     return {name: entry for name, entry in entries.items() if name.split("/")[0] in get_args(Topology)}
 
 

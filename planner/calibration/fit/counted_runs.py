@@ -25,8 +25,8 @@ PRETRAINING = ("pretrain", "mlperf-pretrain")
 SWEEP = 20
 """Plans of one job from which on a lab has swept them rather than tuned one."""
 NEAR_BEST = 1.5
-"""Of a sweep, plans up to so many times the fastest count: beyond lie plans that nobody would run, where frameworks
-break in ways of their own."""
+"""Plans of a sweep that take up to so many times the fastest count: beyond lie plans that nobody would run, where
+frameworks break in ways of their own."""
 SUBMITTERS = "MLPerf submitters"
 BETWEEN, WITHIN = 0.148, 0.09
 """Standard deviations (log) of a lab's own bias, and of its runs about it: measured with whole labs left out."""

@@ -25,16 +25,16 @@ from planner.space.grid import as_figures
 
 @dataclass(frozen=True, slots=True)
 class FramePrediction:
-    """Of every run: seconds per step, bytes, and which of its readings was taken."""
+    """Predictions of every run: seconds per step, bytes, and which of its readings was taken."""
 
     time: Array
     memory: Array
     fits: NDArray[np.bool_]
     row: NDArray[np.intp]
     fixed: Array
-    """Of the time, seconds outside the passes: optimizer and overhead of a step."""
+    """Seconds of the time that lie outside the passes: optimizer and overhead of a step."""
     outside_allocator: Array
-    """Of the memory, bytes beside the framework's allocator: what the allocator's own count leaves out."""
+    """Bytes of the memory that lie outside the framework's allocator: what the allocator's own count leaves out."""
 
 
 def _places(keys: Sequence[Hashable]) -> tuple[list[int], NDArray[np.intp]]:
@@ -173,7 +173,7 @@ class Frame:
         return replace(stack, whole_step=stack.whole_step * factor)
 
     def runtimes(self, using: Efficiencies) -> list[str]:
-        """Of every run, the runtime whose efficiencies it is predicted with."""
+        """For every run, the runtime whose efficiencies it is predicted with."""
         parts = [run.cluster.accelerator.generation if run.cluster else "" for run in self.runs]
         return [
             own_runs.runtime_of(using.runtime(run.known_as, run.year, run.mode, generation).id)

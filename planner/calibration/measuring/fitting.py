@@ -47,7 +47,7 @@ _MATRIX_SD, _AT_LIMIT = 0.5, 0.999
 
 @dataclass(frozen=True, slots=True)
 class KindError:
-    """Of the rows of one kind; fractions."""
+    """Errors of the rows of one kind; fractions."""
 
     kind: str
     rows: int

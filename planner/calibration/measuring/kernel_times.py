@@ -22,7 +22,7 @@ KINDS = (MATRIX, FORWARD, BACKWARD, MEMORY, LAUNCH, *COLLECTIVES)
 ELEMENT = {"bf16": 2, "fp16": 2, "fp8": 1, "fp32": 4, "tf32": 4}
 """Bytes of an element, by precision."""
 LAYOUTS = ("TN", "NN", "NT")
-"""Of a product's operands, as BLAS names them: forward, gradient of the input, gradient of the weight."""
+"""Layouts of a product's operands, as BLAS names them: forward, gradient of the input, gradient of the weight."""
 WHAT = "a kernel table"
 
 

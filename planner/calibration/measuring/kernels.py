@@ -33,7 +33,7 @@ MODELS = ("mpt-1b", "llama3-8b", "llama2-13b", "llama3-70b")
 SMALL = MODELS[:2]
 SEQUENCES = (512, 1024, 2048, 4096, 8192, 16384)
 HEADS, HEAD_DIM = (32, 8), 128
-"""Of the attention kernel on one rank."""
+"""Query and key heads of the attention kernel on one rank, and the size of a head."""
 ATTENTION_TOKENS = 16384
 """Tokens of one attention kernel: its batch times its sequence."""
 TRIADS = (2**28, 2**29, 2**30, 2**31)

@@ -72,7 +72,7 @@ class GroupError:
 
 
 def errors(residuals: Array, names: Sequence[str]) -> list[GroupError]:
-    """Of every group of residuals (log of predicted over measured)."""
+    """Errors of every group of residuals (log of predicted over measured)."""
     labels = np.array(names)
     rows = []
     for name in sorted(set(names)):
@@ -146,7 +146,7 @@ class Regret:
     mean: float
     largest: float
     naive: float
-    """The same of a rule that people use: least TP, then least PP, then the largest micro-batch."""
+    """Regret of a rule that people use: least TP, then least PP, then the largest micro-batch."""
     better: int
     """Groups where the choice is no worse than the rule's."""
 

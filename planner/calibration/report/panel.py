@@ -160,7 +160,7 @@ def _same_machine(run: Run) -> tuple[object, ...]:
 
 
 def best_rates(jobs: Sequence[KnownJob], runs: Sequence[Run]) -> list[BestRate]:
-    """Of every job the highest rate in a file of runs, or among the jobs themselves."""
+    """The highest rate of every job in a file of runs, or among the jobs themselves."""
     best: dict[tuple[object, ...], BestRate] = {}
     for run in [*(job.run for job in jobs), *runs]:
         if run.covered and run.measured and run.variants and run.workload and run.workload.method.kind == "pretrain":

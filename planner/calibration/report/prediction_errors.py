@@ -25,7 +25,7 @@ FEWEST = 3
 
 @dataclass(frozen=True, slots=True)
 class Errors:
-    """Of predicted against measured times; fractions."""
+    """Errors of predicted against measured times; fractions."""
 
     mape: float
     median_ape: float
@@ -152,7 +152,7 @@ LEVERS: dict[str, Callable[[Run, OptionAxes], Hashable]] = {
 }
 """What a run says of each; degrees and batches are no levers here."""
 GRADES = "AB"
-"""Of rows that are paired: those of grade C only show that something runs."""
+"""Grades of rows that are paired: rows of grade C only show that something runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,15 +162,16 @@ class LeverPairs:
     lever: str
     pairs: int
     apart: int
-    """Of those, measured more than 3 % apart."""
+    """Pairs that were measured more than 3 % apart."""
     ordered: float | None
-    """Of those apart, put in the right order; null without any."""
+    """Share of the pairs apart that are predicted in the right order; null without any."""
     ratio_error: float
     """How far the predicted ratio of the two times is from the measured one, the median."""
 
 
 def pairs(runs: Sequence[Run], predicted: Array, measured: Array, what: str) -> list[LeverPairs]:
-    """Of runs that state the lever, by lever, where there are any; the last entry, `what`, is of all levers.
+    """Judged pairs of the runs that state a lever, by lever, where there are any; the last entry, `what`, is of all
+    levers.
 
     Args:
         runs: What was measured.
@@ -203,7 +204,10 @@ def _differing(one: Run, other: Run) -> str:
 
 
 def _read(run: Run, lever: Callable[[Run, OptionAxes], Hashable]) -> set[Hashable]:
-    """Of readings that recompute no whole layers where there are any: with those, exchanges never overlap."""
+    """Values of the lever in the readings that recompute no whole layers, where there are any.
+
+    With whole layers recomputed, exchanges never overlap.
+    """
     some = [variant.options for variant in run.variants if not variant.options.recompute.layers]
     return {lever(run, options) for options in some or [variant.options for variant in run.variants]}
 

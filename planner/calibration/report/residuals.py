@@ -54,7 +54,7 @@ class Effect:
 
     name: str
     share: float
-    """Of the predicted step, mean over runs."""
+    """Share of the predicted step, mean over runs."""
     factor: float
     """What the residuals ask to multiply it with."""
     explained: float
@@ -71,7 +71,7 @@ class Component:
     size: float
     """Root mean square over runs."""
     share: float
-    """Of the squared residuals."""
+    """Share of the squared residuals."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +184,7 @@ def by_group(residual: Array, labels: Mapping[str, Sequence[Hashable]]) -> list[
 
 
 def _in_common(y: Array, kinds: Sequence[NDArray[np.intp]]) -> list[Array]:
-    """Of every run, what each kind of group that it is in adds."""
+    """What each kind of group adds to the residual of every run in it."""
     if not kinds:
         return []
     counts = [int(place.max()) + 1 for place in kinds]

@@ -51,20 +51,20 @@ class Judged:
 
     runs: Sequence[Run]
     predicted: Sequence[Run]
-    """Those of the frame, in its order."""
+    """Runs of the frame, in its order."""
     time: Array
     low: Array
     high: Array
     memory: Array
     """Bytes on the fullest accelerator."""
     reading: Array
-    """The same as its measurement counts it: what the framework's allocator holds, or all of it."""
+    """Peak of memory as its measurement counts it: what the framework's allocator holds, or all of it."""
     memory_half: Array
     """Half-width of the memory's 80 % interval, on a log scale."""
     capacity: Array
     fits: NDArray[np.bool_]
     readings: Sequence[str]
-    """Of each, what was inferred."""
+    """What was inferred of each run."""
 
     @property
     def measured(self) -> Array:
@@ -232,7 +232,7 @@ def _out_of_memory(judgement: Judged, index: NDArray[np.intp], oom_risk: float) 
 
 
 def coverage(runs: Sequence[Run]) -> list[dict[str, Any]]:
-    """Of the rows that state enough, how many are predicted; the denominator is what states enough."""
+    """How many of the rows that state enough are predicted; the denominator is what states enough."""
     asked = {
         "dense and MoE pre-training, grades A and B": [
             r for r in runs if r.family in TRANSFORMERS and r.task == "pretrain" and r.grade in "AB" and r.states_enough

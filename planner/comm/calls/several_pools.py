@@ -47,7 +47,7 @@ class PoolCall(Call):
     pipelines: int
     """Group of alike pipelines, from 0."""
     stage: int
-    """Of these, from 0; that of the most parameters for reductions, whose size is its own."""
+    """Stage of these pipelines, from 0; the stage of the most parameters for reductions, whose size is its own."""
     leads: bool
     """Whether it stands for its like: its stage is the slowest of its pipelines on its pool, or it passes a link."""
     paces: bool
@@ -62,7 +62,7 @@ class KnownPlan:
     pools: Pools
     figures: tuple[Figures, ...]
     tables: tuple[Priced, ...]
-    """Of every pool: one way for each group."""
+    """Priced stages of every pool: one way for each group."""
     links: dict[tuple[int, int], Network]
     chains: tuple[Chain, ...]
     switches: Switches
@@ -247,7 +247,7 @@ def _scalars(grid: Grid) -> Grid:
 
 
 def _of_layers(k: KnownPlan, row: int, stage: int) -> Iterator[Call]:
-    """Of tensor, context and expert ranks."""
+    """Calls of tensor, context and expert ranks."""
     g = k.plan.parallelism.groups[row]
     s = g.stages[stage]
     grid = _grid(k, row, stage)

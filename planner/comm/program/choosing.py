@@ -63,7 +63,7 @@ class Chosen:
     live: tuple[str, ...]
     gap: float
     saved_s: float
-    """Of the step, switches paid."""
+    """Seconds saved in a step, after the cost of switches."""
     held_back: float | None
     """Upper end of the 95 % interval of mixed over base on rounds that it was not chosen on; None: too few rounds."""
     fell_back: bool
@@ -130,7 +130,7 @@ class MeasuredTables(Protocol):
         """Numbers of the rounds that every row has."""
 
     def of_rounds(self, rounds: Iterable[int]) -> MeasuredTables:
-        """The same tables with the rows of these rounds only."""
+        """The tables with the rows of these rounds only."""
 
     def look_up(self, call: Call) -> Mapping[CollectiveMethod, Time]:
         """What each candidate takes for a call."""
@@ -138,7 +138,7 @@ class MeasuredTables(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class OneTable:
-    """The same times wherever a call runs."""
+    """One table of times, wherever a call runs."""
 
     table: TimesTable
 

@@ -21,7 +21,7 @@ class RoutingRule:
 
     op: str
     ranks: int | None
-    """Of the group; None: any."""
+    """Ranks of the group; None: any."""
     least: float
     most: float
     """Bytes of a call, both ends included, as nccl-tests counts them: the whole vector; an all-to-all's send buffer."""

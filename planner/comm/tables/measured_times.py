@@ -211,7 +211,7 @@ def _cells(row: TableRow) -> tuple[object, ...]:
 
 
 def further(known: Sequence[TableRow], more: Sequence[TableRow]) -> list[TableRow]:
-    """Those of `more` that are not among the known rows; measured again, they are further rounds."""
+    """Rows of `more` that are not among the known rows; measured again, they are further rounds."""
     known_rows = {_as_written(row) for row in known}
     last: dict[tuple[object, ...], int] = {}
     for row in known:

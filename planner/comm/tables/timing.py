@@ -16,7 +16,7 @@ from planner.cost.calls import Call
 
 @dataclass(frozen=True, slots=True)
 class Time:
-    """Of one call."""
+    """What one call takes."""
 
     seconds: float
     spread: float
@@ -80,7 +80,7 @@ class PoolTables:
     tables: Mapping[tuple[int, ...], TimesTable]
     """Pools -> what was measured on them; under no pools: anywhere."""
     vendors: tuple[str, ...]
-    """Of every pool's accelerators."""
+    """Vendor of every pool's accelerators."""
 
     @property
     def rounds(self) -> tuple[int, ...]:
@@ -89,7 +89,7 @@ class PoolTables:
         return tuple(sorted(shared))
 
     def of_rounds(self, rounds: Iterable[int]) -> PoolTables:
-        """The same tables with the rows of these rounds only."""
+        """Tables with the rows of these rounds only."""
         kept = list(rounds)
         return replace(self, tables={at: table.of_rounds(kept) for at, table in self.tables.items()})
 

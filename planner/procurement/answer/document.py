@@ -230,7 +230,7 @@ def _use(
 
 
 def _own_power(pools: Sequence[SupplyPool], stretches: Sequence[ScheduledStretch]) -> float:
-    """Of as many of one's own nodes as ever work at a time."""
+    """Watts of the most owned nodes that ever work at a time."""
     node_watts = {pool.node.id: pool.power / pool.nodes for pool in pools if pool.way == "own"}
     return sum(
         watts

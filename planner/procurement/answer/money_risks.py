@@ -44,7 +44,7 @@ NINE_OF_TEN = 1.2816
 
 
 def spot_risk(pools: Sequence[SupplyPool], plan: Plan, finish_day: float, often: float) -> SpotRisk | None:
-    """Of a job on these pools; None where none of them is spot.
+    """The risk of a job on these pools; None where none of them is spot.
 
     Args:
         pools: That work on it, as hired.

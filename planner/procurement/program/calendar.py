@@ -16,7 +16,7 @@ from planner.procurement.throughput.column import Place
 from planner.question.file_values import DAYS_PER_MONTH
 
 HALVINGS = 20
-"""Of the search for the last day on which something may be bought."""
+"""Halvings in the search for the last day on which something may be bought."""
 MOST_STARTS = 200
 """Sets of first days of terms that are tried."""
 MOST_CHAINED = 4

@@ -129,7 +129,7 @@ def _other(program: ProcureProgram, of: Linear, now: int, up: bool, name: str) -
 MANY = 1000
 """Columns from which on it pays to ask first which of them may matter."""
 PARTED_ROUNDS = 8
-"""Of asking a large program in which jobs may be parted, with the days on which purchases may begin."""
+"""Rounds of a large program with interruptible jobs, which ask on which days purchases may begin."""
 SAFELY = 1e-6
 """By which what a column costs, at least, may be wrong."""
 Answer = Callable[[ProcureInstance], ProgramSolution | None]

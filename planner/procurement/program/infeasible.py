@@ -10,9 +10,9 @@ from planner.procurement.program.solution import ProgramSolution, Settings
 from planner.procurement.program.solve import solve
 
 HALVINGS = 7
-"""Of a bisection: the share of the work that fits is known to 1 in 128, and told in whole percents."""
+"""Halvings of a bisection: the share of the work that fits is known to 1 in 128, and told in whole percents."""
 DOUBLINGS = 5
-"""Of the horizon, until there is an answer: some thirty times as long is no remedy."""
+"""Doublings of the horizon until there is an answer: some thirty times as long is no remedy."""
 
 
 @dataclass(frozen=True)

@@ -86,7 +86,7 @@ def deadline(job: Job, variant: ProcureVariant) -> float:
 
 
 def _promised(job: Job, variant: ProcureVariant) -> float:
-    """The same for the job's own sake, and not so that all is done early: this is the day that a loss may not touch."""
+    """The last day that the job itself allows, whatever the end of all work: a loss of nodes may not move this day."""
     name = f"deadline:{job.name}" if job.given_deadline else "horizon"
     return FAR if name in variant.dropped else variant.moved.get(name, job.deadline_day)
 

@@ -147,7 +147,7 @@ def busy(program: ProcureProgram, instance: ProcureInstance, key: tuple[int, Pla
 
 
 def name(j: int, place: Place) -> str:
-    """Of a job in its place, in names of variables."""
+    """A suffix for names of variables: a job and its place."""
     return "_".join(str(n) for n in (j, *place))
 
 
@@ -425,7 +425,7 @@ def _held_of(program: ProcureProgram, instance: ProcureInstance, offer: str) -> 
 
 
 def _own_power(program: ProcureProgram, instance: ProcureInstance) -> Linear:
-    """Of as many nodes of one's own as work at a time."""
+    """Watts of the owned nodes that work at one time."""
     watts = own_watts(instance)
     return total(watts[name] * most for name, most in program.most.items() if name in watts)
 

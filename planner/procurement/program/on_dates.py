@@ -30,7 +30,7 @@ class OnDates:
     instance: ProcureInstance
 
     def back(self, solution: ProgramSolution) -> ProgramSolution:
-        """The same answer, of the question's own pools and the days from which they are held."""
+        """The answer in terms of the question's own pools and the days from which they are held."""
         pools, dated = self.instance.pools, self.instance.dated
         return replace(
             solution,

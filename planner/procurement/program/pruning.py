@@ -72,7 +72,7 @@ def _needed(instance: ProcureInstance, columns: Sequence[Column]) -> float:
 
 
 def _front(instance: ProcureInstance, supply: _Supply, days: Mapping[int, Days]) -> list[int]:
-    """Those of some pools that no others make needless; whatever dominates a pool comes before it."""
+    """Pools of `days` that no others make needless; whatever dominates a pool comes before it."""
     pools = instance.pools
     ordered = sorted(
         days, key=lambda p: (pools[p].fixed_charge + pools[p].held_usd, -len(days[p]), sum(days[p].values()), p)
@@ -103,7 +103,7 @@ def _held(instance: ProcureInstance, pool: SupplyPool) -> Iterator[float]:
 
 
 def _work(instance: ProcureInstance, jobs: Sequence[int], p: int, days: Days) -> Iterator[float]:
-    """Of every job: days, dollars, days with the loss of nodes, and kilograms where they count; dollars and kilograms
+    """Every job's days, dollars, days with the loss of nodes, and kilograms where they count; dollars and kilograms
     also if it were paused as often as there are jobs.
     """
     pool = instance.pools[p]

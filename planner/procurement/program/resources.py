@@ -10,7 +10,7 @@ from planner.procurement.program.instance import ProcureInstance, ProcureVariant
 from planner.procurement.throughput.column import Place
 
 MOST_INTERVALS = 40
-"""Of a resource, for which the program asks whether work has room; the sequence asks for every day."""
+"""Most intervals of a resource for which the program asks whether work has room; the sequence asks for every day."""
 
 Key = tuple[int, Place]
 """A job and the pools it would work on."""

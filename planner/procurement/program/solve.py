@@ -29,9 +29,9 @@ SHORTEST_STEP = 1e-4
 """Relative width to which the earliest completion is narrowed down."""
 RATIO_ROUNDS = 12
 ROUNDS = 400
-"""Of asking for an order, and forbidding what has none."""
+"""Most rounds of asking for an order, and forbidding choices that have none."""
 HALVINGS = 12
-"""Of the search for how much of the work beyond a job's tokens has room."""
+"""Halvings in the search for how much of the work beyond a job's tokens has room."""
 
 
 def solve(instance: ProcureInstance, variant: ProcureVariant, settings: Settings = USUAL) -> ProgramSolution | None:

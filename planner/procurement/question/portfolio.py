@@ -113,7 +113,7 @@ class Job:
     given_deadline: bool = False
     """Whether the question named it; else it is the horizon."""
     priority: int = 0
-    """Of two with one deadline the higher goes first."""
+    """If two jobs share a deadline, the one of higher priority goes first."""
     interruptible: bool = False
     """Whether it may be paused where another job needs its nodes."""
     restart_days: float = RESTART_S / DAY_S
@@ -201,7 +201,7 @@ class Limits:
     monthly: PositiveMoney | None = None
     """Running costs and rent in any month, without capital."""
     power: Watts | None = None
-    """Of machines of one's own, provided at the plug."""
+    """Limit on the power of owned machines, at the plug."""
     racks: Positive | None = None
     switch_ports: Positive | None = None
     carbon: Kilograms | None = None
@@ -236,7 +236,7 @@ class Reliability:
     __pydantic_config__: ClassVar[ConfigDict] = TABLE
 
     preemptions_per_node_day: Positive = 0.2
-    """Of spot instances."""
+    """Preemptions of a spot node a day."""
     repair_days: Annotated[Days, Field(alias="repair")] = 3.0
     spare_risk: Share = 0.05
     """That the spares do not suffice while a node is repaired."""
@@ -273,9 +273,8 @@ class PortfolioTerms:
     hall: Hall = Hall()
     reliability: Reliability = Reliability()
     network_prices: NetworkPrices = "parts"
-    """Of networks that are bought: switches and links by piece where their prices are known, or LIBRA's US dollars for
-    each GB/s for all of them.
-    """
+    """Prices of networks that are bought: switches and links by piece where their prices are known, or LIBRA's US
+    dollars for each GB/s for all of them."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -52,7 +52,7 @@ MOST_JOBS = 500
 MOST_MIXED = 4
 """Pools in one job."""
 GIVEN_LATENCY_S = 2e-5
-"""Of a link that is given without one, as in ``clusterwright plan --link``."""
+"""Latency of a link that is given without one, as in ``clusterwright plan --link``."""
 ROUNDING = 1 + 1e-9
 """Spans given in months and in days may differ by so much and still be the same."""
 RATE = '[exchange] usd = 1.08 (US dollars for one), date = "2026-11-20"'

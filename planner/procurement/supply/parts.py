@@ -22,7 +22,7 @@ class BillPart(Entry):
     usd: Usd
     power: Watts
     rate: Bandwidth = 0.0
-    """Of one port, or that one machine can move."""
+    """Bandwidth of one port, or the bandwidth that one machine can move."""
     radix: Count | None = None
     """Ports of a switch."""
 

@@ -83,7 +83,7 @@ class SupplyPool:
     spares: int = 0
     wiring: str = ""
     quote: Price | None = None
-    """Of one node: to buy it, or for an hour of it."""
+    """Price of one node: to buy it, or for an hour of it."""
     sold_as: str = ""
     """The catalog's node whose price that is."""
     items: tuple[Item, ...] = ()
@@ -110,13 +110,13 @@ class SupplyPool:
     fixed_charge: float = 0.0
     """What holding it adds to the cost that is minimised, without what is paid by month or day."""
     day_charge: float = 0.0
-    """Of which so much for each day that it is held, where a purchase is charged by its days."""
+    """US dollars of `fixed_charge` for each day that it is held, where a purchase is charged by its days."""
     sold_usd: float | None = None
     """What its nodes bring on `end_day`, on which they are sold; None: they are not."""
     restart_s: float = RESTART_S
     preemptions_per_node_s: float = 0.0
     on_demand_usd: float | None = None
-    """Of spot: an hour of one node that nobody takes back; None where nobody sells it."""
+    """For spot, US dollars of an hour of one node that nobody takes back; None where nobody sells it."""
     at_most: int | None = None
     """Nodes that can be had of `offer`."""
     offer: str = ""
@@ -161,7 +161,7 @@ class SupplyPool:
 
     @property
     def term_days(self) -> float:
-        """Of what is reserved, or sold: it ends so long after it began."""
+        """Days of a term, or of a purchase that is sold: it ends so long after it began."""
         return self.held_days if self.way in TERM_DAYS or self.sold_usd is not None else 0.0
 
     @property
@@ -185,7 +185,7 @@ class SupplyPool:
         return self.month_usd * self.held_days / DAYS_PER_MONTH
 
     def starting(self, day: float) -> SupplyPool:
-        """The same from another day on: a term ends so much later, what is bought stays to the end of the horizon."""
+        """The pool from another day on: a term ends so much later, what is bought stays to the end of the horizon."""
         later = day - self.start_day
         if self.term_days:
             return replace(self, start_day=day, end_day=self.end_day + later)

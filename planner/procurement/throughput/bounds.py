@@ -24,12 +24,13 @@ from planner.schema.workload import Model
 PRODUCTS = {"lora": 4.0}
 """FLOPs a weight and token: forward and both gradients are 6; without those of frozen weights 4."""
 CERTAIN = 0.9
-"""Of the weights: biases and norms, which are in no product, are fewer than a tenth in every architecture known."""
+"""Share of the weights that is certainly in products: biases and norms, which are in no product, are fewer than a tenth
+in every architecture known."""
 SIXTEEN_BIT = ("bf16", "fp16", "tf32", "fp32")
 MARGIN = 1.1
 """Above the share of peak that large products reach: no release and no shape is taken to beat it by more."""
 LARGEST_STEP = 0.25
-"""Of a limit, by which its shadow price moves it at most: a step that is no small one says little."""
+"""Largest share of a limit by which its shadow price moves it at most: a step that is no small one says little."""
 
 
 @dataclass(frozen=True)
@@ -39,9 +40,9 @@ class Reach:
     usd: float = math.inf
     """US dollars of everything, where the job may be done in time."""
     late_usd: float = math.inf
-    """The same where even its best rate is too slow; and the budget under which a share of the work counts."""
+    """The budget where even the best rate is too slow; and the budget under which a share of the work counts."""
     share: float = math.inf
-    """Of all work: where so much may be done for `late_usd` in time, too."""
+    """Share of all work: where so much may be done for `late_usd` in time, too."""
 
 
 EVERYTHING = Reach()
@@ -74,7 +75,7 @@ class LowerBounds:
         return reach.share < math.inf and self._share(j, p, reach.late_usd) >= reach.share
 
     def _share(self, j: int, p: int, budget: float) -> float:
-        """Of all work, at most, for so much money and in time."""
+        """Largest share of all work that can be done for so much money and in time."""
         left = budget - self.held_usd[p]
         work = self.work_usd[j][p]
         days = self.days[j][p]

@@ -31,7 +31,7 @@ class Column:
     days: float
     """Wall time of the whole job, failures and checkpoints included."""
     tokens_per_s: float
-    """Of wall time."""
+    """Tokens a second of wall time."""
     other_pools: tuple[int, ...] = ()
     """The other pools that work on it at the same time."""
 

@@ -41,7 +41,7 @@ class LogFormat:
     memory: re.Pattern[str] | None = None
     """A line of its own with the peak of memory."""
     memory_kind: Kind = "reserved"
-    """Of the allocator's counters, the one that is printed."""
+    """The one of the allocator's counters that is printed."""
 
 
 FORMATS = (

@@ -24,7 +24,7 @@ class LoggedStep:
 
     step: int
     seconds: float
-    """Of what `per` says."""
+    """Seconds of what `per` says."""
     per: Per
     batch: int | None = None
     """Sequences of the step, where the line says them."""

@@ -12,7 +12,7 @@ from planner.study.program.evaluation import Evaluator, PointOutcome
 from planner.study.question.study import LARGER_IS_BETTER
 
 STEP = 0.01
-"""Of an axis, up and down, that an elasticity is taken over."""
+"""Share of an axis, up and down, over which an elasticity is taken."""
 SWEPT = 9
 """Most values of an axis in a sweep; of an axis in a sweep of two, fewer."""
 SWEPT_TWICE = 5

@@ -32,7 +32,7 @@ FASTER = (
 AT_ONCE = 64
 """Boxes that are halved side by side: searches of many machines share their arrays."""
 IN_ONE_SPACE, BOX_S = 16, 2e-3
-"""Of those, about, how many are searched in one space: many corners are known, and they are spread over all spaces. And
+"""About how many points are searched in one space: many corners are known, and they are spread over all spaces. And
 CPU seconds of a box, about, beside the searches (`benchmarks/design_points.py`)."""
 ROUNDING = 1e-9
 """Share by which floating-point sums may differ."""
@@ -185,7 +185,7 @@ class _Tree:
         self.open: list[tuple[float, int, PointBox, Worth]] = []
         self.numbers = count()
         self.bounds: dict[PointBox, Worth] = {}
-        """Of the boxes that are being halved, for their halves."""
+        """Bounds of the boxes that are being halved, kept for their halves."""
         self.seen: set[Point] = set()
         """Fastest corners, of which many boxes share one."""
         self.told = 0

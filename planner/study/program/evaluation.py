@@ -51,7 +51,7 @@ class PointOutcome:
     violations: dict[str, float]
     """Constraint -> by what share it is exceeded; 0 or less where it is kept."""
     candidates: tuple[Candidate | None, ...]
-    """Of each workload; None where it was not searched for or nothing fits."""
+    """The candidate of each workload; None where it was not searched for or nothing fits."""
     why: str = ""
     """What is wrong with a point that is no cluster, or trains nothing."""
 
@@ -117,7 +117,7 @@ class Evaluator:
         return outcomes
 
     def loosened(self) -> Evaluator:
-        """The same without constraints, sharing every search that was made."""
+        """An evaluator without constraints, sharing every search that was made."""
         if not self.study.constraints:
             return self
         if self._loose is None:
@@ -165,7 +165,7 @@ class Evaluator:
         return POINT_S * len(self.study.workloads) + point_s * sum(map(self._layouts, values)) / len(values)
 
     def _points_a_space(self, many: int) -> float:
-        """Of so many points in a row, how many share a space."""
+        """How many of `many` consecutive points share a space."""
         start = (self.study.size - many) // 2
         spaces = set()
         for n in range(start, start + many):

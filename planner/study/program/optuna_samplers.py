@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 CANDIDATES = 64
 """That TPE weighs in a trial."""
 SWEEP = 3
-"""Of so many trials, one is a sweep's."""
+"""One trial in so many is a sweep's."""
 SWEEP_FROM = 60
 """First trial that may be one: earlier, sweeps would hold TPE in the first valley that it found."""
 POPULATION = 32
-"""Of NSGA-II."""
+"""Population of NSGA-II."""
 DRAWS = 256
 """Most points drawn at random to find one that may be tried."""
 CHILDREN = 16
@@ -155,7 +155,7 @@ def _usual(asked: Study, seed: int, may: KnownPoints, among: optuna.Study) -> An
         return NSGAIISampler(population_size=POPULATION, seed=seed)
 
     class Choosy(TPESampler):
-        """Of TPE's candidates takes the best that may be tried and was not."""
+        """TPE that takes the best of its candidates that may be tried and was not."""
 
         def _compute_acquisition_func(self, samples: Any, mpe_below: Any, mpe_above: Any) -> Any:
             values = np.array(super()._compute_acquisition_func(samples, mpe_below, mpe_above))

@@ -178,7 +178,7 @@ def _short(value: Any) -> str:
 
 KIND = "enumeration"
 _KEPT = {"objectives", "measures", "violations", "plan", "why"}
-"""Of an outcome (see :func:`planner.study.program.optuna_trials.stored`)."""
+"""Keys of a stored outcome (see :func:`planner.study.program.optuna_trials.stored`)."""
 
 
 class Ledger:

@@ -48,7 +48,9 @@ class Costs:
 
     basis: Basis
     accelerator_usd: float | None = None
-    """Of one accelerator before the rates; None: the catalog's price of a node, and rates count from the base on."""
+    """US dollars of one accelerator before the rates; None: the catalog's price of a node, and rates count from the
+    base on.
+    """
     node_usd: float = 0.0
     rates: tuple[Rate, ...] = ()
     ownership: Ownership = field(default_factory=Ownership)
