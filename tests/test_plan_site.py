@@ -86,7 +86,7 @@ def test_all_that_follows_from_a_step_follows_from_the_measured_one(ask: Answers
     before = ask("--region", "us")["plans"][0]
     learn(1, "--step-time", "20s")
     pins = "tp={tp},pp={pp},cp={cp},zero={zero}".format(**before["axes"])
-    after = ask("--region", "us", "--pin", f"{pins},micro={before['batch']['micro']},recompute=none")["plans"][0]
+    after = ask("--region", "us", "--pin", f"{pins},micro={before['axes']['micro']},recompute=none")["plans"][0]
     slower = 20.0 / before["prediction"]["step_time_s"]
     predicted = after["measured"]["predicted_s"]
     assert sum(after["prediction"]["breakdown"].values()) == pytest.approx(predicted) and predicted < 20.0

@@ -57,6 +57,7 @@ def bundle(
     Raises:
         WrongQuestion: a setting that no target has, or a plan that one of them cannot express.
     """
+    written = document.as_json(plan)
     plan, site = plan_facts.complete(plan), site or SiteProfile()
     offered = _offered(exporters, plan)
     values = settings(offered, {**profiles.settings(site, plan, offered), **given})
@@ -69,7 +70,7 @@ def bundle(
         lost = tuple(loss for loss in lost if loss != plan_facts.UNTUNED)
     header = _header(plan, target)
     job = LaunchJob(
-        files={torchrun.PLAN: document.as_json(plan)},
+        files={torchrun.PLAN: written},
         site=site,
         benchmark=changed is not None,
         environment=site.environment,

@@ -67,7 +67,8 @@ def solution(prepared: Prepared, candidate: Candidate) -> Solution:
 
 def _passes(grid: Grid) -> schema.SplitPasses:
     """As long as a site's runs take."""
-    timed, site = terms(grid).stages, float(grid.stack.whole_step)
+    timed = terms(grid).stages
+    site = float(grid.stack.whole_step)
     slowest, others = (
         (site * float(x.forward), site * float(x.inward), site * float(x.weight))
         for x in pipeline.split_passes(grid, timed)
@@ -80,7 +81,8 @@ def _own_runs(prepared: Prepared, grid: Grid) -> schema.OwnRunsSection | None:
     own = prepared.figures.own
     if own is None:
         return None
-    shared, whole = float(prepared.figures.stack.whole_step), float(grid.stack.whole_step)
+    shared = float(prepared.figures.stack.whole_step)
+    whole = float(grid.stack.whole_step)
     plain = replace(grid, stack=replace(grid.stack, whole_step=1.0))
     return schema.OwnRunsSection(
         shared_factor=shared,
@@ -98,7 +100,8 @@ def _own_runs(prepared: Prepared, grid: Grid) -> schema.OwnRunsSection | None:
 
 def _outline(prepared: Prepared, candidate: Candidate, grid: Grid) -> Solution:
     """The same without what only a document says: what the step time is made of, how sure it is, other releases."""
-    request, layout = prepared.request, candidate.layout
+    request = prepared.request
+    layout = candidate.layout
     used = _pool(prepared, layout["nodes"], candidate.options.precision, float(grid.device.peak))
     fullest = fullest_stage(prepared, grid, layout["pp"])
     return Solution(
@@ -116,7 +119,9 @@ def _outline(prepared: Prepared, candidate: Candidate, grid: Grid) -> Solution:
 
 
 def _configuration(prepared: Prepared, candidate: Candidate, grid: Grid, fullest: Memory) -> schema.Configuration:
-    request, options, layout = prepared.request, candidate.options, candidate.layout
+    request = prepared.request
+    options = candidate.options
+    layout = candidate.layout
     return schema.Configuration(
         parallelism=_parallelism(prepared, grid, candidate),
         batch=schema.Batch(
@@ -154,7 +159,8 @@ def _dispatcher(options: OptionAxes, grid: Grid, request: Request) -> Dispatcher
 def _offloaded(options: OptionAxes, fullest: Memory, grid: Grid) -> schema.Offloaded | None:
     if options.offload in (0.0, 1.0) and not options.offload_overlap and not options.activation_offload:
         return None
-    share, parameters = options.offload, data_parallel.updated_parameters(grid, pipeline.split(grid.shape, grid.layout))
+    share = options.offload
+    parameters = data_parallel.updated_parameters(grid, pipeline.split(grid.shape, grid.layout))
     on_host, on_device = data_parallel.update_rates(grid)
     return schema.Offloaded(
         optimizer_share=float(share),
@@ -184,10 +190,13 @@ def _pool(prepared: Prepared, nodes: int, precision: str, peak: float) -> PoolIn
 
 
 def _parallelism(prepared: Prepared, grid: Grid, candidate: Candidate) -> schema.Parallelism:
-    layout, options, way = candidate.layout, candidate.options, candidate.options.cp_algorithm
+    layout = candidate.layout
+    options = candidate.options
+    way = candidate.options.cp_algorithm
     zero = options.sharding.zero
     shards = int(data_parallel.replicas(grid).dense_shards) if zero else 1
-    layers, pattern = pipeline.stage_layers(grid.shape, grid.layout), grid.shape.pattern
+    layers = pipeline.stage_layers(grid.shape, grid.layout)
+    pattern = grid.shape.pattern
     return schema.Parallelism(
         tp=layout["tp"],
         pp=layout["pp"],
@@ -281,7 +290,8 @@ def front_point_of(prepared: Prepared, candidate: Candidate) -> schema.FrontPoin
 def _point(
     found: schema.Configuration, accelerators: int, step_time: float, run: schema.Money, held: float
 ) -> schema.FrontPoint:
-    cut, policy = found.parallelism, found.recompute.policy
+    cut = found.parallelism
+    policy = found.recompute.policy
     degrees = " ".join(f"{axis.upper()}{n}" for axis in ("tp", "pp", "cp", "ep", "dp") if (n := getattr(cut, axis)) > 1)
     return schema.FrontPoint(
         label=f"{degrees or 'one rank'}{'' if policy == 'none' else f', recompute {policy}'}",

@@ -71,7 +71,8 @@ def _on(request: Request, counts: Sequence[int]) -> Request:
 
 
 def _contingency(catalog: Catalog, request: Request, candidate: Candidate, lost: int) -> ContingencyPlan:
-    plan, optimizer = answer.plan(prepare(catalog, request), candidate, 1), request.workload.optimizer
+    plan = answer.plan(prepare(catalog, request), candidate, 1)
+    optimizer = request.workload.optimizer
     each = 2.0 + optimizer.state_bytes + optimizer.master_bytes
     checkpoint = parameters(request.workload.model).total * each
     return ContingencyPlan(

@@ -39,14 +39,16 @@ def plan(
         WrongQuestion: the question allows no layout.
         NoAnswer: layouts exist, and none fits into memory or within the limits; the message says what would.
     """
-    started, cpu = time.perf_counter(), time.process_time()
+    started = time.perf_counter()
+    cpu = time.process_time()
     prepared = prepare(catalog, request)
     with progress("search", problem(prepared, 1).candidates) if progress else nullcontext() as advance:
         ranking = ranked.search(catalog, prepared, runs, top=request.top, front=True, advance=advance)
     if not ranking.plans:
         raise NoAnswer(infeasible.nothing_fits(catalog, prepared, ranking, runs))
     section = _search_section(prepared, ranking)
-    found, plans = ranking.found, ranking.plans
+    found = ranking.found
+    plans = ranking.plans
     if pick is not None:
         places = pick(plans)
         if not places:
@@ -144,7 +146,8 @@ def _shifted_by_own_runs(plan: Plan) -> bool:
 
 
 def _search_section(prepared: Prepared, ranking: Ranking) -> SearchSection:
-    request, found = prepared.request, ranking.found
+    request = prepared.request
+    found = ranking.found
     variants = 1
     if request.fold and ranking.as_predicted:
         variants = near_duplicates(problem(prepared, 1), found.best[0].block, found.best[0].flat)

@@ -142,7 +142,8 @@ def _put(table: dict[str, Any], place: tuple[str, ...], value: object) -> None:
 def _put_offload(table: dict[str, Any], axes: dict[str, Any]) -> None:
     """What lives in host memory; a section of its own only where that is more than all optimizer states."""
     share = _shares(axes.pop("offload"), ("optimizer",), "offload")["optimizer"]
-    overlap, modules = axes.pop("offload_overlap"), str(axes.pop("activation_offload"))
+    overlap = axes.pop("offload_overlap")
+    modules = str(axes.pop("activation_offload"))
     activations = [] if modules == ALONE else modules.split("+")
     _put(table, ("offload",), {"optimizer": share > 0})
     if "offloaded" in table or 0 < share < 1 or overlap or activations:
@@ -189,7 +190,8 @@ MAKERS = {
 def of_version_1(plan: Mapping[str, Any]) -> dict[str, Any]:
     """A plan's document of schema version 1 as the records read it: its axes stand in sections already."""
     table = {key: dict(value) if isinstance(value, Mapping) else value for key, value in plan.items()}
-    cut, cluster = _inside(table, "parallelism"), _inside(table, "cluster")
+    cut = _inside(table, "parallelism")
+    cluster = _inside(table, "cluster")
     if isinstance(cut, dict) and cut.get("cp") != 1 and cut.get("cp_algorithm") is None:
         # The first documents do not say how context-parallel ranks share a sequence: by a ring.
         cut["cp_algorithm"] = "p2p"

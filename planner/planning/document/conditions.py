@@ -12,21 +12,22 @@ from planner.schema import plan as schema
 NO_PART_OF_IT = ("host_memory", "local_storage", "l2", "tokens", "batch", "sequence")
 """Assumed fields that no prediction reads, or that the question's own assumptions already name; the first where
 nothing lies in host memory."""
-NEAR_MEMORY, NEAR_LIMIT = 0.05, 0.02
+NEAR_MEMORY = 0.05
+NEAR_LIMIT = 0.02
 """Share of a limit below which what is left of it counts as nothing: of bytes, which differ from run to run; of a
 deadline or a budget. Of accelerators nothing may be left."""
 
 
-def constraints(found: Solution, memory: schema.MemorySection, run: schema.Money) -> tuple[schema.Constraint, ...]:
+def constraints(solution: Solution, memory: schema.MemorySection, run: schema.Money) -> tuple[schema.Constraint, ...]:
     """Memory and accelerators always; expanded and host memory, deadline and budget where there are any."""
-    request = found.request
-    offered = sum(pool.cluster.accelerators for pool in found.question.all)
+    request = solution.request
+    offered = sum(pool.cluster.accelerators for pool in solution.question.all)
     listed = [
-        _constraint("memory", _usable(found, memory.capacity_bytes), memory.total_bytes, "B", near=NEAR_MEMORY),
-        _constraint("accelerators", offered, found.accelerators, "", near=0.0),
+        _constraint("memory", _usable(solution, memory.capacity_bytes), memory.total_bytes, "B", near=NEAR_MEMORY),
+        _constraint("accelerators", offered, solution.accelerators, "", near=0.0),
     ]
     if (there := memory.expanded) is not None:
-        limit = _usable(found, there.capacity_bytes)
+        limit = _usable(solution, there.capacity_bytes)
         listed.append(_constraint("expanded memory", limit, there.total_bytes, "B", near=NEAR_MEMORY))
     if (host := memory.host) is not None and host.capacity_bytes is not None:
         listed.append(_constraint("host memory", host.capacity_bytes, host.total_bytes, "B", near=NEAR_MEMORY))
@@ -37,9 +38,9 @@ def constraints(found: Solution, memory: schema.MemorySection, run: schema.Money
     return tuple(listed)
 
 
-def _usable(found: Solution, capacity: float) -> float:
+def _usable(solution: Solution, capacity: float) -> float:
     """Bytes that a predicted peak may reach at the risk asked for."""
-    return float(memory_risk.usable(capacity, found.memory_spread.half_width, found.request.oom_risk))
+    return float(memory_risk.usable(capacity, solution.memory_spread.half_width, solution.request.oom_risk))
 
 
 def _constraint(name: str, limit: float, value: float, unit: str, *, near: float) -> schema.Constraint:
@@ -50,20 +51,20 @@ def _constraint(name: str, limit: float, value: float, unit: str, *, near: float
     )
 
 
-def assumptions(found: Solution) -> tuple[schema.Assumption, ...]:
+def assumptions(solution: Solution) -> tuple[schema.Assumption, ...]:
     """What the question left open, links that nobody gave, and what is not known of each pool; each once."""
-    request = found.request
+    request = solution.request
     listed = [schema.Assumption(what=what, why=why, flag=flag) for what, why, flag in request.assumptions]
-    listed += _unmeasured(found)
-    listed += _links(found)
-    for each in found.pools:
-        listed += _of_pool(found, each)
+    listed += _unmeasured(solution)
+    listed += _links(solution)
+    for each in solution.pools:
+        listed += _of_pool(solution, each)
     return tuple(dict.fromkeys(listed))
 
 
-def _unmeasured(found: Solution) -> Iterator[schema.Assumption]:
+def _unmeasured(solution: Solution) -> Iterator[schema.Assumption]:
     """Kinds of blocks of which the fits have no run."""
-    model = found.request.workload.model
+    model = solution.request.workload.model
     for what, kind in (
         ("recurrence", "a recurrence"),
         ("indexer", "sparse attention"),
@@ -74,20 +75,21 @@ def _unmeasured(found: Solution) -> Iterator[schema.Assumption]:
             yield schema.Assumption(what=f"{model.id}.{what}", why=why, flag="calibrate")
 
 
-def _links(found: Solution) -> Iterator[schema.Assumption]:
-    for one, other in combinations((each.pool for each in found.pools), 2):
-        if frozenset((one.name, other.name)) not in found.question.given:
-            link = found.question.link(one, other)
+def _links(solution: Solution) -> Iterator[schema.Assumption]:
+    for one, other in combinations((each.pool for each in solution.pools), 2):
+        if frozenset((one.name, other.name)) not in solution.question.given:
+            link = solution.question.link(one, other)
             what = f"{link.bandwidth * 8 / 1e9:g} Gbit/s a node between {one.name} and {other.name}"
             yield schema.Assumption(what=what, why=link.basis, flag="--link")
 
 
-def _of_pool(found: Solution, used: PoolInUse) -> Iterator[schema.Assumption]:
+def _of_pool(solution: Solution, used: PoolInUse) -> Iterator[schema.Assumption]:
     """Catalog fields that nobody could read, what is not measured, and an assumed price."""
-    request, cluster = found.request, used.pool.cluster
+    request = solution.request
+    cluster = used.pool.cluster
     entries = [cluster.node, cluster.accelerator, cluster.fabric, request.runtime, request.workload.model]
     entries += [cluster.region] if cluster.region else []
-    hosts = found.fullest.host is not None
+    hosts = solution.fullest.host is not None
     if hosts and cluster.node.host_memory is None:
         why = "not known: whether what lies in it fits is not checked"
         yield schema.Assumption(what=f"{cluster.node.id}.host_memory", why=why, flag="--catalog")

@@ -29,14 +29,14 @@ def load(path: Path) -> schema.PlanSet | schema.Plan:
     Raises:
         WrongQuestion: as :func:`load_any`; an offer, of which one plan must be chosen first.
     """
-    found = load_any(path)
-    if isinstance(found, Procurement):
-        names = ", ".join(job.name for job in found.alternatives[0].workloads) if found.alternatives else ""
+    answer = load_any(path)
+    if isinstance(answer, Procurement):
+        names = ", ".join(job.name for job in answer.alternatives[0].workloads) if answer.alternatives else ""
         raise WrongQuestion(
             f"{path}: an offer with plans for {names or 'nothing'}; take one out of it first "
             f"(clusterwright explain {path} --workload NAME --json > plan.json)"
         )
-    return found
+    return answer
 
 
 def load_any(path: Path) -> schema.PlanSet | schema.Plan | Procurement:
@@ -64,7 +64,8 @@ def load_answer(path: Path, kinds: Mapping[str, type]) -> Any:
     Raises:
         WrongQuestion: as :func:`load_any`.
     """
-    data, where = json_file(path, LARGEST_STUDY), str(path)
+    data = json_file(path, LARGEST_STUDY)
+    where = str(path)
     kind = data.get("kind") if isinstance(data, Mapping) else None
     if kind in REPORTS:
         assert isinstance(data, Mapping)
@@ -121,14 +122,14 @@ def _not_finite(text: str) -> float:
 
 def parse(data: object, where: str) -> schema.PlanSet | schema.Plan | Procurement:
     """A document from JSON types; see :func:`load_any`."""
-    found: schema.PlanSet | schema.Plan | Procurement = _parsed(data, where, PLANS)
-    return found
+    answer: schema.PlanSet | schema.Plan | Procurement = _parsed(data, where, PLANS)
+    return answer
 
 
 def parse_document(data: object, where: str) -> schema.PlanSet | schema.Plan | Procurement | StudyResult | ImagePlan:
     """A document from JSON types; see :func:`load_document`."""
-    found: schema.PlanSet | schema.Plan | Procurement | StudyResult | ImagePlan = _parsed(data, where, DOCUMENTS)
-    return found
+    answer: schema.PlanSet | schema.Plan | Procurement | StudyResult | ImagePlan = _parsed(data, where, DOCUMENTS)
+    return answer
 
 
 def parse_answer(data: object, where: str, kinds: Mapping[str, type]) -> Any:
@@ -156,14 +157,16 @@ def _parsed(data: object, where: str, kinds: Mapping[str, type], others: Iterabl
     _warn_if_edited(data, where)
     content = _with_sections({key: value for key, value in data.items() if key != DIGEST}, where)
     try:
-        found = _adapter(kinds[kind]).validate_json(json.dumps(content), strict=True)
+        answer = _adapter(kinds[kind]).validate_json(json.dumps(content), strict=True)
     except ValidationError as error:
         lines = [line for each in error.errors(include_url=False)[:10] for line in _in_words(kinds[kind], each, where)]
         raise WrongQuestion("\n".join(lines)) from None
-    if isinstance(found, schema.PlanSet) and found.plans:
-        if found.recommended not in (None, *range(1, len(found.plans) + 1)):
-            raise WrongQuestion(f"{where}: recommended is {found.recommended}; it holds plans 1 to {len(found.plans)}")
-    return found
+    if isinstance(answer, schema.PlanSet) and answer.plans:
+        if answer.recommended not in (None, *range(1, len(answer.plans) + 1)):
+            raise WrongQuestion(
+                f"{where}: recommended is {answer.recommended}; it holds plans 1 to {len(answer.plans)}"
+            )
+    return answer
 
 
 def _warn_if_edited(data: Mapping[str, Any], where: str) -> None:
@@ -176,7 +179,8 @@ VERSIONS = {"plan": (1, schema.SCHEMA_VERSION), "plan-set": (1, schema.SCHEMA_VE
 
 
 def _of_known_version(data: Mapping[str, Any], where: str) -> None:
-    known, version = VERSIONS.get(str(data.get("kind")), (1,)), data.get("schema_version")
+    known = VERSIONS.get(str(data.get("kind")), (1,))
+    version = data.get("schema_version")
     if version is True or version not in known:
         raise WrongQuestion(
             f"{where}: schema_version is {version!r:.40}, this program reads {' and '.join(map(str, known))}; "
@@ -210,14 +214,15 @@ def _in_words(kind: Any, error: Mapping[str, Any], where: str) -> Iterator[str]:
     if error["type"] == "json_invalid":
         yield f"{where}: half a character (a lone surrogate) in a text"
         return
-    for found in typed.explained(kind, error):
-        yield ": ".join(filter(None, (where, ".".join(map(str, _in_document(found.where))), found.reason)))
+    for finding in typed.explained(kind, error):
+        yield ": ".join(filter(None, (where, ".".join(map(str, _in_document(finding.where))), finding.reason)))
 
 
 def _in_document(where: tuple[str | int, ...]) -> tuple[str | int, ...]:
     """Where a document says what records have there: axes of a plan stand in one table."""
     for axis, place in plan_axes.PLACES.items():
-        outer, inner = where[: -len(place)], where[-len(place) :]
+        outer = where[: -len(place)]
+        inner = where[-len(place) :]
         in_plan = not outer or outer[-1] == "plan" or outer[-2:-1] in (("plans",), ("plan",))
         if inner == place and in_plan:
             return (*outer, "axes", axis)

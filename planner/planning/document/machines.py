@@ -13,43 +13,44 @@ from planner.schema.hardware import Accelerator, Cluster, Fabric
 from planner.schema.one_line import LONG
 
 
-def cluster_section(found: Solution) -> schema.ClusterSection:
+def cluster_section(solution: Solution) -> schema.ClusterSection:
     """All pools in use, with what joins each two of them; the fabric and the region are the first pool's."""
-    first = found.pools[0].pool.cluster
-    names = [f"{each.pool.name}:{each.nodes}" for each in found.pools]
+    first = solution.pools[0].pool.cluster
+    names = [f"{each.pool.name}:{each.nodes}" for each in solution.pools]
     return schema.ClusterSection(
-        name=" + ".join(names) if found.heterogeneous else first.name or names[0],
-        accelerators=found.accelerators,
-        pools=tuple(_pool_section(found, each) for each in found.pools),
+        name=" + ".join(names) if solution.heterogeneous else first.name or names[0],
+        accelerators=solution.accelerators,
+        pools=tuple(_pool_section(solution, each) for each in solution.pools),
         fabric=fabric_section(first.fabric, first.accelerators),
         region=first.region.id if first.region else None,
-        links=tuple(_link_section(found, a, b) for a, b in combinations(range(len(found.pools)), 2)),
+        links=tuple(_link_section(solution, a, b) for a, b in combinations(range(len(solution.pools)), 2)),
     )
 
 
-def _pool_section(found: Solution, used: PoolInUse) -> schema.Pool:
+def _pool_section(solution: Solution, used: PoolInUse) -> schema.Pool:
     """A pool; where several were offered with its zone, its network, and how it interrupts a job if unlike others."""
     own = used.pool.cluster.accelerator
-    changed = tuple(changed_figures(found.request.stock.get(own.id, own), own)) or None
-    dispatchers = own.dispatchers if found.configuration.dispatcher is not None else None
+    changed = tuple(changed_figures(solution.request.stock.get(own.id, own), own)) or None
+    dispatchers = own.dispatchers if solution.configuration.dispatcher is not None else None
     plain = replace(plain_pool(used.pool.cluster, used.nodes), changed=changed, dispatchers=dispatchers)
-    if not found.heterogeneous:
+    if not solution.heterogeneous:
         return plain
-    restarts = [restart(found.request, each.pool) for each in found.pools]
-    taken_back = preemptions(found.request, used.pool)
+    restarts = [restart(solution.request, each.pool) for each in solution.pools]
+    taken_back = preemptions(solution.request, used.pool)
     among_others = {
         "zone": used.pool.zone,
         "offered": used.pool.count,
         "network": used.pool.cluster.fabric.id,
         "preemptions_per_node_s": taken_back or None,
-        "restart_s": restart(found.request, used.pool) if len(set(restarts)) > 1 else None,
+        "restart_s": restart(solution.request, used.pool) if len(set(restarts)) > 1 else None,
     }
     return schema.Pool(**{**vars(plain), **among_others})
 
 
 def changed_figures(stock: Accelerator, own: Accelerator) -> Iterator[schema.ChangedFigure]:
     """Every figure of an accelerator that is not the catalog's; where it was read and what it is sold for are none."""
-    before, now = _figures(stock), _figures(own)
+    before = _figures(stock)
+    now = _figures(own)
     for figure in dict.fromkeys((*before, *now)):
         if before.get(figure) != now.get(figure):
             yield schema.ChangedFigure(figure=figure, catalog=before.get(figure), used=now.get(figure))
@@ -58,19 +59,21 @@ def changed_figures(stock: Accelerator, own: Accelerator) -> Iterator[schema.Cha
 def _figures(record: object, prefix: str = "") -> dict[str, float | bool | str | None]:
     """A record's figures, numbers as floats, those of records and tables in it under ``scaleup.bandwidth``."""
     inside = record.items() if isinstance(record, dict) else vars(record).items()
-    found: dict[str, float | bool | str | None] = {}
+    figures: dict[str, float | bool | str | None] = {}
     for name, value in inside:
         if is_dataclass(value) or isinstance(value, dict):
-            found |= _figures(value, f"{prefix}{name}.")
+            figures |= _figures(value, f"{prefix}{name}.")
         elif name not in LONG and name != "name":
             figure = ", ".join(value) if isinstance(value, tuple) else value
-            found[prefix + name] = float(figure) if type(figure) is int else figure
-    return found
+            figures[prefix + name] = float(figure) if type(figure) is int else figure
+    return figures
 
 
 def plain_pool(cluster: Cluster, count: int) -> schema.Pool:
     """`count` nodes of a cluster, as a plan on them alone describes them."""
-    node, accelerator, link = cluster.node, cluster.accelerator, cluster.scaleup
+    node = cluster.node
+    accelerator = cluster.accelerator
+    link = cluster.scaleup
     return schema.Pool(
         node=node.id,
         count=count,
@@ -100,8 +103,8 @@ def _expanded_pool(accelerator: Accelerator) -> schema.ExpandedPool | None:
     )
 
 
-def _link_section(found: Solution, a: int, b: int) -> schema.PoolLink:
-    link = found.question.link(found.pools[a].pool, found.pools[b].pool)
+def _link_section(solution: Solution, a: int, b: int) -> schema.PoolLink:
+    link = solution.question.link(solution.pools[a].pool, solution.pools[b].pool)
     return schema.PoolLink(pools=(a, b), bytes_per_s=link.bandwidth, latency_s=link.latency, basis=link.basis)
 
 
@@ -121,13 +124,14 @@ def fabric_section(fabric: Fabric, accelerators: int) -> schema.FabricSection:
 
 def _dimensions(fabric: Fabric, accelerators: int) -> tuple[schema.DimensionSection, ...] | None:
     """Innermost first; None where the network has links, NICs and leaves instead."""
-    found, left = [], accelerators
+    dimensions = []
+    left = accelerators
     for each in fabric.dimensions:
         size = each.size or max(left, 1)
         left //= size
-        found.append(
+        dimensions.append(
             schema.DimensionSection(
                 topology=each.topology, size=size, bytes_per_s=each.bandwidth, latency_s=each.latency
             )
         )
-    return tuple(found) or None
+    return tuple(dimensions) or None

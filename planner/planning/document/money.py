@@ -14,18 +14,19 @@ from planner.question.request import goodput_over
 from planner.schema import plan as schema
 
 
-def goodput_of(found: Solution) -> GoodputEstimate:
+def goodput_of(solution: Solution) -> GoodputEstimate:
     """Share of time that trains on the nodes in use of all pools; its fraction is 0 where the job gets nowhere."""
-    return goodput_over(found.request, [(each.pool, float(each.nodes)) for each in found.pools])
+    return goodput_over(solution.request, [(each.pool, float(each.nodes)) for each in solution.pools])
 
 
-def money_section(found: Solution) -> schema.Money:
+def money_section(solution: Solution) -> schema.Money:
     """Days and dollars for all tokens; dollars only where every pool in use has a price."""
-    good, workload = goodput_of(found), found.request.workload
-    steps = money.steps(workload.tokens, found.configuration.batch.global_, workload.sequence)
-    seconds = float(wall_time(found.step_time, steps, good.fraction))
-    prices = tuple(price for each in found.pools if (price := price_section(each.pool)) is not None)
-    paid = list(zip(found.pools, prices, strict=True)) if len(prices) == len(found.pools) else []
+    good = goodput_of(solution)
+    workload = solution.request.workload
+    steps = money.steps(workload.tokens, solution.configuration.batch.global_, workload.sequence)
+    seconds = float(wall_time(solution.step_time, steps, good.fraction))
+    prices = tuple(price for each in solution.pools if (price := price_section(each.pool)) is not None)
+    paid = list(zip(solution.pools, prices, strict=True)) if len(prices) == len(solution.pools) else []
     total = float(sum(money.rent(seconds, used.nodes, price.usd_per_hour) for used, price in paid)) if paid else None
     return schema.Money(
         days=seconds / money.DAY_S,
@@ -35,7 +36,7 @@ def money_section(found: Solution) -> schema.Money:
         tokens_per_usd=workload.tokens / total if total else None,
         price=prices[0] if paid else None,
         goodput=_goodput_section(good),
-        prices=prices if paid and found.heterogeneous else (),
+        prices=prices if paid and solution.heterogeneous else (),
     )
 
 
@@ -66,18 +67,19 @@ def _goodput_section(good: GoodputEstimate) -> schema.Goodput:
     )
 
 
-def energy_section(found: Solution, seconds: float) -> schema.Energy:
+def energy_section(solution: Solution, seconds: float) -> schema.Energy:
     """Electricity of so many seconds, in the first pool's region; unknown without it, or without a node's power."""
-    first = found.pools[0].pool.cluster
-    region, share = first.region, first.utilisation_of_peak_power
-    missing = [each.pool.name for each in found.pools if each.pool.cluster.node.max_power is None]
+    first = solution.pools[0].pool.cluster
+    region = first.region
+    share = first.utilisation_of_peak_power
+    missing = [each.pool.name for each in solution.pools if each.pool.cluster.node.max_power is None]
     if missing or region is None:
-        lacking = f"the power of {', '.join(missing)}" if found.heterogeneous else "the node's power"
+        lacking = f"the power of {', '.join(missing)}" if solution.heterogeneous else "the node's power"
         what = lacking if missing else "a region (--region)"
         return schema.Energy(power_w=None, energy_j=None, usd=None, carbon_kg=None, basis=f"not known: {what}")
-    watts = float(sum(_power(each, region.pue) for each in found.pools))
+    watts = float(sum(_power(each, region.pue) for each in solution.pools))
     joules = watts * seconds
-    whose = "each node's" if found.heterogeneous else "the node's"
+    whose = "each node's" if solution.heterogeneous else "the node's"
     return schema.Energy(
         power_w=watts,
         energy_j=joules,
@@ -107,7 +109,9 @@ def for_another_run(plan: schema.Plan, tokens: float, restarts: Sequence[float],
         restarts: Seconds until the job goes on, after an interruption of each of the plan's pools.
         preemptions: How often the owner takes a node of each pool back, per second.
     """
-    run, known, pools = plan.money, plan.money.goodput, plan.cluster.pools
+    run = plan.money
+    known = plan.money.goodput
+    pools = plan.cluster.pools
     failures = [
         PoolFailures(float(pool.count * pool.accelerators_per_node), pool.count * often, restart)
         for pool, restart, often in zip(pools, restarts, preemptions, strict=True)

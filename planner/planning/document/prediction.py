@@ -10,59 +10,61 @@ from planner.planning.document.solution import FullestStage, Solution
 from planner.schema import plan as schema
 
 
-def prediction_section(found: Solution) -> schema.Prediction:
+def prediction_section(solution: Solution) -> schema.Prediction:
     """Step time with its causes, tokens a second, MFU over the dense peak of all accelerators in use, and memory."""
-    peak = sum(each.peak * each.accelerators for each in found.pools)
-    memory = memory_section(found)
+    peak = sum(each.peak * each.accelerators for each in solution.pools)
+    memory = memory_section(solution)
     return schema.Prediction(
-        step_time_s=found.step_time,
-        breakdown=dict(found.breakdown),
-        tokens_per_s=found.configuration.batch.global_ * found.request.workload.sequence / found.step_time,
-        mfu=utilisation(found.model_flops, found.step_time, peak),
-        model_flops=found.model_flops,
+        step_time_s=solution.step_time,
+        breakdown=dict(solution.breakdown),
+        tokens_per_s=solution.configuration.batch.global_ * solution.request.workload.sequence / solution.step_time,
+        mfu=utilisation(solution.model_flops, solution.step_time, peak),
+        model_flops=solution.model_flops,
         memory=memory,
         intervals={
-            "step_time_s": _step_interval(found),
-            "memory_bytes": _memory_interval(found, memory.total_bytes),
+            "step_time_s": _step_interval(solution),
+            "memory_bytes": _memory_interval(solution, memory.total_bytes),
         },
-        own_runs=found.own_runs,
-        text_batches=found.text_batches,
-        passes=found.passes,
+        own_runs=solution.own_runs,
+        text_batches=solution.text_batches,
+        passes=solution.passes,
     )
 
 
-def _step_interval(found: Solution) -> schema.Interval:
-    spread, known = found.time_spread, "predictions of runs of labs left out of the fit"
-    if found.heterogeneous:
+def _step_interval(solution: Solution) -> schema.Interval:
+    spread = solution.time_spread
+    known = "predictions of runs of labs left out of the fit"
+    if solution.heterogeneous:
         known = "the widest of the pools', no mixed run among them"
-    if found.measured is not None:
+    if solution.measured is not None:
         known = "what the site has measured"
-    modelled = any(each.profile is not None for each in found.pools)
+    modelled = any(each.profile is not None for each in solution.pools)
     return schema.Interval(
-        low=found.step_time * math.exp(-spread.half_width),
-        high=found.step_time * math.exp(spread.half_width),
+        low=solution.step_time * math.exp(-spread.half_width),
+        high=solution.step_time * math.exp(spread.half_width),
         basis=f"80 %: {spread.runs}; from {known}{'; layer times modelled' if modelled else ''}",
     )
 
 
-def _memory_interval(found: Solution, total: float) -> schema.Interval:
-    spread = found.memory_spread
+def _memory_interval(solution: Solution, total: float) -> schema.Interval:
+    spread = solution.memory_spread
     factor = math.exp(spread.half_width)
     basis = f"80 %: residuals of {spread.runs} runs whose peak was measured, each held out of the fit"
     return schema.Interval(low=total / factor, high=total * factor, basis=basis)
 
 
-def memory_section(found: Solution) -> schema.MemorySection:
+def memory_section(solution: Solution) -> schema.MemorySection:
     """Bytes on an accelerator of the fullest stage, part by part, and the chance that they are too many."""
-    fullest = found.fullest
-    held, total = fullest.held, float(fullest.held.total)
-    capacity = found.pools[fullest.pool].pool.cluster.accelerator.memory
+    fullest = solution.fullest
+    held = fullest.held
+    total = float(fullest.held.total)
+    capacity = solution.pools[fullest.pool].pool.cluster.accelerator.memory
     return schema.MemorySection(
         total_bytes=total,
         capacity_bytes=capacity,
         stage=fullest.stage,
-        oom_risk=found.request.oom_risk,
-        oom_chance=memory_risk.chance(total, capacity, found.memory_spread.half_width),
+        oom_risk=solution.request.oom_risk,
+        oom_chance=memory_risk.chance(total, capacity, solution.memory_spread.half_width),
         parameters_bytes=float(held.parameters),
         gradients_bytes=float(held.gradients),
         optimizer_bytes=float(held.optimizer),
@@ -72,7 +74,7 @@ def memory_section(found: Solution) -> schema.MemorySection:
         resident_bytes=float(held.resident),
         expanded=_expanded_section(fullest),
         host=fullest.host,
-        by_stage=tuple(map(stage_memory, found.by_stage)) or None,
+        by_stage=tuple(map(stage_memory, solution.by_stage)) or None,
     )
 
 

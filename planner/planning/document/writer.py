@@ -22,40 +22,43 @@ from planner.schema.record import _plain
 from planner.schema.workload import WITH_ITERATIONS
 
 
-def write(found: Solution, rank: int) -> schema.Plan:
+def write(solution: Solution, rank: int) -> schema.Plan:
     """Everything that is known of one solution, as the plan of that rank (from 1).
 
     The job must make progress: its goodput (:func:`planner.planning.document.money.goodput_of`) is above 0.
     """
-    prediction, run = prediction_section(found), money_section(found)
+    prediction = prediction_section(solution)
+    run = money_section(solution)
     return schema.Plan(
         rank=rank,
-        generator=schema.Generator(version=__version__, seed=0, inputs=_inputs(found)),
-        workload=workload_section(found.request),
-        cluster=cluster_section(found),
-        runtime=replace(runtime_section(found.request, found.configuration), older=found.older),
-        **{field.name: getattr(found.configuration, field.name) for field in fields(schema.Configuration)},
+        generator=schema.Generator(version=__version__, seed=0, inputs=_inputs(solution)),
+        workload=workload_section(solution.request),
+        cluster=cluster_section(solution),
+        runtime=replace(runtime_section(solution.request, solution.configuration), older=solution.older),
+        **{field.name: getattr(solution.configuration, field.name) for field in fields(schema.Configuration)},
         communication=(),
         env={},
         prediction=prediction,
         money=run,
-        energy=energy_section(found, run.days * money.DAY_S),
-        constraints=constraints(found, prediction.memory, run),
-        assumptions=assumptions(found),
-        measured=found.measured,
+        energy=energy_section(solution, run.days * money.DAY_S),
+        constraints=constraints(solution, prediction.memory, run),
+        assumptions=assumptions(solution),
+        measured=solution.measured,
     )
 
 
-def _inputs(found: Solution) -> dict[str, str]:
+def _inputs(solution: Solution) -> dict[str, str]:
     """What the plan depends on, hashed: profiles of layer times under their files' names."""
-    profiles = [each.profile for each in found.pools if each.profile is not None]
-    return dict(found.request.inputs or {}) | {f"profile {each.source}": each.sha256 for each in profiles}
+    profiles = [each.profile for each in solution.pools if each.profile is not None]
+    return dict(solution.request.inputs or {}) | {f"profile {each.source}": each.sha256 for each in profiles}
 
 
 def workload_section(request: Request) -> schema.WorkloadSection:
     """What is trained."""
-    work, model = request.workload, request.workload.model
-    counted, optimizer = parameters(model), work.optimizer
+    work = request.workload
+    model = request.workload.model
+    counted = parameters(model)
+    optimizer = work.optimizer
     return schema.WorkloadSection(
         model=model.id,
         name=model.name,
@@ -88,9 +91,11 @@ def runtime_section(request: Request, configuration: schema.Configuration) -> sc
     """The training framework, with what it keeps and sends in a precision (:mod:`planner.cost.elements`), and how it
     cuts several stages.
     """
-    precision, layout = configuration.precision, configuration.parallelism
+    precision = configuration.precision
+    layout = configuration.parallelism
     offload = configuration.offload["optimizer"]
-    runtime, narrowest = request.runtime, cost_inputs.element(precision)
+    runtime = request.runtime
+    narrowest = cost_inputs.element(precision)
     sums = precision == "bf16" and layout.zero_stage < runtime.fp32_sums_below_zero and not offload
     held = runtime.parameter_bytes and max(runtime.parameter_bytes, narrowest)
     frozen = cost_inputs.frozen_bytes(request.workload, runtime)
