@@ -5,7 +5,7 @@ Nominal data (datasheets) and these are separate files with separate sources; ca
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from planner.schema.hardware import Entry
 
@@ -26,6 +26,8 @@ class AcceleratorEfficiency(Entry):
     """Sequence length at which the attention kernel reaches half of that."""
     attention_backward: float = 1.41
     """How much slower per FLOP the attention kernel's backward pass is."""
+    attention_kernels: dict[str, float] = field(default_factory=dict)
+    """Attention kernel by name -> its rate over `attention`, both passes together."""
     exponentials: float = 0.0
     """Time of a score's exponential over that of its two products, in heads 128 wide: what narrower heads wait for
     (matrix FLOPs a clock and compute unit over 8,192, where a unit takes 16 exponentials a clock). 0: not known."""
