@@ -329,7 +329,8 @@ def test_plans_of_a_portfolio_are_searched_on_a_cluster(
 
 @pytest.mark.parametrize("more", [{"site": True}, {"cross_validate": False}, {"file": None, "measure": True}])
 def test_workers_that_would_have_nothing_to_do_are_refused(runs: Path, tmp_path: Path, more: dict[str, Any]) -> None:
-    asked: dict[str, Any] = {"file": runs, "output": tmp_path / "own", "workers": Workers(2)} | more
+    asked: dict[str, Any] = {"file": runs, "workers": Workers(2)} | more
+    file = asked.pop("file")
     with pytest.raises(WrongQuestion, match="only a FILE of runs has"):
-        run.calibrate(**asked)
+        run.calibrate(file, tmp_path / "own", run.FitOptions(**asked))
     assert not (tmp_path / "own").exists()

@@ -69,9 +69,7 @@ def calibrate(asked: CalibrateQuestion) -> Report:
     from planner.base.processes import Workers
     from planner.calibration import run
 
-    document = run.calibrate(
-        path(asked.runs),
-        Path(asked.output).expanduser(),
+    fitted = run.FitOptions(
         cross_validate=asked.cross_validate,
         site=asked.site,
         measure=asked.measure,
@@ -82,6 +80,7 @@ def calibrate(asked: CalibrateQuestion) -> Report:
         tiny=asked.tiny,
         workers=Workers(asked.workers, asked.engine),
     )
+    document = run.calibrate(path(asked.runs), Path(asked.output).expanduser(), fitted)
     table_of = document.get("factors") or document.get("kinds") or document.get("errors") or []
     return Report(
         document=document,

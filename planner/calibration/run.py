@@ -8,7 +8,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -58,41 +58,50 @@ def validate(catalog: Catalog, file: Path, by: str, oom_risk: float) -> tuple[di
     return document, validation.per_run(judgement)
 
 
-def calibrate(
-    file: Path | None,
-    output: Path,
-    *,
-    cross_validate: bool = True,
-    site: bool = False,
-    measure: bool = False,
-    table: Path | None = None,
-    collectives: Path | None = None,
-    accelerator: str | None = None,
-    device: str = "auto",
-    tiny: bool = False,
-    workers: Workers = ALONE,
-    progress: Progress = silent,
-) -> dict[str, Any]:
+@dataclass(frozen=True, kw_only=True)
+class FitOptions:
+    """What is fitted, and how."""
+
+    cross_validate: bool = True
+    """Whether each source is left out in turn."""
+    site: bool = False
+    """Whether the runs are a few of one site."""
+    measure: bool = False
+    """Whether kernels are timed here."""
+    table: Path | None = None
+    """Timed kernels."""
+    collectives: Path | None = None
+    """Timed collectives."""
+    accelerator: str | None = None
+    """What was timed."""
+    device: str = "auto"
+    tiny: bool = False
+    workers: Workers = ALONE
+
+
+def calibrate(file: Path | None, output: Path, asked: FitOptions, progress: Progress = silent) -> dict[str, Any]:
     """Fits what was measured (runs, kernels or collectives) and writes it as a catalog folder.
 
     Raises:
         WrongQuestion: not one of the things to fit, a file that cannot be read, or nothing in it to fit.
     """
-    if collectives is not None:
-        if file is not None or site or measure or table is not None:
+    if asked.collectives is not None:
+        if file is not None or asked.site or asked.measure or asked.table is not None:
             raise WrongQuestion("--collectives fits a table of its own: drop FILE, --site, --measure and --table")
-        return _from_collectives(collectives, output, accelerator)
-    if workers != ALONE and (file is None or site or not cross_validate):
+        return _from_collectives(asked.collectives, output, asked.accelerator)
+    if asked.workers != ALONE and (file is None or asked.site or not asked.cross_validate):
         raise WrongQuestion("--workers and --engine make the fits that hold labs out, which only a FILE of runs has")
-    if sum((file is not None, measure, table is not None and file is None)) != 1 or (site and table is not None):
+    if sum((file is not None, asked.measure, asked.table is not None and file is None)) != 1 or (
+        asked.site and asked.table is not None
+    ):
         raise WrongQuestion("name one of: a FILE of runs, --measure, --table FILE")
-    if file is None and site:
+    if file is None and asked.site:
         raise WrongQuestion("--site adapts to measured runs: name their FILE")
     if file is None:
-        return _from_kernels(output, table, accelerator, device, tiny, progress)
-    if site:
+        return _from_kernels(output, asked.table, asked.accelerator, asked.device, asked.tiny, progress)
+    if asked.site:
         return fit_site(file, output, catalogs.load())
-    return _from_runs(file, output, table, cross_validate, workers, progress)
+    return _from_runs(file, output, asked.table, asked.cross_validate, asked.workers, progress)
 
 
 def _from_kernels(

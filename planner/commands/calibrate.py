@@ -65,7 +65,8 @@ def calibrate(
         raise click.UsageError("Missing option '-o': the catalog folder to write to.")
     bar = partial(render.progress, quiet=as_json)
     shared_by = Workers(workers, engine)
-    document = run.calibrate(file, output, site=site is not None, workers=shared_by, progress=bar, **fitted)
+    fit = run.FitOptions(site=site is not None, workers=shared_by, **fitted)
+    document = run.calibrate(file, output, fit, bar)
     if as_json:
         render.report(document)
     else:

@@ -200,7 +200,7 @@ def prepared(bound: BoundPools, tables: tuple[Priced, ...], chains: tuple[Chain,
         tables,
         chains,
         bound.links,
-        _setting(request, bound.offered, bound.figures, kinds, bound.switches, precision, batch),
+        _setting(bound, kinds, batch),
         tuple(used.get(precision) for used, _ in bound.profiled),
         tuple((*(table.description() for table in used.values()), *unused) for used, unused in bound.profiled),
         *(((), ()) if measured else _elsewhere(bound.catalog, request, pools, precision)),
@@ -428,23 +428,27 @@ def _ways(request: Request, pool: JobPool, switches: Switches, few: bool) -> Sta
     return StageConfigs(*(kept[name] for name in ("tp", "cp", "ep", "etp", "micro", "width")))
 
 
-def _setting(request: Request, offered: Pools, figures: Sequence[Figures], kinds: PipelineTemplates, switches: Switches,
-             precision: str, batch: int) -> BundleSetting:  # fmt: skip
-    pools = offered.all
-    by_rate = request.objective != "time"
-    weights = _weights(request, pools)
+def _setting(bound: BoundPools, kinds: PipelineTemplates, batch: int) -> BundleSetting:
+    request = bound.request
+    figures = bound.figures
+    pools = bound.offered.all
     longest, most = limits(request, pools, batch)
     return BundleSetting(
         kinds=kinds,
         shape=figures[0].shape,
-        device=figures[0].devices[precision],
+        device=figures[0].devices[bound.precision],
         stack=joint_stack(figures),
         networks=tuple(f.network for f in figures),
-        network_of=_network_of(offered, figures),
-        dp_overlap=switches.dp_overlap,
-        zero=switches.zero,
-        offer=Offer(tuple(p.count for p in pools), tuple(p.per_node for p in pools), weights, batch),
-        by_rate=by_rate,
+        network_of=_network_of(bound.offered, figures),
+        dp_overlap=bound.switches.dp_overlap,
+        zero=bound.switches.zero,
+        offer=Offer(
+            tuple(pool.count for pool in pools),
+            tuple(pool.per_node for pool in pools),
+            _weights(request, pools),
+            batch,
+        ),
+        by_rate=request.objective != "time",
         longest=longest,
         most=most,
     )
