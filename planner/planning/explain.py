@@ -150,22 +150,21 @@ def _grown(best: Plan, other: Plan) -> str:
     return f"; {name} +{format_seconds(grown[cause])} a step" if grown[cause] > 0 else ""
 
 
+_NAMED = {
+    **{degree: degree.upper() for degree in ("tp", "pp", "vpp", "cp", "ep", "etp")},
+    "micro": "micro-batch ",
+    **{axis: f"{axis} " for axis in ("batch", "nodes", "recompute", "schedule")},
+    "precision": "",
+}
+"""Axes by which a plan is told from the best one -> what stands before its value."""
+
+
 def _difference(best: Plan, other: Plan) -> str:
     """What is different about the other plan."""
-    a, b = best.parallelism, other.parallelism
-    pairs = [
-        (name.upper(), getattr(a, name), getattr(b, name)) for name in ("tp", "pp", "vpp", "cp", "ep", "etp") if name
-    ]
-    pairs += [
-        ("micro-batch ", best.batch.micro, other.batch.micro),
-        ("batch ", best.batch.global_, other.batch.global_),
-    ]
-    pairs += [("nodes ", best.cluster.pools[0].count, other.cluster.pools[0].count)]
-    lines = [f"{name}{theirs}" for name, mine, theirs in pairs if mine != theirs]
-    if best.recompute != other.recompute:
-        lines.append(f"recompute {other.recompute.policy}")
-    if a.schedule != b.schedule and {a.schedule, b.schedule} & {*SPLIT_SCHEDULES}:
-        lines.append(f"schedule {b.schedule}")
-    if best.precision != other.precision:
-        lines.append(other.precision)
+    mine = best.axes
+    theirs = other.axes
+    axes = [axis for axis in _NAMED if mine[axis] != theirs[axis]]
+    if not {mine["schedule"], theirs["schedule"]} & {*SPLIT_SCHEDULES} and "schedule" in axes:
+        axes.remove("schedule")  # Whether 1F1B is interleaved follows from the degrees.
+    lines = [f"{_NAMED[axis]}{theirs[axis]}" for axis in axes]
     return " ".join(lines) or "other switches"
