@@ -62,7 +62,8 @@ def served(
     device = cost_inputs.device(on.accelerator, fitted.accelerator, "fp16")
     reach = float(fitted.accelerator.memory) * float(software.gather)
     far = Far(spilt, 0.0, rate * GB * reach, float(concurrent)) if spilt else None
-    time = recommender.step_time(model, device, network, software, float(ranks * SAMPLES), float(ranks), by, far)
+    cut = recommender.TableCut(float(ranks), by, far)
+    time = recommender.step_time(model, device, network, software, float(ranks * SAMPLES), cut)
     return Served(recommender.rank_bytes(model, ranks, by) / GB, float(time))
 
 

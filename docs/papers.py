@@ -94,7 +94,9 @@ def _recommender(case: Mapping[str, Any]) -> tuple[float, float, str]:
     model = families.recommender(case["model"])
     ranks = float(made.accelerators)
     step, still = (
-        float(recommender.step_time(model, device, network, software, float(case["batch"]), ranks))
+        float(
+            recommender.step_time(model, device, network, software, float(case["batch"]), recommender.TableCut(ranks))
+        )
         for network in (links, free(links))
     )
     return step, 1.0 - still / step, "all-to-all of embedding vectors, all-reduce of MLPs"

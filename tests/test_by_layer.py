@@ -72,9 +72,13 @@ def test_where_nothing_lies_far_a_product_takes_as_long(m, n, k, buffer):
     """Bytes of expanded memory are taken out of those of the product, however often operands are read."""
     device = part(buffer)
     near = float(products.product_time(device, m, n, k))
-    assert float(products.product_time(device, m, n, k, far=Far(0.0, 0.0, 1.0, 0.0))) == pytest.approx(near, rel=1e-9)
+    assert float(
+        products.product_time(device, m, n, k, products.ProductTraits(far=Far(0.0, 0.0, 1.0, 0.0)))
+    ) == pytest.approx(near, rel=1e-9)
     whole = Far(1.0, 1.0, device.memory_rate, 0.0)
-    assert float(products.product_time(device, m, n, k, far=whole)) == pytest.approx(near, rel=1e-9)
+    assert float(products.product_time(device, m, n, k, products.ProductTraits(far=whole))) == pytest.approx(
+        near, rel=1e-9
+    )
 
 
 # ---- sums ------------------------------------------------------------------------------------------------------------

@@ -89,7 +89,8 @@ def test_indices_are_sent_once():
     of = model([1000] * 26, [1] * 26)
     (device, network, software, batch, ranks), waits = ground()
     by_row, evenly = (
-        float(recommender.step_time(of, device, network, software, batch, ranks, by)) for by in ("row", "even")
+        float(recommender.step_time(of, device, network, software, batch, recommender.TableCut(ranks, by)))
+        for by in ("row", "even")
     )
     links = replace(network, scaleup=network.scaleup * software.exchange, nic=network.nic * software.exchange)
     sent = 8.0 * batch / ranks * 26
@@ -101,14 +102,15 @@ def test_indices_are_sent_once():
 def test_a_share_of_the_tables_is_read_where_it_lies(share):
     """Serial: ``(1 - f) / B + f / B_far`` for every byte; concurrent: the longer of the two."""
     (device, network, software, batch, ranks), waits = ground()
-    args = (UNLIKE, device, network, software, batch, ranks, "even")
+    args = (UNLIKE, device, network, software, batch)
     moved = recommender.gather_bytes(UNLIKE, software.element, batch / ranks)
     size, near, far = moved.forward + moved.backward, device.memory_rate * software.gather, 64e9
-    alone = float(recommender.step_time(*args))
+    alone = float(recommender.step_time(*args, recommender.TableCut(ranks)))
     for concurrent, seconds in (
         (0.0, size * ((1 - share) / near + share / far)),
         (1.0, size * max((1 - share) / near, share / far)),
     ):
-        found = float(recommender.step_time(*args, Far(share, 0.0, far, concurrent)))
+        cut = recommender.TableCut(ranks, far=Far(share, 0.0, far, concurrent))
+        found = float(recommender.step_time(*args, cut))
         assert found - alone == pytest.approx(waits * (seconds - size / near), rel=1e-6, abs=1e-12)
     assert np.isfinite(alone)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -94,12 +95,20 @@ def _where(grid: Grid, g: CollectiveGroup) -> str:
     return "spine" if float(g.reach) > float(grid.network.leaf) else "rail"
 
 
-def _call(grid: Grid, op: str, group: str, cause: str, g: CollectiveGroup, size: Figure, seconds: Figure) -> Call:
+class CallKind(NamedTuple):
+    """What a call does, who makes it, and why: the first fields of :class:`Call`."""
+
+    op: str
+    group: str
+    cause: str
+
+
+def _call(grid: Grid, kind: CallKind, g: CollectiveGroup, size: Figure, seconds: Figure) -> Call:
     """One call, alone and exposed alike; counts come later."""
     alone = float(seconds)
     ranks = round(float(g.n))
     inside = round(float(g.inside))
-    return Call(op, group, cause, ranks, inside, float(g.reach), _where(grid, g), float(size), 1.0, alone, alone)
+    return Call(*kind, ranks, inside, float(g.reach), _where(grid, g), float(size), 1.0, alone, alone)
 
 
 def _times(call: Call, count: Figure, shown: Figure = 1.0, factor: Figure = 1.0) -> Call:
@@ -176,12 +185,15 @@ def _tensor(grid: Grid) -> Iterator[tuple[Call, str]]:
     g = collective_times.group(grid.network, grid.layout.tp, 1.0)
     size = region_bytes(grid)
     if float(grid.options.sequence_parallel) <= 0:
-        yield _call(grid, REDUCE, "tp", "tp", g, size, collective_times.all_reduce(grid.network, size, g)), "both"
+        yield (
+            _call(grid, CallKind(REDUCE, "tp", "tp"), g, size, collective_times.all_reduce(grid.network, size, g)),
+            "both",
+        )
         return
     once = collective_times.gather(grid.network, size, g)
     narrow = 1.0 - 0.5 * grid.device.low_precision
-    yield _call(grid, GATHER, "tp", "tp", g, size * narrow, once * narrow), "both"
-    yield _call(grid, SCATTER, "tp", "tp", g, size, once), "both"
+    yield _call(grid, CallKind(GATHER, "tp", "tp"), g, size * narrow, once * narrow), "both"
+    yield _call(grid, CallKind(SCATTER, "tp", "tp"), g, size, once), "both"
 
 
 def _context(grid: Grid) -> Iterator[tuple[Call, str]]:
@@ -198,12 +210,12 @@ def _context(grid: Grid) -> Iterator[tuple[Call, str]]:
         for width in (s.heads * s.qk_dim / layout.tp + attention.kv_width(grid), s.heads * s.v_dim / layout.tp):
             part = activation_bytes(grid, width)
             once = collective_times.all_to_all(network, part, g)
-            yield _call(grid, EXCHANGE, "cp", "cp", g, part, once), "both"
+            yield _call(grid, CallKind(EXCHANGE, "cp", "cp"), g, part, once), "both"
     if grid.options.context_gathered:
         g = collective_times.group(network, layout.cp, layout.tp)
         once = collective_times.gather(network, layout.cp * size, g)
-        yield _call(grid, GATHER, "cp", "cp", g, layout.cp * size, once), "both"
-        yield _call(grid, SCATTER, "cp", "cp", g, layout.cp * size, once), "backward"
+        yield _call(grid, CallKind(GATHER, "cp", "cp"), g, layout.cp * size, once), "both"
+        yield _call(grid, CallKind(SCATTER, "cp", "cp"), g, layout.cp * size, once), "backward"
     if (hops := float(attention.ring_steps(grid))) > 0:
         g = collective_times.group(network, layout.cp / x, layout.tp * x)
         one = _hop(grid, "cp", "cp", size, layout.tp * x, layout.cp / x)
@@ -215,7 +227,7 @@ def _context(grid: Grid) -> Iterator[tuple[Call, str]]:
 def _hop(grid: Grid, group: str, cause: str, size: Figure, stride: Figure, n: Figure) -> Call:
     """A send to the next of `n` ranks `stride` apart (:func:`collective_times.send`)."""
     reach = CollectiveGroup(n, np.where(stride * n > grid.network.domain, 1.0, n), stride * n)
-    return _call(grid, SEND, group, cause, reach, size, collective_times.send(grid.network, size, stride, n))
+    return _call(grid, CallKind(SEND, group, cause), reach, size, collective_times.send(grid.network, size, stride, n))
 
 
 def _experts(grid: Grid) -> Iterator[tuple[Call, str]]:
@@ -224,12 +236,18 @@ def _experts(grid: Grid) -> Iterator[tuple[Call, str]]:
     routed = experts.dispatch(grid)
     if np.any(grid.options.dispatcher == experts.ALL_GATHERED):
         for op in (GATHER, SCATTER):
-            yield _call(grid, op, "ep", "ep", routed.group, routed.bytes_sent, routed.seconds), "both"
+            yield _call(grid, CallKind(op, "ep", "ep"), routed.group, routed.bytes_sent, routed.seconds), "both"
         return
-    yield _times(_call(grid, EXCHANGE, "ep", "ep", routed.group, routed.bytes_sent, routed.seconds), 2.0), "both"
+    yield (
+        _times(_call(grid, CallKind(EXCHANGE, "ep", "ep"), routed.group, routed.bytes_sent, routed.seconds), 2.0),
+        "both",
+    )
     g = collective_times.group(network, layout.etp, 1.0)
     size = routed.bytes_sent * layout.etp
-    yield _times(_call(grid, GATHER, "etp", "ep", g, size, collective_times.gather(network, size, g)), 2.0), "both"
+    yield (
+        _times(_call(grid, CallKind(GATHER, "etp", "ep"), g, size, collective_times.gather(network, size, g)), 2.0),
+        "both",
+    )
 
 
 # ---- stages and replicas ---------------------------------------------------------------------------------------------
@@ -287,14 +305,17 @@ def _reduced(
     network = grid.network
     size = data_parallel.gradient_bytes(grid, parameters) / count
     if float(grid.options.zero) < 1 or float(data_parallel.at_once(grid)) > 0:
-        yield _times(_call(grid, REDUCE, name, "dp", g, size, collective_times.all_reduce(network, size, g)), count)
+        yield _times(
+            _call(grid, CallKind(REDUCE, name, "dp"), g, size, collective_times.all_reduce(network, size, g)), count
+        )
         return
     within, across = data_parallel.shards_and_replicas(g, shards)
-    yield _times(_call(grid, SCATTER, name, "dp", within, size, collective_times.gather(network, size, within)), count)
-    part = size / shards
-    summed = _call(
-        grid, REDUCE, f"{name}-replicas", "dp", across, part, collective_times.all_reduce(network, part, across)
+    yield _times(
+        _call(grid, CallKind(SCATTER, name, "dp"), within, size, collective_times.gather(network, size, within)), count
     )
+    part = size / shards
+    reduce_s = collective_times.all_reduce(network, part, across)
+    summed = _call(grid, CallKind(REDUCE, f"{name}-replicas", "dp"), across, part, reduce_s)
     yield _times(summed, count)
 
 
@@ -303,7 +324,13 @@ def _gathered(grid: Grid, name: str, parameters: Figure, g: CollectiveGroup, sha
     within, _ = data_parallel.shards_and_replicas(g, shards)
     call_bytes = data_parallel.gathered_bytes(grid, parameters) / count
     return _times(
-        _call(grid, GATHER, name, "dp", within, call_bytes, collective_times.gather(grid.network, call_bytes, within)),
+        _call(
+            grid,
+            CallKind(GATHER, name, "dp"),
+            within,
+            call_bytes,
+            collective_times.gather(grid.network, call_bytes, within),
+        ),
         count,
     )
 

@@ -14,7 +14,7 @@ import numpy as np
 from planner.cost import collective_times
 from planner.cost.figures import Array, Device, Figure, Network
 from planner.cost.other_families import Software, exposed, stretched
-from planner.cost.products import LayerPart, product_time
+from planner.cost.products import LayerPart, ProductTraits, product_time
 from planner.schema.families import ConvolutionNetwork, ConvolutionStage
 
 _KERNELS = LayerPart(2.0, 5.0)
@@ -126,12 +126,12 @@ def by_pass(model: Layers, device: Device, software: Software, images: Figure) -
     n = _column(model.channels_out)
     k = _column(model.channels_in * model.kernel**2)
     unbound = replace(device, memory_rate=np.inf)
-    rate = device.matrix_rate * software.convolution
+    traits = ProductTraits(rate=device.matrix_rate * software.convolution)
     moved = product_bytes(model, software, images) / device.memory_rate
     split = replace(unbound, quantisation=0.0)
-    forward = np.maximum(product_time(unbound, m, n, k, 1.0, rate), moved)
-    inward = np.maximum(product_time(unbound, m, k, n, 1.0, rate), moved) * (1.0 - _column(model.first))
-    weight = np.maximum(product_time(split, k, n, m, 1.0, rate), moved)
+    forward = np.maximum(product_time(unbound, m, n, k, traits), moved)
+    inward = np.maximum(product_time(unbound, m, k, n, traits), moved) * (1.0 - _column(model.first))
+    weight = np.maximum(product_time(split, k, n, m, traits), moved)
     return forward, inward, weight
 
 

@@ -53,28 +53,35 @@ def reads(device: Device, m: Figure, n: Figure, k: Figure) -> tuple[Figure, Figu
     return first, second
 
 
-def product_time(
-    device: Device,
-    m: Figure,
-    n: Figure,
-    k: Figure,
-    groups: Figure = 1.0,
-    rate: Figure = None,
-    written: Figure = None,
-    far: Far | None = None,
-) -> Figure:
-    """Seconds of ``groups`` products (m x k)(k x n) whose results move `written` bytes an element, as many as operands
-    (e) where nothing is said.
+@dataclass(frozen=True, slots=True)
+class ProductTraits:
+    """How products of a size are made: alone at the device's rate in local memory, unless stated otherwise."""
+
+    groups: Figure = 1.0
+    """Products of this size, one behind the other."""
+    rate: Figure = None
+    """FLOP/s; None: the device's in the precision trained in."""
+    written: Figure = None
+    """Bytes that an element of the result moves; None: as many as one of the operands."""
+    far: Far | None = None
+    """What of the second operand and the result lies in expanded memory."""
+
+
+PLAIN = ProductTraits()
+
+
+def product_time(device: Device, m: Figure, n: Figure, k: Figure, traits: ProductTraits = PLAIN) -> Figure:
+    """Seconds of ``groups`` products (m x k)(k x n) whose results move `written` bytes an element.
 
     ``t = 2 m n k / rate (1 + k_half / k) (1 + w (q - 1))`` but no less than the bytes
     ``e (r_1 m k + r_2 k n) + written m n`` over the memory's rate, with r how often an operand is read (:func:`reads`)
     and ``q`` the rounding up of output tiles to whole waves over the compute units. The ramp is a fixed time:
-    ``k_half`` grows with the rate. Nothing, where a dimension is 0: a projection that the model lacks. `far` says what
-    of the second operand and the result lies in expanded memory.
+    ``k_half`` grows with the rate. Nothing, where a dimension is 0: a projection that the model lacks.
     """
-    rate = device.matrix_rate if rate is None else rate
+    groups, far = traits.groups, traits.far
+    rate = device.matrix_rate if traits.rate is None else traits.rate
     element = device.element
-    written = element if written is None else written
+    written = element if traits.written is None else traits.written
     tiles = np.ceil(m / _TILE_M) * np.ceil(n / _TILE_N) * groups
     waves = np.ceil(tiles / device.compute_units) * device.compute_units / np.maximum(tiles, 1.0)
     half = device.inner_half * rate / device.matrix_rate
@@ -129,9 +136,11 @@ def by_pass(grid: Grid, p: Product) -> Passes:
     device = grid.device
     added = gradient_traffic(grid)
     weights, gradients = expanded_memory.of_weights(grid)
-    forward = product_time(device, p.m, p.n, p.k, p.groups, p.rate, far=weights)
-    inward = product_time(device, p.m, p.k, p.n, p.groups, p.rate, far=weights)
-    weight = product_time(device, p.k, p.n, p.m, p.groups, p.rate, added, gradients)
+    reading = ProductTraits(p.groups, p.rate, far=weights)
+    adding = ProductTraits(p.groups, p.rate, added, gradients)
+    forward = product_time(device, p.m, p.n, p.k, reading)
+    inward = product_time(device, p.m, p.k, p.n, reading)
+    weight = product_time(device, p.k, p.n, p.m, adding)
     return Passes(forward, inward, grid.shape.weight_gradient * weight)
 
 

@@ -212,21 +212,26 @@ def interaction(model: Recommender, device: Device, software: Software, samples:
     return LayerPart(forward / device.memory_rate, backward / device.memory_rate)
 
 
+@dataclass(frozen=True, slots=True)
+class TableCut:
+    """How the embedding tables are spread."""
+
+    ranks: Figure
+    by: Sharding = "even"
+    """What a rank holds of the tables."""
+    far: Far | None = None
+    """What share of the tables (its second operand) lies in expanded memory."""
+
+
 def step_time(
-    model: Recommender,
-    device: Device,
-    network: Network,
-    software: Software,
-    batch: Figure,
-    ranks: Figure,
-    by: Sharding = "even",
-    far: Far | None = None,
+    model: Recommender, device: Device, network: Network, software: Software, batch: Figure, cut: TableCut
 ) -> Figure:
-    """Seconds a step takes; `far` says what share of the tables (its second operand) lies in expanded memory.
+    """Seconds a step takes.
 
     ``(gathers + all-to-alls + dense + interaction + all-reduce that shows) jitter + update + kernels + overhead``. The
     bottom MLP is too short to hide the all-to-all, so none of it is taken to be hidden.
     """
+    ranks, by, far = cut.ranks, cut.by, cut.far
     samples = batch / ranks
     group = collective_times.group(network, ranks, 1.0)
     work = dense(model, device, software, samples) + interaction(model, device, software, samples)

@@ -14,7 +14,7 @@ from planner.cost import attention, elements
 from planner.cost.elements import NARROW
 from planner.cost.figures import Figure, Grid, Shape
 from planner.cost.micro_batch import moved
-from planner.cost.products import LayerPart, product_time
+from planner.cost.products import LayerPart, ProductTraits, product_time
 
 
 def patches(grid: Grid) -> Figure:
@@ -43,7 +43,8 @@ def seconds(grid: Grid) -> LayerPart:
     f = s.tower_inner
     rate = grid.device.matrix_rate_16
     shapes = ((3.0 * h, h), (h, h), ((1.0 + s.tower_gated) * f, h), (h, f))
-    products = sum(product_time(d, t, n, k, rate=rate) for n, k in shapes)
+    in_16_bit = ProductTraits(rate=rate)
+    products = sum(product_time(d, t, n, k, in_16_bit) for n, k in shapes)
     reached = d.attention_rate * grid.stack.attention / (1.0 + d.attention_half / np.maximum(s.tower_attended, 1.0))
     kernel = 4.0 * t * s.tower_attended * h / reached
     around = moved(grid, elements.wide(grid) * t * (20.0 * h + (4.0 + 2.0 * s.tower_gated) * f))

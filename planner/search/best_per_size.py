@@ -7,13 +7,14 @@ cluster alone.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.cost.evaluate import StepCost
 from planner.cost.figures import Array, Network
 from planner.search import bounded, costing
 from planner.search.costing import CostTable
@@ -226,7 +227,11 @@ def searched(
                 continue
             if index not in tables:
                 tables = costing.tables(problem)
-            _cost(problem, index, tables[index], np.sort(rows), groups[index], best, bounds)
+
+            def cost_of(part: NDArray[np.intp], index: int = index, table: CostTable = tables[index]) -> StepCost:
+                return costing.cost(table, part, bounds.held(index, part))
+
+            _cost(problem, index, np.sort(rows), groups[index], best, cost_of)
             waiting[index] = waiting[index][~np.isin(waiting[index], rows)]
         at_once *= 2
 
@@ -267,19 +272,18 @@ def _lowest(bound: Array, group: NDArray[np.intp], at_once: int) -> NDArray[np.i
 def _cost(
     problem: SearchProblem,
     index: int,
-    ready: CostTable,
     rows: NDArray[np.intp],
     groups: NDArray[np.intp],
     best: Best,
-    bounds: Bounds,
+    cost_of: Callable[[NDArray[np.intp]], StepCost],
 ) -> None:
-    """Costs some rows and keeps the best of each group in `best`."""
+    """Costs some rows of a block by `cost_of` and keeps the best of each group in `best`."""
     block = problem.blocks[index]
     target = problem.targets[index]
     width = costing.rows_per_chunk(block)
     for start in range(0, len(rows), width):
         part = rows[start : start + width]
-        step_cost = costing.cost(ready, part, bounds.held(index, part))
+        step_cost = cost_of(part)
         shape = (*block.axes.shape, len(part))
         time = np.broadcast_to(step_cost.time, shape)
         held = np.broadcast_to(step_cost.memory, shape)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from planner.search import archive, costing
-from planner.search.problem import SearchProblem, SearchResult, answer
+from planner.search.problem import SearchProblem, SearchResult, SearchTally, answer
 
 
 class Exhaustive:
@@ -36,4 +36,5 @@ class Exhaustive:
                     least = archive.leaner(least, index, rows, block, step_cost)
                 if advance:
                     advance(len(rows) * block.width)
-        return answer(problem, kept, archive.nothing(), feasible, problem.candidates, self.name, least)
+        tally = SearchTally(kept, archive.nothing(), feasible, problem.candidates, least)
+        return answer(problem, tally, self.name)

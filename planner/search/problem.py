@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -103,14 +104,28 @@ def decoded(problem: SearchProblem, hits: Hits) -> tuple[Candidate, ...]:
     return tuple(decode(problem, int(b), int(f), float(v), float(t), float(m)) for b, f, v, t, m in columns)
 
 
-def answer(
-    problem: SearchProblem, best: Hits, front: Hits, feasible: int, costed: int, method: str, least: Least | None
-) -> SearchResult:
-    """What was found, as candidates."""
-    closest = decode(problem, least.block, least.flat, np.inf, np.inf, least.memory) if least and not feasible else None
-    return SearchResult(
-        decoded(problem, best), decoded(problem, front), problem.candidates, feasible, costed, True, method, closest
-    )
+class SearchTally(NamedTuple):
+    """What a search has kept and counted when it ends."""
+
+    best: Hits
+    front: Hits
+    feasible: int
+    """Candidates that fit."""
+    costed: int
+    """Candidates whose time was computed."""
+    least: Least | None
+    """The candidate of least memory, where none fits."""
+
+
+def answer(problem: SearchProblem, tally: SearchTally, method: str) -> SearchResult:
+    """The result of a search, its hits as candidates."""
+    best = decoded(problem, tally.best)
+    front = decoded(problem, tally.front)
+    least = tally.least
+    closest = None
+    if least is not None and not tally.feasible:
+        closest = decode(problem, least.block, least.flat, np.inf, np.inf, least.memory)
+    return SearchResult(best, front, problem.candidates, tally.feasible, tally.costed, True, method, closest)
 
 
 def flat_indices(shape: Sequence[int], rows: NDArray[np.intp], within: NDArray[np.intp]) -> NDArray[np.intp]:

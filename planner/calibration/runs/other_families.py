@@ -104,7 +104,9 @@ def stepper(model: str, family: str) -> Callable[[Device, Network, Software, Arr
         layers = convolution.layers(families.network(model))
         return lambda *figures: np.asarray(convolution.step_time(layers, *figures))
     described = families.recommender(model)
-    return lambda *figures: np.asarray(recommender.step_time(described, *figures))
+    return lambda device, network, software, batch, ranks: np.asarray(
+        recommender.step_time(described, device, network, software, batch, recommender.TableCut(ranks))
+    )
 
 
 def predict(runs: Sequence[Run], using: Efficiencies) -> Array:

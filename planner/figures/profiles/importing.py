@@ -189,7 +189,7 @@ def _built(model: Model, part: Accelerator, kind: Kind, rows: Sequence[ProfileRo
     for (tp, micro), place_rows in sorted(places.items()):
         points.setdefault(tp, []).append(Point(micro, _seconds(model, tp, micro, place_rows)))
         updates.setdefault(tp, []).append(sum(row.update or 0.0 for row in place_rows.values()))
-    checked = _possible(model, part, precision, sequence, points, rows[0], notes)
+    checked = _possible(model, part, kind, points, rows[0], notes)
     return Profile(
         model=model.id,
         accelerator=part.id,
@@ -249,8 +249,7 @@ def _in_another(part: Accelerator, rate: float) -> str:
 def _possible(
     model: Model,
     part: Accelerator,
-    precision: str,
-    sequence: int,
+    kind: Kind,
     points: Mapping[int, Sequence[Point]],
     row: ProfileRow,
     notes: list[str],
@@ -260,6 +259,7 @@ def _possible(
 
     A head that beats the peak cannot have computed logits: its time is dropped, and the model's own used.
     """
+    precision, sequence, *_ = kind
     best = 0.0
     dropped = 0
     file = row.where.rpartition(":")[0]
