@@ -15,46 +15,20 @@ from typing import Any
 
 from planner.launchers import megatron, megatron_hybrid, plan_facts, quoting
 from planner.launchers.target import LaunchJob, Loss, Shell, Values, by_table
+from planner.schema.launcher_table import launcher_table
 from planner.schema.plan import Plan
 
 NAME = "primus.yaml"
 GROUP, USER = "amd", "root"
 """Folders under the workspace, called as in Primus's examples."""
-SET_BACK: dict[str, Any] = {
-    "add_bias_linear": True,
-    "add_position_embedding": True,
-    "bf16": False,
-    "cuda_graph_scope": [],
-    "dataloader_type": None,
-    "exit_on_missing_checkpoint": False,
-    "finetune": False,
-    "lr_decay_style": "linear",
-    "lr_warmup_iters": 0,
-    "mscale_all_dim": 0.0,
-    "override_opt_param_scheduler": False,
-    "sequence_parallel": False,
-    "swiglu": False,
-    "untie_embeddings_and_output_weights": False,
-    "use_distributed_optimizer": False,
-    "weight_decay": 0.01,
-}
+TABLE = launcher_table("primus")
+SET_BACK: dict[str, Any] = dict(sorted({"dataloader_type": None, **TABLE.head["set_back"]}.items()))
 """Argument -> what Megatron's parser has by default and Primus has not: ``finetune`` would begin every start anew."""
-KEPT_AS = {
-    "apply_layernorm_1p": "layernorm_zero_centered_gamma",
-    "disable_bias_linear": "no_add_bias_linear",
-    "fp4_format": "fp4",
-    "fp8_format": "fp8",
-    "no_overlap_p2p_communication": "no_overlap_p2p_comm",
-    "norm_epsilon": "layernorm_epsilon",
-}
+KEPT_AS: dict[str, str] = TABLE.head["kept_as"]
 """Option -> the name of its value where that is another; after ``no_`` what is switched off."""
-LISTS = ("cp_comm_type", "cuda_graph_scope", "data_path", "offload_modules", "recompute_modules")
-"""Arguments that are lists of one value, too."""
-TEXTS = ("data_path", "load", "pretrained_checkpoint", "save", "tokenizer_model", "tokenizer_type")
-"""Arguments that a person sets: nothing in them is a number."""
-SCHEDULES = {"zero-bubble": "zero-bubble", "zbv": "zbv-formatted"}
+SCHEDULES: dict[str, str] = TABLE.head["schedules"]
 """Schedule -> ``pp_algorithm`` (configs/modules/megatron/primus_pipeline.yaml)."""
-MXFP4 = {"fp4": "e2m1", "fp4_recipe": "mxfp4"}
+MXFP4: dict[str, str] = TABLE.head["mxfp4"]
 
 
 def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
@@ -115,8 +89,8 @@ def _as_kept(argv: Sequence[str]) -> Iterator[tuple[str, Any]]:
         if not words:
             yield name.removeprefix("no_"), not name.startswith("no_")
             continue
-        found = [word if option in TEXTS else _typed(option, word) for word in words]
-        yield name, found if len(found) > 1 or option in LISTS else found[0]
+        found = [word if option in TABLE.head["texts"] else _typed(option, word) for word in words]
+        yield name, found if len(found) > 1 or option in TABLE.head["lists"] else found[0]
 
 
 def _typed(option: str, word: str) -> Any:

@@ -1,7 +1,8 @@
 """Ray Train: ``ray_train.py``, a TorchTrainer with one worker a node. Written against, and tried on, Ray 2.60.0.
 
 The worker runs ``start.sh``, so every trainer starts as it does elsewhere: Ray reserves whole nodes at once, says their
-numbers and the address of the first, and begins anew what fails.
+numbers and the address of the first, and begins anew what fails. KubeRay (``ray.io/v1``, 1.7.0) starts the Ray cluster
+for the job, too: ``rayjob.yaml``, with a pod a node.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 
-from planner.launchers import plan_facts, profiles, start
-from planner.launchers.kubernetes import pods
+from planner.launchers import plan_facts, profiles, quoting, start
+from planner.launchers.kubernetes import jobset, pods
 from planner.launchers.target import LaunchJob, Loss, Values, by_table
 from planner.schema.plan import Plan
 
@@ -112,4 +113,60 @@ if __name__ == "__main__":
     trainer().fit()
 '''
 
-EXPORTER = by_table("ray-train", emit=emit, refuses=refuses)
+RAYJOB = "rayjob.yaml"
+CONFIG_MAP = "configmap.yaml"
+MOUNTED = "/job"
+"""Where the head, on which Ray starts the script, finds the folder."""
+
+
+def rayjob(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
+    """A RayJob, and a ConfigMap with the script and the files that it sends to the nodes."""
+    name, pool = quoting.slug(plan.workload.model), plan.cluster.pools[0]
+    again, lost = pods.restarts(job, values)
+    job = with_script(plan, job, again)
+    worker = pods.pod(job, pods.devices(pool), "", values)
+    del worker["containers"][0]["command"]  # KubeRay's own starts Ray
+    head = {
+        "containers": [
+            {"name": "head", "image": values["image"], "volumeMounts": [{"name": "job", "mountPath": MOUNTED}]}
+        ],
+        "volumes": [{"name": "job", "configMap": {"name": name}}],
+    }
+    nodes = {
+        "groupName": "nodes",
+        **dict.fromkeys(("replicas", "minReplicas", "maxReplicas"), pool.count),
+        "rayStartParams": {},
+        "template": {"spec": {**jobset.node_selector(plan, 0, values), **worker}},
+    }
+    cluster = {"headGroupSpec": {"rayStartParams": {}, "template": {"spec": head}}, "workerGroupSpecs": [nodes]}
+    document = {
+        "apiVersion": "ray.io/v1",
+        "kind": "RayJob",
+        "metadata": pods.metadata(job, name, values),
+        "spec": {
+            "entrypoint": f"python {MOUNTED}/{NAME}",
+            "shutdownAfterJobFinishes": True,
+            "rayClusterSpec": cluster,
+        },
+    }
+    read = (NAME, start.NAME, *job.needed)
+    held = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": name, "namespace": values["namespace"]},
+        "data": {file: job.files[file] for file in read},
+    }
+    files = {**job.files, CONFIG_MAP: quoting.yaml(held), RAYJOB: quoting.yaml(document)}
+    return replace(job, files=files, start=f"kubectl apply -f {CONFIG_MAP} -f {RAYJOB}", losses=(*job.losses, *lost))
+
+
+def refuses_rayjob(plan: Plan) -> Iterator[str]:
+    """Accelerators that no device plugin offers, or that Ray does not count as GPUs."""
+    yield from plan_facts.resources_are_known(plan)
+    yield from refuses(plan)
+
+
+EXPORTERS = (
+    by_table("ray-train", emit=emit, refuses=refuses),
+    by_table("rayjob", emit=rayjob, refuses=refuses_rayjob, of_pools=jobset.of_pools),
+)

@@ -22,16 +22,18 @@ from planner.launchers import (
     torchtitan,
     trl,
 )
-from planner.launchers.kubernetes import jobset, pytorchjob, rayjob, trainjob, volcano
+from planner.launchers.kubernetes import jobs, jobset
 from planner.launchers.target import Exporter
 
 _MODULES = (
     *(megatron, megatron_bridge, primus, torchtitan, maxtext, hf_trainer, trl, axolotl, llama_factory),
-    *(deepspeed, accelerate, torchrun),
-    *(slurm, skypilot, jobset, trainjob, pytorchjob, volcano, ray_train, rayjob, dstack),
-    nccl_tuner,
+    *(deepspeed, accelerate, torchrun, slurm, skypilot, jobset),
 )
-EXPORTERS: dict[str, Exporter] = {module.EXPORTER.name: module.EXPORTER for module in _MODULES}
+_EXPORTERS = (
+    *(module.EXPORTER for module in _MODULES),
+    *(*jobs.EXPORTERS, *ray_train.EXPORTERS, dstack.EXPORTER, nccl_tuner.EXPORTER),
+)
+EXPORTERS: dict[str, Exporter] = {exporter.name: exporter for exporter in _EXPORTERS}
 ROLES = ("trainer", "environment", "scheduler")
 """In the order in which their exporters receive the job."""
 MOST = {"trainer": 1, "environment": len(EXPORTERS), "scheduler": 1}
