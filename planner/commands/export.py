@@ -135,7 +135,7 @@ def _limits(exporter: Exporter) -> str:
     from planner.launchers.bundle import says
 
     limited = {axis: allowed for axis, allowed in exporter.expresses.items() if allowed != "any"}
-    ones = [axis for axis, allowed in limited.items() if allowed == (1,)]
+    ones = [axis for axis, allowed in limited.items() if says(allowed) == "1"]
     short = [f"{'/'.join(ones)} 1"] if ones else []
     short += [f"{axis} {says(limited[axis])}" for axis in ("zero", "precision", "family") if axis in limited]
     return "; ".join(short)
