@@ -28,6 +28,7 @@ import numpy as np
 
 from benchmarks import measure
 from planner import catalog as catalogs
+from planner.axes.table import RECOMPUTE
 from planner.catalog.files import TomlDocument
 from planner.question.search_problem import problem
 from planner.search import costing
@@ -284,7 +285,7 @@ def _pinned(table: Table, point: Point, params: Mapping[str, Any]) -> tuple[floa
         for index, block in enumerate(asked.blocks):
             mask = np.all([block.rows[name] == value for name, value in degrees.items()], axis=0)
             rows = np.flatnonzero(mask)
-            names = [policy.name for policy in block.axes.recompute]
+            names = [policy.name for policy in block.axes[RECOMPUTE]]
             if not len(rows) or params[f"{n}.recompute"] not in names:
                 continue
             cost = costing.cost(costing.table(asked, index), rows[:1])

@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner import catalog as catalogs
+from planner.axes.table import PRECISION, RECOMPUTE, ZERO
 from planner.base.resources import data
 from planner.calibration.fit import calibrate as fitting
 from planner.calibration.fit import counted_runs, own_runs
@@ -143,13 +144,13 @@ def shortlisted(job: Job, seed: int) -> Iterator[int]:
 def _family(run: Run) -> Hashable:
     cut = run.variants[0].layout
     degrees = (cut.get(axis, 1) for axis in ("tp", "pp", "cp", "ep", "etp"))
-    return (*degrees, cut.get("vpp", 1) > 1, run.variants[0].options.sharding.zero)
+    return (*degrees, cut.get("vpp", 1) > 1, run.variants[0].options[ZERO])
 
 
 def _kinds(run: Run) -> int:
     first = run.variants[0]
     degrees = sum(first.layout.get(axis, 1) > 1 for axis in ("tp", "pp", "vpp", "cp", "ep"))
-    return degrees + (first.options.sharding.zero > 1)
+    return degrees + (first.options[ZERO] > 1)
 
 
 def drawing(job: Job, seed: int) -> Iterator[int]:
@@ -192,7 +193,7 @@ def warm_tree(job: Job, seed: int) -> Iterator[int]:
 def _axes(run: Run) -> dict[str, str | int]:
     first = run.variants[0]
     options = first.options
-    more = {"zero": options.sharding.zero, "recompute": options.recompute.name, "precision": options.precision}
+    more = {"zero": options[ZERO], "recompute": options[RECOMPUTE].name, "precision": options[PRECISION]}
     return {**{axis: first.layout.get(axis, 1) for axis in AXES[:6]}, **more}
 
 

@@ -26,6 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import numpy as np
 
 from benchmarks import measure
+from planner.axes.values import NO_RECOMPUTE
 from planner.catalog import load
 from planner.figures.profiles import importing, overlay
 from planner.mixed import batch_shares, layer_split, pipelines, problem, stages
@@ -33,7 +34,6 @@ from planner.mixed.problem import PreparedPools
 from planner.question.asked_plans import PlanOptions
 from planner.question.job_pools import Pools
 from planner.question.reading import pooled_request
-from planner.space.axes import NO_RECOMPUTE
 
 DATA = Path(__file__).with_name("data")
 NODES = {"RTX-3090": "ws-8xrtx3090", "RTX-2080": "ws-8xrtx2080", "Titan-RTX": "ws-8xtitan"}

@@ -6,17 +6,17 @@ Layout axes are ranges: what a space holds of them is what divides, by the plann
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
+from planner.axes import LAYOUT_AXES, OPTION_AXES, PlanAxis
 from planner.catalog import Catalog
 from planner.question.asked_plans import PlanOptions
 from planner.question.reading import request as request_
 from planner.question.request import Request
 from planner.question.search_problem import prepare, problem
 from planner.search.problem import SearchProblem
-from planner.space.axes import LAYOUT_AXES
-from planner.space.grid import OPTION_DIMENSIONS
 
 Question = tuple[Catalog, Request]
 
@@ -134,32 +134,15 @@ def posed(question: Question) -> SearchProblem:
     return problem(prepare(catalog, request), request.top)
 
 
-def values(asked: SearchProblem) -> dict[str, list[object]]:
+def values(asked: SearchProblem) -> dict[str, list[int] | list[str]]:
     """Every axis with the values that occur on it in some candidate."""
-    layouts = {axis: _degrees(asked, axis) for axis in LAYOUT_AXES}
-    return layouts | {axis: _options(asked, axis) for axis in OPTION_DIMENSIONS}
+    layouts = {axis.name: _degrees(asked, axis.name) for axis in LAYOUT_AXES}
+    return {**layouts, **{axis.name: _options(asked, axis) for axis in OPTION_AXES}}
 
 
-def _degrees(asked: SearchProblem, axis: str) -> list[object]:
+def _degrees(asked: SearchProblem, axis: str) -> list[int]:
     return [int(v) for v in np.unique(np.concatenate([block.rows[axis] for block in asked.blocks]))]
 
 
-def _options(asked: SearchProblem, axis: str) -> list[object]:
-    found = dict.fromkeys(value for block in asked.blocks for value in getattr(block.axes, axis))
-    return [_plain(value) for value in found]
-
-
-def _plain(value: object) -> object:
-    """An option's value in one word, or as ``name=value`` where several switches form one axis."""
-    if isinstance(value, str | int):
-        return value
-    if isinstance(value, float):
-        return bool(value) if value in (0.0, 1.0) else value
-    if isinstance(value, tuple):
-        return "+".join(value) or "none"
-    fields = {name: getattr(value, name) for name in value.__dataclass_fields__}  # type: ignore[attr-defined]
-    return fields.get("name") or " ".join(f"{name}={_switch(field)}" for name, field in fields.items())
-
-
-def _switch(value: object) -> object:
-    return ("on" if value else "off") if isinstance(value, bool) else value
+def _options(asked: SearchProblem, axis: PlanAxis[Any]) -> list[str]:
+    return list(dict.fromkeys(axis.spell(value) for block in asked.blocks for value in block.axes[axis]))

@@ -22,6 +22,7 @@ from docs import accuracy_plots as plots
 from docs import accuracy_residuals as made_of
 from docs import accuracy_shortfalls as short
 from planner import catalog, cost
+from planner.axes.table import PRECISION
 from planner.base.resources import data
 from planner.calibration.fit import calibrate, other_parameters
 from planner.calibration.fit.counted_runs import lab
@@ -76,7 +77,7 @@ def worst(found: calibrate.Calibration, times: np.ndarray, most: int = 10) -> st
         times_ = f"{times[place]:.1f} / {measured[place]:.1f} s"
         reading = frame.reading(row)
         degrees = [f"{a}{reading.layout[a]}" for a in ("tp", "pp", "cp", "ep", "dp") if reading.layout[a] > 1]
-        plan = " ".join([*degrees, f"micro {reading.layout['micro']}", reading.options.precision])
+        plan = " ".join([*degrees, f"micro {reading.layout['micro']}", reading.options[PRECISION]])
         on = f"{run.accelerators} x {run.accelerator}"
         rows.append([run.id, run.model, on, plan, run.release or "-", times_, error, told])
     return table(["run", "model", "on", "plan", "release", "predicted / measured", "error", "made of"], rows)

@@ -20,6 +20,7 @@ import numpy as np
 
 from docs.accuracy_panel import JOBS, table
 from planner import catalog
+from planner.axes.table import PRECISION
 from planner.base import writing
 from planner.base.resources import data
 from planner.calibration.fit import calibrate
@@ -74,7 +75,7 @@ def judged(found: Calibration) -> Judged:
     labs, frameworks = [lab(run) for run in members], [framework(run) for run in members]
     left_out = [np.log(calibrate.cross_validated(found, names) / frame.measured[rows]) for names in (labs, frameworks)]
     read = frame.predict(found.fit.efficiencies).row[rows]
-    of = [situation(run, frame.reading(row).options.precision) for run, row in zip(members, read, strict=True)]
+    of = [situation(run, frame.reading(row).options[PRECISION]) for run, row in zip(members, read, strict=True)]
     return Judged(*left_out, of, labs, frameworks)
 
 
@@ -227,7 +228,7 @@ def unfitted_jobs(known: Catalog) -> list[tuple[float, Situation]]:
     jobs = [job for job in panel.read(JOBS, known) if job.unseen]
     plans = panel.published(known, jobs, Efficiencies.of(known))
     return [
-        (math.log(plan.time / (job.run.measured or math.nan)), situation(job.run, plan.options.precision))
+        (math.log(plan.time / (job.run.measured or math.nan)), situation(job.run, plan.options[PRECISION]))
         for job, plan in zip(jobs, plans, strict=True)
     ]
 

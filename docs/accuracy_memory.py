@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from planner.axes.table import RECOMPUTE, ZERO
 from planner.calibration.fit.frame import Frame
 from planner.calibration.report import validation
 from planner.calibration.runs.measured_run import Run
@@ -72,15 +73,15 @@ STACKS: dict[str, Callable[[Stack, Frame], Stack]] = {
     "no flat gradient copies in DeepSpeed's update": _without(update_bytes=0.0),
 }
 READINGS: dict[str, Callable[[Run], Sequence[RunVariant]]] = {
-    "an unstated ZeRO stage is 0": lambda run: _least(run, lambda v: v.options.sharding.zero),
+    "an unstated ZeRO stage is 0": lambda run: _least(run, lambda v: v.options[ZERO]),
     "selective recomputation of mixtures is attention alone": lambda run: _least(
-        run, lambda v: v.options.recompute.modules
+        run, lambda v: v.options[RECOMPUTE].modules
     ),
     "what a policy offloads is kept": lambda run: [
-        replace(v, options=replace(v.options, recompute=replace(v.options.recompute, offloaded=0.0)))
+        replace(v, options=v.options.replaced(recompute=replace(v.options[RECOMPUTE], offloaded=0.0)))
         for v in run.variants
     ],
-    "unstated recomputation is none": lambda run: _least(run, lambda v: v.options.recompute.layers),
+    "unstated recomputation is none": lambda run: _least(run, lambda v: v.options[RECOMPUTE].layers),
 }
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from planner import catalog, cost
+from planner.axes.table import OFFLOAD, PRECISION, RECOMPUTE, ZERO
 from planner.base import writing
 from planner.calibration.report import panel
 from planner.calibration.report.panel import JobPlan, JudgedJob, KnownJob
@@ -61,7 +62,7 @@ def judged(known: Catalog) -> list[JudgedJob]:
     plans = panel.published(known, jobs, Efficiencies.of(known))
     best = panel.best_rates(jobs, reading.read(RUNS, known))
     return [
-        JudgedJob(job, plan, our_plan(known, job, plan.options.precision), rate)
+        JudgedJob(job, plan, our_plan(known, job, plan.options[PRECISION]), rate)
         for job, plan, rate in zip(jobs, plans, best, strict=True)
     ]
 
@@ -70,9 +71,9 @@ def words(plan: JobPlan) -> str:
     """A plan in short: ``tp 8, pp 16, vpp 4, micro 1, ZeRO 1, no recomputation``."""
     degrees = [f"{axis} {plan.layout[axis]}" for axis in ("tp", "pp", "vpp", "cp", "ep") if plan.layout[axis] > 1]
     options = plan.options
-    again = {"none": "no recomputation"}.get(options.recompute.name, f"recompute {options.recompute.name}")
-    moved = ["optimizer on the host"] if options.offload else []
-    return ", ".join([*degrees, f"micro {plan.layout['micro']}", f"ZeRO {options.sharding.zero}", again, *moved])
+    again = {"none": "no recomputation"}.get(options[RECOMPUTE].name, f"recompute {options[RECOMPUTE].name}")
+    moved = ["optimizer on the host"] if options[OFFLOAD] else []
+    return ", ".join([*degrees, f"micro {plan.layout['micro']}", f"ZeRO {options[ZERO]}", again, *moved])
 
 
 def table(headers: list[str], rows: list[list[str]]) -> str:
@@ -92,7 +93,7 @@ def _row(each: JudgedJob) -> list[str]:
     assert run.workload is not None
     return [
         f"{run.model}, {run.lab}" + _seen(each.job),
-        f"{run.accelerators:,} {run.accelerator}, {each.published.options.precision}",
+        f"{run.accelerators:,} {run.accelerator}, {each.published.options[PRECISION]}",
         f"{run.workload.batch:,} x {run.workload.sequence:,}",
         words(each.published),
         f"{each.measured:.2f}",

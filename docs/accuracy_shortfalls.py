@@ -11,6 +11,7 @@ from docs import accuracy_labs as by_lab
 from docs.accuracy_labs import COUNTED, Found, percent
 from docs.accuracy_panel import ASKED, NAMES, table
 from docs.accuracy_residuals import Judged
+from planner.axes.table import ZERO
 from planner.calibration.fit.frame import Frame
 from planner.calibration.report import labs, panel
 from planner.calibration.report.panel import JudgedJob
@@ -135,7 +136,7 @@ def longer(run: Run, seconds: float) -> float:
 def _plan(run: Run) -> str:
     layout = run.variants[0].layout
     degrees = " ".join(f"{axis}{layout[axis]}" for axis in ("tp", "pp", "dp") if layout[axis] > 1)
-    return f"{degrees} micro {layout['micro']} ZeRO {run.variants[0].options.sharding.zero} ({run.id})"
+    return f"{degrees} micro {layout['micro']} ZeRO {run.variants[0].options[ZERO]} ({run.id})"
 
 
 def behind(f: Found, frame: Frame) -> list[list[str]]:
@@ -171,7 +172,7 @@ def stalls(f: Found, frame: Frame) -> tuple[list[list[str]], list[list[str]]]:
         by_size.setdefault(run.accelerators, []).append(wait)
         if run.accelerators <= FEW:
             replicas = f"{MANY} and more" if layout["dp"] >= MANY else f"less than {MANY}"
-            key = (run.model, str(run.variants[0].options.sharding.zero), replicas)
+            key = (run.model, str(run.variants[0].options[ZERO]), replicas)
             by_plan.setdefault(key, []).append(wait)
     sizes = [[str(size), *_counted(waits), *_spans(waits)] for size, waits in sorted(by_size.items())]
     return sizes, [[*key, *_counted(waits)] for key, waits in sorted(by_plan.items())]

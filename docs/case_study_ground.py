@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import cache
 
 from planner import catalog
+from planner.axes.table import PLACEMENT, RECOMPUTE, ZERO
 from planner.models.workload import workload
 from planner.question.request import Request
 from planner.question.search_problem import prepare, problem
@@ -79,8 +80,8 @@ def told(found: Candidate | None) -> str:
     if found is None:
         return "nothing fits"
     o = found.options
-    placed = "" if o.placement.name == "none" else f", {o.placement.name} expanded"
+    placed = "" if o[PLACEMENT].name == "none" else f", {o[PLACEMENT].name} expanded"
     return (
         f"MP{found.layout['tp']} DP{found.layout['dp']}, micro-batch {found.layout['micro']}, "
-        f"ZeRO {o.sharding.zero}, recompute {o.recompute.name}{placed}"
+        f"ZeRO {o[ZERO]}, recompute {o[RECOMPUTE].name}{placed}"
     )

@@ -3,10 +3,11 @@
 from collections.abc import Iterator
 from itertools import product
 
+from planner.axes.options import OptionValues, Sharding, TensorMode, option_values
+from planner.axes.values import RANK_ORDERS, recompute
 from planner.question.request import Request
 from planner.schema.hardware import Runtime
 from planner.schema.workload import Model
-from planner.space.axes import NO_RECOMPUTE, OptionAxes, Sharding, TensorMode, recompute
 
 DEGREES = ("tp", "pp", "vpp", "cp", "ep", "etp")
 
@@ -89,7 +90,7 @@ def leading_layers_fit(model: Model, layers: int, pp: int, vpp: int) -> bool:
     return pp == 1 or (leading <= sum(chunks) and len({chunks[stage] for stage in filled}) <= 1)
 
 
-def options(request: Request, layout: dict[str, int]) -> Iterator[OptionAxes]:
+def options(request: Request, layout: dict[str, int]) -> Iterator[OptionValues]:
     """Options that exist for a layout, in 16 bit."""
     runtime, pins = request.runtime, request.pins
 
@@ -123,18 +124,22 @@ def options(request: Request, layout: dict[str, int]) -> Iterator[OptionAxes]:
                         for order, way, sent in product(kept, ways(request, layout), dispatched(request, layout)):
                             if sent == "allgather" and exchanges:
                                 continue
-                            yield OptionAxes(
-                                precision,
-                                recompute(policy),
-                                tensor,
-                                sharding,
-                                p2p,
-                                order == orders[1],
-                                {"none": 0.0, "optimizer": 1.0}.get(place) or float(place.partition(":")[2] or 0),
+                            yield option_values(
+                                precision=precision,
+                                recompute=recompute(policy),
+                                sequence_parallel=tensor.sequence_parallel,
+                                tp_overlap=tensor.overlap,
+                                zero=sharding.zero,
+                                zero_scope=sharding.scope,
+                                dp_overlap=sharding.overlap,
+                                p2p_overlap=p2p,
+                                rank_order=RANK_ORDERS[order == orders[1]],
+                                offload={"none": 0.0, "optimizer": 1.0}.get(place)
+                                or float(place.partition(":")[2] or 0),
                                 ep_overlap=exchanges,
                                 cp_algorithm=way,
                                 offload_overlap=beside,
-                                graphs=("none", "modules", "full").index(graphs),
+                                graphs=graphs,
                                 dispatcher=sent,
                                 activation_offload=() if moved == "none" else tuple(moved.split("+")),
                             )
@@ -174,7 +179,7 @@ def steps(layout: dict[str, int]) -> int:
     return layout["batch"] // layout["dp"] // layout["micro"]
 
 
-def apart(request: Request, layout: dict[str, int], precision: str, values) -> Iterator[OptionAxes]:
+def apart(request: Request, layout: dict[str, int], precision: str, values) -> Iterator[OptionValues]:
     """Options with weight gradients apart: nothing recomputed, no pieces of tensor-parallel communication."""
     runtime, pins, pp, vpp = request.runtime, request.pins, layout["pp"], layout["vpp"]
     if pp == 1 or not pins.allow("recompute", "none") or not pins.allow("ep_overlap", False):
@@ -208,14 +213,16 @@ def apart(request: Request, layout: dict[str, int], precision: str, values) -> I
                         known = values("rank_order", orders[0], orders)
                         kept = known if layout["dp"] * layout["cp"] > 1 else [o for o in known if o == orders[0]]
                         for order, way in product(kept, ways(request, layout)):
-                            yield OptionAxes(
-                                precision,
-                                NO_RECOMPUTE,
-                                tensor,
-                                sharding,
-                                p2p,
-                                order == orders[1],
-                                place == "optimizer",
+                            yield option_values(
+                                precision=precision,
+                                sequence_parallel=tensor.sequence_parallel,
+                                tp_overlap=tensor.overlap,
+                                zero=sharding.zero,
+                                zero_scope=sharding.scope,
+                                dp_overlap=sharding.overlap,
+                                p2p_overlap=p2p,
+                                rank_order=RANK_ORDERS[order == orders[1]],
+                                offload=place == "optimizer",
                                 cp_algorithm=way,
                                 schedule=name,
                             )

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from planner import api, catalog, cost
+from planner.axes.table import PRECISION, RECOMPUTE, ZERO
 from planner.base.errors import WrongQuestion
 from planner.base.resources import data
 from planner.calibration.fit import calibrate, counted_runs, least_squares, own_runs
@@ -183,16 +184,16 @@ def test_what_a_run_leaves_open_is_tried_and_said(read):
     open_zero = [run for run in read if "ZeRO stage: 0, or 1 where that does not fit" in run.inferred]
     assert open_zero
     for run in open_zero:
-        assert {v.options.sharding.zero for v in run.variants} == {0, 1}
+        assert {v.options[ZERO] for v in run.variants} == {0, 1}
     blocks = [run for run in read if any(x.startswith("recompute:") for x in run.inferred)]
     assert all({"none", "selective", "block:0.25", "full"} <= _policies(run) for run in blocks)
     modules = [run for run in read if any(x.startswith("modules recomputed") for x in run.inferred)]
-    assert all(any(v.options.recompute.modules for v in run.variants) for run in modules)
+    assert all(any(v.options[RECOMPUTE].modules for v in run.variants) for run in modules)
     assert {run.family for run in modules} == {"moe"}
 
 
 def _policies(run):
-    return {v.options.recompute.name for v in run.variants}
+    return {v.options[RECOMPUTE].name for v in run.variants}
 
 
 @sweep("precision", ["bf16", "fp16"])
@@ -299,7 +300,7 @@ def inside(frame, known, rows):
     """Whether each of some runs lies inside the 80 % interval of its prediction."""
     widths, found = residual_widths.read(known), frame.predict(Efficiencies.of(known))
     off = np.abs(np.log(found.time[rows] / frame.measured[rows]))
-    precisions = [frame.reading(found.row[i]).options.precision for i in rows]
+    precisions = [frame.reading(found.row[i]).options[PRECISION] for i in rows]
     halves = [validation.half_width(widths, frame.runs[i], each) for i, each in zip(rows, precisions, strict=True)]
     return off <= halves
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from planner import api
+from planner.axes.options import option_values
 from planner.base.errors import WrongQuestion
 from planner.cost import frozen, transformer
 from planner.cost.figures import Grid
@@ -14,7 +15,6 @@ from planner.launchers.bundle import trainers
 from planner.models.parameters import parameters
 from planner.models.workload import workload
 from planner.schema.workload import Method
-from planner.space.axes import NO_RECOMPUTE, OptionAxes, Sharding, TensorMode
 from planner.space.grid import single_grid
 from planner.verify import violations
 from tests.cases import figures
@@ -27,9 +27,7 @@ GIB = 2**30
 def single(model: str, method: str | Method) -> Grid:
     """One sequence of 4,096 tokens on one accelerator, nothing recomputed."""
     layout = dict.fromkeys(("tp", "pp", "vpp", "cp", "ep", "etp", "dp", "micro", "batch", "nodes"), 1)
-    options = OptionAxes(
-        "bf16", NO_RECOMPUTE, TensorMode(False, False), Sharding(0, "full", False), False, False, offload=False
-    )
+    options = option_values()
     figs = figures(model, "dgx-h100:1", "megatron-core", method=method, sequence=4096, batch=1)
     return single_grid(figs, layout, options)
 

@@ -13,9 +13,9 @@ import pytest
 
 import clusterwright as cw
 import planner
+from planner.axes import PINNED
 from planner.commands import cli
 from planner.schema.plan import PlanSet
-from planner.space.axes import PINNED
 from tests.api_questions import ROOT
 from tests.sweeps import sweep
 

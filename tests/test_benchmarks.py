@@ -14,11 +14,12 @@ import pytest
 
 from benchmarks import design_points, measure, mixed, mixed_runs, uneven_batches
 from benchmarks.spaces import SPACES, Space, posed, tiny, values
+from planner.axes import AXES, OPTION_AXES
+from planner.axes.options import DIMENSIONS, Point
+from planner.axes.table import OFFLOAD
 from planner.cost.figures import Array
 from planner.search import bounded, costing
 from planner.search.problem import SearchProblem
-from planner.space.axes import LAYOUT_AXES, Sharding
-from planner.space.grid import OPTION_DIMENSIONS
 from tests.sweeps import sweep
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -53,7 +54,7 @@ def test_search_speed_prints_its_problems_and_their_axes() -> None:
         assert 0 < problem["costed"] < problem["candidates"]
         assert 0 < problem["feasible"] < problem["candidates"]
     for axes in document["axes"].values():
-        assert set(axes["values"]) == {*LAYOUT_AXES, *OPTION_DIMENSIONS}
+        assert set(axes["values"]) == set(AXES)
 
 
 @pytest.mark.slow
@@ -125,37 +126,37 @@ def test_every_option_changes_some_cost_or_memory(space: Space) -> None:
     pairs: set[tuple[str, object, object]] = set()
     for index, block in enumerate(problem.blocks):
         arrays = _some_rows(problem, index)
-        for dimension, axis in enumerate(OPTION_DIMENSIONS):
-            for (i, one), (j, other) in combinations(enumerate(getattr(block.axes, axis)), 2):
+        for dimension, axis in enumerate(DIMENSIONS):
+            for (i, one), (j, other) in combinations(enumerate(block.axes.on(axis)), 2):
                 pairs.add((axis, one, other))
                 if any(_differ(array, dimension, i, j) for array in arrays):
                     distinct.add((axis, one, other))
     for index, (plain, offloading) in enumerate(pairwise(problem.blocks)):  # apart, as not all ZeRO stages offload
-        shared = [s for s in offloading.axes.sharding if s in plain.axes.sharding]
-        if shared and (plain.axes.offload, offloading.axes.offload) == ((False,), (True,)):
-            pairs.add(("offload", False, True))
+        shared = [s for s in offloading.axes.on("sharding") if s in plain.axes.on("sharding")]
+        if shared and (plain.axes[OFFLOAD], offloading.axes[OFFLOAD]) == ((0.0,), (1.0,)):
+            pairs.add(("offload", (0.0,), (1.0,)))
             if any(not np.array_equal(*both) for both in _offloaded(problem, index, shared)):
-                distinct.add(("offload", False, True))
+                distinct.add(("offload", (0.0,), (1.0,)))
     assert pairs
     apart = {"ep_overlap", "cp_algorithm"}  # of other layouts; tests/test_overlap.py and test_context.py compare them
     assert {axis for axis, *_ in pairs} | apart >= {
-        axis for axis, listed in values(problem).items() if _is_option(axis, listed)
+        AXES[axis].dimension for axis, listed in values(problem).items() if _is_option(axis, listed)
     }
     assert distinct == pairs
 
 
-def _offloaded(problem: SearchProblem, index: int, shared: list[Sharding]) -> Iterator[tuple[Array, Array]]:
+def _offloaded(problem: SearchProblem, index: int, shared: list[Point]) -> Iterator[tuple[Array, Array]]:
     """Times, then memories, of a block and of the next, which offloads the optimizer, under the shardings of both."""
-    axis = OPTION_DIMENSIONS.index("sharding")
+    axis = tuple(DIMENSIONS).index("sharding")
     blocks = [_some_rows(problem, each) for each in (index, index + 1)]
-    places = [[problem.blocks[each].axes.sharding.index(s) for s in shared] for each in (index, index + 1)]
+    places = [[problem.blocks[each].axes.on("sharding").index(s) for s in shared] for each in (index, index + 1)]
     for found in zip(*blocks, strict=True):
         one, other = (np.take(array, at, axis) for array, at in zip(found, places, strict=True))
         yield one, other
 
 
 def _is_option(axis: str, listed: list[object]) -> bool:
-    return axis in OPTION_DIMENSIONS and len(listed) > 1
+    return AXES[axis] in OPTION_AXES and len(listed) > 1
 
 
 def _some_rows(problem: SearchProblem, index: int) -> tuple[Array, Array]:

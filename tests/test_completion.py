@@ -13,9 +13,9 @@ import pytest
 from click.shell_completion import BashComplete
 
 from planner import catalog, launchers
+from planner.axes import PINNED
 from planner.commands import COMMANDS, cli, completion_values
 from planner.models import families, workload
-from planner.space.axes import PINNED
 from tests.asking import ask
 from tests.sweeps import sweep
 

@@ -9,6 +9,9 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from planner import cost
+from planner.axes.options import option_values
+from planner.axes.table import sharing
+from planner.axes.values import MODULES
 from planner.catalog import Catalog
 from planner.cost import attention, collective_times, data_parallel, frozen, held_memory, money, pipeline
 from planner.cost.calls import calls
@@ -24,8 +27,7 @@ from planner.models.workload import library, workload
 from planner.question.search_problem import prepare, problem
 from planner.search.bounded import Bounded
 from planner.search.problem import Candidate, SearchProblem
-from planner.space.axes import MODULES, OptionAxes, Sharding, TensorMode, recompute
-from planner.space.grid import Figures, sharing, single_grid
+from planner.space.grid import Figures, single_grid
 from tests.cases import CATALOG, cluster, problem_of, request
 from tests.networks import groups, networks
 from tests.sweeps import sweep
@@ -265,15 +267,7 @@ def test_states_shrink_with_tensor_and_pipeline_parallelism(name, tp, pp):
 
 def _plain(name):
     ones = dict.fromkeys(("tp", "pp", "vpp", "cp", "ep", "etp", "dp", "micro", "batch", "nodes"), 1)
-    off = OptionAxes(
-        FAMILIES[name].precision,
-        recompute("none"),
-        TensorMode(False, False),
-        Sharding(0, "full", False),
-        p2p_overlap=False,
-        pp_inner=False,
-        offload=False,
-    )
+    off = option_values(precision=FAMILIES[name].precision)
     return ones, off
 
 

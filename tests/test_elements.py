@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 
 from planner import api, verify
+from planner.axes.options import option_values
 from planner.cost import attention, data_parallel, elements, experts, held_memory, micro_batch, pipeline, transformer
 from planner.cost.figures import Grid
 from planner.cost.layer_activations import layer_activations
 from planner.schema.plan import Plan
-from planner.space.axes import NO_RECOMPUTE, OptionAxes, Sharding, TensorMode
 from planner.space.grid import single_grid
 from tests.cases import figures
 from tests.sweeps import sweep
@@ -19,8 +19,7 @@ LAYOUT = {"tp": 2, "pp": 2, "vpp": 1, "cp": 1, "ep": 1, "etp": 1, "dp": 2, "micr
 
 def grid(precision: str, runtime: str = "megatron-core", zero: int = 0) -> Grid:
     of = figures("gpt2-medium", "dgx-a100-40gb:1", runtime, precisions=(precision,))
-    mode = TensorMode(sequence_parallel=True, overlap=False)
-    options = OptionAxes(precision, NO_RECOMPUTE, mode, Sharding(zero, "full", False), False, False, False)
+    options = option_values(precision=precision, sequence_parallel=True, zero=zero)
     return single_grid(of, LAYOUT, options)
 
 
@@ -67,7 +66,7 @@ def test_weights_that_working_copies_are_gathered_from_stay() -> None:
 )
 def test_casts_grow_with_the_runtimes_factor(size) -> None:
     """Bytes beyond those without casts are in proportion to ``low_precision_cast``."""
-    options = OptionAxes("fp8", NO_RECOMPUTE, TensorMode(True, False), Sharding(0, "full", False), False, False, False)
+    options = option_values(precision="fp8", sequence_parallel=True)
     whole = figures("mixtral-8x7b", "dgx-h100:1", "megatron-core", precisions=("fp8",))
     of = single_grid(whole, {**LAYOUT, "pp": 1, "dp": 4, "ep": 4}, options)
     none, once, thrice = (

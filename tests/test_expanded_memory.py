@@ -8,6 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner import cost, verify
+from planner.axes.table import PLACEMENT
+from planner.axes.values import NOWHERE, PLACEMENTS, placement
 from planner.base.errors import NoAnswer, WrongQuestion
 from planner.cost import expanded_memory, held_memory, pipeline
 from planner.cost.expanded_memory import Far
@@ -15,7 +17,6 @@ from planner.planning.run import estimate, plan
 from planner.question.reading import configuration
 from planner.search.bounded import Bounded
 from planner.search.exhaustive import Exhaustive
-from planner.space.axes import NOWHERE, PLACEMENTS, placement
 from planner.space.grid import single_grid
 from tests.cases import CATALOG, cluster, prepared, problem_of, request
 from tests.sweeps import sweep
@@ -172,7 +173,7 @@ def test_it_opens_what_did_not_fit():
     tight = problem_of("llama2-13b", "dgx-a100-40gb:1", batches=(64,), pins="tp=1 pp=1 cp=1 micro=1 zero=0")
     roomy = problem_of("llama2-13b", expanded("dgx-a100-40gb:1"), batches=(64,), pins="tp=1 pp=1 cp=1 micro=1 zero=0")
     assert not Bounded().search(tight).best
-    assert Bounded().search(roomy).best[0].options.placement != NOWHERE
+    assert Bounded().search(roomy).best[0].options[PLACEMENT] != NOWHERE
 
 
 @pytest.mark.parametrize("more", [{}, {"expanded_scope": "pool", "expanded_access": "concurrent"}])

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from planner import api
+from planner.axes.table import ZERO_SCOPE
 from planner.base.errors import WrongQuestion
 from planner.launchers import EXPORTERS, bundle, parts, reading, trainer_arguments
 from planner.launchers.benchmark import short
@@ -257,6 +258,6 @@ def test_shards_inside_nodes_have_replicas_over_them() -> None:
 
 def test_hybrid_shards_are_searched_exactly() -> None:
     problem = problem_of("llama3-8b", NODE, runtime="hf-trainer", batches=(128,))
-    assert any(sharding.scope == "node" for block in problem.blocks for sharding in block.axes.sharding)
+    assert any("node" in block.axes[ZERO_SCOPE] for block in problem.blocks)
     found, every = Bounded().search(problem), Exhaustive().search(problem)
     assert found.proven and found.best == every.best

@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 
 from planner import cost
+from planner.axes import values as axes
+from planner.axes.options import option_values
 from planner.cost import data_parallel, held_memory, pipeline, transformer
 from planner.cost.figures import Grid, Layout, Options, Shape
 from planner.cost.layer_activations import layer_activations
 from planner.cost.micro_batch import region_bytes
 from planner.cost.products import NOTHING
-from planner.space import axes
 from planner.space.grid import single_grid
 from tests.cases import figures
 from tests.sweeps import sweep
@@ -161,15 +162,7 @@ def iteration(case: dict, recompute: str, sequence_parallel: bool) -> float:
     nodes = case["gpus"] // 8
     known = figures(f"megatron-{case['model'].lower()}", f"dgx-a100-80gb:{nodes}", "megatron-core", "2022", ("fp16",))
     layout = {key: case[key] for key in ("tp", "pp", "vpp", "micro", "batch")}
-    options = axes.OptionAxes(
-        "fp16",
-        axes.recompute(recompute),
-        axes.TensorMode(sequence_parallel, False),
-        axes.Sharding(0, "full", False),
-        p2p_overlap=False,
-        pp_inner=False,
-        offload=False,
-    )
+    options = option_values(precision="fp16", recompute=axes.recompute(recompute), sequence_parallel=sequence_parallel)
     layout |= {"cp": 1, "ep": 1, "etp": 1, "dp": 1, "nodes": nodes}
     return float(cost.evaluate(single_grid(known, layout, options)).time)
 

@@ -8,6 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner import api, cost
+from planner.axes.options import option_values
+from planner.axes.values import recompute
 from planner.catalog import load
 from planner.cost import cut, data_parallel, flops, held_memory, pipeline, transformer
 from planner.cost.figures import Pattern, by_kind
@@ -17,7 +19,6 @@ from planner.models import blocks
 from planner.models.workload import library, workload
 from planner.search.bounded import Bounded
 from planner.search.exhaustive import Exhaustive
-from planner.space.axes import OptionAxes, Sharding, TensorMode, recompute
 from planner.space.grid import single_grid
 from planner.verify import violations
 from tests.altering import altered
@@ -100,14 +101,13 @@ def grids(name, runtime="megatron-core"):
         (8, 2, 2, "none", 0),
     ):
         layout = {"tp": 2, "pp": pp, "vpp": vpp, "cp": 1, "ep": 2, "etp": 1, "dp": 4, "micro": micro}
-        options = OptionAxes(
-            "bf16",
-            recompute(policy),
-            TensorMode(True, True),
-            Sharding(zero, "full", True),
-            vpp > 1,
-            False,
-            offload=False,
+        options = option_values(
+            recompute=recompute(policy),
+            sequence_parallel=True,
+            tp_overlap=True,
+            zero=zero,
+            dp_overlap=True,
+            p2p_overlap=vpp > 1,
         )
         yield single_grid(known, layout | {"batch": 4 * micro * 4 * pp, "nodes": pp}, options)
 
@@ -185,8 +185,14 @@ def test_layers_of_one_kind_named_twice_are_priced_as_one():
     found = replace(found, shape=replace(found.shape, placed_head=0.0))
     twice = Pattern(kinds=(found.shape, found.shape), order=(0, 1) * 16)
     layout = {"tp": 2, "pp": 4, "vpp": 2, "cp": 1, "ep": 1, "etp": 1, "dp": 4, "micro": 1, "batch": 64, "nodes": 4}
-    options = OptionAxes("bf16", recompute("selective"), TensorMode(True, True), Sharding(1, "full", True), True, False,
-                         offload=False)  # fmt: skip
+    options = option_values(
+        recompute=recompute("selective"),
+        sequence_parallel=True,
+        tp_overlap=True,
+        zero=1,
+        dp_overlap=True,
+        p2p_overlap=True,
+    )
     one, other = (
         cost.evaluate(single_grid(replace(found, shape=shape), layout, options))
         for shape in (found.shape, replace(found.shape, pattern=twice))

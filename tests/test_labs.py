@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from planner import catalog
+from planner.axes.table import ZERO
 from planner.base.errors import WrongQuestion
 from planner.calibration.fit.counted_runs import BETWEEN, NEAR_BEST, SWEEP, WITHIN, cell, core, lab, weights
 from planner.calibration.fit.frame import Frame
@@ -125,7 +126,7 @@ def test_an_unnamed_framework_is_what_is_said_of_sharding(tmp_path: Path) -> Non
 def test_a_zero_stage_is_read_in_words_too(tmp_path: Path, said: str, zero: int) -> None:
     """ZeRO 2 under a pipeline reduces once a step, as ZeRO 1."""
     run = one(tmp_path, framework="in-house", framework_date="2024", pp="2", num_accelerators="16", zero_stage=said)
-    assert {v.options.sharding.zero for v in run.variants} == {zero}
+    assert {v.options[ZERO] for v in run.variants} == {zero}
 
 
 def test_a_zero_stage_that_was_not_read_is_refused(tmp_path: Path) -> None:

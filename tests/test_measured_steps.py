@@ -12,6 +12,7 @@ import pytest
 from benchmarks import measured_steps
 from benchmarks.measured_steps import SEQUENCES, SHAPES, Case, arguments, cases, columns, row
 from planner import catalog
+from planner.axes.table import RECOMPUTE
 from planner.calibration.runs import reading
 from planner.models.parameters import parameters
 from planner.models.workload import library
@@ -54,7 +55,7 @@ def test_the_rows_are_runs_that_can_be_predicted(tmp_path: Path) -> None:
         assert run.measured == 0.75 and run.measured_bytes == 40e9 and run.memory_measured
         variant = run.variants[0]
         assert variant.layout["micro"] == case.micro and variant.layout["batch"] == 2 * case.micro
-        assert variant.options.recompute.layers == float(case.recompute)
+        assert variant.options[RECOMPUTE].layers == float(case.recompute)
 
 
 def test_a_run_out_of_memory_says_so_and_has_no_time(tmp_path: Path) -> None:

@@ -6,22 +6,13 @@ from functools import cache
 import pytest
 
 from planner import api, catalog, cost
+from planner.axes.options import option_values
+from planner.axes.values import FULL, NO_RECOMPUTE, OFFLOADED, SELECTIVE, Recompute, recompute
 from planner.cost import data_parallel, held_memory, pipeline
 from planner.cost.figures import Grid
 from planner.cost.layer_activations import layer_activations
 from planner.figures import cost_inputs
 from planner.figures.efficiency import reached
-from planner.space.axes import (
-    FULL,
-    NO_RECOMPUTE,
-    OFFLOADED,
-    SELECTIVE,
-    OptionAxes,
-    Recompute,
-    Sharding,
-    TensorMode,
-    recompute,
-)
 from planner.space.grid import single_grid
 from tests.cases import figures
 from tests.sweeps import sweep
@@ -45,8 +36,14 @@ def grid_of(
     overlap: bool = False,
     **layout: int,
 ) -> Grid:
-    tensor = TensorMode(layout.get("tp", 1) > 1, overlap)
-    options = OptionAxes(precision, policy, tensor, Sharding(zero, "full", True), False, False, False)
+    options = option_values(
+        precision=precision,
+        recompute=policy,
+        sequence_parallel=layout.get("tp", 1) > 1,
+        tp_overlap=overlap,
+        zero=zero,
+        dp_overlap=True,
+    )
     degrees = ONES | {"dp": 8, "batch": 64} | layout
     return single_grid(known(model, "dgx-h100:1", runtime, release, precision), degrees, options)
 

@@ -11,6 +11,7 @@ import pytest
 
 from planner import catalog, cost, verify
 from planner import planning as one_pool
+from planner.axes.options import option_values
 from planner.base.errors import WrongQuestion
 from planner.cost import memory_risk
 from planner.mixed import (
@@ -33,7 +34,6 @@ from planner.question.asked_plans import PlanOptions
 from planner.question.job_pools import Pools, default_link, merged
 from planner.question.reading import pooled_request
 from planner.schema.plan import PlanSet
-from planner.space.axes import OptionAxes, Sharding, TensorMode
 from planner.space.grid import single_grid
 from tests.altering import altered
 from tests.asking import ask
@@ -91,14 +91,13 @@ def _as_one_plan(prepared: PreparedPools, kind: int, pp: int, policy: int, width
     row = int(kinds.configs[kind, 0])
     configs = table.configs
     tp, cp = int(configs.tp[row]), int(configs.cp[row])
-    options = OptionAxes(
-        prepared.precision,
-        table.policies[policy],
-        TensorMode(tp > 1, tp > 1),
-        Sharding(1 if width * cp > 1 else 0, "full", True),
-        False,
-        False,
-        False,
+    options = option_values(
+        precision=prepared.precision,
+        recompute=table.policies[policy],
+        sequence_parallel=tp > 1,
+        tp_overlap=tp > 1,
+        zero=1 if width * cp > 1 else 0,
+        dp_overlap=True,
     )
     layout = {"tp": tp, "pp": pp, "vpp": 1, "cp": cp, "ep": int(configs.ep[row]), "etp": 1, "dp": width,
               "micro": int(configs.micro[row]), "batch": 512, "nodes": prepared.pools.all[0].count}  # fmt: skip

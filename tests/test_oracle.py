@@ -10,23 +10,15 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from planner import cost
+from planner.axes.options import option_values
+from planner.axes.table import sharing
+from planner.axes.values import MODULES, OFFLOADED, OFFLOADED_MODULES, RANK_ORDERS, WHOLE_MIXTURE, Recompute, recompute
 from planner.cost import pipeline
 from planner.cost.figures import Grid, Shape, stacked
 from planner.cost.rows import rows_of
 from planner.schema.plan_layout import CONTEXT_ALGORITHMS
 from planner.schema.workload import Model
-from planner.space.axes import (
-    MODULES,
-    OFFLOADED,
-    OFFLOADED_MODULES,
-    WHOLE_MIXTURE,
-    OptionAxes,
-    Recompute,
-    Sharding,
-    TensorMode,
-    recompute,
-)
-from planner.space.grid import Figures, sharing, single_grid
+from planner.space.grid import Figures, single_grid
 from tests import oracle, towers
 from tests.cases import cluster, figures, problem_of
 from tests.sweeps import sweep
@@ -160,18 +152,21 @@ def candidates(draw, name: str):
     if {"layernorm", "mlp"} <= set(named):
         named = (*named, WHOLE_MIXTURE)
     flag = st.booleans()
-    options = OptionAxes(
-        family.precision,
-        OFFLOADED
+    options = option_values(
+        precision=family.precision,
+        recompute=OFFLOADED
         if policy == "offloaded"
         else Recompute("selective", 0.0, 0.0, named)
         if policy == "modules"
         else recompute(policy),
-        TensorMode(draw(flag), draw(flag)),
-        Sharding(draw(st.integers(0, 3)), draw(st.sampled_from(("full", "node"))), draw(flag)),
-        draw(flag),
-        draw(flag),
-        draw(st.sampled_from((0.0, 0.3, 1.0))),
+        sequence_parallel=draw(flag),
+        tp_overlap=draw(flag),
+        zero=draw(st.integers(0, 3)),
+        zero_scope=draw(st.sampled_from(("full", "node"))),
+        dp_overlap=draw(flag),
+        p2p_overlap=draw(flag),
+        rank_order=RANK_ORDERS[draw(flag)],
+        offload=draw(st.sampled_from((0.0, 0.3, 1.0))),
         ep_overlap=draw(flag),
         offload_overlap=draw(flag),
         activation_offload=(
@@ -230,8 +225,8 @@ def test_stages_cut_by_cost(pp, head):
     figures = figures_of("grouped queries")
     figures = replace(figures, shape=replace(figures.shape, head_layers=head, placed_head=0.0))
     layout = {"tp": 2, "pp": pp, "vpp": 1, "cp": 1, "ep": 1, "etp": 1, "dp": 4, "micro": 1, "batch": 64, "nodes": pp}
-    options = OptionAxes(
-        "fp8", recompute("none"), TensorMode(True, True), Sharding(1, "full", True), True, False, offload=False
+    options = option_values(
+        precision="fp8", sequence_parallel=True, tp_overlap=True, zero=1, dp_overlap=True, p2p_overlap=True
     )
     grid = single_grid(figures, layout, options)
     agree(cost.evaluate(grid), grid)
@@ -246,8 +241,8 @@ def test_stages_placed_beside_the_head(pp, vpp, head):
     figures = figures_of("grouped queries")
     figures = replace(figures, shape=replace(figures.shape, layers=61.0, placed_head=head))
     layout = {"tp": 2, "pp": pp, "vpp": vpp, "cp": 1, "ep": 1, "etp": 1, "dp": 4, "micro": 1, "batch": 64, "nodes": pp}
-    options = OptionAxes(
-        "fp8", recompute("none"), TensorMode(True, True), Sharding(1, "full", True), True, False, offload=False
+    options = option_values(
+        precision="fp8", sequence_parallel=True, tp_overlap=True, zero=1, dp_overlap=True, p2p_overlap=True
     )
     grid = single_grid(figures, layout, options)
     agree(cost.evaluate(grid), grid)
@@ -267,15 +262,7 @@ def test_leading_layers_beyond_the_first_chunk(zero, micro_batches, layers, lead
     for pp, vpp in ((a, b) for a in range(2, 33) for b in range(1, layers // a + 1)):
         layout = {"tp": 2, "pp": pp, "vpp": vpp, "cp": 1, "ep": 8, "etp": 1, "dp": 4, "micro": 1}
         layout |= {"batch": 4 * pp * micro_batches, "nodes": pp}
-        options = OptionAxes(
-            "fp8",
-            recompute("selective"),
-            TensorMode(True, False),
-            Sharding(zero, "full", False),
-            p2p_overlap=False,
-            pp_inner=False,
-            offload=False,
-        )
+        options = option_values(precision="fp8", recompute=recompute("selective"), sequence_parallel=True, zero=zero)
         grid = single_grid(replace(figures, shape=shape), layout, options)
         if -layers % (pp * vpp) >= pp:
             continue

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from planner import catalog
+from planner.axes.table import ZERO
 from planner.base.errors import WrongQuestion
 from planner.calibration.runs import impossible, names, reading
 from planner.commands import main
@@ -202,7 +203,7 @@ def test_how_states_are_shared_is_read_or_told(tmp_path, capsys):
     """No stage is silently 0: FSDP has stage 3 only, words of `sharding` count, and what nobody reads is listed."""
     rows = [{"runtime": "fsdp2@2025", "sharding": "FSDP, ~ZeRO-2"}, {"runtime": "fsdp2@2025"}, {"sharding": "swarm"}]
     runs = reading.read(wrote(tmp_path, *rows), catalog.load())
-    assert [{v.options.sharding.zero for v in run.variants} for run in runs] == [{2}, {3}, {0, 1}]
+    assert [{v.options[ZERO] for v in run.variants} for run in runs] == [{2}, {3}, {0, 1}]
     found = validated(capsys, tmp_path / "mine.csv")["inferred"]
     assert found["ZeRO stage: 3, as fsdp2 shares"] == 1 and found["sharding 'swarm' was not read"] == 1
 

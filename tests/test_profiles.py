@@ -11,6 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner import api, catalog, cost, verify
+from planner.axes.options import option_values
+from planner.axes.values import recompute
 from planner.base.errors import WrongQuestion
 from planner.calibration.fit.frame import Frame
 from planner.calibration.report import validation
@@ -24,7 +26,6 @@ from planner.figures.profiles import importing, overlay
 from planner.planning import document, explain
 from planner.search.bounded import Bounded
 from planner.search.exhaustive import Exhaustive
-from planner.space.axes import OptionAxes, Sharding, TensorMode, recompute
 from planner.space.grid import single_grid
 from tests import oracle
 from tests.cases import figures, prepared, problem_of
@@ -69,12 +70,8 @@ def with_profile(table, model="opt-350m", on=ON, runtime="deepspeed"):
 
 
 def options(sequence_parallel=False, overlap=False, policy="none", zero=0, **more):
-    return OptionAxes(
-        "bf16",
-        recompute(policy),
-        TensorMode(sequence_parallel, overlap),
-        Sharding(zero, "full", False),
-        **{"p2p_overlap": False, "pp_inner": False, "offload": False, **more},
+    return option_values(
+        recompute=recompute(policy), sequence_parallel=sequence_parallel, tp_overlap=overlap, zero=zero, **more
     )
 
 

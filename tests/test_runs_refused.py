@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from planner import catalog
+from planner.axes.table import SEQUENCE_PARALLEL
 from planner.base.errors import WrongQuestion
 from planner.calibration.runs import columns, dates, reading
 from planner.calibration.runs.measured_run import Run
@@ -84,7 +85,7 @@ def test_within_the_year_or_month_of_an_option_nothing_is_contradicted() -> None
 def test_what_is_not_stated_is_not_taken_to_be_ahead_of_its_time(one: Callable[..., Run]) -> None:
     for date, shared, said in (("2021", False, "not there yet"), ("2024", True, "on")):
         run = one(framework="Megatron-LM", framework_date=date, tp="2", sequence_parallel="")
-        assert {v.options.tensor.sequence_parallel for v in run.variants} == {shared}, run.reason
+        assert {v.options[SEQUENCE_PARALLEL] for v in run.variants} == {shared}, run.reason
         assert f"sequence parallelism: {said}" in run.inferred
 
 

@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 
 from planner import cost
+from planner.axes.options import DIMENSIONS
+from planner.axes.table import PRECISION, RECOMPUTE
 from planner.cost.nearness import Configuration, weighed
 from planner.cost.rows import rows_of
 from planner.figures.own_runs import NearRuns
@@ -18,7 +20,7 @@ from planner.search import bounded, costing
 from planner.search.bounded import Bounded, RowQueue, Survey, lower_bound, quick_bound, survey
 from planner.search.exhaustive import Exhaustive
 from planner.search.problem import SearchProblem, decode
-from planner.space.grid import OPTION_DIMENSIONS, single_grid
+from planner.space.grid import single_grid
 from tests import enumeration, oracle, towers
 from tests.cases import CATALOG, problem_of, request
 from tests.sweeps import sweep
@@ -175,7 +177,7 @@ def best_by_sorting(name: str) -> list[tuple]:
         kind = (*candidate.layout.values(), candidate.options)
         if problem.fold:
             degrees = [candidate.layout[a] for a in ("nodes", "batch", "tp", "pp", "cp", "ep", "etp")]
-            kind = (*degrees, candidate.options.precision, candidate.options.recompute)
+            kind = (*degrees, candidate.options[PRECISION], candidate.options[RECOMPUTE])
         if kind not in seen:
             seen.add(kind)
             found.append(place(candidate))
@@ -318,7 +320,7 @@ def test_no_candidate_is_below_its_bound(name):
     problem = space(name)
     for index, block in enumerate(problem.blocks):
         grid = problem.grid(index)
-        bound = lower_bound(grid, cost.passes(grid).least(OPTION_DIMENSIONS.index("cp_algorithm")))
+        bound = lower_bound(grid, cost.passes(grid).least(tuple(DIMENSIONS).index("cp_algorithm")))
         found = cost.evaluate(grid)
         least = np.broadcast_to(found.time, block.shape).reshape(-1, block.height).min(axis=0)
         quick = quick_bound(costing.table(problem, index))
@@ -404,7 +406,7 @@ def test_the_best_of_plain_loops_over_the_scalar_model(fold):
     kept, seen = [], set()
     for time, way, options in small_by_plain_loops():
         degrees = tuple(way[axis] for axis in ("tp", "pp", "cp", "ep", "etp"))
-        kind = (degrees, options.recompute) if fold else key(way, options)
+        kind = (degrees, options[RECOMPUTE]) if fold else key(way, options)
         if kind not in seen:
             seen.add(kind)
             kept.append(time)

@@ -9,12 +9,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from planner.axes.table import (
+    DP_OVERLAP,
+    OFFLOAD,
+    PRECISION,
+    RANK_ORDER,
+    RECOMPUTE,
+    SEQUENCE_PARALLEL,
+    TP_OVERLAP,
+    ZERO,
+    ZERO_SCOPE,
+)
+from planner.axes.values import FULL, NO_RECOMPUTE, SELECTIVE, recompute
 from planner.base.errors import WrongQuestion
 from planner.question.search_problem import prepare
 from planner.schema.workload import Recurrence
-from planner.space.axes import FULL, NO_RECOMPUTE, PINNED, SELECTIVE, OptionAxes, Sharding, TensorMode, recompute
-from planner.space.grid import blocks, modules_of, open_grid, single_grid
+from planner.space.blocks import blocks
+from planner.space.grid import open_grid, single_grid
 from planner.space.layouts import Question, divisors, layouts
+from planner.space.offloading import modules_of
 from planner.space.pins import Bound, Pins, parse_pins
 from planner.space.rules import RULE_NAMES, RULES, RuleSetting
 from tests.cases import CATALOG, prepared, request
@@ -258,14 +271,14 @@ def test_since_names_what_a_runtime_has(runtime):
 def test_an_old_release_lacks_what_came_later():
     """Megatron-LM of 2021 interleaved; sequence and context parallelism, selective recomputation came after it."""
     found = options_of(prepared("gpt3-175b", "dgx-a100-80gb:64", runtime="megatron-core", release="2021"))
-    assert {o.recompute.name for *_, o in found} == {"none", "full"}
-    assert {o.sharding.zero for *_, o in found} == {0}
-    assert not any(o.tensor.sequence_parallel or o.tensor.overlap or o.sharding.overlap or o.offload for *_, o in found)
+    assert {o[RECOMPUTE].name for *_, o in found} == {"none", "full"}
+    assert {o[ZERO] for *_, o in found} == {0}
+    assert not any(o[SEQUENCE_PARALLEL] or o[TP_OVERLAP] or o[DP_OVERLAP] or o[OFFLOAD] for *_, o in found)
     rows = prepared("gpt3-175b", "dgx-a100-80gb:64", runtime="megatron-core", release="2021").blocks
     assert {int(cp) for b in rows for cp in b.rows["cp"]} == {1} and any((b.rows["vpp"] > 1).any() for b in rows)
     newer = options_of(prepared("gpt3-175b", "dgx-a100-80gb:64", runtime="megatron-core", release="2022"))
-    assert {o.recompute.name for *_, o in newer} >= {"selective"}
-    assert any(o.tensor.sequence_parallel for *_, o in newer) and not any(o.tensor.overlap for *_, o in newer)
+    assert {o[RECOMPUTE].name for *_, o in newer} >= {"selective"}
+    assert any(o[SEQUENCE_PARALLEL] for *_, o in newer) and not any(o[TP_OVERLAP] for *_, o in newer)
 
 
 @sweep(
@@ -363,8 +376,8 @@ def test_pins_bound_the_space():
         assert set(block.rows["tp"]) <= {2, 4}
         assert 2 <= block.rows["pp"].min() <= block.rows["pp"].max() <= 8
         assert block.rows["micro"].max() <= 2
-        assert [p.name for p in block.axes.recompute] == ["block:0.3"]
-        assert {s.zero for s in block.axes.sharding} == {1}
+        assert [p.name for p in block.axes[RECOMPUTE]] == ["block:0.3"]
+        assert set(block.axes[ZERO]) == {1}
 
 
 def test_recomputation_policies():
@@ -409,33 +422,33 @@ def options_of(found) -> set[tuple]:
 
 def test_options_exist_where_they_mean_something():
     for tensor, replicas, staged, o in options_of(prepared("llama3-8b", "dgx-h100:2", batches=(16,))):
-        assert tensor or o.tensor == TensorMode(False, False)
-        assert o.tensor.sequence_parallel or not o.tensor.overlap
-        assert replicas or o.sharding == Sharding(int(o.offload), "full", False)
-        assert o.sharding.scope == "full" or o.sharding.zero > 0
-        assert (replicas and staged) or not o.pp_inner
-        assert not staged or o.sharding.zero <= 1
-        assert o.precision == "bf16"
+        assert tensor or not (o[SEQUENCE_PARALLEL] or o[TP_OVERLAP])
+        assert o[SEQUENCE_PARALLEL] or not o[TP_OVERLAP]
+        assert replicas or (o[ZERO], o[ZERO_SCOPE], o[DP_OVERLAP]) == (int(o[OFFLOAD]), "full", False)
+        assert o[ZERO_SCOPE] == "full" or o[ZERO] > 0
+        assert (replicas and staged) or o[RANK_ORDER] == RANK_ORDER.neutral
+        assert not staged or o[ZERO] <= 1
+        assert o[PRECISION] == "bf16"
 
 
 def test_mixtures_with_tensor_parallelism_are_sequence_parallel():
     found = options_of(prepared("mixtral-8x7b", "dgx-h100:1", batches=(8,)))
-    assert all(o.tensor.sequence_parallel for tensor, _, _, o in found if tensor)
+    assert all(o[SEQUENCE_PARALLEL] for tensor, _, _, o in found if tensor)
 
 
 def test_where_weights_are_gathered_anyway_shards_go_with_stages():
     found = options_of(prepared("llama3-8b", "dgx-h100:2", batches=(16,), runtime="fsdp2"))
-    assert {o.sharding.zero for _, replicas, staged, o in found if replicas and staged} == {3}
-    assert all(o.tensor.sequence_parallel for tensor, _, _, o in found if tensor)
+    assert {o[ZERO] for _, replicas, staged, o in found if replicas and staged} == {3}
+    assert all(o[SEQUENCE_PARALLEL] for tensor, _, _, o in found if tensor)
 
 
 @sweep(("runtime", "stages"), [("megatron-core", {1}), ("deepspeed", {1, 2, 3})])
 @sweep("nodes", [1, 2])
 def test_an_offloaded_optimizer_is_a_distributed_one(runtime, stages, nodes):
     found = options_of(prepared("gpt2", f"dgx-h100:{nodes}", batches=(16,), runtime=runtime))
-    assert {o.sharding.zero for _, replicas, staged, o in found if o.offload and replicas and not staged} == stages
-    assert {o.sharding.zero for _, replicas, _, o in found if o.offload and not replicas} == {1}
-    assert 0 in {o.sharding.zero for *_, o in found if not o.offload}
+    assert {o[ZERO] for _, replicas, staged, o in found if o[OFFLOAD] and replicas and not staged} == stages
+    assert {o[ZERO] for _, replicas, _, o in found if o[OFFLOAD] and not replicas} == {1}
+    assert 0 in {o[ZERO] for *_, o in found if not o[OFFLOAD]}
 
 
 def test_a_pin_on_an_offload_that_no_runtime_has_is_told():
@@ -449,7 +462,7 @@ def test_blocks_part_the_rows():
     inside = RuleSetting(asked.workload, asked.cluster, asked.runtime)
     rows = layouts(Question(inside, asked.counts, asked.batches, asked.pins))
     found = list(blocks(rows, asked.workload, asked.cluster, asked.runtime, asked.pins))
-    apart = [sum(block.height for block in found if block.axes.offload == (offloaded,)) for offloaded in (False, True)]
+    apart = [sum(block.height for block in found if block.axes[OFFLOAD] == (offloaded,)) for offloaded in (False, True)]
     assert apart == [len(rows["tp"])] * 2
     assert [block.size for block in found] == [block.height * block.width for block in found]
     for block in found:
@@ -522,10 +535,3 @@ def test_pins_that_exclude_one_another():
     asked = replace(asked, pins=Pins({"tp": Bound(("3",)), "pp": Bound(("5",)), "cp": Bound(("7",))}))
     with pytest.raises(WrongQuestion, match="exclude one another"):
         prepare(CATALOG, asked)
-
-
-def test_options_spell_their_rank_order():
-    o = OptionAxes("bf16", FULL, TensorMode(False, False), Sharding(0, "full", False), False, True, False)
-    assert o.rank_order == "tp-cp-ep-pp-dp"
-    assert replace(o, pp_inner=False).rank_order == "tp-cp-ep-dp-pp"
-    assert "batch" not in PINNED

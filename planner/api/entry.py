@@ -248,7 +248,7 @@ OTHERWISE = {
 
 def _instead(name: str, hints: Mapping[str, Any]) -> str:
     """What to write in place of a keyword that a function lacks."""
-    from planner.space.axes import AXES
+    from planner.axes import AXES
 
     if name in COUNTED and "cluster" in hints:
         return 'the number stands in the cluster: cluster="dgx-h100:2"'

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from planner import planning
+from planner.axes.values import ALONE, MemoryPlacement, offload_name
 from planner.base.errors import WrongQuestion
 from planner.catalog import Catalog
 from planner.comm.calls import several_pools
@@ -32,7 +33,6 @@ from planner.schema.hardware import Cluster, Price
 from planner.schema.model_reading import read
 from planner.schema.plan import Plan, PlanSet, SearchQuestion
 from planner.schema.workload import Method
-from planner.space.axes import ALONE, MemoryPlacement, offload_name
 from planner.space.pins import parse_pins
 from planner.space.rules import RULES
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
@@ -40,6 +41,8 @@ class PlanAxis(Generic[Value]):
     """Annotation of the keyword in :class:`planner.api.axes.Axes`."""
     figures: Callable[[Value], Mapping[str, float]] = lambda value: {}
     """Figures of :class:`planner.cost.figures.Options` that a value sets; those that it leaves out are 0."""
+    option: str = ""
+    """The option that says it instead of a pin, or besides one."""
     joint: str = ""
     """Axes with one name here exist together only, and form one dimension of the search."""
     unstated: str | None = None
@@ -48,6 +51,8 @@ class PlanAxis(Generic[Value]):
     """What `estimate` takes instead where the runtime has it."""
     goes_with: str = ""
     """The degree that must be above 1 for `preferred`."""
+    condition: str = ""
+    """What its other values go with: the answer to a pin that leaves no plan."""
     pools: tuple[object, ...] | None = None
     """Values that plans over several pools have, as pins compare them; None: they search the axis."""
     since: Callable[[Value], Iterator[str]] = lambda value: iter(())
@@ -97,6 +102,6 @@ def count(text: str) -> int:
     Raises:
         WrongQuestion: it is none.
     """
-    if not text.isascii() or not text.isdecimal() or len(text) > 9 or int(text) < 1:
+    if not re.fullmatch(r"\d{1,9}", text) or int(text) < 1:
         raise WrongQuestion(f"{text!r} is not a whole number of at least 1")
     return int(text)

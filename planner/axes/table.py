@@ -112,15 +112,18 @@ MICRO: PlanAxis[int] = PlanAxis(
 )
 BATCH: PlanAxis[int] = PlanAxis(
     name="batch",
-    help="sequences of a step (--batch)",
+    help="sequences of a step",
     kind="count",
     neutral=1,
     read=count,
     python="",
+    option="--batch N",
     label="batch",
     fragment=lambda sequences: f"{sequences:,}",
 )
-NODES: PlanAxis[int] = PlanAxis(name="nodes", help="nodes (--cluster)", kind="count", neutral=1, read=count, python="")
+NODES: PlanAxis[int] = PlanAxis(
+    name="nodes", help="nodes", kind="count", neutral=1, read=count, python="", option="--cluster NODE:COUNT"
+)
 
 # ---- options ---------------------------------------------------------------------------------------------------------
 
@@ -132,6 +135,7 @@ PRECISION: PlanAxis[str] = PlanAxis(
     choices=PRECISIONS,
     read=str,
     python="",
+    option="--precision",
     since=_named("precision"),
     label="precision",
 )
@@ -175,6 +179,7 @@ SEQUENCE_PARALLEL = _switch(
     unstated="off",
     preferred="on",
     goes_with="tp",
+    condition="that goes with tp above 1. ",
     label="sequence parallel",
     fragment=on_or_off,
 )
@@ -182,6 +187,7 @@ TP_OVERLAP = _switch(
     "tp_overlap",
     "tensor-parallel communication overlaps matrix products",
     joint="tensor",
+    condition="that goes with sequence parallelism. ",
     label="overlap TP / DP / p2p / EP",
     fragment=on_or_off,
 )
@@ -197,6 +203,7 @@ ZERO: PlanAxis[ZeroStage] = PlanAxis(
     joint="sharding",
     preferred="1",
     pools=(0, 1),
+    condition="with a pipeline, zero 2 and 3 don't go. ",
     since=_named("zero"),
     label="ZeRO",
 )
@@ -211,6 +218,7 @@ ZERO_SCOPE: PlanAxis[ZeroScope] = PlanAxis(
     figures=lambda scope: {"zero_in_node": float(scope == "node")},
     joint="sharding",
     unstated="full",
+    condition="that goes with zero above 0 and dp above 1. ",
     pools=("full",),
     since=_named("zero_scope"),
     label="ZeRO",
@@ -228,6 +236,7 @@ DP_OVERLAP = _switch(
 P2P_OVERLAP = _switch(
     "p2p_overlap",
     "transfers between interleaved stages overlap passes",
+    condition="that goes with interleaving (vpp above 1). ",
     pools=(False,),
     label="overlap TP / DP / p2p / EP",
     fragment=_joined(" / "),
@@ -236,6 +245,8 @@ EP_OVERLAP = _switch(
     "ep_overlap",
     "experts' exchanges overlap another micro-batch's passes",
     unstated="off",
+    condition="goes with ep and micro-batches above 1, vpp too if pp is, neither layers nor moe recomputed, "
+    "an MLP or experts in every layer, and a dispatcher other than allgather. ",
     pools=(False,),
     label="overlap TP / DP / p2p / EP",
     fragment=_joined(" / "),
@@ -250,6 +261,7 @@ RANK_ORDER: PlanAxis[RankOrder] = PlanAxis(
     python="str",
     figures=lambda order: {"pp_inner": float(order == RANK_ORDERS[1])},
     unstated=RANK_ORDERS[0],
+    condition="that goes with pp and dp above 1. ",
     pools=RANK_ORDERS[:1],
     since=_named("rank_order"),
     label="rank order",
@@ -310,6 +322,7 @@ OFFLOAD_OVERLAP = _switch(
     "offload_overlap",
     "gradients and weights are copied while the host updates others",
     unstated="off",
+    condition="that goes with an offloaded optimizer. ",
     pools=(False,),
     label="offload",
     fragment=lambda on: " overlapped" if on else "",
@@ -341,6 +354,8 @@ GRAPHS: PlanAxis[str] = PlanAxis(
     python="str",
     figures=values.captured,
     unstated="none",
+    condition="a whole step goes without experts, modules where no whole layers or mixtures are recomputed, nor with "
+    "zero 2 and 3 while experts' exchanges overlap; neither where dropout is made again. ",
     pools=("none",),
     since=_used("graphs", ALONE),
     label="CUDA graphs",
@@ -392,5 +407,5 @@ OPTION_AXES: tuple[PlanAxis[Any], ...] = (
 )
 AXES: Mapping[str, PlanAxis[Any]] = {axis.name: axis for axis in (*LAYOUT_AXES, *OPTION_AXES)}
 """By name, in the order in which messages list them."""
-PINNED = tuple(axis.name for axis in AXES.values() if axis not in (BATCH, NODES))
+PINNED = tuple(name for name, axis in AXES.items() if axis not in (BATCH, NODES))
 """Axes that a pin is for; the other two have options of their own."""

@@ -9,7 +9,7 @@ from itertools import product
 
 from planner.base.errors import WrongQuestion, nearest
 from planner.schema import hardware
-from planner.schema.plan import RankOrder, Schedule, ZeroScope, ZeroStage
+from planner.schema.plan import RankOrder, Schedule
 
 ALONE = "none"
 """How sequences are shared where no ranks share them."""
@@ -180,23 +180,6 @@ def states_offloaded(name: str) -> float:
 def offload_name(share: float) -> str:
     """As a pin writes it; see :func:`states_offloaded`."""
     return ALONE if share <= 0 else "optimizer" if share >= 1 else f"optimizer:{share:g}"
-
-
-@dataclass(frozen=True, slots=True)
-class TensorMode:
-    """How tensor-parallel regions communicate."""
-
-    sequence_parallel: bool
-    overlap: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Sharding:
-    """What data-parallel ranks share, and whether their communication overlaps compute."""
-
-    zero: ZeroStage
-    scope: ZeroScope
-    overlap: bool
 
 
 @dataclass(frozen=True, slots=True)

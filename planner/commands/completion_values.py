@@ -96,7 +96,7 @@ def targets(ctx: click.Context, param: click.Parameter, incomplete: str) -> list
 
 def axes(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Axes of a plan, each with its ``=``."""
-    from planner.space.axes import PINNED
+    from planner.axes import PINNED
 
     names: Sequence[str] = [f"{axis}=" for axis in PINNED]
     return _beginning(names, incomplete, ",")

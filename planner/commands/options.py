@@ -138,7 +138,7 @@ class TakesAxes(click.Command):
     @staticmethod
     def axis_options() -> list[str]:
         """Options that stand for axes."""
-        from planner.space.axes import PINNED
+        from planner.axes import PINNED
 
         return [f"--{axis.replace('_', '-')}" for axis in PINNED]
 

@@ -440,12 +440,12 @@ class Layout:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Options:
-    """Switches that every layout can take. 0/1 unless said otherwise."""
+    """Switches that every layout can take. 0/1 unless said otherwise; :mod:`planner.axes.table` gives them."""
 
-    recompute_layers: Figure
+    recompute_layers: Figure = 0.0
     """Share of the layers whose activations are recomputed in full."""
-    recompute_selective: Figure
-    recompute_offloaded: Figure
+    recompute_selective: Figure = 0.0
+    recompute_offloaded: Figure = 0.0
     """1: what recomputation keeps beside a layer's input lives in host memory."""
     function_in_8_bit: Figure = 0.0
     """1: what MLPs' function reads is kept in 8 bit."""
@@ -459,14 +459,14 @@ class Options:
     """1: the whole MLP of dense layers is."""
     recompute_mixture: Figure = 0.0
     """1: the whole mixture of a layer is, its exchanges, too."""
-    sequence_parallel: Figure
-    tp_overlap: Figure
-    zero: Figure
+    sequence_parallel: Figure = 0.0
+    tp_overlap: Figure = 0.0
+    zero: Figure = 0.0
     """0-3."""
-    zero_in_node: Figure
+    zero_in_node: Figure = 0.0
     """1: shards span one scale-up domain, replicas the rest (hybrid sharding)."""
-    dp_overlap: Figure
-    p2p_overlap: Figure
+    dp_overlap: Figure = 0.0
+    p2p_overlap: Figure = 0.0
     ep_overlap: Figure = 0.0
     """1: experts' exchanges run beside another micro-batch's passes."""
     dispatcher: Figure = 0.0
@@ -479,9 +479,9 @@ class Options:
     """... of one rank a domain: 1 if those of a scale-up domain do."""
     schedule: Figure = 0.0
     """How passes follow each other (:mod:`planner.cost.schedules`); 0: (interleaved) 1F1B."""
-    pp_inner: Figure
+    pp_inner: Figure = 0.0
     """Rank order: 0 tp-cp-ep-dp-pp (stages far apart), 1 tp-cp-ep-pp-dp."""
-    offload: Figure
+    offload: Figure = 0.0
     """Share of the optimizer states that lives in host memory."""
     offload_overlap: Figure = 0.0
     """1: these are copied beside the host's own work."""

@@ -173,17 +173,8 @@ def replicated(
     layout = Layout(tp=kinds.tp, pp=1.0, vpp=1.0, cp=kinds.cp, ep=kinds.ep, etp=kinds.etp,
                     dp=replicas, micro=1.0, batch=replicas)  # fmt: skip
     options = Options(
-        recompute_layers=0.0,
-        recompute_selective=0.0,
-        recompute_offloaded=0.0,
-        sequence_parallel=0.0,
-        tp_overlap=0.0,
         zero=((kinds.width > 1) | (kinds.cp > 1)) * float(setting.zero),
-        zero_in_node=0.0,
         dp_overlap=float(setting.dp_overlap),
-        p2p_overlap=0.0,
-        pp_inner=0.0,
-        offload=0.0,
     )
     grid = Grid(
         shape=setting.shape,

@@ -24,7 +24,7 @@ from planner.question.job_pools import JobPool, LinkBetween, Pools, default_link
 from planner.question.request import Request
 from planner.question.search_problem import resolve_efficiency
 from planner.schema.plan import OtherSoftware, Plan, PlanSet
-from planner.space.grid import precisions
+from planner.space.blocks import precisions
 
 LEAST = 0.01
 """Difference of the objective from which on a choice counts as another: the search's own gap."""

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 
+from planner.axes.values import Recompute
 from planner.base.errors import ClusterwrightError, NoAnswer
 from planner.catalog import Catalog
 from planner.cost.goodput import RESTART_S
@@ -16,7 +17,6 @@ from planner.mixed.batch_shares import MixedPlan
 from planner.question.job_pools import JobPool, Pools
 from planner.question.request import Request, preemptions, restart
 from planner.schema.plan import Plan, SearchSection
-from planner.space.axes import Recompute
 from planner.space.pins import Bound, Pins
 
 EVERY_SET = 8

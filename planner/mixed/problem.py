@@ -9,6 +9,7 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.axes.values import ALONE, FULL, NO_RECOMPUTE, SELECTIVE, Recompute
 from planner.base.errors import NoAnswer, WrongQuestion
 from planner.catalog import Catalog
 from planner.cost import memory_risk
@@ -31,8 +32,8 @@ from planner.question.request import Request, goodput_over
 from planner.question.search_problem import how_sure, measured_layers, plausible, resolve_efficiency
 from planner.schema.hardware import Cluster, Runtime
 from planner.schema.precisions import PRECISIONS
-from planner.space.axes import ALONE, FULL, NO_RECOMPUTE, SELECTIVE, Recompute
-from planner.space.grid import Figures, precisions
+from planner.space.blocks import precisions
+from planner.space.grid import Figures
 from planner.space.pins import Bound
 from planner.space.rules import RULES, Rule
 from planner.space.rules import RuleSetting as RuleSetting

@@ -11,12 +11,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from planner.axes.table import CP_ALGORITHM
+from planner.axes.values import ALONE, Recompute
 from planner.cost import data_parallel, elements, held_memory, layer_times, pipeline, tower, transformer
 from planner.cost.evaluate import passes
 from planner.cost.figures import Array, Grid, Layout, Options
 from planner.cost.pipeline import StageSplit
-from planner.space.axes import ALONE, Recompute
-from planner.space.grid import Figures, measured_at, sharing
+from planner.space.grid import Figures, measured_at
 
 ROLES = ("alone", "first", "middle", "last")
 ENDLESS = float(1 << 20)
@@ -103,18 +104,11 @@ def stage_columns(figures: Figures, configs: StageConfigs, switches: Switches, p
     """
     sequence_parallel = (configs.tp > 1) * float(switches.sequence_parallel)
     options = Options(
-        recompute_layers=0.0,
-        recompute_selective=0.0,
-        recompute_offloaded=0.0,
         sequence_parallel=sequence_parallel,
         tp_overlap=sequence_parallel * float(switches.tp_overlap),
         zero=(configs.width * configs.cp > 1) * float(switches.zero),
-        zero_in_node=0.0,
         dp_overlap=float(switches.dp_overlap),
-        p2p_overlap=0.0,
-        pp_inner=0.0,
-        offload=0.0,
-        **sharing(switches.cp_algorithm),
+        **CP_ALGORITHM.figures(switches.cp_algorithm),
     )
     layout = Layout(
         tp=configs.tp,

@@ -4,11 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from typing import cast
+from typing import Literal, cast
 
 import numpy as np
 
 from planner import cost
+from planner.axes.options import OptionValues
+from planner.axes.table import (
+    ACTIVATION_OFFLOAD,
+    CP_ALGORITHM,
+    DISPATCHER,
+    DP_OVERLAP,
+    EP_OVERLAP,
+    GRAPHS,
+    OFFLOAD,
+    OFFLOAD_OVERLAP,
+    P2P_OVERLAP,
+    PLACEMENT,
+    PRECISION,
+    RANK_ORDER,
+    RECOMPUTE,
+    SCHEDULE,
+    SEQUENCE_PARALLEL,
+    TP_OVERLAP,
+    ZERO,
+    ZERO_SCOPE,
+)
+from planner.axes.values import SPLIT_SCHEDULES, schedule_name
 from planner.base.units import format_many
 from planner.cost import attention, data_parallel, expanded_memory, held_memory, nearness, pipeline
 from planner.cost.evaluate import terms
@@ -26,7 +48,6 @@ from planner.schema.hardware import Node
 from planner.schema.plan_layout import ContextAlgorithm, Dispatcher
 from planner.search.problem import Candidate
 from planner.space import dispatchers
-from planner.space.axes import SPLIT_SCHEDULES, OptionAxes, schedule_name
 from planner.space.grid import single_grid
 from planner.space.rules import RuleSetting, broken
 
@@ -60,7 +81,7 @@ def solution(prepared: Prepared, candidate: Candidate) -> Solution:
         time_spread=releases.time_spread(prepared, candidate),
         older=releases.older(prepared, candidate),
         text_batches=text_batches.of_plan(prepared, candidate) if request.workload.texts else None,
-        passes=_passes(grid) if candidate.options.schedule in SPLIT_SCHEDULES else None,
+        passes=_passes(grid) if candidate.options[SCHEDULE] in SPLIT_SCHEDULES else None,
         own_runs=_own_runs(prepared, grid),
     )
 
@@ -102,7 +123,7 @@ def _outline(prepared: Prepared, candidate: Candidate, grid: Grid) -> Solution:
     """The same without what only a document says: what the step time is made of, how sure it is, other releases."""
     request = prepared.request
     layout = candidate.layout
-    used = _pool(prepared, layout["nodes"], candidate.options.precision, float(grid.device.peak))
+    used = _pool(prepared, layout["nodes"], candidate.options[PRECISION], float(grid.device.peak))
     fullest = fullest_stage(prepared, grid, layout["pp"])
     return Solution(
         request=request,
@@ -130,45 +151,49 @@ def _configuration(prepared: Prepared, candidate: Candidate, grid: Grid, fullest
             accumulation=layout["batch"] // (layout["dp"] * layout["micro"]),
             per_pool=(layout["batch"],),
         ),
-        precision=options.precision,
+        precision=options[PRECISION],
         recompute=schema.RecomputeSection(
-            policy=options.recompute.name,
-            layers_fraction=options.recompute.layers,
-            selective=options.recompute.name.startswith("selective"),
+            policy=options[RECOMPUTE].name,
+            layers_fraction=options[RECOMPUTE].layers,
+            selective=options[RECOMPUTE].name.startswith("selective"),
         ),
-        offload={"optimizer": bool(options.offload)},
+        offload={"optimizer": bool(options[OFFLOAD])},
         offloaded=_offloaded(options, fullest, grid),
-        placement=None if grid.expanded is None else asdict(options.placement),
+        placement=None if grid.expanded is None else asdict(options[PLACEMENT]),
         overlap=schema.Overlap(
-            tp=options.tensor.overlap,
-            dp=options.sharding.overlap,
-            p2p=options.p2p_overlap,
-            ep=options.ep_overlap or None,
+            tp=options[TP_OVERLAP],
+            dp=options[DP_OVERLAP],
+            p2p=options[P2P_OVERLAP],
+            ep=options[EP_OVERLAP] or None,
         ),
         dispatcher=_dispatcher(options, grid, request),
-        graphs=(None, "modules", "full")[options.graphs],
+        graphs=_asked(options[GRAPHS]),
         waived=broken(layout, RuleSetting(request.workload, request.cluster, request.runtime)) or None,
     )
 
 
-def _dispatcher(options: OptionAxes, grid: Grid, request: Request) -> Dispatcher | None:
-    found = dispatchers.launched(options.dispatcher, grid, request.cluster.accelerator, request.runtime)
+def _asked(graphs: str) -> Literal["modules", "full"] | None:
+    return None if graphs == GRAPHS.neutral else "full" if graphs == "full" else "modules"
+
+
+def _dispatcher(options: OptionValues, grid: Grid, request: Request) -> Dispatcher | None:
+    found = dispatchers.launched(options[DISPATCHER], grid, request.cluster.accelerator, request.runtime)
     return cast("Dispatcher | None", found)
 
 
-def _offloaded(options: OptionAxes, fullest: Memory, grid: Grid) -> schema.Offloaded | None:
-    if options.offload in (0.0, 1.0) and not options.offload_overlap and not options.activation_offload:
+def _offloaded(options: OptionValues, fullest: Memory, grid: Grid) -> schema.Offloaded | None:
+    if options[OFFLOAD] in (0.0, 1.0) and not options[OFFLOAD_OVERLAP] and not options[ACTIVATION_OFFLOAD]:
         return None
-    share = options.offload
+    share = options[OFFLOAD]
     parameters = data_parallel.updated_parameters(grid, pipeline.split(grid.shape, grid.layout))
     on_host, on_device = data_parallel.update_rates(grid)
     return schema.Offloaded(
         optimizer_share=float(share),
-        optimizer_overlap=options.offload_overlap,
+        optimizer_overlap=options[OFFLOAD_OVERLAP],
         host_bytes_per_s=float(grid.device.host_bandwidth),
         host_update_s=float(share * parameters * on_host),
         device_update_s=float((1.0 - share) * parameters * on_device),
-        activations=options.activation_offload,
+        activations=options[ACTIVATION_OFFLOAD],
         activations_bytes=float(fullest.hosted),
     )
 
@@ -192,8 +217,8 @@ def _pool(prepared: Prepared, nodes: int, precision: str, peak: float) -> PoolIn
 def _parallelism(prepared: Prepared, grid: Grid, candidate: Candidate) -> schema.Parallelism:
     layout = candidate.layout
     options = candidate.options
-    way = candidate.options.cp_algorithm
-    zero = options.sharding.zero
+    way = candidate.options[CP_ALGORITHM]
+    zero = options[ZERO]
     shards = int(data_parallel.replicas(grid).dense_shards) if zero else 1
     layers = pipeline.stage_layers(grid.shape, grid.layout)
     pattern = grid.shape.pattern
@@ -206,11 +231,11 @@ def _parallelism(prepared: Prepared, grid: Grid, candidate: Candidate) -> schema
         etp=layout["etp"],
         dp=layout["dp"],
         dp_shard=shards,
-        rank_order=options.rank_order,
-        schedule=schedule_name(options.schedule, layout["pp"], layout["vpp"]),
-        sequence_parallel=options.tensor.sequence_parallel,
+        rank_order=options[RANK_ORDER],
+        schedule=schedule_name(options[SCHEDULE], layout["pp"], layout["vpp"]),
+        sequence_parallel=options[SEQUENCE_PARALLEL],
         zero_stage=zero,
-        zero_scope=options.sharding.scope,
+        zero_scope=options[ZERO_SCOPE],
         cp_algorithm=cast("ContextAlgorithm", way) if layout["cp"] > 1 else None,
         cp_exchanging=int(attention.exchanging(grid)) if way == "a2a+p2p" else None,
         stages=tuple(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+from planner.axes.options import option_values
 from planner.base.errors import WrongQuestion
 from planner.catalog import Catalog, cluster
 from planner.cost import operators
@@ -19,8 +20,6 @@ from planner.schema.hardware import Cluster, Dimension, Fabric, Runtime
 from planner.schema.model_reading import read
 from planner.schema.plan import Plan
 from planner.schema.workload import Workload
-from planner.space.axes import NO_RECOMPUTE, OptionAxes, TensorMode
-from planner.space.axes import Sharding as Shards
 from planner.space.grid import as_figures
 
 FAMILY_RUNTIME = {"cnn": "mxnet", "dlrm": "hugectr"}
@@ -204,8 +203,7 @@ def grid_of(
 ) -> Grid:
     """One pipeline stage with the whole model, as a grid of scalars."""
     fitted = reached(catalog, on.accelerator, runtime, release)
-    tensor = TensorMode(asked.sequence_parallel and asked.tp > 1, False)
-    options = OptionAxes(asked.precision, NO_RECOMPUTE, tensor, Shards(0, "full", False), False, False, False)
+    options = option_values(precision=asked.precision, sequence_parallel=asked.sequence_parallel and asked.tp > 1)
     network = cost_inputs.network(on, fitted.accelerator)
     return Grid(
         shape=cost_inputs.shape(work, runtime, mean=True),

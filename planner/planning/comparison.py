@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import groupby
 
+from planner.axes.values import MemoryPlacement, offload_name
 from planner.schema.comparison import Comparison
 from planner.schema.plan import ChangedFigure, Group, Plan
-from planner.space.axes import MemoryPlacement, offload_name
 
 TOKENS = "tokens to train on"
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from planner import cost
+from planner.axes.table import OFFLOAD, PLACEMENT, RECOMPUTE, SCHEDULE, SEQUENCE_PARALLEL, ZERO
+from planner.axes.values import offload_name, schedule_name
 from planner.base.errors import WrongQuestion
 from planner.base.units import format_bytes, format_percent, format_seconds
 from planner.catalog import Catalog
@@ -15,7 +17,6 @@ from planner.schema.hardware import SPLIT_SCHEDULES
 from planner.schema.plan import Plan, Reasons
 from planner.search.bounded import Bounded
 from planner.search.problem import Candidate, SearchResult
-from planner.space.axes import offload_name, schedule_name
 from planner.space.grid import single_grid
 from planner.space.pins import Pins
 
@@ -107,12 +108,12 @@ def remedies(catalog: Catalog, request: Request, best: Candidate) -> tuple[str, 
 def _value(candidate: Candidate, axis: str) -> str:
     options = candidate.options
     switches = {
-        "recompute": options.recompute.name,
-        "zero": str(options.sharding.zero),
-        "offload": offload_name(float(options.offload)),
-        "placement": options.placement.name,
-        "schedule": schedule_name(options.schedule, candidate.layout["pp"], candidate.layout["vpp"]),
-        "sequence_parallel": "on" if options.tensor.sequence_parallel else "off",
+        "recompute": options[RECOMPUTE].name,
+        "zero": str(options[ZERO]),
+        "offload": offload_name(float(options[OFFLOAD])),
+        "placement": options[PLACEMENT].name,
+        "schedule": schedule_name(options[SCHEDULE], candidate.layout["pp"], candidate.layout["vpp"]),
+        "sequence_parallel": "on" if options[SEQUENCE_PARALLEL] else "off",
     }
     return switches.get(axis) or str(candidate.layout[axis])
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from planner.axes.table import OFFLOAD, PLACEMENT, RECOMPUTE, ZERO
 from planner.base.errors import ClusterwrightError
 from planner.base.units import format_bytes, format_risk, format_seconds, format_usd
 from planner.catalog import Catalog, cluster
@@ -40,7 +41,7 @@ def overflowing(prepared: Prepared, placed: Candidate) -> str:
         )
     most, there = max(float(stage.expanded.total) for stage in held), float(expanded_memory.room(grid))
     return (
-        f"placement={placed.options.placement.name} puts {format_bytes(most)} into expanded memory, and there are "
+        f"placement={placed.options[PLACEMENT].name} puts {format_bytes(most)} into expanded memory, and there are "
         f"{format_bytes(there)} for each accelerator at --oom-risk {format_risk(prepared.request.oom_risk)}."
     )
 
@@ -68,8 +69,8 @@ def nothing_fits(catalog: Catalog, prepared: Prepared, ranking: Ranking, runs: M
         options = closest.options
         lines.append(
             f"Closest (over by {format_bytes(over)} per accelerator; {leaves}): {degrees or 'DP only'} "
-            f"ZeRO-{options.sharding.zero}, recompute {options.recompute.name}"
-            f"{', optimizer offloaded' if options.offload else ''}."
+            f"ZeRO-{options[ZERO]}, recompute {options[RECOMPUTE].name}"
+            f"{', optimizer offloaded' if options[OFFLOAD] else ''}."
         )
     fixes = _what_fits(catalog, request) or ["nothing near: neither more nodes nor larger ones, nor less to train"]
     return "\n".join([*lines, f"What would fit: {'; or '.join(fixes)}."])

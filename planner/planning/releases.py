@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from planner import cost
+from planner.axes import LAYOUT_AXES, OPTION_AXES, PlanAxis
+from planner.axes.table import CP_ALGORITHM, DISPATCHER, PRECISION, sent
+from planner.axes.values import ALONE
 from planner.cost import experts
+from planner.models import context
 from planner.planning.document import Spread
 from planner.question.request import Request
 from planner.question.search_problem import Prepared
 from planner.schema.plan import OlderRelease
 from planner.search.problem import Candidate
-from planner.space.axes import ALONE
-from planner.space.grid import Figures, dispatched, single_grid
+from planner.space.grid import Figures, single_grid
 
 WITHIN = 1.28
 """Standard deviations of a normal variable that 80 % lie within, on either side."""
@@ -29,7 +32,8 @@ def older(prepared: Prepared, candidate: Candidate) -> OlderRelease | None:
         return None
     late = request.runtime.lacks(request.older)
     muon = ("muon",) if request.workload.optimizer.iterations else ()
-    lacks = tuple(what for what in (*used(candidate), *muon) if what in late)
+    plain = context.algorithms(request.workload)[:1]
+    lacks = tuple(what for what in (*used(candidate, plain), *muon) if what in late)
     return OlderRelease(
         release=request.older, step_time_s=None if lacks else _time(prepared.older, candidate), lacks=lacks
     )
@@ -39,7 +43,7 @@ def time_spread(prepared: Prepared, candidate: Candidate) -> Spread:
     """The interval of a candidate's step time; under a runtime that stands for several, how far apart these predict it
     (standard deviation of the logarithm) adds to the variance.
     """
-    half, why = prepared.sure[candidate.options.precision]
+    half, why = prepared.sure[candidate.options[PRECISION]]
     if not prepared.plausible:
         return Spread(half, why)
     return apart(prepared.request, Spread(half, why), [_time(figures, candidate) for figures in prepared.plausible])
@@ -52,31 +56,24 @@ def apart(request: Request, known: Spread, times: Sequence[float]) -> Spread:
     return Spread(math.hypot(known.half_width, wider), f"{known.runs}, {reason}")
 
 
-def used(candidate: Candidate) -> Iterator[str]:
-    """What of a runtime's axes a candidate uses, as `since` names it."""
-    layout, options = candidate.layout, candidate.options
-    yield from (axis for axis in ("tp", "pp", "vpp", "cp", "ep", "etp") if layout[axis] > 1)
-    switches = {
-        "sequence_parallel": options.tensor.sequence_parallel,
-        "tp_overlap": options.tensor.overlap,
-        "dp_overlap": options.sharding.overlap,
-        "p2p_overlap": options.p2p_overlap,
-        "offload=optimizer": options.offload,
-        "offload_overlap": options.offload_overlap,
-        "graphs": options.graphs,
-        "activation_offload": options.activation_offload,
-    }
-    yield from (name for name, on in switches.items() if on)
-    yield f"recompute={options.recompute.name.partition(':')[0]}"
-    yield f"zero={options.sharding.zero}"
-    yield f"zero_scope={options.sharding.scope}"
-    yield f"precision={options.precision}"
-    yield f"rank_order={options.rank_order}"
-    yield f"schedule={options.schedule}"
+def used(candidate: Candidate, plain: Sequence[str] = ()) -> Iterator[str]:
+    """What of a runtime's axes a candidate uses, as `since` names it: first what other plans leave out, then values of
+    what every plan has.
+
+    Args:
+        candidate: What the search found.
+        plain: Ways to share a sequence that every release has which can train the model.
+    """
+    chosen: dict[PlanAxis[Any], Any] = {axis: candidate.layout[axis.name] for axis in LAYOUT_AXES}
+    chosen |= {axis: candidate.options[axis] for axis in OPTION_AXES}
+    if chosen[CP_ALGORITHM] in plain:
+        chosen[CP_ALGORITHM] = CP_ALGORITHM.neutral
+    for axis in sorted(chosen, key=lambda axis: (any(axis.since(axis.neutral)), axis.option)):
+        yield from axis.since(chosen[axis])
 
 
 def _time(figures: Figures, candidate: Candidate) -> float:
     """Seconds per step of a candidate by other figures, which say themselves whether copies of tokens are sent once."""
-    once = dispatched(candidate.options.dispatcher) == experts.ONCE_PER_DOMAIN
-    options = replace(candidate.options, dispatcher=ALONE) if once else candidate.options
+    once = sent(candidate.options[DISPATCHER]) == experts.ONCE_PER_DOMAIN
+    options = candidate.options.replaced(dispatcher=ALONE) if once else candidate.options
     return float(cost.evaluate(single_grid(figures, candidate.layout, options)).time)

@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from planner.axes.values import RANK_ORDERS
 from planner.schema.plan import Plan
-from planner.space.axes import RANK_ORDERS
 
 LOOKED_AT = 300
 """Best plans that a shortlist is taken from: most differ from a better one in recomputation or ZeRO stage only."""

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
+from planner.axes.values import ALONE
 from planner.base import units
 from planner.base.errors import WrongQuestion, meant
 from planner.base.hashing import short_hash
@@ -26,7 +27,6 @@ from planner.schema.hardware import Accelerator, Cluster, Node, Price, Runtime, 
 from planner.schema.one_line import spelled
 from planner.schema.workload import Model, Workload
 from planner.space import split_schedules
-from planner.space.axes import ALONE
 from planner.space.pins import Bound, Pins, parse_pins
 from planner.space.rules import RULES
 

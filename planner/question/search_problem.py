@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from planner.axes.table import PRECISION
 from planner.base.errors import WrongQuestion
 from planner.catalog import Catalog
 from planner.cost import memory_risk
@@ -23,7 +24,8 @@ from planner.question.request import Request, _per_second, _that_progress, goodp
 from planner.schema.hardware import Accelerator, Cluster, Runtime
 from planner.search.problem import SearchProblem, Target
 from planner.space import infeasible
-from planner.space.grid import Block, Figures, blocks
+from planner.space.blocks import Block, blocks
+from planner.space.grid import Figures
 from planner.space.layouts import Question, layouts
 from planner.space.rules import RuleSetting
 
@@ -91,7 +93,7 @@ def prepare(catalog: Catalog, request: Request, spanned: tuple[Block, ...] | Non
     found = space(request) if spanned is None else spanned
     known, part = residual_widths.read(catalog), request.cluster.accelerator
     fitted = resolve_efficiency(catalog, request, part)
-    kinds = {name for block in found for name in block.axes.precision}
+    kinds = {name for block in found for name in block.axes[PRECISION]}
     measured, unused = measured_layers(catalog, request, kinds)
     memory = residual_widths.found_memory(residual_widths.read(catalog, residual_widths.MEMORY), request.runtime.id)
     figures = _figures(request, fitted, sorted(kinds), measured, memory[0])

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 
+from planner.axes.values import offload_name
 from planner.base.units import format_count, format_percent, format_risk, format_usd
 from planner.question.given_groups import spelled_group
 from planner.report import prices
@@ -13,7 +14,6 @@ from planner.report.quantities import days, seconds
 from planner.schema.hardware import SPLIT_SCHEDULES
 from planner.schema.plan import Interval, Plan, PlanSet, PriceUsed, SearchQuestion
 from planner.schema.pool_names import pool_names
-from planner.space.axes import offload_name
 
 HIGH, FAIR = 0.08, 0.15
 """Half-widths of the 80 % interval up to which confidence is called high, and fair. Words for a reader, fitted to

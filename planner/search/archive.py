@@ -12,7 +12,7 @@ from planner.cost.figures import Array
 
 if TYPE_CHECKING:
     from planner.cost.evaluate import StepCost
-    from planner.space.grid import Block
+    from planner.space.blocks import Block
 
 Indices = NDArray[np.int64]
 

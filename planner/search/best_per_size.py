@@ -19,7 +19,8 @@ from planner.cost.figures import Array, Network
 from planner.search import bounded, costing
 from planner.search.costing import CostTable
 from planner.search.problem import Candidate, SearchProblem, Target, decode
-from planner.space.grid import WIRED, Block
+from planner.space.blocks import Block
+from planner.space.grid import WIRED
 
 _LOOK_AHEAD = 4
 """Rows of which it is found out what fits, for each that is then costed."""

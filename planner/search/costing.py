@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.axes.options import DIMENSIONS, OptionGrid
+from planner.axes.table import CP_ALGORITHM, OFFLOAD, P2P_OVERLAP, PRECISION, RANK_ORDER, RECOMPUTE, ZERO
 from planner.cost.evaluate import StepCost, StepPasses, evaluate, passes
 from planner.cost.figures import Array, Grid
 from planner.cost.rows import rows_of
 from planner.search import archive
 from planner.search.archive import Hits
 from planner.search.problem import SearchProblem, flat_indices
-from planner.space.axes import Sharding
-from planner.space.grid import OPTION_DIMENSIONS, WIRED, Block, GridAxes, open_grid
+from planner.space.blocks import Block
+from planner.space.grid import WIRED, open_grid
 
 CHUNK = 1 << 17
 """Candidates costed at a time: their arrays stay in the processor's cache."""
@@ -49,25 +51,25 @@ def tables(problem: SearchProblem, indices: Iterable[int] | None = None) -> dict
     """Cost tables of some blocks, by default all: each distinct micro-batch is priced once, for every block that has
     it.
     """
-    alike: dict[GridAxes, list[int]] = {}
+    alike: dict[OptionGrid, list[int]] = {}
     for index in range(len(problem.blocks)) if indices is None else indices:
         alike.setdefault(_priced(problem, problem.blocks[index].axes), []).append(index)
     return {index: ready for axes, mine in alike.items() for index, ready in _tables(problem, axes, mine)}
 
 
-def _priced(problem: SearchProblem, axes: GridAxes) -> GridAxes:
+def _priced(problem: SearchProblem, axes: OptionGrid) -> OptionGrid:
     """The options without those that no micro-batch's cost depends on: who sends what when, and who keeps and updates
     which states, unless gradients are summed in fp32 under some stages of ZeRO, or memory is expanded.
     """
     if problem.figures.expanded is not None:
         return axes
-    fewer = replace(axes, p2p_overlap=(False,), pp_inner=(False,))  # Of a schedule, whether W is apart: with 1F1B, not.
+    fewer = axes.neutral_on(P2P_OVERLAP, RANK_ORDER)  # Of a schedule, whether W is apart: with 1F1B, not.
     if np.any(problem.figures.stack.fp32_sums_below_zero):
         return fewer
-    return replace(fewer, sharding=(Sharding(0, "full", False),), offload=(False,))
+    return fewer.neutral_on(ZERO, OFFLOAD)
 
 
-def _tables(problem: SearchProblem, axes: GridAxes, indices: Sequence[int]) -> Iterator[tuple[int, CostTable]]:
+def _tables(problem: SearchProblem, axes: OptionGrid, indices: Sequence[int]) -> Iterator[tuple[int, CostTable]]:
     blocks = [problem.blocks[index] for index in indices]
     rows = {name: np.concatenate([block.rows[name] for block in blocks]) for name in blocks[0].rows}
     key = np.zeros(len(rows["tp"]), dtype=np.int64)
@@ -82,7 +84,7 @@ def _tables(problem: SearchProblem, axes: GridAxes, indices: Sequence[int]) -> I
     for index, start, end in zip(indices, starts, starts[1:], strict=False):
         mine, table_rows = np.unique(place[start:end], return_inverse=True)
         priced = keyed.taken(mine)
-        least = priced.least(OPTION_DIMENSIONS.index("cp_algorithm"))
+        least = priced.least(tuple(DIMENSIONS).index(CP_ALGORITHM.dimension))
         yield index, CostTable(problem.grid(index), priced, table_rows, least)
 
 
@@ -165,7 +167,7 @@ def _kinds(problem: SearchProblem) -> dict[tuple[str, str], int]:
 
 
 def _pairs(block: Block) -> list[tuple[str, str]]:
-    return [(precision, policy.name) for precision in block.axes.precision for policy in block.axes.recompute]
+    return [(precision, policy.name) for precision in block.axes[PRECISION] for policy in block.axes[RECOMPUTE]]
 
 
 def _variant_of(problem: SearchProblem, index: int, flat: NDArray[np.intp]) -> NDArray[np.int64]:

@@ -9,10 +9,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.axes.options import OptionValues
 from planner.cost.figures import Array, Grid
 from planner.search.archive import Hits, Least
-from planner.space.axes import OptionAxes
-from planner.space.grid import Block, Figures, open_grid
+from planner.space.blocks import Block
+from planner.space.grid import Figures, open_grid
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ class Candidate:
     memory: float
     """Bytes on the fullest accelerator."""
     layout: dict[str, int]
-    options: OptionAxes
+    options: OptionValues
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,11 +11,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.axes.values import ALONE
 from planner.cost import experts
 from planner.cost.figures import Grid
 from planner.schema.hardware import Accelerator, Cluster, Runtime
 from planner.schema.plan_layout import FUSED
-from planner.space.axes import ALONE
 from planner.space.layouts import Rows
 from planner.space.pins import Pins
 

@@ -4,46 +4,65 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
-from planner.figures import cost_inputs, matrix_formats
-from planner.models import blocks, context
-from planner.schema.hardware import Runtime
-from planner.space import dispatchers
-from planner.space.axes import (
+from planner.axes import AXES, LAYOUT_AXES, OPTION_AXES, PlanAxis
+from planner.axes.table import (
+    ACTIVATION_OFFLOAD,
+    CP,
+    CP_ALGORITHM,
+    DISPATCHER,
+    DP,
+    EP,
+    EP_OVERLAP,
+    ETP,
+    GRAPHS,
+    MICRO,
+    OFFLOAD,
+    PRECISION,
+    RECOMPUTE,
+    SCHEDULE,
+    SEQUENCE_PARALLEL,
+    TP,
+    VPP,
+    ZERO,
+    ZERO_SCOPE,
+)
+from planner.axes.values import (
     ALONE,
     CORE_ATTENTION,
-    GRAPHS,
-    LAYOUT_AXES,
-    OPTION_AXES,
     PART,
     RANK_ORDERS,
     SPLIT_SCHEDULES,
     WHOLE,
     WHOLE_MIXTURE,
-    offload_name,
     schedule_name,
 )
-from planner.space.grid import LOST_BY_DELAYED, Block, modules_of
-from planner.space.grid import blocks as blocks_of
+from planner.figures import cost_inputs, matrix_formats
+from planner.models import blocks, context
+from planner.schema.hardware import Runtime
+from planner.space import dispatchers
+from planner.space.blocks import Block
+from planner.space.blocks import blocks as blocks_of
 from planner.space.layouts import OF_TP, Question, divisors, layouts
-from planner.space.offloading import offloadable
-from planner.space.pins import CHOICES, Bound, Pins
+from planner.space.offloading import LOST_BY_DELAYED, modules_of, offloadable
+from planner.space.pins import Bound, Pins
 from planner.space.rules import Rule
 
 
 def no_layout(question: Question) -> str:
     """One message for a question whose rows are empty: each pin is lifted in turn, then each rule."""
     for axis in _pinned(question, LAYOUT_AXES):
-        possible = [int(v) for v in np.unique(layouts(_freed(question, axis))[axis])]
+        possible = [int(v) for v in np.unique(layouts(_freed(question, axis))[axis.name])]
         if possible:
             return _refused(question, axis, _why(question, axis), _listed(possible))
     for rule in _rules(question):
         if _stands_without(question, rule):
             why = (_hint(question, rule.name) or f"{rule.says}. ").rstrip()
             return f"no layout of {_what(question)}{_with(question)}: {why} (rule {rule.name})"
-    pins = {axis: bound for axis, bound in question.pins.bounds.items() if axis in LAYOUT_AXES}
+    pins = _layout_pins(question)
     ones = "/".join(axis for axis, bound in pins.items() if str(bound) == "1")
     reasons = [_with(question).removeprefix(" with "), f"{ones} of 1" if ones else ""]
     together = f"{' and '.join(filter(None, reasons))} exclude one another" if pins else "no layout is legal"
@@ -67,27 +86,32 @@ def no_options(question: Question) -> str:
 # ---- pins ------------------------------------------------------------------------------------------------------------
 
 
-def _pinned(question: Question, axes: Iterable[str]) -> list[str]:
+def _pinned(question: Question, axes: Iterable[PlanAxis[Any]]) -> list[PlanAxis[Any]]:
     """The pinned ones of these axes; what a person would hardly have said (a degree of 1) comes last."""
     pins = question.pins.bounds
-    return sorted((axis for axis in axes if axis in pins), key=lambda axis: str(pins[axis]) in ("1", "none", "off"))
+    pinned = (axis for axis in axes if axis.name in pins)
+    return sorted(pinned, key=lambda axis: str(pins[axis.name]) in ("1", "none", "off"))
 
 
-def _freed(question: Question, axis: str) -> Question:
-    others = {name: bound for name, bound in question.pins.bounds.items() if name != axis}
+def _freed(question: Question, axis: PlanAxis[Any]) -> Question:
+    others = {name: bound for name, bound in question.pins.bounds.items() if name != axis.name}
     # Without its pin, a precision is 16 bit and no other.
-    every = {"precision": Bound(CHOICES["precision"])} if axis == "precision" else {}
+    every = {axis.name: Bound(PRECISION.choices)} if axis is PRECISION else {}
     return replace(question, pins=Pins(others | every))
 
 
-def _refused(question: Question, axis: str, why: str, possible: str) -> str:
+def _layout_pins(question: Question) -> dict[str, Bound]:
+    return {name: bound for name, bound in question.pins.bounds.items() if AXES[name] in LAYOUT_AXES}
+
+
+def _refused(question: Question, axis: PlanAxis[Any], why: str, possible: str) -> str:
     others = _with(_freed(question, axis)) or " here"
-    return f"{axis}={question.pins.bounds[axis]}: {why}{axis} can be {possible}{others}."
+    return f"{axis.name}={question.pins.bounds[axis.name]}: {why}{axis.name} can be {possible}{others}."
 
 
 def _with(question: Question) -> str:
     """The pinned degrees, but for those of 1."""
-    pins = {axis: bound for axis, bound in question.pins.bounds.items() if axis in LAYOUT_AXES and str(bound) != "1"}
+    pins = {axis: bound for axis, bound in _layout_pins(question).items() if str(bound) != "1"}
     return f" with {Pins(pins)}" if pins else ""
 
 
@@ -108,37 +132,41 @@ def _stands_without(question: Question, rule: Rule) -> bool:
     return len(layouts(replace(question, waived=question.waived | {rule.name}))["tp"]) > 0
 
 
-def _why(question: Question, axis: str) -> str:
+def _why(question: Question, axis: PlanAxis[Any]) -> str:
     """What keeps the pin on a degree from standing: the runtime, the model, a rule, or the numbers themselves."""
-    setting, bound = question.setting, question.pins.bounds[axis]
+    setting, bound = question.setting, question.pins.bounds[axis.name]
     model, ranks = setting.workload.model, setting.cluster.accelerators
-    known = setting.runtime.axes.get(axis, (1,))
-    if axis in ("tp", "pp", "vpp", "cp", "ep", "etp") and known != "any" and not _some(bound, known):
+    known = setting.runtime.axes.get(axis.name, (1,))
+    if axis not in (DP, MICRO) and known != "any" and not _some(bound, known):
         if since := _since(setting.runtime, axis, bound):
             return since
         return f"{setting.runtime.id} {'cannot split so' if known == (1,) else 'takes no such value'}. "
-    if axis in ("ep", "etp") and model.moe is None:
+    if axis in (EP, ETP) and model.moe is None:
         return _hint(question, "experts_divide")
     for rule in _rules(question):
         if _stands_without(question, rule):
             return _hint(question, rule.name) or f"{rule.says}. "
-    if axis == "tp" and (name := _against_tp(question, bound)):
+    if axis is TP and (name := _against_tp(question, bound)):
         return _hint(question, name)
-    if axis == "micro" and not any(_some(bound, divisors(batch)) for batch in question.batches):
+    if axis is MICRO and not any(_some(bound, divisors(batch)) for batch in question.batches):
         return f"it has to divide the batch of {_listed(question.batches)}. "
-    if axis == "ep" and model.moe and not _some(bound, divisors(model.moe.experts)):
+    if axis is EP and model.moe and not _some(bound, divisors(model.moe.experts)):
         return _hint(question, "experts_divide")
-    if axis == "vpp":
+    if axis is VPP:
         few = not _some(bound, range(1, setting.workload.layers + 1))
         return _hint(question, "layer_for_every_chunk") if few else "interleaving needs pp above 1. "
-    if axis == "cp" and _some(bound, divisors(ranks)) and not _some(bound, (2**i for i in range(32))):
+    if axis is CP and _some(bound, divisors(ranks)) and not _some(bound, (2**i for i in range(32))):
         return "context parallelism goes by powers of two. "
     return f"{ranks:,} accelerators don't split that way. "
 
 
-def _since(runtime: Runtime, axis: str, bound: Bound) -> str:
+def _since(runtime: Runtime, axis: PlanAxis[Any], bound: Bound) -> str:
     """When a runtime began to be able to do what a pin asks, if this release of it is too old; else empty."""
-    late = [runtime.since[what] for what in (axis, *(f"{axis}={v}" for v in bound.values)) if what in runtime.since]
+    late = [
+        runtime.since[what]
+        for what in (axis.name, *(f"{axis.name}={v}" for v in bound.values))
+        if what in runtime.since
+    ]
     return f"{runtime.id} can do that since {max(late)}; ask for a newer release (--runtime). " if late else ""
 
 
@@ -199,7 +227,7 @@ def _listed(values: list[int] | tuple[int, ...]) -> str:
 # ---- options ---------------------------------------------------------------------------------------------------------
 
 
-def _option_values(question: Question, axis: str) -> list[str]:
+def _option_values(question: Question, axis: PlanAxis[Any]) -> list[str]:
     """The values that an option axis can have, as a pin would spell them."""
     s = question.setting
     rows = layouts(question)
@@ -207,56 +235,24 @@ def _option_values(question: Question, axis: str) -> list[str]:
     return sorted({value for block in found for value in _spelt(block, axis)})
 
 
-def _spelt(block: Block, axis: str) -> list[str]:
-    axes, switch = block.axes, ("off", "on")
-    match axis:
-        case "precision":
-            return list(axes.precision)
-        case "recompute":
-            return [policy.name for policy in axes.recompute]
-        case "sequence_parallel":
-            return [switch[mode.sequence_parallel] for mode in axes.tensor]
-        case "tp_overlap":
-            return [switch[mode.overlap] for mode in axes.tensor]
-        case "zero":
-            return [str(sharding.zero) for sharding in axes.sharding]
-        case "zero_scope":
-            return [sharding.scope for sharding in axes.sharding]
-        case "dp_overlap":
-            return [switch[sharding.overlap] for sharding in axes.sharding]
-        case "p2p_overlap":
-            return [switch[value] for value in axes.p2p_overlap]
-        case "ep_overlap":
-            return [switch[value] for value in axes.ep_overlap]
-        case "cp_algorithm":
-            return list(axes.cp_algorithm)
-        case "schedule":
-            pairs = {(int(pp), int(vpp)) for pp, vpp in zip(block.rows["pp"], block.rows["vpp"], strict=True)}
-            return [schedule_name(name, *pair) for name in axes.schedule for pair in pairs]
-        case "rank_order":
-            return [RANK_ORDERS[value] for value in axes.pp_inner]
-        case "offload_overlap":
-            return [switch[value] for value in axes.offload_overlap]
-        case "dispatcher":
-            return list(axes.dispatcher)
-        case "graphs":
-            return [GRAPHS[value] for value in axes.graphs]
-        case "activation_offload":
-            return ["+".join(modules) or ALONE for modules in axes.activation_offload]
-    return [offload_name(share) for share in axes.offload]
+def _spelt(block: Block, axis: PlanAxis[Any]) -> list[str]:
+    if axis is SCHEDULE:
+        pairs = {(int(pp), int(vpp)) for pp, vpp in zip(block.rows["pp"], block.rows["vpp"], strict=True)}
+        return [schedule_name(name, *pair) for name in block.axes[SCHEDULE] for pair in pairs]
+    return [axis.spell(value) for value in block.axes[axis]]
 
 
 def _why_not_modules(question: Question) -> str:
     runtime, model = question.setting.runtime, question.setting.workload.model
-    for axis in ("activation_offload", "graphs"):
-        if axis in question.pins and _option_values(_freed(question, axis), "recompute"):
-            return f"it does not go with {axis}={question.pins.bounds[axis]}. "
+    for axis in (ACTIVATION_OFFLOAD, GRAPHS):
+        if axis.name in question.pins and _option_values(_freed(question, axis), RECOMPUTE):
+            return f"it does not go with {axis.name}={question.pins.bounds[axis.name]}. "
     if not runtime.recompute_modules:
         return f"{runtime.id} cannot recompute modules by name. "
     there = [module for module in modules_of(model) if module in runtime.recompute_modules]
-    precision, overlap = (question.pins.bounds.get(axis) for axis in ("precision", "ep_overlap"))
+    precision, overlap = (question.pins.bounds.get(axis) for axis in (PRECISION.name, EP_OVERLAP.name))
     if overlap and not overlap.allows(False) and WHOLE_MIXTURE in there:
-        return f"{WHOLE_MIXTURE} does not go with ep_overlap=on; the other modules of {model.id} do. "
+        return f"{WHOLE_MIXTURE} does not go with {EP_OVERLAP.name}=on; the other modules of {model.id} do. "
     if precision and "fp8-delayed" in precision.values and LOST_BY_DELAYED & set(there):
         return f"delayed scaling (fp8-delayed) does not go with {' or '.join(sorted(LOST_BY_DELAYED))}. "
     return f"of {model.id}, {runtime.id} can recompute {', '.join((CORE_ATTENTION, *there))}. "
@@ -264,11 +260,11 @@ def _why_not_modules(question: Question) -> str:
 
 def _why_not_moved(question: Question) -> str:
     """What the runtime and the model have of it, and what it does not go with."""
-    runtime, model, axis = question.setting.runtime, question.setting.workload.model, "activation_offload"
-    if not (known := runtime.axes.get(axis, ())):
+    runtime, model, axis = question.setting.runtime, question.setting.workload.model, ACTIVATION_OFFLOAD
+    if not (known := runtime.axes.get(axis.name, ())):
         return _since(runtime, axis, Bound()) or f"{runtime.id} keeps activations on the accelerator. "
-    if "graphs" in question.pins and _option_values(_freed(question, "graphs"), axis):
-        return f"it does not go with graphs={question.pins.bounds['graphs']}. "
+    if GRAPHS.name in question.pins and _option_values(_freed(question, GRAPHS), axis):
+        return f"it does not go with {GRAPHS.name}={question.pins.bounds[GRAPHS.name]}. "
     there = [each for each in (WHOLE, *offloadable(model)) if each in known]
     return (
         f"of {model.id}, {runtime.id} can offload {', '.join(there)}; inputs of modules go neither with whole layers "
@@ -305,7 +301,7 @@ def _why_not_dispatched(question: Question) -> str:
     accelerator = question.setting.cluster.accelerator
     if question.setting.workload.model.moe is None:
         return f"{question.setting.workload.model.id} has no experts. "
-    asked = question.pins.bounds.get("dispatcher", Bound((ALONE,))).values
+    asked = question.pins.bounds.get(DISPATCHER.name, Bound((ALONE,))).values
     if not any(dispatchers.runs_on(name, accelerator) for name in asked):
         return f"it has no kernels for {accelerator.id}. "
     if set(asked) == {"allgather"}:
@@ -313,52 +309,44 @@ def _why_not_dispatched(question: Question) -> str:
     return "that goes with experts on several ranks (ep or etp above 1). "
 
 
-def _why_not_option(question: Question, axis: str) -> str:
+def _why_not_option(question: Question, axis: PlanAxis[Any]) -> str:
     """What keeps the pin on an option from standing: the accelerator, the runtime, or what it goes with."""
     runtime, accelerator = question.setting.runtime, question.setting.cluster.accelerator
-    bound = question.pins.bounds[axis]
-    if axis == "precision" and not any(matrix_formats.can_train_in(accelerator, name) for name in bound.values):
+    bound = question.pins.bounds[axis.name]
+    if axis is PRECISION and not any(matrix_formats.can_train_in(accelerator, name) for name in bound.values):
         return f"{accelerator.id} has no such matrix products. "
-    pinned = question.pins.bounds.get("schedule", Bound())
-    if axis == "schedule" or (
+    pinned = question.pins.bounds.get(SCHEDULE.name, Bound())
+    if axis is SCHEDULE or (
         any(name in SPLIT_SCHEDULES for name in pinned.values)
-        and _some(bound, _option_values(_freed(question, "schedule"), axis))
+        and _some(bound, _option_values(_freed(question, SCHEDULE), axis))
     ):
         return _why_not_schedule(question, pinned)
-    known = runtime.zero_scope if axis == "zero_scope" else runtime.axes.get(axis, ("none", False, 0, RANK_ORDERS[0]))
-    part = axis == "offload"
+    known = (
+        runtime.zero_scope if axis is ZERO_SCOPE else runtime.axes.get(axis.name, ("none", False, 0, RANK_ORDERS[0]))
+    )
+    part = axis is OFFLOAD
     kinds = Bound(tuple(PART if part and ":" in name else name.partition(":")[0] for name in bound.values))
-    if axis == "activation_offload":
+    if axis is ACTIVATION_OFFLOAD:
         return _why_not_moved(question)
     if known != "any" and not _some(kinds, known) and not kinds.allows(ALONE):
-        if question.setting.workload.optimizer.iterations and axis in ("zero", "zero_scope", "offload", "precision"):
+        if question.setting.workload.optimizer.iterations and axis in (ZERO, ZERO_SCOPE, OFFLOAD, PRECISION):
             return f"{runtime.id} cannot do that with {question.setting.workload.optimizer.id}. "
         if since := _since(runtime, axis, kinds):
             return since
         return f"{runtime.id} cannot do that. "
-    if axis == "recompute":
+    if axis is RECOMPUTE:
         return _why_not_modules(question)
-    if axis == "zero" and "graphs" in question.pins and _option_values(_freed(question, "graphs"), axis):
-        return f"it does not go with graphs={question.pins.bounds['graphs']} while experts' exchanges overlap. "
-    if axis == "sequence_parallel" and bound.allows(False):
+    if axis is ZERO and GRAPHS.name in question.pins and _option_values(_freed(question, GRAPHS), axis):
+        return (
+            f"it does not go with {GRAPHS.name}={question.pins.bounds[GRAPHS.name]} while experts' exchanges overlap. "
+        )
+    if axis is SEQUENCE_PARALLEL and bound.allows(False):
         return "mixtures need it with tp above 1. "
     needed = runtime.offload_needs_zero
     if needed and (
-        axis == "offload" or (axis == "zero" and question.pins.bounds.get("offload") == Bound(("optimizer",)))
+        axis is OFFLOAD or (axis is ZERO and question.pins.bounds.get(OFFLOAD.name) == Bound(("optimizer",)))
     ):
         return f"{runtime.id} offloads the optimizer with zero {'/'.join(map(str, needed))} only. "
-    return {
-        "sequence_parallel": "that goes with tp above 1. ",
-        "tp_overlap": "that goes with sequence parallelism. ",
-        "p2p_overlap": "that goes with interleaving (vpp above 1). ",
-        "ep_overlap": "goes with ep and micro-batches above 1, vpp too if pp is, neither layers nor moe recomputed, "
-        "an MLP or experts in every layer, and a dispatcher other than allgather. ",
-        "zero": "with a pipeline, zero 2 and 3 don't go. ",
-        "zero_scope": "that goes with zero above 0 and dp above 1. ",
-        "rank_order": "that goes with pp and dp above 1. ",
-        "cp_algorithm": _why_not_shared(question),
-        "graphs": "a whole step goes without experts, modules where no whole layers or mixtures are "
-        "recomputed, nor with zero 2 and 3 while experts' exchanges overlap; neither where dropout is made again. ",
-        "offload_overlap": "that goes with an offloaded optimizer. ",
-        "dispatcher": _why_not_dispatched(question),
-    }.get(axis, "")
+    if axis is CP_ALGORITHM:
+        return _why_not_shared(question)
+    return _why_not_dispatched(question) if axis is DISPATCHER else axis.condition

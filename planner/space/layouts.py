@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.axes import LAYOUT_AXES
 from planner.schema.hardware import Runtime
-from planner.space.axes import LAYOUT_AXES
 from planner.space.pins import Pins
 from planner.space.rules import RULES, Rule, RuleSetting
 
@@ -85,7 +85,7 @@ def layouts(question: Question) -> Rows:
         for count in question.counts
         for batch in question.batches
     ]
-    return {axis: np.concatenate([part[axis] for part in parts]) for axis in LAYOUT_AXES}
+    return {axis.name: np.concatenate([part[axis.name] for part in parts]) for axis in LAYOUT_AXES}
 
 
 def _of_count(question: Question, count: int, batch: int, experts: int) -> Rows:

@@ -1,44 +1,81 @@
-"""What plans of a runtime and a model may have in host memory: optimizer states, and activations of modules by name."""
+"""What plans of a runtime and a model may recompute, capture, or keep in host memory."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from planner.schema.hardware import Cluster, Runtime
-from planner.schema.workload import Model
-from planner.space.axes import (
+from planner.axes.options import Sharding
+from planner.axes.table import ACTIVATION_OFFLOAD, GRAPHS, OFFLOAD, PLACEMENT, RECOMPUTE
+from planner.axes.values import (
     ALONE,
     CORE_ATTENTION,
-    GRAPHS,
+    FULL,
+    MODULES,
+    NO_RECOMPUTE,
     NOWHERE,
     OFFLOADED_MODULES,
     PART,
     PLACEMENTS,
+    SELECTIVE,
     WHOLE,
     WHOLE_MIXTURE,
     MemoryPlacement,
     Recompute,
-    Sharding,
     activation_offload,
     offload_name,
     placement,
+    recompute,
     states_offloaded,
 )
+from planner.models.blocks import feeding
+from planner.schema.hardware import Cluster, Runtime
+from planner.schema.workload import Model, Workload
 from planner.space.pins import Pins
+
+LOST_BY_DELAYED = {"layernorm", "moe_act"}
+"""Modules that delayed scaling excludes (Megatron-LM core_v0.16.1, transformer_config.py, lines 1241-1247)."""
+
+
+def modules_of(model: Model) -> tuple[str, ...]:
+    """Modules that the layers of a model have and that can be recomputed by themselves.
+
+    Norms alone: those that no matrix product is fused with, before latents and before experts (Megatron-LM
+    core_v0.16.1, core/models/gpt/gpt_layer_specs.py: elsewhere they are part of the product behind them).
+    """
+    experts, latents = model.moe is not None, model.latent is not None
+    dense = feeding(model, "mlp") > 0
+    there = {"layernorm": experts or latents, "moe_act": experts, "mla_up_proj": latents, "mlp": dense, "moe": experts}
+    return tuple(module for module in MODULES if there[module])
+
+
+def policies(workload: Workload, runtime: Runtime, kinds: tuple[str, ...], pins: Pins) -> tuple[Recompute, ...]:
+    """Recomputation policies that the runtime has: its own, or those that a pin names and the model has modules for."""
+    known = runtime.axes.get(RECOMPUTE.name, ("none",))
+    plain = [p for p in (NO_RECOMPUTE, SELECTIVE, FULL) if known == "any" or p.name in known]
+    if known == "any" or "block" in known:
+        plain[-1:-1] = [recompute("block:0.25"), recompute("block:0.5"), recompute("block:0.75")]
+    pinned = pins.bounds.get(RECOMPUTE.name)
+    if pinned is not None:
+        asked = [recompute(name) for name in pinned.values if known == "any" or name.partition(":")[0] in known]
+        able = set(modules_of(workload.model)) & set(runtime.recompute_modules)
+        if "fp8-delayed" in kinds:
+            able -= LOST_BY_DELAYED
+        return tuple(policy for policy in asked if able.issuperset(policy.modules))
+    return tuple(plain)
 
 
 def states(runtime: Runtime, pins: Pins) -> list[float]:
     """Shares of the optimizer states in host memory: none or all of them, or those that a pin names."""
-    known = _known(runtime, "offload", (ALONE,))
-    pinned = pins.bounds.get("offload")
+    known = _known(runtime, OFFLOAD.name, (ALONE,))
+    pinned = pins.bounds.get(OFFLOAD.name)
     shares = [states_offloaded(name) for name in pinned.values] if pinned else [0.0, 1.0]
     return [share for share in shares if (offload_name(share) if share in (0.0, 1.0) else PART) in known]
 
 
 def activations(model: Model, runtime: Runtime, pins: Pins) -> list[tuple[str, ...]]:
     """Modules whose inputs live in host memory: none, unless a pin names those of the runtime and the model."""
-    able = {WHOLE, *offloadable(model)} & {*_known(runtime, "activation_offload", ())}
-    pinned = pins.bounds.get("activation_offload")
+    able = {WHOLE, *offloadable(model)} & {*_known(runtime, ACTIVATION_OFFLOAD.name, ())}
+    pinned = pins.bounds.get(ACTIVATION_OFFLOAD.name)
     asked = [activation_offload(name) for name in pinned.values] if pinned else [()]
     return [modules for modules in asked if able.issuperset(modules)]
 
@@ -67,18 +104,18 @@ def with_policies(
     return [(way, tuple(m for m in away if ways[m] == way)) for way in dict.fromkeys(ways.values())]
 
 
-def graphs_of(model: Model, runtime: Runtime, pins: Pins) -> list[int]:
+def graphs_of(model: Model, runtime: Runtime, pins: Pins) -> list[str]:
     """What CUDA graphs launch: nothing, unless a pin names what the runtime can capture; a whole step of dense models
     alone, as experts' tokens vary (Megatron-LM d98e8a64, docs/user-guide/features/cuda_graph.md).
     """
-    known = runtime.axes.get("graphs", (ALONE,)) if "graphs" in pins else (ALONE,)
-    able = [name for name in GRAPHS if name in known and pins.allow("graphs", name)]
-    return [GRAPHS.index(name) for name in able if name != GRAPHS[2] or model.moe is None]
+    known = runtime.axes.get(GRAPHS.name, (ALONE,)) if GRAPHS.name in pins else (ALONE,)
+    able = [name for name in GRAPHS.choices if name in known and pins.allow(GRAPHS.name, name)]
+    return [name for name in able if name != "full" or model.moe is None]
 
 
 def with_graphs(
-    model: Model, policies: Sequence[Recompute], away: Sequence[tuple[str, ...]], graphs: Sequence[int]
-) -> list[tuple[int, tuple[Recompute, ...], tuple[tuple[str, ...], ...]]]:
+    model: Model, policies: Sequence[Recompute], away: Sequence[tuple[str, ...]], graphs: Sequence[str]
+) -> list[tuple[str, tuple[Recompute, ...], tuple[tuple[str, ...], ...]]]:
     """What CUDA graphs launch with policies and modules that go with it: those of modules recompute no whole layers
     or mixtures (Megatron-LM core_v0.16.1, core/transformer/transformer_config.py), and what draws random numbers is not
     captured where it is made again (the same: attention, and MLPs, with dropout); neither is tried here with
@@ -88,30 +125,25 @@ def with_graphs(
         (each, *found)
         for each in graphs
         for found in with_policies(
-            [p for p in policies if not each or _captures(model, p, each)], [m for m in away if not m or not each]
+            [p for p in policies if each == ALONE or _captures(model, p, each)],
+            [m for m in away if not m or each == ALONE],
         )
         if found[0]
     ]
 
 
-def _captures(model: Model, policy: Recompute, graphs: int) -> bool:
+def _captures(model: Model, policy: Recompute, graphs: str) -> bool:
     """Whether graphs go with what is recomputed."""
     draws = policy.selective or "mlp" in policy.modules
     covers = policy.layers or WHOLE_MIXTURE in policy.modules
-    return not (graphs == 1 and covers) and not (model.dropout and draws)
+    return not (graphs == "modules" and covers) and not (model.dropout and draws)
 
 
-def captured(shardings: tuple[Sharding, ...], graphs: int, overlap: bool) -> tuple[Sharding, ...]:
+def captured(shardings: tuple[Sharding, ...], graphs: str, overlap: bool) -> tuple[Sharding, ...]:
     """Those that CUDA graphs go with: of modules not ZeRO 2 and 3 while experts' exchanges overlap (Megatron-LM
     core_v0.18.0, core/distributed/fsdp/mcore_fsdp_adapter.py).
     """
-    return tuple(each for each in shardings if each.zero < 2) if graphs == 1 and overlap else shardings
-
-
-def figures(each: Sequence[tuple[str, ...]]) -> dict[str, list[bool]]:
-    """Field of the options -> whether each of several choices has that module's input in host memory."""
-    named = sorted({module for modules in each for module in modules})
-    return {f"offload_{module}": [module in modules for modules in each] for module in named}
+    return tuple(each for each in shardings if each.zero < 2) if graphs == "modules" and overlap else shardings
 
 
 def placements(cluster: Cluster, pins: Pins) -> tuple[MemoryPlacement, ...]:
@@ -119,7 +151,7 @@ def placements(cluster: Cluster, pins: Pins) -> tuple[MemoryPlacement, ...]:
 
     No runtime says whether it can place so: such hardware is asked about before software for it exists.
     """
-    pinned = pins.bounds.get("placement")
+    pinned = pins.bounds.get(PLACEMENT.name)
     known = (NOWHERE,) if cluster.accelerator.expanded_memory is None else PLACEMENTS
     if pinned is None:
         return known

@@ -5,24 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
+from planner.axes import AXES, PINNED, PlanAxis
+from planner.axes.axis import SWITCH
+from planner.axes.table import ACTIVATION_OFFLOAD
+from planner.axes.values import OFFLOADED_MODULES
 from planner.base.errors import WrongQuestion, meant
-from planner.schema.plan_layout import CONTEXT_ALGORITHMS, SCHEDULES
-from planner.schema.precisions import PRECISIONS
-from planner.space.axes import (
-    ALONE,
-    AXES,
-    DISPATCHERS,
-    GRAPHS,
-    OFFLOADED_MODULES,
-    PINNED,
-    RANK_ORDERS,
-    activation_offload,
-    offload_name,
-    placement,
-    recompute,
-    states_offloaded,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,20 +59,6 @@ class Pins:
         return " ".join(f"{axis}={bound}" for axis, bound in self.bounds.items())
 
 
-_SWITCH = {"1": "on", "true": "on", "yes": "on", "on": "on", "0": "off", "false": "off", "no": "off", "off": "off"}
-_SWITCHES = ("sequence_parallel", "tp_overlap", "dp_overlap", "p2p_overlap", "ep_overlap", "offload_overlap")
-CHOICES = {
-    "precision": PRECISIONS,
-    "zero": ("0", "1", "2", "3"),
-    "zero_scope": ("full", "node"),
-    "rank_order": RANK_ORDERS,
-    "cp_algorithm": (ALONE, *CONTEXT_ALGORITHMS),
-    "graphs": GRAPHS,
-    "dispatcher": DISPATCHERS,
-    "schedule": SCHEDULES,
-}
-
-
 def parse_pins(texts: Iterable[str]) -> Pins:
     """Read ``tp=8,pp=4..16`` and ``precision=bf16|fp8``; several texts add up.
 
@@ -97,9 +72,9 @@ def parse_pins(texts: Iterable[str]) -> Pins:
                 continue
             axis, equals, value = part.partition("=")
             axis = axis.replace("-", "_")
-            if axis not in AXES and not equals and "activation_offload" in bounds and axis in OFFLOADED_MODULES:
-                stated = "+".join((*map(str, bounds["activation_offload"].values), axis))
-                raise WrongQuestion(f"{part}: modules are joined by +; write activation_offload={stated}")
+            if axis not in AXES and not equals and ACTIVATION_OFFLOAD.name in bounds and axis in OFFLOADED_MODULES:
+                stated = "+".join((*map(str, bounds[ACTIVATION_OFFLOAD.name].values), axis))
+                raise WrongQuestion(f"{part}: modules are joined by +; write {ACTIVATION_OFFLOAD.name}={stated}")
             if axis not in AXES:
                 hint = meant(axis, AXES, f"axes are {', '.join(PINNED)}")
                 raise WrongQuestion(f"{part}: no axis {axis!r}; {hint}")
@@ -107,41 +82,36 @@ def parse_pins(texts: Iterable[str]) -> Pins:
                 raise WrongQuestion(f"{part}: write {axis}=VALUE")
             if axis in bounds:
                 raise WrongQuestion(f"{part}: {axis} is given twice; values to choose from are {axis}=a|b")
-            bounds[axis] = _bound(axis, value)
+            bounds[axis] = _bound(AXES[axis], value)
     return Pins(bounds)
 
 
-def _bound(axis: str, text: str) -> Bound:
-    values = text.split("|")
-    if axis in _SWITCHES:
-        wrong = [v for v in values if v.lower() not in _SWITCH]
-        if wrong:
-            raise WrongQuestion(f"{axis}={text}: {wrong[0]!r} is neither on nor off")
-        return Bound(tuple(_SWITCH[v.lower()] for v in values))
-    if axis == "recompute":
-        return Bound(tuple(recompute(v).name for v in values))
-    if axis == "placement":
-        return Bound(tuple(placement(v).name for v in values))
-    if axis == "offload":
-        return Bound(tuple(offload_name(states_offloaded(v)) for v in values))
-    if axis == "activation_offload":
-        return Bound(tuple("+".join(activation_offload(v)) or ALONE for v in values))
-    if axis in CHOICES:
-        values = [v if v in CHOICES[axis] else v.lower() for v in values]
-        for v in values:
-            if v not in CHOICES[axis]:
-                raise WrongQuestion(f"{axis}={text}: {v!r} is not one of {', '.join(CHOICES[axis])}")
-        return Bound(tuple(values))
+def _bound(axis: PlanAxis[Any], text: str) -> Bound:
+    texts = text.split("|")
+    match axis.kind:
+        case "switch":
+            if wrong := [value for value in texts if value.lower() not in SWITCH]:
+                raise WrongQuestion(f"{axis.name}={text}: {wrong[0]!r} is neither on nor off")
+            return Bound(tuple(SWITCH[value.lower()] for value in texts))
+        case "text":
+            return Bound(tuple(axis.spell(axis.read(value)) for value in texts))
+        case "choice":
+            texts = [value if value in axis.choices else value.lower() for value in texts]
+            for value in texts:
+                if value not in axis.choices:
+                    raise WrongQuestion(f"{axis.name}={text}: {value!r} is not one of {', '.join(axis.choices)}")
+            return Bound(tuple(texts))
     low, dots, high = text.partition("..")
     if dots:
-        a, b = (_count(axis, text, x) if x else None for x in (low, high))
-        if a is not None and b is not None and a > b:
-            raise WrongQuestion(f"{axis}={text}: the range is empty; write {axis}={b}..{a}")
-        return Bound((), a, b)
-    return Bound(tuple(str(_count(axis, text, v)) for v in values))
+        least, most = (_count(axis, text, end) if end else None for end in (low, high))
+        if least is not None and most is not None and least > most:
+            raise WrongQuestion(f"{axis.name}={text}: the range is empty; write {axis.name}={most}..{least}")
+        return Bound((), least, most)
+    return Bound(tuple(str(_count(axis, text, value)) for value in texts))
 
 
-def _count(axis: str, text: str, value: str) -> int:
-    if not re.fullmatch(r"\d{1,9}", value) or int(value) < 1:
-        raise WrongQuestion(f"{axis}={text}: {value!r} is not a whole number of at least 1")
-    return int(value)
+def _count(axis: PlanAxis[Any], text: str, value: str) -> int:
+    try:
+        return int(axis.read(value))
+    except WrongQuestion as error:
+        raise WrongQuestion(f"{axis.name}={text}: {error}") from None

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.axes.values import FOLDED
 from planner.cost import pipeline
 from planner.cost.figures import Layout
 from planner.figures import cost_inputs
 from planner.models import blocks, context
 from planner.schema.hardware import Cluster, Runtime
 from planner.schema.workload import Workload
-from planner.space.axes import FOLDED
 
 Columns = Mapping[str, NDArray[np.int64]]
 Mask = NDArray[np.bool_]

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.axes.values import FOLDED, SPLIT_SCHEDULES
 from planner.base.errors import WrongQuestion
 from planner.catalog import Catalog
 from planner.cost import pipeline
@@ -14,7 +15,6 @@ from planner.cost.figures import Layout
 from planner.figures import cost_inputs
 from planner.schema.hardware import Runtime
 from planner.schema.workload import Workload
-from planner.space.axes import FOLDED, SPLIT_SCHEDULES
 from planner.space.pins import Bound, Pins
 from planner.space.rules import Columns
 

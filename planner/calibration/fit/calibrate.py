@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.axes.table import PRECISION
 from planner.base.errors import WrongQuestion
 from planner.base.processes import ALONE, Workers, spread
 from planner.calibration.fit import counted_runs, other_parameters
@@ -189,7 +190,7 @@ def interval_widths(calibration: Calibration, left_out: Array) -> dict[str, Widt
     tuned = [i for i, run in enumerate(frame.runs) if run.task not in residual_widths.PRETRAINING and _tuned(run)]
     every = [*rows, *tuned]
     times = np.concatenate([left_out, predicted.time[tuned]])
-    known = [situation(frame.runs[i], frame.reading(predicted.row[i]).options.precision) for i in every]
+    known = [situation(frame.runs[i], frame.reading(predicted.row[i]).options[PRECISION]) for i in every]
     residuals = np.log(times / frame.measured[every])
     return step_time_interval.fitted(residuals, known, [lab(frame.runs[i]) for i in every])
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner import cost
+from planner.axes.table import PRECISION, RECOMPUTE
 from planner.calibration.runs.measured_run import Run, shape
 from planner.calibration.runs.variants import RunVariant
 from planner.catalog import Catalog
@@ -74,7 +75,7 @@ class Frame:
         used_runs = [self.runs[i] for i, _ in pairs]
         self._devices = _places(
             [
-                (r.cluster.accelerator.id, v.options.precision, r.date)
+                (r.cluster.accelerator.id, v.options[PRECISION], r.date)
                 for r, (_, v) in zip(used_runs, pairs, strict=True)
                 if r.cluster
             ]
@@ -88,8 +89,8 @@ class Frame:
         self.configurations = own_runs.configuration(
             np.array([own_runs.block(run.workload.model) if run.workload else "" for run in used_runs]),
             np.array([run.cluster.accelerator.generation if run.cluster else "" for run in used_runs]),
-            np.array([variant.options.precision for _, variant in pairs]),
-            np.array([variant.options.recompute.name for _, variant in pairs]),
+            np.array([variant.options[PRECISION] for _, variant in pairs]),
+            np.array([variant.options[RECOMPUTE].name for _, variant in pairs]),
             self._accelerators,
             self._layout,
         )
@@ -101,7 +102,7 @@ class Frame:
     def _profile(self, profiles: Sequence[Profile], run: Run, variant: RunVariant) -> Profile | None:
         if not profiles or run.workload is None or run.cluster is None:
             return None
-        return profiles_.fit(profiles, run.workload, run.cluster.accelerator.id, variant.options.precision)
+        return profiles_.fit(profiles, run.workload, run.cluster.accelerator.id, variant.options[PRECISION])
 
     def grid(self, using: Efficiencies, profiled: bool = True) -> Grid:
         """The columns under some efficiencies, with layer times of profiles where there are any, or without."""
@@ -131,7 +132,7 @@ class Frame:
             assert cluster is not None
             part = cluster.accelerator
             columns.append(
-                cost_inputs.device(part, using.accelerator(part), variant.options.precision, self.runs[owner].date)
+                cost_inputs.device(part, using.accelerator(part), variant.options[PRECISION], self.runs[owner].date)
             )
         return taken(stacked(columns), place) if len(columns) > 1 else columns[0]
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.axes.table import PRECISION
 from planner.base.processes import ALONE, Workers, spread
 from planner.calibration.fit import counted_runs
 from planner.calibration.fit.calibrate import Calibration, fitted_to
@@ -113,7 +114,7 @@ def coverage(calibration: Calibration, residuals: Array, name: Name = lab) -> li
     members = [frame.runs[i] for i in rows]
     readings = frame.predict(calibration.fit.efficiencies).row[rows]
     situations = [
-        situation(run, frame.reading(row).options.precision) for run, row in zip(members, readings, strict=True)
+        situation(run, frame.reading(row).options[PRECISION]) for run, row in zip(members, readings, strict=True)
     ]
     labels = np.array([name(run) for run in members])
     by_lab = [lab(run) for run in members]

@@ -17,13 +17,14 @@ from pathlib import Path
 import numpy as np
 
 from planner import cost
+from planner.axes.options import OptionValues
+from planner.axes.table import PRECISION
 from planner.base.errors import WrongQuestion
 from planner.calibration.fit.frame import Frame
 from planner.calibration.runs import reading
 from planner.calibration.runs.measured_run import Run
 from planner.catalog import Catalog
 from planner.figures.efficiency import Efficiencies
-from planner.space.axes import OptionAxes
 
 CLAIM = 1.08
 """Throughput over the best measured one from which a plan needs a reason to be believed."""
@@ -56,7 +57,7 @@ class JobPlan:
     """A plan for a job, predicted."""
 
     layout: Mapping[str, int]
-    options: OptionAxes
+    options: OptionValues
     time: float
     """Seconds per step."""
     terms: Mapping[str, float]
@@ -156,7 +157,7 @@ def _same_machine(run: Run) -> tuple[object, ...]:
     assert run.workload is not None and run.cluster is not None
     model = run.workload.model
     shape = (model.layers, model.hidden, model.ffn, model.heads, model.kv_heads, model.moe)
-    return (shape, run.workload.sequence, run.cluster.accelerator.id, run.variants[0].options.precision)
+    return (shape, run.workload.sequence, run.cluster.accelerator.id, run.variants[0].options[PRECISION])
 
 
 def best_rates(jobs: Sequence[KnownJob], runs: Sequence[Run]) -> list[BestRate]:

@@ -12,10 +12,25 @@ from itertools import combinations
 
 import numpy as np
 
+from planner.axes.options import OptionValues
+from planner.axes.table import (
+    DP_OVERLAP,
+    EP_OVERLAP,
+    GRAPHS,
+    OFFLOAD,
+    P2P_OVERLAP,
+    PRECISION,
+    RANK_ORDER,
+    RECOMPUTE,
+    SEQUENCE_PARALLEL,
+    TP_OVERLAP,
+    ZERO,
+    ZERO_SCOPE,
+)
+from planner.axes.values import NO_RECOMPUTE, Recompute
 from planner.calibration.runs.measured_run import Run
 from planner.calibration.runs.variants import RunVariant
 from planner.cost.figures import Array
-from planner.space.axes import NO_RECOMPUTE, OptionAxes, Recompute
 
 APART = 0.03
 """Relative difference of two measured times below which neither is better."""
@@ -139,16 +154,16 @@ def by(runs: Sequence[Run], key: str) -> Mapping[str, list[int]]:
     return groups
 
 
-LEVERS: dict[str, Callable[[Run, OptionAxes], Hashable]] = {
-    "overlap of experts' exchanges": lambda _, options: options.ep_overlap,
+LEVERS: dict[str, Callable[[Run, OptionValues], Hashable]] = {
+    "overlap of experts' exchanges": lambda _, options: options[EP_OVERLAP],
     "dispatcher of experts": lambda run, _: run.dispatcher,
-    "CUDA graphs": lambda _, options: options.graphs,
-    "what is recomputed": lambda _, options: replace(options.recompute, offloaded=0.0, function_in_8_bit=0.0),
-    "offloaded optimizer": lambda _, options: options.offload,
-    "offloaded activations": lambda _, options: options.recompute.offloaded,
-    "ZeRO stage": lambda _, options: (options.sharding.zero, options.sharding.scope),
-    "sequence parallelism": lambda _, options: options.tensor.sequence_parallel,
-    "precision": lambda _, options: options.precision,
+    "CUDA graphs": lambda _, options: options[GRAPHS],
+    "what is recomputed": lambda _, options: replace(options[RECOMPUTE], offloaded=0.0, function_in_8_bit=0.0),
+    "offloaded optimizer": lambda _, options: options[OFFLOAD],
+    "offloaded activations": lambda _, options: options[RECOMPUTE].offloaded,
+    "ZeRO stage": lambda _, options: (options[ZERO], options[ZERO_SCOPE]),
+    "sequence parallelism": lambda _, options: options[SEQUENCE_PARALLEL],
+    "precision": lambda _, options: options[PRECISION],
 }
 """What a run says of each; degrees and batches are no levers here."""
 GRADES = "AB"
@@ -203,12 +218,12 @@ def _differing(one: Run, other: Run) -> str:
     return unlike[0] if len(unlike) == 1 and all(len(value) == 1 for value in values[unlike[0]]) else ""
 
 
-def _read(run: Run, lever: Callable[[Run, OptionAxes], Hashable]) -> set[Hashable]:
+def _read(run: Run, lever: Callable[[Run, OptionValues], Hashable]) -> set[Hashable]:
     """Values of the lever in the readings that recompute no whole layers, where there are any.
 
     With whole layers recomputed, exchanges never overlap.
     """
-    some = [variant.options for variant in run.variants if not variant.options.recompute.layers]
+    some = [variant.options for variant in run.variants if not variant.options[RECOMPUTE].layers]
     return {lever(run, options) for options in some or [variant.options for variant in run.variants]}
 
 
@@ -224,8 +239,8 @@ def _but_for_levers(run: Run) -> Hashable:
 
 def _neutral(variant: RunVariant) -> Hashable:
     options = variant.options
-    kept = Recompute(NO_RECOMPUTE.name, 0.0, 0.0, function_in_8_bit=options.recompute.function_in_8_bit)
-    rest = (options.tensor.overlap, options.sharding.overlap, options.p2p_overlap, options.rank_order, kept)
+    kept = Recompute(NO_RECOMPUTE.name, 0.0, 0.0, function_in_8_bit=options[RECOMPUTE].function_in_8_bit)
+    rest = (options[TP_OVERLAP], options[DP_OVERLAP], options[P2P_OVERLAP], options[RANK_ORDER], kept)
     return (tuple(sorted(variant.layout.items())), *rest)
 
 

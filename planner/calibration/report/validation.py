@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.axes.table import PRECISION
 from planner.calibration.fit.frame import Frame, FramePrediction
 from planner.calibration.report import prediction_errors
 from planner.calibration.report.prediction_errors import Errors, GroupChoice, LeverPairs
@@ -83,7 +84,10 @@ def judged(
 ) -> Judged:
     """Joins runs, predictions and interval widths; `others` are runs without layouts and their times."""
     predicted = [*frame.runs, *others]
-    precisions = [*(frame.reading(row).options.precision for row in prediction.row), *(run.precision for run in others)]
+    precisions = [
+        *(frame.reading(row).options[PRECISION] for row in prediction.row),
+        *(run.precision for run in others),
+    ]
     half = np.array([half_width(known, *pair) for pair in zip(predicted, precisions, strict=True)])
     time = np.concatenate([prediction.time, np.asarray(times, dtype=float)])
     unknown = np.full(len(others), np.nan)

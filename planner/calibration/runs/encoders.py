@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from planner.axes.options import option_values
 from planner.calibration.runs import names
 from planner.calibration.runs.cells import number
 from planner.calibration.runs.measured_run import NotStated, Run
@@ -19,7 +20,6 @@ from planner.calibration.runs.variants import RunVariant
 from planner.catalog import Catalog
 from planner.figures import matrix_formats
 from planner.models.workload import library, workload
-from planner.space.axes import NO_RECOMPUTE, OptionAxes, Sharding, TensorMode
 
 REAL_TOKENS = 255
 """Mean tokens of a sequence of MLPerf's BERT, padding left out."""
@@ -63,9 +63,7 @@ def filled(run: Run, row: Mapping[str, str], catalog: Catalog) -> Run:
         micro = max(1, batch // accelerators)
         inferred.append("micro-batch: the whole batch at once")
     layout = dict(tp=1, pp=1, vpp=1, cp=1, ep=1, etp=1, dp=accelerators, micro=micro, batch=batch)
-    options = OptionAxes(
-        precision, NO_RECOMPUTE, TensorMode(False, False), Sharding(0, "full", True), False, False, False
-    )
+    options = option_values(precision=precision, dp_overlap=True)
     throughput = float(row["value"]) if row.get("metric") == "samples_per_s" and number(row, "value") else None
     return replace(
         run,

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from planner.axes.values import Recompute
 from planner.base.errors import WrongQuestion
 from planner.base.reading import why_not
 from planner.calibration.runs import columns, dates, impossible, names
@@ -28,9 +29,6 @@ from planner.calibration.runs.variants import (
 from planner.catalog import Catalog
 from planner.models.workload import library, workload
 from planner.schema.hardware import Cluster, Runtime
-from planner.space.axes import (
-    Recompute,
-)
 
 REQUIRED = ("id", "source", "model", "family", "accelerator", "num_accelerators", "seq_len", "global_batch_seqs")
 GB = 1e9

@@ -7,6 +7,18 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 
+from planner.axes.options import OptionValues, TensorMode, option_values
+from planner.axes.values import (
+    ALONE,
+    FULL,
+    FUNCTION_IN_8_BIT,
+    IN_PLACE,
+    NO_RECOMPUTE,
+    OFFLOADED,
+    SELECTIVE,
+    Recompute,
+    recompute,
+)
 from planner.calibration.runs import names
 from planner.calibration.runs.cells import Unpredictable, number, whole
 from planner.figures.matrix_formats import can_train_in
@@ -14,18 +26,6 @@ from planner.models import context
 from planner.schema.hardware import Accelerator, Runtime
 from planner.schema.precisions import LOW_PRECISION
 from planner.schema.workload import Workload
-from planner.space.axes import (
-    FULL,
-    FUNCTION_IN_8_BIT,
-    NO_RECOMPUTE,
-    OFFLOADED,
-    SELECTIVE,
-    OptionAxes,
-    Recompute,
-    Sharding,
-    TensorMode,
-    recompute,
-)
 
 SOME_BLOCKS = tuple(Recompute(f"block:{share:g}", share, 0.0) for share in (0.25, 0.5))
 """Recomputation of some layers, tried where a run does not say what it recomputes."""
@@ -45,7 +45,7 @@ class RunVariant:
     """One reading of a run's plan."""
 
     layout: Mapping[str, int]
-    options: OptionAxes
+    options: OptionValues
 
 
 def _precision(row: Mapping[str, str], part: Accelerator, inferred: list[str]) -> str:
@@ -192,20 +192,20 @@ def variants(
             and (runtime != "fsdp2" or "async tp" in notes.lower() or "asynctp" in notes.lower()),
         )
         for policy, zero in product(policies, zeros):
-            sharding = Sharding(zero, scope, not old)  # type: ignore[arg-type]
             yield RunVariant(
                 layout,
-                OptionAxes(
-                    precision,
-                    policy,
-                    tensor,
-                    sharding,
-                    layout["vpp"] > 1 and not old,
-                    pp_inner=False,
+                option_values(
+                    precision=precision,
+                    recompute=policy,
+                    sequence_parallel=tensor.sequence_parallel,
+                    tp_overlap=tensor.overlap,
+                    zero=zero,
+                    zero_scope=scope,
+                    dp_overlap=not old,
+                    p2p_overlap=layout["vpp"] > 1 and not old,
                     offload=_offloaded(notes),
                     ep_overlap=exchanges and not policy.layers,
                     graphs=_graphs(notes),
-                    graphs_share=True,
                     cp_algorithm=context.algorithms(work)[0],
                 ),
             )
@@ -240,14 +240,14 @@ def _exchanges_overlap(row: Mapping[str, str], notes: str, inferred: list[str]) 
     return stated is not None and not stated[1]
 
 
-GRAPHS = {"none": 0, "modules": 1, "full iteration": 2}
-"""What notes say of CUDA graphs -> :attr:`planner.cost.figures.Options.graphs`."""
+GRAPHS = {"none": ALONE, "modules": IN_PLACE, "full iteration": "full"}
+"""What notes say of CUDA graphs -> the value of the axis `graphs`."""
 
 
-def _graphs(notes: str) -> int:
+def _graphs(notes: str) -> str:
     """What CUDA graphs launch, as the notes say, else nothing."""
     stated = re.search(rf"CUDA graphs: ({'|'.join(GRAPHS)})", notes)
-    return GRAPHS[stated[1]] if stated else 0
+    return GRAPHS[stated[1]] if stated else ALONE
 
 
 def _offloaded(notes: str) -> float:

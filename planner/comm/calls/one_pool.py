@@ -7,6 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from planner import cost
+from planner.axes import LAYOUT_AXES, OPTION_AXES
+from planner.axes.options import OptionValues, option_values
+from planner.axes.values import FULL, NO_RECOMPUTE, SELECTIVE
 from planner.base.errors import WrongQuestion
 from planner.catalog import Catalog, cluster
 from planner.comm.calls import several_pools
@@ -21,21 +24,6 @@ from planner.schema.hardware import Cluster
 from planner.schema.model_reading import read
 from planner.schema.plan import Plan
 from planner.schema.workload import WITH_ITERATIONS, Method, Optimizer, Workload
-from planner.space.axes import (
-    ALONE,
-    FULL,
-    GRAPHS,
-    NO_RECOMPUTE,
-    ONE_F_ONE_B,
-    RANK_ORDERS,
-    SELECTIVE,
-    SPLIT_SCHEDULES,
-    MemoryPlacement,
-    OptionAxes,
-    Sharding,
-    TensorMode,
-    recompute,
-)
 from planner.space.grid import Figures, single_grid
 
 CAUSES = ("tp", "cp", "ep", "p2p", "dp")
@@ -174,30 +162,12 @@ def place_of(plan: Plan, catalog: Catalog, where: str = "plan", files: Sequence[
 
 
 def _layout(plan: Plan) -> dict[str, int]:
-    p = plan.parallelism
-    degrees = {name: getattr(p, name) for name in ("tp", "pp", "vpp", "cp", "ep", "etp", "dp")}
-    return degrees | {"micro": plan.batch.micro, "batch": plan.batch.global_, "nodes": plan.cluster.pools[0].count}
+    return {axis.name: int(axis.of(plan)) for axis in LAYOUT_AXES}
 
 
-def _options(plan: Plan) -> OptionAxes:
-    p = plan.parallelism
-    return OptionAxes(
-        precision=plan.precision,
-        recompute=recompute(plan.recompute.policy),
-        tensor=TensorMode(p.sequence_parallel, plan.overlap.tp),
-        sharding=Sharding(p.zero_stage, p.zero_scope, plan.overlap.dp),
-        p2p_overlap=plan.overlap.p2p,
-        ep_overlap=bool(plan.overlap.ep),
-        pp_inner=p.rank_order == RANK_ORDERS[1],
-        placement=MemoryPlacement(**plan.placement) if plan.placement else MemoryPlacement(),
-        offload=plan.offloaded.optimizer_share if plan.offloaded else float(plan.offload.get("optimizer", False)),
-        offload_overlap=bool(plan.offloaded and plan.offloaded.optimizer_overlap),
-        graphs=GRAPHS.index(plan.graphs or ALONE),
-        dispatcher=plan.dispatcher or ALONE,
-        activation_offload=plan.offloaded.activations if plan.offloaded else (),
-        cp_algorithm=p.cp_algorithm or ALONE,
-        schedule=p.schedule if p.schedule in SPLIT_SCHEDULES else ONE_F_ONE_B,
-    )
+def _options(plan: Plan) -> OptionValues:
+    """What the plan states on every option axis, as the search has it."""
+    return option_values(**{axis.name: axis.value(axis.of(plan)) for axis in OPTION_AXES})
 
 
 def _workload(plan: Plan) -> Workload:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.axes.values import ALONE, FULL, NO_RECOMPUTE, SELECTIVE
 from planner.base.errors import WrongQuestion
 from planner.catalog import Catalog, cluster
 from planner.cost import calls, collective_times, data_parallel, pipeline
@@ -31,7 +32,6 @@ from planner.question import job_pools as pools
 from planner.question.job_pools import JobPool, LinkBetween, Pools, part_of
 from planner.schema.hardware import Cluster
 from planner.schema.plan import Group, Plan
-from planner.space.axes import ALONE, FULL, NO_RECOMPUTE, SELECTIVE
 from planner.space.grid import Figures
 
 SAME = 1e-6

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 
+from planner.axes.values import activation_offload, offload_name
 from planner.base.errors import WrongQuestion
 from planner.launchers.reading import megatron_model, megatron_options, megatron_pattern
 from planner.launchers.reading.command import command
 from planner.launchers.reading.found import FoundOptions, Options, Reading, degree, measure, number
 from planner.launchers.reading.shell.script import Script
 from planner.schema.workload import MOST_LAYERS
-from planner.space.axes import activation_offload, offload_name
 
 TABLE = megatron_options.TABLE
 RUNTIME = "megatron-core"

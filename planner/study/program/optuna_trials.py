@@ -12,8 +12,9 @@ import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from planner.axes.table import OFFLOAD, PRECISION, RECOMPUTE, SEQUENCE_PARALLEL, ZERO
+from planner.axes.values import offload_name
 from planner.base.locking import gone, this_process
-from planner.space.axes import offload_name
 from planner.study.program.evaluation import Evaluator, PointOutcome
 from planner.study.program.optuna_samplers import KnownPoints, distributions, ordinal, point, sampler
 
@@ -97,11 +98,11 @@ def brief(candidate: Any) -> dict[str, Any]:
         "memory_bytes": candidate.memory,
         "layout": candidate.layout,
         "options": {
-            "precision": options.precision,
-            "recompute": options.recompute.name,
-            "sequence_parallel": options.tensor.sequence_parallel,
-            "zero": options.sharding.zero,
-            "offload": offload_name(float(options.offload)),
+            "precision": options[PRECISION],
+            "recompute": options[RECOMPUTE].name,
+            "sequence_parallel": options[SEQUENCE_PARALLEL],
+            "zero": options[ZERO],
+            "offload": offload_name(float(options[OFFLOAD])),
         },
     }
 

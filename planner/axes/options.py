@@ -1,0 +1,144 @@
+"""Values of the option axes: one of each (a plan's), or those of a grid, dimension by dimension."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, NamedTuple, TypeVar, cast
+
+from planner.axes.axis import PlanAxis
+from planner.axes.table import OPTION_AXES
+from planner.schema.plan_layout import ZeroScope, ZeroStage
+
+Value = TypeVar("Value")
+Placed = TypeVar("Placed")
+Point = tuple[Any, ...]
+"""A value of every axis on one dimension."""
+
+
+class TensorMode(NamedTuple):
+    """A point of the dimension `tensor`: how tensor-parallel regions communicate."""
+
+    sequence_parallel: bool
+    overlap: bool
+
+
+class Sharding(NamedTuple):
+    """A point of the dimension `sharding`: what data-parallel ranks share, and whether that overlaps compute."""
+
+    zero: ZeroStage
+    scope: ZeroScope
+    overlap: bool
+
+
+def _by_dimension() -> dict[str, tuple[PlanAxis[Any], ...]]:
+    names = dict.fromkeys(axis.dimension for axis in OPTION_AXES)
+    return {name: tuple(axis for axis in OPTION_AXES if axis.dimension == name) for name in names}
+
+
+DIMENSIONS: Mapping[str, tuple[PlanAxis[Any], ...]] = _by_dimension()
+"""Dimensions of a grid of options, and the axes that lie on each."""
+_PLACE = {axis: place for place, axis in enumerate(OPTION_AXES)}
+_DIMENSION = {axis: place for place, axes in enumerate(DIMENSIONS.values()) for axis in axes}
+_NEUTRAL = tuple(axis.neutral for axis in OPTION_AXES)
+
+
+@dataclass(frozen=True, slots=True)
+class OptionValues:
+    """A value on every option axis: ``options[ZERO]``."""
+
+    values: Point
+
+    def __getitem__(self, axis: PlanAxis[Value]) -> Value:
+        return cast("Value", self.values[_PLACE[axis]])
+
+    def replaced(self, **values: object) -> OptionValues:
+        """With other values on some axes."""
+        return OptionValues(_filled(self.values, values))
+
+
+def option_values(**values: object) -> OptionValues:
+    """The values given, neutral ones on all other axes."""
+    return OptionValues(_filled(_NEUTRAL, values))
+
+
+def _filled(values: Point, changed: dict[str, Any]) -> Point:
+    filled = tuple(changed.pop(axis.name, value) for axis, value in zip(OPTION_AXES, values, strict=True))
+    if changed:
+        raise TypeError(f"no option axis: {', '.join(changed)}")
+    return filled
+
+
+@dataclass(frozen=True, slots=True)
+class OptionGrid:
+    """Points on every dimension, in order of preference: the first of equals wins."""
+
+    points: tuple[tuple[Point, ...], ...]
+
+    def __getitem__(self, axis: PlanAxis[Value]) -> tuple[Value, ...]:
+        place = DIMENSIONS[axis.dimension].index(axis)
+        return tuple(point[place] for point in self.points[_DIMENSION[axis]])
+
+    def on(self, dimension: str) -> tuple[Point, ...]:
+        """Points on one dimension."""
+        return self.points[tuple(DIMENSIONS).index(dimension)]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """How many points each dimension has."""
+        return tuple(len(listed) for listed in self.points)
+
+    def at(self, index: Sequence[int]) -> OptionValues:
+        """The option values at one multi-index."""
+        chosen = (listed[place] for listed, place in zip(self.points, index, strict=True))
+        return OptionValues(tuple(chain.from_iterable(chosen)))
+
+    def neutral_on(self, *axes: PlanAxis[Any]) -> OptionGrid:
+        """The grid with the neutral point alone on the dimensions of these axes."""
+        places = {_DIMENSION[axis] for axis in axes}
+        return OptionGrid(tuple(
+            _neutral(name) if place in places else listed
+            for place, (name, listed) in enumerate(zip(DIMENSIONS, self.points, strict=True))
+        ))  # fmt: skip
+
+    def figures(self, place: Callable[[Sequence[float], int], Placed]) -> dict[str, Placed]:
+        """Figures of the cost model, each placed with its values along a dimension; those that are 0 all along it are
+        left out.
+        """
+        placed: dict[str, Placed] = {}
+        for dimension, (axes, listed) in enumerate(zip(DIMENSIONS.values(), self.points, strict=True)):
+            by_point = [_figures(axes, point) for point in listed]
+            for name in dict.fromkeys(chain.from_iterable(by_point)):
+                values = [figures.get(name, 0.0) for figures in by_point]
+                if any(values):
+                    placed[name] = place(values, dimension)
+        return placed
+
+
+def _figures(axes: Sequence[PlanAxis[Any]], point: Point) -> dict[str, float]:
+    return {
+        name: figure
+        for axis, value in zip(axes, point, strict=True)
+        for name, figure in axis.figures(value).items()
+    }  # fmt: skip
+
+
+def _neutral(dimension: str) -> tuple[Point]:
+    return (tuple(axis.neutral for axis in DIMENSIONS[dimension]),)
+
+
+def option_grid(**points: Iterable[Any]) -> OptionGrid:
+    """The points given of each dimension: values of its axis, or tuples of its axes' values; else the neutral one."""
+    return OptionGrid(tuple(_listed(name, points.pop(name, None)) for name in DIMENSIONS))
+
+
+def _listed(name: str, points: Iterable[Any] | None) -> tuple[Point, ...]:
+    if points is None:
+        return _neutral(name)
+    return tuple(points) if len(DIMENSIONS[name]) > 1 else tuple((value,) for value in points)
+
+
+def grid_of_one(options: OptionValues) -> OptionGrid:
+    """A single plan's options as a grid."""
+    return OptionGrid(tuple((tuple(options[axis] for axis in axes),) for axes in DIMENSIONS.values()))
