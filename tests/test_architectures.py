@@ -22,8 +22,7 @@ from planner.models.huggingface.compressed import COMPRESSED
 from planner.models.huggingface.decoders import DECODERS
 from planner.models.huggingface.gemma import GEMMA
 from planner.models.huggingface.hybrids import HYBRIDS
-from planner.models.huggingface.kimi import KIMI
-from planner.models.huggingface.rwkv import RWKV
+from planner.models.huggingface.kimi import KIMI, RWKV
 from planner.models.parameters import indexing, lora_parameters, parameters
 from planner.models.workload import from_file, workload
 from planner.schema.workload import Model, Recurrence

@@ -15,8 +15,7 @@ from planner.models.huggingface.compressed import COMPRESSED
 from planner.models.huggingface.decoders import DECODERS
 from planner.models.huggingface.gemma import GEMMA
 from planner.models.huggingface.hybrids import HYBRIDS
-from planner.models.huggingface.kimi import KIMI
-from planner.models.huggingface.rwkv import RWKV
+from planner.models.huggingface.kimi import KIMI, RWKV
 from planner.models.parameters import parameters
 from planner.models.workload import from_file, library, model
 from planner.schema.workload import Model, Rotary, Window

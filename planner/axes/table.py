@@ -20,7 +20,7 @@ from planner.schema.plan_layout import (
     ZeroScope,
     ZeroStage,
 )
-from planner.schema.precisions import PRECISIONS
+from planner.schema.workload import PRECISIONS
 
 _COUNT, _ON_OFF, _WORDS = "int | str | Sequence[int]", "bool | str", "str | Sequence[str]"
 

@@ -1,7 +1,8 @@
-"""The text of a file that a person names: never too large to hold, and plain words where it cannot be read."""
+"""The text of a file that a person names, never too large to hold, and the short hash of a content."""
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 from planner.base import resources
@@ -36,3 +37,8 @@ def why_not(path: Path, error: OSError) -> str:
     """Why a file cannot be read; of an example that pages and helps show, how to come by it."""
     missing = isinstance(error, FileNotFoundError) and path.as_posix() in resources.examples()
     return f"{error.strerror or error}{'; clusterwright examples --all . writes it' if missing else ''}"
+
+
+def short_hash(content: bytes, digits: int = 16) -> str:
+    """The first hexadecimal digits of the SHA-256 of a content."""
+    return hashlib.sha256(content).hexdigest()[:digits]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from planner.base.errors import WrongQuestion, same_but_case, suggestion
-from planner.base.hashing import short_hash
+from planner.base.reading import short_hash
 from planner.base.resources import data, own
 from planner.catalog.checked_records import TYPES, build, dangling, hint
 from planner.catalog.files import FOLDERS, FileProblem, FileRecord, misplaced, read_entries, read_prices

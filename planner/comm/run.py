@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from planner.base.errors import WrongQuestion
-from planner.base.hashing import short_hash
+from planner.base.reading import short_hash
 from planner.catalog import Catalog
 from planner.comm.calls import several_pools
 from planner.comm.calls.one_pool import grid_of, known_of, listed, place_of
@@ -22,7 +22,7 @@ from planner.cost.calls import Call
 from planner.figures import cost_inputs
 from planner.schema.hardware import Cluster
 from planner.schema.plan import CommunicationChoice, Plan
-from planner.schema.pool_names import pool_names
+from planner.schema.plan_machines import pool_names
 
 
 def free(plan: Plan, sms: int | None) -> Mapping[str, float]:
@@ -186,7 +186,7 @@ def _pool_tables(plan: Plan, known: KnownPlan, files: Sequence[str]) -> tuple[Po
     Raises:
         WrongQuestion: a pool that there is not, two tables for the same, or none for some.
     """
-    names = pool_names(plan)
+    names = pool_names(plan.cluster)
     held = {}
     paths = []
     for text in files:

@@ -27,8 +27,7 @@ from planner.models.parameters import (
 )
 from planner.schema.efficiency import AcceleratorEfficiency, CollectiveEfficiency, FabricEfficiency, RuntimeEfficiency
 from planner.schema.hardware import Accelerator, Cluster, Runtime, dated
-from planner.schema.precisions import FP8_RECIPES, LOW_PRECISION
-from planner.schema.workload import Model, Workload
+from planner.schema.workload import FP8_RECIPES, LOW_PRECISION, Model, Workload
 
 Found = TypeVar("Found")
 WIDE = ("fp32", "tf32")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from planner.schema.hardware import Accelerator, Dtype
-from planner.schema.precisions import FP8_RECIPES
+from planner.schema.workload import FP8_RECIPES
 
 _PEAK_OF: dict[str, Dtype] = {
     "bf16": "bf16",

@@ -31,7 +31,7 @@ from planner.question.job_pools import JobPool, Pools
 from planner.question.request import Request, goodput_over
 from planner.question.search_problem import how_sure, measured_layers, plausible, resolve_efficiency
 from planner.schema.hardware import Cluster, Runtime
-from planner.schema.precisions import PRECISIONS
+from planner.schema.workload import PRECISIONS
 from planner.space.blocks import precisions
 from planner.space.grid import Figures
 from planner.space.pins import Bound

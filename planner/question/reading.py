@@ -11,7 +11,7 @@ from typing import get_args
 from planner.axes.values import ALONE
 from planner.base import units
 from planner.base.errors import WrongQuestion, meant
-from planner.base.hashing import short_hash
+from planner.base.reading import short_hash
 from planner.catalog import Catalog, cluster, cluster_from_file, load
 from planner.models import context, methods, workload
 from planner.question import node_prices, pools

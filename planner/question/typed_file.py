@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from planner.base.errors import ClusterwrightError, WrongQuestion
-from planner.base.hashing import short_hash
+from planner.base.reading import short_hash
 from planner.base.typed import Misfit, Where, record
 from planner.catalog import Catalog
 from planner.catalog.files import FileProblem, TomlDocument, read_document

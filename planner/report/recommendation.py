@@ -13,7 +13,7 @@ from planner.report import prices
 from planner.report.quantities import days, seconds
 from planner.schema.hardware import SPLIT_SCHEDULES
 from planner.schema.plan import Interval, Plan, PlanSet, PriceUsed, SearchQuestion
-from planner.schema.pool_names import pool_names
+from planner.schema.plan_machines import pool_names
 
 HIGH, FAIR = 0.08, 0.15
 """Half-widths of the 80 % interval up to which confidence is called high, and fair. Words for a reader, fitted to
@@ -88,7 +88,7 @@ def _batch(plan: Plan) -> int:
 
 def configuration(plan: Plan) -> str:
     """The plan as ``clusterwright estimate`` takes it; axes at the value that it takes by itself are left out."""
-    p, names = plan.parallelism, pool_names(plan)
+    p, names = plan.parallelism, pool_names(plan.cluster)
     shared = {"zero": p.zero_stage, **dict(_switches(plan))}
     axes = [f"{axis}={value}" for axis, value in (shared.items() if p.groups else _axes(plan))]
     return " ".join([*(spelled_group(group, names) for group in p.groups), *axes])

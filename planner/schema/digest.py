@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from planner.base.hashing import short_hash
+from planner.base.reading import short_hash
 
 DIGEST = "digest"
 """Key of a written document's digest."""

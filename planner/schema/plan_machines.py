@@ -133,3 +133,11 @@ class ClusterSection(Record):
     region: str | None
     links: tuple[PoolLink, ...] = ()
     """Between pools."""
+
+
+def pool_names(cluster: ClusterSection) -> tuple[str, ...]:
+    """Names of a plan's pools: their node, with its zone, numbered where that is still the same."""
+    plain = [f"{pool.node}{'@' + pool.zone if pool.zone else ''}" for pool in cluster.pools]
+    return tuple(
+        name if plain.count(name) == 1 else f"{name}#{plain[: at + 1].count(name)}" for at, name in enumerate(plain)
+    )

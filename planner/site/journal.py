@@ -11,7 +11,7 @@ from pathlib import Path
 
 from planner.base import locking, reading
 from planner.base.errors import WrongQuestion
-from planner.base.hashing import short_hash
+from planner.base.reading import short_hash
 
 COLUMNS = (
     *("id", "source", "lab", "date", "model", "family", "task", "runtime", "framework", "release"),

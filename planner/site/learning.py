@@ -12,7 +12,7 @@ from typing import Any
 
 from planner.base import writing
 from planner.base.errors import WrongQuestion
-from planner.base.hashing import short_hash
+from planner.base.reading import short_hash
 from planner.calibration import run as calibration
 from planner.calibration.fit.frame import Frame
 from planner.calibration.runs import reading

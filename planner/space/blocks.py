@@ -38,8 +38,7 @@ from planner.figures.matrix_formats import can_train_in
 from planner.models import context
 from planner.schema.hardware import Cluster, Runtime
 from planner.schema.plan import RankOrder, ZeroScope, ZeroStage
-from planner.schema.precisions import PRECISIONS
-from planner.schema.workload import Workload
+from planner.schema.workload import PRECISIONS, Workload
 from planner.space import dispatchers, offloading, split_schedules
 from planner.space.layouts import Rows
 from planner.space.pins import Pins

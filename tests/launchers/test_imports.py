@@ -22,7 +22,7 @@ from planner.launchers.reading.shell import sandbox
 from planner.launchers.reading.shell.script import Script, script
 from planner.launchers.reading.torchtitan_configs import CONFIGS
 from planner.models import workload
-from planner.schema.precisions import FP8_RECIPES, LOW_PRECISION
+from planner.schema.workload import FP8_RECIPES, LOW_PRECISION
 from tests.launchers.environments import ask, checkout, python
 
 EXAMPLES = json.loads((Path(__file__).parent.parent / "data" / "launcher_examples.json").read_text(encoding="utf-8"))

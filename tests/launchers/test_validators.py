@@ -24,7 +24,7 @@ from planner.launchers import (
     torchtitan,
 )
 from planner.schema.plan import Plan
-from planner.schema.precisions import LOW_PRECISION
+from planner.schema.workload import LOW_PRECISION
 from tests.launchers import trainer_fields
 from tests.launchers.bridge_fields import published, values_of_bridge
 from tests.launchers.conformance import kept, leaves

@@ -24,8 +24,7 @@ from planner.calibration.runs.cells import Unpredictable, number, whole
 from planner.figures.matrix_formats import can_train_in
 from planner.models import context
 from planner.schema.hardware import Accelerator, Runtime
-from planner.schema.precisions import LOW_PRECISION
-from planner.schema.workload import Workload
+from planner.schema.workload import LOW_PRECISION, Workload
 
 SOME_BLOCKS = tuple(Recompute(f"block:{share:g}", share, 0.0) for share in (0.25, 0.5))
 """Recomputation of some layers, tried where a run does not say what it recomputes."""

@@ -123,10 +123,10 @@ def _cells(plan: Plan, call: Call) -> dict[str, str]:
 
 def _show_pools(plan: Plan) -> None:
     """What the numbers of pools and pipelines mean."""
-    from planner.schema.pool_names import pool_names
+    from planner.schema.plan_machines import pool_names
 
     counts = [pool.count for pool in plan.cluster.pools]
-    named = enumerate(zip(counts, pool_names(plan), strict=True), 1)
+    named = enumerate(zip(counts, pool_names(plan.cluster), strict=True), 1)
     render.labelled("Pools", "; ".join(f"{i}: {count:,} x {name}" for i, (count, name) in named))
     groups = []
     for number, g in enumerate(plan.parallelism.groups, 1):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from planner.base.errors import WrongQuestion, suggestion
-from planner.base.hashing import short_hash
+from planner.base.reading import short_hash
 from planner.catalog import Catalog
 from planner.cost.layer_times import Point
 from planner.figures.profiles import files
@@ -17,8 +17,7 @@ from planner.figures.profiles.profile import Profile, layer_rate, peak
 from planner.models.workload import library
 from planner.models.workload import model as find_model
 from planner.schema.hardware import Accelerator
-from planner.schema.precisions import PRECISIONS
-from planner.schema.workload import Model
+from planner.schema.workload import PRECISIONS, Model
 
 ACCELERATORS = {
     "GH-96": "GH200-96GB",

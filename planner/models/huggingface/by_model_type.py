@@ -17,8 +17,7 @@ from planner.models.huggingface.compressed import COMPRESSED
 from planner.models.huggingface.decoders import DECODERS
 from planner.models.huggingface.gemma import GEMMA
 from planner.models.huggingface.hybrids import HYBRIDS
-from planner.models.huggingface.kimi import KIMI
-from planner.models.huggingface.rwkv import RWKV
+from planner.models.huggingface.kimi import KIMI, RWKV
 
 _SILU = routers.activation("hidden_act", "silu", gated=True)
 _AUX = {"router_aux_loss_coef": 0.001}

@@ -17,9 +17,8 @@ from planner.planning.document.prediction import prediction_section
 from planner.planning.document.solution import Solution
 from planner.question.request import Request
 from planner.schema import plan as schema
-from planner.schema.precisions import LOW_PRECISION
 from planner.schema.record import _plain
-from planner.schema.workload import WITH_ITERATIONS
+from planner.schema.workload import LOW_PRECISION, WITH_ITERATIONS
 
 
 def write(solution: Solution, rank: int) -> schema.Plan:
