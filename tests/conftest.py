@@ -11,11 +11,14 @@ from pathlib import Path
 import pytest
 
 from tests.answered_once import FOLDER
+from tests.sweeps import QUICK
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """A folder for answers that workers share, whose names they inherit; one day to count the ages of prices to."""
     os.environ["SOURCE_DATE_EPOCH"] = str(int(datetime(2026, 11, 20, tzinfo=UTC).timestamp()))
+    if "not slow" in config.getoption("markexpr"):
+        os.environ[QUICK] = "1"
     if not hasattr(config, "workerinput"):
         os.environ[FOLDER] = tempfile.mkdtemp(prefix="answers")
 

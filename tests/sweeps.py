@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from typing import Any, NamedTuple
@@ -12,6 +13,9 @@ import pytest
 WIDTH = 60
 """Characters of a value that stand in the name of a case."""
 
+QUICK = "CLUSTERWRIGHT_QUICK_TESTS"
+"""Environment variable of a run that leaves slow tests out (``tests/conftest.py``): long sweeps try some cases only."""
+
 
 class Case(NamedTuple):
     """Values of some of a function's parameters, and the name under which a failure is reported."""
@@ -20,16 +24,25 @@ class Case(NamedTuple):
     values: dict[str, Any]
 
 
-def sweep(names: str | tuple[str, ...], values: Iterable[Any], ids: Any = None) -> Callable[..., Any]:
+def sweep(names: str | tuple[str, ...], values: Iterable[Any], ids: Any = None, every: int = 1) -> Callable[..., Any]:
     """A test that tries every case in turn; takes what ``pytest.mark.parametrize`` takes, which makes a test a case.
 
     Sweeps can be stacked: the cases are then every combination. Parameters that are not swept are fixtures. All cases
     share them, except that each case has a folder of its own in ``tmp_path``, starts with an empty ``capsys``, and has
     its changes by ``monkeypatch`` undone.
 
+    Args:
+        names: Of the function's parameters that a case gives.
+        values: Of these parameters, case by case.
+        ids: Names of the cases, or what makes one of a value.
+        every: Without slow tests (`make test`), only every so manieth case is tried; with them, all are.
+
     Raises:
         ExceptionGroup: what went wrong in all cases that failed, each with a note that names its case.
     """
+    if os.environ.get(QUICK):
+        values = list(values)[::every]
+        ids = ids[::every] if isinstance(ids, list) else ids
     cases = _cases([key.strip() for key in names.split(",")] if isinstance(names, str) else list(names), values, ids)
 
     def decorate(function: Callable[..., Any]) -> Callable[..., None]:

@@ -23,6 +23,7 @@ from tests.sweeps import sweep
         ("gpt-oss-20b", "p4d.24xlarge:2..8", "energy"),
         ("llama3-70b", "dgx-a100-80gb:1..6", "time"),
     ],
+    every=4,
 )
 def test_each_count_has_the_plan_that_it_has_alone(model: str, cluster: str, objective: str) -> None:
     known, asked = request(model, cluster, PlanOptions(objective=objective))

@@ -299,6 +299,7 @@ def test_the_second_opinion_finds_what_is_wrong_with_a_job_on_two_pools(offer: P
     assert not missed
 
 
+@pytest.mark.slow
 def test_nothing_in_such_an_offer_breaks_its_second_opinion(offer: Procurement) -> None:
     nothing_breaks_its_second_opinion(offer, 60)
     base, *others = offer.alternatives[0].workloads
@@ -323,6 +324,7 @@ def test_an_offer_with_a_job_on_two_pools_is_read_again(
     assert "--pipeline-model-parallel" in Path("job/start.sh").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_unlike_pipelines_are_for_who_asks_for_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -468,6 +470,7 @@ def test_all_and_half_of_what_is_owned_is_tried() -> None:
     assert tried == [(6, 1), (3, 1), (6, 8), (6, 4), (6, 1), (3, 8), (3, 4), (3, 1)]
 
 
+@pytest.mark.slow
 def test_of_plans_on_the_same_pools_the_fastest_counts(tmp_path: Path) -> None:
     # As where a table of three pools over a slow link comes to two of them, which another table joins by their NICs.
     known = load()

@@ -25,6 +25,7 @@ SETTINGS = Settings(gap=1e-9)
 SEEDS = range(320)
 
 
+@pytest.mark.slow
 @sweep("part", range(4))
 def test_agrees_with_every_order_of_every_assignment(part: int) -> None:
     answered = queued = 0

@@ -44,7 +44,7 @@ def test_a_set_asked_again_is_the_same(name: str) -> None:
         assert rechecking.check(plan, KNOWN, name) > 200
 
 
-@sweep("name", ASKED)
+@sweep("name", ASKED, every=4)
 def test_however_it_was_asked(name: str) -> None:
     asked = {"cluster": "dgx-h100:2", "top": 2, **ASKED[name]}
     found = api.plan("llama3-8b", asked.pop("cluster"), **asked)
@@ -129,6 +129,7 @@ def _on(cluster: dict[str, Any], node: str) -> dict[str, Any]:
     return {**cluster, "pools": [{**pool, "node": node} for pool in cluster["pools"]]}
 
 
+@pytest.mark.slow
 @sweep("kind", ["plan set", "several pools", "images", "offer"])
 def test_changes_of_a_leaf_are_seen(kind: str) -> None:
     """A sample of what ``python -m benchmarks.corruptions`` does: 99 % by the digest, 95 % without it."""

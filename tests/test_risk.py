@@ -86,7 +86,7 @@ def test_a_lower_risk_never_admits_more(name):
 
 
 @sweep("asked", RISKS)
-@sweep("name", SPACES)
+@sweep("name", SPACES, every=3)
 def test_exhaustive_and_bounded_agree_at_any_risk(name, asked):
     question = problem(space(name, asked), 10)
     slow, fast = Exhaustive().search(question), Bounded(front=True).search(question)

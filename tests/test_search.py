@@ -186,7 +186,7 @@ def best_by_sorting(name: str) -> list[tuple]:
     return found
 
 
-@sweep("name", SPACES)
+@sweep("name", SPACES, every=4)
 def test_bounded_exhaustive_and_sorted_are_one(name):
     problem = space(name)
     slow, fast = Exhaustive().search(problem), Bounded().search(problem)
@@ -216,6 +216,7 @@ def test_pruning_prunes():
     assert Bounded().search(replace(problem, top=5)).costed < problem.candidates
 
 
+@pytest.mark.slow
 @sweep(
     ("name", "chunk", "batch"),
     [
@@ -274,7 +275,7 @@ def test_switches_that_cost_nothing_tie_and_the_plainest_wins():
 # ---- the front -------------------------------------------------------------------------------------------------------
 
 
-@sweep("name", SPACES)
+@sweep("name", SPACES, every=4)
 def test_the_front_is_what_nothing_dominates(name):
     all_of = everything(name)
     at = np.flatnonzero(all_of.allowed)
@@ -315,7 +316,7 @@ def test_a_point_of_the_front_says_what_its_plan_says(model: str, on: str, optio
 # ---- the bound -------------------------------------------------------------------------------------------------------
 
 
-@sweep("name", SPACES)
+@sweep("name", SPACES, every=4)
 def test_no_candidate_is_below_its_bound(name):
     problem = space(name)
     for index, block in enumerate(problem.blocks):
@@ -362,7 +363,7 @@ def key(layout: dict, options) -> tuple:
     return (*(layout[axis] for axis in sorted(layout)), options)
 
 
-@sweep(("asked", "more"), COUNTED)
+@sweep(("asked", "more"), COUNTED, every=3)
 def test_the_space_holds_exactly_what_the_rules_let_through(asked, more):
     if "zero=0..1" in more.get("pins", ""):
         more = more | {"pins": more["pins"].replace("zero=0..1", "zero=0|1")}
@@ -399,6 +400,7 @@ def small_by_plain_loops() -> list[tuple]:
     return sorted(ranked, key=lambda row: row[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fold", [True, False])
 def test_the_best_of_plain_loops_over_the_scalar_model(fold):
     asked, more = SMALL

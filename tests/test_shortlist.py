@@ -127,6 +127,7 @@ def test_wrong_questions(asked: dict[str, object], error: type[Exception], messa
         cw.plan("llama3-8b", cluster, batch=64, **asked)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_a_target_that_is_a_framework_has_its_plans_ranked(capsys: pytest.CaptureFixture[str]) -> None:
     found = cw.plan("llama3-8b", "dgx-h100:1", batch=64, shortlist=2, to="torchtitan+slurm")
     assert {plan.runtime.name for plan in found} == {"fsdp2"}
@@ -272,6 +273,7 @@ def test_what_a_list_is_worth_is_that_of_as_many_nodes(nodes: int, kind: int) ->
     assert found == {str(k): share for k, share in shortlist.REGRET[kind].items() if k <= 3}
 
 
+@pytest.mark.slow
 def test_a_run_that_ends_without_memory_counts_as_the_slowest() -> None:
     measured = job().frame.measured
     ended = replace(job(), frame=copy(job().frame))

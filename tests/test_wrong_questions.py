@@ -44,6 +44,7 @@ def test_a_wrong_question_gets_one_message(line: str, capsys: pytest.CaptureFixt
 # ---- right questions without an answer -------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @sweep(
     "line",
     [
