@@ -203,7 +203,7 @@ def test_a_file_becomes_a_plan(capsys: pytest.CaptureFixture[str]) -> None:
     answer = ask(capsys, "import run.yaml --cluster dgx-h100:2 -o mine.json")
     assert answer.code in (0, 1), answer.err
     whole = json.loads(Path("mine.json").read_text(encoding="utf-8"))["plans"][0]
-    assert (whole["batch"]["micro"], whole["batch"]["global"]) == (2, 2 * 4 * 16)
+    assert (whole["axes"]["micro"], whole["axes"]["batch"]) == (2, 2 * 4 * 16)
     answer = ask(capsys, "import nothing-here.yaml --cluster dgx-h100:2")
     assert (answer.code, "no such file" in answer.err) == (2, True)
     lora = read({**FACTORY, "deepspeed": None})
