@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from planner import planning
-from planner.axes.values import ALONE, MemoryPlacement, offload_name
+from planner.axes import AXES
 from planner.base.errors import WrongQuestion
 from planner.catalog import Catalog
 from planner.comm.calls import several_pools
@@ -168,20 +168,8 @@ def _request(plan: Plan, catalog: Catalog, options: PlanOptions, at: Sequence[Cl
 
 
 def _pinned(plan: Plan) -> list[str]:
-    """Every axis of a plan on one pool, as pins."""
-    p, on = plan.parallelism, plan.overlap
-    held: dict[str, object] = {name: getattr(p, name) for name in ("tp", "pp", "vpp", "cp", "ep", "etp", "dp")}
-    held |= {"micro": plan.batch.micro, "recompute": plan.recompute.policy, "rank_order": p.rank_order}
-    held |= {"zero": p.zero_stage, "zero_scope": p.zero_scope, "sequence_parallel": p.sequence_parallel}
-    held |= {"tp_overlap": on.tp, "dp_overlap": on.dp, "p2p_overlap": on.p2p, "ep_overlap": bool(on.ep)}
-    away = plan.offloaded
-    held |= {"offload": offload_name(away.optimizer_share if away else float(plan.offload.get("optimizer", False)))}
-    held |= {"graphs": plan.graphs or ALONE, "dispatcher": plan.dispatcher or ALONE}
-    held |= {"offload_overlap": bool(away and away.optimizer_overlap)}
-    held |= {"activation_offload": "+".join(away.activations if away else ()) or ALONE}
-    held |= {"placement": MemoryPlacement(**plan.placement or {}).name}
-    held |= {"cp_algorithm": p.cp_algorithm or ("p2p" if p.cp > 1 else ALONE), "schedule": p.schedule}
-    return [f"{axis}={value}" for axis, value in held.items()]
+    """Every axis of a plan on one pool that no option of its own says, as pins."""
+    return [f"{name}={axis.of(plan)}" for name, axis in AXES.items() if not axis.option]
 
 
 def _price(plan: Plan, place: int, catalog: Catalog, options: PlanOptions, at: Cluster) -> tuple[Price | None, str]:

@@ -49,8 +49,14 @@ class PlanAxis(Generic[Value]):
     """What `estimate` takes where nothing is said; None: whatever is fastest, or what follows from other axes."""
     preferred: str | None = None
     """What `estimate` takes instead where the runtime has it."""
-    goes_with: str = ""
-    """The degree that must be above 1 for `preferred`."""
+    goes_with: tuple[str, ...] = ()
+    """Degrees of which one must be above 1 for `preferred`."""
+    mentioned: Literal["always", "used", "never"] = "used"
+    """When an answer names its value: what `estimate` takes by itself is left out."""
+    plain: tuple[Stated, ...] = ()
+    """Values, besides the neutral one, that need no mention."""
+    of_groups: bool = False
+    """Whether all groups of pipelines of a plan over several pools have one value."""
     condition: str = ""
     """What its other values go with: the answer to a pin that leaves no plan."""
     pools: tuple[object, ...] | None = None
@@ -80,6 +86,15 @@ class PlanAxis(Generic[Value]):
     def of(self, plan: Plan) -> Stated:
         """The value that a plan states."""
         return plan.axes[self.name]
+
+    def is_mentioned(self, plan: Plan) -> bool:
+        """Whether an answer has to name the plan's value for `estimate` to take it."""
+        if self.mentioned != "used":
+            return self.mentioned == "always"
+        stated = self.of(plan)
+        if self.preferred is not None:
+            return not stated and any(plan.axes[degree] != 1 for degree in self.goes_with)
+        return stated not in (self.state(self.neutral), *self.plain)
 
     def is_neutral(self, plan: Plan) -> bool:
         """Whether a plan leaves the axis as it is."""

@@ -7,7 +7,7 @@ follows from divisibility. Everything else is an option that any layout can take
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 from planner.axes import values
 from planner.axes.axis import PlanAxis, count, on_or_off, switch
@@ -25,7 +25,13 @@ from planner.schema.workload import PRECISIONS
 _COUNT, _ON_OFF, _WORDS = "int | str | Sequence[int]", "bool | str", "str | Sequence[str]"
 
 
-def _degree(name: str, help: str, *, pools: tuple[object, ...] | None = None) -> PlanAxis[int]:
+def _degree(
+    name: str,
+    help: str,
+    *,
+    pools: tuple[object, ...] | None = None,
+    mentioned: Literal["always", "used"] = "used",
+) -> PlanAxis[int]:
     """A degree of parallelism: a runtime names it in `since` by its name alone."""
     return PlanAxis(
         name=name,
@@ -35,6 +41,7 @@ def _degree(name: str, help: str, *, pools: tuple[object, ...] | None = None) ->
         read=count,
         python=_COUNT,
         unstated="1",
+        mentioned=mentioned,
         pools=pools,
         since=lambda degree: iter((name,) if degree > 1 else ()),
         label=name.upper(),
@@ -84,8 +91,8 @@ def _joined(word: str) -> Callable[[bool], str]:
 
 # ---- layouts ---------------------------------------------------------------------------------------------------------
 
-TP = _degree("tp", "tensor-parallel ranks")
-PP = _degree("pp", "pipeline stages")
+TP = _degree("tp", "tensor-parallel ranks", mentioned="always")
+PP = _degree("pp", "pipeline stages", mentioned="always")
 VPP = _degree("vpp", "chunks of layers on each pipeline rank (interleaving)", pools=(1,))
 CP = _degree("cp", "context-parallel ranks, which share each sequence")
 EP = _degree("ep", "expert-parallel ranks")
@@ -93,6 +100,7 @@ ETP = _degree("etp", "tensor-parallel ranks of each expert", pools=(1,))
 DP: PlanAxis[int] = PlanAxis(
     name="dp",
     help="data-parallel replicas",
+    mentioned="always",
     kind="count",
     neutral=1,
     read=count,
@@ -102,6 +110,7 @@ DP: PlanAxis[int] = PlanAxis(
 MICRO: PlanAxis[int] = PlanAxis(
     name="micro",
     help="sequences of a micro-batch",
+    mentioned="always",
     kind="count",
     neutral=1,
     read=count,
@@ -118,11 +127,19 @@ BATCH: PlanAxis[int] = PlanAxis(
     read=count,
     python="",
     option="--batch N",
+    mentioned="never",
     label="batch",
     fragment=lambda sequences: f"{sequences:,}",
 )
 NODES: PlanAxis[int] = PlanAxis(
-    name="nodes", help="nodes", kind="count", neutral=1, read=count, python="", option="--cluster NODE:COUNT"
+    name="nodes",
+    help="nodes",
+    kind="count",
+    neutral=1,
+    read=count,
+    python="",
+    option="--cluster NODE:COUNT",
+    mentioned="never",
 )
 
 # ---- options ---------------------------------------------------------------------------------------------------------
@@ -136,6 +153,8 @@ PRECISION: PlanAxis[str] = PlanAxis(
     read=str,
     python="",
     option="--precision",
+    mentioned="never",
+    of_groups=True,
     since=_named("precision"),
     label="precision",
 )
@@ -167,6 +186,7 @@ RECOMPUTE: PlanAxis[Recompute] = PlanAxis(
     spell=lambda policy: policy.name,
     python=_WORDS,
     figures=_recomputed,
+    mentioned="always",
     unstated="none",
     since=_recomputed_since,
     exported=lambda policy: policy.partition(":")[0],
@@ -178,7 +198,8 @@ SEQUENCE_PARALLEL = _switch(
     joint="tensor",
     unstated="off",
     preferred="on",
-    goes_with="tp",
+    goes_with=("tp",),
+    of_groups=True,
     condition="that goes with tp above 1. ",
     label="sequence parallel",
     fragment=on_or_off,
@@ -188,6 +209,8 @@ TP_OVERLAP = _switch(
     "tensor-parallel communication overlaps matrix products",
     joint="tensor",
     condition="that goes with sequence parallelism. ",
+    mentioned="never",
+    of_groups=True,
     label="overlap TP / DP / p2p / EP",
     fragment=on_or_off,
 )
@@ -202,6 +225,8 @@ ZERO: PlanAxis[ZeroStage] = PlanAxis(
     figures=lambda stage: {"zero": float(stage)},
     joint="sharding",
     preferred="1",
+    mentioned="always",
+    of_groups=True,
     pools=(0, 1),
     condition="with a pipeline, zero 2 and 3 don't go. ",
     since=_named("zero"),
@@ -230,6 +255,8 @@ DP_OVERLAP = _switch(
     joint="sharding",
     unstated="off",
     preferred="on",
+    goes_with=("dp", "cp"),
+    of_groups=True,
     label="overlap TP / DP / p2p / EP",
     fragment=_joined(" / "),
 )
@@ -237,6 +264,7 @@ P2P_OVERLAP = _switch(
     "p2p_overlap",
     "transfers between interleaved stages overlap passes",
     condition="that goes with interleaving (vpp above 1). ",
+    mentioned="never",
     pools=(False,),
     label="overlap TP / DP / p2p / EP",
     fragment=_joined(" / "),
@@ -314,9 +342,12 @@ CP_ALGORITHM: PlanAxis[str] = PlanAxis(
     read=str,
     python="str",
     figures=sharing,
+    unstated=ALONE,
+    plain=("p2p",),
     pools=(ALONE,),
     since=_used("cp_algorithm", ALONE, "p2p"),
     label="context parallelism by",
+    fragment=lambda way: "p2p" if way == ALONE else way,
 )
 OFFLOAD_OVERLAP = _switch(
     "offload_overlap",
@@ -370,6 +401,7 @@ SCHEDULE: PlanAxis[str] = PlanAxis(
     python=_WORDS,
     figures=lambda name: {"schedule": values.SPLIT_SCHEDULES.get(name, 0.0)},
     pools=(ALONE, ONE_F_ONE_B),
+    plain=(ALONE, "interleaved-1f1b"),
     since=_named("schedule"),
     exported=lambda name: name if name in values.SPLIT_SCHEDULES else ONE_F_ONE_B,
     label="schedule",
@@ -395,12 +427,13 @@ DISPATCHER: PlanAxis[str] = PlanAxis(
     figures=lambda name: {"dispatcher": sent(name)},
     unstated="none",
     pools=("none",),
-    since=lambda name: iter(() if name == ALONE else (f"dispatcher={name}",)),
+    # Named by no release: an older one sends copies as its own figures say (planner/planning/releases.py).
     label="dispatcher",
     fragment=lambda name: "alltoall" if name == ALONE else name,
 )
 
-LAYOUT_AXES: tuple[PlanAxis[int], ...] = (TP, PP, VPP, CP, EP, ETP, DP, MICRO, BATCH, NODES)
+DEGREES: tuple[PlanAxis[int], ...] = (TP, PP, VPP, CP, EP, ETP, DP)
+LAYOUT_AXES: tuple[PlanAxis[int], ...] = (*DEGREES, MICRO, BATCH, NODES)
 OPTION_AXES: tuple[PlanAxis[Any], ...] = (
     *(PRECISION, RECOMPUTE, SEQUENCE_PARALLEL, TP_OVERLAP, ZERO, ZERO_SCOPE, DP_OVERLAP, P2P_OVERLAP, EP_OVERLAP),
     *(RANK_ORDER, OFFLOAD, PLACEMENT, CP_ALGORITHM, OFFLOAD_OVERLAP, ACTIVATION_OFFLOAD, GRAPHS, SCHEDULE, DISPATCHER),
@@ -409,3 +442,10 @@ AXES: Mapping[str, PlanAxis[Any]] = {axis.name: axis for axis in (*LAYOUT_AXES, 
 """By name, in the order in which messages list them."""
 PINNED = tuple(name for name, axis in AXES.items() if axis not in (BATCH, NODES))
 """Axes that a pin is for; the other two have options of their own."""
+_FIRST: tuple[PlanAxis[Any], ...] = (
+    *LAYOUT_AXES,
+    *(ZERO, PRECISION, RECOMPUTE, SEQUENCE_PARALLEL, TP_OVERLAP, DP_OVERLAP, P2P_OVERLAP, ZERO_SCOPE, EP_OVERLAP),
+    *(CP_ALGORITHM, RANK_ORDER, OFFLOAD, OFFLOAD_OVERLAP, ACTIVATION_OFFLOAD, GRAPHS, DISPATCHER, SCHEDULE),
+)
+IN_ANSWERS: tuple[PlanAxis[Any], ...] = (*_FIRST, *(axis for axis in AXES.values() if axis not in _FIRST))
+"""In the order in which answers name them; those that have no place of their own come last."""

@@ -9,6 +9,8 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.axes import AXES
+from planner.axes.table import CP_ALGORITHM
 from planner.axes.values import ALONE, FULL, NO_RECOMPUTE, SELECTIVE, Recompute
 from planner.base.errors import NoAnswer, WrongQuestion
 from planner.catalog import Catalog
@@ -271,32 +273,19 @@ def _elsewhere(
     )
 
 
-ONLY: tuple[tuple[str, tuple[object, ...]], ...] = (
-    ("vpp", (1,)),
-    ("etp", (1,)),
-    ("zero", (0, 1)),
-    ("zero_scope", ("full",)),
-    ("offload", ("none",)),
-    ("offload_overlap", (False,)),
-    ("activation_offload", ("none",)),
-    ("graphs", ("none",)),
-    ("schedule", ("none", "1f1b")),
-    ("dispatcher", ("none",)),
-    ("p2p_overlap", (False,)),
-    ("rank_order", ("tp-cp-ep-dp-pp",)),
-)
-"""What plans over several pools have of axes that they do not search."""
-
-
 def _refuse_other_pins(request: Request) -> None:
     """Raises WrongQuestion where a pin, or a trained tower, asks for what plans over several pools have not."""
     if (tower := request.workload.model.tower) and tower.trained:
         raise WrongQuestion(f"{request.workload.model.id}: a trained tower is priced on one pool: take one")
-    for axis, has in (*ONLY, ("cp_algorithm", (ALONE, context.algorithms(request.workload)[0]))):
-        if not any(request.pins.allow(axis, value) for value in has):
+    for name, axis in AXES.items():
+        values = axis.pools
+        if values is not None and axis is CP_ALGORITHM:
+            values = (*values, context.algorithms(request.workload)[0])
+        if values is not None and not any(request.pins.allow(name, value) for value in values):
+            texts = ("off" if value is False else str(value) for value in values)
             raise WrongQuestion(
-                f"--pin {axis}={request.pins.bounds[axis]}: plans over several pools have {axis} "
-                f"{' or '.join('off' if value is False else str(value) for value in has)} only; one pool can have it"
+                f"--pin {name}={request.pins.bounds[name]}: plans over several pools have {name} "
+                f"{' or '.join(texts)} only; one pool can have it"
             )
     if "dp" in request.pins:
         raise WrongQuestion(
@@ -409,7 +398,7 @@ def _ways(request: Request, pool: JobPool, switches: Switches, few: bool) -> Sta
     tps = allowed("tp", [n for n in range(1, domain + 1) if domain % n == 0])
     long = request.workload.sequence >= 8192 and few
     cps = allowed("cp", [1, 2, 4, 8] if "cp" in request.pins else [1, 2] if long else [1])
-    cps = [n for n in cps if request.pins.allow("cp_algorithm", switches.cp_algorithm if n > 1 else ALONE)]
+    cps = [n for n in cps if request.pins.allow(CP_ALGORITHM.name, switches.cp_algorithm if n > 1 else ALONE)]
     eps = allowed("ep", [2**i for i in range(9)] if model.moe else [1])
     widths = [w for w in (WIDTHS if few or model.moe else COARSE_WIDTHS) if w == 1 or switches.zero or model.moe]
     micros = allowed("micro", MICRO if few else COARSE_MICRO)

@@ -5,14 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import groupby
 
-from planner.axes.values import MemoryPlacement, offload_name
+from planner.axes.table import CP, DEGREES, EP, IN_ANSWERS, MICRO, PP, RECOMPUTE, SCHEDULE, TP
 from planner.schema.comparison import Comparison
 from planner.schema.plan import ChangedFigure, Group, Plan
 
 TOKENS = "tokens to train on"
 
-_GROUPED = ("tp", "pp", "cp", "ep")
-"""Degrees that each group of pipelines of a plan over several pools has for itself."""
+GROUPED = (TP, PP, CP, EP, MICRO, RECOMPUTE)
+"""Axes that each group of pipelines of a plan over several pools has for itself."""
+COMPARED = sorted(
+    (axis for axis in IN_ANSWERS if axis.label),
+    key=lambda axis: 0 if axis in DEGREES else 1 if axis is SCHEDULE else 2,
+)
+"""Degrees, the schedule that follows from them, and the rest."""
 _COUNTED = ("pipelines", "sequences")
 """Shares of a whole."""
 
@@ -110,36 +115,16 @@ def _changed(plan: Plan) -> dict[tuple[str, str], ChangedFigure]:
 
 
 def _named(plan: Plan) -> Iterator[tuple[str, str]]:
-    p = plan.parallelism
     yield "runtime", f"{plan.runtime.name} {plan.runtime.release}"
-    for axis in ("tp", "pp", "vpp", "cp", "ep", "etp", "dp"):
-        yield axis.upper(), (axis in _GROUPED and _of_groups(plan, axis)) or str(getattr(p, axis))
-    yield "schedule", p.schedule
-    yield "micro-batch", _of_groups(plan, "micro") or str(plan.batch.micro)
-    yield "batch", f"{plan.batch.global_:,}"
-    yield "ZeRO", f"{p.zero_stage}{' in a node' if p.zero_scope == 'node' else ''}"
-    yield "precision", plan.precision
-    yield "recompute", _of_groups(plan, "recompute") or plan.recompute.policy
-    yield "sequence parallel", _word(p.sequence_parallel)
-    on = plan.overlap
-    yield "overlap TP / DP / p2p / EP", " / ".join(_word(bool(o)) for o in (on.tp, on.dp, on.p2p, on.ep))
-    yield "rank order", p.rank_order
-    yield "offload", _offloaded(plan)
-    yield "CUDA graphs", plan.graphs or "none"
-    yield "dispatcher", plan.dispatcher or "alltoall"
-    yield "placement", MemoryPlacement(**(plan.placement or {})).name
-    yield "layers of stages", _of_groups(plan, "layers") or ", ".join(str(stage.layers) for stage in p.stages)
+    rows: dict[str, str] = {}
+    for axis in COMPARED:
+        by_group = _of_groups(plan, axis.name) if axis in GROUPED else ""
+        rows[axis.label] = rows.get(axis.label, "") + (by_group or axis.fragment(axis.of(plan)))
+    yield from rows.items()
+    yield "layers of stages", _of_groups(plan, "layers") or ", ".join(str(s.layers) for s in plan.parallelism.stages)
     yield "pools of stages", _of_groups(plan, "pool") or "-"
     yield "pipelines", _of_groups(plan, "pipelines") or "-"
     yield "sequences", _of_groups(plan, "sequences") or "-"
-
-
-def _offloaded(plan: Plan) -> str:
-    """``optimizer:0.5 overlapped, core_attn``: all that lives in host memory."""
-    if (away := plan.offloaded) is None:
-        return offload_name(float(plan.offload.get("optimizer", False)))
-    states = offload_name(away.optimizer_share) + (" overlapped" if away.optimizer_overlap else "")
-    return ", ".join(filter(None, (states, "+".join(away.activations))))
 
 
 def _of_groups(plan: Plan, axis: str) -> str:
@@ -160,7 +145,3 @@ def _of_group(group: Group, axis: str) -> str:
     if len(runs) == 1 and axis != "layers":
         return str(values[0])
     return ", ".join(f"{many} x {value}" if many > 1 else str(value) for many, value in runs)
-
-
-def _word(on: bool) -> str:
-    return "on" if on else "off"

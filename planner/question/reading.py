@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
-from planner.axes.values import ALONE
+from planner.axes import AXES, PlanAxis
+from planner.axes.table import BATCH, CP, CP_ALGORITHM, DP_OVERLAP, IN_ANSWERS, NODES
 from planner.base import units
 from planner.base.errors import WrongQuestion, meant
 from planner.base.reading import short_hash
@@ -263,7 +264,9 @@ def pinned_request(
     return known, replace(wanted, pins=pins)
 
 
-OF_ALL_GROUPS = ("zero", "sequence_parallel", "tp_overlap", "dp_overlap", "precision")
+OF_ALL_GROUPS = tuple(
+    axis.name for axis in sorted(IN_ANSWERS, key=lambda axis: bool(axis.option)) if axis.of_groups
+)  # fmt: skip
 """Axes that all groups of pipelines of a plan share."""
 
 
@@ -415,41 +418,39 @@ def _pins(asked: PlanOptions) -> Pins:
 
 def _known_elsewhere(pins: Pins) -> Pins:
     """The pins; what an option of its own says is refused rather than ignored."""
-    for axis, flag in (("nodes", "--cluster NODE:COUNT"), ("batch", "--batch N")):
-        if axis in pins:
-            raise WrongQuestion(f"{axis}={pins.bounds[axis]}: say it with {flag}")
+    for axis in (NODES, BATCH):
+        if axis.name in pins:
+            raise WrongQuestion(f"{axis.name}={pins.bounds[axis.name]}: say it with {axis.option}")
     return pins
 
 
 def configuration(wanted: Request, given: Pins) -> Pins:
     """Pins for every axis: as given, else neutral (degrees 1, nothing recomputed, overlap where the runtime has it)."""
     bounds = {**wanted.pins.bounds, **given.bounds}
-    axes = wanted.runtime.axes
+    texts = {axis.name: _unstated(axis, wanted.runtime, bounds) for axis in AXES.values()}
+    if _may_exceed_1(CP, bounds):
+        texts[CP_ALGORITHM.name] = context.algorithms(wanted.workload)[0]
+    waits = wanted.runtime.axes.get(DP_OVERLAP.name, ())
+    texts |= split_schedules.neutral(bounds, waits == "any" or False in waits)
+    return Pins({**{name: Bound((text,)) for name, text in texts.items() if text is not None}, **bounds})
 
-    def has(axis: str, value: object) -> bool:
-        known = axes.get(axis, ())
-        return known == "any" or value in known
 
-    tensor, shared = (bounds.get(axis, Bound(("1",))).values != ("1",) for axis in ("tp", "cp"))
-    neutral = {
-        **{axis: "1" for axis in ("tp", "pp", "vpp", "cp", "ep", "etp", "micro")},
-        "recompute": "none",
-        "sequence_parallel": "on" if tensor and has("sequence_parallel", True) else "off",
-        "zero": "1" if has("zero", 1) else str(next(iter(axes.get("zero", (0,))))),
-        "zero_scope": "full",
-        "dp_overlap": "on" if has("dp_overlap", True) else "off",
-        "ep_overlap": "off",
-        "offload": "none",
-        "offload_overlap": "off",
-        "activation_offload": "none",
-        "graphs": "none",
-        "dispatcher": "none",
-        "placement": "none",
-        "rank_order": "tp-cp-ep-dp-pp",
-        "cp_algorithm": context.algorithms(wanted.workload)[0] if shared else ALONE,
-    }
-    neutral |= split_schedules.neutral(bounds, has("dp_overlap", False))
-    return Pins({**{axis: Bound((value,)) for axis, value in neutral.items()}, **bounds})
+def _unstated(axis: PlanAxis[Any], runtime: Runtime, bounds: Mapping[str, Bound]) -> str | None:
+    """What a configuration has on an axis that it does not state; None where that is left open."""
+    if axis.preferred is None:
+        return axis.unstated
+    known = runtime.axes.get(axis.name, (axis.neutral,))
+    has_preferred = known == "any" or axis.read(axis.preferred) in known
+    if has_preferred and (not axis.goes_with or any(_may_exceed_1(AXES[name], bounds) for name in axis.goes_with)):
+        return axis.preferred
+    return str(next(iter(known))) if axis.unstated is None else axis.unstated
+
+
+def _may_exceed_1(degree: PlanAxis[Any], bounds: Mapping[str, Bound]) -> bool:
+    """Whether a configuration leaves a degree open, or states one above 1."""
+    if (bound := bounds.get(degree.name)) is not None:
+        return bound.values != ("1",)
+    return degree.unstated != "1"
 
 
 def _waived(names: Sequence[str]) -> frozenset[str]:

@@ -6,12 +6,11 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 
-from planner.axes.values import offload_name
+from planner.axes.table import IN_ANSWERS
 from planner.base.units import format_count, format_percent, format_risk, format_usd
 from planner.question.given_groups import spelled_group
 from planner.report import prices
 from planner.report.quantities import days, seconds
-from planner.schema.hardware import SPLIT_SCHEDULES
 from planner.schema.plan import Interval, Plan, PlanSet, PriceUsed, SearchQuestion
 from planner.schema.plan_machines import pool_names
 
@@ -88,49 +87,10 @@ def _batch(plan: Plan) -> int:
 
 def configuration(plan: Plan) -> str:
     """The plan as ``clusterwright estimate`` takes it; axes at the value that it takes by itself are left out."""
-    p, names = plan.parallelism, pool_names(plan.cluster)
-    shared = {"zero": p.zero_stage, **dict(_switches(plan))}
-    axes = [f"{axis}={value}" for axis, value in (shared.items() if p.groups else _axes(plan))]
-    return " ".join([*(spelled_group(group, names) for group in p.groups), *axes])
-
-
-def _axes(plan: Plan) -> Iterator[tuple[str, object]]:
-    p, away = plan.parallelism, plan.offloaded.activations if plan.offloaded else ()
-    share = plan.offloaded.optimizer_share if plan.offloaded else float(plan.offload.get("optimizer", False))
-    degrees = {"vpp": p.vpp, "cp": p.cp, "ep": p.ep, "etp": p.etp}
-    yield from (("tp", p.tp), ("pp", p.pp))
-    yield from ((axis, degree) for axis, degree in degrees.items() if degree > 1)
-    yield from (("dp", p.dp), ("micro", plan.batch.micro), ("zero", p.zero_stage))
-    yield "recompute", plan.recompute.policy
-    yield from _switches(plan)
-    unusual = {
-        "zero_scope=node": p.zero_scope == "node",
-        "ep_overlap=on": bool(plan.overlap.ep),
-        f"cp_algorithm={plan.parallelism.cp_algorithm}": plan.parallelism.cp_algorithm not in (None, "p2p"),
-        f"rank_order={p.rank_order}": p.rank_order != "tp-cp-ep-dp-pp",
-        f"offload={offload_name(share)}": share > 0,
-        "offload_overlap=on": bool(plan.offloaded and plan.offloaded.optimizer_overlap),
-        f"activation_offload={'+'.join(away)}": bool(away),
-        f"graphs={plan.graphs}": plan.graphs is not None,
-        f"dispatcher={plan.dispatcher}": plan.dispatcher is not None,
-        f"schedule={p.schedule}": p.schedule in SPLIT_SCHEDULES,
-        f"placement={_placed(plan)}": any((plan.placement or {}).values()),
-    }
-    yield from (axis.split("=") for axis, is_so in unusual.items() if is_so)  # type: ignore[misc]
-
-
-def _switches(plan: Plan) -> Iterator[tuple[str, str]]:
-    """What is overlapped by itself, where it is off."""
-    p = plan.parallelism
-    if p.tp > 1 and not p.sequence_parallel:
-        yield "sequence_parallel", "off"
-    if p.dp * p.cp > 1 and not plan.overlap.dp:
-        yield "dp_overlap", "off"
-
-
-def _placed(plan: Plan) -> str:
-    shares = {kind: share for kind, share in (plan.placement or {}).items() if share}
-    return "+".join(kind if share == 1 else f"{kind}:{share:g}" for kind, share in shares.items())
+    groups, names = plan.parallelism.groups, pool_names(plan.cluster)
+    mentioned = [axis for axis in IN_ANSWERS if axis.is_mentioned(plan) and (axis.of_groups or not groups)]
+    texts = [f"{axis.name}={axis.spell(axis.value(axis.of(plan)))}" for axis in mentioned]
+    return " ".join([*(spelled_group(group, names) for group in groups), *texts])
 
 
 def _speed(plan: Plan) -> str:
