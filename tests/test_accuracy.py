@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from planner import api, catalog, cost
-from planner.axes.table import PRECISION, RECOMPUTE, ZERO
+from planner.axes.table import EP_OVERLAP, GRAPHS, OFFLOAD, PRECISION, RECOMPUTE, ZERO
+from planner.axes.values import IN_PLACE
 from planner.base.errors import WrongQuestion
 from planner.base.resources import data
 from planner.calibration.fit import calibrate, counted_runs, least_squares, own_runs
@@ -115,18 +116,18 @@ def test_what_notes_say_of_levers_is_read(read):
     def options(name):
         return {variant.options for variant in each[name].variants}
 
-    assert {x.recompute.name for x in options("mbcard-001")} == {"selective:mla_up_proj+mlp"}
-    assert {x.graphs for x in options("mbcard-002")} == {2}
-    assert {x.graphs for x in options("mbcard-077")} == {1}
-    assert {x.graphs for x in options("mbcard-001")} == {0}
+    assert {x[RECOMPUTE].name for x in options("mbcard-001")} == {"selective:mla_up_proj+mlp"}
+    assert {x[GRAPHS] for x in options("mbcard-002")} == {"full"}
+    assert {x[GRAPHS] for x in options("mbcard-077")} == {IN_PLACE}
+    assert {x[GRAPHS] for x in options("mbcard-001")} == {"none"}
     without, overlapped = options("megatron-bridge-skills-020"), options("megatron-bridge-skills-021")
-    assert {x.ep_overlap for x in without} == {False}
-    assert True in {x.ep_overlap for x in overlapped}
-    assert {x.sharding.zero for x in options("mbcard-057")} == {3}
+    assert {x[EP_OVERLAP] for x in without} == {False}
+    assert True in {x[EP_OVERLAP] for x in overlapped}
+    assert {x[ZERO] for x in options("mbcard-057")} == {3}
     assert each["mbcard-053"].workload.mtp_layers == 2
-    assert {x.recompute.modules for x in options("mbcard-047")} == {("layernorm", "moe_act", "moe")}
-    assert {x.offload for x in options("mbcard-048")} == {1.0}
-    assert {x.sharding.zero for x in options("mbcard-024")} == {1}
+    assert {x[RECOMPUTE].modules for x in options("mbcard-047")} == {("layernorm", "moe_act", "moe")}
+    assert {x[OFFLOAD] for x in options("mbcard-048")} == {1.0}
+    assert {x[ZERO] for x in options("mbcard-024")} == {1}
 
 
 def test_graphs_launch_what_the_host_would(frame, known):

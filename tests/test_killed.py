@@ -68,8 +68,7 @@ ALLOWED = {
     "planner/comm/tables/measuring.py": "a folder of the moment",
     "planner/base/csv_rows.py": "rows appended, half a row left out on reading",
     "planner/site/journal.py": "rows appended under a lock, half a row left out on reading",
-    "planner/study/program/ledger.py": "trials appended under a lock",
-    "planner/study/program/trial_storage.py": "half a trial at the end is cut off",
+    "planner/study/program/trial_storage.py": "trials appended under a lock; half a trial at the end is cut off",
     "planner/commands/__init__.py": "the null device, in place of streams that are closed",
 }
 """Files that open others to write: why a kill there leaves nothing half-written."""
