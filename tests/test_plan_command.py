@@ -126,7 +126,7 @@ def test_python_gives_what_the_command_line_prints(capsys: pytest.CaptureFixture
     [f"plan {SMALL}", "plan llama3-8b --cluster dgx-h100:1..4", f"plan {SMALL} --deadline '90 d' --price '$2/h'"],
 )
 def test_explain_prints_the_same_report(line: str, capsys: pytest.CaptureFixture[str]) -> None:
-    report = printed(ask(capsys, f"{line} -o plan.json"))
+    report = printed(ask(capsys, f"{line} -o plan.json --force"))
     assert printed(ask(capsys, "explain plan.json")) == report
 
 

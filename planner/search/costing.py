@@ -100,7 +100,8 @@ def cost(ready: CostTable, rows: NDArray[np.intp], held: NDArray[np.float64] | N
 
 def fitting(room: float | Array, shape: tuple[int, ...], memory: Array) -> tuple[NDArray[np.bool_], int]:
     """Which candidates of a chunk fit (broadcastable against `shape`), and how many those are."""
-    fits = np.broadcast_to(memory <= room, (*np.shape(memory)[:-1], shape[-1]))
+    options = (*[1] * (len(shape) - np.ndim(memory)), *np.shape(memory)[:-1])  # memory may depend on no option at all
+    fits = np.broadcast_to(memory <= room, (*options[: len(shape) - 1], shape[-1]))
     return fits, int(np.count_nonzero(fits)) * (int(np.prod(shape)) // fits.size)
 
 
