@@ -12,7 +12,18 @@ import pytest
 from planner.base.errors import WrongQuestion
 from planner.catalog import load
 from planner.commands import main
-from planner.cost.nearness import DOUBLED, NEAR, OTHER, SCATTER, SITE, Configuration, OwnRuns, scatters, shift, weighed
+from planner.cost.nearness import (
+    DOUBLED,
+    NEAR,
+    OTHER,
+    SCATTER,
+    SITE,
+    OwnRuns,
+    RunConfiguration,
+    scatters,
+    shift,
+    weighed,
+)
 from planner.figures import own_runs
 from planner.planning import document
 from planner.schema.plan import Plan
@@ -32,12 +43,12 @@ SLOW = [
 def runs(*each: dict[str, Any], off: list[float]) -> OwnRuns:
     """Runs here, but for what is given of each."""
     rows = [{**HERE, **COUNTS, **one} for one in each]
-    at = Configuration(**{name: np.array([row[name] for row in rows]) for name in rows[0]})
+    at = RunConfiguration(**{name: np.array([row[name] for row in rows]) for name in rows[0]})
     return weighed(at, np.array(off), np.full(len(off), SCATTER))
 
 
-def plan_at(**other: Any) -> Configuration:
-    return Configuration(**{**HERE, **COUNTS, **other})
+def plan_at(**other: Any) -> RunConfiguration:
+    return RunConfiguration(**{**HERE, **COUNTS, **other})
 
 
 # ---- the formula -----------------------------------------------------------------------------------------------------

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 import clusterwright as cw
-from planner.axes.table import SCHEDULE
 from planner.axes.values import SPLIT_SCHEDULES
 from planner.base.errors import WrongQuestion
 from planner.cost import pipeline, schedules
@@ -120,7 +119,7 @@ def ranks(found: Grid) -> list[tuple[float, float, float]]:
     seconds = []
     for index, layers in enumerate(pipeline.stage_layers(found.shape, found.layout)):
         ends = [s.embedding] * (index == 0)
-        with_head = index == (0 if found.options[SCHEDULE] >= schedules.ZBV else found.layout.pp - 1)
+        with_head = index == (0 if found.options.schedule >= schedules.ZBV else found.layout.pp - 1)
         ends += [s.head] * with_head
         forward = s.transfer / 2.0 + layers * s.layers[1].forward + sum(end.forward for end in ends)
         backward = s.transfer / 2.0 + layers * s.layers[1].backward + sum(end.backward for end in ends)
@@ -159,7 +158,7 @@ def test_unequal_ranks_take_about_as_long_as_the_events(name: str, stages: int, 
 def test_uncompiled_kernels_are_priced(name: str) -> None:
     """torchtitan's schedules fail with compiled blocks: passes take longer than under 1F1B, and logits more memory."""
     split, plain = (grid(each, 4, 2) for each in (name, "interleaved-1f1b"))
-    assert (split.options[SCHEDULE], plain.options[SCHEDULE]) == (SPLIT_SCHEDULES[name], 0.0)
+    assert (split.options.schedule, plain.options.schedule) == (SPLIT_SCHEDULES[name], 0.0)
     assert split.stack.vector > plain.stack.vector and split.stack.kernels_per_layer > plain.stack.kernels_per_layer
     assert split.stack.logit_bytes > plain.stack.logit_bytes
     assert float(passes(split).layers[1].forward) > float(passes(plain).layers[1].forward)

@@ -9,7 +9,7 @@ import pytest
 from planner import cost
 from planner.axes.options import DIMENSIONS
 from planner.axes.table import PRECISION, RECOMPUTE
-from planner.cost.nearness import Configuration, weighed
+from planner.cost.nearness import RunConfiguration, weighed
 from planner.cost.rows import rows_of
 from planner.figures.own_runs import NearRuns
 from planner.planning import answer
@@ -98,7 +98,7 @@ SPACES = {
     ),
 }
 OWN_RUNS = weighed(
-    Configuration(
+    RunConfiguration(
         model=np.array(["4096x14336x32", "4096x14336x32", "8192x28672x64"]),
         generation=np.array(["hopper", "hopper", "ampere"]),
         precision=np.array(["bf16", "fp8", "bf16"]),

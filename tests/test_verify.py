@@ -46,13 +46,13 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "workload.shape.norm": ("rms", "layer"),
     "workload.shape.qk_norm": ("none", "head", "full"),
     "cluster.fabric.kind": ("infiniband", "roce", "efa", "slingshot", "ici", "ethernet", "tcp"),
-    "parallelism.rank_order": ("tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp"),
-    "parallelism.schedule": ("none", "1f1b", "interleaved-1f1b"),
-    "parallelism.zero_stage": (0, 1, 2, 3),
-    "parallelism.zero_scope": ("full", "node"),
-    "precision": ("bf16", "fp16", "fp8", "mxfp8", "fp32"),
+    "axes.rank_order": ("tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp"),
+    "axes.schedule": ("none", "1f1b", "interleaved-1f1b"),
+    "axes.zero": (0, 1, 2, 3),
+    "axes.zero_scope": ("full", "node"),
+    "axes.precision": ("bf16", "fp16", "fp8", "mxfp8", "fp32"),
     "runtime.bytes_per_parameter.gathers_working_copy": (0.0, 1.0),
-    "recompute.policy": ("none", "selective", "full", "block:0.5", "block:half"),
+    "axes.recompute": ("none", "selective", "full", "block:0.5", "block:half"),
     "constraints.*.name": ("memory", "accelerators", "deadline", "budget", "power"),
     "constraints.*.unit": ("", "B", "s", "USD"),
 }
@@ -68,8 +68,8 @@ INPUTS = {
     "generator.seed",
     "rank",
     # Of several ways to train the same, which one: other figures follow from it only together with fitted ones.
-    "overlap.dp",
-    "precision",
+    "axes.dp_overlap",
+    "axes.precision",
     # Defaults of the model that the question overrides, and what only matters to time.
     "workload.optimizer.step_bytes",
     "workload.shape.batch",
@@ -115,18 +115,18 @@ SEVERAL = {"money.price.offers.low_usd", "money.price.offers.median_usd"}
 ALSO = {
     "dense": {OLDER, METHOD, CAUSAL, FP8, NORM_BIAS}
     | SEVERAL
-    | {"overlap.tp", "overlap.p2p", "parallelism.rank_order", "runtime.places_head"},
-    "mixture": {OLDER, METHOD, CAUSAL, FP8, NORM_BIAS}
+    | {"axes.tp_overlap", "axes.p2p_overlap", "axes.rank_order", "runtime.places_head"},
+    "mixture": {METHOD, CAUSAL, FP8, NORM_BIAS}  # Its older release has no ep_overlap, and so no step time.
     | SEVERAL
-    | {"overlap.ep", "overlap.p2p", "parallelism.rank_order", "runtime.places_head"}
+    | {"axes.ep_overlap", "axes.p2p_overlap", "axes.rank_order", "runtime.places_head"}
     | {"workload.shape.ffn", "workload.shape.mlp_bias"},
-    "lora": {OLDER, CAUSAL, FP8, NORM_BIAS, "parallelism.zero_scope"}
+    "lora": {OLDER, CAUSAL, FP8, NORM_BIAS, "axes.zero_scope"}
     | SEVERAL
     | {"runtime.chunked_loss"},  # Buffers of gathered weights hold more than a copy of the logits.
     "fsdp": {OLDER, METHOD, CAUSAL, FP8, NORM_BIAS}
     | SEVERAL
-    | {"parallelism.zero_stage", "runtime.bytes_per_parameter.gathers_working_copy"},
-    "tied-stages": {OLDER, METHOD, CAUSAL, "parallelism.rank_order", "parallelism.zero_scope"},
+    | {"axes.zero", "runtime.bytes_per_parameter.gathers_working_copy"},
+    "tied-stages": {OLDER, METHOD, CAUSAL, "axes.rank_order", "axes.zero_scope"},
     "vision": {OLDER, METHOD, "workload.shape.embedding_width"},
 }
 """Question -> the same, where that plan does not depend on it: no dense MLP in a model of experts, one node, tp 1."""

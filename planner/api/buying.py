@@ -61,7 +61,7 @@ def portfolio(asked: ProcureQuestion) -> tuple[Catalog, Portfolio]:
     nodes = [asked.node] if isinstance(asked.node, str | Node) else asked.node
     changed = [records.checked(each) for each in nodes if isinstance(each, Node)]
     known = load(path(asked.catalog)).holding(changed)
-    said = flags.Flags(
+    stated = flags.Flags(
         model=None if asked.model is None else records.as_model(asked.model),
         tokens=None if asked.tokens is None else str(asked.tokens),
         method=asked.method,
@@ -79,7 +79,7 @@ def portfolio(asked: ProcureQuestion) -> tuple[Catalog, Portfolio]:
         max_price_age=_with(asked.max_price_age, "s"),
         survive=None if asked.survive is None else str(asked.survive),
     )
-    wanted = flags.asked(known, path(file), said)
+    wanted = flags.asked(known, path(file), stated)
     inputs = {f"node {node.id}": digest(node) for node in changed}
     return known, replace(wanted, inputs={**wanted.inputs, **inputs})
 

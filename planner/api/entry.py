@@ -84,10 +84,10 @@ def asks(record: Callable[P, Q]) -> Callable[[Callable[[Q], R]], Callable[P, R]]
 
 def _as_call(name: str, message: str) -> str:
     """What Python says of a record's ``__init__``, as it says it of a function, which has no `self` to count."""
-    said = re.sub(r"^\S+\.__init__", name, message)
-    if "takes" not in said:
-        return said
-    return re.sub(r"\d+", lambda count: str(int(count[0]) - 1), said, count=3 if "takes from" in said else 2)
+    text = re.sub(r"^\S+\.__init__", name, message)
+    if "takes" not in text:
+        return text
+    return re.sub(r"\d+", lambda count: str(int(count[0]) - 1), text, count=3 if "takes from" in text else 2)
 
 
 def _signature(record: type, returned: object) -> inspect.Signature:

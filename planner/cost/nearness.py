@@ -41,7 +41,7 @@ Label = str | NDArray[np.str_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Configuration:
+class RunConfiguration:
     """What runs, or plans, differ in as far as their errors do. Labels and counts, scalars or arrays that broadcast."""
 
     model: Label
@@ -56,12 +56,12 @@ class Configuration:
     ep: Figure
     micro: Figure
 
-    def at(self, index: Any) -> Configuration:
+    def at(self, index: Any) -> RunConfiguration:
         """Some of columns, shape (runs,)."""
-        return Configuration(**{field.name: getattr(self, field.name)[index] for field in fields(self)})
+        return RunConfiguration(**{field.name: getattr(self, field.name)[index] for field in fields(self)})
 
 
-def closeness(one: Configuration, other: Configuration) -> Figure:
+def closeness(one: RunConfiguration, other: RunConfiguration) -> Figure:
     """How close plans are, 1 (the same) to 0: ``exp(-d)``,
     ``d = sum_k c_k [a_k != b_k] + sum_k c_k |log2(a_k / b_k)|``, over labels and over counts.
     """
@@ -77,7 +77,7 @@ def closeness(one: Configuration, other: Configuration) -> Figure:
 class OwnRuns:
     """A site's runs under one framework, columns of shape (runs,)."""
 
-    at: Configuration
+    at: RunConfiguration
     residual: Array
     """Log of measured over predicted passes."""
     scatter: Array
@@ -91,13 +91,13 @@ class OwnRuns:
         return float(SITE**2 * np.sum(self.weight))
 
 
-def weighed(at: Configuration, residual: Array, scatter: Array) -> OwnRuns:
+def weighed(at: RunConfiguration, residual: Array, scatter: Array) -> OwnRuns:
     """Runs, columns of shape (runs,), with what each says."""
     weight = np.linalg.solve(covariance(at) + np.diag(scatter**2), residual)
     return OwnRuns(at, residual, scatter, np.asarray(weight, dtype=float))
 
 
-def scatters(at: Configuration, residual: Array) -> Array:
+def scatters(at: RunConfiguration, residual: Array) -> Array:
     """How much each run scatters: :data:`SCATTER`, or so much that what the others say of it is :data:`MOST_OFF`
     standard deviations away at most: ``scatter_i^2 += (z_i^2 / most^2 - 1) / cov^-1_ii``,
     ``z_i = w_i / sqrt(cov^-1_ii)``.
@@ -112,12 +112,12 @@ def scatters(at: Configuration, residual: Array) -> Array:
     return np.asarray(np.sqrt(variance))
 
 
-def covariance(at: Configuration) -> Array:
+def covariance(at: RunConfiguration) -> Array:
     """Covariance of what runs are off by, without their scatter: ``site^2 + near^2 exp(-d)``."""
     return np.asarray(SITE**2 + NEAR**2 * closeness(at.at(np.s_[:, None]), at))
 
 
-def shift(runs: OwnRuns, plans: Configuration) -> Figure:
+def shift(runs: OwnRuns, plans: RunConfiguration) -> Figure:
     """Log of the factor on plans beyond the one on all: ``near^2 sum_i w_i exp(-d_i)``.
 
     Added run by run, so that a plan among many gets the same figure as alone.

@@ -16,7 +16,7 @@ from planner.base import csv_rows, writing
 from planner.base.errors import WrongQuestion
 from planner.catalog import Catalog
 from planner.cost.figures import Figure, Layout
-from planner.cost.nearness import Configuration, Label, OwnRuns, shift, weighed
+from planner.cost.nearness import Label, OwnRuns, RunConfiguration, shift, weighed
 from planner.schema.plan_prediction import MOST_OWN_RUNS, OwnRun
 from planner.schema.workload import Model
 
@@ -42,10 +42,10 @@ def runtime_of(entry: str) -> str:
 
 def configuration(
     model: Label, generation: Label, precision: Label, recompute: Label, accelerators: Figure, layout: Layout
-) -> Configuration:
+) -> RunConfiguration:
     """Where plans of a layout stand: `model` is a :func:`block`, precisions and recomputation go by their names."""
     degrees: dict[str, Figure] = {name: getattr(layout, name) for name in COUNTS if name != "accelerators"}
-    return Configuration(
+    return RunConfiguration(
         model=model,
         generation=generation,
         precision=precision,
@@ -112,7 +112,7 @@ def _columns(rows: list[dict[str, Any]]) -> OwnRuns:
     labels = {name: np.array([row[name] for row in rows]) for name in LABELS}
     counts = {name: np.array([row[name] for row in rows], dtype=float) for name in COUNTS}
     return weighed(
-        Configuration(**labels, **counts), *(np.array([row[k] for row in rows]) for k in ("residual", "scatter"))
+        RunConfiguration(**labels, **counts), *(np.array([row[k] for row in rows]) for k in ("residual", "scatter"))
     )
 
 

@@ -205,7 +205,7 @@ def refusals(plan: Plan, exporter: Exporter) -> Iterator[str]:
     if plan.workload.shape.get("tower") and "family" in exporter.expresses:
         yield "a tower: no target's module has one (models import without --images or --audio plans the text part)"
     for axis, allowed in exporter.expresses.items():
-        if axis not in exporter.told and not _allows(allowed, found[axis]):
+        if axis not in exporter.lossy and not _allows(allowed, found[axis]):
             yield f"{axis} {found[axis]} (it has {says(allowed)})"
             if axis == "family":
                 return  # the rest would only repeat that the model is of another kind
@@ -215,7 +215,7 @@ def refusals(plan: Plan, exporter: Exporter) -> Iterator[str]:
 def losses(plan: Plan, exporter: Exporter) -> Iterator[Loss]:
     """What of a plan a target does not take over, and says."""
     values = plan_facts.values(plan)
-    for axis, words in exporter.told.items():
+    for axis, words in exporter.lossy.items():
         if not _allows(exporter.expresses[axis], values[axis]):
             yield Loss(axis, f"{spelt(values[axis])} {words}")
     yield from exporter.loses(plan)

@@ -101,7 +101,7 @@ class Exporter:
     role: Role
     expresses: Mapping[str, Allowed]
     """Axis -> values."""
-    told: Mapping[str, str] = field(default_factory=dict)
+    lossy: Mapping[str, str] = field(default_factory=dict)
     """Axis -> what becomes of a value that is not expressed: it is told, in words that follow the value, and lost."""
     emit: Callable[[Plan, LaunchJob, Values], LaunchJob]
     settings: tuple[EnvironmentSetting, ...] = ()
@@ -132,7 +132,7 @@ def by_table(name: str, **functions: Any) -> Exporter:
         runtime=head.get("runtime"),
         packs=head.get("packs", False),
         expresses=neutral | head["expresses"],
-        told=head["loses"] if silent else {},
+        lossy=head["loses"] if silent else {},
         settings=tuple(EnvironmentSetting(setting, *says[setting]) for setting in head["settings"]),
         **functions,
     )

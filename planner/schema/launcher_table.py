@@ -32,7 +32,7 @@ written, and nothing is read from them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Option:
+class FlagRow:
     """An option of a launcher.
 
     Attributes:
@@ -67,13 +67,13 @@ class LauncherTable:
     """
 
     head: Mapping[str, Any]
-    options: Mapping[str, Option]
+    options: Mapping[str, FlagRow]
 
-    def saying(self, fact: str) -> Iterator[Option]:
+    def saying(self, fact: str) -> Iterator[FlagRow]:
         """The options that say an axis or a fact."""
         return (option for option in self.options.values() if option.says == fact)
 
-    def starting(self, prefix: str) -> Iterator[Option]:
+    def starting(self, prefix: str) -> Iterator[FlagRow]:
         """The options whose facts begin so."""
         return (option for option in self.options.values() if option.says.startswith(prefix))
 
@@ -116,15 +116,15 @@ def _allowed(section: Mapping[str, Any]) -> dict[str, Any]:
     return dict.fromkeys(section.get("any", ()), "any") | lists
 
 
-def _option(name: str, row: Mapping[str, Any]) -> Option:
+def _option(name: str, row: Mapping[str, Any]) -> FlagRow:
     if (unknown := row.keys() - KEYS) or ("axis" in row) == ("fact" in row):
         raise ValueError(f"flag {name}: {', '.join(sorted(unknown)) or 'either an axis or a fact'} ({', '.join(KEYS)})")
     values = row.get("values", {})
-    switch = bool(values) and all(said is True for said in values.values())
+    switch = bool(values) and all(value is True for value in values.values())
     form = row.get("format", "switch" if switch else "text")
     if form not in get_args(Format):
         raise ValueError(f"flag {name}: no format {form!r}")
-    return Option(
+    return FlagRow(
         name=name,
         says=row.get("axis") or row["fact"],
         is_axis="axis" in row,

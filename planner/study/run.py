@@ -216,7 +216,7 @@ def _affordable(evaluator: Evaluator, how: How) -> int:
 # ---- every point -----------------------------------------------------------------------------------------------------
 
 
-class Asked(NamedTuple):
+class StudyAsked(NamedTuple):
     """What a process needs to evaluate points."""
 
     key: str
@@ -271,11 +271,11 @@ def _chunks(evaluator: Evaluator, numbers: Sequence[int], how: How) -> Iterator[
         yield from (_stored(evaluator, some) for some in chunks)
         return
     shared_by = processes.Workers(workers, how.engine)
-    asked = Asked(uuid.uuid4().hex, evaluator.catalog, evaluator.study)
+    asked = StudyAsked(uuid.uuid4().hex, evaluator.catalog, evaluator.study)
     yield from (fresh for _, fresh in processes.spread(evaluated, asked, chunks, shared_by))
 
 
-def evaluated(asked: Asked, numbers: Sequence[int]) -> Stored:
+def evaluated(asked: StudyAsked, numbers: Sequence[int]) -> Stored:
     """What some points are worth, in the process that it is called in.
 
     Raises:

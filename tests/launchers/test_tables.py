@@ -53,7 +53,7 @@ def test_no_axis_is_dropped_in_silence(name: str, monkeypatch: pytest.MonkeyPatc
 def test_tables_name_what_plans_have(name: str) -> None:
     exporter = EXPORTERS[name]
     assert set(exporter.expresses) <= {*AXES, *FACTS}
-    assert set(exporter.told) <= set(AXES)
+    assert set(exporter.lossy) <= set(AXES)
     for axis, values in exporter.expresses.items():
         if axis in AXES and AXES[axis].kind == "choice" and values != "any":
             row = AXES[axis]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from planner.base.errors import WrongQuestion
-from planner.schema.launcher_table import LauncherTable, Option
+from planner.schema.launcher_table import FlagRow, LauncherTable
 
 Options = dict[str, list[str]]
 """Option without its dashes -> its values."""
@@ -143,7 +143,7 @@ class Reading:
         return {field: self(name) for name, field in fields.items() if name in self.options and "." not in field}
 
 
-def _value(options: Options, option: Option, usual: Any) -> Any:
+def _value(options: Options, option: FlagRow, usual: Any) -> Any:
     if option.format == "switch":
         return option.name in options
     if option.format == "count":

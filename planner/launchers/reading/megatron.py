@@ -18,7 +18,7 @@ _RECIPES = TABLE.words("fp8-recipe")
 STRATEGY = {
     "no_shard": 0,
     "optim": 1,
-    **{said: int(zero) for said, zero in TABLE.words("data-parallel-sharding-strategy").items()},
+    **{word: int(zero) for word, zero in TABLE.words("data-parallel-sharding-strategy").items()},
 }
 _PROGRAMS = {
     "pretrain_bert.py": "trains an encoder",

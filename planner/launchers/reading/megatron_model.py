@@ -17,97 +17,97 @@ _LATENT = {"query_rank": 0, "kv_rank": 32, "rope_dim": 64, "nope_dim": 128, "val
 _CLAMPED = ("glu-linear-offset", "activation-func-clamp-value")
 
 
-def shape(said: Reading) -> dict[str, Any]:
+def shape(flags: Reading) -> dict[str, Any]:
     """Fields of the model; Megatron's defaults where an option is left out.
 
     Raises:
         WrongQuestion: a size that no model has.
     """
-    if "num-layers" not in said or "hidden-size" not in said:
+    if "num-layers" not in flags or "hidden-size" not in flags:
         return {}
-    found: dict[str, Any] = said.sizes("shape.")
+    found: dict[str, Any] = flags.sizes("shape.")
     if found["layers"] > MOST_LAYERS:
         raise WrongQuestion(f"--num-layers {found['layers']}: at most {MOST_LAYERS:,}")
-    if "padded-vocab-size" in said:
-        found.setdefault("vocab", said("padded-vocab-size"))
+    if "padded-vocab-size" in flags:
+        found.setdefault("vocab", flags("padded-vocab-size"))
     found.setdefault("heads", 1)
     found.setdefault("kv_heads", found["heads"])
-    found |= _attention(said, found["layers"])
+    found |= _attention(flags, found["layers"])
     found.setdefault("head_dim", found["hidden"] // found["heads"])
-    found.setdefault("ffn", _usual_width(said, found["hidden"]))
-    found["gated"] = "swiglu" in said or "quick-geglu" in said
-    found["activation"] = _activation(said)
-    found["dropout"] = said("hidden-dropout", 0.1) > 0
-    found["norm"] = "rms" if said.words("normalization") == ["RMSNorm"] else "layer"
-    found["tied"] = "untie-embeddings-and-output-weights" not in said
-    found["norm_offset"] = "apply-layernorm-1p" in said
-    latent = "multi-latent-attention" in said
-    found["qk_norm"] = "unweighted" if "qk-l2-norm" in said else "none"
-    found["qk_norm"] = "head" if "qk-layernorm" in said and not latent else found["qk_norm"]
-    biased = "disable-bias-linear" not in said
-    found |= {"qkv_bias": biased or "add-qkv-bias" in said, "output_bias": biased, "mlp_bias": biased}
-    found["sinks"] = said.words("softmax-type") == ["learnable"]
-    found |= _norms_and_positions(said)
-    if "num-experts" in said:
-        found["moe"] = {**_mixture(said, found["ffn"]), "router_bias": biased, "expert_bias": biased}
+    found.setdefault("ffn", _usual_width(flags, found["hidden"]))
+    found["gated"] = "swiglu" in flags or "quick-geglu" in flags
+    found["activation"] = _activation(flags)
+    found["dropout"] = flags("hidden-dropout", 0.1) > 0
+    found["norm"] = "rms" if flags.words("normalization") == ["RMSNorm"] else "layer"
+    found["tied"] = "untie-embeddings-and-output-weights" not in flags
+    found["norm_offset"] = "apply-layernorm-1p" in flags
+    latent = "multi-latent-attention" in flags
+    found["qk_norm"] = "unweighted" if "qk-l2-norm" in flags else "none"
+    found["qk_norm"] = "head" if "qk-layernorm" in flags and not latent else found["qk_norm"]
+    biased = "disable-bias-linear" not in flags
+    found |= {"qkv_bias": biased or "add-qkv-bias" in flags, "output_bias": biased, "mlp_bias": biased}
+    found["sinks"] = flags.words("softmax-type") == ["learnable"]
+    found |= _norms_and_positions(flags)
+    if "num-experts" in flags:
+        found["moe"] = {**_mixture(flags, found["ffn"]), "router_bias": biased, "expert_bias": biased}
         dense = not all(megatron_model.mixtures(found["moe"], found["layers"]))
         found["mlp_bias"] = biased and dense
     return found
 
 
-def _usual_width(said: Reading, hidden: int) -> int:
+def _usual_width(flags: Reading, hidden: int) -> int:
     """The MLP's width where none is given: ``4 h``, or for SwiGLU ``8 h / 3`` down to a multiple of 64."""
-    return int((4 * hidden * 2 / 3) / 64) * 64 if "swiglu" in said else 4 * hidden
+    return int((4 * hidden * 2 / 3) / 64) * 64 if "swiglu" in flags else 4 * hidden
 
 
-def _activation(said: Reading) -> str | None:
+def _activation(flags: Reading) -> str | None:
     """The MLP's function; None for a gate that a model's record has no word for.
 
     Without a gate it is GELU: by tanh in the kernel that adds biases, by the error function without that.
     """
-    if "swiglu" in said:
+    if "swiglu" in flags:
         return "swiglu"
-    if "quick-geglu" in said:
-        return "clamped-swiglu" if [said(name, 0.0) for name in _CLAMPED] == [1.0, 7.0] else None
-    if "squared-relu" in said:
+    if "quick-geglu" in flags:
+        return "clamped-swiglu" if [flags(name, 0.0) for name in _CLAMPED] == [1.0, 7.0] else None
+    if "squared-relu" in flags:
         return "squared-relu"
-    return "gelu" if "disable-bias-linear" in said or "no-bias-gelu-fusion" in said else "gelu-tanh"
+    return "gelu" if "disable-bias-linear" in flags or "no-bias-gelu-fusion" in flags else "gelu-tanh"
 
 
-def _norms_and_positions(said: Reading) -> dict[str, Any]:
+def _norms_and_positions(flags: Reading) -> dict[str, Any]:
     """What norms add, and learned or rotary positions; Megatron's defaults where an option is left out."""
-    norms: dict[str, Any] = {"norm_epsilon": said("norm-epsilon", 1e-5)}
-    kind = ["rope"] if "use-rotary-position-embeddings" in said else said.words("position-embedding-type")
+    norms: dict[str, Any] = {"norm_epsilon": flags("norm-epsilon", 1e-5)}
+    kind = ["rope"] if "use-rotary-position-embeddings" in flags else flags.words("position-embedding-type")
     if kind in (None, ["learned_absolute"]):
-        return {**norms, "learned_positions": said("max-position-embeddings", 0)}
+        return {**norms, "learned_positions": flags("max-position-embeddings", 0)}
     if kind == ["none"]:
         return {**norms, "positions": "none"}
     if kind != ["rope"]:
         return norms
-    rotary = {"base": said("rotary-base", 1e4), "share": said("rotary-percent")}
-    skips = said("no-rope-freq") if "".join(said.words("no-rope-freq") or []).isdecimal() else None
+    rotary = {"base": flags("rotary-base", 1e4), "share": flags("rotary-percent")}
+    skips = flags("no-rope-freq") if "".join(flags.words("no-rope-freq") or []).isdecimal() else None
     rotary |= {"skips": skips} if skips else {}
-    if "use-rope-scaling" in said:
-        rotary |= {"scaling": "llama3", "factor": said("rope-scaling-factor", 8.0), "original": 8192}
+    if "use-rope-scaling" in flags:
+        rotary |= {"scaling": "llama3", "factor": flags("rope-scaling-factor", 8.0), "original": 8192}
         return {**norms, "rotary": rotary}
-    factor = said("rotary-scaling-factor", 1.0)
-    if "multi-latent-attention" in said and factor != 1:
-        rotary |= {"mscale": said("mscale", 1.0), "mscale_all_dim": said("mscale-all-dim", 0.0)}
+    factor = flags("rotary-scaling-factor", 1.0)
+    if "multi-latent-attention" in flags and factor != 1:
+        rotary |= {"mscale": flags("mscale", 1.0), "mscale_all_dim": flags("mscale-all-dim", 0.0)}
         rotary |= {"scaling": "yarn", "factor": factor, "original": 4096}
     return {**norms, "rotary": rotary}
 
 
-def _attention(said: Reading, layers: int) -> dict[str, Any]:
+def _attention(flags: Reading, layers: int) -> dict[str, Any]:
     """Latent attention and windows; the width of a head is then the latent's own."""
     found: dict[str, Any] = {}
-    widths = {o.says.removeprefix("shape.latent."): o.name for o in said.table.starting("shape.latent.")}
-    if "multi-latent-attention" in said:
-        latent = {field: said(name, _LATENT[field]) for field, name in widths.items()}
+    widths = {o.says.removeprefix("shape.latent."): o.name for o in flags.table.starting("shape.latent.")}
+    if "multi-latent-attention" in flags:
+        latent = {field: flags(name, _LATENT[field]) for field, name in widths.items()}
         found |= {"latent": latent, "head_dim": latent["nope_dim"]}
-    elif given := said.options.keys() & {*widths.values()}:
+    elif given := flags.options.keys() & {*widths.values()}:
         raise WrongQuestion(f"--{min(given)}: goes with --multi-latent-attention")
-    if "window-size" in said:
-        found |= _window(said.options, layers)
+    if "window-size" in flags:
+        found |= _window(flags.options, layers)
     return found
 
 
@@ -123,7 +123,7 @@ def _window(flags: Options, layers: int) -> dict[str, Any]:
     window = {"size": int(size[1]) + 1}
     if frequency.isdecimal():
         every = int(frequency)
-        # Every second layer is the same said either way; the library says it without inversion.
+        # Every second layer is written either way; the library says it without inversion.
         return {} if every == 1 else {"window": {**window, "every": every or 1, "inverted": every > 2}}
     wanted = _listed(frequency, "window-attn-skip-freq")
     for every, inverted in ((n, i) for n in range(1, layers + 1) for i in (False, True)):
@@ -133,11 +133,11 @@ def _window(flags: Options, layers: int) -> dict[str, Any]:
     raise WrongQuestion(f"--window-attn-skip-freq {frequency:.60}: no rhythm of {layers} layers, which a plan needs")
 
 
-def _mixture(said: Reading, ffn: int) -> dict[str, Any]:
-    moe: dict[str, Any] = {"experts_per_token": 2, "ffn": ffn, **said.sizes("shape.moe."), "router": _router(said)}
-    moe |= {"latent": said("moe-latent-size") or 0} if megatron_pattern.OPTION in said else {}
-    moe |= {"shared_gate": True} if "moe-shared-expert-gate" in said else {}
-    frequency = "".join(said.options.get("moe-layer-freq", ["1"]))
+def _mixture(flags: Reading, ffn: int) -> dict[str, Any]:
+    moe: dict[str, Any] = {"experts_per_token": 2, "ffn": ffn, **flags.sizes("shape.moe."), "router": _router(flags)}
+    moe |= {"latent": flags("moe-latent-size") or 0} if megatron_pattern.OPTION in flags else {}
+    moe |= {"shared_gate": True} if "moe-shared-expert-gate" in flags else {}
+    frequency = "".join(flags.options.get("moe-layer-freq", ["1"]))
     if frequency.isdecimal():
         return {**moe, "leading_dense_layers": 0, "every": max(int(frequency), 1)}
     where = _listed(frequency, "moe-layer-freq")
@@ -150,26 +150,26 @@ def _mixture(said: Reading, ffn: int) -> dict[str, Any]:
     raise WrongQuestion(f"--moe-layer-freq {frequency:.60}: dense layers in no rhythm, which a plan needs")
 
 
-def _router(said: Reading) -> dict[str, Any] | None:
+def _router(flags: Reading) -> dict[str, Any] | None:
     """How tokens are sent; None for a balancing of another kind (sinkhorn, several losses at once)."""
-    balances = {**said.table.words("moe-router-load-balancing-type"), "global_aux_loss": "batch"}
-    kinds = said.options.get("moe-router-load-balancing-type", ["aux_loss"])
-    if len(kinds) != 1 or len(said.options.get("moe-aux-loss-coeff", ["0"])) != 1 or kinds[0] not in balances:
+    balances = {**flags.table.words("moe-router-load-balancing-type"), "global_aux_loss": "batch"}
+    kinds = flags.options.get("moe-router-load-balancing-type", ["aux_loss"])
+    if len(kinds) != 1 or len(flags.options.get("moe-aux-loss-coeff", ["0"])) != 1 or kinds[0] not in balances:
         return None
-    sigmoid = said.words("moe-router-score-function") == ["sigmoid"]
-    loss = said("moe-aux-loss-coeff")
+    sigmoid = flags.words("moe-router-score-function") == ["sigmoid"]
+    loss = flags("moe-aux-loss-coeff")
     return {
         "score": "sigmoid" if sigmoid else "softmax",
-        "normalised": said("moe-router-topk", 2) > 1 if sigmoid else "moe-router-pre-softmax" not in said,
-        "scaling": said("moe-router-topk-scaling-factor"),
-        "groups": said("moe-router-num-groups"),
-        "groups_per_token": said("moe-router-group-topk", 1),
-        "bias_rate": said("moe-router-bias-update-rate", 1e-3) if "moe-router-enable-expert-bias" in said else 0.0,
+        "normalised": flags("moe-router-topk", 2) > 1 if sigmoid else "moe-router-pre-softmax" not in flags,
+        "scaling": flags("moe-router-topk-scaling-factor"),
+        "groups": flags("moe-router-num-groups"),
+        "groups_per_token": flags("moe-router-group-topk", 1),
+        "bias_rate": flags("moe-router-bias-update-rate", 1e-3) if "moe-router-enable-expert-bias" in flags else 0.0,
         "balance": balances[kinds[0]] if loss else "none",
         "balance_loss": loss,
-        "z_loss": said("moe-z-loss-coeff"),
-        "capacity": said("moe-expert-capacity-factor", 1.0) if "moe-expert-capacity-factor" in said else None,
-        "on_input": "moe-apply-probs-on-input" in said,
+        "z_loss": flags("moe-z-loss-coeff"),
+        "capacity": flags("moe-expert-capacity-factor", 1.0) if "moe-expert-capacity-factor" in flags else None,
+        "on_input": "moe-apply-probs-on-input" in flags,
     }
 
 
