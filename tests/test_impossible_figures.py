@@ -121,7 +121,7 @@ MANY = {
 def test_many_wrong_entries_are_read_in_time_in_proportion(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Every problem was looked up by walking the whole file, and every name was compared with all others: minutes."""
     entry, says = MANY[kind]
-    Path("mine/nodes").mkdir(parents=True)
+    Path("mine/nodes").mkdir(parents=True, exist_ok=True)  # cases share the folder
     Path("mine/nodes/nodes.toml").write_text("".join(entry.format(n=n) for n in range(ENTRIES)), encoding="utf-8")
     began = time.process_time()
     answer = ask(capsys, "catalog check mine")
