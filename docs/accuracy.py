@@ -205,7 +205,7 @@ def page() -> str:
     using, others = Efficiencies.of(shipped), other_families.without_layouts(everything)
     known, times = residual_widths.read(shipped), other_families.predict(others, using)
     predicted, held = whole.predict(using), residual_widths.read(shipped, residual_widths.MEMORY)
-    judgement = validation.judged(everything, whole, predicted, known, others, times, held)
+    judgement = validation.judged(everything, whole, predicted, known, validation.OtherRuns(others, times), held)
     report = validation.report(judgement, "source")
     left_out = made_of.Judged("", None, frame, found.fit.efficiencies, found.rows, f.time)
     figures = made_of.figures(left_out)

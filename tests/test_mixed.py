@@ -25,7 +25,7 @@ from planner.mixed import (
     stages,
     subproblems,
 )
-from planner.mixed.groups import found_pipeline, stage_memory
+from planner.mixed.groups import PlacedStage, found_pipeline, stage_memory
 from planner.mixed.integer_program import Columns, Offer
 from planner.mixed.problem import PreparedPools
 from planner.planning import document
@@ -107,7 +107,8 @@ def _as_one_plan(prepared: PreparedPools, kind: int, pp: int, policy: int, width
 def _held(prepared: PreparedPools, kind: int, stage: int) -> float:
     chain, rows, deal, _ = found_pipeline(prepared, kind)
     at, pool, role, depth = pipelines.places(chain)[stage]
-    found = stage_memory(prepared, pool, rows[at], int(deal.policy[0, stage]), int(deal.layers[0, stage]), role, depth)
+    placed = PlacedStage(pool, rows[at], int(deal.policy[0, stage]), int(deal.layers[0, stage]), role, depth)
+    found = stage_memory(prepared, placed)
     return float(np.ravel(found.total)[0])
 
 
@@ -122,7 +123,7 @@ def test_room_is_what_memory_leaves() -> None:
             for row in range(0, len(room), 7):
                 for layers, fits in ((int(room[row]), True), (int(room[row]) + 1, False)):
                     if layers >= 1:
-                        held = stage_memory(prepared, pool, row, 0, layers, role, depth)
+                        held = stage_memory(prepared, PlacedStage(pool, row, 0, layers, role, depth))
                         assert (float(np.ravel(held.total)[0]) <= capacity) == fits
 
 

@@ -150,7 +150,7 @@ def test_a_process_is_given_once_what_all_tasks_share(monkeypatch: pytest.Monkey
 
 def test_workers_with_another_catalog_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = study(TWO)
-    given = designing.Asked("a", known(), asked)
+    given = designing.StudyAsked("a", known(), asked)
     assert set(designing.evaluated(given, [0])) == {0}
     monkeypatch.setattr(type(known()), "versions", lambda self: {"elsewhere": "0123"})
     with pytest.raises(WrongQuestion, match="another catalog"):

@@ -173,12 +173,9 @@ def images(
     left = [(f"batch of {batch:,} images", "the model's default", "--batch")] if options.batch is None else []
     left += [("fp16", "what all such accelerators have", "--precision")] if precision is None else []
     found = image_split.plan(
-        known,
-        network,
+        image_split.ImageTraining(known, network, precision or parts.PRECISIONS[0], parse_risk(options.oom_risk)),
         pools.pools(bases, [(None, "")] * len(bases), texts(options.link)),
         batch,
-        precision or parts.PRECISIONS[0],
-        oom_risk=parse_risk(options.oom_risk),
         inputs=_inputs(known, model, named),
         assumptions=(*left, *_meant(known, options, bases)),
     )

@@ -50,7 +50,9 @@ def validate(catalog: Catalog, file: Path, by: str, oom_risk: float) -> tuple[di
     times = other_families.predict(others, using)
     widths = residual_widths.read(catalog)
     memory = residual_widths.read(catalog, residual_widths.MEMORY)
-    judgement = validation.judged(runs_read, frame, frame.predict(using), widths, others, times, memory)
+    judgement = validation.judged(
+        runs_read, frame, frame.predict(using), widths, validation.OtherRuns(others, times), memory
+    )
     document = validation.report(judgement, by, oom_risk) | {
         "profiles": validation.gain(frame, using),
         "unread_columns": list(reading.unread_columns(file)),

@@ -69,7 +69,7 @@ def _stage_sections(prepared: PreparedPools, kind: int, place: dict[int, int]) -
         table = prepared.tables[pool]
         row = rows[at]
         layers = int(split.layers[0, i])
-        held = stage_memory(prepared, pool, row, int(policy[0, i]), layers, role, depth)
+        held = stage_memory(prepared, PlacedStage(pool, row, int(policy[0, i]), layers, role, depth))
         sections.append(
             schema.GroupStage(
                 pool=place[pool],
@@ -102,22 +102,25 @@ def one_config(prepared: PreparedPools, pool: int, row: int) -> StageConfigs:
     )
 
 
-def stage_memory(
-    prepared: PreparedPools, pool: int, row: int, policy: int, layers: int, role: str, depth: int
-) -> Memory:
-    """Bytes on an accelerator of one stage, part by part, each a scalar.
+class PlacedStage(NamedTuple):
+    """A stage of a pipeline: where it stands, how it is run, and what it holds."""
 
-    Args:
-        prepared: The question.
-        pool: Its pool that the stage stands on.
-        row: Of that pool's table: how the stage is run.
-        policy: Of recomputation, among the table's.
-        layers: That the stage holds.
-        role: One of :data:`planner.mixed.stages.ROLES`.
-        depth: Stages from this one to the last, itself included.
-    """
-    grid = stage_grid(prepared, pool, row, policy)
-    held = stages.stage_memory(grid, np.array([float(layers)]), np.array([float(depth)]), role)
+    pool: int
+    row: int
+    """Row of the pool's table: how the stage is run."""
+    policy: int
+    """Policy of recomputation, among those of the table."""
+    layers: int
+    role: str
+    """One of :data:`planner.mixed.stages.ROLES`."""
+    depth: int
+    """Stages from this one to the last, itself included."""
+
+
+def stage_memory(prepared: PreparedPools, stage: PlacedStage) -> Memory:
+    """Bytes on an accelerator of one stage, part by part, each a scalar."""
+    grid = stage_grid(prepared, stage.pool, stage.row, stage.policy)
+    held = stages.stage_memory(grid, np.array([float(stage.layers)]), np.array([float(stage.depth)]), stage.role)
     parts: dict[str, Any] = {name: scalar(getattr(held, name)) for name in PARTS}
     return replace(held, **parts)
 
@@ -129,7 +132,7 @@ def fullest_stage(prepared: PreparedPools, mixed_plan: MixedPlan, place: dict[in
         chain, rows, split, _ = found_pipeline(prepared, group.kind)
         for i, (at, pool, role, depth) in enumerate(pipelines.places(chain)):
             policy, layers = int(split.policy[0, i]), int(split.layers[0, i])
-            held = stage_memory(prepared, pool, rows[at], policy, layers, role, depth)
+            held = stage_memory(prepared, PlacedStage(pool, rows[at], policy, layers, role, depth))
             share = float(held.total) / prepared.pools.all[pool].cluster.accelerator.memory
             every.append((share, FullestStage(stage=i, pool=place[pool], held=held)))
     return max(every, key=lambda entry: entry[0])[1]

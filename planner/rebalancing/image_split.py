@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
+from typing import NamedTuple
 
 import numpy as np
 
@@ -138,22 +139,37 @@ Found = tuple[float, tuple[JobPool, ...], Nodes, BatchSplit]
 """Seconds of a step on some pools."""
 
 
-def plan(catalog: Catalog, network: str, offered: Pools, batch: int, precision: str = "fp16", *,
-         oom_risk: float = OOM_RISK, inputs: Mapping[str, str] | None = None,
-         assumptions: Sequence[tuple[str, str, str]] = ()) -> ImagePlan:  # fmt: skip
+class ImageTraining(NamedTuple):
+    """A network of images to train: what its passes take on any pool follows."""
+
+    catalog: Catalog
+    network: str
+    precision: str = "fp16"
+    oom_risk: float = OOM_RISK
+
+
+def plan(
+    training: ImageTraining,
+    offered: Pools,
+    batch: int,
+    *,
+    inputs: Mapping[str, str] | None = None,
+    assumptions: Sequence[tuple[str, str, str]] = (),
+) -> ImagePlan:
     """The shortest step over any set of the pools, in whole images: exact under the model, as every set is tried.
 
     Raises:
         WrongQuestion: no such network, no pool with nodes, too many pools, or one without the precision.
         NoAnswer: the batch fits into the memory of all pools together in no way.
     """
+    catalog, network, precision, oom_risk = training
     pools = Pools(merged(offered.all, {name for pair in offered.given for name in pair}), offered.given)
     if not pools.all:
         raise WrongQuestion("no pool has any nodes; give at least one (--cluster NODE:COUNT)")
     if len(pools.all) > MOST_POOLS:
         raise WrongQuestion(f"{len(pools.all)} pools: images are shared over {MOST_POOLS} at most")
     sets = [part for n in range(1, len(pools.all) + 1) for part in combinations(pools.all, n)]
-    plans = [plan_on for part in sets if (plan_on := _on(catalog, network, pools, part, batch, precision, oom_risk))]
+    plans = [plan_on for part in sets if (plan_on := _on(training, pools, part, batch))]
     if not plans:
         most = int(sum(np.floor(nodes_of(catalog, network, pools, pools.all, precision, oom_risk).cap)))
         raise NoAnswer(
@@ -189,9 +205,9 @@ def plan(catalog: Catalog, network: str, offered: Pools, batch: int, precision: 
     )
 
 
-def _on(catalog: Catalog, network: str, pools: Pools, part: tuple[JobPool, ...], batch: int, precision: str,
-        oom_risk: float) -> Found | None:  # fmt: skip
+def _on(training: ImageTraining, pools: Pools, part: tuple[JobPool, ...], batch: int) -> Found | None:
     """The best split over some pools of which each takes part; None where it does not fit, or one gets nothing."""
+    catalog, network, precision, oom_risk = training
     nodes = nodes_of(catalog, network, pools, part, precision, oom_risk)
     if batch > np.sum(np.floor(nodes.cap)):
         return None

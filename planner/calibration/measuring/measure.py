@@ -66,6 +66,8 @@ class Measurement:
     """Rows timed now; the others were in the journal."""
     refused: tuple[str, ...]
     """Kernels that the device or this build of PyTorch does not run, with its reason."""
+    left_out: int = 0
+    """Rows of a table that say nothing of this accelerator's figures."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +116,7 @@ def run_measure(
     make_folder(folder / "accelerator_efficiencies")
     measurement = measure(place, folder / JOURNAL, accelerator=part, tiny=tiny, progress=progress, ranks=ranks)
     version = measurement.rows[0].torch if measurement.rows else ""
-    return _fitted(folder, folder / JOURNAL, part, catalog, measurement, 0, f"measured with PyTorch {version}")
+    return _fitted(folder, folder / JOURNAL, part, catalog, measurement, f"measured with PyTorch {version}")
 
 
 def run_table(folder: Path, table: Path, accelerator: str, catalog: Catalog) -> MeasureReport:
@@ -126,7 +128,7 @@ def run_table(folder: Path, table: Path, accelerator: str, catalog: Catalog) -> 
     part = catalog.accelerator(accelerator)
     rows, left_out = of_table(table, part, catalog.accelerators)
     make_folder(folder / "accelerator_efficiencies")
-    return _fitted(folder, table, part, catalog, Measurement(tuple(rows), 0, ()), left_out, f"table {table.name}")
+    return _fitted(folder, table, part, catalog, Measurement(tuple(rows), 0, (), left_out), f"table {table.name}")
 
 
 def measure(
@@ -229,7 +231,7 @@ def _prior(catalog: Catalog, part: Accelerator) -> AcceleratorEfficiency:
 
 
 def _fitted(
-    folder: Path, journal: Path, part: Accelerator, catalog: Catalog, measurement: Measurement, left_out: int, how: str
+    folder: Path, journal: Path, part: Accelerator, catalog: Catalog, measurement: Measurement, how: str
 ) -> MeasureReport:
     check_rates(measurement.rows, part)
     prior = _prior(catalog, part)
@@ -240,7 +242,15 @@ def _fitted(
     date = max((row.date for row in measurement.rows), default="") or datetime.date.today().isoformat()
     written = write_overlay(folder, Efficiencies({part.id: entry}, {}), source, date, f"{part.id}.toml")
     return MeasureReport(
-        part.id, entry, report, journal, tuple(written), measurement.fresh, left_out, measurement.refused, kept
+        accelerator=part.id,
+        entry=entry,
+        report=report,
+        journal=journal,
+        written=tuple(written),
+        fresh=measurement.fresh,
+        left_out=measurement.left_out,
+        refused=measurement.refused,
+        kept=kept,
     )
 
 

@@ -7,7 +7,7 @@ import io
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,16 +73,23 @@ class Judged:
         return np.array([run.measured or np.nan for run in self.predicted])
 
 
+class OtherRuns(NamedTuple):
+    """Runs without layouts, and their predicted times in seconds."""
+
+    runs: Sequence[Run] = ()
+    times: Sequence[float] | Array = ()
+
+
 def judged(
     runs: Sequence[Run],
     frame: Frame,
     prediction: FramePrediction,
     known: Mapping[str, Width],
-    others: Sequence[Run] = (),
-    times: Sequence[float] | Array = (),
+    without_layouts: OtherRuns = OtherRuns(),  # noqa: B008
     memory_known: Mapping[str, Width] | None = None,
 ) -> Judged:
-    """Joins runs, predictions and interval widths; `others` are runs without layouts and their times."""
+    """Joins runs, predictions and interval widths."""
+    others, times = without_layouts
     predicted = [*frame.runs, *others]
     precisions = [
         *(frame.reading(row).options[PRECISION] for row in prediction.row),

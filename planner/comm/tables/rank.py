@@ -62,7 +62,7 @@ def main() -> None:
             for name in order:
                 if (name, op, size, number) in done:
                     continue
-                seconds = seconds_of(torch, dist, routers[name], op, size, device)
+                seconds = seconds_of(torch, routers[name], op, size, device)
                 if dist.get_rank() == 0:
                     row = {"backend": name, "op": op, "bytes": size, "round": number, "seconds": seconds}
                     print(json.dumps(row), flush=True)
@@ -80,8 +80,9 @@ def _named(name: str) -> str:
     return next((known for word, known in (("open mpi", "openmpi"), ("mpich", "mpich")) if word in text), "mpi")
 
 
-def seconds_of(torch: Any, dist: Any, router: Router, op: str, size: int, device: Any, most: int = MOST) -> float:
+def seconds_of(torch: Any, router: Router, op: str, size: int, device: Any, most: int = MOST) -> float:
     """Seconds of one call of `size` bytes: the slowest rank's trimmed mean of at most `most` calls."""
+    dist = torch.distributed
     once = call(torch, router, op, size, device)
     first = max(once() for _ in range(WARM))
     agreed = torch.tensor([first], dtype=torch.float64)

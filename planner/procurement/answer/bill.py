@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from planner.cost.ownership import resale, used
 from planner.procurement.program.instance import ProcureInstance
@@ -16,6 +17,7 @@ from planner.procurement.supply.pools import SupplyPool
 from planner.question.file_values import DAYS_PER_MONTH
 from planner.question.node_prices import MarketPrice
 from planner.schema import procurement as schema
+from planner.schema.hardware import Price
 from planner.schema.plan import ComparableOffers
 from planner.schema.procurement import Line, PriceRange
 
@@ -65,40 +67,53 @@ def billed(
     copies = solution.hold.get(p, 0)
     days = sum(s.end - s.start for s in stretches if s.pool == p)
     lines = [
-        _line(pool, item.item, item.kind, item.count * copies, "", item.unit_price_usd, item.source, item.date)
+        _line(
+            pool, item.item, item.kind, item.count * copies, "", UnitPrice(item.unit_price_usd, item.source, item.date)
+        )
         for item in pool.items
     ]
     quote = pool.quote
     if pool.hired and quote:
         hours = days * 24 * pool.cluster.count
-        lines.append(_line(pool, pool.node.id, "rental", hours, "node-hours", quote.usd, quote.source, quote.date))
+        lines.append(_line(pool, pool.node.id, "rental", hours, "node-hours", _unit_price(quote)))
     elif pool.way in prices.TERM_DAYS and quote:
         hours = pool.held_days * 24 * pool.cluster.count * copies
-        lines.append(_line(pool, pool.node.id, "rental", hours, "node-hours", quote.usd, quote.source, quote.date))
+        lines.append(_line(pool, pool.node.id, "rental", hours, "node-hours", _unit_price(quote)))
     elif pool.cluster.region and days:
         region = pool.cluster.region
         kwh = pool.kwh_per_day * days
-        lines.append(_line(pool, "electricity", "energy", kwh, "kWh", region.electricity, region.source, region.date))
+        price = UnitPrice(region.electricity, region.source, region.date)
+        lines.append(_line(pool, "electricity", "energy", kwh, "kWh", price))
     months = pool.held_days / DAYS_PER_MONTH * copies
     for kind, usd in pool.running.items():
         if usd and kind != "rent":
-            lines.append(_line(pool, kind, kind, months, "months", usd, "the portfolio's [ownership]", ""))
+            lines.append(_line(pool, kind, kind, months, "months", UnitPrice(usd, "the portfolio's [ownership]", "")))
     return lines
 
 
-def _line(
-    pool: SupplyPool, item: str, kind: str, count: float, unit: str, price: float, source: str, date: str
-) -> schema.Line:
+class UnitPrice(NamedTuple):
+    """US dollars for one unit of a line, with the source and its date."""
+
+    usd: float
+    source: str
+    date: str
+
+
+def _unit_price(quote: Price) -> UnitPrice:
+    return UnitPrice(quote.usd, quote.source, quote.date)
+
+
+def _line(pool: SupplyPool, item: str, kind: str, count: float, unit: str, price: UnitPrice) -> schema.Line:
     return schema.Line(
         pool=pool.id,
         item=item,
         kind=kind,  # type: ignore[arg-type]
         count=float(count),
         unit=unit,
-        unit_price_usd=price,
-        usd=round(count * price, 2),
-        source=source,
-        date=date,
+        unit_price_usd=price.usd,
+        usd=round(count * price.usd, 2),
+        source=price.source,
+        date=price.date,
     )
 
 

@@ -13,7 +13,7 @@ from planner.catalog.ages import is_stale
 from planner.cost import money
 from planner.procurement.question.portfolio import NodeOption, Owned, Portfolio, Way
 from planner.procurement.supply import prices
-from planner.procurement.supply.buying import bought, racks_filled, wirings_of
+from planner.procurement.supply.buying import WiredOffer, bought, racks_filled, wirings_of
 from planner.procurement.supply.parts import parts
 from planner.procurement.supply.pools import SupplyPool, carbon_per_day, energy_per_day, node_power, offers, pue
 from planner.question.file_values import DAYS_PER_MONTH
@@ -146,7 +146,7 @@ def _offered(catalog: Catalog, asked: Portfolio, candidate: NodeOption, way: Way
                     yield replace(pool, sold_as=sold_as, on_demand_usd=undisturbed)
                 continue
             for wired, bill, label in wirings_of(candidate, base, parts(catalog)):
-                yield from bought(catalog, asked, candidate, wired, bill, label, quote)
+                yield from bought(catalog, asked, candidate, WiredOffer(wired, bill, label, quote))
 
 
 def _on_demand(catalog: Catalog, asked: Portfolio, spot: NodeOption) -> float | None:

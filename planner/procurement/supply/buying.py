@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
-from typing import cast
+from typing import NamedTuple, cast
 
 from planner.base.errors import WrongQuestion
 from planner.catalog import Catalog
@@ -92,16 +92,18 @@ def wirings_of(
         yield replace(cluster, fabric=joined), bill, label
 
 
-def bought(
-    catalog: Catalog,
-    asked: Portfolio,
-    candidate: NodeOption,
-    cluster: Cluster,
-    bill: network_bill.Bill,
-    wiring: str,
-    quote: Price,
-) -> Iterator[SupplyPool]:
+class WiredOffer(NamedTuple):
+    """A cluster that may be bought: how it is wired, the bill of its network, and the price of a node."""
+
+    cluster: Cluster
+    bill: network_bill.Bill
+    wiring: str
+    quote: Price
+
+
+def bought(catalog: Catalog, asked: Portfolio, candidate: NodeOption, offer: WiredOffer) -> Iterator[SupplyPool]:
     """The cluster bought with and without spares, to be kept and, where the question says so, to be sold."""
+    cluster, bill, wiring, quote = offer
     several = cluster.count > 1
     wanted = {0, _spares(asked, cluster), min(asked.reliability.survive or 0, cluster.count)}
     for spares in sorted(wanted) if several else (0,):
@@ -110,7 +112,7 @@ def bought(
         if racks is None:
             continue
         joined = parts(catalog)
-        items = tuple(_items(asked, cluster, bill, wiring, quote, nodes, joined))
+        items = tuple(_items(asked, offer, nodes, joined))
         network_w = _network_power(cluster, bill, joined)
         watts = (nodes * node_power(cluster.node, cluster) + network_w) * pue(cluster)
         capital = sum(item.usd for item in items)
@@ -182,15 +184,8 @@ def racks_filled(asked: Portfolio, cluster: Cluster, nodes: int) -> float | None
     return math.ceil(nodes / nodes_a_rack) if nodes_a_rack else None
 
 
-def _items(
-    asked: Portfolio,
-    cluster: Cluster,
-    bill: network_bill.Bill,
-    wiring: str,
-    quote: Price,
-    nodes: int,
-    known: dict[str, BillPart],
-) -> Iterator[Item]:
+def _items(asked: Portfolio, offer: WiredOffer, nodes: int, known: dict[str, BillPart]) -> Iterator[Item]:
+    cluster, bill, _, quote = offer
     yield Item(cluster.node.id, "node", cluster.count, quote.usd, quote.source, quote.date)
     if spares := nodes - cluster.count:
         yield Item(f"{cluster.node.id}, spare", "node", spares, quote.usd, quote.source, quote.date)
