@@ -4,7 +4,7 @@ import pytest
 
 from planner.base.errors import WrongQuestion
 from planner.launchers import reading
-from planner.launchers.reading.torchtitan_configs import CONFIGS
+from planner.launchers.reading.torchtitan import CONFIGS
 from planner.models import workload
 
 RUN = "torchrun --nproc_per_node 8 -m torchtitan.train --module llama3 --config llama3_70b"

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from planner.schema.launcher_table import LauncherTable, spelt
+from planner.launchers import plan_facts
+from planner.schema.launcher_table import JOB, LauncherTable, spelt
+from planner.schema.plan import Plan
 
 Facts = Callable[[str], Any]
 """Axis or fact -> its value in a plan; None where the plan has none."""
@@ -25,15 +27,58 @@ def facts(known: Mapping[str, Any], shape: Mapping[str, Any]) -> Facts:
     return value
 
 
-def settings(table: LauncherTable, known: Facts) -> Iterator[tuple[str, Any]]:
-    """``(option, value)`` of all that the facts say, in the table's order; a switch that is on is True."""
+def plan_says(plan: Plan, values: Mapping[str, str], own: Mapping[str, Any]) -> Facts:
+    """What every launcher's table may ask of a plan and its job; what a launcher says itself (`own`) leads."""
+    steps = plan_facts.steps(plan)
+    replicas, shards = plan_facts.mesh(plan)
+    known = {
+        **plan_facts.values(plan),
+        "accelerators": plan.cluster.accelerators,
+        "accumulation": plan.batch.accumulation,
+        "mtp_layers": plan.workload.mtp_layers,
+        "replicas": replicas,
+        "sequence": plan.workload.sequence,
+        "shards": shards,
+        "steps": steps,
+    }
+    job = {
+        **values,
+        "always": True,
+        "graphs": plan.graphs,
+        "optimizer": known["optimizer"],
+        "save_interval": plan_facts.steps_between_checkpoints(plan),
+        "steps": steps,
+    }
+    return facts({**known, **{f"{JOB}{name}": value for name, value in job.items()}, **own}, plan.workload.shape)
+
+
+def document(table: LauncherTable, known: Facts) -> dict[str, Any]:
+    """Option -> value of all that the facts say, in the table's order."""
+    said = {}
     for option in table.options.values():
         value = known(option.says)
         if option.values:
             value = option.values.get(spelt(value))
-        if value is None or value is False or value == option.unless:
-            continue
-        yield option.name, value
+        if option.format == "or-null" or (value is not None and value != option.unless):
+            said[option.name] = value
+    return said
+
+
+def nested(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options with dots in their names as mappings in mappings."""
+    whole: dict[str, Any] = {}
+    for name, value in options.items():
+        *outer, last = name.split(".")
+        inner = whole
+        for key in outer:
+            inner = inner.setdefault(key, {})
+        inner[last] = value
+    return whole
+
+
+def settings(table: LauncherTable, known: Facts) -> Iterator[tuple[str, Any]]:
+    """``(option, value)`` of a command line; a switch that is on is True, and one that is off left out."""
+    return ((name, value) for name, value in document(table, known).items() if value is not False)
 
 
 def argv(table: LauncherTable, known: Facts) -> Iterator[str]:

@@ -10,27 +10,21 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from planner.launchers import plan_facts, rotary_and_norms, start
+from planner.launchers import plan_facts, rotary_and_norms, start, table
 from planner.launchers.target import LaunchJob, LaunchProgram, Loss, Values, by_table
 from planner.launchers.torchtitan_module import BALANCE, ROPE, family_of, module
 from planner.schema.hardware import SPLIT_SCHEDULES
+from planner.schema.launcher_table import launcher_table
 from planner.schema.plan import Plan
 
 MODULE = "plan_config"
 FUNCTION = "plan"
-SCHEDULES = {
-    "1f1b": "1F1B",
-    "interleaved-1f1b": "Interleaved1F1B",
-    "interleaved-zero-bubble": "InterleavedZeroBubble",
-    "zbv": "ZBVZeroBubble",
-    "dualpipe-v": "DualPipeV",
-}
-"""Schedule -> its name in torch; those with weight gradients apart fail with compiled blocks (pytorch issue 161904)."""
+TABLE = launcher_table("torchtitan")
 
 
 def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
     """The module, and the command of one node."""
-    argv = ("--module", MODULE, "--config", FUNCTION, *options(plan, values))
+    argv = ("--module", MODULE, "--config", FUNCTION, *table.argv(TABLE, facts(plan, values)))
     return replace(
         job,
         command=(*start.rendezvous(plan, values), LaunchProgram("-m"), "torchtitan.train", *argv),
@@ -41,49 +35,27 @@ def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
     )
 
 
-def options(plan: Plan, values: Values) -> Iterator[str]:
-    """Dotted options: degrees, batch, schedule, paths."""
+def facts(plan: Plan, values: Values) -> table.Facts:
+    """What options of the table say, of a plan and its job."""
     p = plan.parallelism
-    replicate, shard = plan_facts.mesh(plan)
-    yield from ("--parallelism.data_parallel_replicate_degree", str(replicate))
-    yield from ("--parallelism.data_parallel_shard_degree", str(shard))
-    yield from ("--parallelism.tensor_parallel_degree", str(p.tp))
-    yield from ("--parallelism.context_parallel_degree", str(p.cp))
-    yield from ("--parallelism.expert_parallel_degree", str(p.ep))
-    if p.zero_stage >= 2:
-        yield from ("--parallelism.fsdp_reshard_after_forward", "always" if p.zero_stage == 3 else "never")
-    yield from _pipeline(plan)
-    if p.pp > 1 or p.ep > 1:
-        yield "--training.disable_cuda_graphs"
-    yield from ("--training.local_batch_size", str(local_batch(plan)))
-    yield from ("--training.global_batch_size", str(plan.batch.global_))
-    yield from ("--training.seq_len", str(plan.workload.sequence), "--training.steps", str(plan_facts.steps(plan)))
-    yield from ("--training.mixed_precision_param", "float32" if plan.precision == "fp32" else "bfloat16")
-    if p.schedule not in SPLIT_SCHEDULES:
-        yield "--compile.enable"
-    yield from ("--compile.enable_async_tensor_parallel",) if plan.overlap.tp else ()
-    yield from ("--hf_assets_path", values["hf-assets-path"], "--dataloader.dataset", values["dataset"])
-    yield from ("--checkpoint.enable", "--checkpoint.folder", values["save"])
-    yield from ("--checkpoint.interval", str(plan_facts.steps_between_checkpoints(plan)))
+    piped = p.pp > 1
+    layers = plan_facts.chunks(plan)
+    even = piped and len(set(layers)) == 1
+    own = {
+        "schedule": p.schedule if piped else None,
+        "stages.micro": plan.batch.micro if piped else None,
+        "stages.layers": layers[0] if even else None,
+        "stages.less": 0 if even else None,
+        "local_batch": local_batch(plan),
+        "job.ungraphed": piped or p.ep > 1,
+        "job.compiled": p.schedule not in SPLIT_SCHEDULES,
+    }
+    return table.plan_says(plan, values, own)
 
 
 def local_batch(plan: Plan) -> int:
     """Sequences of one forward pass of a replica; a pipeline takes all micro-batches of a step at once."""
     return plan.batch.micro * (plan.batch.accumulation if plan.parallelism.pp > 1 else 1)
-
-
-def _pipeline(plan: Plan) -> Iterator[str]:
-    p = plan.parallelism
-    yield from ("--parallelism.pipeline_parallel_degree", str(p.pp))
-    if p.pp == 1:
-        return
-    yield from ("--parallelism.pipeline_parallel_schedule", SCHEDULES[p.schedule])
-    yield from ("--parallelism.pipeline_parallel_microbatch_size", str(plan.batch.micro))
-    sizes = plan_facts.chunks(plan)
-    if len(set(sizes)) == 1:
-        yield from ("--parallelism.pipeline_parallel_layers_per_stage", str(sizes[0]))
-        yield from ("--parallelism.pipeline_parallel_first_stage_less_layers", "0")
-        yield from ("--parallelism.pipeline_parallel_last_stage_less_layers", "0")
 
 
 def refuses(plan: Plan) -> Iterator[str]:

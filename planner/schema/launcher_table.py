@@ -6,6 +6,9 @@ and no more; whatever needs a decision is Python, and gives the table a fact by 
     [flag]
     tensor-model-parallel-size = { axis = "tp" }
     moe-flex-dispatcher-backend = { axis = "dispatcher", values = { deepep = "deepep", hybridep = "hybridep" } }
+    rdzv_backend = "static"
+
+The last is the same in every job. Dots in an option's name lead into mappings of a file.
 
 The table of a family's member begins with ``extends``: it has the options of that table, and its own.
 """
@@ -19,9 +22,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-Format = Literal["text", "switch", "count", "integer", "measure", "share"]
+Format = Literal["text", "switch", "count", "integer", "measure", "share", "or-null"]
 """How an option's words are spelt: a text; nothing at all (its presence is the value); a whole number from 1, or any;
-a number above zero, or from zero."""
+a number above zero, or from zero; in a file, null where a plan says nothing."""
 FOLDER = Path(__file__).resolve().parent.parent / "launchers"
 SECTIONS = ("says", "expresses", "loses")
 """Sections of which a table takes over row by row what it does not say itself."""
@@ -116,7 +119,9 @@ def _allowed(section: Mapping[str, Any]) -> dict[str, Any]:
     return dict.fromkeys(section.get("any", ()), "any") | lists
 
 
-def _option(name: str, row: Mapping[str, Any]) -> FlagRow:
+def _option(name: str, row: Any) -> FlagRow:
+    if not isinstance(row, Mapping):
+        row = {"fact": f"{JOB}always", "values": {"on": row}}
     if (unknown := row.keys() - KEYS) or ("axis" in row) == ("fact" in row):
         raise ValueError(f"flag {name}: {', '.join(sorted(unknown)) or 'either an axis or a fact'} ({', '.join(KEYS)})")
     values = row.get("values", {})

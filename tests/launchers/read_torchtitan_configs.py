@@ -1,6 +1,6 @@
 """Run by torchtitan's environment: what its own configurations hold. ``read_torchtitan_configs.py NAMES ANSWERS``.
 
-``NAMES`` is a JSON list; the answers are in the words of ``planner/launchers/reading/torchtitan_configs.py``.
+``NAMES`` is a JSON list; the answers are in the words of ``planner/launchers/torchtitan.toml``.
 """
 
 import importlib

@@ -20,7 +20,7 @@ from planner.launchers.reading import command, megatron, torchtitan
 from planner.launchers.reading.found import FoundOptions
 from planner.launchers.reading.shell import sandbox
 from planner.launchers.reading.shell.script import Script, script
-from planner.launchers.reading.torchtitan_configs import CONFIGS
+from planner.launchers.reading.torchtitan import CONFIGS
 from planner.models import workload
 from planner.schema.workload import FP8_RECIPES, LOW_PRECISION
 from tests.launchers.environments import ask, checkout, python

@@ -132,6 +132,16 @@ class Reading:
         """The words behind an option, as they are; None where the command leaves it out."""
         return self.options.get(name)
 
+    def degrees(self) -> dict[str, Any]:
+        """Axis -> value of all options that say an axis as a count; 1 where the command leaves one out.
+
+        Raises:
+            WrongQuestion: one is no whole number from 1.
+        """
+        return {
+            row.says: self(row.name, 1) for row in self.table.options.values() if row.is_axis and row.format == "count"
+        }
+
     def sizes(self, prefix: str) -> dict[str, Any]:
         """Field -> value of all stated counts whose facts begin so: ``sizes("shape.moe.")``.
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from planner.base.errors import WrongQuestion
-from planner.launchers.reading import deepspeed, documents, megatron, torchtitan, torchtitan_toml, trainer
+from planner.launchers.reading import deepspeed, documents, megatron, torchtitan, trainer
 from planner.launchers.reading.found import FoundOptions
 from planner.launchers.reading.shell import sandbox
 from planner.launchers.reading.shell.script import Script, script
@@ -52,8 +52,8 @@ def read(source: str, text: str, started: Started = AS_IT_IS) -> FoundOptions:
     folder = Path(text).parent if _is_file(text) else Path()
     if source == "trainer" and documents.detect(text_of(text)) == "trainer":
         return trainer.read_file("trainer")(text_of(text), folder)
-    if source == "torchtitan" and torchtitan_toml.IS_FILE.search(text_of(text)):
-        return torchtitan_toml.read(text_of(text))
+    if source == "torchtitan" and torchtitan.IS_FILE.search(text_of(text)):
+        return torchtitan.read_file(text_of(text))
     if source not in COMMANDS:
         if started != AS_IT_IS:
             raise WrongQuestion(f"--from {source}: a file, not a script: --run-script, --arg and --env say nothing")
@@ -104,7 +104,7 @@ def detect(text: str) -> str:
     inner = text_of(text)
     if (found := documents.detect(inner)) is not None:
         return found
-    if torchtitan_toml.IS_FILE.search(inner):
+    if torchtitan.IS_FILE.search(inner):
         return "torchtitan"
     for source, mark in _MARKS.items():
         if mark.search(inner):

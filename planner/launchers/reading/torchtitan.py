@@ -1,38 +1,56 @@
-"""torchtitan's options to axes of a plan."""
+"""torchtitan's options to axes of a plan: of a command, or of the TOML files of its versions until 0.2."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
-from dataclasses import replace
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-from planner.base.errors import WrongQuestion
+from planner.base.errors import WrongQuestion, malformed
 from planner.launchers.reading.command import command
-from planner.launchers.reading.found import FoundOptions, Options, degree, number
+from planner.launchers.reading.found import FoundOptions, Options, Reading
 from planner.launchers.reading.shell.script import Script
-from planner.launchers.reading.torchtitan_configs import CONFIGS, Config
-from planner.launchers.torchtitan import SCHEDULES
 from planner.schema.hardware import SPLIT_SCHEDULES
+from planner.schema.launcher_table import launcher_table
 
 RUNTIME = "fsdp2"
+TABLE = launcher_table("torchtitan")
+IS_FILE = re.compile(r"^\[(training|parallelism|job|model)\]\s*$", re.MULTILINE)
+"""A heading of a TOML file of torchtitan's."""
 _P, _T = "parallelism.", "training."
-_READ = {
-    *(f"{_P}{axis}_parallel_degree" for axis in ("tensor", "context", "expert", "pipeline")),
-    *(f"{_P}data_parallel_{kind}_degree" for kind in ("replicate", "shard")),
-    *(f"{_P}pipeline_parallel_{name}" for name in ("schedule", "microbatch_size", "layers_per_stage")),
-    *(f"{_P}pipeline_parallel_{end}_stage_less_layers" for end in ("first", "last")),
-    *(f"{_T}{name}" for name in ("local_batch_size", "global_batch_size", "seq_len", "steps", "mixed_precision_param")),
-    *("module", "config", "compile.enable_async_tensor_parallel", f"{_P}fsdp_reshard_after_forward"),
-}
-_MATTERS = re.compile(r"(parallelism|training|activation_checkpoint|compile|quantize|float8|mx|model|experimental)\..*")
-"""Options that may change precision, memory or time; the others are of data, logs, checkpoints and rates."""
-_HARMLESS = re.compile(
-    r"training\.(dataset.*|max_norm|gc_.*|warmup_steps|seed|deterministic|disable_cuda_graphs|mixed_precision_reduce|debug.*)"
-    r"|compile\.(enable|components|backend)|parallelism\.(enable_sequence_parallel|disable_loss_parallel"
-    r"|context_parallel_(load_balancer|rotate_method)|enable_async_tensor_parallel|enable_compiled_autograd)"
-    r"|model\.(tokenizer.*|hf_assets_path|print_after_conversion|name|flavor)|training\.(compile|data_parallel_type)"
-    r"|experimental\.(enable_.*|custom_.*)"
-)
+_SCHEDULE, _RESHARD = f"{_P}pipeline_parallel_schedule", f"{_P}fsdp_reshard_after_forward"
+_READ = {option.name for option in TABLE.options.values() if not option.is_job}
+_MATTERS = re.compile(TABLE.head["options"]["matter"])
+_HARMLESS = re.compile("|".join(TABLE.head["options"]["harmless"]))
+_POLICIES = ("none", "selective", "full")
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """A registered configuration.
+
+    Attributes:
+        model: Id in the library.
+        micro: Sequences of a rank in a forward pass.
+        sequence: Tokens.
+        steps: Of the whole run.
+        recompute: Our word for its activation checkpointing.
+        options: What differs from torchtitan's defaults beyond that, as the command line would say it.
+        precision: Of the matrix products.
+    """
+
+    model: str
+    micro: int
+    sequence: int
+    steps: int
+    recompute: str
+    options: Mapping[str, str] = field(default_factory=dict)
+    precision: str = "bf16"
+
+
+CONFIGS: Mapping[str, Config] = {name: Config(**row) for name, row in TABLE.head["config"].items()}
 
 
 def read(script: Script) -> FoundOptions:
@@ -69,48 +87,48 @@ def found_options(flags: Options, own: Config | None) -> FoundOptions:
     Raises:
         WrongQuestion: an option that no plan holds, or a value that cannot be.
     """
-    refuse(flags, _READ)
-    replicate = degree(flags, f"{_P}data_parallel_replicate_degree")
-    tp, pp = degree(flags, f"{_P}tensor_parallel_degree"), degree(flags, f"{_P}pipeline_parallel_degree")
-    settings: dict[str, object] = {
-        "tp": tp,
-        "pp": pp,
-        "cp": degree(flags, f"{_P}context_parallel_degree"),
-        "ep": degree(flags, f"{_P}expert_parallel_degree"),
-        "micro": _micro(flags, pp),
-        "zero_scope": "node" if replicate > 1 else "full",
-        **({"recompute": own.recompute} if own else {}),
+    _refuse(flags)
+    said = Reading(TABLE, flags)
+    settings = said.degrees()
+    pp = settings["pp"]
+    replicas = said(f"{_P}data_parallel_replicate_degree", 1)
+    local = said(f"{_T}local_batch_size", 8)
+    settings |= {
+        "micro": said(f"{_P}pipeline_parallel_microbatch_size", 1) if pp > 1 else local,
+        "zero_scope": "node" if replicas > 1 else "full",
     }
-    if tp > 1:
-        settings["tp_overlap"] = "on" if "compile.enable_async_tensor_parallel" in flags else "off"
-    schedule = _schedule(flags)
+    if own:
+        settings["recompute"] = own.recompute
+    if settings["tp"] > 1:
+        settings["tp_overlap"] = "on" if said("compile.enable_async_tensor_parallel") else "off"
+    schedule = _schedule(said)
     settings |= schedule if pp > 1 else {}
-    batch = number(flags, f"{_T}global_batch_size")  # -1: what the ranks make up
+    batch = said(f"{_T}global_batch_size")  # -1: what the ranks make up
     return FoundOptions(
         runtime=RUNTIME,
         settings=settings,
         batch=batch if batch is not None and batch > 0 else None,
-        per_rank=degree(flags, f"{_T}local_batch_size", 8),
-        degrees=(replicate, number(flags, f"{_P}data_parallel_shard_degree", -1) or 1),
-        differs=tuple(_differences(flags, pp)),
-        sequence=number(flags, f"{_T}seq_len"),
+        per_rank=local,
+        degrees=(replicas, said(f"{_P}data_parallel_shard_degree", -1) or 1),
+        differs=tuple(_differences(said, pp)),
+        sequence=said(f"{_T}seq_len"),
         precision=own.precision if own else "bf16",
-        steps=number(flags, f"{_T}steps"),
+        steps=said(f"{_T}steps"),
         model=own.model if own and own.model else (flags.get("config") or [""])[0].replace("_", "-") or None,
-        shards=replicate if replicate > 1 else None,
-        layers_per_chunk=number(flags, f"{_P}pipeline_parallel_layers_per_stage"),
+        shards=replicas if replicas > 1 else None,
+        layers_per_chunk=said(f"{_P}pipeline_parallel_layers_per_stage"),
         unread=sorted(flags.keys() - _READ),
     )
 
 
-def refuse(flags: Options, read: Collection[str]) -> None:
+def _refuse(flags: Options) -> None:
     """Refuses options that may change what a plan predicts and are not understood.
 
     Raises:
         WrongQuestion: one or several, by name.
     """
     unknown = sorted(
-        name for name in flags if name not in read and _MATTERS.fullmatch(name) and not _HARMLESS.fullmatch(name)
+        name for name in flags if name not in _READ and _MATTERS.fullmatch(name) and not _HARMLESS.fullmatch(name)
     )
     if unknown:
         names = ", ".join(f"--{name}" for name in unknown[:8])
@@ -120,33 +138,64 @@ def refuse(flags: Options, read: Collection[str]) -> None:
         )
 
 
-def _schedule(flags: Options) -> dict[str, object]:
+def _schedule(said: Reading) -> dict[str, Any]:
     """The schedule, by torch's name in any case, and the two chunks that others than 1F1B have unless more are said."""
-    given, names = flags.get(f"{_P}pipeline_parallel_schedule", ["1F1B"]), {v.lower(): k for k, v in SCHEDULES.items()}
-    if not given:
-        raise WrongQuestion(f"--{_P}pipeline_parallel_schedule: needs a value ({', '.join(SCHEDULES.values())})")
-    name = names.get(given[0].lower(), "1f1b")
+    names = TABLE.words(_SCHEDULE)
+    given = said.words(_SCHEDULE)
+    if given == []:
+        raise WrongQuestion(f"--{_SCHEDULE}: needs a value ({', '.join(names)})")
+    name = {word.lower(): schedule for word, schedule in names.items()}.get((given or [""])[0].lower(), "1f1b")
     chunks = {} if name == "1f1b" else {"vpp": 2}
     return chunks | ({"schedule": name} if name in SPLIT_SCHEDULES else {})
 
 
-def _differences(flags: Options, pp: int) -> Iterator[str]:
-    if not _resharded(flags, pp):
+def _differences(said: Reading, pp: int) -> Iterator[str]:
+    how = said.words(_RESHARD) or ["default"]
+    if how[0] not in ("default", "always", "never"):
+        raise WrongQuestion(f"--{_RESHARD} {how[0]}: choose default, always, never")
+    # Weights are given back by default where there is no pipeline.
+    if how[0] == "never" or (how[0] == "default" and pp > 1):
         yield "weights stay whole after the forward pass; predicted as given back"
-    if (kind := flags.get(f"{_T}mixed_precision_param", ["bfloat16"])) != ["bfloat16"]:
+    kind = said.words(f"{_T}mixed_precision_param")
+    if kind not in (None, ["bfloat16"]):
         yield f"computes in {' '.join(kind):.20}; predicted in bfloat16"
 
 
-def _resharded(flags: Options, pp: int) -> bool:
-    """Whether weights are given back after the forward pass: by default where there is no pipeline."""
-    how = (flags.get(f"{_P}fsdp_reshard_after_forward") or ["default"])[0]
-    if how not in ("default", "always", "never"):
-        raise WrongQuestion(f"--{_P}fsdp_reshard_after_forward {how}: choose default, always, never")
-    return how == "always" or (how == "default" and pp == 1)
+def read_file(text: str) -> FoundOptions:
+    """A job's TOML file.
+
+    Raises:
+        WrongQuestion: no TOML, or something that no plan can say.
+    """
+    flat = _flat(text)
+    policy = str(flat.pop("activation_checkpoint.mode", "selective"))
+    if policy not in _POLICIES:
+        raise WrongQuestion(f"activation_checkpoint.mode {policy:.40}: choose {', '.join(_POLICIES)}")
+    kinds = _converters(flat)
+    name = f"{flat.get('model.name', '')}-{flat['model.flavor']}".lower() if flat.get("model.flavor") else ""
+    own = Config(name, 8, 2048, 0, policy, precision="fp8" if kinds else "bf16")
+    formerly = TABLE.head["formerly"]
+    known = {formerly.get(name, name): [str(value)] for name, value in flat.items() if value is not False}
+    passed = ("activation_checkpoint.", "float8.")
+    return found_options({name: value for name, value in known.items() if not name.startswith(passed)}, own)
 
 
-def _micro(flags: Options, pp: int) -> int:
-    """Sequences of a forward pass."""
-    if pp > 1:
-        return degree(flags, f"{_P}pipeline_parallel_microbatch_size")
-    return degree(flags, f"{_T}local_batch_size", 8)
+def _flat(text: str) -> dict[str, Any]:
+    """Options of all tables under ``table.name``."""
+    try:
+        tables = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise WrongQuestion(f"--from torchtitan: not TOML: {malformed(error)}") from None
+    pairs = [(table, inner) for table, inner in tables.items() if isinstance(inner, dict)]
+    return {f"{table}.{name}": value for table, inner in pairs for name, value in inner.items()}
+
+
+def _converters(flat: dict[str, Any]) -> list[str]:
+    """What changes linear layers: 8-bit products, or nothing."""
+    listed = flat.pop("model.converters", [])
+    kinds = [str(kind) for kind in listed] if isinstance(listed, list) else [str(listed)]
+    if flat.pop("float8.enable_float8_linear", False):
+        kinds = ["float8"]
+    if kinds not in ([], ["float8"]):
+        raise WrongQuestion(f"model.converters {', '.join(kinds):.60}: cannot be taken over")
+    return kinds
