@@ -80,7 +80,7 @@ def test_every_switch_of_overlap_is_said(pins: str) -> None:
 def test_adapters_start_from_weights() -> None:
     found = said(plan("llama3-8b", "dgx-h100:1", "", "lora"), **{"lora-alpha": "8"})
     assert found["adapters"]["alpha"] == 8
-    assert set(found["adapters"]["target_modules"]) <= set(megatron_bridge.TARGETS.values())
+    assert set(found["adapters"]["target_modules"]) <= set(megatron_bridge.TABLE.head["modules"].values())
     assert found["settings"]["checkpoint.pretrained_checkpoint"] == "/weights"
 
 

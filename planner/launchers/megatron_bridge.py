@@ -15,37 +15,14 @@ from typing import Any
 
 from planner.launchers import adapters, megatron, plan_facts, start
 from planner.launchers.target import LaunchJob, LaunchProgram, Loss, Values, by_table
+from planner.schema.launcher_table import launcher_table
 from planner.schema.plan import Plan
 from planner.schema.plan_layout import FUSED
 
 NAME, SETTINGS = "train.py", "bridge.json"
-RECIPES = {
-    **{f"llama3-{size}": f"llama3_{size}" for size in ("8b", "70b")},
-    **{f"llama3.1-{size}": f"llama31_{size}" for size in ("8b", "70b", "405b")},
-    **{f"llama3.2-{size}": f"llama32_{size}" for size in ("1b", "3b")},
-    "llama2-7b": "llama2_7b",
-    **{f"qwen2.5-{size}": f"qwen25_{size}" for size in ("7b", "14b", "32b", "72b")},
-    **{"qwen2.5-0.5b": "qwen25_500m", "qwen2.5-1.5b": "qwen25_1p5b"},
-    **{f"qwen3-{size}": f"qwen3_{size}" for size in ("4b", "8b", "14b", "32b")},
-    **{"qwen3-0.6b": "qwen3_600m", "qwen3-1.7b": "qwen3_1p7b"},
-    **{"qwen3-30b-a3b": "qwen3_30b_a3b", "qwen3-235b-a22b": "qwen3_235b_a22b"},
-}
+TABLE = launcher_table("megatron-bridge")
+RECIPES: dict[str, str] = TABLE.head["recipes"]
 """Model -> how its recipe begins: those whose configuration was read back (of others Bridge has recipes, too)."""
-PRECISION = {
-    "bf16": "bf16_mixed",
-    "fp16": "fp16_mixed",
-    "fp8": "bf16_with_fp8_current_scaling_mixed",
-    "fp8-delayed": "bf16_with_fp8_delayed_scaling_mixed",
-    "fp8-blockwise": "bf16_with_fp8_subchannel_scaling_mixed",
-    "mxfp8": "bf16_with_mxfp8_mixed",
-    "nvfp4": "bf16_with_nvfp4_mixed",
-}
-"""Precision -> its name in training/mixed_precision.py."""
-TARGETS = {
-    **{"q": "linear_q", "k": "linear_k", "v": "linear_v", "o": "linear_proj"},
-    **{"up": "linear_fc1_up", "gate": "linear_fc1_gate", "down": "linear_fc2"},
-}
-"""Matrix -> the module of canonical adapters, which keep queries, keys and values apart."""
 WIDE = 4.0
 """Bytes of a gradient that is reduced in 32 bit."""
 WARM_UP = 0.01
@@ -72,7 +49,7 @@ def described(plan: Plan, values: Values) -> dict[str, Any]:
     adapting = adapters.adapts(plan)
     return {
         "recipe": f"{RECIPES[plan.workload.model]}_pretrain_config",
-        "precision": PRECISION[plan.precision],
+        "precision": TABLE.head["precisions"][plan.precision],
         "wide_gradients": plan.runtime.bytes_per_parameter["gradient_wire"] == WIDE,
         "adapters": _adapters(plan, values) if adapting else None,
         "model": {"num_layers": shape["layers"], "hidden_size": shape["hidden"], "ffn_hidden_size": shape["ffn"]},
@@ -103,7 +80,7 @@ def measured(plan: Plan, job: LaunchJob, steps: int) -> LaunchJob:
 
 def _adapters(plan: Plan, values: Values) -> dict[str, Any]:
     method = plan.workload.method
-    modules = [TARGETS[target] for target in method["targets"]]
+    modules = [TABLE.head["modules"][target] for target in method["targets"]]
     return {"target_modules": modules, "dim": method["rank"], "alpha": adapters.alpha(plan, values), "dropout": 0.0}
 
 

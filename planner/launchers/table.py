@@ -27,8 +27,8 @@ def facts(known: Mapping[str, Any], shape: Mapping[str, Any]) -> Facts:
     return value
 
 
-def plan_says(plan: Plan, values: Mapping[str, str], own: Mapping[str, Any]) -> Facts:
-    """What every launcher's table may ask of a plan and its job; what a launcher says itself (`own`) leads."""
+def plan_says(plan: Plan, values: Mapping[str, str], decided: Mapping[str, Any]) -> Facts:
+    """What every launcher's table may ask of a plan and its job; what a launcher says itself (`decided`) leads."""
     steps = plan_facts.steps(plan)
     replicas, shards = plan_facts.mesh(plan)
     known = {
@@ -49,7 +49,7 @@ def plan_says(plan: Plan, values: Mapping[str, str], own: Mapping[str, Any]) -> 
         "save_interval": plan_facts.steps_between_checkpoints(plan),
         "steps": steps,
     }
-    return facts({**known, **{f"{JOB}{name}": value for name, value in job.items()}, **own}, plan.workload.shape)
+    return facts({**known, **{f"{JOB}{name}": value for name, value in job.items()}, **decided}, plan.workload.shape)
 
 
 def document(table: LauncherTable, known: Facts) -> dict[str, Any]:

@@ -41,7 +41,7 @@ def facts(plan: Plan, values: Values) -> table.Facts:
     piped = p.pp > 1
     layers = plan_facts.chunks(plan)
     even = piped and len(set(layers)) == 1
-    own = {
+    decided = {
         "schedule": p.schedule if piped else None,
         "stages.micro": plan.batch.micro if piped else None,
         "stages.layers": layers[0] if even else None,
@@ -50,7 +50,7 @@ def facts(plan: Plan, values: Values) -> table.Facts:
         "job.ungraphed": piped or p.ep > 1,
         "job.compiled": p.schedule not in SPLIT_SCHEDULES,
     }
-    return table.plan_says(plan, values, own)
+    return table.plan_says(plan, values, decided)
 
 
 def local_batch(plan: Plan) -> int:

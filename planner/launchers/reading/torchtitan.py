@@ -24,7 +24,6 @@ _SCHEDULE, _RESHARD = f"{_P}pipeline_parallel_schedule", f"{_P}fsdp_reshard_afte
 _READ = {option.name for option in TABLE.options.values() if not option.is_job}
 _MATTERS = re.compile(TABLE.head["options"]["matter"])
 _HARMLESS = re.compile("|".join(TABLE.head["options"]["harmless"]))
-_POLICIES = ("none", "selective", "full")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,24 +64,26 @@ def read(script: Script) -> FoundOptions:
     name = (started.options.get("config") or [""])[0]
     if "nvfp4" in name:
         raise WrongQuestion(f"--config {name:.60}: 4-bit products cannot be taken over")
-    own = CONFIGS.get(name)
+    config = CONFIGS.get(name)
     assumed = []
-    if own is not None:
-        assumed = [f"--config {name}: as torchtitan 0.3.0 has it ({own.recompute} recomputation, {own.precision})"]
+    if config is not None:
+        assumed = [
+            f"--config {name}: as torchtitan 0.3.0 has it ({config.recompute} recomputation, {config.precision})"
+        ]
     elif name:
         assumed = [f"--config {name:.60}: not torchtitan 0.3.0's own; what its code sets is not read (--recompute)"]
-    found = found_options({**(_stated(own) if own else {}), **started.options}, own)
-    return replace(found, ranks=started.ranks, assumed=(*started.assumed, *assumed))
+    options = found_options({**(_stated(config) if config else {}), **started.options}, config)
+    return replace(options, ranks=started.ranks, assumed=(*started.assumed, *assumed))
 
 
-def _stated(own: Config) -> Options:
+def _stated(config: Config) -> Options:
     """A configuration of torchtitan's own as the command line would say it."""
-    stated = {f"{_T}local_batch_size": own.micro, f"{_T}seq_len": own.sequence, f"{_T}steps": own.steps}
-    return {option: [str(value)] for option, value in {**stated, **own.options}.items()}
+    stated = {f"{_T}local_batch_size": config.micro, f"{_T}seq_len": config.sequence, f"{_T}steps": config.steps}
+    return {option: [str(value)] for option, value in {**stated, **config.options}.items()}
 
 
-def found_options(flags: Options, own: Config | None) -> FoundOptions:
-    """Options as axes of a plan; `own` is what a configuration in code holds.
+def found_options(flags: Options, config: Config | None) -> FoundOptions:
+    """Options as axes of a plan; `config` is what a configuration in code holds.
 
     Raises:
         WrongQuestion: an option that no plan holds, or a value that cannot be.
@@ -97,8 +98,8 @@ def found_options(flags: Options, own: Config | None) -> FoundOptions:
         "micro": said(f"{_P}pipeline_parallel_microbatch_size", 1) if pp > 1 else local,
         "zero_scope": "node" if replicas > 1 else "full",
     }
-    if own:
-        settings["recompute"] = own.recompute
+    if config:
+        settings["recompute"] = config.recompute
     if settings["tp"] > 1:
         settings["tp_overlap"] = "on" if said("compile.enable_async_tensor_parallel") else "off"
     schedule = _schedule(said)
@@ -112,9 +113,9 @@ def found_options(flags: Options, own: Config | None) -> FoundOptions:
         degrees=(replicas, said(f"{_P}data_parallel_shard_degree", -1) or 1),
         differs=tuple(_differences(said, pp)),
         sequence=said(f"{_T}seq_len"),
-        precision=own.precision if own else "bf16",
+        precision=config.precision if config else "bf16",
         steps=said(f"{_T}steps"),
-        model=own.model if own and own.model else (flags.get("config") or [""])[0].replace("_", "-") or None,
+        model=config.model if config and config.model else (flags.get("config") or [""])[0].replace("_", "-") or None,
         shards=replicas if replicas > 1 else None,
         layers_per_chunk=said(f"{_P}pipeline_parallel_layers_per_stage"),
         unread=sorted(flags.keys() - _READ),
@@ -169,15 +170,15 @@ def read_file(text: str) -> FoundOptions:
     """
     flat = _flat(text)
     policy = str(flat.pop("activation_checkpoint.mode", "selective"))
-    if policy not in _POLICIES:
-        raise WrongQuestion(f"activation_checkpoint.mode {policy:.40}: choose {', '.join(_POLICIES)}")
+    if policy not in ("none", "selective", "full"):
+        raise WrongQuestion(f"activation_checkpoint.mode {policy:.40}: choose none, selective, full")
     kinds = _converters(flat)
     name = f"{flat.get('model.name', '')}-{flat['model.flavor']}".lower() if flat.get("model.flavor") else ""
-    own = Config(name, 8, 2048, 0, policy, precision="fp8" if kinds else "bf16")
+    config = Config(name, 8, 2048, 0, policy, precision="fp8" if kinds else "bf16")
     formerly = TABLE.head["formerly"]
     known = {formerly.get(name, name): [str(value)] for name, value in flat.items() if value is not False}
     passed = ("activation_checkpoint.", "float8.")
-    return found_options({name: value for name, value in known.items() if not name.startswith(passed)}, own)
+    return found_options({name: value for name, value in known.items() if not name.startswith(passed)}, config)
 
 
 def _flat(text: str) -> dict[str, Any]:
