@@ -59,6 +59,10 @@ class PlanAxis(Generic[Value]):
     """Whether all groups of pipelines of a plan over several pools have one value."""
     condition: str = ""
     """What its other values go with: the answer to a pin that leaves no plan."""
+    any_layout: bool = False
+    """Whether each layout takes every value that the runtime has; where no pin says one, all keep the neutral one."""
+    listed: str = ""
+    """Field of the accelerator's efficiencies that lists its values, beside the neutral one; empty: all of them."""
     pools: tuple[object, ...] | None = None
     """Values that plans over several pools have, as pins compare them; None: they search the axis."""
     since: Callable[[Value], Iterator[str]] = lambda value: iter(())

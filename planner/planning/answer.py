@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from typing import Literal, cast
+from typing import Any, cast
 
 import numpy as np
 
 from planner import cost
+from planner.axes import OPTION_AXES
 from planner.axes.options import OptionValues
 from planner.axes.table import (
     ACTIVATION_OFFLOAD,
@@ -30,7 +31,7 @@ from planner.axes.table import (
     ZERO,
     ZERO_SCOPE,
 )
-from planner.axes.values import SPLIT_SCHEDULES, schedule_name
+from planner.axes.values import IN_PLACE, SPLIT_SCHEDULES, schedule_name
 from planner.base.units import format_many
 from planner.cost import attention, data_parallel, expanded_memory, held_memory, nearness, pipeline
 from planner.cost.evaluate import terms
@@ -44,8 +45,9 @@ from planner.question.job_pools import JobPool, Pools
 from planner.question.request import Request
 from planner.question.search_problem import Prepared
 from planner.schema import plan as schema
+from planner.schema import plan_axes
 from planner.schema.hardware import Node
-from planner.schema.plan_layout import ContextAlgorithm, Dispatcher
+from planner.schema.plan_layout import ContextAlgorithm
 from planner.search.problem import Candidate
 from planner.space import dispatchers
 from planner.space.grid import single_grid
@@ -151,7 +153,6 @@ def _configuration(prepared: Prepared, candidate: Candidate, grid: Grid, fullest
             accumulation=layout["batch"] // (layout["dp"] * layout["micro"]),
             per_pool=(layout["batch"],),
         ),
-        precision=options[PRECISION],
         recompute=schema.RecomputeSection(
             policy=options[RECOMPUTE].name,
             layers_fraction=options[RECOMPUTE].layers,
@@ -166,19 +167,22 @@ def _configuration(prepared: Prepared, candidate: Candidate, grid: Grid, fullest
             p2p=options[P2P_OVERLAP],
             ep=options[EP_OVERLAP] or None,
         ),
-        dispatcher=_dispatcher(options, grid, request),
-        graphs=_asked(options[GRAPHS]),
         waived=broken(layout, RuleSetting(request.workload, request.cluster, request.runtime)) or None,
+        **_by_name(options) | _launched(options, grid, request),
     )
 
 
-def _asked(graphs: str) -> Literal["modules", "full"] | None:
-    return None if graphs == GRAPHS.neutral else "full" if graphs == "full" else "modules"
+def _by_name(options: OptionValues) -> dict[str, Any]:
+    """Values of the axes that plans hold by their names alone; None where one is not used."""
+    stated = {axis.name: axis.state(options[axis]) for axis in OPTION_AXES if axis.name in plan_axes.BY_NAME}
+    return {name: None if value == plan_axes.NEUTRAL.get(name) else value for name, value in stated.items()}
 
 
-def _dispatcher(options: OptionValues, grid: Grid, request: Request) -> Dispatcher | None:
-    found = dispatchers.launched(options[DISPATCHER], grid, request.cluster.accelerator, request.runtime)
-    return cast("Dispatcher | None", found)
+def _launched(options: OptionValues, grid: Grid, request: Request) -> dict[str, str | None]:
+    """The dispatcher that the runtime launches where none is asked for, and graphs as plans tell them apart."""
+    accelerator = request.cluster.accelerator
+    sent = dispatchers.launched(options[DISPATCHER], grid, accelerator, request.runtime)
+    return {DISPATCHER.name: sent} | ({GRAPHS.name: "modules"} if options[GRAPHS] == IN_PLACE else {})
 
 
 def _offloaded(options: OptionValues, fullest: Memory, grid: Grid) -> schema.Offloaded | None:

@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from planner.axes import OPTION_AXES
 from planner.axes.table import PRECISION
-from planner.base.errors import WrongQuestion
+from planner.base.errors import WrongQuestion, meant
 from planner.catalog import Catalog
 from planner.cost import memory_risk
 from planner.cost.figures import Expansion
@@ -93,6 +94,7 @@ def prepare(catalog: Catalog, request: Request, spanned: tuple[Block, ...] | Non
     found = space(request) if spanned is None else spanned
     known, part = residual_widths.read(catalog), request.cluster.accelerator
     fitted = resolve_efficiency(catalog, request, part)
+    _refuse_unlisted(request, fitted)
     kinds = {name for block in found for name in block.axes[PRECISION]}
     measured, unused = measured_layers(catalog, request, kinds)
     memory = residual_widths.found_memory(residual_widths.read(catalog, residual_widths.MEMORY), request.runtime.id)
@@ -101,6 +103,23 @@ def prepare(catalog: Catalog, request: Request, spanned: tuple[Block, ...] | Non
     sure = {name: how_sure(known, request, part, name) for name in kinds}
     older, plausible = _elsewhere(catalog, request, list(figures.devices)) if not measured else (None, ())
     return Prepared(request, fitted, figures, found, targets, sure, measured, unused, *memory, older, plausible)
+
+
+def _refuse_unlisted(request: Request, fitted: Efficiency) -> None:
+    """Refuses pinned values for which the accelerator's efficiencies have no figure.
+
+    Raises:
+        WrongQuestion: a value, with those that the accelerator has.
+    """
+    part = request.cluster.accelerator
+    for axis in OPTION_AXES:
+        if not axis.listed or axis.name not in request.pins:
+            continue
+        known = (axis.spell(axis.neutral), *getattr(fitted.accelerator, axis.listed))
+        for value in request.pins.bounds[axis.name].values:
+            if value not in known:
+                instead = meant(value, known, f"choose {', '.join(known)}")
+                raise WrongQuestion(f"{axis.name}={value}: no figure is known for it on {part.id}; {instead}")
 
 
 def _elsewhere(

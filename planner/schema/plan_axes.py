@@ -34,6 +34,8 @@ PLACES: dict[str, tuple[str, ...]] = {
     "dispatcher": ("dispatcher",),
 }
 """Axis -> section and key that hold its value as it is, in the order of a document."""
+BY_NAME = tuple(axis for axis, place in PLACES.items() if place == (axis,))
+"""Axes that are no part of a section."""
 NEUTRAL: dict[str, Stated] = {"ep_overlap": False, "cp_algorithm": ALONE, "graphs": ALONE, "dispatcher": ALONE}
 """What is stated for a section that has no value."""
 HOST = ("optimizer_share", "optimizer_overlap", "activations")

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.axes import PlanAxis
+from planner.axes import OPTION_AXES, PlanAxis
 from planner.axes.options import OptionGrid, Sharding, TensorMode, option_grid
 from planner.axes.table import (
     CP_ALGORITHM,
@@ -44,6 +45,7 @@ from planner.space.layouts import Rows
 from planner.space.pins import Pins
 from planner.space.rules import context_shares, exchanges_overlap
 
+Value = TypeVar("Value")
 ZERO_STAGES: tuple[ZeroStage, ...] = (0, 1, 2, 3)
 
 
@@ -77,10 +79,20 @@ class Block:
         return (*self.axes.shape, self.height)
 
 
-def _on(runtime: Runtime, pins: Pins, axis: PlanAxis[bool], values: Sequence[bool]) -> list[bool]:
-    """Switch values that the runtime has and the pin allows."""
+def _on(runtime: Runtime, pins: Pins, axis: PlanAxis[Value], values: Sequence[Value]) -> list[Value]:
+    """Values, of those given, that the runtime has and the pin allows."""
     known = runtime.axes.get(axis.name, (axis.neutral,))
     return [v for v in values if (known == "any" or v in known) and pins.allow(axis.name, v)]
+
+
+def _on_any_layout(cluster: Cluster, runtime: Runtime, pins: Pins) -> dict[str, tuple[Any, ...]]:
+    """Options that every layout takes: where states live, and the axes whose rows say so."""
+    values = {
+        axis.name: tuple(_on(runtime, pins, axis, axis.choices if axis.name in pins else (axis.neutral,)))
+        for axis in OPTION_AXES
+        if axis.any_layout
+    }
+    return {"placement": offloading.placements(cluster, pins), **values}
 
 
 def precisions(cluster: Cluster, runtime: Runtime, pins: Pins) -> tuple[str, ...]:
@@ -114,6 +126,7 @@ def blocks(rows: Rows, workload: Workload, cluster: Cluster, runtime: Runtime, p
     filled = (rows["vpp"] == 1) | (rows["batch"] // (rows["dp"] * rows["micro"]) % rows["pp"] == 0)
     plain = [pins.allow(SCHEDULE.name, name) for name in ("none", "1f1b", "interleaved-1f1b")]
     routed = dispatchers.offered(rows, cluster, runtime, pins)
+    everywhere = _on_any_layout(cluster, runtime, pins)
     cuts = product(overlaps, (False, True), (False, True), (0, 1, 2), shared, routed)
     for overlap, has_tensor, has_replicas, stage, (ways, sharing), (sent, spread) in cuts:
         mask = (tensor == has_tensor) & (replicated == has_replicas) & (stages == stage) & sharing & spread
@@ -135,7 +148,6 @@ def blocks(rows: Rows, workload: Workload, cluster: Cluster, runtime: Runtime, p
                 p2p_overlap=_on(runtime, pins, P2P_OVERLAP, (False, True) if stage == 2 else (False,)),
                 rank_order=_orders(runtime, pins, has_replicas and stage > 0),
                 offload=offloaded,
-                placement=offloading.placements(cluster, pins),
                 # One value a block: with it, other layouts and options exist. Of graphs and schedules, too.
                 ep_overlap=(overlap,),
                 cp_algorithm=ways,
@@ -143,6 +155,7 @@ def blocks(rows: Rows, workload: Workload, cluster: Cluster, runtime: Runtime, p
                 activation_offload=moved,
                 graphs=(graphs,),
                 dispatcher=sent,
+                **everywhere,
             )
             if all(options.shape):
                 yield Block({name: column[mask] for name, column in rows.items()}, options, family[mask])
@@ -172,7 +185,6 @@ def _apart(rows: Rows, workload: Workload, cluster: Cluster, runtime: Runtime, p
             runtime, pins, has_replicas, True, offloading.states(runtime, pins)
         ):
             alone = tuple(each for each in shardings if not (each.overlap and apart))
-            placed = offloading.placements(cluster, pins)
             options = option_grid(
                 precision=kinds,
                 tensor=modes,
@@ -180,10 +192,10 @@ def _apart(rows: Rows, workload: Workload, cluster: Cluster, runtime: Runtime, p
                 p2p_overlap=sent,
                 rank_order=orders,
                 offload=offloaded,
-                placement=placed,
                 cp_algorithm=ways,
                 offload_overlap=copying,
                 schedule=(name,),
+                **_on_any_layout(cluster, runtime, pins),
             )
             if mask.any() and all(options.shape):
                 yield Block({name: column[mask] for name, column in rows.items()}, options, family[mask])
