@@ -12,7 +12,7 @@ from typing import Any
 
 from planner.launchers import megatron_hybrid, megatron_model, plan_facts, start, table
 from planner.launchers.target import LaunchJob, LaunchProgram, Loss, Values, by_table
-from planner.schema.launcher_table import JOB, launcher_table
+from planner.schema.launcher_table import launcher_table
 from planner.schema.plan import Plan
 
 TABLE = launcher_table("megatron")
@@ -44,56 +44,32 @@ def facts(plan: Plan, values: Values) -> table.Facts:
     """What options of the table say, of a plan and its job."""
     p = plan.parallelism
     shape = plan.workload.shape
-    axes = plan_facts.values(plan)
     hybrid = megatron_hybrid.is_one(shape)
     pieces = layout(plan) if not hybrid and has_layout(plan) else None
-    steps = plan_facts.steps(plan)
-    known = {
-        **axes,
+    decided = {
         "layout": pieces,
         "vpp": None if hybrid or pieces else p.vpp,
         "cp_algorithm": (p.cp_algorithm or "p2p") if p.cp > 1 else None,
         "cp_levels": context_levels(plan),
         "etp": p.etp if shape["moe"] else None,
-        "tp_overlap": plan.overlap.tp,
         "p2p_overlap": plan.overlap.p2p if p.vpp > 1 else None,
-        "ep_overlap": bool(plan.overlap.ep),
-        "dp_overlap": plan.overlap.dp,
         "gather_overlap": gathers_beside(plan),
         "zero_replicas": plan_facts.replicas(plan) if p.zero_stage else None,
         "dispatcher": dispatcher(plan),
-        "mtp_layers": plan.workload.mtp_layers,
-        "micro": plan.batch.micro,
-        "batch": plan.batch.global_,
         **recomputation(plan),
         "offloaded_share": plan_facts.offloaded_share(plan) if plan.offload.get("optimizer") else None,
         "graphs.scope": {"full": "full_iteration", "modules": captured(plan)}.get(plan.graphs or ""),
         "offloaded_modules": offloaded_modules(plan) or None,
-        "steps": steps,
         "started_from": values["load"] if plan.workload.method["kind"] == "finetune" else None,
         **megatron_model.facts(shape, plan.workload.sequence, p.tp, values),
         **(megatron_hybrid.facts(plan) if hybrid else {}),
     }
-    job = {
-        **values,
-        "always": True,
-        "graphs": plan.graphs,
-        "optimizer": axes["optimizer"],
-        "steps": steps,
-        "save_interval": plan_facts.steps_between_checkpoints(plan),
-    }
-    return table.facts(known | {f"{JOB}{name}": value for name, value in job.items()}, shape)
+    return table.plan_says(plan, values, decided)
 
 
 def dispatcher(plan: Plan) -> str | None:
     """How tokens reach experts on other ranks; None without experts."""
     return (plan.dispatcher or "alltoall") if plan.workload.shape["moe"] else None
-
-
-def dispatched(plan: Plan) -> dict[str, str]:
-    """Names of Megatron's configuration for how tokens reach experts -> what they are; nothing without experts."""
-    known = table.facts({"dispatcher": dispatcher(plan)}, {})
-    return {name.replace("-", "_"): value for name, value in table.settings(TABLE, known)}
 
 
 def has_layout(plan: Plan) -> bool:

@@ -13,11 +13,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from planner.launchers import adapters, megatron, plan_facts, start
+from planner.launchers import adapters, megatron, plan_facts, start, table
 from planner.launchers.target import LaunchJob, LaunchProgram, Loss, Values, by_table
 from planner.schema.launcher_table import launcher_table
 from planner.schema.plan import Plan
-from planner.schema.plan_layout import FUSED
 
 NAME, SETTINGS = "train.py", "bridge.json"
 TABLE = launcher_table("megatron-bridge")
@@ -25,8 +24,6 @@ RECIPES: dict[str, str] = TABLE.head["recipes"]
 """Model -> how its recipe begins: those whose configuration was read back (of others Bridge has recipes, too)."""
 WIDE = 4.0
 """Bytes of a gradient that is reduced in 32 bit."""
-WARM_UP = 0.01
-"""Share of the steps. Recipes have numbers of their own (10 to 2,000), which may exceed the steps of a plan."""
 
 
 def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
@@ -54,7 +51,7 @@ def described(plan: Plan, values: Values) -> dict[str, Any]:
         "adapters": _adapters(plan, values) if adapting else None,
         "model": {"num_layers": shape["layers"], "hidden_size": shape["hidden"], "ffn_hidden_size": shape["ffn"]},
         "overlap": _overlap(plan),
-        "settings": {**_model(plan), **_sharding(plan), **_training(plan, values)},
+        "settings": table.document(TABLE, _facts(plan, values)),
     }
 
 
@@ -98,92 +95,30 @@ def _overlap(plan: Plan) -> dict[str, bool]:
     }
 
 
-def _model(plan: Plan) -> dict[str, Any]:
+def _facts(plan: Plan, values: Values) -> table.Facts:
+    """What settings of the table say, of a plan and its job."""
     p = plan.parallelism
-    uneven = plan_facts.values(plan)["stages"] == "uneven" or (p.pp > 1 and plan.workload.mtp_layers)
-    named = megatron.offloaded_modules(plan)
-    found = {
-        "tensor_model_parallel_size": p.tp,
-        "pipeline_model_parallel_size": p.pp,
+    listed = megatron.has_layout(plan)
+    decided = {
         "pipeline_dtype": "torch.float16" if plan.precision == "fp16" else "torch.bfloat16" if p.pp > 1 else None,
-        "virtual_pipeline_model_parallel_size": p.vpp if p.vpp > 1 and not uneven else None,
-        "pipeline_model_parallel_layout": megatron.layout(plan) if uneven else None,
-        "account_for_embedding_in_pipeline_split": False,
-        "account_for_loss_in_pipeline_split": False,
-        "context_parallel_size": p.cp,
-        "cp_comm_type": p.cp_algorithm or "p2p",
-        **({"hierarchical_context_parallel_sizes": [*levels]} if (levels := megatron.context_levels(plan)) else {}),
-        "expert_model_parallel_size": p.ep,
-        "expert_tensor_parallel_size": p.etp if plan.workload.shape["moe"] else None,
-        "sequence_parallel": p.sequence_parallel,
-        "seq_length": plan.workload.sequence,
-        "mtp_num_layers": plan.workload.mtp_layers or None,
-        "cuda_graph_impl": "transformer_engine" if plan.graphs else "none",
-        "cuda_graph_modules": [*megatron.captured(plan)] if plan.graphs else [],
-        **({"use_te_rng_tracker": True} if plan.graphs else {}),
-        **megatron.dispatched(plan),
-        **({"moe_shared_expert_overlap": False} if plan.dispatcher in FUSED else {}),
-        **_recomputation(plan),
-        **({"fine_grained_activation_offloading": True, "offload_modules": [*named]} if named else {}),
+        "vpp": p.vpp if p.vpp > 1 and not listed else None,
+        "layout": megatron.layout(plan) if listed else None,
+        "cp_algorithm": p.cp_algorithm or "p2p",
+        "cp_levels": megatron.context_levels(plan),
+        "etp": p.etp if plan.workload.shape["moe"] else None,
+        "mtp_layers": plan.workload.mtp_layers or None,
+        "captured": megatron.captured(plan) if plan.graphs else (),
+        "dispatcher": megatron.dispatcher(plan),
+        **megatron.recomputation(plan),
+        "offloaded_modules": megatron.offloaded_modules(plan) or None,
+        "zero_replicas": plan_facts.replicas(plan) if p.zero_stage else 1,
+        "gather_overlap": megatron.gathers_beside(plan),
+        "offloaded_share": plan_facts.offloaded_share(plan),
+        "started_from": values["load"] if plan.workload.method["kind"] != "pretrain" else None,
+        "lr": table.rate(values["lr"]),
+        "job.blend": [[values["data-path"]], None],
     }
-    return {f"model.{name}": value for name, value in found.items()}
-
-
-def _recomputation(plan: Plan) -> dict[str, Any]:
-    policy = plan.recompute.policy
-    names = ("recompute_granularity", "recompute_method", "recompute_num_layers", "recompute_modules")
-    if policy.startswith("selective"):
-        listed = (policy.partition(":")[2] or "core_attn").split("+")
-        return dict(zip(names, ("selective", None, None, listed), strict=True))
-    if policy == "none":
-        return dict.fromkeys(names)
-    method, number = ("uniform", 1) if policy == "full" else ("block", megatron.recomputed(plan))
-    return dict(zip(names, ("full", method, number, None), strict=True))
-
-
-def _sharding(plan: Plan) -> dict[str, Any]:
-    p, away = plan.parallelism, plan.offloaded
-    strategy = megatron.FSDP_STRATEGY.get(str(p.zero_stage), "no_shard")
-    return {
-        "ddp.use_distributed_optimizer": p.zero_stage > 0,
-        "ddp.num_distributed_optimizer_instances": plan_facts.replicas(plan) if p.zero_stage else 1,
-        "ddp.use_megatron_fsdp": p.zero_stage > 1,
-        "ddp.data_parallel_sharding_strategy": strategy,
-        "ddp.overlap_grad_reduce": plan.overlap.dp,
-        "ddp.overlap_param_gather": plan.overlap.dp and p.zero_stage > 0,
-        "dist.use_tp_pp_dp_mapping": p.rank_order == "tp-cp-ep-pp-dp",
-        "optimizer.use_distributed_optimizer": p.zero_stage > 0,
-        "optimizer.optimizer_cpu_offload": bool(plan.offload.get("optimizer")),
-        "optimizer.optimizer_offload_fraction": plan_facts.offloaded_share(plan),
-        **({"optimizer.overlap_cpu_optimizer_d2h_h2d": True} if away and away.optimizer_overlap else {}),
-        "optimizer.use_precision_aware_optimizer": bool(plan.offload.get("optimizer")),
-        "checkpoint.ckpt_format": "fsdp_dtensor" if p.zero_stage > 1 else "torch_dist",
-        **({"model.gradient_accumulation_fusion": False} if p.zero_stage > 1 else {}),
-    }
-
-
-def _training(plan: Plan, values: Values) -> dict[str, Any]:
-    tuned = plan.workload.method["kind"] != "pretrain"
-    return {
-        **({"rng.te_rng_tracker": True} if plan.graphs else {}),
-        "train.train_iters": plan_facts.steps(plan),
-        "train.micro_batch_size": plan.batch.micro,
-        "train.global_batch_size": plan.batch.global_,
-        "dataset.seq_length": plan.workload.sequence,
-        "dataset.blend": [[values["data-path"]], None],
-        "tokenizer.tokenizer_type": "HuggingFaceTokenizer",
-        "tokenizer.tokenizer_model": values["tokenizer-model"],
-        "tokenizer.use_tokenizer_vocab_size": False,
-        "optimizer.lr": float(values["lr"]),
-        "optimizer.min_lr": 0.0,
-        "scheduler.lr_decay_iters": None,
-        "scheduler.lr_warmup_iters": 0,
-        "scheduler.lr_warmup_fraction": WARM_UP,
-        "checkpoint.save": values["save"],
-        "checkpoint.load": values["save"],
-        "checkpoint.save_interval": plan_facts.steps_between_checkpoints(plan),
-        "checkpoint.pretrained_checkpoint": values["load"] if tuned else None,
-    }
+    return table.plan_says(plan, values, decided)
 
 
 def refuses(plan: Plan) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """A launcher's options as a table, ``planner/launchers/NAME.toml``: which say an axis of a plan, and in which words.
 
-One table serves the writer (``export``), the reader (``import``) and the reader of logs. An option may say five things
+One table serves the writer (``export``), the reader (``import``) and the reader of logs. An option may say six things
 and no more; whatever needs a decision is Python, and gives the table a fact by its name:
 
     [flag]
@@ -8,7 +8,8 @@ and no more; whatever needs a decision is Python, and gives the table a fact by 
     moe-flex-dispatcher-backend = { axis = "dispatcher", values = { deepep = "deepep", hybridep = "hybridep" } }
     rdzv_backend = "static"
 
-The last is the same in every job. Dots in an option's name lead into mappings of a file.
+The last is the same in every job. Dots in an option's name lead into mappings of a file. Of two rows that say one
+option in turn, at different places of a file, the second is called as it likes and names its ``option``.
 
 The table of a family's member begins with ``extends``: it has the options of that table, and its own.
 """
@@ -28,7 +29,9 @@ a number above zero, or from zero; in a file, null where a plan says nothing."""
 FOLDER = Path(__file__).resolve().parent.parent / "launchers"
 SECTIONS = ("says", "expresses", "loses")
 """Sections of which a table takes over row by row what it does not say itself."""
-KEYS = {"axis", "fact", "values", "unless", "format"}
+KEYS = {"axis", "fact", "values", "unless", "format", "option"}
+SPLICED = "*"
+"""A row called so names another table, whose options stand in its place."""
 JOB = "job."
 """Facts that begin so belong to the job rather than to the plan (paths, what every fast configuration has): they are
 written, and nothing is read from them."""
@@ -95,7 +98,9 @@ def launcher_table(name: str) -> LauncherTable:
     One that extends another takes over what it does not say itself; where it lists options, it has those alone.
     """
     data = _data(name)
-    options = {key: _option(key, row) for key, row in data.pop("flag", {}).items()}
+    options: dict[str, FlagRow] = {}
+    for key, row in data.pop("flag", {}).items():
+        options |= launcher_table(row).options if key == SPLICED else {key: _option(key, row)}
     data["expresses"] = _allowed(data.get("expresses", {}))
     if "extends" not in data:
         return LauncherTable(head=data, options=options)
@@ -130,7 +135,7 @@ def _option(name: str, row: Any) -> FlagRow:
     if form not in get_args(Format):
         raise ValueError(f"flag {name}: no format {form!r}")
     return FlagRow(
-        name=name,
+        name=row.get("option", name),
         says=row.get("axis") or row["fact"],
         is_axis="axis" in row,
         values=values,

@@ -168,7 +168,9 @@ def values_of_torchtitan(plan: Plan) -> Values:
         "angles": angles_of_torchtitan(shape),
         "experts": moe["experts"] if moe else None,
         "chunks": plan_facts.chunks(plan) if p.pp > 1 else None,
-        "schedule": {"none": "none", **torchtitan.SCHEDULES}[p.schedule],
+        "schedule": {"none": "none", **torchtitan.TABLE.options["parallelism.pipeline_parallel_schedule"].values}[
+            p.schedule
+        ],
         "compiled": p.schedule not in ("interleaved-zero-bubble", "zbv", "dualpipe-v"),
         "reshard": {0: "default", 2: "never", 3: "always"}[p.zero_stage],
         "recompute": {"none": "NoneType", "selective": "SelectiveAC", "full": "FullAC"}[plan.recompute.policy],
