@@ -8,22 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
-from planner.launchers import maxtext_model, plan_facts, quoting, tpu
+from planner.launchers import maxtext_model, plan_facts, quoting, table, tpu
 from planner.launchers.target import LaunchJob, LaunchProgram, Loss, Values, by_table
+from planner.schema.launcher_table import launcher_table
 from planner.schema.plan import Plan
 
 AXES = ("tensor", "context", "expert", "fsdp", "data", "pipeline")
 """Axes of its mesh, innermost first."""
-REMAT = {"none": "minimal", "selective": "minimal", "full": "full"}
-"""``minimal`` keeps a layer's products (decoders.py, get_remat_policy); what lies between them is computed again."""
-CONTEXT = {"p2p": "ring", "all_gather": "all_gather", "a2a": "ulysses"}
+TABLE = launcher_table("maxtext")
+CONTEXT = TABLE.options["context_parallel_strategy"].values
+"""How context-parallel ranks share a sequence -> its word."""
 
 
 def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
     """One process a host; JAX finds the others by itself."""
-    options = configuration(plan, values)
+    options = table.document(TABLE, _facts(plan, values))
     argv = tuple(f"{key}={_word(value)}" for key, value in options.items())
     return replace(
         job,
@@ -38,36 +38,6 @@ def _word(value: object) -> str:
     if isinstance(value, list):
         return f"[{','.join(map(str, value))}]"
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def configuration(plan: Plan, values: Values) -> dict[str, Any]:
-    """Key -> value of all that the plan says."""
-    shape = plan.workload.shape
-    return {
-        "run_name": quoting.slug(plan.workload.model),
-        **maxtext_model.options(shape, values),
-        **_mesh(plan),
-        **_batch(plan),
-        "max_target_length": plan.workload.sequence,
-        "dtype": "bfloat16",
-        "weight_dtype": "float32",
-        **({"quantization": "fp8"} if plan.precision == "fp8" else {}),
-        "remat_policy": REMAT[plan.recompute.policy],
-        "optimizer_memory_host_offload": bool(plan.offload.get("optimizer")),
-        "opt_type": "adamw",
-        "learning_rate": float(values["lr"]),
-        "steps": plan_facts.steps(plan),
-        "mtp_num_layers": plan.workload.mtp_layers or 0,
-        **({"load_parameters_path": values["load"]} if plan.workload.method["kind"] == "finetune" else {}),
-        "base_output_directory": values["save"],
-        "checkpoint_period": plan_facts.steps_between_checkpoints(plan),
-        "dataset_type": "hf",
-        "hf_path": "json",
-        "hf_train_files": values["train-file"],
-        "tokenizer_type": "huggingface",
-        "tokenizer_path": values["tokenizer-model"],
-        "log_period": 10,
-    }
 
 
 def degrees(plan: Plan) -> dict[str, int]:
@@ -87,31 +57,30 @@ def split(plan: Plan) -> dict[str, tuple[int, int]] | None:
     return found if left == 1 else None
 
 
-def _mesh(plan: Plan) -> dict[str, Any]:
-    found: dict[str, Any] = {"hardware": "tpu", "num_slices": tpu.slices(plan)}
-    for axis, (inside, over) in (split(plan) or {}).items():
-        found |= {f"ici_{axis}_parallelism": inside, f"dcn_{axis}_parallelism": over}
+def _facts(plan: Plan, values: Values) -> table.Facts:
+    """What keys of the table say, of a plan and its job."""
     p = plan.parallelism
-    if p.cp > 1:
-        found["context_parallel_strategy"] = way = CONTEXT[p.cp_algorithm or "p2p"]
-        if way == "ring":  # Of one kernel alone (types.py).
-            found |= {"attention": "flash", "use_tokamax_splash": True}
-    return found
-
-
-def _batch(plan: Plan) -> dict[str, Any]:
-    """Its batch is counted for a device; a pipeline takes all micro-batches of a step at once."""
-    p, batch = plan.parallelism, plan.batch
-    if p.pp > 1:
-        layers = plan.workload.shape["layers"] // p.pp
-        return {
-            "per_device_batch_size": batch.global_ / plan.cluster.accelerators,
-            "num_pipeline_microbatches": batch.accumulation,
-            "num_layers_per_pipeline_stage": layers,
-            "num_pipeline_repeats": 1,
-        }
-    each = batch.micro * p.dp / plan.cluster.accelerators
-    return {"per_device_batch_size": each, "gradient_accumulation_steps": batch.accumulation}
+    batch = plan.batch
+    piped = p.pp > 1
+    mesh = split(plan) or {}
+    sequences = batch.global_ if piped else batch.micro * p.dp
+    decided = {
+        **maxtext_model.facts(plan.workload.shape, values),
+        "slices": tpu.slices(plan),
+        **{f"inside.{axis}": inside for axis, (inside, _) in mesh.items()},
+        **{f"over.{axis}": over for axis, (_, over) in mesh.items()},
+        "cp_algorithm": (p.cp_algorithm or "p2p") if p.cp > 1 else None,
+        "device_batch": sequences / plan.cluster.accelerators,
+        "stages.micro_batches": batch.accumulation if piped else None,
+        "stages.layers": plan.workload.shape["layers"] // p.pp if piped else None,
+        "stages.repeats": 1 if piped else None,
+        "whole.accumulation": None if piped else batch.accumulation,
+        "lr": table.rate(values["lr"]),
+        "mtp": plan.workload.mtp_layers or 0,
+        "started_from": values["load"] if plan.workload.method["kind"] == "finetune" else None,
+        "job.name": quoting.slug(plan.workload.model),
+    }
+    return table.plan_says(plan, values, decided)
 
 
 def refuses(plan: Plan) -> Iterator[str]:

@@ -14,8 +14,6 @@ from planner.launchers.target import Loss, Values
 
 _LLAMA3 = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original": 8192}
 """What its Llama 3 positions fix (embeddings.py, LLaMARotaryEmbedding)."""
-ROUTED_BY_NAME = "deepseek3-671b"
-"""Groups, sigmoid scores and moved biases go with models that are called so (moe.py, get_topk)."""
 
 
 def block(shape: dict[str, Any]) -> str:
@@ -28,86 +26,43 @@ def block(shape: dict[str, Any]) -> str:
     return "qwen3" if normalised else "qwen2" if shape["qkv_bias"] else "llama2"
 
 
-def options(shape: dict[str, Any], values: Values) -> dict[str, Any]:
-    """Key -> value."""
+def facts(shape: dict[str, Any], values: Values) -> dict[str, Any]:
+    """What keys of the table say of the model, beyond the fields of its shape."""
+    moe = shape["moe"]
+    router = (moe and moe["router"]) or {}
     return {
-        "decoder_block": block(shape),
-        "base_num_decoder_layers": shape["layers"],
-        "base_emb_dim": shape["hidden"],
-        "base_mlp_dim": _mlp(shape),
-        "base_num_query_heads": shape["heads"],
-        "base_num_kv_heads": shape["kv_heads"],
-        "head_dim": shape["head_dim"],
-        "mlp_activations": ["silu", "linear"],
-        "vocab_size": shape["vocab"],
-        "logits_via_embedding": shape["tied"],
-        "normalize_embedding_logits": False,
-        "normalization_layer_epsilon": shape["norm_epsilon"] or 1e-5,
-        "attention_bias": shape["qkv_bias"],
-        "use_qk_norm": shape["qk_norm"] == "head",
-        "enable_dropout": False,
-        **(_latent(shape["latent"]) if shape["latent"] else {}),
-        **(_experts(shape["moe"]) if shape["moe"] else {}),
+        "block": block(shape),
+        # Where no layer is dense, the width of experts, as its own configurations have it.
+        "dense_width": int(shape["ffn"] if moe is None or moe["leading_dense_layers"] else moe["ffn"]),
+        "norm_epsilon": shape["norm_epsilon"] or 1e-5,
+        "normed_heads": shape["qk_norm"] == "head",
+        "latent": bool(shape["latent"]),
+        "shared_experts": moe["shared_ffn"] // moe["ffn"] if moe else None,
+        "balance_loss": router.get("balance_loss", 0.0) if moe else None,
+        "capacity": (router.get("capacity") or -1.0) if moe else None,
+        **_routing(router),
         **_rotary(shape, values),
     }
 
 
-def _mlp(shape: dict[str, Any]) -> int:
-    """The width of dense layers; where none is dense, of experts (as its own configurations have it)."""
-    moe = shape["moe"]
-    return int(shape["ffn"] if moe is None or moe["leading_dense_layers"] else moe["ffn"])
-
-
-def _latent(latent: dict[str, Any]) -> dict[str, Any]:
+def _routing(router: dict[str, Any]) -> dict[str, Any]:
+    if router.get("score") != "sigmoid":
+        return {"normalised": router.get("normalised")}
+    groups = ("groups", "groups_per_token") if router["groups"] > 1 else ()
     return {
-        "attention_type": "mla",
-        "q_lora_rank": latent["query_rank"],
-        "kv_lora_rank": latent["kv_rank"],
-        "qk_nope_head_dim": latent["nope_dim"],
-        "qk_rope_head_dim": latent["rope_dim"],
-        "v_head_dim": latent["value_dim"],
+        "routed.biased": router["bias_rate"] > 0,
+        **{f"routed.{name}": router[name] for name in ("scaling", "bias_rate", *groups)},
     }
-
-
-def _experts(moe: dict[str, Any]) -> dict[str, Any]:
-    router = moe["router"] or {}
-    found = {
-        "num_experts": moe["experts"],
-        "num_experts_per_tok": moe["experts_per_token"],
-        "base_moe_mlp_dim": moe["ffn"],
-        "shared_experts": moe["shared_ffn"] // moe["ffn"],
-        "first_num_dense_layers": moe["leading_dense_layers"],
-        "load_balance_loss_weight": router.get("balance_loss", 0.0),
-        "capacity_factor": router.get("capacity") or -1.0,
-    }
-    if router.get("score") == "sigmoid":
-        found |= {"model_name": ROUTED_BY_NAME, "override_model_config": True}
-        found |= {"routed_score_func": "sigmoid", "routed_scaling_factor": router["scaling"]}
-        found |= {"routed_bias": router["bias_rate"] > 0, "routed_bias_update_rate": router["bias_rate"]}
-        if router["groups"] > 1:
-            found |= {"n_routing_groups": router["groups"], "topk_routing_group": router["groups_per_token"]}
-    elif router:
-        found |= {"norm_topk_prob": router["normalised"]}
-    return found
 
 
 def _rotary(shape: dict[str, Any], values: Values) -> dict[str, Any]:
-    known = rotary_and_norms.rotary(shape) or {"scaling": "none"}
-    found: dict[str, Any] = {"rope_max_timescale": int(rotary_and_norms.base(shape, values))}
-    if known["scaling"] == "none":
-        return found | {"rope_type": "default"}
-    if known["scaling"] == "llama3":
-        return found | {"rope_type": "llama3.1", "rope_use_scale": True}
-    return found | {
-        "rope_type": "yarn",
-        "rope_factor": known["factor"],
-        "original_max_position_embeddings": known["original"],
-        "max_position_embeddings": int(known["original"] * known["factor"]),
-        "beta_fast": known["beta_fast"],
-        "beta_slow": known["beta_slow"],
-        "rope_truncate": known["truncate"],
-        "mscale": known["mscale"],
-    }
+    rotary = rotary_and_norms.rotary(shape) or {"scaling": "none"}
+    facts = {"rotary.base": int(rotary_and_norms.base(shape, values)), "rotary.scaling": rotary["scaling"]}
+    if rotary["scaling"] != "yarn":
+        return facts
+    names = ("factor", "original", "beta_fast", "beta_slow", "truncate", "mscale")
+    yarn = {"positions": int(rotary["original"] * rotary["factor"]), **{name: rotary[name] for name in names}}
+    return facts | {f"yarn.{name}": value for name, value in yarn.items()}
 
 
 def refuses(shape: dict[str, Any], sequence: int) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from planner.launchers import plan_facts, tpu
-from planner.launchers.maxtext import AXES, CONTEXT, REMAT
+from planner.launchers.maxtext import AXES, CONTEXT, TABLE
 from planner.schema.plan import Plan
 
 BLOCKS = {
@@ -27,7 +27,7 @@ def values_of_maxtext(plan: Plan) -> dict[str, Any]:
         "sequence": plan.workload.sequence,
         "steps": [plan_facts.steps(plan), plan_facts.steps_between_checkpoints(plan)],
         "context": CONTEXT[p.cp_algorithm or "p2p"] if p.cp > 1 else "all_gather",
-        "recompute": REMAT[plan.recompute.policy],
+        "recompute": TABLE.options["remat_policy"].values[plan.recompute.policy],
         "offload": plan.offload["optimizer"],
         "precision": ["bfloat16", "float32", ""],
         "optimizer": "adamw",
