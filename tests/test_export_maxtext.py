@@ -131,4 +131,4 @@ def test_what_is_set_besides_and_contradicts_is_said() -> None:
 
 
 def test_every_policy_has_its_name() -> None:
-    assert set(maxtext.REMAT) == set(maxtext.EXPORTER.expresses["recompute"])
+    assert set(maxtext.TABLE.options["remat_policy"].values) == set(maxtext.EXPORTER.expresses["recompute"])

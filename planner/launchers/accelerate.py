@@ -6,17 +6,19 @@ optimizer alone, and what was planned for DeepSpeed becomes DeepSpeed; ZeRO-0 pl
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 from planner.base.errors import WrongQuestion
-from planner.launchers import deepspeed, plan_facts, quoting
+from planner.launchers import deepspeed, plan_facts, quoting, table
 from planner.launchers.target import LaunchJob, LaunchProgram, Loss, Shell, Values, by_table
+from planner.schema.launcher_table import launcher_table
 from planner.schema.plan import Plan
 
-NAME, ACCUMULATION = "accelerate.yaml", "ACCELERATE_GRADIENT_ACCUMULATION_STEPS"
+NAME = "accelerate.yaml"
+ACCUMULATION = "ACCELERATE_GRADIENT_ACCUMULATION_STEPS"
+TABLE = launcher_table("accelerate")
 
 
 def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
@@ -27,11 +29,7 @@ def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
 
 def launched(plan: Plan, job: LaunchJob, values: Values, *program: str) -> LaunchJob:
     """The same for any program that the plan's engine carries, with its arguments."""
-    files: dict[str, str] = {}
-    if route(plan) == "DEEPSPEED":
-        inner = deepspeed.configuration(plan, values["lr"])
-        deepspeed.lint(inner, plan.cluster.accelerators, plan.parallelism.tp)
-        files[deepspeed.NAME] = json.dumps(inner, indent=2) + "\n"
+    files = deepspeed.with_file(plan, values) if route(plan) == "DEEPSPEED" else {}
     settings = configuration(plan, values)
     lint(settings, plan.cluster.accelerators)
     files[NAME] = quoting.yaml(settings)
@@ -60,52 +58,38 @@ def route(plan: Plan) -> str:
 
 def configuration(plan: Plan, values: Values) -> dict[str, Any]:
     """The plan as an Accelerate configuration."""
-    p, engine = plan.parallelism, route(plan)
-    # DeepSpeed's file says the precision: Accelerate stops where both do (DeepSpeedPlugin._deepspeed_config_checks).
-    settings: dict[str, Any] = {
-        "compute_environment": "LOCAL_MACHINE",
-        "distributed_type": engine,
-        **({} if engine == "DEEPSPEED" else {"mixed_precision": {"fp32": "no"}.get(plan.precision, plan.precision)}),
-        "num_machines": plan_facts.nodes(plan),
-        "num_processes": plan.cluster.accelerators,
-        "machine_rank": 0,
-        "same_network": True,
-        "rdzv_backend": "static",
-        "main_training_function": "main",
+    p = plan.parallelism
+    engine = route(plan)
+    sharded = _sharded(plan, values) if engine == "FSDP" else {}
+    decided = {
+        "engine": engine,
+        "mixed": None if engine == "DEEPSPEED" else plan.precision,
+        "all_nodes": plan_facts.nodes(plan),
+        "built_in_shards": p.zero_stage == 3 if engine == "DEEPSPEED" else None,
+        **{f"fsdp.{name}": value for name, value in sharded.items()},
     }
-    if engine == "DEEPSPEED":
-        settings["deepspeed_config"] = {
-            "deepspeed_config_file": deepspeed.NAME,
-            "zero3_init_flag": p.zero_stage == 3,
-            "deepspeed_multinode_launcher": "standard",
-        }
-    if engine == "FSDP":
-        settings["fsdp_config"] = {
-            "fsdp_version": 2,
-            "fsdp_auto_wrap_policy": "TRANSFORMER_BASED_WRAP",
-            **_blocks(plan, values),
-            "fsdp_reshard_after_forward": p.zero_stage == 3,
-            "fsdp_state_dict_type": "SHARDED_STATE_DICT",
-            "fsdp_offload_params": False,
-            "fsdp_activation_checkpointing": plan.recompute.policy == "full",
-        }
-        replicate, shard = plan_facts.mesh(plan)
-        settings["parallelism_config"] = {
-            "parallelism_config_dp_replicate_size": replicate,
-            "parallelism_config_dp_shard_size": shard,
-            "parallelism_config_tp_size": p.tp,
-            "parallelism_config_cp_size": p.cp,
-        }
-    return settings
+    return table.nested(table.document(TABLE, table.plan_says(plan, values, decided)))
 
 
-def _blocks(plan: Plan, values: Values) -> dict[str, Any]:
-    """What is wrapped: a class of one's own, or what a model of Transformers names. Only rank 0 loads such a model and
-    sends it on, unless it is quantised (accelerate/utils/fsdp_utils.py skips ``Params4bit``).
+def _sharded(plan: Plan, values: Values) -> dict[str, Any]:
+    """What FSDP2 is told: what is wrapped is a class of one's own, or what a model of Transformers names.
+
+    Only rank 0 loads such a model and sends it on, unless it is quantised (accelerate/utils/fsdp_utils.py skips
+    ``Params4bit``).
     """
-    if "layer-class" in values:
-        return {"fsdp_transformer_layer_cls_to_wrap": values["layer-class"]}
-    return {"fsdp_cpu_ram_efficient_loading": not plan.workload.method.get("base")}
+    p = plan.parallelism
+    replicas, shards = plan_facts.mesh(plan)
+    block = values.get("layer-class")
+    return {
+        "block": block,
+        "loaded_by_one": None if block else not plan.workload.method.get("base"),
+        "resharded": p.zero_stage == 3,
+        "checkpointing": plan.recompute.policy == "full",
+        "replicas": replicas,
+        "shards": shards,
+        "tp": p.tp,
+        "cp": p.cp,
+    }
 
 
 def lint(settings: Mapping[str, Any], world: int, where: str = NAME) -> None:

@@ -19,8 +19,6 @@ _LATENT = _USUAL | {"q": ("q_a_proj", "q_b_proj"), "k": ("kv_a_proj_with_mqa",),
 _OPT = _USUAL | {"o": ("out_proj",), "up": ("fc1",), "down": ("fc2",)}
 FUSED = ("gpt", "mpt", "grok", "bert", "t5", "vit")
 """How ids begin of models whose products are one matrix for several targets, or which Transformers has not."""
-BITS = {"nf4": 4, "int8": 8}
-"""Of a frozen weight."""
 NARROW = 2.0
 """Bytes of a weight in 16 bit."""
 
@@ -64,6 +62,24 @@ def trainable(plan: Plan) -> int:
 def alpha(plan: Plan, values: Values) -> int:
     """The scale: what is set, or twice the rank."""
     return int(values["lora-alpha"] or 2 * plan.workload.method["rank"])
+
+
+def facts(plan: Plan, values: Values) -> dict[str, object]:
+    """What tables say of adapters; nothing of a plan without."""
+    if not adapts(plan):
+        return {}
+    return {
+        "adapters.any": True,
+        "adapters.rank": plan.workload.method["rank"],
+        "adapters.alpha": alpha(plan, values),
+        "adapters.modules": modules(plan),
+        "adapters.listed": ",".join(modules(plan)),
+        "adapters.parameters": trainable(plan),
+        "adapters.magnitudes": magnitudes(plan) or None,
+        "adapters.base": base(plan) or None,
+        "adapters.held": base(plan) or "wide",
+        "adapters.task": plan.workload.task,
+    }
 
 
 def refuses(plan: Plan) -> Iterator[str]:

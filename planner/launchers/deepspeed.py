@@ -11,61 +11,21 @@ from dataclasses import replace
 from typing import Any
 
 from planner.base.errors import WrongQuestion, did_you_mean
-from planner.launchers import plan_facts, start
+from planner.launchers import plan_facts, start, table
 from planner.launchers.target import LaunchJob, LaunchProgram, Loss, Values, by_table
+from planner.schema.launcher_table import launcher_table
 from planner.schema.plan import Plan
 
 NAME = "ds_config.json"
-TOP_LEVEL = (
-    "train_batch_size",
-    "train_micro_batch_size_per_gpu",
-    "gradient_accumulation_steps",
-    "optimizer",
-    "scheduler",
-    "bf16",
-    "fp16",
-    "amp",
-    "torch_autocast",
-    "gradient_clipping",
-    "zero_optimization",
-    "zero_allow_untested_optimizer",
-    "zero_force_ds_cpu_optimizer",
-    "tensor_parallel",
-    "pipeline",
-    "sequence_parallel_size",
-    "activation_checkpointing",
-    "communication_data_type",
-    "seq_parallel_communication_data_type",
-    "prescale_gradients",
-    "gradient_predivide_factor",
-    "sparse_gradients",
-    "data_types",
-    "aio",
-    "comms_logger",
-    "compile",
-    "checkpoint",
-    "data_efficiency",
-    "curriculum_learning",
-    "flops_profiler",
-    "steps_per_print",
-    "wall_clock_breakdown",
-    "memory_breakdown",
-    "dump_state",
-    "tensorboard",
-    "wandb",
-    "csv_monitor",
-    "comet",
-    "seed",
-    "disable_allgather",
-    "dataloader_drop_last",
-)
-"""Keys of a configuration. DeepSpeed ignores any other, so a slip in ``zero_optimization`` means ZeRO 0."""
-REMOVED = {"elasticity": "elastic training", "mics_shard_size": "MiCS", "mics_hierarchical_params_gather": "MiCS"}
+TABLE = launcher_table("deepspeed")
+TOP_LEVEL: list[str] = TABLE.head["keys"]["top_level"]
+REMOVED: dict[str, str] = TABLE.head["removed"]
+"""Key -> what DeepSpeed no longer has."""
 
 
 def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
     """The configuration, and the script with it."""
-    settings = configuration(plan, values["lr"])
+    settings = configuration(plan, values)
     lint(settings, plan.cluster.accelerators, plan.parallelism.tp * plan.parallelism.pp)
     argv = ("--deepspeed", "--deepspeed_config", NAME)
     return replace(
@@ -78,42 +38,27 @@ def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
     )
 
 
-def configuration(plan: Plan, lr: str) -> dict[str, Any]:
+def configuration(plan: Plan, values: Values) -> dict[str, Any]:
     """The plan as a DeepSpeed configuration."""
-    b, p = plan.batch, plan.parallelism
-    settings: dict[str, Any] = {
-        "train_batch_size": b.global_,
-        "train_micro_batch_size_per_gpu": b.micro,
-        "gradient_accumulation_steps": b.accumulation,
-        "optimizer": {"type": "AdamW", "params": {"lr": _number(lr)}},
-    }
-    if plan.precision in ("bf16", "fp16"):
-        settings[plan.precision] = {"enabled": True}
-    settings["zero_optimization"] = _zero(plan)
-    if p.tp > 1:
-        settings["tensor_parallel"] = {"autotp_size": p.tp}
-    if p.pp > 1:
-        settings["pipeline"] = {"stages": p.pp, "partition": "uniform"}
-    return settings
-
-
-def _number(lr: str) -> float:
-    try:
-        return float(lr)
-    except ValueError:
-        raise WrongQuestion(f"--set lr={lr}: not a number") from None
-
-
-def _zero(plan: Plan) -> dict[str, Any]:
     p = plan.parallelism
-    zero: dict[str, Any] = {"stage": p.zero_stage}
-    if p.zero_stage:
-        zero |= {"overlap_comm": plan.overlap.dp, "contiguous_gradients": True, "reduce_scatter": True}
-    if p.zero_stage == 3 and p.zero_scope == "node":
-        zero["zero_hpz_partition_size"] = p.dp_shard
-    if plan.offload.get("optimizer"):
-        zero["offload_optimizer"] = {"device": "cpu", "pin_memory": True}
-    return zero
+    decided = {
+        "lr": table.rate(values["lr"]),
+        "overlapping": plan.overlap.dp if p.zero_stage else None,
+        "gathered_inside": p.dp_shard if p.zero_stage == 3 and p.zero_scope == "node" else None,
+        "partition": "uniform" if p.pp > 1 else None,
+    }
+    return table.nested(table.document(TABLE, table.plan_says(plan, values, decided)))
+
+
+def with_file(plan: Plan, values: Values) -> dict[str, str]:
+    """The file of a program that DeepSpeed carries under Accelerate.
+
+    Raises:
+        WrongQuestion: what DeepSpeed would take without a word.
+    """
+    settings = configuration(plan, values)
+    lint(settings, plan.cluster.accelerators, plan.parallelism.tp)
+    return {NAME: json.dumps(settings, indent=2) + "\n"}
 
 
 def lint(settings: Mapping[str, Any], world: int, model_parallel: int, where: str = NAME) -> None:

@@ -10,45 +10,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from planner.launchers import accelerate, adapters, trainer_arguments
+from planner.launchers import accelerate, table, trainer_arguments
 from planner.launchers.target import LaunchJob, LaunchProgram, Loss, Values, by_table
+from planner.schema.launcher_table import launcher_table
 from planner.schema.plan import Plan
 
 NAME = "train.py"
+TABLE = launcher_table("hf-trainer")
 
 
 def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
     """Accelerate's job with a script that is written here, too, and all that it is told."""
-    argv = tuple(arguments(plan, values))
+    options = table.settings(TABLE, trainer_arguments.facts(plan, values, {}))
+    argv = tuple(word for name, value in options for word in (f"--{name}", _word(value)))
     job = accelerate.launched(plan, job, values, LaunchProgram(NAME), *argv)
     return replace(job, argv=argv, files={**job.files, NAME: SCRIPT}, needed=(*job.needed, NAME))
-
-
-def arguments(plan: Plan, values: Values) -> Iterator[str]:
-    """The arguments of ``train.py``."""
-    shape = plan.workload.shape
-    yield from ("--model_name_or_path", values["model"], "--train_file", values["train-file"])
-    yield from ("--block_size", str(plan.workload.sequence))
-    yield from ("--model_layers", str(shape["layers"]), "--model_hidden", str(shape["hidden"]))
-    yield from ("--model_vocab", str(shape["vocab"]))
-    if plan.workload.method["kind"] == "pretrain":
-        yield from ("--model_untrained", "true")
-    if adapters.adapts(plan):
-        yield from ("--lora_rank", str(plan.workload.method["rank"]))
-        yield from ("--lora_alpha", str(adapters.alpha(plan, values)))
-        yield from ("--lora_target", ",".join(adapters.modules(plan)))
-        yield from ("--lora_parameters", str(adapters.trainable(plan)))
-    if adapters.magnitudes(plan):
-        yield from ("--lora_magnitudes", "true")
-    if plan.workload.method["kind"] == "freeze":
-        yield from ("--trained_layers", str(plan.workload.method["layers"]))
-    if adapters.base(plan) == "fp8":
-        yield from ("--quantization_fp8", "true")
-    elif adapters.base(plan):
-        yield from ("--quantization_bit", str(adapters.BITS[adapters.base(plan)]))
-    for name, value in trainer_arguments.arguments(plan, values).items():
-        if value is not False:
-            yield from (f"--{name}", _word(value))
 
 
 def _word(value: object) -> str:

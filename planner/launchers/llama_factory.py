@@ -8,11 +8,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from planner.launchers import accelerate, adapters, quoting, trainer_arguments
+from planner.launchers import accelerate, quoting, table, trainer_arguments
 from planner.launchers.target import LaunchJob, LaunchProgram, Values, by_table
+from planner.schema.launcher_table import launcher_table
 from planner.schema.plan import Plan
 
 NAME = "llama_factory.yaml"
+TABLE = launcher_table("llama-factory")
 
 
 def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
@@ -26,46 +28,16 @@ def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
 
 def configuration(plan: Plan, values: Values) -> dict[str, Any]:
     """The plan as LLaMA-Factory's arguments."""
-    kind = plan.workload.method["kind"]
-    common = trainer_arguments.arguments(plan, values)
-    common["enable_liger_kernel"] = common.pop("use_liger_kernel", False)  # patched before the model is loaded
-    return {
-        "model_name_or_path": values["model"],
-        **({"train_from_scratch": True} if kind == "pretrain" else {}),
-        "stage": "pt" if kind == "pretrain" else plan.workload.task or "sft",
-        "do_train": True,
-        "finetuning_type": kind if kind in ("lora", "freeze") else "full",
-        **({"freeze_trainable_layers": plan.workload.method["layers"]} if kind == "freeze" else {}),
-        **_adapters(plan, values),
-        "dataset": values["dataset"],
-        "dataset_dir": values["dataset-dir"],
-        "cutoff_len": plan.workload.sequence,
-        **({} if kind == "pretrain" else _conversations(plan, values)),
-        "disable_gradient_checkpointing": not common["gradient_checkpointing"],
-        **common,
+    untrained = plan.workload.method["kind"] == "pretrain"
+    task = plan.workload.task
+    decided = {
+        "stage": "pt" if untrained else task or "sft",
+        "template": None if untrained else values["template"] or None,
+        "packing": None if untrained else task is None,
+        "apart": None if untrained else bool(plan.workload.texts) or None,
+        "liger_by_trainer": None,
     }
-
-
-def _conversations(plan: Plan, values: Values) -> dict[str, Any]:
-    """Packed to the full length; texts are by themselves, and lose a token where that is asked for (data_args.py)."""
-    apart = {"neat_packing": True, "flash_attn": "fa2"} if plan.workload.texts else {}
-    named = {"template": values["template"]} if values["template"] else {}
-    return {**named, "packing": plan.workload.task is None, **apart}
-
-
-def _adapters(plan: Plan, values: Values) -> dict[str, Any]:
-    if not adapters.adapts(plan):
-        return {}
-    base = adapters.base(plan)
-    four = {"quantization_type": "nf4", "double_quantization": True} if base == "nf4" else {}
-    return {
-        "lora_rank": plan.workload.method["rank"],
-        "lora_alpha": adapters.alpha(plan, values),
-        "lora_dropout": 0.0,
-        **({"use_dora": True} if adapters.magnitudes(plan) else {}),
-        "lora_target": ",".join(adapters.modules(plan)),
-        **({"quantization_method": "bnb", "quantization_bit": adapters.BITS[base], **four} if base else {}),
-    }
+    return table.document(TABLE, trainer_arguments.facts(plan, values, decided))
 
 
 EXPORTER = by_table(

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from planner.launchers import accelerate, adapters, deepspeed, plan_facts
+from planner.launchers import accelerate, adapters, plan_facts, table
 from planner.launchers.target import Loss, Values
 from planner.schema.plan import Plan
 
@@ -19,24 +19,22 @@ create_optimizer, where bitsandbytes is told to keep them in 32 bit)."""
 OWN_MODEL = Loss("workload.shape", "the model is what its config.json says; nothing compares it with the plan's")
 
 
-def arguments(plan: Plan, values: Values) -> dict[str, Any]:
-    """Argument -> value; switches that are off are there, too."""
+def facts(plan: Plan, values: Values, decided: Mapping[str, Any]) -> table.Facts:
+    """What tables of the family say, of a plan and its job; what a program says itself (`decided`) leads."""
     engine = accelerate.route(plan)
-    return {
-        "per_device_train_batch_size": plan.batch.micro // plan_facts.sequences_per_example(plan),
-        "gradient_accumulation_steps": plan.batch.accumulation,
-        **({} if plan.precision == "fp32" else {plan.precision: True}),
-        # FSDP's is in accelerate.yaml: Transformers stops where both are on.
-        "gradient_checkpointing": plan.recompute.policy == "full" and engine != "FSDP",
-        **({"deepspeed": deepspeed.NAME} if engine == "DEEPSPEED" else {}),
-        **({"use_liger_kernel": True} if liger(plan) else {}),
+    method = plan.workload.method
+    common = {
+        "checkpointing": plan.recompute.policy == "full" and engine != "FSDP",
+        "engine": engine,
+        "examples": plan.batch.micro // plan_facts.sequences_per_example(plan),
+        "liger": liger(plan),
+        "liger_by_trainer": liger(plan) or None,
+        "lr": table.rate(values["lr"]),
         "optim": _optimizer(plan),
-        "learning_rate": float(values["lr"]),
-        "max_steps": plan_facts.steps(plan),
-        "logging_steps": 10,
-        "output_dir": values["save"],
-        "save_steps": plan_facts.steps_between_checkpoints(plan),
+        "trained_layers": method["layers"] if method["kind"] == "freeze" else None,
+        **adapters.facts(plan, values),
     }
+    return table.plan_says(plan, values, {**common, **decided})
 
 
 def _optimizer(plan: Plan) -> str:
