@@ -215,7 +215,7 @@ def images(batch: int = 1024) -> dict[str, object]:
     """
     known, _, pools = posed(replace(MIXTURES[0], batch=256))
     started = time.process_time()
-    found = image_split.plan(known, "resnet50", pools, batch)
+    found = image_split.plan(image_split.ImageTraining(known, "resnet50"), pools, batch)
     cpu = time.process_time() - started
     assert found.even_step_s is not None and found.best_pool_step_s is not None
     return {

@@ -42,7 +42,7 @@ def sweep(names: str | tuple[str, ...], values: Iterable[Any], ids: Any = None, 
     """
     if os.environ.get(QUICK):
         values = list(values)[::every]
-        ids = ids[::every] if isinstance(ids, list) else ids
+        ids = ids if ids is None or callable(ids) else list(ids)[::every]
     cases = _cases([key.strip() for key in names.split(",")] if isinstance(names, str) else list(names), values, ids)
 
     def decorate(function: Callable[..., Any]) -> Callable[..., None]:

@@ -97,6 +97,7 @@ def test_releases_say_when(release, year, date):
 # ---- reading runs ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_transformers_are_covered(report):
     transformers = report["coverage"][0]
     assert transformers["n"] == 2831
@@ -104,6 +105,7 @@ def test_transformers_are_covered(report):
     assert (report["coverage"][1]["n"], report["coverage"][1]["covered"]) == (669, 669)
 
 
+@pytest.mark.slow
 def test_what_is_not_covered_says_why(read):
     assert all(run.reason for run in read if not run.covered)
     assert all(run.variants for run in read if run.covered and run.family in ("dense", "moe"))
@@ -130,6 +132,7 @@ def test_what_notes_say_of_levers_is_read(read):
     assert {x[ZERO] for x in options("mbcard-024")} == {1}
 
 
+@pytest.mark.slow
 def test_graphs_launch_what_the_host_would(frame, known):
     """Of runs bound by launches a captured iteration takes no more than captured modules, nor these than none."""
     grid = frame.grid(Efficiencies.of(known))
@@ -359,6 +362,7 @@ def test_one_sources_runs_make_no_runtime_surer_than_all():
     assert residual_widths.memory_widths(np.zeros(0), [], []) == {}
 
 
+@pytest.mark.slow
 def test_memory_intervals_cover_runs_left_out(frame, known):
     """Each run's interval from the others alone: about 80 % of the runs lie inside theirs."""
     rows, residuals = counted_runs.held_out_peaks(frame, Efficiencies.of(known))
@@ -371,6 +375,7 @@ def test_memory_intervals_cover_runs_left_out(frame, known):
     assert 0.65 <= np.mean(held) <= 0.95
 
 
+@pytest.mark.slow
 def test_the_factor_of_the_allocator_is_fitted_to_measured_peaks(frame, known):
     """The factor is on what a framework holds beyond its bytes: of those that hold nothing more it moves nothing."""
     shipped = Efficiencies.of(known)
@@ -388,6 +393,7 @@ def test_the_factor_of_the_allocator_is_fitted_to_measured_peaks(frame, known):
     assert np.mean(by_lab) <= 0.11  # 10.4 % reached, 10 % required
 
 
+@pytest.mark.slow
 def test_few_measured_peaks_fit_nothing(known):
     few = Frame(known, [run for run in reading.read(RUNS, known) if run.source == "bigscience-v100"])
     shipped = Efficiencies.of(known)
@@ -409,6 +415,7 @@ def test_the_shipped_memory_intervals_are_those_of_the_runs(frame, known):
 # ---- fitting ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_fit_finds_what_was_changed():
     """Times made with known factors are fitted back: the factors that the runs determine come out."""
     priors = catalog.load(data("hardware_catalog") / "priors")
@@ -428,6 +435,7 @@ def test_a_fit_finds_what_was_changed():
     assert 1.5 < found.freedom <= 2
 
 
+@pytest.mark.slow
 def test_a_site_that_is_slower_throughout_is_learned_from_three_runs(known):
     frame = Frame(
         known, [run for run in reading.read(RUNS, known) if run.source == "dgxc-benchmarking" and run.grade == "A"]
@@ -550,6 +558,7 @@ def test_memory_is_as_accurate_as_it_is_said_to_be(report):
     assert 0 < oom["at_risk"]["called_infeasible"] < 0.15 * oom["ran"]
 
 
+@pytest.mark.slow
 def test_at_a_half_the_stated_risk_says_what_the_median_says(capsys):
     assert main(["validate", str(RUNS), "--oom-risk", "50 %", "--json"]) == 0
     oom = json.loads(capsys.readouterr().out)["overall"]["oom"]
@@ -579,6 +588,7 @@ def test_the_readme_says_what_validate_prints(report):
     assert swept["median_ape"] > 0.45
 
 
+@pytest.mark.slow
 def test_table_and_per_run_file(tmp_path, capsys):
     assert main(["validate", str(RUNS), "--by", "accelerator", "-o", str(tmp_path / "each.csv")]) == 0
     assert "Coverage" in capsys.readouterr().out

@@ -36,7 +36,7 @@ def texts(path):
     return re.findall(r"<!-- (.*?) -->", path.read_text(encoding="utf-8"))
 
 
-@sweep("name", drawn())
+@sweep("name", drawn(), every=3)
 def test_the_same_figures_give_the_same_bytes(name, tmp_path):
     first = plots.save(tmp_path / "one", name, drawn()[name]).read_bytes()
     assert plots.save(tmp_path / "two", name, drawn()[name]).read_bytes() == first

@@ -129,6 +129,7 @@ def _texts(tree: ast.AST) -> Iterator[str]:
             yield node.value
 
 
+@pytest.mark.slow
 def test_every_command_that_a_message_names_has_its_python() -> None:
     files = [path for path in (ROOT / "planner").rglob("*.py") if not {"commands", "launchers"} & {*path.parts}]
     texts = [text for path in files for text in _texts(ast.parse(path.read_text(encoding="utf-8")))]

@@ -50,6 +50,7 @@ def test_html_is_escaped() -> None:
     assert "<b>" not in odd._repr_html_() and "&lt;b&gt;" in odd._repr_html_()
 
 
+@pytest.mark.slow
 def test_a_script_without_a_main_guard_runs_once(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(
@@ -75,6 +76,7 @@ def test_a_script_without_a_main_guard_runs_once(tmp_path: Path) -> None:
         ("procure --model gpt2 --tokens 1B --node p5.48xlarge --quick --sweep budget=1k..100k", "procurement-sweep"),
         ("explain plan.json", "plan"),
     ],
+    every=3,
 )
 def test_whatever_json_prints_is_loaded(
     line: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

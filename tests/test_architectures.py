@@ -340,7 +340,7 @@ def test_written_and_read_again(entry: str, tmp_path: Path) -> None:
 # ---- exports ---------------------------------------------------------------------------------------------------------
 
 
-@sweep("target", ["megatron", "torchtitan"])
+@sweep("target", ["megatron", "torchtitan"], every=3)
 @sweep(
     ("entry", "says"),
     [
@@ -357,6 +357,7 @@ def test_blocks_that_a_trainer_cannot_build_are_refused(entry: str, says: str, t
         planner.export(plans, to=target)
 
 
+@pytest.mark.slow
 def test_experts_on_a_latent_are_refused() -> None:
     """Megatron has them in its patterns of layers: tests/test_export_hybrids.py."""
     plans = planner.plan(read("nemotron3-super-120b-a12b"), "dgx-h100:64", batch=1024, top=1)
@@ -386,6 +387,7 @@ def test_the_page_lists_every_architecture_with_its_count() -> None:
         assert cells[4] in ("yes", "see `models show`"), cells[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["phi3", "qwen3_5_text"])
 def test_rows_of_the_page_are_what_is_found(kind: str) -> None:
     page = architectures.PAGE.read_text(encoding="utf-8").splitlines()

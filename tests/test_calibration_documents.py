@@ -12,6 +12,7 @@ from tests.test_measure import _elsewhere
 from tests.test_plan_schema import wrong
 
 
+@pytest.mark.slow
 def test_of_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = resources.runs().read_text(encoding="utf-8").splitlines(keepends=True)
     (tmp_path / "runs.csv").write_text("".join([rows[0], *rows[1:400:8]]), encoding="utf-8")

@@ -189,6 +189,7 @@ def test_algorithms_go_where_the_tuner_takes_them() -> None:
     assert {call.choice for call in found.calls if call.op == "all-gather"} <= {"nccl ring/simple", "nccl tree/ll"}
 
 
+@pytest.mark.slow
 def test_rules_have_no_holes_and_say_what_was_chosen() -> None:
     for name in ("dense", "latent", "short-stages"):
         every = calls(name)[1]
@@ -350,7 +351,7 @@ def test_the_command(
 # ---- without a table -------------------------------------------------------------------------------------------------
 
 
-@sweep("name", ["dense", "latent", "multi-head", "fsdp", "node-shards"])
+@sweep("name", ["dense", "latent", "multi-head", "fsdp", "node-shards"], every=3)
 def test_without_a_table_the_model_names_the_fastest_of_nccl(name: str) -> None:
     """Rules that NCCL can follow, the fastest of the model at every size, and no gain claimed."""
     plan = plans(name).plans[0]

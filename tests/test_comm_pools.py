@@ -58,7 +58,7 @@ def calls(plan: Plan) -> list[PoolCall]:
     return [call for call in listed(plan, CATALOG) if isinstance(call, PoolCall)]
 
 
-@sweep("name", QUESTIONS)
+@sweep("name", QUESTIONS, every=3)
 def test_what_paces_adds_up_to_the_breakdown(name: str) -> None:
     plan = mixed(name)
     found = calls(plan)

@@ -19,7 +19,7 @@ from tests.sweeps import sweep
 CATALOG = catalog.load()
 
 
-@sweep("name", QUESTIONS)
+@sweep("name", QUESTIONS, every=3)
 def test_what_is_exposed_adds_up_to_the_breakdown(name: str) -> None:
     for plan in plans(name).plans:
         found = listed(plan, CATALOG)
@@ -173,7 +173,7 @@ PODS = {
 }
 
 
-@sweep("name", PODS)
+@sweep("name", PODS, every=3)
 def test_over_dimensions_calls_are_what_the_step_is_made_of(name: str, tmp_path: Path) -> None:
     file = tmp_path / "pod.toml"
     text, model, pins = PODS[name]

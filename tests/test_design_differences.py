@@ -48,7 +48,7 @@ def among(text: str, axis: Axis, values: tuple[float, ...]) -> Study:
     return replace(study(text), axes=tuple(axes))
 
 
-@sweep("text", STUDIES.values(), ids=list(STUDIES))
+@sweep("text", STUDIES.values(), ids=list(STUDIES), every=3)
 def test_elasticities_are_differences_of_points_evaluated_alone(text: str) -> None:
     asked, evaluator, compared = study(text), Evaluator(known(), study(text)), 0
     for axis in asked.axes:

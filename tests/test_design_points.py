@@ -240,7 +240,7 @@ def test_trials_go_where_there_is_more_for_a_dollar():
     assert none and max(none) < min(t.values[0] for t in done), "what trains nothing is worth least"
 
 
-@sweep("way", ["enumerated", "bounded", "trials"])
+@sweep("way", ["enumerated", "bounded", "trials"], every=3)
 def test_what_costs_nothing_has_no_performance_for_a_dollar(way):
     """Prices that fall to nothing on the way down an axis, and prices of nothing everywhere."""
     base = TINY[: TINY.index("[costs]")].replace('["cost"]', '["performance-per-dollar"]')

@@ -47,7 +47,7 @@ def proof(text: str, most: int = 10_000, **more: Any) -> boxes.Proof:
     return boxes.search(Evaluator(known(), study(text)), most, **more)
 
 
-@sweep("text", STUDIES, ids=NAMES)
+@sweep("text", STUDIES, ids=NAMES, every=3)
 def test_what_is_proven_is_the_optimum_of_every_point(text: str) -> None:
     found = proof(text)
     assert 0 < len(values(text)) and found.complete and found.monotone
@@ -101,7 +101,7 @@ def front_of(text: str) -> frozenset[tuple[float, ...]]:
     )
 
 
-@sweep("text", FRONTS.values(), ids=FRONTS)
+@sweep("text", FRONTS.values(), ids=FRONTS, every=3)
 def test_what_is_proven_of_several_objectives_is_the_whole_front(text: str) -> None:
     found = proof(text)
     assert found.complete and frozenset(found.front) == front_of(text) and len(found.front) > 1
@@ -115,7 +115,7 @@ def test_what_is_proven_of_several_objectives_is_the_whole_front(text: str) -> N
     assert merge.again(known(), told, "a.json").pareto == told.pareto
 
 
-@sweep("most", [1, 5, 20])
+@sweep("most", [1, 5, 20], every=3)
 def test_a_proof_that_is_cut_short_bounds_the_optimum(most: int) -> None:
     found, best = proof(WITHIN, most), min(values(WITHIN).values())
     assert found.bound <= best <= found.best and not found.complete

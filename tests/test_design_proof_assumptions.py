@@ -49,7 +49,7 @@ def drawn(seed: int) -> str:
     )
 
 
-@sweep("seed", range(6))
+@sweep("seed", range(6), every=3)
 def test_the_proven_optimum_is_that_of_every_point(seed: int) -> None:
     asked = study(drawn(seed))
     objective = asked.objectives[0]

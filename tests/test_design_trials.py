@@ -18,6 +18,7 @@ from tests.designing import LONG, ROOT, TINY, TWO, Tried, _limited, by_trials, k
 __all__ = ["searched"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", [TINY, TWO], ids=["TPE", "NSGA-II"])
 def test_a_resumed_study_ends_as_one_that_ran_through(searched, tmp_path, text):
     straight = by_trials(text, 16)
@@ -160,6 +161,7 @@ def test_an_enumerations_journal_is_held_to_its_question(searched, tmp_path, mon
         whole_with(points)
 
 
+@pytest.mark.slow
 def test_a_killed_study_loses_at_most_the_trial_it_was_in(searched, tmp_path):
     file, journal = tmp_path / "study.toml", tmp_path / "a.journal"
     file.write_text(TWO)
@@ -182,6 +184,7 @@ def test_a_killed_study_loses_at_most_the_trial_it_was_in(searched, tmp_path):
     assert sum(t.state.name == "RUNNING" for t in store.get_all_trials(0)) == 0
 
 
+@pytest.mark.slow
 def test_two_workers_share_a_journal(searched, tmp_path):
     found = by_trials(TINY, 10, storage=str(tmp_path / "a.journal"), workers=2)
     assert len(found.trials) == 10

@@ -218,6 +218,7 @@ def test_a_plan_says_what_lies_where():
         (lambda p: with_expanded(p, capacity_bytes=1e15), "expanded capacity_bytes"),
         (lambda p: with_expanded(p, optimizer_bytes=0.0), "expanded optimizer_bytes"),
     ],
+    every=3,
 )
 def test_a_wrong_plan_is_found_out(wrong, said):
     assert not verify.violations(made())

@@ -21,7 +21,7 @@ from planner.search.bounded import Bounded
 from planner.search.exhaustive import Exhaustive
 from tests.cases import problem_of
 from tests.launchers.environments import given
-from tests.launchers.spread import Case, expressible, plan
+from tests.launchers.spread import EVERY, Case, expressible, plan
 
 NODE = "dgx-h100:4"
 SHARDED = plan(Case("fsdp2", "llama3-8b", NODE, "micro=2 recompute=full"))
@@ -132,7 +132,7 @@ def test_weights_are_loaded_to_tune_them() -> None:
 def test_what_export_wrote_reads_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     found = expressible("hf-trainer", ("fsdp2", "deepspeed", "pytorch-ddp"))[::2]
-    assert len(found) >= 10
+    assert len(found) >= 10 // EVERY
     for asked, whole in found:
         made = files(whole)
         for name in made:

@@ -225,6 +225,7 @@ def test_columns_agree_with_a_scalar_second_opinion_on_random_rows() -> None:
             assert times[row] == pytest.approx(recommender_seconds(cols, int(row), name), rel=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "model"), [("cnn", "resnet50"), ("dlrm", "dlrm-dcnv2")])
 def test_better_parts_are_never_slower(kind: str, model: str) -> None:
     step = other_families.stepper(model, kind)

@@ -52,6 +52,7 @@ def everywhere() -> tuple[FittingTraining, ...]:
     return api.fit("llama3-8b", seq=4096, most=2)
 
 
+@pytest.mark.slow
 def test_of_every_accelerator_the_fewest_are_listed(everywhere: tuple[FittingTraining, ...]) -> None:
     fewest: dict[str, int] = {}
     for fit in everywhere:

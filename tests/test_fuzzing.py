@@ -11,6 +11,7 @@ from planner.base.errors import ClusterwrightError
 from tests import fuzzing
 
 
+@pytest.mark.slow
 def test_right_files_are_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else only the first words of a reader would ever be tried."""
     monkeypatch.chdir(tmp_path)
@@ -68,6 +69,7 @@ def test_an_exit_code_of_70_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "exit code 70" in found(fuzzing.command("explain", "FILE"))["error"]
 
 
+@pytest.mark.slow
 def test_a_hang_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fuzzing, "HANGS_S", 0.2)
     assert "more than 0.2 s" in found(lambda file: time.sleep(60))["error"]

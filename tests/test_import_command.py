@@ -15,7 +15,7 @@ from planner.planning import comparison, document
 from planner.schema.plan import Group, GroupStage, Plan
 from tests.asking import ask
 from tests.launchers.environments import given
-from tests.launchers.spread import Case, expressible, plan
+from tests.launchers.spread import EVERY, Case, expressible, plan
 
 MINE = (
     "--tensor-model-parallel-size 8 --pipeline-model-parallel-size 2 --num-layers 80 --hidden-size 8192 "
@@ -72,7 +72,7 @@ def cluster(whole: Plan) -> list[str]:
 )
 def test_what_export_wrote_reads_back(target: str, runtime: str) -> None:
     found = [(asked, p) for asked, p in expressible(target, (runtime,)) if len(p.cluster.pools) == 1][::2]
-    assert len(found) >= 10
+    assert len(found) >= 10 // EVERY
     for asked, whole in found:
         made = bundle(whole, parts(target), given(target)).files
         text = made["ds_config.json"] if target == "deepspeed" else made[START]

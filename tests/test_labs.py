@@ -144,6 +144,7 @@ def test_a_run_is_predicted_alike_alone_and_among_others(tmp_path: Path) -> None
     assert len(set(alone)) == 3
 
 
+@pytest.mark.slow
 def test_sources_may_be_called_anything(tmp_path: Path) -> None:
     """No rule goes by a source's name: with other names, every row is read and predicted as before."""
     with RUNS.open(encoding="utf-8", newline="") as file:
@@ -168,6 +169,7 @@ def test_sources_may_be_called_anything(tmp_path: Path) -> None:
     assert [lab(run) for run in was.runs] == [lab(run) for run in now.runs]
 
 
+@pytest.mark.slow
 def test_software_drifts_only_within_the_dates_that_were_measured() -> None:
     """A generation's drift begins no earlier and ends no later than runs on it are dated; beyond, nothing changes."""
     frame = Frame(CATALOG, reading.read(RUNS, CATALOG))

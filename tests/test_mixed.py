@@ -349,6 +349,7 @@ def mixed() -> PlanSet:
     return found
 
 
+@pytest.mark.slow
 def test_documents_come_back_as_they_were(mixed: PlanSet) -> None:
     assert document.parse(json.loads(document.as_json(mixed)), "here") == mixed
 
@@ -435,6 +436,7 @@ def test_states_shared_by_context_parallel_ranks_alone_are_told_as_sharded() -> 
 # ---- the command line ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_mixed_plan_is_shown_written_and_explained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "plan.json"
     shown = ask(capsys, f"plan bert-large --cluster dgx-a100-40gb:1 --cluster dgx-v100:1 --batch 512 -o {file}")
@@ -473,6 +475,7 @@ def test_a_plan_that_nothing_starts_says_so(capsys: pytest.CaptureFixture[str]) 
     assert shown.code == 0 and "no supported launcher can run this plan" in " ".join(shown.out.split())
 
 
+@pytest.mark.slow
 def test_a_model_that_fits_nowhere_has_no_answer(capsys: pytest.CaptureFixture[str]) -> None:
     found = ask(capsys, "plan llama3.1-405b --cluster t4-4:1 --cluster ws-4xrtx6000:1")
     assert found.code == 1

@@ -224,6 +224,7 @@ def test_launchers_start_it_and_it_is_no_better_than_the_best(
     }.items()
 
 
+@pytest.mark.slow
 def test_pools_are_numbered_along_the_pipeline() -> None:
     """In whatever order they are asked for: the same plan, and ranks pool after pool."""
     found = [
@@ -236,6 +237,7 @@ def test_pools_are_numbered_along_the_pipeline() -> None:
         assert [p.node for p in plan.cluster.pools] == [p.node for p in found[0].cluster.pools]
 
 
+@pytest.mark.slow
 def test_limits_hold_for_it_too() -> None:
     pools = ("dgx-a100-80gb:2", "dgx-v100:2")
     free = planned("llama3.2-3b", *pools, launchable=True).plans[0]
@@ -256,6 +258,7 @@ def test_fewer_nodes_of_one_pool_are_tried_too(capsys: pytest.CaptureFixture[str
     assert "Launchers      deepspeed, accelerate" in shown.out
 
 
+@pytest.mark.slow
 def test_the_same_plan_of_one_pool_stands_once() -> None:
     found = api.plan("gpt2-medium", ("dgx-v100:5", "t4-4:1"), batch="16", launchable=True).plans
     assert len({plan.money.days for plan in found}) == len({round(plan.money.days, 9) for plan in found})
@@ -266,6 +269,7 @@ def test_errors_name_the_pins_that_were_given(capsys: pytest.CaptureFixture[str]
     assert refused.code == 2 and "under these pins: tp=3\n" in refused.err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("asked", "why"),
     [
@@ -284,6 +288,7 @@ def test_what_no_launcher_knows_is_told(asked: str, why: str, capsys: pytest.Cap
     assert "--launchable" not in alike + ask(capsys, f"plan {asked}").out
 
 
+@pytest.mark.slow
 def test_on_the_command_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -58,6 +58,7 @@ def test_groups_are_read_as_they_are_spelled(text: str) -> None:
     assert spelled_group(parsed_group(text, POOLS), POOLS) == text
 
 
+@pytest.mark.slow
 def test_layers_may_be_given_otherwise() -> None:
     """A stage more for the slower pool takes longer, and says so."""
     model, clusters, asked = PLANNED["apart"]

@@ -173,6 +173,7 @@ def test_what_interruptions_cost_decides_between_sets_of_pools() -> None:
     assert ["t4-4", ""] in [[q.node, q.zone] for q in shortest.cluster.pools]
 
 
+@pytest.mark.slow
 def test_a_deadline_that_interruptions_break_is_missed() -> None:
     known, wanted, pools = posed()
     alone = min(each.money.days for each in run.plan(known, wanted, pools).plans)

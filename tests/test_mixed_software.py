@@ -129,6 +129,7 @@ def test_what_bounds_alone_rule_out_no_search_finds(
     assert still == left_open
 
 
+@pytest.mark.slow
 def test_a_stated_release_leaves_nothing_open(close: PlanSet) -> None:
     stated = api.plan("gpt2-medium", accelerators=UNLIKE, batch="256", runtime="megatron-core@2026.06")
     assert stated.reasons.other_software == ()

@@ -90,6 +90,7 @@ mtp_layers = {}
     assert job.asked.mtp_layers == 1
 
 
+@pytest.mark.slow
 def test_the_whole_search_counts_them() -> None:
     """The best plan with a module is no faster than the best without, and passes the checker."""
     found = [api.plan("moonlight-16b-a3b", "dgx-h100:4", mtp_layers=modules, top=1).plans[0] for modules in (0, 1)]

@@ -229,6 +229,7 @@ def test_every_figure_of_own_runs_is_checked(site: Path, capsys: pytest.CaptureF
             assert not holds({**own, "runs": runs}), (number, name)
 
 
+@pytest.mark.slow
 def test_a_plan_of_a_site_is_priced_again_as_it_was(
     site: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -261,6 +262,7 @@ def test_runs_faster_than_their_hardware_are_told_over_several_pools(
     assert "by the site's own runs a plan is faster than its hardware" in told and "learn or calibrate again" in told
 
 
+@pytest.mark.slow
 def test_over_several_pools_a_site_that_is_faster_shortens_stages_and_causes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -279,6 +281,7 @@ def test_over_several_pools_a_site_that_is_faster_shortens_stages_and_causes(
         assert 0.8 < group["micro_batches"] * stage["time_s"] / step < 1
 
 
+@pytest.mark.slow
 def test_over_several_pools_every_plan_is_shifted_by_the_same_factor(
     site: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -111,5 +111,6 @@ def test_an_offer_that_does_not_hold_is_not_launched(
         assert "bill_adds_up" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_nothing_in_an_offer_breaks_its_second_opinion(offer: Procurement) -> None:
     nothing_breaks_its_second_opinion(offer, 60)

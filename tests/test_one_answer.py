@@ -47,6 +47,7 @@ def settings(plan: Plan) -> list[str]:
     ]
 
 
+@pytest.mark.slow
 def test_estimate_says_of_the_best_plan_what_plan_says(asked) -> None:
     model, cluster, options, found = asked
     best = found.plans[0]

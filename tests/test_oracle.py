@@ -188,7 +188,7 @@ BUCKETS = "bucket_parameters", "bucket_parameters_per_rank"
 PATIENT = settings(deadline=None, max_examples=40, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 
 
-@sweep("name", FAMILIES)
+@sweep("name", FAMILIES, every=3)
 @settings(PATIENT, max_examples=10)
 @given(data=st.data())
 def test_one_plan(name, data):
@@ -284,6 +284,7 @@ def pooled(grids: list[Grid]) -> Grid:
     return Grid(**{name: stacked([getattr(grid, name) for grid in grids]) for name in names})
 
 
+@pytest.mark.slow
 @settings(
     deadline=None,
     max_examples=15,
@@ -310,7 +311,7 @@ SPACES = {
 }
 
 
-@sweep("name", SPACES)
+@sweep("name", SPACES, every=3)
 def test_places_of_whole_spaces(name):
     agrees_in_space(name, places=4)
 

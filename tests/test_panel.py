@@ -168,6 +168,7 @@ def first(*question, **options):
     return plan(*question, top=1, **options)[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", ["bf16", "fp8"])
 def test_deepseek_on_h100_keeps_expert_groups_small_and_stages_many(precision):
     best = first("deepseek-v3", "dgx-h100:256", precision=precision).parallelism
@@ -194,6 +195,7 @@ def test_llama3_8b_does_not_cut_8192_tokens():
     assert first("llama3-8b", "dgx-h100:16", seq=8192).parallelism.cp == 1
 
 
+@pytest.mark.slow
 def test_gpt_oss_on_b200_keeps_experts_inside_the_node():
     assert first("gpt-oss-120b", "dgx-b200:8", seq=4096, batch=1280).parallelism.ep <= 8
 

@@ -63,7 +63,7 @@ def empty_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-@sweep("name", QUESTIONS)
+@sweep("name", QUESTIONS, every=3)
 def test_transcripts(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     shown = []
     for line in QUESTIONS[name]:
@@ -94,6 +94,7 @@ def printed(answer: Answer) -> str:
 @sweep(
     "line",
     [f"plan {SMALL}", f"plan {SMALL} --pin zero=1 --precision fp8,bf16", f"estimate {SMALL} tp=2 recompute=full"],
+    every=3,
 )
 def test_two_runs_give_the_same_bytes_but_for_meta(line: str, capsys: pytest.CaptureFixture[str]) -> None:
     first, second = ask(capsys, f"{line} --json"), ask(capsys, f"{line} --json")
@@ -124,6 +125,7 @@ def test_python_gives_what_the_command_line_prints(capsys: pytest.CaptureFixture
 @sweep(
     "line",
     [f"plan {SMALL}", "plan llama3-8b --cluster dgx-h100:1..4", f"plan {SMALL} --deadline '90 d' --price '$2/h'"],
+    every=3,
 )
 def test_explain_prints_the_same_report(line: str, capsys: pytest.CaptureFixture[str]) -> None:
     report = printed(ask(capsys, f"{line} -o plan.json --force"))
@@ -154,6 +156,7 @@ def test_top_says_how_many(capsys: pytest.CaptureFixture[str]) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_all_lists_what_differs_in_switches_only(capsys: pytest.CaptureFixture[str]) -> None:
     def degrees(plan: dict[str, Any]) -> str:
         return str([plan["axes"][axis] for axis in ("tp", "pp", "cp", "ep", "recompute")])
@@ -165,6 +168,7 @@ def test_all_lists_what_differs_in_switches_only(capsys: pytest.CaptureFixture[s
     assert "equivalent variants" not in ask(capsys, f"plan {SMALL} --all").out
 
 
+@pytest.mark.slow
 def test_a_range_of_counts_shows_the_best_of_each(capsys: pytest.CaptureFixture[str]) -> None:
     line = "plan llama3-70b --cluster dgx-h100:1..16 --objective cost --pin tp=8,cp=1"
     answer = ask(capsys, line)
@@ -187,6 +191,7 @@ def test_a_range_of_counts_shows_the_best_of_each(capsys: pytest.CaptureFixture[
         ("energy", lambda plan: plan["energy"]["energy_j"]),
         ("tokens-per-dollar", lambda plan: -plan["money"]["tokens_per_usd"]),
     ],
+    every=3,
 )
 def test_plans_are_ranked_by_the_objective(objective: str, figure: Any, capsys: pytest.CaptureFixture[str]) -> None:
     line = f"plan llama3-8b --cluster dgx-h100:2..8 --top 20 --objective {objective} --json"

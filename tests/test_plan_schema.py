@@ -99,7 +99,7 @@ def test_no_record_takes_unknown_keys_and_all_keys_are_there(name: str) -> None:
         assert record["required"] == [key for key in record["properties"] if key not in newer]
 
 
-@sweep("name", QUESTIONS)
+@sweep("name", QUESTIONS, every=3)
 def test_what_is_written_is_valid(name: str) -> None:
     data = written(name)
     assert wrong(data) == []
@@ -127,6 +127,7 @@ def _objects(data: Any, path: str = "$") -> Iterator[tuple[str, dict[str, Any]]]
                 yield from _objects(value, f"{path}.{key}")
 
 
+@pytest.mark.slow
 def test_every_record_is_guarded() -> None:
     """An unknown key, a missing one, and one of another type: the schema and the program both refuse it."""
     paths = [path for path, _ in _objects(_written("mixture"))]

@@ -52,6 +52,7 @@ def test_a_site_without_runs_changes_no_plan(ask: Answers) -> None:
     assert sited["site"]["runs"] == 0 and sited["site"]["next_rank"] == 1
 
 
+@pytest.mark.slow
 def test_what_ran_out_of_memory_is_no_plan_any_more(ask: Answers, capsys: pytest.CaptureFixture[str]) -> None:
     before = ask()
     learn(1, "--oom")
@@ -63,6 +64,7 @@ def test_what_ran_out_of_memory_is_no_plan_any_more(ask: Answers, capsys: pytest
     assert "excluded, ran out of memory: llama3-8b on 8 x H100-SXM5-80GB" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_measured_plan_is_ranked_by_its_measurement(ask: Answers, capsys: pytest.CaptureFixture[str]) -> None:
     before = ask()
     slow, fast = degrees(before["plans"][0]), degrees(before["plans"][3])
@@ -104,6 +106,7 @@ def days(plan: dict[str, Any]) -> float:
     return float(plan["money"]["days"])
 
 
+@pytest.mark.slow
 def test_limits_hold_for_what_was_measured(ask: Answers, capsys: pytest.CaptureFixture[str]) -> None:
     """A plan that is predicted to keep a deadline, and took longer, is none; one that was faster comes in."""
     best, *_ = ask("--top", "4")["plans"]
@@ -145,6 +148,7 @@ def test_an_estimate_of_what_was_run_is_its_measurement(ask: Answers, capsys: py
     assert cw.estimate("llama3-8b", "dgx-h100:1", settings, batch=128)[0].measured is None
 
 
+@pytest.mark.slow
 def test_a_run_behind_the_plans_shown_is_told(ask: Answers, capsys: pytest.CaptureFixture[str]) -> None:
     ask("--top", "1")
     learn(1, "--step-time", "40s")
@@ -208,6 +212,7 @@ def test_several_runs_of_a_plan_count_by_their_median(ask: Answers) -> None:
     assert apart < measured["half_width"] < apart + 0.01
 
 
+@pytest.mark.slow
 def test_memory_that_ran_out_of_a_plan_that_also_ran_is_told(ask: Answers, capsys: pytest.CaptureFixture[str]) -> None:
     ask("--top", "1")
     learn(1, "--oom")
@@ -233,6 +238,7 @@ def test_the_environment_names_a_site(ask: Answers, monkeypatch: pytest.MonkeyPa
     assert ask(site=False)["site"]["name"] == "lab"
 
 
+@pytest.mark.slow
 def test_python_asks_the_same(ask: Answers) -> None:
     ask("--top", "2")
     report = cw.learn(plan="plans.json", rank=2, step_time="8s", site="lab")
@@ -278,6 +284,7 @@ def test_wrong_questions(arguments: list[str], ask: Answers, capsys: pytest.Capt
     return capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("field", "value"), [("step_time_s", 0.0), ("step_time_s", -1.0), ("runs", 0)])
 def test_an_impossible_measurement_in_a_file_is_refused(
     ask: Answers, capsys: pytest.CaptureFixture[str], field: str, value: float

@@ -57,6 +57,7 @@ def test_documents_are_read_and_hold() -> None:
             verify.check(plan, may_exceed_limits=True)
 
 
+@pytest.mark.slow
 def test_documents_written_again_give_the_same_answers(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -65,6 +65,7 @@ def test_pages_state_it_too(several: bool, monkeypatch: pytest.MonkeyPatch) -> N
     assert "$55.04/h, 2025-11, us-east" in pages["2026-10-20"] and "days old" not in pages["2026-10-20"]
 
 
+@pytest.mark.slow
 def test_fit_names_what_the_cheapest_rests_on_and_every_old_price(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -48,6 +48,7 @@ def asked(
         ("llama3-8b", {}), ("llama3-8b", {"precision": "fp8"}), ("llama3-8b", {"method": "lora", "rank": 8}),
         ("gpt2", {}), ("gpt-oss-20b", {}), ("bert-large", {}),
     ],
+    every=3,
 )  # fmt: skip
 def test_no_plan_costs_less_than_its_bound(job: tuple[str, dict[str, Any]]) -> None:
     known, wanted = load(), asked(job)
@@ -62,6 +63,7 @@ def test_no_plan_costs_less_than_its_bound(job: tuple[str, dict[str, Any]]) -> N
 @sweep(
     ("budget", "deadline", "buy"),
     [(2e3, 365.0, ()), (6e3, 365.0, ()), (6e3, 5.0, (1, 8)), (6e3, 2.0, (1, 8)), (None, 1.0, ())],
+    every=3,
 )
 def test_what_is_impossible_is_answered_with_fewer_searches(
     budget: float | None, deadline: float, buy: tuple[int, ...]
@@ -76,6 +78,7 @@ def test_what_is_impossible_is_answered_with_fewer_searches(
     assert str(caught.value) == whole and ("budget" if budget and deadline > 3.0 else "deadline") in whole
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("budget", [2e4, 4e3])
 def test_what_is_late_or_too_dear_is_searched_where_it_is_a_remedy(budget: float) -> None:
     """In time are only machines that are bought; cheaper ones would do with more time, or for some of the work."""
@@ -89,6 +92,7 @@ def test_what_is_late_or_too_dear_is_searched_where_it_is_a_remedy(budget: float
     assert str(caught.value) == whole and "of the work" in whole and ("deadline" in whole) == (budget > 1e4)
 
 
+@pytest.mark.slow
 def test_a_larger_reach_searches_only_what_it_adds() -> None:
     known = load()
     wanted = asked(("llama3-8b", {}), budget=6e3, deadline=3.0, buy=(1, 8))
@@ -100,6 +104,7 @@ def test_a_larger_reach_searches_only_what_it_adds() -> None:
     assert sorted(map(repr, whole.columns)) == sorted(map(repr, run.pose(known, wanted, reach=EVERYTHING).columns))
 
 
+@pytest.mark.slow
 def test_a_budget_that_suffices_is_answered_alike() -> None:
     known = load()
     free, bounded = (

@@ -184,6 +184,7 @@ def test_what_binds_is_what_more_of_would_help(home: Path) -> None:
     assert wanted & slack  # more of it helps although some is left
 
 
+@pytest.mark.slow
 def test_a_sweep_of_tokens_per_dollar_has_their_sign_and_the_portfolio_s_money(home: Path) -> None:
     rate = '[exchange]\nusd = 1.1\ndate = "2026-11-20"\nsource = "the bank"'
     path = home / "euro_sweep.toml"
@@ -238,6 +239,7 @@ def test_a_bill_of_ones_own_machines_lists_what_the_place_provides(home: Path) -
         assert row["kind"] == "node" and float(row["quantity"]) >= 1
 
 
+@pytest.mark.slow
 def test_the_headline_says_what_it_rests_on(home: Path) -> None:
     said = run(str(lab(home)), "--quick").output.splitlines()[1]
     assert said == "rests on prices older than a year: p5.48xlarge of 2025-11; an assumed rate of preemptions on spot"

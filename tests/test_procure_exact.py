@@ -25,7 +25,7 @@ SETTINGS = Settings(gap=1e-9)
 SEEDS = range(240)
 
 
-@sweep("objective", ["cost", "carbon", "time"])
+@sweep("objective", ["cost", "carbon", "time"], every=3)
 def test_agrees_with_trying_everything(objective: str) -> None:
     some = 0
     for seed in SEEDS:
@@ -92,6 +92,7 @@ def _one_window(seed: int) -> ProcureInstance:
     return ProcureInstance(replace(whole.asked, jobs=jobs, limits=limits), whole.pools, columns)
 
 
+@pytest.mark.slow
 def test_most_tokens_per_dollar() -> None:
     answered = several = 0
     for seed in SEEDS:
@@ -305,6 +306,7 @@ def test_conflicts_are_smallest_and_relaxations_suffice() -> None:
 needs_cbc = pytest.mark.skipif(not installed("cbc"), reason="PuLP 4 brings no CBC")
 
 
+@pytest.mark.slow
 @needs_cbc
 def test_cbc_finds_the_same() -> None:
     for seed in range(6):

@@ -44,6 +44,7 @@ SETTINGS = Settings(gap=1e-9)
         ("cost", 60, {"third": True}),
         ("cost", 60, {"copies": 3}),
     ],
+    every=3,
 )
 def test_agrees_with_trying_everything(objective: str, seeds: int, more: dict[str, Any]) -> None:
     joined = answered = 0
@@ -225,6 +226,7 @@ def test_one_job_takes_both_pools_in_its_days(offer: Procurement) -> None:
     assert verify.violations(offer) == []
 
 
+@pytest.mark.slow
 def test_it_is_the_plan_that_plan_finds(offer: Procurement) -> None:
     found = api.plan("llama3.2-3b", ["dgx-a100-80gb:1", "dgx-v100:1"], tokens="100B", launchable=True)
     ours = offer.alternatives[0].workloads[0].plan
@@ -355,6 +357,7 @@ def test_unlike_pipelines_are_for_who_asks_for_them(
     assert {each.name for each in verify.violations(replace(found, question=asked_for))} == {"plans_fit_their_pools"}
 
 
+@pytest.mark.slow
 def test_a_rented_machine_beside_machines_of_one_s_own(tmp_path: Path) -> None:
     table = 'link = "400 Gbit/s"\ncounts = [[1, 1]]\n[[mixed]]\npools = ["own dgx-v100", "p5.48xlarge"]'
     path = cellar(tmp_path, mixed=f'{table}\nlink = "200 Gbit/s"\nworkloads = ["base"]')
@@ -485,6 +488,7 @@ def test_of_plans_on_the_same_pools_the_fastest_counts(tmp_path: Path) -> None:
     assert days["slow"] > days["both"] == days["turned"]
 
 
+@pytest.mark.slow
 def test_an_answer_that_rents_a_machine_for_a_job_beside_one_s_own_holds(tmp_path: Path) -> None:
     table = 'counts = [[1, 1]]\n[[mixed]]\npools = ["own dgx-a100-80gb", "p5.48xlarge"]\nlink = "400 Gbit/s"'
     path = cellar(tmp_path, mixed=f'{table}\nworkloads = ["base"]')

@@ -91,6 +91,7 @@ def _cost(instance: ProcureInstance, starts: dict[int, float]) -> float:
     return cost if max(months) <= instance.asked.limits.monthly * (1 + 1e-9) else math.inf
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", range(2))
 def test_agrees_with_every_day_on_which_anything_may_begin(part: int, monkeypatch: pytest.MonkeyPatch) -> None:
     answered = later = bound = 0

@@ -53,6 +53,7 @@ def scarce_offers(seed: int) -> ProcureInstance:
     return ProcureInstance(portfolio(jobs, limits=limits), pools, columns)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("across", [False, True])
 def test_no_answer_needs_what_is_left_out(across: bool) -> None:
     fewer = 0

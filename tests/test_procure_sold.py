@@ -134,7 +134,7 @@ def _end(
     return start
 
 
-@sweep("part", range(3))
+@sweep("part", range(3), every=3)
 def test_agrees_with_every_day_of_purchase_and_sale(part: int) -> None:
     sales = later = proven = answered = 0
     for seed in (*range(part, 240, 3), *IN_ONE_GO[part::3]):
@@ -269,7 +269,7 @@ def test_the_second_opinion_derives_the_sale(offer: Procurement) -> None:
     assert {held, "charge_is_as_asked"} <= {x.name for x in verify.violations(unasked)}
 
 
-@sweep("objective", ["cost", "time", "carbon", "tokens-per-dollar"])
+@sweep("objective", ["cost", "time", "carbon", "tokens-per-dollar"], every=3)
 def test_every_objective_sells(objective: str, home: Path) -> None:
     path = lab(home, top=f'objective = "{objective}"\nresale = 0.8', job='interruptible = true\nrelease = "10 d"')
     known, ways = load(), Depth(top=3, marginal=False, sensitivity=False)

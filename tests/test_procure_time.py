@@ -42,6 +42,7 @@ def test_agrees_with_every_order_of_every_assignment(part: int) -> None:
     assert answered > 40 and queued > 8
 
 
+@pytest.mark.slow
 def test_what_may_matter_is_asked_first_and_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cuts, "MANY", 4)
     narrowed = 0
@@ -128,7 +129,7 @@ def test_what_was_proven_stays_proven(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.bound == pytest.approx(1e5 + 3_000.0 * 35.0 / month)
 
 
-@sweep(("late", "nothing", "rounds"), [(0.6, 0.0, 400), (0.6, 0.4, 400), (0.0, 0.0, 1)])
+@sweep(("late", "nothing", "rounds"), [(0.6, 0.0, 400), (0.6, 0.4, 400), (0.0, 0.0, 1)], every=3)
 def test_out_of_time_the_best_that_was_seen_is_answered(
     late: float, nothing: float, rounds: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -183,6 +184,7 @@ def test_a_term_begins_when_its_job_does_and_is_renewed_for_one_that_is_longer()
     assert long.starts.get(1, 0.0) + 80.0 >= long.done
 
 
+@pytest.mark.slow
 def test_advice_names_the_least_that_suffices() -> None:
     told = 0
     for seed in SEEDS:

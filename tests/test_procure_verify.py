@@ -250,6 +250,7 @@ def _misstated(found: Procurement) -> dict[str, tuple[str, Procurement]]:
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_the_second_opinion_holds_the_bill_to_what_it_summarises(home: Path) -> None:
     top = 'charge = "amortised"'
     for found in (answered(home), answered(home, top=top)):
@@ -262,7 +263,7 @@ def test_the_second_opinion_holds_the_bill_to_what_it_summarises(home: Path) -> 
         assert not missed
 
 
-@sweep("charge", ["cash", "amortised"])
+@sweep("charge", ["cash", "amortised"], every=3)
 @sweep("objective", ["cost", "time", "carbon", "tokens-per-dollar"])
 def test_every_objective_is_answered_and_holds(objective: str, charge: str, home: Path) -> None:
     top = f'objective = "{objective}"\ncharge = "{charge}"'

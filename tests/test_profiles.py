@@ -232,6 +232,7 @@ def test_rows_with_and_without_a_profile_in_one_table(profile):
     assert [float(t) for t in found.time] == [float(cost.evaluate(g).time) for g in grids]
 
 
+@pytest.mark.slow
 def test_precisions_of_one_grid_use_their_own_profiles(profile):
     asked = problem_of("opt-350m", "gh200-4:2", batches=(32,), pins="precision=bf16|fp8,micro=1|4|8")
     asked = replace(asked, figures=replace(asked.figures, profiles={"bf16": profile.table}))

@@ -83,6 +83,7 @@ def refused(command: list[str], cwd: Path) -> dict[str, set[int]]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(find_spec("mypy") is None, reason="mypy is of the development install")
 def test_mypy(files: tuple[Path, Path]) -> None:
     found = refused([sys.executable, "-m", "mypy", "--strict", *map(str, files)], ROOT)

@@ -36,7 +36,7 @@ ASKED: dict[str, dict[str, Any]] = {
 }
 
 
-@sweep("name", ["dense", "latent", "encoder-decoder", "offload", "head-counted", "old"])
+@sweep("name", ["dense", "latent", "encoder-decoder", "offload", "head-counted", "old"], every=3)
 def test_a_set_asked_again_is_the_same(name: str) -> None:
     found = plans(name)
     assert rechecking.check(found, KNOWN, name) > 1000
@@ -57,6 +57,7 @@ def test_what_does_not_fit_is_priced_again_too() -> None:
     rechecking.check(api.estimate("llama3-8b", "dgx-h100:1", tp=1), KNOWN, "estimate")
 
 
+@pytest.mark.slow
 def test_calls_that_the_model_chose_are_chosen_again() -> None:
     plan = corruptions.made("modelled calls")
     assert rechecking.check(plan, KNOWN, "plan") > 300
@@ -139,6 +140,7 @@ def test_changes_of_a_leaf_are_seen(kind: str) -> None:
     assert found["alone"] >= 0.95, found["unseen"]
 
 
+@pytest.mark.slow
 def test_without_a_change_nothing_is_seen() -> None:
     for kind in ("plan set", "several pools", "images", "offer"):
         assert corruptions.seen_by(document.stamped(corruptions.made(kind))) == ""
@@ -227,6 +229,7 @@ def test_every_point_of_a_study_is_evaluated_again(text: str) -> None:
         ("resnet50", "--cluster dgx-a100-40gb:1"),
         ("resnet50", "--accelerators A100:4,V100:4 --batch 1024"),
     ],
+    every=3,
 )
 def test_whatever_plan_writes_is_explained(
     model: str, on: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

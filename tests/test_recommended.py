@@ -29,7 +29,7 @@ def found() -> dict[str, PlanSet]:
     return {name: planner.plan(model, cluster, **asked) for name, (model, cluster, asked) in QUESTIONS.items()}
 
 
-@sweep("name", QUESTIONS)
+@sweep("name", QUESTIONS, every=3)
 def test_the_printed_configuration_is_the_plan(found: dict[str, PlanSet], name: str) -> None:
     """What the screen prints, given back to ``estimate``, is predicted to the digit as the plan is."""
     model, cluster, asked = QUESTIONS[name]
@@ -117,6 +117,7 @@ def test_the_screen_says_that_a_range_ended_there(capsys: pytest.CaptureFixture[
     assert "At an edge" not in ask(capsys, f"{asked} --objective cost").out
 
 
+@pytest.mark.slow
 def test_a_fabric_that_the_nics_cannot_drive_is_warned_of(capsys: pytest.CaptureFixture[str]) -> None:
     asked = "plan gpt2-xl --pin tp=1,micro=1 --top 1 --fabric infiniband-ndr"
     told = "NICs of 400 Gbit/s in dgx-v100: its own, of 100 Gbit/s, cannot drive infiniband-ndr (--fabric)"
@@ -126,6 +127,7 @@ def test_a_fabric_that_the_nics_cannot_drive_is_warned_of(capsys: pytest.Capture
     assert [each.what for each in mixed[0].assumptions if each.flag == "--fabric"] == [told.partition(":")[0]]
 
 
+@pytest.mark.slow
 def test_a_plain_price_is_dollars_of_an_accelerator_hour(capsys: pytest.CaptureFixture[str]) -> None:
     asked = "plan llama3-8b --cluster dgx-h100:1 --batch 64 --pin tp=2,cp=1,micro=1 --top 1 --price"
     told = "dgx-h100 at $16.00/h: $2.00 per accelerator-hour, as given (--price)"

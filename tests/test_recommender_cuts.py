@@ -84,6 +84,7 @@ def ground():
     return (*one, float(batch[row]), float(ranks[row])), jitter(net, soft)
 
 
+@pytest.mark.slow
 def test_indices_are_sent_once():
     """Rows of one-hot tables on as many ranks bring what even cuts bring, but for the exchange of indices."""
     of = model([1000] * 26, [1] * 26)

@@ -37,6 +37,7 @@ def test_a_release_that_lacks_what_the_plan_uses_says_so():
     assert old is not None and old.step_time_s is None and "zero=3" in old.lacks
 
 
+@pytest.mark.slow
 def test_where_an_older_release_cannot_run_the_plan_the_first_that_it_can_is_told(capsys):
     shown = ask(capsys, "plan llama3-8b --cluster dgx-h100:4 --json").out
     first, *rest = (each for each in json.loads(shown)["plans"])

@@ -98,7 +98,7 @@ def first(name: str) -> Plan:
     return found if isinstance(found, Plan) else found.plans[0]
 
 
-@sweep("name", ["dense", "deepspeed", "fsdp", "mixture", "pools", "uneven"])
+@sweep("name", ["dense", "deepspeed", "fsdp", "mixture", "pools", "uneven"], every=3)
 def test_a_page_shows_a_plan_and_asks_no_network(name: str) -> None:
     found = golden(name)
     shown = Page(report.page([report.shown(found, name)]))

@@ -37,6 +37,7 @@ def chance_shares(chance, runs_, effects):
 # ---- effects ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_effects_make_up_the_whole_step(shared):
     names, share = shared
     assert share.sum(axis=1) == pytest.approx(1.0)

@@ -1,5 +1,6 @@
 """Plans spread over what exporters say they can express: what conformance tests and the real validators run on."""
 
+import os
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -14,6 +15,10 @@ from planner.launchers.bundle import refusals
 from planner.models.workload import find_model
 from planner.schema.plan import CommunicationRule, Plan, Stage
 from tests.answered_once import answered_once
+from tests.sweeps import QUICK
+
+EVERY = 4 if os.environ.get(QUICK) else 1
+"""Without slow tests (`make test`), only every so manieth case is tried."""
 
 H100, B200, A100 = "dgx-h100", "dgx-b200", "dgx-a100-80gb"
 MEGATRON = (
@@ -304,14 +309,14 @@ def expressible(name: str, runtimes: tuple[str, ...] | None = None) -> list[tupl
     """The plans that an exporter says it can express, each with what was asked; some on two pools, and with rules."""
     exporter = EXPORTERS[name]
     asked_of = (Case("primus", *question) for question in PRIMUS) if name == "primus" else cases()
-    wanted = [case for case in asked_of if runtimes is None or case.runtime in runtimes]
+    wanted = [case for case in asked_of if runtimes is None or case.runtime in runtimes][::EVERY]
     found = [
         (str(case), _with_rules(plan(case), number) if name == "nccl-tuner" else plan(case))
         for number, case in enumerate(wanted)
     ]
     if runtimes is None and name not in ("nccl-tuner", "primus"):
-        found += [(f"{model} on {' and '.join(pools)}", mixed(model, pools)) for model, pools in MIXED]
-        found += [(f"{model} alike on {' and '.join(pools)}", alike(model, pools)) for model, pools in ALIKE]
+        found += [(f"{model} on {' and '.join(pools)}", mixed(model, pools)) for model, pools in MIXED[::EVERY]]
+        found += [(f"{model} alike on {' and '.join(pools)}", alike(model, pools)) for model, pools in ALIKE[::EVERY]]
     found += [
         (f"{asked} on two pools", two_pools(p))
         for asked, p in found
