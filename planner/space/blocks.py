@@ -85,10 +85,16 @@ def _on(runtime: Runtime, pins: Pins, axis: PlanAxis[Value], values: Sequence[Va
     return [v for v in values if (known == "any" or v in known) and pins.allow(axis.name, v)]
 
 
-def _on_any_layout(cluster: Cluster, runtime: Runtime, pins: Pins) -> dict[str, tuple[Any, ...]]:
-    """Options that every layout takes: where states live, and the axes whose rows say so."""
+def _on_any_layout(cluster: Cluster, runtime: Runtime, pins: Pins, ways: tuple[str, ...]) -> dict[str, tuple[Any, ...]]:
+    """Options that every layout takes that shares sequences in these ways: where states live, and the axes whose rows
+    say so.
+    """
     values = {
-        axis.name: tuple(_on(runtime, pins, axis, axis.choices if axis.name in pins else (axis.neutral,)))
+        axis.name: tuple(
+            value
+            for value in _on(runtime, pins, axis, axis.choices if axis.name in pins else (axis.neutral,))
+            if ways == (ALONE,) or value not in axis.unshared
+        )
         for axis in OPTION_AXES
         if axis.any_layout
     }
@@ -126,7 +132,6 @@ def blocks(rows: Rows, workload: Workload, cluster: Cluster, runtime: Runtime, p
     filled = (rows["vpp"] == 1) | (rows["batch"] // (rows["dp"] * rows["micro"]) % rows["pp"] == 0)
     plain = [pins.allow(SCHEDULE.name, name) for name in ("none", "1f1b", "interleaved-1f1b")]
     routed = dispatchers.offered(rows, cluster, runtime, pins)
-    everywhere = _on_any_layout(cluster, runtime, pins)
     cuts = product(overlaps, (False, True), (False, True), (0, 1, 2), shared, routed)
     for overlap, has_tensor, has_replicas, stage, (ways, sharing), (sent, spread) in cuts:
         mask = (tensor == has_tensor) & (replicated == has_replicas) & (stages == stage) & sharing & spread
@@ -155,7 +160,7 @@ def blocks(rows: Rows, workload: Workload, cluster: Cluster, runtime: Runtime, p
                 activation_offload=moved,
                 graphs=(graphs,),
                 dispatcher=sent,
-                **everywhere,
+                **_on_any_layout(cluster, runtime, pins, ways),
             )
             if all(options.shape):
                 yield Block({name: column[mask] for name, column in rows.items()}, options, family[mask])
@@ -195,7 +200,7 @@ def _apart(rows: Rows, workload: Workload, cluster: Cluster, runtime: Runtime, p
                 cp_algorithm=ways,
                 offload_overlap=copying,
                 schedule=(name,),
-                **_on_any_layout(cluster, runtime, pins),
+                **_on_any_layout(cluster, runtime, pins, ways),
             )
             if mask.any() and all(options.shape):
                 yield Block({name: column[mask] for name, column in rows.items()}, options, family[mask])
