@@ -95,8 +95,8 @@ def _pinned(question: Question, axes: Iterable[PlanAxis[Any]]) -> list[PlanAxis[
 
 def _freed(question: Question, axis: PlanAxis[Any]) -> Question:
     others = {name: bound for name, bound in question.pins.bounds.items() if name != axis.name}
-    # Without its pin, a precision is 16 bit and no other.
-    every = {axis.name: Bound(PRECISION.choices)} if axis is PRECISION else {}
+    # Without its pin, a precision is 16 bit and no other, and what any layout takes is left to the runtime.
+    every = {axis.name: Bound(axis.choices)} if axis is PRECISION or axis.any_layout else {}
     return replace(question, pins=Pins(others | every))
 
 
