@@ -62,7 +62,7 @@ class PlanAxis(Generic[Value]):
     any_layout: bool = False
     """Whether each layout takes every value that the runtime has; where no pin says one, all keep the neutral one."""
     unshared: tuple[str, ...] = ()
-    """Of these values, the ones that need a sequence whole on its rank (cp 1)."""
+    """Values that need a sequence whole on its rank (cp 1)."""
     listed: str = ""
     """Field of the accelerator's efficiencies that lists its values, beside the neutral one; empty: all of them."""
     pools: tuple[object, ...] | None = None
