@@ -37,7 +37,7 @@ OTHER: dict[str, Any] = {
     **dict(precision="fp8", recompute="full", sequence_parallel=False, tp_overlap=True, zero=3, zero_scope="node"),
     **dict(dp_overlap=False, p2p_overlap=True, ep_overlap=True, rank_order="tp-cp-ep-pp-dp", offload="optimizer:0.25"),
     **dict(placement="optimizer:0.5", cp_algorithm="a2a", offload_overlap=True, activation_offload="core_attn"),
-    **dict(graphs="modules", schedule="zbv", dispatcher="deepep"),
+    **dict(graphs="modules", schedule="zbv", dispatcher="deepep", attention_kernel="flash-3"),
 }
 """Axis -> a value that the plan below does not have."""
 IMPOSSIBLE: dict[str, dict[str, Any]] = {
@@ -58,6 +58,7 @@ IMPOSSIBLE: dict[str, dict[str, Any]] = {
     "graphs": {"graphs": "full"},
     "schedule": {"schedule": "zbv"},
     "dispatcher": {"dispatcher": "allgather", "ep_overlap": True},
+    "attention_kernel": {"attention_kernel": "flash-4"},
 }
 """Axis -> what of a plan cannot be; any plan may overlap data-parallel communication, or not."""
 SEARCHED_OVER_POOLS = {"precision", "recompute", "sequence_parallel", "tp_overlap", "dp_overlap"}

@@ -43,7 +43,7 @@ LATER = {
     "GroupStage": {"held"},
     "FabricSection": {"dimensions"},
     "Plan": {"communication_choice", "waived", "measured", "offloaded"},
-    "Axes": {"ep_overlap", "cp_algorithm", "graphs", "dispatcher", "nodes", *plan_axes.SPELT},
+    "Axes": {*plan_axes.NEUTRAL, "nodes", *plan_axes.SPELT},
     "PlanSet": {"contingency", "question", "recommended", "site", "shortlist"},
     "WorkloadSection": {"mtp_layers", "imbalance", "task", "texts"},
     "Parallelism": {"cp_exchanging"},
@@ -146,7 +146,7 @@ def _unknown(record: dict[str, Any]) -> None:
 
 ADDED = {"zone", "offered", "links", "groups", "prices", "gap"}
 """Keys that version 1 gained later: documents written before them are still read."""
-AXES_ADDED = {"ep_overlap", "cp_algorithm", "graphs", "dispatcher", "nodes", *plan_axes.SPELT}
+AXES_ADDED = {*plan_axes.NEUTRAL, "nodes", *plan_axes.SPELT}
 """Axes that a plan may leave out where it does not use them, as one written before they existed does."""
 
 

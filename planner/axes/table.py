@@ -12,6 +12,7 @@ from typing import Any, Literal, get_args
 from planner.axes import values
 from planner.axes.axis import PlanAxis, count, on_or_off, switch
 from planner.axes.values import ALONE, ONE_F_ONE_B, RANK_ORDERS, MemoryPlacement, Recompute
+from planner.schema.plan_axes import ATTENTION_KERNELS
 from planner.schema.plan_layout import (
     CONTEXT_ALGORITHMS,
     SCHEDULES,
@@ -431,12 +432,31 @@ DISPATCHER: PlanAxis[str] = PlanAxis(
     label="dispatcher",
     fragment=lambda name: "alltoall" if name == ALONE else name,
 )
+ATTENTION_KERNEL: PlanAxis[str] = PlanAxis(
+    name="attention_kernel",
+    help="kernel of attention, in place of the runtime's choice",
+    kind="choice",
+    neutral=ALONE,
+    choices=(ALONE, *ATTENTION_KERNELS),
+    read=str,
+    python=_WORDS,
+    figures=lambda name: {"attention_kernel": float((ALONE, *ATTENTION_KERNELS).index(name))},
+    unstated="none",
+    any_layout=True,
+    unshared=("flash-4",),
+    listed="attention_kernels",
+    condition="flash-4 goes with cp 1. ",
+    pools=("none",),
+    since=lambda name: iter(() if name == ALONE else (f"attention_kernel={name}",)),
+    label="attention kernel",
+)
 
 DEGREES: tuple[PlanAxis[int], ...] = (TP, PP, VPP, CP, EP, ETP, DP)
 LAYOUT_AXES: tuple[PlanAxis[int], ...] = (*DEGREES, MICRO, BATCH, NODES)
 OPTION_AXES: tuple[PlanAxis[Any], ...] = (
     *(PRECISION, RECOMPUTE, SEQUENCE_PARALLEL, TP_OVERLAP, ZERO, ZERO_SCOPE, DP_OVERLAP, P2P_OVERLAP, EP_OVERLAP),
     *(RANK_ORDER, OFFLOAD, PLACEMENT, CP_ALGORITHM, OFFLOAD_OVERLAP, ACTIVATION_OFFLOAD, GRAPHS, SCHEDULE, DISPATCHER),
+    ATTENTION_KERNEL,
 )
 AXES: Mapping[str, PlanAxis[Any]] = {axis.name: axis for axis in (*LAYOUT_AXES, *OPTION_AXES)}
 """By name, in the order in which messages list them."""

@@ -95,6 +95,19 @@ WIDTH = 256.0
 """Widths of a head's query and value together that attention's rates are for. Wider heads gain nothing more."""
 
 
+KERNELS = ("cudnn", "flash_2", "flash_3", "flash_4", "triton")
+"""Kernels that a question can ask for: figures of :class:`planner.cost.figures.Device`, in the order of their codes."""
+
+
+def kernel_rate(grid: Grid) -> Figure:
+    """Rate of the kernel asked for over the device's `attention_rate`; 1 where the runtime chooses."""
+    asked = grid.options.attention_kernel
+    if not np.any(asked):
+        return 1.0
+    rates = (1.0, *(getattr(grid.device, kernel) for kernel in KERNELS))
+    return sum((asked == code) * rate for code, rate in enumerate(rates))
+
+
 def narrow_heads(grid: Grid) -> LayerPart:
     """Factor on attention's time per FLOP in heads of d < 128: ``(1 + x 128 / d) / (1 + x)``, x the time of a score's
     exponential over that of its products, which does not shrink with them.
@@ -106,7 +119,7 @@ def narrow_heads(grid: Grid) -> LayerPart:
     narrower = np.maximum(WIDTH / (grid.shape.qk_dim + grid.shape.v_dim) - 1.0, 0.0)
 
     def factor(products: Figure) -> Figure:
-        waits = grid.device.exponentials * grid.stack.attention * PRODUCTS.forward / products
+        waits = grid.device.exponentials * grid.stack.attention * kernel_rate(grid) * PRODUCTS.forward / products
         return 1.0 + waits * narrower / (1.0 + waits)
 
     return LayerPart(factor(PRODUCTS.forward), factor(PRODUCTS.backward))
@@ -124,7 +137,7 @@ def kernel(grid: Grid) -> LayerPart:
     s, d, layout, stack = grid.shape, grid.device, grid.layout, grid.stack
     work = kernel_flops(grid)
     blocks = layout.cp / exchanging(grid)
-    rate = d.attention_rate * stack.attention / (1.0 + d.attention_half * blocks / s.text)
+    rate = d.attention_rate * stack.attention * kernel_rate(grid) / (1.0 + d.attention_half * blocks / s.text)
     fused = work * s.attended / rate
     slower = narrow_heads(grid)
     written = d.element * tokens(grid) * s.sequence * s.heads / layout.tp * (1.0 + s.cross_share)

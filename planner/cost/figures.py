@@ -269,6 +269,12 @@ class Device:
     """Reachable FLOP/s of the attention kernel, forward, long sequences."""
     attention_half: Figure
     attention_backward: Figure
+    cudnn: Figure = 1.0
+    """Rate of this attention kernel over `attention_rate`; so are the next four."""
+    flash_2: Figure = 1.0
+    flash_3: Figure = 1.0
+    flash_4: Figure = 1.0
+    triton: Figure = 1.0
     exponentials: Figure = 0.0
     """Time of a score's exponential over that of its two products, heads 128 wide."""
     memory_rate: Figure
@@ -471,6 +477,8 @@ class Options:
     """1: experts' exchanges run beside another micro-batch's passes."""
     dispatcher: Figure = 0.0
     """1: all copies of a token cross the NIC; 2: once a domain; 3: all ranks get all tokens; 0: as `dispatch_once`."""
+    attention_kernel: Figure = 0.0
+    """The attention kernel asked for (:data:`planner.cost.attention.KERNELS`, from 1); 0: the runtime's."""
     context_gathered: Figure = 0.0
     """1: context-parallel ranks gather all keys and values; else these go round a ring ..."""
     context_exchanged: Figure = 0.0
@@ -486,21 +494,14 @@ class Options:
     offload_overlap: Figure = 0.0
     """1: these are copied beside the host's own work."""
     offload_attn_norm: Figure = 0.0
-    """1: what the norm before latents reads lives in host memory until the backward pass; ..."""
+    """1: what this module of a layer reads lives in host memory until the backward pass; so with the next six."""
     offload_qkv_linear: Figure = 0.0
-    """... what the products before attention read, ..."""
     offload_core_attn: Figure = 0.0
-    """... queries, keys and values, ..."""
     offload_attn_proj: Figure = 0.0
-    """... what attention gives, ..."""
     offload_mlp_norm: Figure = 0.0
-    """... what the norm before experts reads, ..."""
     offload_expert_fc1: Figure = 0.0
-    """... what experts get, ..."""
     offload_moe_act: Figure = 0.0
-    """... what their function reads, ..."""
     offload_all: Figure = 0.0
-    """... all that a layer keeps."""
     graphs: Figure = 0.0
     """CUDA graphs launch 1: attention, norms and routers; 2: experts as well."""
     graph_inputs: Figure = 0.0

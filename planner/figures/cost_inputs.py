@@ -318,6 +318,7 @@ def device(accelerator: Accelerator, reached: AcceleratorEfficiency, precision: 
         attention_rate=(peak_of(accelerator, precision) if whole else sixteen) * reached.attention * capped,
         attention_half=reached.attention_half,
         attention_backward=reached.attention_backward,
+        **{kernel.replace("-", "_"): rate for kernel, rate in reached.attention_kernels.items()},
         exponentials=reached.exponentials,
         memory_rate=accelerator.memory_bandwidth * reached.memory,
         launch=reached.launch,

@@ -41,6 +41,7 @@ class Axes(TypedDict, total=False):
     graphs: str
     dispatcher: str
     placement: str
+    attention_kernel: str | Sequence[str]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,6 +73,7 @@ class GivenAxes:
     graphs: str = UNSET
     dispatcher: str = UNSET
     placement: str = UNSET
+    attention_kernel: str | Sequence[str] = UNSET
 
     def given(self) -> dict[str, object]:
         """Axis -> value of those that the question names."""

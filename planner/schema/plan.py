@@ -16,7 +16,7 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 from planner.base.units import format_bytes, format_seconds
 from planner.schema import plan_axes, plots, tables
 from planner.schema.choices import Task
-from planner.schema.plan_axes import Stated
+from planner.schema.plan_axes import AttentionKernel, Stated
 from planner.schema.plan_communication import CallChoice, CommunicationChoice, CommunicationRule
 from planner.schema.plan_layout import (
     Batch,
@@ -226,6 +226,8 @@ class Configuration(Record):
     graphs: Sparse[Literal["modules", "full"]] = None
     """What CUDA graphs launch: attention and routers (dense MLPs, too) layer by layer, or all passes of a step; only in
     documents where they do."""
+    attention_kernel: Sparse[AttentionKernel] = None
+    """The kernel of attention; only in documents where it was asked for, else the runtime chooses."""
     waived: Sparse[tuple[str, ...]] = None
     """Rules of division that the question waived and this plan breaks: heads_divide, kv_heads_divide, hidden_divides.
     It is priced as if parts were equal, and nothing launches it. Only in such documents."""

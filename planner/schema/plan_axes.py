@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from operator import attrgetter
-from typing import Any
+from typing import Any, Literal, get_args
 
 Stated = int | bool | str
 """A value as documents state it: numbers and switches as they are, all else as a pin writes it."""
 ALONE = "none"
+AttentionKernel = Literal["cudnn", "flash-2", "flash-3", "flash-4", "triton"]
+ATTENTION_KERNELS: tuple[AttentionKernel, ...] = get_args(AttentionKernel)
 PLACES: dict[str, tuple[str, ...]] = {
     **{axis: ("parallelism", axis) for axis in ("tp", "pp", "vpp", "cp", "ep", "etp", "dp")},
     "micro": ("batch", "micro"),
@@ -32,11 +34,15 @@ PLACES: dict[str, tuple[str, ...]] = {
     "graphs": ("graphs",),
     "schedule": ("parallelism", "schedule"),
     "dispatcher": ("dispatcher",),
+    "attention_kernel": ("attention_kernel",),
 }
 """Axis -> section and key that hold its value as it is, in the order of a document."""
 BY_NAME = tuple(axis for axis, place in PLACES.items() if place == (axis,))
 """Axes that are no part of a section."""
-NEUTRAL: dict[str, Stated] = {"ep_overlap": False, "cp_algorithm": ALONE, "graphs": ALONE, "dispatcher": ALONE}
+NEUTRAL: dict[str, Stated] = {
+    "ep_overlap": False,
+    **dict.fromkeys(("cp_algorithm", "graphs", "dispatcher", "attention_kernel"), ALONE),
+}
 """What is stated for a section that has no value."""
 HOST = ("optimizer_share", "optimizer_overlap", "activations")
 """Keys of the section ``offloaded`` that are the axes offload, offload_overlap and activation_offload."""

@@ -135,6 +135,22 @@ def dispatcher_runs(c: Claim) -> Iterator[str]:
     yield from (f"dispatcher {name}: {what}" for what, is_so in wrong.items() if name and is_so)
 
 
+def attention_kernel_runs(c: Claim) -> Iterator[str]:
+    """FlashAttention-3 runs on Hopper alone, FlashAttention-4 from there on, and on whole sequences (utils.py, lines
+    579, 583, 1175). Pools tell generations by the formats of their products.
+    """
+    name = c.plan.attention_kernel
+    pools = c.plan.cluster.pools
+    formats = pools[0].peak_flops
+    wrong = {
+        "several pools": len(pools) > 1,
+        "shared sequences": name == "flash-4" and c.plan.parallelism.cp > 1,
+        f"on {pools[0].accelerator}": (name == "flash-3" and "fp4" in formats)
+        or (name in ("flash-3", "flash-4") and "fp8" not in formats),
+    }
+    yield from (f"attention kernel {name}: {what}" for what, is_so in wrong.items() if name and is_so)
+
+
 def muon_runs(c: Claim) -> Iterator[str]:
     """Matrices are whole: without ZeRO or under stage 1 over all ranks, neither in fp16 nor with states in host memory,
     and all of them trained (Megatron-LM core_v0.18.0, training/arguments.py, core/optimizer/__init__.py).
@@ -160,5 +176,6 @@ CHECKS: tuple[Check, ...] = (
     scaling_runs,
     graphs_capture,
     dispatcher_runs,
+    attention_kernel_runs,
     muon_runs,
 )
