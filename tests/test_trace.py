@@ -11,10 +11,10 @@ import clusterwright as cw
 from planner.base.errors import WrongQuestion
 from planner.commands import main
 from planner.schema.plan import Parallelism, Plan
-from planner.trace import ranks, reading, report
-from planner.trace.kernels import kind
-from planner.trace.ranks import RankTrace, shares
-from planner.trace.reading import read
+from planner.site.trace import ranks, reading, report
+from planner.site.trace.kernels import kind
+from planner.site.trace.ranks import RankTrace, shares
+from planner.site.trace.reading import read
 from tests import profiles_of_steps as made
 from tests.sweeps import sweep
 from tests.test_plan_schema import wrong

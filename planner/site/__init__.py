@@ -1,1 +1,1 @@
-"""What one site knows: its profile (``site.toml``), its measured runs (``runs.csv``) and what was fitted to them."""
+"""What one site knows: its profile (``site.toml``), its measured runs (``runs.csv``), traces, and what follows."""

@@ -9,8 +9,8 @@ import pytest
 
 from planner.base.errors import WrongQuestion
 from planner.commands import main
-from planner.trace import reading
-from planner.trace.ranks import TraceFile
+from planner.site.trace import reading
+from planner.site.trace.ranks import TraceFile
 from tests.launchers.environments import python
 from tests.test_trace import cut
 

@@ -173,7 +173,7 @@ def _whole(
 def _traced(plan: Plan, trace: Sequence[Path], steps: int | None, *, as_json: bool) -> None:
     """Where the time of a traced step went."""
     from planner.commands.screen import trace_view
-    from planner.trace import report as traced
+    from planner.site.trace import report as traced
 
     if not trace:
         raise WrongQuestion("--steps: of a trace; name it with --trace FILE")

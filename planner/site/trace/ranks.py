@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.trace.kernels import COMMUNICATION, KINDS, Kind
+from planner.site.trace.kernels import COMMUNICATION, KINDS, Kind
 
 MOST_KERNELS = 8_000_000
 """Most kernels of one file: 140 MB, and some ten times as much while instants are shared out. Ten steps of a large
@@ -41,7 +41,7 @@ class RankTrace:
     starts: array[float] = field(default_factory=lambda: array("d"))
     ends: array[float] = field(default_factory=lambda: array("d"))
     kinds: array[int] = field(default_factory=lambda: array("b"))
-    """Places in :data:`planner.trace.kernels.KINDS`."""
+    """Places in :data:`planner.site.trace.kernels.KINDS`."""
     apart: int = 0
     """Kernels that lie or last longer than :data:`APART`, which do not count."""
 
@@ -125,7 +125,7 @@ class Shares:
 
     total: float
     alone: Mapping[Kind, float]
-    """Seconds of each kind: the instants that nothing before it in :data:`planner.trace.kernels.KINDS` fills."""
+    """Seconds of each kind: the instants that nothing before it in :data:`planner.site.trace.kernels.KINDS` fills."""
     hidden: Mapping[Kind, float]
     """Seconds of each kind of communication under what computes, or other communication."""
     idle: float
@@ -141,7 +141,7 @@ def shares(trace: RankTrace) -> Shares:
     """Shares out the time of a rank.
 
     Where several kernels run at once, the instant belongs to the first of their kinds in the order of
-    :data:`planner.trace.kernels.KINDS`: what computes hides what communicates.
+    :data:`planner.site.trace.kernels.KINDS`: what computes hides what communicates.
     """
     starts, ends = np.frombuffer(trace.starts), np.frombuffer(trace.ends)
     kinds = np.frombuffer(trace.kinds, dtype=np.int8)

@@ -18,9 +18,9 @@ from typing import Any
 
 from planner.base.errors import WrongQuestion
 from planner.schema.plan import Parallelism
-from planner.trace import ranks
-from planner.trace.kernels import KINDS, kind
-from planner.trace.ranks import TraceFile
+from planner.site.trace import ranks
+from planner.site.trace.kernels import KINDS, kind
+from planner.site.trace.ranks import TraceFile
 
 CHUNK = 1 << 20
 LONGEST = 1 << 24
