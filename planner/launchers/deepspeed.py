@@ -42,7 +42,6 @@ def configuration(plan: Plan, values: Values) -> dict[str, Any]:
     """The plan as a DeepSpeed configuration."""
     p = plan.parallelism
     decided = {
-        "lr": table.rate(values["lr"]),
         "overlapping": plan.overlap.dp if p.zero_stage else None,
         "gathered_inside": p.dp_shard if p.zero_stage == 3 and p.zero_scope == "node" else None,
         "partition": "uniform" if p.pp > 1 else None,

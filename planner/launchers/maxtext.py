@@ -75,7 +75,6 @@ def _facts(plan: Plan, values: Values) -> table.Facts:
         "stages.layers": plan.workload.shape["layers"] // p.pp if piped else None,
         "stages.repeats": 1 if piped else None,
         "whole.accumulation": None if piped else batch.accumulation,
-        "lr": table.rate(values["lr"]),
         "mtp": plan.workload.mtp_layers or 0,
         "started_from": values["load"] if plan.workload.method["kind"] == "finetune" else None,
         "job.name": quoting.slug(plan.workload.model),

@@ -115,7 +115,6 @@ def _facts(plan: Plan, values: Values) -> table.Facts:
         "gather_overlap": megatron.gathers_beside(plan),
         "offloaded_share": plan_facts.offloaded_share(plan),
         "started_from": values["load"] if plan.workload.method["kind"] != "pretrain" else None,
-        "lr": table.rate(values["lr"]),
         "job.blend": [[values["data-path"]], None],
     }
     return table.plan_says(plan, values, decided)

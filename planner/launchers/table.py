@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from planner.base.errors import WrongQuestion
 from planner.launchers import plan_facts
 from planner.schema.launcher_table import JOB, LauncherTable, spelt
 from planner.schema.plan import Plan
@@ -36,6 +35,7 @@ def plan_says(plan: Plan, values: Mapping[str, str], decided: Mapping[str, Any])
         **plan_facts.values(plan),
         "accelerators": plan.cluster.accelerators,
         "accumulation": plan.batch.accumulation,
+        "lr": float(values.get("lr") or 0),  # no other word passes :func:`bundle.settings`
         "method": plan.workload.method["kind"],
         "mtp_layers": plan.workload.mtp_layers,
         "replicas": replicas,
@@ -52,18 +52,6 @@ def plan_says(plan: Plan, values: Mapping[str, str], decided: Mapping[str, Any])
         "steps": steps,
     }
     return facts({**known, **{f"{JOB}{name}": value for name, value in job.items()}, **decided}, plan.workload.shape)
-
-
-def rate(lr: str) -> float:
-    """A learning rate that is set, where a file has a number.
-
-    Raises:
-        WrongQuestion: it is none.
-    """
-    try:
-        return float(lr)
-    except ValueError:
-        raise WrongQuestion(f"--set lr={lr}: not a number") from None
 
 
 def document(table: LauncherTable, known: Facts) -> dict[str, Any]:

@@ -29,7 +29,6 @@ def facts(plan: Plan, values: Values, decided: Mapping[str, Any]) -> table.Facts
         "examples": plan.batch.micro // plan_facts.sequences_per_example(plan),
         "liger": liger(plan),
         "liger_by_trainer": liger(plan) or None,
-        "lr": table.rate(values["lr"]),
         "optim": _optimizer(plan),
         "trained_layers": method["layers"] if method["kind"] == "freeze" else None,
         **adapters.facts(plan, values),

@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from planner.axes import AXES
-from planner.launchers import EXPORTERS, megatron, plan_facts, table
+from planner.launchers import EXPORTERS, plan_facts, table
 from planner.launchers.bundle import losses, refusals
 from planner.launchers.plan_facts import FACTS
+from planner.launchers.target import LaunchJob
 from planner.schema import launcher_table
 from planner.schema.launcher_table import LauncherTable
 from tests.launchers.environments import given
@@ -16,6 +17,28 @@ from tests.launchers.spread import Case, expressible, plan
 
 TRAINERS = [name for name, exporter in EXPORTERS.items() if exporter.role == "trainer"]
 PLAIN = Case("megatron-core", "llama3-8b", "dgx-h100:1", "tp=2")
+
+
+RARE: dict[str, tuple[str, ...]] = {
+    "megatron": (
+        *("mamba-", "hybrid-", "spec", "moe-latent", "muon-", "mtp-", "hierarchical-", "no-bias-gelu-fusion"),
+        *("rotary-percent", "squared-relu", "moe-z-loss", "moe-expert-capacity"),
+    ),
+    "megatron-bridge": ("model.hierarchical_",),
+    "torchtitan": (),
+    "maxtext": ("load_parameters_path", "quantization"),
+    "hf-trainer": ("lora_magnitudes", "quantization_fp8", "trained_layers"),
+    "trl": ("activation_offloading", "attn_implementation", "lora_modules_to_save", "lora_task_type", "use_dora"),
+    "axolotl": ("activation_offloading", "peft_use_dora"),
+    "llama-factory": (
+        *("flash_attn", "neat_packing", "template", "freeze_trainable_layers", "use_dora"),
+        "use_liger_kernel",  # its own is enable_liger_kernel
+    ),
+    "deepspeed": (),
+    "accelerate": ("fsdp_config.fsdp_cpu_ram_efficient_loading",),  # of programs that load a model by themselves
+}
+"""Trainer -> options, or how they begin, of models and settings that the spread has none of: tests of hybrids, Muon,
+context, texts, adapters and fine-tuning have. Primus has Megatron's table."""
 
 
 def other_values() -> Iterator[tuple[str, object]]:
@@ -62,34 +85,44 @@ def test_tables_name_what_plans_have(name: str) -> None:
         assert not option.is_axis or option.says in {*AXES, *FACTS}, option.name
 
 
-def test_every_option_of_megatron_is_written_by_a_plan_or_only_read() -> None:
+@pytest.mark.parametrize("name", RARE)
+def test_every_option_is_written_by_a_plan_or_only_read(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A fact that no Python gives would leave its option out without a word."""
+    whole_table = launcher_table.launcher_table(name)
     written: set[str] = set()
-    for _, whole in expressible("megatron"):
-        known = megatron.facts(plan_facts.complete(whole), given("megatron") | {"rotary-base": "", "lr": "1e-4"})
-        written |= {name for name, _ in table.settings(megatron.TABLE, known)}
-    only_read = {option.name for option in megatron.TABLE.options.values() if option.says.startswith("read.")}
-    rare = {name for name in megatron.TABLE.options if name.startswith(RARE)}
-    assert set(megatron.TABLE.options) - written <= only_read | rare
+    document = table.document
+
+    def recorded(asked: LauncherTable, known: table.Facts) -> dict[str, Any]:
+        said = document(asked, known)
+        written.update(said if asked is whole_table else ())
+        return said
+
+    monkeypatch.setattr(table, "document", recorded)
+    settings = {s.name: s.default for s in EXPORTERS[name].settings if s.default is not None} | given(name)
+    for _, whole in expressible(name):
+        EXPORTERS[name].emit(plan_facts.complete(whole), LaunchJob(), settings)
+    only_read = {option.name for option in whole_table.options.values() if option.says.startswith("read.")}
+    unwritten = {option.name for option in whole_table.options.values()} - written - only_read
+    assert not [option for option in unwritten if not option.startswith(RARE[name])]
     assert not only_read & written
 
 
-RARE = (
-    *("mamba-", "hybrid-", "spec", "moe-latent", "muon-", "mtp-", "hierarchical-", "pretrained-checkpoint"),
-    *(
-        "add-qkv-bias",
-        "no-bias-gelu-fusion",
-        "rotary-percent",
-        "moe-shared-expert-gate",
-        "overlap-moe-",
-        "qk-l2-norm",
-        "apply-layernorm-1p",
-        "squared-relu",
-        "moe-z-loss",
-        "moe-expert-capacity",
-    ),
-)
-"""Options of models and settings that the spread has none of; tests of hybrids, Muon and context have."""
+def test_a_row_may_be_a_constant_and_lead_into_mappings() -> None:
+    rows = {"a.x": launcher_table._option("a.x", False), "b": launcher_table._option("b", {"axis": "tp"})}
+    rows["c"] = launcher_table._option("c", {"fact": "unknown", "format": "or-null"})
+    known = {"job.always": True, "tp": 2}.get
+    said = table.document(LauncherTable(head={}, options=rows), known)
+    assert table.nested(said) == {"a": {"x": False}, "b": 2, "c": None}
+    switches = LauncherTable(head={}, options={name: rows[name] for name in ("a.x", "b")})
+    assert list(table.argv(switches, known)) == ["--b", "2"]
+
+
+def test_the_options_of_a_table_may_stand_in_another() -> None:
+    common, whole = (launcher_table.launcher_table(name).options for name in ("trainer-arguments", "trl"))
+    names = [option.name for option in whole.values()]
+    start = names.index("per_device_train_batch_size")
+    assert names[start : start + len(common)] == [*common]
+    assert names[start - 1] == "bf16" != [*whole][start - 1]
 
 
 @pytest.mark.parametrize("row", [{}, {"axis": "tp", "fact": "x"}, {"axis": "tp", "template": "{}"}])
