@@ -19,6 +19,7 @@ from planner.schema.efficiency import AcceleratorEfficiency, CollectiveEfficienc
 from planner.schema.hardware import Accelerator, Entry, Fabric, Node, Region, Runtime
 
 T = TypeVar("T")
+Kind = TypeVar("Kind", bound=Entry)
 BUILT_IN = "built-in"
 _SHOWN = 10
 """Problems that one error message lists; `catalog check` lists all."""
@@ -40,6 +41,12 @@ class CatalogLayer:
     folder: Path
 
 
+def _entries(kind: type[Kind]) -> cached_property[Mapping[str, Kind]]:
+    """A catalog's entries of one kind by id, read when they are first used."""
+    folder = next(name for name, record in TYPES.items() if record is kind)
+    return cached_property(lambda catalog: catalog._built(folder))
+
+
 @dataclass(frozen=True)
 class Catalog:
     """Everything that can be chosen. A kind is read and checked when it is first used.
@@ -56,50 +63,24 @@ class Catalog:
         catalog.__dict__["nodes"] = {**self.nodes, **{node.id: node for node in nodes}}
         return catalog
 
-    @cached_property
-    def accelerators(self) -> Mapping[str, Accelerator]:
-        """Accelerators by id."""
-        return cast("Mapping[str, Accelerator]", self._built("accelerators"))
-
-    @cached_property
-    def nodes(self) -> Mapping[str, Node]:
-        """Nodes by id."""
-        return cast("Mapping[str, Node]", self._built("nodes"))
-
-    @cached_property
-    def fabrics(self) -> Mapping[str, Fabric]:
-        """Fabrics by id."""
-        return cast("Mapping[str, Fabric]", self._built("fabrics"))
-
-    @cached_property
-    def regions(self) -> Mapping[str, Region]:
-        """Regions by id."""
-        return cast("Mapping[str, Region]", self._built("regions"))
-
-    @cached_property
-    def runtimes(self) -> Mapping[str, Runtime]:
-        """Runtimes by id."""
-        return cast("Mapping[str, Runtime]", self._built("runtimes"))
-
-    @cached_property
-    def accelerator_efficiencies(self) -> Mapping[str, AcceleratorEfficiency]:
-        """What kernels and links reach, by accelerator or generation."""
-        return cast("Mapping[str, AcceleratorEfficiency]", self._built("accelerator_efficiencies"))
-
-    @cached_property
-    def runtime_efficiencies(self) -> Mapping[str, RuntimeEfficiency]:
-        """What frameworks make of them, by runtime or ``runtime@release``."""
-        return cast("Mapping[str, RuntimeEfficiency]", self._built("runtime_efficiencies"))
-
-    @cached_property
-    def collective_efficiencies(self) -> Mapping[str, CollectiveEfficiency]:
-        """What collective libraries reach in a domain, by accelerator, generation or topology, and operation."""
-        return cast("Mapping[str, CollectiveEfficiency]", self._built("collective_efficiencies"))
-
-    @cached_property
-    def fabric_efficiencies(self) -> Mapping[str, FabricEfficiency]:
-        """What they reach between domains, by fabric or kind of fabric."""
-        return cast("Mapping[str, FabricEfficiency]", self._built("fabric_efficiencies"))
+    accelerators = _entries(Accelerator)
+    """Accelerators by id."""
+    nodes = _entries(Node)
+    """Nodes by id."""
+    fabrics = _entries(Fabric)
+    """Fabrics by id."""
+    regions = _entries(Region)
+    """Regions by id."""
+    runtimes = _entries(Runtime)
+    """Runtimes by id."""
+    accelerator_efficiencies = _entries(AcceleratorEfficiency)
+    """What kernels and links reach, by accelerator or generation."""
+    runtime_efficiencies = _entries(RuntimeEfficiency)
+    """What frameworks make of them, by runtime or ``runtime@release``."""
+    collective_efficiencies = _entries(CollectiveEfficiency)
+    """What collective libraries reach in a domain, by accelerator, generation or topology, and operation."""
+    fabric_efficiencies = _entries(FabricEfficiency)
+    """What they reach between domains, by fabric or kind of fabric."""
 
     def entries(self, kind: str) -> Mapping[str, Entry]:
         """The entries of one of :data:`~planner.catalog.files.FOLDERS`, by id."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import TypeVar
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import fields, replace
+from typing import Any, TypeVar
 
 from planner.base.errors import WrongQuestion
 from planner.cost import flops, frozen
@@ -309,25 +309,20 @@ def device(accelerator: Accelerator, reached: AcceleratorEfficiency, precision: 
     whole = precision in WIDE
     rate = peak_of(accelerator, precision) * reach * capped
     return Device(
+        **_copied(Device, reached, but=("inner_half", "memory")),
         matrix_rate=rate,
         matrix_rate_16=rate if whole else sixteen * reach_16 * capped,
         inner_half=reached.inner_half * rate / (sixteen * reach_16 * capped),
-        quantisation=reached.quantisation,
         compute_units=accelerator.compute_units or COMPUTE_UNITS,
         buffer=accelerator.l2 or math.inf,
         attention_rate=(peak_of(accelerator, precision) if whole else sixteen) * reached.attention * capped,
-        attention_half=reached.attention_half,
-        attention_backward=reached.attention_backward,
         **{kernel.replace("-", "_"): rate for kernel, rate in reached.attention_kernels.items()},
-        exponentials=reached.exponentials,
         memory_rate=accelerator.memory_bandwidth * reached.memory,
-        launch=reached.launch,
         memory=accelerator.memory,
         host_bandwidth=accelerator.host_bandwidth or HOST_BANDWIDTH,
         peak=peak_of(accelerator, precision),
         low_precision=float(precision in LOW_PRECISION),
         bf16=float(precision == "bf16"),
-        collective_share=reached.collective_share,
         element=element(precision),
     )
 
@@ -335,18 +330,17 @@ def device(accelerator: Accelerator, reached: AcceleratorEfficiency, precision: 
 def software(reached: RuntimeEfficiency, precision: str) -> Software:
     """The figures of a framework's efficiencies in one precision."""
     return Software(
+        **_copied(Software, reached),
         element=element(precision),
         transposed=float(precision == "tf32"),
-        convolution=reached.convolution,
-        vector=reached.vector,
-        gather=reached.gather,
-        exchange=reached.exchange,
-        crossing=reached.crossing,
-        kernel=reached.kernel,
-        dp_overlap=reached.dp_overlap,
-        jitter=reached.jitter,
-        step_overhead=reached.step_overhead,
     )
+
+
+def _copied(figures: type, record: object, *, but: Collection[str] = ()) -> dict[str, Any]:
+    """A record's fields that `figures` has by the same name, switches as 0 or 1; not those that are worked out."""
+    values = {name: value for name, value in vars(record).items() if name not in but}
+    names = [field.name for field in fields(figures) if field.name in values]
+    return {name: float(value) if isinstance(value := values[name], bool) else value for name in names}
 
 
 def matured(fresh: Device, reached: AcceleratorEfficiency, release: str) -> Device:
@@ -526,8 +520,19 @@ def stack(runtime: Runtime, reached: RuntimeEfficiency, release: str, accelerato
     fused = runtime.fused_attention and release >= runtime.fused_attention_since
     whole, split = _logit_bytes(runtime, release)
     return Stack(
-        parameter_bytes=runtime.parameter_bytes,
-        gradient_bytes=runtime.gradient_bytes,
+        **_copied(
+            Stack,
+            runtime,
+            but=(
+                "fp32_sums_below_zero",
+                "fused_attention",
+                "logit_bytes",
+                "logit_bytes_split",
+                "kernels_per_layer",
+                "selective_recompute",
+            ),
+        ),
+        **_copied(Stack, reached, but=("dispatch_once",)),
         gradient_wire=runtime.gradient_wire_bytes,
         fp32_sums_below_zero=float(runtime.at(release).fp32_sums_below_zero),
         parameter_wire=runtime.parameter_wire_bytes,
@@ -535,44 +540,11 @@ def stack(runtime: Runtime, reached: RuntimeEfficiency, release: str, accelerato
         logit_copies=6.0 if runtime.fused_cross_entropy else 10.0,
         logit_bytes=whole,
         logit_bytes_split=split,
-        shards_hidden=float(runtime.shards_hidden),
-        gathers_matrices=float(runtime.gathers_matrices),
-        unread_outputs=reached.unread_outputs,
-        keeps_cast_inputs=float(runtime.keeps_cast_inputs),
-        bucket_bytes=runtime.bucket_bytes,
-        bucket_parameters=runtime.bucket_parameters,
-        bucket_parameters_per_rank=runtime.bucket_parameters_per_rank,
-        sharded_at_once=float(runtime.sharded_at_once),
-        update_bytes=runtime.update_bytes,
-        chunked_loss=float(runtime.chunked_loss),
         drops_scores=float("scores" in drops),
         drops_activation=float("activation" in drops),
         drops_norms=float("norms" in drops),
         drops_linear=float("linear-half" in drops),
         drops_kernel=float("kernel-output" in drops),
-        gather_launches=runtime.gather_launches,
-        gathers_working_copy=float(runtime.gathers_working_copy),
         kernels_per_layer=reached.launches or runtime.kernels_per_layer,
-        expert_launches=reached.expert_launches,
-        vector=reached.vector,
-        routed_vector=reached.routed_vector,
-        fused_experts=reached.fused_experts,
-        attention=reached.attention,
-        tp_overlap=reached.tp_overlap,
-        dp_overlap=reached.dp_overlap,
-        p2p_overlap=reached.p2p_overlap,
-        cp_overlap=reached.cp_overlap,
-        ep_overlap=reached.ep_overlap,
         dispatch_once=reached.dispatch_once * bool(accelerator.dispatchers),
-        grouped_matrix=reached.grouped_matrix,
-        expert_imbalance=reached.expert_imbalance,
-        low_precision_cast=reached.low_precision_cast,
-        jitter=reached.jitter,
-        layer_overhead=reached.layer_overhead,
-        tp_host=reached.tp_host,
-        step_overhead=reached.step_overhead,
-        selective_recompute=reached.selective_recompute,
-        resident_bytes=reached.resident_bytes,
-        activation_factor=reached.activation_factor,
-        whole_step=reached.whole_step,
     )

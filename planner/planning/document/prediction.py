@@ -56,22 +56,15 @@ def _memory_interval(solution: Solution, total: float) -> schema.Interval:
 def memory_section(solution: Solution) -> schema.MemorySection:
     """Bytes on an accelerator of the fullest stage, part by part, and the chance that they are too many."""
     fullest = solution.fullest
-    held = fullest.held
-    total = float(fullest.held.total)
+    stage = stage_memory(fullest.held)
     capacity = solution.pools[fullest.pool].pool.cluster.accelerator.memory
     return schema.MemorySection(
-        total_bytes=total,
+        **vars(stage),
         capacity_bytes=capacity,
         stage=fullest.stage,
         oom_risk=solution.request.oom_risk,
-        oom_chance=memory_risk.chance(total, capacity, solution.memory_spread.half_width),
-        parameters_bytes=float(held.parameters),
-        gradients_bytes=float(held.gradients),
-        optimizer_bytes=float(held.optimizer),
-        activations_bytes=float(held.activations),
+        oom_chance=memory_risk.chance(stage.total_bytes, capacity, solution.memory_spread.half_width),
         graph_inputs_bytes=fullest.graph_inputs,
-        buffers_bytes=float(held.buffers + held.copies),
-        resident_bytes=float(held.resident),
         expanded=_expanded_section(fullest),
         host=fullest.host,
         by_stage=tuple(map(stage_memory, solution.by_stage)) or None,
