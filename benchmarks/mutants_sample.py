@@ -1,9 +1,10 @@
 """A sample of mutants: what share of small wrong changes do the core tests of a package notice?
 
 ``python benchmarks/mutants_sample.py planner/cost -n 20 --seed 0 -o before.json`` copies the checkout, makes one change
-at a time in the copy, and runs the package's tests on it until one fails. ``--again before.json`` tries the mutants of
-an earlier run in today's code, by the function and the text of the expression that was changed, and fails where one
-that died lives. (For an older commit, copy this file into a checkout of it.) `make mutants` tries all, in hours.
+at a time in the copy, and runs the package's tests, slow ones too, until one fails. ``--again before.json`` tries the
+mutants of an earlier run in today's code, by the function and the text of the expression that was changed, and fails
+where one that died lives. (For an older commit, copy this file into a checkout of it.) `make mutants` tries all, in
+hours.
 """
 
 from __future__ import annotations
@@ -109,7 +110,7 @@ def verdict(copy: Path, package: str, mutant: Mutant, node: ast.expr, limit_s: f
     source = path.read_text(encoding="utf-8")
     path.write_text(applied(source, node, mutant.becomes), encoding="utf-8")
     files = [f"tests/test_{name}.py" for name in CORE[package] if (copy / f"tests/test_{name}.py").exists()]
-    line = [sys.executable, "-m", "pytest", "-x", "-q", "-m", "not slow", "-p", "no:cacheprovider", *files]
+    line = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *files]
     around = os.environ | {"PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
     try:
         done = subprocess.run(line, cwd=copy, env=around, capture_output=True, text=True, timeout=limit_s, check=False)
