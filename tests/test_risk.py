@@ -75,7 +75,7 @@ def space(name, asked):
     return prepared(*question, oom_risk=asked, **more)
 
 
-@sweep("name", SPACES)
+@sweep("name", SPACES, every=3)
 def test_a_lower_risk_never_admits_more(name):
     found = [Bounded().search(problem(space(name, asked), 5)) for asked in RISKS]
     for less, more in pairwise(found):
@@ -85,7 +85,7 @@ def test_a_lower_risk_never_admits_more(name):
     assert found[0].feasible < found[-1].feasible
 
 
-@sweep("asked", RISKS)
+@sweep("asked", RISKS, every=3)
 @sweep("name", SPACES, every=3)
 def test_exhaustive_and_bounded_agree_at_any_risk(name, asked):
     question = problem(space(name, asked), 10)
@@ -102,7 +102,7 @@ def test_a_half_is_the_capacity_and_any_capacity_is_scaled():
     assert problem(careful, 1, capacity=2e9).capacity == pytest.approx(2e9 * careful.usable / at_half.usable)
 
 
-@sweep("name", SPACES)
+@sweep("name", SPACES, every=3)
 def test_the_oracle_admits_the_same_candidates(name):
     """Peaks by the scalar reference, against the odds that a logistic variable has."""
     ready = space(name, 0.05)

@@ -187,7 +187,7 @@ def test_a_plan_says_its_schedule_as_estimate_takes_it() -> None:
     assert again.prediction.step_time_s == plan.prediction.step_time_s
 
 
-@sweep("name", SPLIT_SCHEDULES)
+@sweep("name", SPLIT_SCHEDULES, every=3)
 def test_documents_are_checked(name: str) -> None:
     runtime, on = ("primus", "mi300x-8:2") if name == "zero-bubble" else ("fsdp2", "dgx-h100:2")
     plan = cw.plan("llama2-7b", on, batch=64, runtime=runtime, pin=[f"schedule={name}", "pp=4"]).plans[0]

@@ -239,6 +239,7 @@ def test_the_size_of_chunks_changes_nothing(monkeypatch, name, chunk, batch):
     assert replace(again, costed=0) == replace(fast, costed=0)
 
 
+@pytest.mark.slow
 def test_where_nothing_fits_the_leanest_is_told_whatever_the_chunks(monkeypatch):
     problem = replace(space("dense"), capacity=1e9)
     slow, fast = Exhaustive().search(problem), Bounded(front=True).search(problem)

@@ -45,6 +45,7 @@ def leaks(text: str) -> bool:
     return CANARY in text or OF_ENVIRONMENT in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("debug", ["0", "1"])
 @pytest.mark.parametrize("url", URLS)
 def test_a_database_s_password(
@@ -59,6 +60,7 @@ def test_a_database_s_password(
     assert nowhere(folder)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [

@@ -55,12 +55,14 @@ def options(count: int = 5, **more: object) -> ShortlistOptions:
     return replace(ShortlistOptions(count=count, able=lambda plan: True), **more)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_no_two_plans_are_twins() -> None:
     families = [shortlist.family(plan) for plan in listed().plans]
     assert len(set(families)) == len(families) == 4
     assert [plan.rank for plan in listed().plans] == [1, 2, 3, 4]
 
 
+@pytest.mark.slow
 def test_the_best_of_each_family_stands_for_it() -> None:
     for place in shortlist.pick(ranked(), options()):
         twins = [i for i, plan in enumerate(ranked()) if shortlist.family(plan) == shortlist.family(ranked()[place])]
@@ -166,6 +168,7 @@ def trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "trial"
 
 
+@pytest.mark.slow
 def test_runs_go_on_when_one_fails_and_are_learned_from(
     trial: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -291,7 +294,7 @@ def job() -> learning.Job:
     return learning.Job("one node", frame, using, learning._order(frame, using))
 
 
-@sweep("name", learning.POLICIES)
+@sweep("name", learning.POLICIES, every=3)
 def test_every_policy_runs_every_plan_once(name: str) -> None:
     policy, _ = learning.POLICIES[name]
     order: Iterator[int] = policy(job(), 0)

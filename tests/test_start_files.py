@@ -27,7 +27,7 @@ COMMENT = re.compile(r"^# (?=\w+ = |\[|\")", re.MULTILINE)
 """A line that holds once its # is dropped."""
 
 
-@sweep("kind", USED_BY)
+@sweep("kind", USED_BY, every=3)
 def test_a_file_that_init_writes_is_answered(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -75,6 +75,7 @@ def test_how_full_packs_are_does_not_hang_on_how_many_texts_are_packed() -> None
     assert texts.filled(texts.lengths("600/2k", 2**17), 2**17) > 0.999
 
 
+@pytest.mark.slow
 def test_sorted_and_padded_batches_have_the_images_of_packed_ones() -> None:
     """Texts as long as the sequence change nothing; shorter ones bring no images of their own."""
     tower = Tower(

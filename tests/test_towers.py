@@ -125,6 +125,7 @@ def test_plans_of_trained_towers_hold_up(optimizer: str) -> None:
     assert "model_flops" in said
 
 
+@pytest.mark.slow
 def test_adapters_and_several_pools_take_a_frozen_one() -> None:
     with pytest.raises(WrongQuestion, match="is trained; take full, or a frozen tower"):
         workload(TRAINED, method="lora")
@@ -132,6 +133,7 @@ def test_adapters_and_several_pools_take_a_frozen_one() -> None:
     assert {len(plan.cluster.pools) for plan in found.plans} == {1}
 
 
+@pytest.mark.slow
 def test_two_pools_have_it_on_their_first_stage() -> None:
     found = planner.plan(SEEING, ["dgx-h100:1", "dgx-a100-80gb:1"], batch=32, runtime="megatron-core", top=3)
     assert all(not violations(plan) and plan.prediction.breakdown["tower"] > 0 for plan in found.plans)

@@ -264,6 +264,7 @@ def test_the_command_prints_it(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert "100.0 ms a step traced" in cw.explain(plan(), trace=trace)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="peaks of memory are read as Linux counts them")
 def test_a_large_trace_is_read_in_the_memory_of_its_kernels(tmp_path: Path) -> None:
     """Ten megabytes in seven; a gigabyte was tried by hand (docs/learning.md)."""

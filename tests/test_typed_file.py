@@ -74,7 +74,9 @@ def changed(text: str, table: str, key: str, value: Any) -> TomlDocument:
     return TomlDocument(Path("question.toml"), text, data)
 
 
-@sweep(("text", "table"), [(STUDY, name) for name in OF_A_STUDY] + [(PORTFOLIO, name) for name in OF_A_PORTFOLIO])
+@sweep(
+    ("text", "table"), [(STUDY, name) for name in OF_A_STUDY] + [(PORTFOLIO, name) for name in OF_A_PORTFOLIO], every=3
+)
 def test_a_value_of_any_type_is_read_or_told(text: str, table: str) -> None:
     tables = OF_A_STUDY if text == STUDY else OF_A_PORTFOLIO
     for key in tables[table]:

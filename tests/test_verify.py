@@ -28,7 +28,7 @@ def best(name: str) -> Plan:
     return plans(name).plans[0]
 
 
-@sweep("name", QUESTIONS)
+@sweep("name", QUESTIONS, every=3)
 def test_what_the_planner_makes_holds(name: str) -> None:
     for plan in plans(name).plans:
         assert violations(plan) == []
@@ -190,7 +190,7 @@ BUILT = (
 """What launchers build, and neither time nor memory depends on."""
 
 
-@sweep("name", ALSO)
+@sweep("name", ALSO, every=3)
 def test_every_derived_figure_is_checked(name: str) -> None:
     assert {field for field in survivors(best(name)) if not field.startswith(BUILT)} == INPUTS | ALSO[name]
 
@@ -220,6 +220,7 @@ def test_states_cannot_be_understated(part: str) -> None:
     assert "states_follow_from_sharding" in _named(_holding(best("dense"), part, -1e6))
 
 
+@pytest.mark.slow
 def test_frozen_weights_read_in_8_bit_take_a_byte_and_no_less() -> None:
     """Nothing else reads them: a byte each, and a plan that says less is told."""
     plan = api.plan("llama2-70b", "dgx-h100:1", method="lora", precision="fp8", runtime="megatron-core", top=1).plans[0]

@@ -183,7 +183,7 @@ COMMANDS = [
 ]
 
 
-@sweep("command", COMMANDS)
+@sweep("command", COMMANDS, every=3)
 def test_a_file_that_is_there_is_asked_about_first(
     command: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

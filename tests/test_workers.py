@@ -74,6 +74,7 @@ def killing(monkeypatch: pytest.MonkeyPatch, kill: Any) -> None:
 # ---- of this machine -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_workers_that_are_killed_lose_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     import multiprocessing
 
@@ -93,6 +94,7 @@ def test_workers_that_are_killed_lose_nothing(monkeypatch: pytest.MonkeyPatch, t
     assert sorted(json.loads(line)["number"] for line in lines) == [*range(36)], "each point once"
 
 
+@pytest.mark.slow
 def test_processes_that_would_have_nothing_to_do_are_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
     begun: list[int] = []
     spread = processes.spread
@@ -122,12 +124,14 @@ def told(shared: list[str], task: str) -> tuple[int, int, str | None]:
     return os.getpid(), len(shared), os.environ.get("TOLD")
 
 
+@pytest.mark.slow
 def test_work_that_kills_every_worker_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "MOST_LOST", 0)
     with pytest.raises(RuntimeError, match="died 1 times in a row"):
         list(processes.spread(die, None, [3, 4], Workers(2)))
 
 
+@pytest.mark.slow
 def test_what_a_worker_says_is_said_here() -> None:
     with pytest.raises(WrongQuestion, match="task 7"):
         list(processes.spread(fail, None, [7, 7], Workers(2)))
@@ -138,6 +142,7 @@ def test_one_process_is_this_one() -> None:
     assert [found[0] for _, found in processes.spread(told, [], ["a"], Workers(4))] == [os.getpid()]
 
 
+@pytest.mark.slow
 def test_a_process_is_given_once_what_all_tasks_share(monkeypatch: pytest.MonkeyPatch) -> None:
     """In the environment of now, whatever that was when the first processes were begun."""
     for now in ("before", "after"):
@@ -288,6 +293,7 @@ def written(folder: Path) -> dict[str, bytes]:
     return {str(each.relative_to(folder)): each.read_bytes() for each in folder.rglob("*") if each.is_file()}
 
 
+@pytest.mark.slow
 def test_several_processes_write_the_bytes_of_one(runs: Path, begun: list[int], tmp_path: Path) -> None:
     for folder, workers in (("one", "1"), ("two", "2")):
         assert main(["calibrate", str(runs), "-o", str(tmp_path / folder), "--workers", workers, "--json"]) == 0
@@ -300,6 +306,7 @@ def names_of(found: Calibration) -> list[str]:
     return [lab(found.frame.runs[i]) for i in found.rows]
 
 
+@pytest.mark.slow
 def test_labs_left_out_by_several_processes_are_predicted_alike(fitted: Calibration, begun: list[int]) -> None:
     alone, together = (labs.held_out(fitted, lab, Workers(n)) for n in (1, 2))
     assert begun == [2]

@@ -36,6 +36,7 @@ def empty_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 # ---- names and values ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @worded("refused")
 def test_a_wrong_question_gets_one_message(line: str, capsys: pytest.CaptureFixture[str]) -> str:
     return refused(capsys, f"{line} -o plan.json" if line.startswith(("plan ", "estimate ")) else line)
@@ -208,6 +209,7 @@ EDITS: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EDITS)
 def test_an_edited_plan_is_refused(name: str, written: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
     edit, says = EDITS[name]
@@ -230,6 +232,7 @@ def test_control_characters_of_a_plan_do_not_reach_the_terminal(
     assert "two lines" in told
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rank", ["0", "-1", "3", "99999999999999999999"])
 def test_a_rank_that_is_not_there(rank: str, written: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
     assert "it holds 2: --rank 1 to 2" in refused(capsys, f"explain plan.json --rank {rank}")
@@ -284,6 +287,7 @@ def test_output_that_cannot_be_written(capsys: pytest.CaptureFixture[str]) -> No
     assert not list(Path.cwd().glob(".*"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("owner", "step"), [(os, "fsync"), (Path, "replace")])
 def test_a_plan_that_was_there_outlives_a_failed_write(
     owner: Any, step: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -386,6 +390,7 @@ def test_no_question_ends_in_a_traceback(words: list[str]) -> None:
         json.loads(out.getvalue(), parse_constant=lambda text: pytest.fail(f"{text}: {told}"))
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.text(max_size=40) | st.binary(max_size=40), st.sampled_from(["explain {}", "plan {} --cluster dgx-h100:1"]))
 def test_no_file_ends_in_a_traceback(content: str | bytes, line: str) -> None:
