@@ -37,6 +37,7 @@ from planner.procurement.question.portfolio import Job, Limits, NodeOption, Port
 from planner.procurement.supply.acquiring import pools
 from planner.procurement.throughput.job_days import Throughputs
 from planner.question.asked_plans import PlanOptions
+from planner.question.asked_purchases import ProcureQuestion
 from planner.schema.hardware import Node
 
 NODES, SIZES = 60, (2, 8, 32, 128)
@@ -176,7 +177,7 @@ def measured(question: Question, catalog: catalogs.Catalog | None = None) -> dic
 def answered(budget: str | None) -> dict[str, object]:
     """Seconds of the query that README shows, under a budget: from the flags to the answer, or to why there is none."""
     known, marks = catalogs.load(), [_seconds()]
-    asked = flags.asked(known, None, flags.Flags(model="llama3-8b", tokens="2T", budget=budget, deadline="60d"))
+    asked = flags.asked(known, None, ProcureQuestion(model="llama3-8b", tokens="2T", budget=budget, deadline="60d"))
     try:
         answer = run.procure(known, asked).alternatives[0].what
     except NoAnswer as error:

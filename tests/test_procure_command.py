@@ -21,6 +21,7 @@ from planner.procurement.program.solve import best
 from planner.procurement.question import flags as asking
 from planner.procurement.question import reading
 from planner.procurement.run import Depth
+from planner.question.asked_purchases import ProcureQuestion
 from tests.procuring_lab import answered, lab
 
 
@@ -163,7 +164,7 @@ def test_more_time_costs_no_more_in_the_short_form() -> None:
     known = load()
     costs = []
     for deadline in ("20d", "100d", "360d"):
-        flags = asking.Flags(
+        flags = ProcureQuestion(
             model="llama3-8b", tokens="300B", deadline=deadline, node=("hgx-h100",), ways="buy", as_of="2026-11-20"
         )
         posed = procuring.pose(known, asking.asked(known, None, flags))

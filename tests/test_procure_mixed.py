@@ -23,6 +23,7 @@ from planner.procurement.question.portfolio import Limits, MixedPools, NodeOptio
 from planner.procurement.supply.acquiring import pools
 from planner.procurement.throughput import several_pools
 from planner.procurement.throughput.column import Column
+from planner.question.asked_purchases import ProcureQuestion
 from planner.question.file_values import DAYS_PER_MONTH
 from planner.schema.procurement import Procurement
 from planner.verify import procurement as verify
@@ -441,18 +442,18 @@ def test_too_many_searches_are_refused_before_the_first(tmp_path: Path, capsys: 
 def test_identical_pipelines_are_asked_for_by_either_word(word: str, meant: str, tmp_path: Path) -> None:
     """``alike`` is what portfolio files said before."""
     table = f'[[mixed]]\npools = ["own dgx-v100", "p5.48xlarge"]\npipelines = "{word}"'
-    asked = flags.asked(load(), cellar(tmp_path, mixed=table), flags.Flags())
+    asked = flags.asked(load(), cellar(tmp_path, mixed=table), ProcureQuestion())
     assert asked.mixed[-1].pipelines == meant
 
 
 def test_a_flag_that_closes_an_offer_closes_its_tables(tmp_path: Path) -> None:
     known = load()
     path = cellar(tmp_path, mixed='[[mixed]]\npools = ["own dgx-v100", "p5.48xlarge"]')
-    both = flags.asked(known, path, flags.Flags(ways="spot"))
+    both = flags.asked(known, path, ProcureQuestion(ways="spot"))
     assert [table.pools for table in both.mixed] == [
         ("own dgx-a100-80gb", "own dgx-v100"), ("own dgx-v100", "p5.48xlarge")
     ]  # fmt: skip
-    none = flags.asked(known, path, flags.Flags(ways="buy"))
+    none = flags.asked(known, path, ProcureQuestion(ways="buy"))
     assert [table.pools for table in none.mixed] == [("own dgx-a100-80gb", "own dgx-v100")]
 
 

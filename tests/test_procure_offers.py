@@ -17,6 +17,7 @@ from planner.procurement.question import flags as asking
 from planner.procurement.question import reading
 from planner.procurement.run import Depth
 from planner.procurement.supply.acquiring import pools
+from planner.question.asked_purchases import ProcureQuestion
 from planner.verify import procurement as verify
 from tests.procuring_lab import lab
 
@@ -98,7 +99,7 @@ at_most = 9
 
 
 def test_reserved_machines_are_found_by_their_way() -> None:
-    flags = asking.Flags(model="llama3-8b", tokens="2B", ways="reserved-1y", as_of="2026-11-20")
+    flags = ProcureQuestion(model="llama3-8b", tokens="2B", ways="reserved-1y", as_of="2026-11-20")
     found = asking.asked(load(), None, flags)
     assert {way for candidate in found.candidates for way in candidate.ways} == {"reserved-1y"}
 

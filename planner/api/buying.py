@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +12,7 @@ from planner.base.errors import WrongQuestion
 from planner.catalog import Catalog, load
 from planner.models import workload
 from planner.question.asked_purchases import DesignQuestion, ProcureQuestion
-from planner.question.given import joined, path
+from planner.question.given import path
 from planner.question.reading import digest
 from planner.schema.hardware import Node
 from planner.schema.procurement import Procurement
@@ -58,28 +57,10 @@ def portfolio(asked: ProcureQuestion) -> tuple[Catalog, Portfolio]:
     file = asked.portfolio
     if isinstance(file, str) and file in workload.library() and not Path(file).expanduser().exists():
         raise WrongQuestion(f"{file}: no such file; a model is given by its keyword, model={file!r}")
-    nodes = [asked.node] if isinstance(asked.node, str | Node) else asked.node
-    changed = [records.checked(each) for each in nodes if isinstance(each, Node)]
+    changed = [records.checked(node) for node in flags.named_nodes(asked) if isinstance(node, Node)]
     known = load(path(asked.catalog)).holding(changed)
-    stated = flags.Flags(
-        model=None if asked.model is None else records.as_model(asked.model),
-        tokens=None if asked.tokens is None else str(asked.tokens),
-        method=asked.method,
-        batch=None if asked.batch is None else str(asked.batch),
-        seq=asked.seq,
-        precision=asked.precision,
-        budget=_with(asked.budget, "USD"),
-        power=_with(asked.power, "W"),
-        deadline=_with(asked.deadline, "s"),
-        objective=asked.objective,
-        ways=joined(asked.ways),
-        node=tuple(each.id if isinstance(each, Node) else each for each in nodes),
-        region=asked.region,
-        as_of=asked.as_of.isoformat() if isinstance(asked.as_of, date) else asked.as_of,
-        max_price_age=_with(asked.max_price_age, "s"),
-        survive=None if asked.survive is None else str(asked.survive),
-    )
-    wanted = flags.asked(known, path(file), stated)
+    model = None if asked.model is None else records.as_model(asked.model)
+    wanted = flags.asked(known, path(file), replace(asked, model=model))
     inputs = {f"node {node.id}": digest(node) for node in changed}
     return known, replace(wanted, inputs={**wanted.inputs, **inputs})
 
@@ -126,8 +107,3 @@ def how(asked: DesignQuestion) -> run.How:
         shard=asked.shard,
         explained=not asked.quick,
     )
-
-
-def _with(amount: float | str | None, unit: str) -> str | None:
-    """An SI number as a text with its unit."""
-    return amount if amount is None or isinstance(amount, str) else f"{amount!r} {unit}"

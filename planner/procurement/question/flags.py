@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,13 @@ from planner.procurement.question.portfolio import WAYS, NodeOption, Portfolio
 from planner.procurement.question.reading import portfolio
 from planner.procurement.supply.pools import offers
 from planner.procurement.supply.prices import USUAL, everything
+from planner.question.asked_purchases import ProcureQuestion
 from planner.question.file_values import span
 from planner.question.flag_values import sequence_length
+from planner.question.given import joined
 from planner.question.reading import digest
 from planner.question.typed_file import TypedFile, opened
+from planner.schema.hardware import Node
 from planner.schema.procurement import OfferQuestion
 from planner.schema.workload import Model
 
@@ -30,29 +34,6 @@ FLAGS = "flags"
 OF_A_WORKLOAD = {"model": "model", "tokens": "tokens", "method": "method", "batch": "batch", "seq": "sequence",
                  "precision": "precision"}  # fmt: skip
 """Flags that describe the one workload of the short form -> the key of a portfolio that says the same."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Flags:
-    """What the command line may say, as text; with a portfolio file, what it changes there."""
-
-    model: str | Model | None = None
-    """An id or a file; from Python a record, too."""
-    tokens: str | None = None
-    method: str | None = None
-    batch: str | None = None
-    seq: int | str | None = None
-    precision: str | None = None
-    budget: str | None = None
-    power: str | None = None
-    deadline: str | None = None
-    objective: str | None = None
-    ways: str | None = None
-    node: Sequence[str] = ()
-    region: str | None = None
-    as_of: str | None = None
-    max_price_age: str | None = None
-    survive: str | None = None
 
 
 OF_FLAG: dict[Where, str] = {
@@ -65,9 +46,11 @@ OF_FLAG: dict[Where, str] = {
     ("objective",): "--objective",
 }
 """Keys of a portfolio that a flag sets."""
+UNITS = {"budget": "USD", "power": "W", "deadline": "s", "max_price_age": "s"}
+"""Keywords whose numbers are in SI units, or US dollars, and the unit that a portfolio writes behind them."""
 
 
-def asked(catalog: Catalog, path: Path | None, flags: Flags) -> Portfolio:
+def asked(catalog: Catalog, path: Path | None, flags: ProcureQuestion) -> Portfolio:
     """The portfolio of a file, with what the flags change; or of the flags alone.
 
     Raises:
@@ -78,7 +61,9 @@ def asked(catalog: Catalog, path: Path | None, flags: Flags) -> Portfolio:
             "what for? Give a portfolio file, or --model and --tokens: "
             "clusterwright procure --model llama3-8b --tokens 2T --budget '$5M' --deadline 60d"
         )
-    for node in flags.node:
+    ways = joined(flags.ways)
+    nodes = node_ids(flags)
+    for node in nodes:
         catalog.node(node)
     for flag in OF_A_WORKLOAD if path is not None else ():
         if getattr(flags, flag) is not None:
@@ -91,11 +76,11 @@ def asked(catalog: Catalog, path: Path | None, flags: Flags) -> Portfolio:
     if path is None:
         by_flag |= {("workloads", 0, key): f"--{flag}" for flag, key in OF_A_WORKLOAD.items()}
     wanted = _narrowed(
-        catalog, TypedFile(document=TomlDocument(document.path, document.text, data), flags=by_flag), flags
+        catalog, TypedFile(document=TomlDocument(document.path, document.text, data), flags=by_flag), ways, nodes
     )
     if not isinstance(flags.model, Model):
         stated = {**data, "name": wanted.name, "as_of": wanted.as_of}
-        return replace(wanted, stated=OfferQuestion(portfolio=stated, ways=flags.ways, nodes=tuple(flags.node)))
+        return replace(wanted, stated=OfferQuestion(portfolio=stated, ways=ways, nodes=nodes))
     return replace(wanted, inputs={**wanted.inputs, f"model {flags.model.id}": digest(flags.model)})
 
 
@@ -106,24 +91,42 @@ def again(catalog: Catalog, stated: OfferQuestion) -> Portfolio:
         WrongQuestion: it names what the catalog does not have, or any problem of it.
     """
     file = TypedFile(document=TomlDocument(Path(FLAGS), "", stated.portfolio))
-    return replace(_narrowed(catalog, file, Flags(ways=stated.ways, node=stated.nodes)), stated=stated)
+    return replace(_narrowed(catalog, file, stated.ways, stated.nodes), stated=stated)
 
 
-def _overridden(data: dict[str, Any], flags: Flags) -> tuple[dict[str, Any], dict[Where, str]]:
+def node_ids(flags: ProcureQuestion) -> tuple[str, ...]:
+    """The nodes that a question names, by their ids."""
+    return tuple(node.id if isinstance(node, Node) else node for node in named_nodes(flags))
+
+
+def named_nodes(flags: ProcureQuestion) -> Sequence[str | Node]:
+    """The nodes that a question names, as ids or records."""
+    return [flags.node] if isinstance(flags.node, str | Node) else flags.node
+
+
+def _text(flags: ProcureQuestion, keyword: str) -> str | None:
+    """The value of a keyword as a portfolio writes it: a number with its SI unit, a day as an ISO date."""
+    value = getattr(flags, keyword)
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, date):
+        return value.isoformat()
+    unit = UNITS.get(keyword)
+    return f"{value!r} {unit}" if unit else str(value)
+
+
+def _overridden(data: dict[str, Any], flags: ProcureQuestion) -> tuple[dict[str, Any], dict[Where, str]]:
     """The data of a file with what flags say in its place, and which flag said what."""
     data = dict(data)
     by_flag = {}
-    given = {"budget": flags.budget, "power": flags.power, "regions": flags.region, "as_of": flags.as_of,
-             "max_price_age": flags.max_price_age,
-             "objective": flags.objective, "survive": flags.survive}  # fmt: skip
     for where, flag in OF_FLAG.items():
-        value = given[str(where[-1])]
+        value = _text(flags, flag[2:].replace("-", "_"))
         if value is not None:
             by_flag[where] = flag
             data = _with(data, where, value)
-    if flags.deadline is not None:
+    if (deadline := _text(flags, "deadline")) is not None:
         rows = listed(data.get("workloads", []))
-        data["workloads"] = [{**row, "deadline": flags.deadline} if isinstance(row, dict) else row for row in rows]
+        data["workloads"] = [{**row, "deadline": deadline} if isinstance(row, dict) else row for row in rows]
         by_flag |= {("workloads", n, "deadline"): "--deadline" for n in range(len(rows))}
     return data, by_flag
 
@@ -137,21 +140,21 @@ def _with(table: dict[str, Any], where: Where, value: Any) -> dict[str, Any]:
     return {**table, key: _with(inner, tuple(rest), value) if rest else value}
 
 
-def _narrowed(catalog: Catalog, file: TypedFile, flags: Flags) -> Portfolio:
-    """The file's portfolio with only the candidates that the flags name."""
+def _narrowed(catalog: Catalog, file: TypedFile, ways_named: str | None, nodes: Sequence[str]) -> Portfolio:
+    """The file's portfolio with only the candidates of these nodes that are acquired in one of these ways."""
     narrowed = portfolio(file, catalog)
-    named = tuple(way.strip() for way in flags.ways.split(",")) if flags.ways else WAYS
+    named = tuple(way.strip() for way in ways_named.split(",")) if ways_named else WAYS
     for way in named:
         if way not in WAYS:
-            raise WrongQuestion(f"--ways {flags.ways}: {way!r} is none of {', '.join(WAYS)}")
+            raise WrongQuestion(f"--ways {ways_named}: {way!r} is none of {', '.join(WAYS)}")
     ways = tuple(way for way in WAYS if way in named)
-    if (flags.ways or flags.node) and "candidates" not in file.document.data:  # what was named, in any way named
-        tried = ways if flags.ways else USUAL
-        narrowed = replace(narrowed, candidates=everything(catalog, narrowed.as_of, tried, flags.node))
+    if (ways_named or nodes) and "candidates" not in file.document.data:  # what was named, in any way named
+        tried = ways if ways_named else USUAL
+        narrowed = replace(narrowed, candidates=everything(catalog, narrowed.as_of, tried, nodes))
     kept: dict[str, NodeOption] = {}
     for name, candidate in zip(offers(narrowed.candidates), narrowed.candidates, strict=True):
         left = tuple(way for way in candidate.ways if way in ways)
-        if left and (not flags.node or candidate.node in flags.node):
+        if left and (not nodes or candidate.node in nodes):
             kept[name] = replace(candidate, ways=left)
     if not kept and not narrowed.owned:
         raise WrongQuestion("--ways and --node leave no candidate (clusterwright catalog list nodes)")
@@ -168,20 +171,21 @@ def _narrowed(catalog: Catalog, file: TypedFile, flags: Flags) -> Portfolio:
     return replace(narrowed, candidates=candidates, mixed=mixed)
 
 
-def _horizon(flags: Flags) -> str:
+def _horizon(flags: ProcureQuestion) -> str:
     """A year, so that more time never costs more; what is needed by a later day has until then."""
-    if flags.deadline is None:
+    deadline = _text(flags, "deadline")
+    if deadline is None:
         return DEFAULT_HORIZON
     try:
-        return flags.deadline if span(flags.deadline) > span(DEFAULT_HORIZON) else DEFAULT_HORIZON
+        return deadline if span(deadline) > span(DEFAULT_HORIZON) else DEFAULT_HORIZON
     except UnitError:
         return DEFAULT_HORIZON  # the deadline's own reading says what is wrong
 
 
-def _short(flags: Flags) -> dict[str, Any]:
+def _short(flags: ProcureQuestion) -> dict[str, Any]:
     """The portfolio of one workload that the flags alone describe."""
-    job = {key: getattr(flags, flag) for flag, key in OF_A_WORKLOAD.items()}
-    job["sequence"] = sequence_length(flags.seq)
+    job: dict[str, Any] = {key: _text(flags, flag) for flag, key in OF_A_WORKLOAD.items()}
+    job |= {"model": flags.model, "sequence": sequence_length(flags.seq)}
     name = flags.model.id if isinstance(flags.model, Model) else flags.model
     return {
         "currency": "USD",
