@@ -9,7 +9,7 @@ import pytest
 
 from planner.base.errors import ClusterwrightError, WrongQuestion
 from planner.commands.agent_tools import AgentTools
-from planner.commands.mcp import answered, server
+from planner.commands.serving import answered, server
 from tests import agent_questions as asked
 from tests.sweeps import sweep
 

@@ -15,7 +15,7 @@ from planner.catalog import load
 from planner.commands.screen import procure_view
 from planner.cost import network_bill
 from planner.procurement.supply import buying
-from planner.procurement.supply.parts import parts
+from planner.procurement.supply.prices import parts
 from planner.schema.procurement import Line, Procurement
 from tests.procuring_lab import answered
 from tests.sweeps import sweep

@@ -32,6 +32,10 @@ _HOMES = {
     **dict.fromkeys(("plan", "estimate", "fit"), "plans"),
     **dict.fromkeys(("procure", "design"), "purchases"),
     **dict.fromkeys(("init", "examples", "completion"), "start"),
+    **dict.fromkeys(("explain", "report", "compare"), "documents"),
+    **dict.fromkeys(("export", "import"), "launcher_files"),
+    **dict.fromkeys(("calibrate", "validate", "learn", "profile"), "measured"),
+    **dict.fromkeys(("mcp", "serve"), "serving"),
 }
 """Commands whose module has another name."""
 COMMANDS = {

@@ -189,7 +189,7 @@ def stale(as_of: str | None, days: int | None, extra: Path | None, as_json: bool
 
     from planner.catalog import ages, load
     from planner.commands.screen import render
-    from planner.procurement.supply.parts import parts
+    from planner.procurement.supply.prices import parts
 
     day, most = _day("--as-of", as_of), ages.STALE_DAYS if days is None else days
     known = load(extra)

@@ -1,14 +1,17 @@
-"""Files and answers to the documents of a page."""
+"""Files and answers to the documents of a page; the pages that are a table or two."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from planner.base.errors import WrongQuestion
+from planner.base.units import format_bytes, format_count, format_percent, format_seconds, format_usd
 from planner.planning import document
 from planner.planning.document.files import LARGEST_STUDY, json_file
-from planner.report import communication, comparison, images, offers, plans, studies, validation
-from planner.report.blocks import Content
+from planner.report import charts, offers, plans, prices, studies, validation
+from planner.report.blocks import Chart, Content, Lines, Section, TextTable
+from planner.report.quantities import seconds
 from planner.schema.comparison import Comparison
 from planner.schema.images import ImagePlan
 from planner.schema.plan import Plan, PlanSet
@@ -37,10 +40,10 @@ def parsed(data: object, origin: str) -> Kept | Content:
     """The same of JSON types."""
     found = document.parse_answer(data, origin, PRINTED)
     if isinstance(found, Comparison):
-        return comparison.of_comparison(found, origin)
+        return of_comparison(found, origin)
     if isinstance(found, Validation):
         return validation.of_validation(found, origin)
-    return communication.of_communication(found, origin) if isinstance(found, Communication) else found
+    return of_communication(found, origin) if isinstance(found, Communication) else found
 
 
 def shown(found: Kept, origin: str) -> Content:
@@ -57,4 +60,93 @@ def shown(found: Kept, origin: str) -> Content:
         return plans.of_plan(found, origin)
     if isinstance(found, Procurement):
         return offers.of_offer(found, origin)
-    return images.of_images(found, origin) if isinstance(found, ImagePlan) else studies.of_study(found, origin)
+    return of_images(found, origin) if isinstance(found, ImagePlan) else studies.of_study(found, origin)
+
+
+def of_comparison(found: Comparison, origin: str) -> Content:
+    """Where two plans differ, and what the second gains."""
+    paid = prices.compared(("first", "second"), [plan.money for plan in found.plans])
+    lines = [
+        *_gain(found),
+        ("Different questions", list(found.questions)),
+        ("Prices", paid),
+    ]
+    table = TextTable("Where they differ", ("axis", "first", "second"), found.differing)
+    top = Section("Gain of the second plan", (Lines([each for each in lines if each[1]]), table))
+    return Content("Two plans compared", origin, [top])
+
+
+def _gain(found: Comparison) -> Iterator[tuple[str, list[str]]]:
+    """What the second plan brings, and how sure that is; nothing where the two train different models."""
+    if "models" in found.questions:
+        yield "Gain", ["not comparable: they train different models"]
+        return
+    more = "more" if found.tokens >= 1 else "fewer"
+    gain = [f"{format_percent(abs(found.tokens - 1.0))} {more} tokens per second, {found.days:+,.1f} days"]
+    if found.usd is not None:
+        gain.append(f"{format_usd(abs(found.usd))} {'saved' if found.usd <= 0 else 'more'}")
+    sure = "their 80 % intervals lie apart" if found.distinguishable else "the prediction cannot distinguish the two"
+    yield from (("Gain", gain), ("Confidence", [sure]))
+
+
+def of_communication(found: Communication, origin: str) -> Content:
+    """Every kind of call of a step, and what of it shows."""
+    name = [f"{c.op} ({c.group}, {c.ranks:,} ranks)" for c in found.calls]
+    values = [
+        {"row": row, "part": part, "value": took, "text": format_seconds(took)}
+        for row, c in zip(name, found.calls, strict=True)
+        for part, took in (("exposed", c.exposed_s), ("hidden behind compute", max(c.alone_s - c.exposed_s, 0.0)))
+        if took
+    ]
+    rows = [
+        (
+            row,
+            format_bytes(c.bytes),
+            f"{c.count:,.0f}",
+            format_seconds(c.alone_s),
+            format_seconds(c.exposed_s),
+            c.choice,
+        )
+        for row, c in zip(name, found.calls, strict=True)
+    ]
+    table = TextTable("Collectives of a step", ("call", "size", "calls", "alone", "exposed", "choice"), rows)
+    spec = charts.bars(values, "seconds", ["exposed", "hidden behind compute"])
+    chart = Chart("Time of all calls of a step", f"A step takes {seconds(found.step_time_s)}.", spec, table)
+    return Content("Communication of a step", origin, [Section("Collectives", (chart, table))])
+
+
+def of_images(found: ImagePlan, origin: str) -> Content:
+    """Images of each pool, and where the step goes."""
+    even = [] if found.even_step_s is None else [f"{seconds(found.even_step_s)} a step with the same share for all"]
+    lines = [
+        ("Speed", [f"{seconds(found.step_time_s)} a step, {format_count(found.images_per_s)} images/s"]),
+        ("Even", even),
+        ("Not used", list(found.left_out)),
+        ("Runtime", [f"{found.runtime} {found.release}, {found.precision}, batch {found.batch:,} images"]),
+    ]
+    shares = [
+        {"row": pool.name, "part": "images", "value": pool.images, "text": f"{pool.images:,} images"}
+        for pool in found.pools
+    ]
+    rows = [
+        (p.name, f"{p.accelerators:,} x {p.accelerator}", f"{p.images:,}", f"{p.fewest:,} to {p.most:,}",
+         f"{format_bytes(p.memory_bytes)} of {format_bytes(p.capacity_bytes)}")
+        for p in found.pools
+    ]  # fmt: skip
+    table = TextTable("Shares of the batch", ("pool", "accelerators", "images", "of each", "memory"), rows)
+    chart = Chart("Images of a step", "Of each pool.", charts.bars(shares, "images", ["images"]), table)
+    return Content(
+        found.title(),
+        origin,
+        [
+            Section("Recommendation", (Lines([each for each in lines if each[1]]), table)),
+            Section("Shares", (chart, _causes(found.breakdown))),
+            Section("Assumptions", (plans.assumed(found.assumptions),)),
+        ],
+    )
+
+
+def _causes(breakdown: Mapping[str, float]) -> Chart:
+    values = [{"row": cause, "part": "time", "value": t, "text": seconds(t)} for cause, t in breakdown.items()]
+    table = TextTable("A step, by cause", ("cause", "time"), [(cause, seconds(t)) for cause, t in breakdown.items()])
+    return Chart("A step, by cause", "Of the slowest accelerator.", charts.bars(values, "seconds", ["time"]), table)

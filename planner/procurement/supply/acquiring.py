@@ -14,8 +14,8 @@ from planner.cost import money
 from planner.procurement.question.portfolio import NodeOption, Owned, Portfolio, Way
 from planner.procurement.supply import prices
 from planner.procurement.supply.buying import WiredOffer, bought, racks_filled, wirings_of
-from planner.procurement.supply.parts import parts
 from planner.procurement.supply.pools import SupplyPool, carbon_per_day, energy_per_day, node_power, offers, pue
+from planner.procurement.supply.prices import parts
 from planner.question.file_values import DAYS_PER_MONTH
 from planner.schema.hardware import Cluster, Node, Price
 

@@ -1,19 +1,23 @@
-"""The price that holds for a candidate and a way of acquiring it: its own, else the one that every command takes.
-
-A question that names no candidates gets every node type that the catalog can price.
-"""
+"""Prices of nodes in a procurement, and the parts that a bill is made of."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
 
-from planner.catalog import Catalog
+from planner.base.errors import WrongQuestion
+from planner.catalog import Catalog, FileProblem
 from planner.catalog.ages import age_days
+from planner.catalog.checked_records import build
+from planner.catalog.files import read_entries
+from planner.catalog.store import format_problems
 from planner.procurement.question.portfolio import WAYS, NodeOption, Way
 from planner.question import node_prices
 from planner.question.node_prices import newest
-from planner.schema.hardware import Price, PriceBasis
+from planner.schema.hardware import Entry, Price, PriceBasis
+from planner.schema.quantities import Bandwidth, Count, Usd, Watts
 
 OLD_RATE_DAYS = 31
 """An exchange rate older than this is flagged."""
@@ -64,3 +68,37 @@ def everything(
             if age is not None and (way != "buy" or age <= OLDEST_DAYS or node.kind == "workstation"):
                 options.append(NodeOption(node=node.id, ways=(way,)))
     return tuple(options)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class BillPart(Entry):
+    """A switch, a link with its optics, a machine for input and output, or storage."""
+
+    usd: Usd
+    power: Watts
+    rate: Bandwidth = 0.0
+    """Bandwidth of one port, or the bandwidth that one machine can move."""
+    radix: Count | None = None
+    """Ports of a switch."""
+
+
+def parts(catalog: Catalog) -> dict[str, BillPart]:
+    """Every part by id; those of a stronger catalog folder replace weaker ones.
+
+    Raises:
+        WrongQuestion: a file is wrong; the message names file, line and key.
+    """
+    all_parts: dict[str, BillPart] = {}
+    for layer in catalog.layers:
+        all_parts |= _parts_of(layer.folder)
+    return all_parts
+
+
+@cache
+def _parts_of(folder: Path) -> dict[str, BillPart]:
+    problems: list[FileProblem] = []
+    entries = read_entries(folder, "parts", "", problems)
+    read = {name: build(BillPart, name, entry, problems) for name, entry in entries.items()}
+    if problems:
+        raise WrongQuestion(format_problems(problems))
+    return {name: part for name, part in read.items() if part is not None}

@@ -1,16 +1,73 @@
-"""``clusterwright compare``."""
+"""``clusterwright explain``, ``report`` and ``compare``: what can be done with written documents."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
+
+from planner.commands import options
+from planner.question.asked_documents import ExplainQuestion
 
 if TYPE_CHECKING:
     from planner.schema.comparison import Comparison
     from planner.schema.plan import Plan
+
+
+@click.command()
+@click.argument("file", type=options.PATH)
+@options.declared(ExplainQuestion, ("rank", "table"))
+@options.json("Print the document as JSON.")
+@options.declared(ExplainQuestion, "verbose")
+def explain(file: Path, as_json: bool, **asked: Any) -> None:
+    """Print a document again, with its reasons, after checking it: plans, an offer, a study, shares of images.
+
+    With --trace: where the time of a real step went, next to the prediction. Traces are PyTorch's (Kineto JSON, gzipped
+    or not) or Nsight Systems' exports to SQLite, one for each rank that was traced.
+
+    \b
+      clusterwright plan llama3-70b --cluster dgx-h100:16 -o plan.json
+      clusterwright explain plan.json
+      clusterwright explain plan.json --rank 2
+      clusterwright explain plan.json --recheck
+      clusterwright explain offer.json --workload base
+      clusterwright explain plan.json --trace rank0.json.gz --trace rank8.json.gz
+    """  # noqa: D301 - click reads the control character itself
+    from planner.commands.screen import explained
+
+    explained.show(ExplainQuestion(file, **asked), as_json=as_json)
+
+
+@click.command()
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "-o",
+    "output",
+    type=click.Path(path_type=Path),
+    default=Path("report.html"),
+    show_default=True,
+    metavar="FILE",
+    help="The page; one that stands there is replaced.",
+)
+def report(files: tuple[Path, ...], output: Path) -> None:
+    """Write documents as one HTML page: the recommendation first, then charts, machines, sources and assumptions.
+
+    FILES are what -o of plan, estimate, procure and design wrote, what --json of compare, validate and comm show
+    printed, or the CSV of validate -o. The page needs no network. It asks for the extra clusterwright[report].
+
+    \b
+      clusterwright plan llama3-70b --cluster dgx-h100:16 -o plan.json
+      clusterwright report plan.json
+      clusterwright report plan.json offer.json -o both.html
+    """  # noqa: D301 - click reads the control character itself
+    from planner.api import pages
+    from planner.commands.screen import render
+
+    size = len(pages.written(files, output).encode())
+    render.labelled("Written", f"{output}, {size / 1e6:.1f} MB; open it in a browser (it prints to PDF, too)")
+
 
 _DAY = 86400.0
 
