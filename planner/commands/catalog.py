@@ -158,14 +158,8 @@ def import_prices(
     if as_json:
         refused = [refusal._asdict() for refusal in found.refused]
         mended = [row._asdict() for row in found.mended]
-        document = {
-            "kind": "catalog-import",
-            "schema_version": 1,
-            "prices": found.prices,
-            "refused": refused,
-            "mended": mended,
-        }
-        render.json(document)
+        document = {"kind": "catalog-import", "schema_version": 1, "prices": found.prices}
+        render.json(document | {"refused": refused, "mended": mended})
         return
     imported(found, output)
 
