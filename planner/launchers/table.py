@@ -56,14 +56,14 @@ def plan_says(plan: Plan, values: Mapping[str, str], decided: Mapping[str, Any])
 
 def document(table: LauncherTable, known: Facts) -> dict[str, Any]:
     """Option -> value of all that the facts say, in the table's order."""
-    said = {}
+    written = {}
     for option in table.options.values():
         value = known(option.says)
         if option.values:
             value = option.values.get(spelt(value))
         if option.format == "or-null" or (value is not None and value != option.unless):
-            said[option.name] = value
-    return said
+            written[option.name] = value
+    return written
 
 
 def nested(options: Mapping[str, Any]) -> dict[str, Any]:

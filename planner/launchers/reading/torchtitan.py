@@ -89,35 +89,35 @@ def found_options(flags: Options, config: Config | None) -> FoundOptions:
         WrongQuestion: an option that no plan holds, or a value that cannot be.
     """
     _refuse(flags)
-    said = Reading(TABLE, flags)
-    settings = said.degrees()
+    reading = Reading(TABLE, flags)
+    settings = reading.degrees()
     pp = settings["pp"]
-    replicas = said(f"{_P}data_parallel_replicate_degree", 1)
-    local = said(f"{_T}local_batch_size", 8)
+    replicas = reading(f"{_P}data_parallel_replicate_degree", 1)
+    local = reading(f"{_T}local_batch_size", 8)
     settings |= {
-        "micro": said(f"{_P}pipeline_parallel_microbatch_size", 1) if pp > 1 else local,
+        "micro": reading(f"{_P}pipeline_parallel_microbatch_size", 1) if pp > 1 else local,
         "zero_scope": "node" if replicas > 1 else "full",
     }
     if config:
         settings["recompute"] = config.recompute
     if settings["tp"] > 1:
-        settings["tp_overlap"] = "on" if said("compile.enable_async_tensor_parallel") else "off"
-    schedule = _schedule(said)
+        settings["tp_overlap"] = "on" if reading("compile.enable_async_tensor_parallel") else "off"
+    schedule = _schedule(reading)
     settings |= schedule if pp > 1 else {}
-    batch = said(f"{_T}global_batch_size")  # -1: what the ranks make up
+    batch = reading(f"{_T}global_batch_size")  # -1: what the ranks make up
     return FoundOptions(
         runtime=RUNTIME,
         settings=settings,
         batch=batch if batch is not None and batch > 0 else None,
         per_rank=local,
-        degrees=(replicas, said(f"{_P}data_parallel_shard_degree", -1) or 1),
-        differs=tuple(_differences(said, pp)),
-        sequence=said(f"{_T}seq_len"),
+        degrees=(replicas, reading(f"{_P}data_parallel_shard_degree", -1) or 1),
+        differs=tuple(_differences(reading, pp)),
+        sequence=reading(f"{_T}seq_len"),
         precision=config.precision if config else "bf16",
-        steps=said(f"{_T}steps"),
+        steps=reading(f"{_T}steps"),
         model=config.model if config and config.model else (flags.get("config") or [""])[0].replace("_", "-") or None,
         shards=replicas if replicas > 1 else None,
-        layers_per_chunk=said(f"{_P}pipeline_parallel_layers_per_stage"),
+        layers_per_chunk=reading(f"{_P}pipeline_parallel_layers_per_stage"),
         unread=sorted(flags.keys() - _READ),
     )
 
@@ -139,10 +139,10 @@ def _refuse(flags: Options) -> None:
         )
 
 
-def _schedule(said: Reading) -> dict[str, Any]:
+def _schedule(reading: Reading) -> dict[str, Any]:
     """The schedule, by torch's name in any case, and the two chunks that others than 1F1B have unless more are said."""
     names = TABLE.words(_SCHEDULE)
-    given = said.words(_SCHEDULE)
+    given = reading.words(_SCHEDULE)
     if given == []:
         raise WrongQuestion(f"--{_SCHEDULE}: needs a value ({', '.join(names)})")
     name = {word.lower(): schedule for word, schedule in names.items()}.get((given or [""])[0].lower(), "1f1b")
@@ -150,14 +150,14 @@ def _schedule(said: Reading) -> dict[str, Any]:
     return chunks | ({"schedule": name} if name in SPLIT_SCHEDULES else {})
 
 
-def _differences(said: Reading, pp: int) -> Iterator[str]:
-    how = said.words(_RESHARD) or ["default"]
+def _differences(reading: Reading, pp: int) -> Iterator[str]:
+    how = reading.words(_RESHARD) or ["default"]
     if how[0] not in ("default", "always", "never"):
         raise WrongQuestion(f"--{_RESHARD} {how[0]}: choose default, always, never")
     # Weights are given back by default where there is no pipeline.
     if how[0] == "never" or (how[0] == "default" and pp > 1):
         yield "weights stay whole after the forward pass; predicted as given back"
-    kind = said.words(f"{_T}mixed_precision_param")
+    kind = reading.words(f"{_T}mixed_precision_param")
     if kind not in (None, ["bfloat16"]):
         yield f"computes in {' '.join(kind):.20}; predicted in bfloat16"
 
