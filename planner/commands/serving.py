@@ -25,15 +25,20 @@ Look up ids with catalog, then ask plan (or fit or procure, where the machines a
 explain or export it. State the interval and the price's source with a figure. An error says what to ask instead."""
 
 
+def folder_option(purpose: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """The option ``--folder``, whose help says what the folder is for."""
+    return click.option(
+        "--folder",
+        type=click.Path(path_type=Path, file_okay=False),
+        default=Path("clusterwright-files"),
+        show_default=True,
+        metavar="DIR",
+        help=purpose,
+    )
+
+
 @click.command()
-@click.option(
-    "--folder",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=Path("clusterwright-files"),
-    show_default=True,
-    metavar="DIR",
-    help="All that its tools read and write by name lies here.",
-)
+@folder_option("All that its tools read and write by name lies here.")
 def mcp(folder: Path) -> None:
     """Serve the program's questions as tools of the Model Context Protocol, over standard input and output.
 
@@ -95,14 +100,7 @@ def answered(tool: Callable[..., Answer]) -> Callable[..., Answer]:
 
 
 @click.command()
-@click.option(
-    "--folder",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=Path("clusterwright-files"),
-    show_default=True,
-    metavar="DIR",
-    help="Plans are kept here; nothing else is written, and no file elsewhere is read by name.",
-)
+@folder_option("Plans are kept here; nothing else is written, and no file elsewhere is read by name.")
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
