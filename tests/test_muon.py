@@ -9,7 +9,7 @@ import pytest
 from planner import api
 from planner.base.errors import WrongQuestion
 from planner.cost.orthogonal import flops
-from planner.figures.orthogonal import figures
+from planner.figures.kinds_of_layers import orthogonal_figures
 from planner.launchers import EXPORTERS, bundle, parts, reading
 from planner.launchers.bundle import refusals
 from planner.models.workload import library, workload
@@ -43,18 +43,18 @@ def test_work_of_a_matrix_is_that_of_its_products() -> None:
 
 def test_work_of_a_layer() -> None:
     """Llama 3 8B: queries and output 4,096 square, keys and values 1,024 wide, gate and up as one."""
-    found = figures(workload(DENSE, optimizer="muon"))
+    found = orthogonal_figures(workload(DENSE, optimizer="muon"))
     square, narrow = flops(4096, 4096, 5), flops(4096, 1024, 5)
     assert found["attention_orthogonal"] == 2 * square + 2 * narrow
     assert found["mlp_orthogonal"] == flops(4096, 28672, 5) + flops(14336, 4096, 5)
     assert found["largest_matrix"] == 4096 * 28672
-    assert figures(workload(DENSE)) == {}
+    assert orthogonal_figures(workload(DENSE)) == {}
 
 
 @sweep("name", list(library()))
 def test_two_counts_of_the_largest_tensor_agree(name: str) -> None:
     work = workload(name, optimizer="muon")
-    found = figures(work)
+    found = orthogonal_figures(work)
     assert (found["largest_matrix"], found["largest_expert_matrix"]) == largest_tensors(work.model)
 
 
@@ -83,7 +83,7 @@ def test_the_update_takes_its_iterations() -> None:
         estimated(DENSE, "dgx-h100:1", "tp=8", optimizer=name).prediction.breakdown["optimizer"]
         for name in ("muon", "adamw")
     )
-    work = figures(workload(DENSE, optimizer="muon"))
+    work = orthogonal_figures(workload(DENSE, optimizer="muon"))
     peak = 32 * (work["attention_orthogonal"] + work["mlp_orthogonal"]) / 989.4e12
     assert peak + plain < found < 2 * peak + plain
     half = estimated(DENSE, "dgx-h100:2", "tp=8", "zero=1").prediction.breakdown["optimizer"]

@@ -21,10 +21,9 @@ import pytest
 import planner
 from planner import report
 from planner.base.errors import WrongQuestion
-from planner.report import charts, machines, memory, offers, schedule, steps
+from planner.report import charts, machines, offers, split_schedules, steps
 from planner.report import plans as reports
-from planner.report.blocks import Chart, Drawing, TextTable
-from planner.report.html import library
+from planner.report.blocks import Chart, Drawing, TextTable, library
 from planner.schema.plan import Plan, PlanSet
 from tests.asking import ask, refused
 from tests.one_forward_one_backward import seconds
@@ -55,7 +54,7 @@ HOSTILE = """</script><script>alert(1)</script><img src=x onerror="alert(2)">'"&
 @pytest.fixture(autouse=True)
 def stubbed(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("jinja2")
-    monkeypatch.setattr("planner.report.html.library", lambda: "window.vegaEmbed = null;")
+    monkeypatch.setattr("planner.report.blocks.library", lambda: "window.vegaEmbed = null;")
 
 
 class Page(HTMLParser):
@@ -164,7 +163,7 @@ def test_hostile_texts_stay_texts() -> None:
 def test_a_timeline_ends_when_a_second_simulation_does(stages: int, count: int) -> None:
     forward = [1.0 + 0.1 * stage for stage in range(stages)]
     backward = [2.0 - 0.2 * stage for stage in range(stages)]
-    works = schedule.run(forward, backward, count)
+    works = split_schedules.run(forward, backward, count)
     assert max(work.end for work in works) == pytest.approx(seconds(forward, backward, [0.0] * (stages - 1), count))
     assert len(works) == 2 * stages * count
 
@@ -172,14 +171,14 @@ def test_a_timeline_ends_when_a_second_simulation_does(stages: int, count: int) 
 def test_an_interleaved_bubble_is_as_published() -> None:
     """``(p - 1) (f + b) / v`` (Narayanan et al. 2021, section 2.2.2)."""
     for stages, chunks, count in ((2, 2, 4), (4, 2, 8), (4, 3, 16)):
-        works = schedule.run([1.0] * stages, [2.0] * stages, count, chunks=chunks)
+        works = split_schedules.run([1.0] * stages, [2.0] * stages, count, chunks=chunks)
         end = max(work.end for work in works)
         assert end - 3.0 * count == pytest.approx((stages - 1) * 3.0 / chunks)
         assert len(works) == 2 * stages * chunks * count
 
 
 def test_stages_never_do_two_things_at_once() -> None:
-    works = schedule.run([1.0, 1.5, 0.5], [2.0, 2.5, 1.0], 6, chunks=2, transfer=0.1)
+    works = split_schedules.run([1.0, 1.5, 0.5], [2.0, 2.5, 1.0], 6, chunks=2, transfer=0.1)
     for stage in range(3):
         own = [work for work in works if work.stage == stage]
         assert all(one.end <= other.start + 1e-12 for one, other in pairwise(own))
@@ -188,7 +187,7 @@ def test_stages_never_do_two_things_at_once() -> None:
 @sweep("name", ["dense", "mixture", "tied-stages"])
 def test_memory_by_stage_is_that_of_the_plan_where_it_is_fullest(name: str) -> None:
     plan = plans(name).plans[0]
-    (chart,) = memory.section(plan).blocks
+    (chart,) = machines.memory_section(plan).blocks
     assert isinstance(chart, Chart)
     held: dict[str, float] = {}
     for each in chart.spec["data"]["values"]:
@@ -228,7 +227,7 @@ def test_a_rank_s_places_are_those_of_the_rank_order(order: str) -> None:
 
 def test_stages_are_counted_as_on_the_screen(capsys: pytest.CaptureFixture[str]) -> None:
     plan = first("dense")
-    (chart,) = memory.section(plan).blocks
+    (chart,) = machines.memory_section(plan).blocks
     assert isinstance(chart, Chart)
     (fullest,) = [row[0] for row in chart.table.rows if "fullest" in row[0]]
     assert ask(capsys, f"explain {PLANS / 'dense.json'}").out.count(f"on {fullest.split(' (')[0]} of") == 1

@@ -17,7 +17,7 @@ from planner.base.errors import WrongQuestion
 from planner.cost import pipeline, schedules
 from planner.cost.evaluate import breakdown, evaluate, passes
 from planner.cost.figures import Grid
-from planner.report import schedule
+from planner.report import split_schedules
 from planner.report.recommendation import configuration
 from planner.report.split_schedules import FOLDED, ORDERS
 from planner.schema.plan_layout import SCHEDULES
@@ -68,7 +68,7 @@ def test_idle_time_is_that_of_the_events(
     given = cut(name, stages, chunks)
     given.layout.dp, given.layout.micro, given.layout.batch = 1.0, 1.0, float(count)
     idle = schedules.idle(given, schedules.RankPasses(*times), schedules.RankPasses(*times))
-    works = schedule.run([f] * stages, [i + w] * stages, count, chunks=chunks, weight=[w] * stages, name=name)
+    works = split_schedules.run([f] * stages, [i + w] * stages, count, chunks=chunks, weight=[w] * stages, name=name)
     assert max(work.end for work in works) - count * sum(times) == pytest.approx(float(idle))
 
 
@@ -77,7 +77,7 @@ def test_published_bubbles() -> None:
     for p in (2, 4, 8):
         m, ends = 4 * p, {}
         for name, chunks in (("zero-bubble", 1), ("zbv", 2), ("dualpipe-v", 2)):
-            works = schedule.run([1.0] * p, [2.0] * p, m, chunks=chunks, weight=[1.0] * p, name=name)
+            works = split_schedules.run([1.0] * p, [2.0] * p, m, chunks=chunks, weight=[1.0] * p, name=name)
             ends[name] = max(work.end for work in works)
         assert ends["zero-bubble"] - 3 * m == pytest.approx((p - 1) * (1 + 1 - 1))
         assert (ends["zbv"] - 3 * m) / ends["zbv"] == pytest.approx((p - 1) / (p - 1 + 6 * m))
@@ -139,7 +139,7 @@ def test_unequal_ranks_take_about_as_long_as_the_events(name: str, stages: int, 
     found = grid(name, stages, vpp, model)
     each = ranks(found)
     count = int(float(pipeline.micro_batches(found.layout)))
-    works = schedule.run(
+    works = split_schedules.run(
         [f for f, _, _ in each],
         [i + w for _, i, w in each],
         count,

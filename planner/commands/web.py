@@ -18,7 +18,7 @@ from planner.base.errors import ClusterwrightError, WrongQuestion
 from planner.base.secrets import scrubbed
 from planner.commands.agent_tools import AgentTools
 from planner.commands.one_search import OneSearch
-from planner.report.html import rendered
+from planner.report.blocks import rendered
 
 if TYPE_CHECKING:
     from starlette.requests import Request

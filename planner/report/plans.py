@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from planner.base.units import format_bytes, format_count, format_percent, format_power, format_usd
-from planner.report import charts, machines, memory, prices, recommendation, steps
+from planner.report import charts, machines, prices, recommendation, steps
 from planner.report.blocks import Block, Chart, Content, Lines, Section, Sliders, TextTable
 from planner.report.quantities import days, seconds
 from planner.schema.plan import Assumption, OlderRelease, Plan, PlanSet
@@ -32,7 +32,7 @@ def of_set(found: PlanSet, origin: str) -> Content:
             Section("Recommendation", (Lines([*recommendation.lines(found)]), linear(plan))),
             _choice(found),
             steps.section(found.plans[:8], plan),
-            memory.section(plan),
+            machines.memory_section(plan),
             *_reasons(found),
             machines.section(plan),
             *_contingency(found),
@@ -45,7 +45,7 @@ def of_plan(plan: Plan, origin: str) -> Content:
     """One plan by itself."""
     lines = [("Configuration", [recommendation.configuration(plan)]), *recommendation.expected(plan)]
     top = Section("Plan", (Lines(lines), linear(plan)))
-    parts = [steps.section((plan,), plan), memory.section(plan), machines.section(plan), sources(plan)]
+    parts = [steps.section((plan,), plan), machines.memory_section(plan), machines.section(plan), sources(plan)]
     return Content(_title(plan), origin, [top, *parts])
 
 
@@ -147,7 +147,7 @@ def _point(plan: Plan, found: PlanSet) -> dict[str, object]:
     figures = {
         "days": plan.money.days,
         "usd": plan.money.usd_total,
-        "gib": plan.prediction.memory.total_bytes / memory.GIB,
+        "gib": plan.prediction.memory.total_bytes / machines.GIB,
         "mwh": None if joules is None else joules / 3.6e9,
         "accelerators": float(plan.cluster.accelerators),
     }
@@ -168,7 +168,7 @@ def _front(found: PlanSet) -> list[dict[str, object]]:
                 {
                     "days": point.days,
                     "usd": point.usd_total,
-                    "gib": point.memory_bytes / memory.GIB,
+                    "gib": point.memory_bytes / machines.GIB,
                     "mwh": None if each is None else each * point.days * point.accelerators,
                     "accelerators": float(point.accelerators),
                 }
@@ -228,7 +228,10 @@ def sources(plan: Plan) -> Section:
     """Prices, failures, power, versions, hashes of inputs, and every assumption."""
     run, energy, interval = plan.money, plan.energy, plan.prediction.intervals.get("step_time_s")
     lines = [
-        ("Prices", [*map(prices.line, prices.of_money(run))] or ["none in the catalog for these machines"]),
+        (
+            "Prices",
+            [*map(prices.line, prices.of_money(run))] or ["none in the catalog for these machines"],
+        ),
         ("Failures", [f"goodput {format_percent(run.goodput.fraction)}: {run.goodput.basis}"]),
         ("Power", [energy.basis]),
         ("Interval", [interval.basis] if interval else []),

@@ -9,7 +9,7 @@ from planner.base.errors import WrongQuestion
 from planner.base.units import format_bytes, format_count, format_percent, format_seconds, format_usd
 from planner.planning import document
 from planner.planning.document.files import LARGEST_STUDY, json_file
-from planner.report import charts, offers, plans, prices, studies, validation
+from planner.report import charts, offers, plans, prices, studies
 from planner.report.blocks import Chart, Content, Lines, Section, TextTable
 from planner.report.quantities import seconds
 from planner.schema.comparison import Comparison
@@ -32,7 +32,7 @@ def file(path: Path) -> Kept | Content:
         WrongQuestion: it cannot be read, or is of another kind.
     """
     if path.suffix.lower() == ".csv":
-        return validation.of_runs(path)
+        return studies.of_runs(path)
     return parsed(json_file(path, LARGEST_STUDY), path.name)
 
 
@@ -42,7 +42,7 @@ def parsed(data: object, origin: str) -> Kept | Content:
     if isinstance(found, Comparison):
         return of_comparison(found, origin)
     if isinstance(found, Validation):
-        return validation.of_validation(found, origin)
+        return studies.of_validation(found, origin)
     return of_communication(found, origin) if isinstance(found, Communication) else found
 
 
