@@ -56,7 +56,9 @@ def test_which_release_is_the_older_one(runtime, older):
 
 def test_every_candidate_uses_what_since_may_name():
     found = Bounded().search(problem_of("llama3-8b", "dgx-h100:1", batches=(8,), pins="tp=2,zero=1", top=1)).best[0]
-    assert {"tp", "zero=1", "precision=bf16", "zero_scope=full"} <= set(releases.used(found))
+    assert {"tp", "zero=1", "precision=bf16", "zero_scope=full"} <= set(
+        releases.used(releases.chosen(found.layout, found.options))
+    )
 
 
 def test_a_framework_of_unknown_name_is_as_unsure_as_frameworks_are_apart():

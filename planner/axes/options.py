@@ -8,7 +8,9 @@ from itertools import chain
 from typing import Any, NamedTuple, TypeVar, cast
 
 from planner.axes.axis import PlanAxis
-from planner.axes.table import OPTION_AXES
+from planner.axes.table import OPTION_AXES, SCHEDULE
+from planner.axes.values import schedule_name
+from planner.schema import plan_axes
 from planner.schema.plan_layout import ZeroScope, ZeroStage
 
 Value = TypeVar("Value")
@@ -137,6 +139,13 @@ def _listed(name: str, points: Iterable[Any] | None) -> tuple[Point, ...]:
     if points is None:
         return _neutral(name)
     return tuple(points) if len(DIMENSIONS[name]) > 1 else tuple((value,) for value in points)
+
+
+def sections(layout: Mapping[str, int], options: OptionValues) -> dict[str, Any]:
+    """What the sections of a plan's record hold of its axes: ``{"parallelism": {"tp": 8, ...}, "overlap": {...}}``."""
+    stated = {axis.name: axis.state(options[axis]) for axis in OPTION_AXES}
+    stated[SCHEDULE.name] = schedule_name(options[SCHEDULE], layout["pp"], layout["vpp"])
+    return plan_axes.sectioned({**layout, **stated})
 
 
 def grid_of_one(options: OptionValues) -> OptionGrid:

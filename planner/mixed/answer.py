@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from planner import cost
+from planner.axes import PlanAxis
+from planner.axes.options import OptionValues, sections
+from planner.axes.table import CP_ALGORITHM, SEQUENCE_PARALLEL, TP_OVERLAP, ZERO
 from planner.cost.figures import Layout
 from planner.mixed import releases, stages
 from planner.mixed.batch_shares import MixedPlan
@@ -18,7 +22,6 @@ from planner.mixed.groups import (
     sequences_per_pool,
 )
 from planner.mixed.problem import PreparedPools
-from planner.models import context
 from planner.planning import document
 from planner.planning.document import PoolInUse, Solution
 from planner.question.request import Request
@@ -67,8 +70,13 @@ def solution(prepared: PreparedPools, mixed_plan: MixedPlan) -> Solution:
     used = _pools_in_order(prepared, mixed_plan)
     place = {pool: i for i, pool in enumerate(used)}
     groups = tuple(group_section(prepared, group, place) for group in mixed_plan.groups)
+    degrees = _degrees(groups)
+    shards = _shards(groups)
+    options = _used_options(prepared.options, degrees, shards)
+    recomputed = sorted({stage.recompute for group in groups for stage in group.stages})
+    held = sections(degrees, options)
     configuration = schema.Configuration(
-        parallelism=_parallelism(prepared, groups),
+        parallelism=_parallelism(held["parallelism"], shards if options[ZERO] else 1, groups),
         batch=schema.Batch(
             global_=batch,
             micro=max(g.micro for g in groups),
@@ -78,7 +86,7 @@ def solution(prepared: PreparedPools, mixed_plan: MixedPlan) -> Solution:
         precision=prepared.precision,
         recompute=recompute_section(groups),
         offload={"optimizer": False},
-        overlap=_overlap(prepared, groups),
+        overlap=schema.Overlap(**held["overlap"]),
     )
     return Solution(
         request=prepared.request,
@@ -91,7 +99,7 @@ def solution(prepared: PreparedPools, mixed_plan: MixedPlan) -> Solution:
         fullest=fullest_stage(prepared, mixed_plan, place),
         time_spread=releases.time_spread(prepared, mixed_plan),
         memory_spread=prepared.memory_spread,
-        older=releases.older(prepared, mixed_plan, configuration),
+        older=releases.older(prepared, mixed_plan, degrees, options, recomputed),
     )
 
 
@@ -117,39 +125,32 @@ def _pool(prepared: PreparedPools, pool: int, nodes: int) -> PoolInUse:
     )
 
 
-def _overlap(prepared: PreparedPools, groups: Sequence[schema.Group]) -> schema.Overlap:
-    splits_tensors = any(s.tp > 1 for g in groups for s in g.stages)
-    switches = prepared.switches
-    return schema.Overlap(
-        tp=splits_tensors and switches.sequence_parallel and switches.tp_overlap,
-        dp=prepared.setting.dp_overlap,
-        p2p=False,
-    )
-
-
-def _parallelism(prepared: PreparedPools, groups: Sequence[schema.Group]) -> schema.Parallelism:
-    """The largest degrees of any stage; stages are those of the group with most of the batch."""
+def _degrees(groups: Sequence[schema.Group]) -> dict[str, int]:
+    """The largest degrees of any stage; dp counts all pipelines."""
     every = [stage for group in groups for stage in group.stages]
+    largest = {axis: max(getattr(stage, axis) for stage in every) for axis in ("tp", "cp", "ep")}
+    pipelines = sum(group.copies * group.width for group in groups)
+    return {**largest, "pp": max(len(group.stages) for group in groups), "vpp": 1, "etp": 1, "dp": pipelines}
+
+
+def _shards(groups: Sequence[schema.Group]) -> int:
+    """Ranks that can share optimizer states: context-parallel ones as well as pipelines side by side."""
+    return max(group.width * stage.cp for group in groups for stage in group.stages)
+
+
+def _used_options(options: OptionValues, degrees: Mapping[str, int], shards: int) -> OptionValues:
+    """The options that all groups have in common, those that no degree uses left neutral."""
+    tp = degrees["tp"]
+    ranks: dict[PlanAxis[Any], int] = {SEQUENCE_PARALLEL: tp, TP_OVERLAP: tp, CP_ALGORITHM: degrees["cp"], ZERO: shards}
+    return options.replaced(**{axis.name: axis.neutral for axis, together in ranks.items() if together == 1})
+
+
+def _parallelism(axes: Mapping[str, Any], shards: int, groups: Sequence[schema.Group]) -> schema.Parallelism:
+    """Stages are those of the group with most of the batch."""
     main = max(groups, key=lambda g: g.sequences)
-    depth = max(len(g.stages) for g in groups)
-    # Context-parallel ranks share optimizer states as well as pipelines side by side do.
-    shards = max(g.width * s.cp for g in groups for s in g.stages)
-    zero: schema.ZeroStage = 1 if prepared.setting.zero and shards > 1 else 0
     return schema.Parallelism(
-        tp=max(s.tp for s in every),
-        pp=depth,
-        vpp=1,
-        cp=max(s.cp for s in every),
-        ep=max(s.ep for s in every),
-        etp=1,
-        dp=sum(g.copies * g.width for g in groups),
-        dp_shard=shards if zero else 1,
-        rank_order="tp-cp-ep-dp-pp",
-        schedule="none" if depth == 1 else "1f1b",
-        sequence_parallel=prepared.switches.sequence_parallel and any(s.tp > 1 for s in every),
-        zero_stage=zero,
-        zero_scope="full",
-        cp_algorithm=context.algorithms(prepared.request.workload)[0] if any(s.cp > 1 for s in every) else None,
+        **axes,
+        dp_shard=shards,
         stages=tuple(
             schema.Stage(pool=s.pool, layers=s.layers, tp=s.tp, dp=main.copies * main.width) for s in main.stages
         ),
@@ -159,6 +160,6 @@ def _parallelism(prepared: PreparedPools, groups: Sequence[schema.Group]) -> sch
 
 def _model_flops(prepared: PreparedPools, batch: int) -> float:
     """FLOPs of a step of so many sequences; they depend on the model alone, not on how it is cut."""
-    grid = stages.stage_columns(prepared.figures[0], one_config(prepared, 0, 0), prepared.switches, prepared.precision)
+    grid = stages.stage_columns(prepared.figures[0], one_config(prepared, 0, 0), prepared.options, prepared.precision)
     layout = {name: scalar(getattr(grid.layout, name)) for name in Layout.__dataclass_fields__}
     return float(cost.model_flops(stages.with_layout(grid, Layout(**{**layout, "batch": float(batch)}))))

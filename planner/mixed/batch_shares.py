@@ -8,12 +8,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.axes.options import OptionValues
 from planner.cost import data_parallel
 from planner.cost.data_parallel import ShardedState
 from planner.cost.evaluate import jitter
 from planner.cost.figures import Array, Device, Grid, Layout, Network, Options, Shape, Stack
 from planner.mixed.integer_program import Offer
 from planner.mixed.pipelines import PipelineTemplates
+from planner.mixed.stages import option_figures
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +31,8 @@ class BundleSetting:
     """The network of every pool."""
     network_of: Callable[[Sequence[int]], Network]
     """What a collective over some pools finds."""
-    dp_overlap: bool
-    zero: bool
+    options: OptionValues
+    """What all groups have in common, where their degrees use it."""
     offer: Offer
     """Pools, the batch, and what a node counts: in the objective, or where that is time, in the budget."""
     by_rate: bool
@@ -172,10 +174,7 @@ def replicated(
     """The replicas of each kind as reductions see them, and what a rank of them holds."""
     layout = Layout(tp=kinds.tp, pp=1.0, vpp=1.0, cp=kinds.cp, ep=kinds.ep, etp=kinds.etp,
                     dp=replicas, micro=1.0, batch=replicas)  # fmt: skip
-    options = Options(
-        zero=((kinds.width > 1) | (kinds.cp > 1)) * float(setting.zero),
-        dp_overlap=float(setting.dp_overlap),
-    )
+    options = Options(**option_figures(setting.options, tp=kinds.tp, shards=kinds.width * kinds.cp))
     grid = Grid(
         shape=setting.shape,
         device=setting.device,

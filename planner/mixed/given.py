@@ -10,6 +10,7 @@ from itertools import groupby
 import numpy as np
 
 from planner import verify
+from planner.axes.table import ZERO
 from planner.base.errors import NoAnswer, WrongQuestion
 from planner.catalog import Catalog
 from planner.cost.figures import Network
@@ -93,7 +94,7 @@ def _prepared(catalog: Catalog, request: Request, offered: Pools, groups: Sequen
     policies = problem.able_policies(request)
     depth = max(len(g.stages) for g in groups)
     tables = tuple(
-        stages.priced(f, configs(groups, i), bound.switches, bound.precision, policies, depth, most)
+        stages.priced(f, configs(groups, i), bound.options, bound.precision, policies, depth, most)
         for i, (f, most) in enumerate(zip(bound.figures, bound.usable, strict=True))
     )
     by_group = [templates(g, row, tables, bound.links) for row, g in enumerate(groups)]
@@ -135,7 +136,7 @@ def _wrong(bound: BoundPools, group: Group) -> Iterator[str]:
     able = [policy.name for policy in problem.able_policies(request)]
     if lacking := {s.recompute for s in group.stages} - {*able}:
         yield f"{request.runtime.id} recomputes {', '.join(able)}, not {min(lacking)}"
-    if group.width > 1 and not (bound.switches.zero or request.workload.model.moe):
+    if group.width > 1 and not (bound.options[ZERO] or request.workload.model.moe):
         yield "width > 1 is of pipelines that share optimizer states (zero=1) or experts"
     for stage in group.stages:
         columns = problem.columns_of(

@@ -89,7 +89,7 @@ def _stage_sections(prepared: PreparedPools, kind: int, place: dict[int, int]) -
 def stage_grid(prepared: PreparedPools, pool: int, row: int, policy: int) -> Grid:
     """A configuration of a stage on a pool (a row of its table) under one of its policies, as a grid of one column."""
     grid = stages.stage_columns(
-        prepared.figures[pool], one_config(prepared, pool, row), prepared.switches, prepared.precision
+        prepared.figures[pool], one_config(prepared, pool, row), prepared.options, prepared.precision
     )
     return stages.with_policy(grid, prepared.tables[pool].policies[policy])
 

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.axes import AXES
-from planner.axes.table import CP_ALGORITHM
+from planner.axes.options import OptionValues, option_values
+from planner.axes.table import CP_ALGORITHM, PRECISION, SEQUENCE_PARALLEL, TP_OVERLAP, ZERO
 from planner.axes.values import ALONE, FULL, NO_RECOMPUTE, SELECTIVE, Recompute
 from planner.base.errors import NoAnswer, WrongQuestion
 from planner.catalog import Catalog
@@ -25,7 +26,7 @@ from planner.mixed.batch_shares import BundleSetting
 from planner.mixed.integer_program import Offer
 from planner.mixed.layer_split import LayerSplit
 from planner.mixed.pipelines import Chain, PipelineTemplates
-from planner.mixed.stages import Priced, StageConfigs, Switches
+from planner.mixed.stages import SHARED, Priced, StageConfigs
 from planner.models import blocks, context
 from planner.planning.document import Spread
 from planner.question import job_pools as pools
@@ -70,7 +71,8 @@ class PreparedPools:
     request: Request
     pools: Pools
     precision: str
-    switches: Switches
+    options: OptionValues
+    """What all groups have in common, where their degrees use it."""
     memory_spread: Spread
     """Spread of a peak of memory."""
     time_spreads: tuple[Spread, ...]
@@ -110,7 +112,7 @@ class BoundPools:
     request: Request
     offered: Pools
     precision: str
-    switches: Switches
+    options: OptionValues
     memory_spread: Spread
     reached: tuple[Efficiency, ...]
     figures: tuple[Figures, ...]
@@ -137,10 +139,10 @@ def bind(catalog: Catalog, request: Request, offered: Pools) -> BoundPools:
     spread = Spread(
         *residual_widths.found_memory(residual_widths.read(catalog, residual_widths.MEMORY), request.runtime.id)
     )
-    switches = _switches(request)
+    options = _options(request)
     between = _between(offered, figures)
     return BoundPools(
-        catalog, request, offered, precision, switches, spread, efficiencies, figures, between, tuple(profiled)
+        catalog, request, offered, precision, options, spread, efficiencies, figures, between, tuple(profiled)
     )
 
 
@@ -164,7 +166,7 @@ def prepare(catalog: Catalog, request: Request, offered: Pools, batch: int, *, f
     together = _together(request, few) if uneven else ()
     depth = min(max(*alone, 2 * max(together, default=1), 1), layers)
     tables = tuple(
-        stages.priced(f, _ways(request, p, bound.switches, few), bound.switches, bound.precision, policies, depth, most)
+        stages.priced(f, _ways(request, p, bound.options, few), bound.options, bound.precision, policies, depth, most)
         for f, p, most in zip(bound.figures, pools, bound.usable, strict=True)
     )
     listed = tuple(
@@ -195,7 +197,7 @@ def prepared(bound: BoundPools, tables: tuple[Priced, ...], chains: tuple[Chain,
         request,
         bound.offered,
         precision,
-        bound.switches,
+        bound.options,
         bound.memory_spread,
         tuple(Spread(*how_sure(known, request, p.cluster.accelerator, precision)) for p in pools),
         bound.reached,
@@ -325,20 +327,21 @@ def _figures(
     )
 
 
-def _switches(request: Request) -> Switches:
-    axes = request.runtime.axes
+def _options(request: Request) -> OptionValues:
+    """What all groups have in common where their degrees use it: every switch and ZeRO 1 that the runtime has and the
+    pins allow, and the first way to share a sequence.
+    """
+    on = {axis.name: axis.read(axis.preferred or "on") for axis in SHARED if axis not in (PRECISION, CP_ALGORITHM)}
+    able = {axis: value for axis, value in on.items() if has_value(request, axis, value)}
+    if not able.get(SEQUENCE_PARALLEL.name):
+        able.pop(TP_OVERLAP.name, None)
+    return option_values(**able, **{CP_ALGORITHM.name: context.algorithms(request.workload)[0]})
 
-    def has(axis: str, value: object) -> bool:
-        known = axes.get(axis, ())
-        return (known == "any" or value in known) and request.pins.allow(axis, value)
 
-    return Switches(
-        sequence_parallel=has("sequence_parallel", True),
-        tp_overlap=has("tp_overlap", True),
-        dp_overlap=has("dp_overlap", True),
-        zero=has("zero", 1),
-        cp_algorithm=context.algorithms(request.workload)[0],
-    )
+def has_value(request: Request, axis: str, value: object) -> bool:
+    """Whether the runtime has a value of an axis, and a pin allows it."""
+    known = request.runtime.axes.get(axis, ())
+    return (known == "any" or value in known) and request.pins.allow(axis, value)
 
 
 def able_policies(request: Request) -> tuple[Recompute, ...]:
@@ -384,7 +387,7 @@ def columns_of(rows: NDArray[np.int64], cluster: Cluster) -> dict[str, NDArray[n
     return columns | {"nodes": np.full(len(rows), cluster.count)}
 
 
-def _ways(request: Request, pool: JobPool, switches: Switches, few: bool) -> StageConfigs:
+def _ways(request: Request, pool: JobPool, options: OptionValues, few: bool) -> StageConfigs:
     """Every legal way to run a stage on a pool, by the rules of the space that concern one stage."""
     cluster = pool.cluster
     model = request.workload.model
@@ -398,9 +401,9 @@ def _ways(request: Request, pool: JobPool, switches: Switches, few: bool) -> Sta
     tps = allowed("tp", [n for n in range(1, domain + 1) if domain % n == 0])
     long = request.workload.sequence >= 8192 and few
     cps = allowed("cp", [1, 2, 4, 8] if "cp" in request.pins else [1, 2] if long else [1])
-    cps = [n for n in cps if request.pins.allow(CP_ALGORITHM.name, switches.cp_algorithm if n > 1 else ALONE)]
+    cps = [n for n in cps if request.pins.allow(CP_ALGORITHM.name, options[CP_ALGORITHM] if n > 1 else ALONE)]
     eps = allowed("ep", [2**i for i in range(9)] if model.moe else [1])
-    widths = [w for w in (WIDTHS if few or model.moe else COARSE_WIDTHS) if w == 1 or switches.zero or model.moe]
+    widths = [w for w in (WIDTHS if few or model.moe else COARSE_WIDTHS) if w == 1 or options[ZERO] or model.moe]
     micros = allowed("micro", MICRO if few else COARSE_MICRO)
     rows = np.array(list(product(tps, cps, eps, micros, widths)), dtype=np.int64).reshape(-1, 5)
     columns = columns_of(rows, cluster)
@@ -430,8 +433,7 @@ def _setting(bound: BoundPools, kinds: PipelineTemplates, batch: int) -> BundleS
         stack=joint_stack(figures),
         networks=tuple(f.network for f in figures),
         network_of=_network_of(bound.offered, figures),
-        dp_overlap=bound.switches.dp_overlap,
-        zero=bound.switches.zero,
+        options=bound.options,
         offer=Offer(
             tuple(pool.count for pool in pools),
             tuple(pool.per_node for pool in pools),

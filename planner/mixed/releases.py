@@ -5,11 +5,13 @@ same shares of the batch.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
+from planner.axes.options import OptionValues
+from planner.axes.table import PRECISION, RECOMPUTE
 from planner.catalog import Catalog
 from planner.mixed import batch_shares, layer_split, pipelines, problem, stages
 from planner.mixed.batch_shares import MixedPlan
@@ -17,21 +19,36 @@ from planner.mixed.groups import found_pipeline, one_config
 from planner.mixed.layer_split import LayerSplit
 from planner.mixed.pipelines import PipelineTemplates
 from planner.mixed.problem import PreparedPools
+from planner.models import context
 from planner.planning import releases
 from planner.planning.document import Spread
 from planner.question.job_pools import Pools
 from planner.question.request import Request
-from planner.schema.plan import Configuration, OlderRelease
+from planner.schema.plan import OlderRelease
 from planner.space.grid import Figures
 
 
-def older(prepared: PreparedPools, mixed_plan: MixedPlan, configuration: Configuration) -> OlderRelease | None:
-    """What the request's older release makes of a plan; None where the question states its release."""
+def older(
+    prepared: PreparedPools,
+    mixed_plan: MixedPlan,
+    degrees: Mapping[str, int],
+    options: OptionValues,
+    policies: Iterable[str],
+) -> OlderRelease | None:
+    """What the request's older release makes of a plan of these degrees, options and recomputation; None where the
+    question states its release.
+    """
     request = prepared.request
     if not prepared.older:
         return None
     late = request.runtime.lacks(request.older)
-    lacks = tuple(what for what in _used(configuration) if what in late)
+    of_stages: releases.Chosen = {
+        RECOMPUTE: [RECOMPUTE.read(policy) for policy in policies],
+        PRECISION: [prepared.precision],
+    }
+    plain = context.algorithms(request.workload)[:1]
+    used = releases.used({**releases.chosen(degrees, options), **of_stages}, plain)
+    lacks = tuple(what for what in used if what in late)
     return OlderRelease(
         release=request.older, step_time_s=None if lacks else _time(prepared, mixed_plan, prepared.older), lacks=lacks
     )
@@ -53,17 +70,6 @@ def under(catalog: Catalog, prepared: PreparedPools, mixed_plan: MixedPlan, requ
     """Seconds of a step of the same groups by the software and the links of another question about the same pools."""
     other = problem.otherwise(catalog, prepared, request, offered)
     return _time(other, mixed_plan, other.figures)
-
-
-def _used(configuration: Configuration) -> Iterator[str]:
-    """What of a runtime's axes a plan uses, as `since` names it."""
-    parallelism, overlap = configuration.parallelism, configuration.overlap
-    yield from (axis for axis in ("tp", "pp", "cp", "ep") if getattr(parallelism, axis) > 1)
-    switches = {"sequence_parallel": parallelism.sequence_parallel, "tp_overlap": overlap.tp, "dp_overlap": overlap.dp}
-    yield from (name for name, on in switches.items() if on)
-    yield from sorted({f"recompute={stage.recompute}" for group in parallelism.groups for stage in group.stages})
-    yield f"zero={parallelism.zero_stage}"
-    yield f"precision={configuration.precision}"
 
 
 def _time(prepared: PreparedPools, mixed_plan: MixedPlan, figures: Sequence[Figures]) -> float:
@@ -88,7 +94,7 @@ def _repriced(prepared: PreparedPools, kind: int, figures: Sequence[Figures]) ->
         way = one_config(prepared, pool, row)
         policies = prepared.tables[pool].policies
         tables[pool] = stages.priced(
-            figures[pool], way, prepared.switches, prepared.precision, policies, depth, math.inf
+            figures[pool], way, prepared.options, prepared.precision, policies, depth, math.inf
         )
     first = [np.array([0]) for _ in chain]
     costs = pipelines.chain_costs(chain, first, tables, prepared.links)

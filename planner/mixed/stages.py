@@ -8,17 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
-from planner.axes.table import CP_ALGORITHM
-from planner.axes.values import ALONE, Recompute
+from planner.axes import OPTION_AXES, PlanAxis
+from planner.axes.options import OptionValues
+from planner.axes.table import CP_ALGORITHM, SEQUENCE_PARALLEL, TP_OVERLAP, ZERO
+from planner.axes.values import Recompute
 from planner.cost import data_parallel, elements, held_memory, layer_times, pipeline, tower, transformer
 from planner.cost.evaluate import passes
 from planner.cost.figures import Array, Grid, Layout, Options
 from planner.cost.pipeline import StageSplit
 from planner.space.grid import Figures, measured_at
 
+SHARED = (*(axis for axis in OPTION_AXES if axis.of_groups), CP_ALGORITHM)
+"""Axes on which all groups of pipelines of a plan have one value."""
 ROLES = ("alone", "first", "middle", "last")
 ENDLESS = float(1 << 20)
 """Micro-batches of a step that is priced before their number is known: more than any pipeline is deep."""
@@ -41,17 +46,6 @@ class StageConfigs:
     def accelerators(self) -> Array:
         """Accelerators of one stage in all pipelines of the bundle, ``tp cp width``."""
         return self.tp * self.cp * self.width
-
-
-@dataclass(frozen=True, slots=True)
-class Switches:
-    """What the runtime can do beside compute."""
-
-    sequence_parallel: bool
-    tp_overlap: bool
-    dp_overlap: bool
-    zero: bool
-    cp_algorithm: str = ALONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,23 +87,32 @@ class Priced:
     """Seconds of the optimizer step for one dense parameter, and for one of an expert, shape (configurations, 2)."""
 
 
-def stage_columns(figures: Figures, configs: StageConfigs, switches: Switches, precision: str) -> Grid:
+def option_figures(options: OptionValues, tp: Array, shards: Array) -> dict[str, Any]:
+    """Figures of options that groups share, as far as degrees use them.
+
+    Args:
+        options: Values on all axes.
+        tp: Tensor-parallel ranks, of any shape.
+        shards: Ranks that share optimizer states, same shape.
+    """
+    used: dict[PlanAxis[Any], Any] = {SEQUENCE_PARALLEL: tp > 1, TP_OVERLAP: tp > 1, ZERO: shards > 1}
+    return {
+        name: figure * used.get(axis, 1.0)
+        for axis in SHARED
+        for name, figure in axis.figures(options[axis]).items()
+        if figure
+    }
+
+
+def stage_columns(figures: Figures, configs: StageConfigs, options: OptionValues, precision: str) -> Grid:
     """One even pipeline stage for every configuration, as the columns of a grid.
 
     Args:
         figures: Model, accelerator and network of the pool, in SI.
         configs: Degrees, micro-batch and width, each of shape (configurations,).
-        switches: What the runtime overlaps and shards.
+        options: What all groups have in common where their degrees use it.
         precision: Of the products.
     """
-    sequence_parallel = (configs.tp > 1) * float(switches.sequence_parallel)
-    options = Options(
-        sequence_parallel=sequence_parallel,
-        tp_overlap=sequence_parallel * float(switches.tp_overlap),
-        zero=(configs.width * configs.cp > 1) * float(switches.zero),
-        dp_overlap=float(switches.dp_overlap),
-        **CP_ALGORITHM.figures(switches.cp_algorithm),
-    )
     layout = Layout(
         tp=configs.tp,
         pp=np.ones_like(configs.tp),
@@ -127,7 +130,7 @@ def stage_columns(figures: Figures, configs: StageConfigs, switches: Switches, p
         network=figures.network,
         stack=figures.stack,
         layout=layout,
-        options=options,
+        options=Options(**option_figures(options, tp=configs.tp, shards=configs.width * configs.cp)),
         measured=measured_at(figures, (precision,), layout, figures.devices[precision]),
     )
 
@@ -135,14 +138,14 @@ def stage_columns(figures: Figures, configs: StageConfigs, switches: Switches, p
 def priced(
     figures: Figures,
     configs: StageConfigs,
-    switches: Switches,
+    options: OptionValues,
     precision: str,
     policies: Sequence[Recompute],
     depth: int,
     usable: float,
 ) -> Priced:
     """Prices every way under every policy, for pipelines of up to `depth` stages; peaks may reach `usable` bytes."""
-    flat = stage_columns(figures, configs, switches, precision)
+    flat = stage_columns(figures, configs, options, precision)
     known = passes(flat)
     leading, body = known.layers
     wide = _with_policies(flat, policies)
@@ -180,8 +183,8 @@ def _with_policies(grid: Grid, policies: Sequence[Recompute]) -> Grid:
     """Ways on the first axis, policies on a second one."""
     columns = {n: np.reshape(getattr(grid.layout, n), (-1, 1)) for n in ("tp", "pp", "cp", "ep", "etp", "dp", "micro")}
     layout = replace(grid.layout, **columns, batch=np.reshape(grid.layout.batch, (-1, 1)))
-    names = ("sequence_parallel", "tp_overlap", "zero")
-    options = replace(grid.options, **{n: np.reshape(getattr(grid.options, n), (-1, 1)) for n in names})
+    figures = {n: getattr(grid.options, n) for n in Options.__dataclass_fields__}
+    options = Options(**{n: np.reshape(x, (-1, 1)) if isinstance(x, np.ndarray) else x for n, x in figures.items()})
     shares = {
         "recompute_layers": np.array([[p.layers for p in policies]]),
         "recompute_selective": np.array([[p.selective for p in policies]]),

@@ -2,36 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
 from planner import cost
-from planner.axes import OPTION_AXES
-from planner.axes.options import OptionValues
+from planner.axes.options import OptionValues, sections
 from planner.axes.table import (
     ACTIVATION_OFFLOAD,
     CP_ALGORITHM,
     DISPATCHER,
-    DP_OVERLAP,
-    EP_OVERLAP,
     GRAPHS,
     OFFLOAD,
     OFFLOAD_OVERLAP,
-    P2P_OVERLAP,
     PLACEMENT,
     PRECISION,
-    RANK_ORDER,
     RECOMPUTE,
     SCHEDULE,
-    SEQUENCE_PARALLEL,
-    TP_OVERLAP,
     ZERO,
-    ZERO_SCOPE,
 )
-from planner.axes.values import IN_PLACE, SPLIT_SCHEDULES, schedule_name
+from planner.axes.values import IN_PLACE, SPLIT_SCHEDULES
 from planner.base.units import format_many
 from planner.cost import attention, data_parallel, expanded_memory, held_memory, nearness, pipeline
 from planner.cost.evaluate import terms
@@ -47,7 +39,6 @@ from planner.question.search_problem import Prepared
 from planner.schema import plan as schema
 from planner.schema import plan_axes
 from planner.schema.hardware import Node
-from planner.schema.plan_layout import ContextAlgorithm
 from planner.search.problem import Candidate
 from planner.space import dispatchers
 from planner.space.grid import single_grid
@@ -145,8 +136,9 @@ def _configuration(prepared: Prepared, candidate: Candidate, grid: Grid, fullest
     request = prepared.request
     options = candidate.options
     layout = candidate.layout
+    held = sections(layout, options)
     return schema.Configuration(
-        parallelism=_parallelism(prepared, grid, candidate),
+        parallelism=_parallelism(grid, candidate, held["parallelism"]),
         batch=schema.Batch(
             global_=layout["batch"],
             micro=layout["micro"],
@@ -161,21 +153,10 @@ def _configuration(prepared: Prepared, candidate: Candidate, grid: Grid, fullest
         offload={"optimizer": bool(options[OFFLOAD])},
         offloaded=_offloaded(options, fullest, grid),
         placement=None if grid.expanded is None else asdict(options[PLACEMENT]),
-        overlap=schema.Overlap(
-            tp=options[TP_OVERLAP],
-            dp=options[DP_OVERLAP],
-            p2p=options[P2P_OVERLAP],
-            ep=options[EP_OVERLAP] or None,
-        ),
+        overlap=schema.Overlap(**held["overlap"]),
         waived=broken(layout, RuleSetting(request.workload, request.cluster, request.runtime)) or None,
-        **_by_name(options) | _launched(options, grid, request),
+        **{name: held[name] for name in plan_axes.BY_NAME} | _launched(options, grid, request),
     )
-
-
-def _by_name(options: OptionValues) -> dict[str, Any]:
-    """Values of the axes that plans hold by their names alone; None where one is not used."""
-    stated = {axis.name: axis.state(options[axis]) for axis in OPTION_AXES if axis.name in plan_axes.BY_NAME}
-    return {name: None if value == plan_axes.NEUTRAL.get(name) else value for name, value in stated.items()}
 
 
 def _launched(options: OptionValues, grid: Grid, request: Request) -> dict[str, str | None]:
@@ -218,30 +199,15 @@ def _pool(prepared: Prepared, nodes: int, precision: str, peak: float) -> PoolIn
     )
 
 
-def _parallelism(prepared: Prepared, grid: Grid, candidate: Candidate) -> schema.Parallelism:
+def _parallelism(grid: Grid, candidate: Candidate, axes: Mapping[str, Any]) -> schema.Parallelism:
     layout = candidate.layout
-    options = candidate.options
-    way = candidate.options[CP_ALGORITHM]
-    zero = options[ZERO]
-    shards = int(data_parallel.replicas(grid).dense_shards) if zero else 1
+    shards = int(data_parallel.replicas(grid).dense_shards) if candidate.options[ZERO] else 1
     layers = pipeline.stage_layers(grid.shape, grid.layout)
     pattern = grid.shape.pattern
     return schema.Parallelism(
-        tp=layout["tp"],
-        pp=layout["pp"],
-        vpp=layout["vpp"],
-        cp=layout["cp"],
-        ep=layout["ep"],
-        etp=layout["etp"],
-        dp=layout["dp"],
+        **axes,
         dp_shard=shards,
-        rank_order=options[RANK_ORDER],
-        schedule=schedule_name(options[SCHEDULE], layout["pp"], layout["vpp"]),
-        sequence_parallel=options[SEQUENCE_PARALLEL],
-        zero_stage=zero,
-        zero_scope=options[ZERO_SCOPE],
-        cp_algorithm=cast("ContextAlgorithm", way) if layout["cp"] > 1 else None,
-        cp_exchanging=int(attention.exchanging(grid)) if way == "a2a+p2p" else None,
+        cp_exchanging=int(attention.exchanging(grid)) if candidate.options[CP_ALGORITHM] == "a2a+p2p" else None,
         stages=tuple(
             schema.Stage(
                 pool=0,

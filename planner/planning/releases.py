@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from planner import cost
-from planner.axes import LAYOUT_AXES, OPTION_AXES, PlanAxis
+from planner.axes import AXES, OPTION_AXES, PlanAxis
+from planner.axes.options import OptionValues
 from planner.axes.table import CP_ALGORITHM, DISPATCHER, PRECISION, sent
 from planner.axes.values import ALONE
 from planner.cost import experts
@@ -33,7 +34,7 @@ def older(prepared: Prepared, candidate: Candidate) -> OlderRelease | None:
     late = request.runtime.lacks(request.older)
     muon = ("muon",) if request.workload.optimizer.iterations else ()
     plain = context.algorithms(request.workload)[:1]
-    lacks = tuple(what for what in (*used(candidate, plain), *muon) if what in late)
+    lacks = tuple(what for what in (*used(chosen(candidate.layout, candidate.options), plain), *muon) if what in late)
     return OlderRelease(
         release=request.older, step_time_s=None if lacks else _time(prepared.older, candidate), lacks=lacks
     )
@@ -56,20 +57,27 @@ def apart(request: Request, known: Spread, times: Sequence[float]) -> Spread:
     return Spread(math.hypot(known.half_width, wider), f"{known.runs}, {reason}")
 
 
-def used(candidate: Candidate, plain: Sequence[str] = ()) -> Iterator[str]:
-    """What of a runtime's axes a candidate uses, as `since` names it: first what other plans leave out, then values of
-    what every plan has.
+Chosen = Mapping[PlanAxis[Any], Sequence[Any]]
+"""Axis -> the values that parts of a plan have."""
+
+
+def chosen(layout: Mapping[str, int], options: OptionValues) -> Chosen:
+    """What a plan has whose parts are all alike."""
+    values = {AXES[name]: [value] for name, value in layout.items()}
+    return {**values, **{axis: [options[axis]] for axis in OPTION_AXES}}
+
+
+def used(chosen: Chosen, plain: Sequence[str] = ()) -> Iterator[str]:
+    """What of a runtime's axes a plan uses, as `since` names it: first what other plans leave out, then values of what
+    every plan has.
 
     Args:
-        candidate: What the search found.
+        chosen: Values of its parts.
         plain: Ways to share a sequence that every release has which can train the model.
     """
-    chosen: dict[PlanAxis[Any], Any] = {axis: candidate.layout[axis.name] for axis in LAYOUT_AXES}
-    chosen |= {axis: candidate.options[axis] for axis in OPTION_AXES}
-    if chosen[CP_ALGORITHM] in plain:
-        chosen[CP_ALGORITHM] = CP_ALGORITHM.neutral
     for axis in sorted(chosen, key=lambda axis: (any(axis.since(axis.neutral)), axis.option)):
-        yield from axis.since(chosen[axis])
+        for value in chosen[axis]:
+            yield from axis.since(axis.neutral if axis is CP_ALGORITHM and value in plain else value)
 
 
 def _time(figures: Figures, candidate: Candidate) -> float:

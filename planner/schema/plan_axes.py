@@ -126,14 +126,28 @@ def sections(plan: Mapping[str, Any]) -> Any:
             value = axes.pop(axis)
             if value is None:
                 raise ValueError(f"axes.{axis}: null; a plan that does not use it says {NEUTRAL.get(axis, 1)!r}")
-            unused = axis in NEUTRAL and (type(value), value) == (type(NEUTRAL[axis]), NEUTRAL[axis])
-            _put(table, place, None if unused else value)
+            _put(table, place, _unless_neutral(axis, value))
     _put_offload(table, axes)
     _put_placement(table, axes)
     _count_nodes(table, axes)
     if axes:
         raise ValueError(f"axes.{next(iter(axes))}: no such axis; known are {', '.join((*PLACES, *SPELT, NODES))}")
     return table
+
+
+def sectioned(axes: Mapping[str, Stated]) -> dict[str, Any]:
+    """The values of axes where the records have them: ``{"parallelism": {"tp": 8, ...}, "overlap": {...}, ...}``."""
+    table: dict[str, Any] = {}
+    for axis, place in PLACES.items():
+        if axis in axes:
+            _put(table, place, _unless_neutral(axis, axes[axis]))
+    return table
+
+
+def _unless_neutral(axis: str, value: object) -> object:
+    """A value as sections hold it: None for what they do not state."""
+    unused = axis in NEUTRAL and (type(value), value) == (type(NEUTRAL[axis]), NEUTRAL[axis])
+    return None if unused else value
 
 
 def _put(table: dict[str, Any], place: tuple[str, ...], value: object) -> None:

@@ -15,7 +15,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.axes.values import ALONE, FULL, NO_RECOMPUTE, SELECTIVE
+from planner.axes.options import OptionValues, option_values
+from planner.axes.values import FULL, NO_RECOMPUTE, SELECTIVE
 from planner.base.errors import WrongQuestion
 from planner.catalog import Catalog, cluster
 from planner.cost import calls, collective_times, data_parallel, pipeline
@@ -27,7 +28,7 @@ from planner.mixed.batch_shares import BundleSetting, Placement
 from planner.mixed.integer_program import Offer
 from planner.mixed.pipelines import Chain, PipelineTemplates
 from planner.mixed.problem import joint_stack
-from planner.mixed.stages import Priced, StageConfigs, Switches
+from planner.mixed.stages import Priced, StageConfigs
 from planner.question import job_pools as pools
 from planner.question.job_pools import JobPool, LinkBetween, Pools, part_of
 from planner.schema.hardware import Cluster
@@ -65,7 +66,7 @@ class KnownPlan:
     """Priced stages of every pool: one way for each group."""
     links: dict[tuple[int, int], Network]
     chains: tuple[Chain, ...]
-    switches: Switches
+    options: OptionValues
     setting: BundleSetting
     """Its kinds are the plan's groups."""
 
@@ -123,13 +124,12 @@ def known(plan: Plan, at: Sequence[Cluster], figures: Sequence[Figures], able: C
     """
     p = plan.parallelism
     joined = _pools(plan, at)
-    way = p.cp_algorithm or ALONE
-    switches = Switches(p.sequence_parallel, plan.overlap.tp, plan.overlap.dp, p.zero_stage >= 1, way)
+    options = option_values(**{axis.name: axis.value(axis.of(plan)) for axis in stages.SHARED})
     used = {s.recompute for g in p.groups for s in g.stages}
     policies = [r for r in (NO_RECOMPUTE, SELECTIVE, FULL) if r.name in used or r.name in able]
     depth = max(len(g.stages) for g in p.groups)
     tables = tuple(
-        stages.priced(f, given.configs(p.groups, i), switches, plan.precision, policies, depth, c.accelerator.memory)
+        stages.priced(f, given.configs(p.groups, i), options, plan.precision, policies, depth, c.accelerator.memory)
         for i, (f, c) in enumerate(zip(figures, at, strict=True))
     )
     links = {
@@ -155,8 +155,7 @@ def known(plan: Plan, at: Sequence[Cluster], figures: Sequence[Figures], able: C
         stack=joint_stack(figures),
         networks=networks,
         network_of=network_of,
-        dp_overlap=plan.overlap.dp,
-        zero=switches.zero,
+        options=options,
         offer=Offer(
             tuple(c.count for c in at),
             tuple(c.node.accelerators for c in at),
@@ -167,7 +166,7 @@ def known(plan: Plan, at: Sequence[Cluster], figures: Sequence[Figures], able: C
         longest=math.inf,
         most=math.inf,
     )
-    return KnownPlan(plan, joined, tuple(figures), tables, links, chains, switches, setting)
+    return KnownPlan(plan, joined, tuple(figures), tables, links, chains, options, setting)
 
 
 def _pools(plan: Plan, at: Sequence[Cluster]) -> Pools:
@@ -228,7 +227,7 @@ def _grid(k: KnownPlan, row: int, stage: int) -> Grid:
     one = StageConfigs(
         *(getattr(table.configs, name)[row : row + 1] for name in ("tp", "cp", "ep", "etp", "micro", "width"))
     )
-    grid = stages.stage_columns(k.figures[s.pool], one, k.switches, k.plan.precision)
+    grid = stages.stage_columns(k.figures[s.pool], one, k.options, k.plan.precision)
     return _scalars(stages.with_policy(grid, next(p for p in table.policies if p.name == s.recompute)))
 
 
