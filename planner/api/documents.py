@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -67,7 +67,6 @@ def _first(source: str | Path | PlanSet | Plan) -> Plan:
     return plan_sources.sound(document.chosen(document.load(Path(source).expanduser()), None, str(source)))
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
 class Exported(Report):
     """Files of a launcher: a table of them, and their texts."""
 

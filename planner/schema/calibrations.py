@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 from planner.schema.record import Record
 
 
-@dataclass(frozen=True, kw_only=True)
 class FitErrors(Record):
     """Errors of the predicted step time over some runs."""
 
@@ -24,7 +22,6 @@ class FitErrors(Record):
     """Share of the runs inside their 80 % interval."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class FittedFactor(Record):
     """How far a parameter moved from where the fit started."""
 
@@ -34,7 +31,6 @@ class FittedFactor(Record):
     """Standard deviation of its logarithm."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class FitToRuns(Record):
     """Efficiencies fitted to measured runs (``calibrate FILE --json``), or adapted to a site's (``--site``)."""
 
@@ -61,7 +57,6 @@ class FitToRuns(Record):
     """Digest of a site's runs that were fitted."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class KernelErrors(Record):
     """Errors over the kernels of one kind."""
 
@@ -74,7 +69,6 @@ class KernelErrors(Record):
     """With the entry that the fit started from."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class FitToKernels(Record):
     """Efficiencies of an accelerator fitted to timed kernels (``calibrate --measure`` or ``--table``, ``--json``)."""
 
@@ -92,7 +86,6 @@ class FitToKernels(Record):
     files: tuple[str, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
 class CollectiveErrors(Record):
     """Errors over some collectives with what the fit started from, and with the fit."""
 
@@ -102,7 +95,6 @@ class CollectiveErrors(Record):
     after: float
 
 
-@dataclass(frozen=True, kw_only=True)
 class FitToCollectives(Record):
     """Efficiencies of links and fabrics fitted to timed collectives (``calibrate --collectives --json``)."""
 

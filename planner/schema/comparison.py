@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from planner.schema import plots
@@ -14,7 +13,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
 class Comparison(Answer[tuple[str, str, str]]):
     """What changes from the first plan to the second."""
 

@@ -5,12 +5,11 @@ Nominal data (datasheets) and these are separate files with separate sources; ca
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from planner.schema.hardware import Entry
 
 
-@dataclass(frozen=True, kw_only=True)
 class AcceleratorEfficiency(Entry):
     """What kernels and links of one accelerator, or of a whole generation, reach."""
 
@@ -60,7 +59,6 @@ class AcceleratorEfficiency(Entry):
     """When, as a decimal year; releases before it are slower by the drift."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class RuntimeEfficiency(Entry):
     """What a framework's release makes of the kernels."""
 
@@ -126,7 +124,6 @@ class RuntimeEfficiency(Entry):
     """Seconds of a kernel beyond its work, in networks of many small ones (convolutions, recommenders)."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class CollectiveEfficiency(Entry):
     """What a collective library makes of one domain's links in one operation.
 
@@ -153,7 +150,6 @@ class CollectiveEfficiency(Entry):
     """Seconds that adding in the switch takes beside."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class FabricEfficiency(Entry):
     """What a collective library makes of a fabric when nothing else runs. Ids: a fabric's, its kind's, ``default``."""
 

@@ -26,7 +26,6 @@ class ConvolutionStage:
     """Stride of the first block's 3x3 convolution (v1.5) and of its shortcut."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class ConvolutionNetwork(Entry):
     """A residual network of bottleneck blocks: stem, stages, mean pool, one fully connected layer."""
 
@@ -43,7 +42,6 @@ class ConvolutionNetwork(Entry):
     """Global batch in images by default."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Recommender(Entry):
     """A deep-learning recommender: embedding tables and two MLPs joined by an interaction."""
 

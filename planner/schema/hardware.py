@@ -43,7 +43,6 @@ SPLIT_SCHEDULES: tuple[SplitSchedule, ...] = get_args(SplitSchedule)
 PriceBasis = Literal["purchase", "on-demand", "spot", "reserved-1y", "reserved-3y"]
 
 
-@dataclass(frozen=True, kw_only=True)
 class Entry(OneLine):
     """What every catalog entry carries: id, name, where its figures were read, and which of them nobody could read."""
 
@@ -92,7 +91,6 @@ class Price:
     """Why the price is carried although no opened source gives it; empty when it was read."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Accelerator(Entry):
     """One accelerator as the program sees it: the unit that holds one rank."""
 
@@ -133,7 +131,6 @@ class Accelerator(Entry):
     prices: tuple[Price, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
 class Node(Entry):
     """A server, a rack that acts as one scale-up domain, or a cloud instance."""
 
@@ -173,7 +170,6 @@ class Dimension:
     """Latency of one hop."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Fabric(Entry):
     """The network between nodes; or, where it has dimensions, the whole network down to the accelerators."""
 
@@ -202,7 +198,6 @@ class Fabric(Entry):
         return tuple(dimension for dimension in every if dimension is not None)
 
 
-@dataclass(frozen=True, kw_only=True)
 class Region(Entry):
     """A place: what its electricity costs and emits."""
 
@@ -220,7 +215,6 @@ def dated(release: str) -> float | None:
     return float(named[1]) + ((float(named[2]) - 0.5) / 12 if named[2] else 0.5)
 
 
-@dataclass(frozen=True, kw_only=True)
 class Runtime(Entry):
     """A training framework: what it supports, fuses and overlaps. What a runtime cannot express is not searched."""
 
@@ -375,7 +369,6 @@ class Runtime(Entry):
         return replace(self, axes={**self.axes, **narrowed}, zero_scope=("full",))
 
 
-@dataclass(frozen=True, kw_only=True)
 class Cluster(OneLine):
     """Nodes of one kind on one fabric. Mixed clusters are several of these."""
 

@@ -6,7 +6,6 @@ SI units.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from planner.base.units import format_seconds
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-@dataclass(frozen=True, kw_only=True)
 class ImagePool(Record):
     """A pool that takes part. Its accelerators are identical, so that their shares differ by one image at most."""
 
@@ -39,7 +37,6 @@ class ImagePool(Record):
     capacity_bytes: float
 
 
-@dataclass(frozen=True, kw_only=True)
 class ImageQuestion(Record):
     """What was asked, in the words of the flags; none where nothing was said."""
 
@@ -54,7 +51,6 @@ class ImageQuestion(Record):
     oom_risk: float
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
 class ImagePlan(Answer[ImagePool]):
     """A data-parallel step over heterogeneous accelerators, each with the images it completes in a step."""
 

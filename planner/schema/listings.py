@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -18,7 +17,6 @@ From = Annotated[str, Field(alias="from")]
 """``built-in``, or the file of one's own."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class FittingTraining(Record):
     """One training that fits: what, on what, how long it takes and what it costs. SI units, US dollars."""
 
@@ -72,7 +70,6 @@ class FittingTraining(Record):
         }
 
 
-@dataclass(frozen=True, kw_only=True)
 class Fits(Record):
     """What fits where (``fit --json``)."""
 
@@ -84,7 +81,6 @@ class Fits(Record):
 # ---- models ----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, kw_only=True)
 class ListedModel(Record):
     """A model of the list."""
 
@@ -99,7 +95,6 @@ class ListedModel(Record):
     origin: From
 
 
-@dataclass(frozen=True, kw_only=True)
 class ModelList(Record):
     """Every model that is known (``models list --json``)."""
 
@@ -108,7 +103,6 @@ class ModelList(Record):
     models: tuple[ListedModel, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
 class ShownTransformer(Model):
     """A transformer's own fields, counts and work (``models show --json``)."""
 
@@ -121,7 +115,6 @@ class ShownTransformer(Model):
     """Method -> weights, gradients, optimizer and together."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class ShownNetwork(ConvolutionNetwork):
     """A convolutional network's own fields, counts and work (``models show --json``)."""
 
@@ -135,7 +128,6 @@ class ShownNetwork(ConvolutionNetwork):
     training_flops_per_sample: float
 
 
-@dataclass(frozen=True, kw_only=True)
 class ShownRecommender(Recommender):
     """A recommender's own fields, counts and work (``models show --json``)."""
 
@@ -154,7 +146,6 @@ class ShownRecommender(Recommender):
 ShownModel = ShownTransformer | ShownNetwork | ShownRecommender
 
 
-@dataclass(frozen=True, kw_only=True)
 class LayerCollective(Record):
     """What the ranks of a group exchange."""
 
@@ -164,7 +155,6 @@ class LayerCollective(Record):
     seconds: float
 
 
-@dataclass(frozen=True, kw_only=True)
 class LayerPass(Record):
     """One pass of a layer."""
 
@@ -177,7 +167,6 @@ class LayerPass(Record):
     collective: LayerCollective | None
 
 
-@dataclass(frozen=True, kw_only=True)
 class ModelLayer(Record):
     """A layer, or layers that are alike."""
 
@@ -189,7 +178,6 @@ class ModelLayer(Record):
     weight_gradient: LayerPass
 
 
-@dataclass(frozen=True, kw_only=True)
 class LayerTotals(Record):
     """Sums over all layers."""
 
@@ -202,7 +190,6 @@ class LayerTotals(Record):
     """One after the other."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class ModelLayers(Record):
     """A model layer by layer, of one micro-batch on one rank (``models layers --json``)."""
 
@@ -228,7 +215,6 @@ class ModelLayers(Record):
     total: LayerTotals
 
 
-@dataclass(frozen=True, kw_only=True)
 class TextStep(Record):
     """One pass of a layer in a text workload."""
 
@@ -238,7 +224,6 @@ class TextStep(Record):
     """Bytes."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class TextLayer(Record):
     """A layer of a text workload."""
 
@@ -252,7 +237,6 @@ class TextLayer(Record):
     """Seconds."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class TextModel(Record):
     """A text workload of ASTRA-sim (``models layers FILE.txt --json``)."""
 
@@ -266,7 +250,6 @@ class TextModel(Record):
 # ---- the catalog -----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, kw_only=True)
 class CountedEntries(Record):
     """Entries of one kind."""
 
@@ -276,7 +259,6 @@ class CountedEntries(Record):
     """One's own entries: id -> where it comes from."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class CatalogOverview(Record):
     """How much there is of each kind (``catalog list --json``)."""
 
@@ -287,7 +269,6 @@ class CatalogOverview(Record):
     kinds: tuple[CountedEntries, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
 class ListedEntry(Record):
     """An entry of the list."""
 
@@ -296,7 +277,6 @@ class ListedEntry(Record):
     origin: From
 
 
-@dataclass(frozen=True, kw_only=True)
 class CatalogList(Record):
     """The entries of one kind, under its name (``catalog list KIND --json``)."""
 
@@ -313,7 +293,6 @@ class CatalogList(Record):
     fabric_efficiencies: tuple[ListedEntry, ...] | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
 class CatalogEntry(Record):
     """One entry (``catalog show --json``)."""
 
@@ -335,7 +314,6 @@ class CatalogEntry(Record):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
 class CatalogProblem(Record):
     """What is wrong in a file."""
 
@@ -346,7 +324,6 @@ class CatalogProblem(Record):
     reason: str
 
 
-@dataclass(frozen=True, kw_only=True)
 class CatalogCheck(Record):
     """What is wrong in folders of the catalog (``catalog check --json``)."""
 
@@ -355,7 +332,6 @@ class CatalogCheck(Record):
     problems: tuple[CatalogProblem, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
 class PriceRowRemark(Record):
     """A row of a price list that could not be used, or not for all that it says."""
 
@@ -365,7 +341,6 @@ class PriceRowRemark(Record):
     reason: str
 
 
-@dataclass(frozen=True, kw_only=True)
 class CatalogImport(Record):
     """Prices taken from lists (``catalog import-prices --json``)."""
 
@@ -377,7 +352,6 @@ class CatalogImport(Record):
     mended: tuple[PriceRowRemark, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
 class StalePrice(Record):
     """A price that is old on some day."""
 
@@ -390,7 +364,6 @@ class StalePrice(Record):
     source: str
 
 
-@dataclass(frozen=True, kw_only=True)
 class StalePrices(Record):
     """Prices that are old, the oldest first (``catalog stale --json``)."""
 
@@ -405,7 +378,6 @@ class StalePrices(Record):
 # ---- files that were written -----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, kw_only=True)
 class WrittenFolders(Record):
     """What was written for a launcher (``export --json``)."""
 
@@ -419,7 +391,6 @@ class WrittenFolders(Record):
     """The one of several folders whose plan is to run."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class ExportTarget(Record):
     """What can be written for."""
 
@@ -435,7 +406,6 @@ class ExportTarget(Record):
     """What a plan does not say -> what that is."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class ExportTargets(Record):
     """What ``--to`` takes, by name (``export --to list --json``)."""
 
@@ -444,7 +414,6 @@ class ExportTargets(Record):
     targets: dict[str, ExportTarget]
 
 
-@dataclass(frozen=True, kw_only=True)
 class WrittenProfile(Record):
     """Layer times of one model on one accelerator."""
 
@@ -461,7 +430,6 @@ class WrittenProfile(Record):
     file: str
 
 
-@dataclass(frozen=True, kw_only=True)
 class ProfileImport(Record):
     """Measured layer times that were taken (``profile import --json``)."""
 
@@ -472,7 +440,6 @@ class ProfileImport(Record):
     notes: tuple[str, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
 class SharedRuns(Record):
     """Runs written for others (``learn --share --json``)."""
 

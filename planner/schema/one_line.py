@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import MISSING, Field, fields, is_dataclass
+from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from itertools import accumulate
-from typing import Any
+from typing import Any, dataclass_transform
 
 LONG = ("source", "date", "notes", "assumed", "prices")
 """Fields of a record with an id that say where it comes from: ``clusterwright catalog show`` has them."""
@@ -15,8 +15,11 @@ WIDTH = 100
 """Characters of a line."""
 
 
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
 class OneLine:
-    """Base of records whose `repr` is a line: what is not left at its default, as far as it fits.
+    """Base of records: every class below it is a frozen dataclass, made by keywords, whose `repr` is a line.
+
+    The line states what is not left at its default, as far as it fits.
 
     >>> from planner import node
     >>> node("t4-4")
@@ -24,9 +27,9 @@ class OneLine:
     """
 
     def __init_subclass__(cls, **given: Any) -> None:
-        """Keeps `repr` from being generated: a class that has one of its own is left alone."""
+        """Makes the class a dataclass, whose `repr` stays that of its base unless it has one of its own."""
         super().__init_subclass__(**given)
-        cls.__repr__ = cls.__repr__  # type: ignore[method-assign]
+        dataclass(frozen=True, kw_only=True, repr=False)(cls)
 
     def __repr__(self) -> str:
         stated = [f.name for f in fields(self) if getattr(self, f.name) != _default(f)]  # type: ignore[arg-type]

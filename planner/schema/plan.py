@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
@@ -140,7 +139,6 @@ PLAN_SHOWN = (
 """Columns of a plan in a notebook."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Generator(Record):
     """What made the document."""
 
@@ -150,7 +148,6 @@ class Generator(Record):
     """Input (catalog, models, files given) -> sha256 prefix of its content."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class WorkloadSection(Record):
     """What is trained."""
 
@@ -181,7 +178,6 @@ class WorkloadSection(Record):
     stated."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Constraint(Record):
     """A named limit, the plan's value and what is left of it."""
 
@@ -193,7 +189,6 @@ class Constraint(Record):
     unit: str
 
 
-@dataclass(frozen=True, kw_only=True)
 class Assumption(Record):
     """Something the answer rests on that was not read in a source, or not asked for."""
 
@@ -203,7 +198,6 @@ class Assumption(Record):
     """How to change it."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Configuration(Record):
     """What is chosen of a plan: a value on every axis, with what follows of ranks, stages and batches."""
 
@@ -233,7 +227,6 @@ class Configuration(Record):
     It is priced as if parts were equal, and nothing launches it. Only in such documents."""
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
 class Plan(Configuration, Document):
     """One way to train the workload on the cluster."""
 
@@ -337,7 +330,6 @@ class Plan(Configuration, Document):
             yield from (f"{change.figure} {change.text(change.used)}" for change in pool.changed or ())
 
 
-@dataclass(frozen=True, kw_only=True)
 class SearchSection(Record):
     """How the answer was found."""
 
@@ -356,7 +348,6 @@ class SearchSection(Record):
     """How much better, at most, a plan of the space could be than the best one found (relative)."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class SearchQuestion(Record):
     """What the search was free to choose: with the work and the machines of any of the plans, the question again."""
 
@@ -374,7 +365,6 @@ class SearchQuestion(Record):
     """Whether plans that differ in switches only are listed, too."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class FrontPoint(Record):
     """A plan that no other beats in both objective and memory (or, over counts, in both time and money)."""
 
@@ -400,7 +390,6 @@ class FrontPoint(Record):
         }
 
 
-@dataclass(frozen=True, kw_only=True)
 class OtherSoftware(Record):
     """Software as plausible as that assumed, under which other pools than the first plan's are the better choice."""
 
@@ -417,7 +406,6 @@ class OtherSoftware(Record):
     """How much more of the objective (time, money, energy) these take, as a fraction."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Reasons(Record):
     """Why the first plan is first."""
 
@@ -429,7 +417,6 @@ class Reasons(Record):
     """What the choice of pools depends on; only in documents of questions over several pools of which it was tried."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class ContingencyPlan(Record):
     """What a job continues with when nodes are lost."""
 
@@ -444,7 +431,6 @@ class ContingencyPlan(Record):
     """On the nodes that are left, or fewer where that is faster: same batch, tokens and runtime."""
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
 class PlanSet(Answer[Plan]):
     """Ranked plans."""
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from planner.schema.record import Record, Sparse
 
 
-@dataclass(frozen=True, kw_only=True)
 class CommunicationRule(Record):
     """What to use for one kind of call."""
 
@@ -25,7 +22,6 @@ class CommunicationRule(Record):
     """All pools of the group's ranks, where they matter; a rule without pools applies to any."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class CallChoice(Record):
     """What one kind of call of the step uses, and what it would have used."""
 
@@ -52,7 +48,6 @@ class CallChoice(Record):
     """Pools of its ranks; only in plans over several."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class CommunicationChoice(Record):
     """How the rules were chosen."""
 

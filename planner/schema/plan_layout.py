@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, Literal, get_args
 
 from pydantic import Field
@@ -24,7 +23,6 @@ ZeroStage = Literal[0, 1, 2, 3]
 ZeroScope = Literal["full", "node"]
 
 
-@dataclass(frozen=True, kw_only=True)
 class OlderRelease(Record):
     """What an older release of the runtime makes of a plan, where the question stated none and the newest was taken."""
 
@@ -35,7 +33,6 @@ class OlderRelease(Record):
     """Axes, or values of one (``zero=3``), that the plan uses and that release does not have."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class RuntimeSection(Record):
     """The training framework."""
 
@@ -60,7 +57,6 @@ class RuntimeSection(Record):
     """Whether logits are made a few tokens at a time; only in documents where they are."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Stage(Record):
     """One pipeline stage."""
 
@@ -72,7 +68,6 @@ class Stage(Record):
     """Layers of each of its chunks; only in documents of plans cut by work, where these differ by more than one."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class StageMemory(Record):
     """Bytes on one accelerator of a pipeline stage, in its own memory; the parts add up to the total."""
 
@@ -85,7 +80,6 @@ class StageMemory(Record):
     resident_bytes: float
 
 
-@dataclass(frozen=True, kw_only=True)
 class GroupStage(Record):
     """One stage of the pipelines of a group."""
 
@@ -103,7 +97,6 @@ class GroupStage(Record):
     """What a rank holds, part by part; not in documents of before 2026-12."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Group(Record):
     """Like pipelines of a plan over several pools. A copy is `width` pipelines side by side."""
 
@@ -121,7 +114,6 @@ class Group(Record):
     stages: tuple[GroupStage, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
 class Parallelism(Record):
     """How ranks are cut. Where there are groups, degrees are the largest of them, and dp counts all pipelines."""
 
@@ -148,7 +140,6 @@ class Parallelism(Record):
     """Pipelines of a plan over several pools; empty where all are identical."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Batch(Record):
     """How samples are cut. Sequences."""
 
@@ -160,7 +151,6 @@ class Batch(Record):
     """Sequences of the global batch that each pool works on."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class RecomputeSection(Record):
     """Which activations are computed again."""
 
@@ -169,7 +159,6 @@ class RecomputeSection(Record):
     selective: bool
 
 
-@dataclass(frozen=True, kw_only=True)
 class Offloaded(Record):
     """What lives in host memory, where that is a part of the optimizer states, or these are copied while others are
     updated, or activations.
@@ -193,7 +182,6 @@ class Offloaded(Record):
     """Bytes of the fullest stage in the host's memory, for each accelerator."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Overlap(Record):
     """Which communication overlaps with compute."""
 

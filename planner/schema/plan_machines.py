@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, get_args
 
 from planner.schema.hardware import Dtype, FusedDispatcher
 from planner.schema.record import Record, Sparse
 
 
-@dataclass(frozen=True, kw_only=True)
 class ExpandedPool(Record):
     """Memory in addition to the accelerators' own."""
 
@@ -29,7 +27,6 @@ SHOWN_IN = {"bandwidth": (1e9, "GB/s"), "memory": (2.0**30, "GiB"), "l2": (2.0**
 """Ends of figures' names -> what one of the unit that people read is in SI, and its name."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class ChangedFigure(Record):
     """A figure of an accelerator that is not what the catalog says of the one of that name."""
 
@@ -49,7 +46,6 @@ class ChangedFigure(Record):
         return f"{self.figure} {self.text(self.used)} (catalog: {self.text(self.catalog)})"
 
 
-@dataclass(frozen=True, kw_only=True)
 class Pool(Record):
     """Nodes of one kind."""
 
@@ -83,7 +79,6 @@ class Pool(Record):
     """Until the job continues after an interruption of this pool; only where the pools of a plan differ in it."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class DimensionSection(Record):
     """One dimension of a network."""
 
@@ -95,7 +90,6 @@ class DimensionSection(Record):
     """Seconds of a hop."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class FabricSection(Record):
     """The network between nodes."""
 
@@ -110,7 +104,6 @@ class FabricSection(Record):
     """Innermost first, in place of links, NICs and leaves; only in documents where the network has dimensions."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class PoolLink(Record):
     """What joins two pools."""
 
@@ -121,7 +114,6 @@ class PoolLink(Record):
     basis: str
 
 
-@dataclass(frozen=True, kw_only=True)
 class ClusterSection(Record):
     """What it runs on."""
 

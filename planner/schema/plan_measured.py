@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from pydantic import Field
@@ -10,7 +9,6 @@ from pydantic import Field
 from planner.schema.record import Record
 
 
-@dataclass(frozen=True, kw_only=True)
 class MeasuredSection(Record):
     """The runs of a site that followed this plan: same model, machines, framework, degrees, micro-batch, precision,
     ZeRO stage and recomputation.
@@ -30,7 +28,6 @@ class MeasuredSection(Record):
     """Largest peak that a run logged."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class ShortlistSection(Record):
     """Why these plans, in this order, are worth running."""
 
@@ -46,7 +43,6 @@ class ShortlistSection(Record):
     """
 
 
-@dataclass(frozen=True, kw_only=True)
 class SiteSection(Record):
     """What the runs of a site did to a set of plans."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from pydantic import Field
@@ -11,7 +10,6 @@ from planner.schema.plan_layout import StageMemory
 from planner.schema.record import Record, Sparse
 
 
-@dataclass(frozen=True, kw_only=True)
 class ExpandedSection(Record):
     """Bytes in one accelerator's part of the expanded memory, of the stage that is fullest; parts add up to the
     total.
@@ -25,7 +23,6 @@ class ExpandedSection(Record):
     activations_bytes: float
 
 
-@dataclass(frozen=True, kw_only=True)
 class HostMemory(Record):
     """Bytes in a node's own memory, all its accelerators holding as much as those of the stage that puts most there."""
 
@@ -40,7 +37,6 @@ class HostMemory(Record):
     """Bytes of each accelerator."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class MemorySection(Record):
     """Bytes on the fullest accelerator, in its own memory; the parts add up to the total."""
 
@@ -72,7 +68,6 @@ class MemorySection(Record):
     stages say it themselves."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Interval(Record):
     """An 80 % prediction interval."""
 
@@ -85,7 +80,6 @@ MOST_OWN_RUNS = 100
 """Runs of one framework that are weighed, the newest: a plan's document states each, and checks every pair of them."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class OwnRun(Record):
     """A run of a site, as far as plans are near it or far from it."""
 
@@ -108,7 +102,6 @@ class OwnRun(Record):
     """What it says, the other runs given: w in ``cov w = residual``."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class OwnRunsSection(Record):
     """What a site's runs under the plan's framework shift its prediction by.
 
@@ -134,7 +127,6 @@ class OwnRunsSection(Record):
     runs: Annotated[tuple[OwnRun, ...], Field(max_length=MOST_OWN_RUNS)]
 
 
-@dataclass(frozen=True, kw_only=True)
 class TextBatches(Record):
     """Texts of several lengths: how full their packs are, and the same plan with texts that are not packed."""
 
@@ -148,7 +140,6 @@ class TextBatches(Record):
     """Seconds for as many where each is padded to the longest of its micro-batch, in any order."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class SplitPasses(Record):
     """Seconds of a micro-batch's passes on a rank: forward, backward for gradients of inputs, and for those of weights;
     half of the transfers with each of the first two. The bubble follows from them.
@@ -159,7 +150,6 @@ class SplitPasses(Record):
     """Mean of all other ranks."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Prediction(Record):
     """What the step is predicted to take; of a plan that was measured, what it took."""
 
@@ -183,7 +173,6 @@ class Prediction(Record):
     """Only where a schedule computes weight gradients apart."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Goodput(Record):
     """Share of time that trains, and what takes the rest."""
 
@@ -196,7 +185,6 @@ class Goodput(Record):
     basis: str
 
 
-@dataclass(frozen=True, kw_only=True)
 class ComparableOffers(Record):
     """Current prices of an hour of one accelerator, the cheapest of each provider. US dollars per accelerator-hour."""
 
@@ -208,7 +196,6 @@ class ComparableOffers(Record):
     """Date of the oldest of them."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class PriceUsed(Record):
     """The price that money was computed from."""
 
@@ -224,7 +211,6 @@ class PriceUsed(Record):
     """What else an hour of the accelerator is sold for."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Money(Record):
     """What training on all tokens costs."""
 
@@ -239,7 +225,6 @@ class Money(Record):
     """One for each pool, where a plan uses several."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Energy(Record):
     """Electricity of the whole run."""
 

@@ -6,7 +6,6 @@ SI units but for what people buy by: days, US dollars, kilowatt-hours, kilograms
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BeforeValidator
@@ -25,7 +24,6 @@ Pipelines = Annotated[
 """Which pipelines may share a job; ``alike`` is the former word for identical, still read in documents and files."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Currency(Record):
     """The currency of the question; amounts in the document are US dollars."""
 
@@ -36,7 +34,6 @@ class Currency(Record):
     source: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Owning(Record):
     """Costs of ownership in addition to the price of the machines."""
 
@@ -51,7 +48,6 @@ class Owning(Record):
     staff_usd_per_accelerator_year: float
 
 
-@dataclass(frozen=True, kw_only=True)
 class PoolGroup(Record):
     """Heterogeneous pools that may work on one job at once."""
 
@@ -66,7 +62,6 @@ class PoolGroup(Record):
     """``identical``: all pipelines are the same and fill their nodes, as launchers require."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class ProcureOptions(Record):
     """The question, as far as the answer must keep to it."""
 
@@ -93,7 +88,6 @@ class ProcureOptions(Record):
     """What a buyer pays for nodes, over what they are worth by their age; None: nothing bought is sold."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class OfferQuestion(Record):
     """All that was asked, with which the offer is made again."""
 
@@ -109,7 +103,6 @@ class OfferQuestion(Record):
     sensitivity: bool = True
 
 
-@dataclass(frozen=True, kw_only=True)
 class Optimality(Record):
     """How good the first alternative is."""
 
@@ -129,7 +122,6 @@ class Optimality(Record):
     """How much shorter a step of any of those plans could be, at most."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Line(Record):
     """A line of the bill: ``usd = count x unit_price_usd`` to the cent."""
 
@@ -146,7 +138,6 @@ class Line(Record):
     date: str
 
 
-@dataclass(frozen=True, kw_only=True)
 class Year(Record):
     """What is spent in one year of the horizon, from 1."""
 
@@ -159,7 +150,6 @@ class Year(Record):
     """What nodes that are sold in it bring, in no sum of what is spent; None where nothing is sold."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class PriceRange(Record):
     """The total if everything rented were paid at other current offers of its accelerators. US dollars."""
 
@@ -172,7 +162,6 @@ class PriceRange(Record):
     """Date of the oldest of their prices."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Cost(Record):
     """What it costs. US dollars."""
 
@@ -196,7 +185,6 @@ class Cost(Record):
     """Where anything is rented that more than one provider sells."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class PoolBought(Record):
     """Nodes that act as one cluster, and how they are come by."""
 
@@ -244,7 +232,6 @@ class PoolBought(Record):
     """What an hour of its accelerator is sold for in the same way, where it is rented at the catalog's price."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Stretch(Record):
     """A time without a break on one copy of a pool."""
 
@@ -254,7 +241,6 @@ class Stretch(Record):
     end_day: float
 
 
-@dataclass(frozen=True, kw_only=True)
 class SpotRisk(Record):
     """What a job on machines that may be taken back costs and takes: expected, and in nine of ten runs. Only failures
     and preemptions vary here: how far the step time may be off is in the finish's interval.
@@ -274,7 +260,6 @@ class SpotRisk(Record):
     """Preemptions above which on demand is cheaper; 0 where it always is."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Survives(Record):
     """That a job keeps its deadline though it loses nodes, once, for the time of a repair."""
 
@@ -287,7 +272,6 @@ class Survives(Record):
     """By which it is then done later."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class JobDone(Record):
     """One job: where and when it runs, and the plan that launches it."""
 
@@ -318,7 +302,6 @@ class JobDone(Record):
     """Where the question asks for it."""
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
 class Alternative(Document):
     """One answer."""
 
@@ -365,7 +348,6 @@ class Alternative(Document):
         return f"{self.what}, {format_usd(self.cost.total_usd)}, done on day {self.done_day:.1f}"
 
 
-@dataclass(frozen=True, kw_only=True)
 class MarginalValue(Record):
     """What more of a limit would bring, by solving again."""
 
@@ -377,7 +359,6 @@ class MarginalValue(Record):
     gain_unit: str
 
 
-@dataclass(frozen=True, kw_only=True)
 class BreakEven(Record):
     """From how many months of use buying is cheaper than renting, for one kind of node."""
 
@@ -392,7 +373,6 @@ class BreakEven(Record):
     """Months of full use until rent would have paid for the purchase; None where rent never does."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Sensitivity(Record):
     """The best answer with all catalog prices of nodes turned."""
 
@@ -403,7 +383,6 @@ class Sensitivity(Record):
     """Whether the same kinds of nodes are come by in the same way."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Apart(Record):
     """The best answer if every job runs on one pool."""
 
@@ -412,7 +391,6 @@ class Apart(Record):
     what: str
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
 class Procurement(Answer[Alternative]):
     """The answer."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache
 from html import escape
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Self, TypeVar, overload
@@ -25,14 +24,12 @@ Sparse = Annotated[Value | None, Field(exclude_if=lambda value: value is None)]
 _STRICT = ConfigDict(extra="forbid", validate_by_name=True, validate_by_alias=True)
 
 
-@dataclass(frozen=True, kw_only=True)
 class Record(OneLine):
     """Base of everything in a document: unknown keys are refused."""
 
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
 class Document(Record):
     """What a Python function returns: a record that is also a table."""
 
@@ -89,7 +86,6 @@ class Parts(tuple[Part, ...]):
         return tables.as_html(self.table)
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
 class Answer(Document, Generic[Part]):
     """A document with parts, best first: ``answer[0]``, ``len(answer)``, ``for part in answer``."""
 
@@ -121,7 +117,6 @@ class Answer(Document, Generic[Part]):
         return self.parts()[place]
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
 class Report(Answer[dict[str, Any]]):
     """What was found where no record stands for it: a document as JSON types, and its table."""
 

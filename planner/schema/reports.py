@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -11,7 +10,6 @@ from planner.schema.calibrations import FitToRuns
 from planner.schema.record import Record, Sparse
 
 
-@dataclass(frozen=True, kw_only=True)
 class MemoryErrors(Record):
     """Errors of the peak, of runs whose memory was read off a device; null where there are none."""
 
@@ -23,7 +21,6 @@ class MemoryErrors(Record):
     interval80_coverage: float | None
 
 
-@dataclass(frozen=True, kw_only=True)
 class FeasibilityAtRisk(Record):
     """Which runs are called infeasible where so much risk is accepted."""
 
@@ -32,7 +29,6 @@ class FeasibilityAtRisk(Record):
     called_infeasible: int
 
 
-@dataclass(frozen=True, kw_only=True)
 class Feasibility(Record):
     """Runs that fitted and runs that ran out of memory, next to the median prediction."""
 
@@ -47,7 +43,6 @@ class Feasibility(Record):
     at_risk: FeasibilityAtRisk
 
 
-@dataclass(frozen=True, kw_only=True)
 class ChoiceErrors(Record):
     """How well predictions choose among plans that were measured for one job."""
 
@@ -62,7 +57,6 @@ class ChoiceErrors(Record):
     """Correlation of ranks, mean over the jobs."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class LeverErrors(Record):
     """How well predictions compare two runs that differ in one lever alone."""
 
@@ -76,7 +70,6 @@ class LeverErrors(Record):
     """How far the predicted ratio of the two times is from the measured one, the median."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class GroupErrors(Record):
     """Errors of the step time over some runs; null where none is predicted."""
 
@@ -100,7 +93,6 @@ class GroupErrors(Record):
     choice: ChoiceErrors
 
 
-@dataclass(frozen=True, kw_only=True)
 class CoveredRows(Record):
     """How many runs that state enough are predicted."""
 
@@ -110,7 +102,6 @@ class CoveredRows(Record):
     covered: int
 
 
-@dataclass(frozen=True, kw_only=True)
 class NotCovered(Record):
     """Runs of a source that are not predicted."""
 
@@ -119,7 +110,6 @@ class NotCovered(Record):
     n: int
 
 
-@dataclass(frozen=True, kw_only=True)
 class ProfiledErrors(Record):
     """Errors on the runs that a profile of layer times holds for: with it, and without."""
 
@@ -128,7 +118,6 @@ class ProfiledErrors(Record):
     modelled: dict[str, float | None] | None
 
 
-@dataclass(frozen=True, kw_only=True)
 class Validation(Record):
     """Predictions of a CSV's runs against what was measured (``validate --json``)."""
 
@@ -149,7 +138,6 @@ class Validation(Record):
     """Columns of the file that mean nothing here."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class CallRecord(Record):
     """One kind of call. Times are of all its calls in a step."""
 
@@ -188,7 +176,6 @@ class CallRecord(Record):
     runner_up: str
 
 
-@dataclass(frozen=True, kw_only=True)
 class Communication(Record):
     """The collectives of a plan's step (``comm show --json``)."""
 
@@ -200,7 +187,6 @@ class Communication(Record):
     calls: tuple[CallRecord, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
 class TimedCall(Record):
     """The time of one collective by one candidate."""
 
@@ -219,7 +205,6 @@ class TimedCall(Record):
     rounds: int
 
 
-@dataclass(frozen=True, kw_only=True)
 class CommunicationTable(Record):
     """Measured collectives (``comm tune`` and ``comm import``, ``--json``)."""
 
@@ -228,7 +213,6 @@ class CommunicationTable(Record):
     cells: tuple[TimedCall, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
 class LearntRun(Record):
     """A measured run next to what was predicted of it before."""
 
@@ -243,7 +227,6 @@ class LearntRun(Record):
     """As the journal has it: column -> cell."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Learnt(Record):
     """What a site learnt from runs (``learn --json``)."""
 
@@ -255,7 +238,6 @@ class Learnt(Record):
     """To all of the site's runs; null where none can be predicted."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class SweepCurrency(Record):
     """In which currency the question was asked."""
 
@@ -265,7 +247,6 @@ class SweepCurrency(Record):
     date: str
 
 
-@dataclass(frozen=True, kw_only=True)
 class SweepPoint(Record):
     """The best answer at one value of the limit; figures are null where there is none."""
 
@@ -281,7 +262,6 @@ class SweepPoint(Record):
     rests_on: tuple[str, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
 class ProcurementSweep(Record):
     """The best answer at several values of a limit (``procure --sweep --json``)."""
 
@@ -295,7 +275,6 @@ class ProcurementSweep(Record):
     points: tuple[SweepPoint, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
 class TracedCause(Record):
     """One cause of a step's time. Seconds of a step, mean of the ranks."""
 
@@ -313,7 +292,6 @@ class TracedCause(Record):
         return self.measured_s - self.predicted_s
 
 
-@dataclass(frozen=True, kw_only=True)
 class TracedRank(Record):
     """One rank: seconds of a step."""
 
@@ -329,7 +307,6 @@ class TracedRank(Record):
     kernels: int
 
 
-@dataclass(frozen=True, kw_only=True)
 class TraceReport(Record):
     """Where the time of traced steps went (``explain --trace --json``)."""
 

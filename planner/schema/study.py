@@ -6,7 +6,6 @@ SI units but for what people count by: US dollars, millions of tokens.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from planner.schema import plots, tables
@@ -30,7 +29,6 @@ UNITS: dict[str, str] = {
 """Objectives and measures of a point."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Axis(Record):
     """A figure of the base cluster and the values that it may take."""
 
@@ -47,7 +45,6 @@ class Axis(Record):
         return not isinstance(self.values[0], str)
 
 
-@dataclass(frozen=True, kw_only=True)
 class Rate(Record):
     """US dollars (or watts) for one SI unit of a figure."""
 
@@ -57,7 +54,6 @@ class Rate(Record):
     """What there are many of: the rate holds for each of them."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class StudySection(Record):
     """The question, as far as two answers must share it to be joined."""
 
@@ -77,7 +73,6 @@ class StudySection(Record):
     """Input -> sha256 prefix: the hardware catalog that the answer rests on."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class StudyQuestion(Record):
     """All that was asked, with which the points are evaluated again."""
 
@@ -87,7 +82,6 @@ class StudyQuestion(Record):
     """Whether sensitivities were asked for."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class StudySearch(Record):
     """How the points were found."""
 
@@ -113,7 +107,6 @@ class StudySearch(Record):
     """What an enumeration of all points would take, about, in CPU seconds of one core."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Brief(Record):
     """The best plan of one workload at one point, short."""
 
@@ -125,7 +118,6 @@ class Brief(Record):
     options: dict[str, str | int | bool]
 
 
-@dataclass(frozen=True, kw_only=True)
 class Trial(Record):
     """One point of the outer space."""
 
@@ -144,7 +136,6 @@ class Trial(Record):
     """What is wrong with a point that trains nothing."""
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
 class DesignPoint(Document):
     """A point worth building, with its training plans in full."""
 
@@ -167,7 +158,6 @@ class DesignPoint(Document):
         return tables.axes(self.axes)
 
 
-@dataclass(frozen=True, kw_only=True)
 class Swept(Record):
     """The objectives at one value of an axis, all others as in the best point; empty where nothing trains."""
 
@@ -176,7 +166,6 @@ class Swept(Record):
     feasible: bool
 
 
-@dataclass(frozen=True, kw_only=True)
 class AxisSensitivity(Record):
     """What an axis does around the best point."""
 
@@ -188,7 +177,6 @@ class AxisSensitivity(Record):
     sweep: tuple[Swept, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
 class PairSweep(Record):
     """The first objective over two axes at once, all others as in the best point."""
 
@@ -200,7 +188,6 @@ class PairSweep(Record):
     """One list for each row; None where nothing trains."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class NextMillion(Record):
     """What one million US dollars more bring, all of it spent on one figure of the best point."""
 
@@ -212,7 +199,6 @@ class NextMillion(Record):
     basis: str
 
 
-@dataclass(frozen=True, kw_only=True)
 class Interaction(Record):
     """What two axes explain together of the first objective's variation, beyond what each does by itself."""
 
@@ -220,7 +206,6 @@ class Interaction(Record):
     share: float
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
 class StudyResult(Answer[DesignPoint]):
     """The answer."""
 

@@ -284,7 +284,6 @@ class Rotary:
     """... and latent attention's scores by the square of this one."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Model(Entry):
     """A transformer's shape. `layers` blocks of attention and MLP between an embedding and a head."""
 
@@ -380,7 +379,6 @@ class Model(Entry):
     """Tokens to train on by default."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Optimizer(Entry):
     """An optimizer as bytes and work per parameter."""
 

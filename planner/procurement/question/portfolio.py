@@ -171,7 +171,6 @@ class Owned:
     region: RegionId | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
 class MixedPools(PoolGroup):
     """A ``[[mixed]]`` table: what the answer carries of it, and the sizes to try."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -70,7 +70,6 @@ def everything(
     return tuple(options)
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
 class BillPart(Entry):
     """A switch, a link with its optics, a machine for input and output, or storage."""
 
