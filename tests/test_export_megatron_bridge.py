@@ -13,6 +13,7 @@ from planner.base.errors import WrongQuestion
 from planner.launchers import EXPORTERS, bundle, megatron_bridge, parts
 from planner.launchers.benchmark import short
 from planner.launchers.bundle import refusals
+from planner.launchers.scripts import script as script_text
 from planner.schema.plan import Plan
 from tests.answered_once import answered_once
 
@@ -46,7 +47,7 @@ def script(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         module.bfloat16 = "16 bit"
         monkeypatch.setitem(sys.modules, name, module)
     found: dict[str, Any] = {"__name__": "exported"}
-    exec(megatron_bridge.SCRIPT, found)
+    exec(script_text("megatron_bridge.py"), found)
     return found
 
 

@@ -22,7 +22,7 @@ from planner.launchers import (
     parts,
     plan_facts,
     slurm,
-    torchtitan_module,
+    torchtitan,
 )
 from planner.launchers.bundle import refusals
 from planner.schema.plan import CallChoice, CommunicationChoice, CommunicationRule, Plan
@@ -246,10 +246,10 @@ def test_a_pipeline_of_torchtitan_has_a_micro_batch_for_every_stage() -> None:
 
 def test_formats_and_recomputation_are_in_the_module() -> None:
     whole = plan(Case("fsdp2", "llama3-8b", "dgx-h100:4", "precision=fp8 tp=2 recompute=full"))
-    module = torchtitan_module.module(whole, OWN)
+    module = torchtitan.module(whole, OWN)
     assert "CONVERTERS = [Float8LinearConverter" in module
     assert "RECOMPUTE = FullAC.Config()" in module
-    assert "CONVERTERS = []" in torchtitan_module.module(SHARDED, OWN)
+    assert "CONVERTERS = []" in torchtitan.module(SHARDED, OWN)
 
 
 def test_a_job_that_is_started_again_goes_on() -> None:

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from planner.base.errors import WrongQuestion
-from planner.launchers import megatron_bridge, primus, slurm, start, torchtitan, torchtitan_random_tokens
+from planner.launchers import megatron_bridge, primus, slurm, start, torchtitan
 from planner.launchers.bundle import Bundle
+from planner.launchers.scripts import script
 from planner.launchers.target import Exporter, LaunchJob
 from planner.schema.plan import Plan
 
@@ -65,7 +66,7 @@ def short(trainer: Exporter, plan: Plan, job: LaunchJob) -> LaunchJob:
     if trainer.name == primus.EXPORTER.name:
         return primus.measured(plan, job, STEPS)
     if trainer.name == torchtitan.EXPORTER.name:
-        job = torchtitan_random_tokens.measured(job, torchtitan.MODULE)
+        job = torchtitan.measured(job)
     head = job.command[: len(job.command) - len(job.argv)]
     argv = (*_without(job.argv, _DROPPED[trainer.name]), *_added(trainer.name, plan))
     return replace(job, command=(*head, *argv), argv=argv)
@@ -109,37 +110,9 @@ def in_turn(folders: Sequence[str], exporters: Sequence[Exporter]) -> Bundle:
     if schedulers:
         run = f"sbatch --wait --time={LIMIT_MIN} --output={LOG} {slurm.NAME}"
     names = "|".join(dict.fromkeys(setting.name for each in exporters for setting in each.settings))
-    script = SCRIPT.format(run=run, log=LOG, names=names, calls="\n".join(f"measure {folder}" for folder in folders))
+    calls = "\n".join(f"measure {folder}" for folder in folders)
+    text = script("benchmark.sh", RUN=run, LOG=LOG, NAMES=names, CALLS=calls)
     listed = {"kind": "target", "target": "benchmark", "files": [NAME, "target.json"]}
-    files = {NAME: script, "target.json": json.dumps(listed, indent=2) + "\n"}
+    files = {NAME: text, "target.json": json.dumps(listed, indent=2) + "\n"}
     every = "" if schedulers else " on every node, with NODE_RANK and MASTER_ADDR set"
     return Bundle("+".join(each.name for each in exporters), files, (), (), f"bash {NAME}{every}")
-
-
-SCRIPT = """\
-#!/usr/bin/env bash
-# Runs the plans one after another, a few steps each. Afterwards: clusterwright learn */{log} --site DIR
-cd "$(dirname "$0")" || exit
-failed=0
-
-# What export could not know stands in the files as <name>.
-if grep -rHnE --include='*.s[hb]*' '^(#SBATCH|[^#]).*<({names})>' rank-*; then
-  echo "fill these in first: clusterwright export ... --set NAME=VALUE" >&2
-  exit 2
-fi
-
-measure() {{
-  echo "$1: started"
-  if (cd "$1" && {run}); then
-    echo "$1: done"
-  elif grep -qE 'OutOfMemoryError|out of memory|RESOURCE_EXHAUSTED' "$1/{log}" 2> /dev/null; then
-    echo "$1: ran out of memory"
-  else
-    echo "$1: failed; see $1/{log}"
-    failed=1
-  fi
-}}
-
-{calls}
-exit "$failed"
-"""

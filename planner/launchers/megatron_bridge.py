@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from planner.launchers import adapters, megatron, plan_facts, start, table
+from planner.launchers.scripts import script
 from planner.launchers.target import LaunchJob, LaunchProgram, Loss, Values, by_table
 from planner.schema.launcher_table import launcher_table
 from planner.schema.plan import Plan
@@ -35,7 +36,7 @@ def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
         command=(*start.rendezvous(plan, values), LaunchProgram(NAME)),
         options=options["settings"],
         environment={**megatron.performance(plan), **job.environment, **megatron.environment(plan), **plan.env},
-        files={**job.files, NAME: SCRIPT, SETTINGS: text},
+        files={**job.files, NAME: script("megatron_bridge.py"), SETTINGS: text},
         needed=(*job.needed, NAME, SETTINGS),
     )
 
@@ -147,72 +148,5 @@ def loses(plan: Plan) -> Iterator[Loss]:
     if plan.workload.shape["moe"]:
         yield Loss("workload.shape.moe.router", "balanced as the recipe says")
 
-
-SCRIPT = '''\
-"""Trains a recipe of Megatron-Bridge with the settings of bridge.json; PATH=VALUE on the command line leads."""
-
-import json
-import sys
-
-import torch
-from megatron.bridge import recipes
-from megatron.bridge.peft.canonical_lora import CanonicalLoRA
-from megatron.bridge.training.comm_overlap import CommOverlapConfig
-from megatron.bridge.training.mixed_precision import get_mixed_precision_config
-
-
-def put(config, path, value):
-    """Sets what the configuration has; what it has not is refused."""
-    *outer, name = path.split(".")
-    for part in outer:
-        config = getattr(config, part, None)
-    if not hasattr(config, name):
-        raise SystemExit(f"{path} is no setting of this version")
-    if isinstance(value, str) and value.startswith("torch."):
-        value = getattr(torch, value.removeprefix("torch."))
-    setattr(config, name, value)
-
-
-def given(word):
-    """Path and value of PATH=VALUE, which is JSON or a text."""
-    path, equals, value = word.partition("=")
-    if not equals:
-        raise SystemExit(f"{word}: write PATH=VALUE, as in train.train_iters=100")
-    try:
-        return path, json.loads(value)
-    except ValueError:
-        return path, value
-
-
-def configuration(job, words=()):
-    """The recipe as the plan has it."""
-    config = getattr(recipes, job["recipe"])()
-    found = {name: getattr(config.model, name) for name in job["model"]}
-    if found != job["model"]:
-        raise SystemExit(f"{job['recipe']} builds {found}, the plan has {job['model']}")
-    config.mixed_precision = get_mixed_precision_config(job["precision"])
-    config.mixed_precision.grad_reduce_in_fp32 = config.ddp.grad_reduce_in_fp32 = job["wide_gradients"]
-    config.mixed_precision.first_last_layers_bf16 = False
-    config.comm_overlap = CommOverlapConfig(**job["overlap"])
-    config.peft = CanonicalLoRA(**job["adapters"]) if job["adapters"] else None
-    for path, value in (job["settings"] | dict(map(given, words))).items():
-        put(config, path, value)
-    return config
-
-
-def main():
-    from megatron.bridge.training.finetune import finetune
-    from megatron.bridge.training.gpt_step import forward_step
-    from megatron.bridge.training.pretrain import pretrain
-
-    with open("bridge.json", encoding="utf-8") as file:
-        config = configuration(json.load(file), sys.argv[1:])
-    train = finetune if config.checkpoint.pretrained_checkpoint else pretrain
-    train(config, forward_step)
-
-
-if __name__ == "__main__":
-    main()
-'''
 
 EXPORTER = by_table("megatron-bridge", emit=emit, refuses=refuses, loses=loses)

@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from planner.launchers import plan_facts, profiles, quoting, start
 from planner.launchers.kubernetes import jobset, pods
+from planner.launchers.scripts import script
 from planner.launchers.target import LaunchJob, Loss, Values, by_table
 from planner.schema.plan import Plan
 
@@ -38,9 +39,7 @@ def with_script(plan: Plan, job: LaunchJob, again: int) -> LaunchJob:
         "RESTARTS": again,
         "FILES": (start.NAME, *job.needed),
     }
-    text = SCRIPT
-    for name, value in filled.items():
-        text = text.replace(f"@{name}@", json.dumps(value))
+    text = script("ray_train.py", **{name: json.dumps(value) for name, value in filled.items()})
     return replace(job, files={**job.files, NAME: text})
 
 
@@ -60,58 +59,6 @@ def refuses(plan: Plan) -> Iterator[str]:
     """What Ray counts as a GPU; others are resources of other names."""
     yield from plan_facts.runs_on(plan, "nvidia", "amd")
 
-
-SCRIPT = '''\
-"""Starts the plan on a Ray cluster: a worker of Ray Train on every node runs start.sh there. For Ray 2.60."""
-
-import ctypes
-import os
-import signal
-import subprocess
-from pathlib import Path
-
-from ray import train
-from ray.train import FailureConfig, RunConfig, ScalingConfig
-from ray.train.torch import TorchConfig, TorchTrainer
-
-NODES = @NODES@
-RESOURCES = {"GPU": @GPUS@}
-RESTARTS = @RESTARTS@
-FILES = @FILES@
-OF_THE_WORKER = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_PORT")
-PR_SET_PDEATHSIG = 1
-
-
-def node(files):
-    """Runs start.sh; Ray says the node's number, and in MASTER_ADDR the address of the first."""
-    known = {name: value for name, value in os.environ.items() if name not in OF_THE_WORKER}
-    known["NODE_RANK"] = str(train.get_context().get_world_rank())
-    folder = Path(f"node-{known['NODE_RANK']}")
-    folder.mkdir(exist_ok=True)
-    for name, text in files.items():
-        (folder / name).write_text(text, encoding="utf-8")
-    # With the worker ends what it started: its GPUs are free for the next attempt.
-    end = ctypes.CDLL(None).prctl
-    started = {"cwd": folder, "env": known, "preexec_fn": lambda: end(PR_SET_PDEATHSIG, signal.SIGTERM)}
-    subprocess.run(["bash", "start.sh"], check=True, **started)
-
-
-def trainer():
-    """One worker a node, with all of its GPUs; the workers themselves use none."""
-    return TorchTrainer(
-        node,
-        train_loop_config={name: Path(__file__).with_name(name).read_text(encoding="utf-8") for name in FILES},
-        torch_config=TorchConfig(backend="gloo"),
-        scaling_config=ScalingConfig(
-            num_workers=NODES, use_gpu=True, resources_per_worker=RESOURCES, placement_strategy="STRICT_SPREAD"
-        ),
-        run_config=RunConfig(failure_config=FailureConfig(max_failures=RESTARTS)),
-    )
-
-
-if __name__ == "__main__":
-    trainer().fit()
-'''
 
 RAYJOB = "rayjob.yaml"
 CONFIG_MAP = "configmap.yaml"

@@ -1,4 +1,4 @@
-"""torchtitan: a module with the model's shape (:mod:`planner.launchers.torchtitan_module`), and the command line.
+"""torchtitan: a module with the model's shape, and the command line.
 
 The module is needed because torchtitan knows models, recomputation and 8-bit formats only as Python functions; every
 degree and batch is an option. Written against, and tried on, torchtitan 0.3.0.
@@ -10,16 +10,25 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from planner.launchers import plan_facts, rotary_and_norms, start, table
+from planner.launchers import plan_facts, quoting, rotary_and_norms, start, table
+from planner.launchers.scripts import script
 from planner.launchers.target import LaunchJob, LaunchProgram, Loss, Values, by_table
-from planner.launchers.torchtitan_module import BALANCE, ROPE, family_of, module
 from planner.schema.hardware import SPLIT_SCHEDULES
 from planner.schema.launcher_table import launcher_table
 from planner.schema.plan import Plan
 
 MODULE = "plan_config"
 FUNCTION = "plan"
+RANDOM_TOKENS = "plan_on_random_tokens"
+"""Module beside the plan's, whose configuration it changes; the configuration is called the same."""
 TABLE = launcher_table("torchtitan")
+CONVERTERS = {"fp8": "Float8LinearConverter", "mxfp8": "MXFP8LinearConverter"}
+ROPE = {"llama3": "ComplexRoPE", "qwen3": "CosSinRoPE"}
+MIXTURE = ("make_moe_config", "make_routed_experts_config", "make_router_config")
+"""What builds a mixture of experts in place of an MLP."""
+POLICIES = {"none": None, "selective": "SelectiveAC", "full": "FullAC"}
+BALANCE = 1e-3
+"""Step by which torchtitan moves experts' biases towards balance, by default and in its own Qwen 3 configurations."""
 
 
 def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
@@ -33,6 +42,16 @@ def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
         files={**job.files, f"{MODULE}.py": module(plan, values)},
         needed=(*job.needed, f"{MODULE}.py"),
     )
+
+
+def measured(job: LaunchJob) -> LaunchJob:
+    """The job on random tokens: torchtitan has no mock data, and its own test data are in its repository only."""
+    command, argv = (
+        tuple(RANDOM_TOKENS if word == MODULE else word for word in words) for words in (job.command, job.argv)
+    )
+    name = f"{RANDOM_TOKENS}.py"
+    files = {**job.files, name: script("torchtitan_random_tokens.py", PLAN=MODULE)}
+    return replace(job, command=command, argv=argv, files=files, needed=(*job.needed, name))
 
 
 def facts(plan: Plan, values: Values) -> table.Facts:
@@ -58,6 +77,103 @@ def local_batch(plan: Plan) -> int:
     return plan.batch.micro * (plan.batch.accumulation if plan.parallelism.pp > 1 else 1)
 
 
+def model_parts(plan: Plan) -> list[list[str]]:
+    """Names of the modules of every chunk, in the order of the layers."""
+    parts: list[list[str]] = []
+    layer = 0
+    for size in plan_facts.chunks(plan):
+        parts.append([f"layers.{n}" for n in range(layer, layer + size)])
+        layer += size
+    return [["tok_embeddings", *parts[0]], *parts[1:-1], [*parts[-1], "norm", "lm_head"]]
+
+
+def module(plan: Plan, values: Values) -> str:
+    """The module's text. Only numbers and names of this file go into it; texts of the plan stay in comments."""
+    shape, moe = plan.workload.shape, plan.workload.shape["moe"]
+    family = family_of(shape)
+    prefix = family.capitalize()
+    uneven = len(set(plan_facts.chunks(plan))) > 1
+    filled = {
+        "ANGLES": _angles(shape, values),
+        "EPSILON": repr(shape.get("norm_epsilon") or 1e-5),
+        "HEADER": quoting.comments(f"{plan.workload.name}: the model and what torchtitan takes as code."),
+        "FAMILY": family,
+        "PREFIX": prefix,
+        "PARALLELIZE": f"parallelize_{'llama' if family == 'llama3' else family}",
+        "ROPE": ROPE[family],
+        "CONVERTER_IMPORT": _imported("components.quantization", CONVERTERS.get(plan.precision)),
+        "RECOMPUTE_IMPORT": _imported("distributed.activation_checkpoint", POLICIES[plan.recompute.policy]),
+        "BLOCKS": ",\n    ".join(MIXTURE) if moe else "make_ffn_config",
+        "HOOK_IMPORT": ", register_moe_load_balancing_hook" if moe else "",
+        "HOOK": "register_moe_load_balancing_hook" if moe else "None",
+        "BODY": (_mixture(moe) if moe else script("torchtitan_dense.py")).rstrip(),
+        "QK_NORM": "norm(HEAD_DIM)" if shape["qk_norm"] == "head" else "None",
+        "TYING": str(bool(shape["tied"])),
+        "CONVERTERS": f"[{_made(CONVERTERS.get(plan.precision), 'model_compile_enabled=True')}]",
+        "RECOMPUTE": _made(POLICIES[plan.recompute.policy]) or "None",
+        "PARTS": repr(model_parts(plan)) if uneven else "None",
+        "SIZES": _sizes(shape, moe, plan.workload.sequence),
+    }
+    return script("torchtitan.py", **filled)
+
+
+def family_of(shape: dict[str, Any]) -> str:
+    """Whose blocks the module takes."""
+    return "qwen3" if shape["qk_norm"] == "head" or shape["moe"] else "llama3"
+
+
+def _angles(shape: dict[str, Any], values: Values) -> str:
+    """Base and scaling of the rotary positions, as arguments."""
+    rope: dict[str, object] = {"theta": rotary_and_norms.base(shape, values)}
+    known = rotary_and_norms.rotary(shape) or {"scaling": "none"}
+    if known["scaling"] == "llama3" and ROPE[family_of(shape)] == "ComplexRoPE":
+        rope |= {"scaling": "llama", "scaling_factor": known["factor"]}
+        rope |= {name: known[name] for name in ("low_freq_factor", "high_freq_factor")}
+        rope |= {"original_max_position_embeddings": known["original"]}
+    elif known["scaling"] == "yarn":
+        rope |= {"scaling": "yarn", "rope_factor": known["factor"], "original_seq_len": known["original"]}
+        rope |= {name: known[name] for name in ("beta_fast", "beta_slow", "truncate")}
+    return ", ".join(f"{name}={value!r}" for name, value in rope.items())
+
+
+def _sizes(shape: dict[str, Any], moe: dict[str, Any] | None, sequence: int) -> str:
+    sizes = {
+        "LAYERS": shape["layers"],
+        "DIM": shape["hidden"],
+        "HEADS": shape["heads"],
+        "KV_HEADS": shape["kv_heads"],
+        "HEAD_DIM": shape["head_dim"],
+        "HIDDEN_DIM": moe["ffn"] if moe else shape["ffn"],
+        "VOCAB": shape["vocab"],
+        "SEQUENCE": sequence,
+    }
+    if moe:
+        sizes |= {"EXPERTS": moe["experts"], "TOP_K": moe["experts_per_token"]}
+    return "\n".join(f"{name} = {int(size)}" for name, size in sizes.items())
+
+
+def _mixture(moe: dict[str, Any]) -> str:
+    """The part of a block that sends tokens to experts."""
+    router = moe["router"] or {"score": "softmax", "normalised": True, "scaling": 1.0, "groups": 1, "bias_rate": 0}
+    options = {
+        "score_func": f'"{router["score"]}"',
+        "route_norm": router["normalised"],
+        "route_scale": router["scaling"],
+    }
+    if router["groups"] > 1:
+        options |= {"num_expert_groups": router["groups"], "num_limited_groups": router["groups_per_token"]}
+    words = "\n".join(f"                {name}={value}," for name, value in options.items())
+    return script("torchtitan_mixture.py", ROUTER=words, BALANCE=repr(router["bias_rate"] or BALANCE))
+
+
+def _imported(where: str, name: str | None) -> str:
+    return f"from torchtitan.{where} import {name}\n" if name else ""
+
+
+def _made(name: str | None, settings: str = "") -> str:
+    return f"{name}.Config({settings})" if name else ""
+
+
 def refuses(plan: Plan) -> Iterator[str]:
     """Shapes that the module cannot build, and meshes that torchtitan has no name for."""
     p, shape = plan.parallelism, plan.workload.shape
@@ -77,17 +193,8 @@ def refuses(plan: Plan) -> Iterator[str]:
         and shape["positions"] is None
     )
     biased = shape["qkv_bias"] or shape["output_bias"] or shape["mlp_bias"]
-    if (
-        not plain
-        or biased
-        or shape["learned_positions"]
-        or shape["norms_per_layer"] != 2
-        or shape["qk_norm"]
-        in (
-            "full",
-            "unweighted",
-        )
-    ):
+    normed = shape["norms_per_layer"] != 2 or shape["qk_norm"] in ("full", "unweighted")
+    if not plain or biased or shape["learned_positions"] or normed:
         yield "the module it needs is written for decoders like Llama 3 and Qwen 3 (gated, RMSNorm, rotary, no biases)"
     moe = shape["moe"]
     if moe and (moe["shared_ffn"] or moe["leading_dense_layers"] or moe["every"] > 1 or moe["router_bias"]):
