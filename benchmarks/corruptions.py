@@ -85,6 +85,14 @@ def _several_pools() -> Record:
                       launchable=True, top=2)  # fmt: skip
 
 
+def _estimate() -> Record:
+    return plans.estimate("llama3-8b", "dgx-h100:1", tp=8, recompute="full", batch=256)
+
+
+def _contingency() -> Record:
+    return plans.plan("llama3-8b", "dgx-h100:4", pin={"tp": [4, 8]}, contingency=2, top=1)
+
+
 def _images() -> Record:
     return plans.plan_images("resnet50", accelerators="A100:4,V100:4", batch=1024)
 
@@ -125,6 +133,8 @@ DOCUMENTS: dict[str, Callable[[], Record]] = {
     "preferences": _preferences,
     "Muon": _muon,
     "several pools": _several_pools,
+    "estimate": _estimate,
+    "contingency": _contingency,
     "images": _images,
     "modelled calls": _modelled_calls,
     "measured calls": _measured_calls,
@@ -181,7 +191,7 @@ def seen_by(table: dict[str, Any], tables: Sequence[str] = ()) -> str:
         by = "verify"
         plan_sources.consistent(found)
         by = "recheck"
-        rechecking.check(found, catalog.load(), "file", tables=tables)
+        rechecking.check(found, "file", rechecking.Means(tables=tuple(tables)))
     except ClusterwrightError:
         return by
     return ""

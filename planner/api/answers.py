@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from planner import planning
 from planner.api import learning
 from planner.base.errors import WrongQuestion
-from planner.catalog import Catalog, cluster_from_file
+from planner.catalog import Catalog
 from planner.models import families, workload
 from planner.planning import contingency
 from planner.question import pools
@@ -23,14 +22,15 @@ from planner.question.reading import (
     _inputs,
     _meant,
     as_one_pool,
+    called,
     catalog_of,
     grouped_request,
+    kept_question,
     pinned_request,
     pooled_request,
     request,
     several,
 )
-from planner.schema.hardware import Cluster
 from planner.schema.images import ImagePlan, ImageQuestion
 from planner.schema.plan import PlanSet
 from planner.schema.workload import Model
@@ -48,7 +48,15 @@ def plan(
         WrongQuestion: a name, a value or a combination that cannot be.
         NoAnswer: no plan fits or keeps the limits.
     """
-    cluster, options = as_one_pool(cluster, options)
+    found = _searched(model, *as_one_pool(cluster, options), progress)
+    whole = found.question is not None and found.contingency is None
+    return found if whole else replace(found, asked=kept_question(cluster, options))
+
+
+def _searched(
+    model: str | Model, cluster: Named | Sequence[Named], options: PlanOptions, progress: Progress | None
+) -> PlanSet:
+    """The best plans, by whichever search answers the question."""
     if options.contingency is not None:
         return _with_contingency(model, cluster, options, progress)
     if options.noise_scale is not None:
@@ -81,18 +89,20 @@ def estimate(
         WrongQuestion: a setting that cannot be, or a configuration that is not legal.
         NoAnswer: it does not fit into expanded memory, or makes no progress between interruptions.
     """
+    asked = kept_question(cluster, options, settings)
     cluster, options = as_one_pool(cluster, options)
     words = " ".join(settings).split()
     groups = [word for word in words if word.startswith(f"{KEY}=")]
     if not groups:
-        return learning.estimate(*pinned_request(model, cluster, words, options), path(options.site))
+        found = learning.estimate(*pinned_request(model, cluster, words, options), path(options.site))
+        return replace(found, asked=asked)
     from planner.mixed import given
 
     known, wanted, offered = grouped_request(model, cluster, [w for w in words if w not in groups], options)
     names = [pool.name for pool in offered.all]
     found = given.estimate(known, wanted, offered, [parsed_group(each, names) for each in groups])
     there = folder.named(path(options.site))
-    return found if there is None else replace(found, site=learning.of_runs(there))
+    return replace(found, asked=asked, site=None if there is None else learning.of_runs(there))
 
 
 def _with_contingency(
@@ -179,20 +189,13 @@ def images(
         inputs=_inputs(known, model, named),
         assumptions=(*left, *_meant(known, options, bases)),
     )
-    return replace(found, question=_of_images(known, named, options, batch))
+    return replace(found, question=_of_images(named, options, batch))
 
 
-def _of_images(known: Catalog, named: Sequence[Named], options: PlanOptions, batch: int) -> ImageQuestion:
+def _of_images(named: Sequence[Named], options: PlanOptions, batch: int) -> ImageQuestion:
     """The question about images as its document states it: clusters of one's own by their names."""
-
-    def called(each: Named) -> str:
-        if isinstance(each, Cluster):
-            return each.name or each.node.id
-        path = Path(each).expanduser()
-        return called(cluster_from_file(path, known)) if path.suffix == ".toml" else str(each)
-
     return ImageQuestion(
-        clusters=tuple(map(called, named)),
+        clusters=tuple(called(each, options) for each in named),
         accelerators=counted(options.accelerators),
         links=texts(options.link),
         fabric=options.fabric,

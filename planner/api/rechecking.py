@@ -6,8 +6,10 @@ import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
-from planner.api import answers, repricing
+from planner import catalog as catalogs
+from planner.api import answers, plans, repricing
 from planner.api.plan_sources import consistent
 from planner.base.errors import NoAnswer, WrongQuestion
 from planner.base.version import __version__
@@ -15,10 +17,11 @@ from planner.catalog import Catalog
 from planner.comm import run
 from planner.planning import document
 from planner.question.asked_plans import PlanOptions
-from planner.question.given import Kept
+from planner.question.given import Kept, Named
 from planner.schema.hardware import Cluster
 from planner.schema.images import ImagePlan
-from planner.schema.plan import Generator, Plan, PlanSet
+from planner.schema.model_reading import read
+from planner.schema.plan import AskedPlans, Generator, Plan, PlanSet
 from planner.schema.procurement import Alternative, OfferQuestion, Procurement
 
 SAME = 1e-12
@@ -45,69 +48,98 @@ def _shown(value: object) -> str:
     return f"{value:.12g}" if isinstance(value, float) else f"{value!r:.80}"
 
 
-def check(found: Kept, catalog: Catalog, where: str, own: Sequence[Cluster] = (), tables: Sequence[str] = ()) -> int:
+@dataclass(frozen=True, slots=True)
+class Means:
+    """What a document is made again with."""
+
+    own: tuple[Cluster, ...] = ()
+    """Clusters of the user's own that its plans were made from."""
+    tables: tuple[str, ...] = ()
+    """Measured times by which rules for its calls were chosen, as ``comm choose --table`` takes them."""
+    catalog: Path | None = None
+    """Folder of the user's own hardware."""
+    site: Path | None = None
+    """Folder of the site that its plans are of."""
+
+
+def check(found: Kept, where: str, means: Means = Means()) -> int:
     """Checks a document, makes it again and lets it pass if that is the same; how many figures were compared.
 
     Args:
         found: The document.
-        catalog: What to price it with.
         where: What messages call the document.
-        own: Clusters of the user's own files that its plans were made from.
-        tables: Measured times by which rules for its calls were chosen, as ``comm choose --table`` takes them.
+        means: What it is made again with.
 
     Raises:
         WrongQuestion: it is not of plans, or one names what the catalog does not have.
         Inconsistent: its figures contradict each other.
-        NoAnswer: a figure differs; the message lists them.
+        NoAnswer: a figure differs, or cannot be made again; the message lists them.
     """
     consistent(found)
-    before, now = document.dump(found), document.dump(again(found, catalog, where, own, tables))
+    before, now = document.dump(found), document.dump(again(found, where, means))
     compared = sum(1 for _ in leaves(before))
     if changed := [*differences(before, now)]:
         more = [f"... and {len(changed) - SHOWN:,} more"] if len(changed) > SHOWN else []
         raise NoAnswer("\n".join([
             f"{where}: {len(changed):,} of {compared:,} figures are not what this catalog and program make of them",
-            *map(str, changed[:SHOWN]), *more, *_not_at_hand(before, catalog, own),
+            *map(str, changed[:SHOWN]), *more, *_not_at_hand(before, means),
         ]))  # fmt: skip
+    if not_made := _not_made_again(found):
+        raise NoAnswer(
+            f"{where}: it keeps no question, so these cannot be made again and prove nothing: {not_made}; all else "
+            "is what this catalog and program make of it (ask again: documents of today keep their question)"
+        )
     return compared
+
+
+def _not_made_again(found: Kept) -> str:
+    """What of a document without its question follows from no figure in it; nothing where the question is there."""
+    if isinstance(found, PlanSet) and found.question is None and found.asked is None:
+        return "search, recommended, reasons, front, contingency and which plans are ranked"
+    if isinstance(found, Procurement) and found.asked is None:
+        return "optimality, sensitivity, marginal values and which alternatives are ranked"
+    return ""
 
 
 GIVEN_BY = {"site": "--site DIR", "--catalog": "--catalog DIR"}
 """How a catalog that stands over the built-in one is named; the others are of the environment."""
 
 
-def _not_at_hand(written: Mapping[str, object], catalog: Catalog, own: Sequence[Cluster]) -> Iterator[str]:
+def _not_at_hand(written: Mapping[str, object], means: Means) -> Iterator[str]:
     """What to give where the document was made with a catalog that stands over today's, or a cluster of one's own."""
     inputs = [path.rpartition(".inputs.")[2] for path, _ in leaves(written) if ".inputs." in f".{path}"]
     clusters = sorted({each.removeprefix("cluster ") for each in inputs if each.startswith("cluster ")})
-    if clusters and not own:
+    if clusters and not means.own:
         named = f"it was made with your own cluster ({', '.join(clusters)}), which is not given here"
         yield f"{named}: --cluster FILE.toml (from Python, the record will do)"
     names = {each.removeprefix("catalog ") for each in inputs if each.startswith("catalog ")}
-    for origin in sorted(names - catalog.versions().keys()):
+    for origin in sorted(names - catalogs.load(means.catalog, means.site).versions().keys()):
         yield f"it was made with your own catalog ({origin}), which is not given here: {GIVEN_BY.get(origin, origin)}"
 
 
-def again(found: Kept, catalog: Catalog, where: str, own: Sequence[Cluster] = (), tables: Sequence[str] = ()) -> Kept:
+def again(found: Kept, where: str, means: Means) -> Kept:
     """The document with its plans as this catalog and this program make them; arguments as of :func:`check`.
 
     Raises:
         WrongQuestion: it is not of plans, or one names what the catalog does not have.
-        NoAnswer: nothing fits today.
+        NoAnswer: nothing fits today, or it keeps no question without which nothing of it can be made again.
     """
+    catalog, own, tables = catalogs.load(means.catalog, means.site), means.own, means.tables
     if isinstance(found, Plan):
         return run.again(repricing.plan(found, catalog, where, own), catalog, tables, where, own)
     if tables:
         raise WrongQuestion(f"--table {tables[0]}: of a plan that comm choose wrote; {where} is a {found.kind}")
+    if isinstance(found, PlanSet) and found.asked is not None:
+        return _asked_again(found, found.asked, where, means)
     if isinstance(found, PlanSet):
         return repricing.plan_set(found, catalog, where, own)
-    if isinstance(found, Procurement) and found.asked is not None and not own:
+    if isinstance(found, Procurement) and found.asked is not None:
         return _solved(found, found.asked, catalog)
     if isinstance(found, Procurement):
-        catalogs = {f"catalog {origin}": version for origin, version in catalog.versions().items()}
+        catalogs_now = {f"catalog {origin}": version for origin, version in catalog.versions().items()}
         return replace(
             found,
-            generator=Generator(version=__version__, seed=0, inputs={**found.generator.inputs, **catalogs}),
+            generator=Generator(version=__version__, seed=0, inputs={**found.generator.inputs, **catalogs_now}),
             alternatives=tuple(_offered(each, catalog, where, own) for each in found.alternatives),
         )
     if isinstance(found, ImagePlan):
@@ -115,6 +147,40 @@ def again(found: Kept, catalog: Catalog, where: str, own: Sequence[Cluster] = ()
     from planner.study.merge import again as evaluated
 
     return evaluated(catalog, found, where)
+
+
+def _asked_again(found: PlanSet, asked: AskedPlans, where: str, means: Means) -> PlanSet:
+    """The set of plans that a whole question has today."""
+    if not found.plans:
+        raise NoAnswer(f"{where}: no plan in it, so nothing says which model is asked about")
+    if found.site is not None and means.site is None:
+        raise NoAnswer(f"{where}: a site's runs are in it, which are not at hand: --site DIR")
+    first = found.plans[0]
+    clusters = _clusters(asked.clusters, where, means.own)
+    folders = {"catalog": means.catalog, "site": means.site, "lengths": first.workload.texts or None}
+    options, given = {**asked.options, **folders}, () if asked.settings is None else (asked.settings,)
+    ask = plans.plan if asked.settings is None else plans.estimate
+    try:
+        made = ask(read(first.workload.shape), clusters, *given, **options)
+    except TypeError as error:
+        raise WrongQuestion(f"{where}: asked.options: {error}") from None
+    made_plans = tuple(repricing.with_files(each, first, means.own) for each in made.plans)
+    return replace(made, meta=found.meta, plans=made_plans)
+
+
+def _clusters(names: Sequence[str], where: str, own: Sequence[Cluster]) -> list[Named]:
+    """The clusters of a question: those of the user's own files by their names, the others of the catalog.
+
+    Raises:
+        WrongQuestion: a document names a file to read, or the user a cluster that was not asked about.
+    """
+    files = {each.name or each.node.id: each for each in own}
+    plain = {name.partition("@")[0] for name in names}
+    if strange := [name for name in files if name not in plain]:
+        raise WrongQuestion(f"{where}: it was not asked about the cluster {strange[0]!r} of --cluster")
+    if named := [name for name in names if "/" in name or ".toml" in name]:
+        raise WrongQuestion(f"{where}: a document names clusters, not files: {named[0]!r}")
+    return [files.get(name, name) for name in names]
 
 
 def _offered(each: Alternative, catalog: Catalog, where: str, own: Sequence[Cluster]) -> Alternative:
@@ -141,14 +207,14 @@ def _solved(found: Procurement, asked: OfferQuestion, catalog: Catalog) -> Procu
 
 def _images(found: ImagePlan, catalog: Catalog, where: str, own: Sequence[Cluster]) -> ImagePlan:
     """The shares of images that the question has today."""
-    asked, files = found.question, {each.name: each for each in own}
+    asked = found.question
     if asked is None:
-        raise WrongQuestion(f"{where}: it was written before shares of images stated their question: ask again instead")
+        raise NoAnswer(f"{where}: it was written before shares of images stated their question: ask again instead")
     options = PlanOptions(
         fabric=asked.fabric, region=asked.region, batch=asked.batch, precision=asked.precision,
         oom_risk=asked.oom_risk, accelerators=asked.accelerators, link=asked.links,
     )  # fmt: skip
-    made = answers.images(found.model, [files.get(name, name) for name in asked.clusters], options, known=catalog)
+    made = answers.images(found.model, _clusters(asked.clusters, where, own), options, known=catalog)
     inputs = {name: of for name, of in made.generator.inputs.items() if not name.startswith("cluster ")}
     inputs |= {name: of for name, of in found.generator.inputs.items() if name.startswith("cluster ")}
     return replace(made, generator=replace(made.generator, inputs=inputs))

@@ -60,7 +60,7 @@ def plan_set(found: PlanSet, catalog: Catalog, where: str, own: Sequence[Cluster
         made,
         meta=found.meta,
         contingency=found.contingency,
-        plans=tuple(_with_files(each, first, own) for each in made.plans),
+        plans=tuple(with_files(each, first, own) for each in made.plans),
     )
 
 
@@ -306,7 +306,7 @@ def _fullest(plan: Plan) -> FullestStage:
 # ---- what a document has from elsewhere ------------------------------------------------------------------------------
 
 
-def _with_files(made: Plan, plan: Plan, own: Sequence[Cluster]) -> Plan:
+def with_files(made: Plan, plan: Plan, own: Sequence[Cluster]) -> Plan:
     """With the hashes of files that are not at hand, and the name of a cluster that is."""
     inputs = {name: of for name, of in plan.generator.inputs.items() if name.startswith("cluster ")}
     generator = replace(made.generator, inputs={**made.generator.inputs, **inputs})
@@ -329,8 +329,8 @@ def _with_the_rest(made: Plan, plan: Plan, own: Sequence[Cluster]) -> Plan:
         if each.flag == BATCHES:
             listed.insert(at, each)
     return replace(
-        _with_files(made, plan, own),
-        cluster=replace(_with_files(made, plan, own).cluster, pools=tuple(kept)),
+        with_files(made, plan, own),
+        cluster=replace(with_files(made, plan, own).cluster, pools=tuple(kept)),
         constraints=tuple(limits),
         assumptions=tuple(listed),
         communication=plan.communication,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -26,6 +27,7 @@ from planner.schema.choices import Basis
 from planner.schema.families import ConvolutionNetwork
 from planner.schema.hardware import Accelerator, Cluster, Node, Price, Runtime, dated
 from planner.schema.one_line import spelled
+from planner.schema.plan import AskedPlans
 from planner.schema.workload import Model, Workload
 from planner.space import split_schedules
 from planner.space.pins import Bound, Pins, parse_pins
@@ -496,6 +498,35 @@ def _inputs(known: Catalog, model: Model | ConvolutionNetwork, named: Named | Se
         elif (path := Path(each).expanduser()).suffix == ".toml" and path.is_file():
             found[f"cluster {path.name}"] = digest(path.read_bytes())
     return found
+
+
+def called(named: Named, asked: PlanOptions) -> str:
+    """A cluster as documents name it: one of one's own by its name, without where its file lies."""
+    if isinstance(named, Cluster):
+        return named.name or named.node.id
+    plain, at, zone = str(named).partition("@")
+    if plain.endswith(".toml"):
+        return cluster_from_file(Path(plain).expanduser(), catalog_of(asked)).name + at + zone
+    return str(named)
+
+
+NOT_STATED = ("catalog", "site", "lengths")
+"""Keywords whose values are files and folders; lengths of texts stand in plans."""
+
+
+def kept_question(
+    named: Named | Sequence[Named], asked: PlanOptions, settings: Sequence[str] | None = None
+) -> AskedPlans:
+    """A question as its document keeps it; `settings` are those of an estimate."""
+    plain = {**vars(asked), "pin": texts(asked.pin), "accelerators": counted(asked.accelerators)}
+    options = {
+        name: value for name, value in plain.items() if name not in NOT_STATED and value != getattr(PlanOptions, name)
+    }
+    return AskedPlans(
+        clusters=tuple(called(each, asked) for each in listed(named)),
+        settings=None if settings is None else tuple(settings),
+        options=json.loads(json.dumps(options)),  # lists for tuples, as a file has them
+    )
 
 
 def digest(content: object) -> str:

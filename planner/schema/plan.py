@@ -70,6 +70,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "SCHEMA_VERSION",
+    "AskedPlans",
     "Assumption",
     "Batch",
     "CallChoice",
@@ -365,6 +366,17 @@ class SearchQuestion(Record):
     """Whether plans that differ in switches only are listed, too."""
 
 
+class AskedPlans(Record):
+    """The question itself but for its model, in the words of Python's keywords."""
+
+    clusters: tuple[str, ...]
+    """``dgx-h100:4@zone``, or the name of your cluster."""
+    settings: Sparse[tuple[str, ...]] = None
+    """The configuration that was given (``tp=8``); only where nothing was searched."""
+    options: dict[str, Any]
+    """Keyword -> what was said, without the folders of a catalog and of a site."""
+
+
 class FrontPoint(Record):
     """A plan that no other beats in both objective and memory (or, over counts, in both time and money)."""
 
@@ -455,6 +467,9 @@ class PlanSet(Answer[Plan]):
     """For 1, 2, ... lost nodes of the recommended plan's; only where they were asked for."""
     question: Sparse[SearchQuestion] = None
     """Only where one search on one pool ranked the plans; not in documents of before 2026-12."""
+    asked: Sparse[AskedPlans] = None
+    """Only where `question` does not say all: estimates, several pools, batches by goodput, shortlists, plans of a site
+    and those for lost nodes; not in documents of before 2026-12."""
 
     @property
     def plan_to_run(self) -> Plan:

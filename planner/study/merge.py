@@ -84,7 +84,7 @@ def again(catalog: Catalog, document: StudyResult, where: str) -> StudyResult:
         NoAnswer: a point is none of the study's, or none trains every workload within the constraints.
     """
     if document.asked is None:
-        raise WrongQuestion(f"{where}: it was written before studies stated their question: ask again instead")
+        raise NoAnswer(f"{where}: it was written before studies stated their question: ask again instead")
     study = reading.study(TomlDocument(Path("study"), "", document.asked.study), catalog)
     evaluator = Evaluator(catalog, study)
     points = [_point(study, trial, document, where) for trial in document.trials]
@@ -101,9 +101,9 @@ def again(catalog: Catalog, document: StudyResult, where: str) -> StudyResult:
 
 def _method(evaluator: Evaluator, document: StudyResult, tried: list[Trial]) -> answer.SearchMethod:
     """How the points came about, as the document says; what boxes proved is proven again."""
-    search = document.search
+    search, whole = document.search, {trial.number for trial in tried} == {*range(evaluator.study.size)}
     plain = answer.SearchMethod(
-        name=search.method, exact=search.method == "enumerated" and search.of_shards <= 1, seed=search.seed,
+        name=search.method, exact=search.method == "enumerated" and search.of_shards <= 1 and whole, seed=search.seed,
         shards=search.shards, of_shards=search.of_shards, enumeration_s=search.enumeration_s,
     )  # fmt: skip
     if search.evaluated is None:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout
-from dataclasses import dataclass
 from pathlib import Path
 
 from planner import catalog as catalogs
 from planner.api import plan_sources, rechecking
 from planner.api.entry import asks
+from planner.api.rechecking import Means
 from planner.api.wording import in_keywords
 from planner.base.errors import WrongQuestion
-from planner.catalog import Catalog
 from planner.commands.screen import design_view, images_view, plan_view, procure_view, render
 from planner.planning import document
 from planner.question.asked_documents import ExplainQuestion
@@ -34,18 +33,7 @@ class PrintedText(str):
         return str(self)
 
 
-@dataclass(frozen=True, slots=True)
-class Again:
-    """What a document is made again with."""
-
-    catalog: Catalog
-    own: tuple[Cluster, ...]
-    """Clusters of the user's own that its plans were made from."""
-    tables: tuple[str, ...] = ()
-    """Measured times by which rules for its calls were chosen."""
-
-
-def _again(asked: ExplainQuestion) -> Again | None:
+def _means(asked: ExplainQuestion) -> Means | None:
     """What to price a document's plans with; None unless it is asked for.
 
     Raises:
@@ -61,7 +49,7 @@ def _again(asked: ExplainQuestion) -> Again | None:
     known = catalogs.load(path(asked.catalog), path(asked.site))
     own = [each if isinstance(each, Cluster) else catalogs.cluster_from_file(Path(each).expanduser(), known)
            for each in listed(asked.cluster)]  # fmt: skip
-    return Again(known, tuple(own), tuple(map(str, tables)))
+    return Means(tuple(own), tuple(map(str, tables)), path(asked.catalog), path(asked.site))
 
 
 @asks(ExplainQuestion)
@@ -96,10 +84,10 @@ def show(asked: ExplainQuestion, *, as_json: bool = False) -> None:
     Raises:
         WrongQuestion: there is no such plan in it, or traces are given for what is no single plan.
     """
-    again = _again(asked)
+    means = _means(asked)
     given, where = plan_sources.opened(asked.plans, document.load_document)
     trace = tuple(Path(each).expanduser() for each in _several(asked.trace))
-    same = 0 if again is None else rechecking.check(given, again.catalog, where, again.own, again.tables)
+    same = 0 if means is None else rechecking.check(given, where, means)
     if isinstance(given, StudyResult | ImagePlan):
         options = {
             "--rank": asked.rank,
@@ -119,7 +107,7 @@ def show(asked: ExplainQuestion, *, as_json: bool = False) -> None:
         chosen = document.chosen(found, 1 if asked.rank is None else asked.rank, where)
         _plan(found, chosen, trace, asked.steps, as_json=as_json, verbose=asked.verbose)
     _rechecked(same, as_json)
-    if again is not None and not again.tables and isinstance(given, Plan) and _by_table(given) and not as_json:
+    if means is not None and not means.tables and isinstance(given, Plan) and _by_table(given) and not as_json:
         render.labelled("", "but for the rules of its calls, which a table led to: --table FILE chooses them again")
 
 

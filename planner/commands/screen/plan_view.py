@@ -404,7 +404,7 @@ def _counts(found: PlanSet) -> None:
 
 def _search(found: PlanSet) -> None:
     s = found.search
-    proven = ", proven" if s.proven_optimal else ""
+    proven = ", proven" if s.proven_optimal and (found.question or found.asked) else ""
     cpu = took(found.meta, "cpu_s")
     if s.candidates == 1 or not s.feasible:
         return

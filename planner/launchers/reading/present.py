@@ -18,7 +18,7 @@ from planner.launchers.reading.found import FoundOptions
 from planner.launchers.reading.source import AS_IT_IS, Started, detect, read, text_of
 from planner.models import context, files, model_rules, workload
 from planner.question.asked_plans import PlanOptions
-from planner.question.reading import pinned_request, request
+from planner.question.reading import kept_question, pinned_request, request
 from planner.schema.plan import PlanSet
 from planner.schema.workload import Model
 
@@ -101,7 +101,9 @@ def _priced(
         **{name: value for name, value in asked.items() if value is not None},
     }
     settings = [f"{axis}={value}" for axis, value in {**found.settings, **_sharing(found, name), **pinned}.items()]
-    return planning.estimate(*pinned_request(name, list(cluster), settings, PlanOptions(**stated)))
+    options = PlanOptions(**stated)
+    estimated = planning.estimate(*pinned_request(name, list(cluster), settings, options))
+    return replace(estimated, asked=kept_question(list(cluster), options, settings))
 
 
 def _sharing(found: FoundOptions, name: str) -> dict[str, object]:
