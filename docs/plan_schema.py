@@ -123,7 +123,7 @@ def json_schema(kind: Any, *, digest: bool = True) -> dict[str, Any]:
 
 def _move_axes(schema: dict[str, Any]) -> None:
     """Moves the axes of a plan from its sections into a table of their own, in a JSON Schema that has plans."""
-    from planner.schema.plan_axes import FIRST, HOST, NEUTRAL, NODES, PLACES, SPELT
+    from planner.schema.plan_layout import FIRST, HOST, NEUTRAL, NODES, PLACES, SPELT
 
     records = {record.get("title"): record for record in (schema, *schema.get("$defs", {}).values())}
     if (plan := records.get("Plan")) is None:
@@ -191,10 +191,12 @@ def page() -> str:
 def _records() -> Iterator[tuple[str, str, list[tuple[str, str, str]]]]:
     """The records of a plan as its document has them: the axes in one table, and not in the sections that hold them."""
     from planner.axes.table import AXES
-    from planner.schema import plan_axes
+    from planner.schema import plan_layout
 
-    places = {(SECTIONS[place[0]] if place[1:] else "Configuration", place[-1]) for place in plan_axes.PLACES.values()}
-    places |= {("Offloaded", key) for key in plan_axes.HOST}
+    places = {
+        (SECTIONS[place[0]] if place[1:] else "Configuration", place[-1]) for place in plan_layout.PLACES.values()
+    }
+    places |= {("Offloaded", key) for key in plan_layout.HOST}
     places |= {("Configuration", key) for key in ("offload", "overlap", "placement")}
     records = {
         name: (says, [field for field in fields if (name, field[0]) not in places])
@@ -204,7 +206,7 @@ def _records() -> Iterator[tuple[str, str, list[tuple[str, str, str]]]]:
     plan_says, fields = records.pop("Plan")
     _, chosen = records.pop("Configuration")
     axes = ("axes", "Axes", "")
-    first = len(plan_axes.FIRST)
+    first = len(plan_layout.FIRST)
     del records["Overlap"]
     for name, (says, kept) in records.items():
         yield name, says, kept

@@ -26,7 +26,7 @@ from planner.question.axis_keywords import Axes
 from planner.question.reading import pooled_request
 from planner.schema import record
 from planner.schema.plan import Plan
-from planner.schema.plan_axes import sections
+from planner.schema.plan_layout import sections
 from planner.space.grid import as_figures
 from planner.space.pins import parse_pins
 from tests.sweeps import sweep

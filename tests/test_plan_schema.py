@@ -19,7 +19,7 @@ from planner.base import resources
 from planner.base.errors import WrongQuestion
 from planner.planning import document
 from planner.planning.comparison import compare
-from planner.schema import plan_axes
+from planner.schema import plan_layout
 from planner.schema.comparison import Comparison
 from tests.asking import ask
 from tests.plans import QUESTIONS, plans
@@ -44,7 +44,7 @@ LATER = {
     "FabricSection": {"dimensions"},
     "AskedPlans": {"settings"},
     "Plan": {"communication_choice", "waived", "measured", "offloaded"},
-    "Axes": {*plan_axes.NEUTRAL, "nodes", *plan_axes.SPELT},
+    "Axes": {*plan_layout.NEUTRAL, "nodes", *plan_layout.SPELT},
     "PlanSet": {"asked", "contingency", "question", "recommended", "site", "shortlist"},
     "WorkloadSection": {"mtp_layers", "imbalance", "task", "texts"},
     "Parallelism": {"cp_exchanging"},
@@ -147,7 +147,7 @@ def _unknown(record: dict[str, Any]) -> None:
 
 ADDED = {"zone", "offered", "links", "groups", "prices", "gap"}
 """Keys that version 1 gained later: documents written before them are still read."""
-AXES_ADDED = {*plan_axes.NEUTRAL, "nodes", *plan_axes.SPELT}
+AXES_ADDED = {*plan_layout.NEUTRAL, "nodes", *plan_layout.SPELT}
 """Axes that a plan may leave out where it does not use them, as one written before they existed does."""
 
 

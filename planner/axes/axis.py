@@ -9,7 +9,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 from planner.base.errors import WrongQuestion
 from planner.schema.plan import Plan
-from planner.schema.plan_axes import Stated
+from planner.schema.plan_layout import Stated
 
 Value = TypeVar("Value")
 Kind = Literal["count", "switch", "choice", "text"]
@@ -50,7 +50,7 @@ class PlanAxis(Generic[Value]):
     preferred: str | None = None
     """What `estimate` takes instead where the runtime has it."""
     goes_with: tuple[str, ...] = ()
-    """Degrees of which one must be above 1 for `preferred`."""
+    """Degrees of which one must be above 1 for it to matter; none: it always does."""
     mentioned: Literal["always", "used", "never"] = "used"
     """When an answer names its value: what `estimate` takes by itself is left out."""
     plain: tuple[Stated, ...] = ()
@@ -93,13 +93,17 @@ class PlanAxis(Generic[Value]):
         """The value that a plan states."""
         return plan.axes[self.name]
 
+    def matters(self, degrees: Mapping[str, Any]) -> bool:
+        """Whether degrees leave it something to decide."""
+        return not self.goes_with or any(degrees[name] != 1 for name in self.goes_with)
+
     def is_mentioned(self, plan: Plan) -> bool:
         """Whether an answer has to name the plan's value for `estimate` to take it."""
         if self.mentioned != "used":
             return self.mentioned == "always"
         stated = self.of(plan)
         if self.preferred is not None:
-            return not stated and any(plan.axes[degree] != 1 for degree in self.goes_with)
+            return not stated and self.matters(plan.axes)
         return stated not in (self.state(self.neutral), *self.plain)
 
     def is_neutral(self, plan: Plan) -> bool:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 from planner.axes.axis import PlanAxis
 from planner.axes.table import OPTION_AXES, SCHEDULE
 from planner.axes.values import schedule_name
-from planner.schema import plan_axes
+from planner.schema import plan_layout
 from planner.schema.plan_layout import ZeroScope, ZeroStage
 
 Value = TypeVar("Value")
@@ -145,7 +145,7 @@ def sections(layout: Mapping[str, int], options: OptionValues) -> dict[str, Any]
     """What the sections of a plan's record hold of its axes: ``{"parallelism": {"tp": 8, ...}, "overlap": {...}}``."""
     stated = {axis.name: axis.state(options[axis]) for axis in OPTION_AXES}
     stated[SCHEDULE.name] = schedule_name(options[SCHEDULE], layout["pp"], layout["vpp"])
-    return plan_axes.sectioned({**layout, **stated})
+    return plan_layout.sectioned({**layout, **stated})
 
 
 def grid_of_one(options: OptionValues) -> OptionGrid:

@@ -12,8 +12,8 @@ from typing import Any, Literal, get_args
 from planner.axes import values
 from planner.axes.axis import PlanAxis, count, on_or_off, switch
 from planner.axes.values import ALONE, ONE_F_ONE_B, RANK_ORDERS, MemoryPlacement, Recompute
-from planner.schema.plan_axes import ATTENTION_KERNELS
 from planner.schema.plan_layout import (
+    ATTENTION_KERNELS,
     CONTEXT_ALGORITHMS,
     SCHEDULES,
     Dispatcher,
@@ -209,6 +209,7 @@ TP_OVERLAP = _switch(
     "tp_overlap",
     "tensor-parallel communication overlaps matrix products",
     joint="tensor",
+    goes_with=("tp",),
     condition="that goes with sequence parallelism. ",
     mentioned="never",
     of_groups=True,
@@ -264,6 +265,7 @@ DP_OVERLAP = _switch(
 P2P_OVERLAP = _switch(
     "p2p_overlap",
     "transfers between interleaved stages overlap passes",
+    goes_with=("vpp",),
     condition="that goes with interleaving (vpp above 1). ",
     mentioned="never",
     pools=(False,),
@@ -273,6 +275,7 @@ P2P_OVERLAP = _switch(
 EP_OVERLAP = _switch(
     "ep_overlap",
     "experts' exchanges overlap another micro-batch's passes",
+    goes_with=("ep",),
     unstated="off",
     condition="goes with ep and micro-batches above 1, vpp too if pp is, neither layers nor moe recomputed, "
     "an MLP or experts in every layer, and a dispatcher other than allgather. ",

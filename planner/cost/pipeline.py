@@ -345,7 +345,7 @@ def layer_time(grid: Grid, layer: Layer) -> LayerTime:
     share = options.recompute_layers
     selected = options.recompute_selective * layer.selective + layer.modules
     again = grid.shape.backward_share * (share * layer.forward + (1.0 - share) * selected)
-    if not np.any(options.ep_overlap):
+    if not np.any(layer.hidden):
         return LayerTime(layer.forward, layer.backward + again, again)
     alone = np.minimum(grid.layout.pp / micro_batches(grid.layout), 1.0) * layer.hidden
     return LayerTime(layer.forward + 0.5 * alone, layer.backward + 0.5 * alone + again, again, alone)

@@ -37,7 +37,7 @@ from planner.question.job_pools import JobPool, Pools
 from planner.question.request import Request
 from planner.question.search_problem import Prepared
 from planner.schema import plan as schema
-from planner.schema import plan_axes
+from planner.schema import plan_layout
 from planner.schema.hardware import Node
 from planner.search.problem import Candidate
 from planner.space import dispatchers
@@ -155,7 +155,7 @@ def _configuration(prepared: Prepared, candidate: Candidate, grid: Grid, fullest
         placement=None if grid.expanded is None else asdict(options[PLACEMENT]),
         overlap=schema.Overlap(**held["overlap"]),
         waived=broken(layout, RuleSetting(request.workload, request.cluster, request.runtime)) or None,
-        **{name: held[name] for name in plan_axes.BY_NAME} | _launched(options, grid, request),
+        **{name: held[name] for name in plan_layout.BY_NAME} | _launched(options, grid, request),
     )
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from planner import cost
-from planner.axes.table import OFFLOAD, PLACEMENT, RECOMPUTE, SCHEDULE, SEQUENCE_PARALLEL, ZERO
-from planner.axes.values import offload_name, schedule_name
+from planner.axes import LAYOUT_AXES, PlanAxis
+from planner.axes.table import CP, EP, MICRO, OFFLOAD, PLACEMENT, PP, RECOMPUTE, SCHEDULE, SEQUENCE_PARALLEL, TP, ZERO
+from planner.axes.values import schedule_name
 from planner.base.errors import WrongQuestion
 from planner.base.units import format_bytes, format_percent, format_seconds
 from planner.catalog import Catalog
@@ -89,9 +91,8 @@ def remedies(catalog: Catalog, request: Request, best: Candidate) -> tuple[str, 
     time.
     """
     lines = []
-    switches = ("recompute", "zero", "offload", "placement", "schedule", "micro", "sequence_parallel")
-    for axis in (*switches, "cp", "pp", "tp", "ep"):
-        freed = Pins({name: bound for name, bound in request.pins.bounds.items() if name != axis})
+    for axis in (RECOMPUTE, ZERO, OFFLOAD, PLACEMENT, SCHEDULE, MICRO, SEQUENCE_PARALLEL, CP, PP, TP, EP):
+        freed = Pins({name: bound for name, bound in request.pins.bounds.items() if name != axis.name})
         try:
             prepared = prepare(catalog, replace(request, pins=freed))
         except WrongQuestion:
@@ -100,22 +101,16 @@ def remedies(catalog: Catalog, request: Request, best: Candidate) -> tuple[str, 
         if found:
             change = format_percent(found[0].time / best.time - 1.0)
             lines.append(
-                f"{axis}={_value(found[0], axis)} would fit ({'' if change.startswith('-') else '+'}{change} time)"
+                f"{axis.name}={_value(found[0], axis)} would fit ({'' if change.startswith('-') else '+'}{change} time)"
             )
     return tuple(lines)
 
 
-def _value(candidate: Candidate, axis: str) -> str:
-    options = candidate.options
-    switches = {
-        "recompute": options[RECOMPUTE].name,
-        "zero": str(options[ZERO]),
-        "offload": offload_name(float(options[OFFLOAD])),
-        "placement": options[PLACEMENT].name,
-        "schedule": schedule_name(options[SCHEDULE], candidate.layout["pp"], candidate.layout["vpp"]),
-        "sequence_parallel": "on" if options[SEQUENCE_PARALLEL] else "off",
-    }
-    return switches.get(axis) or str(candidate.layout[axis])
+def _value(candidate: Candidate, axis: PlanAxis[Any]) -> str:
+    layout = candidate.layout
+    if axis is SCHEDULE:
+        return schedule_name(candidate.options[SCHEDULE], layout["pp"], layout["vpp"])
+    return str(layout[axis.name]) if axis in LAYOUT_AXES else axis.spell(candidate.options[axis])
 
 
 def _why_not(objective: str, plans: tuple[Plan, ...]) -> tuple[str, ...]:

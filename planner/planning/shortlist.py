@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from planner.axes.values import RANK_ORDERS
+from planner.axes.table import RANK_ORDER
 from planner.schema.plan import Plan
 
 LOOKED_AT = 300
@@ -81,7 +81,7 @@ def kinds(plan: Plan) -> int:
     """
     cut = plan.parallelism
     degrees = (cut.tp > 1, cut.pp > 1, cut.vpp > 1, cut.cp > 1, cut.ep > 1, cut.zero_stage > 1)
-    places = (any(plan.offload.values()) or plan.offloaded is not None, cut.rank_order != RANK_ORDERS[0])
+    places = (any(plan.offload.values()) or plan.offloaded is not None, not RANK_ORDER.is_neutral(plan))
     return sum((*degrees, *places))
 
 

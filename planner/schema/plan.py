@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from planner.base.units import format_bytes, format_seconds
-from planner.schema import plan_axes, plots, tables
+from planner.schema import plan_layout, plots, tables
 from planner.schema.choices import Task
-from planner.schema.plan_axes import AttentionKernel, Stated
 from planner.schema.plan_communication import CallChoice, CommunicationChoice, CommunicationRule
 from planner.schema.plan_layout import (
     Batch,
+    Configuration,
     Dispatcher,
     Group,
     GroupStage,
@@ -32,6 +32,7 @@ from planner.schema.plan_layout import (
     Schedule,
     Stage,
     StageMemory,
+    Stated,
     ZeroScope,
     ZeroStage,
 )
@@ -199,35 +200,6 @@ class Assumption(Record):
     """How to change it."""
 
 
-class Configuration(Record):
-    """What is chosen of a plan: a value on every axis, with what follows of ranks, stages and batches."""
-
-    parallelism: Parallelism
-    batch: Batch
-    precision: str
-    recompute: RecomputeSection
-    offload: dict[str, bool]
-    """optimizer: whether states live in host memory."""
-    offloaded: Sparse[Offloaded] = None
-    """Only in documents where that is a part of them, or overlaps, or where activations live there."""
-    placement: Sparse[dict[str, float]] = None
-    """Shares of optimizer, weights (with gradients) and activations that live in expanded memory; only in documents
-    where there is such memory."""
-    overlap: Overlap
-    dispatcher: Sparse[Dispatcher] = None
-    """How tokens reach experts on other ranks: every copy by one all-to-all, all tokens to all ranks, or copies
-    for one scale-up domain over the NIC once; only in documents where it was asked for, or experts are spread
-    over domains and the last is priced."""
-    graphs: Sparse[Literal["modules", "full"]] = None
-    """What CUDA graphs launch: attention and routers (dense MLPs, too) layer by layer, or all passes of a step; only in
-    documents where they do."""
-    attention_kernel: Sparse[AttentionKernel] = None
-    """The kernel of attention; only in documents where it was asked for, else the runtime chooses."""
-    waived: Sparse[tuple[str, ...]] = None
-    """Rules of division that the question waived and this plan breaks: heads_divide, kv_heads_divide, hidden_divides.
-    It is priced as if parts were equal, and nothing launches it. Only in such documents."""
-
-
 class Plan(Configuration, Document):
     """One way to train the workload on the cluster."""
 
@@ -255,11 +227,11 @@ class Plan(Configuration, Document):
     @property
     def axes(self) -> dict[str, Stated]:
         """Every axis and its value, those that the plan does not use too, as its document states them."""
-        return plan_axes.stated(self)
+        return plan_layout.stated(self)
 
     @model_serializer(mode="wrap")
     def _flat(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return plan_axes.flat(handler(self), self.axes)
+        return plan_layout.flat(handler(self), self.axes)
 
     @property
     def predicted_s(self) -> float:

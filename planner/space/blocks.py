@@ -24,6 +24,7 @@ from planner.axes.table import (
     GRAPHS,
     OFFLOAD_OVERLAP,
     P2P_OVERLAP,
+    PLACEMENT,
     RANK_ORDER,
     SCHEDULE,
     SEQUENCE_PARALLEL,
@@ -98,7 +99,7 @@ def _on_any_layout(cluster: Cluster, runtime: Runtime, pins: Pins, ways: tuple[s
         for axis in OPTION_AXES
         if axis.any_layout
     }
-    return {"placement": offloading.placements(cluster, pins), **values}
+    return {PLACEMENT.name: offloading.placements(cluster, pins), **values}
 
 
 def precisions(cluster: Cluster, runtime: Runtime, pins: Pins) -> tuple[str, ...]:

@@ -7,7 +7,9 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 
-from planner.axes.options import OptionValues, TensorMode, option_values
+from planner.axes import AXES
+from planner.axes.options import OptionValues, option_values
+from planner.axes.table import DP_OVERLAP, EP_OVERLAP, TP_OVERLAP
 from planner.axes.values import (
     ALONE,
     FULL,
@@ -24,10 +26,13 @@ from planner.calibration.runs.cells import Unpredictable, number, whole
 from planner.figures.matrix_formats import can_train_in
 from planner.models import context
 from planner.schema.hardware import Accelerator, Runtime
+from planner.schema.plan_layout import PLACES
 from planner.schema.workload import LOW_PRECISION, Workload
 
 SOME_BLOCKS = tuple(Recompute(f"block:{share:g}", share, 0.0) for share in (0.25, 0.5))
 """Recomputation of some layers, tried where a run does not say what it recomputes."""
+OVERLAPS = tuple(AXES[name] for name, (section, *_) in PLACES.items() if section == "overlap")
+"""What communication overlaps compute: since 2023 all that degrees use, but for what a row says."""
 LATENTS = Recompute("selective", 0.0, 1.0, ("moe_act", "mla_up_proj"))
 """What recipes of mixtures recompute besides, where a row does not say it: each model has it or not."""
 
@@ -184,28 +189,21 @@ def variants(
     if n > 1:
         inferred.append(f"communication overlaps compute: {'no' if old else 'yes'}")
     for layout in _degrees(row, work, n, inferred, interleaves, known):
-        tensor = TensorMode(
-            layout["tp"] > 1 if shares is None else shares,
-            layout["tp"] > 1
-            and not old
-            and (runtime != "fsdp2" or "async tp" in notes.lower() or "asynctp" in notes.lower()),
-        )
+        overlaps = {axis.name: not old and (axis is DP_OVERLAP or axis.matters(layout)) for axis in OVERLAPS}
+        overlaps[TP_OVERLAP.name] &= runtime != "fsdp2" or "async tp" in notes.lower() or "asynctp" in notes.lower()
         for policy, zero in product(policies, zeros):
             yield RunVariant(
                 layout,
                 option_values(
                     precision=precision,
                     recompute=policy,
-                    sequence_parallel=tensor.sequence_parallel,
-                    tp_overlap=tensor.overlap,
+                    sequence_parallel=layout["tp"] > 1 if shares is None else shares,
                     zero=zero,
                     zero_scope=scope,
-                    dp_overlap=not old,
-                    p2p_overlap=layout["vpp"] > 1 and not old,
                     offload=_offloaded(notes),
-                    ep_overlap=exchanges and not policy.layers,
                     graphs=_graphs(notes),
                     cp_algorithm=context.algorithms(work)[0],
+                    **{**overlaps, EP_OVERLAP.name: exchanges and not policy.layers},
                 ),
             )
 

@@ -10,7 +10,7 @@ from typing import Any
 from planner.base import reading, typed
 from planner.base.errors import WrongQuestion, malformed, meant, warn_of_change
 from planner.schema import plan as schema
-from planner.schema import plan_axes
+from planner.schema import plan_layout
 from planner.schema.digest import DIGEST, is_edited
 from planner.schema.images import ImagePlan
 from planner.schema.procurement import Procurement
@@ -201,7 +201,7 @@ def _with_sections(data: Any, where: str) -> Any:
     if data.get("kind") == "plan":
         _of_known_version(data, where)
         try:
-            return plan_axes.sections(data)
+            return plan_layout.sections(data)
         except ValueError as error:
             raise WrongQuestion(f"{where}: {error}") from None
     inner = {key: _with_sections(data[key], f"{where}.{key}") for key in HOLDERS if key in data}
@@ -220,7 +220,7 @@ def _in_words(kind: Any, error: Mapping[str, Any], where: str) -> Iterator[str]:
 
 def _in_document(where: tuple[str | int, ...]) -> tuple[str | int, ...]:
     """Where a document says what records have there: axes of a plan stand in one table."""
-    for axis, place in plan_axes.PLACES.items():
+    for axis, place in plan_layout.PLACES.items():
         outer = where[: -len(place)]
         inner = where[-len(place) :]
         in_plan = not outer or outer[-1] == "plan" or outer[-2:-1] in (("plans",), ("plan",))
