@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from planner.axes import AXES
 from planner.base.errors import WrongQuestion
 from planner.schema.launcher_table import FlagRow, LauncherTable
 
@@ -141,6 +143,30 @@ class Reading:
         return {
             row.says: self(row.name, 1) for row in self.table.options.values() if row.is_axis and row.format == "count"
         }
+
+    def switches(self, degrees: Mapping[str, Any]) -> dict[str, str]:
+        """Axis -> value of every option that says one by being there or not, as far as degrees leave it to decide and
+        ``estimate`` would not take that value by itself.
+
+        Args:
+            degrees: Those that are known; any other may be above 1.
+        """
+        rows = [row for row in self.table.options.values() if row.is_axis]
+        options = Counter(row.says for row in rows)
+        stated = {}
+        for row in rows:
+            if row.format != "switch" or len(row.values) > 1 or options[row.says] > 1:
+                continue
+            axis = AXES[row.says]
+            neutral = axis.spell(axis.neutral)
+            word = next(iter(row.values), "on")
+            without = "on" if word == neutral else neutral
+            value = word if row.name in self.options else without
+            matters = axis.matters({name: degrees.get(name, 2) for name in axis.goes_with})
+            assumed = axis.preferred is None and axis.unstated == value
+            if (value == word != neutral) or (matters and not assumed):
+                stated[axis.name] = value
+        return stated
 
     def sizes(self, prefix: str) -> dict[str, Any]:
         """Field -> value of all stated counts whose facts begin so: ``sizes("shape.moe.")``.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from planner.axes.values import activation_offload, offload_name
+from planner.axes.table import OFFLOAD_OVERLAP
+from planner.axes.values import ALONE, activation_offload, offload_name
 from planner.base.errors import WrongQuestion
 from planner.launchers.reading import megatron_model, megatron_options, megatron_pattern
 from planner.launchers.reading.command import command
@@ -94,22 +95,15 @@ def _settings(flags: Options, chunks: int | None) -> dict[str, object]:
         "etp": degree(flags, "expert-tensor-parallel-size", tp) if mixture else 1,
         "micro": degree(flags, "micro-batch-size"),
         "zero": zero,
-        "sequence_parallel": _switch("sequence-parallel" in flags and tp > 1),
-        "dp_overlap": _switch("overlap-grad-reduce" in flags),
         "recompute": _recompute(flags, pp * vpp),
         **_offloaded(flags),
-        "rank_order": "tp-cp-ep-pp-dp" if "use-tp-pp-dp-mapping" in flags else "tp-cp-ep-dp-pp",
     }
-    if "tp-comm-overlap" in flags:
-        found["tp_overlap"] = "on"
-    elif found["sequence_parallel"] == "on":
-        found["tp_overlap"] = "off"
-    if mixture:
-        found["ep_overlap"] = _switch("overlap-moe-expert-parallel-comm" in flags)
-        if (sent := megatron_options.dispatcher(flags)) is not None:
-            found["dispatcher"] = sent
-    if vpp > 1:
-        found["p2p_overlap"] = _switch("no-overlap-p2p-communication" not in flags)
+    found |= Reading(TABLE, flags).switches(found)
+    if found["offload"] == ALONE:
+        found.pop(OFFLOAD_OVERLAP.name, None)
+    found["sequence_parallel"] = "on" if "sequence-parallel" in flags and tp > 1 else "off"
+    if mixture and (sent := megatron_options.dispatcher(flags)) is not None:
+        found["dispatcher"] = sent
     if zero and (number(flags, "num-distributed-optimizer-instances") or 1) > 1:
         found["zero_scope"] = "node"
     return found
@@ -121,8 +115,6 @@ def _offloaded(flags: Options) -> dict[str, str]:
     if "optimizer-cpu-offload" in flags:
         share = measure(flags, "optimizer-offload-fraction", 1.0, zero=True)
         found = {"offload": offload_name(share)}
-        if share and "overlap-cpu-optimizer-d2h-h2d" in flags:
-            found["offload_overlap"] = "on"
     if (graphs := _graphs(flags)) is not None:
         found["graphs"] = graphs
     if "fine-grained-activation-offloading" in flags:
@@ -138,10 +130,6 @@ def _graphs(flags: Options) -> str | None:
         return None if "num-experts" in flags else "full"
     partial = impl in ("local", "transformer_engine") and flags.get("recompute-granularity") != ["full"]
     return "modules" if partial and "fine-grained-activation-offloading" not in flags else None
-
-
-def _switch(on: bool) -> str:
-    return "on" if on else "off"
 
 
 def _interleaving(flags: Options, pp: int, chunks: int | None) -> int:

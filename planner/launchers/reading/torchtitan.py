@@ -97,11 +97,10 @@ def found_options(flags: Options, config: Config | None) -> FoundOptions:
     settings |= {
         "micro": reading(f"{_P}pipeline_parallel_microbatch_size", 1) if pp > 1 else local,
         "zero_scope": "node" if replicas > 1 else "full",
+        **reading.switches(settings),
     }
     if config:
         settings["recompute"] = config.recompute
-    if settings["tp"] > 1:
-        settings["tp_overlap"] = "on" if reading("compile.enable_async_tensor_parallel") else "off"
     schedule = _schedule(reading)
     settings |= schedule if pp > 1 else {}
     batch = reading(f"{_T}global_batch_size")  # -1: what the ranks make up
