@@ -29,8 +29,7 @@ from planner import catalog as catalogs
 from planner.base.errors import NoAnswer
 from planner.procurement import run
 from planner.procurement.program import pruning
-from planner.procurement.program.instance import ProcureInstance, ProcureVariant
-from planner.procurement.program.solution import Settings
+from planner.procurement.program.instance import ProcureInstance, ProcureVariant, Settings
 from planner.procurement.program.solve import best
 from planner.procurement.question import flags
 from planner.procurement.question.portfolio import Job, Limits, NodeOption, Portfolio, StatedPrice

@@ -13,7 +13,7 @@ from planner.figures import cost_inputs
 from planner.figures.efficiency import reached, runtime_keys
 from planner.models import families
 from planner.planning.by_layer import FAMILY_RUNTIME
-from planner.schema.families import Recommender
+from planner.schema.workload import Recommender
 
 RANKS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 WAYS: tuple[Sharding, ...] = ("even", "table", "row")

@@ -76,14 +76,14 @@ DIGEST_SAYS = "First 16 digits of the SHA-256 of all else in what a file holds; 
 
 def kinds() -> dict[str, Any]:
     """Every document that files hold and ``load`` reads: its name, its record."""
-    from planner.schema import calibrations, comparison, images, plan, procurement, reports, study
+    from planner.schema import comparison, images, plan, procurement, reports, study
 
     return {
         "plan": plan.Plan, "plan-set": plan.PlanSet, "procurement": procurement.Procurement, "study": study.StudyResult,
         "image-plan": images.ImagePlan, "comparison": comparison.Comparison, "validation": reports.Validation,
         "communication": reports.Communication, "communication-table": reports.CommunicationTable,
-        "calibration": calibrations.FitToRuns, "kernel-calibration": calibrations.FitToKernels,
-        "collective-calibration": calibrations.FitToCollectives, "lesson": reports.Learnt,
+        "calibration": reports.FitToRuns, "kernel-calibration": reports.FitToKernels,
+        "collective-calibration": reports.FitToCollectives, "lesson": reports.Learnt,
         "procurement-sweep": reports.ProcurementSweep, "trace-report": reports.TraceReport,
     }  # fmt: skip
 

@@ -12,8 +12,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from planner.procurement.program.instance import ProcureInstance
-from planner.procurement.program.solution import ProgramSolution
+from planner.procurement.program.instance import ProcureInstance, ProgramSolution
 from planner.procurement.throughput.column import Column, Place
 from tests.procuring import bought, random_instance
 

@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from planner.procurement.program.instance import ProcureInstance, ProcureVariant
-from planner.procurement.program.solution import Settings
+from planner.procurement.program.instance import ProcureInstance, ProcureVariant, Settings
 from planner.procurement.program.solve import best
 from planner.procurement.question.portfolio import Job, Owned
 from planner.procurement.supply.pools import SupplyPool

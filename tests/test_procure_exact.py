@@ -9,8 +9,7 @@ from dataclasses import replace
 import pytest
 
 from planner.procurement.program import infeasible, pruning, variations
-from planner.procurement.program.instance import FAR, ProcureInstance, ProcureVariant, limits
-from planner.procurement.program.solution import Settings
+from planner.procurement.program.instance import FAR, ProcureInstance, ProcureVariant, Settings, limits
 from planner.procurement.program.solve import best, excluded, solve
 from planner.procurement.program.variations import families, ranked
 from planner.procurement.question.portfolio import Job, Limits

@@ -15,8 +15,7 @@ from planner.commands import main
 from planner.planning import document
 from planner.procurement import run
 from planner.procurement.program import pruning
-from planner.procurement.program.instance import ProcureInstance, ProcureVariant
-from planner.procurement.program.solution import Settings
+from planner.procurement.program.instance import ProcureInstance, ProcureVariant, Settings
 from planner.procurement.program.solve import best
 from planner.procurement.question import flags, reading
 from planner.procurement.question.portfolio import Limits, MixedPools, NodeOption, Owned

@@ -11,8 +11,7 @@ from dataclasses import replace
 import pytest
 
 from planner.procurement.program import on_dates
-from planner.procurement.program.instance import ProcureInstance, ProcureVariant
-from planner.procurement.program.solution import Settings
+from planner.procurement.program.instance import ProcureInstance, ProcureVariant, Settings
 from planner.procurement.program.solve import best, excluded
 from planner.procurement.question.portfolio import Limits
 from planner.procurement.throughput.column import Column

@@ -9,9 +9,8 @@ from functools import cache
 import pytest
 
 from planner.procurement.program import infeasible
-from planner.procurement.program.instance import ProcureInstance, ProcureVariant
+from planner.procurement.program.instance import ProcureInstance, ProcureVariant, Settings
 from planner.procurement.program.job_order import Ground, Task, sequenced
-from planner.procurement.program.solution import Settings
 from planner.procurement.program.solve import excluded, solve
 from planner.procurement.question.portfolio import Limits
 from planner.procurement.throughput.column import Column

@@ -10,8 +10,7 @@ import pytest
 
 from planner.catalog import cluster
 from planner.procurement.program import pruning
-from planner.procurement.program.instance import ProcureInstance, ProcureVariant, alike
-from planner.procurement.program.solution import Settings
+from planner.procurement.program.instance import ProcureInstance, ProcureVariant, Settings, alike
 from planner.procurement.program.solve import best, solve
 from planner.procurement.question.portfolio import Limits
 from planner.procurement.supply.pools import SupplyPool

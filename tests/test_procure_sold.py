@@ -20,8 +20,7 @@ from planner.commands.screen import procure_view
 from planner.procurement import run
 from planner.procurement.program import pruning
 from planner.procurement.program import solve as solving
-from planner.procurement.program.instance import ProcureInstance, ProcureVariant
-from planner.procurement.program.solution import Settings
+from planner.procurement.program.instance import ProcureInstance, ProcureVariant, Settings
 from planner.procurement.program.solve import best
 from planner.procurement.question import reading
 from planner.procurement.question.portfolio import Limits

@@ -12,8 +12,7 @@ import pytest
 from planner.base.errors import NoAnswer
 from planner.procurement.program import cuts, infeasible, variations
 from planner.procurement.program import solve as solving
-from planner.procurement.program.instance import ProcureInstance, ProcureVariant
-from planner.procurement.program.solution import ProgramSolution, Settings
+from planner.procurement.program.instance import ProcureInstance, ProcureVariant, ProgramSolution, Settings
 from planner.procurement.program.solve import best, solve
 from planner.procurement.throughput.column import Column
 from planner.solver import Linear, Outcome, Problem, Status

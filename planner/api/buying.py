@@ -37,7 +37,7 @@ def procure(asked: ProcureQuestion) -> Procurement:
     >>> offer[0].to_frame()["usd"].sum()  # doctest: +SKIP
     """
     from planner.procurement import run
-    from planner.procurement.program.solution import Settings
+    from planner.procurement.program.instance import Settings
 
     between("time_limit", asked.time_limit, 1, MOST)
     known, wanted = portfolio(asked)

@@ -10,8 +10,7 @@ import click
 from planner.commands import completion_values
 
 if TYPE_CHECKING:
-    from planner.schema.families import ConvolutionNetwork, Recommender
-    from planner.schema.workload import Model
+    from planner.schema.workload import ConvolutionNetwork, Model, Recommender
 
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 FOLDER = click.option(

@@ -46,7 +46,7 @@ def procure(
     from planner.base.errors import WrongQuestion
     from planner.commands.screen import procure_view, render
     from planner.procurement import run
-    from planner.procurement.program.solution import Settings
+    from planner.procurement.program.instance import Settings
 
     if bom and (as_json or sweep is not None):
         raise WrongQuestion("--bom is a table by itself; leave --json and --sweep out")

@@ -15,7 +15,7 @@ from planner.cost import collective_times
 from planner.cost.figures import Array, Device, Figure, Network
 from planner.cost.other_families import Software, exposed, stretched
 from planner.cost.products import LayerPart, ProductTraits, product_time
-from planner.schema.families import ConvolutionNetwork, ConvolutionStage
+from planner.schema.workload import ConvolutionNetwork, ConvolutionStage
 
 _KERNELS = LayerPart(2.0, 5.0)
 """Kernels of a convolution with its normalisation: product, normalise; three reductions and applications, two

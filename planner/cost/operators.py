@@ -30,7 +30,7 @@ from planner.cost.micro_batch import activation_bytes, region_bytes, tokens
 from planner.cost.other_families import Software
 from planner.cost.products import LayerPart, Product
 from planner.cost.recommender import Sharding
-from planner.schema.families import ConvolutionNetwork, Recommender
+from planner.schema.workload import ConvolutionNetwork, Recommender
 
 Kind = Literal["all-reduce", "gather-scatter", "all-to-all"]
 GroupName = Literal["tp", "dp", "ep", "all"]

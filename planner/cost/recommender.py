@@ -19,7 +19,7 @@ from planner.cost.expanded_memory import Far
 from planner.cost.figures import Device, Figure, Network
 from planner.cost.other_families import Software, exposed, stretched
 from planner.cost.products import LayerPart, product_time
-from planner.schema.families import Recommender
+from planner.schema.workload import Recommender
 
 _KERNELS_PER_LAYER = 6.0
 """Kernels of a dense layer's forward and backward pass: three products, activation, its gradient, bias gradient."""

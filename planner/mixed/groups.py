@@ -19,7 +19,7 @@ from planner.mixed.pipelines import Chain
 from planner.mixed.problem import PreparedPools
 from planner.mixed.stages import StageConfigs
 from planner.planning.document import FullestStage
-from planner.planning.document.prediction import stage_memory as stage_memory_section
+from planner.planning.document.conditions import stage_memory as stage_memory_section
 from planner.schema import plan as schema
 
 

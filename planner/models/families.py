@@ -9,7 +9,7 @@ from typing import TypeVar
 from planner.base.errors import WrongQuestion, suggestion
 from planner.base.resources import data
 from planner.models import files
-from planner.schema.families import ConvolutionNetwork, Recommender
+from planner.schema.workload import ConvolutionNetwork, Recommender
 
 NETWORKS = "resnet.toml"
 RECOMMENDERS = "dlrm.toml"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -32,7 +32,6 @@ from planner.cost.held_memory import Memory
 from planner.figures import own_runs
 from planner.planning import document, releases, text_batches
 from planner.planning.document import FullestStage, PoolInUse, Solution, Spread
-from planner.planning.measured_runs import MeasuredRuns
 from planner.question.job_pools import JobPool, Pools
 from planner.question.request import Request
 from planner.question.search_problem import Prepared
@@ -42,7 +41,28 @@ from planner.schema.hardware import Node
 from planner.search.problem import Candidate
 from planner.space import dispatchers
 from planner.space.grid import single_grid
+from planner.space.pins import Pins
 from planner.space.rules import RuleSetting, broken
+
+
+class MeasuredRuns(Protocol):
+    """What planning asks of a site's measured runs; :mod:`planner.site.runs` answers from its journal."""
+
+    def pins(self, request: Request) -> Sequence[Pins]:
+        """The configurations of runs that answer the request."""
+        ...
+
+    def key(self, plan: schema.Plan) -> Hashable:
+        """What plans share that one run measures."""
+        ...
+
+    def measured(self, plan: schema.Plan) -> schema.MeasuredSection | None:
+        """The runs that followed a plan as it is predicted."""
+        ...
+
+    def ran_out(self, plan: schema.Plan) -> bool:
+        """Whether the plan ran out of memory, and never ran."""
+        ...
 
 
 def plan(prepared: Prepared, candidate: Candidate, rank: int, runs: MeasuredRuns | None = None) -> schema.Plan:

@@ -13,7 +13,7 @@ from planner.cost import expanded_memory, held_memory, pipeline
 from planner.models.parameters import parameters
 from planner.models.workload import workload
 from planner.planning import answer, ranked
-from planner.planning.measured_runs import MeasuredRuns
+from planner.planning.answer import MeasuredRuns
 from planner.planning.ranked import Ranking
 from planner.question.reading import default_runtime
 from planner.question.request import Request

@@ -1,9 +1,4 @@
-"""A search whose answer is in the order of what is known: a plan that a site has run has the step time that it took.
-
-All that follows from a step time (rank, tokens per second, days, dollars, limits) follows from the measured one, since
-it is put in place of the predicted one where a candidate becomes a plan (:func:`planner.planning.answer.plan`), and
-nowhere else. What ran out of memory is no plan.
-"""
+"""A search whose answer is in the order of what is known: plans that a site has run have the time that was measured."""
 
 from __future__ import annotations
 
@@ -13,7 +8,7 @@ from dataclasses import dataclass, replace
 from planner.base.errors import ClusterwrightError
 from planner.catalog import Catalog
 from planner.planning import answer
-from planner.planning.measured_runs import MeasuredRuns
+from planner.planning.answer import MeasuredRuns
 from planner.question.request import Request
 from planner.question.search_problem import Prepared, prepare, problem
 from planner.schema.plan import Plan

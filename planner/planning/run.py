@@ -13,7 +13,7 @@ from planner import verify
 from planner.base.errors import ClusterwrightError, NoAnswer, WrongQuestion
 from planner.catalog import Catalog
 from planner.planning import answer, document, explain, infeasible, ranked, shortlist
-from planner.planning.measured_runs import MeasuredRuns
+from planner.planning.answer import MeasuredRuns
 from planner.planning.ranked import Ranking
 from planner.question.given import Progress
 from planner.question.request import Request

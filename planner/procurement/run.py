@@ -19,8 +19,14 @@ from planner.catalog.ages import is_stale
 from planner.cost.ownership import resale
 from planner.procurement.answer import document, money_risks
 from planner.procurement.program import infeasible, pruning, variations
-from planner.procurement.program.instance import ProcureInstance, ProcureVariant, limits
-from planner.procurement.program.solution import USUAL, ProgramSolution, Settings
+from planner.procurement.program.instance import (
+    USUAL,
+    ProcureInstance,
+    ProcureVariant,
+    ProgramSolution,
+    Settings,
+    limits,
+)
 from planner.procurement.program.solve import best, excluded
 from planner.procurement.program.variations import families, ranked
 from planner.procurement.question.portfolio import Portfolio

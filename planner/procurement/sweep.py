@@ -11,8 +11,7 @@ from planner.base.errors import WrongQuestion
 from planner.catalog import Catalog
 from planner.procurement import run
 from planner.procurement.answer import document
-from planner.procurement.program.instance import ProcureVariant
-from planner.procurement.program.solution import USUAL, Settings
+from planner.procurement.program.instance import USUAL, ProcureVariant, Settings
 from planner.procurement.program.solve import best
 from planner.procurement.question.portfolio import Portfolio
 from planner.question.file_values import usd

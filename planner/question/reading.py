@@ -24,11 +24,10 @@ from planner.question.given import Named, counted, joined, lengths, listed, path
 from planner.question.job_pools import Pools, merged
 from planner.question.request import OBJECTIVES, Request
 from planner.schema.choices import Basis
-from planner.schema.families import ConvolutionNetwork
 from planner.schema.hardware import Accelerator, Cluster, Node, Price, Runtime, dated
 from planner.schema.one_line import spelled
 from planner.schema.plan import AskedPlans
-from planner.schema.workload import Model, Workload
+from planner.schema.workload import ConvolutionNetwork, Model, Workload
 from planner.space import split_schedules
 from planner.space.pins import Bound, Pins, parse_pins
 from planner.space.rules import RULES

@@ -7,11 +7,10 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from planner.schema.efficiency import AcceleratorEfficiency, CollectiveEfficiency, FabricEfficiency, RuntimeEfficiency
-from planner.schema.families import ConvolutionNetwork, Recommender
 from planner.schema.hardware import Accelerator, Fabric, Node, Region, Runtime
 from planner.schema.plan_prediction import PriceUsed
 from planner.schema.record import Record
-from planner.schema.workload import Model
+from planner.schema.workload import ConvolutionNetwork, Model, Recommender
 
 From = Annotated[str, Field(alias="from")]
 """``built-in``, or the file of one's own."""

@@ -15,7 +15,6 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 from planner.base.units import format_bytes, format_seconds
 from planner.schema import plan_layout, plots, tables
 from planner.schema.choices import Task
-from planner.schema.plan_communication import CallChoice, CommunicationChoice, CommunicationRule
 from planner.schema.plan_layout import (
     Batch,
     Configuration,
@@ -37,15 +36,20 @@ from planner.schema.plan_layout import (
     ZeroStage,
 )
 from planner.schema.plan_machines import (
+    CallChoice,
     ChangedFigure,
     ClusterSection,
+    CommunicationChoice,
+    CommunicationRule,
     DimensionSection,
     ExpandedPool,
     FabricSection,
+    MeasuredSection,
     Pool,
     PoolLink,
+    ShortlistSection,
+    SiteSection,
 )
-from planner.schema.plan_measured import MeasuredSection, ShortlistSection, SiteSection
 from planner.schema.plan_prediction import (
     ComparableOffers,
     Energy,

@@ -1,8 +1,13 @@
-"""What a plan runs on, as records of its document: pools, the network in each, links between them."""
+"""What a plan runs on and what was measured of it: machines, the library of each collective, and a site's own runs.
+
+All of them are records of a plan's document.
+"""
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import Annotated, Literal, get_args
+
+from pydantic import Field
 
 from planner.schema.hardware import Dtype, FusedDispatcher
 from planner.schema.record import Record, Sparse
@@ -133,3 +138,136 @@ def pool_names(cluster: ClusterSection) -> tuple[str, ...]:
     return tuple(
         name if plain.count(name) == 1 else f"{name}#{plain[: at + 1].count(name)}" for at, name in enumerate(plain)
     )
+
+
+class CommunicationRule(Record):
+    """What to use for one kind of call."""
+
+    op: str
+    group: str
+    bytes_min: float
+    bytes_max: float
+    backend: str
+    algorithm: str
+    """Empty: the library's own choice."""
+    protocol: str
+    ranks: int | None = None
+    """Ranks of the group; not in documents of before 2026-12, where a rule holds for any."""
+    pools: Sparse[tuple[int, ...]] = None
+    """All pools of the group's ranks, where they matter; a rule without pools applies to any."""
+
+
+class CallChoice(Record):
+    """What one kind of call of the step uses, and what it would have used."""
+
+    op: str
+    group: str
+    ranks: int
+    bytes: float
+    """Bytes of one call."""
+    count: float
+    """Calls a step."""
+    choice: str
+    """Back end with algorithm and protocol."""
+    runner_up: str
+    """The next best, empty where there is no other."""
+    alone_s: float
+    """Seconds of one call, by the table."""
+    base_s: float
+    """Seconds of one call with `base`."""
+    extrapolated: bool
+    """Whether the table has no measurement near (sizes or ranks beyond its own)."""
+    saved_s: float
+    """Seconds of the step that are saved: what of it showed, times what the choice saves."""
+    pools: Sparse[tuple[int, ...]] = None
+    """Pools of its ranks; only in plans over several."""
+
+
+class CommunicationChoice(Record):
+    """How the rules were chosen."""
+
+    table: str
+    """Where the times come from: a file's name, or the model."""
+    sha256: str
+    """SHA-256 of that file, first 16 digits."""
+    base: str
+    """The best single choice of back end: what a plan without rules would use."""
+    live: tuple[str, ...]
+    """Back ends in use."""
+    most: int
+    """Back ends that may be live."""
+    margin: float
+    """A call leaves the base only for a gain of more than this share, and beyond the spread of the measurements."""
+    gap: float
+    """How much better, at most, another choice could be under the same table (relative)."""
+    saved_s: float
+    """Seconds of the step that are saved over `base`."""
+    step_time_s: float
+    """The plan's step with it."""
+    calls: tuple[CallChoice, ...]
+    switch_s: float | None = None
+    """Host time of a change of back end, of a choice by a table."""
+    launcher: str | None = None
+    """What follows the rules: the router, or NCCL's tuner plugin."""
+    sms: float | None = None
+    """SMs that further back ends could keep busy, where that was limited."""
+
+    @property
+    def modelled(self) -> bool:
+        """Whether the times come from the model: of a file, whatever its name, there is a digest."""
+        return self.table == "modelled" and not self.sha256
+
+
+class MeasuredSection(Record):
+    """The runs of a site that followed this plan: same model, machines, framework, degrees, micro-batch, precision,
+    ZeRO stage and recomputation.
+    """
+
+    runs: Annotated[int, Field(ge=1)]
+    """That trained."""
+    ran_out: Annotated[int, Field(ge=0)]
+    """Further runs of it, which ran out of memory."""
+    step_time_s: Annotated[float, Field(gt=0)]
+    """Median of the runs: the plan's step time, from which its days, dollars and joules follow."""
+    predicted_s: Annotated[float, Field(gt=0)]
+    """What the site's efficiencies predict in its place; the breakdown adds up to it."""
+    half_width: Annotated[float, Field(gt=0)]
+    """Half-width of the 80 % interval of a step, on a log scale: how far steps, and runs, were apart."""
+    memory_bytes: Annotated[float, Field(gt=0)] | None
+    """Largest peak that a run logged."""
+
+
+class ShortlistSection(Record):
+    """Why these plans, in this order, are worth running."""
+
+    target: str | None
+    """That all of them can be started with."""
+    runtime: str | None
+    """The framework that the target runs; None: any."""
+    tied: float
+    """Relative difference of step times within which plans are ordered by other reasons."""
+    regret: dict[str, float]
+    """Runs of such a list -> how much slower the best of them was than the best plan of its job, on average over
+    published jobs: what the first alone gives away.
+    """
+
+
+class SiteSection(Record):
+    """What the runs of a site did to a set of plans."""
+
+    name: str
+    runs: int
+    """That its efficiencies are fitted to."""
+    frameworks: int
+    error_before: float | None
+    """Mean error of the built-in efficiencies on those runs, a fraction."""
+    error_after: float | None
+    """Mean error on those runs of a fit to the others of them."""
+    out_of_memory: tuple[str, ...]
+    """Plans left out because they ran out of memory there."""
+    fastest_run: str | None
+    """The fastest plan that was run, where none of the set was."""
+    changed: bool
+    """Whether the journal has changed since the fit to it, which is still in force."""
+    next_rank: int | None
+    """The first plan that has not been run: whose run tells most."""

@@ -63,31 +63,27 @@ def best_of_each(
     bound = replace(problem, figures=replace(problem.figures, network=fastest(wired)))
     kept = [_asked_for(block, len(wired), wanted) for block in problem.blocks]
     whole = _repeated(problem, wired, kept)
-    names = sorted({pair for block in whole.blocks for pair in _pairs(block)})
+    pairs = [_pairs(block) for block in whole.blocks]
+    names = sorted(set().union(*pairs))
     place = {name: i for i, name in enumerate(names)}
-    groups = [_places(block, place) for block in whole.blocks]
+    groups = [np.array([place[pair] for pair in rows], dtype=np.intp) for rows in pairs]
     origins = [rows % block.height for rows, block in zip(kept, problem.blocks, strict=True)]
     bounds = _Bounds(bound, origins)
     # Under one network, all rows kept, the bounds' tables are those of the rows themselves.
     alone = len(wired) == 1 and all(len(rows) == block.height for rows, block in zip(kept, problem.blocks, strict=True))
     best = searched(whole, bounds, groups, len(names), bounds.tables if alone else {})
-    best_by_network = {
-        name: decode(
-            whole, int(best.block[i]), int(best.flat[i]), *(float(x[i]) for x in (best.value, best.time, best.memory))
-        )
+    figures = (best.value, best.time, best.memory)
+    return {
+        name: _plain(decode(whole, int(best.block[i]), int(best.flat[i]), *(float(x[i]) for x in figures)))
         for name, i in place.items()
         if np.isfinite(best.value[i])
     }
-    return {name: _plain(candidate) for name, candidate in best_by_network.items()}
 
 
 def fastest(networks: Sequence[Network]) -> Network:
     """A network that none of them beats in anything."""
-    fields = {
-        name: (min if name in LESS_IS_FASTER else max)(getattr(network, name) for network in networks)
-        for name in _FIGURES
-    }
-    return Network(**fields, dimensions=networks[0].dimensions)
+    best = {n: (min if n in LESS_IS_FASTER else max)(getattr(network, n) for network in networks) for n in _FIGURES}
+    return Network(**best, dimensions=networks[0].dimensions)
 
 
 def _asked_for(block: Block, networks: int, wanted: Collection[tuple[int, int]] | None) -> NDArray[np.intp]:
@@ -99,8 +95,9 @@ def _asked_for(block: Block, networks: int, wanted: Collection[tuple[int, int]] 
     return np.flatnonzero(np.concatenate(rows))
 
 
-def _pairs(block: Block) -> set[tuple[int, int]]:
-    return set(zip(block.rows[WIRED].tolist(), block.rows["nodes"].tolist(), strict=True))
+def _pairs(block: Block) -> list[tuple[int, int]]:
+    """Network and node count of each row."""
+    return list(zip(block.rows[WIRED].tolist(), block.rows["nodes"].tolist(), strict=True))
 
 
 def _repeated(problem: SearchProblem, networks: Sequence[Network], kept: Sequence[NDArray[np.intp]]) -> SearchProblem:
@@ -128,12 +125,6 @@ def _repeated(problem: SearchProblem, networks: Sequence[Network], kept: Sequenc
     )
     figures = replace(problem.figures, network=replace(networks[0], **stacked))
     return replace(problem, figures=figures, blocks=blocks, targets=targets)
-
-
-def _places(block: Block, place: dict[tuple[int, int], int]) -> NDArray[np.intp]:
-    """Each row's group."""
-    pairs = zip(block.rows[WIRED].tolist(), block.rows["nodes"].tolist(), strict=True)
-    return np.array([place[pair] for pair in pairs], dtype=np.intp)
 
 
 def _plain(candidate: Candidate) -> Candidate:

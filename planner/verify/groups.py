@@ -45,14 +45,7 @@ def summary_follows(c: Claim) -> Iterator[str]:
     groups = c.plan.parallelism.groups
     every = [s for g in groups for s in g.stages]
     stated = {
-        "tp": p.tp,
-        "pp": p.pp,
-        "cp": p.cp,
-        "ep": p.ep,
-        "dp": p.dp,
-        "vpp": p.vpp,
-        "etp": p.etp,
-        "dp_shard": p.dp_shard,
+        **{degree: getattr(p, degree) for degree in ("tp", "pp", "cp", "ep", "dp", "vpp", "etp", "dp_shard")},
         "micro": b.micro,
         "accumulation": b.accumulation,
     }

@@ -4,20 +4,7 @@ from __future__ import annotations
 
 from planner.schema.model_reading import read
 from planner.schema.plan import Plan
-from planner.verify import (
-    communication,
-    groups,
-    kernels,
-    limits,
-    memory,
-    money,
-    offloading,
-    own_runs,
-    prediction,
-    ranks,
-    schedules,
-    well_formed,
-)
+from planner.verify import communication, groups, kernels, memory, money, offloading, prediction, ranks, well_formed
 from planner.verify.finding import Check, Claim, Inconsistent, Violation, findings
 
 CHECKS: tuple[Check, ...] = (
@@ -26,12 +13,12 @@ CHECKS: tuple[Check, ...] = (
     *memory.CHECKS,
     *offloading.CHECKS,
     *prediction.CHECKS,
-    *schedules.CHECKS,
-    *own_runs.CHECKS,
+    *kernels.SCHEDULE_CHECKS,
+    *prediction.OWN_RUNS_CHECKS,
     *money.CHECKS,
-    *limits.CHECKS,
+    *money.LIMIT_CHECKS,
     *communication.CHECKS,
-    limits.limits_hold,
+    money.limits_hold,
 )
 """All checks on what a plan says, in the order in which they run once the document's own are passed."""
 POSSIBLE = groups.groups_are_possible
@@ -45,11 +32,11 @@ UNLIKE_CHECKS: tuple[Check, ...] = (
     memory.memory_interval_is_even,
     memory.chance_follows_from_interval,
     *(check for check in prediction.CHECKS if check is not prediction.causes_have_a_reason),
-    *own_runs.CHECKS,
+    *prediction.OWN_RUNS_CHECKS,
     *(check for check in money.CHECKS if check is not money.dollars_follow_from_days),
-    *limits.CHECKS,
+    *money.LIMIT_CHECKS,
     *communication.CHECKS,
-    limits.limits_hold,
+    money.limits_hold,
 )
 """Checks of a plan whose pipelines differ (over several pools)."""
 
@@ -87,7 +74,7 @@ def check(plan: Plan, *, may_exceed_limits: bool = False) -> None:
     Raises:
         Inconsistent: it does not hold; the message says all that is wrong.
     """
-    exceeded = (limits.limits_hold, groups.memory_fits_stage_by_stage)
+    exceeded = (money.limits_hold, groups.memory_fits_stage_by_stage)
     ignored = {check.__name__ for check in exceeded} if may_exceed_limits else set()
     broken = tuple(violation for violation in violations(plan) if violation.name not in ignored)
     if broken:

@@ -7,7 +7,7 @@ from typing import Any
 
 from planner.base import units
 from planner.cost import convolution, recommender
-from planner.schema.families import ConvolutionNetwork, Recommender
+from planner.schema.workload import ConvolutionNetwork, Recommender
 
 Row = list[str]
 Other = ConvolutionNetwork | Recommender

@@ -10,10 +10,9 @@ from planner.cost.elements import FP32
 from planner.figures import cost_inputs
 from planner.models import blocks
 from planner.models.parameters import parameters
-from planner.planning.document.conditions import assumptions, constraints
+from planner.planning.document.conditions import assumptions, constraints, prediction_section
 from planner.planning.document.machines import cluster_section
 from planner.planning.document.money import energy_section, money_section
-from planner.planning.document.prediction import prediction_section
 from planner.planning.document.solution import Solution
 from planner.question.request import Request
 from planner.schema import plan as schema

@@ -9,8 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from planner.cost.ownership import resale, used
-from planner.procurement.program.instance import ProcureInstance
-from planner.procurement.program.solution import ProgramSolution, ScheduledStretch
+from planner.procurement.program.instance import ProcureInstance, ProgramSolution, ScheduledStretch
 from planner.procurement.question.portfolio import DAYS_PER_YEAR
 from planner.procurement.supply import prices
 from planner.procurement.supply.pools import SupplyPool

@@ -10,9 +10,8 @@ from planner.cost import money
 from planner.procurement.answer.bill import CAPITAL, billed, costs, offers_of
 from planner.procurement.answer.money_risks import rests_on, spot_risk
 from planner.procurement.program.calendar import dated, most_in_a_month
-from planner.procurement.program.instance import ProcureInstance, limits
+from planner.procurement.program.instance import ProcureInstance, ProgramSolution, ScheduledStretch, limits
 from planner.procurement.program.job_order import EPS
-from planner.procurement.program.solution import ProgramSolution, ScheduledStretch
 from planner.procurement.supply import prices
 from planner.procurement.supply.pools import SupplyPool, node_power
 from planner.procurement.throughput.column import Place

@@ -7,10 +7,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, product
 
-from planner.procurement.program.instance import ProcureInstance, ProcureVariant, kept_free, moves, window
+from planner.procurement.program.instance import (
+    ProcureInstance,
+    ProcureVariant,
+    ProgramSolution,
+    ScheduledStretch,
+    kept_free,
+    moves,
+    window,
+)
 from planner.procurement.program.job_order import EPS, Found, Ground, Task, Times, conflicting, sequenced
 from planner.procurement.program.resources import Resource
-from planner.procurement.program.solution import ProgramSolution, ScheduledStretch
 from planner.procurement.supply.pools import SupplyPool
 from planner.procurement.throughput.column import Place
 from planner.question.file_values import DAYS_PER_MONTH

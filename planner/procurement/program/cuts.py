@@ -13,10 +13,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from planner.procurement.program.calendar import Choice, Collision, first_days
-from planner.procurement.program.instance import ProcureInstance, ProcureVariant
+from planner.procurement.program.instance import ProcureInstance, ProcureVariant, ProgramSolution, Settings, better
 from planner.procurement.program.integer_program import ProcureProgram, build
 from planner.procurement.program.job_order import EPS
-from planner.procurement.program.solution import ProgramSolution, Settings, better
 from planner.procurement.throughput.column import Place
 from planner.solver import Linear, Outcome, Status, total
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from planner.procurement.program.instance import FAR, ProcureInstance, ProcureVariant, limits
-from planner.procurement.program.solution import ProgramSolution, Settings
+from planner.procurement.program.instance import FAR, ProcureInstance, ProcureVariant, ProgramSolution, Settings, limits
 from planner.procurement.program.solve import solve
 
 HALVINGS = 7

@@ -12,9 +12,8 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from planner.procurement.program.calendar import first_days
-from planner.procurement.program.instance import ProcureInstance, ProcureVariant, monthly_limit, window
+from planner.procurement.program.instance import ProcureInstance, ProcureVariant, ProgramSolution, monthly_limit, window
 from planner.procurement.program.job_order import EPS
-from planner.procurement.program.solution import ProgramSolution
 from planner.procurement.supply.pools import SupplyPool
 from planner.procurement.throughput.column import Column, Place
 from planner.question.file_values import DAYS_PER_MONTH

@@ -17,11 +17,19 @@ from planner.procurement.program.calendar import (
     stretches,
 )
 from planner.procurement.program.cuts import begin_on_first_days, charge, forbid, keys
-from planner.procurement.program.instance import FAR, ProcureInstance, ProcureVariant, monthly_limit
+from planner.procurement.program.instance import (
+    FAR,
+    USUAL,
+    ProcureInstance,
+    ProcureVariant,
+    ProgramSolution,
+    Settings,
+    better,
+    monthly_limit,
+)
 from planner.procurement.program.integer_program import ProcureProgram, build, name, own_watts
 from planner.procurement.program.job_order import EPS
 from planner.procurement.program.on_dates import on_dates
-from planner.procurement.program.solution import USUAL, ProgramSolution, Settings, better
 from planner.procurement.throughput.column import Place
 from planner.solver import Outcome, Status
 

@@ -8,8 +8,15 @@ duals, so for a limit's marginal value the limit is moved and the program solved
 from __future__ import annotations
 
 from planner.procurement.answer.document import UNITS
-from planner.procurement.program.instance import Limit, ProcureInstance, ProcureVariant, limits, moved
-from planner.procurement.program.solution import ProgramSolution, Settings
+from planner.procurement.program.instance import (
+    Limit,
+    ProcureInstance,
+    ProcureVariant,
+    ProgramSolution,
+    Settings,
+    limits,
+    moved,
+)
 from planner.procurement.program.solve import best
 from planner.procurement.throughput.bounds import LARGEST_STEP
 from planner.question.file_values import DAYS_PER_MONTH

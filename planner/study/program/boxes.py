@@ -81,12 +81,9 @@ class Proof:
     @property
     def complete(self) -> bool:
         """Whether the best, or the front, is proven to be that of all points."""
-        closed = self.bound >= self.best * (1.0 - math.copysign(ROUNDING, self.best)) and self._single
+        single = all(len(worth) == 1 for worth in self.front)
+        closed = single and self.bound >= self.best * (1.0 - math.copysign(ROUNDING, self.best))
         return self.monotone and (not self.left or closed)
-
-    @property
-    def _single(self) -> bool:
-        return all(len(worth) == 1 for worth in self.front)
 
     def covers(self, bound: Worth) -> bool:
         """Whether a point was met that is at least as good in everything."""
