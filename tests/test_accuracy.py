@@ -111,6 +111,7 @@ def test_what_is_not_covered_says_why(read):
     assert all(run.variants for run in read if run.covered and run.family in ("dense", "moe"))
 
 
+@pytest.mark.slow
 def test_what_notes_say_of_levers_is_read(read):
     """Modules recomputed, CUDA graphs, exchanges of experts beside other work, sharding, modules that predict ahead."""
     each = {run.id: run for run in read}
@@ -145,12 +146,14 @@ def test_graphs_launch_what_the_host_would(frame, known):
     assert np.any(times[2] < times[0])
 
 
+@pytest.mark.slow
 def test_what_is_inferred_is_said(read):
     left_open = [run for run in read if run.covered and len(run.variants) > 1]
     assert left_open
     assert all(run.inferred for run in left_open)
 
 
+@pytest.mark.slow
 def test_stated_degrees_are_taken_as_they_are(known, read):
     rows = {row["id"]: row for row in table(RUNS)}
     checked = 0
@@ -184,6 +187,7 @@ def test_only_runs_that_ran_out_of_memory_count_as_such(text, ran_out):
     assert reading._ran_out(text) is ran_out
 
 
+@pytest.mark.slow
 def test_what_a_run_leaves_open_is_tried_and_said(read):
     open_zero = [run for run in read if "ZeRO stage: 0, or 1 where that does not fit" in run.inferred]
     assert open_zero
@@ -227,6 +231,7 @@ def test_a_run_holds_what_a_plan_of_it_is_told_to(known, precision, zero, year):
     assert counted == ([6.0, 4.0, 0.0] if sums else [2.0, 2.0, 6.0])
 
 
+@pytest.mark.slow
 def test_an_allocators_own_count_leaves_out_what_is_beside_it(frame, known):
     found = frame.predict(Efficiencies.of(known))
     counted = validation.readings(frame, found)
@@ -235,6 +240,7 @@ def test_an_allocators_own_count_leaves_out_what_is_beside_it(frame, known):
     assert any(run.in_allocator for run in frame.runs)
 
 
+@pytest.mark.slow
 def test_a_multi_token_prediction_module_costs_a_layer_and_another_loss(read, known):
     run = next(r for r in read if r.base == "deepseek-v3" and r.variants and r.workload.mtp_layers)
     assert any("multi-token prediction" in each for each in run.inferred)
@@ -309,6 +315,7 @@ def inside(frame, known, rows):
     return off <= halves
 
 
+@pytest.mark.slow
 def test_fine_tuning_runs_lie_inside_their_intervals(frame, known):
     """Of grades A and B: functional runs (C) show that something runs, not how fast."""
     rows = [i for i, run in enumerate(frame.runs) if run.task in ("lora", "sft") and run.measured and run.grade != "C"]
@@ -324,6 +331,7 @@ def test_one_source_is_no_surer_than_the_wider_sets():
     assert residual_widths.widths(residuals, what, ["one", "two"] * 10)["hopper/dense/fsdp"].half == pytest.approx(0.01)
 
 
+@pytest.mark.slow
 def test_intervals_cover_what_they_say_of_labs_and_of_every_large_source(frame, known):
     """Of runs that count, every lab alike: sweeps of plans that nobody would run are judged apart (docs/accuracy.md).
 
@@ -340,6 +348,7 @@ def test_intervals_cover_what_they_say_of_labs_and_of_every_large_source(frame, 
     assert {each for each in large if found[sources == each].mean() < 0.65} == set()
 
 
+@pytest.mark.slow
 def test_tpu_intervals_cover_runs_that_nothing_was_fitted_to(report):
     tpu = next(group for group in report["groups"] if group["name"] == "maxtext-tpu")
     assert tpu["interval80_coverage"] >= 0.75
@@ -402,6 +411,7 @@ def test_few_measured_peaks_fit_nothing(known):
     assert len(rows) == len(residuals) == 5
 
 
+@pytest.mark.slow
 def test_the_shipped_memory_intervals_are_those_of_the_runs(frame, known):
     """Whoever changes what memory is made of and forgets `calibrate` sees it here."""
     shipped = residual_widths.read(known, residual_widths.MEMORY)
@@ -536,6 +546,7 @@ def test_the_shipped_efficiencies_are_a_fit(known):
 # ---- the documents ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_document_holds_what_it_promises(report):
     keys = {"n", "covered", "mape", "median_ape", "p90_ape", "bias", "spearman", "interval80_coverage"}
     for group in [report["overall"], *report["groups"]]:
@@ -546,6 +557,7 @@ def test_the_document_holds_what_it_promises(report):
     assert choice == report["overall"]["choice"].keys()
 
 
+@pytest.mark.slow
 def test_memory_is_as_accurate_as_it_is_said_to_be(report):
     """One factor is fitted: the error on runs left out of it is hardly larger."""
     memory, oom = report["overall"]["memory"], report["overall"]["oom"]
@@ -566,6 +578,7 @@ def test_at_a_half_the_stated_risk_says_what_the_median_says(capsys):
     assert main(["validate", str(RUNS), "--oom-risk", "70 %"]) == 2
 
 
+@pytest.mark.slow
 def test_no_group_got_worse(report):
     """Regenerate with ``python -m tests.test_accuracy`` after a change that is meant to move errors."""
     recorded = json.loads(RECORDED.read_text(encoding="utf-8"))
@@ -574,6 +587,7 @@ def test_no_group_got_worse(report):
     assert not worse
 
 
+@pytest.mark.slow
 def test_the_readme_says_what_validate_prints(report):
     """Its figures, rounded as it rounds them."""
     said, overall = " ".join((RUNS.parents[2] / "README.md").read_text(encoding="utf-8").split()), report["overall"]
@@ -598,6 +612,7 @@ def test_table_and_per_run_file(tmp_path, capsys):
     assert sum(bool(row["predicted_s"]) for row in rows) > 1400
 
 
+@pytest.mark.slow
 def test_calibrate_writes_an_overlay_that_every_command_reads(tmp_path, capsys):
     few = tmp_path / "few.csv"
     lines = RUNS.read_text(encoding="utf-8").splitlines(keepends=True)

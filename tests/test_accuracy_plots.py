@@ -5,6 +5,7 @@ from itertools import combinations
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from docs import accuracy_plots as plots
 from tests.sweeps import sweep
@@ -36,6 +37,7 @@ def texts(path):
     return re.findall(r"<!-- (.*?) -->", path.read_text(encoding="utf-8"))
 
 
+@pytest.mark.slow
 @sweep("name", drawn(), every=3)
 def test_the_same_figures_give_the_same_bytes(name, tmp_path):
     first = plots.save(tmp_path / "one", name, drawn()[name]).read_bytes()
@@ -43,6 +45,7 @@ def test_the_same_figures_give_the_same_bytes(name, tmp_path):
     assert b"<dc:date>" not in first
 
 
+@pytest.mark.slow
 @sweep("name", drawn())
 def test_no_text_stands_over_another(name):
     import matplotlib

@@ -31,6 +31,7 @@ def test_a_changed_record_changes_the_answer_and_its_inputs() -> None:
     assert half.generator.inputs["model llama3-8b"] != plans[0].generator.inputs["model llama3-8b"]
 
 
+@pytest.mark.slow
 def test_a_changed_model_is_bought_for() -> None:
     model, how = cw.model("gpt2"), {"tokens": 1e9, "node": "p4d.24xlarge", "quick": True}
     named, same, deeper = (cw.procure(model=m, **how) for m in ("gpt2", model, replace(model, layers=24)))
@@ -107,6 +108,7 @@ def test_a_figure_in_another_unit_is_not_taken_for_si(figures: dict[str, object]
         cw.cluster("dgx-h100", 2, accelerator=part)
 
 
+@pytest.mark.slow
 def test_the_front_is_a_table() -> None:
     plans = cw.plan("llama3-8b", "dgx-h100:2..3")
     table = plans.front_to_frame()

@@ -20,6 +20,7 @@ def offer() -> Procurement:
     return cw.procure(model="llama3-8b", tokens=2e10, node=["hgx-h100", "p5.48xlarge"], quick=True, budget=1e6)
 
 
+@pytest.mark.slow
 def test_sweep_node_counts_and_plot() -> None:
     import matplotlib as mpl
     import pandas as pd

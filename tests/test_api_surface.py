@@ -73,7 +73,7 @@ def test_examples_in_the_packages(module: str) -> None:
     assert found.attempted and not found.failed
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/python.md"])
+@pytest.mark.parametrize("page", ["README.md", pytest.param("docs/python.md", marks=pytest.mark.slow)])
 def test_examples_in_the_pages(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = (ROOT / page).read_text(encoding="utf-8").partition("<!-- functions -->")[0]
     blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)

@@ -21,6 +21,7 @@ def on_one(**asked: object) -> object:
 # ---- what goes in ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_numbers_of_numpy_are_numbers() -> None:
     plain = on_one(seq=2048, tokens=1e9, oom_risk=0.25)
     given = on_one(batch=np.int64(64), seq=np.int32(2048), tokens=np.float32(1e9), oom_risk=np.float64(0.25))
@@ -35,6 +36,7 @@ def test_no_number_of_sequences(value: object) -> None:
         on_one(batch=value)
 
 
+@pytest.mark.slow
 def test_a_list_of_batches_tries_each() -> None:
     one, other, both = (on_one(batch=batch, top=4) for batch in (96, 64, [96, 64]))
     assert {plan.batch.global_ for plan in both} == {64, 96}
@@ -48,6 +50,7 @@ def test_figures_of_records_may_be_numpys() -> None:
     assert (made.memory, made.compute_units) == (40e9, 100)
 
 
+@pytest.mark.slow
 def test_a_sequence_is_called_as_contexts_are() -> None:
     assert on_one(seq="8k").plans == on_one(seq=8192).plans == on_one(seq="8,192").plans
 
@@ -57,6 +60,7 @@ def test_several_values_of_an_axis_are_a_list() -> None:
     assert found == [1, 4, 8]
 
 
+@pytest.mark.slow
 def test_a_nodes_record_is_one_of_it() -> None:
     node = cw.node("dgx-h100")
     assert on_one()[0].prediction == cw.plan("llama3-8b", node, batch=64, **SMALL)[0].prediction
@@ -64,6 +68,7 @@ def test_a_nodes_record_is_one_of_it() -> None:
     assert less.cluster.accelerators == 4
 
 
+@pytest.mark.slow
 def test_nodes_records_are_bought() -> None:
     asked = {"model": "gpt2", "tokens": 1e9, "ways": "on-demand", "quick": True}
     node = cw.node("p4d.24xlarge")

@@ -340,6 +340,7 @@ def test_written_and_read_again(entry: str, tmp_path: Path) -> None:
 # ---- exports ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @sweep("target", ["megatron", "torchtitan"], every=3)
 @sweep(
     ("entry", "says"),

@@ -130,7 +130,7 @@ LABS = {
 }
 
 
-@sweep("name", LABS)
+@sweep("name", LABS, every=4)
 def test_a_cluster_of_ones_own(name, tmp_path, capsys):
     plan, lab, out = tmp_path / "plan.json", tmp_path / "lab.toml", tmp_path / "out"
     lab.write_text(LABS[name], encoding="utf-8")

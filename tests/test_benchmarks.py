@@ -105,6 +105,7 @@ def test_a_space_is_large(space: Space) -> None:
     assert posed(space.question()).candidates >= 1e7
 
 
+@pytest.mark.slow
 @_each_space
 def test_no_feasible_candidate_is_below_the_bound(space: Space) -> None:
     problem = posed(tiny(space).question())
@@ -119,6 +120,7 @@ def test_no_feasible_candidate_is_below_the_bound(space: Space) -> None:
             assert (bounds[rows] <= values.reshape(-1, len(rows)).min(axis=0)).all()
 
 
+@pytest.mark.slow
 @_each_space
 def test_every_option_changes_some_cost_or_memory(space: Space) -> None:
     problem = posed(space.question())

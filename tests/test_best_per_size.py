@@ -15,6 +15,7 @@ from planner.search.costing import table
 from tests.sweeps import sweep
 
 
+@pytest.mark.slow
 @sweep(
     ("model", "cluster", "objective"),
     [
@@ -41,6 +42,7 @@ def test_each_count_has_the_plan_that_it_has_alone(model: str, cluster: str, obj
         assert (found.layout, found.options) == (alone[0].layout, alone[0].options)
 
 
+@pytest.mark.slow
 def test_several_wirings_at_once_are_what_each_is_alone() -> None:
     known, asked = request("llama3-8b", "dgx-h100:2..8", PlanOptions())
     fabrics = [

@@ -86,6 +86,7 @@ def test_where_nothing_lies_far_a_product_takes_as_long(m, n, k, buffer):
 COMPUTED = ("matrix", "attention", "vector")
 
 
+@pytest.mark.slow
 @sweep("name", sorted(library()))
 def test_layers_of_a_transformer_add_up_to_its_cost(name):
     found = layered(CATALOG, name, LayerOptions(dp=2))

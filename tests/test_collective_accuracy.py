@@ -117,6 +117,7 @@ def test_the_error_of_a_source_left_out(published):
     assert np.mean(list(errors.values())) < 0.2
 
 
+@pytest.mark.slow
 def test_alternate_sizes_and_an_unseen_number_of_ranks(published):
     newest = {"a100_sxm": "NCCL 2.27.3", "h100_sxm": "NCCL 2.29.2", "b200_sxm": "NCCL 2.29.2"}
     rows = [row for row in published.rows if row.op in ("all-reduce", "all-gather")]
@@ -180,6 +181,7 @@ def own_table(tmp_path) -> str:
     return str(path)
 
 
+@pytest.mark.slow
 def test_a_table_of_ones_own_becomes_an_overlay(tmp_path):
     folder = tmp_path / "mine"
     command = ["calibrate", "--collectives", own_table(tmp_path), "--accelerator", "H100-SXM5-80GB", "-o", str(folder)]

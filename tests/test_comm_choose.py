@@ -371,7 +371,7 @@ def test_without_a_table_the_model_names_the_fastest_of_nccl(name: str) -> None:
         assert mine == min(time.seconds for time in known.values()) or alike
 
 
-@sweep("name", ["dense", "latent", "fsdp"])
+@sweep("name", ["dense", "latent", "fsdp"], every=3)
 def test_without_a_table_calls_take_what_the_plan_says(name: str) -> None:
     """``comm choose`` prices a call as ``comm show`` does; a rule that a smaller call shares may be its second best."""
     found, _ = run.modelled(plans(name).plans[0], CATALOG, "plan")

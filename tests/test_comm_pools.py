@@ -58,7 +58,7 @@ def calls(plan: Plan) -> list[PoolCall]:
     return [call for call in listed(plan, CATALOG) if isinstance(call, PoolCall)]
 
 
-@sweep("name", QUESTIONS, every=3)
+@sweep("name", QUESTIONS, every=4)
 def test_what_paces_adds_up_to_the_breakdown(name: str) -> None:
     plan = mixed(name)
     found = calls(plan)
@@ -70,7 +70,7 @@ def test_what_paces_adds_up_to_the_breakdown(name: str) -> None:
     assert {i for call in found for i in call.pools} == {0, 1}
 
 
-@sweep("name", QUESTIONS)
+@sweep("name", QUESTIONS, every=4)
 def test_every_stage_takes_what_the_plan_says(name: str) -> None:
     plan = mixed(name)
     stages, groups = several_pools.times(known_of(plan, CATALOG, "plan"))
@@ -90,7 +90,7 @@ def test_calls_say_which_pool_and_link() -> None:
     assert sum(c.leads for c in hops) == 1, "one end stands for the link"
 
 
-@sweep("name", QUESTIONS)
+@sweep("name", QUESTIONS, every=4)
 def test_faster_calls_are_a_faster_step(name: str) -> None:
     plan = mixed(name)
     known, found = known_of(plan, CATALOG, "plan"), calls(plan)
@@ -124,6 +124,7 @@ def test_figures_of_another_catalog_are_refused() -> None:
         listed(replace(plan, cluster=replace(plan.cluster, pools=pools)), CATALOG, "x.json")
 
 
+@pytest.mark.slow
 def test_without_a_table_nccls_algorithms_are_chosen_pool_by_pool() -> None:
     plan = mixed("through")
     chosen, new = modelled(plan, CATALOG, "plan")
@@ -174,6 +175,7 @@ def written(folder: Path, **tables: dict[str, float]) -> None:
         TableJournal(folder / f"{name}.csv").add(table(rates).rows)
 
 
+@pytest.mark.slow
 def test_pools_whose_tables_differ_have_rules_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     written(tmp_path, mine=NCCL_FASTER, theirs=MPI_FASTER)

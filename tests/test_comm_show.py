@@ -19,7 +19,7 @@ from tests.sweeps import sweep
 CATALOG = catalog.load()
 
 
-@sweep("name", QUESTIONS, every=3)
+@sweep("name", QUESTIONS, every=7)
 def test_what_is_exposed_adds_up_to_the_breakdown(name: str) -> None:
     for plan in plans(name).plans:
         found = listed(plan, CATALOG)
@@ -32,7 +32,7 @@ def test_what_is_exposed_adds_up_to_the_breakdown(name: str) -> None:
         assert {call.cause for call in found} <= {*CAUSES, "recompute"}
 
 
-@sweep("name", QUESTIONS)
+@sweep("name", QUESTIONS, every=7)
 def test_without_overlap_all_of_it_shows(name: str) -> None:
     plan = plans(name).plans[0]
     grid = grid_of(plan, CATALOG, "plan")
@@ -44,6 +44,7 @@ def test_without_overlap_all_of_it_shows(name: str) -> None:
         assert sum(c.alone_s for c in found) == pytest.approx(float(parts[cause]), rel=1e-9), cause
 
 
+@pytest.mark.slow
 def test_calls_say_where_they_run() -> None:
     plan = plans("alternating-mixture").plans[0]
     found, cut = {(c.op, c.group): c for c in listed(plan, CATALOG)}, plan.parallelism
@@ -118,6 +119,7 @@ def test_a_plan_on_a_cluster_of_ones_own(
         ("100 Gbit/s", "50 Gbit/s", "and the cluster's file, if it was made from one"),
         ('[node]\nextends = "dgx-h100"', '[node]\nextends = "dgx-a100-80gb"', "its node is"),
     ],
+    every=2,
 )
 def test_another_cluster_file_is_told_apart(
     line: str,
@@ -193,6 +195,7 @@ def test_over_dimensions_calls_are_what_the_step_is_made_of(name: str, tmp_path:
             assert float(seconds) == pytest.approx(call.alone_s / call.count, rel=1e-9), call
 
 
+@pytest.mark.slow
 @sweep("op", ["all-reduce", "all-gather", "reduce-scatter", "all-to-all"])
 def test_over_dimensions_there_is_one_algorithm(op: str, tmp_path: Path) -> None:
     (tmp_path / "pod.toml").write_text(POD, encoding="utf-8")

@@ -103,6 +103,7 @@ def test_an_altered_shape_is_found() -> None:
         assert violations(replace(plan, workload=replace(plan.workload, shape=wrong)))
 
 
+@pytest.mark.slow
 def test_trainers_without_such_blocks_say_so() -> None:
     said = "; ".join(refusals(plans(runtime="megatron-core").plans[0], EXPORTERS["megatron"]))
     assert "attention on compressed entries has no flag" in said

@@ -1,7 +1,9 @@
 """Context parallelism by what the kernels of a model's attention allow: planned, priced, checked and exported so."""
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
+from functools import cache, partial
 
 import pytest
 
@@ -18,13 +20,14 @@ from tests.sweeps import sweep
 from tests.words import worded
 
 
+@cache
 def estimated(name: str, pins: str, sequence: int) -> Plan:
     return api.estimate(name, "dgx-h100:2", pins.split(), seq=sequence, runtime="megatron-core").plans[0]
 
 
-GATHERED = estimated("mistral-7b", "cp=2 tp=2", 16384)
-EXCHANGED = estimated("gpt-oss-20b", "cp=4 ep=8", 16384)
-RING = estimated("llama3-8b", "cp=2 tp=2", 16384)
+gathered = partial(estimated, "mistral-7b", "cp=2 tp=2", 16384)
+exchanged = partial(estimated, "gpt-oss-20b", "cp=4 ep=8", 16384)
+ring = partial(estimated, "llama3-8b", "cp=2 tp=2", 16384)
 
 
 @sweep(
@@ -40,8 +43,9 @@ def test_the_algorithm_is_the_first_that_the_kernels_allow(name: str, sequence: 
     assert context.algorithms(workload(name, sequence=sequence))[0] == way
 
 
-@sweep(("plan", "way"), [(GATHERED, "all_gather"), (EXCHANGED, "a2a"), (RING, "p2p")])
-def test_plan_and_command_say_it(plan: Plan, way: str) -> None:
+@sweep(("made", "way"), [(gathered, "all_gather"), (exchanged, "a2a"), (ring, "p2p")])
+def test_plan_and_command_say_it(made: Callable[[], Plan], way: str) -> None:
+    plan = made()
     assert plan.parallelism.cp_algorithm == way
     assert not violations(plan)
     assert f"--cp-comm-type {way}" in bundle(plan, parts("megatron"), given("megatron")).files["start.sh"]
@@ -54,36 +58,36 @@ def test_without_context_parallelism_there_is_none() -> None:
 
 
 @sweep(
-    ("plan", "way", "told"),
+    ("made", "way", "told"),
     [
-        (GATHERED, "p2p", "a window of 4,096 in 16,384 tokens over cp 2 by p2p"),
-        (GATHERED, None, "over cp 2 by p2p"),
-        (EXCHANGED, "all_gather", "attention sinks over cp 4 by all_gather"),
+        (gathered, "p2p", "a window of 4,096 in 16,384 tokens over cp 2 by p2p"),
+        (gathered, None, "over cp 2 by p2p"),
+        (exchanged, "all_gather", "attention sinks over cp 4 by all_gather"),
     ],
 )
-def test_verify_finds_what_dies_in_the_first_pass(plan: Plan, way: str | None, told: str) -> None:
-    changed = replace(plan, parallelism=replace(plan.parallelism, cp_algorithm=way))
+def test_verify_finds_what_dies_in_the_first_pass(made: Callable[[], Plan], way: str | None, told: str) -> None:
+    changed = replace(made(), parallelism=replace(made().parallelism, cp_algorithm=way))
     found = [v for v in violations(changed) if v.name == "context_kernel_runs"]
     assert told in str(found)
 
 
 def test_heads_that_cannot_be_dealt_are_refused() -> None:
-    sixteen = replace(EXCHANGED, parallelism=replace(EXCHANGED.parallelism, tp=4))
+    sixteen = replace(exchanged(), parallelism=replace(exchanged().parallelism, tp=4))
     assert "8 key/value heads over tp 4 and 4 ranks that exchange them" in str(violations(sixteen))
 
 
 def test_what_is_gathered_or_exchanged_is_not_hidden() -> None:
     """It is needed before the kernel starts; a ring's transfers run beside it."""
-    for plan in (GATHERED, EXCHANGED):
-        assert plan.prediction.breakdown["cp"] > RING.prediction.breakdown["cp"] >= 0
+    for plan in (gathered(), exchanged()):
+        assert plan.prediction.breakdown["cp"] > ring().prediction.breakdown["cp"] >= 0
 
 
 def test_import_takes_over_the_algorithm_or_tells_that_kernels_have_it_not() -> None:
-    command = bundle(RING, parts("megatron"), given("megatron")).files["start.sh"]
+    command = bundle(ring(), parts("megatron"), given("megatron")).files["start.sh"]
     other = command.replace("--cp-comm-type p2p", "--cp-comm-type a2a")
     found = reading.plan("megatron", other, ["dgx-h100:2"])
     assert found.plans.plans[0].parallelism.cp_algorithm == "a2a" and not any("by a2a" in d for d in found.differs)
-    windowed = bundle(GATHERED, parts("megatron"), given("megatron")).files["start.sh"]
+    windowed = bundle(gathered(), parts("megatron"), given("megatron")).files["start.sh"]
     dying = windowed.replace("--cp-comm-type all_gather", "--cp-comm-type p2p")
     told = "context-parallel ranks share sequences by p2p; predicted by all_gather"
     assert told in reading.plan("megatron", dying, ["dgx-h100:2"]).differs
@@ -132,7 +136,7 @@ def test_a_way_that_cannot_be_is_refused_with_what_can(question: tuple[str, str]
 
 
 def test_a_ring_alone_is_refused_where_kernels_need_more() -> None:
-    assert "needs all_gather" in "; ".join(refusals(GATHERED, EXPORTERS["accelerate"]))
+    assert "needs all_gather" in "; ".join(refusals(gathered(), EXPORTERS["accelerate"]))
 
 
 def test_a_short_sequence_is_as_if_there_were_no_window() -> None:

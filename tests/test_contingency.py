@@ -29,6 +29,7 @@ def kept() -> tuple[ContingencyPlan, ...]:
     return found().contingency or ()
 
 
+@pytest.mark.slow
 def test_each_is_the_best_of_all_counts_that_are_left() -> None:
     known, wanted = request("llama3-8b", f"dgx-h100:{NODES}", PlanOptions(batch=480, top=1))
     alone = {}
@@ -74,6 +75,7 @@ def test_a_launcher_gets_the_next_plan(tmp_path: Path, capsys: pytest.CaptureFix
     assert "no plan for 3 lost nodes; it has those for 1 to 2" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_what_cannot_be_lost_is_said() -> None:
     with pytest.raises(WrongQuestion, match="nodes that may be lost: from 1 to 1 of 2 nodes"):
         plans.plan("llama3-8b", "dgx-h100:2", top=1, contingency=2)

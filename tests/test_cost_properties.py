@@ -34,7 +34,7 @@ from tests.sweeps import sweep
 from tests.test_oracle import FAMILIES, candidates, figures_of
 
 PATIENT = settings(deadline=None, max_examples=4, derandomize=True, suppress_health_check=list(HealthCheck))
-every_family = sweep("name", FAMILIES, every=3)
+every_family = sweep("name", FAMILIES, every=6)
 SLACK = 1e-12
 """Rounding, relative."""
 
@@ -102,9 +102,9 @@ MUCH = (1.2, 7.0)
 """Factors: one that leaves the best plan what it is, mostly, and one that moves it."""
 
 
-@pytest.mark.parametrize("question", QUESTIONS)
-@pytest.mark.parametrize("of", MORE)
-@pytest.mark.parametrize("factor", MUCH)
+@sweep("question", QUESTIONS)
+@sweep("of", MORE, every=3)
+@sweep("factor", MUCH, every=2)
 def test_more_never_slows_the_optimum(question, of, factor):
     known, (record, names) = asked(question).figures, MORE[of]
 
@@ -163,6 +163,7 @@ def cheapest(factor: float) -> tuple[float, Candidate]:
     return found.value, replace(found, value=0.0)
 
 
+@pytest.mark.slow
 @sweep("factor", [2.0, 4.0, 0.5])
 def test_scaled_prices_scale_the_cost_and_change_no_plan(factor):
     value, candidate = cheapest(1.0)
@@ -410,6 +411,7 @@ def test_everything_is_finite_and_positive(name, data):
     assert cost.utilisation(cost.model_flops(grid), found.time, grid.device.peak * ranks) < 2
 
 
+@pytest.mark.slow
 def test_the_breakdown_of_whole_spaces():
     problem = asked("mixture")
     for index in range(len(problem.blocks)):

@@ -147,6 +147,7 @@ def test_the_closest_of_what_breaks_a_limit_is_a_point_that_trains():
         designing.design(known(), study(text), designing.How())
 
 
+@pytest.mark.slow
 def test_shards_merge_to_the_whole(tmp_path):
     paths = []
     for n in (1, 2, 3):

@@ -24,6 +24,7 @@ def small_problem(precision: str = "bf16") -> Any:
     return problem(prepare(*request("llama3-8b", "dgx-h100:2", asked, known=known())), 1)
 
 
+@pytest.mark.slow
 @settings(max_examples=4, deadline=None)
 @given(
     data=st.lists(st.tuples(*[st.floats(0.2, 5.0)] * 4, st.floats(0.2, 1.5)), min_size=2, max_size=5),
@@ -76,6 +77,7 @@ def test_a_point_is_worth_what_plan_says():
     assert found["energy"] == pytest.approx(plan.energy.energy_j / plan.workload.tokens, rel=1e-12)
 
 
+@pytest.mark.slow
 def test_one_by_one_and_side_by_side_agree():
     points = [study().point(n) for n in range(study().size)]
     together = Evaluator(known(), study()).many(points)

@@ -43,6 +43,7 @@ count = 1
 CAPITAL = 8 * 3000.0 + 20000.0
 
 
+@pytest.mark.slow
 def test_objectives_of_several_workloads_are_their_weighted_means():
     """Each from the plan that ``clusterwright plan`` makes: model FLOP/s are ``MFU peak accelerators``."""
     asked = study(MIX)
@@ -63,6 +64,7 @@ def test_objectives_of_several_workloads_are_their_weighted_means():
         assert found[name] == pytest.approx(float(np.average(each, weights=weights)), rel=1e-9), name
 
 
+@pytest.mark.slow
 def test_rented_nodes_are_worth_their_rent():
     """Performance per dollar of an hour, and an hour at the catalog's price."""
     text = MIX.replace("dgx-h100", "p5.48xlarge").replace(', "energy"', "")  # its watts are not known
@@ -75,6 +77,7 @@ def test_rented_nodes_are_worth_their_rent():
     assert found == pytest.approx(bought["performance-per-dollar"] * CAPITAL / rent)
 
 
+@pytest.mark.slow
 def test_a_limit_on_an_objective_is_on_its_weighted_mean():
     cost = Evaluator(known(), study(MIX)).one((0,)).objectives["cost"]
     limit = '[[constraints]]\nof = "cost"\nat_most = {}\n[costs]'

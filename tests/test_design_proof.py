@@ -56,6 +56,7 @@ def test_what_is_proven_is_the_optimum_of_every_point(text: str) -> None:
     assert all(values(text).get(point, math.inf) >= found.best for point in found.points)
 
 
+@pytest.mark.slow
 @sweep("text", STUDIES, ids=NAMES)
 def test_no_point_of_a_box_is_better_than_its_bound(text: str) -> None:
     asked, rng = study(text), random.Random(5)
@@ -101,6 +102,7 @@ def front_of(text: str) -> frozenset[tuple[float, ...]]:
     )
 
 
+@pytest.mark.slow
 @sweep("text", FRONTS.values(), ids=FRONTS, every=3)
 def test_what_is_proven_of_several_objectives_is_the_whole_front(text: str) -> None:
     found = proof(text)
@@ -122,6 +124,7 @@ def test_a_proof_that_is_cut_short_bounds_the_optimum(most: int) -> None:
     assert found.bounded_away <= proof(WITHIN).bounded_away
 
 
+@pytest.mark.slow
 def test_what_is_known_to_be_feasible_spares_boxes() -> None:
     best = min(values(WIDE).values())
     assert proof(WIDE, best=best).evaluated <= proof(WIDE).evaluated
@@ -166,6 +169,7 @@ def large() -> Study:
     return study(text)
 
 
+@pytest.mark.slow
 def test_a_million_points_are_proven() -> None:
     assert large().size > 1e6
     found = designing.design(known(), large(), designing.How(explained=False))
@@ -175,6 +179,7 @@ def test_a_million_points_are_proven() -> None:
     assert found.search.enumeration_s is not None and found.search.enumeration_s > designing.TIME_S
 
 
+@pytest.mark.slow
 def test_a_proof_is_made_again() -> None:
     found = designing.design(known(), study(WITHIN), designing.How(explained=False, way="bounded"))
     assert found.asked is not None

@@ -29,6 +29,7 @@ def test_a_resumed_study_ends_as_one_that_ran_through(searched, tmp_path, text):
     assert resumed.best == straight.best
 
 
+@pytest.mark.slow
 def test_another_seed_tries_other_points(searched):
     assert by_trials(TINY, 8, seed=1).trials != by_trials(TINY, 8).trials
 

@@ -59,6 +59,7 @@ def test_experts_over_nodes_are_priced_and_started_the_same_way() -> None:
     assert without.dispatcher is None and without.prediction == plain.prediction  # no kernels there
 
 
+@pytest.mark.slow
 @sweep("name", ["alltoall", "allgather", "deepep", "hybridep"])
 @sweep("target", ["megatron", "megatron-bridge"])
 def test_it_is_written_and_read_back(name: str, target: str) -> None:

@@ -19,6 +19,7 @@ import pytest
 
 import planner
 from planner import commands
+from tests.sources import syntax
 from tests.sweeps import sweep
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -184,8 +185,7 @@ def test_public_functions_say_what_they_raise() -> None:
 
 def _silent(path: Path) -> list[str]:
     """Functions of a file that raise one of the program's errors themselves, and do not say so."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    public = [each for each in tree.body if isinstance(each, ast.FunctionDef) and not each.name.startswith("_")]
+    public = [each for each in syntax(path).body if isinstance(each, ast.FunctionDef) and not each.name.startswith("_")]
     return [each.name for each in public if _raised(each) and not re.search("[Rr]aises", ast.get_docstring(each) or "")]
 
 

@@ -176,6 +176,7 @@ def test_it_opens_what_did_not_fit():
     assert Bounded().search(roomy).best[0].options[PLACEMENT] != NOWHERE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("more", [{}, {"expanded_scope": "pool", "expanded_access": "concurrent"}])
 def test_bounded_search_finds_what_exhaustive_search_finds(more):
     on = expanded("dgx-a100-40gb:2", expanded_memory=3000 * GB if more else 30 * GB, **more)
@@ -199,6 +200,7 @@ def made():
     return plan(CATALOG, asked(expanded(), f"{PINS} placement=optimizer+activations:0.5")).plans[0]
 
 
+@pytest.mark.slow
 def test_a_plan_says_what_lies_where():
     found = made()
     there = found.prediction.memory.expanded
@@ -218,7 +220,7 @@ def test_a_plan_says_what_lies_where():
         (lambda p: with_expanded(p, capacity_bytes=1e15), "expanded capacity_bytes"),
         (lambda p: with_expanded(p, optimizer_bytes=0.0), "expanded optimizer_bytes"),
     ],
-    every=3,
+    every=6,
 )
 def test_a_wrong_plan_is_found_out(wrong, said):
     assert not verify.violations(made())

@@ -2,7 +2,9 @@
 
 import ast
 import json
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,19 +21,19 @@ from planner.schema.plan import Plan
 from planner.schema.workload import Method
 from planner.search.bounded import Bounded
 from planner.search.exhaustive import Exhaustive
+from tests.altering import altered
 from tests.cases import problem_of
 from tests.launchers.environments import given
 from tests.launchers.spread import EVERY, Case, expressible, plan
 
 NODE = "dgx-h100:4"
-SHARDED = plan(Case("fsdp2", "llama3-8b", NODE, "micro=2 recompute=full"))
-ENGINE = plan(Case("deepspeed", "llama3-8b", NODE, "zero=1 recompute=full micro=8"))
-REPLICAS = plan(Case("pytorch-ddp", "gpt2", "dgx-a100-80gb:1", "micro=2"))
+sharded = partial(plan, Case("fsdp2", "llama3-8b", NODE, "micro=2 recompute=full"))
+engine = partial(plan, Case("deepspeed", "llama3-8b", NODE, "zero=1 recompute=full micro=8"))
+replicas = partial(plan, Case("pytorch-ddp", "gpt2", "dgx-a100-80gb:1", "micro=2"))
 
-QUANTISED = plan(Case("hf-trainer", "llama3-8b", "dgx-h100:1", "micro=2", "qlora"))
+quantised = partial(plan, Case("hf-trainer", "llama3-8b", "dgx-h100:1", "micro=2", "qlora"))
 TUNED = [
-    plan(Case("hf-trainer", "llama3-8b", "dgx-h100:1", "micro=2", method))
-    for method in ("qdora", "qlora:fp8", "freeze:2")
+    Case("hf-trainer", "llama3-8b", "dgx-h100:1", "micro=2", method) for method in ("qdora", "qlora:fp8", "freeze:2")
 ]
 
 
@@ -46,11 +48,11 @@ def options(whole: Plan, **more: Any) -> dict[str, str]:
 
 
 def test_the_script_is_python_and_reads_every_option_of_its_own() -> None:
-    tree = ast.parse(files(SHARDED)["train.py"])
+    tree = ast.parse(files(sharded())["train.py"])
     own = next(n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == "JobArguments")
     fields = {n.target.id for n in own.body if isinstance(n, ast.AnnAssign) and isinstance(n.target, ast.Name)}
-    asked = {*options(SHARDED), *options(SHARDED, changed=short), *options(QUANTISED)}
-    asked.update(name for each in TUNED for name in options(each))
+    asked = {*options(sharded()), *options(sharded(), changed=short), *options(quantised())}
+    asked.update(name for case in TUNED for name in options(plan(case)))
     named = {
         name.removeprefix("--")
         for name in asked
@@ -61,14 +63,14 @@ def test_the_script_is_python_and_reads_every_option_of_its_own() -> None:
 
 def test_recomputation_is_asked_for_once() -> None:
     """FSDP's is Accelerate's: Transformers stops where both are on."""
-    config = yaml.safe_load(files(SHARDED)["accelerate.yaml"])
+    config = yaml.safe_load(files(sharded())["accelerate.yaml"])
     assert config["fsdp_config"]["fsdp_activation_checkpointing"] is True
-    assert "--gradient_checkpointing" not in options(SHARDED)
-    assert options(ENGINE)["--gradient_checkpointing"] == "true"
+    assert "--gradient_checkpointing" not in options(sharded())
+    assert options(engine())["--gradient_checkpointing"] == "true"
 
 
 def test_no_block_has_to_be_named_and_one_rank_loads() -> None:
-    config = yaml.safe_load(files(SHARDED)["accelerate.yaml"])["fsdp_config"]
+    config = yaml.safe_load(files(sharded())["accelerate.yaml"])["fsdp_config"]
     assert "fsdp_transformer_layer_cls_to_wrap" not in config
     assert config["fsdp_cpu_ram_efficient_loading"] is True
 
@@ -76,7 +78,7 @@ def test_no_block_has_to_be_named_and_one_rank_loads() -> None:
 @pytest.mark.parametrize("target", ["hf-trainer", "accelerate"])
 def test_a_deepspeed_file_says_the_precision_alone(target: str) -> None:
     """Accelerate refuses to start where its own configuration says it, too."""
-    made = bundle(ENGINE, parts(target), given(target)).files
+    made = bundle(engine(), parts(target), given(target)).files
     assert "mixed_precision" not in yaml.safe_load(made["accelerate.yaml"])
     assert json.loads(made["ds_config.json"])["bf16"] == {"enabled": True}
 
@@ -99,33 +101,33 @@ def test_what_was_planned_for_deepspeed_starts_with_it(zero: int) -> None:
     ],
 )
 def test_degrees_that_it_has_not_are_refused(change: dict[str, int], says: str) -> None:
-    whole = replace(SHARDED, parallelism=replace(SHARDED.parallelism, **change))
+    whole = replace(sharded(), parallelism=replace(sharded().parallelism, **change))
     assert says in "; ".join(refusals(whole, EXPORTERS["hf-trainer"]))
 
 
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"optimizer": {"id": "adafactor"}}, "optimizer adafactor (it has adamw, adam-8bit, paged-ad"),
-        ({"mtp_layers": 1}, "no modules of multi-token prediction"),
-        ({"shape": {**SHARDED.workload.shape, "family": "encoder"}}, "family encoder (it has decoder)"),
+        ({"workload.optimizer": {"id": "adafactor"}}, "optimizer adafactor (it has adamw, adam-8bit, paged-ad"),
+        ({"workload.mtp_layers": 1}, "no modules of multi-token prediction"),
+        ({"workload.shape.family": "encoder"}, "family encoder (it has decoder)"),
     ],
 )
 def test_work_that_it_does_not_do_is_refused(change: dict[str, Any], says: str) -> None:
-    whole = replace(SHARDED, workload=replace(SHARDED.workload, **change))
+    whole = altered(sharded(), change)
     assert says in "; ".join(refusals(whole, EXPORTERS["hf-trainer"]))
 
 
 def test_a_benchmark_needs_no_data_and_saves_nothing() -> None:
-    found = options(REPLICAS, changed=short)
+    found = options(replicas(), changed=short)
     assert found["--mock_data"] == "true" and found["--save_strategy"] == "no"
     assert (found["--max_steps"], found["--logging_steps"]) == ("50", "1")
     assert not found.keys() & {"--train_file", "--output_dir", "--save_steps"}
 
 
 def test_weights_are_loaded_to_tune_them() -> None:
-    tuned = replace(SHARDED, workload=replace(SHARDED.workload, method={"kind": "finetune", "rank": 0, "targets": []}))
-    assert options(SHARDED)["--model_untrained"] == "true"
+    tuned = altered(sharded(), {"workload.method": {"kind": "finetune", "rank": 0, "targets": []}})
+    assert options(sharded())["--model_untrained"] == "true"
     assert "--model_untrained" not in options(tuned)
 
 
@@ -176,13 +178,13 @@ def test_a_program_of_its_own_reads_back(name: str, tmp_path: Path, monkeypatch:
 
 
 def test_replicas_without_wide_weights_are_not_axolotls() -> None:
-    assert "replicas in bf16" in "; ".join(refusals(REPLICAS, EXPORTERS["axolotl"]))
-    assert not [*refusals(QUANTISED, EXPORTERS["axolotl"])]
+    assert "replicas in bf16" in "; ".join(refusals(replicas(), EXPORTERS["axolotl"]))
+    assert not [*refusals(quantised(), EXPORTERS["axolotl"])]
 
 
 def test_adapters_that_nobody_can_place_are_refused() -> None:
-    method = QUANTISED.workload.method
-    eight = replace(SHARDED, workload=replace(SHARDED.workload, method={**method, "base": "int8"}), precision="bf16")
+    method = {**quantised().workload.method, "base": "int8"}
+    eight = altered(sharded(), {"workload.method": method, "precision": "bf16"})
     assert "weights in 8 bit cannot be sharded" in "; ".join(refusals(eight, EXPORTERS["hf-trainer"]))
     mixed = plan(Case("hf-trainer", "qwen3-30b-a3b", "dgx-h100:1", "zero=3", "qlora"))
     for name in ("hf-trainer", *FILES):
@@ -204,45 +206,45 @@ def test_extra_arguments_are_compared_with_what_a_file_says() -> None:
         ("llama-factory", "cutoff_len=4096"),
         ("trl", "--lora_r 8"),
     ):
-        made = bundle(QUANTISED, parts(name), given(name) | {"extra-args": extra})
+        made = bundle(quantised(), parts(name), given(name) | {"extra-args": extra})
         assert [loss.field for loss in made.losses].count("extra-args") == 1, name
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "many", "1.5"])
 def test_a_scale_that_is_none_is_refused(value: str) -> None:
     with pytest.raises(WrongQuestion, match="lora-alpha"):
-        bundle(QUANTISED, parts("axolotl"), given("axolotl") | {"lora-alpha": value})
+        bundle(quantised(), parts("axolotl"), given("axolotl") | {"lora-alpha": value})
 
 
-@pytest.mark.parametrize(("whole", "name"), [(REPLICAS, "adamw_bnb_8bit"), (SHARDED, "adamw_torch_8bit")])
-def test_states_in_8_bit_are_asked_for_by_who_can_hold_them(whole: Plan, name: str) -> None:
+@pytest.mark.parametrize(("made", "name"), [(replicas, "adamw_bnb_8bit"), (sharded, "adamw_torch_8bit")])
+def test_states_in_8_bit_are_asked_for_by_who_can_hold_them(made: Callable[[], Plan], name: str) -> None:
     """Shards are tensors that bitsandbytes does not take; what stays in 32 bit is told: 6 bytes of 50,257 x 768."""
-    narrow = replace(whole, workload=replace(whole.workload, optimizer={**whole.workload.optimizer, "id": "adam-8bit"}))
+    whole = made()
+    narrow = altered(whole, {"workload.optimizer.id": "adam-8bit"})
     assert options(narrow)["--optim"] == name
     told = [loss.why for loss in EXPORTERS["hf-trainer"].loses(narrow) if "embedding" in loss.why]
     more = "states of the embedding stay in 32 bit, 0.2 GiB more than predicted"
-    assert told == ([more] if whole is REPLICAS else [])
+    assert told == ([more] if made is replicas else [])
 
 
 @pytest.mark.parametrize(
     ("own", "name"), [("paged-adamw", "paged_adamw_32bit"), ("paged-adam-8bit", "paged_adamw_8bit")]
 )
 def test_paged_states_are_asked_for_where_parameters_are_whole(own: str, name: str) -> None:
-    paged = replace(REPLICAS, workload=replace(REPLICAS.workload, optimizer={**REPLICAS.workload.optimizer, "id": own}))
+    paged = altered(replicas(), {"workload.optimizer.id": own})
     assert options(paged)["--optim"] == name
     assert any("states move to host memory" in loss.why for loss in EXPORTERS["hf-trainer"].loses(paged))
-    own_states = {**QUANTISED.workload.optimizer, "id": own}
-    tuned = replace(QUANTISED, workload=replace(QUANTISED.workload, optimizer=own_states))
+    tuned = altered(quantised(), {"workload.optimizer.id": own})
     for target in ("trl", "axolotl", "llama-factory"):
         assert name in "".join(bundle(tuned, parts(target), given(target)).files.values()), target
-    shards = replace(SHARDED, workload=paged.workload)
+    shards = replace(sharded(), workload=paged.workload)
     assert "bitsandbytes takes no shards" in "; ".join(refusals(shards, EXPORTERS["hf-trainer"]))
 
 
 def test_deepspeed_keeps_its_own_optimizer() -> None:
-    narrow = replace(ENGINE, workload=replace(ENGINE.workload, optimizer={"id": "adam-8bit"}))
+    narrow = altered(engine(), {"workload.optimizer": {"id": "adam-8bit"}})
     assert "DeepSpeed with optimizer adam-8bit" in "; ".join(refusals(narrow, EXPORTERS["hf-trainer"]))
-    assert "DeepSpeed" not in "; ".join(refusals(ENGINE, EXPORTERS["hf-trainer"]))
+    assert "DeepSpeed" not in "; ".join(refusals(engine(), EXPORTERS["hf-trainer"]))
 
 
 def test_shards_inside_nodes_have_replicas_over_them() -> None:

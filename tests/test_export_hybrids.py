@@ -73,6 +73,7 @@ def test_nvidias_own_command_is_the_librarys_model() -> None:
     assert found.plans.plans[0].workload.model == "nemotron-h-8b"
 
 
+@pytest.mark.slow
 def test_a_latent_of_experts_has_an_option() -> None:
     plan = planner.plan("nemotron3-super-120b-a12b", "dgx-h100:16", batch=256, runtime="megatron-core", top=1).plans[0]
     assert after(argv(plan), "--moe-latent-size") == "1024"

@@ -1,6 +1,7 @@
 """What is known of a model reaches the launcher or is refused; what is not known is told."""
 
 from dataclasses import asdict, replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,15 +13,15 @@ from planner.schema.plan import Plan
 from tests.launchers.environments import given
 from tests.launchers.spread import Case, plan
 
-DENSE = plan(Case("megatron-core", "llama3-8b", "dgx-h100:4", "zero=0"))
-SHARDED = plan(Case("fsdp2", "qwen3-30b-a3b", "dgx-h100:4", "ep=8"))
+dense = partial(plan, Case("megatron-core", "llama3-8b", "dgx-h100:4", "zero=0"))
+sharded = partial(plan, Case("fsdp2", "qwen3-30b-a3b", "dgx-h100:4", "ep=8"))
 
 
 def of(model: str, **shape: Any) -> Plan:
     """The plan with another model, or with other fields of it."""
     known = workload.model(model)
-    put = replace(DENSE.workload, model=model, shape={**asdict(known), **shape}, sequence=known.sequence)
-    return replace(DENSE, workload=put)
+    put = replace(dense().workload, model=model, shape={**asdict(known), **shape}, sequence=known.sequence)
+    return replace(dense(), workload=put)
 
 
 def written(whole: Plan, target: str = "megatron") -> str:
@@ -114,14 +115,14 @@ def test_what_is_not_known_is_told() -> None:
 
 
 def test_torchtitan_builds_the_router() -> None:
-    module = bundle(SHARDED, parts("torchtitan"), given("torchtitan")).files["plan_config.py"]
+    module = bundle(sharded(), parts("torchtitan"), given("torchtitan")).files["plan_config.py"]
     assert 'score_func="softmax"' in module
     assert "route_norm=True" in module
     assert "load_balance_coeff=0.001" in module
-    assert "workload.shape.moe.router.balance_loss" in lost(SHARDED, "torchtitan")
-    shape = SHARDED.workload.shape
+    assert "workload.shape.moe.router.balance_loss" in lost(sharded(), "torchtitan")
+    shape = sharded().workload.shape
     changed = {**shape["moe"], "router": {**shape["moe"]["router"], "normalised": False, "scaling": 2.5}}
-    other = replace(SHARDED, workload=replace(SHARDED.workload, shape={**shape, "moe": changed}))
+    other = replace(sharded(), workload=replace(sharded().workload, shape={**shape, "moe": changed}))
     module = bundle(other, parts("torchtitan"), given("torchtitan")).files["plan_config.py"]
     assert "route_norm=False" in module
     assert "route_scale=2.5" in module
@@ -129,7 +130,7 @@ def test_torchtitan_builds_the_router() -> None:
 
 @pytest.mark.parametrize("shape", [{"activation": "geglu"}, {"sinks": True}, {"qk_norm": "unweighted"}])
 def test_torchtitans_module_refuses_other_blocks(shape: dict[str, Any]) -> None:
-    other = replace(SHARDED, workload=replace(SHARDED.workload, shape={**SHARDED.workload.shape, **shape}))
+    other = replace(sharded(), workload=replace(sharded().workload, shape={**sharded().workload.shape, **shape}))
     assert "written for decoders like Llama 3 and Qwen 3" in why_not(other, "torchtitan")
 
 
@@ -146,6 +147,6 @@ def test_torchtitans_module_refuses_other_blocks(shape: dict[str, Any]) -> None:
     ],
 )
 def test_plans_go_where_their_launcher_runs(vendor: str, target: str, starts: bool) -> None:
-    pools = tuple(replace(pool, vendor=vendor) for pool in DENSE.cluster.pools)
-    there = replace(DENSE, cluster=replace(DENSE.cluster, pools=pools))
+    pools = tuple(replace(pool, vendor=vendor) for pool in dense().cluster.pools)
+    there = replace(dense(), cluster=replace(dense().cluster, pools=pools))
     assert ("it runs on accelerators of" not in why_not(there, target)) == starts

@@ -244,6 +244,7 @@ def test_better_parts_are_never_slower(kind: str, model: str) -> None:
     assert np.all(step(device, links, software, 2 * batch, ranks) > base)
 
 
+@pytest.mark.slow
 def test_replicating_frequent_rows_saves_exchange_only_across_ranks() -> None:
     step = other_families.stepper("dlrm-large", "dlrm")
     chosen, (device, links, software, batch, ranks) = columns("dlrm", "dlrm-large")
@@ -257,6 +258,7 @@ def test_replicating_frequent_rows_saves_exchange_only_across_ranks() -> None:
 # ---- published runs --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_nine_of_ten_rows_that_state_enough_are_covered() -> None:
     enough = [run for run in published() if run.states_enough]
     assert len(enough) == 669
@@ -266,11 +268,13 @@ def test_nine_of_ten_rows_that_state_enough_are_covered() -> None:
         assert len(covered) >= 0.9 * len(rows) > 0
 
 
+@pytest.mark.slow
 def test_every_row_left_out_says_why() -> None:
     reasons = {run.reason for run in published() if not run.covered}
     assert all("is not in the catalog" in reason or reason == "time to train is no throughput" for reason in reasons)
 
 
+@pytest.mark.slow
 def test_what_a_row_leaves_out_is_said() -> None:
     by_id = {run.id: run for run in published()}
     mlperf = next(run for run in published() if run.source == "mlperf-v3.1" and run.family == "encoder" and run.covered)
@@ -286,6 +290,7 @@ def test_an_encoder_computes_logits_at_masked_positions_only() -> None:
     assert shape(run, None).vocab == pytest.approx(0.15 * 30522)
 
 
+@pytest.mark.slow
 def test_rows_of_one_result_are_fitted_once() -> None:
     fitted = [frame().runs[i] for i in other_parameters.timed(frame())]
     assert len(fitted) == 396

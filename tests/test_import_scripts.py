@@ -232,7 +232,7 @@ torchrun --seen "$(ls {outside} {folder} /root /etc 2>&1 | tr '\\n' ' ')" --net 
 def test_a_script_that_starts_nothing_is_told(
     text: str, says: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sandbox, "SECONDS", 2)
+    monkeypatch.setattr(sandbox, "SECONDS", 1)
     (folder / "bad.sh").write_text(text, encoding="utf-8")
     with pytest.raises(WrongQuestion) as caught:
         sandbox.ran(folder / "bad.sh")

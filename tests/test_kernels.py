@@ -1,6 +1,8 @@
 """Recipes of 8 and 4 bit, and modules recomputed by name: planned, written, and found where a kernel would stop."""
 
-from dataclasses import replace
+from collections.abc import Callable
+from functools import cache, partial
+from typing import Any
 
 import pytest
 
@@ -10,18 +12,22 @@ from planner.launchers import bundle, parts
 from planner.schema.plan import Plan
 from planner.site import cells, sharing
 from planner.verify import violations
+from tests.altering import altered
 from tests.cases import CATALOG
 from tests.launchers.environments import given
 from tests.sweeps import sweep
 
 
+@cache
 def estimated(model: str, on: str, *pins: str) -> Plan:
     return api.estimate(model, on, list(pins), batch="64").plans[0]
 
 
-LATENT = estimated("deepseek-v2-lite", "dgx-h100:4", "ep=8", "recompute=selective:moe_act+mla_up_proj+layernorm")
-DENSE = estimated("llama3-8b", "dgx-h100:4", "tp=2", "zero=1", "recompute=selective:mlp")
-RING = estimated("llama3-8b", "dgx-h100:4", "cp=2")
+latent = partial(
+    estimated, "deepseek-v2-lite", "dgx-h100:4", "ep=8", "recompute=selective:moe_act+mla_up_proj+layernorm"
+)
+dense = partial(estimated, "llama3-8b", "dgx-h100:4", "tp=2", "zero=1", "recompute=selective:mlp")
+ring = partial(estimated, "llama3-8b", "dgx-h100:4", "cp=2")
 
 
 def command(plan: Plan) -> str:
@@ -71,8 +77,9 @@ def test_blocks_of_four_bits_in_powers_of_two_are_amds() -> None:
 
 
 def test_modules_are_written_by_name() -> None:
-    assert "--recompute-modules layernorm moe_act mla_up_proj" in " ".join(command(LATENT).replace("\\\n", " ").split())
-    assert not violations(LATENT) and not violations(DENSE)
+    written = " ".join(command(latent()).replace("\\\n", " ").split())
+    assert "--recompute-modules layernorm moe_act mla_up_proj" in written
+    assert not violations(latent()) and not violations(dense())
 
 
 def test_delayed_scaling_excludes_some_modules() -> None:
@@ -81,38 +88,34 @@ def test_delayed_scaling_excludes_some_modules() -> None:
 
 
 @sweep(
-    ("plan", "change", "told"),
+    ("made", "change", "told"),
     [
-        (LATENT, {"precision": "fp8-delayed"}, "delayed scaling with selective:layernorm+moe_act"),
-        (RING, {"precision": "nvfp4"}, "nvfp4 on H100"),
-        (DENSE, {"recompute": replace(DENSE.recompute, policy="selective:moe_act")}, "which the model does not have"),
-        (DENSE, {"recompute": replace(DENSE.recompute, policy="selective:mlps")}, "mlps is no module"),
-        (DENSE, {"recompute": replace(DENSE.recompute, policy="selective:layernorm")}, "which the model does not have"),
-        (RING, {"workload": replace(RING.workload, shape={**RING.workload.shape, "head_dim": 132})}, "heads of 132"),
-        (RING, {"workload": replace(RING.workload, shape={**RING.workload.shape, "head_dim": 264})}, "heads of 264"),
+        (latent, {"precision": "fp8-delayed"}, "delayed scaling with selective:layernorm+moe_act"),
+        (ring, {"precision": "nvfp4"}, "nvfp4 on H100"),
+        (dense, {"recompute.policy": "selective:moe_act"}, "which the model does not have"),
+        (dense, {"recompute.policy": "selective:mlps"}, "mlps is no module"),
+        (dense, {"recompute.policy": "selective:layernorm"}, "which the model does not have"),
+        (ring, {"workload.shape.head_dim": 132}, "heads of 132"),
+        (ring, {"workload.shape.head_dim": 264}, "heads of 264"),
     ],
 )
-def test_verify_finds_what_a_kernel_stops_at(plan: Plan, change: dict[str, object], told: str) -> None:
-    found = str(violations(replace(plan, **change)))  # type: ignore[arg-type]
-    assert told in found
+def test_verify_finds_what_a_kernel_stops_at(made: Callable[[], Plan], change: dict[str, Any], told: str) -> None:
+    assert told in str(violations(altered(made(), change)))
 
 
 def test_the_widest_heads_that_kernels_take_are_256() -> None:
     """Of latent attention the part with positions and the part without count together: 200 + 64."""
-    wide = replace(RING, workload=replace(RING.workload, shape={**RING.workload.shape, "head_dim": 256}))
+    wide = altered(ring(), {"workload.shape.head_dim": 256})
     assert "heads of" not in str(violations(wide))
-    alone = replace(DENSE, workload=replace(DENSE.workload, shape={**DENSE.workload.shape, "head_dim": 264}))
+    alone = altered(dense(), {"workload.shape.head_dim": 264})
     assert "heads of" not in str(violations(alone))
-    latent = {**LATENT.workload.shape["latent"], "nope_dim": 200}
-    ring = replace(LATENT.parallelism, cp=2)
-    split = replace(LATENT, workload=replace(LATENT.workload, shape={**LATENT.workload.shape, "latent": latent}))
-    assert "heads of 264 elements over cp 2" in str(violations(replace(split, parallelism=ring)))
+    split = altered(latent(), {"workload.shape.latent.nope_dim": 200, "parallelism.cp": 2})
+    assert "heads of 264 elements over cp 2" in str(violations(split))
 
 
 def test_one_key_value_head_is_left_beyond_their_number() -> None:
     """Over more tensor ranks than there are heads each holds a copy of one, which an exchange cannot cut in two."""
-    cut = replace(RING.parallelism, tp=16, cp_algorithm="a2a")
-    found = str(violations(replace(RING, parallelism=cut)))
+    found = str(violations(altered(ring(), {"parallelism.tp": 16, "parallelism.cp_algorithm": "a2a"})))
     assert "8 key/value heads over tp 16 and 2 ranks that exchange them" in found
 
 
@@ -122,8 +125,8 @@ def test_mixtures_without_latents_have_norms_to_drop() -> None:
 
 def test_a_run_with_modules_is_known_again() -> None:
     """Its row names them; a log that says selective alone does not contradict it."""
-    row = cells.of_plan(LATENT)
-    assert row["activation_recompute"] == LATENT.recompute.policy
+    row = cells.of_plan(latent())
+    assert row["activation_recompute"] == latent().recompute.policy
     assert not sharing.wrong("activation_recompute", row["activation_recompute"], CATALOG)
     assert not cells.contradictions({"activation_recompute": "selective"}, row, CATALOG)
     assert cells.contradictions({"activation_recompute": "full"}, row, CATALOG)

@@ -89,6 +89,7 @@ def writes(call: ast.Call) -> bool:
     return bool(named) or flags or any(mode.strip("bt+") in ("w", "a", "x") or mode == "r+b" for mode in modes)
 
 
+@pytest.mark.slow
 def test_no_command_writes_by_itself() -> None:
     found = {
         str(path.relative_to(ROOT))

@@ -178,6 +178,7 @@ def test_the_integer_program_agrees_with_trying_all() -> None:
         assert (found.value if found else float("inf")) == pytest.approx(best)
 
 
+@pytest.mark.slow
 def test_identical_pools_are_one_cluster() -> None:
     whole = planned("t4-4:4")
     cut = planned("t4-4:1", "t4-4:3")
@@ -354,6 +355,7 @@ def test_documents_come_back_as_they_were(mixed: PlanSet) -> None:
     assert document.parse(json.loads(document.as_json(mixed)), "here") == mixed
 
 
+@pytest.mark.slow
 def test_gradients_that_pass_a_link_faster_than_it_sends_are_found() -> None:
     best = planned("dgx-a100-40gb:1", "dgx-a100-80gb:1", model="gpt2-medium", batch="512").plans[0]
     assert len(best.cluster.pools) == 2
@@ -543,6 +545,7 @@ def test_the_deal_of_a_document_is_the_best(mixed: PlanSet) -> None:
         assert float(deal.slowest[0]) == pytest.approx(time / 10**6, rel=1e-4)
 
 
+@pytest.mark.slow
 def test_pools_that_a_link_names_stay_apart() -> None:
     """A link between two pools that are alike is not dropped by making them one."""
     link = "dgx-v100#1/dgx-v100#2=1 Gbit/s"

@@ -120,6 +120,7 @@ def rated(plan: MixedPlan) -> float:
     return plan.time * sum(n * weight for n, weight in zip(plan.nodes, WEIGHTS, strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by_rate", [False, True])
 def test_what_is_said_of_a_plan_is_what_the_plan_is(by_rate: bool) -> None:
     """Seconds, or what the nodes count in them, in whatever order the pools are named."""

@@ -82,6 +82,7 @@ def test_rates_add_and_a_restart_takes_as_often_as_a_pool_interrupts() -> None:
     assert float(found.restart) == pytest.approx((mine * 600 + theirs * 2 * HOUR) / (mine + theirs), rel=1e-12)
 
 
+@pytest.mark.slow
 def test_the_questions_own_restart_and_preemptions_hold(plain: Plan) -> None:
     known, wanted, pools = posed()
     slow = joint((known, replace(wanted, restart_s=24 * HOUR), pools))
@@ -97,6 +98,7 @@ def test_the_questions_own_restart_and_preemptions_hold(plain: Plan) -> None:
     assert {p.preemptions_per_node_s for p in taken.cluster.pools} == {1 / DAY}
 
 
+@pytest.mark.slow
 def test_a_pool_that_may_be_taken_back_beside_one_that_may_not(plain: Plan) -> None:
     known, wanted, pools = posed()
     pools = told(pools, preemptions_per_node_s=1 / DAY, restart_s=0.5 * HOUR)
@@ -149,6 +151,7 @@ def test_the_same_plan_for_another_run_is_what_would_be_written_for_it(plain: Pl
         assert getattr(again.money.goodput, term) == pytest.approx(getattr(fresh.money.goodput, term), rel=1e-12)
 
 
+@pytest.mark.slow
 def test_a_pool_that_is_taken_back_all_the_time_is_left_out() -> None:
     """Steps alone would use both pools; together they get nowhere."""
     known, wanted, pools = posed()
@@ -158,6 +161,7 @@ def test_a_pool_that_is_taken_back_all_the_time_is_left_out() -> None:
         run.plan(known, replace(wanted, preemptions_per_node_s=100 / HOUR), pools)
 
 
+@pytest.mark.slow
 def test_what_interruptions_cost_decides_between_sets_of_pools() -> None:
     """Four nodes more, often taken back, make the shortest step; one node that nobody takes makes the shortest run.
 

@@ -157,6 +157,7 @@ def test_links_that_were_given_stay_and_zones_may_be_joined_better() -> None:
     assert all(there is given for *_, there in dependence.supposed(known, wanted, given, mixed=True))
 
 
+@pytest.mark.slow
 def test_the_screen_says_what_the_choice_depends_on(close: PlanSet, tmp_path: Path, capsys) -> None:
     path = tmp_path / "plan.json"
     path.write_text(document.as_json(close))

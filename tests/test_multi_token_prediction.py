@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -22,26 +23,27 @@ H100 = "dgx-h100:128"
 PINS = ["ep=64", "pp=8", "tp=2", "recompute=full"]
 
 
+@cache
 def estimated(modules: int, *more: str) -> Plan:
     """DeepSeek-V3 on a given split."""
     return api.estimate("deepseek-v3", H100, [*PINS, *more], mtp_layers=modules).plans[0]
 
 
-PLAIN, ONE, TWO = (estimated(modules) for modules in (0, 1, 2))
+plain, one, two = (partial(estimated, modules) for modules in (0, 1, 2))
 
 
 def test_a_module_is_one_more_layer_and_the_head_once_more() -> None:
     """``FLOPs = 6 tokens (layer + h V)``: of the layer's products and scores, by the model's own difference."""
-    assert "mtp_layers" not in document.dump(PLAIN)["workload"]
-    assert document.dump(ONE)["workload"]["mtp_layers"] == 1
-    held = [sum(stage.layers for stage in plan.parallelism.stages) for plan in (PLAIN, ONE, TWO)]
+    assert "mtp_layers" not in document.dump(plain())["workload"]
+    assert document.dump(one())["workload"]["mtp_layers"] == 1
+    held = [sum(stage.layers for stage in plan.parallelism.stages) for plan in (plain(), one(), two())]
     assert held == [61, 62, 63]
-    assert PLAIN.workload.parameters == ONE.workload.parameters == 671_026_404_352
+    assert plain().workload.parameters == one().workload.parameters == 671_026_404_352
     first, second = (
-        more.prediction.model_flops - less.prediction.model_flops for less, more in ((PLAIN, ONE), (ONE, TWO))
+        more.prediction.model_flops - less.prediction.model_flops for less, more in ((plain(), one()), (one(), two()))
     )
     assert first == pytest.approx(second, rel=1e-9)
-    tokens = ONE.batch.global_ * ONE.workload.sequence
+    tokens = one().batch.global_ * one().workload.sequence
     # One layer: latent attention, its scores in full, 8 of 256 experts, the shared one and the router; and the head.
     h, heads, expert = 7168, 128, 3 * 7168 * 2048
     attention = h * 1536 + 1536 * heads * 192 + h * 576 + 512 * heads * 256 + heads * 128 * h
@@ -51,10 +53,10 @@ def test_a_module_is_one_more_layer_and_the_head_once_more() -> None:
 
 def test_more_modules_take_more_time() -> None:
     """Also where the last stage gives up layers for their heads, so that its logits do not show in the step."""
-    times = [plan.prediction.step_time_s for plan in (PLAIN, ONE, TWO)]
+    times = [plan.prediction.step_time_s for plan in (plain(), one(), two())]
     assert times == sorted(set(times))
-    assert "logits" not in PLAIN.prediction.breakdown
-    shown = [plan.prediction.breakdown.get("logits", 0.0) for plan in (ONE, TWO)]
+    assert "logits" not in plain().prediction.breakdown
+    shown = [plan.prediction.breakdown.get("logits", 0.0) for plan in (one(), two())]
     assert shown == sorted(shown)
 
 
@@ -127,19 +129,19 @@ def edited(plan: Plan, **workload: Any) -> Plan:
 
 
 @sweep(
-    ("plan", "says"),
+    ("modules", "workload", "says"),
     [
-        (edited(ONE, mtp_layers=None), "of 61 layers"),
-        (edited(ONE, mtp_layers=2), "of 63 layers"),
-        (edited(PLAIN, mtp_layers=1), "of 62 layers"),
-        (edited(ONE, mtp_layers=0), "mtp_layers is 0"),
-        (edited(ONE, mtp_layers=-1), "mtp_layers is -1"),
-        (edited(ONE, method={"kind": "lora", "rank": 8, "targets": ["q"]}), "mtp_layers is 1"),
+        (1, {"mtp_layers": None}, "of 61 layers"),
+        (1, {"mtp_layers": 2}, "of 63 layers"),
+        (0, {"mtp_layers": 1}, "of 62 layers"),
+        (1, {"mtp_layers": 0}, "mtp_layers is 0"),
+        (1, {"mtp_layers": -1}, "mtp_layers is -1"),
+        (1, {"method": {"kind": "lora", "rank": 8, "targets": ["q"]}}, "mtp_layers is 1"),
     ],
-    ids=[str(number) for number in range(6)],
 )
-def test_the_checker_recounts(plan: Plan, says: str) -> None:
-    verify.check(ONE)
+def test_the_checker_recounts(modules: int, workload: dict[str, Any], says: str) -> None:
+    plan = edited(estimated(modules), **workload)
+    verify.check(one())
     with pytest.raises(verify.Inconsistent, match=says):
         verify.check(plan)
 
@@ -151,7 +153,7 @@ def test_the_report_names_them(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_plans_with_and_without_are_other_questions() -> None:
-    assert "multi-token prediction modules" in comparison.compare(PLAIN, ONE).questions
+    assert "multi-token prediction modules" in comparison.compare(plain(), one()).questions
 
 
 # ---- launchers -------------------------------------------------------------------------------------------------------
@@ -164,13 +166,13 @@ def argv(plan: Plan) -> list[str]:
 
 
 def test_megatron_gets_them_in_the_last_chunk() -> None:
-    told = argv(TWO)
+    told = argv(two())
     assert told[told.index("--mtp-num-layers") + 1] == "2"
     assert told[told.index("--num-layers") + 1] == "61"
     layout = told[told.index("--pipeline-model-parallel-layout") + 1]
     assert layout.endswith("m*2L")
     assert layout.count("|") == 7
-    assert "--mtp-num-layers" not in argv(PLAIN)
+    assert "--mtp-num-layers" not in argv(plain())
     one = api.estimate("moonlight-16b-a3b", "dgx-h100:4", ["ep=8"], mtp_layers=1).plans[0]
     assert "--pipeline-model-parallel-layout" not in argv(one)
 
@@ -188,10 +190,10 @@ def test_what_no_launcher_could_start_is_refused() -> None:
 
 
 def test_import_reads_them_back() -> None:
-    back = present.plan("megatron", "pretrain_gpt.py " + " ".join(f"'{word}'" for word in argv(ONE)), [H100])
+    back = present.plan("megatron", "pretrain_gpt.py " + " ".join(f"'{word}'" for word in argv(one())), [H100])
     plan = back.plans.plans[0]
     assert (plan.workload.model, plan.workload.mtp_layers) == ("deepseek-v3", 1)
-    assert plan.prediction.step_time_s == pytest.approx(ONE.prediction.step_time_s, rel=1e-9)
+    assert plan.prediction.step_time_s == pytest.approx(one().prediction.step_time_s, rel=1e-9)
     assert not back.differs
 
 

@@ -1,7 +1,9 @@
 """Muon: work on whole matrices, what shards of these hold, who has it, and how Megatron-LM is told."""
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
+from functools import cache, partial
 
 import numpy as np
 import pytest
@@ -16,6 +18,7 @@ from planner.models.workload import library, workload
 from planner.schema.plan import Plan
 from planner.verify import violations
 from planner.verify.model import largest_tensors
+from tests.altering import altered
 from tests.launchers.environments import given
 from tests.sweeps import sweep
 from tests.words import worded
@@ -23,13 +26,14 @@ from tests.words import worded
 DENSE = "llama3-8b"
 
 
+@cache
 def estimated(name: str, cluster: str, *pins: str, optimizer: str = "muon", batch: int = 256) -> Plan:
     return api.estimate(name, cluster, list(pins), batch=batch, seq=4096, optimizer=optimizer).plans[0]
 
 
-SHARED = estimated(DENSE, "dgx-h100:4", "tp=2", "zero=1")
-ALONE = estimated(DENSE, "dgx-h100:4", "tp=2", "pp=2", "zero=0", "recompute=full")
-MIXTURE = estimated("qwen3-30b-a3b", "dgx-h100:4", "ep=8", "zero=1", "recompute=full")
+shared = partial(estimated, DENSE, "dgx-h100:4", "tp=2", "zero=1")
+alone = partial(estimated, DENSE, "dgx-h100:4", "tp=2", "pp=2", "zero=0", "recompute=full")
+mixture = partial(estimated, "qwen3-30b-a3b", "dgx-h100:4", "ep=8", "zero=1", "recompute=full")
 
 
 def test_work_of_a_matrix_is_that_of_its_products() -> None:
@@ -60,9 +64,9 @@ def test_two_counts_of_the_largest_tensor_agree(name: str) -> None:
 
 def test_states_are_one_momentum_in_blocks_and_two_outside() -> None:
     """Without ZeRO and over two stages: 4 + 4 bytes of a block's parameter, 8 + 4 of embedding or head."""
-    held = ALONE.prediction.memory.by_stage
+    held = alone().prediction.memory.by_stage
     assert held is not None
-    ends, blocks = 128_256 * 4096, [218_112_000 * stage.layers for stage in ALONE.parallelism.stages]
+    ends, blocks = 128_256 * 4096, [218_112_000 * stage.layers for stage in alone().parallelism.stages]
     assert held[0].optimizer_bytes == (8 * blocks[0] + 12 * ends) / 2
     assert held[1].optimizer_bytes == (8 * blocks[1] + 12 * (ends + 4096)) / 2
 
@@ -71,7 +75,7 @@ def test_shards_hold_whole_matrices() -> None:
     """On 16 shards a share of the layers is larger than a matrix; on 256 the largest is what every shard has room for,
     which no accelerator holds.
     """
-    assert SHARED.prediction.memory.gradients_bytes == pytest.approx(4 * 8_030_261_248 / 2, rel=1e-12)
+    assert shared().prediction.memory.gradients_bytes == pytest.approx(4 * 8_030_261_248 / 2, rel=1e-12)
     spread = estimated(DENSE, "dgx-h100:32", "zero=1", "recompute=full")
     assert spread.prediction.memory.gradients_bytes == 4 * (256 * 4096 * 28672 + 2 * 128_256 * 4096 + 4096)
     assert spread.prediction.memory.optimizer_bytes > 8 * 4096 * 28672
@@ -90,26 +94,24 @@ def test_the_update_takes_its_iterations() -> None:
     assert 0.45 * found < half < 0.55 * found
 
 
-@sweep("plan", [SHARED, ALONE, MIXTURE])
-def test_plans_hold(plan: Plan) -> None:
-    assert violations(plan) == []
+@sweep("made", [shared, alone, mixture])
+def test_plans_hold(made: Callable[[], Plan]) -> None:
+    assert violations(made()) == []
 
 
 @pytest.mark.parametrize("field", ["outside_state_bytes", "state_bytes"])
 def test_states_that_are_understated_are_found(field: str) -> None:
-    optimizer = {**ALONE.workload.optimizer, field: ALONE.workload.optimizer[field] - 1.0}
-    wrong = replace(ALONE, workload=replace(ALONE.workload, optimizer=optimizer))
+    optimizer = {**alone().workload.optimizer, field: alone().workload.optimizer[field] - 1.0}
+    wrong = replace(alone(), workload=replace(alone().workload, optimizer=optimizer))
     assert "states_follow_from_sharding" in {each.name for each in violations(wrong)}
 
 
 def test_what_does_not_go_together_is_found() -> None:
-    fp16 = replace(SHARED, precision="fp16")
-    away = replace(SHARED, offload={**SHARED.offload, "optimizer": True})
-    deeper = replace(SHARED, parallelism=replace(SHARED.parallelism, zero_stage=3))
-    nodes = replace(SHARED, parallelism=replace(SHARED.parallelism, zero_scope="node"))
-    frozen = replace(
-        SHARED, workload=replace(SHARED.workload, method={**SHARED.workload.method, "kind": "freeze", "layers": 2})
-    )
+    fp16 = replace(shared(), precision="fp16")
+    away = altered(shared(), {"offload.optimizer": True})
+    deeper = altered(shared(), {"parallelism.zero_stage": 3})
+    nodes = altered(shared(), {"parallelism.zero_scope": "node"})
+    frozen = altered(shared(), {"workload.method.kind": "freeze", "workload.method.layers": 2})
     for wrong in (fp16, away, deeper, nodes, frozen):
         assert "muon_runs" in {each.name for each in violations(wrong)}
 
@@ -127,11 +129,11 @@ def test_several_pools_are_refused() -> None:
 
 
 def test_megatron_is_told_and_read_back() -> None:
-    script = bundle(SHARED, parts("megatron"), given("megatron")).files["start.sh"]
+    script = bundle(shared(), parts("megatron"), given("megatron")).files["start.sh"]
     words = " ".join(script.replace("\\\n", " ").split())
     assert "--optimizer muon --muon-tp-mode duplicated" in words and "--use-distributed-optimizer" in words
     (back,) = reading.plan("megatron", script, ["dgx-h100:4"]).plans.plans
-    assert back.workload.optimizer == SHARED.workload.optimizer and back.prediction == SHARED.prediction
+    assert back.workload.optimizer == shared().workload.optimizer and back.prediction == shared().prediction
     old = script.replace("--optimizer muon", "--optimizer dist_muon").replace("--use-distributed-optimizer", "")
     assert reading.plan("megatron", old, ["dgx-h100:4"]).plans.plans[0].parallelism.zero_stage == 1
     with pytest.raises(WrongQuestion, match="--muon-tp-mode: may change"):
@@ -141,4 +143,4 @@ def test_megatron_is_told_and_read_back() -> None:
 def test_other_targets_refuse_it() -> None:
     for name, exporter in EXPORTERS.items():
         if exporter.role == "trainer" and name not in ("megatron", "accelerate"):
-            assert any("muon" in why for why in refusals(SHARED, exporter)) or exporter.runtime is None, name
+            assert any("muon" in why for why in refusals(shared(), exporter)) or exporter.runtime is None, name

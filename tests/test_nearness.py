@@ -249,6 +249,7 @@ def test_runs_faster_than_their_hardware_are_told(tmp_path: Path, capsys: pytest
     assert "by the site's own runs a plan is faster than its hardware" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_runs_faster_than_their_hardware_are_told_over_several_pools(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -63,6 +63,7 @@ def test_a_vendor_besides_a_price_is_refused() -> None:
         _plan("dgx-h100:2", vendor="nebius", price="$2/h")
 
 
+@pytest.mark.slow
 def test_an_instance_has_its_own_price_and_a_vendor_may_be_named() -> None:
     own, named = _plan("p5.48xlarge:2").money.price, _plan("dgx-h100:2", vendor="nebius").money.price
     assert own is not None and own.node == "p5.48xlarge" and own.usd_per_hour == pytest.approx(55.04)

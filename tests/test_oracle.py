@@ -311,6 +311,7 @@ SPACES = {
 }
 
 
+@pytest.mark.slow
 @sweep("name", SPACES, every=3)
 def test_places_of_whole_spaces(name):
     agrees_in_space(name, places=4)
@@ -338,6 +339,7 @@ def agrees_in_space(name, places):
             agree(one, grid)
 
 
+@pytest.mark.slow
 def test_candidates_of_a_large_space():
     """Drawn from all of DeepSeek-V3's on 2,048 accelerators, and from those whose stages between hold dense layers."""
     problem = problem_of("deepseek-v3", "dgx-h100:256", batches=(15360,))

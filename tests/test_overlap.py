@@ -68,6 +68,7 @@ def test_the_law_by_hand():
 # ---- plans: bytes ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @every_family
 @PATIENT
 @given(data=st.data(), factor=st.floats(1.0, 16.0))
@@ -115,6 +116,7 @@ def test_within_a_layer_no_more_hides_than_the_work_beside_it(name, data, slower
     hides_at_most(found["ep"], open_["ep"], LayerPart(work.backward, work.forward))
 
 
+@pytest.mark.slow
 @every_family
 @PATIENT
 @given(data=st.data(), slower=st.sampled_from([1.0, 30.0]))
@@ -135,6 +137,7 @@ def test_between_stages_and_replicas_no_more_hides_than_passes_last(name, data, 
 # ---- plans: cutting finer --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @every_family
 @PATIENT
 @given(data=st.data())
@@ -183,6 +186,7 @@ def test_widening_an_expert_group_never_speeds_a_layer_that_compute_bounds(name,
 # ---- experts' exchanges ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @every_mixture
 @PATIENT
 @given(data=st.data())

@@ -164,6 +164,7 @@ def test_runs_of_one_source_are_fitted_without_leaving_it_out(tmp_path, capsys):
     assert not (tmp_path / "out" / "intervals").exists()
 
 
+@pytest.mark.slow
 def test_runs_on_one_generation_say_nothing_of_others(tmp_path, capsys):
     path = wrote(tmp_path, {}, {"source": "hers", "step_time_s": "13"})
     assert main(["calibrate", str(path), "-o", str(tmp_path / "out")]) == 0
@@ -171,6 +172,7 @@ def test_runs_on_one_generation_say_nothing_of_others(tmp_path, capsys):
     assert "unmeasured" not in (tmp_path / "out" / "intervals" / "time.csv").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_an_interrupted_fit_leaves_nothing(tmp_path, monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt

@@ -177,6 +177,7 @@ def test_deepseek_on_h100_keeps_expert_groups_small_and_stages_many(precision):
     assert best.zero_stage < 3
 
 
+@pytest.mark.slow
 def test_nor_does_its_multi_token_module_drive_it_to_zero_3():
     best = first("deepseek-v3", "dgx-h100:128", precision="fp8", batch=8192, mtp_layers=1).parallelism
     assert best.pp > 1 and best.zero_stage < 3

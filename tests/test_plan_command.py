@@ -63,7 +63,7 @@ def empty_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-@sweep("name", QUESTIONS, every=3)
+@sweep("name", QUESTIONS, every=5)
 def test_transcripts(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     shown = []
     for line in QUESTIONS[name]:
@@ -183,6 +183,7 @@ def test_a_range_of_counts_shows_the_best_of_each(capsys: pytest.CaptureFixture[
         assert ask(capsys, f"plan llama3-70b --cluster dgx-h100:{count} --pin tp=8,cp=1").code == 1
 
 
+@pytest.mark.slow
 @sweep(
     ("objective", "figure"),
     [
@@ -199,6 +200,7 @@ def test_plans_are_ranked_by_the_objective(objective: str, figure: Any, capsys: 
     assert values == pytest.approx(sorted(values))
 
 
+@pytest.mark.slow
 def test_plans_keep_the_limits(capsys: pytest.CaptureFixture[str]) -> None:
     line = "plan llama3-8b --cluster dgx-h100:1..32 --top 30 --deadline '20 d' --max-cost '$300k' --json"
     for plan in plans(ask(capsys, line)):
@@ -265,6 +267,7 @@ def test_a_waived_rule_leaves_plans_that_hold(rule: Rule, capsys: pytest.Capture
     assert rule.waivable or f"--waive {rule.name}: a plan does not add up unless" in answer.err
 
 
+@pytest.mark.slow
 def test_a_range_of_up_to_16_counts_is_tried_whole(capsys: pytest.CaptureFixture[str]) -> None:
     found = ask(capsys, "plan llama3-8b --cluster dgx-h100:5..9 --objective cost --top 1 --json").document
     assert [point["accelerators"] // 8 for point in found["front"]] == [5, 6, 7, 8, 9]
@@ -290,6 +293,7 @@ def test_ranges_of_batches_double() -> None:
     assert batches(1, "64..128") == (64, 128) and batches(1, "8..20") == (8, 16, 20)
 
 
+@pytest.mark.slow
 def test_a_range_of_batches_compares_by_all_tokens(capsys: pytest.CaptureFixture[str]) -> None:
     found = plans(ask(capsys, f"plan {SMALL} --batch 64..1024 --top 20 --json"))
     assert {plan["axes"]["batch"] for plan in found} <= {64, 128, 256, 512, 1024}
@@ -307,6 +311,7 @@ def test_a_price_that_is_given_is_the_price(capsys: pytest.CaptureFixture[str]) 
     assert plan["money"]["price"]["source"] == "--price"
 
 
+@pytest.mark.slow
 def test_the_basis_chooses_among_the_prices(capsys: pytest.CaptureFixture[str]) -> None:
     money = {
         basis: plans(ask(capsys, f"plan {SMALL} --basis {basis} --json"))[0]["money"] for basis in ("on-demand", "spot")

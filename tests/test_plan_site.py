@@ -123,6 +123,7 @@ def test_limits_hold_for_what_was_measured(ask: Answers, capsys: pytest.CaptureF
     assert float(fastest.partition(" d")[0]) == pytest.approx(days(found[0]), abs=0.1)
 
 
+@pytest.mark.slow
 def test_comparisons_are_with_what_was_measured(ask: Answers) -> None:
     before = ask("--top", "2")["plans"]
     unknown = cw.load("plans.json")
@@ -157,6 +158,7 @@ def test_a_run_behind_the_plans_shown_is_told(ask: Answers, capsys: pytest.Captu
     assert "fastest run, none of these plans: llama3-8b on 8 x" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_run_that_no_machine_could_do_is_refused(ask: Answers, capsys: pytest.CaptureFixture[str]) -> None:
     ask("--top", "1")
     learn(1, "--step-time", "14s")
@@ -167,6 +169,7 @@ def test_a_run_that_no_machine_could_do_is_refused(ask: Answers, capsys: pytest.
     assert "the site's journal holds a run that cannot be: hardware_is_not_beaten" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_predictions_that_got_worse_are_said_to(ask: Answers, capsys: pytest.CaptureFixture[str]) -> None:
     first, *_, last = ask()["plans"]
     learn(1, "--step-time", f"{1.6 * first['prediction']['step_time_s']:.3f}")
@@ -175,6 +178,7 @@ def test_predictions_that_got_worse_are_said_to(ask: Answers, capsys: pytest.Cap
     assert "(each configuration held out); no better yet: rely on what was measured" in out
 
 
+@pytest.mark.slow
 def test_a_run_beyond_the_best_plans_comes_in_when_it_is_fast(ask: Answers) -> None:
     ask("--pin", "tp=8,pp=1,micro=1,recompute=full,cp=1", "--top", "1")
     learn(1, "--step-time", "8s")

@@ -115,6 +115,7 @@ def test_every_kind_of_entry_is_as_the_schema_says(entry: str, asked: Any) -> No
     assert wrong(found, "catalog-entry")
 
 
+@pytest.mark.slow
 def test_rows_are_guarded(asked: Any) -> None:
     """Inside of lists, too: a key that is missing, and one of another type."""
     for line, kind, rows in (

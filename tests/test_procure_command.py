@@ -160,6 +160,7 @@ def test_break_even_is_rent_over_what_owning_saves(home: Path) -> None:
         assert each.months is None or each.months > 0
 
 
+@pytest.mark.slow
 def test_more_time_costs_no_more_in_the_short_form() -> None:
     known = load()
     costs = []

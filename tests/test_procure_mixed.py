@@ -35,6 +35,7 @@ from tests.sweeps import sweep
 SETTINGS = Settings(gap=1e-9)
 
 
+@pytest.mark.slow
 @sweep(
     ("objective", "seeds", "more"),
     [

@@ -44,7 +44,7 @@ def test_a_set_asked_again_is_the_same(name: str) -> None:
         assert rechecking.check(plan, name) > 200
 
 
-@sweep("name", ASKED, every=4)
+@sweep("name", ASKED, every=8)
 def test_however_it_was_asked(name: str) -> None:
     asked = {"cluster": "dgx-h100:2", "top": 2, **ASKED[name]}
     found = api.plan("llama3-8b", asked.pop("cluster"), **asked)

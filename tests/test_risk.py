@@ -102,6 +102,7 @@ def test_a_half_is_the_capacity_and_any_capacity_is_scaled():
     assert problem(careful, 1, capacity=2e9).capacity == pytest.approx(2e9 * careful.usable / at_half.usable)
 
 
+@pytest.mark.slow
 @sweep("name", SPACES, every=3)
 def test_the_oracle_admits_the_same_candidates(name):
     """Peaks by the scalar reference, against the odds that a logistic variable has."""

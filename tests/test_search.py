@@ -186,7 +186,7 @@ def best_by_sorting(name: str) -> list[tuple]:
     return found
 
 
-@sweep("name", SPACES, every=4)
+@sweep("name", SPACES, every=6)
 def test_bounded_exhaustive_and_sorted_are_one(name):
     problem = space(name)
     slow, fast = Exhaustive().search(problem), Bounded().search(problem)
@@ -317,7 +317,7 @@ def test_a_point_of_the_front_says_what_its_plan_says(model: str, on: str, optio
 # ---- the bound -------------------------------------------------------------------------------------------------------
 
 
-@sweep("name", SPACES, every=4)
+@sweep("name", SPACES, every=6)
 def test_no_candidate_is_below_its_bound(name):
     problem = space(name)
     for index, block in enumerate(problem.blocks):
@@ -364,7 +364,7 @@ def key(layout: dict, options) -> tuple:
     return (*(layout[axis] for axis in sorted(layout)), options)
 
 
-@sweep(("asked", "more"), COUNTED, every=3)
+@sweep(("asked", "more"), COUNTED, every=6)
 def test_the_space_holds_exactly_what_the_rules_let_through(asked, more):
     if "zero=0..1" in more.get("pins", ""):
         more = more | {"pins": more["pins"].replace("zero=0..1", "zero=0|1")}

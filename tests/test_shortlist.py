@@ -69,6 +69,7 @@ def test_the_best_of_each_family_stands_for_it() -> None:
         assert place == min(twins)
 
 
+@pytest.mark.slow
 def test_order_is_by_prediction_beyond_ties_and_by_simplicity_within() -> None:
     picked = [ranked()[place] for place in shortlist.pick(ranked(), options(8))]
     for first, second in pairwise(picked):
@@ -202,6 +203,7 @@ def words(folder: Path) -> list[str]:
     return [str(word) for word in json.loads((folder / "target.json").read_text())["argv"]]
 
 
+@pytest.mark.slow
 def test_fifty_steps_need_no_data_and_leave_no_checkpoint(trial: Path) -> None:
     argv = words(trial / "rank-1")
     assert argv[argv.index("--train-iters") + 1] == "50"
@@ -223,6 +225,7 @@ def test_slurm_waits_for_each_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     ]
 
 
+@pytest.mark.slow
 def test_torchtitan_reads_no_data_and_no_tokenizer() -> None:
     found = cw.plan("llama3-8b", "dgx-h100:1", batch=64, runtime="fsdp2", shortlist=1, to="torchtitan")
     made = cw.export(found, "torchtitan", benchmark=True).bundles[""]
@@ -294,6 +297,7 @@ def job() -> learning.Job:
     return learning.Job("one node", frame, using, learning._order(frame, using))
 
 
+@pytest.mark.slow
 @sweep("name", learning.POLICIES, every=3)
 def test_every_policy_runs_every_plan_once(name: str) -> None:
     policy, _ = learning.POLICIES[name]

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+from tests.sources import syntax
+
 ROOT = Path(__file__).resolve().parent.parent
 
 NAMELESS = {"found", "each", "own", "here", "there"}
@@ -28,7 +30,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 def modules() -> tuple[tuple[str, ast.Module], ...]:
     """Every module of ``planner``, parsed: its path and its tree."""
     paths = sorted((ROOT / "planner").rglob("*.py"))
-    return tuple((str(path.relative_to(ROOT)), ast.parse(path.read_text(encoding="utf-8"))) for path in paths)
+    return tuple((str(path.relative_to(ROOT)), syntax(path)) for path in paths)
 
 
 def functions(tree: ast.AST) -> Iterator[Function]:

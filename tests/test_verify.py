@@ -190,7 +190,7 @@ BUILT = (
 """What launchers build, and neither time nor memory depends on."""
 
 
-@sweep("name", ALSO, every=3)
+@sweep("name", ALSO, every=5)
 def test_every_derived_figure_is_checked(name: str) -> None:
     assert {field for field in survivors(best(name)) if not field.startswith(BUILT)} == INPUTS | ALSO[name]
 

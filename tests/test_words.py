@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
+from tests.sources import syntax
+
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = sorted((ROOT / "planner").rglob("*.py"))
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -92,9 +94,8 @@ def _lines(path: Path) -> Iterator[tuple[str, str]]:
 
 def _sentences(path: Path) -> Iterator[tuple[str, str]]:
     """Where and what: string literals of several words, without docstrings: messages and reports."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    documentation = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    for node in ast.walk(tree):
+    documentation = {id(node.value) for node in ast.walk(syntax(path)) if isinstance(node, ast.Expr)}
+    for node in ast.walk(syntax(path)):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documentation:
             if " " in node.value.strip():
                 yield f"{path.relative_to(ROOT)}:{node.lineno}", node.value
@@ -143,7 +144,7 @@ def test_names_say_what_they_name() -> None:
     assert not [
         f"{path.relative_to(ROOT)}:{line}: {name}: write {PRIVATE_NAMES[plain]}"
         for path in PACKAGE
-        for line, name in _names(ast.parse(path.read_text(encoding="utf-8")))
+        for line, name in _names(syntax(path))
         if (plain := name.strip("_").lower()) in PRIVATE_NAMES
     ]
 
@@ -151,7 +152,7 @@ def test_names_say_what_they_name() -> None:
 def test_a_public_class_name_means_one_class() -> None:
     defined = defaultdict(list)
     for path in PACKAGE:
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(syntax(path)):
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 defined[node.name].append(str(path.relative_to(ROOT)))
     twice = {name: paths for name, paths in defined.items() if len(paths) > 1 and name not in SHARED_NAMES}

@@ -17,7 +17,7 @@ from planner.schema.plan import CommunicationRule, Plan, Stage
 from tests.answered_once import answered_once
 from tests.sweeps import QUICK
 
-EVERY = 4 if os.environ.get(QUICK) else 1
+EVERY = 6 if os.environ.get(QUICK) else 1
 """Without slow tests (`make test`), only every so manieth case is tried."""
 
 H100, B200, A100 = "dgx-h100", "dgx-b200", "dgx-a100-80gb"

@@ -18,12 +18,12 @@ from planner.launchers import EXPORTERS, bundle, parts
 from planner.launchers.bundle import refusals
 from planner.schema.plan import Plan
 from tests.launchers.environments import ask, checkout, export, given, python
-from tests.launchers.spread import ALIKE, MIXED, alike, mixed
+from tests.launchers.spread import ALIKE, EVERY, MIXED, alike, mixed
 from tests.launchers.test_megatron_core import job
 
 SPANNING: dict[str, Callable[[], Plan]] = {
-    **{f"{model} on {' and '.join(pools)}": partial(alike, model, pools) for model, pools in ALIKE},
-    f"{MIXED[1][0]} on {' and '.join(MIXED[1][1])}": partial(mixed, *MIXED[1]),
+    **{f"{model} on {' and '.join(pools)}": partial(alike, model, pools) for model, pools in ALIKE[::EVERY]},
+    **{f"{model} on {' and '.join(pools)}": partial(mixed, model, pools) for model, pools in MIXED[1::EVERY]},
 }
 """Plans of one kind of pipeline, every one of which spans all pools; made when a test first asks."""
 STUB = """#!/usr/bin/env bash
