@@ -1,7 +1,9 @@
 """Files that are none of ours, outputs that are no files, folders that one may not enter: told, and nothing broken."""
 
+import gzip
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,10 +11,13 @@ from typing import Any
 
 import pytest
 
-from planner.base import resources, writing
+from planner.base import reading, resources, writing
 from planner.base.errors import WrongQuestion
 from planner.catalog import load
 from planner.models import files
+from planner.planning import document
+from planner.site.logs import records
+from planner.site.trace import reading as traces
 from tests.asking import ask
 from tests.sweeps import sweep
 
@@ -214,3 +219,65 @@ def test_a_closed_error_output_changes_no_exit_code() -> None:
     """``2>&-``: then there is none to write to."""
     command = f"exec {sys.executable} cli.py plan no-such-model --cluster dgx-h100:1 2>&-"
     assert subprocess.run(["sh", "-c", command], check=False, capture_output=True, cwd=ROOT).returncode == 2
+
+
+# ---- files that were made to be too much -----------------------------------------------------------------------------
+
+
+@sweep(
+    ("text", "says"),
+    [
+        (".".join("a" * 20_000) + "=1", "1: not valid TOML: a key of more than 32 parts"),
+        ("x = 1\n[" + " . ".join(['"a"'] * 40) + "]\n", "2: not valid TOML: a key of more than 32 parts"),
+        ("x = " + "[" * 40 + "]" * 40, "tables and lists more than 32 deep"),
+        ("x = " + "{a=" * 20_000, "nested too deeply"),
+        ("x = " + "9" * 4_301, "a whole number of more than 300 digits"),
+        ("x = 0x" + "f" * 4_000, "a whole number of more than 300 digits"),
+        ("x = [" + "[]," * 1_000_000 + "]", "more than 1,000,000 keys, tables and lists"),
+    ],
+)
+def test_toml_beyond_what_is_needed_is_refused(
+    text: str, says: str, capsys: pytest.CaptureFixture[str], folder: Path
+) -> None:
+    for at in (folder / "a.toml", folder / "own" / "nodes" / "x.toml", folder / "site" / "site.toml"):
+        at.parent.mkdir(parents=True, exist_ok=True)
+        at.write_text(text, encoding="utf-8")
+    for line in ("procure a.toml", "design a.toml", "plan gpt2 --cluster a.toml", "catalog check own"):
+        answer = ask(capsys, line)
+        assert (answer.code in (1, 2), says in answer.out + answer.err) == (True, True), (line, answer)
+    answer = ask(capsys, "plan gpt2 --cluster dgx-h100:1 --site site")
+    assert (answer.code, says in answer.err) == (2, True), answer
+
+
+def test_toml_that_is_long_is_read() -> None:
+    text = f"words = '{'a.b c ' * 1000}'\n" + "".join(f"[t{n}.a.b.c]\nx = {n}.5\n" for n in range(2_000))
+    assert reading.toml(text)["t9"]["a"]["b"]["c"]["x"] == 9.5
+
+
+@sweep(
+    ("bound", "most", "says"),
+    [
+        ("BYTES_READ", 1_000_000, "more than 1,000,000 bytes when unpacked; learn takes the last part, too"),
+        ("SECONDS_READ", -1.0, "reading it takes more than -1 s; learn takes the last part, too"),
+        ("MOST_LINES", 1_000, "more than 1,000 lines; learn takes the last part, too"),
+    ],
+)
+def test_a_log_is_read_within_bounds(
+    bound: str, most: float, says: str, monkeypatch: pytest.MonkeyPatch, folder: Path
+) -> None:
+    """Two megabytes of line ends, and two kilobytes of gzip."""
+    log = folder / "small.log.gz"
+    log.write_bytes(gzip.compress(b"\n" * 2_000_000))
+    for module in (reading, records):
+        if hasattr(module, bound):
+            monkeypatch.setattr(module, bound, most)
+    with pytest.raises(WrongQuestion, match=re.escape(says)):
+        list(records.lines(log))
+
+
+def test_a_trace_is_read_within_bounds(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    monkeypatch.setattr(reading, "BYTES_READ", 1_000_000)
+    trace = folder / "small.json.gz"
+    trace.write_bytes(gzip.compress(b'{"traceEvents": [' + b" " * 2_000_000))
+    with pytest.raises(WrongQuestion, match=r"1,000,000 bytes when unpacked; trace fewer steps"):
+        traces.read(trace, document.load(folder / "plan.json").plans[0].parallelism)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import csv
 import re
-import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -132,13 +131,9 @@ def read_document(path: Path, problems: list[FileProblem]) -> TomlDocument | Non
     if text is None:
         return None
     try:
-        return TomlDocument(path, text, tomllib.loads(text))
-    except tomllib.TOMLDecodeError as error:
-        at = re.search(r"\(at line (\d+), column \d+\)", str(error))
-        line = int(at[1]) if at else len(text.splitlines())
-        problems.append(FileProblem(str(path), line, "", f"not valid TOML: {str(error).split(' (at ')[0]}"))
-    except RecursionError:
-        problems.append(FileProblem(str(path), 0, "", "not valid TOML: nested too deeply"))
+        return TomlDocument(path, text, reading.toml(text))
+    except reading.MalformedToml as error:
+        problems.append(FileProblem(str(path), error.line or 0, "", f"not valid TOML: {error.reason}"))
     return None
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import Field, fields, is_dataclass
 from functools import lru_cache
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from planner.base import reading, typed
-from planner.base.errors import WrongQuestion, malformed
+from planner.base.errors import WrongQuestion
 from planner.schema.hardware import Entry
 
 SIZE_LIMIT = 10_000_000
@@ -44,13 +43,10 @@ def tables(path: Path) -> dict[str, Any]:
 @lru_cache(maxsize=64)
 def _parsed(path: Path, text: str) -> dict[str, Any]:
     try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        where = re.search(r"\(at line (\d+), column \d+\)", str(error))
-        line = f":{where[1]}" if where else ""
+        return reading.toml(text)
+    except reading.MalformedToml as error:
+        line = f":{error.line}" if error.line else ""
         raise WrongQuestion(f"{path}{line}: malformed TOML: {error}") from None
-    except (ValueError, RecursionError) as error:
-        raise WrongQuestion(f"{path}: malformed TOML: {malformed(error)}") from None
 
 
 def headers(path: Path) -> list[str]:

@@ -182,7 +182,12 @@ def library() -> str:
     """
     if find_spec("vl_convert") is None:
         raise _missing("vl-convert-python")
-    found = subprocess.run([sys.executable, "-P", "-c", BUNDLE], capture_output=True, encoding="utf-8", check=True)
+    found = subprocess.run([sys.executable, "-P", "-c", BUNDLE], capture_output=True, encoding="utf-8", check=False)
+    if found.returncode:
+        raise WrongQuestion(
+            f"vl-convert, which holds the charts' script, ended with {found.returncode}; its JavaScript engine "
+            "reserves much address space without using it: is that bounded (ulimit -v)?"
+        )
     # Nothing in the bundle may end the script element that it stands in.
     return found.stdout.replace("</script", "<\\/script")
 

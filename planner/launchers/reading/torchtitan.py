@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from planner.base.errors import WrongQuestion, malformed
+from planner.base import reading
+from planner.base.errors import WrongQuestion
 from planner.launchers.reading.command import command
 from planner.launchers.reading.found import FoundOptions, Options, Reading
 from planner.launchers.reading.shell.script import Script
@@ -183,9 +183,9 @@ def read_file(text: str) -> FoundOptions:
 def _flat(text: str) -> dict[str, Any]:
     """Options of all tables under ``table.name``."""
     try:
-        tables = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise WrongQuestion(f"--from torchtitan: not TOML: {malformed(error)}") from None
+        tables = reading.toml(text)
+    except reading.MalformedToml as error:
+        raise WrongQuestion(f"--from torchtitan: not TOML: {error}") from None
     pairs = [(table, inner) for table, inner in tables.items() if isinstance(inner, dict)]
     return {f"{table}.{name}": value for table, inner in pairs for name, value in inner.items()}
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import codecs
-import gzip
 import re
-import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from io import BufferedReader
 from pathlib import Path
 from typing import Literal
 
+from planner.base import reading
 from planner.base.errors import WrongQuestion
 
 Per = Literal["step", "token", "sequence"]
@@ -74,6 +72,8 @@ class Steady:
 LONGEST = 1 << 16
 """Bytes of a line that are looked at: a configuration dumped as one line of JSON takes some 20 kB."""
 CHUNK = 1 << 20
+MOST_LINES = 5_000_000
+"""Of a log."""
 _CODED = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 """Colours, cursor movements and titles of terminals (ECMA-48, control sequences)."""
 _MARKS = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
@@ -87,24 +87,15 @@ def lines(path: Path) -> Iterator[str]:
     line longer than :data:`LONGEST` bytes the rest is left out.
 
     Raises:
-        WrongQuestion: it is no file, cannot be read, or its gzip data are damaged.
+        WrongQuestion: it is no file, cannot be read, its gzip data are damaged, or it is too long.
     """
     if not path.is_file():
         raise WrongQuestion(f"{path}: {'a folder; name the log in it' if path.is_dir() else 'no such file'}")
     try:
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-            yield from _split(_chunks(file))  # type: ignore[arg-type]  # a GzipFile reads as any binary file does
+        with reading.passing(path, "learn takes the last part, too (tail -n 100000)", MOST_LINES) as file:
+            yield from _split(iter(lambda: file.read1(CHUNK), b""))
     except OSError as error:
         raise WrongQuestion(f"{path}: {error.strerror or error}") from None
-
-
-def _chunks(file: BufferedReader) -> Iterator[bytes]:
-    """The bytes of a file, as far as they are there: a gzipped log may still be written, or have lost its end."""
-    try:
-        while chunk := file.read1(CHUNK):
-            yield chunk
-    except (EOFError, zlib.error):
-        return
 
 
 def _split(chunks: Iterator[bytes]) -> Iterator[str]:

@@ -6,16 +6,16 @@ JSON is read event by event: a trace of any length needs the memory of one event
 from __future__ import annotations
 
 import codecs
-import gzip
 import json
 import re
 import sqlite3
+import time
 import zlib
 from collections.abc import Iterator, Mapping
-from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
+from planner.base import reading
 from planner.base.errors import WrongQuestion
 from planner.schema.plan import Parallelism
 from planner.site.trace import ranks
@@ -53,7 +53,7 @@ def items(text: Text) -> Iterator[tuple[str, Any]]:
 class Text:
     """A file of JSON, of which a window is held."""
 
-    def __init__(self, file: BufferedReader) -> None:
+    def __init__(self, file: reading.PassingFile) -> None:
         self.file, self.decoder = file, json.JSONDecoder()
         self.decoded = codecs.getincrementaldecoder("utf-8-sig")(errors="replace")
         self.window, self.at, self.passed, self.over = "", 0, 0, False
@@ -64,10 +64,7 @@ class Text:
             return False
         if len(self.window) - self.at > LONGEST:
             raise ValueError(f"no value ends within {LONGEST:,} characters")
-        try:
-            chunk = self.file.read1(CHUNK)
-        except (EOFError, zlib.error):  # a gzipped file that has lost its end
-            chunk = b""
+        chunk = self.file.read1(CHUNK)
         self.over = not chunk
         self.passed += self.at
         self.window, self.at = self.window[self.at :] + self.decoded.decode(chunk, self.over), 0
@@ -114,6 +111,7 @@ class Text:
         self.take("]")
 
 
+FEWER = "trace fewer steps (active=2 of the schedule)"
 ON_DEVICE = ("kernel", "gpu_memcpy", "gpu_memset")
 """Categories of Kineto's events that run on the accelerator (libkineto/src/ActivityType.cpp)."""
 _STEP = re.compile(r"ProfilerStep#(\d{1,18})")
@@ -140,7 +138,7 @@ def read(path: Path, cut: Parallelism) -> TraceFile:
         raise WrongQuestion(f"{path}: {error}") from None
     if trace.kernels >= ranks.MOST_KERNELS:
         most = f"{ranks.MOST_KERNELS:,}"
-        raise WrongQuestion(f"{path}: more than {most} kernels; trace fewer steps (active=2 of the schedule)")
+        raise WrongQuestion(f"{path}: more than {most} kernels; {FEWER}")
     if not trace.kernels:
         raise WrongQuestion(f"{path}: no kernel of an accelerator in it{_instead(trace)}")
     return trace
@@ -192,8 +190,8 @@ def _number(given: object) -> int:
 
 def _items(trace: TraceFile) -> Iterator[tuple[str, Any]]:
     """Key and value of everything at the top of a trace; of its events, each by itself."""
-    with gzip.open(trace.path) if trace.path.suffix == ".gz" else trace.path.open("rb") as file:
-        text = Text(file)  # type: ignore[arg-type]  # a GzipFile reads as any binary file does
+    with reading.passing(trace.path, FEWER) as file:
+        text = Text(file)
         try:
             yield from items(text)
         except EOFError:
@@ -210,6 +208,8 @@ _KERNELS, _COPIES = "CUPTI_ACTIVITY_KIND_KERNEL", ("CUPTI_ACTIVITY_KIND_MEMCPY",
 def _nsight(trace: TraceFile, cut: Parallelism) -> None:
     """``nsys export --type sqlite``: kernels and copies, in nanoseconds; process groups are not in it."""
     with sqlite3.connect(f"{trace.path.resolve().as_uri()}?mode=ro", uri=True) as base:
+        over = time.process_time() + reading.SECONDS_READ
+        base.set_progress_handler(lambda: time.process_time() > over, 1_000_000)
         tables = {row[0] for row in base.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
         if {_KERNELS, "StringIds"} <= tables:
             names = dict(base.execute("SELECT id, value FROM StringIds"))
