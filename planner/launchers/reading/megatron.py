@@ -21,14 +21,7 @@ STRATEGY = {
     "optim": 1,
     **{word: int(zero) for word, zero in TABLE.words("data-parallel-sharding-strategy").items()},
 }
-_PROGRAMS = {
-    "pretrain_bert.py": "trains an encoder",
-    "pretrain_t5.py": "trains an encoder and a decoder",
-    "pretrain_ict.py": "trains two encoders",
-    "pretrain_vlm.py": "trains an encoder of images and a decoder",
-    "train_rl.py": "generates text in every step",
-}
-"""Programs of Megatron-LM that train no plain decoder."""
+_PROGRAMS: dict[str, str] = TABLE.head["programs"]
 _MUON = {"muon": 0, "dist_muon": 1}
 """Names of Muon -> the ZeRO stage that they mean by themselves."""
 _FORK = ("deepspeed starts it: a fork of Megatron-LM, whose options are read as Megatron-LM's",)
@@ -124,7 +117,7 @@ def _offloaded(flags: Options) -> dict[str, str]:
 
 def _graphs(flags: Options) -> str | None:
     """What CUDA graphs launch, of what plans hold: modules of layers, or the whole step of a dense model."""
-    impl = flags.get("cuda-graph-impl", ["none"])[0]
+    impl = "".join(flags.get("cuda-graph-impl", ["none"])[:1])
     whole = impl == "full_iteration" or "full_iteration" in flags.get("cuda-graph-scope", [])
     if whole:
         return None if "num-experts" in flags else "full"
