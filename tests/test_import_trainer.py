@@ -8,10 +8,15 @@ import pytest
 import yaml
 
 from planner.base.errors import WrongQuestion
-from planner.launchers import reading
+from planner.launchers import accelerate, bundle, parts, plan_facts, reading, write
 from planner.launchers.reading import documents
 from planner.launchers.reading.found import FoundOptions
+from planner.launchers.reading.trainer_dialects import NAMES
+from planner.launchers.start import NAME as START
+from planner.schema.launcher_table import launcher_table
 from tests.asking import ask
+from tests.launchers.environments import given
+from tests.launchers.spread import expressible
 
 TRL = {
     **{"model_name_or_path": "meta-llama/Meta-Llama-3.1-8B-Instruct", "per_device_train_batch_size": 2},
@@ -43,6 +48,48 @@ def read(values: dict[str, Any], name: str = "run.yaml") -> FoundOptions:
     """What is read of a file, whose kind is found out."""
     Path(name).write_text(yaml.safe_dump(values), encoding="utf-8")
     return reading.read(reading.detect(name), name)
+
+
+WRITTEN = {
+    "hf-trainer": ("trainer", START),
+    "trl": ("trainer", START),
+    "llama-factory": ("llama-factory", "llama_factory.yaml"),
+    "axolotl": ("axolotl", "axolotl.yaml"),
+}
+"""Launcher of the family -> the reader of what it writes, and the file."""
+
+
+@pytest.mark.parametrize("target", WRITTEN)
+def test_what_export_wrote_reads_back(target: str) -> None:
+    """LLaMA-Factory's own file says nothing of shards unless DeepSpeed's does; FSDP2 is ZeRO-3 or 2."""
+    source, name = WRITTEN[target]
+    for asked, whole in expressible(target, ("hf-trainer", "hf-trainer-liger", "deepspeed"))[::2]:
+        write(Path(asked.replace("/", "-")), {"": bundle(whole, parts(target), given(target))})
+        back = reading.read(source, str(Path(asked.replace("/", "-")) / name))
+        method = whole.workload.method
+        engine = accelerate.route(whole)
+        zero = {"FSDP": 3, "MULTI_GPU": 0}.get(engine, whole.parallelism.zero_stage)
+        alone = target == "llama-factory" and engine == "FSDP"
+        assert (back.settings["zero"], back.settings["micro"]) == (0 if alone else zero, whole.batch.micro), asked
+        assert (back.accumulation, back.steps) == (whole.batch.accumulation, plan_facts.steps(whole)), asked
+        assert (back.sequence, back.precision) == (whole.workload.sequence, whole.precision), asked
+        assert back.settings["recompute"] == ("none" if alone else whole.recompute.policy), asked
+        assert back.optimizer == whole.workload.optimizer["id"], asked
+        if method["kind"] == "lora":
+            named = "qlora:int8" if method.get("base") == "int8" else plan_facts.method(whole)
+            assert (back.method, back.rank) == (named, method["rank"]), asked
+            assert set(back.targets or ()) == set(method["targets"]), asked
+
+
+def test_names_that_are_written_are_read() -> None:
+    said = {
+        **{"examples": "micro", "micro": "micro", "accumulation": "accumulation", "sequence": "sequence"},
+        **{"adapters.rank": "rank", "adapters.modules": "targets", "adapters.listed": "targets", "optim": "optimizer"},
+        **{"job.model": "model", "steps": "steps"},
+    }
+    for target in WRITTEN:
+        for option in launcher_table(target).options.values():
+            assert option.says not in said or option.name in NAMES[said[option.says]], (target, option.name)
 
 
 def test_a_trl_file_is_read() -> None:

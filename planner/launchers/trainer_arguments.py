@@ -7,12 +7,15 @@ from typing import Any
 
 from planner.launchers import accelerate, adapters, plan_facts, table
 from planner.launchers.target import Loss, Values
+from planner.schema.launcher_table import launcher_table
 from planner.schema.plan import Plan
 
 RUNTIMES = ("hf-trainer", "hf-trainer-liger", "fsdp2", "fsdp", "deepspeed", "pytorch-ddp")
 """Plans for these take the time and memory there that was predicted."""
-PAGED = {"paged-adamw": "paged_adamw_32bit", "paged-adam-8bit": "paged_adamw_8bit"}
-"""Optimizers of bitsandbytes in unified memory -> the Trainer's word."""
+OPTIMIZERS: Mapping[str, list[str]] = launcher_table("trainer-arguments").head["optimizers"]
+"""Optimizer -> the Trainer's words for it, the usual one first."""
+PAGED = ("paged-adamw", "paged-adam-8bit")
+"""Optimizers of bitsandbytes in unified memory."""
 EMBEDDING_STATES = 6.0
 """Bytes that states of an embedding's parameter take more than of others: 8 in place of 2 (transformers, trainer.py,
 create_optimizer, where bitsandbytes is told to keep them in 32 bit)."""
@@ -38,11 +41,9 @@ def facts(plan: Plan, values: Values, decided: Mapping[str, Any]) -> table.Facts
 
 def _optimizer(plan: Plan) -> str:
     """AdamW in 8 bit of bitsandbytes, or of torchao where parameters are shards, which the former does not take."""
-    if paged := PAGED.get(plan.workload.optimizer["id"]):
-        return paged
-    if plan.workload.optimizer["id"] == "adamw":
-        return "adamw_torch"
-    return "adamw_torch_8bit" if accelerate.route(plan) == "FSDP" else "adamw_bnb_8bit"
+    optimizer = plan.workload.optimizer["id"]
+    sharded = optimizer == "adam-8bit" and accelerate.route(plan) == "FSDP"
+    return "adamw_torch_8bit" if sharded else OPTIMIZERS[optimizer][0]
 
 
 def liger(plan: Plan) -> bool:

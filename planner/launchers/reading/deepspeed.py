@@ -122,21 +122,10 @@ def _precision(config: dict[str, Any], assumed: list[str]) -> str | None:
     return found or "fp32"
 
 
-_READ = {
-    *("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"),
-    *("zero_optimization", "tensor_parallel", "pipeline", "bf16", "fp16", "sequence_parallel_size"),
-}
-_ZERO_READ = {
-    *("stage", "overlap_comm", "offload_optimizer", "zero_hpz_partition_size", "offload_param"),
-    # What moves bytes in other pieces, not other bytes:
-    *("contiguous_gradients", "reduce_scatter", "reduce_bucket_size", "allgather_bucket_size", "allgather_partitions"),
-    *("stage3_prefetch_bucket_size", "stage3_param_persistence_threshold", "stage3_max_live_parameters"),
-    *(
-        "stage3_max_reuse_distance",
-        "stage3_gather_16bit_weights_on_model_save",
-        "sub_group_size",
-        "round_robin_gradients",
-    ),
+_ROWS = [row.name.split(".") for row in deepspeed.TABLE.options.values() if not row.is_job]
+_READ = {name for name, *_ in _ROWS} - {"optimizer"}
+_ZERO_READ = {inner[0] for name, *inner in _ROWS if name == "zero_optimization"} | {
+    *deepspeed.TABLE.head["keys"]["pieces"]
 }
 
 

@@ -8,13 +8,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from planner.base.errors import WrongQuestion, malformed
+from planner.schema.launcher_table import launcher_table
 
 DEEPEST = 40
-_MARKS: Mapping[str, tuple[str, ...]] = {
-    "deepspeed": ("zero_optimization", "train_micro_batch_size_per_gpu", "train_batch_size"),
-    "axolotl": ("base_model",),
-    "llama-factory": ("finetuning_type", "cutoff_len"),
-    "trainer": ("per_device_train_batch_size", "model_name_or_path"),
+_MARKS: Mapping[str, list[str]] = {
+    **{name: launcher_table(name).head["marks"] for name in ("deepspeed", "axolotl", "llama-factory")},
+    "trainer": launcher_table("hf-trainer").head["marks"],
 }
 """Trainer -> keys of its files, the most telling first."""
 _UNREAD: Mapping[str, tuple[str, ...]] = {

@@ -13,32 +13,42 @@ from planner.launchers.reading import documents
 from planner.launchers.reading.command import command
 from planner.launchers.reading.found import FoundOptions
 from planner.launchers.reading.shell.script import Script
-from planner.launchers.reading.trainer_options import (
-    BASES,
+from planner.launchers.reading.trainer_dialects import (
     CHAT,
     DIALECTS,
-    HARMLESS,
     LIGER,
     NAMES,
-    OFFLOADING,
     OPTIMIZERS,
     OPTIONS,
     OTHERWISE,
-    PADS,
-    PREFERENCES,
-    QUANTISERS,
     REFUSED,
-    STAGES,
     TARGETS,
     TRAINER,
     TRL,
-    TRL_ONLY,
+    UNDERSTOOD,
+    WORDS,
     Dialect,
     Values,
+    accelerate,
     count,
+    named_file,
+    sharding,
     true,
 )
-from planner.launchers.reading.trainer_sharding import accelerate, named_file, sharding
+from planner.schema.launcher_table import launcher_table
+
+BASES = {0: "lora", 4: "qlora", 8: "qlora:int8"}
+"""Bits of frozen weights -> method."""
+OFFLOADING = "activation_offloading"
+"""TRL's and Axolotl's key for what layers keep in host memory."""
+STAGES = ("sft", "pt", None)
+"""LLaMA-Factory's stages that train one model on one sequence each."""
+PREFERENCES = re.compile(r"(^|[/_-])(dpo|grpo|ppo|kto|orpo|cpo|rloo|reward|gkd|bco|prm|rlhf)(?=[/_.-]|$)")
+"""In the name of a program or its folder: models that are compared, judged or sampled from."""
+PADS = "sequences are as long as the longest of a micro-batch; predicted all as long as the limit (packing fills them)"
+_QUANTISERS: list[str] = WORDS["keys"]["quantisers"]
+_HARMLESS = re.compile("|".join(WORDS["keys"]["harmless"]))
+_TRL_ONLY: list[str] = launcher_table("trl").head["marks"]
 
 
 def read_command(script: Script) -> FoundOptions:
@@ -60,11 +70,12 @@ def read_command(script: Script) -> FoundOptions:
         values = {**documents.mapping(named_file(script.folder, values["config"])), **values}
     given = started.launcher.get("config_file")
     if given:
-        values = {**accelerate(documents.mapping(named_file(script.folder, given[0])), script.folder), **values}
-    dialect = TRAINER
-    if "zero_stage" in values:  # DeepSpeed-Chat's own names and defaults
-        dialect = replace(TRAINER, defaults=CHAT)
-    found = _read(dialect, {"dtype": "fp16" if "zero_stage" in values else None, **values}, script.folder)
+        launched = accelerate(documents.mapping(named_file(script.folder, given[0])))
+        values = {**launched, **values}
+        if "gradient_checkpointing" in launched:  # FSDP recomputes, whatever the program's own switch says
+            values["gradient_checkpointing"] = True
+    chats = "zero_stage" in values
+    found = _read(CHAT if chats else TRAINER, {"dtype": "fp16" if chats else None, **values}, script.folder)
     return replace(found, ranks=started.ranks or found.ranks, assumed=[*started.assumed, *found.assumed])
 
 
@@ -74,10 +85,10 @@ def read_file(name: str) -> Callable[[str, Path], FoundOptions]:
 
 
 def _read(dialect: Dialect, values: Values, folder: Path) -> FoundOptions:
-    if dialect is TRAINER and not values.keys().isdisjoint(TRL_ONLY):
-        dialect = replace(TRAINER, defaults=TRL)
+    if dialect is TRAINER and not values.keys().isdisjoint(_TRL_ONLY):
+        dialect = TRL
         if values.get("bf16") is None and not true(values.get("fp16")):
-            values = {**values, "bf16": True}
+            values = {**values, "bf16": TRL.defaults["bf16"]}
     _refuse(dialect, values)
     sharded, assumed = sharding(values, folder)
     base = _base(dialect, values)
@@ -92,9 +103,8 @@ def _read(dialect: Dialect, values: Values, folder: Path) -> FoundOptions:
     offloads = true(values.get(OFFLOADING)) and sharded.settings.get("zero") in (0, 3)
     if offloads:
         settings["activation_offload"] = "all"
-    lora, targets = dialect.lora(values), dialect.get(values, "targets")
-    if true(values.get("lora_target_linear")):
-        targets = "all"
+    lora = dialect.adapts(values)
+    targets = "all" if true(values.get("lora_target_linear")) else dialect.get(values, "targets")
     steps = _whole(dialect, values, "steps")
     return FoundOptions(
         runtime=_quantising(values) if base or offloads else sharded.runtime,
@@ -128,7 +138,7 @@ def _untrained(values: Values) -> bool:
 
 
 def _refuse(dialect: Dialect, values: Values) -> None:
-    for name in values.keys() & REFUSED.keys():
+    for name in filter(REFUSED.__contains__, values):
         if values[name] not in (None, False, "false", "False", "none", "", 0, "no"):
             raise WrongQuestion(f"--from {dialect.name}: {name}: {REFUSED[name]} cannot be taken over")
     if values.get("stage") not in STAGES:
@@ -158,9 +168,9 @@ def _base(dialect: Dialect, values: Values) -> int:
     """Bits of the weights that adapters leave frozen, which bitsandbytes quantises; 0: they are not."""
     switches = {4: true(values.get("load_in_4bit")), 8: true(values.get("load_in_8bit"))}
     bits = count(values, "quantization_bit") or next((bits for bits, on in switches.items() if on), 0)
-    kinds = {str(values[name]).lower() for name in QUANTISERS if values.get(name) is not None}
+    kinds = {str(values[name]).lower() for name in _QUANTISERS if values.get(name) is not None}
     known = bits in BASES and kinds <= {"nf4", "bnb", "bitsandbytes"}
-    if (bits and not (known and dialect.lora(values))) or (values.get("adapter") == "qlora" and bits != 4):
+    if (bits and not (known and dialect.adapts(values))) or (values.get("adapter") == "qlora" and bits != 4):
         raise WrongQuestion(f"--from {dialect.name}: quantised weights are read in 4 bit (nf4) or 8, under adapters")
     return bits
 
@@ -168,10 +178,8 @@ def _base(dialect: Dialect, values: Values) -> int:
 def _defaults(dialect: Dialect, values: Values) -> Iterator[str]:
     """What is left to the program, and what it takes by itself."""
     for name, value in dialect.defaults.items():
-        if name in ("micro", "accumulation", "sequence", "recompute") and not any(
-            key in values for key in dialect.keys[name]
-        ):
-            yield f"{dialect.keys[name][0]} not stated: {value}, the program's default"
+        if name in ("micro", "accumulation", "sequence", "recompute") and not any(key in values for key in NAMES[name]):
+            yield f"{NAMES[name][0]} not stated: {value}, the program's default"
 
 
 def _recomputes(dialect: Dialect, values: Values) -> bool:
@@ -202,7 +210,7 @@ def _targets(given: Any, assumed: list[str]) -> tuple[str, ...] | None:
     if given is None:
         assumed.append("LoRA's layers not stated: q, k, v and o (--target says others)")
         return None
-    names = [name.strip() for name in given.split(",")] if isinstance(given, str) else [str(name) for name in given]
+    names = [*map(str, given)] if isinstance(given, list) else [name.strip() for name in str(given).split(",")]
     if unknown := [name for name in names if name not in TARGETS]:
         raise WrongQuestion(f"LoRA layer {unknown[0]:.40}: choose {', '.join(TARGETS)}")
     return tuple(dict.fromkeys(target for name in names for target in TARGETS[name]))
@@ -220,10 +228,8 @@ def _library_name(name: str) -> str:
 
 
 def _unread(name: str, value: Any) -> bool:
-    understood = NAMES | OTHERWISE.keys() | REFUSED.keys()
-    return (
-        name not in understood and value not in (None, False) and not HARMLESS.fullmatch(name) and name != "processes"
-    )
+    stated = name not in UNDERSTOOD and value not in (None, False) and name != "processes"
+    return stated and not _HARMLESS.fullmatch(name)
 
 
 # ---- values ----------------------------------------------------------------------------------------------------------

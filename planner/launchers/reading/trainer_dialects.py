@@ -1,19 +1,96 @@
-"""How a Trainer's job is sharded: what Accelerate's, DeepSpeed's and FSDP's own files and words say."""
+"""What programs on Hugging Face's Trainer call the same things, and what their files say of how a job is sharded.
+
+The words stand in their tables (``trainer_arguments.toml`` and those of the programs). A dialect is a program's own
+defaults for them.
+"""
 
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from planner.base.errors import WrongQuestion
 from planner.launchers.reading import deepspeed
 from planner.launchers.reading.found import FoundOptions
-from planner.launchers.reading.trainer_options import FSDP, Values, count, true
 from planner.models import files
+from planner.schema.launcher_table import launcher_table
+
+Values = Mapping[str, Any]
+
+WORDS = launcher_table("trainer-arguments").head
+NAMES: Mapping[str, list[str]] = WORDS["names"]
+"""Our name -> its names, of which the first that is set counts."""
+OTHERWISE: Mapping[str, str] = {key: what for what, keys in WORDS["otherwise"].items() for key in keys}
+"""Key -> what it switches on, which is predicted without."""
+REFUSED: Mapping[str, str] = {key: what for what, keys in WORDS["refused"].items() for key in keys}
+"""Keys that change the work or the memory, where they are set and not false."""
+UNDERSTOOD = {key for keys in NAMES.values() for key in keys} | OTHERWISE.keys() | REFUSED.keys()
+OPTIONS = frozenset(UNDERSTOOD - OTHERWISE.keys() | {*WORDS["keys"]["known"]})
+"""By which a command is known as one of a Trainer."""
+LIGER: list[str] = WORDS["otherwise"]["fused kernels (Liger)"]
+"""Keys that switch Liger's kernels on, whose loss takes logits in chunks."""
+OPTIMIZERS: Mapping[str, str] = {word: optimizer for optimizer, words in WORDS["optimizers"].items() for word in words}
+TARGETS: Mapping[str, list[str]] = WORDS["targets"]
+"""Names of linear layers -> matrices of a block."""
+FSDP: Mapping[str, Mapping[str, Any]] = WORDS["fsdp"]
+"""FSDP's word -> ZeRO stage and scope."""
 
 
-def accelerate(config: Values, folder: Path) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """A program: its name, and our name -> its own value where nothing is set."""
+
+    name: str
+    defaults: Values
+
+    def get(self, values: Values, name: str) -> Any:
+        """The value under one of its names, or its default."""
+        stated = (values[key] for key in NAMES[name] if values.get(key) is not None)
+        return next(stated, self.defaults.get(name))
+
+    def adapts(self, values: Values) -> bool:
+        """Whether its values ask for LoRA."""
+        if self.name == "llama-factory":
+            return bool(values.get("finetuning_type", "lora") == "lora")
+        if self.name == "axolotl":
+            return values.get("adapter") in ("lora", "qlora")
+        return true(values.get("use_peft")) or max(count(values, "lora_dim"), count(values, "lora_rank")) > 0
+
+
+TRAINER = Dialect("trainer", WORDS["defaults"])
+TRL = Dialect("trainer", launcher_table("trl").head["defaults"])
+CHAT = Dialect("trainer", WORDS["chat"])
+"""DeepSpeed-Chat, by its own parser."""
+DIALECTS = {
+    "trainer": TRAINER,
+    **{name: Dialect(name, launcher_table(name).head["defaults"]) for name in ("llama-factory", "axolotl")},
+}
+
+
+def true(value: Any) -> bool:
+    """Whether a value switches something on, as YAML or a command line says it."""
+    return value is True or (isinstance(value, str) and value.lower() in ("true", "yes", "1", "unsloth", "offload"))
+
+
+def count(values: Values, name: str) -> int:
+    """The whole number under a name, 0 where there is none.
+
+    Raises:
+        WrongQuestion: it is none.
+    """
+    value = values.get(name)
+    if value is None or value is False:
+        return 0
+    if not re.fullmatch(r"[0-9]{1,9}", str(value)):
+        raise WrongQuestion(f"--from trainer: {name} is {value!r:.40}; a whole number is expected")
+    return int(value)
+
+
+def accelerate(config: Values) -> dict[str, Any]:
     """What Accelerate's configuration says, as the Trainer's own arguments say it.
 
     Raises:
@@ -83,7 +160,7 @@ def _fsdp(words: list[str], config: Values) -> FoundOptions:
     reshard = plain.get("reshard_after_forward", True)
     if kind not in FSDP:
         raise WrongQuestion(f"--from trainer: fsdp {kind:.40}: choose {', '.join(FSDP)}")
-    stage, scope = FSDP[kind]
+    stage, scope = FSDP[kind]["zero"], FSDP[kind]["scope"]
     if "offload" in words or true(plain.get("offload_params")):
         raise WrongQuestion("--from trainer: fsdp_offload_params: weights in host memory cannot be taken over")
     kept = stage == 2 or (stage == 3 and not true(reshard) and str(reshard).upper() != "FULL_SHARD")
