@@ -62,6 +62,7 @@ def test_a_changed_node_makes_a_cluster() -> None:
     assert plan.cluster.accelerators == 8
 
 
+@pytest.mark.slow
 def test_pools_may_be_records_and_names_at_once() -> None:
     plan = cw.plan("gpt2", [cw.cluster("t4-4:1"), "dgx-v100:1"], batch=32, top=1)[0]
     assert "cluster t4-4#1" in plan.generator.inputs

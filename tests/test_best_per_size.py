@@ -15,7 +15,6 @@ from planner.search.costing import table
 from tests.sweeps import sweep
 
 
-@pytest.mark.slow
 @sweep(
     ("model", "cluster", "objective"),
     [

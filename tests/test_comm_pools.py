@@ -203,6 +203,7 @@ def test_one_table_needs_no_pools(tmp_path: Path) -> None:
     verify.check(new, may_exceed_limits=True)
 
 
+@pytest.mark.slow
 def test_gains_where_nobody_waits_move_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     written(tmp_path, nccl=NCCL_FASTER, mpi=MPI_FASTER)

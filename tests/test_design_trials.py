@@ -59,6 +59,7 @@ def test_what_is_no_journal_is_refused_and_left_alone(searched, tmp_path):
             by_trials(TINY, 3, storage=str(place))
 
 
+@pytest.mark.slow
 def test_no_trial_is_spent_on_what_is_known_to_break_a_limit(searched):
     """What a cluster costs is known without a plan; and no point is tried twice while others are left."""
     text = _limited("$110k")
@@ -135,6 +136,7 @@ def test_an_enumeration_goes_on_where_it_was_stopped(tmp_path, monkeypatch):
     assert whole_with(place).trials == found.trials and not sum(again)
 
 
+@pytest.mark.slow
 def test_an_enumerations_journal_is_held_to_its_question(searched, tmp_path, monkeypatch):
     points, journal, notes = (tmp_path / name for name in ("points.journal", "trials.journal", "notes.txt"))
     by_trials(TINY, 3, storage=str(journal))

@@ -157,6 +157,7 @@ def test_json_is_one_document(capsys: pytest.CaptureFixture[str]) -> None:
     assert (found["kind"], len(found["fits"]), found["fits"][0]["accelerator"]) == ("fit", 1, "RTX-4090")
 
 
+@pytest.mark.slow
 @sweep("asked", ["", "--task dpo", "--lengths 600/2k", "--method full --oom-risk '10 %'"])
 def test_the_plan_that_fit_names_next_is_the_one_it_shows(asked: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Accelerators of one kind are a cluster: neither a whole node of them, nor pools that take no task."""

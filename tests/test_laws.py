@@ -40,7 +40,6 @@ def test_a_looser_memory_risk_never_slows_the_best_plan(model: str) -> None:
     assert model == "gpt2" or times[0] > times[-1], "the risk decides something"
 
 
-@pytest.mark.slow
 def test_a_renamed_cluster_has_the_same_plans() -> None:
     shipped = records.cluster("dgx-h100:2")
     node = replace(shipped.node, id="x", name="X", rented_as="dgx-h100")

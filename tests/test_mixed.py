@@ -187,6 +187,7 @@ def test_identical_pools_are_one_cluster() -> None:
     assert cut.search == whole.search
 
 
+@pytest.mark.slow
 def test_a_pool_without_nodes_is_as_if_absent() -> None:
     with_none, without = planned("ws-4xrtx6000:2", "t4-4:0"), planned("ws-4xrtx6000:2")
     assert [p.prediction for p in with_none.plans] == [p.prediction for p in without.plans]
@@ -556,6 +557,7 @@ def test_pools_that_a_link_names_stay_apart() -> None:
     assert slow.prediction.step_time_s > fast.prediction.step_time_s
 
 
+@pytest.mark.slow
 def test_plans_of_one_pool_say_their_zone() -> None:
     found = planned("dgx-v100:1@a", "dgx-v100:2@b", batch="16")
     assert {pool.zone for each in found.plans for pool in each.cluster.pools} <= {"a", "b"}

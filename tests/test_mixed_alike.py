@@ -304,6 +304,7 @@ def test_on_the_command_line(
     assert len(plan["parallelism"]["groups"]) == 1 and len(plan["cluster"]["pools"]) == 2
 
 
+@pytest.mark.slow
 def test_with_one_pool_it_changes_nothing() -> None:
     with_it, without = (api.plan("gpt2-medium", "dgx-v100:2", launchable=each) for each in (True, False))
     assert with_it.plans == without.plans

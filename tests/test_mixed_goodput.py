@@ -134,6 +134,7 @@ def test_a_plan_that_leaves_interruptions_out_does_not_pass(plain: Plan) -> None
     assert "interruptions_follow_from_pools" in names(silent)
 
 
+@pytest.mark.slow
 def test_the_same_plan_for_another_run_is_what_would_be_written_for_it(plain: Plan) -> None:
     known, wanted, pools = posed()
     pools = told(pools, preemptions_per_node_s=1 / DAY, restart_s=0.5 * HOUR)

@@ -55,6 +55,7 @@ def test_everything_leaves_but_five_tensors() -> None:
     assert not {"offloaded_bytes_are_possible", "activations_are_possible"} & named(away)
 
 
+@pytest.mark.slow
 def test_of_a_part_of_the_states_a_part_is_there() -> None:
     whole, half, none = (estimated(f"zero=1 offload={p}") for p in ("optimizer", "optimizer:0.5", "none"))
     held = [plan.prediction.memory.optimizer_bytes for plan in (whole, half, none)]

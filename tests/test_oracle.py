@@ -354,6 +354,7 @@ def test_candidates_of_a_large_space():
     assert between >= 40
 
 
+@pytest.mark.slow
 def test_parts_of_a_table_are_the_whole_table():
     problem = problem_of("mixtral-8x7b", "dgx-h100:2", batches=(32,), pins="micro=1..4")
     for index, block in enumerate(problem.blocks):

@@ -169,6 +169,7 @@ def bound_by_compute(grid: Grid) -> Grid:
     return replace(grid, device=replace(grid.device, inner_half=0.0, quantisation=0.0, memory_rate=1e30))
 
 
+@pytest.mark.slow
 @every_mixture
 @PATIENT
 @given(data=st.data())

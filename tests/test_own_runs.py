@@ -280,6 +280,7 @@ def test_a_sites_runs_move_plans_on_its_machines_and_are_named(tmp_path, capsys)
     assert not any("site.toml" in each["why"] for each in shipped["assumptions"])
 
 
+@pytest.mark.slow
 def test_a_table_does_not_hide_what_a_site_runs_say(tmp_path, capsys):
     """Both hold an entry of this very accelerator: the one named last counts."""
     site, table = adapted(tmp_path, SLOW, tmp_path / "site"), tmp_path / "table"

@@ -148,6 +148,7 @@ def test_explain_prints_the_plan_of_a_rank(capsys: pytest.CaptureFixture[str]) -
 # ---- what can be asked -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_top_says_how_many(capsys: pytest.CaptureFixture[str]) -> None:
     many = plans(ask(capsys, f"plan {SMALL} --top 12 --json"))
     assert [plan["rank"] for plan in many] == list(range(1, 13))

@@ -188,6 +188,7 @@ def test_a_run_beyond_the_best_plans_comes_in_when_it_is_fast(ask: Answers) -> N
     assert [p["rank"] for p in found["plans"]] == [1, 2, 3, 4, 5]
 
 
+@pytest.mark.slow
 def test_pins_hold_for_what_was_run_too(ask: Answers) -> None:
     ask("--pin", "tp=8", "--top", "1")
     learn(1, "--step-time", "8s")

@@ -42,7 +42,6 @@ def asked(
     )  # fmt: skip
 
 
-@pytest.mark.slow
 @sweep(
     "job",
     [

@@ -204,6 +204,7 @@ def offer(tmp_path_factory: pytest.TempPathFactory) -> Procurement:
     return run.procure(known, asked, depth=run.Depth(top=2, marginal=False, sensitivity=False))
 
 
+@pytest.mark.slow
 def test_one_job_takes_both_pools_in_its_days(offer: Procurement) -> None:
     first = offer.alternatives[0]
     base = first.workloads[0]

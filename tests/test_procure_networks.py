@@ -146,6 +146,7 @@ def test_a_network_of_dimensions_is_priced_dimension_by_dimension(tmp_path: Path
     assert line.item == "dimension 2 of ring-of-nodes (ring), an accelerator"
 
 
+@pytest.mark.slow
 def test_dimensions_of_a_network_make_its_speed(tmp_path: Path, own: Catalog) -> None:
     text = lab(tmp_path, candidate='fabric = "ring-of-nodes"').read_text(encoding="utf-8")
     path = tmp_path / "two.toml"

@@ -155,6 +155,7 @@ def test_a_portfolio_s_own_terms_of_owning_change_what_a_month_costs(home: Path)
     assert dim.power == plain.power  # what must be provided stays
 
 
+@pytest.mark.slow
 def test_a_node_type_that_another_beats_in_everything_is_never_chosen(home: Path) -> None:
     # The same board in a dearer box.
     tail = '[[candidates]]\nnode = "dgx-h100"\nways = ["buy"]\ncounts = [1, 2, 4]\nwirings = ["fat-tree"]'

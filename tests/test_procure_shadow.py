@@ -56,6 +56,7 @@ def gains(found: Procurement) -> dict[str, tuple[float, float]]:
     return {value.limit: (value.step, value.gain) for value in found.marginal_values}
 
 
+@pytest.mark.slow
 def test_of_a_deadline_and_of_a_quota() -> None:
     # On one node less than the work needs by then: the dear offer takes over, and a day or a node more saves money.
     days = {count: asked(counts=str(count), deadline=365.0).alternatives[0].workloads[0].days for count in (2, 3)}

@@ -268,6 +268,7 @@ def test_the_second_opinion_derives_the_sale(offer: Procurement) -> None:
     assert {held, "charge_is_as_asked"} <= {x.name for x in verify.violations(unasked)}
 
 
+@pytest.mark.slow
 @sweep("objective", ["cost", "time", "carbon", "tokens-per-dollar"], every=3)
 def test_every_objective_sells(objective: str, home: Path) -> None:
     path = lab(home, top=f'objective = "{objective}"\nresale = 0.8', job='interruptible = true\nrelease = "10 d"')

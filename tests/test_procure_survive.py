@@ -64,6 +64,7 @@ def best(due: float, survive: str = "", **more: Any) -> Alternative:
 ONE = 'survive = "N-1"'
 
 
+@pytest.mark.slow
 def test_a_deadline_that_just_held_takes_more_nodes() -> None:
     slow, fast = (best(170.0, counts=n).workloads[0] for n in ("2", "4"))
     # On 4 nodes it continues on 2 while the lost one is repaired; on 2, with no smaller size, it waits.

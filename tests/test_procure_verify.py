@@ -263,6 +263,7 @@ def test_the_second_opinion_holds_the_bill_to_what_it_summarises(home: Path) -> 
         assert not missed
 
 
+@pytest.mark.slow
 @sweep("charge", ["cash", "amortised"], every=3)
 @sweep("objective", ["cost", "time", "carbon", "tokens-per-dollar"], every=3)
 def test_every_objective_is_answered_and_holds(objective: str, charge: str, home: Path) -> None:

@@ -221,6 +221,7 @@ def test_shares_of_images_are_made_again(tmp_path: Path, capsys: pytest.CaptureF
         rechecking.check(document.parse_document(table, "old"), "old")
 
 
+@pytest.mark.slow
 def test_an_offer_is_solved_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file, portfolio = tmp_path / "offer.json", tmp_path / "lab.toml"
     text = (corruptions.EXAMPLES / "portfolios/pretrain-8b.toml").read_text(encoding="utf-8")

@@ -29,6 +29,7 @@ def found() -> dict[str, PlanSet]:
     return {name: planner.plan(model, cluster, **asked) for name, (model, cluster, asked) in QUESTIONS.items()}
 
 
+@pytest.mark.slow
 @sweep("name", QUESTIONS, every=6)
 def test_the_printed_configuration_is_the_plan(found: dict[str, PlanSet], name: str) -> None:
     """What the screen prints, given back to ``estimate``, is predicted to the digit as the plan is."""

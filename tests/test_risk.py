@@ -75,6 +75,7 @@ def space(name, asked):
     return prepared(*question, oom_risk=asked, **more)
 
 
+@pytest.mark.slow
 @sweep("name", SPACES, every=3)
 def test_a_lower_risk_never_admits_more(name):
     found = [Bounded().search(problem(space(name, asked), 5)) for asked in RISKS]

@@ -276,6 +276,7 @@ def test_switches_that_cost_nothing_tie_and_the_plainest_wins():
 # ---- the front -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @sweep("name", SPACES, every=4)
 def test_the_front_is_what_nothing_dominates(name):
     all_of = everything(name)

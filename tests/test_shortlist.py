@@ -80,6 +80,7 @@ def test_order_is_by_prediction_beyond_ties_and_by_simplicity_within() -> None:
     assert picked[0].money.days <= ranked()[0].money.days * (1 + shortlist.TIED)
 
 
+@pytest.mark.slow
 def test_near_what_was_measured_comes_first_among_ties() -> None:
     plans = tuple(replace(plan, money=replace(plan.money, days=1.0)) for plan in ranked())
     for target in plans[:20]:
