@@ -18,11 +18,9 @@ from planner.models import blocks, files, recurrent
 from planner.models.attended import attended
 from planner.models.huggingface import from_config
 from planner.models.huggingface.by_model_type import ARCHITECTURES
-from planner.models.huggingface.compressed import COMPRESSED
 from planner.models.huggingface.decoders import DECODERS
-from planner.models.huggingface.gemma import GEMMA
-from planner.models.huggingface.hybrids import HYBRIDS
-from planner.models.huggingface.kimi import KIMI, RWKV
+from planner.models.huggingface.delta_and_compressed import COMPRESSED, KIMI, RWKV
+from planner.models.huggingface.hybrids import GEMMA, HYBRIDS
 from planner.models.parameters import indexing, lora_parameters, parameters
 from planner.models.workload import from_file, workload
 from planner.schema.workload import Model, Recurrence

@@ -17,9 +17,8 @@ from planner import api, catalog, verify
 from planner.base.errors import WrongQuestion
 from planner.comm import run
 from planner.comm.calls.one_pool import grid_of, listed, place_of
-from planner.comm.program import back_ends, choosing
-from planner.comm.program.back_ends import BackEndInstance, Live
-from planner.comm.program.choosing import ChooseOptions
+from planner.comm.program import choosing
+from planner.comm.program.choosing import BackEndInstance, ChooseOptions, Live
 from planner.comm.routing import rules as routed
 from planner.comm.routing.rules import rule_of
 from planner.comm.tables import measured_times, nccl_methods
@@ -63,19 +62,17 @@ def instances(draw: st.DrawFn) -> BackEndInstance:
 def best(instance: BackEndInstance) -> float:
     """By trying everything."""
     every = itertools.product(*(list(each) for each in instance.seconds))
-    return min(
-        (back_ends.value(instance, each) for each in every if back_ends.allowed(instance, each)), default=math.inf
-    )
+    return min((choosing.value(instance, each) for each in every if choosing.allowed(instance, each)), default=math.inf)
 
 
 @settings(max_examples=60, deadline=None)
 @given(instances())
 def test_the_program_finds_the_best_of_all_choices(instance: BackEndInstance) -> None:
-    found = back_ends.solve(instance)
+    found = choosing.solve(instance)
     if found is None:
         assert best(instance) == math.inf
         return
-    assert back_ends.allowed(instance, found.candidates)
+    assert choosing.allowed(instance, found.candidates)
     assert found.seconds == pytest.approx(best(instance), rel=1e-6) and found.gap <= 1e-6
 
 
@@ -85,7 +82,7 @@ def test_more_to_choose_from_never_makes_it_worse(instance: BackEndInstance) -> 
     one = replace(instance, most=1)
     assert best(instance) <= best(one)
     wider = replace(instance, seconds=[{**each, CollectiveMethod("more"): 9.0} for each in instance.seconds], most=3)
-    mine, more = back_ends.solve(replace(instance, most=3)), back_ends.solve(wider)
+    mine, more = choosing.solve(replace(instance, most=3)), choosing.solve(wider)
     if mine is not None:
         assert more is not None and more.seconds <= mine.seconds + 1e-9
 

@@ -11,11 +11,9 @@ from planner.base.errors import WrongQuestion
 from planner.models import files, huggingface
 from planner.models.huggingface import from_config, read
 from planner.models.huggingface.by_model_type import ARCHITECTURES
-from planner.models.huggingface.compressed import COMPRESSED
 from planner.models.huggingface.decoders import DECODERS
-from planner.models.huggingface.gemma import GEMMA
-from planner.models.huggingface.hybrids import HYBRIDS
-from planner.models.huggingface.kimi import KIMI, RWKV
+from planner.models.huggingface.delta_and_compressed import COMPRESSED, KIMI, RWKV
+from planner.models.huggingface.hybrids import GEMMA, HYBRIDS
 from planner.models.parameters import parameters
 from planner.models.workload import from_file, library, model
 from planner.schema.workload import Model, Rotary, Window

@@ -11,7 +11,7 @@ from planner import api, cost
 from planner.axes.options import option_values
 from planner.axes.values import recompute
 from planner.catalog import load
-from planner.cost import cut, data_parallel, flops, held_memory, pipeline, transformer
+from planner.cost import data_parallel, flops, held_memory, pipeline, transformer
 from planner.cost.figures import Pattern, by_kind
 from planner.cost.products import LayerPart
 from planner.figures import cost_inputs
@@ -58,7 +58,7 @@ def best_cut(work, chunks, head, last):
     last=st.integers(1, 1),
 )
 def test_a_cut_is_the_best_of_all(work, chunks, head, last):
-    sizes = cut.by_work(tuple(map(float, work)), chunks, float(head), last)
+    sizes = pipeline.by_work(tuple(map(float, work)), chunks, float(head), last)
     assert sum(sizes) == len(work) and len(sizes) == chunks and min(sizes) > 0 and sizes[-1] >= last
     found = loads(work, sizes, head)
     assert (max(found), sum(x * x for x in found)) == best_cut(work, chunks, head, last)

@@ -16,8 +16,8 @@ import pytest
 
 from planner.base.errors import WrongQuestion
 from planner.site.logs import arguments, formats, reading, recorded, records
+from planner.site.logs.reading import FEWEST, steady
 from planner.site.logs.records import LoggedRun, LoggedStep, Steady
-from planner.site.logs.steady import FEWEST, steady
 from tests import training_logs as logs
 from tests.sweeps import sweep
 

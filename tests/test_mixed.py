@@ -13,7 +13,7 @@ from planner import catalog, cost, verify
 from planner import planning as one_pool
 from planner.axes.options import option_values
 from planner.base.errors import WrongQuestion
-from planner.cost import memory_risk
+from planner.cost import held_memory
 from planner.mixed import (
     batch_shares,
     integer_program,
@@ -117,7 +117,7 @@ def test_room_is_what_memory_leaves() -> None:
     prepared = posed("gpt2-medium", SMALL)
     for pool, table in enumerate(prepared.tables):
         whole = prepared.pools.all[pool].cluster.accelerator.memory
-        capacity = memory_risk.usable(whole, prepared.memory_spread.half_width, prepared.request.oom_risk)
+        capacity = held_memory.usable(whole, prepared.memory_spread.half_width, prepared.request.oom_risk)
         for role, depth in (("alone", 1), ("first", 3), ("middle", 2), ("last", 1)):
             room = table.max_layers[:, 0, stages.ROLES.index(role), depth - 1]
             for row in range(0, len(room), 7):

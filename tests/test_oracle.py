@@ -15,9 +15,9 @@ from planner.axes.table import sharing
 from planner.axes.values import MODULES, OFFLOADED, OFFLOADED_MODULES, RANK_ORDERS, WHOLE_MIXTURE, Recompute, recompute
 from planner.cost import pipeline
 from planner.cost.figures import Grid, Shape, stacked
-from planner.cost.rows import rows_of
 from planner.schema.plan_layout import CONTEXT_ALGORITHMS
 from planner.schema.workload import Model
+from planner.search.costing import rows_of
 from planner.space.grid import Figures, single_grid
 from tests import oracle, towers
 from tests.cases import cluster, figures, problem_of

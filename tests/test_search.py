@@ -10,7 +10,6 @@ from planner import cost
 from planner.axes.options import DIMENSIONS
 from planner.axes.table import PRECISION, RECOMPUTE
 from planner.cost.nearness import RunConfiguration, weighed
-from planner.cost.rows import rows_of
 from planner.figures.own_runs import NearRuns
 from planner.planning import answer
 from planner.question import reading
@@ -18,6 +17,7 @@ from planner.question.asked_plans import PlanOptions
 from planner.question.search_problem import prepare, problem
 from planner.search import bounded, costing
 from planner.search.bounded import Bounded, RowQueue, Survey, lower_bound, quick_bound, survey
+from planner.search.costing import rows_of
 from planner.search.exhaustive import Exhaustive
 from planner.search.problem import SearchProblem, decode
 from planner.space.grid import single_grid

@@ -2,7 +2,7 @@
 
 Layers are split over ``pp vpp`` chunks as evenly as they go; what a full split lacks is taken from the last stage
 (which also holds the logits), then the first (the embedding), then the others from the back. Where layers are of
-several kinds, a stage is priced by those that it holds (:mod:`planner.cost.cut`).
+several kinds, a stage is priced by those that it holds (:mod:`planner.cost.pipeline`).
 """
 
 from __future__ import annotations
@@ -10,15 +10,91 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
-from planner.cost import collective_times, cut, overlap, schedules
+from planner.cost import collective_times, overlap, schedules
 from planner.cost.figures import Figure, Grid, Layout, Pattern, Shape
 from planner.cost.micro_batch import activation_bytes
 from planner.cost.products import LayerPart
 from planner.cost.transformer import Layer
+
+
+@lru_cache(maxsize=4096)
+def by_work(work: tuple[float, ...], chunks: int, head: float, last: int) -> tuple[int, ...]:
+    """Layers of every chunk where the one with most work has as little as it can; of such cuts that whose works'
+    squares add up to least.
+
+    Dynamic programs over the ends of chunks, ``f_c(j) = min over i < j of max(f_(c-1)(i), w_i + ... + w_(j-1))`` and
+    the same with sums of squares over what the first allows: exact, ``chunks L^2`` operations.
+
+    Args:
+        work: Of every layer, in any unit.
+        chunks: None is empty.
+        head: Work behind the last layer.
+        last: Layers that the last chunk holds at least.
+    """
+    n = len(work)
+    before = np.cumsum([0.0, *work])
+    start = np.where(np.arange(n + 1) == 0, 0.0, np.inf)  # no chunk, no layer
+    span_work = before[None, :] - before[:, None]
+    span_work[np.tril_indices(n + 1)] = np.inf  # of layers i to j - 1: none where j <= i
+    ending = span_work[:, n] + head
+    ending[n + 1 - max(last, 1) :] = np.inf
+    most = start
+    for _ in range(chunks - 1):
+        most = np.maximum(most[:, None], span_work).min(axis=0)
+    limit = np.maximum(most, ending).min()
+    squares, ending = (np.where(x <= limit, x**2, np.inf) for x in (span_work, ending))
+    least = start
+    starts = []
+    for _ in range(chunks - 1):
+        sums = least[:, None] + squares
+        starts.append(sums.argmin(axis=0))
+        least = sums.min(axis=0)
+    at = [n, int(np.argmin(least + ending))]
+    for first in reversed(starts):
+        at.append(int(first[at[-1]]))
+    return tuple(int(end - first) for end, first in pairwise(at))[::-1]
+
+
+def in_chunks(stages: Sequence[int], vpp: int) -> tuple[int, ...]:
+    """Layers of every chunk of stages with so many, all first chunks before all second ones: a stage's short chunks are
+    its first on the first stage, its last elsewhere.
+    """
+    sizes = []
+    for index, layers in enumerate(stages):
+        fewest, more = divmod(layers, vpp)
+        chunk_layers = [fewest + 1] * more + [fewest] * (vpp - more)
+        sizes.append(chunk_layers[::-1] if index == 0 else chunk_layers)
+    return tuple(stage_chunks[chunk] for chunk in range(vpp) for stage_chunks in sizes)
+
+
+@lru_cache(maxsize=4096)
+def held(order: tuple[int, ...], chunks: tuple[int, ...], pp: int) -> NDArray[np.float64]:
+    """Layers of each kind on every stage, shape (pp, kinds): stage i has every pp-th chunk from the i-th on."""
+    counts = np.zeros((pp, max(order) + 1))
+    start = 0
+    for chunk, size in enumerate(chunks):
+        np.add.at(counts[chunk % pp], list(order[start : start + size]), 1.0)
+        start += size
+    return counts
+
+
+@lru_cache(maxsize=4096)
+def between(order: tuple[int, ...], chunks: tuple[int, ...], pp: int) -> tuple[int, ...]:
+    """Indices of the stages between the first and the last of which one is the slowest and one the fullest: all that no
+    stage before them has as many layers of every kind as, and more micro-batches in flight.
+    """
+    counts = held(order, chunks, pp)
+    kept = list[int]()
+    for i in range(1, pp - 1):
+        if not any(np.all(counts[j] >= counts[i]) for j in kept):
+            kept.append(i)
+    return tuple(kept)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,9 +217,9 @@ def chunk_sizes(shape: Shape, pp: int, vpp: int) -> tuple[int, ...]:
     assert pattern is not None
     if pattern.work:
         work = tuple(pattern.work[kind] for kind in pattern.order)
-        return cut.by_work(work, pp * vpp, pattern.head, pattern.last)
+        return by_work(work, pp * vpp, pattern.head, pattern.last)
     layout = Layout(**{**uncut, "pp": pp, "vpp": vpp})
-    return cut.in_chunks(stage_layers(replace(shape, pattern=None), layout), vpp)
+    return in_chunks(stage_layers(replace(shape, pattern=None), layout), vpp)
 
 
 def of_kinds(shape: Shape, pattern: Pattern, layout: Layout) -> StageSplit:
@@ -154,12 +230,12 @@ def of_kinds(shape: Shape, pattern: Pattern, layout: Layout) -> StageSplit:
     rows = rows.reshape(pp.shape)
     pairs = [divmod(int(key), most) for key in distinct]
     cuts = [(pattern.order, chunk_sizes(shape, *pair), pair[0]) for pair in pairs]
-    inside = [cut.between(*inner) for inner in cuts]
+    inside = [between(*inner) for inner in cuts]
     width = max((len(stage_cut) for stage_cut in inside), default=0)
     table = np.zeros((width + 2, len(pairs), 2 + len(pattern.kinds)))  # its index, whether it exists, its layers
-    for row, (stage_cut, between) in enumerate(zip(cuts, inside, strict=True)):
-        counts = cut.held(*stage_cut)
-        for place, index in [(0, 0), *enumerate(between, 1), (width + 1, len(counts) - 1)]:
+    for row, (stage_cut, middle) in enumerate(zip(cuts, inside, strict=True)):
+        counts = held(*stage_cut)
+        for place, index in [(0, 0), *enumerate(middle, 1), (width + 1, len(counts) - 1)]:
             table[place, row] = [index, index > 0 or place == 0, *counts[index]]
     stages = []
     for index, exists, *kinds in np.moveaxis(table, 2, 1)[..., rows]:
@@ -260,7 +336,7 @@ def inner_stages(shape: Shape, layout: Layout) -> StageLayers:
     if shape.pattern is None:
         leading = np.array(leading_by_stage(shape, layout, layers)[1:-1], dtype=float)
         return StageLayers(index, 1.0, n, leading)
-    counts = cut.held(shape.pattern.order, chunk_sizes(shape, pp, int(layout.vpp)), pp)
+    counts = held(shape.pattern.order, chunk_sizes(shape, pp, int(layout.vpp)), pp)
     return StageLayers(index, 1.0, n, 0.0, tuple(counts[1:-1].T))
 
 

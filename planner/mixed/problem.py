@@ -15,7 +15,7 @@ from planner.axes.table import CP_ALGORITHM, PRECISION, SEQUENCE_PARALLEL, TP_OV
 from planner.axes.values import ALONE, FULL, NO_RECOMPUTE, SELECTIVE, Recompute
 from planner.base.errors import NoAnswer, WrongQuestion
 from planner.catalog import Catalog
-from planner.cost import memory_risk
+from planner.cost import held_memory
 from planner.cost.figures import Network, Stack
 from planner.cost.layer_times import LayerTable
 from planner.figures import cost_inputs, residual_widths
@@ -123,7 +123,7 @@ class BoundPools:
     def usable(self) -> tuple[float, ...]:
         """Bytes that a peak may reach on each pool."""
         spread, risked = self.memory_spread.half_width, self.request.oom_risk
-        return tuple(memory_risk.usable(p.cluster.accelerator.memory, spread, risked) for p in self.offered.all)
+        return tuple(held_memory.usable(p.cluster.accelerator.memory, spread, risked) for p in self.offered.all)
 
 
 def bind(catalog: Catalog, request: Request, offered: Pools) -> BoundPools:

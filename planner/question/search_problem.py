@@ -13,7 +13,7 @@ from planner.axes import OPTION_AXES
 from planner.axes.table import PRECISION
 from planner.base.errors import WrongQuestion, meant
 from planner.catalog import Catalog
-from planner.cost import memory_risk
+from planner.cost import held_memory
 from planner.cost.figures import Expansion
 from planner.figures import cost_inputs, residual_widths, step_time_interval
 from planner.figures.efficiency import Efficiency, reached
@@ -63,7 +63,7 @@ class Prepared:
 
     def within(self, capacity: float) -> float:
         """The same of any capacity."""
-        return memory_risk.usable(capacity, self.memory_half_width, self.request.oom_risk)
+        return held_memory.usable(capacity, self.memory_half_width, self.request.oom_risk)
 
 
 def space(request: Request) -> tuple[Block, ...]:
@@ -202,7 +202,7 @@ def _expanded(request: Request, fitted: Efficiency, memory_half_width: float) ->
     second = cost_inputs.expansion(request.cluster.accelerator, fitted.accelerator, request.cluster.node.accelerators)
     if second is None:
         return None
-    return replace(second, memory=memory_risk.usable(second.memory, memory_half_width, request.oom_risk))
+    return replace(second, memory=held_memory.usable(second.memory, memory_half_width, request.oom_risk))
 
 
 def moved(prepared: Prepared, cluster: Cluster) -> Prepared:

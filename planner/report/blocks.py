@@ -1,7 +1,8 @@
 """What a page is made of, and documents as one self-contained HTML page.
 
-A page has sections of lines, tables, charts and drawings. Text only; the template escapes it. No file, no font and no
-script comes from anywhere else.
+A page has sections of lines, tables, charts and drawings, all text. No file, no font and no script comes from anywhere
+else. The template escapes every text (Jinja2's autoescape), specifications stand in it as JSON without ``<``, and the
+page's own policy lets no script run but the two whose hashes it states, and no request leave.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,13 +12,32 @@ from numpy.typing import NDArray
 from planner.axes.options import DIMENSIONS, OptionGrid
 from planner.axes.table import CP_ALGORITHM, OFFLOAD, P2P_OVERLAP, PRECISION, RANK_ORDER, RECOMPUTE, ZERO
 from planner.cost.evaluate import StepCost, StepPasses, evaluate, passes
-from planner.cost.figures import Array, Grid
-from planner.cost.rows import rows_of
+from planner.cost.figures import Array, Figure, Grid, mapped, taken
 from planner.search import archive
 from planner.search.archive import Hits
 from planner.search.problem import SearchProblem, flat_indices
 from planner.space.blocks import Block
 from planner.space.grid import WIRED, open_grid
+
+
+def rows_of(grid: Grid, rows: NDArray[np.intp]) -> Grid:
+    """The grid restricted to the layouts at `rows`, indices into its last axis."""
+
+    def take(figure: Figure) -> Figure:
+        return figure[..., rows] if isinstance(figure, np.ndarray) and figure.shape[-1] > 1 else figure
+
+    def take_layout(figure: Figure) -> Figure:
+        return figure[..., rows] if isinstance(figure, np.ndarray) and figure.ndim else figure
+
+    return replace(
+        grid,
+        device=mapped(grid.device, take),
+        layout=mapped(grid.layout, take_layout),
+        stack=replace(grid.stack, whole_step=take(grid.stack.whole_step)),
+        network=mapped(grid.network, take_layout),
+        measured=grid.measured and replace(grid.measured, times=taken(grid.measured.times, rows)),
+    )
+
 
 CHUNK = 1 << 17
 """Candidates costed at a time: their arrays stay in the processor's cache."""

@@ -16,8 +16,8 @@ from planner.schema.plan import Plan
 from planner.site import cells, journal, sharing
 from planner.site.logs import reading
 from planner.site.logs.formats import FORMATS
+from planner.site.logs.reading import FEWEST, steady
 from planner.site.logs.records import LoggedRun, Per, Steady
-from planner.site.logs.steady import FEWEST, steady
 
 NEEDED = ("model", "family", "accelerator", "num_accelerators", "seq_len", "global_batch_seqs", "tp", "pp", "runtime")
 """Columns without which a measurement is of nothing in particular."""

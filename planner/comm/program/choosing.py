@@ -3,6 +3,16 @@
 A class is an operation, a group's size and a power of two of bytes: what a rule can tell apart on every rank alike. A
 class leaves the base (the best single back end) only for a gain beyond a margin and beyond the spread of the
 measurements; and all of them together only if they would have gained on rounds that they were not chosen on.
+
+The integer program of which candidate every class of calls uses, for its least seconds of a step::
+
+    minimise   sum_c sum_k seconds[c,k] x[c,k]  +  sum_pairs switch[c,d] s[c,d]
+    one_c          sum_k x[c,k] = 1
+    live_c_b       x[c,k] <= y[b]        for every candidate k of back end b
+    most           sum_b y[b] <= K
+    memory, sms    sum_b cost[b] y[b] <= what there is (the base's own is in the plan already)
+    one_mpi        sum of y over MPI libraries <= 1: a process loads one
+    switch_c_d_b   s[c,d] >= sum_{k of b} x[c,k] - sum_{k of b} x[d,k]   where d follows c
 """
 
 from __future__ import annotations
@@ -13,14 +23,108 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from planner.base.errors import NoAnswer, WrongQuestion
-from planner.comm.program import back_ends
-from planner.comm.program.back_ends import BackEndChoice, BackEndInstance, Live
 from planner.comm.routing.rules import spelt
 from planner.comm.tables import nccl_methods
 from planner.comm.tables.measured_times import CollectiveMethod, TimesTable, student
 from planner.comm.tables.timing import Time, times
 from planner.cost.calls import Call
 from planner.schema.plan import CallChoice, CommunicationRule
+from planner.solver import Problem, total
+
+GAP = 1e-9
+"""Relative gap at which the solver may stop."""
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """What a back end costs by being there."""
+
+    memory: float = 0.0
+    """Bytes on every accelerator."""
+    sms: int = 0
+    """Streaming multiprocessors that its kernels keep busy."""
+
+
+@dataclass(frozen=True, slots=True)
+class BackEndInstance:
+    """Classes of calls, what each could use, and what may be live."""
+
+    seconds: Sequence[Mapping[CollectiveMethod, float]]
+    """By class: candidate -> seconds of the step. Only candidates that may be used."""
+    follows: Mapping[tuple[int, int], float] = field(default_factory=dict)
+    """``(c, d)`` -> seconds a step that it takes if d, which follows c, has another back end."""
+    most: int = 2
+    free: Mapping[str, float] = field(default_factory=dict)
+    """``memory`` and ``sms`` -> what there is beyond the base."""
+    live: Mapping[str, Live] = field(default_factory=dict)
+    base: str = ""
+    """The back end that the plan is predicted with: it costs nothing more."""
+    libraries: frozenset[str] = frozenset()
+    """Back ends of which a process can have one."""
+
+    @property
+    def backends(self) -> tuple[str, ...]:
+        """Names of all back ends that some class of calls could use, sorted."""
+        return tuple(sorted({k.backend for second in self.seconds for k in second}))
+
+
+@dataclass(frozen=True, slots=True)
+class BackEndChoice:
+    """One candidate a class."""
+
+    candidates: tuple[CollectiveMethod, ...]
+    seconds: float
+    gap: float
+    """How much better, at most, another choice could be (relative)."""
+
+
+def value(instance: BackEndInstance, chosen: Sequence[CollectiveMethod]) -> float:
+    """Seconds of a step in calls with `chosen`, one candidate for each class, and in switches of back end."""
+    total = sum(options[k] for options, k in zip(instance.seconds, chosen, strict=True))
+    return total + sum(s for (c, d), s in instance.follows.items() if chosen[c].backend != chosen[d].backend)
+
+
+def allowed(instance: BackEndInstance, chosen: Sequence[CollectiveMethod]) -> bool:
+    """Whether `chosen`, one candidate for each class, keeps the limits on back ends, memory and SMs."""
+    used = {k.backend for k in chosen}
+    more = [instance.live.get(name, Live()) for name in used - {instance.base}]
+    return (
+        len(used) <= instance.most
+        and len(used & instance.libraries) <= 1
+        and sum(pair.memory for pair in more) <= instance.free.get("memory", float("inf"))
+        and sum(pair.sms for pair in more) <= instance.free.get("sms", float("inf"))
+    )
+
+
+def solve(instance: BackEndInstance) -> BackEndChoice | None:
+    """The choice with the fewest seconds that keeps the limits, by an integer program; None where none does."""
+    asked = Problem()
+    y = {name: asked.binary(f"live_{name}") for name in instance.backends}
+    x = [{k: asked.binary(f"use_{c}_{i}") for i, k in enumerate(options)} for c, options in enumerate(instance.seconds)]
+    pairs = {p: asked.continuous(f"switch_{p[0]}_{p[1]}", high=1) for p in instance.follows}
+    spent = [seconds * x[c][k] for c, options in enumerate(instance.seconds) for k, seconds in options.items()]
+    asked.minimise(total(spent) + total(s * pairs[p] for p, s in instance.follows.items()))
+    for c, options in enumerate(x):
+        asked.constrain(total(options.values()) == 1, f"one_{c}")
+        for i, (k, used) in enumerate(options.items()):
+            asked.constrain(used <= y[k.backend], f"live_{c}_{i}")
+    asked.constrain(total(y.values()) <= instance.most, "most")
+    more = {name: instance.live.get(name, Live()) for name in y if name != instance.base}
+    for what, limit in instance.free.items():
+        asked.constrain(total(float(getattr(options, what)) * y[name] for name, options in more.items()) <= limit, what)
+    asked.constrain(total(y[name] for name in y if name in instance.libraries) <= 1, "one_mpi")
+    for (c, d), switched in pairs.items():
+        for name in instance.backends:
+            using = [total(v for k, v in x[i].items() if k.backend == name) for i in (c, d)]
+            asked.constrain(switched >= using[0] - using[1], f"switch_{c}_{d}_{name}")
+    solved = asked.solve(gap=GAP)
+    if not solved.status.found:
+        return None
+    chosen = tuple(max(options, key=lambda k: solved.value(options[k])) for options in x)
+    value_s = value(instance, chosen)
+    bound = solved.objective * (1 - GAP)
+    return BackEndChoice(chosen, value_s, max(value_s - bound, 0.0) / max(value_s, 1e-30))
+
 
 MARGIN = 0.2
 """Gain below which a call stays: on loaded CPUs trained choices were off by as much on rounds not seen."""
@@ -95,7 +199,7 @@ def choose(calls: Sequence[Call], table: TimesTable | MeasuredTables, asked: Cho
     fell_back = mixes and held_back is not None and held_back >= 1.0
     if fell_back:
         kept = tuple(question.base[op] for op in question.ops)
-        choice = BackEndChoice(kept, back_ends.value(question.instance, kept), 0.0)
+        choice = BackEndChoice(kept, value(question.instance, kept), 0.0)
     return _chosen(question, choice, held_back, fell_back)
 
 
@@ -176,7 +280,7 @@ class _Question:
         )
 
     def solved(self) -> BackEndChoice:
-        choice = back_ends.solve(self.instance)
+        choice = solve(self.instance)
         if choice is None:
             raise NoAnswer(f"no choice of at most {self.asked.most} back ends keeps the limits")
         return choice

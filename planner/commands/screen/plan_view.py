@@ -16,11 +16,11 @@ from planner.base.units import (
     format_seconds,
     format_usd,
 )
-from planner.commands.screen import contingency_view, delivery, mixed_view, render
+from planner.commands.screen import delivery, mixed_view, render
 from planner.planning.comparison import compare
 from planner.planning.shortlist import LOOKED_AT
 from planner.report import prices, recommendation
-from planner.report.quantities import days, seconds, term, took
+from planner.report.quantities import days, degrees, seconds, term, took
 from planner.schema.hardware import SPLIT_SCHEDULES
 from planner.schema.plan import Plan, PlanSet
 
@@ -55,7 +55,7 @@ def show(found: PlanSet, *, verbose: bool = False) -> None:
     _time(found.plan_to_run)
     _memory(found.plan_to_run)
     _reasons(found)
-    contingency_view.show(found)
+    _contingency(found)
     _shortlist(found)
     _site(found)
     _search(found)
@@ -478,3 +478,34 @@ def _older_time(older: float, plan: Plan) -> str:
     """Seconds by an older release, and how much more than a plan's by its own that is."""
     change = older / plan.predicted_s - 1.0
     return f"{seconds(older)} ({'+' if change >= 0 else ''}{format_percent(change)})"
+
+
+def _contingency(found: PlanSet) -> None:
+    """A line for each number of lost nodes; nothing where none were asked for."""
+    if not found.contingency:
+        return
+    run = found.plan_to_run
+    rows = []
+    for each in found.contingency:
+        plan = each.plan
+        rows.append(
+            [
+                each.lost_nodes,
+                plan.cluster.pools[0].count,
+                degrees(plan.parallelism),
+                format_seconds(plan.prediction.step_time_s),
+                f"{plan.prediction.step_time_s / run.prediction.step_time_s:.2f}x",
+                format_count(plan.prediction.tokens_per_s),
+                format_bytes(plan.prediction.memory.total_bytes),
+                format_seconds(each.reshard_s),
+            ]
+        )
+    render.text()
+    headers = ["lost", "nodes", "continues as", "step", f"of #{run.rank}", "tokens/s", "memory", "resumes in"]
+    render.table(headers, rows, align="rrlrrrrr", priority=["tokens/s"])
+    each = found.contingency[0]
+    render.text(
+        f"  resumes in: restart {format_seconds(each.plan.money.goodput.restart_s)}, and a checkpoint of "
+        f"{format_bytes(each.checkpoint_bytes)} read at {format_bytes(each.read_bytes_per_s)}/s a node, as Llama 3's "
+        "storage sustained; export --lost N writes the plan for N lost nodes"
+    )

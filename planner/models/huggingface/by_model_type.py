@@ -13,11 +13,9 @@ from dataclasses import replace
 
 from planner.models.huggingface import fields, routers
 from planner.models.huggingface.architecture import ATTENTION_BIAS, CLASSIC, COMMON, TIED, UNTIED, Architecture
-from planner.models.huggingface.compressed import COMPRESSED
 from planner.models.huggingface.decoders import DECODERS
-from planner.models.huggingface.gemma import GEMMA
-from planner.models.huggingface.hybrids import HYBRIDS
-from planner.models.huggingface.kimi import KIMI, RWKV
+from planner.models.huggingface.delta_and_compressed import COMPRESSED, KIMI, RWKV
+from planner.models.huggingface.hybrids import GEMMA, HYBRIDS
 
 _SILU = routers.activation("hidden_act", "silu", gated=True)
 _AUX = {"router_aux_loss_coef": 0.001}

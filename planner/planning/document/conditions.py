@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from itertools import combinations
 
-from planner.cost import memory_risk, money, utilisation
+from planner.cost import held_memory, money, utilisation
 from planner.cost.held_memory import Memory
 from planner.planning.document.solution import FullestStage, PoolInUse, Solution
 from planner.schema import plan as schema
@@ -65,7 +65,7 @@ def memory_section(solution: Solution) -> schema.MemorySection:
         capacity_bytes=capacity,
         stage=fullest.stage,
         oom_risk=solution.request.oom_risk,
-        oom_chance=memory_risk.chance(stage.total_bytes, capacity, solution.memory_spread.half_width),
+        oom_chance=held_memory.chance(stage.total_bytes, capacity, solution.memory_spread.half_width),
         graph_inputs_bytes=fullest.graph_inputs,
         expanded=_expanded_section(fullest),
         host=fullest.host,
@@ -132,7 +132,7 @@ def constraints(solution: Solution, memory: schema.MemorySection, run: schema.Mo
 
 def _usable(solution: Solution, capacity: float) -> float:
     """Bytes that a predicted peak may reach at the risk asked for."""
-    return float(memory_risk.usable(capacity, solution.memory_spread.half_width, solution.request.oom_risk))
+    return float(held_memory.usable(capacity, solution.memory_spread.half_width, solution.request.oom_risk))
 
 
 def _constraint(name: str, limit: float, value: float, unit: str, *, near: float) -> schema.Constraint:

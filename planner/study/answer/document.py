@@ -26,8 +26,8 @@ from planner.schema.study import (
     Trial,
     Value,
 )
-from planner.study.answer import front, sensitivity
-from planner.study.answer.importance import Importance, importance
+from planner.study.answer import sensitivity
+from planner.study.answer.importance import Importance, importance, share, undominated
 from planner.study.program.evaluation import Evaluator
 from planner.study.question.study import LARGER_IS_BETTER, Study
 
@@ -130,7 +130,7 @@ def result(
         raise NoAnswer(_nothing(study, trials))
     table = costs(study.objectives, feasible)
     several = len(study.objectives) > 1
-    nondominated = [feasible[int(n)] for n in front.undominated(table)]
+    nondominated = [feasible[int(n)] for n in undominated(table)]
     leading = _leading(study, feasible, table)
     best = leading[0].axes
     seed = method.seed or 0
@@ -157,7 +157,7 @@ def result(
         trials=tuple(trials),
         best=tuple(points[trial.number] for trial in leading),
         pareto=tuple(points[trial.number] for trial in nondominated[:MOST_FRONT]),
-        hypervolume=front.share(costs(study.objectives, nondominated), table) if several else None,
+        hypervolume=share(costs(study.objectives, nondominated), table) if several else None,
         sensitivity=around,
         pairs=pairs,
         next_million=sensitivity.next_million(evaluator, best) if explained else (),
