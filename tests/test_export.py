@@ -24,6 +24,7 @@ from planner.planning import document
 from planner.schema.plan import CommunicationRule, Plan
 from tests.launchers.environments import given
 from tests.launchers.spread import EVERY, Case, expressible, plan, two_pools, uneven
+from tests.words import worded
 
 PLANS = Path(__file__).parent / "golden" / "plans"
 GOLDEN = Path(__file__).parent / "golden" / "export"
@@ -501,21 +502,11 @@ def test_chunks_follow_the_layers() -> None:
 # ---- targets and settings --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("target", "says"),
-    [
-        ("megatorn", "no target 'megatorn'. Did you mean megatron, megatron-bridge?"),
-        ("zzz", "Targets are megatron, megatron-bridge, primus, torchtitan"),
-        ("megatron+torchtitan", "megatron and torchtitan are both a trainer; keep one"),
-        ("slurm+jobset", "slurm and jobset are both a scheduler; keep one"),
-        ("slurm+slurm", "slurm is named twice"),
-        ("", "no target ''"),
-    ],
-)
-def test_wrong_targets_are_told(target: str, says: str) -> None:
+@worded("export.targets")
+def test_wrong_targets_are_told(target: str) -> str:
     with pytest.raises(WrongQuestion) as told:
         parts(target)
-    assert says in str(told.value)
+    return str(told.value)
 
 
 def test_unknown_settings_are_told() -> None:

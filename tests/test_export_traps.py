@@ -31,6 +31,7 @@ from tests.altering import altered
 from tests.launchers import kubernetes_fields
 from tests.launchers.environments import given
 from tests.launchers.spread import MIXED, Case, chosen_plan, expressible, mixed, plan, two_pools
+from tests.words import worded
 
 OPTIONS = Path(__file__).parent / "golden" / "launchers" / "megatron_options.txt"
 dense = partial(plan, Case("megatron-core", "llama3-70b", "dgx-h100:16", "tp=4 pp=4 vpp=4 cp=2"))
@@ -322,24 +323,12 @@ GOOD = {
 }
 
 
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        ({"zero_optimisation": {"stage": 3}}, "DeepSpeed would ignore it; did you mean zero_optimization?"),
-        ({"gradient_clip": 1.0}, "did you mean gradient_clipping?"),
-        ({"elasticity": {"enabled": True}}, "elastic training is gone"),
-        ({"zero_optimization": {"stage": 3, "mics_shard_size": 8}}, "MiCS is gone"),
-        ({"train_batch_size": 500}, "micro-batch 4 x accumulation 16 x dp 8 is not 500"),
-        ({"sequence_parallel_size": 2}, "x dp 4 is not 512"),
-        ({"fp16": {"enabled": True}}, "bf16 and fp16 are both enabled"),
-        ({"pipeline": {"stages": 2}, "zero_optimization": {"stage": 2}}, "ZeRO 0 or 1, not 2"),
-    ],
-)
-def test_deepspeed_files_are_checked(change: dict[str, Any], says: str) -> None:
+@worded("export.deepspeed_files", read=json.loads)
+def test_deepspeed_files_are_checked(change: dict[str, Any]) -> str:
     deepspeed.lint(GOOD, 8, 1)
     with pytest.raises(WrongQuestion) as told:
         deepspeed.lint(GOOD | change, 8, 1)
-    assert says in str(told.value)
+    return str(told.value)
 
 
 def test_a_pipeline_of_deepspeed_goes_with_little_zero() -> None:
@@ -475,33 +464,14 @@ def test_types_that_slurm_would_read_as_something_else_are_refused(kind: str) ->
         batch_script(dense(), **set_(gpu_type=kind))
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "says"),
-    [
-        ("h100:8", "h100:x", "write --gpus-per-node=TYPE:COUNT"),
-        ("h100:8", "h100:", "write --gpus-per-node=TYPE:COUNT"),
-        ("h100:8", ":8", "write --gpus-per-node=TYPE:COUNT"),
-        ("h100:8", "8:h100", "write --gpus-per-node=TYPE:COUNT"),
-        ("h100:8", "100:8", "write --gpus-per-node=TYPE:COUNT"),
-        ("h100:8", "h100:8 # all", "write --gpus-per-node=TYPE:COUNT"),
-        ("h100:8", "h100:٨", "write --gpus-per-node=TYPE:COUNT"),
-        ("h100:8", "h100:0", "write --gpus-per-node=TYPE:COUNT"),
-        ("--gpus-per-node=", "--gpu-per-node=", "write --gpus-per-node=TYPE:COUNT"),
-        ("--gpus-per-node=", "--gpus=", "write --gpus-per-node=TYPE:COUNT"),
-        ("--gpus-per-node=", "--gpus-per-node ", "write --gpus-per-node=TYPE:COUNT"),
-        ("h100:8", "h100:4", "nodes of component 0 have 8 accelerators"),
-        ("#SBATCH --gpus-per-node=h100:8\n", "", "component 0 has 0 lines that ask for GPUs"),
-        ("#SBATCH --mem=0", "#SBATCH --gres=gpu:8", "component 0 has 2 lines that ask for GPUs"),
-        ("#SBATCH --mem=0\n", "#SBATCH hetjob\n", "2 components for 1 pools"),
-    ],
-)
-def test_corrupted_gpu_lines_are_refused(old: str, new: str, says: str) -> None:
+@worded("export.gpu_lines", read=json.loads)
+def test_corrupted_gpu_lines_are_refused(change: tuple[str, str]) -> str:
     """No node without GPUs can say so: Slurm would refuse the right ones, too."""
-    text = batch_script(dense(), **set_(gpu_type="h100"))
+    text, (old, new) = batch_script(dense(), **set_(gpu_type="h100")), change
     assert old in text
     with pytest.raises(WrongQuestion) as told:
         slurm.lint(text.replace(old, new, 1), [8])
-    assert says in str(told.value)
+    return str(told.value)
 
 
 def on_pools(*pools: tuple[str, str]) -> Plan:

@@ -16,6 +16,7 @@ from planner.schema.plan import Group, GroupStage, Plan
 from tests.asking import ask
 from tests.launchers.environments import given
 from tests.launchers.spread import EVERY, Case, expressible, plan
+from tests.words import worded
 
 MINE = (
     "--tensor-model-parallel-size 8 --pipeline-model-parallel-size 2 --num-layers 80 --hidden-size 8192 "
@@ -123,55 +124,15 @@ def test_a_shape_that_is_in_no_library_is_taken_as_it_is() -> None:
     assert best.workload.shape["ffn"] == 24576
 
 
-@pytest.mark.parametrize(
-    ("source", "text", "says"),
-    [
-        ("megatron", "hello world", "no option of Megatron-LM"),
-        (
-            "megatron",
-            "--tensor-model-parallel-size two --num-layers 2",
-            "--tensor-model-parallel-size two: not a whole",
-        ),
-        ("megatron", "--tensor-model-parallel-size 0 --num-layers 2", "must be at least 1"),
-        ("megatron", "--tp 'unfinished", "not a command"),
-        ("megatron", "--tensor-model-parallel-size 2", "does not name the model"),
-        ("megatron", f"{MINE} --pipeline-model-parallel-layout Et|t|tL", "3 segments; pp 2"),
-        ("megatron", f"{MINE} --pipeline-model-parallel-layout __import__", "not a layout"),
-        ("megatron", f"{MINE} --num-experts 8 --moe-layer-freq __import__('os')", "not a list such as"),
-        ("megatron", f"{MINE} --num-experts 8 --moe-layer-freq ([0]*99999999)", "not a list such as"),
-        ("megatron", f"{MINE} --use-megatron-fsdp --data-parallel-sharding-strategy all", "choose no_shard"),
-        ("megatron", f"{MINE} --num-experts $E", "--num-experts $E: its value is not in the text"),
-        ("megatron", f"{MINE} $MOE_ARGS", "$MOE_ARGS: the text does not set it"),
-        ("megatron", f"{MINE} ${{MOE_ARGS[@]}}", "the text does not set it"),
-        ("megatron", "A=x\n" + "A=$A$A$A$A$A$A$A$A$A$A\n" * 9 + MINE, "more than a million characters"),
-        ("megatron", f"{MINE} --num-experts 8 --moe-layer-freq ([0]*9999+[1])*9999*9999", "not a list such as"),
-        ("megatron", f"{MINE} --num-experts 8 --moe-layer-freq [0,1,1,0,1]", "in no rhythm"),
-        ("megatron", f"{MINE} --window-size 127", "not a pair such as (127,0)"),
-        ("megatron", f"{MINE} --window-size (127,0) --window-attn-skip-freq [1,0]", "no rhythm of 80 layers"),
-        ("megatron", f"{MINE} --kv-lora-rank 512", "--kv-lora-rank: goes with --multi-latent-attention"),
-        ("megatron", f"{MINE} --mtp-num-layers 99", "--mtp-layers 99: must be from 0 to 16"),
-        ("megatron", f"{MINE} --decoder-first-pipeline-num-layers 90", "80 layers cannot be split so"),
-        ("megatron", f"{MINE} --pipeline-model-parallel-layout (((t)*9999)*9999)*9999", "grow without end"),
-        ("torchtitan", "missing.sh", "missing.sh: no such file"),
-        ("torchtitan", "nothing here", "no option of torchtitan"),
-        ("torchtitan", f"{TITAN} --parallelism.data_parallel_shard_degree 3", "1 replicas of 3 shards are not the 128"),
-        ("torchtitan", f"{TITAN} --parallelism.fsdp_reshard_after_forward 2", "choose default, always, never"),
-        ("deepspeed", '{"train_batch_size": 100, "gradient_accumulation_steps": 2}', "a batch of 100 is not whole"),
-        ("deepspeed", '{"sequence_parallel_size": 2}', "sequence_parallel_size"),
-        ("deepspeed", "{", "not JSON"),
-        ("deepspeed", "[]", "a JSON object is expected"),
-        ("deepspeed", '{"zero_optimization": 3}', "zero_optimization is 3"),
-        ("deepspeed", '{"zero_optimization": {"stage": "3"}}', "a whole number is expected"),
-        ("deepspeed", '{"zero_optimization": {"stage": 3, "overlap_comm": "yes"}}', "true or false is expected"),
-        ("deepspeed", '{"train_batch_size": 0}', "train_batch_size is 0; a whole number from 1 is expected"),
-        ("deepspeed", '{"gradient_accumulation_steps": "4"}', "gradient_accumulation_steps is '4'"),
-        ("deepspeed", '{"zero_optimisation": {"stage": 3}}', "did you mean zero_optimization"),
-    ],
-)
-def test_what_cannot_be_read_is_told(source: str, text: str, says: str) -> None:
+@worded("import.files")
+def test_what_cannot_be_read_is_told(case: str) -> str:
+    source, text = case.split(": ", 1)
+    model = None if source.endswith(" without a model") else "llama3-70b"
     with pytest.raises(WrongQuestion) as told:
-        reading.plan(source, text, ["dgx-h100:16"], model=None if "name the model" in says else "llama3-70b")
-    assert says in str(told.value)
+        reading.plan(
+            source.split()[0], text.replace("MINE", MINE).replace("TITAN", TITAN), ["dgx-h100:16"], model=model
+        )
+    return str(told.value).replace(MINE, "MINE")
 
 
 SCRIPT = """#!/bin/bash
@@ -450,26 +411,15 @@ def test_what_changes_memory_and_is_not_understood_is_refused_by_name(flag: str)
         reading.read("megatron", f"{MINE} {flag}")
 
 
-@pytest.mark.parametrize(
-    ("flag", "says"),
-    [
-        ("--fp32-residual-connection", "--fp32-residual-connection: may change precision, memory or time"),
-        ("--of-a-fork 3 --exp-avg-dtype bf16", "--exp-avg-dtype, --of-a-fork: may change"),
-        ("--fp8-format hybrid --fp8-recipe custom", "--fp8-recipe: may change"),
-        ("--transformer-impl local", "--transformer-impl: may change"),
-        ("--attention-backend unfused", "--attention-backend: may change"),
-        ("--outer-dp-sharding-strategy optim", "--outer-dp-sharding-strategy: may change"),
-        ("--moe-token-dispatcher-type new", "--moe-token-dispatcher-type: may change"),
-    ],
-)
-def test_what_may_matter_and_is_not_understood_is_refused_by_name(flag: str, says: str) -> None:
+@worded("import.not_understood")
+def test_what_may_matter_and_is_not_understood_is_refused_by_name(flag: str) -> str:
     with pytest.raises(WrongQuestion) as caught:
         reading.read("megatron", f"{MINE} {flag}")
-    assert says in str(caught.value)
     names = frozenset(word.lstrip("-") for word in flag.split() if word.startswith("--"))
     found = reading.read("megatron", f"{MINE} {flag}", reading.Started(ignored=names))
     assert found.unread == ["log-interval"]
     assert found.assumed == (f"left out as asked: {', '.join(f'--{name}' for name in sorted(names))}",)
+    return str(caught.value)
 
 
 def test_eight_and_four_bit_scaling_is_the_commands_own() -> None:
@@ -485,30 +435,10 @@ def test_eight_and_four_bit_scaling_is_the_commands_own() -> None:
         reading.read("megatron", f"{MINE} --fp4-format e2m1 --fp4-recipe custom")
 
 
-@pytest.mark.parametrize(
-    ("flag", "differs"),
-    [
-        ("--rampup-batch-size 16 16 1000", "the batch grows while training; predicted at its last size"),
-        ("--fp8-format hybrid --fp8-param-gather", "weights are kept and gathered in 8 bit; predicted in 16 bit"),
-        ("--main-grads-dtype bf16", "gradients stay in 16 bit; predicted in 32 bit"),
-        (
-            "--num-experts 8 --expert-model-parallel-size 2 --expert-tensor-parallel-size 2"
-            " --moe-token-dispatcher-type allgather",
-            "tokens reach experts by all-gather; predicted by all-to-all",
-        ),
-        (
-            "--recompute-granularity selective --recompute-modules mlp moe_act",
-            "recomputes moe_act; predicted without (counted: mlp)",
-        ),
-        ("--moe-layer-recompute", "recomputes moe; predicted without (counted: core_attn)"),
-        (
-            "--enable-cuda-graph --use-nccl-ub",
-            "kernels and buffers as stated (enable-cuda-graph, use-nccl-ub); predicted with the runtime's usual ones",
-        ),
-    ],
-)
-def test_what_is_predicted_otherwise_is_told(flag: str, differs: str) -> None:
-    assert reading.read("megatron", f"{MINE} {flag}").differs == (differs,)
+@worded("import.predicted_otherwise")
+def test_what_is_predicted_otherwise_is_told(flag: str) -> str:
+    (differs,) = reading.read("megatron", f"{MINE} {flag}").differs
+    return differs
 
 
 @pytest.mark.parametrize("program", ["pretrain_bert.py", "pretrain_t5.py", "pretrain_vlm.py"])

@@ -17,6 +17,7 @@ from planner.schema.launcher_table import launcher_table
 from tests.asking import ask
 from tests.launchers.environments import given
 from tests.launchers.spread import expressible
+from tests.words import worded
 
 TRL = {
     **{"model_name_or_path": "meta-llama/Meta-Llama-3.1-8B-Instruct", "per_device_train_batch_size": 2},
@@ -188,50 +189,19 @@ def test_a_deepspeed_chat_script_is_read() -> None:
     assert found.differs == ("embeddings and norms are trained, too; predicted frozen",)
 
 
-@pytest.mark.parametrize(
-    ("values", "says"),
-    [
-        ({**FACTORY, "stage": "dpo"}, "dpo: only plain training and LoRA are read"),
-        ({**FACTORY, "quantization_bit": 4, "finetuning_type": "full"}, "quantised weights are read in 4 bit"),
-        ({**FACTORY, "quantization_bit": 3}, "quantised weights are read in 4 bit"),
-        ({**FACTORY, "quantization_bit": 4, "quantization_type": "fp4"}, "quantised weights are read in 4 bit"),
-        ({**FACTORY, "finetuning_type": "freeze"}, "finetuning_type freeze: choose full, lora"),
-        ({**FACTORY, "do_train": False, "do_predict": True}, "it does not train"),
-        ({**FACTORY, "lora_target": "unknown"}, "LoRA layer unknown: choose q_proj"),
-        ({**FACTORY, "cutoff_len": "long"}, "sequence is 'long'; a whole number from 1 is expected"),
-        ({**FACTORY, "deepspeed": "missing.json"}, "missing.json: no such file"),
-        ({**AXOLOTL, "adapter": "qlora"}, "quantised weights are read in 4 bit"),
-        ({**AXOLOTL, "load_in_4bit": True}, "quantised weights are read in 4 bit"),
-        ({**AXOLOTL, "optimizer": "muon"}, "optimizer muon: choose"),
-        ({**AXOLOTL, "fsdp_config": {"offload_params": True}}, "weights in host memory"),
-        ({**AXOLOTL, "tensor_parallel_size": "x"}, "tensor_parallel_size x: must be a whole number"),
-        ({"distributed_type": "FSDP"}, "a configuration of Accelerate"),
-        ({"pipe-parallel-size": 2}, "a configuration of GPT-NeoX: no reader takes it"),
-        ({"base_emb_dim": 2}, "a configuration of MaxText: no reader takes it"),
-        ({"nothing": 1}, "a configuration of no known format (nothing)"),
-    ],
-)
-def test_what_cannot_be_read_is_told(values: dict[str, Any], says: str) -> None:
+@worded("import.trainers", read=json.loads)
+def test_what_cannot_be_read_is_told(case: tuple[str, dict[str, Any]]) -> str:
+    base, changes = case
     with pytest.raises(WrongQuestion) as caught:
-        read(values)
-    assert says in str(caught.value)
+        read({"": {}, "FACTORY": FACTORY, "AXOLOTL": AXOLOTL, "TRL": TRL, "PLAIN": PLAIN}[base] | changes)
+    return str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("dpo.py --model_name_or_path x --per_device_train_batch_size 1", "by its name (dpo) it trains on preferences"),
-        ("main.py --actor_model_name_or_path x", "actor_model_name_or_path: several models"),
-        ("main.py --per_device_train_batch_size x", "micro is 'x'; a whole number"),
-        ("main.py --model_name_or_path x --lora_dim 1e9", "lora_dim is '1e9'; a whole number is expected"),
-        ("main.py --model_name_or_path x --zero_stage 1 2", "zero_stage is ['1', '2']; a whole number is expected"),
-        ("main.py --other 1", "no option of a Trainer in it"),
-    ],
-)
-def test_commands_that_cannot_be_read_are_told(text: str, says: str) -> None:
+@worded("import.commands")
+def test_commands_that_cannot_be_read_are_told(text: str) -> str:
     with pytest.raises(WrongQuestion) as caught:
         reading.read("trainer", text)
-    assert says in str(caught.value)
+    return str(caught.value)
 
 
 def test_yaml_is_data() -> None:
