@@ -17,16 +17,22 @@ import numpy as np
 from planner.base import resources
 from planner.calibration import run
 from planner.catalog import load
+from planner.commands.measured import lever_rows, percent
 
 PAGE = Path(__file__).resolve().parent / "runs.md"
 PART = re.compile(r"(<!-- (\w+) -->\n)(.*?)(<!-- end of \2 -->)", re.DOTALL)
 LIMIT = 0.05
+LEVERS = ("lever", "pairs", "over 3 % apart", "of those in order", "ratio off by (median)")
 
 
 def filled(page: str) -> str:
     """The page with its tables as `clusterwright validate --by task` has the figures."""
     found, runs = _validated()
-    parts = {"tuned": _tuned(found["groups"]), "cards": _cards(runs), "levers": _levers(found["levers"])}
+    parts = {
+        "tuned": _tuned(found["groups"]),
+        "cards": _cards(runs),
+        "levers": _table(LEVERS, lever_rows(found["levers"])),
+    }
     return PART.sub(lambda at: f"{at[1]}{parts[at[2]]}\n{at[4]}", page)
 
 
@@ -41,8 +47,8 @@ def _tuned(groups: Sequence[dict[str, Any]]) -> str:
         (
             *each["name"].split(", "),
             f"{each['covered']}",
-            _percent(each["mape"]),
-            _percent(each["bias"]),
+            percent(each["mape"]),
+            percent(each["bias"]),
             f"{each['oom']['called_infeasible']}",
         )
         for each in sorted(shown, key=lambda each: (each["name"].split(", ")[0], -each["covered"]))
@@ -73,27 +79,9 @@ def _cards(runs: str) -> str:
     for kind, each in found.items():
         errors = np.array([error for error, _ in each])
         figures = np.mean(np.abs(errors)), np.median(np.abs(errors)), np.mean(errors)
-        rows.append((kind, f"{len(each)}", *map(_percent, figures), f"{sum(out for _, out in each)}"))
+        rows.append((kind, f"{len(each)}", *map(percent, figures), f"{sum(out for _, out in each)}"))
     return _table(("what was run", "runs", "MAPE", "median", "bias", "called infeasible at 50 %"), rows)
-
-
-def _levers(levers: Sequence[dict[str, Any]]) -> str:
-    rows = [
-        (
-            each["lever"],
-            f"{each['pairs']}",
-            f"{each['apart']}",
-            _percent(each["ordered"]),
-            _percent(each["ratio_error"]),
-        )
-        for each in levers
-    ]
-    return _table(("lever", "pairs", "over 3 % apart", "of those in order", "ratio off by (median)"), rows)
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(row) + " |" for row in (heads, ["---"] * len(heads), *rows))
-
-
-def _percent(value: float | None) -> str:
-    return "-" if value is None else f"{100 * value:.1f} %"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -198,8 +199,8 @@ def _show(document: dict[str, Any], output: Path | None) -> None:
     if memory["n"]:
         render.labelled(
             "Memory",
-            f"{memory['n']} measured: MAPE {_percent(memory['mape'])}, bias {_percent(memory['bias'])}, "
-            f"in 80 % interval {_percent(memory['interval80_coverage'], 0)}",
+            f"{memory['n']} measured: MAPE {percent(memory['mape'])}, bias {percent(memory['bias'])}, "
+            f"in 80 % interval {percent(memory['interval80_coverage'], 0)}",
         )
     for label, each, at in (("Fits", oom, 0.5), ("", oom["at_risk"], oom["at_risk"]["oom_risk"])):
         render.labelled(
@@ -210,13 +211,13 @@ def _show(document: dict[str, Any], output: Path | None) -> None:
     if choice["groups"]:
         render.labelled(
             "Choice",
-            f"{choice['groups']} groups of plans for one job: regret {_percent(choice['mean_regret'])} on "
-            f"average, {_percent(choice['max_regret'])} at most; "
-            f"pairs over 3 % apart in the right order {_percent(choice['pairwise'])}",
+            f"{choice['groups']} groups of plans for one job: regret {percent(choice['mean_regret'])} on "
+            f"average, {percent(choice['max_regret'])} at most; "
+            f"pairs over 3 % apart in the right order {percent(choice['pairwise'])}",
         )
     if gain := document["profiles"]:
         errors = (
-            f"{name}: MAPE {_percent(gain[key]['mape'])}, bias {_percent(gain[key]['bias'])}"
+            f"{name}: MAPE {percent(gain[key]['mape'])}, bias {percent(gain[key]['bias'])}"
             for name, key in (("measured layer times", "measured"), ("modelled ones", "modelled"))
         )
         render.labelled("Profile", f"{gain['n']:,} runs that a profile holds for: {'; '.join(errors)}")
@@ -235,19 +236,24 @@ def _show(document: dict[str, Any], output: Path | None) -> None:
 def _show_levers(levers: list[dict[str, Any]]) -> None:
     from planner.commands.screen import render
 
-    rows = [
-        [
-            each["lever"],
-            f"{each['pairs']:,}",
-            f"{each['apart']:,}",
-            _percent(each["ordered"]),
-            _percent(each["ratio_error"]),
-        ]
-        for each in levers
-    ]
     render.text("Pairs of runs that differ in one lever alone:")
-    render.table(["lever", "pairs", "over 3 % apart", "in order", "ratio off by (median)"], rows, align="l" + "r" * 4)
+    heads = ["lever", "pairs", "over 3 % apart", "in order", "ratio off by (median)"]
+    render.table(heads, lever_rows(levers), align="l" + "r" * 4)
     render.text()
+
+
+def lever_rows(levers: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+    """Cells of a table of levers: how many pairs differ in each, and how well these are told apart."""
+    return [
+        [
+            lever["lever"],
+            f"{lever['pairs']:,}",
+            f"{lever['apart']:,}",
+            percent(lever["ordered"]),
+            percent(lever["ratio_error"]),
+        ]
+        for lever in levers
+    ]
 
 
 def _row(name: str, group: dict[str, Any]) -> list[str]:
@@ -256,12 +262,13 @@ def _row(name: str, group: dict[str, Any]) -> list[str]:
         name,
         f"{group['n']:,}",
         f"{group['covered']:,}",
-        *(_percent(group[key]) for key in ("mape", "median_ape", "p90_ape", "bias")),
+        *(percent(group[key]) for key in ("mape", "median_ape", "p90_ape", "bias")),
         "-" if rank is None else f"{rank:.3f}",
-        _percent(group["interval80_coverage"], 0),
+        percent(group["interval80_coverage"], 0),
         f"{group['oom']['called_infeasible']:,}",
     ]
 
 
-def _percent(value: float | None, places: int = 1) -> str:
+def percent(value: float | None, places: int = 1) -> str:
+    """A share in percent; a dash where there is none."""
     return "-" if value is None else f"{100 * value:.{places}f} %"
