@@ -108,3 +108,14 @@ def test_verify_knows_which_dispatchers_an_accelerator_has(machines: str) -> Non
     assert plan.cluster.pools[0].dispatchers == ("hybridep",)
     assert not violations(plan)
     assert "dispatcher_runs" in {violation.name for violation in violations(replace(plan, dispatcher="deepep"))}
+
+
+def test_verify_knows_which_attention_kernels_an_accelerator_has() -> None:
+    """FlashAttention-3 is for Hopper, by the catalog's list that the plan's pool carries; MI300X lists none."""
+    plan = api.estimate("llama3-8b", "dgx-b200:1", ["tp=1", "attention_kernel=flash-4"], batch=64).plans[0]
+    amd = api.estimate("llama3-8b", "mi300x-8:1", ["tp=1"], batch=64).plans[0]
+
+    assert plan.cluster.pools[0].attention_kernels == ("cudnn", "flash-2", "flash-4", "triton")
+    assert not violations(plan)
+    for wrong in (replace(plan, attention_kernel="flash-3"), replace(amd, attention_kernel="flash-3")):
+        assert "attention_kernel_runs" in {violation.name for violation in violations(wrong)}

@@ -13,6 +13,7 @@ from planner.cost import collective_times, elements, overlap, products
 from planner.cost.figures import Figure, Grid, Shape
 from planner.cost.micro_batch import activation_bytes, cast_bytes, input_cast_bytes, sequence_shard, tokens
 from planner.cost.products import LayerPart, Product
+from planner.schema.plan_layout import ATTENTION_KERNELS
 
 
 def kv_width(grid: Grid) -> Figure:
@@ -95,16 +96,12 @@ WIDTH = 256.0
 """Widths of a head's query and value together that attention's rates are for. Wider heads gain nothing more."""
 
 
-KERNELS = ("cudnn", "flash_2", "flash_3", "flash_4", "triton")
-"""Kernels that a question can ask for: figures of :class:`planner.cost.figures.Device`, in the order of their codes."""
-
-
 def kernel_rate(grid: Grid) -> Figure:
     """Rate of the kernel asked for over the device's `attention_rate`; 1 where the runtime chooses."""
     asked = grid.options.attention_kernel
     if not np.any(asked):
         return 1.0
-    rates = (1.0, *(getattr(grid.device, kernel) for kernel in KERNELS))
+    rates = (1.0, *(getattr(grid.device, name.replace("-", "_")) for name in ATTENTION_KERNELS))
     return sum((asked == code) * rate for code, rate in enumerate(rates))
 
 

@@ -478,7 +478,7 @@ class Options:
     dispatcher: Figure = 0.0
     """1: all copies of a token cross the NIC; 2: once a domain; 3: all ranks get all tokens; 0: as `dispatch_once`."""
     attention_kernel: Figure = 0.0
-    """The attention kernel asked for (:data:`planner.cost.attention.KERNELS`, from 1); 0: the runtime's."""
+    """The attention kernel asked for, by its place from 1 among all; 0: the runtime's."""
     context_gathered: Figure = 0.0
     """1: context-parallel ranks gather all keys and values; else these go round a ring ..."""
     context_exchanged: Figure = 0.0

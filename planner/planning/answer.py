@@ -38,6 +38,7 @@ from planner.question.search_problem import Prepared
 from planner.schema import plan as schema
 from planner.schema import plan_layout
 from planner.schema.hardware import Node
+from planner.schema.plan_layout import ATTENTION_KERNELS
 from planner.search.problem import Candidate
 from planner.space import dispatchers
 from planner.space.grid import single_grid
@@ -216,6 +217,9 @@ def _pool(prepared: Prepared, nodes: int, precision: str, peak: float) -> PoolIn
         profile=prepared.profiles.get(precision),
         layer_times=(*(each.description() for each in profiles), *prepared.unused),
         efficiency_notes=prepared.reached.notes,
+        attention_kernels=tuple(
+            name for name in ATTENTION_KERNELS if name in prepared.reached.accelerator.attention_kernels
+        ),
     )
 
 

@@ -10,6 +10,7 @@ from typing import Annotated, Literal, get_args
 from pydantic import Field
 
 from planner.schema.hardware import Dtype, FusedDispatcher
+from planner.schema.plan_layout import AttentionKernel
 from planner.schema.record import Record, Sparse
 
 
@@ -78,6 +79,8 @@ class Pool(Record):
     """Only in documents where there is such memory."""
     dispatchers: Sparse[tuple[FusedDispatcher, ...]] = None
     """Fused dispatchers whose kernels the accelerator has; only in plans that name a dispatcher."""
+    attention_kernels: Sparse[tuple[AttentionKernel, ...]] = None
+    """Attention kernels that the catalog has figures of on the accelerator; only in plans that name one."""
     preemptions_per_node_s: Sparse[float] = None
     """How often the owner takes a node back, per second; only in plans over several pools where one does."""
     restart_s: Sparse[float] = None

@@ -139,17 +139,16 @@ def dispatcher_runs(c: Claim) -> Iterator[str]:
 
 
 def attention_kernel_runs(c: Claim) -> Iterator[str]:
-    """FlashAttention-3 runs on Hopper alone, FlashAttention-4 from there on, and on whole sequences (utils.py, lines
-    579, 583, 1175). Pools tell generations by the formats of their products.
+    """The kernel is one of those that the pool lists; FlashAttention-4 works on whole sequences (utils.py, line 1175).
+
+    FlashAttention-3 is for Hopper alone, FlashAttention-4 from there on (lines 579, 583): the catalog lists them so.
     """
     name = c.plan.attention_kernel
     pools = c.plan.cluster.pools
-    formats = pools[0].peak_flops
     wrong = {
         "several pools": len(pools) > 1,
         "shared sequences": name == "flash-4" and c.plan.parallelism.cp > 1,
-        f"on {pools[0].accelerator}": (name == "flash-3" and "fp4" in formats)
-        or (name in ("flash-3", "flash-4") and "fp8" not in formats),
+        f"on {pools[0].accelerator}": name not in (pools[0].attention_kernels or ()),
     }
     yield from (f"attention kernel {name}: {what}" for what, is_so in wrong.items() if name and is_so)
 

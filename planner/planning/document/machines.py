@@ -32,7 +32,12 @@ def _pool_section(solution: Solution, used: PoolInUse) -> schema.Pool:
     own = used.pool.cluster.accelerator
     changed = tuple(changed_figures(solution.request.stock.get(own.id, own), own)) or None
     dispatchers = own.dispatchers if solution.configuration.dispatcher is not None else None
-    plain = replace(plain_pool(used.pool.cluster, used.nodes), changed=changed, dispatchers=dispatchers)
+    plain = replace(
+        plain_pool(used.pool.cluster, used.nodes),
+        changed=changed,
+        dispatchers=dispatchers,
+        attention_kernels=used.attention_kernels if solution.configuration.attention_kernel is not None else None,
+    )
     if not solution.heterogeneous:
         return plain
     restarts = [restart(solution.request, each.pool) for each in solution.pools]

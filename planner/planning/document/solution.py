@@ -10,6 +10,7 @@ from planner.figures.profiles.profile import Profile
 from planner.question.job_pools import JobPool, Pools
 from planner.question.request import Request
 from planner.schema import plan as schema
+from planner.schema.plan_layout import AttentionKernel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +27,8 @@ class PoolInUse:
     """Which measured layer times hold here, and which do not and why, in words."""
     efficiency_notes: tuple[str, ...]
     """What is not measured of the efficiencies that this pool is taken to reach, in words."""
+    attention_kernels: tuple[AttentionKernel, ...] = ()
+    """Kernels of attention that the catalog has figures of on the accelerator."""
 
     @property
     def accelerators(self) -> int:
