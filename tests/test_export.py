@@ -21,6 +21,7 @@ from planner.launchers.kubernetes import pods
 from planner.launchers.plan_facts import chunks
 from planner.launchers.start import NAME as START
 from planner.planning import document
+from planner.schema.digest import sealed
 from planner.schema.plan import CommunicationRule, Plan
 from tests.launchers.environments import given
 from tests.launchers.spread import EVERY, Case, expressible, plan, two_pools, uneven
@@ -571,6 +572,24 @@ def test_a_folder_with_another_target_json_is_not_ours(text: str, tmp_path: Path
     with pytest.raises(WrongQuestion, match=r"export did not write target\.json"):
         write(tmp_path, {"": bundle(plan(DENSE), parts("megatron"), {})}, replace=True)
     assert (tmp_path / "target.json").read_text(encoding="utf-8") == text
+
+
+@pytest.mark.parametrize("planted", [True, False])
+def test_a_list_that_somebody_planted_gives_no_file_away(planted: bool, tmp_path: Path) -> None:
+    """Whoever writes the list knows names, and not what the files hold; nor is what was edited since given away."""
+    made = bundle(plan(DENSE), parts("megatron"), {})
+    if planted:
+        target = {"kind": "target", "files": ["thesis.docx", "target.json"], "sha256": {"thesis.docx": "0" * 16}}
+        (tmp_path / "target.json").write_text(json.dumps(sealed(target)), encoding="utf-8")
+        (tmp_path / "thesis.docx").write_text("years", encoding="utf-8")
+    else:
+        write(tmp_path, {"": made})
+        write(tmp_path, {"": made}, replace=True)
+        (tmp_path / "README").write_text("years", encoding="utf-8")
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    with pytest.raises(WrongQuestion, match=r"export did not write (thesis\.docx|README) as it is"):
+        write(tmp_path, {"": made}, replace=True)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
 def test_a_folder_that_cannot_be_replaced_stays_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -91,6 +93,31 @@ def test_plans_are_counted_from_one(tmp_path: Path) -> None:
     tools.estimate("llama3-8b", "dgx-h100:1", "tp=8", batch=64, save="plan.json")
     with pytest.raises(WrongQuestion, match="from 1"):
         tools.export("plan.json", "megatron", rank=0)
+
+
+def test_only_what_was_saved_is_saved_over(tmp_path: Path) -> None:
+    tools = AgentTools(tmp_path)
+    ask = partial(tools.estimate, "llama3-8b", "dgx-h100:1", batch=64)
+    ask("tp=8", save="plan.json")
+    ask("tp=4", save="plan.json")
+    written = json.loads((tmp_path / "plan.json").read_text(encoding="utf-8"))
+    for content in (
+        {"precious": 1},
+        [],
+        {**written, "note": "mine"},
+        {k: v for k, v in written.items() if k != "digest"},
+    ):
+        (tmp_path / "plan.json").write_text(json.dumps(content), encoding="utf-8")
+        with pytest.raises(WrongQuestion, match="was not saved here; choose another name"):
+            ask("tp=8", save="plan.json")
+        assert json.loads((tmp_path / "plan.json").read_text(encoding="utf-8")) == content
+
+
+def test_links_in_a_circle_lie_nowhere(tmp_path: Path) -> None:
+    (tmp_path / "one.json").symlink_to("other.json")
+    (tmp_path / "other.json").symlink_to("one.json")
+    with pytest.raises(WrongQuestion, match="Too many levels"):
+        AgentTools(tmp_path).explain("one.json")
 
 
 def test_a_missing_sdk_is_a_plain_message(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -58,6 +58,14 @@ def test_links_in_a_circle_are_told(capsys: pytest.CaptureFixture[str], folder: 
     assert (answer.code, "one: cannot be written" in answer.err) == (2, True)
 
 
+@sweep("line", ["report plan.json -o one", "init site one", "explain one", "learn one --site one"])
+def test_links_in_a_circle_are_read_with_words(line: str, capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+    for name, place in (("one", "other"), ("other", "one")):
+        (folder / name).unlink(missing_ok=True)
+        (folder / name).symlink_to(place)
+    assert ask(capsys, line).code == 2
+
+
 def test_what_is_no_file_is_written_to_and_stays(folder: Path) -> None:
     """Renamed over, a pipe would be gone, and so would ``/dev/stdout`` for everybody."""
     os.mkfifo(folder / "pipe")

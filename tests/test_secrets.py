@@ -150,6 +150,16 @@ def test_a_url_is_shown_without_login_and_parameters(url: str, as_shown: str) ->
     assert shown(url) == as_shown
 
 
+@sweep(
+    "text",
+    [f"https://{CANARY}@host/x", f"https:/{CANARY}@host/x", f"https://host/x?AWSAccessKeyId={CANARY}&x=1",
+     f"https://{CANARY}:x@host", f"see git+https://{CANARY}@host#y"],
+)  # fmt: skip
+def test_a_token_in_a_url_is_hidden_wherever_it_stands(text: str) -> None:
+    assert CANARY not in scrubbed(text)
+    assert "host" in scrubbed(text)
+
+
 def test_plain_words_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     for text in ("tokens=5 and 8 tokens/s", "see https://example.org/a?b=c", "a:b@c", json.dumps({"tokens": 5})):
         assert scrubbed(text) == text

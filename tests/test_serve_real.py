@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from http.client import HTTPConnection, HTTPException
 from importlib.util import find_spec
 from pathlib import Path
@@ -92,7 +93,12 @@ def test_it_listens_on_loopback_alone(served: Served) -> None:
 
 
 def test_the_token_becomes_a_cookie(served: Served) -> None:
+    """Its name holds the port, which cookies do not know: two servers of one machine have two."""
     assert served.ask("GET", f"/?token={served.token}")[:2] == (303, "/")
+    with closing(HTTPConnection("127.0.0.1", served.address.port or 0, timeout=10)) as connection:
+        connection.request("GET", f"/?token={served.token}")
+        cookie = connection.getresponse().getheader("set-cookie") or ""
+    assert cookie.startswith(f"clusterwright-{served.address.port}={served.token};")
     status, _, form = served.own("GET", "/")
     assert status == 200 and "<script" not in form
     assert all(f'name="{name}"' in form for name in ("model", "cluster", "deadline", "pin"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
@@ -76,7 +77,8 @@ def _is_page(file: Path) -> bool:
 
 
 def _is_same(source: Shown, output: str | Path) -> bool:
-    return isinstance(source, str | Path) and Path(source).expanduser().resolve() == Path(output).expanduser().resolve()
+    files = [os.path.realpath(Path(each).expanduser()) for each in (source, output) if isinstance(each, str | Path)]
+    return len(files) == 2 and files[0] == files[1]
 
 
 def _shown(source: Shown) -> report.Content:

@@ -9,12 +9,14 @@ from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 HIDDEN = "***"
-_NAMES = re.compile(r"passw|(?:^|_)pwd|secret|token|credential|(?:^|[_-])(?:api|access)?key(?:$|[_-])", re.IGNORECASE)
+_NAMES = re.compile(
+    r"passw|(?:^|_)pwd|secret|token|credential|access_?key|(?:^|[_-])(?:api)?key(?:$|[_-])", re.IGNORECASE
+)
 """What variables and parameters are called whose values are secrets."""
 _SHORTEST = 6
 """Characters of a value of the environment that is looked for: shorter ones stand in texts by chance."""
-_LOGIN = re.compile(r"(\w:/{1,2})[^\s/@]*:\S*(?=@)")
-"""Where a URL was taken for a file's name, its path has one of the two slashes."""
+_LOGIN = re.compile(r"(\w:/{1,2})(?:[^\s/@]*:\S*|[^\s/@]+)(?=@)")
+"""A password behind a colon, or a token alone. Where a URL was taken for a file's name, one of two slashes is left."""
 _PARAMETER = re.compile(rf"([?&;][\w.-]*(?:{_NAMES.pattern}|signature|\bsig\b)[\w.-]*=)[^&\s;]*", re.IGNORECASE)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 import re
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -216,12 +217,15 @@ class AgentTools:
 
     def _saved(self, text: str, name: str | None) -> Answer:
         from planner.base import writing
+        from planner.planning import document
 
         if name is None:
             return {"saved": None}
         path = self._file(name)
         if path.suffix != ".json":
             raise WrongQuestion(f"save={name!r}: a document is JSON; name it {Path(name).stem or 'plan'}.json")
+        if path.exists() and not document.is_as_written(path):
+            raise WrongQuestion(f"save={name!r}: there is something else that was not saved here; choose another name")
         writing.write(path, text, replace=True)
         return {"saved": name}
 
@@ -232,7 +236,11 @@ class AgentTools:
             WrongQuestion: it lies elsewhere, by its name or by a link.
         """
         path = self.folder / name
-        if not name.strip() or "\0" in name or not path.resolve().is_relative_to(self.folder.resolve()):
+        if (
+            not name.strip()
+            or "\0" in name
+            or not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(self.folder))
+        ):
             raise WrongQuestion(f"{name!r}: only files below the server's folder; give a plain name such as plan.json")
         return path
 

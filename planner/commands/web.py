@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 HOST = "127.0.0.1"
 COOKIE = "clusterwright"
+"""With the port behind it: cookies know none, and another server of this machine has another."""
 MOST_BYTES = 10_000
 """Of a question: longer ones are not of this form."""
 HEADERS = {
@@ -89,7 +90,7 @@ class Pages:
 
         if self._is_token(request.query_params.get("token", "")):
             found = RedirectResponse("/", status_code=303, headers=HEADERS)
-            found.set_cookie(COOKIE, self.token, httponly=True, samesite="strict")
+            found.set_cookie(f"{COOKIE}-{request.url.port}", self.token, httponly=True, samesite="strict")
             return found
         return self._refused(request) or self._page({}, "")
 
@@ -166,11 +167,11 @@ class Pages:
         return HTMLResponse(html, status, headers={**HEADERS, "content-security-policy": STRICT})
 
     def _refused(self, request: Request) -> Response | None:
-        cookie = SimpleCookie(request.headers.get("cookie", "")).get(COOKIE)
+        cookies = SimpleCookie(request.headers.get("cookie", ""))
         origin = request.headers.get("origin")
         if origin not in (None, f"http://{request.headers['host']}"):
             return _text("asked from another page", 403)
-        if cookie and self._is_token(cookie.value):
+        if any(self._is_token(cookie.value) for name, cookie in cookies.items() if name.startswith(COOKIE)):
             return None
         return _text("open the address that clusterwright serve has printed: it holds the token", 403)
 

@@ -9,12 +9,16 @@ from pathlib import Path
 
 from planner.base import writing
 from planner.base.errors import WrongQuestion
+from planner.base.reading import short_hash
 from planner.launchers import quoting
 from planner.launchers.bundle import Bundle
+from planner.schema.digest import is_edited, sealed
 
 EXECUTABLE = (".sh", ".sbatch")
 TARGET_FILE = "target.json"
 """What makes a folder one of ours; where files are moved one by one it comes last."""
+DIGESTS = "sha256"
+"""Its key of what the files hold."""
 
 
 def write(folder: Path, bundles: Mapping[str, Bundle], *, replace: bool = False) -> None:
@@ -47,15 +51,15 @@ def _refuse(folder: Path, held: list[Path], replace: bool) -> None:
     strange = next((name for path in held for name in _not_ours(path)), None)
     if strange is not None:
         raise WrongQuestion(
-            f"{folder}: is not empty: export did not write {quoting.line(strange)}, and replaces only folders that "
-            f"hold nothing but what it wrote; choose another (-o DIR) or move that away"
+            f"{folder}: is not empty: export did not write {quoting.line(strange)} as it is, and replaces only folders "
+            f"that hold nothing but what it wrote; choose another (-o DIR) or move that away"
         )
     if held and not replace:
         raise WrongQuestion(f"{folder}: is not empty; choose another (-o DIR), or --force to replace it")
 
 
 def _not_ours(path: Path) -> list[str]:
-    """What of a file, or in a folder of a set, no ``target.json`` beside it lists; an empty folder is nobody's."""
+    """What of a file, or in a folder of a set, no ``target.json`` beside it vouches for; empty folders are nobody's."""
     if not path.is_dir() or path.is_symlink():
         return [] if path.name in _listed(path.parent) else [path.name]
     inside = [*path.iterdir()]
@@ -65,17 +69,31 @@ def _not_ours(path: Path) -> list[str]:
 
 
 def _listed(folder: Path) -> list[str]:
-    """The files that a folder's ``target.json`` says are export's."""
+    """The files that are as export wrote them, by digests in a folder's ``target.json``: a list alone, which anybody
+    may have put there, gives nothing away.
+    """
     try:
         target = json.loads((folder / TARGET_FILE).read_text(encoding="utf-8"))
-        return [str(name) for name in target["files"]] if target["kind"] == "target" else []
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        if target["kind"] != "target" or is_edited(target):
+            return []
+        same = [name for name, digest in target[DIGESTS].items() if short_hash((folder / name).read_bytes()) == digest]
+        return [*same, TARGET_FILE]
+    except (AttributeError, OSError, ValueError, KeyError, TypeError, RecursionError):
         return []
+
+
+def _sealed(bundle: Bundle) -> Mapping[str, str]:
+    """The bundle's files, the digest of each in ``target.json``."""
+    if TARGET_FILE not in bundle.files:
+        return bundle.files
+    digests = {name: short_hash(text.encode()) for name, text in bundle.files.items() if name != TARGET_FILE}
+    target = sealed({**json.loads(bundle.files[TARGET_FILE]), DIGESTS: digests})
+    return {**bundle.files, TARGET_FILE: json.dumps(target, indent=2) + "\n"}
 
 
 def _fill(folder: Path, bundle: Bundle) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    for name, text in bundle.files.items():
+    for name, text in _sealed(bundle).items():
         if Path(name).name != name:
             raise ValueError(f"{name!r} is not the name of a file")
         path = folder / name

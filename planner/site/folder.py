@@ -98,4 +98,4 @@ def _begun(folder: Path, header: str) -> bool:
 
 def _slug(folder: Path) -> str:
     """A folder's name with nothing in it that TOML would escape."""
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", folder.resolve().name).strip("-") or "site"
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", Path(os.path.realpath(folder)).name).strip("-") or "site"

@@ -2,6 +2,7 @@
 
 from planner.planning.document.files import (
     chosen,
+    is_as_written,
     load,
     load_answer,
     load_any,
@@ -27,6 +28,7 @@ __all__ = [
     "dump",
     "for_another_run",
     "goodput_of",
+    "is_as_written",
     "load",
     "load_answer",
     "load_any",

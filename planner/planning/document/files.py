@@ -96,6 +96,15 @@ def _report(kind: str, data: Mapping[str, Any], where: str) -> Report:
     return Report(document=dict(data), summary=f"{kind}, {len(table):,} {REPORTS[kind]}", table=tuple(table))
 
 
+def is_as_written(path: Path) -> bool:
+    """Whether a file is a document with the digest of its content: what this program wrote and nobody edited."""
+    try:
+        data = json_file(path, LARGEST_FILE)
+    except WrongQuestion:
+        return False
+    return isinstance(data, Mapping) and DIGEST in data and not is_edited(data)
+
+
 def json_file(path: Path, largest: int) -> object:
     """What a file of at most `largest` bytes holds, as JSON types.
 
