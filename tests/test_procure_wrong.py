@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from planner.question import file_values as currency
 from planner.schema.procurement import Currency
 from tests.procuring_lab import lab
 from tests.sweeps import sweep
+from tests.words import worded
 
 
 @sweep("text", ["30k EUR", "30 kEUR", "€30k", "€ 30k", "30,000 EUR", "0.03 MEUR", "0.03M EUR"])
@@ -31,93 +33,20 @@ def test_a_wrong_amount_is_told_as_it_was_written(text: object) -> None:
         currency.usd(text, Currency(code="EUR", usd=1.1))
 
 
-WRONG = {
-    "no currency": ({"top": ""}, 'currency = "USD"\n', "", "currency: missing"),
-    "another currency": ({}, "$6M", "€6M", "is in EUR, and the portfolio in USD"),
-    "no currency in an amount": ({}, "$6M", "6M", "has no currency"),
-    "a negative price": (
-        {"tail": 'price = { amount = "-$3/h", date = "2026-11-20" }'},
-        '["on-demand", "spot"]',
-        '["spot"]',
-        "must not be negative",
-    ),
-    "a price by no hour": (
-        {"tail": 'price = { amount = "$30", date = "2026-11-20" }'},
-        '["on-demand", "spot"]',
-        '["spot"]',
-        "give the price of an hour",
-    ),
-    "power without unit": ({}, '"400 kW"', '"400"', "no unit"),
-    "tokens below nothing": ({}, '"2B"', '"-2B"', "tokens"),
-    "a deadline past the horizon": ({}, '"90 d"', '"900 d"', "is past the horizon"),
-    "a deadline before the release": ({"job": 'release = "95 d"'}, "", "", "is not after the release"),
-    "a duplicate": ({}, '"tuned"', '"base"', "appears twice"),
-    "two without a name": (
-        {"second": '[[workloads]]\nmodel = "llama3-8b"\n[[workloads]]\nmodel = "llama3-8b"'},
-        "",
-        "",
-        "'llama3-8b' appears twice",
-    ),
-    "a name that a periodic one makes": (
-        {"job": 'every = "90 d"'},
-        '"tuned"',
-        '"base#1"',
-        "'base#1': must not hold a #",
-    ),
-    "a period past the horizon": ({"second": 'every = "7 months"'}, "", "", "workloads.1.every: not one period"),
-    "a deadline past the next run": (
-        {"second": 'every = "10 d"\ndeadline = "30 d"'},
-        "",
-        "",
-        "is after the next run's release",
-    ),
-    "a price of nothing": (
-        {"tail": 'price = { amount = "$0/h", date = "2026-11-20" }'},
-        '["on-demand", "spot"]',
-        '["spot"]',
-        "must be more than nothing",
-    ),
-    "an unknown node": ({}, '"hgx-h100"', '"hgx-h10"', "no node 'hgx-h10'"),
-    "an unknown model": ({}, 'model = "llama3-8b"\ntokens', 'model = "llama3-8"\ntokens', "no model 'llama3-8'"),
-    "an unknown key": ({"limits": 'budgget = "$1"'}, "", "", "unknown key; did you mean budget?"),
-    "an unknown way": ({}, '["buy"]', '["steal"]', "choose buy"),
-    "an unknown wiring": ({}, '"fat-tree 2:1"', '"fat tree"', "rail-optimised"),
-    "a workload without a name": ({}, 'name = "base"', 'name = " "', "workloads.0.name: ' ': must be some text"),
-    "no way to come by it": ({}, '["on-demand", "spot"]', "[]", "candidates.1.ways: missing; any of buy"),
-    "a smallest order that is too large": (
-        {"candidate": "min_order = 9\nat_most = 8"},
-        "",
-        "",
-        "min_order: 9, and there",
-    ),
-    "no size in its bounds": ({"candidate": "min_order = 9"}, "", "", "counts: [1, 2, 4]: none is from 9"),
-    "a throughput without unit": ({"job": "min_throughput = 1000"}, "", "", "has no unit"),
-    "a sale of what is charged by its days": (
-        {"top": 'charge = "amortised"\nresale = 0.8'},
-        "",
-        "",
-        "resale: what a sale brings counts in cash",
-    ),
-    "a sale for more than it is worth": ({"top": "resale = 1.2"}, "", "", "resale: 1.2: must be a number above 0"),
-    "no delivery within the horizon": ({"candidate": 'delivery = "7 months"'}, "", "", "is not before the end"),
-}
-
-
-@sweep("name", WRONG)
+@worded("procure.portfolios", read=json.loads)
 def test_wrong_portfolios_are_told_in_one_message(
-    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    parts, old, new, said = WRONG[name]
+    edit: tuple[dict[str, str], str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> str:
+    """Portfolios that say more, and one text in place of another."""
+    parts, old, new = edit
     path = lab(tmp_path, **parts)
-    if old:
-        text = path.read_text(encoding="utf-8")
-        assert old in text
-        path.write_text(text.replace(old, new), encoding="utf-8")
+    text = path.read_text(encoding="utf-8")
+    assert old in text
+    path.write_text(text.replace(old, new) if old else text, encoding="utf-8")
     assert main(["procure", str(path)]) == 2
     told = capsys.readouterr().err
-    assert said in told
-    assert str(path) in told
-    assert "Traceback" not in told
+    assert str(path) in told and "Traceback" not in told
+    return told
 
 
 @sweep(
