@@ -11,17 +11,15 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 SCHEMA = ROOT / "planner" / "schema"
-SOURCES = [
-    SCHEMA / f"plan{part}.py" for part in ("_machines", "_layout", "_communication", "_prediction", "_measured", "")
-]
+SOURCES = [SCHEMA / f"plan{part}.py" for part in ("_machines", "_layout", "_prediction", "")]
 """Of a plan's records, the plan itself last."""
 OTHERS = [
     SCHEMA / f"{name}.py"
     for name in (
-        "procurement", "study", "images", "comparison", "reports", "calibrations", "listings",
-        "hardware", "efficiency", "workload", "families",
+        *("procurement", "study", "images", "comparison", "reports", "listings"),
+        *("hardware", "efficiency", "workload"),
     )
-]  # fmt: skip
+]
 SCHEMAS = ROOT / "docs" / "schemas"
 PAGE = ROOT / "docs" / "plan-schema.md"
 TABLES = re.compile(r"(<!-- fields -->\n).*(<!-- end of fields -->\n)", re.DOTALL)
