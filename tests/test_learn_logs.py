@@ -7,6 +7,7 @@ import random
 import re
 import struct
 import sys
+import tomllib
 import tracemalloc
 import zlib
 from collections.abc import Sequence
@@ -57,66 +58,12 @@ def test_a_format_is_read(tmp_path: Path, name: str) -> None:
     assert run.memory_bytes == (None if memory is None else pytest.approx(memory, rel=1e-6))
 
 
-PUBLIC = {
-    "Megatron-LM 2024, its issue 756": (
-        "Megatron-LM",
-        " [2024-01-01 00:00:0{n}] iteration        {n}/     100 | consumed samples:         9088 | elapsed time per "
-        "iteration (ms): {ms:.1f} | throughput per GPU (TFLOP/s/GPU): 240.0 | learning rate: 1.0E-05 | global batch "
-        "size:   128 | lm loss: 1.0E+00 | load_balancing_loss: 1.000000E+00 | loss scale: 1.0 | grad norm: 1.000 | "
-        "num zeros: 0.0 | number of skipped iterations:   0 | number of nan iterations:   0 |",
-    ),
-    "OpenSeek of FlagAI, its README: torchrun's prefix": (
-        "Megatron-LM",
-        "[default0]: [2025-01-01 00:00:0{n}] iteration        {n}/    24000 | consumed samples:         1024 | elapsed "
-        "time per iteration (ms): {ms:.1f} | throughput per GPU (TFLOP/s/GPU): 40.0 | learning rate: 1.500000E-06 | "
-        "global batch size:  1024 | lm loss: 1.100000E+01 | loss scale: 1.0 | grad norm: 5.000 |",
-    ),
-    "torchtitan, pull request 1287: a rank's prefix, no norm": (
-        "torchtitan",
-        "[rank0]:[titan] 2025-01-01 00:00:0{n},322 - root - INFO - step: {n}  loss:  6.1000  memory: 49.00GiB(52.00%)  "
-        "tps: {rate:,.0f}  tflops: 339.00  mfu: 34.00%",
-    ),
-    "torchtitan before 2025: words in a second": (
-        "torchtitan",
-        "[rank0]:2024-01-01 00:00:0{n},322 - root - INFO - \x1b[36mstep: {n}  \x1b[32mloss:  6.1000  \x1b[33mmemory: "
-        "49.00GiB(52.00%)  \x1b[34mwps: {rate:,.0f}  \x1b[35mmfu: 34.00%\x1b[39m",
-    ),
-    "nanotron, its issue 390": (
-        "nanotron",
-        "10/17/2025 00:00:0{n} [INFO|DP=0|PP=0|TP=0]: iteration: {n} / 378950 | consumed_tokens: 85.8G | "
-        "elapsed_time_per_iteration_ms: {ms:.3g} | tokens_per_sec: 22.8K | tokens_per_sec_per_gpu: 11.4K | "
-        "global_batch_size: 64 | lm_loss: 2.30 | lr: 1e-05 | model_tflops_per_gpu: 38 | hardware_tflops_per_gpu: 38",
-    ),
-    "DeepSpeed, its issue 5779": (
-        "DeepSpeed",
-        "[2024-01-01 00:00:0{n},981] [INFO] [timer.py:258:stop] epoch=0/micro_step={n}/global_step={n}, "
-        "RunningAvgSamplesPerSec=16.1, CurrSamplesPerSec={rate}, MemAllocated=0.02GB, MaxMemAllocated=0.97GB",
-    ),
-    "DeepSpeed 0.7, its issue 2629: epoch and step alone": (
-        "DeepSpeed",
-        "stdout: [2022-01-01 00:00:0{n},101] [INFO] [timer.py:197:stop] 0/{n}, RunningAvgSamplesPerSec=158.3, "
-        "CurrSamplesPerSec={rate}, MemAllocated=1.75GB, MaxMemAllocated=2.6GB",
-    ),
-    "MaxText, pull request 4847: behind glog's prefix": (
-        "MaxText",
-        "I0101 00:00:0{n}.531340 138304841739136 metric_logger.py:226] completed step: {n}, seconds: {s:.3f}, "
-        "TFLOP/s/device: 350.0, Tokens/s/device: 19000.0, total_weights: 1572864, loss: 12.900, lm_loss: 12.900",
-    ),
-    "MaxText, pull request 761: before weights were counted": (
-        "MaxText",
-        "completed step: {n}, seconds: {s:.3f}, TFLOP/s/device: 257.900, Tokens/s/device: 36653.200, loss: 0.000",
-    ),
-    "Hugging Face Trainer, faster than a step a second": (
-        "Hugging Face Trainer",
-        " 10%|█         | {n}/100 [00:0{n}<00:10,  {inverse:.2f}it/s]",
-    ),
-}
-"""Where lines of this form were published -> its format, and such a line with figures of its own: step {n}, {s} s."""
+PUBLIC = tomllib.loads((Path(__file__).parent / "data" / "log_lines.toml").read_text(encoding="utf-8"))
 
 
 @sweep("published", PUBLIC)
 def test_lines_as_they_were_published_are_read(tmp_path: Path, published: str) -> None:
-    name, line = PUBLIC[published]
+    name, line = PUBLIC[published]["format"], PUBLIC[published]["line"]
     times = [0.9, 0.5, 0.4, 0.4, 0.4, 0.4, 0.4, 0.4]
     path = written(
         tmp_path,

@@ -1,6 +1,8 @@
 """Parameter counts are those of the reference implementations, to the last one."""
 
+import tomllib
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -12,45 +14,9 @@ from planner.models.workload import library, model, workload
 from planner.schema.workload import LatentAttention, Method, MixtureOfExperts, Model
 from tests.sweeps import sweep
 
-COUNTED = {
-    "llama3-8b": 8_030_261_248,
-    "llama2-7b": 6_738_415_616,
-    "llama3-70b": 70_553_706_496,
-    "mistral-7b": 7_241_732_096,
-    "qwen2.5-7b": 7_615_616_512,
-    "mixtral-8x7b": 46_702_792_704,
-    "deepseek-v3": 671_026_404_352,
-    "gpt2": 124_439_808,
-    "opt-1.3b": 1_315_758_080,
-    "bert-large": 335_174_458,
-    "vit-b16": 86_567_656,
-    "t5-large": 737_668_096,
-}
-"""Elements of all parameters of the class that transformers 5.23.0 builds, tied ones once."""
-
-PUBLISHED_BILLIONS = {
-    "megatron-1.7b": 1.7,
-    "megatron-18.4b": 18.4,
-    "megatron-39.1b": 39.1,
-    "megatron-76.1b": 76.1,
-    "megatron-145.6b": 145.6,
-    "megatron-310.1b": 310.1,
-    "megatron-530b": 529.6,
-    "megatron-1t": 1008.0,
-    "llama1-65b": 65.3,
-    "llama2-70b": 69.0,
-    "llama3.1-405b": 405.9,
-    "mpt-3b": 2.6518,
-    "mpt-7b": 6.6589,
-    "mpt-30b": 29.9752,
-    "mpt-70b": 64.8624,
-    "kimi-k2": 1026.4,
-    "nemotron4-15b": 15.6,
-    "nemotron4-340b": 341.0,
-    "gpt-oss-120b": 116.8,
-    "qwen3-235b-a22b": 235.1,
-}
-"""Published counts, in billions."""
+COUNTS = tomllib.loads((Path(__file__).parent / "data" / "parameter_counts.toml").read_text(encoding="utf-8"))
+COUNTED: dict[str, int] = COUNTS["counted"]
+PUBLISHED_BILLIONS: dict[str, float] = COUNTS["billions"]
 
 GPT = Model(
     id="gpt",
