@@ -25,11 +25,7 @@ QUESTIONS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "lora": ("llama2-70b", "dgx-h100:1", {"method": "lora", "pin": ("tp=1", "pp=1")}),
     "fsdp": ("llama3-8b", "dgx-h100:8", {"runtime": "fsdp2"}),
     "node-shards": ("llama3-70b", "dgx-h100:16", {"pin": ("zero_scope=node", "tp=2", "pp=4")}),
-    "offload": (
-        "llama3-70b",
-        "dgx-h100:16",
-        {"pin": ("offload=optimizer", "recompute=block:0.5"), "precision": "fp8"},
-    ),
+    "offload": ("llama3-70b", "dgx-h100:16", {"pin": ("offload=optimizer", "recompute=block:0.5"), "precision": "fp8"}),
     "stages-inside": ("llama3-70b", "dgx-h100:16", {"pin": ("rank_order=tp-cp-ep-pp-dp", "zero_scope=node")}),
     "short-stages": ("llama3-70b", "dgx-h100:16", {"pin": ("pp=32",)}),
     "head-counted": ("llama3-8b", "dgx-h100:8", {"runtime": "nanotron", "pin": ("pp=8",)}),

@@ -27,11 +27,7 @@ def kernel(name: str, start_ms: float, for_ms: float, **args: Any) -> Event:
 
 
 def group(described: str, ranks: str = "", collective: str = "") -> dict[str, str]:
-    return {
-        "Process Group Description": described,
-        "Process Group Ranks": ranks,
-        "Collective name": collective,
-    }
+    return {"Process Group Description": described, "Process Group Ranks": ranks, "Collective name": collective}
 
 
 def step(number: int, start_ms: float, for_ms: float) -> Event:

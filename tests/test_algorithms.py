@@ -10,16 +10,7 @@ from hypothesis import strategies as st
 from planner.cost import collective_times, nccl_algorithms
 from planner.cost.collective_times import CollectiveGroup, group
 from planner.cost.figures import Network
-from planner.cost.nccl_algorithms import (
-    OPERATIONS,
-    CollectiveLibrary,
-    Protocol,
-    busiest,
-    least,
-    shared,
-    times,
-    under,
-)
+from planner.cost.nccl_algorithms import OPERATIONS, CollectiveLibrary, Protocol, busiest, least, shared, times, under
 from tests.networks import groups, networks
 from tests.sweeps import sweep
 

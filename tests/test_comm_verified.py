@@ -214,9 +214,7 @@ def test_a_modelled_choice_neither_saves_nor_is_faster() -> None:
             calls(2, choice="mpich", alone_s=0.5),
         ),
         both(
-            rules(2, pools=(0,)),
-            more(rule("all-gather", "tp", 4, 0, FULL, "mpich", pools=(1,))),
-            calls(2, pools=(0,)),
+            rules(2, pools=(0,)), more(rule("all-gather", "tp", 4, 0, FULL, "mpich", pools=(1,))), calls(2, pools=(0,))
         ),
         choice(saved=0.0, step_time=1.0),  # less than the calls' own, which may hide behind each other
         choice(saved=0.3, step_time=0.7),

@@ -56,14 +56,7 @@ def test_weights_that_working_copies_are_gathered_from_stay() -> None:
     assert data_parallel.gathered_bytes(of, 10.0) == 40.0
 
 
-@sweep(
-    "size",
-    [
-        attention.vector_bytes,
-        experts.vector_bytes,
-        lambda of: transformer.mlp_vector_bytes(of, 1024.0),
-    ],
-)
+@sweep("size", [attention.vector_bytes, experts.vector_bytes, lambda of: transformer.mlp_vector_bytes(of, 1024.0)])
 def test_casts_grow_with_the_runtimes_factor(size) -> None:
     """Bytes beyond those without casts are in proportion to ``low_precision_cast``."""
     options = option_values(precision="fp8", sequence_parallel=True)

@@ -376,8 +376,7 @@ def test_a_pytorchjob_counts_processes_as_a_text() -> None:
 
 
 @pytest.mark.parametrize(
-    ("vendor", "resource"),
-    [("NVIDIA", "nvidia.com/gpu"), ("AMD", "amd.com/gpu"), ("Intel", "habana.ai/gaudi")],
+    ("vendor", "resource"), [("NVIDIA", "nvidia.com/gpu"), ("AMD", "amd.com/gpu"), ("Intel", "habana.ai/gaudi")]
 )
 def test_pods_ask_for_the_resource_of_their_vendor(vendor: str, resource: str) -> None:
     (pool,) = dense().cluster.pools

@@ -104,11 +104,7 @@ def grid_of(shape: Shape, layout: dict, options: dict | None = None, runtime=("m
 
 def policy(name: str) -> dict:
     layers, selective, sequence_parallel = POLICIES[name]
-    return {
-        "recompute_layers": layers,
-        "recompute_selective": selective,
-        "sequence_parallel": sequence_parallel,
-    }
+    return {"recompute_layers": layers, "recompute_selective": selective, "sequence_parallel": sequence_parallel}
 
 
 # ---- Korthikanti et al. 2022 -----------------------------------------------------------------------------------------

@@ -16,9 +16,7 @@ SEARCHES = json.loads((ROOT / "benchmarks" / "data" / "design_search.json").read
 
 @pytest.mark.slow
 @sweep(
-    "made",
-    [generate.benchmarks_page, generate.design_search_page, generate.runs_page],
-    ids=lambda made: made.__name__,
+    "made", [generate.benchmarks_page, generate.design_search_page, generate.runs_page], ids=lambda made: made.__name__
 )
 def test_tables_are_the_kept_figures(made: Any) -> None:
     shown = made.PAGE.read_text(encoding="utf-8")

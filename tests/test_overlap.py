@@ -240,8 +240,6 @@ def test_biased_experts_move_what_their_kernels_read_and_write():
 def test_only_8_bit_products_fuse_biased_experts(low_precision, fused):
     grid = single_grid(figures_of("windows"), *_plain("windows"))
     grid = replace(
-        grid,
-        device=replace(grid.device, low_precision=low_precision),
-        stack=replace(grid.stack, fused_experts=1.0),
+        grid, device=replace(grid.device, low_precision=low_precision), stack=replace(grid.stack, fused_experts=1.0)
     )
     assert (experts.unfused_kernels(grid).forward == 0.0) == fused

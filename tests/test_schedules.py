@@ -140,12 +140,7 @@ def test_unequal_ranks_take_about_as_long_as_the_events(name: str, stages: int, 
     each = ranks(found)
     count = int(float(pipeline.micro_batches(found.layout)))
     works = split_schedules.run(
-        [f for f, _, _ in each],
-        [i + w for _, i, w in each],
-        count,
-        chunks=vpp,
-        weight=[w for *_, w in each],
-        name=name,
+        [f for f, _, _ in each], [i + w for _, i, w in each], count, chunks=vpp, weight=[w for *_, w in each], name=name
     )
     priced = passes(found)
     flow = pipeline.flow(found, pipeline.stages(found, priced.layers, priced.ends, priced.weights))

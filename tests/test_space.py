@@ -99,20 +99,10 @@ ALLOWS = [
         [{"ep": 8, "dp": 8}, {"ep": 8, "tp": 8}, {"ep": 4, "etp": 2, "tp": 2, "cp": 2, "dp": 2}],
         [{"ep": 8, "dp": 4}, {"ep": 8, "etp": 2, "tp": 2, "dp": 4}, {"ep": 2, "pp": 2}],
     ),
-    (
-        "expert_tensor",
-        MIXTURE,
-        [{"etp": 1, "tp": 4}, {"etp": 4, "tp": 4}],
-        [{"etp": 2, "tp": 4}, {"etp": 3, "tp": 3}],
-    ),
+    ("expert_tensor", MIXTURE, [{"etp": 1, "tp": 4}, {"etp": 4, "tp": 4}], [{"etp": 2, "tp": 4}, {"etp": 3, "tp": 3}]),
     ("expert_tensor", LATENT, [{"etp": 8, "tp": 8}], [{"etp": 256, "tp": 256}]),
     ("expert_tensor", LLAMA, [{"etp": 1, "tp": 4}], [{"etp": 4, "tp": 4}]),
-    (
-        "layer_for_every_chunk",
-        LLAMA,
-        [{"pp": 32}, {"pp": 8, "vpp": 4}],
-        [{"pp": 33}, {"pp": 16, "vpp": 3}],
-    ),
+    ("layer_for_every_chunk", LLAMA, [{"pp": 32}, {"pp": 8, "vpp": 4}], [{"pp": 33}, {"pp": 16, "vpp": 3}]),
     ("layer_for_every_chunk", T5, [{"pp": 48}], [{"pp": 49}]),
     (
         "layers_deal",
@@ -123,12 +113,7 @@ ALLOWS = [
     ("layers_deal", EVEN, [{"pp": 4}, {"pp": 8, "vpp": 4}], [{"pp": 3}, {"pp": 6, "vpp": 2}]),
     ("stages_alike", LLAMA, [{"pp": 5}, {"pp": 8, "vpp": 4}], []),
     ("stages_alike", T5, [{"pp": 1}], [{"pp": 2}]),
-    (
-        "stages_alike",
-        TURNS,
-        [{"pp": 1}, {"pp": 3}, {"pp": 16}, {"pp": 5}, {"pp": 4, "vpp": 6}],
-        [],
-    ),
+    ("stages_alike", TURNS, [{"pp": 1}, {"pp": 3}, {"pp": 16}, {"pp": 5}, {"pp": 4, "vpp": 6}], []),
     (
         "stages_alike",
         LED,

@@ -13,16 +13,7 @@ from planner.base.resources import data
 from planner.models import files, model_rules
 from planner.models.methods import METHODS
 from planner.models.parameters import parameters
-from planner.models.workload import (
-    HUB,
-    ModelLibrary,
-    from_file,
-    library,
-    model,
-    optimizer,
-    optimizers,
-    workload,
-)
+from planner.models.workload import HUB, ModelLibrary, from_file, library, model, optimizer, optimizers, workload
 from planner.schema import choices
 from planner.schema.workload import Method, Model, Optimizer
 from tests.sweeps import sweep

@@ -26,10 +26,7 @@ EVERY = 6 if os.environ.get(QUICK) else 1
 TABLE: dict[str, list[str]] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 """Runtime -> model, cluster, settings and, behind a slash, what is trained."""
 H100, A100 = "dgx-h100", "dgx-a100-80gb"
-MIXED = (
-    ("llama3-8b", (f"{H100}:1", f"{A100}:1")),
-    ("gpt3-175b", (f"{A100}:8", "dgx-a100-40gb:8")),
-)
+MIXED = (("llama3-8b", (f"{H100}:1", f"{A100}:1")), ("gpt3-175b", (f"{A100}:8", "dgx-a100-40gb:8")))
 """What the planner itself answers over two pools: unlike pipelines, and one pipeline over both."""
 ALIKE = (
     ("llama3.2-3b", (f"{A100}:2", "dgx-v100:2")),
@@ -120,10 +117,7 @@ def two_pools(whole: Plan) -> Plan:
     stages = tuple(replace(stage, pool=int(index >= p.pp // 2)) for index, stage in enumerate(p.stages))
     batch = replace(whole.batch, per_pool=(whole.batch.global_ // 2, whole.batch.global_ // 2))
     return replace(
-        whole,
-        cluster=replace(whole.cluster, pools=pools),
-        parallelism=replace(p, stages=stages),
-        batch=batch,
+        whole, cluster=replace(whole.cluster, pools=pools), parallelism=replace(p, stages=stages), batch=batch
     )
 
 
@@ -154,11 +148,7 @@ def _with_rules(whole: Plan, number: int) -> Plan:
 def chosen_plan() -> Plan:
     """A plan with the rules that ``comm choose`` makes of a table of NCCL's algorithms and protocols."""
     whole = api.plan("llama3-70b", f"{H100}:16").plans[0]
-    laws = {
-        ("ring", "simple"): (1e-5, 2e-12),
-        ("ring", "ll"): (3e-6, 6e-12),
-        ("", ""): (2e-5, 4e-12),
-    }
+    laws = {("ring", "simple"): (1e-5, 2e-12), ("ring", "ll"): (3e-6, 6e-12), ("", ""): (2e-5, 4e-12)}
     rows = [
         f"nccl,{algorithm},{protocol},{op},{ranks},{4**n},{number},{start + 4**n * each}"
         for op in ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "send-recv")

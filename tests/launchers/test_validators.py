@@ -94,12 +94,7 @@ def values_of_megatron(plan: Plan) -> Values:
         "sequence": plan.workload.sequence,
         "vocab": shape["vocab"],
         "tied": shape["tied"],
-        "overlap": [
-            plan.overlap.dp,
-            plan.overlap.dp and p.zero_stage > 0,
-            plan.overlap.p2p,
-            plan.overlap.tp,
-        ],
+        "overlap": [plan.overlap.dp, plan.overlap.dp and p.zero_stage > 0, plan.overlap.p2p, plan.overlap.tp],
         "pp_inner": p.rank_order == "tp-cp-ep-pp-dp",
         "offload": bool(plan.offload["optimizer"]),
         "chunks": chunks if len(set(chunks)) > 1 or (p.pp > 1 and plan.workload.mtp_layers) else None,
@@ -423,10 +418,7 @@ BROKEN: dict[str, list[tuple[str, Callable[[dict[str, Any]], None]]]] = {
         ("megatron-core/llama3-70b/dgx-h100:12/tp=8 pp=12", _argument("--pipeline-model-parallel-layout", "Et|tL")),
         ("megatron-core/mixtral-8x7b/dgx-h100:4/ep=8 pp=2", _argument("--num-experts", "12")),
         ("megatron-core/gpt-oss-20b/dgx-h100:2/ep=4", _argument("--softmax-type", "learned")),
-        (
-            "megatron-core/gpt-oss-120b/dgx-h100:8/ep=8 tp=2 etp=1",
-            _argument("--expert-tensor-parallel-size", "2"),
-        ),
+        ("megatron-core/gpt-oss-120b/dgx-h100:8/ep=8 tp=2 etp=1", _argument("--expert-tensor-parallel-size", "2")),
     ],
     "megatron-bridge": [
         (DENSE, _text("bridge.json", "model.tensor_model_", "model.tensor_modell_")),
