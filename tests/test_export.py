@@ -15,9 +15,8 @@ import yaml
 
 from planner.base import writing
 from planner.base.errors import WrongQuestion
-from planner.launchers import EXPORTERS, bundle, parts, torchrun, write
+from planner.launchers import EXPORTERS, bundle, parts, pods, torchrun, write
 from planner.launchers.bundle import refusals
-from planner.launchers.kubernetes import pods
 from planner.launchers.plan_facts import chunks
 from planner.launchers.start import NAME as START
 from planner.planning import document

@@ -9,7 +9,7 @@ import yaml
 
 from planner.base.errors import WrongQuestion
 from planner.launchers import accelerate, bundle, parts, plan_facts, reading, write
-from planner.launchers.reading import documents
+from planner.launchers.reading import trainer_dialects
 from planner.launchers.reading.found import FoundOptions
 from planner.launchers.reading.trainer_dialects import NAMES
 from planner.launchers.start import NAME as START
@@ -212,7 +212,7 @@ def test_yaml_is_data() -> None:
         ("a: !!python/object/apply:os.system [ls]", "not YAML"),
     ):
         with pytest.raises(WrongQuestion, match=says):
-            documents.mapping(text)
+            trainer_dialects.mapping(text)
 
 
 def test_a_file_becomes_a_plan(capsys: pytest.CaptureFixture[str]) -> None:

@@ -69,12 +69,8 @@ def bundle(
     if any(exporter.name == "nccl-tuner" for exporter in exporters):
         lost = tuple(loss for loss in lost if loss != plan_facts.UNTUNED)
     header = _header(plan, target)
-    job = LaunchJob(
-        files={torchrun.PLAN: written},
-        site=site,
-        benchmark=changed is not None,
-        environment=site.environment,
-    )
+    measures = changed is not None
+    job = LaunchJob(files={torchrun.PLAN: written}, site=site, benchmark=measures, environment=site.environment)
     for exporter in exporters:
         if exporter.role == "scheduler":
             job = replace(job, files={**job.files, start.NAME: start.script(plan, job, header)})
@@ -96,13 +92,10 @@ def bundle(
 def _with_extra(job: LaunchJob, values: Mapping[str, str]) -> LaunchJob:
     """The trainer's command with what is given besides, and what of it contradicts the plan."""
     extra = profiles.words(values[EXTRA.name])
-    options = (f"--{name}={_as_text(value)}" for name, value in job.options.items())
+    texts = {name: str(value).lower() if isinstance(value, bool) else value for name, value in job.options.items()}
+    options = (f"--{name}={text}" for name, text in texts.items())
     lost = profiles.contradictions([*job.argv, *options], extra)
     return replace(job, command=(*job.command, *extra), argv=(*job.argv, *extra), losses=(*job.losses, *lost))
-
-
-def _as_text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", re.ASCII)
@@ -133,27 +126,25 @@ def settings(offered: Mapping[str, EnvironmentSetting], given: Mapping[str, str]
 
 def _check(name: str, value: str) -> None:
     """A value that a launcher would read as another option, or stop at, is refused here."""
+    stated = f"--set {name}={quoting.line(value)}"
+    whole = value.isascii() and value.isdecimal()
     if value.startswith("--") and value[2:3].isalpha() and name != EXTRA.name:
-        raise WrongQuestion(f"--set {name}={quoting.line(value)}: a launcher would read it as an option")
-    if name == "lora-alpha" and value and not (value.isdecimal() and value.isascii() and int(value[:9])):
-        raise WrongQuestion(f"--set lora-alpha={quoting.line(value)}: must be a whole number from 1")
+        raise WrongQuestion(f"{stated}: a launcher would read it as an option")
+    if name == "lora-alpha" and value and not (whole and int(value[:9])):
+        raise WrongQuestion(f"{stated}: must be a whole number from 1")
     if name == "namespace" and value and not NAMESPACE.fullmatch(value):
-        raise WrongQuestion(
-            f"--set namespace={quoting.line(value)}: Kubernetes takes up to 63 of a-z, 0-9 and, inside, '-'"
-        )
+        raise WrongQuestion(f"{stated}: Kubernetes takes up to 63 of a-z, 0-9 and, inside, '-'")
     if name in ("lr", "rotary-base"):
         try:
             fine = 0 < float(value) < math.inf
         except ValueError:
-            raise WrongQuestion(f"--set {name}={quoting.line(value)}: not a number") from None
+            raise WrongQuestion(f"{stated}: not a number") from None
         if not fine:
-            raise WrongQuestion(f"--set {name}={quoting.line(value)}: must be a finite number above 0")
+            raise WrongQuestion(f"{stated}: must be a finite number above 0")
     if name == "rotary-base" and not float(value).is_integer():
-        raise WrongQuestion(f"--set rotary-base={quoting.line(value)}: must be a whole number")
-    if name == "master-port" and not (
-        value.isascii() and value.isdecimal() and len(value) < 6 and 0 < int(value) < 65536
-    ):
-        raise WrongQuestion(f"--set master-port={quoting.line(value)}: must be a whole number from 1 to 65535")
+        raise WrongQuestion(f"{stated}: must be a whole number")
+    if name == "master-port" and not (whole and len(value) < 6 and 0 < int(value) < 65536):
+        raise WrongQuestion(f"{stated}: must be a whole number from 1 to 65535")
 
 
 def _offered(exporters: Sequence[Exporter], plan: Plan) -> dict[str, EnvironmentSetting]:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import Any
 
-from planner.launchers import megatron_hybrid, plan_facts, rotary_and_norms
+from planner.launchers import megatron_hybrid, plan_facts
 from planner.launchers.target import Loss, Values
 
 ACTIVATIONS = ("swiglu", "clamped-swiglu", "squared-relu", "gelu", "gelu-tanh")
@@ -50,8 +50,8 @@ def _rotary(shape: dict[str, Any], values: Values) -> dict[str, Any]:
     """Bases, and how sequences were stretched: latent attention has YaRN, the others have Llama 3's way."""
     if _positions(shape) != "rope":
         return {}
-    known = rotary_and_norms.rotary(shape)
-    base = {"rotary.base": int(rotary_and_norms.base(shape, values))}
+    known = plan_facts.rotary(shape)
+    base = {"rotary.base": int(plan_facts.rotary_base(shape, values))}
     if known is None:
         return base
     base |= {"rotary.share": known["share"], "rotary.skips": known["skips"]}
@@ -167,9 +167,9 @@ def refuses(shape: dict[str, Any], sequence: int) -> Iterator[str]:
         yield f"attention within chunks of {seen['size']:,} tokens has no flag (--seq {seen['size']} needs none)"
     if any(linear_biases(shape).values()) and not all_biased(shape):
         yield "biases are on all linear layers, on none, or on q, k and v alone"
-    if not float((rotary_and_norms.rotary(shape) or {"base": 0})["base"]).is_integer():
+    if not float((plan_facts.rotary(shape) or {"base": 0})["base"]).is_integer():
         yield f"rotary base {shape['rotary']['base']}: --rotary-base takes whole numbers"
-    if skips := (rotary_and_norms.rotary(shape) or {"skips": 0})["skips"]:
+    if skips := (plan_facts.rotary(shape) or {"skips": 0})["skips"]:
         yield from (
             [f"--no-rope-freq {skips} does not divide {shape['layers']} layers"] if shape["layers"] % skips else []
         )
@@ -198,7 +198,7 @@ def loses(shape: dict[str, Any], tp: int) -> Iterator[Loss]:
     elif shape["moe"] and shape["moe"]["router"]["score"] == "softmax" and shape["moe"]["router"]["groups"] > 1:
         reason = "groups are ranked by the sum of their best experts, DeepSeek-V2's by the best one"
         yield Loss("workload.shape.moe.router.groups", reason)
-    yield from rotary_and_norms.unknown(shape, "1e-5")
+    yield from plan_facts.unknown_norms_and_positions(shape, "1e-5")
     yield from _rotary_losses(shape)
     for name in ("extra_parameters", "extra_parameters_per_layer", "token_types"):
         if shape[name]:
@@ -213,7 +213,7 @@ _YARN = {"original": 4096, "beta_fast": 32.0, "beta_slow": 1.0, "truncate": True
 
 
 def _rotary_losses(shape: dict[str, Any]) -> Iterator[Loss]:
-    known = rotary_and_norms.rotary(shape)
+    known = plan_facts.rotary(shape)
     if known is None or known["scaling"] == "none":
         return
     field, way = "workload.shape.rotary", "yarn" if shape["latent"] else "llama3"

@@ -9,7 +9,8 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from planner.axes import AXES
-from planner.launchers.target import Loss
+from planner.axes.values import FOLDED
+from planner.launchers.target import Loss, Values
 from planner.schema.model_reading import read
 from planner.schema.plan import Plan, Pool
 from planner.schema.workload import Method
@@ -114,7 +115,7 @@ def chunks(plan: Plan) -> list[int]:
     V second chunks go backwards, and the last is the first to be short.
     """
     p = plan.parallelism
-    folded = p.schedule in ("zbv", "dualpipe-v")
+    folded = p.schedule in FOLDED
     dealt = []
     for index, stage in enumerate(p.stages):
         each, more = divmod(stage.layers, p.vpp)
@@ -157,6 +158,31 @@ def window(shape: Mapping[str, Any], sequence: int) -> dict[str, Any] | None:
     """The model's attention window, if the sequence is longer than it: else every layer sees all of it."""
     found: dict[str, Any] | None = shape["window"]
     return found if found and found["size"] < sequence else None
+
+
+UNKNOWN_BASE = 500_000.0
+"""Base of rotary angles where nothing says it: Llama 3's."""
+
+
+def rotary(shape: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The model's rotary positions, where they are known."""
+    positions: dict[str, Any] | None = shape.get("rotary")
+    return positions
+
+
+def rotary_base(shape: Mapping[str, Any], values: Values) -> float:
+    """Base of the rotary angles: as set, the model's own, or :data:`UNKNOWN_BASE`."""
+    known = rotary(shape)
+    return float(values["rotary-base"] or (known["base"] if known else UNKNOWN_BASE))
+
+
+def unknown_norms_and_positions(shape: Mapping[str, Any], epsilon: str) -> Iterator[Loss]:
+    """What no source said of the model, so that the launcher's own holds; `epsilon` is that of its norms."""
+    if shape.get("norm_epsilon") is None:
+        yield Loss("workload.shape.norm_epsilon", f"not known of this model: the launcher's {epsilon} holds")
+    if rotary(shape) is None and not shape["learned_positions"]:
+        assumed = f"unscaled, in every layer, base {UNKNOWN_BASE:.0f} unless --set rotary-base= overrides it"
+        yield Loss("workload.shape.rotary", f"not known of this model: {assumed}")
 
 
 def blocks_are_attention(shape: Mapping[str, Any]) -> Iterator[str]:

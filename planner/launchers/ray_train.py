@@ -11,8 +11,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 
-from planner.launchers import plan_facts, profiles, quoting, start
-from planner.launchers.kubernetes import jobset, pods
+from planner.launchers import kubernetes, plan_facts, pods, profiles, quoting, start
 from planner.launchers.scripts import script
 from planner.launchers.target import LaunchJob, Loss, Values, by_table
 from planner.schema.plan import Plan
@@ -83,7 +82,7 @@ def rayjob(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
         "groupName": "nodes",
         **dict.fromkeys(("replicas", "minReplicas", "maxReplicas"), pool.count),
         "rayStartParams": {},
-        "template": {"spec": {**jobset.node_selector(plan, 0, values), **worker}},
+        "template": {"spec": {**kubernetes.node_selector(plan, 0, values), **worker}},
     }
     cluster = {"headGroupSpec": {"rayStartParams": {}, "template": {"spec": head}}, "workerGroupSpecs": [nodes]}
     document = {
@@ -115,5 +114,5 @@ def refuses_rayjob(plan: Plan) -> Iterator[str]:
 
 EXPORTERS = (
     by_table("ray-train", emit=emit, refuses=refuses),
-    by_table("rayjob", emit=rayjob, refuses=refuses_rayjob, of_pools=jobset.of_pools),
+    by_table("rayjob", emit=rayjob, refuses=refuses_rayjob, of_pools=kubernetes.of_pools),
 )

@@ -6,9 +6,10 @@ from planner.base.errors import WrongQuestion, suggestion
 from planner.launchers import (
     accelerate,
     axolotl,
+    clouds,
     deepspeed,
-    dstack,
     hf_trainer,
+    kubernetes,
     llama_factory,
     maxtext,
     megatron,
@@ -16,22 +17,20 @@ from planner.launchers import (
     nccl_tuner,
     primus,
     ray_train,
-    skypilot,
     slurm,
     torchrun,
     torchtitan,
     trl,
 )
-from planner.launchers.kubernetes import jobs, jobset
 from planner.launchers.target import Exporter
 
 _MODULES = (
     *(megatron, megatron_bridge, primus, torchtitan, maxtext, hf_trainer, trl, axolotl, llama_factory),
-    *(deepspeed, accelerate, torchrun, slurm, skypilot, jobset),
+    *(deepspeed, accelerate, torchrun, slurm),
 )
 _EXPORTERS = (
     *(module.EXPORTER for module in _MODULES),
-    *(*jobs.EXPORTERS, *ray_train.EXPORTERS, dstack.EXPORTER, nccl_tuner.EXPORTER),
+    *(clouds.SKYPILOT, *kubernetes.EXPORTERS, *ray_train.EXPORTERS, clouds.DSTACK, nccl_tuner.EXPORTER),
 )
 EXPORTERS: dict[str, Exporter] = {exporter.name: exporter for exporter in _EXPORTERS}
 ROLES = ("trainer", "environment", "scheduler")

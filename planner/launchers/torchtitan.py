@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from planner.launchers import plan_facts, quoting, rotary_and_norms, start, table
+from planner.launchers import plan_facts, quoting, start, table
 from planner.launchers.scripts import script
 from planner.launchers.target import LaunchJob, LaunchProgram, Loss, Values, by_table
 from planner.schema.hardware import SPLIT_SCHEDULES
@@ -124,8 +124,8 @@ def family_of(shape: dict[str, Any]) -> str:
 
 def _angles(shape: dict[str, Any], values: Values) -> str:
     """Base and scaling of the rotary positions, as arguments."""
-    rope: dict[str, object] = {"theta": rotary_and_norms.base(shape, values)}
-    known = rotary_and_norms.rotary(shape) or {"scaling": "none"}
+    rope: dict[str, object] = {"theta": plan_facts.rotary_base(shape, values)}
+    known = plan_facts.rotary(shape) or {"scaling": "none"}
     if known["scaling"] == "llama3" and ROPE[family_of(shape)] == "ComplexRoPE":
         rope |= {"scaling": "llama", "scaling_factor": known["factor"]}
         rope |= {name: known[name] for name in ("low_freq_factor", "high_freq_factor")}
@@ -203,7 +203,7 @@ def refuses(plan: Plan) -> Iterator[str]:
         yield "its router has no scores on inputs, no capacity and no loss on its outputs"
     if plan.workload.mtp_layers:
         yield "the module it needs has no multi-token prediction"
-    if (rotary := rotary_and_norms.rotary(shape)) and (rotary["share"] != 1 or rotary["skips"]):
+    if (rotary := plan_facts.rotary(shape)) and (rotary["share"] != 1 or rotary["skips"]):
         yield "the module it needs rotates whole heads of every layer, the model a part of them"
     if p.zero_stage == 0 and (p.tp > 1 or p.cp > 1 or p.pp > 1 or p.ep > 1):
         yield "ZeRO-0 is plain replicas, which do not go with tp, cp, pp or ep"
@@ -218,7 +218,7 @@ def loses(plan: Plan) -> Iterator[Loss]:
     """What has no key."""
     yield from plan_facts.other_runtime(plan, ("fsdp2",))
     yield from plan_facts.shape_losses(plan)
-    yield from rotary_and_norms.unknown(plan.workload.shape, "1e-5")
+    yield from plan_facts.unknown_norms_and_positions(plan.workload.shape, "1e-5")
     yield from _rotary_losses(plan.workload.shape)
     yield from _router_losses(plan.workload.shape["moe"])
     if plan.workload.shape["extra_parameters"] or plan.workload.shape["extra_parameters_per_layer"]:
@@ -237,7 +237,7 @@ def _router_losses(moe: dict[str, Any] | None) -> Iterator[Loss]:
 
 
 def _rotary_losses(shape: dict[str, Any]) -> Iterator[Loss]:
-    known = rotary_and_norms.rotary(shape) or {"scaling": "none"}
+    known = plan_facts.rotary(shape) or {"scaling": "none"}
     if known["scaling"] == "llama3" and ROPE[family_of(shape)] != "ComplexRoPE":
         yield Loss("workload.shape.rotary.scaling", f"{ROPE[family_of(shape)]} has no Llama 3 scaling: not stretched")
     if known["scaling"] == "yarn" and known["mscale"] != known["mscale_all_dim"]:

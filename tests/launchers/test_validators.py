@@ -13,14 +13,13 @@ import pytest
 from planner import api
 from planner.launchers import (
     accelerate,
-    dstack,
+    clouds,
     megatron,
     megatron_bridge,
     megatron_model,
     plan_facts,
     primus,
     quoting,
-    skypilot,
     torchtitan,
 )
 from planner.schema.plan import Plan
@@ -214,10 +213,10 @@ def values_of_skypilot(plan: Plan) -> Values:
     (pool,) = plan.cluster.pools
     return {
         "nodes": pool.count,
-        "accelerators": {skypilot.ACCELERATORS[pool.accelerator]: pool.accelerators_per_node},
+        "accelerators": {clouds.SKYPILOT_NAMES[pool.accelerator]: pool.accelerators_per_node},
         "spot": False,
         "network": "best" if pool.count > 1 else None,
-        "run": skypilot.SCRIPT,
+        "run": clouds.SKYPILOT_SCRIPT,
         "name": plan.workload.model.replace(".", "-"),
     }
 
@@ -240,7 +239,7 @@ def values_of_dstack(plan: Plan) -> Values:
         "type": "task",
         "name": plan.workload.model.replace(".", "-"),
         "nodes": pool.count,
-        "gpus": [dstack.ACCELERATORS[pool.accelerator]],
+        "gpus": [clouds.DSTACK_NAMES[pool.accelerator]],
         "count": [pool.accelerators_per_node] * 2,
         "commands": 1,
     }

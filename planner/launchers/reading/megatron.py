@@ -7,7 +7,7 @@ import re
 from planner.axes.table import OFFLOAD_OVERLAP
 from planner.axes.values import ALONE, activation_offload, offload_name
 from planner.base.errors import WrongQuestion
-from planner.launchers.reading import megatron_model, megatron_options, megatron_pattern
+from planner.launchers.reading import megatron_model, megatron_options
 from planner.launchers.reading.command import command
 from planner.launchers.reading.found import FoundOptions, Options, Reading, degree, measure, number
 from planner.launchers.reading.shell.script import Script
@@ -41,7 +41,7 @@ def read(script: Script) -> FoundOptions:
         raise WrongQuestion("--from megatron: no option of Megatron-LM in it (--tensor-model-parallel-size ...)")
     if (program := started.program.rpartition("/")[2]) in _PROGRAMS:
         raise WrongQuestion(f"{program}: {_PROGRAMS[program]}; only decoders are read (pretrain_gpt.py)")
-    flags = megatron_pattern.completed(flags, program)
+    flags = megatron_model.completed(flags, program)
     megatron_options.refuse(flags)
     if (kind := flags.get("optimizer", ["adam"])) not in (["adam"], ["sgd"], *([name] for name in _MUON)):
         raise WrongQuestion(f"--optimizer {' '.join(kind):.40}: choose adam, sgd or muon; others keep other states")
@@ -58,7 +58,7 @@ def read(script: Script) -> FoundOptions:
         samples=number(flags, "train-samples"),
         optimizer="muon" if kind[0] in _MUON else None,
         method="finetune" if {"finetune", "pretrained-checkpoint"} & flags.keys() else "pretrain",
-        shape={**megatron_model.shape(Reading(TABLE, flags)), **megatron_pattern.shape(flags)},
+        shape={**megatron_model.shape(Reading(TABLE, flags)), **megatron_model.patterned(flags)},
         shards=number(flags, "num-distributed-optimizer-instances"),
         cp_algorithm="+".join(flags.get("cp-comm-type", ["p2p"])),
         cp_levels=_levels(flags),
@@ -128,7 +128,7 @@ def _graphs(flags: Options) -> str | None:
 def _interleaving(flags: Options, pp: int, chunks: int | None) -> int:
     if chunks is not None:
         if chunks % pp:
-            named = "hybrid-layer-pattern" if megatron_pattern.OPTION in flags else "pipeline-model-parallel-layout"
+            named = "hybrid-layer-pattern" if megatron_model.PATTERN in flags else "pipeline-model-parallel-layout"
             raise WrongQuestion(f"--{named} has {chunks} segments; pp {pp} does not divide them")
         return chunks // pp
     each = number(flags, "num-layers-per-virtual-pipeline-stage")
@@ -139,7 +139,7 @@ def _interleaving(flags: Options, pp: int, chunks: int | None) -> int:
 
 def _chunks(flags: Options) -> list[int] | None:
     """Layers of every segment of a layout such as ``Et*7|t*9|t*7L``; parentheses repeat what is in them."""
-    if (sizes := megatron_pattern.chunks(flags)) is not None:
+    if (sizes := megatron_model.chunks(flags)) is not None:
         return sizes
     if "pipeline-model-parallel-layout" not in flags:
         return _with_modules(flags, _ends(flags))

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from planner.base.errors import WrongQuestion
-from planner.launchers.reading import deepspeed, documents, megatron, torchtitan, trainer
+from planner.launchers.reading import deepspeed, megatron, torchtitan, trainer
 from planner.launchers.reading.found import FoundOptions
 from planner.launchers.reading.shell import sandbox
 from planner.launchers.reading.shell.script import Script, script
 from planner.models import files
+from planner.schema.launcher_table import launcher_table
 
 COMMANDS: dict[str, Callable[[Script], FoundOptions]] = {
     "megatron": megatron.read,
@@ -50,7 +52,7 @@ def read(source: str, text: str, started: Started = AS_IT_IS) -> FoundOptions:
         WrongQuestion: it cannot be read.
     """
     folder = Path(text).parent if _is_file(text) else Path()
-    if source == "trainer" and documents.detect(text_of(text)) == "trainer":
+    if source == "trainer" and _file_for(text_of(text)) == "trainer":
         return trainer.read_file("trainer")(text_of(text), folder)
     if source == "torchtitan" and torchtitan.IS_FILE.search(text_of(text)):
         return torchtitan.read_file(text_of(text))
@@ -102,7 +104,7 @@ def detect(text: str) -> str:
         WrongQuestion: a format that no reader takes, or nothing that is known.
     """
     inner = text_of(text)
-    if (found := documents.detect(inner)) is not None:
+    if (found := _file_for(inner)) is not None:
         return found
     if torchtitan.IS_FILE.search(inner):
         return "torchtitan"
@@ -118,3 +120,60 @@ _MARKS = {
     "megatron": re.compile(r"--(tensor-model-parallel-size|micro-batch-size|num-layers)\b|pretrain_gpt"),
 }
 """What a command of each trainer holds."""
+_FILE_MARKS: Mapping[str, list[str]] = {
+    **{name: launcher_table(name).head["marks"] for name in ("deepspeed", "axolotl", "llama-factory")},
+    "trainer": launcher_table("hf-trainer").head["marks"],
+}
+"""Trainer -> keys of its files, the most telling first."""
+_UNREAD: Mapping[str, tuple[str, ...]] = {
+    "GPT-NeoX": ("pipe-parallel-size", "model-parallel-size", "pipe_parallel_size", "model_parallel_size"),
+    "Accelerate (name the command that launches with it)": ("distributed_type", "compute_environment"),
+    "MaxText": ("base_emb_dim", "ici_fsdp_parallelism", "base_num_decoder_layers"),
+    "llm-foundry": ("global_train_batch_size", "device_train_microbatch_size"),
+    "Primus": ("work_group", "exp_name", "modules"),
+    "NeMo or Megatron-Bridge": ("trainer", "exp_manager", "ddp", "train", "checkpoint"),
+    "OLMo": ("device_train_microbatch_size", "wandb_group", "model_ladder"),
+    "torchtune": ("_component_", "recipe", "tune"),
+    "veRL": ("actor_rollout_ref",),
+    "Kubernetes": ("apiVersion",),
+}
+"""What other files hold: they are told by name."""
+
+
+def _file_for(text: str) -> str | None:
+    """Which trainer's file a text is; None where it is a command or a script.
+
+    Raises:
+        WrongQuestion: a file of a format that no reader takes, by its name if that is known.
+    """
+    keys = _keys(text)
+    if keys is None:
+        return None
+    for source, marks in _FILE_MARKS.items():
+        if keys.intersection(marks):
+            return source
+    counted = {name: len(keys.intersection(marks)) for name, marks in _UNREAD.items()}
+    best = max(counted, key=lambda name: counted[name])
+    known = ", ".join(_FILE_MARKS)
+    if counted[best]:
+        raise WrongQuestion(f"a configuration of {best}: no reader takes it; read are commands, and files for {known}")
+    raise WrongQuestion(
+        f"a configuration of no known format ({', '.join(sorted(keys)[:5])}); read are files for {known}"
+    )
+
+
+def _keys(text: str) -> set[str] | None:
+    """Keys of a text that is JSON or YAML; None where it is neither."""
+    if text.lstrip().startswith("{"):
+        try:
+            found = json.loads(text)
+        except (ValueError, RecursionError):
+            return None
+        return {str(key) for key in found} if isinstance(found, dict) else None
+    lines = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
+    keyed = [line for line in lines if re.match(r"[\"']?[\w.-]+[\"']?:(\s|$)", line)]
+    if not keyed or any(
+        re.match(r"\s*[A-Za-z_]\w*=|\s*(torchrun|python3?|srun|export|deepspeed)\s", line) for line in lines
+    ):
+        return None
+    return {line.partition(":")[0].strip("\"'") for line in keyed}

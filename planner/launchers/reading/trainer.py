@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from planner.base.errors import WrongQuestion
-from planner.launchers.reading import documents
 from planner.launchers.reading.command import command
 from planner.launchers.reading.found import FoundOptions
 from planner.launchers.reading.shell.script import Script
@@ -31,6 +30,7 @@ from planner.launchers.reading.trainer_dialects import (
     Values,
     accelerate,
     count,
+    mapping,
     named_file,
     sharding,
     true,
@@ -67,10 +67,10 @@ def read_command(script: Script) -> FoundOptions:
         )
     values: dict[str, Any] = {name: _word(words) for name, words in started.options.items()}
     if isinstance(values.get("config"), str):
-        values = {**documents.mapping(named_file(script.folder, values["config"])), **values}
+        values = {**mapping(named_file(script.folder, values["config"])), **values}
     given = started.launcher.get("config_file")
     if given:
-        launched = accelerate(documents.mapping(named_file(script.folder, given[0])))
+        launched = accelerate(mapping(named_file(script.folder, given[0])))
         values = {**launched, **values}
         if "gradient_checkpointing" in launched:  # FSDP recomputes, whatever the program's own switch says
             values["gradient_checkpointing"] = True
@@ -81,7 +81,7 @@ def read_command(script: Script) -> FoundOptions:
 
 def read_file(name: str) -> Callable[[str, Path], FoundOptions]:
     """The reader of a dialect's YAML."""
-    return lambda text, folder: _read(DIALECTS[name], documents.mapping(text), folder)
+    return lambda text, folder: _read(DIALECTS[name], mapping(text), folder)
 
 
 def _read(dialect: Dialect, values: Values, folder: Path) -> FoundOptions:

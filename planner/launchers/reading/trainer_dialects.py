@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from planner.base.errors import WrongQuestion
+from planner.base.errors import WrongQuestion, malformed
 from planner.launchers.reading import deepspeed
 from planner.launchers.reading.found import FoundOptions
 from planner.models import files
@@ -192,3 +192,22 @@ def named_file(folder: Path, name: str) -> str:
         if (place / name).is_file():
             return files.read_text(place / name)
     raise WrongQuestion(f"{name:.100}: no such file in {folder}; the configuration names it")
+
+
+def mapping(text: str) -> dict[str, Any]:
+    """A YAML text as a mapping, its keys as text.
+
+    Raises:
+        WrongQuestion: no YAML, no mapping, or one with aliases, which could grow without end.
+    """
+    import yaml
+
+    try:
+        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.SafeLoader)):
+            raise WrongQuestion("YAML with aliases (*name) is not read: write the values out")
+        found = yaml.load(text, yaml.SafeLoader)
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        raise WrongQuestion(f"not YAML: {' '.join(malformed(error).split())[:200]}") from None
+    if not isinstance(found, dict):
+        raise WrongQuestion("not a mapping of options in YAML")
+    return {str(key): value for key, value in found.items()}

@@ -1,0 +1,95 @@
+"""Tasks that find their machines by themselves: SkyPilot's ``task.yaml`` (0.14.1) and dstack's ``task.dstack.yml``
+(0.22.5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from planner.base.errors import WrongQuestion
+from planner.launchers import quoting, start
+from planner.launchers.target import LaunchJob, Values, by_table
+from planner.schema.launcher_table import launcher_table
+from planner.schema.plan import Plan
+
+SKYPILOT_TASK = "task.yaml"
+SKYPILOT_NAMES: Mapping[str, str] = launcher_table("skypilot").head["accelerators"]
+"""Catalog id -> SkyPilot's name."""
+SKYPILOT_SCRIPT = """export NODE_RANK="$SKYPILOT_NODE_RANK"
+export MASTER_ADDR="$(printf '%s\\n' "$SKYPILOT_NODE_IPS" | head -n 1)"
+bash start.sh
+"""
+DSTACK_TASK = "task.dstack.yml"
+DSTACK_NAMES = {accelerator: name.partition("-")[0] for accelerator, name in SKYPILOT_NAMES.items()}
+"""Catalog id -> dstack's name: without the memory, which it asks for beside the name."""
+DSTACK_RANKS = """export NODE_RANK="$DSTACK_NODE_RANK"
+export MASTER_ADDR="$DSTACK_MASTER_NODE_IP"
+"""
+DSTACK_SHARED = "16GB"
+"""Of ``/dev/shm``, where the site says nothing: enough for NCCL's buffers of a node."""
+
+
+def skypilot(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
+    """A task that uploads this folder and runs ``start.sh`` on every node."""
+    pool = plan.cluster.pools[0]
+    resources: dict[str, Any] = {"accelerators": f"{SKYPILOT_NAMES[pool.accelerator]}:{pool.accelerators_per_node}"}
+    if values["infra"]:
+        resources["infra"] = values["infra"]
+    if plan.money.price is not None and plan.money.price.basis == "spot":
+        resources["use_spot"] = True
+    if job.site.container.image is not None:
+        resources["image_id"] = f"docker:{job.site.container.image}"
+    if pool.count > 1:
+        resources["network_tier"] = "best"
+    task = {
+        "name": quoting.slug(plan.workload.model),
+        "num_nodes": pool.count,
+        "resources": resources,
+        "workdir": ".",
+        "run": SKYPILOT_SCRIPT,
+    }
+    return replace(job, files={**job.files, SKYPILOT_TASK: quoting.yaml(task)}, start=f"sky launch {SKYPILOT_TASK}")
+
+
+def dstack(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
+    """A distributed task; the script travels in its command, with the files that it reads.
+
+    Raises:
+        WrongQuestion: a text that dstack would expand, which it has no way to quote.
+    """
+    pool, container = plan.cluster.pools[0], job.site.container
+    memory = f"{pool.accelerator_memory_bytes / 2**30 * 0.95:.0f}GB.."
+    script = DSTACK_RANKS + start.self_contained(plan, job)
+    if "${{" in script:
+        raise WrongQuestion("dstack: ${{ in a name or a setting would be expanded; choose another")
+    shared = container.shared_memory
+    task = {
+        "type": "task",
+        "name": quoting.slug(plan.workload.model),
+        "nodes": pool.count,
+        "commands": [script],
+        "resources": {
+            "gpu": {"name": DSTACK_NAMES[pool.accelerator], "memory": memory, "count": pool.accelerators_per_node},
+            "shm_size": DSTACK_SHARED if shared is None else f"{shared / 2**30:.0f}GB",
+        },
+        **({"image": container.image} if container.image is not None else {}),
+        **({"volumes": list(container.mounts)} if container.mounts else {}),
+    }
+    return replace(job, files={**job.files, DSTACK_TASK: quoting.yaml(task)}, start=f"dstack apply -f {DSTACK_TASK}")
+
+
+def _named(names: Mapping[str, str]) -> Callable[[Plan], Iterator[str]]:
+    """What refuses accelerators without a name: the parsers would take any, and miss it only on the search."""
+
+    def refuses(plan: Plan) -> Iterator[str]:
+        for pool in plan.cluster.pools:
+            if pool.accelerator not in names:
+                yield f"it has no known name for {quoting.line(pool.accelerator)}"
+
+    return refuses
+
+
+SKYPILOT = by_table("skypilot", emit=skypilot, refuses=_named(SKYPILOT_NAMES))
+DSTACK = by_table("dstack", emit=dstack, refuses=_named(DSTACK_NAMES))

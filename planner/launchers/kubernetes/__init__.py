@@ -1,1 +1,0 @@
-"""Kubernetes: one file a resource that a cluster may have, and the pod that all of them hold."""
