@@ -33,3 +33,10 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the lab (:mod:`tests.procuring_lab`) whose answers are kept."""
     return tmp_path_factory.mktemp("lab")
+
+
+@pytest.fixture
+def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """An empty folder, in which the test runs."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path

@@ -320,10 +320,7 @@ def test_between_measurements_times_are_power_laws(op: str, ranks: int, power: i
     assert times(TimesTable(tuple(rows)), op, 512, 64.0)[NCCL].extrapolated
 
 
-def test_the_command(
-    written: Plan, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_the_command(written: Plan, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Path("plan.json").write_text(document.as_json(plans("dense")), encoding="utf-8")
     answer = ask(capsys, "comm choose plan.json --table table.csv --switch '0 s' -o new.json")
     assert answer.code == 0 and "saved" in answer.out and "clusterwright comm show new.json" in answer.out

@@ -176,9 +176,8 @@ def written(folder: Path, **tables: dict[str, float]) -> None:
 
 
 @pytest.mark.slow
-def test_pools_whose_tables_differ_have_rules_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    written(tmp_path, mine=NCCL_FASTER, theirs=MPI_FASTER)
+def test_pools_whose_tables_differ_have_rules_of_their_own(folder: Path) -> None:
+    written(folder, mine=NCCL_FASTER, theirs=MPI_FASTER)
     plan = mixed("apart")
     files = ["1=mine.csv", f"{plan.cluster.pools[1].node}=theirs.csv", "1/2=mine.csv"]
     chosen, new = with_rules(plan, CATALOG, files, ChooseOptions(switch_s=0.0), "plan")
@@ -204,9 +203,8 @@ def test_one_table_needs_no_pools(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_gains_where_nobody_waits_move_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    written(tmp_path, nccl=NCCL_FASTER, mpi=MPI_FASTER)
+def test_gains_where_nobody_waits_move_nothing(folder: Path) -> None:
+    written(folder, nccl=NCCL_FASTER, mpi=MPI_FASTER)
     plan = mixed("zones")
     paced = {call.pools for call in calls(plan) if call.paces and call.cause != "dp"}
     (slow,) = paced
@@ -255,11 +253,10 @@ def test_tables_are_named_by_pool() -> None:
 
 
 @pytest.mark.slow
-def test_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_the_commands(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plan = mixed("apart")
     Path("plan.json").write_text(document.as_json(plan), encoding="utf-8")
-    written(tmp_path, mine=MPI_FASTER, theirs=NCCL_FASTER)
+    written(folder, mine=MPI_FASTER, theirs=NCCL_FASTER)
     answer = ask(capsys, "comm show plan.json")
     assert (
         answer.code == 0

@@ -62,8 +62,7 @@ def test_figures_of_another_catalog_are_refused(tmp_path: Path) -> None:
         listed(other, CATALOG, "x.json")
 
 
-def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_the_command(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Path("plan.json").write_text(document.as_json(plans("dense")), encoding="utf-8")
     answer = ask(capsys, "comm show plan.json")
     assert answer.code == 0 and "reduce-scatter" in answer.out and "clusterwright comm choose plan.json" in answer.out
@@ -94,10 +93,7 @@ memory_bandwidth = "3.0 TB/s"
 """
 
 
-def test_a_plan_on_a_cluster_of_ones_own(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_plan_on_a_cluster_of_ones_own(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Path("lab.toml").write_text(LAB, encoding="utf-8")
     assert ask(capsys, "plan llama3.2-1b --cluster lab.toml --top 1 -o plan.json").code == 0
     for verb in ("show plan.json", "choose plan.json"):
@@ -140,10 +136,7 @@ def test_another_cluster_file_is_told_apart(
         assert ask(capsys, question).code == 0
 
 
-def test_a_network_named_beside_a_cluster_file(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_network_named_beside_a_cluster_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Path("lab.toml").write_text(LAB, encoding="utf-8")
     assert ask(capsys, "plan llama3.2-1b --cluster lab.toml --fabric efa-v2 --top 1 -o plan.json").code == 0
     assert ask(capsys, "comm show plan.json --cluster lab.toml").code == 0
@@ -213,10 +206,7 @@ def test_over_dimensions_there_is_one_algorithm(op: str, tmp_path: Path) -> None
     assert not nccl_algorithms.times(grid.network, op, 2.0**28, group, among=nccl_algorithms.NCCL_ALGORITHMS)
 
 
-def test_over_dimensions_no_algorithm_of_nccl_is_claimed(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_over_dimensions_no_algorithm_of_nccl_is_claimed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Path("pod.toml").write_text(
         POD.replace("tpu-v5p-4", "dgx-h100").replace("size = 4", "size = 8", 1), encoding="utf-8"
     )

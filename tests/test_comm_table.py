@@ -174,10 +174,7 @@ def test_the_commands_refuse_in_words(
     assert "clusterwright[runtime]" in refused(capsys, "comm tune -o table.csv")
 
 
-def test_import_adds_to_a_table(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_import_adds_to_a_table(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Path("n.txt").write_text(NCCL, encoding="utf-8")
     assert "2 rows" in ask(capsys, "comm import n.txt --from nccl-tests -o table.csv").out
     assert "now has 4" in ask(capsys, "comm import n.txt --from nccl-tests --algorithm tree -o table.csv").out

@@ -35,10 +35,7 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> str:
     return file.read_text(encoding="utf-8")
 
 
-@pytest.fixture(autouse=True)
-def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("folder")
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -131,14 +131,13 @@ def test_weights_are_loaded_to_tune_them() -> None:
     assert "--model_untrained" not in options(tuned)
 
 
-def test_what_export_wrote_reads_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_what_export_wrote_reads_back(folder: Path) -> None:
     found = expressible("hf-trainer", ("fsdp2", "deepspeed", "pytorch-ddp"))[::2]
     assert len(found) >= 10 // EVERY
     for asked, whole in found:
         made = files(whole)
         for name in made:
-            (tmp_path / name).write_text(made[name], encoding="utf-8")
+            (folder / name).write_text(made[name], encoding="utf-8")
         read = reading.read("trainer", made["start.sh"])
         p = whole.parallelism
         assert read.settings["zero"] == p.zero_stage, asked
@@ -159,13 +158,12 @@ FILES = {"trl": "sft.yaml", "axolotl": "axolotl.yaml", "llama-factory": "llama_f
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_program_of_its_own_reads_back(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_of_its_own_reads_back(name: str, folder: Path) -> None:
     """By the importers, which were written for these programs' own examples."""
-    monkeypatch.chdir(tmp_path)
     for asked, whole in expressible(name, ("hf-trainer", "hf-trainer-liger", "deepspeed", "fsdp2"))[::2]:
         made = bundle(whole, parts(name), given(name)).files
         for file in made:
-            (tmp_path / file).write_text(made[file], encoding="utf-8")
+            (folder / file).write_text(made[file], encoding="utf-8")
         read = reading.read(reading.detect(FILES[name]), FILES[name])
         assert read.method == Method(**whole.workload.method).name, asked
         assert read.rank == (whole.workload.method["rank"] or None), asked

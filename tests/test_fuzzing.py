@@ -12,13 +12,12 @@ from tests import fuzzing
 
 
 @pytest.mark.slow
-def test_right_files_are_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_right_files_are_right(folder: Path) -> None:
     """Else only the first words of a reader would ever be tried."""
-    monkeypatch.chdir(tmp_path)
     wrong = []
     for reader in fuzzing.readers():
         for number, right in enumerate(reader.right):
-            file = tmp_path / f"{reader.name} {number}" / reader.file
+            file = folder / f"{reader.name} {number}" / reader.file
             file.parent.mkdir(parents=True)
             file.write_text(right, encoding="utf-8")
             try:

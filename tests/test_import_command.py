@@ -44,10 +44,7 @@ LIKE = (
 )
 
 
-@pytest.fixture(autouse=True)
-def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("folder")
 
 
 def same(a: Plan, b: Plan) -> bool:

@@ -39,10 +39,7 @@ ZERO3 = {"zero_optimization": {"stage": 3}, "bf16": {"enabled": "auto"}, "train_
 FSDP = {"distributed_type": "FSDP", "mixed_precision": "bf16", "num_processes": 16, "fsdp_config": {"fsdp_version": 2}}
 
 
-@pytest.fixture(autouse=True)
-def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("folder")
 
 
 def read(values: dict[str, Any], name: str = "run.yaml") -> FoundOptions:

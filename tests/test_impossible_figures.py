@@ -27,10 +27,7 @@ QWEN = {
 }
 
 
-@pytest.fixture(autouse=True)
-def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("folder")
 
 
 def edited(path: str, value: object) -> str:

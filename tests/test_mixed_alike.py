@@ -290,10 +290,7 @@ def test_what_no_launcher_knows_is_told(asked: str, why: str, capsys: pytest.Cap
 
 
 @pytest.mark.slow
-def test_on_the_command_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_on_the_command_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     asked = "plan llama3.2-3b --cluster dgx-a100-40gb:2 --cluster dgx-v100:3"
     assert "--launchable restricts the search" in ask(capsys, asked).out
     shown = ask(capsys, f"{asked} --launchable -o plan.json")

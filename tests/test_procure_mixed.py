@@ -313,9 +313,8 @@ def test_nothing_in_such_an_offer_breaks_its_second_opinion(offer: Procurement) 
 
 
 def test_an_offer_with_a_job_on_two_pools_is_read_again(
-    offer: Procurement, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    offer: Procurement, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     Path("offer.json").write_text(document.as_json(offer), encoding="utf-8")
     assert document.load_any(Path("offer.json")) == offer
     shown = ask(capsys, "explain offer.json")
@@ -329,14 +328,11 @@ def test_an_offer_with_a_job_on_two_pools_is_read_again(
 
 
 @pytest.mark.slow
-def test_unlike_pipelines_are_for_who_asks_for_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    known, path = load(), cellar(tmp_path)
+def test_unlike_pipelines_are_for_who_asks_for_them(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    known, path = load(), cellar(folder)
     days = {}
     for pipelines in ("identical", "any"):
-        text = cellar(tmp_path, mixed=f'pipelines = "{pipelines}"').read_text(encoding="utf-8")
+        text = cellar(folder, mixed=f'pipelines = "{pipelines}"').read_text(encoding="utf-8")
         path.write_text(text.replace('"17 d"', '"6 d"').replace("dgx-v100", "dgx-h100"), encoding="utf-8")
         asked = reading.read(path, known)
         found = run.procure(known, asked, depth=run.Depth(top=1, marginal=False, sensitivity=False))

@@ -216,8 +216,7 @@ def test_fifty_steps_need_no_data_and_leave_no_checkpoint(trial: Path) -> None:
     assert json.loads((trial / "rank-1" / "target.json").read_text())["placeholders"] == {}
 
 
-def test_slurm_waits_for_each_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_slurm_waits_for_each_job(folder: Path) -> None:
     written = cw.export(listed(), "megatron+slurm", benchmark=True)
     script = written.bundles[""].files["benchmark.sh"]
     assert "sbatch --wait --time=30 --output=train.log job.sbatch" in script

@@ -62,10 +62,7 @@ def test_examples_are_what_the_pages_name(tmp_path: Path, monkeypatch: pytest.Mo
     assert [file for file in sorted(files) if not Path(file).is_file()] == []
 
 
-def test_an_example_is_printed_written_and_not_guessed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_an_example_is_printed_written_and_not_guessed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = (ROOT / "examples/portfolios/pretrain-8b.toml").read_text(encoding="utf-8")
     for name in ("pretrain-8b", "pretrain-8b.toml", "examples/portfolios/pretrain-8b.toml"):
         assert ask(capsys, f"examples {name}").out == text
@@ -80,10 +77,7 @@ def test_an_example_is_printed_written_and_not_guessed(
     assert all(name in listed for name in resources.examples())
 
 
-def test_all_examples_are_written_or_none(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_all_examples_are_written_or_none(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Path("examples/studies").mkdir(parents=True)
     Path("examples/studies/small-node.toml").write_text("mine", encoding="utf-8")
     answer = ask(capsys, "examples --all .")
