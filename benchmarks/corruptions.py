@@ -30,8 +30,7 @@ from planner.comm import run
 from planner.comm.program.choosing import ChooseOptions
 from planner.cost.calls import OPERATIONS
 from planner.planning import document
-from planner.schema.digest import DIGEST
-from planner.schema.record import Record
+from planner.schema.record import DIGEST, Record
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 TIMES = Path(tempfile.mkdtemp()) / "table.csv"

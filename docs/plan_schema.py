@@ -74,11 +74,11 @@ DIGEST_SAYS = "First 16 digits of the SHA-256 of all else in what a file holds; 
 
 def kinds() -> dict[str, Any]:
     """Every document that files hold and ``load`` reads: its name, its record."""
-    from planner.schema import comparison, images, plan, procurement, reports, study
+    from planner.schema import images, plan, procurement, reports, study
 
     return {
         "plan": plan.Plan, "plan-set": plan.PlanSet, "procurement": procurement.Procurement, "study": study.StudyResult,
-        "image-plan": images.ImagePlan, "comparison": comparison.Comparison, "validation": reports.Validation,
+        "image-plan": images.ImagePlan, "comparison": reports.Comparison, "validation": reports.Validation,
         "communication": reports.Communication, "communication-table": reports.CommunicationTable,
         "calibration": reports.FitToRuns, "kernel-calibration": reports.FitToKernels,
         "collective-calibration": reports.FitToCollectives, "lesson": reports.Learnt,
@@ -105,7 +105,7 @@ def json_schema(kind: Any, *, digest: bool = True) -> dict[str, Any]:
     """The JSON Schema of a document's kind, or of several: every key is there in what is written, and no other."""
     from pydantic import TypeAdapter
 
-    from planner.schema.digest import DIGEST
+    from planner.schema.record import DIGEST
 
     described: dict[str, Any] = TypeAdapter(kind).json_schema(by_alias=True)
     _move_axes(described)

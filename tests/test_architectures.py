@@ -15,7 +15,7 @@ from planner.commands.screen import models_view
 from planner.cost.flops import training_flops
 from planner.figures.cost_inputs import shape
 from planner.models import blocks, files, recurrent
-from planner.models.attended import attended
+from planner.models.context import attended
 from planner.models.huggingface import from_config
 from planner.models.huggingface.by_model_type import ARCHITECTURES
 from planner.models.huggingface.decoders import DECODERS

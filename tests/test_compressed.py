@@ -15,7 +15,7 @@ from planner.figures.cost_inputs import shape
 from planner.launchers.bundle import refusals
 from planner.launchers.registry import EXPORTERS
 from planner.models import files, model_rules
-from planner.models.attended import attended
+from planner.models.context import attended
 from planner.models.huggingface import from_config
 from planner.models.workload import from_file, workload
 from planner.schema.workload import Model

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
+from planner.schema.digest import sealed
 
 from planner.base import writing
 from planner.base.errors import WrongQuestion
@@ -20,7 +21,6 @@ from planner.launchers.bundle import refusals
 from planner.launchers.plan_facts import chunks
 from planner.launchers.start import NAME as START
 from planner.planning import document
-from planner.schema.digest import sealed
 from planner.schema.plan import CommunicationRule, Plan
 from tests.launchers.environments import given
 from tests.launchers.spread import EVERY, Case, expressible, plan, two_pools, uneven

@@ -20,7 +20,7 @@ from planner.launchers.bundle import refusals
 from planner.schema.plan import Plan
 from planner.schema.workload import Method
 from planner.search.bounded import Bounded
-from planner.search.exhaustive import Exhaustive
+from planner.search.costing import Exhaustive
 from tests.altering import altered
 from tests.cases import problem_of
 from tests.launchers.environments import given

@@ -67,7 +67,7 @@ ALLOWED = {
     "planner/launchers/reading/shell/sandbox.py": "a folder of the moment",
     "planner/comm/tables/measuring.py": "a folder of the moment",
     "planner/base/csv_rows.py": "rows appended, half a row left out on reading",
-    "planner/site/journal.py": "rows appended under a lock, half a row left out on reading",
+    "planner/site/folder.py": "rows appended under a lock, half a row left out on reading",
     "planner/study/program/trial_storage.py": "trials appended under a lock; half a trial at the end is cut off",
     "planner/commands/__init__.py": "the null device, in place of streams that are closed",
 }

@@ -18,7 +18,7 @@ from planner.figures import cost_inputs
 from planner.models import blocks
 from planner.models.workload import library, workload
 from planner.search.bounded import Bounded
-from planner.search.exhaustive import Exhaustive
+from planner.search.costing import Exhaustive
 from planner.space.grid import single_grid
 from planner.verify import violations
 from tests.altering import altered

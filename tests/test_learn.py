@@ -16,7 +16,7 @@ from planner.catalog import load
 from planner.commands import main
 from planner.planning import document
 from planner.schema.plan import PlanSet
-from planner.site import cells, folder, journal, log_rows, sharing
+from planner.site import cells, folder, log_rows, sharing
 from tests import training_logs as logs
 from tests.sweeps import sweep
 from tests.words import worded
@@ -258,12 +258,12 @@ def test_one_bad_log_of_several_leaves_nothing_written(site: Path) -> None:
 
 
 def row(number: int) -> dict[str, str]:
-    return journal.identified({"model": "llama3-8b", "step_time_s": str(number)}, "lab")
+    return folder.identified({"model": "llama3-8b", "step_time_s": str(number)}, "lab")
 
 
 def _add(path: Path, first: int) -> None:
     for number in range(first, first + 20):
-        journal.add(path, [row(number)])
+        folder.add(path, [row(number)])
 
 
 def test_several_writers_lose_nothing(site: Path) -> None:
@@ -273,37 +273,37 @@ def test_several_writers_lose_nothing(site: Path) -> None:
         each.start()
     for each in writers:
         each.join()
-    found = [int(each["step_time_s"]) for each in journal.read(site / "runs.csv")]
+    found = [int(each["step_time_s"]) for each in folder.read(site / "runs.csv")]
     assert sorted(found) == list(range(50))
 
 
 def test_a_last_line_without_an_end_stays_a_line(site: Path) -> None:
     path = site / "runs.csv"
-    path.write_text(journal.HEADER + "mine" + "," * (len(journal.COLUMNS) - 2))
-    journal.add(path, [row(1)])
+    path.write_text(folder.HEADER + "mine" + "," * (len(folder.COLUMNS) - 2))
+    folder.add(path, [row(1)])
     assert [each["id"] for each in rows(site)] == ["mine", row(1)["id"]]
 
 
 def test_columns_that_a_person_has_moved_or_added_stay(site: Path) -> None:
     path = site / "runs.csv"
     path.write_text("colour,step_time_s,model,id\nred,2,gpt2,a\n")
-    journal.add(path, [row(3)])
+    folder.add(path, [row(3)])
     assert path.read_text().splitlines()[1:] == ["red,2,gpt2,a", f",3,llama3-8b,{row(3)['id']}"]
 
 
 def test_a_full_disk_leaves_the_journal_as_it_was(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = site / "runs.csv"
     before = path.read_bytes()
-    written = journal.os.write
+    written = folder.os.write
 
     def half(file: int, data: bytes) -> int:
         if len(data) < 40:
             raise OSError(28, "No space left on device")
         return written(file, data[: len(data) // 2])
 
-    monkeypatch.setattr(journal.os, "write", half)
+    monkeypatch.setattr(folder.os, "write", half)
     with pytest.raises(Exception, match="cannot be written: No space left on device"):
-        journal.add(path, [row(1)])
+        folder.add(path, [row(1)])
     assert path.read_bytes() == before
 
 
@@ -314,7 +314,7 @@ def test_a_full_disk_leaves_the_journal_as_it_was(site: Path, monkeypatch: pytes
 def test_what_is_no_journal(site: Path, text: str, message: str) -> None:
     (site / "runs.csv").write_bytes(text.encode("latin-1"))
     with pytest.raises(Exception, match=message):
-        journal.add(site / "runs.csv", [row(1)])
+        folder.add(site / "runs.csv", [row(1)])
 
 
 # ---- sharing ---------------------------------------------------------------------------------------------------------
@@ -349,18 +349,18 @@ def test_shared_rows_name_neither_own_models_nor_networks(site: Path) -> None:
     ]
 
 
-@sweep("column", journal.COLUMNS)
+@sweep("column", folder.COLUMNS)
 @sweep("canary", ["canary", "H100 canary", "1 canary", "canary@2026", "megatron-core@canary"])
 def test_no_word_of_ones_own_is_shared(column: str, canary: str) -> None:
     """Whatever stands in whatever column: the cell is left out and named, or the row is."""
     found = sharing.shared([whole_row(1, layers="32", hidden="4096") | {column: canary}, whole_row(2)], load())
     assert "canary" not in found.text and found.rows >= 1
-    assert bool(found.notes) == (column not in journal.OWN)
+    assert bool(found.notes) == (column not in folder.OWN)
 
 
 def test_a_journal_of_ones_own_hardware_is_not_shared(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with (site / "runs.csv").open("a") as file:
-        table = csv.DictWriter(file, journal.COLUMNS, restval="")
+        table = csv.DictWriter(file, folder.COLUMNS, restval="")
         table.writerow(whole_row(1, accelerator="acme-chip"))
     assert learn("--share", "out.csv", "--yes") == 2
     assert "nothing of it can be shared" in capsys.readouterr().err and not Path("out.csv").exists()

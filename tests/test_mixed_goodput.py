@@ -9,7 +9,7 @@ import pytest
 from planner import verify
 from planner.base.errors import NoAnswer
 from planner.catalog import Catalog
-from planner.cost.goodput import ACCELERATOR_MTBF_S
+from planner.cost.money import ACCELERATOR_MTBF_S
 from planner.mixed import answer, problem, run, search
 from planner.planning import document
 from planner.question.asked_plans import PlanOptions

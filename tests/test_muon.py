@@ -10,7 +10,7 @@ import pytest
 
 from planner import api
 from planner.base.errors import WrongQuestion
-from planner.cost.orthogonal import flops
+from planner.cost.data_parallel import orthogonal_flops
 from planner.figures.kinds_of_layers import orthogonal_figures
 from planner.launchers import EXPORTERS, bundle, parts, reading
 from planner.launchers.bundle import refusals
@@ -42,15 +42,15 @@ def test_work_of_a_matrix_is_that_of_its_products() -> None:
     x = np.ones((m, n))
     products = 5 * [(x, x.T), (x @ x.T, x @ x.T), (x @ x.T, x)]
     counted = sum(2.0 * a.shape[0] * a.shape[1] * b.shape[1] for a, b in products)
-    assert flops(m, n, 5) == flops(n, m, 5) == counted
+    assert orthogonal_flops(m, n, 5) == orthogonal_flops(n, m, 5) == counted
 
 
 def test_work_of_a_layer() -> None:
     """Llama 3 8B: queries and output 4,096 square, keys and values 1,024 wide, gate and up as one."""
     found = orthogonal_figures(workload(DENSE, optimizer="muon"))
-    square, narrow = flops(4096, 4096, 5), flops(4096, 1024, 5)
+    square, narrow = orthogonal_flops(4096, 4096, 5), orthogonal_flops(4096, 1024, 5)
     assert found["attention_orthogonal"] == 2 * square + 2 * narrow
-    assert found["mlp_orthogonal"] == flops(4096, 28672, 5) + flops(14336, 4096, 5)
+    assert found["mlp_orthogonal"] == orthogonal_flops(4096, 28672, 5) + orthogonal_flops(14336, 4096, 5)
     assert found["largest_matrix"] == 4096 * 28672
     assert orthogonal_figures(workload(DENSE)) == {}
 

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from planner import cost
-from planner.cost import attention, experts, micro_batch, overlap, pipeline, transformer
+from planner.cost import attention, collective_times, experts, micro_batch, pipeline, transformer
 from planner.cost.evaluate import terms
 from planner.cost.figures import Grid
 from planner.cost.products import LayerPart
@@ -35,34 +35,34 @@ def network(grid: Grid, factor: float, *names: str) -> Grid:
 
 @given(SECONDS, SECONDS, SHARE)
 def test_no_more_hides_than_there_is_work_or_than_was_sent_early(seconds, window, share):
-    hidden = overlap.hidden(seconds, window, share)
+    hidden = collective_times.hidden(seconds, window, share)
     assert 0 <= hidden <= window
     assert hidden <= share * seconds <= seconds
 
 
 @given(SECONDS, st.floats(-10.0, 0.0), SHARE, SHARE)
 def test_nothing_hides_beside_nothing(seconds, window, share, toll):
-    assert overlap.shown(seconds, window, share, toll) == seconds
+    assert collective_times.shown(seconds, window, share, toll) == seconds
 
 
 @given(st.lists(SECONDS, min_size=2, max_size=2), SECONDS, SHARE, SHARE)
 def test_more_bytes_never_show_less(pair, window, share, toll):
-    less, more = (overlap.shown(seconds, window, share, toll) for seconds in sorted(pair))
+    less, more = (collective_times.shown(seconds, window, share, toll) for seconds in sorted(pair))
     assert less <= more + TINY * max(pair)
 
 
 @given(SECONDS, SECONDS, SHARE, SHARE)
 def test_hiding_costs_its_toll(seconds, window, share, toll):
-    shown = overlap.shown(seconds, window, share, toll)
-    hidden = overlap.hidden(seconds, window, share)
+    shown = collective_times.shown(seconds, window, share, toll)
+    hidden = collective_times.hidden(seconds, window, share)
     assert toll * hidden <= shown + TINY * seconds
     assert shown <= seconds * (1 + TINY)
 
 
 def test_the_law_by_hand():
     """10 s of which 8 are sent early: beside 5 s five hide, beside 20 s eight, each at a tenth of the machine."""
-    assert overlap.shown(10.0, 5.0, 0.8, 0.1) == pytest.approx(5.0 + 0.5)
-    assert overlap.shown(10.0, 20.0, 0.8, 0.1) == pytest.approx(2.0 + 0.8)
+    assert collective_times.shown(10.0, 5.0, 0.8, 0.1) == pytest.approx(5.0 + 0.5)
+    assert collective_times.shown(10.0, 20.0, 0.8, 0.1) == pytest.approx(2.0 + 0.8)
 
 
 # ---- plans: bytes ----------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from planner.base.errors import WrongQuestion
 from planner.planning import document
 from planner.planning.comparison import compare
 from planner.schema import plan_layout
-from planner.schema.comparison import Comparison
+from planner.schema.reports import Comparison
 from tests.asking import ask
 from tests.plans import QUESTIONS, plans
 from tests.sweeps import sweep

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from planner.procurement.program import infeasible, pruning, variations
+from planner.procurement.program import pruning, variations
 from planner.procurement.program.instance import FAR, ProcureInstance, ProcureVariant, Settings, limits
 from planner.procurement.program.solve import best, excluded, solve
 from planner.procurement.program.variations import families, ranked
@@ -147,7 +147,7 @@ def test_hired_nodes_count_while_they_are_hired(scarce: dict[str, object]) -> No
     found = best(later, ProcureVariant(), "cost", SETTINGS)
     assert found is not None and set(found.run) == {0, 1}
     if "at_most" in scarce:
-        assert infeasible.conflict(at_once, SETTINGS).relaxed["quantity:it"] == pytest.approx(2.0)
+        assert variations.conflict(at_once, SETTINGS).relaxed["quantity:it"] == pytest.approx(2.0)
 
 
 def test_scarce_machines_need_what_they_dominate() -> None:
@@ -289,7 +289,7 @@ def test_conflicts_are_smallest_and_relaxations_suffice() -> None:
         ):
             continue  # no limit is to blame
         told += 1
-        found = infeasible.conflict(instance, SETTINGS)
+        found = variations.conflict(instance, SETTINGS)
         everything = frozenset(limit.name for limit in limits(instance.asked, instance.pools))
         assert solve(instance, ProcureVariant(dropped=everything - set(found.limits)), SETTINGS) is None
         for name in found.limits:
@@ -361,5 +361,5 @@ def test_racks_that_are_full_already_are_said_to_be(solver: SolverName) -> None:
     instance = ProcureInstance(asked, [hired(1, 100.0)], [Column(0, 0, 10.0, 1e3)], {"racks": 2.0})
     settings = replace(SETTINGS, solver=solver)
     assert best(instance, ProcureVariant(), "cost", settings) is None
-    found = infeasible.conflict(instance, settings)
+    found = variations.conflict(instance, settings)
     assert (found.limits, found.relaxed) == (("racks",), {"racks": 2.0})

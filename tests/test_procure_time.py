@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from planner.base.errors import NoAnswer
-from planner.procurement.program import cuts, infeasible, variations
+from planner.procurement.program import cuts, variations
 from planner.procurement.program import solve as solving
 from planner.procurement.program.instance import ProcureInstance, ProcureVariant, ProgramSolution, Settings
 from planner.procurement.program.solve import best, solve
@@ -194,11 +194,11 @@ def test_advice_names_the_least_that_suffices() -> None:
             continue
         if best(instance, ProcureVariant(), "cost", SETTINGS) is not None:
             continue
-        found = infeasible.conflict(instance, SETTINGS)
+        found = variations.conflict(instance, SETTINGS)
         for name, value in found.relaxed.items():
             kind, enough = name.partition(":")[0], ProcureVariant(moved={name: value * (1 + 1e-9)})
             less = value - 1 if kind == "quantity" else value * (1 - 2e-3)
-            within = infeasible.reaching(instance, value)
+            within = variations.reaching(instance, value)
             assert best(within, enough, "cost", SETTINGS) is not None, (seed, name)
             assert best(within, ProcureVariant(moved={name: less}), "cost", SETTINGS) is None, (seed, name)
             told += kind == "quantity"
@@ -209,7 +209,7 @@ def test_advice_names_the_least_that_suffices() -> None:
 def test_what_a_longer_plan_would_do_is_not_said_to_fit_nowhere() -> None:
     # What is bought is there until the horizon; 150 days of work lack 50 days, and no machine.
     asked = portfolio((replace(job(0, 100.0), given_deadline=False),))
-    found = infeasible.conflict(ProcureInstance(asked, [bought(0, 1e5)], [Column(0, 0, 150.0, 1e3)]), SETTINGS)
+    found = variations.conflict(ProcureInstance(asked, [bought(0, 1e5)], [Column(0, 0, 150.0, 1e3)]), SETTINGS)
     assert (found.limits, found.nowhere) == (("horizon",), ())
     assert found.relaxed["horizon"] == pytest.approx(150.0, rel=2e-3)
 

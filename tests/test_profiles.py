@@ -25,7 +25,7 @@ from planner.figures.efficiency import Efficiencies
 from planner.figures.profiles import importing, overlay
 from planner.planning import document, explain
 from planner.search.bounded import Bounded
-from planner.search.exhaustive import Exhaustive
+from planner.search.costing import Exhaustive
 from planner.space.grid import single_grid
 from tests import oracle
 from tests.cases import figures, prepared, problem_of

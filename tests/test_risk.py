@@ -16,7 +16,7 @@ from planner.figures import residual_widths
 from planner.question.flag_values import parse_risk
 from planner.question.search_problem import problem
 from planner.search.bounded import Bounded
-from planner.search.exhaustive import Exhaustive
+from planner.search.costing import Exhaustive
 from tests import oracle
 from tests.asking import ask
 from tests.cases import CATALOG, prepared

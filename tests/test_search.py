@@ -17,8 +17,7 @@ from planner.question.asked_plans import PlanOptions
 from planner.question.search_problem import prepare, problem
 from planner.search import bounded, costing
 from planner.search.bounded import Bounded, RowQueue, Survey, lower_bound, quick_bound, survey
-from planner.search.costing import rows_of
-from planner.search.exhaustive import Exhaustive
+from planner.search.costing import Exhaustive, rows_of
 from planner.search.problem import SearchProblem, decode
 from planner.space.grid import single_grid
 from tests import enumeration, oracle, towers

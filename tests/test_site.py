@@ -10,7 +10,7 @@ import pytest
 
 from planner.base.errors import WrongQuestion
 from planner.commands import main
-from planner.site import folder, journal, profile
+from planner.site import folder, profile
 from tests.test_whole_or_not import killed_at
 from tests.words import worded
 
@@ -23,7 +23,7 @@ def made(tmp_path: Path) -> Path:
 
 def test_a_new_site_holds_nothing_but_comments(made: Path) -> None:
     assert folder.opened(made, "--site").profile == profile.SiteProfile(name="lab-1")
-    assert (made / "runs.csv").read_text().splitlines() == [",".join(journal.COLUMNS)]
+    assert (made / "runs.csv").read_text().splitlines() == [",".join(folder.COLUMNS)]
     assert (made / "catalog").is_dir()
 
 
@@ -66,14 +66,14 @@ def test_a_site_whose_making_was_killed_is_made_by_the_same_command(tmp_path: Pa
     while killed_at(number := number + 1, lambda: main(["init", "site", str(lab)])):
         if not (lab / "site.toml").exists():
             assert main(["init", "site", str(lab)]) == 0
-        assert folder.opened(lab, "--site").runs.read_text(encoding="utf-8") == journal.HEADER
+        assert folder.opened(lab, "--site").runs.read_text(encoding="utf-8") == folder.HEADER
         shutil.rmtree(lab)
     assert number > 5
 
 
 def test_a_journal_that_is_there_is_not_overwritten(made: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (made / "site.toml").unlink()
-    (made / "runs.csv").write_text(journal.HEADER + "one\n")
+    (made / "runs.csv").write_text(folder.HEADER + "one\n")
     assert main(["init", "site", str(made)]) == 2
     assert "runs.csv: exists already; nothing was written" in capsys.readouterr().err
     assert not (made / "site.toml").exists()

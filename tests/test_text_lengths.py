@@ -19,14 +19,14 @@ from planner.figures.cost_inputs import shape
 from planner.launchers import registry
 from planner.launchers.bundle import bundle
 from planner.models import texts
-from planner.models.attended import attended, in_texts
+from planner.models.context import attended, in_texts
 from planner.models.workload import model, workload
 from planner.planning import document
 from planner.planning.document.files import parse
 from planner.schema.plan import Plan
 from planner.schema.workload import Model, Tower
 from planner.search.bounded import Bounded
-from planner.search.exhaustive import Exhaustive
+from planner.search.costing import Exhaustive
 from tests.answered_once import answered_once
 from tests.cases import problem_of
 from tests.sweeps import sweep

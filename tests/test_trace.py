@@ -12,8 +12,7 @@ from planner.base.errors import WrongQuestion
 from planner.commands import main
 from planner.schema.plan import Parallelism, Plan
 from planner.site.trace import ranks, reading, report
-from planner.site.trace.kernels import kind
-from planner.site.trace.ranks import RankTrace, shares
+from planner.site.trace.ranks import RankTrace, kind, shares
 from planner.site.trace.reading import read
 from tests import profiles_of_steps as made
 from tests.sweeps import sweep

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from planner.base.errors import NoAnswer
 from planner.rebalancing import Epoch, NodeModel, Nodes, batch_choice, batch_split, nodes, step_time
-from planner.rebalancing.node_times import compute_time, even, sync_start
+from planner.rebalancing.batch_split import compute_time, even, sync_start
 from planner.solver import Problem, total
 from tests.sweeps import sweep
 

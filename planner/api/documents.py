@@ -15,11 +15,11 @@ from planner.api.records import as_cluster
 from planner.launchers import Bundle
 from planner.planning import comparison, document
 from planner.question.asked_documents import ExportQuestion
-from planner.schema.comparison import Comparison
 from planner.schema.images import ImagePlan
 from planner.schema.plan import Plan, PlanSet
 from planner.schema.procurement import Procurement
 from planner.schema.record import Report
+from planner.schema.reports import Comparison
 from planner.schema.study import StudyResult
 from planner.site.folder import named
 

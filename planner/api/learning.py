@@ -24,12 +24,11 @@ from planner.question.asked_documents import LearnQuestion
 from planner.question.given import Progress, path, texts
 from planner.question.request import Request
 from planner.schema.plan import Plan, PlanSet, ShortlistSection, SiteSection
-from planner.site import cells, folder, journal, learning, log_rows, sharing
-from planner.site import runs as site_runs
+from planner.site import cells, folder, learning, log_rows, sharing
+from planner.site import learning as site_runs
 from planner.site.folder import Site
-from planner.site.learning import LearntRow
+from planner.site.learning import LearntRow, SiteRuns
 from planner.site.log_rows import Measured
-from planner.site.runs import SiteRuns
 from planner.site.sharing import Shared
 
 DOUBTFUL = 2.0
@@ -379,7 +378,7 @@ def shared(site: Path | None) -> Shared:
         WrongQuestion: no site, an empty journal, or no row of it on public hardware.
     """
     there = of_site(site)
-    rows = journal.read(there.runs)
+    rows = folder.read(there.runs)
     if not rows:
         raise WrongQuestion(f"{there.runs}: holds no runs yet; clusterwright learn LOG adds them")
     found = sharing.shared(rows, load())

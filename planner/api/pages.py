@@ -13,11 +13,11 @@ from planner.api import plan_sources
 from planner.api.entry import entry
 from planner.base import writing
 from planner.base.errors import WrongQuestion
-from planner.schema.comparison import Comparison
 from planner.schema.images import ImagePlan
 from planner.schema.plan import Plan, PlanSet
 from planner.schema.procurement import Procurement
 from planner.schema.record import Report
+from planner.schema.reports import Comparison
 from planner.schema.study import StudyResult
 
 HEAD_BYTES = 4096

@@ -16,8 +16,8 @@ from planner.base.errors import WrongQuestion
 from planner.catalog import Catalog
 from planner.comm.calls import several_pools
 from planner.comm.calls.one_pool import CAUSES, known_of
-from planner.cost.goodput import PoolFailures, joint_goodput
 from planner.cost.held_memory import Memory
+from planner.cost.money import PoolFailures, joint_goodput
 from planner.figures import cost_inputs, residual_widths
 from planner.planning import document
 from planner.planning.document import FullestStage, PoolInUse, Solution, Spread, price_section

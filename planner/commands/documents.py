@@ -12,8 +12,8 @@ from planner.commands import options
 from planner.question.asked_documents import ExplainQuestion
 
 if TYPE_CHECKING:
-    from planner.schema.comparison import Comparison
     from planner.schema.plan import Plan
+    from planner.schema.reports import Comparison
 
 
 @click.command()

@@ -38,9 +38,8 @@ def site(folder: Path) -> None:
     """  # noqa: D301 - click reads the control character itself
     from planner.commands.screen import render
     from planner.site import folder as folders
-    from planner.site import journal
 
-    written = folders.init(folder, journal.HEADER)
+    written = folders.init(folder, folders.HEADER)
     render.labelled("Wrote", *(str(path) for path in written))
     render.labelled("Next", f"edit {written[0]}", f"clusterwright plan ... --site {folder}")
 

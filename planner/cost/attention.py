@@ -2,14 +2,14 @@
 
 Attention's FLOPs are counted here alone: :func:`projections` and :func:`scores` for one token, :func:`kernel_flops`
 for a micro-batch. A step's time, MFU and the list of operators all read these. How many positions a token attends to
-(the causal half, windows) is in :mod:`planner.models.attended`.
+(the causal half, windows) is in :mod:`planner.models.context`.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from planner.cost import collective_times, elements, overlap, products
+from planner.cost import collective_times, elements, products
 from planner.cost.figures import Figure, Grid, Shape
 from planner.cost.micro_batch import activation_bytes, cast_bytes, input_cast_bytes, sequence_shard, tokens
 from planner.cost.products import LayerPart, Product
@@ -194,8 +194,8 @@ def context_parallel(grid: Grid, kernel: LayerPart) -> LayerPart:
     share = grid.stack.cp_overlap
     toll = grid.device.collective_share
     passed = LayerPart(
-        overlap.shown(once, window * kernel.forward, share, toll),
-        overlap.shown(2.0 * once, window * kernel.backward, share, toll),
+        collective_times.shown(once, window * kernel.forward, share, toll),
+        collective_times.shown(2.0 * once, window * kernel.backward, share, toll),
     )
     if np.any(o.context_gathered):
         passed = passed + context_gather(grid).scaled(o.context_gathered)

@@ -4,6 +4,10 @@ Conventions: `size` is the whole vector of an all-reduce or a gather, and the se
 nccl-tests counts). `n` ranks of which `inside` share a scale-up domain; every rank has its own share of the NICs.
 A pipelined collective takes ``t = A + x + c sqrt(A x)``: A the latency of its steps, x bytes over bandwidth, c the
 ramp.
+
+One law for every kind of parallelism. Communication of x seconds that a runtime starts beside w seconds of other work
+hides ``min(share x, w)``: what of it is sent early enough, and never more than there is work. Its kernels hold a share
+of the machine meanwhile (the toll), so hiding is never free.
 """
 
 from __future__ import annotations
@@ -15,6 +19,26 @@ import numpy as np
 from planner.cost import dimensions
 from planner.cost.dimensions import Spans
 from planner.cost.figures import Figure, Network
+
+
+def hidden(seconds: Figure, window: Figure, share: Figure) -> Figure:
+    """Seconds of communication that run beside other work: ``min(share x, w)``.
+
+    Arguments:
+        seconds: x, what the communication takes alone.
+        window: w, seconds of work that the runtime can put beside it.
+        share: of the communication, what is sent early enough to hide; 0 where nothing overlaps.
+    """
+    return np.minimum(share * seconds, np.maximum(window, 0.0))
+
+
+def shown(seconds: Figure, window: Figure, share: Figure, toll: Figure) -> Figure:
+    """Seconds by which communication makes a pass longer: ``x - (1 - toll) min(share x, w)``.
+
+    Never less when the bytes grow, and never less than the toll of what hides. `toll` is the share of the machine that
+    the communication's kernels hold; other arguments as in :func:`hidden`.
+    """
+    return seconds - (1.0 - toll) * hidden(seconds, window, share)
 
 
 @dataclass(frozen=True, slots=True)

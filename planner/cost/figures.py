@@ -211,7 +211,7 @@ class Shape:
     step_bytes: Figure
     """Memory traffic of one update per trained parameter."""
     orthogonal: Figure = 0.0
-    """1 if updates of blocks' matrices are made orthogonal (Muon, :mod:`planner.cost.orthogonal`)."""
+    """1 if updates of blocks' matrices are made orthogonal (Muon, :mod:`planner.cost.data_parallel`)."""
     attention_orthogonal: Figure = 0.0
     """FLOPs of that, a layer's attention or recurrence, ..."""
     mlp_orthogonal: Figure = 0.0

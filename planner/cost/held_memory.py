@@ -2,7 +2,7 @@
 
 What one layer keeps of one micro-batch: :mod:`planner.cost.layer_activations`.
 
-Of an accelerator so much may be planned for that it runs out of memory no more often than a stated risk. A true peak is
+So much of an accelerator may be planned for that it runs out of memory no more often than a stated risk. A true peak is
 taken to lie around the predicted one as a logistic variable of its logarithm: its 80 % interval is measured
 (:mod:`planner.figures.residual_widths`), its tails are heavier than a normal one's, since few runs were measured.
 """

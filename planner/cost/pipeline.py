@@ -16,7 +16,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.cost import collective_times, overlap, schedules
+from planner.cost import collective_times, schedules
 from planner.cost.figures import Figure, Grid, Layout, Pattern, Shape
 from planner.cost.micro_batch import activation_bytes
 from planner.cost.products import LayerPart
@@ -367,7 +367,9 @@ def transfer(grid: Grid, layer: Figure) -> Figure:
     """
     layout, options = grid.layout, grid.options
     once = collective_times.send(grid.network, transfer_bytes(grid), stage_stride(grid), layout.pp)
-    return overlap.shown(2.0 * layout.vpp * once, layout.vpp * layer, options.p2p_overlap * grid.stack.p2p_overlap, 0.0)
+    return collective_times.shown(
+        2.0 * layout.vpp * once, layout.vpp * layer, options.p2p_overlap * grid.stack.p2p_overlap, 0.0
+    )
 
 
 def transfer_bytes(grid: Grid) -> Figure:

@@ -12,17 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.cost import (
-    attention,
-    collective_times,
-    connections,
-    elements,
-    experts,
-    frozen,
-    overlap,
-    products,
-    recurrent,
-)
+from planner.cost import attention, collective_times, connections, elements, experts, frozen, products, recurrent
 from planner.cost.figures import Figure, Grid, Options, by_kind
 from planner.cost.micro_batch import cast_bytes, input_cast_bytes, moved, region_bytes, sequence_shard, tokens
 from planner.cost.products import LayerPart, Product
@@ -72,7 +62,8 @@ def tensor_parallel(grid: Grid, blocks: Figure, matrix: LayerPart) -> LayerPart:
     share = grid.options.tp_overlap * grid.stack.tp_overlap
     toll = grid.device.collective_share
     return LayerPart(
-        overlap.shown(seconds, matrix.forward, share, toll), overlap.shown(seconds, matrix.backward, share, toll)
+        collective_times.shown(seconds, matrix.forward, share, toll),
+        collective_times.shown(seconds, matrix.backward, share, toll),
     )
 
 

@@ -15,7 +15,7 @@ from planner.cost.other_families import Software
 from planner.figures import kinds_of_layers
 from planner.figures.matrix_formats import peak_of
 from planner.models import blocks, compressed, recurrent, texts
-from planner.models.attended import attended, in_texts
+from planner.models.context import attended, in_texts
 from planner.models.parameters import (
     Parameters,
     adapted_matrices,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from planner.cost import flops, orthogonal
+from planner.cost import data_parallel, flops
 from planner.cost.figures import Figure, Pattern, Shape
 from planner.models import blocks, compressed, recurrent
 from planner.models.parameters import attention_matrices, parameters
@@ -79,7 +79,7 @@ def orthogonal_figures(workload: Workload) -> dict[str, Figure]:
         return {}
 
     def of(matrices: Iterable[Sides]) -> float:
-        return sum(orthogonal.flops(*sides, optimizer.iterations) for sides in matrices)
+        return sum(data_parallel.orthogonal_flops(*sides, optimizer.iterations) for sides in matrices)
 
     moe = model.moe
     mixing = _mixing(model)

@@ -10,7 +10,7 @@ from itertools import combinations
 from planner.axes.values import Recompute
 from planner.base.errors import ClusterwrightError, NoAnswer
 from planner.catalog import Catalog
-from planner.cost.goodput import RESTART_S
+from planner.cost.money import RESTART_S
 from planner.mixed import answer, launchable, pipelines, problem, search
 from planner.mixed.answer import step_value, value_of
 from planner.mixed.batch_shares import MixedPlan
@@ -253,8 +253,7 @@ class PreparedCache:
         if shared is None or any(p not in shared.pools.all for p in part):
             names = tuple(p.name for p in part)
             if names not in self.own:
-                only = Pools(tuple(part), self.pools.given)
-                self.own[names] = self._prepare(self.request, only)
+                self.own[names] = self._prepare(self.request, Pools(tuple(part), self.pools.given))
                 self.kinds += len(self.own[names].setting.kinds)
             shared = self.own[names]
         # What is offered beside these pools changes nothing for them, and so not how often they are interrupted.

@@ -1,7 +1,12 @@
-"""A candidate of the search on one pool as a plan's document."""
+"""A candidate of the search on one pool as a plan's document.
+
+Both are the plan itself with as many texts a step: its layout and its micro-batch, whose memory must hold the longest
+texts anyhow, with more micro-batches of fewer tokens.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any, Protocol
@@ -30,7 +35,9 @@ from planner.cost.evaluate import terms
 from planner.cost.figures import Grid
 from planner.cost.held_memory import Memory
 from planner.figures import own_runs
-from planner.planning import document, releases, text_batches
+from planner.models import texts as lengths
+from planner.models.context import in_texts
+from planner.planning import document, releases
 from planner.planning.document import FullestStage, PoolInUse, Solution, Spread
 from planner.question.job_pools import JobPool, Pools
 from planner.question.request import Request
@@ -38,16 +45,52 @@ from planner.question.search_problem import Prepared
 from planner.schema import plan as schema
 from planner.schema import plan_layout
 from planner.schema.hardware import Node
+from planner.schema.plan import TextBatches
 from planner.schema.plan_layout import ATTENTION_KERNELS
 from planner.search.problem import Candidate
-from planner.space import dispatchers
+from planner.space import split_schedules
 from planner.space.grid import single_grid
 from planner.space.pins import Pins
 from planner.space.rules import RuleSetting, broken
 
 
+def texts_otherwise(prepared: Prepared, candidate: Candidate) -> TextBatches:
+    """Seconds of a step's texts, packed, sorted and padded.
+
+    Sorted: every micro-batch of a step has about one length, the mean over steps being the texts' own. Padded: a
+    micro-batch of b texts has the length ``P(b)`` of its longest, mean over all; a step waits for the slowest of dp
+    replicas, whose m micro-batches are ``P(b) + (P(b dp) - P(b)) / sqrt(m)`` long: exact for one replica or one
+    micro-batch, between as the spread of a sum. Images of a step are as many in all three.
+    """
+    work, layout = prepared.request.workload, candidate.layout
+    full = lengths.filled(work.texts, work.sequence)
+    per_step = full * work.sequence / lengths.mean(work.texts) * layout["batch"]
+    together = layout["micro"] * layout["dp"]
+    count = math.ceil(per_step / together)
+    own = lengths.padded(work.texts, layout["micro"])
+    slowest = own + (lengths.padded(work.texts, together) - own) / math.sqrt(count)
+    weights = lengths.longest_of(work.texts, layout["micro"])
+
+    alike = prepared.figures.shape
+    images = alike.images * layout["batch"] / per_step
+
+    def seconds(tokens: float, text: float, attended: float) -> float:
+        shape = replace(alike, sequence=tokens, text=text, attended=attended, attended_full=text, images=images)
+        grid = single_grid(
+            replace(prepared.figures, shape=shape), {**layout, "batch": count * together}, candidate.options
+        )
+        return float(cost.evaluate(grid).time) * per_step / (count * together)
+
+    return TextBatches(
+        filled=full,
+        per_step=per_step,
+        sorted_s=seconds(lengths.mean(work.texts), float(alike.text), float(alike.attended)),
+        padded_s=seconds(slowest, lengths.around_token(work.texts, weights), in_texts(work.model, work.texts, weights)),
+    )
+
+
 class MeasuredRuns(Protocol):
-    """What planning asks of a site's measured runs; :mod:`planner.site.runs` answers from its journal."""
+    """What planning asks of a site's measured runs; :mod:`planner.site.learning` answers from its journal."""
 
     def pins(self, request: Request) -> Sequence[Pins]:
         """The configurations of runs that answer the request."""
@@ -94,7 +137,7 @@ def solution(prepared: Prepared, candidate: Candidate) -> Solution:
         by_stage=by_stage(grid),
         time_spread=releases.time_spread(prepared, candidate),
         older=releases.older(prepared, candidate),
-        text_batches=text_batches.of_plan(prepared, candidate) if request.workload.texts else None,
+        text_batches=texts_otherwise(prepared, candidate) if request.workload.texts else None,
         passes=_passes(grid) if candidate.options[SCHEDULE] in SPLIT_SCHEDULES else None,
         own_runs=_own_runs(prepared, grid),
     )
@@ -183,7 +226,7 @@ def _configuration(prepared: Prepared, candidate: Candidate, grid: Grid, fullest
 def _launched(options: OptionValues, grid: Grid, request: Request) -> dict[str, str | None]:
     """The dispatcher that the runtime launches where none is asked for, and graphs as plans tell them apart."""
     accelerator = request.cluster.accelerator
-    sent = dispatchers.launched(options[DISPATCHER], grid, accelerator, request.runtime)
+    sent = split_schedules.launched(options[DISPATCHER], grid, accelerator, request.runtime)
     return {DISPATCHER.name: sent} | ({GRAPHS.name: "modules"} if options[GRAPHS] == IN_PLACE else {})
 
 

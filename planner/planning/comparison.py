@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from itertools import groupby
 
 from planner.axes.table import CP, DEGREES, EP, IN_ANSWERS, MICRO, PP, RECOMPUTE, SCHEDULE, TP
-from planner.schema.comparison import Comparison
 from planner.schema.plan import ChangedFigure, Group, Plan
+from planner.schema.reports import Comparison
 
 TOKENS = "tokens to train on"
 

@@ -16,9 +16,9 @@ from planner.base.units import format_count, format_power, format_usd
 from planner.base.version import __version__
 from planner.catalog import Catalog
 from planner.catalog.ages import is_stale
-from planner.cost.ownership import resale
+from planner.cost.money import resale
 from planner.procurement.answer import document, money_risks
-from planner.procurement.program import infeasible, pruning, variations
+from planner.procurement.program import pruning, variations
 from planner.procurement.program.instance import (
     USUAL,
     ProcureInstance,
@@ -141,20 +141,20 @@ def _wider(reach: Reach, least: LowerBounds) -> Reach:
     return replace(reach, usd=GROWTH * max(reach.usd, least.cheapest_usd, 1.0))
 
 
-def _conflict(catalog: Catalog, posed: Posed, settings: Settings, progress: Progress | None) -> infeasible.Conflict:
+def _conflict(catalog: Catalog, posed: Posed, settings: Settings, progress: Progress | None) -> variations.Conflict:
     """Why there is no answer, with every column that an answer to any of the remedies may need."""
     asked = posed.instance.asked
     reach = Reach(usd=_budget(asked), late_usd=_budget(asked))
     while True:
         if posed.speeds.wanted(reach):
             posed = pose(catalog, asked, progress, reach=reach, known=posed)
-        conflict = infeasible.conflict(posed.lean, settings)
+        conflict = variations.conflict(posed.lean, settings)
         reach = _of_remedies(asked, conflict, reach, posed.speeds.least)
         if not posed.speeds.wanted(reach):
             return conflict
 
 
-def _of_remedies(asked: Portfolio, conflict: infeasible.Conflict, reach: Reach, least: LowerBounds) -> Reach:
+def _of_remedies(asked: Portfolio, conflict: variations.Conflict, reach: Reach, least: LowerBounds) -> Reach:
     """What any of the remedies may need: enough money, more time, or less of the work; and where more money alone is
     none as yet, ever dearer machines.
     """
@@ -411,7 +411,7 @@ def _of_owning(asked: Portfolio, bought: list[SupplyPool]) -> Iterator[Assumptio
     )
 
 
-def conflict_message(asked: Portfolio, conflict: infeasible.Conflict) -> str:
+def conflict_message(asked: Portfolio, conflict: variations.Conflict) -> str:
     """A conflict as a message: what conflicts, and the ways out."""
     values = {name: value for name, value in _values(asked)}
     money = asked.currency

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar
 from pydantic import ConfigDict, Field, InstanceOf
 
 from planner.base.typed import missing, reads
-from planner.cost.ownership import DAYS_PER_YEAR, Ownership
+from planner.cost.money import DAYS_PER_YEAR, Ownership
 from planner.models import workload
 from planner.question.asked_plans import PlanOptions
 from planner.question.file_values import TABLE, Money, PositiveShare, Residual, Several, Share, span

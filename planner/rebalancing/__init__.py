@@ -1,9 +1,8 @@
 """A batch over different accelerators while a job trains: the split learned, noise, and whom to leave out."""
 
 from planner.rebalancing.batch_choice import choose, efficiency
-from planner.rebalancing.batch_split import BatchSplit, optimum, whole
+from planner.rebalancing.batch_split import BatchSplit, Nodes, nodes, optimum, step_time, whole
 from planner.rebalancing.learning import Epoch, NodeModel
-from planner.rebalancing.node_times import Nodes, nodes, step_time
 
 __all__ = [
     "BatchSplit",

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from planner.rebalancing import batch_split
-from planner.rebalancing.node_times import Array, Nodes, even, nodes, step_time
+from planner.rebalancing.batch_split import Array, Nodes, even, nodes, step_time
 
 Estimate = tuple[Array, Array]
 """``G2`` and ``S``."""

@@ -24,9 +24,8 @@ from planner.figures.efficiency import Efficiencies
 from planner.models import families
 from planner.question.job_pools import JobPool, Pools, joint, merged
 from planner.question.request import OOM_RISK
-from planner.rebalancing import batch_split, node_times
-from planner.rebalancing.batch_split import BatchSplit
-from planner.rebalancing.node_times import Array, Nodes, nodes
+from planner.rebalancing import batch_split
+from planner.rebalancing.batch_split import Array, BatchSplit, Nodes, nodes
 from planner.schema.images import ImagePlan, ImagePool
 from planner.schema.plan import Assumption, Generator
 
@@ -218,11 +217,11 @@ def _on(training: ImageTraining, pools: Pools, part: tuple[JobPool, ...], batch:
 
 
 def _even(nodes: Nodes, batch: int) -> float | None:
-    shares = node_times.even(nodes, batch)
-    return float(node_times.step_time(nodes, shares)) if np.all(shares <= nodes.cap) else None
+    shares = batch_split.even(nodes, batch)
+    return float(batch_split.step_time(nodes, shares)) if np.all(shares <= nodes.cap) else None
 
 
-def _pool(pool: JobPool, shares: node_times.Array, part: ImagePart) -> ImagePool:
+def _pool(pool: JobPool, shares: batch_split.Array, part: ImagePart) -> ImagePool:
     return ImagePool(
         name=pool.name,
         node=pool.cluster.node.id,
@@ -240,7 +239,7 @@ def _pool(pool: JobPool, shares: node_times.Array, part: ImagePart) -> ImagePool
 
 def _breakdown(nodes: Nodes, split: BatchSplit) -> dict[str, float]:
     """Seconds of the slowest accelerator by cause."""
-    slowest = int(np.argmax(node_times.node_time(nodes, split.batches)))
+    slowest = int(np.argmax(batch_split.node_time(nodes, split.batches)))
     mine = float(split.batches[slowest])
     forward = float(nodes.q[slowest] * mine + nodes.s[slowest])
     backward = float(nodes.k[slowest] * mine + nodes.m[slowest])

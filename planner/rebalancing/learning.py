@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from planner.rebalancing import batch_split
-from planner.rebalancing.node_times import Array, Nodes, nodes
+from planner.rebalancing.batch_split import Array, Nodes, nodes
 
 LEAST_SPREAD = 0.02
 """Batches that differ by less than this share of their mean say nothing of a slope."""

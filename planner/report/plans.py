@@ -86,7 +86,7 @@ def _choice(found: PlanSet) -> Section:
 
 
 def _axes(values: Sequence[Mapping[str, Any]]) -> dict[str, tuple[str, float]]:
-    """Those in which the points differ, each with its title and how many of its units are one of the figure's."""
+    """Axes in which the points differ, each with its title and how many of its units are one of the figure's."""
     several = len({each.get("accelerators") for each in values}) > 1
     order = list(AXES) if several else ["days", "gib", "usd", "mwh"]
     known = {name: {each[name] for each in values if each.get(name) is not None} for name in order}

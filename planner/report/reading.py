@@ -12,11 +12,10 @@ from planner.planning.document.files import LARGEST_STUDY, json_file
 from planner.report import charts, offers, plans, prices, studies
 from planner.report.blocks import Chart, Content, Lines, Section, TextTable
 from planner.report.quantities import seconds
-from planner.schema.comparison import Comparison
 from planner.schema.images import ImagePlan
 from planner.schema.plan import Plan, PlanSet
 from planner.schema.procurement import Procurement
-from planner.schema.reports import Communication, Validation
+from planner.schema.reports import Communication, Comparison, Validation
 from planner.schema.study import StudyResult
 
 Kept = PlanSet | Plan | Procurement | StudyResult | ImagePlan
@@ -37,7 +36,7 @@ def file(path: Path) -> Kept | Content:
 
 
 def parsed(data: object, origin: str) -> Kept | Content:
-    """The same of JSON types."""
+    """A document from JSON types."""
     found = document.parse_answer(data, origin, PRINTED)
     if isinstance(found, Comparison):
         return of_comparison(found, origin)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,7 +15,7 @@ from planner.cost.evaluate import StepCost, StepPasses, evaluate, passes
 from planner.cost.figures import Array, Figure, Grid, mapped, taken
 from planner.search import archive
 from planner.search.archive import Hits
-from planner.search.problem import SearchProblem, flat_indices
+from planner.search.problem import SearchProblem, SearchResult, SearchTally, answer, flat_indices
 from planner.space.blocks import Block
 from planner.space.grid import WIRED, open_grid
 
@@ -209,3 +209,33 @@ def near_duplicates(problem: SearchProblem, index: int, flat: int) -> int:
     pair = _pairs(block)[flat // (math.prod(block.axes.shape[2:]) * block.height)]
     like = (b for b in problem.blocks if pair in _pairs(b))
     return sum(int(np.count_nonzero(b.family == family)) * math.prod(b.axes.shape[2:]) for b in like)
+
+
+class Exhaustive:
+    """Every candidate's time is computed."""
+
+    name = "exhaustive"
+
+    def search(self, problem: SearchProblem, advance: Callable[[int], None] | None = None) -> SearchResult:
+        """The result that :class:`planner.search.bounded.Bounded` finds, by costing every candidate; `advance` is told
+        how many candidates were costed.
+        """
+        kept = archive.nothing()
+        feasible = 0
+        least = None
+        for index, block in enumerate(problem.blocks):
+            ready = table(problem, index)
+            chunk_rows = rows_per_chunk(block)
+            for start in range(0, block.height, chunk_rows):
+                rows = np.arange(start, min(start + chunk_rows, block.height))
+                step_cost = cost(ready, rows)
+                hits, fitting = worth_keeping(problem, index, rows, step_cost, archive.worst(kept, problem.top))
+                feasible += fitting
+                if len(hits):
+                    kept = archive.best(kept.joined(hits), problem.top)
+                if not feasible:
+                    least = archive.leaner(least, index, rows, block, step_cost)
+                if advance:
+                    advance(len(rows) * block.width)
+        tally = SearchTally(kept, archive.nothing(), feasible, problem.candidates, least)
+        return answer(problem, tally, self.name)

@@ -13,7 +13,7 @@ from planner.base.units import format_many, format_seconds
 from planner.calibration.runs import names
 from planner.catalog import Catalog
 from planner.schema.plan import Plan
-from planner.site import cells, journal, sharing
+from planner.site import cells, folder, sharing
 from planner.site.logs import reading
 from planner.site.logs.formats import FORMATS
 from planner.site.logs.reading import FEWEST, steady
@@ -53,8 +53,8 @@ def given(texts: Sequence[str], catalog: Catalog) -> dict[str, str]:
             raise WrongQuestion(f"--set {text}: write COLUMN=VALUE, as accelerator=H100-SXM5-80GB")
         if column in TAKEN:
             raise WrongQuestion(f"--set {column}: comes from the log, or from --step-time and --oom")
-        if column not in journal.COLUMNS or column in journal.OWN:
-            hint = did_you_mean(column, journal.COLUMNS, most=1)
+        if column not in folder.COLUMNS or column in folder.OWN:
+            hint = did_you_mean(column, folder.COLUMNS, most=1)
             raise WrongQuestion(f"--set {column}: no such column{hint} (docs/runs.md)")
         if why := sharing.wrong(column, value, catalog):
             raise WrongQuestion(f"--set {column}={value}: {why}")
@@ -211,7 +211,7 @@ def _completed(row: Mapping[str, str], site: str, where: str) -> dict[str, str]:
         )
     if absent := cells.missing(full, NEEDED):
         raise WrongQuestion(f"{where}: does not say {', '.join(absent)} {_remedy(absent)}")
-    return journal.identified({column: text for column, text in full.items() if column in journal.COLUMNS}, site)
+    return folder.identified({column: text for column, text in full.items() if column in folder.COLUMNS}, site)
 
 
 def _counted(run: LoggedRun, steady: Steady) -> str:

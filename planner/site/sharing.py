@@ -18,7 +18,7 @@ from planner.calibration.runs.impossible import SWITCHES, TASKS
 from planner.calibration.runs.reading import REQUIRED
 from planner.catalog import Catalog
 from planner.models.workload import library
-from planner.site.journal import COLUMNS, OWN, Row
+from planner.site.folder import COLUMNS, OWN, Row
 
 NEEDED = tuple(column for column in REQUIRED if column not in ("id", "source", "model"))
 """Columns without which a row says nothing to anybody."""

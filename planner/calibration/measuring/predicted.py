@@ -30,7 +30,7 @@ from planner.cost.figures import Array, Device, Figure, Grid, Layout, Network, O
 from planner.cost.products import product_time
 from planner.figures import cost_inputs
 from planner.figures.efficiency import Efficiencies
-from planner.models import attended
+from planner.models import context
 from planner.schema.efficiency import AcceleratorEfficiency
 from planner.schema.hardware import Accelerator, Cluster, Fabric, Node
 
@@ -128,7 +128,7 @@ def _attention_grid(device: Device, known: dict[str, Array]) -> Grid:
         qk_dim=known["head_dim"],
         v_dim=known["head_dim"],
         sequence=known["sequence"],
-        attended=attended.of_whole_sequence(known["sequence"], causal=True),
+        attended=context.of_whole_sequence(known["sequence"], causal=True),
         attended_full=known["sequence"],
         text=known["sequence"],
     )

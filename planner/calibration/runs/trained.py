@@ -10,7 +10,7 @@ from planner.calibration.runs import names
 from planner.calibration.runs.cells import Unpredictable, number, required, whole
 from planner.cost.flops import training_flops
 from planner.figures import cost_inputs
-from planner.models import attended
+from planner.models import context
 from planner.models.parameters import parameters
 from planner.models.workload import library
 from planner.schema.workload import MixtureOfExperts, Model, Workload
@@ -98,6 +98,6 @@ def _halved(convention: str) -> bool:
 
 def _step_flops(work: Workload, halved: bool) -> float:
     """Model FLOPs of a step, attention in full, or halved for causality."""
-    positions = attended.of_whole_sequence(work.sequence, causal=halved)
+    positions = context.of_whole_sequence(work.sequence, causal=halved)
     figures = replace(cost_inputs.shape(work, None), attended=positions, index_width=0.0)
     return work.batch * work.sequence * float(training_flops(figures, parameters(work.model).active))

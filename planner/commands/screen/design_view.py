@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ from planner.base.units import (
     format_seconds,
     format_usd,
 )
-from planner.commands.screen import delivery, render
+from planner.commands.screen import render
 from planner.report import quantities
 from planner.study.question.study import LARGER_IS_BETTER
 
@@ -50,7 +50,7 @@ def deliver(
     joined = found.search.of_shards and not found.search.exact
     merged = f"clusterwright design merge {study} shard-*.json merges the documents of all shards" if joined else ""
     after = "; ".join(part for part in (more, written, merged) if part)
-    delivery.hand_over(found, partial(show, verbose=verbose), as_json=as_json, output=output, after=after)
+    render.hand_over(found, partial(show, verbose=verbose), as_json=as_json, output=output, after=after)
 
 
 def show(found: StudyResult, *, verbose: bool = False) -> None:
@@ -69,23 +69,20 @@ def show(found: StudyResult, *, verbose: bool = False) -> None:
         render.text()
         _million(found)
     _search(found)
-    delivery.assumed(found.assumptions, verbose)
+    render.assumed(found.assumptions, verbose)
 
 
 def _units(found: StudyResult) -> dict[str, str]:
     """Axis -> the unit that its first value was asked in, else its dimension."""
     asked = leaves(found.asked.study.get("axes", {})) if found.asked else ()
-    written = [(path, str(value).lstrip("0123456789.,_e ")) for path, value in asked]
-    return {axis.path: next(_units_of(axis, written), axis.unit) for axis in found.question.axes}
+    return {axis.path: next(_units_of(axis, asked), axis.unit) for axis in found.question.axes}
 
 
-def _units_of(axis: Axis, written: Sequence[tuple[str, str]]) -> Iterator[str]:
-    yield from (unit for path, unit in written if _is_of(path, axis.path) and unit in UNITS.get(axis.unit, {}))
-
-
-def _is_of(path: str, axis: str) -> bool:
-    """Whether a leaf of the file's table of axes is a value of this axis; its name may stand shortened there."""
-    return path.startswith((f"{axis}.", f"{axis.rpartition('.')[2]}."))
+def _units_of(axis: Axis, asked: Iterable[tuple[str, Any]]) -> Iterator[str]:
+    """Units of the leaves of the file's table of axes that are values of this axis; its name may be shortened there."""
+    names = (f"{axis.path}.", f"{axis.path.rpartition('.')[2]}.")
+    units = (str(value).lstrip("0123456789.,_e ") for path, value in asked if path.startswith(names))
+    return (unit for unit in units if unit in UNITS.get(axis.unit, {}))
 
 
 def _short(path: str, paths: list[str]) -> str:
@@ -106,11 +103,8 @@ def _named(point: DesignPoint, found: StudyResult) -> str:
 def _headline(found: StudyResult) -> None:
     first, best = found.question.objectives[0], found.best[0]
     values = ", ".join(quantities.objective(name, value) for name, value in best.objectives.items())
-    paid = ""
-    if best.capital_usd is not None:
-        paid = f" for {format_usd(best.capital_usd)}"
-    elif best.usd_per_hour is not None:
-        paid = f" at {format_usd(best.usd_per_hour)}/h"
+    hourly = "" if best.usd_per_hour is None else f" at {format_usd(best.usd_per_hour)}/h"
+    paid = hourly if best.capital_usd is None else f" for {format_usd(best.capital_usd)}"
     base = found.question.base
     size = best.plan[0].cluster.accelerators
     render.text(
@@ -125,7 +119,7 @@ def _headline(found: StudyResult) -> None:
 
 
 def _among(found: StudyResult) -> str:
-    """Of which points the best is the best."""
+    """The points of which the best is the best."""
     s = found.search
     if not s.exact:
         return f"{s.tried:,} points tried of {s.outer_points:,} ({s.method})"
@@ -187,9 +181,7 @@ def _front(found: StudyResult) -> None:
 
 
 def _thin(points: list[Any], most: int) -> list[Any]:
-    if len(points) <= most:
-        return points
-    return [points[round(n * (len(points) - 1) / (most - 1))] for n in range(most)]
+    return points if len(points) <= most else [points[round(n * (len(points) - 1) / (most - 1))] for n in range(most)]
 
 
 def _workloads(found: StudyResult) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from planner.models.huggingface import fields, routers
-from planner.models.huggingface.architecture import ATTENTION_BIAS, CLASSIC, COMMON, TIED, UNTIED, Architecture
+from planner.models.huggingface.config_values import ATTENTION_BIAS, CLASSIC, COMMON, TIED, UNTIED, Architecture
 from planner.models.huggingface.decoders import DECODERS
 from planner.models.huggingface.delta_and_compressed import COMPRESSED, KIMI, RWKV
 from planner.models.huggingface.hybrids import GEMMA, HYBRIDS

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from planner.base.errors import WrongQuestion, nearest
@@ -120,3 +121,36 @@ class Reader:
 def _shown(value: Any) -> str:
     text = repr(value) if not isinstance(value, bool | None) else {True: "true", False: "false", None: "null"}[value]
     return text if len(text) <= 40 else f"{text[:37]}..."
+
+
+Derive = Callable[[Reader], dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """How one `model_type` writes its shape."""
+
+    keys: Mapping[str, str]
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    derive: tuple[Derive, ...] = ()
+
+
+COMMON = {
+    "layers": "num_hidden_layers",
+    "hidden": "hidden_size",
+    "ffn": "intermediate_size",
+    "heads": "num_attention_heads",
+    "vocab": "vocab_size",
+    "tied": "tie_word_embeddings",
+}
+UNTIED = {"tie_word_embeddings": False}
+TIED = {"tie_word_embeddings": True}
+CLASSIC = {
+    "gated": False,
+    "norm": "layer",
+    "qkv_bias": True,
+    "output_bias": True,
+    "mlp_bias": True,
+}
+ATTENTION_BIAS = {"qkv_bias": "attention_bias", "output_bias": "attention_bias"}

@@ -11,8 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from planner.models.huggingface import fields, pattern, routers
-from planner.models.huggingface.architecture import ATTENTION_BIAS, COMMON, TIED, UNTIED, Architecture
-from planner.models.huggingface.config_values import Reader
+from planner.models.huggingface.config_values import ATTENTION_BIAS, COMMON, TIED, UNTIED, Architecture, Reader
 
 SILU = routers.activation("hidden_act", "silu", gated=True)
 GELU = routers.activation("hidden_activation", "gelu_pytorch_tanh", gated=True)

@@ -16,8 +16,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from planner.models.huggingface import fields, pattern, routers
-from planner.models.huggingface.architecture import ATTENTION_BIAS, COMMON, UNTIED, Architecture
-from planner.models.huggingface.config_values import Reader
+from planner.models.huggingface.config_values import ATTENTION_BIAS, COMMON, UNTIED, Architecture, Reader
 from planner.models.huggingface.decoders import SILU, UNBIASED, leading_dense
 from planner.schema.workload import Mixer
 

@@ -10,8 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from planner.models.huggingface import decoders, fields, pattern, routers
-from planner.models.huggingface.architecture import ATTENTION_BIAS, COMMON, TIED, UNTIED, Architecture
-from planner.models.huggingface.config_values import Reader
+from planner.models.huggingface.config_values import ATTENTION_BIAS, COMMON, TIED, UNTIED, Architecture, Reader
 from planner.models.huggingface.decoders import (
     AUX,
     FOUR_NORMS,

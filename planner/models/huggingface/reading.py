@@ -11,9 +11,8 @@ from typing import Any
 from planner.base.errors import WrongQuestion, malformed, nearest
 from planner.models import files, model_rules
 from planner.models.huggingface import pattern
-from planner.models.huggingface.architecture import Architecture
 from planner.models.huggingface.by_model_type import ARCHITECTURES
-from planner.models.huggingface.config_values import Reader
+from planner.models.huggingface.config_values import Architecture, Reader
 from planner.models.huggingface.sound import HEARING
 from planner.models.huggingface.towers import SEEING, TowerAsked, tower
 from planner.schema.workload import Model

@@ -15,8 +15,7 @@ from planner.planning.document.files import (
 from planner.planning.document.money import for_another_run, goodput_of, money_section, price_section
 from planner.planning.document.solution import FullestStage, PoolInUse, Solution, Spread
 from planner.planning.document.writer import write
-from planner.schema.digest import sealed
-from planner.schema.record import as_json, dump, stamped
+from planner.schema.record import as_json, dump, sealed, stamped
 
 __all__ = [
     "FullestStage",

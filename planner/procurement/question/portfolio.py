@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
 from planner.base import units
 from planner.base.typed import missing, reads
 from planner.catalog.ages import today
-from planner.cost.goodput import RESTART_S
+from planner.cost.money import RESTART_S
 from planner.question import file_values as currency
 from planner.question.asked_plans import PlanOptions
 from planner.question.file_values import (

@@ -19,8 +19,7 @@ from planner.base import reading
 from planner.base.errors import WrongQuestion
 from planner.schema.plan import Parallelism
 from planner.site.trace import ranks
-from planner.site.trace.kernels import KINDS, kind
-from planner.site.trace.ranks import TraceFile
+from planner.site.trace.ranks import KINDS, TraceFile, kind
 
 CHUNK = 1 << 20
 LONGEST = 1 << 24
