@@ -68,6 +68,7 @@ def test_no_text_stands_over_another(name):
     assert [text for text, box in boxes if box.x0 < canvas.x0 or box.x1 > canvas.x1] == []
 
 
+@pytest.mark.slow
 def test_axes_say_what_and_in_which_unit(tmp_path):
     figures = drawn()
     assert {"measured step time, s", "predicted step time, s"} <= set(

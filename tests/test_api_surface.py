@@ -67,6 +67,7 @@ def test_examples_in_the_functions(name: str, monkeypatch: pytest.MonkeyPatch) -
     assert doctest.testmod(importlib.import_module(f"planner.api.{name}")).failed == 0
 
 
+@pytest.mark.slow
 @sweep("module", ["planner", "clusterwright", "planner.commands.screen.explained"])
 def test_examples_in_the_packages(module: str) -> None:
     found = doctest.testmod(importlib.import_module(module))

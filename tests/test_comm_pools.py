@@ -79,6 +79,7 @@ def test_every_stage_takes_what_the_plan_says(name: str) -> None:
         assert whole == pytest.approx(g.time_s, rel=1e-12)
 
 
+@pytest.mark.slow
 def test_calls_say_which_pool_and_link() -> None:
     apart = calls(mixed("apart"))
     assert {c.pools for c in apart if c.cause == "dp"} == {(0, 1)}

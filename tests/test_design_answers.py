@@ -34,6 +34,7 @@ def test_the_front_is_what_nothing_beats(points):
         assert (n in kept) == (not beaten and not (twin and n not in kept))
 
 
+@pytest.mark.slow
 def test_small_studies_are_enumerated_and_their_best_is_the_best():
     found = whole()
     evaluator = Evaluator(known(), study())

@@ -284,6 +284,7 @@ def test_what_a_row_leaves_out_is_said() -> None:
     assert by_id["nv-deeplearningexamples-056"].inferred == ("batch: 256 per accelerator",)
 
 
+@pytest.mark.slow
 def test_an_encoder_computes_logits_at_masked_positions_only() -> None:
     run = next(run for run in frame().runs if run.family == "encoder")
     assert run.workload is not None
@@ -314,6 +315,7 @@ def test_sources_left_out_are_predicted_as_well_as_recorded() -> None:
     assert all(error <= 0.15 for error in errors.values())
 
 
+@pytest.mark.slow
 def test_folds_keep_sources_whole() -> None:
     sources = [run.source for run in published() if run.covered]
     fold = other_parameters.folds(sources)

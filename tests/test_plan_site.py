@@ -45,6 +45,7 @@ def degrees(plan: dict[str, Any]) -> tuple[Any, ...]:
     return tuple(plan["axes"][axis] for axis in ("tp", "pp", "vpp", "cp", "micro", "zero", "recompute"))
 
 
+@pytest.mark.slow
 def test_a_site_without_runs_changes_no_plan(ask: Answers) -> None:
     plain, sited = ask(site=False), ask()
     assert [degrees(p) for p in sited["plans"]] == [degrees(p) for p in plain["plans"]]

@@ -63,6 +63,7 @@ def test_alternatives_are_ranked_and_differ_in_kind(home: Path) -> None:
     assert {pool.way for a in found for pool in a.pools} >= {"spot", "buy"}
 
 
+@pytest.mark.slow
 def test_plan_and_procure_agree_on_the_step(home: Path) -> None:
     from planner import api
 

@@ -22,6 +22,7 @@ from planner.verify import procurement as verify
 from tests.procuring_lab import lab
 
 
+@pytest.mark.slow
 def test_machines_that_stand_there_take_racks_ports_and_power(home: Path) -> None:
     known = load()
     own = '[[owned]]\nnode = "dgx-h100"\ncount = 7'

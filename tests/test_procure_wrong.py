@@ -87,6 +87,7 @@ def test_conflicting_limits_are_named_with_a_way_out(home: Path) -> None:
     assert told.value.exit_code == 1
 
 
+@pytest.mark.slow
 def test_what_fits_nowhere_is_told(home: Path) -> None:
     path = home / "large.toml"
     text = lab(home).read_text(encoding="utf-8")

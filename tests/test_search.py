@@ -185,7 +185,7 @@ def best_by_sorting(name: str) -> list[tuple]:
     return found
 
 
-@sweep("name", SPACES, every=6)
+@sweep("name", SPACES, every=8)
 def test_bounded_exhaustive_and_sorted_are_one(name):
     problem = space(name)
     slow, fast = Exhaustive().search(problem), Bounded().search(problem)
@@ -317,7 +317,7 @@ def test_a_point_of_the_front_says_what_its_plan_says(model: str, on: str, optio
 # ---- the bound -------------------------------------------------------------------------------------------------------
 
 
-@sweep("name", SPACES, every=6)
+@sweep("name", SPACES, every=8)
 def test_no_candidate_is_below_its_bound(name):
     problem = space(name)
     for index, block in enumerate(problem.blocks):
