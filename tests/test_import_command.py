@@ -185,6 +185,29 @@ def test_latents_windows_and_overlaps_read_back(model: str, cluster: str, pins: 
     assert same(back, whole)
 
 
+@pytest.mark.parametrize("kernel", ["cudnn", "flash-3"])
+def test_the_attention_kernel_reads_back(kernel: str) -> None:
+    whole = plan(Case("megatron-core", "llama3-8b", "dgx-h100:1", f"tp=2 attention_kernel={kernel}"))
+
+    made = bundle(whole, parts("megatron"), given("megatron")).files[START]
+    found = reading.plan("megatron", made, ["dgx-h100:1"])
+
+    assert found.plans.plans[0].attention_kernel == whole.attention_kernel == kernel
+    assert not [text for text in found.differs if "attention" in text]
+
+
+def test_an_attention_kernel_without_a_figure_is_told() -> None:
+    """A command that leaves the version of FlashAttention to Transformer Engine names no kernel."""
+    fused, flash = (
+        reading.plan("megatron", f"{GPT_OSS} --attention-backend {name}", [f"{cluster}:2"])
+        for name, cluster in (("fused", "mi300x-8"), ("flash", "dgx-h100"))
+    )
+
+    assert fused.plans.plans[0].attention_kernel is flash.plans.plans[0].attention_kernel is None
+    assert "attention by cudnn; predicted by the usual kernel" in fused.differs
+    assert "kernels and buffers as stated (attention-backend); predicted with the runtime's usual ones" in flash.differs
+
+
 GPT_OSS = """pretrain_gpt.py --bf16 --untie-embeddings-and-output-weights --normalization RMSNorm --num-layers 24
 --hidden-size 2880 --ffn-hidden-size 2880 --num-attention-heads 64 --group-query-attention --num-query-groups 8
 --kv-channels 64 --num-experts 32 --moe-ffn-hidden-size 2880 --moe-router-topk 4 --position-embedding-type yarn

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+from planner.axes.table import ATTENTION_KERNEL
 from planner.launchers import megatron_hybrid, megatron_model, plan_facts, start, table
 from planner.launchers.target import LaunchJob, LaunchProgram, Loss, Values, by_table
 from planner.schema.launcher_table import launcher_table
@@ -213,6 +214,9 @@ def loses(plan: Plan) -> Iterator[Loss]:
     yield from megatron_hybrid.loses(plan) if megatron_hybrid.is_one(plan.workload.shape) else ()
     if _optimizer(plan) == "muon":
         yield Loss("workload.optimizer", "needs Megatron-LM core_v0.18.0 and its package emerging-optimizers")
+    if str(ATTENTION_KERNEL.of(plan)).startswith("flash"):
+        needs = "needs Megatron-LM core_v0.19.0 and Transformer Engine 2.18, which name a version"
+        yield Loss(ATTENTION_KERNEL.name, needs)
     share = plan.recompute.layers_fraction * max(plan_facts.chunks(plan))
     if plan.recompute.policy.startswith("block") and share != recomputed(plan):
         yield Loss("recompute.layers_fraction", f"rounded up to {recomputed(plan)} layers of a chunk")

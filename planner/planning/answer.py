@@ -17,6 +17,7 @@ from planner import cost
 from planner.axes.options import OptionValues, sections
 from planner.axes.table import (
     ACTIVATION_OFFLOAD,
+    ATTENTION_KERNEL,
     CP_ALGORITHM,
     DISPATCHER,
     GRAPHS,
@@ -28,7 +29,7 @@ from planner.axes.table import (
     SCHEDULE,
     ZERO,
 )
-from planner.axes.values import IN_PLACE, SPLIT_SCHEDULES
+from planner.axes.values import ALONE, IN_PLACE, SPLIT_SCHEDULES
 from planner.base.units import format_many
 from planner.cost import attention, data_parallel, expanded_memory, held_memory, nearness, pipeline
 from planner.cost.evaluate import terms
@@ -46,7 +47,7 @@ from planner.schema import plan as schema
 from planner.schema import plan_layout
 from planner.schema.hardware import Node
 from planner.schema.plan import TextBatches
-from planner.schema.plan_layout import ATTENTION_KERNELS
+from planner.schema.plan_layout import ATTENTION_KERNELS, AttentionKernel
 from planner.search.problem import Candidate
 from planner.space import split_schedules
 from planner.space.grid import single_grid
@@ -180,7 +181,7 @@ def _outline(prepared: Prepared, candidate: Candidate, grid: Grid) -> Solution:
     """The same without what only a document says: what the step time is made of, how sure it is, other releases."""
     request = prepared.request
     layout = candidate.layout
-    used = _pool(prepared, layout["nodes"], candidate.options[PRECISION], float(grid.device.peak))
+    used = _pool(prepared, layout["nodes"], candidate.options, float(grid.device.peak))
     fullest = fullest_stage(prepared, grid, layout["pp"])
     return Solution(
         request=request,
@@ -247,7 +248,7 @@ def _offloaded(options: OptionValues, fullest: Memory, grid: Grid) -> schema.Off
     )
 
 
-def _pool(prepared: Prepared, nodes: int, precision: str, peak: float) -> PoolInUse:
+def _pool(prepared: Prepared, nodes: int, options: OptionValues, peak: float) -> PoolInUse:
     """So many nodes of the request's cluster; `peak` is FLOP/s of one accelerator."""
     request = prepared.request
     profiles = {each.sha256: each for each in prepared.profiles.values()}.values()
@@ -257,13 +258,17 @@ def _pool(prepared: Prepared, nodes: int, precision: str, peak: float) -> PoolIn
         ),
         nodes=nodes,
         peak=peak,
-        profile=prepared.profiles.get(precision),
+        profile=prepared.profiles.get(options[PRECISION]),
         layer_times=(*(each.description() for each in profiles), *prepared.unused),
         efficiency_notes=prepared.reached.notes,
-        attention_kernels=tuple(
-            name for name in ATTENTION_KERNELS if name in prepared.reached.accelerator.attention_kernels
-        ),
+        attention_kernels=_attention_kernels(prepared) if options[ATTENTION_KERNEL] != ALONE else None,
     )
+
+
+def _attention_kernels(prepared: Prepared) -> tuple[AttentionKernel, ...]:
+    """The kernels of attention that the catalog has figures of on the accelerator."""
+    known = prepared.reached.accelerator.attention_kernels
+    return tuple(name for name in ATTENTION_KERNELS if name in known)
 
 
 def _parallelism(grid: Grid, candidate: Candidate, axes: Mapping[str, Any]) -> schema.Parallelism:

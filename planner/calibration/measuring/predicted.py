@@ -24,8 +24,7 @@ from planner.calibration.measuring.kernel_times import (
     REDUCE,
     MeasurementRow,
 )
-from planner.cost import collective_times
-from planner.cost.attention import kernel as attention_kernel
+from planner.cost import attention, collective_times
 from planner.cost.figures import Array, Device, Figure, Grid, Layout, Network, Options, Shape, Stack
 from planner.cost.products import product_time
 from planner.figures import cost_inputs
@@ -94,7 +93,7 @@ def _seconds(group: _Group, accelerator: Accelerator, reached: AcceleratorEffici
     elif group.kind == MEMORY:
         seconds = known["size"] / device.memory_rate
     else:
-        passes = attention_kernel(_attention_grid(device, known))
+        passes = attention.kernel(_attention_grid(device, known))
         seconds = passes.forward if group.kind == FORWARD else passes.backward
     return np.maximum(seconds, device.launch)
 

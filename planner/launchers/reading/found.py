@@ -36,6 +36,8 @@ class FoundOptions:
     """How context-parallel ranks share a sequence, where it says so ..."""
     cp_levels: tuple[int, ...] | None = None
     """... and ranks that exchange heads, and how many groups of these are a ring."""
+    kernel: str | None = None
+    """Kernel of attention, where it names one."""
     differs: Sequence[str] = ()
     """What of it is predicted otherwise."""
     sequence: int | None = None

@@ -62,6 +62,7 @@ def read(script: Script) -> FoundOptions:
         shards=number(flags, "num-distributed-optimizer-instances"),
         cp_algorithm="+".join(flags.get("cp-comm-type", ["p2p"])),
         cp_levels=_levels(flags),
+        kernel=megatron_options.attention_kernel(flags),
         ranks=started.ranks,
         assumed=(*started.assumed, *(_FORK if started.starter == "deepspeed" else ())),
         chunks=chunks,

@@ -20,6 +20,8 @@ _KERNELS = re.compile("|".join(TABLE.head["options"]["kernels"]))
 _OTHERWISE: Mapping[str, str] = TABLE.head["otherwise"]
 _UNFUSED = {"attention-backend": ("unfused", "local"), "transformer-impl": ("local",)}
 """Option -> values that write attention's scores to memory."""
+ATTENTION = ("attention-backend", "flash-attention-version")
+"""Options that name a kernel of attention together."""
 _FEWER_BITS = ("megatron-fsdp-grad-comm-dtype", "megatron-fsdp-main-grads-dtype", "main-grads-dtype")
 _WORDED = {name: TABLE.words(name) for name in TABLE.head["options"]["worded"]}
 _UNDERSTOOD: Mapping[str, Collection[str]] = {**TABLE.head["understood"], **_WORDED}
@@ -102,9 +104,20 @@ def differences(flags: Options) -> Iterator[str]:
     priced = priced_modules(flags) or ["core_attn"]
     if selective and (others := [module for module in modules if module not in priced]):
         yield f"recomputes {', '.join(others)}; predicted without (counted: {', '.join(priced)})"
-    kernels = sorted(name for name in flags if _KERNELS.fullmatch(name) and name not in _OTHERWISE)
+    taken = ATTENTION if attention_kernel(flags) else ()
+    kernels = sorted(name for name in flags if _KERNELS.fullmatch(name) and name not in {*_OTHERWISE, *taken})
     if kernels:
         yield f"kernels and buffers as stated ({', '.join(kernels)}); predicted with the runtime's usual ones"
+
+
+def attention_kernel(flags: Options) -> str | None:
+    """The kernel of attention that a command names: cuDNN's, or FlashAttention by its version; else the runtime
+    chooses.
+    """
+    backend, version = (flags.get(name, [""])[0] for name in ATTENTION)
+    if backend == "flash":
+        return TABLE.words(ATTENTION[1]).get(version)
+    return TABLE.words(ATTENTION[0]).get(backend)
 
 
 def ignored(flags: Options) -> list[str]:

@@ -11,6 +11,8 @@ from types import MappingProxyType
 from typing import Any
 
 from planner import planning
+from planner.axes.table import ATTENTION_KERNEL
+from planner.axes.values import ALONE
 from planner.base.errors import WrongQuestion
 from planner.launchers import plan_facts
 from planner.launchers.reading import deepspeed
@@ -19,6 +21,7 @@ from planner.launchers.reading.source import AS_IT_IS, Started, detect, read, te
 from planner.models import context, files, model_rules, workload
 from planner.question.asked_plans import PlanOptions
 from planner.question.reading import kept_question, pinned_request, request
+from planner.question.search_problem import resolve_efficiency
 from planner.schema.plan import PlanSet
 from planner.schema.workload import Model
 
@@ -100,8 +103,9 @@ def _priced(
         "tokens": _tokens(found),
         **{name: value for name, value in asked.items() if value is not None},
     }
-    settings = [f"{axis}={value}" for axis, value in {**found.settings, **_sharing(found, name), **pinned}.items()]
     options = PlanOptions(**stated)
+    chosen = {**found.settings, **_sharing(found, name), **_kernel(found, name, cluster, options), **pinned}
+    settings = [f"{axis}={value}" for axis, value in chosen.items()]
     estimated = planning.estimate(*pinned_request(name, list(cluster), settings, options))
     return replace(estimated, asked=kept_question(list(cluster), options, settings))
 
@@ -111,6 +115,16 @@ def _sharing(found: FoundOptions, name: str) -> dict[str, object]:
     able = context.algorithms(workload.workload(name, sequence=found.sequence))
     shares = int(str(found.settings.get("cp", 1))) > 1 and found.cp_algorithm in able
     return {"cp_algorithm": found.cp_algorithm} if shares else {}
+
+
+def _kernel(found: FoundOptions, name: str, cluster: Sequence[str], asked: PlanOptions) -> dict[str, object]:
+    """The kernel of attention, where the runtime has it and the catalog figures of it there: else it is told."""
+    if found.kernel is None:
+        return {}
+    catalog, wanted = request(name, list(cluster), asked)
+    known = resolve_efficiency(catalog, wanted, wanted.cluster.accelerator).accelerator.attention_kernels
+    able = found.kernel in known and found.kernel in wanted.runtime.axes.get(ATTENTION_KERNEL.name, ())
+    return {ATTENTION_KERNEL.name: found.kernel} if able else {}
 
 
 def _ranks(found: FoundOptions, name: str, cluster: Sequence[str], asked: Mapping[str, Any]) -> int:
@@ -249,6 +263,8 @@ def _differences(found: FoundOptions, priced: Any) -> list[str]:
         differs.append(f"states are sharded over {shards} ranks; predicted over {p.dp_shard}")
     if p.cp > 1 and found.cp_algorithm not in (None, p.cp_algorithm):
         differs.append(f"context-parallel ranks share sequences by {found.cp_algorithm}; predicted by {p.cp_algorithm}")
+    if found.kernel not in (None, kernel := ATTENTION_KERNEL.of(priced)):
+        differs.append(f"attention by {found.kernel}; predicted by {'the usual kernel' if kernel == ALONE else kernel}")
     levels = p.cp_exchanging and (p.cp_exchanging, p.cp // p.cp_exchanging)
     if levels and found.cp_levels and found.cp_levels != levels:
         differs.append(f"context-parallel ranks are in levels of {found.cp_levels}; predicted in levels of {levels}")

@@ -36,7 +36,7 @@ def _pool_section(solution: Solution, used: PoolInUse) -> schema.Pool:
         plain_pool(used.pool.cluster, used.nodes),
         changed=changed,
         dispatchers=dispatchers,
-        attention_kernels=used.attention_kernels if solution.configuration.attention_kernel is not None else None,
+        attention_kernels=used.attention_kernels,
     )
     if not solution.heterogeneous:
         return plain

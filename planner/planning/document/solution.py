@@ -27,8 +27,8 @@ class PoolInUse:
     """Which measured layer times hold here, and which do not and why, in words."""
     efficiency_notes: tuple[str, ...]
     """What is not measured of the efficiencies that this pool is taken to reach, in words."""
-    attention_kernels: tuple[AttentionKernel, ...] = ()
-    """Kernels of attention that the catalog has figures of on the accelerator."""
+    attention_kernels: tuple[AttentionKernel, ...] | None = None
+    """Kernels of attention that the catalog has figures of on the accelerator, where the plan names one."""
 
     @property
     def accelerators(self) -> int:
