@@ -17,7 +17,7 @@ from planner.models import families
 from planner.question.asked_plans import PlanOptions
 from planner.question.reading import pooled_request
 from planner.rebalancing import batch_split, image_split
-from planner.rebalancing.training import of_plan
+from planner.rebalancing.shares import of_plan
 from planner.schema.images import ImagePlan
 from tests.asking import ask
 from tests.cases import CATALOG

@@ -8,7 +8,7 @@ import pytest
 
 from planner import api
 from planner.planning import document
-from planner.rebalancing.training import evenly, none_idle, of_plan
+from planner.rebalancing.shares import evenly, none_idle, of_plan
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -14,69 +14,21 @@
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from planner.rebalancing import batch_choice
 from planner.rebalancing.learning import Epoch, NodeModel
+from planner.rebalancing.shares import evenly, none_idle
 
 if TYPE_CHECKING:
     import torch
     from torch.nn.parallel import DistributedDataParallel
-
-
-def of_plan(path: str | Path, rank: int = 1) -> tuple[int, ...]:
-    """Samples of every data-parallel rank of a step, groups and copies (of images: pools) in the plan's order.
-
-    Args:
-        path: A document that ``clusterwright plan -o FILE`` wrote.
-        rank: Which plan of a set.
-
-    Raises:
-        ValueError: the plan cuts layers or tensors over ranks, which DistributedDataParallel does not.
-    """
-    document: Mapping[str, Any] = json.loads(Path(path).read_text(encoding="utf-8"))
-    if document.get("kind") == "image-plan":
-        return tuple(n for pool in document["pools"] for n in evenly(int(pool["images"]), int(pool["accelerators"])))
-    plan = document["plans"][rank - 1] if document.get("kind") == "plan-set" else document
-    parallelism = plan["parallelism"]
-    axes = plan.get("axes") or {**parallelism, "batch": plan["batch"]["global"]}  # Version 1 has them in sections.
-    if max(axes[axis] for axis in ("tp", "pp", "cp", "ep")) > 1:
-        raise ValueError("this plan uses more than data parallelism; pin tp=1 pp=1 for DistributedDataParallel")
-    groups = parallelism.get("groups") or [{"copies": axes["dp"], "width": 1, "sequences": axes["batch"]}]
-    shares: list[int] = []
-    for group in groups:
-        shares += evenly(int(group["sequences"]), int(group["copies"]) * int(group["width"]))
-    return tuple(shares)
-
-
-def evenly(samples: int, ranks: int) -> list[int]:
-    """`samples` split over `ranks` as evenly as whole samples allow: shares differ by at most one, the larger first."""
-    share, rest = divmod(samples, ranks)
-    return [share + (rank < rest) for rank in range(ranks)]
-
-
-def none_idle(batches: Sequence[float]) -> tuple[int, ...]:
-    """Shares with at least one sample each, taken from the largest: a rank that runs can't be left out.
-
-    Raises:
-        ValueError: there are fewer samples than ranks.
-    """
-    shares = np.asarray(batches, dtype=np.int64).copy()
-    if shares.sum() < len(shares):
-        raise ValueError(f"a batch of {int(shares.sum())} is too small for {len(shares)} ranks")
-    for index in np.flatnonzero(shares == 0):
-        shares[np.argmax(shares)] -= 1
-        shares[index] = 1
-    return tuple(int(n) for n in shares)
-
 
 MEASURES = ("load", "backward", "ready", "synchronising", "waiting")
 
@@ -105,7 +57,7 @@ class UnevenBatches:
     Args:
         model: The wrapped model; a communication hook is registered on it.
         batch: Samples of a step on all ranks together.
-        batches: Samples of each rank to start with (:func:`planner.rebalancing.training.of_plan`); even if left out.
+        batches: Samples of each rank to start with (:func:`planner.rebalancing.shares.of_plan`); even if left out.
         caps: Most samples that each rank's memory holds.
         largest: The most that the whole batch may grow to, by goodput; it stays as it is if left out.
         keep: Weight of the past in the smoothed noise scale, per step.

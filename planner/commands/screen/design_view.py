@@ -74,7 +74,7 @@ def show(found: StudyResult, *, verbose: bool = False) -> None:
 
 def _units(found: StudyResult) -> dict[str, str]:
     """Axis -> the unit that its first value was asked in, else its dimension."""
-    asked = leaves(found.asked.study.get("axes", {})) if found.asked else ()
+    asked = [*leaves(found.asked.study.get("axes", {}))] if found.asked else []
     return {axis.path: next(_units_of(axis, asked), axis.unit) for axis in found.question.axes}
 
 

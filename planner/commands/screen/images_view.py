@@ -13,7 +13,7 @@ from planner.schema.images import ImagePlan, ImagePool
 def deliver(found: ImagePlan, *, as_json: bool, output: Path | None) -> None:
     """Prints the report or the document, and writes the document where asked."""
     where = f"of_plan({str(output)!r})" if output else "of_plan reads it from -o FILE"
-    shares = f"planner.rebalancing.training gives the images of each rank: {where}"
+    shares = f"planner.rebalancing.shares gives the images of each rank: {where}"
     after = f"{shares}; UnevenBatches trains with them (docs/mixed.md)"
     hand_over(found, show, as_json=as_json, output=output, after=after)
 
