@@ -1,6 +1,7 @@
 """Scripts that start a training command: what their branches, variables and functions make of it, read and run."""
 
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -226,17 +227,21 @@ torchrun --seen "$(ls {outside} {folder} /root /etc 2>&1 | tr '\\n' ' ')" --net 
     [
         ("echo no >&2; exit 7", "starts nothing that trains (it ended with 7: no)"),
         ("while :; do :; done", "it took too long"),
+        ("x=$(head -c 60000000 /dev/zero | tr '\\0' a); while :; do :; done", "too much memory"),
         ("yes > /tmp/much", "starts nothing that trains"),
     ],
 )
 def test_a_script_that_starts_nothing_is_told(
     text: str, says: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sandbox, "SECONDS", 1)
+    monkeypatch.setattr(sandbox, "SECONDS", 5 if "memory" in says else 1)
+    monkeypatch.setattr(sandbox, "MEMORY_BYTES", 50_000_000)
+    began = time.monotonic()
     (folder / "bad.sh").write_text(text, encoding="utf-8")
     with pytest.raises(WrongQuestion) as caught:
         sandbox.ran(folder / "bad.sh")
     assert says in str(caught.value)
+    assert time.monotonic() - began < 5  # memory ends it, not time
 
 
 def test_where_there_is_no_sandbox_nothing_is_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -141,6 +141,22 @@ def _fresh(module: str) -> BaseContext:
     return server
 
 
+PARENT_EVERY_S = 0.5
+
+
+def end_with_parent(parent: int) -> None:
+    """Ends this process soon after the one that began it is gone, however that ended and however early."""
+    import threading
+    import time
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(PARENT_EVERY_S)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
 def _begin(environment: dict[str, str], packed: bytes) -> None:
     """In a new process: Ctrl-C is left to the parent, and nothing goes on without it."""
     import multiprocessing

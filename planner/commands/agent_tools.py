@@ -121,6 +121,10 @@ class AgentTools:
 
         return planner.plan(self._named(model), self._clusters(cluster), **asked)
 
+    def document(self, model: str, cluster: str | list[str], **asked: Any) -> str:
+        """The document of that answer, as text."""
+        return self.planned(model, cluster, **asked).to_json()
+
     @offers(EstimateQuestion, "batch", "seq", "tokens", "precision", "method", "task", "runtime", "price")
     def estimate(
         self, model: str, cluster: str | list[str], settings: str, *, save: str | None = None, **asked: Any

@@ -1,7 +1,8 @@
-"""A search in a process of its own, which can be ended at any time: ``python -m planner.commands.one_search FOLDER``.
+"""A search in a process of its own, which can be ended at any time: ``python -m planner.commands.one_search DIR PID``.
 
-The question comes as JSON on standard input; the plan's document, or what is wrong, goes as JSON to standard output.
-Nothing is written: whoever asked keeps the answer when it is whole.
+The question comes as JSON on standard input; what a tool of agents answers, or what is wrong, goes as JSON to standard
+output. The process ends with who began it: when its answer is no longer waited for, when its time is over, and when
+its parent is gone.
 """
 
 from __future__ import annotations
@@ -14,15 +15,23 @@ from pathlib import Path
 from typing import Any
 
 from planner.base.errors import ClusterwrightError, WrongQuestion
+from planner.base.processes import end_with_parent
 from planner.base.units import format_seconds
+
+MOST_WAITING = 4
+"""Questions that wait for their turn; more are told to come again."""
+LIMIT_S = 600.0
+"""Seconds that a search takes at most where nothing else is said."""
 
 
 class OneSearch:
     """Searches one after the other; that under way may be ended."""
 
-    def __init__(self, folder: Path, limit_s: float) -> None:
-        """Models and clusters in files are read from `folder` alone; a search takes `limit_s` seconds at most."""
-        self.folder, self.limit_s, self._turn = folder, limit_s, asyncio.Lock()
+    def __init__(self, folder: Path, limit_s: float = LIMIT_S, longer: str = "") -> None:
+        """Tools read and write by name in `folder`; a search takes `limit_s` seconds at most; `longer`: how more."""
+        self.folder, self.limit_s, self.longer = folder, limit_s, longer
+        self._turn = asyncio.Lock()
+        self._waiting = 0
         self._process: asyncio.subprocess.Process | None = None
 
     def end(self) -> None:
@@ -30,30 +39,39 @@ class OneSearch:
         if self._process is not None and self._process.returncode is None:
             self._process.kill()
 
-    async def document(self, asked: dict[str, Any]) -> str:
-        """The document of the plans for a question (:meth:`planner.commands.agent_tools.AgentTools.planned`), as text.
+    async def answer(self, tool: str, asked: dict[str, Any]) -> Any:
+        """What a tool of :class:`planner.commands.agent_tools.AgentTools` answers; cancelled, its process ends.
 
         Raises:
-            WrongQuestion: what cannot be, what does not fit, or no answer in time.
+            WrongQuestion: what cannot be, what does not fit, no answer in time, or too many questions before this one.
         """
-        async with self._turn:
-            try:
-                text = await asyncio.wait_for(self._answered(json.dumps(asked).encode()), self.limit_s)
-            except TimeoutError:
-                raise WrongQuestion(
-                    f"no answer within {format_seconds(self.limit_s)}: fix more (tp=8), ask for fewer clusters, or "
-                    "begin the server with a longer --time-limit"
-                ) from None
-            finally:
-                self.end()
-        found: dict[str, str] = json.loads(text)
-        if "problem" in found:
-            raise WrongQuestion(found["problem"])
-        return found["document"]
+        if self._waiting > MOST_WAITING:
+            raise WrongQuestion(f"{MOST_WAITING} questions wait already; ask again when one is answered")
+        self._waiting += 1
+        try:
+            async with self._turn:
+                try:
+                    question = json.dumps({"tool": tool, "asked": asked}).encode()
+                    text = await asyncio.wait_for(self._answered(question), self.limit_s)
+                finally:
+                    self.end()
+                    if self._process is not None:
+                        await self._process.wait()
+        except TimeoutError:
+            limit = format_seconds(self.limit_s)
+            raise WrongQuestion(
+                f"no answer within {limit}: fix more (tp=8), or ask for fewer clusters{self.longer}"
+            ) from None
+        finally:
+            self._waiting -= 1
+        answer = json.loads(text)
+        if "problem" in answer:
+            raise WrongQuestion(answer["problem"])
+        return answer["answer"]
 
     async def _answered(self, asked: bytes) -> bytes:
         self._process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-P", "-m", "planner.commands.one_search", str(self.folder)),
+            *(sys.executable, "-P", "-m", "planner.commands.one_search", str(self.folder), str(os.getpid())),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
@@ -67,12 +85,17 @@ class OneSearch:
 
 def main() -> None:
     """The other end."""
+    end_with_parent(int(sys.argv[2]))
     from planner.commands.agent_tools import AgentTools
 
+    question = json.load(sys.stdin)
     try:
-        answer = {"document": AgentTools(Path(sys.argv[1])).planned(**json.load(sys.stdin)).to_json()}
+        tool = getattr(AgentTools(Path(sys.argv[1])), question["tool"])
+        answer = {"answer": tool(**question["asked"])}
     except ClusterwrightError as error:
         answer = {"problem": str(error)}
+    except OSError as error:
+        answer = {"problem": error.strerror or str(error)}
     json.dump(answer, sys.stdout)
 
 

@@ -7,15 +7,17 @@ import inspect
 import re
 import secrets
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
 if TYPE_CHECKING:
     from planner.commands.agent_tools import Answer
+    from planner.commands.one_search import OneSearch
 
 
 LISTED = re.compile(r"list_(\w+)\(\)")
@@ -64,13 +66,15 @@ def server(folder: Path) -> Any:
     from planner.base.errors import WrongQuestion
     from planner.base.version import __version__
     from planner.commands.agent_tools import AgentTools
+    from planner.commands.one_search import OneSearch
 
     try:
         from mcp.server.mcpserver import MCPServer
         from mcp.server.mcpserver.tools import Tool
     except ImportError:
         raise WrongQuestion("the server needs the MCP SDK: pip install 'clusterwright[mcp]'") from None
-    tools = [Tool.from_function(answered(each)) for each in AgentTools(folder).all()]
+    search = OneSearch(folder)
+    tools = [Tool.from_function(answered(each, search)) for each in AgentTools(folder).all()]
     for tool in tools:  # a misspelt argument is refused, never passed over
         taken = tool.fn_metadata.arg_model
         taken.model_config["extra"] = "forbid"
@@ -79,24 +83,44 @@ def server(folder: Path) -> Any:
     return MCPServer("clusterwright", version=__version__, instructions=INSTRUCTIONS, tools=tools, log_level="ERROR")
 
 
-def answered(tool: Callable[..., Answer]) -> Callable[..., Answer]:
-    """The tool, whose errors are messages that say what to ask instead."""
-    from planner.base.errors import ClusterwrightError
-    from planner.base.secrets import scrubbed
+SEARCHES = ("plan", "fit", "procure")
+"""Tools that may take minutes: each call is a process, which ends when the agent cancels it."""
+
+
+def answered(tool: Callable[..., Answer], search: OneSearch | None = None) -> Callable[..., Any]:
+    """The tool, whose errors are messages that say what to ask instead; with `search`, long ones go there."""
 
     @functools.wraps(tool)
     def run(*args: Any, **keywords: Any) -> Answer:
-        from mcp.server.mcpserver.exceptions import ToolError
-
-        try:
+        with _in_the_words_of_tools():
             return tool(*args, **keywords)
-        except ClusterwrightError as error:
-            raise ToolError(LISTED.sub(r"catalog(what='\1')", scrubbed(str(error)))) from None
-        except OSError as error:
-            raise ToolError(f"{error.strerror or error}") from None
 
-    vars(run)["__signature__"] = inspect.signature(tool, eval_str=True)  # of the method as it is bound, without `self`
-    return run
+    @functools.wraps(tool)
+    async def searched(*args: Any, **keywords: Any) -> Answer:
+        given = inspect.signature(tool, eval_str=True).bind(*args, **keywords)
+        with _in_the_words_of_tools():
+            answer: Answer = await cast("OneSearch", search).answer(tool.__name__, given.arguments)
+            return answer
+
+    made = searched if search is not None and tool.__name__ in SEARCHES else run
+    vars(made)["__signature__"] = inspect.signature(tool, eval_str=True)  # of the method as it is bound, without `self`
+    return made
+
+
+@contextmanager
+def _in_the_words_of_tools() -> Iterator[None]:
+    """Errors as the SDK tells them."""
+    from mcp.server.mcpserver.exceptions import ToolError
+
+    from planner.base.errors import ClusterwrightError
+    from planner.base.secrets import scrubbed
+
+    try:
+        yield
+    except ClusterwrightError as error:
+        raise ToolError(LISTED.sub(r"catalog(what='\1')", scrubbed(str(error)))) from None
+    except OSError as error:
+        raise ToolError(f"{error.strerror or error}") from None
 
 
 @click.command()
@@ -133,7 +157,7 @@ def serve(folder: Path, port: int, time_limit: str) -> None:
     except ImportError:
         raise WrongQuestion("the page needs Uvicorn: pip install 'clusterwright[serve]'") from None
     token, limit_s = secrets.token_urlsafe(32), positive("--time-limit", time_limit, "time")
-    search = OneSearch(folder, limit_s or 0.0)
+    search = OneSearch(folder, limit_s or 0.0, ", or begin the server with a longer --time-limit")
     application = web.application(folder, token, search)
     try:
         listening = socket.create_server((web.HOST, port))

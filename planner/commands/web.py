@@ -6,8 +6,10 @@ token of this run, first in the address, then in a cookie that no other site's p
 
 from __future__ import annotations
 
+import asyncio
 import re
 import secrets
+from collections.abc import Coroutine
 from http.cookies import SimpleCookie
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -107,7 +109,7 @@ class Pages:
                 return _text("a question is shorter than that", 413)
         given = {name: values[0].strip() for name, values in parse_qs(body.decode("utf-8", "replace")).items()}
         try:
-            name = await self._planned(given)
+            name = await _while_connected(request, self._planned(given))
         except ClusterwrightError as error:
             return self._page(given, LISTED.sub("", scrubbed(str(error))), 400)
         return RedirectResponse(f"/plans/{name}", status_code=303, headers=HEADERS)
@@ -135,7 +137,7 @@ class Pages:
             raise WrongQuestion("a model and a cluster, at least: llama3-8b on dgx-h100:4")
         kept = f"plan-{secrets.token_hex(6)}.json"
         asked["cluster"] = asked["cluster"].split()
-        text = await self.search.document(asked)
+        text = await self.search.answer("document", asked)
         writing.write(self.tools.folder / kept, text, replace=True)
         return kept
 
@@ -177,6 +179,29 @@ class Pages:
 
     def _is_token(self, text: str) -> bool:
         return secrets.compare_digest(text.encode(), self.token.encode())
+
+
+async def _while_connected(request: Request, answer: Coroutine[Any, Any, str]) -> str:
+    """The answer; who has gone away meanwhile is not answered, and what was begun for him ends.
+
+    Raises:
+        WrongQuestion: he has.
+    """
+    task = asyncio.ensure_future(answer)
+    gone = asyncio.ensure_future(_gone(request))
+    try:
+        await asyncio.wait((task, gone), return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise WrongQuestion("nobody waits for the answer any longer")
+        return task.result()
+    finally:
+        task.cancel()
+        gone.cancel()
+
+
+async def _gone(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 def _whole(name: str, text: str) -> int:

@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -22,6 +23,10 @@ from planner.launchers.reading.shell.script import Script
 SECONDS = 20
 MEGABYTES = 64
 """Of all that the script writes, and of each of its files."""
+MEMORY_BYTES = 1_000_000_000
+"""Bytes that all processes of the script hold together; each has as much address space."""
+LOOK_S = 0.05
+"""Seconds between two looks at them."""
 TRAINERS = ("torchrun", "python", "python3", "deepspeed", "ds", "accelerate", "uv")
 """What is written down instead of being started."""
 WRAPPERS = ("srun", "mpirun", "mpiexec", "nsys", "numactl", "apptainer", "singularity", "enroot", "taskset")
@@ -68,7 +73,7 @@ case $folder in
     *)  options="lowerdir=$folder,upperdir=$box/.up,workdir=$box/.work"
         mount -t overlay overlay -o "$options,userxattr" "$box$folder" 2>/dev/null || bound "$folder" "$folder" ;;
 esac
-ulimit -c 0 -t SECONDS -f $((MEGABYTES * 1024)) -v 4194304 -n 256
+ulimit -c 0 -t SECONDS -f $((MEGABYTES * 1024)) -v 1048576 -n 256
 ulimit -u 1024 2>/dev/null || true
 printf '0\0ready\0' >&"$record"
 cd /
@@ -105,7 +110,11 @@ def ran(path: Path, arguments: Sequence[str] = (), environment: Mapping[str, str
     if not found:
         raise WrongQuestion(f"--run-script: this system offers no sandbox to this user ({''.join(last):.120})")
     if len(found) == 1:
-        why = "it took too long" if code is None else f"it ended with {code}" + (f": {last[0]:.120}" if last else "")
+        why = (
+            "it took too long or too much memory"
+            if code is None
+            else f"it ended with {code}" + (f": {last[0]:.120}" if last else "")
+        )
         raise WrongQuestion(f"{path.name}: the script starts nothing that trains ({why}); --arg and --env say more")
     return Script((tuple(found[1:]),))
 
@@ -128,7 +137,7 @@ def _run(command: Sequence[str], environment: Mapping[str, str], record: int, er
     namespaces = ["--user", "--map-root-user", "--net", "--mount", "--pid", "--ipc", "--uts", "--fork", "--kill-child"]
     usual = {"PATH": "/stubs:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "HOME": "/home", "LANG": "C.UTF-8"}
     process = subprocess.Popen(
-        ["unshare", *namespaces, *command],
+        ["setpriv", "--pdeathsig", "KILL", "unshare", *namespaces, *command],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=errors,
@@ -136,14 +145,33 @@ def _run(command: Sequence[str], environment: Mapping[str, str], record: int, er
         pass_fds=[record],
         start_new_session=True,
     )
+    over = time.monotonic() + SECONDS
     try:
-        return process.wait(SECONDS)
-    except subprocess.TimeoutExpired:
-        return None
+        while process.poll() is None:
+            if time.monotonic() > over or _held_bytes(process.pid) > MEMORY_BYTES:
+                return None
+            time.sleep(LOOK_S)
+        return process.returncode
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+
+
+def _held_bytes(parent: int) -> int:
+    """Bytes in memory of a process and of all that it and its own have begun."""
+    held: dict[int, tuple[int, int]] = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            above = (folder / "stat").read_text().rpartition(")")[2].split()[1]
+            pages = (folder / "statm").read_text().split()[1]
+        except (OSError, IndexError):  # it has ended meanwhile
+            continue
+        held[int(folder.name)] = int(above), int(pages)
+    theirs = {parent}
+    while more := {number for number, (above, _) in held.items() if above in theirs} - theirs:
+        theirs |= more
+    return os.sysconf("SC_PAGE_SIZE") * sum(held[number][1] for number in theirs if number in held)
 
 
 def _recorded(raw: bytes) -> Iterator[tuple[str, ...]]:
