@@ -119,3 +119,14 @@ def test_verify_knows_which_attention_kernels_an_accelerator_has() -> None:
     assert not violations(plan)
     for wrong in (replace(plan, attention_kernel="flash-3"), replace(amd, attention_kernel="flash-3")):
         assert "attention_kernel_runs" in {violation.name for violation in violations(wrong)}
+
+
+def test_flash_attention_3_has_no_dropout() -> None:
+    """GPT-2 is trained with dropout: of FlashAttention its plans have the second, and verify finds another."""
+    pins = {"tp": 1, "batch": 64}
+    plan = api.estimate("gpt2-xl", "dgx-h100:1", attention_kernel="flash-2", **pins).plans[0]
+
+    with pytest.raises(WrongQuestion, match=r"neither flash-3 nor flash-4 with dropout.*can be cudnn, flash-2, none"):
+        api.estimate("gpt2-xl", "dgx-h100:1", attention_kernel="flash-3", **pins)
+    assert not violations(plan)
+    assert "attention_kernel_runs" in {v.name for v in violations(replace(plan, attention_kernel="flash-3"))}

@@ -63,6 +63,8 @@ class PlanAxis(Generic[Value]):
     """Whether each layout takes every value that the runtime has; where no pin says one, all keep the neutral one."""
     unshared: tuple[str, ...] = ()
     """Values that need a sequence whole on its rank (cp 1)."""
+    undropped: tuple[str, ...] = ()
+    """Values that models with dropout do not have."""
     listed: str = ""
     """Field of the accelerator's efficiencies that lists its values, beside the neutral one; empty: all of them."""
     pools: tuple[object, ...] | None = None
@@ -96,6 +98,10 @@ class PlanAxis(Generic[Value]):
     def matters(self, degrees: Mapping[str, Any]) -> bool:
         """Whether degrees leave it something to decide."""
         return not self.goes_with or any(degrees[name] != 1 for name in self.goes_with)
+
+    def takes(self, value: Value, *, shared: bool, dropout: bool) -> bool:
+        """Whether a value goes with sequences that ranks share, and with dropout."""
+        return not (shared and value in self.unshared) and not (dropout and value in self.undropped)
 
     def is_mentioned(self, plan: Plan) -> bool:
         """Whether an answer has to name the plan's value for `estimate` to take it."""

@@ -86,15 +86,17 @@ def _on(runtime: Runtime, pins: Pins, axis: PlanAxis[Value], values: Sequence[Va
     return [v for v in values if (known == "any" or v in known) and pins.allow(axis.name, v)]
 
 
-def _on_any_layout(cluster: Cluster, runtime: Runtime, pins: Pins, ways: tuple[str, ...]) -> dict[str, tuple[Any, ...]]:
+def _on_any_layout(
+    workload: Workload, cluster: Cluster, runtime: Runtime, pins: Pins, ways: tuple[str, ...]
+) -> dict[str, tuple[Any, ...]]:
     """Options that every layout takes that shares sequences in these ways: where states live, and the axes whose rows
-    say so.
+    say so, as far as the model has them.
     """
     values = {
         axis.name: tuple(
             value
             for value in _on(runtime, pins, axis, axis.choices if axis.name in pins else (axis.neutral,))
-            if ways == (ALONE,) or value not in axis.unshared
+            if axis.takes(value, shared=ways != (ALONE,), dropout=workload.model.dropout)
         )
         for axis in OPTION_AXES
         if axis.any_layout
@@ -161,7 +163,7 @@ def blocks(rows: Rows, workload: Workload, cluster: Cluster, runtime: Runtime, p
                 activation_offload=moved,
                 graphs=(graphs,),
                 dispatcher=sent,
-                **_on_any_layout(cluster, runtime, pins, ways),
+                **_on_any_layout(workload, cluster, runtime, pins, ways),
             )
             if all(options.shape):
                 yield Block({name: column[mask] for name, column in rows.items()}, options, family[mask])
@@ -201,7 +203,7 @@ def _apart(rows: Rows, workload: Workload, cluster: Cluster, runtime: Runtime, p
                 cp_algorithm=ways,
                 offload_overlap=copying,
                 schedule=(name,),
-                **_on_any_layout(cluster, runtime, pins, ways),
+                **_on_any_layout(workload, cluster, runtime, pins, ways),
             )
             if mask.any() and all(options.shape):
                 yield Block({name: column[mask] for name, column in rows.items()}, options, family[mask])

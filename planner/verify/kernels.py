@@ -139,7 +139,8 @@ def dispatcher_runs(c: Claim) -> Iterator[str]:
 
 
 def attention_kernel_runs(c: Claim) -> Iterator[str]:
-    """The kernel is one of those that the pool lists; FlashAttention-4 works on whole sequences (utils.py, line 1175).
+    """The kernel is one of those that the pool lists; FlashAttention-4 works on whole sequences (utils.py, line 1175),
+    and neither it nor FlashAttention-3 has dropout (lines 1105-1111).
 
     FlashAttention-3 is for Hopper alone, FlashAttention-4 from there on (lines 579, 583): the catalog lists them so.
     """
@@ -148,6 +149,7 @@ def attention_kernel_runs(c: Claim) -> Iterator[str]:
     wrong = {
         "several pools": len(pools) > 1,
         "shared sequences": name == "flash-4" and c.plan.parallelism.cp > 1,
+        "dropout": name in ("flash-3", "flash-4") and c.model.dropout,
         f"on {pools[0].accelerator}": name not in (pools[0].attention_kernels or ()),
     }
     yield from (f"attention kernel {name}: {what}" for what, is_so in wrong.items() if name and is_so)

@@ -118,12 +118,16 @@ def _sharing(found: FoundOptions, name: str) -> dict[str, object]:
 
 
 def _kernel(found: FoundOptions, name: str, cluster: Sequence[str], asked: PlanOptions) -> dict[str, object]:
-    """The kernel of attention, where the runtime has it and the catalog figures of it there: else it is told."""
+    """The kernel of attention, where the runtime has it, with this model, and the catalog figures of it: else it is
+    told.
+    """
     if found.kernel is None:
         return {}
     catalog, wanted = request(name, list(cluster), asked)
     known = resolve_efficiency(catalog, wanted, wanted.cluster.accelerator).accelerator.attention_kernels
-    able = found.kernel in known and found.kernel in wanted.runtime.axes.get(ATTENTION_KERNEL.name, ())
+    shared = str(found.settings.get("cp", 1)) != "1"
+    able = ATTENTION_KERNEL.takes(found.kernel, shared=shared, dropout=wanted.workload.model.dropout)
+    able &= found.kernel in known and found.kernel in wanted.runtime.axes.get(ATTENTION_KERNEL.name, ())
     return {ATTENTION_KERNEL.name: found.kernel} if able else {}
 
 
