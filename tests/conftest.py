@@ -15,12 +15,18 @@ from tests.sweeps import QUICK
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """A folder for answers that workers share, whose names they inherit; one day to count the ages of prices to."""
+    """A folder for answers that workers share, whose names they inherit; one day to count the ages of prices to.
+
+    Catalogs, models and sites of the person who tests are not read.
+    """
     os.environ["SOURCE_DATE_EPOCH"] = str(int(datetime(2026, 11, 20, tzinfo=UTC).timestamp()))
     if "not slow" in config.getoption("markexpr"):
         os.environ[QUICK] = "1"
     if not hasattr(config, "workerinput"):
         os.environ[FOLDER] = tempfile.mkdtemp(prefix="answers")
+    os.environ["XDG_CONFIG_HOME"] = str(Path(os.environ[FOLDER], "nobody"))
+    for name in ("CLUSTERWRIGHT_CATALOG", "CLUSTERWRIGHT_MODELS", "CLUSTERWRIGHT_SITE", "FORCE_COLOR"):
+        os.environ.pop(name, None)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -20,12 +20,6 @@ name = "Lab"
 """
 
 
-@pytest.fixture(autouse=True)
-def no_catalog_of_the_person_who_tests(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "nobody"))
-    monkeypatch.delenv("CLUSTERWRIGHT_CATALOG", raising=False)
-
-
 @pytest.fixture
 def own(tmp_path: Path) -> Path:
     (tmp_path / "own" / "nodes").mkdir(parents=True)

@@ -26,12 +26,6 @@ CONFIG = {
 }
 
 
-@pytest.fixture(autouse=True)
-def nobodys_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    monkeypatch.delenv("CLUSTERWRIGHT_MODELS", raising=False)
-
-
 @pytest.fixture
 def config(tmp_path: Path) -> Path:
     folder = tmp_path / "Tiny Llama"

@@ -55,12 +55,7 @@ QUESTIONS = {
 """Name of a transcript -> the commands in it."""
 
 
-@pytest.fixture(autouse=True)
-def empty_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "nobody"))
-    for name in ("CLUSTERWRIGHT_CATALOG", "CLUSTERWRIGHT_MODELS", "FORCE_COLOR"):
-        monkeypatch.delenv(name, raising=False)
+pytestmark = pytest.mark.usefixtures("folder")
 
 
 @sweep("name", QUESTIONS, every=5)

@@ -1,13 +1,11 @@
 """The published JSON Schemas describe what the program writes, and nothing else."""
 
 import copy
-import importlib.util
 import json
 from collections.abc import Callable, Iterator
 from functools import cache
 from itertools import product
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import jsonschema
@@ -23,20 +21,13 @@ from planner.schema import plan_layout
 from planner.schema.reports import Comparison
 from tests.asking import ask
 from tests.plans import QUESTIONS, plans
+from tests.sources import page_script
 from tests.sweeps import sweep
 
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def _plan_schema() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("docs_plan_schema", ROOT / "docs" / "plan_schema.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-plan_schema = _plan_schema()
+plan_schema = page_script("plan_schema")
 LATER = {
     "Prediction": {"own_runs", "text_batches", "passes"},
     "MemorySection": {"oom_risk", "oom_chance", "expanded", "by_stage", "graph_inputs_bytes", "host"},

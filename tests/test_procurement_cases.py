@@ -3,15 +3,14 @@
 ``tests/test_docs.py`` holds the printed answers to what the program prints today.
 """
 
-import importlib.util
 import re
 import tomllib
 from functools import cache
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
+from tests.sources import page_script
 from tests.sweeps import sweep
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -37,17 +36,9 @@ def figure(pattern: str, text: str) -> float:
     return float(number.rstrip("kM")) * {"k": 1e3, "M": 1e6}.get(number[-1], 1.0)
 
 
-def _page_maker() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("docs_procurement", ROOT / "docs" / "procurement.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def test_the_prose_quotes_the_answers() -> None:
     page = (ROOT / "docs" / "procurement.md").read_text(encoding="utf-8")
-    assert page == _page_maker().with_answers_of(page), "run `make docs`"
+    assert page == page_script("procurement").with_answers_of(page), "run `make docs`"
 
 
 @sweep("name", PORTFOLIOS)

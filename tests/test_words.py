@@ -5,14 +5,12 @@ former labels of reports; each comes with what to write instead. Code (between b
 """
 
 import ast
-import importlib.util
 import re
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 
-from tests.sources import syntax
+from tests.sources import page_script, syntax
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = sorted((ROOT / "planner").rglob("*.py"))
@@ -72,14 +70,6 @@ _LABELS = {label: re.compile(rf"^{label} {{2,}}\S") for label in LABELS}
 _CODE = re.compile(r"`[^`]*`")
 
 
-def _generator() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("docs_generate", ROOT / "docs" / "generate.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def banned(line: str) -> Iterator[str]:
     """Every banned word of a line, with what to write instead."""
     prose = _CODE.sub("``", line)
@@ -119,7 +109,9 @@ def test_pages_are_plain() -> None:
 
 
 def test_help_is_plain() -> None:
-    assert not _found((name, line) for name, text in _generator().all_commands() for line in text.splitlines())
+    assert not _found(
+        (name, line) for name, text in page_script("generate").all_commands() for line in text.splitlines()
+    )
 
 
 def test_messages_and_reports_are_plain() -> None:

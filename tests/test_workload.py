@@ -48,12 +48,6 @@ ENTRY: dict[str, Any] = {
 }
 
 
-@pytest.fixture(autouse=True)
-def nobodys_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    monkeypatch.delenv("CLUSTERWRIGHT_MODELS", raising=False)
-
-
 def toml(entry: str = "mine", **changes: Any) -> str:
     """A model file; a change to None removes the field."""
     rows = {name: value for name, value in {**ENTRY, **changes}.items() if value is not None}
@@ -136,6 +130,7 @@ def test_an_unknown_model_is_answered_with_the_nearest() -> None:
 
 
 def test_own_models_overlay_the_built_in_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     home, env, extra = tmp_path / "config" / "clusterwright" / "models", tmp_path / "env", tmp_path / "extra"
     put(home, toml("mine", layers=1) + toml("gpt2", layers=1))
     assert [model(entry).layers for entry in ("mine", "gpt2", "gpt2-xl")] == [1, 1, 48]

@@ -25,12 +25,7 @@ PLAN = "plan llama3-8b --cluster dgx-h100:4"
 ESTIMATE = "estimate llama3-8b --cluster dgx-h100:4"
 
 
-@pytest.fixture(autouse=True)
-def empty_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "nobody"))
-    for name in ("CLUSTERWRIGHT_CATALOG", "CLUSTERWRIGHT_MODELS", "FORCE_COLOR"):
-        monkeypatch.delenv(name, raising=False)
+pytestmark = pytest.mark.usefixtures("folder")
 
 
 # ---- names and values ------------------------------------------------------------------------------------------------
