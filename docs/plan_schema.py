@@ -16,7 +16,7 @@ SOURCES = [SCHEMA / f"plan{part}.py" for part in ("_machines", "_layout", "_pred
 OTHERS = [
     SCHEMA / f"{name}.py"
     for name in (
-        *("procurement", "study", "images", "comparison", "reports", "listings"),
+        *("procurement", "study", "images", "reports", "listings"),
         *("hardware", "efficiency", "workload"),
     )
 ]
