@@ -1,11 +1,10 @@
-"""``hf-trainer``: a job of Hugging Face's Trainer with the plan's engine, read back by ``import``."""
+"""``hf-trainer``: a job of Hugging Face's Trainer with the plan's engine."""
 
 import ast
 import json
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,17 +13,16 @@ import yaml
 from planner import api
 from planner.axes.table import ZERO_SCOPE
 from planner.base.errors import WrongQuestion
-from planner.launchers import EXPORTERS, bundle, parts, reading, trainer_arguments
+from planner.launchers import EXPORTERS, bundle, parts, trainer_arguments
 from planner.launchers.benchmark import short
 from planner.launchers.bundle import refusals
 from planner.schema.plan import Plan
-from planner.schema.workload import Method
 from planner.search.bounded import Bounded
 from planner.search.costing import Exhaustive
 from tests.altering import altered
 from tests.cases import problem_of
 from tests.launchers.environments import given
-from tests.launchers.spread import EVERY, Case, expressible, plan
+from tests.launchers.spread import Case, plan
 
 NODE = "dgx-h100:4"
 sharded = partial(plan, Case("fsdp2", "llama3-8b", NODE, "micro=2 recompute=full"))
@@ -131,48 +129,9 @@ def test_weights_are_loaded_to_tune_them() -> None:
     assert "--model_untrained" not in options(tuned)
 
 
-def test_what_export_wrote_reads_back(folder: Path) -> None:
-    found = expressible("hf-trainer", ("fsdp2", "deepspeed", "pytorch-ddp"))[::2]
-    assert len(found) >= 10 // EVERY
-    for asked, whole in found:
-        made = files(whole)
-        for name in made:
-            (folder / name).write_text(made[name], encoding="utf-8")
-        read = reading.read("trainer", made["start.sh"])
-        p = whole.parallelism
-        assert read.settings["zero"] == p.zero_stage, asked
-        assert read.settings["micro"] == whole.batch.micro, asked
-        assert read.accumulation == whole.batch.accumulation, asked
-        assert (read.settings["recompute"] == "full") == (whole.recompute.policy == "full"), asked
-        assert (read.settings.get("offload") == "optimizer") == bool(whole.offload["optimizer"]), asked
-        assert read.precision == whole.precision, asked
-        assert read.sequence == whole.workload.sequence, asked
-        assert read.ranks == whole.cluster.accelerators, asked
-        assert read.optimizer == "adamw", asked
-        assert read.runtime == whole.runtime.name, asked
-
-
 # ---- what is written in YAML -----------------------------------------------------------------------------------------
 
-FILES = {"trl": "sft.yaml", "axolotl": "axolotl.yaml", "llama-factory": "llama_factory.yaml"}
-
-
-@pytest.mark.parametrize("name", FILES)
-def test_a_program_of_its_own_reads_back(name: str, folder: Path) -> None:
-    """By the importers, which were written for these programs' own examples."""
-    for asked, whole in expressible(name, ("hf-trainer", "hf-trainer-liger", "deepspeed", "fsdp2"))[::2]:
-        made = bundle(whole, parts(name), given(name)).files
-        for file in made:
-            (folder / file).write_text(made[file], encoding="utf-8")
-        read = reading.read(reading.detect(FILES[name]), FILES[name])
-        assert read.method == Method(**whole.workload.method).name, asked
-        assert read.rank == (whole.workload.method["rank"] or None), asked
-        assert sorted(read.targets or ()) == sorted(whole.workload.method["targets"]), asked
-        assert (read.settings["micro"], read.accumulation) == (whole.batch.micro, whole.batch.accumulation), asked
-        assert (read.precision, read.sequence) == (whole.precision, whole.workload.sequence), asked
-        if name == "axolotl":  # the others' shards are Accelerate's
-            assert read.settings["zero"] == whole.parallelism.zero_stage, asked
-            assert read.settings["recompute"] == whole.recompute.policy, asked
+FILES = ("trl", "axolotl", "llama-factory")
 
 
 def test_replicas_without_wide_weights_are_not_axolotls() -> None:
