@@ -131,51 +131,48 @@ def _example(dimension: str) -> str:
 # ---- formatting: one spelling for each quantity that a person reads; in the unit of `like` where one is given -------
 
 
-def _scaled(value: float, steps: tuple[tuple[float, str], ...], digits: int, like: float | None = None) -> str:
-    """The value in the largest step that it, or what it is shown beside, reaches; `digits` significant ones, never
-    scientific notation.
-    """
-    for step, name in steps:
-        if abs(value if like is None else like) >= step:
-            return f"{_significant(value / step, digits)} {name}".rstrip()
-    step, name = steps[-1]
-    return f"{_significant(value / step, digits)} {name}".rstrip()
+def _scaled(value: float, steps: tuple[tuple[float, str], ...], like: float | None = None) -> str:
+    """The value, to three digits, in the largest step that it, or what it is shown beside, reaches."""
+    reached = abs(value if like is None else like)
+    step, name = next((step for step in steps if reached >= step[0]), steps[-1])
+    return f"{_significant(value / step)} {name}".rstrip()
 
 
-def _significant(value: float, digits: int) -> str:
+def _significant(value: float) -> str:
+    """Three significant digits, never in scientific notation."""
     if value == 0 or not math.isfinite(value):
         return "0" if value == 0 else str(value)
-    places = max(0, digits - 1 - math.floor(math.log10(abs(value))))
+    places = max(0, 2 - math.floor(math.log10(abs(value))))
     return f"{value:,.{places}f}"
 
 
-def format_bytes(value: float, digits: int = 3, like: float | None = None) -> str:
+def format_bytes(value: float, like: float | None = None) -> str:
     """Memory, in binary units: ``68.9 GiB``."""
     steps = ((2.0**40, "TiB"), (2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"), (1.0, "B"))
-    return _scaled(value, steps, digits, like)
+    return _scaled(value, steps, like)
 
 
-def format_seconds(value: float, digits: int = 3, like: float | None = None) -> str:
+def format_seconds(value: float, like: float | None = None) -> str:
     """A duration: ``9.61 s``, ``350 us``, ``13.9 d``."""
     steps = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
-    return _scaled(value, steps, digits, like)
+    return _scaled(value, steps, like)
 
 
-def format_count(value: float, digits: int = 3, like: float | None = None) -> str:
+def format_count(value: float, like: float | None = None) -> str:
     """A number of things: ``873 k``, ``1.02 T``; below a thousand as it is."""
-    return _scaled(value, ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k"), (1.0, "")), digits, like)
+    return _scaled(value, ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k"), (1.0, "")), like)
 
 
-def format_usd(value: float, digits: int = 3, like: float | None = None) -> str:
+def format_usd(value: float, like: float | None = None) -> str:
     """Money: ``$152k``, ``$1.69M``, ``$55.04``."""
     if abs(value if like is None else like) < 1000:
         return f"${value:,.2f}"
-    return "$" + _scaled(value, ((1e9, "B"), (1e6, "M"), (1e3, "k")), digits, like).replace(" ", "")
+    return "$" + _scaled(value, ((1e9, "B"), (1e6, "M"), (1e3, "k")), like).replace(" ", "")
 
 
-def format_power(value: float, digits: int = 3) -> str:
+def format_power(value: float) -> str:
     """Electric power: ``10.2 kW``."""
-    return _scaled(value, ((1e6, "MW"), (1e3, "kW"), (1.0, "W")), digits)
+    return _scaled(value, ((1e6, "MW"), (1e3, "kW"), (1.0, "W")))
 
 
 def format_risk(fraction: float) -> str:

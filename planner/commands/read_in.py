@@ -145,15 +145,9 @@ def _imported(found: ImportedProfile, written: list[Path]) -> dict[str, object]:
         "schema_version": 1,
         "profiles": [
             {
-                "model": each.model,
-                "accelerator": each.accelerator,
-                "precision": each.precision,
-                "sequence": each.sequence,
+                **{name: getattr(each, name) for name in ("model", "accelerator", "precision", "sequence")},
                 "points": each.measured,
-                "rows": each.rows,
-                "source": each.source,
-                "sha256": each.sha256,
-                "date": each.date,
+                **{name: getattr(each, name) for name in ("rows", "source", "sha256", "date")},
                 "file": str(path),
             }
             for each, path in zip(found.profiles, written, strict=True)

@@ -216,16 +216,9 @@ def grid_of(
 
 
 def _layout(asked: LayerOptions, micro: int) -> Layout:
-    degrees = {
-        "tp": asked.tp,
-        "ep": asked.ep,
-        "etp": asked.etp,
-        "dp": asked.dp,
-        "micro": micro,
-        "batch": asked.dp * micro,
-    }
+    degrees = {name: float(getattr(asked, name)) for name in ("tp", "ep", "etp", "dp")}
     ones = dict.fromkeys(("pp", "vpp", "cp"), 1.0)
-    return Layout(**{name: float(value) for name, value in degrees.items()}, **ones)
+    return Layout(**degrees, **ones, micro=float(micro), batch=float(asked.dp * micro))
 
 
 def _other(catalog: Catalog, name: str, on: Cluster, asked: LayerOptions) -> Layered:

@@ -49,24 +49,10 @@ class FittingTraining(Record):
 
     def row(self) -> dict[str, Any]:
         """A row of a table: what fits on what, how long it takes and what it costs."""
-        return {
-            "model": self.model,
-            "parameters": self.parameters,
-            "seq_tokens": self.sequence,
-            "batch_sequences": self.batch,
-            "accelerator": self.accelerator,
-            "accelerators": self.accelerators,
-            "node": self.node,
-            "memory_bytes": self.memory_bytes,
-            "memory_capacity_bytes": self.capacity_bytes,
-            "oom_chance": self.oom_chance,
-            "step_time_s": self.step_time_s,
-            "tokens_per_s": self.tokens_per_s,
-            "tokens": self.tokens,
-            "days": self.hours / 24,
-            "usd": self.usd,
-            "best": ", ".join(self.best),
-        }
+        columns = {"sequence": "seq_tokens", "batch": "batch_sequences", "capacity_bytes": "memory_capacity_bytes"}
+        other = ("hours", "usd", "price", "best")
+        figures = {columns.get(name, name): value for name, value in vars(self).items() if name not in other}
+        return {**figures, "days": self.hours / 24, "usd": self.usd, "best": ", ".join(self.best)}
 
 
 class Fits(Record):

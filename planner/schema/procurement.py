@@ -333,14 +333,8 @@ class Alternative(Document):
         return {
             "rank": self.rank,
             "what": self.what,
-            "total_usd": self.cost.total_usd,
-            "cash_usd": self.cost.cash_usd,
-            "capital_usd": self.cost.capital_usd,
-            "done_day": self.done_day,
-            "power_w": self.power_w,
-            "racks": self.racks,
-            "carbon_kg": self.carbon_kg,
-            "tokens_per_usd": self.tokens_per_usd,
+            **{name: getattr(self.cost, name) for name in ("total_usd", "cash_usd", "capital_usd")},
+            **{name: getattr(self, name) for name in ("done_day", "power_w", "racks", "carbon_kg", "tokens_per_usd")},
         }
 
     def title(self) -> str:

@@ -6,7 +6,6 @@ import csv
 import io
 import math
 import re
-from collections.abc import Mapping
 from pathlib import Path
 
 from planner.base import csv_rows, writing
@@ -121,19 +120,8 @@ def write(folder: Path, profile: Profile) -> Path:
     text = io.StringIO()
     table = csv.DictWriter(text, COLUMNS, lineterminator="\n")
     table.writeheader()
-    common: Mapping[str, object] = {
-        "model": profile.model,
-        "accelerator": profile.accelerator,
-        "precision": profile.precision,
-        "sequence": profile.sequence,
-        "layers": profile.layers,
-        "sequence_parallel": int(profile.sequence_parallel),
-        "tp_communication": int(profile.communication),
-        "source": profile.source,
-        "sha256": profile.sha256,
-        "date": profile.date,
-        "rows": profile.rows,
-    }
+    switches = {"sequence_parallel": int(profile.sequence_parallel), "tp_communication": int(profile.communication)}
+    common = {name: getattr(profile, name) for name in (*COMMON, *FROM) if name not in switches} | switches
     for tp, points in sorted(profile.points.items()):
         for point in points:
             times = {name: f"{seconds:.6g}" for name, seconds in zip(TIMES, point.seconds, strict=True)}
