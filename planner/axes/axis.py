@@ -37,8 +37,6 @@ class PlanAxis(Generic[Value]):
     """The value of a text; raises :class:`WrongQuestion` where there is none."""
     spell: Callable[[Value], str] = str
     """A value as a pin writes it."""
-    python: str
-    """Annotation of the keyword in :class:`planner.api.axes.Axes`."""
     figures: Callable[[Value], Mapping[str, float]] = lambda value: {}
     """Figures of :class:`planner.cost.figures.Options` that a value sets; those that it leaves out are 0."""
     option: str = ""
