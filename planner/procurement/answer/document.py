@@ -21,6 +21,11 @@ from planner.schema.plan import Constraint
 
 NEAR = 0.02
 """A limit binds when less than this share of it is left."""
+SAID_OF_POOLS = (
+    *("id", "way", "offer", "spares", "wiring", "start_day", "sold_usd", "month_usd", "held_days", "day_usd"),
+    *("colocated", "load", "pue", "racks", "switch_ports"),
+)
+"""What a document says of a pool by the name that the pool itself has for it."""
 UNITS = {"time": "d", "cost": "USD", "tokens-per-dollar": "tokens/USD", "carbon": "kg"}
 
 
@@ -166,32 +171,18 @@ def _pool(
     if pool.hired:
         days = sum(s.end - s.start for s in mine)
     return schema.PoolBought(
-        id=pool.id,
-        way=pool.way,  # type: ignore[arg-type]
+        **{name: getattr(pool, name) for name in SAID_OF_POOLS},
         node=pool.node.id,
-        offer=pool.offer,
         count=pool.cluster.count,
-        spares=pool.spares,
         copies=copies,
         accelerators=pool.cluster.accelerators * copies,
-        wiring=pool.wiring,
         region=region.id if region else "",
-        start_day=pool.start_day,
         end_day=None if math.isinf(pool.end_day) else pool.end_day,
-        sold_usd=pool.sold_usd,
-        month_usd=pool.month_usd,
-        held_days=pool.held_days,
-        day_usd=pool.day_usd,
         power_w=pool.power,
-        colocated=pool.colocated,
         node_power_w=node_power(pool.node, pool.cluster),
         network_power_w=pool.network_power,
-        load=pool.load,
-        pue=pool.pue,
         usd_per_kwh=region.electricity if region else 0.0,
         grams_per_kwh=region.carbon if region else 0.0,
-        racks=pool.racks,
-        switch_ports=pool.switch_ports,
         utilisation=sum(s.end - s.start for s in mine) / days if days > 0 else 0.0,
         price_date=quote.date if quote else "",
         stale=quote is not None and is_stale(quote.date, asked.as_of),
