@@ -23,6 +23,7 @@ RARE: dict[str, tuple[str, ...]] = {
     "megatron": (
         *("mamba-", "hybrid-", "spec", "moe-latent", "muon-", "mtp-", "hierarchical-", "no-bias-gelu-fusion"),
         *("rotary-percent", "squared-relu", "moe-z-loss", "moe-expert-capacity"),
+        *("attention-backend", "flash-attention-version"),
     ),
     "megatron-bridge": ("model.hierarchical_",),
     "torchtitan": (),
@@ -38,7 +39,7 @@ RARE: dict[str, tuple[str, ...]] = {
     "accelerate": ("fsdp_config.fsdp_cpu_ram_efficient_loading",),  # of programs that load a model by themselves
 }
 """Trainer -> options, or how they begin, of models and settings that the spread has none of: tests of hybrids, Muon,
-context, texts, adapters and fine-tuning have. Primus has Megatron's table."""
+kernels, context, texts, adapters and fine-tuning have. Primus has Megatron's table."""
 
 
 def other_values() -> Iterator[tuple[str, object]]:
@@ -146,5 +147,6 @@ def test_a_member_of_a_family_takes_over_what_it_does_not_say() -> None:
     family, member = (launcher_table.launcher_table(name) for name in ("megatron", "primus"))
     assert member.options == family.options
     assert member.head["expresses"] == family.head["expresses"] | {
-        axis: member.head["expresses"][axis] for axis in ("schedule", "precision", "optimizer", "graphs")
+        axis: member.head["expresses"][axis]
+        for axis in ("schedule", "precision", "optimizer", "graphs", "attention_kernel")
     }
