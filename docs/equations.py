@@ -67,9 +67,15 @@ def formulas(docstring: str) -> tuple[str, ...]:
 
 
 def rows(module: Mapping[str, Any]) -> list[Row]:
-    """A module's functions with a formula, in the order of its file."""
+    """A section's functions with a formula, in the order of their file.
+
+    Of a file with several sections, each but the first lists those `only` that are its own; the first has the others.
+    """
+    others = {name for each in modules() if each["path"] == module["path"] for name in each.get("only", ())}
     found = []
     for name, docstring in documented(ROOT / module["path"]).items():
+        if name not in module["only"] if "only" in module else name in others:
+            continue
         added = module.get("functions", {}).get(name, {})
         what, equations = (
             _said(docstring) if name in module.get("whole", ()) else (summary(docstring), _listed(docstring))

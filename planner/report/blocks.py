@@ -180,6 +180,9 @@ def library() -> str:
     """Vega, Vega-Lite and Vega-Embed (BSD-3-Clause) as one script of 0.9 MB, which vl-convert holds.
 
     It takes seconds to put it together, and minds no Ctrl-C in them: in a process of its own, which is ended with ours.
+
+    Raises:
+        WrongQuestion: vl-convert is not installed, or its process failed.
     """
     if find_spec("vl_convert") is None:
         raise _missing("vl-convert-python")
