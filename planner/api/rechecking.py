@@ -156,6 +156,9 @@ def _asked_again(found: PlanSet, asked: AskedPlans, where: str, means: Means) ->
     if found.site is not None and means.site is None:
         raise NoAnswer(f"{where}: a site's runs are in it, which are not at hand: --site DIR")
     first = found.plans[0]
+    # A record of the user's own has a name without a count, which no catalog answers.
+    if not means.own and any(not set(":=/.") & set(name) for name in asked.clusters):
+        raise NoAnswer("\n".join([f"{where}: not made again", *_not_at_hand(document.dump(found), means)]))
     clusters = _clusters(asked.clusters, where, means.own)
     folders = {"catalog": means.catalog, "site": means.site, "lengths": first.workload.texts or None}
     options, given = {**asked.options, **folders}, () if asked.settings is None else (asked.settings,)
