@@ -30,7 +30,8 @@ from planner.comm import run
 from planner.comm.program.choosing import ChooseOptions
 from planner.cost.calls import OPERATIONS
 from planner.planning import document
-from planner.schema.record import DIGEST, Record
+from planner.schema.digest import DIGEST
+from planner.schema.record import Record
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 TIMES = Path(tempfile.mkdtemp()) / "table.csv"

@@ -105,7 +105,7 @@ def json_schema(kind: Any, *, digest: bool = True) -> dict[str, Any]:
     """The JSON Schema of a document's kind, or of several: every key is there in what is written, and no other."""
     from pydantic import TypeAdapter
 
-    from planner.schema.record import DIGEST
+    from planner.schema.digest import DIGEST
 
     described: dict[str, Any] = TypeAdapter(kind).json_schema(by_alias=True)
     _move_axes(described)

@@ -12,7 +12,7 @@ import pytest
 from planner.base.errors import DocumentChanged, WrongQuestion
 from planner.catalog.store import Catalog
 from planner.planning import document
-from planner.schema.record import content_digest
+from planner.schema.digest import content_digest
 from tests.asking import ask
 
 COMMANDS = [

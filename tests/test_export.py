@@ -20,8 +20,8 @@ from planner.launchers.bundle import refusals
 from planner.launchers.plan_facts import chunks
 from planner.launchers.start import NAME as START
 from planner.planning import document
+from planner.schema.digest import sealed
 from planner.schema.plan import CommunicationRule, Plan
-from planner.schema.record import sealed
 from tests.launchers.environments import given
 from tests.launchers.spread import EVERY, Case, expressible, plan, two_pools, uneven
 from tests.words import worded

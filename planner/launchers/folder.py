@@ -12,7 +12,7 @@ from planner.base.errors import WrongQuestion
 from planner.base.reading import short_hash
 from planner.launchers import quoting
 from planner.launchers.bundle import Bundle
-from planner.schema.record import is_edited, sealed
+from planner.schema.digest import is_edited, sealed
 
 EXECUTABLE = (".sh", ".sbatch")
 TARGET_FILE = "target.json"

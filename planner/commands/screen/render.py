@@ -108,7 +108,7 @@ def json(obj: object) -> None:
 
 def report(table: Mapping[str, object]) -> None:
     """Print, as JSON, what no record stands for and ``load`` reads again: with its digest."""
-    from planner.schema.record import sealed
+    from planner.schema.digest import sealed
 
     json(sealed(table))
 

@@ -15,7 +15,8 @@ from planner.planning.document.files import (
 from planner.planning.document.money import for_another_run, goodput_of, money_section, price_section
 from planner.planning.document.solution import FullestStage, PoolInUse, Solution, Spread
 from planner.planning.document.writer import write
-from planner.schema.record import as_json, dump, sealed, stamped
+from planner.schema.digest import sealed
+from planner.schema.record import as_json, dump, stamped
 
 __all__ = [
     "FullestStage",

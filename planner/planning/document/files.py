@@ -11,9 +11,10 @@ from planner.base import reading, typed
 from planner.base.errors import WrongQuestion, malformed, meant, warn_of_change
 from planner.schema import plan as schema
 from planner.schema import plan_layout
+from planner.schema.digest import DIGEST, is_edited
 from planner.schema.images import ImagePlan
 from planner.schema.procurement import Procurement
-from planner.schema.record import DIGEST, Report, _adapter, is_edited
+from planner.schema.record import Report, _adapter
 from planner.schema.study import StudyResult
 
 LARGEST_FILE = 200_000_000
