@@ -1,7 +1,8 @@
 """Every collective and transfer of a step on the stage that sets the pace: what the terms of its time are made of.
 
-The same sizes, groups and counts as in :mod:`compute`, :mod:`pipeline` and :mod:`sharding`, one call at a time, for one
-plan (a grid of scalars). What is exposed of the calls of a cause adds up to that cause in the breakdown; a test looks.
+The same sizes, groups and counts as in the terms of a step's time (:func:`planner.cost.breakdown`), one call at a
+time, for one plan (a grid of scalars). What is exposed of the calls of a cause adds up to that cause in the breakdown;
+a test looks.
 """
 
 from __future__ import annotations

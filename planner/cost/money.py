@@ -181,7 +181,7 @@ class Ownership:
     staff_usd_per_accelerator_year: float = 0.0
     availability: float = 0.97
     """Share of the hours in which an accelerator is there, where an hour of one's own is compared with rent. Jobs count
-    failures themselves (:mod:`planner.cost.money`).
+    failures themselves (:func:`wall_time`).
     """
 
 

@@ -2,7 +2,7 @@
 
 Layers are split over ``pp vpp`` chunks as evenly as they go; what a full split lacks is taken from the last stage
 (which also holds the logits), then the first (the embedding), then the others from the back. Where layers are of
-several kinds, a stage is priced by those that it holds (:mod:`planner.cost.pipeline`).
+several kinds, a stage is priced by those that it holds.
 """
 
 from __future__ import annotations

@@ -49,8 +49,8 @@ GROWTH = 2.0
 """Times as dear machines that are looked at next, where the cheap ones do not say what would be enough."""
 UNPROVEN = "Not proven: not every order of the jobs was tried (terms, months and pauses leave too many); one may do."
 METHOD = "integer program over precomputed plans and orders of jobs; each stays on its pool"
-SMALLEST_SHARE = 1 / 128
-"""Smallest share of the work that is told apart from nothing (:data:`infeasible.HALVINGS`)."""
+SMALLEST_SHARE = 0.5**variations.HALVINGS
+"""Smallest share of the work that a search for the most that fits distinguishes from nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)

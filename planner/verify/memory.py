@@ -1,7 +1,8 @@
 """Parameters of the model, and the bytes that the fullest accelerator holds.
 
 Parameters, gradients and optimizer states follow exactly from the document. Activations and buffers depend on fitted
-factors that it does not carry, so they are held between bounds. Whether they fit is :func:`limits.limits_hold`.
+factors that it does not carry, so they are held between bounds. Whether they fit is
+:func:`planner.verify.money.limits_hold`.
 """
 
 from __future__ import annotations

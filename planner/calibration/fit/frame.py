@@ -120,7 +120,7 @@ class Frame:
         )
 
     def reading(self, row: int) -> RunVariant:
-        """The reading of a run that a row stands for (:attr:`Prediction.row`)."""
+        """The reading of a run that a row stands for (:attr:`FramePrediction.row`)."""
         return self._pairs[row][1]
 
     def _device(self, using: Efficiencies) -> Device:

@@ -88,7 +88,7 @@ class Repeats:
 def shares(frame: Frame, using: Efficiencies, row: NDArray[np.intp]) -> tuple[tuple[str, ...], Array]:
     """Effects' names, and their shares of the predicted step: shape (len(row), effects), each row adding up to 1.
 
-    `row` names the readings of the frame that were taken (:attr:`~planner.calibration.fit.frame.Prediction.row`).
+    `row` names the readings of the frame that were taken (:attr:`~planner.calibration.fit.frame.FramePrediction.row`).
     """
     grid = frame.grid(using)
     even = replace(grid, stack=replace(grid.stack, expert_imbalance=1.0 + 0.0 * grid.stack.expert_imbalance))

@@ -10,8 +10,8 @@ but where more tokens are worth something; ``pause[j,q]`` how often they are pau
 places that p belongs to: a job on several pools takes a copy of each of them while it runs.
 
 Who runs when is no variable here: the program asks of every interval only that the work which must lie in it has room,
-and :mod:`.sequence` finds the order, or what of an answer cannot be put in one, which :mod:`.cuts` then forbids (logic-
-based Benders decomposition, Hooker and Ottosson 2003).
+and :mod:`.job_order` finds the order, or what of an answer cannot be put in one, which :mod:`.cuts` then forbids
+(logic-based Benders decomposition, Hooker and Ottosson 2003).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Other questions of one program: other answers, what more of each limit brings, and which limits conflict."""
+"""Other questions of one program: other answers, shadow prices of limits (what more of each brings), and conflicts."""
 
 from __future__ import annotations
 
