@@ -132,7 +132,7 @@ def probed(of: PreparedPools, tp: int) -> PreparedPools:
         rate = INSIDE[tp][pool.cluster.accelerator.id]
         figures.append(replace(f, network=replace(f.network, scaleup=rate, scaleup_reduce=rate, pair=rate)))
     tables = tuple(
-        stages.priced(f, t.configs, of.switches, of.precision, (NO_RECOMPUTE,), t.max_layers.shape[-1], np.inf)
+        stages.priced(f, t.configs, of.options, of.precision, (NO_RECOMPUTE,), t.max_layers.shape[-1], np.inf)
         for f, t in zip(figures, of.tables, strict=True)
     )
     return replace(of, figures=tuple(figures), tables=tables)
