@@ -43,6 +43,20 @@ def validate(catalog: Catalog, file: Path, by: str, oom_risk: float) -> tuple[di
     Raises:
         WrongQuestion: the file cannot be read as runs.
     """
+    frame, judgement = judged(catalog, file)
+    document = validation.report(judgement, by, oom_risk) | {
+        "profiles": validation.gain(frame, Efficiencies.of(catalog)),
+        "unread_columns": list(reading.unread_columns(file)),
+    }
+    return document, validation.per_run(judgement)
+
+
+def judged(catalog: Catalog, file: Path) -> tuple[Frame, validation.Judged]:
+    """The transformers among a file's runs, and every run of it with its prediction.
+
+    Raises:
+        WrongQuestion: the file cannot be read as runs.
+    """
     runs_read = reading.read(file, catalog)
     frame = Frame(catalog, runs_read, profiles.read(catalog))
     using = Efficiencies.of(catalog)
@@ -50,14 +64,9 @@ def validate(catalog: Catalog, file: Path, by: str, oom_risk: float) -> tuple[di
     times = other_families.predict(others, using)
     widths = residual_widths.read(catalog)
     memory = residual_widths.read(catalog, residual_widths.MEMORY)
-    judgement = validation.judged(
+    return frame, validation.judged(
         runs_read, frame, frame.predict(using), widths, validation.OtherRuns(others, times), memory
     )
-    document = validation.report(judgement, by, oom_risk) | {
-        "profiles": validation.gain(frame, using),
-        "unread_columns": list(reading.unread_columns(file)),
-    }
-    return document, validation.per_run(judgement)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,226 @@
+"""Write ``blind.md``: errors on batches of runs that nobody who shaped the model had seen.
+
+    python -m docs.blind judge 1 BATCH.csv    # errors of the commit that is checked out, into benchmarks/data/blind.json
+    python -m docs.blind                      # the page, and README's sentence, from that file
+
+A batch is judged from a commit before a row of it has been read. Errors are kept by source and by class of run, rows
+are not. Later errors on the same batch stand beside the first, and the page says that they are no evidence.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import re
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from planner import catalog
+from planner.base import writing
+from planner.calibration import run
+from planner.calibration.report import validation
+from planner.calibration.report.validation import Judged
+from planner.calibration.runs.measured_run import Run
+from planner.figures import residual_widths, step_time_interval
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE, README = ROOT / "docs" / "blind.md", ROOT / "README.md"
+RECORD = ROOT / "benchmarks" / "data" / "blind.json"
+TEXTS = ROOT / "docs" / "blind.intro.md"
+SENTENCE = re.compile(r"(<!-- blind -->\n)(.*?)(<!-- end of blind -->)", re.DOTALL)
+BLIND, ELSEWHERE, KNOWN = "blind", "blind, elsewhere", "known"
+"""What a judgement is of: the model that this repository had when no row of the batch had shaped it; a model on a branch
+that was lost before it landed; a model that was changed after the batch had been read."""
+UNSTATED = ("framework: any", "the fastest that fits", "whichever fits")
+"""Words by which readers say that what a step rests on was left open by a row."""
+
+
+def class_of(each: Run, measured: Iterable[str]) -> str:
+    """New hardware, mixture, something unstated or dense: the first that holds of a run.
+
+    Arguments:
+        each: a run that can be predicted.
+        measured: names of the terms of intervals, among them the parts that the fit had runs of.
+    """
+    generation, kind, _ = validation.described(each)
+    parts = [name for name in measured if name.startswith(f"{step_time_interval.MEASURED}{generation}/")]
+    if not any(name.endswith(f"/{kind}") for name in parts):
+        return "new hardware"
+    if kind == "moe":
+        return "mixture"
+    assumed = ", ".join(each.inferred)
+    return "something unstated" if any(words in assumed for words in UNSTATED) else "dense, all stated"
+
+
+def errors_of(judgement: Judged, places: Sequence[int]) -> dict[str, Any]:
+    """Errors of the step times of some predicted runs, as shares, and how many that ran are called infeasible."""
+    rows = np.array(places, dtype=np.intp)
+    timed = rows[np.isfinite(judgement.measured[rows])]
+    measured, predicted = judgement.measured[timed], judgement.time[timed]
+    inside = (judgement.low[timed] <= measured) & (measured <= judgement.high[timed])
+    ran = [i for i in places if not judgement.predicted[i].out_of_memory]
+    figures = {
+        "mape": np.mean(np.abs(predicted / measured - 1)),
+        "bias": np.mean(predicted / measured - 1),
+        "inside": np.mean(inside),
+        "half_width": np.median(np.log(judgement.high[timed] / predicted)),
+        "needed": np.quantile(np.abs(np.log(predicted / measured)), 0.8),
+    }
+    return {
+        "covered": len(timed),
+        **{name: round(float(value), 4) for name, value in figures.items()},
+        "ran": len(ran),
+        "infeasible": sum(not judgement.fits[i] for i in ran),
+    }
+
+
+def judged(file: Path) -> dict[str, Any]:
+    """Errors on a batch, by source and by class of run, of the model that is imported."""
+    known = catalog.load()
+    judgement = run.judged(known, file)[1]
+    measured = residual_widths.read(known)
+    groups: dict[str, dict[str, list[int]]] = {"sources": defaultdict(list), "classes": defaultdict(list)}
+    for place, each in enumerate(judgement.predicted):
+        groups["sources"][each.source].append(place)
+        groups["classes"][class_of(each, measured)].append(place)
+    errors = {
+        kind: {name: errors_of(judgement, places) for name, places in sorted(members.items())}
+        for kind, members in groups.items()
+    }
+    for name, group in errors["sources"].items():
+        group["runs"] = sum(each.source == name for each in judgement.runs)
+    return errors
+
+
+def judge(batch: int, file: Path) -> None:
+    """Adds the errors of the commit that is checked out to the record; the first of a batch is the blind one.
+
+    Raises:
+        SystemExit: something is not committed, or that commit has been judged on the batch before.
+    """
+    if _git("status", "--porcelain", "--untracked-files=no"):
+        raise SystemExit("commit first: a judgement is of a commit")
+    commit, record = _git("rev-parse", "--short=9", "HEAD"), json.loads(RECORD.read_text(encoding="utf-8"))
+    judgements = record["judgements"]
+    if any(each["batch"] == batch and each["commit"] == commit for each in judgements):
+        raise SystemExit(f"batch {batch} has been judged from {commit}")
+    first = not any(each["batch"] == batch and each["of"] == BLIND for each in judgements)
+    entry = {"batch": batch, "commit": commit, "date": datetime.date.today().isoformat(), "of": BLIND if first else KNOWN}
+    record["judgements"].append(entry | judged(file))
+    writing.write(RECORD, json.dumps(record, indent=1) + "\n", replace=True)
+
+
+def _git(*words: str) -> str:
+    return subprocess.run(["git", *words], cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
+
+
+# ---- the page --------------------------------------------------------------------------------------------------------
+
+
+def percent(value: float | None) -> str:
+    """A share as per cent, to a tenth."""
+    return "-" if value is None else f"{100 * value:.1f} %"
+
+
+def by_source(entry: Mapping[str, Any]) -> float:
+    """The mean error of a batch, every source of the same weight."""
+    return float(np.mean([group["mape"] for group in entry["sources"].values()]))
+
+
+def held(entry: Mapping[str, Any]) -> float:
+    """The share of a batch's runs inside their 80 % intervals."""
+    groups = entry["sources"].values()
+    return sum(g["inside"] * g["covered"] for g in groups) / sum(g["covered"] for g in groups)
+
+
+def _source_rows(entries: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+    rows = []
+    for entry in entries:
+        for name, group in entry["sources"].items():
+            infeasible = f"{group['infeasible']} of {group['ran']}"
+            covered = f"{group['covered']} of {group['runs']}"
+            figures = [percent(group["mape"]), percent(group["bias"]), percent(group["inside"])]
+            rows.append([str(entry["batch"]), name, covered, *figures, infeasible])
+    return rows
+
+
+def _class_rows(entries: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+    rows = []
+    for name in sorted({name for entry in entries for name in entry["classes"]}):
+        groups = [entry["classes"][name] for entry in entries if name in entry["classes"]]
+        count = sum(group["covered"] for group in groups)
+        means = {
+            key: sum(group[key] * group["covered"] for group in groups) / count
+            for key in ("mape", "inside", "half_width", "needed")
+        }
+        widths = [f"{means[key]:.2f}" for key in ("half_width", "needed")]
+        rows.append([name, str(count), percent(means["mape"]), percent(means["inside"]), *widths])
+    return rows
+
+
+def _batch_rows(entries: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+    return [
+        [str(e["batch"]), f"`{e['commit']}`", e["date"], percent(by_source(e)), percent(held(e))] for e in entries
+    ]
+
+
+def _table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = ["| " + " | ".join(headers) + " |", "|" + "---|" * len(headers)]
+    return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)])
+
+
+def page(record: Mapping[str, Any]) -> str:
+    """The text of ``docs/blind.md``."""
+    entries = record["judgements"]
+    blind = [e for e in entries if e["of"] == BLIND]
+    changed = [e for e in entries if e["of"] == KNOWN]
+    batch = ["batch", "commit", "on", "mean by source", "in 80 %"]
+    tables = {
+        "sources": _table(["batch", "source", "covered", "MAPE", "bias", "in 80 %", "infeasible"], _source_rows(blind)),
+        "classes": _table(["class", "runs", "MAPE", "in 80 %", "half-width", "needed"], _class_rows(blind)),
+        "elsewhere": _table(batch[:1] + batch[2:], [
+            [str(e["batch"]), e["date"], percent(e["mape"]), percent(e["inside"])] for e in entries if e["of"] == ELSEWHERE
+        ]),
+        "known": _table(batch, _batch_rows(changed)) if changed else "None yet.",
+        "commits": ", ".join(sorted({f"`{e['commit']}`" for e in blind})),
+        "sentence": sentence(record),
+    }  # fmt: skip
+    return TEXTS.read_text(encoding="utf-8").format(**tables)
+
+
+def sentence(record: Mapping[str, Any]) -> str:
+    """What README says of accuracy: the batches as they were when the model had not seen them."""
+    blind = [e for e in record["judgements"] if e["of"] == BLIND]
+    groups = [group for e in blind for group in e["sources"].values()]
+    errors, runs = [group["mape"] for group in groups], sum(group["covered"] for group in groups)
+    inside = sum(group["inside"] * group["covered"] for group in groups) / runs
+    infeasible, ran = sum(group["infeasible"] for group in groups), sum(group["ran"] for group in groups)
+    dense = [e["classes"][name] for e in blind for name in e["classes"] if name == "dense, all stated"]
+    plain = sum(g["mape"] * g["covered"] for g in dense) / sum(g["covered"] for g in dense)
+    return (
+        f"Step times of {runs} runs that nobody who shaped the model had seen, from {len(groups)} sources, are predicted "
+        f"{100 * np.mean(errors):.0f} % off in the mean by source ({100 * min(errors):.0f} to {100 * max(errors):.0f} %); "
+        f"dense models whose plan and framework are stated {100 * plain:.0f} %. "
+        f"80 % intervals hold {100 * inside:.0f} % of them, and {infeasible} of {ran} runs that ran are called infeasible."
+    )
+
+
+def main() -> None:
+    """Judges a batch, or writes the page and README's sentence."""
+    if sys.argv[1:2] == ["judge"]:
+        judge(int(sys.argv[2]), Path(sys.argv[3]))
+        return
+    record = json.loads(RECORD.read_text(encoding="utf-8"))
+    writing.write(PAGE, page(record), replace=True)
+    text = SENTENCE.sub(rf"\g<1>{sentence(record)}\n\g<3>", README.read_text(encoding="utf-8"))
+    writing.write(README, text, replace=True)
+
+
+if __name__ == "__main__":
+    main()
