@@ -37,6 +37,8 @@ SENTENCE = re.compile(r"(<!-- blind -->\n)(.*?)(<!-- end of blind -->)", re.DOTA
 BLIND, ELSEWHERE, KNOWN = "blind", "blind, elsewhere", "known"
 """What a judgement is of: the model that this repository had when no row of the batch had shaped it; a model on a branch
 that was lost before it landed; a model that was changed after the batch had been read."""
+SHAPED_BY = ("planner", "models", "hardware_catalog")
+"""Folders that a prediction comes from."""
 UNSTATED = ("framework: any", "the fastest that fits", "whichever fits")
 """Words by which readers say that what a step rests on was left open by a row."""
 
@@ -102,13 +104,13 @@ def judge(batch: int, file: Path) -> None:
     """Adds the errors of the commit that is checked out to the record; the first of a batch is the blind one.
 
     Raises:
-        SystemExit: something is not committed, or that commit has been judged on the batch before.
+        SystemExit: the model is not committed, or that commit has been judged on the batch before.
     """
-    if _git("status", "--porcelain", "--untracked-files=no"):
+    if _git("status", "--porcelain", "--", *SHAPED_BY):
         raise SystemExit("commit first: a judgement is of a commit")
     commit, record = _git("rev-parse", "--short=9", "HEAD"), json.loads(RECORD.read_text(encoding="utf-8"))
     judgements = record["judgements"]
-    if any(each["batch"] == batch and each["commit"] == commit for each in judgements):
+    if any(each["batch"] == batch and each.get("commit") == commit for each in judgements):
         raise SystemExit(f"batch {batch} has been judged from {commit}")
     first = not any(each["batch"] == batch and each["of"] == BLIND for each in judgements)
     entry = {"batch": batch, "commit": commit, "date": datetime.date.today().isoformat(), "of": BLIND if first else KNOWN}
