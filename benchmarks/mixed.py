@@ -25,8 +25,8 @@ from planner.base.errors import NoAnswer, WrongQuestion
 from planner.catalog import Catalog, load
 from planner.mixed import batch_shares, problem, run
 from planner.question import pools as pooled
-from planner.question.asked_plans import PlanOptions
 from planner.question.job_pools import JobPool, Pools
+from planner.question.plan_options import PlanOptions
 from planner.question.reading import pooled_request
 from planner.question.request import Request
 from planner.rebalancing import image_split

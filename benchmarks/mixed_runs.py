@@ -31,8 +31,8 @@ from planner.catalog import load
 from planner.figures.profiles import importing, overlay
 from planner.mixed import batch_shares, layer_split, pipelines, problem, stages
 from planner.mixed.problem import PreparedPools
-from planner.question.asked_plans import PlanOptions
 from planner.question.job_pools import Pools
+from planner.question.plan_options import PlanOptions
 from planner.question.reading import pooled_request
 
 DATA = Path(__file__).with_name("data")

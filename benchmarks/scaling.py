@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks import measure
 from benchmarks.spaces import posed
-from planner.question.asked_plans import PlanOptions
+from planner.question.plan_options import PlanOptions
 from planner.question.reading import request
 from planner.search.bounded import Bounded
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from planner.axes import LAYOUT_AXES, OPTION_AXES, PlanAxis
 from planner.catalog import Catalog
-from planner.question.asked_plans import PlanOptions
+from planner.question.plan_options import PlanOptions
 from planner.question.reading import request as request_
 from planner.question.request import Request
 from planner.question.search_problem import prepare, problem

@@ -13,7 +13,7 @@ from planner.procurement.program.instance import ProcureInstance
 from planner.procurement.question.portfolio import Job, Limits, Portfolio
 from planner.procurement.supply.pools import Item, SupplyPool
 from planner.procurement.throughput.column import Column
-from planner.question.asked_plans import PlanOptions
+from planner.question.plan_options import PlanOptions
 
 CATALOG = load()
 NODES = ("dgx-h100", "dgx-a100-80gb", "p5.48xlarge", "p4de.24xlarge")

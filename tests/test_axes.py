@@ -21,8 +21,8 @@ from planner.launchers import plan_facts
 from planner.launchers.registry import EXPORTERS
 from planner.mixed import problem
 from planner.planning.comparison import compare
-from planner.question.asked_plans import PlanOptions
 from planner.question.axis_keywords import Axes
+from planner.question.plan_options import PlanOptions
 from planner.question.reading import pooled_request
 from planner.schema import record
 from planner.schema.plan import Plan

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from planner.base.errors import ClusterwrightError
-from planner.question.asked_plans import PlanOptions
+from planner.question.plan_options import PlanOptions
 from planner.question.reading import request
 from planner.question.search_problem import prepare, problem
 from planner.search.best_per_size import best_of_each, fastest

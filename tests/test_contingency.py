@@ -12,7 +12,7 @@ from planner import planning
 from planner.api import plans
 from planner.base.errors import ClusterwrightError, WrongQuestion
 from planner.commands import main
-from planner.question.asked_plans import PlanOptions
+from planner.question.plan_options import PlanOptions
 from planner.question.reading import request
 from planner.schema.plan import ContingencyPlan, PlanSet
 from planner.verify.contingency import contingency_violations

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner import api
-from planner.question.asked_plans import PlanOptions
+from planner.question.plan_options import PlanOptions
 from planner.question.reading import request
 from planner.question.search_problem import prepare, problem
 from planner.search.best_per_machine import Machine, best_on_each, on

@@ -10,7 +10,7 @@ from planner import api
 from planner.api import plans
 from planner.base.errors import NoAnswer, WrongQuestion
 from planner.commands import main
-from planner.question.asked_plans import PlanOptions
+from planner.question.plan_options import PlanOptions
 from planner.schema.listings import FittingTraining
 from tests.asking import ask
 from tests.sweeps import sweep

@@ -14,7 +14,7 @@ from planner.cost import convolution
 from planner.figures import cost_inputs
 from planner.figures.efficiency import Efficiencies
 from planner.models import families
-from planner.question.asked_plans import PlanOptions
+from planner.question.plan_options import PlanOptions
 from planner.question.reading import pooled_request
 from planner.rebalancing import batch_split, image_split
 from planner.rebalancing.shares import of_plan

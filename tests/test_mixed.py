@@ -30,8 +30,8 @@ from planner.mixed.integer_program import Columns, Offer
 from planner.mixed.problem import PreparedPools
 from planner.planning import document
 from planner.question import pools as pooled
-from planner.question.asked_plans import PlanOptions
 from planner.question.job_pools import Pools, default_link, merged
+from planner.question.plan_options import PlanOptions
 from planner.question.reading import pooled_request
 from planner.schema.plan import PlanSet
 from planner.space.grid import single_grid

@@ -20,7 +20,7 @@ from planner.mixed import answer, batch_shares, problem
 from planner.mixed import launchable as alike
 from planner.mixed.batch_shares import MixedPlan
 from planner.mixed.problem import PreparedPools
-from planner.question.asked_plans import PlanOptions
+from planner.question.plan_options import PlanOptions
 from planner.question.reading import pooled_request
 from planner.schema.plan import Plan, PlanSet
 from tests.answered_once import answered_once

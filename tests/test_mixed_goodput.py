@@ -12,8 +12,8 @@ from planner.catalog import Catalog
 from planner.cost.money import ACCELERATOR_MTBF_S
 from planner.mixed import answer, problem, run, search
 from planner.planning import document
-from planner.question.asked_plans import PlanOptions
 from planner.question.job_pools import JobPool, Pools, default_link
+from planner.question.plan_options import PlanOptions
 from planner.question.reading import pooled_request
 from planner.question.request import Request, goodput_of, goodput_over
 from planner.schema.plan import Plan

@@ -10,7 +10,7 @@ from planner import api
 from planner.mixed import answer, batch_shares, dependence, problem, releases, run
 from planner.mixed.dependence import unbeaten
 from planner.planning import document
-from planner.question.asked_plans import PlanOptions
+from planner.question.plan_options import PlanOptions
 from planner.question.reading import pooled_request
 from planner.report.quantities import seconds
 from planner.schema.plan import PlanSet

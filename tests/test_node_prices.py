@@ -13,7 +13,7 @@ from planner.catalog import load
 from planner.catalog.files import TomlDocument
 from planner.procurement.question.portfolio import Job, NodeOption, Portfolio
 from planner.procurement.supply.acquiring import pools
-from planner.question.asked_plans import PlanOptions
+from planner.question.plan_options import PlanOptions
 from planner.question.reading import PRICE_BASES, request
 from planner.schema.hardware import Price
 from planner.schema.plan import Plan

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from planner.mixed import layer_split, pipelines, problem
-from planner.question.asked_plans import PlanOptions
+from planner.question.plan_options import PlanOptions
 from planner.question.reading import pooled_request
 from tests.one_forward_one_backward import program, seconds
 from tests.sweeps import sweep

@@ -13,7 +13,7 @@ from planner.procurement.program import variations
 from planner.procurement.question.portfolio import Job, Limits, NodeOption, Portfolio
 from planner.procurement.run import Depth
 from planner.procurement.throughput.bounds import EVERYTHING, Reach
-from planner.question.asked_plans import PlanOptions
+from planner.question.plan_options import PlanOptions
 from tests.sweeps import sweep
 
 NODES = ("nebius-8x-h100", "p4d.24xlarge", "p3.16xlarge", "nebius-8x-b200", "tpu-v5e-8", "lambda-8x-h100")

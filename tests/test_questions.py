@@ -22,10 +22,10 @@ from planner.question.asked_documents import (
     LearnQuestion,
     ValidateQuestion,
 )
-from planner.question.asked_plans import EstimateQuestion, FitQuestion, PlanQuestion
 from planner.question.asked_purchases import DesignQuestion, ProcureQuestion
 from planner.question.axis_keywords import Axes, GivenAxes
 from planner.question.option import asked
+from planner.question.plan_options import EstimateQuestion, FitQuestion, PlanQuestion
 
 ROOT = Path(__file__).resolve().parent.parent
 RECORDS = {

@@ -7,7 +7,7 @@ import pytest
 
 from planner import api, verify
 from planner.planning import releases
-from planner.question.asked_plans import PlanOptions
+from planner.question.plan_options import PlanOptions
 from planner.question.reading import request
 from planner.schema.plan import Plan
 from planner.search.bounded import Bounded

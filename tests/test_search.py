@@ -13,7 +13,7 @@ from planner.cost.nearness import RunConfiguration, weighed
 from planner.figures.own_runs import NearRuns
 from planner.planning import answer
 from planner.question import reading
-from planner.question.asked_plans import PlanOptions
+from planner.question.plan_options import PlanOptions
 from planner.question.search_problem import prepare, problem
 from planner.search import bounded, costing
 from planner.search.bounded import Bounded, RowQueue, Survey, lower_bound, quick_bound, survey

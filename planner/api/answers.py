@@ -13,10 +13,10 @@ from planner.catalog import Catalog
 from planner.models import families, workload
 from planner.planning import what_fits
 from planner.question import pools
-from planner.question.asked_plans import PlanOptions
 from planner.question.flag_values import parse_risk
 from planner.question.given import Named, Progress, counted, joined, listed, path, texts
 from planner.question.given_groups import KEY, parsed_group
+from planner.question.plan_options import PlanOptions
 from planner.question.reading import (
     _bases,
     _inputs,

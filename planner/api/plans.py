@@ -12,7 +12,9 @@ from planner.base.errors import WrongQuestion
 from planner.catalog import load
 from planner.models.workload import find_model
 from planner.planning import what_fits
-from planner.question.asked_plans import (
+from planner.question.flag_values import sequence_length
+from planner.question.given import Progress, path, texts
+from planner.question.plan_options import (
     EstimateQuestion,
     FitQuestion,
     ImagesQuestion,
@@ -20,8 +22,6 @@ from planner.question.asked_plans import (
     PlanQuestion,
     as_options,
 )
-from planner.question.flag_values import sequence_length
-from planner.question.given import Progress, path, texts
 from planner.schema.images import ImagePlan
 from planner.schema.listings import FittingTraining
 from planner.schema.plan import PlanSet

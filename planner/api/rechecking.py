@@ -16,8 +16,8 @@ from planner.base.version import __version__
 from planner.catalog import Catalog
 from planner.comm import run
 from planner.planning import document
-from planner.question.asked_plans import PlanOptions
 from planner.question.given import Kept, Named
+from planner.question.plan_options import PlanOptions
 from planner.schema.hardware import Cluster
 from planner.schema.images import ImagePlan
 from planner.schema.model_reading import read

@@ -12,8 +12,8 @@ from planner.api.entry import entry, plain
 from planner.base import typed
 from planner.base.errors import WrongQuestion
 from planner.models import model_rules, workload
-from planner.question.asked_plans import PlanOptions
 from planner.question.given import Machines, Named, listed
+from planner.question.plan_options import PlanOptions
 from planner.question.reading import placed
 from planner.schema.hardware import Accelerator, Cluster, Node
 from planner.schema.workload import Model

@@ -24,8 +24,8 @@ from planner.planning.document import FullestStage, PoolInUse, Solution, Spread,
 from planner.planning.run import priced
 from planner.question import pools as pooling
 from planner.question import reading
-from planner.question.asked_plans import PlanOptions
 from planner.question.job_pools import JobPool, LinkBetween, Pools
+from planner.question.plan_options import PlanOptions
 from planner.question.reading import PRICE_BASES
 from planner.question.request import Request
 from planner.question.search_problem import how_sure, measured_layers, resolve_efficiency

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from planner.commands import completion_values, options
-from planner.question.asked_plans import FitQuestion, PlanOptions, PlanQuestion
+from planner.question.plan_options import FitQuestion, PlanOptions, PlanQuestion
 
 
 @click.command(cls=options.PinsAxes)

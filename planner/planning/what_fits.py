@@ -20,8 +20,8 @@ from planner.models.parameters import parameters
 from planner.models.workload import library, workload
 from planner.planning import answer, ranked
 from planner.question import pools
-from planner.question.asked_plans import PlanOptions
 from planner.question.given import joined
+from planner.question.plan_options import PlanOptions
 from planner.question.reading import request, trains
 from planner.question.request import Request
 from planner.question.search_problem import prepare, problem

@@ -8,8 +8,8 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from planner.question.asked_plans import CATALOG, METHOD
 from planner.question.option import Option
+from planner.question.plan_options import CATALOG, METHOD
 
 if TYPE_CHECKING:
     from planner.question.given import Progress

@@ -17,11 +17,11 @@ from planner.base.reading import short_hash
 from planner.catalog import Catalog, cluster, cluster_from_file, load
 from planner.models import context, methods, workload
 from planner.question import node_prices, pools
-from planner.question.asked_plans import PlanOptions
 from planner.question.flag_values import batches as batches_of
 from planner.question.flag_values import parse_risk, plain_price, positive, sequence_length, whole_numbers
 from planner.question.given import Named, counted, joined, lengths, listed, path, texts
 from planner.question.job_pools import Pools, merged
+from planner.question.plan_options import PlanOptions
 from planner.question.request import OBJECTIVES, Request
 from planner.schema.choices import Basis
 from planner.schema.hardware import Accelerator, Cluster, Node, Price, Runtime, dated

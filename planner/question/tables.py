@@ -10,8 +10,8 @@ from pydantic import ConfigDict, Field, InstanceOf
 from planner.base.typed import missing, reads
 from planner.cost.money import DAYS_PER_YEAR, Ownership
 from planner.models import workload
-from planner.question.asked_plans import PlanOptions
 from planner.question.file_values import TABLE, Money, PositiveShare, Residual, Several, Share, span
+from planner.question.plan_options import PlanOptions
 from planner.schema.workload import Model
 
 

@@ -16,7 +16,6 @@ from planner.base.typed import missing, reads
 from planner.catalog.ages import today
 from planner.cost.money import RESTART_S
 from planner.question import file_values as currency
-from planner.question.asked_plans import PlanOptions
 from planner.question.file_values import (
     DAY_S,
     TABLE,
@@ -40,6 +39,7 @@ from planner.question.file_values import (
     iso_date,
     span,
 )
+from planner.question.plan_options import PlanOptions
 from planner.question.tables import OwnershipTable
 from planner.schema.procurement import Currency, OfferQuestion, Pipelines, PoolGroup
 from planner.schema.workload import Model

@@ -18,8 +18,8 @@ from planner.base.secrets import without_passwords
 from planner.base.typed import Finding, Misfit, Where, keeps, keys, knows, missing, reads, record, wrong
 from planner.catalog import Catalog
 from planner.catalog.files import TomlDocument
-from planner.question.asked_plans import PlanOptions
 from planner.question.file_values import TABLE, Positive, QuestionContext, Several, positive, quantity, whole
+from planner.question.plan_options import PlanOptions
 from planner.question.tables import OwnershipTable, TrainingTable
 from planner.question.typed_file import TypedFile, opened
 from planner.schema.study import Axis, Rate, StudyQuestion, Value
