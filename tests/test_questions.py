@@ -15,15 +15,15 @@ import pytest
 import clusterwright as cw
 from planner.axes import AXES
 from planner.commands import cli, completion_values
-from planner.question.asked_documents import (
+from planner.question.asked_purchases import DesignQuestion, ProcureQuestion
+from planner.question.axis_keywords import Axes, GivenAxes
+from planner.question.document_options import (
     CalibrateQuestion,
     ExplainQuestion,
     ExportQuestion,
     LearnQuestion,
     ValidateQuestion,
 )
-from planner.question.asked_purchases import DesignQuestion, ProcureQuestion
-from planner.question.axis_keywords import Axes, GivenAxes
 from planner.question.option import asked
 from planner.question.plan_options import EstimateQuestion, FitQuestion, PlanQuestion
 

@@ -14,7 +14,7 @@ from planner.api.entry import asks, entry
 from planner.api.records import as_cluster
 from planner.launchers import Bundle
 from planner.planning import comparison, document
-from planner.question.asked_documents import ExportQuestion
+from planner.question.document_options import ExportQuestion
 from planner.schema.images import ImagePlan
 from planner.schema.plan import Plan, PlanSet
 from planner.schema.procurement import Procurement

@@ -20,7 +20,7 @@ from planner.launchers.target import Exporter
 from planner.planning import document
 from planner.planning import shortlist as shortlisting
 from planner.planning.shortlist import ShortlistOptions
-from planner.question.asked_documents import LearnQuestion
+from planner.question.document_options import LearnQuestion
 from planner.question.given import Progress, path, texts
 from planner.question.request import Request
 from planner.schema.plan import Plan, PlanSet, ShortlistSection, SiteSection

@@ -11,7 +11,7 @@ from typing import Any
 from planner.api.entry import asks
 from planner.base import resources
 from planner.catalog import load
-from planner.question.asked_documents import CalibrateQuestion, LearnQuestion, ValidateQuestion
+from planner.question.document_options import CalibrateQuestion, LearnQuestion, ValidateQuestion
 from planner.question.flag_values import parse_risk
 from planner.question.given import path
 from planner.schema.record import Report

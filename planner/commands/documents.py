@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from planner.commands import options
-from planner.question.asked_documents import ExplainQuestion
+from planner.question.document_options import ExplainQuestion
 
 if TYPE_CHECKING:
     from planner.schema.plan import Plan

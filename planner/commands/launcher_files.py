@@ -11,7 +11,7 @@ import click
 
 from planner.base.errors import WrongQuestion
 from planner.commands import options
-from planner.question.asked_documents import ExportQuestion
+from planner.question.document_options import ExportQuestion
 
 if TYPE_CHECKING:
     from planner.api.documents import Made

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from planner.commands import options
-from planner.question.asked_documents import CalibrateQuestion, ValidateQuestion
+from planner.question.document_options import CalibrateQuestion, ValidateQuestion
 
 
 @click.command()

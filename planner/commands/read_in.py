@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from planner.commands import options
-from planner.question.asked_documents import LearnQuestion
+from planner.question.document_options import LearnQuestion
 
 if TYPE_CHECKING:
     from planner.api.learning import Lesson

@@ -15,7 +15,7 @@ from planner.base.errors import WrongQuestion
 from planner.base.units import format_many, format_percent, format_seconds
 from planner.commands.screen import design_view, images_view, plan_view, procure_view, render
 from planner.planning import document
-from planner.question.asked_documents import ExplainQuestion
+from planner.question.document_options import ExplainQuestion
 from planner.question.given import listed, path
 from planner.schema.hardware import Cluster
 from planner.schema.images import ImagePlan
