@@ -35,8 +35,8 @@ from planner.procurement.question import flags
 from planner.procurement.question.portfolio import Job, Limits, NodeOption, Portfolio, StatedPrice
 from planner.procurement.supply.acquiring import pools
 from planner.procurement.throughput.job_days import Throughputs
-from planner.question.asked_purchases import ProcureQuestion
 from planner.question.plan_options import PlanOptions
+from planner.question.purchase_options import ProcureQuestion
 from planner.schema.hardware import Node
 
 NODES, SIZES = 60, (2, 8, 32, 128)

@@ -21,7 +21,7 @@ from planner.procurement.program.solve import best
 from planner.procurement.question import flags as asking
 from planner.procurement.question import reading
 from planner.procurement.run import Depth
-from planner.question.asked_purchases import ProcureQuestion
+from planner.question.purchase_options import ProcureQuestion
 from tests.procuring_lab import answered, lab
 
 

@@ -17,7 +17,7 @@ from planner.procurement.question import flags as asking
 from planner.procurement.question import reading
 from planner.procurement.run import Depth
 from planner.procurement.supply.acquiring import pools
-from planner.question.asked_purchases import ProcureQuestion
+from planner.question.purchase_options import ProcureQuestion
 from planner.verify import procurement as verify
 from tests.procuring_lab import lab
 

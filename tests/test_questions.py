@@ -15,7 +15,6 @@ import pytest
 import clusterwright as cw
 from planner.axes import AXES
 from planner.commands import cli, completion_values
-from planner.question.asked_purchases import DesignQuestion, ProcureQuestion
 from planner.question.axis_keywords import Axes, GivenAxes
 from planner.question.document_options import (
     CalibrateQuestion,
@@ -26,6 +25,7 @@ from planner.question.document_options import (
 )
 from planner.question.option import asked
 from planner.question.plan_options import EstimateQuestion, FitQuestion, PlanQuestion
+from planner.question.purchase_options import DesignQuestion, ProcureQuestion
 
 ROOT = Path(__file__).resolve().parent.parent
 RECORDS = {

@@ -11,8 +11,8 @@ from planner.api.entry import MOST, asks, between
 from planner.base.errors import WrongQuestion
 from planner.catalog import Catalog, load
 from planner.models import workload
-from planner.question.asked_purchases import DesignQuestion, ProcureQuestion
 from planner.question.given import path
+from planner.question.purchase_options import DesignQuestion, ProcureQuestion
 from planner.question.reading import digest
 from planner.schema.hardware import Node
 from planner.schema.procurement import Procurement

@@ -12,9 +12,9 @@ from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, get_origin
 
 from planner.base.errors import WrongQuestion
-from planner.question.asked_purchases import ProcureQuestion
 from planner.question.option import Asked, asked
 from planner.question.plan_options import EstimateQuestion, FitQuestion, PlanQuestion
+from planner.question.purchase_options import ProcureQuestion
 
 if TYPE_CHECKING:
     from planner.schema.plan import Plan, PlanSet

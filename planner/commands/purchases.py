@@ -12,7 +12,7 @@ import click
 from planner.base.errors import WrongQuestion
 from planner.base.secrets import shown
 from planner.commands import options
-from planner.question.asked_purchases import DesignQuestion, ProcureQuestion
+from planner.question.purchase_options import DesignQuestion, ProcureQuestion
 
 
 @click.command()

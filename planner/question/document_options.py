@@ -7,9 +7,9 @@ from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from planner.question.asked_purchases import WORKERS, engine
 from planner.question.option import Option
 from planner.question.plan_options import SITE
+from planner.question.purchase_options import WORKERS, engine
 
 if TYPE_CHECKING:
     from planner.question.given import Machines, Named, Source
