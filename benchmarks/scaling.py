@@ -18,7 +18,7 @@ from benchmarks import measure
 from benchmarks.spaces import posed
 from planner.question.plan_options import PlanOptions
 from planner.question.reading import request
-from planner.search.bounded import Bounded
+from planner.search.branch_and_bound import Bounded
 
 NODE, PER_NODE = "dgx-h100", 8
 MODELS = {"llama3.1-405b": 4096, "deepseek-v3": 16384}

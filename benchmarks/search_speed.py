@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks import measure
 from benchmarks.spaces import SPACES, Question, Space, posed, tiny, values
-from planner.search.bounded import Bounded
+from planner.search.branch_and_bound import Bounded
 from planner.search.costing import Exhaustive
 from planner.search.problem import SearchResult
 

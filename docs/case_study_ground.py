@@ -13,7 +13,7 @@ from planner.models.workload import workload
 from planner.question.request import Request
 from planner.question.search_problem import prepare, problem
 from planner.schema.hardware import Cluster
-from planner.search.bounded import Bounded
+from planner.search.branch_and_bound import Bounded
 from planner.search.problem import Candidate
 from planner.space.pins import parse_pins
 

@@ -18,7 +18,7 @@ from planner.axes import AXES, OPTION_AXES
 from planner.axes.options import DIMENSIONS, Point
 from planner.axes.table import OFFLOAD
 from planner.cost.figures import Array
-from planner.search import bounded, costing
+from planner.search import branch_and_bound, costing
 from planner.search.problem import SearchProblem
 from tests.sweeps import sweep
 
@@ -111,7 +111,7 @@ def test_no_feasible_candidate_is_below_the_bound(space: Space) -> None:
     problem = posed(tiny(space).question())
     for index, block in enumerate(problem.blocks):
         ready = costing.table(problem, index)
-        bounds = bounded.survey(problem, index, ready).value
+        bounds = branch_and_bound.survey(problem, index, ready).value
         for rows in np.array_split(np.arange(block.height), -(-block.height // 64)):
             found = costing.cost(ready, rows)
             values = np.where(

@@ -10,7 +10,7 @@ from planner.question.plan_options import PlanOptions
 from planner.question.reading import request
 from planner.question.search_problem import prepare, problem
 from planner.search.best_per_size import best_of_each, fastest
-from planner.search.bounded import Bounded, survey
+from planner.search.branch_and_bound import Bounded, survey
 from planner.search.costing import table
 from tests.sweeps import sweep
 

@@ -25,7 +25,7 @@ from planner.figures import cost_inputs
 from planner.models.parameters import parameters
 from planner.models.workload import library, workload
 from planner.question.search_problem import prepare, problem
-from planner.search.bounded import Bounded
+from planner.search.branch_and_bound import Bounded
 from planner.search.problem import Candidate, SearchProblem
 from planner.space.grid import Figures, single_grid
 from tests.cases import CATALOG, cluster, problem_of, request

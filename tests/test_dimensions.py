@@ -16,7 +16,7 @@ from planner.cost.figures import Dimensions, NetworkDimension
 from planner.planning import document
 from planner.planning.run import plan
 from planner.schema import hardware
-from planner.search.bounded import Bounded
+from planner.search.branch_and_bound import Bounded
 from tests.cases import CATALOG, cluster, figures, prepared, problem_of, request
 from tests.sweeps import sweep
 

@@ -15,7 +15,7 @@ from planner.cost import expanded_memory, held_memory, pipeline
 from planner.cost.expanded_memory import Far
 from planner.planning.run import estimate, plan
 from planner.question.reading import configuration
-from planner.search.bounded import Bounded
+from planner.search.branch_and_bound import Bounded
 from planner.search.costing import Exhaustive
 from planner.space.grid import single_grid
 from tests.cases import CATALOG, cluster, prepared, problem_of, request

@@ -17,7 +17,7 @@ from planner.launchers import EXPORTERS, bundle, parts, trainer_arguments
 from planner.launchers.benchmark import short
 from planner.launchers.bundle import refusals
 from planner.schema.plan import Plan
-from planner.search.bounded import Bounded
+from planner.search.branch_and_bound import Bounded
 from planner.search.costing import Exhaustive
 from tests.altering import altered
 from tests.cases import problem_of

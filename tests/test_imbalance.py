@@ -12,7 +12,7 @@ from planner.cost import experts
 from planner.models.workload import model, workload
 from planner.planning import document
 from planner.schema.workload import Model, TokenRouter
-from planner.search.bounded import Bounded
+from planner.search.branch_and_bound import Bounded
 from planner.search.costing import Exhaustive
 from tests.cases import problem_of
 from tests.sweeps import sweep

@@ -17,7 +17,7 @@ from planner.cost.products import LayerPart
 from planner.figures import cost_inputs
 from planner.models import blocks
 from planner.models.workload import library, workload
-from planner.search.bounded import Bounded
+from planner.search.branch_and_bound import Bounded
 from planner.search.costing import Exhaustive
 from planner.space.grid import single_grid
 from planner.verify import violations

@@ -24,7 +24,7 @@ from planner.cost.layer_times import LayerTable, Point
 from planner.figures.efficiency import Efficiencies
 from planner.figures.profiles import importing, overlay
 from planner.planning import document, explain
-from planner.search.bounded import Bounded
+from planner.search.branch_and_bound import Bounded
 from planner.search.costing import Exhaustive
 from planner.space.grid import single_grid
 from tests import oracle

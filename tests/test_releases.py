@@ -10,7 +10,7 @@ from planner.planning import releases
 from planner.question.plan_options import PlanOptions
 from planner.question.reading import request
 from planner.schema.plan import Plan
-from planner.search.bounded import Bounded
+from planner.search.branch_and_bound import Bounded
 from tests.asking import ask
 from tests.cases import problem_of
 from tests.plans import plans

@@ -15,7 +15,7 @@ from planner.cost import held_memory
 from planner.figures import residual_widths
 from planner.question.flag_values import parse_risk
 from planner.question.search_problem import problem
-from planner.search.bounded import Bounded
+from planner.search.branch_and_bound import Bounded
 from planner.search.costing import Exhaustive
 from tests import oracle
 from tests.asking import ask

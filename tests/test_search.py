@@ -15,8 +15,8 @@ from planner.planning import answer
 from planner.question import reading
 from planner.question.plan_options import PlanOptions
 from planner.question.search_problem import prepare, problem
-from planner.search import bounded, costing
-from planner.search.bounded import Bounded, RowQueue, Survey, lower_bound, quick_bound, survey
+from planner.search import branch_and_bound, costing
+from planner.search.branch_and_bound import Bounded, RowQueue, Survey, lower_bound, quick_bound, survey
 from planner.search.costing import Exhaustive, rows_of
 from planner.search.problem import SearchProblem, decode
 from planner.space.grid import single_grid
@@ -231,7 +231,7 @@ def test_the_size_of_chunks_changes_nothing(monkeypatch, name, chunk, batch):
     problem = space(name)
     slow, fast = Exhaustive().search(problem), Bounded(front=True).search(problem)
     monkeypatch.setattr(costing, "CHUNK", chunk)
-    monkeypatch.setattr(bounded, "_CANDIDATES_PER_BATCH", batch)
+    monkeypatch.setattr(branch_and_bound, "_CANDIDATES_PER_BATCH", batch)
     again = Exhaustive().search(problem)
     assert again == slow
     again = Bounded(front=True).search(problem)

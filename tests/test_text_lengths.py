@@ -25,7 +25,7 @@ from planner.planning import document
 from planner.planning.document.files import parse
 from planner.schema.plan import Plan
 from planner.schema.workload import Model, Tower
-from planner.search.bounded import Bounded
+from planner.search.branch_and_bound import Bounded
 from planner.search.costing import Exhaustive
 from tests.answered_once import answered_once
 from tests.cases import problem_of

@@ -17,7 +17,7 @@ from planner.question.request import Request
 from planner.question.search_problem import Prepared, prepare, problem
 from planner.schema.hardware import SPLIT_SCHEDULES
 from planner.schema.plan import Plan, Reasons
-from planner.search.bounded import Bounded
+from planner.search.branch_and_bound import Bounded
 from planner.search.problem import Candidate, SearchResult
 from planner.space.grid import single_grid
 from planner.space.pins import Pins

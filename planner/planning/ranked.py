@@ -12,7 +12,7 @@ from planner.planning.answer import MeasuredRuns
 from planner.question.request import Request
 from planner.question.search_problem import Prepared, prepare, problem
 from planner.schema.plan import Plan
-from planner.search.bounded import Bounded
+from planner.search.branch_and_bound import Bounded
 from planner.search.problem import Candidate, SearchResult
 from planner.space.pins import Pins
 

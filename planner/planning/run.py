@@ -19,7 +19,7 @@ from planner.question.given import Progress
 from planner.question.request import Request
 from planner.question.search_problem import OWN_RUNS_SHARED, Prepared, prepare, problem
 from planner.schema.plan import FrontPoint, MeasuredSection, Plan, PlanSet, SearchQuestion, SearchSection
-from planner.search.bounded import Bounded
+from planner.search.branch_and_bound import Bounded
 from planner.search.costing import near_duplicates
 from planner.search.problem import SearchResult
 from planner.verify.prediction import hardware_is_not_beaten

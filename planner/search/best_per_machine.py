@@ -1,7 +1,7 @@
 """The best candidate on each of many machines that differ in how fast and how large they are: one space, many answers.
 
 Every machine's rows stand beside the others', so that one pass of the cost functions prices a layout on all of them.
-The same bound, the same ties and so the same plans as :class:`~planner.search.bounded.Bounded` on each machine alone.
+The same bound, the same ties and so the same plans as :class:`~planner.search.branch_and_bound.Bounded` on each machine alone.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from planner.cost import held_memory, pipeline
 from planner.cost.figures import Array, Device, Figure, Network
-from planner.search import best_per_size, bounded, costing
+from planner.search import best_per_size, branch_and_bound, costing
 from planner.search.problem import Candidate, SearchProblem, Target, decode
 from planner.space.grid import WIRED
 
@@ -122,7 +122,7 @@ class _Known:
         self._whole, self._held, self._origins = whole, held, origins
         self.tables = costing.tables(whole, [n for n, block in enumerate(whole.blocks) if block.height])
         self._values = [
-            bounded.quick_objective_bound(whole, n, self.tables[n]) if n in self.tables else np.empty(0)
+            branch_and_bound.quick_objective_bound(whole, n, self.tables[n]) if n in self.tables else np.empty(0)
             for n in range(len(held))
         ]
         self._looked = [np.zeros(block.height, dtype=bool) for block in whole.blocks]
@@ -140,8 +140,8 @@ class _Known:
         for start in range(0, len(fresh), step):
             part = fresh[start : start + step]
             fits = self.held(index, part) <= self._whole.room(index, part)
-            bound = bounded.lower_bound(*self.tables[index].part(part, least=True), fits)
-            self._values[index][part] = bounded.objective(self._whole, index, part, bound)
+            bound = branch_and_bound.lower_bound(*self.tables[index].part(part, least=True), fits)
+            self._values[index][part] = branch_and_bound.objective(self._whole, index, part, bound)
         self._looked[index][fresh] = True
 
     def held(self, index: int, rows: NDArray[np.intp]) -> NDArray[np.float64]:

@@ -1,7 +1,7 @@
 """The best candidate of every node count and every wiring at once: rows of each in order of their bound. A bound is
 first that of a row as if everything fitted; what fits is looked at, once for all wirings, where that bound leads.
 
-The same bound, the same ties and so the same plans as :class:`~planner.search.bounded.Bounded` on one count of one
+The same bound, the same ties and so the same plans as :class:`~planner.search.branch_and_bound.Bounded` on one count of one
 cluster alone.
 """
 
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from planner.cost.evaluate import StepCost
 from planner.cost.figures import Array, Network
-from planner.search import bounded, costing
+from planner.search import branch_and_bound, costing
 from planner.search.costing import CostTable
 from planner.search.problem import Candidate, SearchProblem, Target, decode
 from planner.space.blocks import Block
@@ -154,7 +154,9 @@ class _Bounds:
     def __init__(self, problem: SearchProblem, origins: Sequence[NDArray[np.intp]]) -> None:
         self._problem, self._origins = problem, origins
         self.tables = costing.tables(problem)
-        self._values = [bounded.quick_objective_bound(problem, i, self.tables[i]) for i in range(len(problem.blocks))]
+        self._values = [
+            branch_and_bound.quick_objective_bound(problem, i, self.tables[i]) for i in range(len(problem.blocks))
+        ]
         self._looked = [np.zeros(block.height, dtype=bool) for block in problem.blocks]
         self._held: dict[int, NDArray[np.float64]] = {}
 
@@ -172,7 +174,7 @@ class _Bounds:
         width = costing.rows_per_chunk(self._problem.blocks[index])
         for start in range(0, len(fresh), width):
             part = fresh[start : start + width]
-            bound, need, _ = bounded.bound_rows(self._problem, index, self.tables[index], part, tight=True)
+            bound, need, _ = branch_and_bound.bound_rows(self._problem, index, self.tables[index], part, tight=True)
             options = np.shape(need)[:-1]
             if index not in self._held:
                 self._held[index] = np.empty((*options, self._problem.blocks[index].height))

@@ -217,7 +217,7 @@ class Exhaustive:
     name = "exhaustive"
 
     def search(self, problem: SearchProblem, advance: Callable[[int], None] | None = None) -> SearchResult:
-        """The result that :class:`planner.search.bounded.Bounded` finds, by costing every candidate; `advance` is told
+        """The result that :class:`planner.search.branch_and_bound.Bounded` finds, by costing every candidate; `advance` is told
         how many candidates were costed.
         """
         kept = archive.nothing()

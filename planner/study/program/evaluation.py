@@ -22,7 +22,7 @@ from planner.question.request import goodput_of
 from planner.question.search_problem import Prepared, prepare, problem
 from planner.schema.hardware import Cluster
 from planner.search.best_per_machine import Machine, best_on_each, needs
-from planner.search.bounded import Bounded
+from planner.search.branch_and_bound import Bounded
 from planner.search.problem import Candidate
 from planner.space.grid import single_grid
 from planner.study.program.clusters import Clusters, Values
