@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from planner.launchers import accelerate, adapters, deepspeed, plan_facts, quoting, start, table, trainer_arguments
+from planner.launchers import accelerate, deepspeed, lora, plan_facts, quoting, start, table, trainer_arguments
 from planner.launchers.target import LaunchJob, LaunchProgram, Values, by_table
 from planner.schema.launcher_table import launcher_table
 from planner.schema.plan import Plan
@@ -41,7 +41,7 @@ def configuration(plan: Plan, values: Values) -> dict[str, Any]:
     decided = {
         "mesh.replicas": replicas if sharded else None,
         "mesh.shards": shards if sharded else None,
-        "loaded_by_one": not adapters.base(plan) if sharded else None,
+        "loaded_by_one": not lora.base(plan) if sharded else None,
         "job.datasets": [{"path": values["dataset"], "type": values["dataset-type"]}],
     }
     return table.nested(table.document(TABLE, trainer_arguments.facts(plan, values, decided)))
@@ -53,7 +53,7 @@ def refuses(plan: Plan) -> Iterator[str]:
     engine = accelerate.route(plan)
     if engine == "FSDP" and plan.parallelism.zero_stage == 2:
         yield "zero 2 with FSDP: it cannot keep weights after the forward pass (setup_fsdp_envs)"
-    if engine == "MULTI_GPU" and plan.precision != "fp32" and not adapters.adapts(plan):
+    if engine == "MULTI_GPU" and plan.precision != "fp32" and not lora.adapts(plan):
         yield f"replicas in {plan.precision}: it holds weights in 16 bit alone there (resolve_dtype); plan zero 3"
 
 

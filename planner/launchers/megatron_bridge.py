@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from planner.launchers import adapters, megatron, plan_facts, start, table
+from planner.launchers import lora, megatron, plan_facts, start, table
 from planner.launchers.scripts import script
 from planner.launchers.target import LaunchJob, LaunchProgram, Loss, Values, by_table
 from planner.schema.launcher_table import launcher_table
@@ -44,7 +44,7 @@ def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
 def described(plan: Plan, values: Values) -> dict[str, Any]:
     """What the script reads: recipe, precision, adapters, the model's size, and path -> value in the configuration."""
     shape = plan.workload.shape
-    adapting = adapters.adapts(plan)
+    adapting = lora.adapts(plan)
     return {
         "recipe": f"{RECIPES[plan.workload.model]}_pretrain_config",
         "precision": TABLE.head["precisions"][plan.precision],
@@ -70,7 +70,7 @@ def measured(plan: Plan, job: LaunchJob, steps: int) -> LaunchJob:
         "validation.eval_iters": 0,
         "logger.log_interval": 1,
     }
-    if not adapters.adapts(plan):
+    if not lora.adapts(plan):
         options["settings"]["checkpoint.pretrained_checkpoint"] = None
     text = json.dumps(options, indent=2) + "\n"
     return replace(job, options=options["settings"], files={**job.files, SETTINGS: text})
@@ -79,7 +79,7 @@ def measured(plan: Plan, job: LaunchJob, steps: int) -> LaunchJob:
 def _adapters(plan: Plan, values: Values) -> dict[str, Any]:
     method = plan.workload.method
     modules = [TABLE.head["modules"][target] for target in method["targets"]]
-    return {"target_modules": modules, "dim": method["rank"], "alpha": adapters.alpha(plan, values), "dropout": 0.0}
+    return {"target_modules": modules, "dim": method["rank"], "alpha": lora.alpha(plan, values), "dropout": 0.0}
 
 
 def _overlap(plan: Plan) -> dict[str, bool]:
@@ -130,9 +130,9 @@ def refuses(plan: Plan) -> Iterator[str]:
     yield from megatron.refuses(plan)
     if plan.parallelism.zero_stage > 1 and plan.parallelism.rank_order == "tp-cp-ep-pp-dp":
         yield "rank order tp-cp-ep-pp-dp with ZeRO-2 or 3: Megatron-FSDP takes tp-cp-ep-dp-pp alone there"
-    if adapters.adapts(plan) and plan.workload.shape["latent"]:
+    if lora.adapts(plan) and plan.workload.shape["latent"]:
         yield "adapters of latent attention: its modules are others than the plan's targets"
-    if adapters.adapts(plan) and plan.workload.shape["moe"] and {"up", "down", "gate"} & _targets(plan):
+    if lora.adapts(plan) and plan.workload.shape["moe"] and {"up", "down", "gate"} & _targets(plan):
         yield "adapters of experts share one module there"
 
 

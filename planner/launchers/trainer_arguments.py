@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from planner.launchers import accelerate, adapters, plan_facts, table
+from planner.launchers import accelerate, lora, plan_facts, table
 from planner.launchers.target import Loss, Values
 from planner.schema.launcher_table import launcher_table
 from planner.schema.plan import Plan
@@ -34,7 +34,7 @@ def facts(plan: Plan, values: Values, decided: Mapping[str, Any]) -> table.Facts
         "liger_by_trainer": liger(plan) or None,
         "optim": _optimizer(plan),
         "trained_layers": method["layers"] if method["kind"] == "freeze" else None,
-        **adapters.facts(plan, values),
+        **lora.facts(plan, values),
     }
     return table.plan_says(plan, values, {**common, **decided})
 
@@ -54,7 +54,7 @@ def liger(plan: Plan) -> bool:
 def refuses(plan: Plan) -> Iterator[str]:
     """What the engines exclude, what adapters cannot be put on, and what no model of Transformers has."""
     yield from accelerate.refuses(plan)
-    yield from adapters.refuses(plan)
+    yield from lora.refuses(plan)
     if (carried := plan.workload.shape.get("recurrence")) and carried["kind"] == "rwkv7":
         yield "its models are Transformers', which has no RWKV-7 (flash-linear-attention has)"
     if plan.workload.mtp_layers:
@@ -71,10 +71,10 @@ def loses(plan: Plan) -> Iterator[Loss]:
     yield from plan_facts.other_runtime(plan, RUNTIMES)
     yield from plan_facts.shape_losses(plan)
     if accelerate.route(plan) == "FSDP":
-        yield from adapters.wide(plan)
+        yield from lora.wide(plan)
     if plan.workload.optimizer["id"] in PAGED:
         yield Loss("prediction.memory", "where it is short, states move to host memory and back; predicted without")
-    if _optimizer(plan) in ("adamw_bnb_8bit", "paged_adamw_8bit") and not adapters.adapts(plan):
+    if _optimizer(plan) in ("adamw_bnb_8bit", "paged_adamw_8bit") and not lora.adapts(plan):
         more = EMBEDDING_STATES * plan.workload.shape["vocab"] * plan.workload.shape["hidden"] / 2**30
         yield Loss("prediction.memory", f"states of the embedding stay in 32 bit, {more:.1f} GiB more than predicted")
     if accelerate.route(plan) == "DEEPSPEED" and plan.parallelism.zero_scope == "node":

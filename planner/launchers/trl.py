@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from planner.launchers import accelerate, adapters, quoting, table, trainer_arguments
+from planner.launchers import accelerate, lora, quoting, table, trainer_arguments
 from planner.launchers.target import LaunchJob, LaunchProgram, Loss, Values, by_table
 from planner.schema.launcher_table import launcher_table
 from planner.schema.plan import Plan
@@ -31,8 +31,8 @@ def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
 def configuration(plan: Plan, values: Values) -> dict[str, Any]:
     """The plan as TRL's arguments."""
     decided = {
-        "held": plan.precision if adapters.adapts(plan) else "fp32",
-        "stored": plan.precision if adapters.base(plan) == "nf4" else None,
+        "held": plan.precision if lora.adapts(plan) else "fp32",
+        "stored": plan.precision if lora.base(plan) == "nf4" else None,
         "packed": None if plan.workload.task else "texts" if plan.workload.texts else "stream",
     }
     return table.document(TABLE, trainer_arguments.facts(plan, values, decided))
@@ -46,7 +46,7 @@ def loses(plan: Plan) -> Iterator[Loss]:
         yield Loss("workload.sequence", "pairs are not packed: answers are padded to the longest of their batch")
     if not trainer_arguments.liger(plan):
         yield Loss("prediction.memory", "its loss takes logits in chunks, which needs less memory than predicted")
-    if adapters.base(plan):
+    if lora.base(plan):
         yield Loss("workload.optimizer", "it trains adapters on quantised weights in 16 bit, without a copy in 32")
 
 
