@@ -6,7 +6,6 @@ from planner.base.errors import WrongQuestion, suggestion
 from planner.launchers import (
     accelerate,
     axolotl,
-    clouds,
     deepspeed,
     hf_trainer,
     kubernetes,
@@ -17,6 +16,7 @@ from planner.launchers import (
     nccl_tuner,
     primus,
     ray_train,
+    skypilot_and_dstack,
     slurm,
     torchrun,
     torchtitan,
@@ -30,7 +30,13 @@ _MODULES = (
 )
 _EXPORTERS = (
     *(module.EXPORTER for module in _MODULES),
-    *(clouds.SKYPILOT, *kubernetes.EXPORTERS, *ray_train.EXPORTERS, clouds.DSTACK, nccl_tuner.EXPORTER),
+    *(
+        skypilot_and_dstack.SKYPILOT,
+        *kubernetes.EXPORTERS,
+        *ray_train.EXPORTERS,
+        skypilot_and_dstack.DSTACK,
+        nccl_tuner.EXPORTER,
+    ),
 )
 EXPORTERS: dict[str, Exporter] = {exporter.name: exporter for exporter in _EXPORTERS}
 ROLES = ("trainer", "environment", "scheduler")

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from planner.base.errors import WrongQuestion
 from planner.base.units import format_many
-from planner.launchers import clouds, plan_facts, quoting, start
+from planner.launchers import plan_facts, quoting, skypilot_and_dstack, start
 from planner.launchers.target import EnvironmentSetting, LaunchJob, Loss, Values, by_table, of_pool, placeholder
 from planner.schema.plan import Plan, Pool
 
@@ -192,7 +192,7 @@ def of_pools(plan: Plan) -> Iterator[EnvironmentSetting]:
     usual names (``h100``), or placeholders where two pools would get the same or none is known.
     """
     pools = plan.cluster.pools
-    usual = [clouds.DSTACK_NAMES.get(pool.accelerator, "").lower() for pool in pools]
+    usual = [skypilot_and_dstack.DSTACK_NAMES.get(pool.accelerator, "").lower() for pool in pools]
     for name, kind in zip(plan_facts.pool_names(plan), usual, strict=True):
         known = kind if kind and usual.count(kind) == 1 else None
         says = "its type of GPU as the cluster's gres.conf names it"

@@ -13,13 +13,13 @@ import pytest
 from planner import api
 from planner.launchers import (
     accelerate,
-    clouds,
     megatron,
     megatron_bridge,
     megatron_model,
     plan_facts,
     primus,
     quoting,
+    skypilot_and_dstack,
     torchtitan,
 )
 from planner.schema.plan import Plan
@@ -213,10 +213,10 @@ def values_of_skypilot(plan: Plan) -> Values:
     (pool,) = plan.cluster.pools
     return {
         "nodes": pool.count,
-        "accelerators": {clouds.SKYPILOT_NAMES[pool.accelerator]: pool.accelerators_per_node},
+        "accelerators": {skypilot_and_dstack.SKYPILOT_NAMES[pool.accelerator]: pool.accelerators_per_node},
         "spot": False,
         "network": "best" if pool.count > 1 else None,
-        "run": clouds.SKYPILOT_SCRIPT,
+        "run": skypilot_and_dstack.SKYPILOT_SCRIPT,
         "name": plan.workload.model.replace(".", "-"),
     }
 
@@ -239,7 +239,7 @@ def values_of_dstack(plan: Plan) -> Values:
         "type": "task",
         "name": plan.workload.model.replace(".", "-"),
         "nodes": pool.count,
-        "gpus": [clouds.DSTACK_NAMES[pool.accelerator]],
+        "gpus": [skypilot_and_dstack.DSTACK_NAMES[pool.accelerator]],
         "count": [pool.accelerators_per_node] * 2,
         "commands": 1,
     }
