@@ -23,7 +23,7 @@ from planner.cost.figures import Grid, Times, stacked
 from planner.cost.layer_times import LayerTable, Point
 from planner.figures.efficiency import Efficiencies
 from planner.figures.profiles import importing, overlay
-from planner.planning import document, explain
+from planner.planning import document, why_this_plan
 from planner.search.branch_and_bound import Bounded
 from planner.search.costing import Exhaustive
 from planner.space.grid import single_grid
@@ -195,7 +195,7 @@ def test_communication_that_was_not_timed_is_added(profile):
 
 def test_a_faster_accelerator_makes_measured_layers_faster(profile):
     grid = single_grid(with_profile(profile.table), layout(1, 32), options())
-    assert cost.evaluate(explain.scaled(grid, "matrix FLOP/s", 1.1)).time < cost.evaluate(grid).time
+    assert cost.evaluate(why_this_plan.scaled(grid, "matrix FLOP/s", 1.1)).time < cost.evaluate(grid).time
 
 
 # ---- in every form of the cost model ---------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from dataclasses import replace
 from planner import verify
 from planner.base.errors import ClusterwrightError, NoAnswer, WrongQuestion
 from planner.catalog import Catalog
-from planner.planning import answer, document, explain, infeasible, ranked, shortlist
+from planner.planning import answer, document, infeasible, ranked, shortlist, why_this_plan
 from planner.planning.answer import MeasuredRuns
 from planner.planning.ranked import Ranking
 from planner.question.given import Progress
@@ -60,7 +60,7 @@ def plan(
         search=section,
         plans=plans,
         recommended=plans[place].rank,
-        reasons=explain.reasons(prepared, found, plans, place),
+        reasons=why_this_plan.reasons(prepared, found, plans, place),
         front=_front(catalog, prepared, found, runs, progress),
         meta={
             "wall_s": round(time.perf_counter() - started, 3),
@@ -214,9 +214,9 @@ def estimate(catalog: Catalog, request: Request, runs: MeasuredRuns | None = Non
     plans = (answer.plan(prepared, found.best[0], 1, runs),)
     second_opinion(plans[0], may_exceed_limits=True)
     fits = found.best[0].memory <= prepared.usable
-    reasons = explain.reasons(prepared, found, plans)
+    reasons = why_this_plan.reasons(prepared, found, plans)
     if not fits:
-        reasons = replace(reasons, why_not=explain.remedies(catalog, request, found.best[0]))
+        reasons = replace(reasons, why_not=why_this_plan.remedies(catalog, request, found.best[0]))
     return PlanSet(
         # What was left open (overlap switches) is not for comparison.
         search=replace(
