@@ -33,7 +33,7 @@ from planner.calibration.report.prediction_errors import Errors
 from planner.calibration.runs import other_families
 from planner.calibration.runs import reading as runs
 from planner.calibration.runs.measured_run import Run
-from planner.figures import residual_widths
+from planner.figures import conformal_intervals
 from planner.figures.efficiency import Efficiencies
 from planner.figures.profiles import importing, overlay
 
@@ -203,8 +203,8 @@ def page() -> str:
     everything = runs.read(RUNS, shipped)
     whole = Frame(shipped, everything)
     using, others = Efficiencies.of(shipped), other_families.without_layouts(everything)
-    known, times = residual_widths.read(shipped), other_families.predict(others, using)
-    predicted, held = whole.predict(using), residual_widths.read(shipped, residual_widths.MEMORY)
+    known, times = conformal_intervals.read(shipped), other_families.predict(others, using)
+    predicted, held = whole.predict(using), conformal_intervals.read(shipped, conformal_intervals.MEMORY)
     judgement = validation.judged(everything, whole, predicted, known, validation.OtherRuns(others, times), held)
     report = validation.report(judgement, "source")
     left_out = made_of.Judged("", None, frame, found.fit.efficiencies, found.rows, f.time)

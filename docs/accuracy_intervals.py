@@ -35,8 +35,8 @@ from planner.calibration.runs import reading
 from planner.catalog import Catalog
 from planner.cost.figures import Array
 from planner.figures import step_time_interval
+from planner.figures.conformal_intervals import LEVEL, quantile
 from planner.figures.efficiency import Efficiencies
-from planner.figures.residual_widths import LEVEL, quantile
 from planner.figures.step_time_interval import Situation
 
 ROOT = Path(__file__).resolve().parent.parent

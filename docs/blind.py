@@ -28,7 +28,7 @@ from planner.calibration import run
 from planner.calibration.report import validation
 from planner.calibration.report.validation import Judged
 from planner.calibration.runs.measured_run import Run
-from planner.figures import residual_widths, step_time_interval
+from planner.figures import conformal_intervals, step_time_interval
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE, README = ROOT / "docs" / "blind.md", ROOT / "README.md"
@@ -88,7 +88,7 @@ def judged(file: Path) -> dict[str, Any]:
     """Errors on a batch, by source and by class of run, of the model that is imported."""
     known = catalog.load()
     judgement = run.judged(known, file)[1]
-    measured = residual_widths.read(known)
+    measured = conformal_intervals.read(known)
     groups: dict[str, dict[str, list[int]]] = {"sources": defaultdict(list), "classes": defaultdict(list)}
     for place, each in enumerate(judgement.predicted):
         groups["sources"][each.source].append(place)

@@ -23,9 +23,9 @@ from planner.calibration.runs import names, reading
 from planner.commands import main
 from planner.cost import elements
 from planner.cost.products import product_time
-from planner.figures import cost_inputs, residual_widths
+from planner.figures import conformal_intervals, cost_inputs
+from planner.figures.conformal_intervals import Width
 from planner.figures.efficiency import Efficiencies
-from planner.figures.residual_widths import Width
 from tests.sweeps import sweep
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -299,16 +299,16 @@ def test_pairs_within_three_per_cent_do_not_count():
 
 
 def test_intervals_are_conformal_quantiles():
-    assert residual_widths.width(np.arange(1, 10) / 10).half == pytest.approx(0.8)
-    found = residual_widths.widths(np.full(10, 0.1), [("hopper", "dense", "fsdp")] * 10, ["one", "two"] * 5)
+    assert conformal_intervals.width(np.arange(1, 10) / 10).half == pytest.approx(0.8)
+    found = conformal_intervals.widths(np.full(10, 0.1), [("hopper", "dense", "fsdp")] * 10, ["one", "two"] * 5)
     assert found["hopper/dense"] == Width(0.1, 10)
     # Nothing comparable: the widest set, half as wide again.
-    assert residual_widths.found(found, "cdna3", "moe", "fsdp") == (pytest.approx(0.15), "all")
+    assert conformal_intervals.found(found, "cdna3", "moe", "fsdp") == (pytest.approx(0.15), "all")
 
 
 def inside(frame, known, rows):
     """Whether each of some runs lies inside the 80 % interval of its prediction."""
-    widths, found = residual_widths.read(known), frame.predict(Efficiencies.of(known))
+    widths, found = conformal_intervals.read(known), frame.predict(Efficiencies.of(known))
     off = np.abs(np.log(found.time[rows] / frame.measured[rows]))
     precisions = [frame.reading(found.row[i]).options[PRECISION] for i in rows]
     halves = [validation.half_width(widths, frame.runs[i], each) for i, each in zip(rows, precisions, strict=True)]
@@ -326,9 +326,11 @@ def test_fine_tuning_runs_lie_inside_their_intervals(frame, known):
 def test_one_source_is_no_surer_than_the_wider_sets():
     residuals = np.array([0.01] * 10 + [0.2] * 10)
     what = [("hopper", "dense", "fsdp")] * 10 + [("hopper", "dense", "megatron-core")] * 10
-    found = residual_widths.widths(residuals, what, ["one"] * 10 + ["two", "three"] * 5)
+    found = conformal_intervals.widths(residuals, what, ["one"] * 10 + ["two", "three"] * 5)
     assert found["hopper/dense/fsdp"].half == pytest.approx(0.2)
-    assert residual_widths.widths(residuals, what, ["one", "two"] * 10)["hopper/dense/fsdp"].half == pytest.approx(0.01)
+    assert conformal_intervals.widths(residuals, what, ["one", "two"] * 10)["hopper/dense/fsdp"].half == pytest.approx(
+        0.01
+    )
 
 
 @pytest.mark.slow
@@ -358,17 +360,17 @@ def test_malformed_intervals_are_refused(tmp_path):
     (tmp_path / "intervals").mkdir()
     (tmp_path / "intervals" / "x.csv").write_text("set,half_width,runs,source\nall,wide,3,me\n")
     with pytest.raises(WrongQuestion, match=r"x\.csv:2"):
-        residual_widths.read(catalog.load(tmp_path))
+        conformal_intervals.read(catalog.load(tmp_path))
 
 
 def test_one_sources_runs_make_no_runtime_surer_than_all():
     few, many = np.full(8, 0.01), np.full(24, 0.1)
     residuals, names = np.concatenate([few, many]), ["fsdp2"] * 8 + ["other"] * 24
-    alone = residual_widths.memory_widths(residuals, names, ["one"] * 8 + ["a", "b"] * 12)
-    several = residual_widths.memory_widths(residuals, names, ["one", "two"] * 4 + ["a", "b"] * 12)
+    alone = conformal_intervals.memory_widths(residuals, names, ["one"] * 8 + ["a", "b"] * 12)
+    several = conformal_intervals.memory_widths(residuals, names, ["one", "two"] * 4 + ["a", "b"] * 12)
     assert alone["fsdp2"] == Width(0.1, 8) and several["fsdp2"] == Width(0.01, 8)
     assert alone["other"] == Width(0.1, 24)
-    assert residual_widths.memory_widths(np.zeros(0), [], []) == {}
+    assert conformal_intervals.memory_widths(np.zeros(0), [], []) == {}
 
 
 @pytest.mark.slow
@@ -379,8 +381,10 @@ def test_memory_intervals_cover_runs_left_out(frame, known):
     held = []
     for place in range(0, len(rows), 7):
         others = [i for i in range(len(rows)) if i != place]
-        widths = residual_widths.memory_widths(residuals[others], [names[i] for i in others], [labs[i] for i in others])
-        held.append(abs(residuals[place]) <= residual_widths.found_memory(widths, names[place])[0])
+        widths = conformal_intervals.memory_widths(
+            residuals[others], [names[i] for i in others], [labs[i] for i in others]
+        )
+        held.append(abs(residuals[place]) <= conformal_intervals.found_memory(widths, names[place])[0])
     assert 0.65 <= np.mean(held) <= 0.95
 
 
@@ -414,7 +418,7 @@ def test_few_measured_peaks_fit_nothing(known):
 @pytest.mark.slow
 def test_the_shipped_memory_intervals_are_those_of_the_runs(frame, known):
     """Whoever changes what memory is made of and forgets `calibrate` sees it here."""
-    shipped = residual_widths.read(known, residual_widths.MEMORY)
+    shipped = conformal_intervals.read(known, conformal_intervals.MEMORY)
     found = calibrate.memory_widths(frame, Efficiencies.of(known))
     assert shipped.keys() == found.keys()
     for name, each in found.items():

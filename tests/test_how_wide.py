@@ -7,7 +7,7 @@ import pytest
 
 from docs import accuracy_intervals
 from docs.accuracy_intervals import NORMAL, RULES, Judged
-from planner.figures.residual_widths import LEVEL
+from planner.figures.conformal_intervals import LEVEL
 from tests.sweeps import sweep
 from tests.test_step_time_interval import LABS, PLAIN, made
 

@@ -12,7 +12,7 @@ from planner.axes.table import ZERO
 from planner.base.errors import WrongQuestion
 from planner.calibration.runs import impossible, names, reading
 from planner.commands import main
-from planner.figures import residual_widths
+from planner.figures import conformal_intervals
 from tests.sweeps import sweep
 from tests.words import worded
 
@@ -189,7 +189,7 @@ def test_a_folder_that_cannot_be_made_is_told(tmp_path, capsys):
     assert main(command) == 2
     assert "cannot be written" in capsys.readouterr().err
     with pytest.raises(WrongQuestion, match="cannot be written"):
-        residual_widths.write(tmp_path / "taken", {}, "")
+        conformal_intervals.write(tmp_path / "taken", {}, "")
 
 
 def test_what_was_inferred_is_counted(tmp_path, capsys):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from planner import cost
 from planner.base.errors import WrongQuestion
 from planner.cost import held_memory
-from planner.figures import residual_widths
+from planner.figures import conformal_intervals
 from planner.question.flag_values import parse_risk
 from planner.question.search_problem import problem
 from planner.search.branch_and_bound import Bounded
@@ -151,12 +151,12 @@ def test_a_plan_says_its_interval_its_chance_and_the_limit():
 
 
 def test_runtimes_with_measured_peaks_are_surer():
-    known = residual_widths.read(CATALOG, residual_widths.MEMORY)
-    measured, which = residual_widths.found_memory(known, "fsdp2")
-    unknown, stands_in = residual_widths.found_memory(known, "maxtext")
+    known = conformal_intervals.read(CATALOG, conformal_intervals.MEMORY)
+    measured, which = conformal_intervals.found_memory(known, "fsdp2")
+    unknown, stands_in = conformal_intervals.found_memory(known, "maxtext")
     assert (which, stands_in) == ("fsdp2", "all")
     assert measured <= known["all"].half < unknown
-    assert residual_widths.found_memory({}, "fsdp2") == (0.5, "nothing")
+    assert conformal_intervals.found_memory({}, "fsdp2") == (0.5, "nothing")
 
 
 ESTIMATE = "estimate llama3-70b --cluster dgx-h100:16 tp=4 pp=4 vpp=4 cp=2"

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from planner import catalog
-from planner.figures import residual_widths, step_time_interval
-from planner.figures.residual_widths import Width
+from planner.figures import conformal_intervals, step_time_interval
+from planner.figures.conformal_intervals import Width
 from planner.figures.step_time_interval import Situation
 from tests.sweeps import sweep
 
@@ -60,7 +60,7 @@ def test_own_runs_take_the_place_of_the_lab_and_of_what_was_new() -> None:
 
 
 def test_the_shipped_terms_are_all_there_and_no_less_than_assumed() -> None:
-    shipped = residual_widths.read(catalog.load())
+    shipped = conformal_intervals.read(catalog.load())
     for name, least in step_time_interval.ASSUMED.items():
         assert shipped[name].half >= least if name in shipped else name == step_time_interval.LONG
     assert shipped[step_time_interval.QUANTILE].half >= step_time_interval.LEAST_LEVEL

@@ -18,7 +18,7 @@ from planner.comm.calls import several_pools
 from planner.comm.calls.one_pool import CAUSES, known_of
 from planner.cost.held_memory import Memory
 from planner.cost.money import PoolFailures, joint_goodput
-from planner.figures import cost_inputs, residual_widths
+from planner.figures import conformal_intervals, cost_inputs
 from planner.planning import document
 from planner.planning.document import FullestStage, PoolInUse, Solution, Spread, price_section
 from planner.planning.run import priced
@@ -249,7 +249,7 @@ def _mixed(plan: Plan, catalog: Catalog, request: Request, pools: Pools) -> Solu
     """A plan over several pools with all that follows from the catalog; how it is cut, its times and its bytes are the
     document's own.
     """
-    known, spreads = residual_widths.read(catalog), []
+    known, spreads = conformal_intervals.read(catalog), []
     for pool in pools.all:
         half, runs = how_sure(known, request, pool.cluster.accelerator, plan.precision)
         spreads.append(Spread(half, runs))
@@ -264,7 +264,9 @@ def _mixed(plan: Plan, catalog: Catalog, request: Request, pools: Pools) -> Solu
         fullest=_fullest(plan),
         time_spread=max(spreads, key=lambda spread: spread.half_width),
         memory_spread=Spread(
-            *residual_widths.found_memory(residual_widths.read(catalog, residual_widths.MEMORY), request.runtime.id)
+            *conformal_intervals.found_memory(
+                conformal_intervals.read(catalog, conformal_intervals.MEMORY), request.runtime.id
+            )
         ),
         older=plan.runtime.older,
     )

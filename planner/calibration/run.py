@@ -25,8 +25,8 @@ from planner.calibration.measuring.measure import Progress
 from planner.calibration.report import validation
 from planner.calibration.runs import other_families, reading
 from planner.catalog import Catalog
+from planner.figures import conformal_intervals
 from planner.figures import own_runs as near
-from planner.figures import residual_widths
 from planner.figures.efficiency import Efficiencies
 from planner.figures.profiles import overlay as profiles
 
@@ -62,8 +62,8 @@ def judged(catalog: Catalog, file: Path) -> tuple[Frame, validation.Judged]:
     using = Efficiencies.of(catalog)
     others = other_families.without_layouts(runs_read)
     times = other_families.predict(others, using)
-    widths = residual_widths.read(catalog)
-    memory = residual_widths.read(catalog, residual_widths.MEMORY)
+    widths = conformal_intervals.read(catalog)
+    memory = conformal_intervals.read(catalog, conformal_intervals.MEMORY)
     return frame, validation.judged(
         runs_read, frame, frame.predict(using), widths, validation.OtherRuns(others, times), memory
     )
@@ -177,11 +177,11 @@ def fit_site(file: Path, output: Path, known: Catalog) -> dict[str, Any]:
     many = len(frame.runs)
     source = f"{many} run{'' if many == 1 else 's'} of {file.name}"
     date = _today()
-    left = own_runs.widths(frame, held, residual_widths.read(built_in))
+    left = own_runs.widths(frame, held, conformal_intervals.read(built_in))
     changed = own_runs.changed(site_fit, shipped)
     written = overlay.write_overlay(output, changed, source, date, name="site.toml")
     written.append(near.write(output, changed.own, f"{source}, {date}", "site.csv"))
-    written.append(residual_widths.write(output, left, f"{source}, each held out in turn, {date}", "site.csv"))
+    written.append(conformal_intervals.write(output, left, f"{source}, each held out in turn, {date}", "site.csv"))
     return own_runs.site_document(frame, shipped, site_fit, held) | {"files": [str(path) for path in written]}
 
 
@@ -214,13 +214,13 @@ def _from_runs(
         with progress("hold out each lab", len(set(labs))) as advance:
             left_out = fitting.cross_validated(calibration, labs, advance, workers)
         times = fitting.interval_widths(calibration, left_out) | fitting.other_widths(priors, read, prior, workers)
-        widths.append((times, f"{source}, leave-one-lab-out, {date}", f"{residual_widths.TIME}.csv"))
+        widths.append((times, f"{source}, leave-one-lab-out, {date}", f"{conformal_intervals.TIME}.csv"))
         held = fitting.memory_widths(frame, efficiencies)
-        if held.get("all", residual_widths.Width(0.0, 0)).runs >= residual_widths.FEWEST:
+        if held.get("all", conformal_intervals.Width(0.0, 0)).runs >= conformal_intervals.FEWEST:
             citation = (
                 f"{held['all'].runs} runs of {file.name} whose peak was measured, each lab held out in turn, {date}"
             )
-            widths.append((held, citation, f"{residual_widths.MEMORY}.csv"))
+            widths.append((held, citation, f"{conformal_intervals.MEMORY}.csv"))
     written = overlay.write_overlay(output, efficiencies, source, date)  # only now: an interrupted fit leaves nothing
-    written += [residual_widths.write(output, *width) for width in widths]
+    written += [conformal_intervals.write(output, *width) for width in widths]
     return fitting.document(calibration, left_out, left) | {"files": [str(path) for path in written]}

@@ -4,7 +4,7 @@ What one layer keeps of one micro-batch: :mod:`planner.cost.layer_activations`.
 
 So much of an accelerator may be planned for that it runs out of memory no more often than a stated risk. A true peak is
 taken to lie around the predicted one as a logistic variable of its logarithm: its 80 % interval is measured
-(:mod:`planner.figures.residual_widths`), its tails are heavier than a normal one's, since few runs were measured.
+(:mod:`planner.figures.conformal_intervals`), its tails are heavier than a normal one's, since few runs were measured.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from planner.base.units import format_many
 from planner.cost.figures import Array
-from planner.figures.residual_widths import LEVEL, LONGEST, PRETRAINING, Width, quantile
+from planner.figures.conformal_intervals import LEVEL, LONGEST, PRETRAINING, Width, quantile
 
 TERMS = "transformers/"
 """What the names of these terms begin with, among the sets of an interval file."""
@@ -121,7 +121,7 @@ def fitted(residuals: Array, situations: Sequence[Situation], labs: Sequence[str
 
     Every lab counts alike. A lab's bias is the mean of its residuals, the scatter about it is a run's; a further term
     is what squared residuals of such runs have beyond that. The level is a quantile of the residuals of pre-training,
-    which fits see, over the root of their terms: the one that holds :data:`residual_widths.LEVEL` of the
+    which fits see, over the root of their terms: the one that holds :data:`conformal_intervals.LEVEL` of the
     runs of a further lab, if that comes as these K did. It counts as one whose residuals are all larger, so that the
     quantile is ``LEVEL (K + 1) / K`` of these (Lee, Barber and Willett, arXiv 2306.06342); the largest residual, with
     four labs or fewer; :data:`LEAST_LEVEL` at least.

@@ -18,7 +18,7 @@ from planner.catalog import Catalog
 from planner.cost import held_memory
 from planner.cost.figures import Network, Stack
 from planner.cost.layer_times import LayerTable
-from planner.figures import cost_inputs, residual_widths
+from planner.figures import conformal_intervals, cost_inputs
 from planner.figures.efficiency import Efficiency
 from planner.figures.profiles.profile import Profile
 from planner.mixed import pipelines, stages
@@ -137,7 +137,9 @@ def bind(catalog: Catalog, request: Request, offered: Pools) -> BoundPools:
     precision = common_precision(request, pools)
     efficiencies, profiled, figures = _priced_by(catalog, request, pools, precision)
     spread = Spread(
-        *residual_widths.found_memory(residual_widths.read(catalog, residual_widths.MEMORY), request.runtime.id)
+        *conformal_intervals.found_memory(
+            conformal_intervals.read(catalog, conformal_intervals.MEMORY), request.runtime.id
+        )
     )
     options = _options(request)
     between = _between(offered, figures)
@@ -191,7 +193,7 @@ def prepared(bound: BoundPools, tables: tuple[Priced, ...], chains: tuple[Chain,
     request = bound.request
     precision = bound.precision
     pools = bound.offered.all
-    known = residual_widths.read(bound.catalog)
+    known = conformal_intervals.read(bound.catalog)
     measured = any(used for used, _ in bound.profiled)
     return PreparedPools(
         request,

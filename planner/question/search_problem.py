@@ -15,7 +15,7 @@ from planner.base.errors import WrongQuestion, meant
 from planner.catalog import Catalog
 from planner.cost import held_memory
 from planner.cost.figures import Expansion
-from planner.figures import cost_inputs, residual_widths, step_time_interval
+from planner.figures import conformal_intervals, cost_inputs, step_time_interval
 from planner.figures.efficiency import Efficiency, reached
 from planner.figures.own_runs import NearRuns, block
 from planner.figures.profiles import overlay
@@ -92,12 +92,14 @@ def prepare(catalog: Catalog, request: Request, spanned: tuple[Block, ...] | Non
     """
     request = replace(request, counts=_that_progress(request))
     found = space(request) if spanned is None else spanned
-    known, part = residual_widths.read(catalog), request.cluster.accelerator
+    known, part = conformal_intervals.read(catalog), request.cluster.accelerator
     fitted = resolve_efficiency(catalog, request, part)
     _refuse_unlisted(request, fitted)
     kinds = {name for block in found for name in block.axes[PRECISION]}
     measured, unused = measured_layers(catalog, request, kinds)
-    memory = residual_widths.found_memory(residual_widths.read(catalog, residual_widths.MEMORY), request.runtime.id)
+    memory = conformal_intervals.found_memory(
+        conformal_intervals.read(catalog, conformal_intervals.MEMORY), request.runtime.id
+    )
     figures = _figures(request, fitted, sorted(kinds), measured, memory[0])
     targets = tuple(_target(request, block) for block in found)
     sure = {name: how_sure(known, request, part, name) for name in kinds}
@@ -144,7 +146,7 @@ def plausible(catalog: Catalog, request: Request) -> Iterator[tuple[Runtime, str
 
 
 def how_sure(
-    known: Mapping[str, residual_widths.Width], request: Request, part: Accelerator, precision: str
+    known: Mapping[str, conformal_intervals.Width], request: Request, part: Accelerator, precision: str
 ) -> tuple[float, str]:
     """Half-width of the 80 % interval of a step time on some accelerator, log scale, and the runs it comes from."""
     work = request.workload
@@ -167,7 +169,7 @@ def resolve_efficiency(catalog: Catalog, request: Request, part: Accelerator) ->
     found = replace(found, runtime=replace(found.runtime, **request.supposed))
     if found.own and not request.weighs_own_runs:
         found = replace(found, notes=(*found.notes, OWN_RUNS_SHARED))
-    if residual_widths.measured(residual_widths.read(catalog), part.generation):
+    if conformal_intervals.measured(conformal_intervals.read(catalog), part.generation):
         return found
     note = f"no transformer's training run was fitted on {part.generation}: its interval is as wide as for unseen ones"
     return replace(found, notes=(*found.notes, note))

@@ -19,7 +19,7 @@ from planner.catalog import Catalog
 from planner.cost import collective_times, convolution, held_memory
 from planner.cost.figures import Device
 from planner.cost.other_families import Software, stretched
-from planner.figures import cost_inputs, matrix_formats, residual_widths
+from planner.figures import conformal_intervals, cost_inputs, matrix_formats
 from planner.figures.efficiency import Efficiencies
 from planner.models import families
 from planner.question.job_pools import JobPool, Pools, joint, merged
@@ -72,7 +72,9 @@ def part(catalog: Catalog, network: str, pool: JobPool, precision: str, oom_risk
     reached = using.accelerator(accelerator)
     runtime = using.runtime(RUNTIME[:1], RUNTIME[1], "", accelerator.generation)
     software = cost_inputs.software(runtime, precision)
-    spread, _ = residual_widths.found_memory(residual_widths.read(catalog, residual_widths.MEMORY), RUNTIME[0])
+    spread, _ = conformal_intervals.found_memory(
+        conformal_intervals.read(catalog, conformal_intervals.MEMORY), RUNTIME[0]
+    )
     return ImagePart(
         device=cost_inputs.matured(
             cost_inputs.device(accelerator, reached, precision, RUNTIME[1]), reached, RUNTIME[1]

@@ -29,9 +29,9 @@ from planner.calibration.runs.measured_run import Run
 from planner.calibration.runs.other_families import FAMILIES, OtherFrame
 from planner.catalog import Catalog
 from planner.cost.figures import Array
-from planner.figures import residual_widths, step_time_interval
+from planner.figures import conformal_intervals, step_time_interval
+from planner.figures.conformal_intervals import Width
 from planner.figures.efficiency import Efficiencies
-from planner.figures.residual_widths import Width
 
 BOARDS = {
     "ampere": ("A30", "A40", "A100-PCIE-80GB", "RTX-A6000", "RTX-A5000", "RTX-A4000"),
@@ -187,7 +187,7 @@ def interval_widths(calibration: Calibration, left_out: Array) -> dict[str, Widt
     """
     frame, rows = calibration.frame, calibration.rows
     predicted = frame.predict(calibration.fit.efficiencies)
-    tuned = [i for i, run in enumerate(frame.runs) if run.task not in residual_widths.PRETRAINING and _tuned(run)]
+    tuned = [i for i, run in enumerate(frame.runs) if run.task not in conformal_intervals.PRETRAINING and _tuned(run)]
     every = [*rows, *tuned]
     times = np.concatenate([left_out, predicted.time[tuned]])
     known = [situation(frame.runs[i], frame.reading(predicted.row[i]).options[PRECISION]) for i in every]
@@ -196,7 +196,7 @@ def interval_widths(calibration: Calibration, left_out: Array) -> dict[str, Widt
 
 
 def _tuned(run: Run) -> bool:
-    return run.family in residual_widths.TRANSFORMERS and run.measured is not None and run.grade in ("A", "B")
+    return run.family in conformal_intervals.TRANSFORMERS and run.measured is not None and run.grade in ("A", "B")
 
 
 def other_widths(
@@ -211,7 +211,7 @@ def other_widths(
         return {}
     measured = frame.measured[other_parameters.timed(frame)]
     residuals = np.log(other_parameters.cross_validated(frame, prior, workers) / measured)
-    known = residual_widths.widths(residuals, [described(run) for run in members], [run.group for run in members])
+    known = conformal_intervals.widths(residuals, [described(run) for run in members], [run.group for run in members])
     return {key: width_of for key, width_of in known.items() if key != "all"}
 
 
@@ -219,4 +219,4 @@ def memory_widths(frame: Frame, using: Efficiencies) -> dict[str, Width]:
     """Interval widths of peak memory from every run of a frame whose peak was measured; none without such runs."""
     rows, residuals = counted_runs.held_out_peaks(frame, using)
     members = [frame.runs[i] for i in rows]
-    return residual_widths.memory_widths(residuals, [run.runtime for run in members], [lab(run) for run in members])
+    return conformal_intervals.memory_widths(residuals, [run.runtime for run in members], [lab(run) for run in members])

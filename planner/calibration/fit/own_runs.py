@@ -21,9 +21,9 @@ from planner.calibration.report.validation import situation
 from planner.cost.figures import Array
 from planner.cost.nearness import SITE, OwnRuns, covariance, scatters, weighed
 from planner.figures import step_time_interval
+from planner.figures.conformal_intervals import Width
 from planner.figures.efficiency import Efficiencies
 from planner.figures.own_runs import FURTHEST, runtime_of
-from planner.figures.residual_widths import Width
 from planner.schema.plan_prediction import MOST_OWN_RUNS
 
 PRIOR_RUNS = 3

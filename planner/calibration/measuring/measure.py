@@ -34,7 +34,7 @@ from planner.calibration.measuring.ranks import time_collectives
 from planner.calibration.measuring.timing import Bench, Refused, device_of, devices, precisions, recognised
 from planner.calibration.runs import names
 from planner.catalog import Catalog
-from planner.figures import matrix_formats, residual_widths
+from planner.figures import conformal_intervals, matrix_formats
 from planner.figures.efficiency import Efficiencies
 from planner.schema.efficiency import AcceleratorEfficiency
 from planner.schema.hardware import Accelerator
@@ -236,7 +236,7 @@ def _fitted(
     check_rates(measurement.rows, part)
     prior = _prior(catalog, part)
     entry, report = fit_kernels(measurement.rows, part, prior)
-    kept = residual_widths.measured(residual_widths.read(catalog), part.generation)
+    kept = conformal_intervals.measured(conformal_intervals.read(catalog), part.generation)
     entry = with_prior_levels(entry, prior, measurement.rows, part) if kept else entry
     source = f"{how}: {report.rows} kernels, mean error {report.mape:.1%}"
     date = max((row.date for row in measurement.rows), default="") or datetime.date.today().isoformat()

@@ -19,9 +19,9 @@ from planner.calibration.report.prediction_errors import Errors, GroupChoice, Le
 from planner.calibration.runs.measured_run import Run
 from planner.cost import held_memory
 from planner.cost.figures import Array
-from planner.figures import residual_widths, step_time_interval
+from planner.figures import conformal_intervals, step_time_interval
+from planner.figures.conformal_intervals import Width
 from planner.figures.efficiency import Efficiencies
-from planner.figures.residual_widths import Width
 from planner.figures.step_time_interval import Situation
 
 BY = {"source": "source", "model": "base", "accelerator": "accelerator", "task": "task_there"}
@@ -106,7 +106,7 @@ def judged(
         time * np.exp(half),
         np.concatenate([prediction.memory, unknown]),
         np.concatenate([readings(frame, prediction), unknown]),
-        np.array([residual_widths.found_memory(memory_known or {}, run.runtime)[0] for run in predicted]),
+        np.array([conformal_intervals.found_memory(memory_known or {}, run.runtime)[0] for run in predicted]),
         np.concatenate([frame.capacity[prediction.row], unknown]),
         np.concatenate([prediction.fits, np.ones(len(others), dtype=bool)]),
         [", ".join(run.inferred) for run in predicted],
@@ -130,7 +130,7 @@ def half_width(known: Mapping[str, Width], run: Run, precision: str) -> float:
     """Half-width of the 80 % interval of a run's time, log scale."""
     if run.family in TRANSFORMERS:
         return step_time_interval.half_width(known, situation(run, precision))[0]
-    return residual_widths.found(known, *described(run))[0]
+    return conformal_intervals.found(known, *described(run))[0]
 
 
 def situation(run: Run, precision: str) -> Situation:
