@@ -15,7 +15,7 @@ from planner.base.errors import WrongQuestion
 from planner.comm.calls import several_pools
 from planner.comm.calls.one_pool import CAUSES, known_of, listed
 from planner.comm.calls.several_pools import PoolCall
-from planner.comm.program.choosing import ChooseOptions
+from planner.comm.program.integer_program import ChooseOptions
 from planner.comm.routing.rules import rule_of
 from planner.comm.run import modelled, with_rules
 from planner.comm.tables import timing

@@ -13,7 +13,7 @@ from planner.catalog import Catalog
 from planner.comm.calls import several_pools
 from planner.comm.calls.one_pool import grid_of, known_of, listed, place_of
 from planner.comm.calls.several_pools import KnownPlan, PoolCall
-from planner.comm.program.choosing import ChooseOptions, Chosen, choose, pin
+from planner.comm.program.integer_program import ChooseOptions, Chosen, choose, pin
 from planner.comm.tables import measured_times as tables
 from planner.comm.tables import nccl_methods as by_model
 from planner.comm.tables.measured_times import CollectiveMethod

@@ -107,13 +107,13 @@ def choose(
     from planner.api import plan_sources as plans
     from planner.base import writing
     from planner.comm import run
-    from planner.comm.program import choosing
+    from planner.comm.program import integer_program
     from planner.commands.screen import comm_view, render
     from planner.planning import document
 
     plan = plans.read(file, asked["rank"])
     verify.check(plan, may_exceed_limits=True)
-    chosen_by = choosing.ChooseOptions(
+    chosen_by = integer_program.ChooseOptions(
         most=_at_least_one("--most", asked["most"]),
         margin=_share("--margin", asked["margin"]),
         switch_s=_quantity("--switch", asked["switch"], "time"),

@@ -12,7 +12,7 @@ from typing import Any
 
 from planner import api, catalog
 from planner.comm import run
-from planner.comm.program import choosing
+from planner.comm.program import integer_program
 from planner.launchers import EXPORTERS
 from planner.launchers.bundle import refusals
 from planner.models.workload import find_model
@@ -163,5 +163,5 @@ def chosen_plan() -> Plan:
         header = "backend,algorithm,protocol,op,ranks,bytes,round,seconds"
         path.write_text("\n".join([header, *rows]) + "\n", encoding="utf-8")
         return run.with_rules(
-            whole, catalog.load(), [str(path)], choosing.ChooseOptions(launcher="nccl-tuner"), "plan"
+            whole, catalog.load(), [str(path)], integer_program.ChooseOptions(launcher="nccl-tuner"), "plan"
         )[1]
