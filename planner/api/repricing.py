@@ -263,11 +263,7 @@ def _mixed(plan: Plan, catalog: Catalog, request: Request, pools: Pools) -> Solu
         model_flops=plan.prediction.model_flops,
         fullest=_fullest(plan),
         time_spread=max(spreads, key=lambda spread: spread.half_width),
-        memory_spread=Spread(
-            *conformal_intervals.found_memory(
-                conformal_intervals.read(catalog, conformal_intervals.MEMORY), request.runtime.id
-            )
-        ),
+        memory_spread=Spread(*conformal_intervals.memory_width(catalog, request.runtime.id)),
         older=plan.runtime.older,
     )
 

@@ -1,9 +1,8 @@
 """How sure a prediction is: 80 % intervals from cross-validated residuals of comparable runs (split conformal).
 
-Comparable runs share the accelerator's generation and the kind of model (dense, mixture); where too few were
-measured the
-next wider set stands in, and the interval widens: on a generation that nothing was measured on to what predictions of
-whole generations miss when a fit has seen none of their runs. The half-width of a set of n residuals
+Comparable runs share the accelerator's generation and the kind of model (dense, mixture). Where too few were
+measured, the next wider set stands in, and the interval widens: on a generation that nothing was measured on, to what
+predictions of whole generations miss when a fit has seen none of their runs. The half-width of a set of n residuals
 ``r = |log(predicted / measured)|`` is its ``ceil(0.8 (n + 1)) / n`` quantile; residuals come from
 fits that left the run's source out.
 
@@ -163,6 +162,11 @@ def read(catalog: Catalog, what: str = TIME) -> dict[str, Width]:
                         raise WrongQuestion(f"{path}:{number}: half_width must be finite and at least 0")
                     known[row["set"]] = Width(half, runs)
     return known
+
+
+def memory_width(catalog: Catalog, runtime: str) -> tuple[float, str]:
+    """Half-width of peak memory under a runtime by a catalog, and the set that it comes from."""
+    return found_memory(read(catalog, MEMORY), runtime)
 
 
 def write(folder: Path, known: Mapping[str, Width], source: str, name: str = "time.csv") -> Path:

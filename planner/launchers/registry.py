@@ -16,12 +16,12 @@ from planner.launchers import (
     nccl_tuner,
     primus,
     ray_train,
-    skypilot_and_dstack,
     slurm,
     torchrun,
     torchtitan,
     trl,
 )
+from planner.launchers.skypilot_and_dstack import DSTACK, SKYPILOT
 from planner.launchers.target import Exporter
 
 _MODULES = (
@@ -31,10 +31,10 @@ _MODULES = (
 _EXPORTERS = (
     *(module.EXPORTER for module in _MODULES),
     *(
-        skypilot_and_dstack.SKYPILOT,
+        SKYPILOT,
         *kubernetes.EXPORTERS,
         *ray_train.EXPORTERS,
-        skypilot_and_dstack.DSTACK,
+        DSTACK,
         nccl_tuner.EXPORTER,
     ),
 )

@@ -136,11 +136,7 @@ def bind(catalog: Catalog, request: Request, offered: Pools) -> BoundPools:
     _refuse_other_pins(request)
     precision = common_precision(request, pools)
     efficiencies, profiled, figures = _priced_by(catalog, request, pools, precision)
-    spread = Spread(
-        *conformal_intervals.found_memory(
-            conformal_intervals.read(catalog, conformal_intervals.MEMORY), request.runtime.id
-        )
-    )
+    spread = Spread(*conformal_intervals.memory_width(catalog, request.runtime.id))
     options = _options(request)
     between = _between(offered, figures)
     return BoundPools(

@@ -97,9 +97,7 @@ def prepare(catalog: Catalog, request: Request, spanned: tuple[Block, ...] | Non
     _refuse_unlisted(request, fitted)
     kinds = {name for block in found for name in block.axes[PRECISION]}
     measured, unused = measured_layers(catalog, request, kinds)
-    memory = conformal_intervals.found_memory(
-        conformal_intervals.read(catalog, conformal_intervals.MEMORY), request.runtime.id
-    )
+    memory = conformal_intervals.memory_width(catalog, request.runtime.id)
     figures = _figures(request, fitted, sorted(kinds), measured, memory[0])
     targets = tuple(_target(request, block) for block in found)
     sure = {name: how_sure(known, request, part, name) for name in kinds}

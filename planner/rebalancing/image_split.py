@@ -72,9 +72,7 @@ def part(catalog: Catalog, network: str, pool: JobPool, precision: str, oom_risk
     reached = using.accelerator(accelerator)
     runtime = using.runtime(RUNTIME[:1], RUNTIME[1], "", accelerator.generation)
     software = cost_inputs.software(runtime, precision)
-    spread, _ = conformal_intervals.found_memory(
-        conformal_intervals.read(catalog, conformal_intervals.MEMORY), RUNTIME[0]
-    )
+    spread, _ = conformal_intervals.memory_width(catalog, RUNTIME[0])
     return ImagePart(
         device=cost_inputs.matured(
             cost_inputs.device(accelerator, reached, precision, RUNTIME[1]), reached, RUNTIME[1]

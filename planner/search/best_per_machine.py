@@ -1,7 +1,8 @@
 """The best candidate on each of many machines that differ in how fast and how large they are: one space, many answers.
 
 Every machine's rows stand beside the others', so that one pass of the cost functions prices a layout on all of them.
-The same bound, the same ties and so the same plans as :class:`~planner.search.branch_and_bound.Bounded` on each machine alone.
+The same bound, the same ties and so the same plans as :class:`~planner.search.branch_and_bound.Bounded` on each
+machine alone.
 """
 
 from __future__ import annotations

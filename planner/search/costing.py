@@ -217,8 +217,9 @@ class Exhaustive:
     name = "exhaustive"
 
     def search(self, problem: SearchProblem, advance: Callable[[int], None] | None = None) -> SearchResult:
-        """The result that :class:`planner.search.branch_and_bound.Bounded` finds, by costing every candidate; `advance` is told
-        how many candidates were costed.
+        """The result that :class:`planner.search.branch_and_bound.Bounded` finds, by costing every candidate.
+
+        `advance` is called with the number of candidates costed.
         """
         kept = archive.nothing()
         feasible = 0
