@@ -6,23 +6,19 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from itertools import chain
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
 from planner.base.errors import WrongQuestion, same_but_case, suggestion
 from planner.base.reading import short_hash
 from planner.base.resources import data, own
-from planner.catalog.checked_records import TYPES, build, dangling, hint
-from planner.catalog.files import FOLDERS, FileProblem, FileRecord, misplaced, read_entries, read_prices
+from planner.catalog.check import BUILT_IN, TYPES, CatalogLayer, build, format_problems, merged
+from planner.catalog.files import FOLDERS, FileProblem, misplaced
 from planner.schema.efficiency import AcceleratorEfficiency, CollectiveEfficiency, FabricEfficiency, RuntimeEfficiency
 from planner.schema.hardware import Accelerator, Entry, Fabric, Node, Region, Runtime
 
 T = TypeVar("T")
 Kind = TypeVar("Kind", bound=Entry)
-BUILT_IN = "built-in"
-_SHOWN = 10
-"""Problems that one error message lists; `catalog check` lists all."""
 
 
 class UnknownName(WrongQuestion):
@@ -31,14 +27,6 @@ class UnknownName(WrongQuestion):
     def __init__(self, kind: str, name: str, choices: Mapping[str, object], listing: str = "") -> None:
         hint = suggestion(name, choices)
         super().__init__(f"no {kind} {name!r}.{hint} ({listing or f'clusterwright catalog list {kind}s'})")
-
-
-@dataclass(frozen=True)
-class CatalogLayer:
-    """One catalog folder, and what to call it."""
-
-    origin: str
-    folder: Path
 
 
 def _entries(kind: type[Kind]) -> cached_property[Mapping[str, Kind]]:
@@ -154,110 +142,6 @@ def load(extra: Path | None = None, site: Path | None = None) -> Catalog:
 def version() -> str:
     """Short hash of the built-in catalog: every file's name and bytes."""
     return _hash(data("hardware_catalog"))
-
-
-def problems(folder: Path) -> list[FileProblem]:
-    """Every problem of a catalog folder at once, in order of file and line.
-
-    Raises:
-        WrongQuestion: there is no such folder.
-    """
-    if not folder.is_dir():
-        raise WrongQuestion(f"{folder}: no such catalog folder")
-    base = CatalogLayer(BUILT_IN, data("hardware_catalog"))
-    layer = CatalogLayer("checked", folder)
-    layers = (layer,) if folder.resolve() == base.folder.resolve() else (base, layer)
-    misplaced_files = misplaced(folder)
-    records = {kind: merged(layers, kind, misplaced_files) for kind in FOLDERS}
-    for kind in FOLDERS:
-        for name, record in records[kind].items():
-            build(TYPES[kind], name, record, misplaced_files)
-            dangling(kind, name, record, records, misplaced_files)
-    # An entry of the base may carry a price of this folder, and the other way round: the file decides.
-    return sorted(
-        {problem for problem in misplaced_files if folder == Path(problem.file) or folder in Path(problem.file).parents}
-    )
-
-
-def merged(layers: tuple[CatalogLayer, ...], kind: str, problems: list[FileProblem]) -> dict[str, FileRecord]:
-    """Every entry of one kind as its strongest layer gives it, prices joined, `extends` filled in, fields unchecked."""
-    records: dict[str, FileRecord] = {}
-    for layer in layers:
-        layer_entries = read_entries(layer.folder, kind, layer.origin, problems)
-        for name in layer_entries:
-            _extend(name, layer_entries, records, problems)
-        records |= layer_entries
-        _join_prices(layer, kind, records, problems)
-    return records
-
-
-def format_problems(problems: list[FileProblem], limit: int | None = _SHOWN) -> str:
-    """Several problems as one message, the first `limit` of them in full."""
-    lines = [str(problem) for problem in sorted(set(problems))]
-    more = [f"and {len(lines) - limit} more (clusterwright catalog check DIR)"] if limit and len(lines) > limit else []
-    return "\n".join(lines[:limit] + more)
-
-
-def _extend(
-    name: str, entries: Mapping[str, FileRecord], below: Mapping[str, FileRecord], problems: list[FileProblem]
-) -> None:
-    """Fills an entry that says ``extends = "other"``, after that other and whatever it extends itself."""
-    waiting: dict[str, str] = {}
-    while name in entries and "extends" in entries[name].fields:
-        waiting[name] = str(entries[name].fields.pop("extends"))
-        name = waiting[name]
-    while waiting:
-        name, other = waiting.popitem()
-        # An entry may extend the weaker one of its own name, which it replaces.
-        base = (entries.get(other) if other != name else None) or below.get(other)
-        if base is not None and other not in waiting:
-            _inherit(entries[name], base, name)
-            continue
-        file, line = entries[name].place(("extends",))
-        reason = "extends itself" if base else f"no such entry{hint(other, chain(below, entries), problems)}"
-        problems.append(FileProblem(file, line, f'{name}.extends = "{other}"', reason))
-        entries[name].broken = True
-
-
-def _inherit(record: FileRecord, base: FileRecord, name: str) -> None:
-    """Fills an entry with the fields of the one that it extends; its own win."""
-    inherited = {key: value for key, value in base.fields.items() if key != "prices" or "prices" not in record.fields}
-    if "prices" not in record.fields:
-        record.price_lines = list(base.price_lines)
-    record.fields = {**inherited, **record.fields}
-    stated = record.document.data.get(name, {})
-    # What an entry is without has no date.
-    since = inherited.get("since")
-    if isinstance(since, dict) and "since" not in stated:
-        none = {key.removesuffix("_zero") for key, value in stated.items() if value in ([], False, 0)}
-        record.fields["since"] = {what: date for what, date in since.items() if what not in none}
-    # What an entry states itself is no longer assumed.
-    assumed = base.fields.get("assumed")
-    if isinstance(assumed, dict) and "assumed" not in stated:
-        record.fields["assumed"] = {key: why for key, why in assumed.items() if key.split(".")[0] not in stated}
-
-
-def _join_prices(layer: CatalogLayer, kind: str, records: dict[str, FileRecord], problems: list[FileProblem]) -> None:
-    """Add a folder's price lists to its entries; they replace weaker prices of the same basis."""
-    if kind not in ("accelerators", "nodes"):
-        return
-    fresh: dict[str, list[Any]] = {}
-    for row in read_prices(layer.folder, problems):
-        if row.kind == kind:
-            fresh.setdefault(row.id, []).append(row)
-    for name, rows in fresh.items():
-        record = records.get(name)
-        if record is None:
-            reason = f"no such {kind[:-1]}{hint(name, records, problems)}"
-            problems.extend(FileProblem(row.file, row.line, name, reason) for row in rows)
-            continue
-        renewed = {row.fields.get("basis") for row in rows}
-        old = record.fields.get("prices", [])
-        if not isinstance(old, list):
-            continue  # the entry itself will be refused
-        kept = [n for n, price in enumerate(old) if not isinstance(price, dict) or price.get("basis") not in renewed]
-        record.fields["prices"] = [old[n] for n in kept] + [row.fields for row in rows]
-        record.price_lines = [record.price_lines[n] for n in kept] + [(row.file, row.line) for row in rows]
 
 
 def _own(folder: Path, origin: str) -> CatalogLayer:
