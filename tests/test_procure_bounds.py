@@ -9,7 +9,7 @@ import pytest
 from planner.base.errors import NoAnswer
 from planner.catalog import load
 from planner.procurement import run
-from planner.procurement.program import variations
+from planner.procurement.program import infeasible
 from planner.procurement.question.portfolio import Job, Limits, NodeOption, Portfolio
 from planner.procurement.run import Depth
 from planner.procurement.throughput.bounds import EVERYTHING, Reach
@@ -74,7 +74,7 @@ def test_what_is_impossible_is_answered_with_fewer_searches(
     wanted = asked(("llama3-8b", {}), ("gpt2", {}), budget=budget, deadline=deadline, buy=buy)
     few, full = run.pose(known, wanted), run.pose(known, wanted, reach=EVERYTHING)
     assert len(few.columns) < len(full.columns) or deadline < 3.0  # nothing is in time, so all is looked at
-    whole = run.conflict_message(wanted, variations.conflict(full.lean, run.USUAL))
+    whole = run.conflict_message(wanted, infeasible.conflict(full.lean, run.USUAL))
     with pytest.raises(NoAnswer) as caught:
         run.procure(known, wanted, depth=SAID)
     assert str(caught.value) == whole and ("budget" if budget and deadline > 3.0 else "deadline") in whole
@@ -88,7 +88,7 @@ def test_what_is_late_or_too_dear_is_searched_where_it_is_a_remedy(budget: float
     wanted = asked(("llama3-8b", {}), budget=budget, deadline=4.5, buy=(8,), nodes=("p4d.24xlarge", "tpu-v5e-8"))
     few, full = run.pose(known, wanted), run.pose(known, wanted, reach=EVERYTHING)
     assert len(few.columns) < len(full.columns)
-    whole = run.conflict_message(wanted, variations.conflict(full.lean, run.USUAL))
+    whole = run.conflict_message(wanted, infeasible.conflict(full.lean, run.USUAL))
     with pytest.raises(NoAnswer) as caught:
         run.procure(known, wanted, depth=SAID)
     assert str(caught.value) == whole and "of the work" in whole and ("deadline" in whole) == (budget > 1e4)

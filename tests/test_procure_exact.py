@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import pytest
 
-from planner.procurement.program import pruning, variations
+from planner.procurement.program import infeasible, pruning, shadow_prices
+from planner.procurement.program.alternatives import families, ranked
 from planner.procurement.program.instance import FAR, ProcureInstance, ProcureVariant, Settings, limits
 from planner.procurement.program.solve import best, excluded, solve
-from planner.procurement.program.variations import families, ranked
 from planner.procurement.question.portfolio import Job, Limits
 from planner.procurement.throughput.column import Column
 from planner.question.file_values import DAYS_PER_MONTH
@@ -147,7 +147,7 @@ def test_hired_nodes_count_while_they_are_hired(scarce: dict[str, object]) -> No
     found = best(later, ProcureVariant(), "cost", SETTINGS)
     assert found is not None and set(found.run) == {0, 1}
     if "at_most" in scarce:
-        assert variations.conflict(at_once, SETTINGS).relaxed["quantity:it"] == pytest.approx(2.0)
+        assert infeasible.conflict(at_once, SETTINGS).relaxed["quantity:it"] == pytest.approx(2.0)
 
 
 def test_scarce_machines_need_what_they_dominate() -> None:
@@ -266,7 +266,7 @@ def test_marginal_values_are_what_solving_again_finds() -> None:
         first = best(instance, ProcureVariant(), "cost", SETTINGS)
         if first is None:
             continue
-        for value in variations.marginal_values(instance, first, SETTINGS):
+        for value in shadow_prices.marginal_values(instance, first, SETTINGS):
             if value.limit in ("budget", "power", "capital", "racks", "carbon"):
                 have = getattr(instance.asked.limits, value.limit)
                 again = best_value(with_limits(instance, **{value.limit: have + value.step}), "cost")
@@ -289,7 +289,7 @@ def test_conflicts_are_smallest_and_relaxations_suffice() -> None:
         ):
             continue  # no limit is to blame
         told += 1
-        found = variations.conflict(instance, SETTINGS)
+        found = infeasible.conflict(instance, SETTINGS)
         everything = frozenset(limit.name for limit in limits(instance.asked, instance.pools))
         assert solve(instance, ProcureVariant(dropped=everything - set(found.limits)), SETTINGS) is None
         for name in found.limits:
@@ -361,5 +361,5 @@ def test_racks_that_are_full_already_are_said_to_be(solver: SolverName) -> None:
     instance = ProcureInstance(asked, [hired(1, 100.0)], [Column(0, 0, 10.0, 1e3)], {"racks": 2.0})
     settings = replace(SETTINGS, solver=solver)
     assert best(instance, ProcureVariant(), "cost", settings) is None
-    found = variations.conflict(instance, settings)
+    found = infeasible.conflict(instance, settings)
     assert (found.limits, found.relaxed) == (("racks",), {"racks": 2.0})

@@ -8,7 +8,7 @@ from functools import cache
 
 import pytest
 
-from planner.procurement.program import variations
+from planner.procurement.program import infeasible
 from planner.procurement.program.instance import ProcureInstance, ProcureVariant, Settings
 from planner.procurement.program.job_order import Ground, Task, sequenced
 from planner.procurement.program.solve import excluded, solve
@@ -114,5 +114,5 @@ def test_more_money_a_month_is_advised_as_a_job_in_one_piece_needs_it() -> None:
     """50 days at 100 USD: 25 days in each of two months, though spread over three a month would take 1,667."""
     asked = replace(portfolio((job(0, 90.0),)), limits=Limits(monthly=1500.0))
     pools = [hire("on-demand", QUOTA, 4, day_usd=100.0)]
-    found = variations.conflict(ProcureInstance(asked, pools, [Column(0, 0, 50.0, 1e3)]), Settings(gap=1e-9))
+    found = infeasible.conflict(ProcureInstance(asked, pools, [Column(0, 0, 50.0, 1e3)]), Settings(gap=1e-9))
     assert found.relaxed["monthly"] == pytest.approx(2500.0, rel=2e-3)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from planner.base.errors import NoAnswer
-from planner.procurement.program import cuts, variations
+from planner.procurement.program import cuts, infeasible, shadow_prices
 from planner.procurement.program import solve as solving
 from planner.procurement.program.instance import ProcureInstance, ProcureVariant, ProgramSolution, Settings
 from planner.procurement.program.solve import best, solve
@@ -194,11 +194,11 @@ def test_advice_names_the_least_that_suffices() -> None:
             continue
         if best(instance, ProcureVariant(), "cost", SETTINGS) is not None:
             continue
-        found = variations.conflict(instance, SETTINGS)
+        found = infeasible.conflict(instance, SETTINGS)
         for name, value in found.relaxed.items():
             kind, enough = name.partition(":")[0], ProcureVariant(moved={name: value * (1 + 1e-9)})
             less = value - 1 if kind == "quantity" else value * (1 - 2e-3)
-            within = variations.reaching(instance, value)
+            within = infeasible.reaching(instance, value)
             assert best(within, enough, "cost", SETTINGS) is not None, (seed, name)
             assert best(within, ProcureVariant(moved={name: less}), "cost", SETTINGS) is None, (seed, name)
             told += kind == "quantity"
@@ -209,7 +209,7 @@ def test_advice_names_the_least_that_suffices() -> None:
 def test_what_a_longer_plan_would_do_is_not_said_to_fit_nowhere() -> None:
     # What is bought is there until the horizon; 150 days of work lack 50 days, and no machine.
     asked = portfolio((replace(job(0, 100.0), given_deadline=False),))
-    found = variations.conflict(ProcureInstance(asked, [bought(0, 1e5)], [Column(0, 0, 150.0, 1e3)]), SETTINGS)
+    found = infeasible.conflict(ProcureInstance(asked, [bought(0, 1e5)], [Column(0, 0, 150.0, 1e3)]), SETTINGS)
     assert (found.limits, found.nowhere) == (("horizon",), ())
     assert found.relaxed["horizon"] == pytest.approx(150.0, rel=2e-3)
 
@@ -221,5 +221,5 @@ def test_more_of_a_quota_sees_clusters_that_it_does_not_allow_yet() -> None:
     instance = ProcureInstance(portfolio(jobs), pools, [Column(0, 0, 30.0, 1e3), Column(0, 1, 10.0, 3e3)])
     first = best(instance, ProcureVariant(), "cost", SETTINGS)
     assert first is not None and first.run == {0: (0,)}
-    (worth,) = [x for x in variations.marginal_values(instance, first, SETTINGS) if x.limit == f"quantity:{QUOTA}"]
+    (worth,) = [x for x in shadow_prices.marginal_values(instance, first, SETTINGS) if x.limit == f"quantity:{QUOTA}"]
     assert worth.gain == pytest.approx(15_000.0 - 6_000.0)

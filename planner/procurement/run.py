@@ -18,7 +18,8 @@ from planner.catalog import Catalog
 from planner.catalog.ages import is_stale
 from planner.cost.money import resale
 from planner.procurement.answer import document, money_risks
-from planner.procurement.program import pruning, variations
+from planner.procurement.program import infeasible, pruning, shadow_prices
+from planner.procurement.program.alternatives import families, ranked
 from planner.procurement.program.instance import (
     USUAL,
     ProcureInstance,
@@ -28,7 +29,6 @@ from planner.procurement.program.instance import (
     limits,
 )
 from planner.procurement.program.solve import best, excluded
-from planner.procurement.program.variations import families, ranked
 from planner.procurement.question.portfolio import Portfolio
 from planner.procurement.supply.acquiring import pools, standing
 from planner.procurement.supply.pools import SupplyPool, offers
@@ -49,7 +49,7 @@ GROWTH = 2.0
 """Times as dear machines that are looked at next, where the cheap ones do not say what would be enough."""
 UNPROVEN = "Not proven: not every order of the jobs was tried (terms, months and pauses leave too many); one may do."
 METHOD = "integer program over precomputed plans and orders of jobs; each stays on its pool"
-SMALLEST_SHARE = 0.5**variations.HALVINGS
+SMALLEST_SHARE = 0.5**infeasible.HALVINGS
 """Smallest share of the work that a search for the most that fits distinguishes from nothing."""
 
 
@@ -141,20 +141,20 @@ def _wider(reach: Reach, least: LowerBounds) -> Reach:
     return replace(reach, usd=GROWTH * max(reach.usd, least.cheapest_usd, 1.0))
 
 
-def _conflict(catalog: Catalog, posed: Posed, settings: Settings, progress: Progress | None) -> variations.Conflict:
+def _conflict(catalog: Catalog, posed: Posed, settings: Settings, progress: Progress | None) -> infeasible.Conflict:
     """Why there is no answer, with every column that an answer to any of the remedies may need."""
     asked = posed.instance.asked
     reach = Reach(usd=_budget(asked), late_usd=_budget(asked))
     while True:
         if posed.speeds.wanted(reach):
             posed = pose(catalog, asked, progress, reach=reach, known=posed)
-        conflict = variations.conflict(posed.lean, settings)
+        conflict = infeasible.conflict(posed.lean, settings)
         reach = _of_remedies(asked, conflict, reach, posed.speeds.least)
         if not posed.speeds.wanted(reach):
             return conflict
 
 
-def _of_remedies(asked: Portfolio, conflict: variations.Conflict, reach: Reach, least: LowerBounds) -> Reach:
+def _of_remedies(asked: Portfolio, conflict: infeasible.Conflict, reach: Reach, least: LowerBounds) -> Reach:
     """What any of the remedies may need: enough money, more time, or less of the work; and where more money alone is
     none as yet, ever dearer machines.
     """
@@ -194,7 +194,7 @@ def procure(
         document.alternative(instance, posed.speeds, solution, rank) for rank, solution in enumerate(solutions, 1)
     )
     with _shown(progress, "marginal values and sensitivities"):
-        gains = variations.marginal_values(posed.lean, solutions[0], settings) if depth.marginal else ()
+        gains = shadow_prices.marginal_values(posed.lean, solutions[0], settings) if depth.marginal else ()
         turned = tuple(_sensitivity(catalog, posed, solutions[0], settings)) if depth.sensitivity else ()
     first = solutions[0]
     sign = -1e6 if asked.objective == "tokens-per-dollar" else 1.0
@@ -411,7 +411,7 @@ def _of_owning(asked: Portfolio, bought: list[SupplyPool]) -> Iterator[Assumptio
     )
 
 
-def conflict_message(asked: Portfolio, conflict: variations.Conflict) -> str:
+def conflict_message(asked: Portfolio, conflict: infeasible.Conflict) -> str:
     """A conflict as a message: what conflicts, and the ways out."""
     values = {name: value for name, value in _values(asked)}
     money = asked.currency

@@ -1,0 +1,48 @@
+"""Shadow prices of limits: what more of each would bring.
+
+An integer program has no duals: each limit is moved by its usual step, and the program is solved again.
+"""
+
+from __future__ import annotations
+
+from planner.procurement.answer.document import UNITS
+from planner.procurement.program.instance import (
+    Limit,
+    ProcureInstance,
+    ProcureVariant,
+    ProgramSolution,
+    Settings,
+    limits,
+    moved,
+)
+from planner.procurement.program.solve import best
+from planner.procurement.throughput.bounds import LARGEST_STEP
+from planner.question.file_values import DAYS_PER_MONTH
+from planner.schema.procurement import MarginalValue
+
+STEPS = {"USD": 1e5, "W": 5e4, "d": DAYS_PER_MONTH, "kg": 1e4}
+"""$100k, 50 kW, a month, 10 t; one of what is counted."""
+
+
+def marginal_values(instance: ProcureInstance, first: ProgramSolution, settings: Settings) -> tuple[MarginalValue, ...]:
+    """The shadow price of every limit, in the order of the limits."""
+    return tuple(_marginal_value(instance, first, limit, settings) for limit in limits(instance.asked, instance.pools))
+
+
+def step(limit: Limit) -> float:
+    """How far a limit is moved: its unit's usual step, at most a quarter of it."""
+    usual = STEPS.get(limit.unit, 1.0)
+    return usual if limit.unit == "" else min(usual, LARGEST_STEP * limit.value) or usual
+
+
+def _marginal_value(
+    instance: ProcureInstance, first: ProgramSolution, limit: Limit, settings: Settings
+) -> MarginalValue:
+    objective = instance.asked.objective
+    by = step(limit)
+    again = best(instance, moved(ProcureVariant(), limit.name, limit.value + by), objective, settings)
+    gain = 0.0 if again is None else first.value - again.value
+    scale = 1e6 if objective == "tokens-per-dollar" else 1.0
+    # What lies within the gap of either answer is no gain.
+    worth = gain if gain > 2 * settings.gap * abs(first.value) else 0.0
+    return MarginalValue(limit=limit.name, step=by, unit=limit.unit, gain=worth * scale, gain_unit=UNITS[objective])
