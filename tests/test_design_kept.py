@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner import catalog
-from planner.base.errors import WrongQuestion
+from planner.api import rechecking
+from planner.base.errors import NoAnswer, WrongQuestion
 from planner.base.locking import this_process
 from planner.planning import document
 from planner.study import merge
@@ -293,6 +294,23 @@ def test_a_point_of_two_documents_is_merged_once(tmp_path):
         found = merge.merge(known(), study(), paths, explained=False)
         assert found.search.exact and found.search.tried == 36
         assert found.trials == whole().trials and found.best == whole().best
+
+
+@pytest.mark.slow
+def test_what_was_searched_in_part_is_merged_by_its_points(tmp_path):
+    """Trials have numbers of their own, which in a shard are those of other points."""
+    paths = [tmp_path / "trials.json", tmp_path / "shard.json"]
+    paths[0].write_text(document.as_json(by_trials(TINY, 6, way="trials")))
+    paths[1].write_text(document.as_json(shard(1, 3)))
+    for some in (paths[:1], paths):
+        found = merge.merge(known(), study(), some, explained=False)
+        assert all(trial.axes == study().values(study().point(trial.number)) for trial in found.trials)
+        assert rechecking.check(found, "merged") > 100
+    table = json.loads(paths[0].read_text())
+    table["trials"][0]["axes"]["node.accelerators"] = 5
+    paths[0].write_text(json.dumps(table))
+    with pytest.raises(NoAnswer, match=r"trials\.json: trial 0 is no point of the study"):
+        merge.merge(known(), study(), paths, explained=False)
 
 
 def test_shards_of_unlike_numbers_and_of_another_study_are_not_merged(tmp_path):

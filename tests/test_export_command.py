@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from planner.base.reading import short_hash
 from planner.planning import document
+from planner.schema.digest import sealed
 from tests.asking import ask
 from tests.launchers.spread import Case, plan
 from tests.words import worded
@@ -146,6 +148,34 @@ def test_an_empty_folder_is_filled_and_stays_the_same(
     assert here.stat().st_ino == before
     assert sorted(path.name for path in Path.cwd().iterdir()) == EXPECTED
     assert sorted(path.name for path in folder.iterdir()) == ["here", "plan.json"]
+
+
+@pytest.mark.parametrize("planted", ["unsealed", "elsewhere", "link", "pipe", "large"])
+def test_a_list_that_somebody_planted_gets_no_file_removed(
+    planted: str, capsys: pytest.CaptureFixture[str], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever puts a ``target.json`` beside a file may know its digest."""
+    made = folder / "out"
+    made.mkdir()
+    (made / "thesis.tex").write_text("years of work", encoding="utf-8")
+    digests = {"thesis.tex": short_hash(b"years of work")}
+    if planted == "elsewhere":
+        digests = {"../out/thesis.tex": digests["thesis.tex"]}
+    elif planted == "link":
+        (made / "thesis.tex").rename(folder / "thesis.tex")
+        (made / "thesis.tex").symlink_to(folder / "thesis.tex")
+    elif planted == "pipe":
+        (made / "thesis.tex").unlink()
+        os.mkfifo(made / "thesis.tex")
+    elif planted == "large":
+        monkeypatch.setattr("planner.launchers.folder.LARGEST", 100)
+    target = {"kind": "target", "sha256": digests}
+    (made / "target.json").write_text(json.dumps(target if planted == "unsealed" else sealed(target)), encoding="utf-8")
+
+    answer = ask(capsys, "export plan.json --to megatron -o out --force")
+
+    assert (answer.code, "export did not write" in answer.err) == (2, True)
+    assert sorted(path.name for path in made.iterdir()) == ["target.json", "thesis.tex"]
 
 
 def test_the_recommended_plan_of_several_is_marked(capsys: pytest.CaptureFixture[str], folder: Path) -> None:

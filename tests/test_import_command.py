@@ -16,6 +16,7 @@ from planner.schema.plan import Group, GroupStage, Plan
 from tests.asking import ask
 from tests.launchers.environments import given
 from tests.launchers.spread import EVERY, Case, expressible, plan
+from tests.sweeps import sweep
 from tests.words import worded
 
 MINE = (
@@ -194,6 +195,12 @@ def test_the_attention_kernel_reads_back(kernel: str) -> None:
 
     assert found.plans.plans[0].attention_kernel == whole.attention_kernel == kernel
     assert not [text for text in found.differs if "attention" in text]
+
+
+@sweep("option", ["attention-backend", "flash-attention-version", "fp8-recipe", "cuda-graph-impl"])
+def test_an_option_without_its_value_is_refused(option: str) -> None:
+    with pytest.raises(WrongQuestion, match=f"--{option}: no value behind it"):
+        reading.plan("megatron", f"{GPT_OSS} --{option}", ["dgx-h100:2"])
 
 
 def test_an_attention_kernel_without_a_figure_is_told() -> None:

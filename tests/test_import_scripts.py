@@ -244,6 +244,15 @@ def test_a_script_that_starts_nothing_is_told(
     assert time.monotonic() - began < 5  # memory ends it, not time
 
 
+@needs_sandbox
+def test_the_clock_ends_a_script_before_a_bound_on_its_processor(folder: Path) -> None:
+    """Each process of a script may take five seconds of a processor more than all of it may take by the clock."""
+    text = 'torchrun pretrain_gpt.py --seconds "$(ulimit -t)" --num-layers 4\n'
+    (folder / "bound.sh").write_text(text, encoding="utf-8")
+    (words,) = sandbox.ran(folder / "bound.sh").ways[0]
+    assert words[words.index("--seconds") + 1] == "25"
+
+
 def test_where_there_is_no_sandbox_nothing_is_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(folder))
     with pytest.raises(WrongQuestion, match="needs Linux with unshare"):

@@ -223,6 +223,7 @@ def test_a_closed_error_output_changes_no_exit_code() -> None:
     [
         (".".join("a" * 20_000) + "=1", "1: not valid TOML: a key of more than 32 parts"),
         ("x = 1\n[" + " . ".join(['"a"'] * 40) + "]\n", "2: not valid TOML: a key of more than 32 parts"),
+        ('"a\\"b".' * 40 + "c = 1", "1: not valid TOML: a key of more than 32 parts"),
         ("x = " + "[" * 40 + "]" * 40, "tables and lists more than 32 deep"),
         ("x = " + "{a=" * 20_000, "nested too deeply"),
         ("x = " + "9" * 4_301, "a whole number of more than 300 digits"),

@@ -1,6 +1,7 @@
 """``explain --trace``: a real step's time, cause by cause, next to the prediction."""
 
 import json
+import sqlite3
 import sys
 from functools import cache
 from pathlib import Path
@@ -226,6 +227,29 @@ def test_a_rank_that_is_named_twice_is_refused(tmp_path: Path) -> None:
     same = made.nsight(tmp_path / "a.sqlite", two_steps())
     with pytest.raises(WrongQuestion, match="named twice"):
         report.explain(plan(), [same, tmp_path / "." / "a.sqlite"], 2)
+
+
+def test_an_export_that_computes_instead_of_holding_rows_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A table of a module may be called anything; a value may be longer than any name; a query may go on for ever."""
+    names = ("virtual", "long", "slow")
+    virtual, long, slow = (made.nsight(tmp_path / f"{name}.sqlite", two_steps()) for name in names)
+    with sqlite3.connect(virtual) as base:
+        base.execute("DROP TABLE CUPTI_ACTIVITY_KIND_KERNEL")
+        base.execute("CREATE VIRTUAL TABLE CUPTI_ACTIVITY_KIND_KERNEL USING fts5(start, end, demangledName)")
+        base.execute("INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (1, 2, 0)")
+    with sqlite3.connect(long) as base:
+        base.execute("INSERT INTO StringIds VALUES (99, ?)", ("x" * (reading.LONGEST + 1),))
+    with pytest.raises(WrongQuestion, match="no kernel of an accelerator in it"):
+        report.explain(plan(), [virtual], 2)
+    with pytest.raises(WrongQuestion, match="string or blob too big"):
+        report.explain(plan(), [long], 2)
+    with sqlite3.connect(slow) as base:
+        base.executemany("INSERT INTO StringIds VALUES (?, 'x')", ((n,) for n in range(100, 400_000)))
+    monkeypatch.setattr("planner.base.reading.SECONDS_READ", -1.0)
+    with pytest.raises(WrongQuestion, match=r"reading it takes more than -1 s; trace fewer steps"):
+        report.explain(plan(), [slow], 2)
 
 
 def test_a_folder_may_be_named_as_it_likes(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ MOST_MARKS = 1_000_000
 """Dots, brackets and equals signs of a TOML text: it has no more keys, tables and lists than these."""
 LONGEST_NUMBER = 1024
 """Bits of a whole number in TOML."""
-_PART = r"""(?:[A-Za-z0-9_-]++|"[^"\n]*+"|'[^'\n]*+')"""
+_PART = r"""(?:[A-Za-z0-9_-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')"""
 _DEEP = re.compile(rf"(?<![A-Za-z0-9_-]){_PART}(?:[ \t]*+\.[ \t]*+{_PART}){{{DEEPEST}}}")
 """A dotted key of more parts."""
 _AT = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)")

@@ -12,13 +12,15 @@ from planner.base.errors import WrongQuestion
 from planner.base.reading import short_hash
 from planner.launchers import quoting
 from planner.launchers.bundle import Bundle
-from planner.schema.digest import is_edited, sealed
+from planner.schema.digest import DIGEST, is_edited, sealed
 
 EXECUTABLE = (".sh", ".sbatch")
 TARGET_FILE = "target.json"
 """What makes a folder one of ours; where files are moved one by one it comes last."""
 DIGESTS = "sha256"
 """Its key of what the files hold."""
+LARGEST = 64_000_000
+"""Bytes of a folder's files that are read to see whether export wrote them; its own are some hundred thousand."""
 
 
 def write(folder: Path, bundles: Mapping[str, Bundle], *, replace: bool = False) -> None:
@@ -69,14 +71,20 @@ def _not_ours(path: Path) -> list[str]:
 
 
 def _listed(folder: Path) -> list[str]:
-    """The files that are as export wrote them, by digests in a folder's ``target.json``: a list alone, which anybody
-    may have put there, gives nothing away.
+    """The files of a folder that are as export wrote them, by digests in a ``target.json`` that bears its own digest.
+
+    A list alone, which anybody may have put there, gives nothing away. Nor does one that names what lies elsewhere,
+    links, pipes, or more than :data:`LARGEST` bytes.
     """
+    files = {path.name: path for path in folder.iterdir() if path.is_file() and not path.is_symlink()}
     try:
-        target = json.loads((folder / TARGET_FILE).read_text(encoding="utf-8"))
-        if target["kind"] != "target" or is_edited(target):
+        if sum(path.stat().st_size for path in files.values()) > LARGEST:
             return []
-        same = [name for name, digest in target[DIGESTS].items() if short_hash((folder / name).read_bytes()) == digest]
+        target = json.loads(files[TARGET_FILE].read_text(encoding="utf-8"))
+        if target["kind"] != "target" or DIGEST not in target or is_edited(target):
+            return []
+        digests = target[DIGESTS]
+        same = [name for name, path in files.items() if digests.get(name) == short_hash(path.read_bytes())]
         return [*same, TARGET_FILE]
     except (AttributeError, OSError, ValueError, KeyError, TypeError, RecursionError):
         return []

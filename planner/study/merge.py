@@ -43,9 +43,10 @@ def merge(catalog: Catalog, study: Study, paths: Sequence[Path], *, explained: b
 
     Raises:
         WrongQuestion: documents of another study, or one shard given twice.
+        NoAnswer: a trial in them is no point of the study, or none trains every workload within the constraints.
     """
     asked = _plain(answer.question(study))
-    points: dict[tuple[Any, ...], Trial] = {}
+    points: dict[int, Trial] = {}
     shards: list[int] = []
     parts: set[int] = set()
     for path in paths:
@@ -59,11 +60,13 @@ def merge(catalog: Catalog, study: Study, paths: Sequence[Path], *, explained: b
         shards += shard.search.shards
         parts.add(shard.search.of_shards)
         for trial in shard.trials:
-            points.setdefault(tuple(trial.axes.values()), trial)
+            # As an enumeration numbers them: trials have numbers of their own, the same in every document.
+            number = study.number(_place(study, trial, f"{path}"))
+            points.setdefault(number, replace(trial, number=number))
     if len(parts - {0}) > 1:
         raise WrongQuestion(f"shards of studies with different numbers of shards: {', '.join(map(str, sorted(parts)))}")
     of = max(parts)
-    joined = sorted(points.values(), key=lambda trial: trial.number)
+    joined = [points[number] for number in sorted(points)]
     whole = len(joined) == study.size
     method = answer.SearchMethod(
         name="enumerated" if whole else "merged", exact=whole, seed=0, shards=() if whole else tuple(sorted(shards)),
@@ -124,6 +127,10 @@ def _point(study: Study, trial: Trial, document: StudyResult, where: str) -> Poi
         if not 0 <= trial.number < study.size:
             raise NoAnswer(f"{where}: the study has {study.size:,} points, none of number {trial.number}")
         return study.point(trial.number)
+    return _place(study, trial, where)
+
+
+def _place(study: Study, trial: Trial, where: str) -> Point:
     try:
         return study.place(trial.axes)
     except ValueError as error:

@@ -28,6 +28,8 @@ _UNDERSTOOD: Mapping[str, Collection[str]] = {**TABLE.head["understood"], **_WOR
 """Option -> its values that are understood."""
 READ = {option.name for option in TABLE.options.values() if not option.is_job}
 """Options that say something of a plan or its model."""
+_WORDS = {option.name for option in TABLE.options.values() if option.is_axis and option.format == "text"}
+"""Options behind which the word for an axis stands."""
 REFUSED: Mapping[str, str] = TABLE.head["refused"]
 """Option -> what it is, where it changes shape or sharding and no plan has a field for it."""
 
@@ -36,8 +38,11 @@ def refuse(flags: Options) -> None:
     """Refuses options that may change what a plan predicts and are not understood.
 
     Raises:
-        WrongQuestion: one or several, by name.
+        WrongQuestion: one or several, by name, or one whose value is left out.
     """
+    for name in sorted(_WORDS & flags.keys()):
+        if not flags[name]:
+            raise WrongQuestion(f"--{name}: no value behind it; write it, or leave the option out")
     for name in filter(REFUSED.__contains__, flags):
         raise WrongQuestion(f"--{name}: {REFUSED[name]} cannot be taken over; leave it out to see the rest priced")
     asked = flags.keys() - (READ - _UNDERSTOOD.keys())

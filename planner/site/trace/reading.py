@@ -134,7 +134,9 @@ def read(path: Path, cut: Parallelism) -> TraceFile:
             first = file.read(len(_SQLITE))
         (_nsight if first == _SQLITE else _kineto)(trace, cut)
     except (OSError, zlib.error, sqlite3.Error) as error:
-        raise WrongQuestion(f"{path}: {error}") from None
+        is_over = getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT
+        reason = f"reading it takes more than {reading.SECONDS_READ:.0f} s; {FEWER}" if is_over else str(error)
+        raise WrongQuestion(f"{path}: {reason}") from None
     if trace.kernels >= ranks.MOST_KERNELS:
         most = f"{ranks.MOST_KERNELS:,}"
         raise WrongQuestion(f"{path}: more than {most} kernels; {FEWER}")
@@ -201,6 +203,8 @@ def _items(trace: TraceFile) -> Iterator[tuple[str, Any]]:
 
 # ---- Nsight Systems --------------------------------------------------------------------------------------------------
 
+MOST_STRINGS = 1_000_000
+"""Names in an export, of kernels and of all else; those beyond count as none."""
 _KERNELS, _COPIES = "CUPTI_ACTIVITY_KIND_KERNEL", ("CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_KIND_MEMSET")
 
 
@@ -209,9 +213,11 @@ def _nsight(trace: TraceFile, cut: Parallelism) -> None:
     with sqlite3.connect(f"{trace.path.resolve().as_uri()}?mode=ro", uri=True) as base:
         over = time.process_time() + reading.SECONDS_READ
         base.set_progress_handler(lambda: time.process_time() > over, 1_000_000)
-        tables = {row[0] for row in base.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        base.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST)
+        # By their kinds: a view, or a table of a module, may be called anything and compute for ever.
+        tables = {name for _, name, stored, *_ in base.execute("PRAGMA table_list") if stored == "table"}
         if {_KERNELS, "StringIds"} <= tables:
-            names = dict(base.execute("SELECT id, value FROM StringIds"))
+            names = dict(base.execute(f"SELECT id, value FROM StringIds LIMIT {MOST_STRINGS}"))
             known: dict[int, int] = {}
             for process, device, start, duration, name in base.execute(_selected(base, _KERNELS, "demangledName")):
                 if name not in known:

@@ -21,6 +21,8 @@ from planner.base.errors import WrongQuestion
 from planner.launchers.reading.shell.script import Script
 
 SECONDS = 20
+MORE_SECONDS = 5
+"""Seconds of a processor beyond those of the clock, which then ends all of it and not one process in it."""
 MEGABYTES = 64
 """Of all that the script writes, and of each of its files."""
 MEMORY_BYTES = 1_000_000_000
@@ -73,7 +75,7 @@ case $folder in
     *)  options="lowerdir=$folder,upperdir=$box/.up,workdir=$box/.work"
         mount -t overlay overlay -o "$options,userxattr" "$box$folder" 2>/dev/null || bound "$folder" "$folder" ;;
 esac
-ulimit -c 0 -t SECONDS -f $((MEGABYTES * 1024)) -v 1048576 -n 256
+ulimit -c 0 -t CPU_SECONDS -f $((MEGABYTES * 1024)) -v 1048576 -n 256
 ulimit -u 1024 2>/dev/null || true
 printf '0\0ready\0' >&"$record"
 cd /
@@ -102,7 +104,7 @@ def ran(path: Path, arguments: Sequence[str] = (), environment: Mapping[str, str
         with (Path(top) / "record").open("w+b", buffering=0) as record, (Path(top) / "errors").open("w+b") as errors:
             os.set_blocking(record.fileno(), True)
             _write_stubs(stubs, record.fileno())
-            setup = _SETUP.replace("MEGABYTES", str(MEGABYTES)).replace("SECONDS", str(SECONDS))
+            setup = _SETUP.replace("MEGABYTES", str(MEGABYTES)).replace("CPU_SECONDS", str(SECONDS + MORE_SECONDS))
             inside = [str(box), str(folder), str(stubs), str(record.fileno()), str(path), *arguments]
             code = _run(["bash", "-c", setup, "setup", *inside], environment or {}, record.fileno(), errors.fileno())
             found = [*_recorded((Path(top) / "record").read_bytes())]
