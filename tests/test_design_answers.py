@@ -9,7 +9,7 @@ from planner.base.errors import NoAnswer, WrongQuestion
 from planner.planning import document
 from planner.study import merge
 from planner.study import run as designing
-from planner.study.answer import importance, sensitivity
+from planner.study.answer import importance, pareto, sensitivity
 from planner.study.program.evaluation import Evaluator
 from tests.designing import TINY, TWO, known, study, whole
 
@@ -21,13 +21,13 @@ def test_the_hypervolume_is_that_of_the_cells_below(points):
     costs = np.array(points, dtype=float)
     cells = np.stack(np.meshgrid(*[np.arange(7)] * 3, indexing="ij"), axis=-1).reshape(-1, 3)
     covered = np.any(np.all(costs[None] <= cells[:, None], axis=-1), axis=-1)
-    assert importance.hypervolume(costs, [7.0, 7.0, 7.0]) == pytest.approx(float(np.count_nonzero(covered)))
+    assert pareto.hypervolume(costs, [7.0, 7.0, 7.0]) == pytest.approx(float(np.count_nonzero(covered)))
 
 
 @given(POINTS)
 def test_the_front_is_what_nothing_beats(points):
     costs = np.array(points, dtype=float)
-    kept = set(importance.undominated(costs).tolist())
+    kept = set(pareto.undominated(costs).tolist())
     for n, point in enumerate(costs):
         beaten = any(np.all(other <= point) and np.any(other < point) for other in costs)
         twin = any(np.array_equal(costs[k], point) for k in kept if k != n)

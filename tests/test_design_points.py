@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from planner import api, catalog
 from planner.base.errors import NoAnswer
 from planner.study import run
-from planner.study.answer import importance
+from planner.study.answer import pareto
 from planner.study.program import optuna_samplers, optuna_trials, trial_storage
 from planner.study.program.clusters import Clusters
 from planner.study.program.evaluation import Evaluator
@@ -187,21 +187,21 @@ def test_the_share_of_a_front_is_that_of_cells_between_the_best_and_the_worst(po
         return  # of one objective: below
     cells = [(x, y) for x in range(low[0], high[0]) for y in range(low[1], high[1])]
     covered = [c for c in cells if any(p[0] <= c[0] and p[1] <= c[1] for p in points)]
-    of = importance.undominated(costs)
-    assert importance.share(costs[of], costs) == pytest.approx(len(covered) / len(cells))
+    of = pareto.undominated(costs)
+    assert pareto.share(costs[of], costs) == pytest.approx(len(covered) / len(cells))
 
 
 def test_what_all_points_share_is_no_side_of_the_box():
     flat = np.array([[2.0, 7.0], [4.0, 7.0], [3.0, 7.0]])
-    assert importance.share(flat[:1], flat) == 1.0
-    assert importance.share(flat[2:], flat) == pytest.approx(0.5)
-    assert importance.share(flat[:1], flat[:1]) == 1.0
+    assert pareto.share(flat[:1], flat) == 1.0
+    assert pareto.share(flat[2:], flat) == pytest.approx(0.5)
+    assert pareto.share(flat[:1], flat[:1]) == 1.0
 
 
 @given(st.lists(st.tuples(*[st.integers(0, 4)] * 3), min_size=1, max_size=12))
 def test_a_front_is_told_by_its_first_objective(points):
     costs = np.array(points, dtype=float)
-    told = [tuple(row) for row in costs[importance.undominated(costs)]]
+    told = [tuple(row) for row in costs[pareto.undominated(costs)]]
     assert told == sorted(set(told))
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from planner import api
 from planner.base.errors import WrongQuestion
-from planner.cost.data_parallel import orthogonal_flops
-from planner.figures.kinds_of_layers import orthogonal_figures
+from planner.cost.muon import orthogonal_flops
+from planner.figures.muon_matrices import orthogonal_figures
 from planner.launchers import EXPORTERS, bundle, parts, reading
 from planner.launchers.bundle import refusals
 from planner.models.workload import library, workload

@@ -11,7 +11,7 @@ from planner.api import learning
 from planner.base.errors import WrongQuestion
 from planner.catalog import Catalog
 from planner.models import families, workload
-from planner.planning import what_fits
+from planner.planning.contingency import contingencies
 from planner.question import pools
 from planner.question.flag_values import parse_risk
 from planner.question.given import Named, Progress, counted, joined, listed, path, texts
@@ -115,7 +115,7 @@ def _with_contingency(
     known, wanted = request(model, cluster, plain)
     found = plan(model, cluster, plain, progress)
     assert most is not None
-    whole = replace(found, contingency=what_fits.contingencies(known, wanted, found.plan_to_run, most))
+    whole = replace(found, contingency=contingencies(known, wanted, found.plan_to_run, most))
     try:
         check_contingency(whole)
     except Inconsistent as error:

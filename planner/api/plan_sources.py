@@ -20,7 +20,7 @@ from planner.schema.plan import Plan, PlanSet
 from planner.schema.procurement import Procurement
 from planner.schema.study import StudyResult
 from planner.site.profile import SiteProfile
-from planner.verify import contingency, procurement
+from planner.verify import images, procurement
 from planner.verify.contingency import check as check_contingency
 
 Found = TypeVar("Found", bound=Kept)
@@ -105,7 +105,7 @@ def consistent(found: Kept) -> None:
     if isinstance(found, Procurement):
         procurement.check(found)
     elif isinstance(found, ImagePlan):
-        contingency.check_images(found)
+        images.check_images(found)
     elif isinstance(found, StudyResult):
         for plan in (plan for point in (*found.best, *found.pareto) for plan in point.plan):
             sound(plan)

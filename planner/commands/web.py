@@ -1,7 +1,7 @@
 """The pages of ``clusterwright serve``: a form, and the report on what was asked with it.
 
-Whoever asks must come by the address of this machine (another name in ``Host`` is refused: DNS rebinding) and hold the
-token of this run, first in the address, then in a cookie that no other site's page sends.
+A request must name this machine's own address (another name in ``Host`` is refused: DNS rebinding) and carry the token
+of this run: first in the address, then in a cookie that the pages of no other site send.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ HOST = "127.0.0.1"
 COOKIE = "clusterwright"
 """With the port behind it: cookies know none, and another server of this machine has another."""
 MOST_BYTES = 10_000
-"""Of a question: longer ones are not of this form."""
+"""Longest question, in bytes: longer ones are not of this form."""
 HEADERS = {
     "cache-control": "no-store",
     "referrer-policy": "same-origin",  # without one, browsers send the form with the origin "null"
@@ -38,7 +38,7 @@ HEADERS = {
     "x-frame-options": "DENY",
 }
 STRICT = "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
-"""Of the form, which has no script; a report's own policy stands in its page."""
+"""Content policy of the form, which has no script; a report's own stands in its page."""
 FIELDS: dict[str, tuple[str, str]] = {
     "model": ("Model", "llama3-8b"),
     "cluster": ("Cluster", "dgx-h100:4; several make one job: dgx-h100:2 dgx-a100-80gb:2"),

@@ -1,4 +1,7 @@
-"""Dollars, joules and carbon of a run, of machines of one's own, and the share of its wall time that trains."""
+"""Dollars, joules and carbon of a run and of owned machines; goodput, the share of wall time that trains.
+
+Goodput with failures and checkpoints: Young 1974 and Daly 2006, first order.
+"""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from planner.cost import flops, frozen
 from planner.cost.figures import Device, Dimensions, Expansion, Figure, Network, NetworkDimension, Shape, Stack
 from planner.cost.nccl_algorithms import HOPS, OPERATIONS, PROTOCOLS, CollectiveLibrary, Protocol
 from planner.cost.other_families import Software
-from planner.figures import kinds_of_layers
+from planner.figures import kinds_of_layers, muon_matrices
 from planner.figures.matrix_formats import peak_of
 from planner.models import blocks, compressed, recurrent, texts
 from planner.models.context import attended, in_texts
@@ -106,7 +106,7 @@ def shape(workload: Workload, runtime: Runtime | None, *, mean: bool = False) ->
         state_bytes=workload.optimizer.state_bytes,
         master_bytes=workload.optimizer.master_bytes,
         step_bytes=workload.optimizer.step_bytes,
-        **kinds_of_layers.orthogonal_figures(workload),
+        **muon_matrices.orthogonal_figures(workload),
     )
     if runtime is not None and not mean and blocks.differ(model, workload.sequence):
         return replace(made, pattern=kinds_of_layers.pattern(workload, made, shape, cuts_anywhere(runtime)))

@@ -1,6 +1,12 @@
 """How context-parallel ranks share a sequence, and the positions that a token of it attends to.
 
-Attention's FLOPs are so many times those with one position (:mod:`planner.cost.attention`).
+What the attention kernels of a model allow was read in TransformerEngine d0067d0d
+(pytorch/attention/dot_product_attention/context_parallel.py): windows need the all-gather or the all-to-all (lines
+5054-5060), other softmaxes the all-to-all (lines 5062-5067), which gives every rank equally many heads (lines
+4244-4247). A ring has none of these limits.
+
+A token attends to half the sequence where attention is causal, to fewer positions under a window or an index.
+Attention's FLOPs are as many times those with one position (:mod:`planner.cost.attention`).
 """
 
 from __future__ import annotations

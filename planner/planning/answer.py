@@ -1,7 +1,8 @@
 """A candidate of the search on one pool as a plan's document.
 
-Both are the plan itself with as many texts a step: its layout and its micro-batch, whose memory must hold the longest
-texts anyhow, with more micro-batches of fewer tokens.
+A plan of a fine-tuning also says what its step takes where texts are sorted by length, or padded, in place of packed
+(:func:`texts_otherwise`). Both are priced as the plan itself with as many texts a step: its layout and its micro-batch,
+whose memory must hold the longest texts anyhow, with more micro-batches of fewer tokens.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ from planner.schema.hardware import Node
 from planner.schema.plan import TextBatches
 from planner.schema.plan_layout import ATTENTION_KERNELS, AttentionKernel
 from planner.search.problem import Candidate
-from planner.space import split_schedules
+from planner.space import dispatchers
 from planner.space.grid import single_grid
 from planner.space.pins import Pins
 from planner.space.rules import RuleSetting, broken
@@ -227,7 +228,7 @@ def _configuration(prepared: Prepared, candidate: Candidate, grid: Grid, fullest
 def _launched(options: OptionValues, grid: Grid, request: Request) -> dict[str, str | None]:
     """The dispatcher that the runtime launches where none is asked for, and graphs as plans tell them apart."""
     accelerator = request.cluster.accelerator
-    sent = split_schedules.launched(options[DISPATCHER], grid, accelerator, request.runtime)
+    sent = dispatchers.launched(options[DISPATCHER], grid, accelerator, request.runtime)
     return {DISPATCHER.name: sent} | ({GRAPHS.name: "modules"} if options[GRAPHS] == IN_PLACE else {})
 
 

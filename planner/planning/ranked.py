@@ -1,4 +1,9 @@
-"""A search whose answer is in the order of what is known: plans that a site has run have the time that was measured."""
+"""A search whose answer is in the order of what is known: a plan that a site has run has its measured step time.
+
+All that follows from a step time (rank, tokens per second, days, dollars, limits) follows from the measured one: it is
+put in place of the predicted one where a candidate becomes a plan (:func:`planner.planning.answer.plan`), and nowhere
+else. What ran out of memory is no plan.
+"""
 
 from __future__ import annotations
 

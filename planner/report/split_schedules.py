@@ -1,10 +1,11 @@
 """One step of a pipeline, block by block: which micro-batch each stage works on, and when.
 
-1F1B (Narayanan et al. 2019, PipeDream-Flush) and its interleaved form (Narayanan et al. 2021, arXiv 2104.04473, as
-Megatron-LM's ``forward_backward_pipelining_with_interleaving`` orders it: warm-up of ``2 (p - i - 1) + (v - 1) p``).
-Weight gradients (W) apart from those of inputs (I): ZB-H1, with chunks too, is of Qi et al. 2023, arXiv 2401.10241,
-section 2.1, and ZB-V of its section 6; DualPipeV is eight steps of deepseek-ai/DualPipe. All three are as torch 2.13.0
-orders them (distributed/pipelining/schedules.py).
+1F1B is of Narayanan et al. 2019 (PipeDream-Flush), its interleaved form of Narayanan et al. 2021 (arXiv 2104.04473), as
+Megatron-LM's ``forward_backward_pipelining_with_interleaving`` orders it: warm-up of ``2 (p - i - 1) + (v - 1) p``.
+
+Three schedules compute weight gradients (W) apart from those of inputs (I). ZB-H1, with chunks too, is of Qi et al.
+2023 (arXiv 2401.10241, section 2.1), ZB-V of its section 6; DualPipeV is eight steps of deepseek-ai/DualPipe. All three
+are ordered as by torch 2.13.0 (distributed/pipelining/schedules.py).
 """
 
 from __future__ import annotations

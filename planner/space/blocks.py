@@ -41,7 +41,7 @@ from planner.models import context
 from planner.schema.hardware import Cluster, Runtime
 from planner.schema.plan import RankOrder, ZeroScope, ZeroStage
 from planner.schema.workload import PRECISIONS, Workload
-from planner.space import offloading, split_schedules
+from planner.space import dispatchers, offloading, split_schedules
 from planner.space.layouts import Rows
 from planner.space.pins import Pins
 from planner.space.rules import context_shares, exchanges_overlap
@@ -134,7 +134,7 @@ def blocks(rows: Rows, workload: Workload, cluster: Cluster, runtime: Runtime, p
     shared = _shared(rows, workload, cluster, runtime, pins)
     filled = (rows["vpp"] == 1) | (rows["batch"] // (rows["dp"] * rows["micro"]) % rows["pp"] == 0)
     plain = [pins.allow(SCHEDULE.name, name) for name in ("none", "1f1b", "interleaved-1f1b")]
-    routed = split_schedules.offered_dispatchers(rows, cluster, runtime, pins)
+    routed = dispatchers.offered_dispatchers(rows, cluster, runtime, pins)
     cuts = product(overlaps, (False, True), (False, True), (0, 1, 2), shared, routed)
     for overlap, has_tensor, has_replicas, stage, (ways, sharing), (sent, spread) in cuts:
         mask = (tensor == has_tensor) & (replicated == has_replicas) & (stages == stage) & sharing & spread

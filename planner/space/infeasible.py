@@ -43,7 +43,7 @@ from planner.axes.values import (
 from planner.figures import cost_inputs, matrix_formats
 from planner.models import blocks, context
 from planner.schema.hardware import Runtime
-from planner.space import split_schedules
+from planner.space import dispatchers
 from planner.space.blocks import Block
 from planner.space.blocks import blocks as blocks_of
 from planner.space.layouts import OF_TP, Question, divisors, layouts
@@ -302,7 +302,7 @@ def _why_not_dispatched(question: Question) -> str:
     if question.setting.workload.model.moe is None:
         return f"{question.setting.workload.model.id} has no experts. "
     asked = question.pins.bounds.get(DISPATCHER.name, Bound((ALONE,))).values
-    if not any(split_schedules.runs_on(name, accelerator) for name in asked):
+    if not any(dispatchers.runs_on(name, accelerator) for name in asked):
         return f"it has no kernels for {accelerator.id}. "
     if set(asked) == {"allgather"}:
         return "that goes with ep above 1 and etp 1, and no overlap of experts' exchanges. "

@@ -1,4 +1,4 @@
-"""How ranks, layers and samples are cut."""
+"""Checks of how a plan cuts ranks, layers and samples: degrees, the batch, the schedule, stages, network dimensions."""
 
 from __future__ import annotations
 

@@ -18,6 +18,7 @@ from planner.base.units import (
     format_usd,
 )
 from planner.commands.screen import render
+from planner.commands.screen.hand_over import assumed, hand_over
 from planner.report import quantities
 from planner.study.question.study import LARGER_IS_BETTER
 
@@ -50,7 +51,7 @@ def deliver(
     joined = found.search.of_shards and not found.search.exact
     merged = f"clusterwright design merge {study} shard-*.json merges the documents of all shards" if joined else ""
     after = "; ".join(part for part in (more, written, merged) if part)
-    render.hand_over(found, partial(show, verbose=verbose), as_json=as_json, output=output, after=after)
+    hand_over(found, partial(show, verbose=verbose), as_json=as_json, output=output, after=after)
 
 
 def show(found: StudyResult, *, verbose: bool = False) -> None:
@@ -69,7 +70,7 @@ def show(found: StudyResult, *, verbose: bool = False) -> None:
         render.text()
         _million(found)
     _search(found)
-    render.assumed(found.assumptions, verbose)
+    assumed(found.assumptions, verbose)
 
 
 def _units(found: StudyResult) -> dict[str, str]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from planner.base.units import format_bytes, format_count, format_percent, format_seconds
 from planner.commands.screen import render
-from planner.commands.screen.render import hand_over
+from planner.commands.screen.hand_over import hand_over
 from planner.schema.images import ImagePlan, ImagePool
 
 

@@ -17,6 +17,7 @@ from planner.base.units import (
     format_usd,
 )
 from planner.commands.screen import mixed_view, render
+from planner.commands.screen.hand_over import hand_over
 from planner.planning.comparison import compare
 from planner.planning.shortlist import LOOKED_AT
 from planner.report import prices, recommendation
@@ -30,7 +31,7 @@ def deliver(found: PlanSet, *, as_json: bool, output: Path | None, verbose: bool
     written = f"clusterwright explain {output}     (the plan is in {output})"
     unwritten = "-o plan.json saves the plan; clusterwright export plan.json --to list shows the launchers"
     after = written if output else unwritten
-    render.hand_over(found, partial(show, verbose=verbose), as_json=as_json, output=output, after=after)
+    hand_over(found, partial(show, verbose=verbose), as_json=as_json, output=output, after=after)
 
 
 def show(found: PlanSet, *, verbose: bool = False) -> None:

@@ -12,6 +12,7 @@ import click
 
 from planner.base.units import format_count, format_percent, format_power, format_usd
 from planner.commands.screen import render
+from planner.commands.screen.hand_over import assumed, hand_over
 from planner.report import quantities, recommendation
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def deliver(found: Procurement, *, as_json: bool, output: Path | None, verbose: 
     name = shlex.quote(found.alternatives[0].workloads[0].name)
     written = f"clusterwright export {output} --workload {name} --to list shows the launchers of its plans"
     unwritten = "-o offer.json saves bills, schedules and training plans; --sweep budget=A..B shows the Pareto front"
-    render.hand_over(
+    hand_over(
         found, partial(show, verbose=verbose), as_json=as_json, output=output, after=written if output else unwritten
     )
 
@@ -355,7 +356,7 @@ def _rests(found: Procurement, verbose: bool) -> None:
         render.labelled(
             "Exchange rate", f"1 {currency.code} = {currency.usd:g} USD, {currency.date} {currency.source}".rstrip()
         )
-    render.assumed(found.assumptions, verbose)
+    assumed(found.assumptions, verbose)
     sure = found.optimality
     sold = "nothing bought is" if found.question.resale is None else "what is bought is kept or, months later,"
     mixed = f", {sure.mixed_columns:,} on mixed pools (gap at most {format_percent(sure.mixed_gap)})"

@@ -12,21 +12,15 @@ import os
 import shutil
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TextIO, TypeVar
+from typing import TYPE_CHECKING, Protocol, TextIO
 
 from planner.base.secrets import scrubbed
 from planner.commands.screen import typeset
 
 if TYPE_CHECKING:
     from rich.progress import Progress
-
-    from planner.schema.images import ImagePlan
-    from planner.schema.plan import Assumption, PlanSet
-    from planner.schema.procurement import Procurement
-    from planner.schema.study import StudyResult
 
 
 PROGRAM = "clusterwright"
@@ -256,28 +250,3 @@ def _write(stream: TextIO, line: str) -> None:
 
 def _speaks_unicode(stream: TextIO) -> bool:
     return (stream.encoding or "utf-8").lower().replace("-", "") in ("utf8", "utf16", "utf32")
-
-
-Answer = TypeVar("Answer", "PlanSet", "Procurement", "StudyResult", "ImagePlan")
-
-
-def hand_over(found: Answer, show: Callable[[Answer], None], *, as_json: bool, output: Path | None, after: str) -> None:
-    """Prints an answer by `show` and what to do next, or its document, and writes the document where asked."""
-    from planner.base import writing
-    from planner.planning import document
-
-    if output is not None:
-        writing.write(output, document.as_json(found), replace=True)
-    if as_json:
-        json(document.stamped(found))
-        return
-    show(found)
-    text()
-    labelled("Next", after)
-
-
-def assumed(every: Sequence[Assumption], verbose: bool) -> None:
-    """What an answer that is no plan rests on: how much of it; verbose: each, with its reason and what changes it."""
-    if every:
-        lines = [f"{each.what}: {each.why} ({each.flag})" for each in every]
-        labelled("Assumes", *(lines if verbose else [f"{len(every)} things that -v lists, with what changes them"]))

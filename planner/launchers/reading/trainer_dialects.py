@@ -1,7 +1,9 @@
 """What programs on Hugging Face's Trainer call the same things, and what their files say of how a job is sharded.
 
 The words stand in their tables (``trainer_arguments.toml`` and those of the programs). A dialect is a program's own
-defaults for them.
+defaults for them: those of transformers 5.23.0 (training_args.py), trl f2cd5771 (trl/trainer/sft_config.py,
+base_config.py), LLaMA-Factory ff6d4d12 (src/llamafactory/hparams), axolotl 067b021c (src/axolotl/utils/schemas) and
+DeepSpeed-Chat 83757d9c (step 1).
 """
 
 from __future__ import annotations

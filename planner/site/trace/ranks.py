@@ -1,13 +1,15 @@
-"""Kernels by the accelerator that they ran on, and the shares of its time that each cause takes.
+"""Kernels of a trace by the accelerator that they ran on, and the share of its time that each cause takes.
 
-Every instant belongs to exactly one cause, so that the causes add up to the step.
+What a kernel does is known by its name, and which ranks a collective joins by what the profiler says of its process
+group. Every instant belongs to exactly one cause, so that the causes add up to the step.
 
-Names are those of the sources: NCCL src/device/generate.py and RCCL (``ncclDevKernel_AllReduce_Sum_bf16_RING_LL``),
-DeepEP csrc/kernels (``deep_ep::``), Transformer Engine common/comm_gemm_overlap (``userbuffers_``) and fused_attn
-(cuDNN's ``sdpa``), FlashAttention csrc (``flash::``, ``flash_fwd_kernel``), AOTriton (``attn_fwd``,
-``bwd_kernel_dk_dv``), CUTLASS, cuBLAS (``nvjet_``, ``xmma_gemm``, ``s16816gemm``), rocBLAS and hipBLASLt (Tensile's
-``Cijk_``), cuDNN's convolutions (``scudnn``, ``dgrad_engine``), PyTorch aten/src/ATen/native/cuda/ForeachFunctors.cuh
-and Apex csrc (``multi_tensor_apply``). FBGEMM's own (``fbgemm_gpu::``) look embeddings up.
+Kernels are named as in their sources: NCCL src/device/generate.py and RCCL
+(``ncclDevKernel_AllReduce_Sum_bf16_RING_LL``), DeepEP csrc/kernels (``deep_ep::``), Transformer Engine
+common/comm_gemm_overlap (``userbuffers_``) and fused_attn (cuDNN's ``sdpa``), FlashAttention csrc (``flash::``,
+``flash_fwd_kernel``), AOTriton (``attn_fwd``, ``bwd_kernel_dk_dv``), CUTLASS, cuBLAS (``nvjet_``, ``xmma_gemm``,
+``s16816gemm``), rocBLAS and hipBLASLt (Tensile's ``Cijk_``), cuDNN's convolutions (``scudnn``, ``dgrad_engine``),
+PyTorch aten/src/ATen/native/cuda/ForeachFunctors.cuh and Apex csrc (``multi_tensor_apply``). FBGEMM's own
+(``fbgemm_gpu::``) look embeddings up.
 """
 
 from __future__ import annotations

@@ -27,7 +27,8 @@ from planner.schema.study import (
     Value,
 )
 from planner.study.answer import sensitivity
-from planner.study.answer.importance import Importance, importance, share, undominated
+from planner.study.answer.importance import Importance, importance
+from planner.study.answer.pareto import share, undominated
 from planner.study.program.evaluation import Evaluator
 from planner.study.question.study import LARGER_IS_BETTER, Study
 

@@ -1,61 +1,21 @@
-"""Which points nothing beats, how much of the objectives' space they cover, and what explains their differences."""
+"""How much of the objective's variation over the whole space each axis explains: a functional ANOVA (fANOVA).
+
+A fANOVA splits a function on a product space, every point equally likely, into parts of one axis, of two, and so on,
+each of mean zero over any of its axes; their variances add up to the whole (Hooker 2007; Hutter, Hoos and Leyton-Brown,
+ICML 2014, who apply it to a forest fitted to trials). Nothing is fitted here: points are evaluated exactly, all of a
+small space, else a sample.
+"""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from planner.study.program.evaluation import Evaluator
-
-Costs = NDArray[np.float64]
-"""Shape (points, objectives); less is better in each."""
-
-
-def undominated(costs: Costs) -> NDArray[np.intp]:
-    """Indices of the points that no other beats, by the first objective; of equal points the first."""
-    order = np.lexsort(costs.T[::-1])
-    kept: list[int] = []
-    for index in order.tolist():
-        if not any(bool(np.all(costs[other] <= costs[index])) for other in kept):
-            kept.append(index)
-    return np.array(kept, dtype=np.intp)
-
-
-def hypervolume(costs: Costs, reference: Sequence[float] | Costs) -> float:
-    """Volume that the points dominate up to a reference point, by slicing along the last objective.
-
-    ``HV = sum over slices (z_{i+1} - z_i) HV_{d-1}(points up to z_i)``
-    """
-    limit = np.asarray(reference, dtype=float)
-    inside = costs[np.all(costs < limit, axis=1)]
-    if not len(inside):
-        return 0.0
-    if len(limit) == 1:
-        return float(limit[0] - np.min(inside))
-    inside = inside[np.argsort(inside[:, -1], kind="stable")]
-    heights = np.append(inside[:, -1], limit[-1])
-    total = 0.0
-    for n in range(len(inside)):
-        thick = float(heights[n + 1] - heights[n])
-        if thick > 0:
-            total += thick * hypervolume(inside[: n + 1, :-1], limit[:-1])
-    return total
-
-
-def share(costs: Costs, everything: Costs) -> float:
-    """Hypervolume of a front as a share of the box between the best and the worst of `everything`."""
-    best, worst = np.min(everything, axis=0), np.max(everything, axis=0)
-    wide = worst > best
-    if not np.any(wide):
-        return 1.0
-    scaled = (costs[:, wide] - best[wide]) / (worst - best)[wide]
-    return hypervolume(scaled, np.ones(int(np.count_nonzero(wide))))
-
 
 WHOLE = 1500
 """Points up to which all of a space are evaluated."""
@@ -81,8 +41,8 @@ class Importance:
 def importance(evaluator: Evaluator, seed: int) -> Importance:
     """What the axes explain. Constraints are left out.
 
-    Of a small space exactly: over all points, or over those of the values with which every workload trains, as long as
-    half of the points that train are among them. Else main effects are estimated from the points that train.
+    A small space is decomposed exactly: over all points, or over those of the values with which every workload trains,
+    as long as half of the points that train are among them. Else main effects are estimated from the points that train.
     """
     study = evaluator.study
     sizes = tuple(len(axis.values) for axis in study.axes)

@@ -182,7 +182,10 @@ _KEPT = {"objectives", "measures", "violations", "plan", "why"}
 
 
 class Ledger:
-    """Outcomes by the numbers of their points, in a file that is only appended to."""
+    """Outcomes by the numbers of their points, in a file that is only appended to.
+
+    Points are worth the same whenever they are evaluated, so that an enumeration which finds its own journal goes on.
+    """
 
     def __init__(self, where: str, question: Mapping[str, Any], *, resume: bool) -> None:
         """Opens a journal, or begins it.
