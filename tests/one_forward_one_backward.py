@@ -40,20 +40,23 @@ def seconds(forward: Sequence[float], backward: Sequence[float], links: Sequence
                 if what in ("F", "B"):
                     clock[i] += forward[i] if what == "F" else backward[i]
                 else:
-                    came.setdefault((i, (what, m)), clock[i])
+                    transfer = (i if what in ("giveF", "takeB") else i - 1, (what[-1], m))
+                    if transfer not in ended:
+                        came.setdefault((i, (what, m)), clock[i])
                     if what.startswith("take"):
-                        link = i - 1 if what == "takeF" else i
-                        if (link, (what[-1], m)) not in ended:
+                        if transfer not in ended:
                             break
-                        clock[i] = max(clock[i], ended[link, (what[-1], m)])
+                        clock[i] = max(clock[i], ended[transfer])
                 at[i] += 1
         ready = []
         for (i, (what, m)), given in came.items():
             other, link = (i + 1, i) if what == "giveF" else (i - 1, i - 1)
             taken = came.get((other, ("take" + what[-1], m)))
-            if what.startswith("give") and taken is not None and (link, (what[-1], m)) not in ended:
+            if what.startswith("give") and taken is not None:
                 ready.append((max(given, taken, free[link]), link, (what[-1], m)))
         if ready:
             start, link, which = min(ready)
             ended[link, which] = free[link] = start + links[link]
+            giver, taker = (link, link + 1) if which[0] == "F" else (link + 1, link)
+            del came[giver, ("give" + which[0], which[1])], came[taker, ("take" + which[0], which[1])]
     return max(clock)

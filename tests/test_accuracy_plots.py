@@ -38,7 +38,7 @@ def texts(path):
 
 
 @pytest.mark.slow
-@sweep("name", drawn(), every=3)
+@sweep("name", drawn())
 def test_the_same_figures_give_the_same_bytes(name, tmp_path):
     first = plots.save(tmp_path / "one", name, drawn()[name]).read_bytes()
     assert plots.save(tmp_path / "two", name, drawn()[name]).read_bytes() == first

@@ -339,7 +339,7 @@ def test_written_and_read_again(entry: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@sweep("target", ["megatron", "torchtitan"], every=3)
+@sweep("target", ["megatron", "torchtitan"])
 @sweep(
     ("entry", "says"),
     [
@@ -349,7 +349,6 @@ def test_written_and_read_again(entry: str, tmp_path: Path) -> None:
         ("olmo-7b", "norms without weights have no flag"),
         ("granite3-8b", "constants on embeddings, residuals or logits have no flag"),
     ],
-    every=3,
 )
 def test_blocks_that_a_trainer_cannot_build_are_refused(entry: str, says: str, target: str) -> None:
     plans = planner.plan(read(entry), "dgx-h100:64", batch=1024, top=1)

@@ -196,12 +196,16 @@ def test_verify_finds_an_impossible_value(name):
     assert found_by_verify(wrong) - found_by_verify(plan()), name
 
 
+LISTED = ("schedule", "recompute", "attention_kernel")
+"""Axes of words of which Python takes several."""
+
+
 def test_keywords_of_python_are_the_pinned_axes():
     assert {*Axes.__annotations__, *(name for name, axis in AXES.items() if axis.option)} == {*AXES}
-    by_kind = {"count": "int", "switch": "bool"}
+    named = dict.fromkeys(AXES, "str") | dict.fromkeys(LISTED, "str | Sequence[str]")
     for name, annotation in Axes.__annotations__.items():
-        plain = by_kind.get(AXES[name].kind, "int" if isinstance(AXES[name].neutral, int) else "str")
-        assert annotation.__forward_arg__.split(" | ")[0] == plain, name
+        whole = "int | str | Sequence[int]" if isinstance(AXES[name].neutral, int) else named[name]
+        assert annotation.__forward_arg__ == ("bool | str" if AXES[name].kind == "switch" else whole), name
 
 
 def test_codes_of_dispatchers_and_schedules_are_those_of_the_cost_model():

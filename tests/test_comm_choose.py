@@ -348,7 +348,7 @@ def test_the_command(written: Plan, folder: Path, capsys: pytest.CaptureFixture[
 # ---- without a table -------------------------------------------------------------------------------------------------
 
 
-@sweep("name", ["dense", "latent", "multi-head", "fsdp", "node-shards"], every=3)
+@sweep("name", ["dense", "multi-head", "latent", "node-shards", "fsdp"], every=2)
 def test_without_a_table_the_model_names_the_fastest_of_nccl(name: str) -> None:
     """Rules that NCCL can follow, the fastest of the model at every size, and no gain claimed."""
     plan = plans(name).plans[0]
@@ -368,7 +368,7 @@ def test_without_a_table_the_model_names_the_fastest_of_nccl(name: str) -> None:
         assert mine == min(time.seconds for time in known.values()) or alike
 
 
-@sweep("name", ["dense", "latent", "fsdp"], every=3)
+@sweep("name", ["dense", "latent", "fsdp"])
 def test_without_a_table_calls_take_what_the_plan_says(name: str) -> None:
     """``comm choose`` prices a call as ``comm show`` does; a rule that a smaller call shares may be its second best."""
     found, _ = run.modelled(plans(name).plans[0], CATALOG, "plan")

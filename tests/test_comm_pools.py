@@ -33,14 +33,14 @@ CATALOG = catalog.load()
 QUESTIONS: dict[str, tuple[str, tuple[str, ...], dict[str, Any]]] = {
     # Unlike pipelines, each on its own pool: gradients cross the link.
     "apart": ("llama3-8b", ("dgx-a100-80gb:2", "dgx-h100:1"), {}),
-    # One kind of pipeline over both pools: activations cross it, gradients stay.
-    "through": ("llama3-70b", ("dgx-h100:4", "dgx-a100-80gb:4"), {}),
     # A slow link between zones, and leading dense layers before those with experts.
     "zones": (
         "llama3-8b",
         ("dgx-h100:1@east", "dgx-h100:1@west"),
         {"link": ("dgx-h100@east/dgx-h100@west=40 Gbit/s,200 us",)},
     ),
+    # One kind of pipeline over both pools: activations cross it, gradients stay.
+    "through": ("llama3-70b", ("dgx-h100:4", "dgx-a100-80gb:4"), {}),
     # Parts of nodes.
     "parts": ("llama3.2-1b", (), {"accelerators": "A100-SXM4-80GB:4,V100-SXM2-32GB:4"}),
 }
@@ -58,7 +58,7 @@ def calls(plan: Plan) -> list[PoolCall]:
     return [call for call in listed(plan, CATALOG) if isinstance(call, PoolCall)]
 
 
-@sweep("name", QUESTIONS, every=4)
+@sweep("name", QUESTIONS, every=2)
 def test_what_paces_adds_up_to_the_breakdown(name: str) -> None:
     plan = mixed(name)
     found = calls(plan)
@@ -70,7 +70,7 @@ def test_what_paces_adds_up_to_the_breakdown(name: str) -> None:
     assert {i for call in found for i in call.pools} == {0, 1}
 
 
-@sweep("name", QUESTIONS, every=4)
+@sweep("name", QUESTIONS, every=2)
 def test_every_stage_takes_what_the_plan_says(name: str) -> None:
     plan = mixed(name)
     stages, groups = several_pools.times(known_of(plan, CATALOG, "plan"))
@@ -79,7 +79,6 @@ def test_every_stage_takes_what_the_plan_says(name: str) -> None:
         assert whole == pytest.approx(g.time_s, rel=1e-12)
 
 
-@pytest.mark.slow
 def test_calls_say_which_pool_and_link() -> None:
     apart = calls(mixed("apart"))
     assert {c.pools for c in apart if c.cause == "dp"} == {(0, 1)}
@@ -91,7 +90,7 @@ def test_calls_say_which_pool_and_link() -> None:
     assert sum(c.leads for c in hops) == 1, "one end stands for the link"
 
 
-@sweep("name", QUESTIONS, every=4)
+@sweep("name", QUESTIONS, every=2)
 def test_faster_calls_are_a_faster_step(name: str) -> None:
     plan = mixed(name)
     known, found = known_of(plan, CATALOG, "plan"), calls(plan)

@@ -19,7 +19,7 @@ from tests.sweeps import sweep
 CATALOG = catalog.load()
 
 
-@sweep("name", QUESTIONS, every=7)
+@sweep("name", QUESTIONS, every=2)
 def test_what_is_exposed_adds_up_to_the_breakdown(name: str) -> None:
     for plan in plans(name).plans:
         found = listed(plan, CATALOG)
@@ -32,7 +32,7 @@ def test_what_is_exposed_adds_up_to_the_breakdown(name: str) -> None:
         assert {call.cause for call in found} <= {*CAUSES, "recompute"}
 
 
-@sweep("name", QUESTIONS, every=7)
+@sweep("name", QUESTIONS, every=2)
 def test_without_overlap_all_of_it_shows(name: str) -> None:
     plan = plans(name).plans[0]
     grid = grid_of(plan, CATALOG, "plan")
@@ -168,7 +168,7 @@ PODS = {
 }
 
 
-@sweep("name", PODS, every=3)
+@sweep("name", PODS)
 def test_over_dimensions_calls_are_what_the_step_is_made_of(name: str, tmp_path: Path) -> None:
     file = tmp_path / "pod.toml"
     text, model, pins = PODS[name]

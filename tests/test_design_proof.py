@@ -103,7 +103,7 @@ def front_of(text: str) -> frozenset[tuple[float, ...]]:
 
 
 @pytest.mark.slow
-@sweep("text", FRONTS.values(), ids=FRONTS, every=3)
+@sweep("text", FRONTS.values(), ids=FRONTS)
 def test_what_is_proven_of_several_objectives_is_the_whole_front(text: str) -> None:
     found = proof(text)
     assert found.complete and frozenset(found.front) == front_of(text) and len(found.front) > 1
@@ -117,7 +117,7 @@ def test_what_is_proven_of_several_objectives_is_the_whole_front(text: str) -> N
     assert merge.again(known(), told, "a.json").pareto == told.pareto
 
 
-@sweep("most", [1, 5, 20], every=3)
+@sweep("most", [1, 5, 20])
 def test_a_proof_that_is_cut_short_bounds_the_optimum(most: int) -> None:
     found, best = proof(WITHIN, most), min(values(WITHIN).values())
     assert found.bound <= best <= found.best and not found.complete

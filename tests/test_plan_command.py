@@ -22,22 +22,12 @@ from tests.sweeps import sweep
 TRANSCRIPTS = Path(__file__).parent / "golden" / "transcripts"
 SMALL = "llama3-8b --cluster dgx-h100:4"
 QUESTIONS = {
-    "dense": ["plan llama3-70b --cluster dgx-h100:16"],
-    "mixture": ["plan mixtral-8x7b --cluster dgx-h100:8 --precision fp8 --top 3"],
-    "counts": ["plan llama3-8b --cluster dgx-h100:1..8 --objective cost --top 3"],
     "limits": ["plan llama3-8b --cluster dgx-h100:8 --deadline '60 d' --max-cost '$1M' --pin tp=2..4 --top 2"],
-    "adapters": ["plan llama3-8b --cluster p5.4xlarge:1 --method lora --rank 8 --tokens 1B --top 2"],
-    "sharded": ["plan llama3-8b --cluster dgx-a100-80gb:2 --runtime fsdp2 --batch 256 --top 2"],
+    "dense": ["plan llama3-70b --cluster dgx-h100:16"],
     "estimate": ["estimate llama3-70b --cluster dgx-h100:16 tp=8 pp=4 vpp=5 recompute=selective"],
-    "estimate-too-large": ["estimate llama3-70b --cluster dgx-h100:16 tp=2 pp=2"],
+    "mixture": ["plan mixtral-8x7b --cluster dgx-h100:8 --precision fp8 --top 3"],
     "explain": [f"plan {SMALL} --top 2 -o plan.json", "explain plan.json", "explain plan.json --rank 2"],
-    "no-answer": [
-        "plan llama3.1-405b --cluster dgx-a100-40gb:4",
-        f"plan {SMALL} --deadline '10 d'",
-        f"plan {SMALL} --max-cost '$20k'",
-        "plan llama3-8b --cluster dgx-h100:1..8 --deadline '20 d' --max-cost '$100k'",
-        "plan llama3-8b --cluster dgx-h100:200000",
-    ],
+    "counts": ["plan llama3-8b --cluster dgx-h100:1..8 --objective cost --top 3"],
     "wrong-question": [
         "plan llama3-70 --cluster dgx-h100:16",
         "plan llama3-70b --cluster dgx-h10:16",
@@ -51,6 +41,16 @@ QUESTIONS = {
         "estimate llama3-70b --cluster dgx-h100:16 micro=7",
         "estimate llama3-70b --cluster dgx-h100:16 sequence_parallel=on",
     ],
+    "adapters": ["plan llama3-8b --cluster p5.4xlarge:1 --method lora --rank 8 --tokens 1B --top 2"],
+    "sharded": ["plan llama3-8b --cluster dgx-a100-80gb:2 --runtime fsdp2 --batch 256 --top 2"],
+    "no-answer": [
+        "plan llama3.1-405b --cluster dgx-a100-40gb:4",
+        f"plan {SMALL} --deadline '10 d'",
+        f"plan {SMALL} --max-cost '$20k'",
+        "plan llama3-8b --cluster dgx-h100:1..8 --deadline '20 d' --max-cost '$100k'",
+        "plan llama3-8b --cluster dgx-h100:200000",
+    ],
+    "estimate-too-large": ["estimate llama3-70b --cluster dgx-h100:16 tp=2 pp=2"],
 }
 """Name of a transcript -> the commands in it."""
 
@@ -58,7 +58,7 @@ QUESTIONS = {
 pytestmark = pytest.mark.usefixtures("folder")
 
 
-@sweep("name", QUESTIONS, every=5)
+@sweep("name", QUESTIONS, every=2)
 def test_transcripts(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     shown = []
     for line in QUESTIONS[name]:
@@ -188,7 +188,6 @@ def test_a_range_of_counts_shows_the_best_of_each(capsys: pytest.CaptureFixture[
         ("energy", lambda plan: plan["energy"]["energy_j"]),
         ("tokens-per-dollar", lambda plan: -plan["money"]["tokens_per_usd"]),
     ],
-    every=3,
 )
 def test_plans_are_ranked_by_the_objective(objective: str, figure: Any, capsys: pytest.CaptureFixture[str]) -> None:
     line = f"plan llama3-8b --cluster dgx-h100:2..8 --top 20 --objective {objective} --json"

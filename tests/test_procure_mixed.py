@@ -45,7 +45,6 @@ SETTINGS = Settings(gap=1e-9)
         ("cost", 60, {"third": True}),
         ("cost", 60, {"copies": 3}),
     ],
-    every=3,
 )
 def test_agrees_with_trying_everything(objective: str, seeds: int, more: dict[str, Any]) -> None:
     joined = answered = 0

@@ -269,7 +269,7 @@ def test_the_second_opinion_derives_the_sale(offer: Procurement) -> None:
 
 
 @pytest.mark.slow
-@sweep("objective", ["cost", "time", "carbon", "tokens-per-dollar"], every=3)
+@sweep("objective", ["cost", "time", "carbon", "tokens-per-dollar"])
 def test_every_objective_sells(objective: str, home: Path) -> None:
     path = lab(home, top=f'objective = "{objective}"\nresale = 0.8', job='interruptible = true\nrelease = "10 d"')
     known, ways = load(), Depth(top=3, marginal=False, sensitivity=False)

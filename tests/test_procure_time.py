@@ -129,7 +129,7 @@ def test_what_was_proven_stays_proven(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
-@sweep(("late", "nothing", "rounds"), [(0.6, 0.0, 400), (0.6, 0.4, 400), (0.0, 0.0, 1)], every=3)
+@sweep(("late", "nothing", "rounds"), [(0.6, 0.0, 400), (0.6, 0.4, 400), (0.0, 0.0, 1)])
 def test_out_of_time_the_best_that_was_seen_is_answered(
     late: float, nothing: float, rounds: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

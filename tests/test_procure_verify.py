@@ -264,8 +264,8 @@ def test_the_second_opinion_holds_the_bill_to_what_it_summarises(home: Path) -> 
 
 
 @pytest.mark.slow
-@sweep("charge", ["cash", "amortised"], every=3)
-@sweep("objective", ["cost", "time", "carbon", "tokens-per-dollar"], every=3)
+@sweep("charge", ["cash", "amortised"])
+@sweep("objective", ["cost", "time", "carbon", "tokens-per-dollar"])
 def test_every_objective_is_answered_and_holds(objective: str, charge: str, home: Path) -> None:
     top = f'objective = "{objective}"\ncharge = "{charge}"'
     tail = '[[owned]]\nnode = "dgx-a100-80gb"\ncount = 3'

@@ -73,12 +73,12 @@ def test_an_estimate_that_calls_itself_an_optimum_is_found_out() -> None:
 @sweep(
     ("cluster", "asked"),
     [
-        (("dgx-h100:1", "dgx-a100-80gb:1"), {"top": 1}),
-        ("dgx-h100:4", {"contingency": 1, "pin": {"tp": 8}}),
-        ("dgx-h100:2", {"shortlist": 2, "to": "megatron+slurm"}),
         ((), {"accelerators": {"A100": 2, "V100": 2}, "seq": "2k", "method": "lora"}),
+        (("dgx-h100:1", "dgx-a100-80gb:1"), {"top": 1}),
+        ("dgx-h100:2", {"contingency": 1, "pin": {"tp": 8}}),
+        ("dgx-h100:2", {"shortlist": 2, "to": "megatron+slurm", "pin": {"cp": 1, "pp": "1|2", "tp": "1|2"}}),
     ],
-    every=2,
+    every=3,
 )
 def test_questions_that_are_more_than_a_search_on_one_pool_are_asked_again(cluster: Any, asked: dict[str, Any]) -> None:
     made = api.plan("llama3-8b", cluster, **asked)

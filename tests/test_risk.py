@@ -76,7 +76,7 @@ def space(name, asked):
 
 
 @pytest.mark.slow
-@sweep("name", SPACES, every=3)
+@sweep("name", SPACES)
 def test_a_lower_risk_never_admits_more(name):
     found = [Bounded().search(problem(space(name, asked), 5)) for asked in RISKS]
     for less, more in pairwise(found):
@@ -104,7 +104,7 @@ def test_a_half_is_the_capacity_and_any_capacity_is_scaled():
 
 
 @pytest.mark.slow
-@sweep("name", SPACES, every=3)
+@sweep("name", SPACES)
 def test_the_oracle_admits_the_same_candidates(name):
     """Peaks by the scalar reference, against the odds that a logistic variable has."""
     ready = space(name, 0.05)

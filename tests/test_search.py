@@ -33,58 +33,36 @@ OFFLOADED += (
     " graphs=none|modules|full offload_overlap=off|on activation_offload=none|core_attn+attn_proj|expert_fc1+moe_act"
 )
 
-# A limit that names a space is the median of that space's values: what about half of the candidates keep.
+# A limit that names a space is the median of that space's values: what about half of the candidates keep. Of every
+# three, `make test` asks the first whether all searches agree, and the last whether bounds hold: each class is met.
 SPACES = {
     "dense": (("llama2-7b", "dgx-a100-40gb:2"), {"batches": (64,)}),
     "dense, nothing folded": (("llama2-7b", "dgx-a100-40gb:2"), {"batches": (64,), "fold": False}),
-    "unfused": (("megatron-22b", "dgx-a100-80gb:4"), {"batches": (64,), "release": "2022"}),
     "uneven layers": (("llama2-7b", "dgx-a100-40gb:3"), {"batches": (48,)}),
-    "mixture": (("mixtral-8x7b", "dgx-h100:4"), {"batches": (32,), "pins": "cp=1 micro=1..2"}),
-    "latent": (("deepseek-v2-lite", "dgx-h100:2"), {"batches": (64,), "pins": "micro=1..2"}),
-    "shared sequences": (
-        ("deepseek-v2-lite", "dgx-h100:2"),
-        {"batches": (16,), "pins": SHARED, "trained": {"sequence": 65536}},
-    ),
     "dispatched": (
         ("mixtral-8x7b", "dgx-h100:2"),
         {"batches": (16,), "pins": "pp=1 micro=1|2 ep=1|8 ep_overlap=off|on dispatcher=none|alltoall|allgather|deepep"},
     ),
-    "offloaded": (("mixtral-8x7b", "dgx-h100:2"), {"batches": (16,), "pins": OFFLOADED}),
+    "unfused": (("megatron-22b", "dgx-a100-80gb:4"), {"batches": (64,), "release": "2022"}),
+    "shared sequences": (
+        ("deepseek-v2-lite", "dgx-h100:2"),
+        {"batches": (16,), "pins": SHARED, "trained": {"sequence": 65536}},
+    ),
+    "fsdp2": (("llama3-8b", "dgx-h100:4"), {"batches": (128,), "runtime": "fsdp2"}),
     "pinned": (
         ("llama3-70b", "dgx-h100:16"),
         {"batches": (256,), "pins": "tp=4|8 pp=2..8 cp=1 micro=1..4 recompute=none|block:0.3"},
     ),
-    "precisions": (("llama3-8b", "dgx-h100:2"), {"batches": (32,), "pins": "precision=bf16|fp8 recompute=selective"}),
-    "counts": (("llama3-8b", "dgx-h100:3"), {"batches": (32, 64), "counts": (1, 2, 3), "pins": COARSE}),
-    "cost": (
-        ("llama3-8b", "dgx-h100:4"),
-        {"batches": (64,), "counts": (1, 2, 4), "objective": "cost", "price": PRICE, "pins": COARSE},
-    ),
-    "energy, not folded": (
-        ("llama3-8b", "dgx-h100:4"),
-        {"batches": (64,), "counts": (1, 4), "objective": "energy", "pins": COARSE, "fold": False},
-    ),
-    "deadline": (("llama2-7b", "dgx-a100-40gb:2"), {"batches": (64,), "deadline_s": "dense"}),
-    "budget": (
-        ("llama3-8b", "dgx-h100:4"),
-        {"batches": (64,), "counts": (1, 2, 4), "price": PRICE, "max_cost_usd": "cost", "pins": COARSE},
-    ),
-    "fsdp2": (("llama3-8b", "dgx-h100:4"), {"batches": (128,), "runtime": "fsdp2"}),
-    "deepspeed": (("gpt2-xl", "dgx-v100:2"), {"batches": (32,), "runtime": "deepspeed"}),
     "weights apart": (
         ("llama2-7b", "mi300x-8:2"),
         {"batches": (64,), "runtime": "primus", "pins": "pp=2.. recompute=none offload=none"},
     ),
-    "no replicas": (("llama3-70b", "dgx-h100:1"), {"batches": (8,), "pins": "dp=1 cp=1"}),
-    "behind a tower": ((towers.model("qwen2.5-vl-7b", "4@896"), "dgx-h100:2"), {"batches": (32,), "pins": "cp=1 ep=1"}),
-    "compressed, four streams": (
-        (flash(num_hidden_layers=4, compress_ratios=[4, 128] * 2, n_routed_experts=16), "dgx-h100:2"),
-        {"batches": (32,), "pins": "micro=1..2"},
+    "budget": (
+        ("llama3-8b", "dgx-h100:4"),
+        {"batches": (64,), "counts": (1, 2, 4), "price": PRICE, "max_cost_usd": "cost", "pins": COARSE},
     ),
-    "behind a trained tower": (
-        (towers.model("qwen2.5-vl-7b", "4@896", True), "dgx-h100:2"),
-        {"batches": (32,), "pins": "cp=1 ep=1"},
-    ),
+    "counts": (("llama3-8b", "dgx-h100:3"), {"batches": (32, 64), "counts": (1, 2, 3), "pins": COARSE}),
+    "deadline": (("llama2-7b", "dgx-a100-40gb:2"), {"batches": (64,), "deadline_s": "dense"}),
     "own runs": (
         ("llama3-8b", "dgx-h100:4"),
         {
@@ -95,6 +73,29 @@ SPACES = {
             "price": PRICE,
         },
     ),
+    "cost": (
+        ("llama3-8b", "dgx-h100:4"),
+        {"batches": (64,), "counts": (1, 2, 4), "objective": "cost", "price": PRICE, "pins": COARSE},
+    ),
+    "behind a tower": ((towers.model("qwen2.5-vl-7b", "4@896"), "dgx-h100:2"), {"batches": (32,), "pins": "cp=1 ep=1"}),
+    "compressed, four streams": (
+        (flash(num_hidden_layers=4, compress_ratios=[4, 128] * 2, n_routed_experts=16), "dgx-h100:2"),
+        {"batches": (32,), "pins": "micro=1..2"},
+    ),
+    "energy, not folded": (
+        ("llama3-8b", "dgx-h100:4"),
+        {"batches": (64,), "counts": (1, 4), "objective": "energy", "pins": COARSE, "fold": False},
+    ),
+    "latent": (("deepseek-v2-lite", "dgx-h100:2"), {"batches": (64,), "pins": "micro=1..2"}),
+    "offloaded": (("mixtral-8x7b", "dgx-h100:2"), {"batches": (16,), "pins": OFFLOADED}),
+    "mixture": (("mixtral-8x7b", "dgx-h100:4"), {"batches": (32,), "pins": "cp=1 micro=1..2"}),
+    "precisions": (("llama3-8b", "dgx-h100:2"), {"batches": (32,), "pins": "precision=bf16|fp8 recompute=selective"}),
+    "no replicas": (("llama3-70b", "dgx-h100:1"), {"batches": (8,), "pins": "dp=1 cp=1"}),
+    "behind a trained tower": (
+        (towers.model("qwen2.5-vl-7b", "4@896", True), "dgx-h100:2"),
+        {"batches": (32,), "pins": "cp=1 ep=1"},
+    ),
+    "deepspeed": (("gpt2-xl", "dgx-v100:2"), {"batches": (32,), "runtime": "deepspeed"}),
 }
 OWN_RUNS = weighed(
     RunConfiguration(
@@ -185,7 +186,7 @@ def best_by_sorting(name: str) -> list[tuple]:
     return found
 
 
-@sweep("name", SPACES, every=8)
+@sweep("name", SPACES, every=3)
 def test_bounded_exhaustive_and_sorted_are_one(name):
     problem = space(name)
     slow, fast = Exhaustive().search(problem), Bounded().search(problem)
@@ -276,7 +277,7 @@ def test_switches_that_cost_nothing_tie_and_the_plainest_wins():
 
 
 @pytest.mark.slow
-@sweep("name", SPACES, every=4)
+@sweep("name", SPACES)
 def test_the_front_is_what_nothing_dominates(name):
     all_of = everything(name)
     at = np.flatnonzero(all_of.allowed)
@@ -317,7 +318,7 @@ def test_a_point_of_the_front_says_what_its_plan_says(model: str, on: str, optio
 # ---- the bound -------------------------------------------------------------------------------------------------------
 
 
-@sweep("name", SPACES, every=8)
+@sweep("name", reversed(SPACES), every=3)
 def test_no_candidate_is_below_its_bound(name):
     problem = space(name)
     for index, block in enumerate(problem.blocks):
@@ -342,14 +343,14 @@ def test_no_candidate_is_below_its_bound(name):
 
 COUNTED = [
     (("llama2-7b", "dgx-a100-40gb:2"), {"batches": (16,), "pins": "recompute=none|block:0.5"}),
-    (("megatron-22b", "dgx-a100-80gb:3"), {"batches": (12,), "release": "2022"}),
     (("llama2-7b", "dgx-a100-40gb:3"), {"batches": (12, 24), "counts": (1, 3), "pins": "recompute=none offload=none"}),
+    (("megatron-22b", "dgx-a100-80gb:3"), {"batches": (12,), "release": "2022"}),
     (("mixtral-8x7b", "dgx-h100:2"), {"batches": (16,), "pins": "recompute=full|block:0.5"}),
-    (("deepseek-v2-lite", "dgx-h100:2"), {"batches": (64,), "pins": "micro=1..2 recompute=full|none"}),
     (("llama3-8b", "dgx-h100:2"), {"batches": (64,), "runtime": "fsdp2"}),
-    (("llama2-7b", "mi300x-8:1"), {"batches": (24,), "runtime": "primus", "pins": "recompute=none micro=1..2"}),
-    (("mixtral-8x7b", "dgx-a100-40gb:2"), {"batches": (16,), "runtime": "deepspeed"}),
     (("mpt-7b", "dgx-a100-40gb:2"), {"batches": (64,), "runtime": "fsdp"}),
+    (("llama2-7b", "mi300x-8:1"), {"batches": (24,), "runtime": "primus", "pins": "recompute=none micro=1..2"}),
+    (("deepseek-v2-lite", "dgx-h100:2"), {"batches": (64,), "pins": "micro=1..2 recompute=full|none"}),
+    (("mixtral-8x7b", "dgx-a100-40gb:2"), {"batches": (16,), "runtime": "deepspeed"}),
     (("llama3-70b", "dgx-h100:8"), {"batches": (64,), "pins": "tp=8 pp=1..8 vpp=1..5 micro=1|2 zero=0..1"}),
     (("t5-large", "dgx-a100-40gb:1"), {"batches": (64,), "pins": "rank_order=tp-cp-ep-dp-pp"}),
     (("llama2-7b", "dgx-a100-40gb:1"), {"batches": (64,), "pins": "rank_order=tp-cp-ep-pp-dp"}),
@@ -364,7 +365,7 @@ def key(layout: dict, options) -> tuple:
     return (*(layout[axis] for axis in sorted(layout)), options)
 
 
-@sweep(("asked", "more"), COUNTED, every=6)
+@sweep(("asked", "more"), COUNTED, every=2)
 def test_the_space_holds_exactly_what_the_rules_let_through(asked, more):
     if "zero=0..1" in more.get("pins", ""):
         more = more | {"pins": more["pins"].replace("zero=0..1", "zero=0|1")}

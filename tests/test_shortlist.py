@@ -298,7 +298,7 @@ def job() -> learning.Job:
 
 
 @pytest.mark.slow
-@sweep("name", learning.POLICIES, every=3)
+@sweep("name", learning.POLICIES)
 def test_every_policy_runs_every_plan_once(name: str) -> None:
     policy, _ = learning.POLICIES[name]
     order: Iterator[int] = policy(job(), 0)

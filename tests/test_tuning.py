@@ -162,7 +162,7 @@ def test_a_batch_of_pairs_that_nobody_gave_holds_one_for_every_accelerator() -> 
 WAYS = [*product(("lora", "qlora:fp8", "dora", "qdora", "freeze:2"), ("sft", "dpo", "reward"))]
 
 
-@sweep(("method", "task"), WAYS, every=3)
+@sweep(("method", "task"), WAYS, every=2)
 def test_a_plan_says_its_question(method: str, task: str) -> None:
     plan = one(method, task=task)
     assert repricing.plan(plan, load()).prediction == plan.prediction
@@ -202,7 +202,6 @@ def test_another_method_or_task_does_not_add_up(method: str, task: str, wrong: d
         ("hf-trainer", "qlora:fp8", "sft", ["--quantization_fp8 true"]),
         ("hf-trainer", "dora", "sft", ["--lora_magnitudes true"]),
     ],
-    every=3,
 )
 def test_trainers_are_told(target: str, method: str, task: str, says: list[str], tmp_path: Path) -> None:
     text = exported(one(method, task=task), target, tmp_path / "job").replace(" \\\n  ", " ")

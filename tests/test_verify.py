@@ -1,7 +1,6 @@
 """Plans hold, and a plan of which one figure is changed does not."""
 
 import ast
-import copy
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -28,7 +27,7 @@ def best(name: str) -> Plan:
     return plans(name).plans[0]
 
 
-@sweep("name", QUESTIONS, every=3)
+@sweep("name", QUESTIONS, every=2)
 def test_what_the_planner_makes_holds(name: str) -> None:
     for plan in plans(name).plans:
         assert violations(plan) == []
@@ -116,16 +115,16 @@ ALSO = {
     "dense": {OLDER, METHOD, CAUSAL, FP8, NORM_BIAS}
     | SEVERAL
     | {"axes.tp_overlap", "axes.p2p_overlap", "axes.rank_order", "runtime.places_head"},
-    "mixture": {METHOD, CAUSAL, FP8, NORM_BIAS}  # Its older release has no ep_overlap, and so no step time.
-    | SEVERAL
-    | {"axes.ep_overlap", "axes.p2p_overlap", "axes.rank_order", "runtime.places_head"}
-    | {"workload.shape.ffn", "workload.shape.mlp_bias"},
     "lora": {OLDER, CAUSAL, FP8, NORM_BIAS, "axes.zero_scope"}
     | SEVERAL
     | {"runtime.chunked_loss"},  # Buffers of gathered weights hold more than a copy of the logits.
     "fsdp": {OLDER, METHOD, CAUSAL, FP8, NORM_BIAS}
     | SEVERAL
     | {"axes.zero", "runtime.bytes_per_parameter.gathers_working_copy"},
+    "mixture": {METHOD, CAUSAL, FP8, NORM_BIAS}  # Its older release has no ep_overlap, and so no step time.
+    | SEVERAL
+    | {"axes.ep_overlap", "axes.p2p_overlap", "axes.rank_order", "runtime.places_head"}
+    | {"workload.shape.ffn", "workload.shape.mlp_bias"},
     "tied-stages": {OLDER, METHOD, CAUSAL, "axes.rank_order", "axes.zero_scope"},
     "vision": {OLDER, METHOD, "workload.shape.embedding_width"},
 }
@@ -161,20 +160,24 @@ def survivors(plan: Plan) -> set[str]:
     """Leaves of which some change is not caught."""
     dumped = document.dump(plan)
     return {
-        general(path) for path, value in leaves(dumped) if any(_passes(dumped, path, x) for x in changed(path, value))
+        general(path)
+        for path, value in [*leaves(dumped)]
+        if any(_passes(dumped, path, x) for x in changed(path, value))
     }
 
 
 def _passes(dumped: dict[str, Any], path: tuple[str | int, ...], value: Any) -> bool:
-    wrong = copy.deepcopy(dumped)
-    place: Any = wrong
+    place: Any = dumped
     for key in path[:-1]:
         place = place[key]
+    before = place[path[-1]]
     place[path[-1]] = value
     try:
-        return not violations(_parsed(wrong))
+        return not violations(_parsed(dumped))
     except WrongQuestion:
         return False
+    finally:
+        place[path[-1]] = before
 
 
 def _parsed(dumped: dict[str, Any]) -> Plan:
@@ -190,7 +193,7 @@ BUILT = (
 """What launchers build, and neither time nor memory depends on."""
 
 
-@sweep("name", ALSO, every=5)
+@sweep("name", ALSO, every=3)
 def test_every_derived_figure_is_checked(name: str) -> None:
     assert {field for field in survivors(best(name)) if not field.startswith(BUILT)} == INPUTS | ALSO[name]
 
