@@ -41,7 +41,7 @@ help:
 	@echo "make format  reformat the sources"
 	@echo "make goldens refresh the messages, transcripts and exported files that tests compare with; read the difference"
 	@echo "make docs    refresh the generated pages and the examples in README.md"
-	@echo "make accuracy refresh docs/accuracy.md, its plots and docs/papers.md (minutes); make calibrate refits the shipped efficiencies"
+	@echo "make accuracy refresh docs/accuracy.md, docs/accuracy-details.md, their plots and docs/papers.md (minutes); make calibrate refits the shipped efficiencies"
 	@echo "make case-studies refresh docs/case-studies.md and its plots"
 	@echo "make clean   remove what the other targets made"
 

@@ -1,4 +1,4 @@
-"""The section of ``accuracy.md`` on collectives: how far their times are from published timings.
+"""The section of ``accuracy-details.md`` on collectives: how far their times are from published timings.
 
 ``python -m docs.accuracy_collectives`` makes that section anew and leaves the rest of the page as it is (under half a
 minute); ``make accuracy`` makes the whole page.
@@ -24,7 +24,7 @@ from planner.schema.efficiency import CollectiveEfficiency
 
 ROOT = Path(__file__).resolve().parent.parent
 TABLE = ROOT / "benchmarks" / "data" / "measured_collectives.csv"
-PAGE = ROOT / "docs" / "accuracy.md"
+PAGE = ROOT / "docs" / "accuracy-details.md"
 HEADING = "## Collectives\n"
 MIB = 2.0**20
 SWEEP = "aiconfigurator"
@@ -342,7 +342,7 @@ def main() -> int:
     """Make the section anew."""
     told = section(PAGE.parent / plots.FOLDER)
     writing.write(PAGE, refreshed(PAGE.read_text(encoding="utf-8"), told), replace=True)
-    print("wrote: docs/accuracy.md")
+    print("wrote: docs/accuracy-details.md")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""The part of ``accuracy.md`` on how wide intervals should be: the shipped rule beside three others.
+"""The part of ``accuracy-details.md`` on how wide intervals should be: the shipped rule beside three others.
 
     python -m docs.accuracy_intervals
 
@@ -40,7 +40,7 @@ from planner.figures.efficiency import Efficiencies
 from planner.figures.step_time_interval import Situation
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGE = ROOT / "docs" / "accuracy.md"
+PAGE = ROOT / "docs" / "accuracy-details.md"
 BEGIN, END = "<!-- how wide: made by docs/accuracy_intervals.py -->", "<!-- end of how wide -->"
 NORMAL = 1.28
 """Standard deviations of a normal variable that 80 % lie within."""
@@ -286,7 +286,7 @@ def main() -> int:
     found = calibrate.calibrate(frame, measure.informed(Efficiencies.of(priors), priors, KERNELS)[0])
     text = section(found, catalog.load())
     writing.write(PAGE, refreshed(PAGE.read_text(encoding="utf-8"), text), replace=True)
-    print("wrote: docs/accuracy.md")
+    print("wrote: docs/accuracy-details.md")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""The first section of ``accuracy.md``: predictions of labs and frameworks that no fit has seen."""
+"""The first section of ``accuracy-details.md``: predictions of labs and frameworks that no fit has seen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The part of ``accuracy.md`` on peak memory: effect by effect."""
+"""The part of ``accuracy-details.md`` on peak memory: effect by effect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The part of ``accuracy.md`` about known jobs: published configurations and our best plans beside what was measured.
+"""Known jobs in ``accuracy-details.md``: published configurations and our best plans beside what was measured.
 
 ``python -m docs.accuracy_panel`` makes it anew between its marks and leaves the rest of the page as it is (seconds).
 """
@@ -28,7 +28,7 @@ from planner.space.pins import parse_pins
 ROOT = Path(__file__).resolve().parent.parent
 JOBS = ROOT / "benchmarks" / "data" / "known_jobs.csv"
 RUNS = ROOT / "benchmarks" / "data" / "measured_runs.csv"
-PAGE = ROOT / "docs" / "accuracy.md"
+PAGE = ROOT / "docs" / "accuracy-details.md"
 BEGIN, END = "<!-- known jobs: made by docs/accuracy_panel.py -->", "<!-- end of known jobs -->"
 ASKED = {"dense": (0.97, 1.04), "moe": (0.95, 1.05)}
 """What the geometric mean of a family is asked to be in."""
@@ -196,7 +196,7 @@ def main() -> int:
     """Make the section anew."""
     told = section(judged(catalog.load()))
     writing.write(PAGE, refreshed(PAGE.read_text(encoding="utf-8"), told), replace=True)
-    print("wrote: docs/accuracy.md")
+    print("wrote: docs/accuracy-details.md")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""The plots of ``accuracy.md``: predicted against measured, residuals by source, accelerator and scale, their parts.
+"""The plots of the pages on accuracy: predicted against measured, residuals by source, accelerator and scale.
 
 Colours are Okabe and Ito's, which colour-blind readers tell apart, and every colour has a marker of its own. The same
 figures give the same bytes: no date, ids salted with a constant, text as outlines.
@@ -115,6 +115,24 @@ def strips(
     shown = [kind for kind in FAMILIES if kind in set(families)]
     if len(shown) > 1:
         _legend(figure, shown)
+    return figure
+
+
+def bars(names: Sequence[str], errors: Sequence[float], title: str) -> Any:
+    """Mean errors (shares) by name, the smallest first, each with its figure."""
+    from matplotlib import pyplot
+
+    order = np.argsort(errors)
+    figure, ax = pyplot.subplots(figsize=(7.2, 1.0 + 0.34 * len(names)), layout="constrained")
+    values = 100 * np.array(errors)[order]
+    ax.barh(range(len(order)), values, color=STYLES[0][0], height=0.62)
+    ax.set_yticks(range(len(order)), [names[place] for place in order])
+    for line, value in enumerate(values):
+        ax.text(value + 0.6, line, f"{value:.0f} %", va="center", fontsize=8.5)
+    ax.set(title=title, ylim=(len(order) - 0.5, -0.5), xlim=(0, 1.12 * float(values.max())))
+    ax.set_xlabel(f"mean {_ERROR}, %")
+    ax.tick_params(axis="y", length=0)
+    ax.grid(True, axis="x")
     return figure
 
 

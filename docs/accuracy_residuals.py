@@ -1,4 +1,4 @@
-"""The part of ``accuracy.md`` that says what residuals are made of, for every figure that is not reached."""
+"""The part of ``accuracy-details.md`` that says what residuals are made of, for every figure that is not reached."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The part of ``accuracy.md`` on figures that are not reached: how far, where it comes from, what would settle it."""
+"""Figures not reached, in ``accuracy-details.md``: how far, where it comes from, what would settle it."""
 
 from __future__ import annotations
 

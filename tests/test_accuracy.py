@@ -335,7 +335,8 @@ def test_one_source_is_no_surer_than_the_wider_sets():
 
 @pytest.mark.slow
 def test_intervals_cover_what_they_say_of_labs_and_of_every_large_source(frame, known):
-    """Of runs that count, every lab alike: sweeps of plans that nobody would run are judged apart (docs/accuracy.md).
+    """Of runs that count, every lab alike: sweeps of plans that nobody would run are judged apart
+    (docs/accuracy-details.md).
 
     The fit has seen these runs; what intervals hold of labs left out is told by `make accuracy`. They are wider than
     these labs ask for on purpose ("How wide?" there); since AMD's runs are predicted, too, labs reach 0.933.

@@ -13,6 +13,11 @@ def test_the_page_is_what_the_record_says() -> None:
     assert blind.PAGE.read_text(encoding="utf-8") == blind.page(RECORD)
 
 
+def test_the_short_page_is_what_the_record_and_the_detailed_page_say() -> None:
+    details = blind.DETAILS.read_text(encoding="utf-8")
+    assert blind.SHORT.read_text(encoding="utf-8") == blind.short_page(RECORD, details)
+
+
 def test_readme_says_what_the_record_says_of_models_that_no_batch_had_shaped() -> None:
     said = blind.SENTENCE.search(blind.README.read_text(encoding="utf-8"))
     assert said is not None

@@ -1,10 +1,10 @@
-"""README's sentences on accuracy say what docs/blind.md and docs/accuracy.md found, and unseen runs first."""
+"""README's sentences on accuracy say what docs/blind.md and docs/accuracy-details.md found, and unseen runs first."""
 
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 README = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
-PAGE = (ROOT / "docs" / "accuracy.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "accuracy-details.md").read_text(encoding="utf-8")
 
 
 def cells(begins: str) -> list[str]:

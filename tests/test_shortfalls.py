@@ -1,4 +1,4 @@
-"""What docs/accuracy.md says of figures that are not reached is made of the figures, and lists nothing that is."""
+"""What docs/accuracy-details.md says of shortfalls is made of the figures, and lists nothing that is reached."""
 
 from types import SimpleNamespace
 from typing import Any

@@ -32,7 +32,7 @@ OTHER = {"model": 0.6, "generation": 0.6, "precision": 0.5, "recompute": 0.4}
 DOUBLED = {"accelerators": 0.05, "tp": 0.4, "pp": 0.4, "cp": 0.4, "ep": 0.4, "micro": 0.3}
 """Distance between plans of which one has twice as many. All distances are of largest likelihood, to a digit, for the
 residuals of labs and frameworks, the lab left out of the fit, each weighing by the root of its runs
-(`docs/accuracy.md`)."""
+(`docs/accuracy-details.md`)."""
 MOST_OFF, ROUNDS = 2.0, 10
 """Standard deviations that a run is off at most from what the others say; what is beyond is scatter of its own, found
 again so often."""

@@ -4,7 +4,7 @@ Few parameters may move, each named, physical, and with how far physics lets it 
 are the entries of ``hardware_catalog/priors``, set from kernel and collective measurements and from the frameworks' own
 sources. A parameter multiplies one figure of one or several entries. Kept are those that make left-out labs better
 predicted: what kernels of a generation reach. Overlaps, launches and fusions of a framework are its traits; fitted to
-the one lab that runs it they say nothing of the next (see docs/accuracy.md).
+the one lab that runs it they say nothing of the next (see docs/accuracy-details.md).
 """
 
 from __future__ import annotations
