@@ -236,9 +236,9 @@ TEXT = """\
 
 The tables of [accuracy-details.md](accuracy-details.md) are of runs that were known while the model was written:
 leaving a lab out of a fit does not take that knowledge away. Three batches of published runs of other labs were
-therefore kept aside. Each is judged from a commit before a row of it has been read, and judged again when the model changes; only the first
-judgement is evidence. The batches themselves are not part of this repository, so that nobody fits to them; the record
-has their errors by source and by class, and the commit that made them.
+therefore kept aside. Each is judged from a commit before a row of it has been read, and judged again when the model
+changes; only the first judgement is evidence. The batches themselves are not part of this repository, so that nobody
+fits to them; the record has their errors by source and by class, and the commit that made them.
 
 ## As first judged
 
