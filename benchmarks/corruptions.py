@@ -191,7 +191,7 @@ def seen_by(table: dict[str, Any], tables: Sequence[str] = ()) -> str:
         by = "verify"
         plan_sources.consistent(found)
         by = "recheck"
-        rechecking.check(found, "file", rechecking.Means(tables=tuple(tables)))
+        rechecking.check(found, "file", rechecking.RecheckInputs(tables=tuple(tables)))
     except ClusterwrightError:
         return by
     return ""

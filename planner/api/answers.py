@@ -22,8 +22,8 @@ from planner.question.reading import (
     _inputs,
     _meant,
     as_one_pool,
-    called,
     catalog_of,
+    cluster_name,
     grouped_request,
     kept_question,
     pinned_request,
@@ -195,7 +195,7 @@ def images(
 def _of_images(named: Sequence[Named], options: PlanOptions, batch: int) -> ImageQuestion:
     """The question about images as its document states it: clusters of one's own by their names."""
     return ImageQuestion(
-        clusters=tuple(called(each, options) for each in named),
+        clusters=tuple(cluster_name(each, options) for each in named),
         accelerators=counted(options.accelerators),
         links=texts(options.link),
         fabric=options.fabric,

@@ -49,7 +49,7 @@ def _shown(value: object) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Means:
+class RecheckInputs:
     """What a document is made again with."""
 
     own: tuple[Cluster, ...] = ()
@@ -62,13 +62,13 @@ class Means:
     """Folder of the site that its plans are of."""
 
 
-def check(found: Kept, where: str, means: Means = Means()) -> int:
+def check(found: Kept, where: str, inputs: RecheckInputs = RecheckInputs()) -> int:
     """Checks a document, makes it again and lets it pass if that is the same; how many figures were compared.
 
     Args:
         found: The document.
         where: What messages call the document.
-        means: What it is made again with.
+        inputs: What it is made again with.
 
     Raises:
         WrongQuestion: it is not of plans, or one names what the catalog does not have.
@@ -76,13 +76,13 @@ def check(found: Kept, where: str, means: Means = Means()) -> int:
         NoAnswer: a figure differs, or cannot be made again; the message lists them.
     """
     consistent(found)
-    before, now = document.dump(found), document.dump(again(found, where, means))
+    before, now = document.dump(found), document.dump(again(found, where, inputs))
     compared = sum(1 for _ in leaves(before))
     if changed := [*differences(before, now)]:
         more = [f"... and {len(changed) - SHOWN:,} more"] if len(changed) > SHOWN else []
         raise NoAnswer("\n".join([
             f"{where}: {len(changed):,} of {compared:,} figures are not what this catalog and program make of them",
-            *map(str, changed[:SHOWN]), *more, *_not_at_hand(before, means),
+            *map(str, changed[:SHOWN]), *more, *_not_at_hand(before, inputs),
         ]))  # fmt: skip
     if not_made := _not_made_again(found):
         raise NoAnswer(
@@ -105,32 +105,32 @@ GIVEN_BY = {"site": "--site DIR", "--catalog": "--catalog DIR"}
 """How a catalog that stands over the built-in one is named; the others are of the environment."""
 
 
-def _not_at_hand(written: Mapping[str, object], means: Means) -> Iterator[str]:
+def _not_at_hand(written: Mapping[str, object], inputs: RecheckInputs) -> Iterator[str]:
     """What to give where the document was made with a catalog that stands over today's, or a cluster of one's own."""
-    inputs = [path.rpartition(".inputs.")[2] for path, _ in leaves(written) if ".inputs." in f".{path}"]
-    clusters = sorted({each.removeprefix("cluster ") for each in inputs if each.startswith("cluster ")})
-    if clusters and not means.own:
+    origins = [path.rpartition(".inputs.")[2] for path, _ in leaves(written) if ".inputs." in f".{path}"]
+    clusters = sorted({each.removeprefix("cluster ") for each in origins if each.startswith("cluster ")})
+    if clusters and not inputs.own:
         named = f"it was made with your own cluster ({', '.join(clusters)}), which is not given here"
         yield f"{named}: --cluster FILE.toml (from Python, the record will do)"
-    names = {each.removeprefix("catalog ") for each in inputs if each.startswith("catalog ")}
-    for origin in sorted(names - catalogs.load(means.catalog, means.site).versions().keys()):
+    names = {each.removeprefix("catalog ") for each in origins if each.startswith("catalog ")}
+    for origin in sorted(names - catalogs.load(inputs.catalog, inputs.site).versions().keys()):
         yield f"it was made with your own catalog ({origin}), which is not given here: {GIVEN_BY.get(origin, origin)}"
 
 
-def again(found: Kept, where: str, means: Means) -> Kept:
+def again(found: Kept, where: str, inputs: RecheckInputs) -> Kept:
     """The document with its plans as this catalog and this program make them; arguments as of :func:`check`.
 
     Raises:
         WrongQuestion: it is not of plans, or one names what the catalog does not have.
         NoAnswer: nothing fits today, or it keeps no question without which nothing of it can be made again.
     """
-    catalog, own, tables = catalogs.load(means.catalog, means.site), means.own, means.tables
+    catalog, own, tables = catalogs.load(inputs.catalog, inputs.site), inputs.own, inputs.tables
     if isinstance(found, Plan):
         return run.again(repricing.plan(found, catalog, where, own), catalog, tables, where, own)
     if tables:
         raise WrongQuestion(f"--table {tables[0]}: of a plan that comm choose wrote; {where} is a {found.kind}")
     if isinstance(found, PlanSet) and found.asked is not None:
-        return _asked_again(found, found.asked, where, means)
+        return _asked_again(found, found.asked, where, inputs)
     if isinstance(found, PlanSet):
         return repricing.plan_set(found, catalog, where, own)
     if isinstance(found, Procurement) and found.asked is not None:
@@ -149,25 +149,25 @@ def again(found: Kept, where: str, means: Means) -> Kept:
     return evaluated(catalog, found, where)
 
 
-def _asked_again(found: PlanSet, asked: AskedPlans, where: str, means: Means) -> PlanSet:
+def _asked_again(found: PlanSet, asked: AskedPlans, where: str, inputs: RecheckInputs) -> PlanSet:
     """The set of plans that a whole question has today."""
     if not found.plans:
         raise NoAnswer(f"{where}: no plan in it, so nothing says which model is asked about")
-    if found.site is not None and means.site is None:
+    if found.site is not None and inputs.site is None:
         raise NoAnswer(f"{where}: a site's runs are in it, which are not at hand: --site DIR")
     first = found.plans[0]
     # A record of the user's own has a name without a count, which no catalog answers.
-    if not means.own and any(not set(":=/.") & set(name) for name in asked.clusters):
-        raise NoAnswer("\n".join([f"{where}: not made again", *_not_at_hand(document.dump(found), means)]))
-    clusters = _clusters(asked.clusters, where, means.own)
-    folders = {"catalog": means.catalog, "site": means.site, "lengths": first.workload.texts or None}
+    if not inputs.own and any(not set(":=/.") & set(name) for name in asked.clusters):
+        raise NoAnswer("\n".join([f"{where}: not made again", *_not_at_hand(document.dump(found), inputs)]))
+    clusters = _clusters(asked.clusters, where, inputs.own)
+    folders = {"catalog": inputs.catalog, "site": inputs.site, "lengths": first.workload.texts or None}
     options, given = {**asked.options, **folders}, () if asked.settings is None else (asked.settings,)
     ask = plans.plan if asked.settings is None else plans.estimate
     try:
         made = ask(read(first.workload.shape), clusters, *given, **options)
     except TypeError as error:
         raise WrongQuestion(f"{where}: asked.options: {error}") from None
-    made_plans = tuple(repricing.with_files(each, first, means.own) for each in made.plans)
+    made_plans = tuple(repricing.with_files(each, first, inputs.own) for each in made.plans)
     return replace(made, meta=found.meta, plans=made_plans)
 
 

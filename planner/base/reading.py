@@ -128,15 +128,15 @@ def _bounded(value: object, depth: int = 0) -> None:
 
 
 @dataclass
-class PassingFile:
-    """A file of which piece after piece is read, within bounds."""
+class BoundedFile:
+    """A file that is read piece by piece, within bounds on bytes, lines and time."""
 
     file: BinaryIO
     path: Path
     smaller: str
     """What to do where it is too much."""
     most_lines: int | None
-    """That it has at most; None: they are not counted."""
+    """Most lines that it may have; None: they are not counted."""
     taken: int = 0
     lines: int = 0
     begun: float = field(default_factory=time.process_time)
@@ -166,7 +166,7 @@ class PassingFile:
 
 
 @contextmanager
-def passing(path: Path, smaller: str, most_lines: int | None = None) -> Iterator[PassingFile]:
-    """A file, gzipped if its name says so, to be read piece by piece; arguments as of :class:`PassingFile`."""
+def bounded_file(path: Path, smaller: str, most_lines: int | None = None) -> Iterator[BoundedFile]:
+    """A file, gzipped if its name says so, to be read piece by piece; arguments as of :class:`BoundedFile`."""
     with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-        yield PassingFile(cast(BinaryIO, file), path, smaller, most_lines)
+        yield BoundedFile(cast(BinaryIO, file), path, smaller, most_lines)

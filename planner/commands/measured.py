@@ -271,4 +271,6 @@ def _row(name: str, group: dict[str, Any]) -> list[str]:
 
 def percent(value: float | None, places: int = 1) -> str:
     """A share in percent; a dash where there is none."""
-    return "-" if value is None else f"{100 * value:.{places}f} %"
+    from planner.base.units import format_percent
+
+    return "-" if value is None else format_percent(value, places)

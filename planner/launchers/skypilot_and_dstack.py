@@ -53,7 +53,7 @@ def skypilot(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
     return replace(job, files={**job.files, SKYPILOT_TASK: quoting.yaml(task)}, start=f"sky launch {SKYPILOT_TASK}")
 
 
-def dstack(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
+def dstack(plan: Plan, job: LaunchJob, _: Values) -> LaunchJob:
     """A distributed task; the script travels in its command, with the files that it reads.
 
     Raises:
@@ -61,7 +61,7 @@ def dstack(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
     """
     pool, container = plan.cluster.pools[0], job.site.container
     memory = f"{pool.accelerator_memory_bytes / 2**30 * 0.95:.0f}GB.."
-    script = DSTACK_RANKS + start.self_contained(plan, job)
+    script = DSTACK_RANKS + start.self_contained(job)
     if "${{" in script:
         raise WrongQuestion("dstack: ${{ in a name or a setting would be expanded; choose another")
     shared = container.shared_memory

@@ -58,7 +58,7 @@ def script(plan: Plan, job: LaunchJob, header: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def self_contained(plan: Plan, job: LaunchJob) -> str:
+def self_contained(job: LaunchJob) -> str:
     """A script that first writes the files it needs: for schedulers that carry a command but no folder."""
     written = [f"printf %s {quoting.word(job.files[name])} > {quoting.word(name)}" for name in job.needed]
     _, _, body = job.files[NAME].partition("\nset -euo pipefail\n")

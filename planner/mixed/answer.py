@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from planner import cost
-from planner.axes import PlanAxis
 from planner.axes.options import OptionValues, sections
-from planner.axes.table import CP_ALGORITHM, SEQUENCE_PARALLEL, TP_OVERLAP, ZERO
+from planner.axes.table import ZERO
 from planner.cost.figures import Layout
 from planner.mixed import releases, stages
 from planner.mixed.batch_shares import MixedPlan
@@ -140,8 +139,7 @@ def _shards(groups: Sequence[schema.Group]) -> int:
 
 def _used_options(options: OptionValues, degrees: Mapping[str, int], shards: int) -> OptionValues:
     """The options that all groups have in common, those that no degree uses left neutral."""
-    tp = degrees["tp"]
-    ranks: dict[PlanAxis[Any], int] = {SEQUENCE_PARALLEL: tp, TP_OVERLAP: tp, CP_ALGORITHM: degrees["cp"], ZERO: shards}
+    ranks = stages.ranks_of_options(tp=degrees["tp"], cp=degrees["cp"], shards=shards)
     return options.replaced(**{axis.name: axis.neutral for axis, together in ranks.items() if together == 1})
 
 

@@ -174,7 +174,7 @@ def replicated(
     """The replicas of each kind as reductions see them, and what a rank of them holds."""
     layout = Layout(tp=kinds.tp, pp=1.0, vpp=1.0, cp=kinds.cp, ep=kinds.ep, etp=kinds.etp,
                     dp=replicas, micro=1.0, batch=replicas)  # fmt: skip
-    options = Options(**option_figures(setting.options, tp=kinds.tp, shards=kinds.width * kinds.cp))
+    options = Options(**option_figures(setting.options, tp=kinds.tp, cp=kinds.cp, width=kinds.width.astype(float)))
     grid = Grid(
         shape=setting.shape,
         device=setting.device,

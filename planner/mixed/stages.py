@@ -87,17 +87,29 @@ class Priced:
     """Seconds of the optimizer step for one dense parameter, and for one of an expert, shape (configurations, 2)."""
 
 
-def option_figures(options: OptionValues, tp: Array, shards: Array) -> dict[str, Any]:
+def ranks_of_options(tp: Any, cp: Any, shards: Any) -> dict[PlanAxis[Any], Any]:
+    """Axis -> how many ranks its option is for, which is neutral on one of them; options of other axes are for any.
+
+    Args:
+        tp: Tensor-parallel ranks.
+        cp: Context-parallel ranks.
+        shards: Ranks that share optimizer states: context-parallel ones as well as pipelines side by side.
+    """
+    return {SEQUENCE_PARALLEL: tp, TP_OVERLAP: tp, CP_ALGORITHM: cp, ZERO: shards}
+
+
+def option_figures(options: OptionValues, tp: Array, cp: Array, width: Array) -> dict[str, Any]:
     """Figures of options that groups share, as far as degrees use them.
 
     Args:
         options: Values on all axes.
         tp: Tensor-parallel ranks, of any shape.
-        shards: Ranks that share optimizer states, same shape.
+        cp: Context-parallel ranks, same shape.
+        width: Pipelines side by side, same shape.
     """
-    used: dict[PlanAxis[Any], Any] = {SEQUENCE_PARALLEL: tp > 1, TP_OVERLAP: tp > 1, ZERO: shards > 1}
+    ranks = ranks_of_options(tp=tp, cp=cp, shards=width * cp)
     return {
-        name: figure * used.get(axis, 1.0)
+        name: figure * (ranks[axis] > 1 if axis in ranks else 1.0)
         for axis in SHARED
         for name, figure in axis.figures(options[axis]).items()
         if figure
@@ -130,7 +142,7 @@ def stage_columns(figures: Figures, configs: StageConfigs, options: OptionValues
         network=figures.network,
         stack=figures.stack,
         layout=layout,
-        options=Options(**option_figures(options, tp=configs.tp, shards=configs.width * configs.cp)),
+        options=Options(**option_figures(options, tp=configs.tp, cp=configs.cp, width=configs.width)),
         measured=measured_at(figures, (precision,), layout, figures.devices[precision]),
     )
 

@@ -41,8 +41,9 @@ class ExplainQuestion:
         "Steps in each trace, where none is marked.",
         "Steps in each trace, where the profiler did not mark them.", metavar="N")] = None
     recheck: Annotated[bool, Option(
-        "Price its plans again with today's catalog and compare every figure; exit code 1 if one differs.",
-        "Whether its plans are priced again with today's catalog, and every figure compared.")] = False
+        "Ask its question again of today's catalog and compare every figure; exit code 1 if one differs or"
+        " cannot be made again.",
+        "Whether its question is asked again of today's catalog, and every figure compared.")] = False
     catalog: Annotated[str | Path | None, Option(
         "To recheck with: your hardware over the built-in.",
         "To recheck with: folder of your own hardware over the built-in catalog.", metavar="DIR")] = None

@@ -499,7 +499,7 @@ def _inputs(known: Catalog, model: Model | ConvolutionNetwork, named: Named | Se
     return found
 
 
-def called(named: Named, asked: PlanOptions) -> str:
+def cluster_name(named: Named, asked: PlanOptions) -> str:
     """A cluster as documents name it: one of one's own by its name, without where its file lies."""
     if isinstance(named, Cluster):
         return named.name or named.node.id
@@ -509,7 +509,7 @@ def called(named: Named, asked: PlanOptions) -> str:
     return str(named)
 
 
-NOT_STATED = ("catalog", "site", "lengths")
+FILE_KEYWORDS = ("catalog", "site", "lengths")
 """Keywords whose values are files and folders; lengths of texts stand in plans."""
 
 
@@ -519,10 +519,12 @@ def kept_question(
     """A question as its document keeps it; `settings` are those of an estimate."""
     plain = {**vars(asked), "pin": texts(asked.pin), "accelerators": counted(asked.accelerators)}
     options = {
-        name: value for name, value in plain.items() if name not in NOT_STATED and value != getattr(PlanOptions, name)
+        name: value
+        for name, value in plain.items()
+        if name not in FILE_KEYWORDS and value != getattr(PlanOptions, name)
     }
     return AskedPlans(
-        clusters=tuple(called(each, asked) for each in listed(named)),
+        clusters=tuple(cluster_name(each, asked) for each in listed(named)),
         settings=None if settings is None else tuple(settings),
         options=json.loads(json.dumps(options)),  # lists for tuples, as a file has them
     )

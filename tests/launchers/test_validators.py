@@ -247,7 +247,7 @@ def values_of_dstack(plan: Plan) -> Values:
 
 def values_of_primus(plan: Plan) -> Values:
     """As Megatron has them, and what Primus's own defaults would change."""
-    folder = f"/given/save/amd/root/{quoting.slug(plan.workload.model)}/checkpoints"
+    folder = f"/given/save/{primus.GROUP}/{primus.USER}/{quoting.slug(plan.workload.model)}/checkpoints"
     return values_of_megatron(plan) | {
         "fp4": "e2m1" if plan.precision == "mxfp4" else None,
         "fp4_recipe": "mxfp4" if plan.precision == "mxfp4" else "nvfp4",

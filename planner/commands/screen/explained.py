@@ -9,7 +9,7 @@ from pathlib import Path
 from planner import catalog as catalogs
 from planner.api import plan_sources, rechecking
 from planner.api.entry import asks
-from planner.api.rechecking import Means
+from planner.api.rechecking import RecheckInputs
 from planner.api.wording import in_keywords
 from planner.base.errors import WrongQuestion
 from planner.base.units import format_many, format_percent, format_seconds
@@ -35,7 +35,7 @@ class PrintedText(str):
         return str(self)
 
 
-def _means(asked: ExplainQuestion) -> Means | None:
+def _recheck_inputs(asked: ExplainQuestion) -> RecheckInputs | None:
     """What to price a document's plans with; None unless it is asked for.
 
     Raises:
@@ -51,7 +51,7 @@ def _means(asked: ExplainQuestion) -> Means | None:
     known = catalogs.load(path(asked.catalog), path(asked.site))
     own = [each if isinstance(each, Cluster) else catalogs.cluster_from_file(Path(each).expanduser(), known)
            for each in listed(asked.cluster)]  # fmt: skip
-    return Means(tuple(own), tuple(map(str, tables)), path(asked.catalog), path(asked.site))
+    return RecheckInputs(tuple(own), tuple(map(str, tables)), path(asked.catalog), path(asked.site))
 
 
 @asks(ExplainQuestion)
@@ -86,7 +86,7 @@ def show(asked: ExplainQuestion, *, as_json: bool = False) -> None:
     Raises:
         WrongQuestion: there is no such plan in it, or traces are given for what is no single plan.
     """
-    means = _means(asked)
+    means = _recheck_inputs(asked)
     given, where = plan_sources.opened(asked.plans, document.load_document)
     trace = tuple(Path(each).expanduser() for each in _several(asked.trace))
     same = 0 if means is None else rechecking.check(given, where, means)

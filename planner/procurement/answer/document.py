@@ -21,7 +21,7 @@ from planner.schema.plan import Constraint
 
 NEAR = 0.02
 """A limit binds when less than this share of it is left."""
-SAID_OF_POOLS = (
+POOL_FIELDS = (
     *("id", "way", "offer", "spares", "wiring", "start_day", "sold_usd", "month_usd", "held_days", "day_usd"),
     *("colocated", "load", "pue", "racks", "switch_ports"),
 )
@@ -171,7 +171,7 @@ def _pool(
     if pool.hired:
         days = sum(s.end - s.start for s in mine)
     return schema.PoolBought(
-        **{name: getattr(pool, name) for name in SAID_OF_POOLS},
+        **{name: getattr(pool, name) for name in POOL_FIELDS},
         node=pool.node.id,
         count=pool.cluster.count,
         copies=copies,

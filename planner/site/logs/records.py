@@ -92,7 +92,7 @@ def lines(path: Path) -> Iterator[str]:
     if not path.is_file():
         raise WrongQuestion(f"{path}: {'a folder; name the log in it' if path.is_dir() else 'no such file'}")
     try:
-        with reading.passing(path, "learn takes the last part, too (tail -n 100000)", MOST_LINES) as file:
+        with reading.bounded_file(path, "learn takes the last part, too (tail -n 100000)", MOST_LINES) as file:
             yield from _split(iter(lambda: file.read1(CHUNK), b""))
     except OSError as error:
         raise WrongQuestion(f"{path}: {error.strerror or error}") from None

@@ -52,7 +52,7 @@ def items(text: Text) -> Iterator[tuple[str, Any]]:
 class Text:
     """A file of JSON, of which a window is held."""
 
-    def __init__(self, file: reading.PassingFile) -> None:
+    def __init__(self, file: reading.BoundedFile) -> None:
         self.file, self.decoder = file, json.JSONDecoder()
         self.decoded = codecs.getincrementaldecoder("utf-8-sig")(errors="replace")
         self.window, self.at, self.passed, self.over = "", 0, 0, False
@@ -191,7 +191,7 @@ def _number(given: object) -> int:
 
 def _items(trace: TraceFile) -> Iterator[tuple[str, Any]]:
     """Key and value of everything at the top of a trace; of its events, each by itself."""
-    with reading.passing(trace.path, FEWER) as file:
+    with reading.bounded_file(trace.path, FEWER) as file:
         text = Text(file)
         try:
             yield from items(text)
