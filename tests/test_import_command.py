@@ -106,7 +106,7 @@ def test_a_command_line_finds_its_model(capsys: pytest.CaptureFixture[str]) -> N
     answer = ask(capsys, "compare mine.json best.json")
     assert answer.code == 0
     assert "Gain           best: " in answer.report
-    assert " more tokens per second, done " in answer.report
+    assert " more tokens per second (80 %: " in answer.report
     assert "recompute" in answer.report
     assert "Warning" not in answer.report
     gained = ask(capsys, "compare mine.json best.json --json").document

@@ -1,6 +1,7 @@
 """One question has one answer: `plan`, `estimate`, `explain` and `compare` say the same interval and release."""
 
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -69,17 +70,16 @@ def test_explain_prints_the_interval_and_the_release_that_plan_found(asked, tmp_
         assert f"{found.plans[0].runtime.name} {found.plans[0].runtime.release}, the newest; {old.release}:" in shown
 
 
-def test_compare_reads_the_same_intervals(asked) -> None:
+def test_a_difference_is_no_less_sure_than_two_independent_predictions(asked) -> None:
     *_, found = asked
     first, second = found.plans[:2]
     compared = api.compare(first, second)
     assert [each.prediction.intervals for each in compared.plans] == [p.prediction.intervals for p in (first, second)]
-    spans = []
-    for plan in (first, second):
-        interval, tokens = plan.prediction.intervals["step_time_s"], plan.prediction.tokens_per_s
-        spans.append([tokens * plan.prediction.step_time_s / seconds for seconds in (interval.high, interval.low)])
-    (low, high), (other_low, other_high) = spans
-    assert compared.distinguishable == (high < other_low or other_high < low)
+    ends = [plan.prediction.intervals["step_time_s"] for plan in (first, second)]
+    independent = math.hypot(*(math.log(end.high / end.low) for end in ends))
+    assert compared.interval is not None
+    assert 0.0 < math.log(compared.interval.high / compared.interval.low) <= independent + 1e-9
+    assert compared.distinguishable != (compared.interval.low <= 1.0 <= compared.interval.high)
 
 
 def test_what_widened_the_interval_is_what_it_says(asked) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import planner
-from planner.planning import shortlist
+from planner.planning import comparison, shortlist
 from planner.report import recommendation
 from planner.schema.plan import Plan, PlanSet
 from tests.asking import ask
@@ -81,13 +81,23 @@ def test_the_cost_names_its_price(capsys: pytest.CaptureFixture[str]) -> None:
     assert "no such price in the catalog (--price, --basis, --vendor)" in " ".join(none.split())
 
 
-def test_a_plan_passed_over_is_never_called_faster_by_less_than_nothing(found: dict[str, PlanSet]) -> None:
-    """By energy, the first may be the slower one."""
-    first, *others = found["dense"].plans
-    slow = replace(first, money=replace(first.money, days=1.01 * others[0].money.days))
-    section = replace(found["dense"], plans=(slow, *others), recommended=2)
-    assert section.plan_to_run == others[0]
-    assert recommendation.passed_over(slow, others[0]).startswith("1.0 % slower")
+def test_one_difference_stands_in_the_block_and_among_the_reasons(found: dict[str, PlanSet]) -> None:
+    dense = found["dense"]
+    (first,) = (difference for difference in dense.differences or () if difference.rank == 1)
+    change = comparison.in_words(first.interval, "slower", "faster")
+    assert dict(recommendation.lines(dense))["Why not #1"] == [f"{change}, and more complex"]
+    assert dense.reasons.why_not[0].partition(": ")[2].startswith(change)
+
+
+def test_faster_and_not_distinguishable_never_stand_together(found: dict[str, PlanSet]) -> None:
+    for each in found.values():
+        assert {difference.rank for difference in each.differences or ()} == {
+            plan.rank for plan in each.plans if plan is not each.plan_to_run
+        }
+        for line in each.reasons.why_not:
+            assert ("not distinguishable" in line) != any(
+                word in line for word in ("slower (", "faster (", ": the same")
+            )
 
 
 def test_a_set_in_one_line_names_the_recommended_plan(found: dict[str, PlanSet]) -> None:

@@ -19,7 +19,7 @@ from planner.comm.calls.one_pool import CAUSES, known_of
 from planner.cost.held_memory import Memory
 from planner.cost.money import PoolFailures, joint_goodput
 from planner.figures import conformal_intervals, cost_inputs
-from planner.planning import document
+from planner.planning import comparison, document
 from planner.planning.document import FullestStage, PoolInUse, Solution, Spread, price_section
 from planner.planning.run import priced
 from planner.question import pools as pooling
@@ -51,9 +51,10 @@ def plan_set(found: PlanSet, catalog: Catalog, where: str, own: Sequence[Cluster
     """
     asked = found.question
     if asked is None or not found.plans:
-        return replace(found, plans=tuple(
+        again = replace(found, plans=tuple(
             replace(plan(each, catalog, where, own), rank=rank) for rank, each in enumerate(found.plans, 1)
         ))  # fmt: skip
+        return replace(again, differences=comparison.differences(again.plans, again.plan_to_run, catalog))
     first = found.plans[0]
     made = planning.plan(catalog, _searched(first, asked, found.search.objective, catalog, where, own))
     return replace(

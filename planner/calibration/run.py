@@ -17,7 +17,7 @@ from planner.base.errors import WrongQuestion
 from planner.base.processes import ALONE, Workers
 from planner.base.resources import data
 from planner.calibration.fit import calibrate as fitting
-from planner.calibration.fit import collectives, counted_runs, other_parameters, overlay, own_runs
+from planner.calibration.fit import collectives, counted_runs, differences, other_parameters, overlay, own_runs
 from planner.calibration.fit.counted_runs import lab
 from planner.calibration.fit.frame import Frame
 from planner.calibration.measuring import measure
@@ -214,6 +214,7 @@ def _from_runs(
         with progress("hold out each lab", len(set(labs))) as advance:
             left_out = fitting.cross_validated(calibration, labs, advance, workers)
         times = fitting.interval_widths(calibration, left_out) | fitting.other_widths(priors, read, prior, workers)
+        times |= differences.widths(calibration, left_out)
         widths.append((times, f"{source}, leave-one-lab-out, {date}", f"{conformal_intervals.TIME}.csv"))
         held = fitting.memory_widths(frame, efficiencies)
         if held.get("all", conformal_intervals.Width(0.0, 0)).runs >= conformal_intervals.FEWEST:

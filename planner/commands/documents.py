@@ -96,10 +96,11 @@ def compare(mine: Path, best: Path, as_json: bool) -> None:
         return
     names = (mine.stem, best.stem) if mine.stem != best.stem else (str(mine), str(best))
     paid = prices.compared(names, [plan.money for plan in plans])
-    render.table(("", *names), [*found.differing, *_figures(*plans)], align="lll")
-    render.text()
     for label, line in _answer(found, names[1], *plans):
         render.labelled(label, line)
+    render.text()
+    render.table(("", *names), [*found.differing, *_figures(*plans)], align="lll")
+    render.text()
     render.labelled("Prices", *paid)
 
 
@@ -124,11 +125,9 @@ def _figures(first: Plan, second: Plan) -> Iterator[tuple[str, str, str]]:
 def _answer(found: Comparison, name: str, first: Plan, second: Plan) -> Iterator[tuple[str, str]]:
     """Label and line of each sentence of the answer."""
     from planner.api.plan_sources import too_large
-    from planner.base.units import format_count, format_percent, format_seconds, format_usd
-    from planner.planning.comparison import TOKENS
+    from planner.base.units import format_count, format_seconds, format_usd
+    from planner.planning.comparison import TOKENS, gained
 
-    share = abs(found.tokens - 1.0)
-    faster = f"{format_percent(share)} {'more' if found.tokens >= 1 else 'fewer'} tokens per second"
     money = "" if found.usd is None else f", {format_usd(abs(found.usd))} {'saved' if found.usd <= 0 else 'more'}"
     time = f"{format_seconds(abs(found.days) * _DAY)} {'sooner' if found.days <= 0 else 'later'}"
     if not found.differing and found.tokens == 1.0 and not found.questions:
@@ -138,9 +137,7 @@ def _answer(found: Comparison, name: str, first: Plan, second: Plan) -> Iterator
         yield "Gain", "not comparable: they train different models"
     else:
         of = f" (for {format_count(first.workload.tokens)} tokens)" if TOKENS in found.questions else ""
-        yield "Gain", f"{name}: {faster}, done {time}{money}{of}"
-    if not found.distinguishable and "models" not in found.questions:
-        yield "Confidence", "their 80 % intervals overlap: the plans are not distinguishable by prediction"
+        yield "Gain", f"{name}: {gained(found)}, done {time}{money}{of}"
     if found.questions:
         yield "Warning", f"they answer different questions: different {', '.join(found.questions)}"
     for plan, which in ((first, "first"), (second, "second")):

@@ -8,7 +8,9 @@ from dataclasses import replace
 from planner.base import units
 from planner.base.errors import ClusterwrightError, NoAnswer, WrongQuestion
 from planner.base.units import format_percent
+from planner.catalog import load
 from planner.mixed.answer import value_of
+from planner.planning import comparison
 from planner.question.request import Request
 from planner.schema.plan import Assumption, Plan, PlanSet
 
@@ -67,7 +69,7 @@ def by_goodput(plans_of: Callable[[int, float], PlanSet], wanted: Request, noise
     best = next(plan for batch, plan in answers if batch == entries[0][1])
     searches = [plan.search for _, plan in answers]
     reasons = replace(best.reasons, why_not=(*_others(entries), *(f"batch {b:,}: {_line(e)}" for b, e in errors)))
-    return replace(
+    made = replace(
         best,
         plans=plans,
         reasons=reasons,
@@ -83,6 +85,7 @@ def by_goodput(plans_of: Callable[[int, float], PlanSet], wanted: Request, noise
             method=f"each batch by itself, then goodput; {best.search.method}",
         ),
     )
+    return replace(made, differences=comparison.differences(made.plans, made.plan_to_run, load()))
 
 
 def _others(entries: Sequence[tuple[float, int, Plan]]) -> list[str]:

@@ -16,10 +16,11 @@ from planner.base.units import format_percent
 from planner.catalog import Catalog
 from planner.mixed.answer import value_of
 from planner.mixed.pool_subsets import Alone, FoundPlan, Searched, any_pipelines, identical_pipelines, steps_decide
+from planner.planning import comparison
 from planner.question.given import Progress
 from planner.question.job_pools import JobPool, Pools, merged
 from planner.question.request import Request, goodput_over, preemptions, restart
-from planner.schema.plan import Plan, PlanSet, Reasons, SearchSection
+from planner.schema.plan import Plan, PlanDifference, PlanSet, Reasons, SearchSection
 
 
 def nothing(request: Request, pools: Pools, refused: Sequence[str]) -> str:
@@ -35,16 +36,17 @@ def nothing(request: Request, pools: Pools, refused: Sequence[str]) -> str:
 
 
 def reasons(request: Request, pools: Pools, plans: Sequence[Plan], refused: Sequence[str],
-            searched: Sequence[Searched]) -> Reasons:  # fmt: skip
+            searched: Sequence[Searched], differences: Sequence[PlanDifference]) -> Reasons:  # fmt: skip
     """What limits the best of `plans`, what it leaves of the pools, and how much worse the others are."""
     best = plans[0]
     left = [_left_out(best, pool, _apart(pool, searched)) for pool in pools.all]
     why_not = [text for text in left if text]
-    for other in plans[1:]:
-        slower = value_of(request, other) / value_of(request, best) - 1.0
-        words = {"time": "slower", "energy": "more energy"}.get(request.objective, "dearer")
+    words = {"time": ("slower", "faster"), "energy": ("more energy", "less energy")}
+    for other, difference in zip(plans[1:], differences, strict=True):
+        interval = comparison.scaled(difference, value_of(request, other) / value_of(request, best))
+        change = comparison.in_words(interval, *words.get(request.objective, ("dearer", "cheaper")))
         unlike = f" (in {other.precision}, #1 in {best.precision})" if other.precision != best.precision else ""
-        why_not.append(f"#{other.rank} {_where(other)}: {format_percent(slower)} {words}{unlike}")
+        why_not.append(f"#{other.rank} {_where(other)}: {change}{unlike}")
     return Reasons(binds=_binds(best), gains={}, why_not=(*why_not, *refused))
 
 
@@ -166,6 +168,7 @@ def answered(
     gap = max(s.gap for s in searched)
     kinds = sum(s.kinds for s in searched)
     sections = [plan for _, _, plan in single]
+    differences = comparison.differences(plans, plans[0], catalog)
     answer = PlanSet(
         search=SearchSection(
             candidates=kinds + sum(section.candidates for section in sections),
@@ -178,7 +181,8 @@ def answered(
             gap=gap,
         ),
         plans=plans,
-        reasons=reasons(request, pools, plans, refused, searched),
+        differences=differences,
+        reasons=reasons(request, pools, plans, refused, searched, differences or ()),
         front=(),
         meta={
             "wall_s": round(time.perf_counter() - started, 3),

@@ -1,15 +1,24 @@
-"""Two plans side by side: where they differ, what the second gains, and whether a prediction can tell them apart."""
+"""Two plans side by side: where they differ, what the second gains, and how sure the difference is."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 
 from planner.axes.table import CP, DEGREES, EP, IN_ANSWERS, MICRO, PP, RECOMPUTE, SCHEDULE, TP
-from planner.schema.plan import ChangedFigure, Group, Plan
+from planner.base.units import format_percent
+from planner.catalog import Catalog, load
+from planner.figures import conformal_intervals, plan_differences
+from planner.schema.plan import ChangedFigure, Group, Interval, Plan, PlanDifference, PlanSet
 from planner.schema.reports import Comparison
 
 TOKENS = "tokens to train on"
+ROUNDING = 1e-9
+"""Relative difference of two figures of one plan that were rounded otherwise."""
+Terms = Mapping[str, conformal_intervals.Width]
+"""Terms of intervals by name."""
 
 GROUPED = (TP, PP, CP, EP, MICRO, RECOMPUTE)
 """Axes that each group of pipelines of a plan over several pools has for itself."""
@@ -25,31 +34,121 @@ _COUNTED = ("pipelines", "sequences")
 def compare(first: Plan, second: Plan) -> Comparison:
     """What the second plan gains over the first.
 
-    Rates are compared in tokens per second, so that plans with different batches compare: ``r = t2 / t1``. An interval
-    of step times t, as rates: ``[r t / high, r t / low]``; two that overlap cannot be told apart. Time and price are
-    those of the first's tokens: where the second trains on others, its own in proportion.
+    Rates are compared in tokens per second, so that plans with different batches compare. Time and price are those of
+    the first's tokens: where the second trains on others, its own in proportion.
     """
-    a, b = _rates(first), _rates(second)
     questions = tuple(_questions(first, second))
     share = first.workload.tokens / second.workload.tokens if TOKENS in questions else 1.0
     paid = (first.money.usd_total, second.money.usd_total)
+    tokens = second.prediction.tokens_per_s / first.prediction.tokens_per_s
+    interval = _interval(tokens, *half_width(first, second, conformal_intervals.read(load())))
     return Comparison(
         questions=questions,
         differing=tuple((axis, a, b) for axis, a, b in _axes(first, second) if a != b),
         step=second.prediction.step_time_s / first.prediction.step_time_s,
         days=second.money.days * share - first.money.days,
         usd=None if paid[0] is None or paid[1] is None else paid[1] * share - paid[0],
-        tokens=second.prediction.tokens_per_s / first.prediction.tokens_per_s,
-        distinguishable=a[1] < b[0] or b[1] < a[0],
+        tokens=tokens,
+        interval=interval,
+        distinguishable=not interval.low <= 1.0 <= interval.high,
         plans=(first, second),
     )
 
 
-def _rates(plan: Plan) -> tuple[float, float]:
-    """The 80 % interval of tokens per second; the prediction alone where a plan states none."""
-    rate, time = plan.prediction.tokens_per_s, plan.prediction.step_time_s
+def differences(plans: Sequence[Plan], chosen: Plan, catalog: Catalog) -> tuple[PlanDifference, ...] | None:
+    """How much more time each other plan of a set takes than the chosen one for all tokens, and how sure that is; None
+    where there is no other.
+    """
+    known = conformal_intervals.read(catalog)
+    return tuple(_difference(chosen, plan, known) for plan in plans if plan.rank != chosen.rank) or None
+
+
+def stated(found: PlanSet) -> tuple[PlanDifference, ...]:
+    """The differences of a set, by the built-in catalog where its document is older than they are."""
+    return found.differences or differences(found.plans, found.plan_to_run, load()) or ()
+
+
+def _difference(chosen: Plan, other: Plan, known: Terms) -> PlanDifference:
+    time = other.money.days / chosen.money.days
+    interval = _interval(time, *half_width(chosen, other, known))
+    return PlanDifference(
+        rank=other.rank,
+        time=time,
+        interval=interval,
+        distinguishable=not interval.low <= 1.0 <= interval.high,
+    )
+
+
+def _interval(ratio: float, half: float, basis: str) -> Interval:
+    return Interval(low=ratio * math.exp(-half), high=ratio * math.exp(half), basis=basis)
+
+
+def half_width(first: Plan, second: Plan, known: Terms) -> tuple[float, str]:
+    """Half-width of the 80 % interval of the log ratio of two plans' times, and what it rests on.
+
+    What two plans of one model on one kind of accelerator under one runtime share cancels
+    (:mod:`planner.figures.plan_differences`). Other plans, and those that were measured, err independently.
+    """
+    independent = math.hypot(_half(first), _half(second))
+    if _same(first, second):
+        return 0.0, "one plan"
+    if _shared(first) != _shared(second) or first.measured or second.measured:
+        return independent, "80 %: both intervals, independent"
+    apart = plan_differences.distance(first.prediction.breakdown, second.prediction.breakdown)
+    half = plan_differences.half_width(known, apart)
+    if half is None or 0.0 < independent < half:
+        return independent, "80 %: both intervals, independent"
+    pairs = known[plan_differences.APART].runs
+    return half, f"80 %: {format_percent(apart)} of their steps differs in cause; from {pairs:,} pairs of measured runs"
+
+
+def _half(plan: Plan) -> float:
+    """Half-width of a plan's own interval, log; 0 where it states none."""
     interval = plan.prediction.intervals.get("step_time_s")
-    return (rate, rate) if interval is None else (rate * time / interval.high, rate * time / interval.low)
+    return 0.0 if interval is None else math.log(interval.high / interval.low) / 2.0
+
+
+def _shared(plan: Plan) -> tuple[object, ...]:
+    """What two plans must share for errors of their predictions to cancel."""
+    accelerators = {pool.accelerator for pool in plan.cluster.pools}
+    return plan.workload.model, plan.workload.method["kind"], plan.workload.task, plan.runtime.name, accelerators
+
+
+def _same(first: Plan, second: Plan) -> bool:
+    """Whether both are one plan with one prediction."""
+    stated = [(plan.axes, plan.cluster, plan.workload, plan.runtime, plan.prediction) for plan in (first, second)]
+    return stated[0] == stated[1]
+
+
+def gained(found: Comparison) -> str:
+    """How many more tokens a second the second plan trains on, or that the two are not distinguishable."""
+    known = conformal_intervals.read(load())
+    interval = found.interval or _interval(found.tokens, *half_width(*found.plans, known))
+    return in_words(interval, "more tokens per second", "fewer tokens per second")
+
+
+def scaled(difference: PlanDifference, ratio: float) -> Interval:
+    """The interval of a ratio of money or energy, which grow with time."""
+    interval, factor = difference.interval, ratio / difference.time
+    return replace(interval, low=factor * interval.low, high=factor * interval.high)
+
+
+def in_words(interval: Interval, more: str, less: str) -> str:
+    """``28.0 % slower (80 %: 15.0 to 42.0 %)``, or that the difference is within its error.
+
+    Args:
+        interval: The 80 % interval of how many times as much a second plan takes, on a log scale about that.
+        more: What it is called where it takes more.
+        less: What it is called where it takes less.
+    """
+    ratio, half = math.sqrt(interval.low * interval.high), math.sqrt(interval.high / interval.low) - 1.0
+    if not half and abs(ratio - 1.0) < ROUNDING:
+        return "the same"
+    if interval.low <= 1.0 <= interval.high:
+        return f"not distinguishable ({100 * (ratio - 1.0):+.1f} ± {format_percent(half)})"
+    ends = sorted(abs(end - 1.0) for end in (interval.low, interval.high))
+    span = f"{100 * ends[0]:.1f} to {format_percent(ends[1])}"
+    return f"{format_percent(abs(ratio - 1.0))} {more if ratio > 1.0 else less} (80 %: {span})"
 
 
 def _questions(first: Plan, second: Plan) -> Iterator[str]:

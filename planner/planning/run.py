@@ -12,7 +12,7 @@ from dataclasses import replace
 from planner import verify
 from planner.base.errors import ClusterwrightError, NoAnswer, WrongQuestion
 from planner.catalog import Catalog
-from planner.planning import answer, document, infeasible, ranked, shortlist, why_this_plan
+from planner.planning import answer, comparison, document, infeasible, ranked, shortlist, why_this_plan
 from planner.planning.answer import MeasuredRuns
 from planner.planning.ranked import Ranking
 from planner.question.given import Progress
@@ -56,11 +56,13 @@ def plan(
         plans = tuple(replace(plans[place], rank=rank) for rank, place in enumerate(places, 1))
         found = replace(found, best=tuple(found.best[place] for place in places))
     place = shortlist.recommended(plans) if pick is None else 0
+    differences = comparison.differences(plans, plans[place], catalog)
     result = PlanSet(
         search=section,
         plans=plans,
         recommended=plans[place].rank,
-        reasons=why_this_plan.reasons(prepared, found, plans, place),
+        differences=differences,
+        reasons=why_this_plan.reasons(prepared, found, plans, place, differences or ()),
         front=_front(catalog, prepared, found, runs, progress),
         meta={
             "wall_s": round(time.perf_counter() - started, 3),

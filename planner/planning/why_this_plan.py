@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,10 +14,11 @@ from planner.base.errors import WrongQuestion
 from planner.base.units import format_bytes, format_percent, format_seconds
 from planner.catalog import Catalog
 from planner.cost.figures import Grid
+from planner.planning import comparison
 from planner.question.request import Request
 from planner.question.search_problem import Prepared, prepare, problem
 from planner.schema.hardware import SPLIT_SCHEDULES
-from planner.schema.plan import Plan, Reasons
+from planner.schema.plan import Plan, PlanDifference, Reasons
 from planner.search.branch_and_bound import Bounded
 from planner.search.problem import Candidate, SearchResult
 from planner.space.grid import single_grid
@@ -60,11 +62,17 @@ def gains(prepared: Prepared, best: Candidate, least: float) -> dict[str, float]
     return dict(sorted(found.items(), key=lambda item: item[1]))
 
 
-def reasons(prepared: Prepared, found: SearchResult, plans: tuple[Plan, ...], place: int = 0) -> Reasons:
+def reasons(
+    prepared: Prepared,
+    found: SearchResult,
+    plans: tuple[Plan, ...],
+    place: int = 0,
+    differences: Sequence[PlanDifference] = (),
+) -> Reasons:
     """What binds the plan at a place, what more would bring, and how the others differ from it."""
     chosen, others = plans[place], (*plans[:place], *plans[place + 1 :])
     gained = gains(prepared, found.best[place], min(each.value for each in found.best))
-    why_not = _why_not(prepared.request.objective, (chosen, *others))
+    why_not = _why_not(prepared.request.objective, chosen, others, differences)
     return Reasons(binds=_binds(chosen, gained), gains=gained, why_not=why_not)
 
 
@@ -113,27 +121,29 @@ def _value(candidate: Candidate, axis: PlanAxis[Any]) -> str:
     return str(layout[axis.name]) if axis in LAYOUT_AXES else axis.spell(candidate.options[axis])
 
 
-def _why_not(objective: str, plans: tuple[Plan, ...]) -> tuple[str, ...]:
-    """For each other plan: how much worse, and on as many nodes the cause that grew most."""
-    best = plans[0]
+def _why_not(
+    objective: str, chosen: Plan, others: Sequence[Plan], differences: Sequence[PlanDifference]
+) -> tuple[str, ...]:
+    """For each other plan: how much worse and how sure that is, and on as many nodes the cause that grew most."""
+    by_rank = {difference.rank: difference for difference in differences}
     lines = []
-    for other in plans[1:]:
-        words, mine, theirs = _compared(objective, best, other)
-        change = theirs / mine - 1.0
-        line = f"#{other.rank} {_difference(best, other)}: {format_percent(abs(change))} {words[change < 0]}"
-        if other.cluster.accelerators == best.cluster.accelerators:
-            line += _grown(best, other)
+    for other in others:
+        words, ratio = _compared(objective, chosen, other)
+        change = comparison.in_words(comparison.scaled(by_rank[other.rank], ratio), *words)
+        line = f"#{other.rank} {_difference(chosen, other)}: {change}"
+        if other.cluster.accelerators == chosen.cluster.accelerators:
+            line += _grown(chosen, other)
         lines.append(line)
     return tuple(lines)
 
 
-def _compared(objective: str, best: Plan, other: Plan) -> tuple[tuple[str, str], float, float]:
-    """What to call more and less of what plans differ in, and how much of it each takes for all tokens."""
+def _compared(objective: str, best: Plan, other: Plan) -> tuple[tuple[str, str], float]:
+    """What to call more and less of what plans differ in, and how many times as much the other takes."""
     if objective != "time" and best.money.usd_total is not None and other.money.usd_total is not None:
         # All nodes are of one kind: energy goes with money.
         words = ("more energy", "less energy") if objective == "energy" else ("dearer", "cheaper")
-        return words, best.money.usd_total, other.money.usd_total
-    return ("slower", "faster"), best.money.days, other.money.days
+        return words, other.money.usd_total / best.money.usd_total
+    return ("slower", "faster"), other.money.days / best.money.days
 
 
 def _grown(best: Plan, other: Plan) -> str:

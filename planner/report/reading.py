@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from planner.base.errors import WrongQuestion
-from planner.base.units import format_bytes, format_count, format_percent, format_seconds, format_usd
-from planner.planning import document
+from planner.base.units import format_bytes, format_count, format_seconds, format_usd
+from planner.planning import comparison, document
 from planner.planning.document.files import LARGEST_STUDY, json_file
 from planner.report import charts, offers, plans, prices, studies
 from planner.report.blocks import Chart, Content, Lines, Section, TextTable
@@ -80,12 +80,12 @@ def _gain(found: Comparison) -> Iterator[tuple[str, list[str]]]:
     if "models" in found.questions:
         yield "Gain", ["not comparable: they train different models"]
         return
-    more = "more" if found.tokens >= 1 else "fewer"
-    gain = [f"{format_percent(abs(found.tokens - 1.0))} {more} tokens per second, {found.days:+,.1f} days"]
+    gain = [comparison.gained(found), f"{found.days:+,.1f} days"]
     if found.usd is not None:
         gain.append(f"{format_usd(abs(found.usd))} {'saved' if found.usd <= 0 else 'more'}")
-    sure = "their 80 % intervals lie apart" if found.distinguishable else "the prediction cannot distinguish the two"
-    yield from (("Gain", gain), ("Confidence", [sure]))
+    yield "Gain", gain
+    if found.interval is not None:
+        yield "Confidence", [found.interval.basis]
 
 
 def of_communication(found: Communication, origin: str) -> Content:

@@ -8,6 +8,8 @@ from collections.abc import Iterator, Sequence
 
 from planner.axes.table import IN_ANSWERS
 from planner.base.units import format_count, format_percent, format_risk, format_usd
+from planner.planning import comparison
+from planner.planning.comparison import in_words
 from planner.question.given_groups import spelled_group
 from planner.report import prices
 from planner.report.quantities import days, seconds
@@ -32,7 +34,8 @@ def lines(found: PlanSet) -> Lines:
         yield "Recommended", [f"#{plan.rank}: {_varied(found, plan)}{configuration(plan)}"]
     yield from expected(plan, found.reasons.binds)
     if plan.rank != found.plans[0].rank:
-        yield f"Why not #{found.plans[0].rank}", [passed_over(found.plans[0], plan)]
+        first = next(difference for difference in comparison.stated(found) if difference.rank == found.plans[0].rank)
+        yield f"Why not #{first.rank}", [f"{in_words(first.interval, 'slower', 'faster')}, and more complex"]
     if found.question and (ends := ", ".join(edges(found.question, plan))):
         yield "At an edge", [f"{ends}: beyond what was tried may be better still"]
 
@@ -175,10 +178,3 @@ def _confidence(plan: Plan) -> str:
 def _half(interval: Interval) -> float:
     """``sqrt(high / low) - 1``."""
     return math.sqrt(interval.high / interval.low) - 1.0
-
-
-def passed_over(first: Plan, plan: Plan) -> str:
-    """Why a plan that is not predicted to be the best is the one to run."""
-    gained = 1.0 - first.money.days / plan.money.days
-    word = "faster" if gained >= 0.0 else "slower"
-    return f"{format_percent(abs(gained))} {word}, less than a prediction can tell, and more complex"

@@ -378,6 +378,18 @@ class FrontPoint(Record):
         }
 
 
+class PlanDifference(Record):
+    """What another plan of a set takes, against the plan to run."""
+
+    rank: int
+    time: float
+    """Its time for all tokens over that of the plan to run."""
+    interval: Interval
+    """80 % interval of that: what both share cancels."""
+    distinguishable: bool
+    """Whether 1 is outside it."""
+
+
 class OtherSoftware(Record):
     """Software as plausible as that assumed, under which other pools than the first plan's are the better choice."""
 
@@ -431,6 +443,9 @@ class PlanSet(Answer[Plan]):
     recommended: int | None = None
     """Rank of the plan to run: a simpler one than the first where their difference says nothing. Not in documents of
     before 2026-12, nor where there is nothing to choose."""
+    differences: Sparse[tuple[PlanDifference, ...]] = None
+    """How much slower each other plan is than the one to run, and how sure that is. Not in documents of before
+    2026-12."""
     reasons: Reasons
     front: tuple[FrontPoint, ...]
     meta: dict[str, Any]

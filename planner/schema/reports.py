@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field
 
 from planner.schema import plots
-from planner.schema.plan import Plan
+from planner.schema.plan import Interval, Plan
 from planner.schema.record import Answer, Record, Sparse
 
 if TYPE_CHECKING:
@@ -34,8 +34,10 @@ class Comparison(Answer[tuple[str, str, str]]):
     """Its price, on the second less on the first."""
     tokens: float
     """Tokens per second, second over first."""
+    interval: Sparse[Interval] = None
+    """80 % interval of `tokens`: what both share cancels. Not in documents of before 2026-12."""
     distinguishable: bool
-    """Whether the 80 % intervals of their rates lie apart."""
+    """Whether 1 is outside it."""
     plans: tuple[Plan, Plan]
     """The two."""
 

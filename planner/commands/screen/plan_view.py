@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -18,7 +19,7 @@ from planner.base.units import (
 )
 from planner.commands.screen import mixed_view, render
 from planner.commands.screen.hand_over import hand_over
-from planner.planning.comparison import compare
+from planner.planning.comparison import stated
 from planner.planning.shortlist import LOOKED_AT
 from planner.report import prices, recommendation
 from planner.report.quantities import days, degrees, seconds, term, took
@@ -46,7 +47,7 @@ def show(found: PlanSet, *, verbose: bool = False) -> None:
     _labelled(recommendation.lines(found))
     render.text()
     _ranking(found.plans)
-    _how_sure(found.plans)
+    _how_sure(found)
     if found.search.near_duplicates > 1:
         render.text(
             f"  equivalent variants grouped: #1 is the best of {found.search.near_duplicates:,} with the same degrees "
@@ -111,7 +112,7 @@ def _mixed(found: PlanSet, verbose: bool) -> None:
     _labelled(recommendation.expected(best, found.reasons.binds))
     render.text()
     mixed_view.ranking(found.plans)
-    _how_sure(found.plans)
+    _how_sure(found)
     render.text()
     if best.parallelism.groups:
         mixed_view.groups(best)
@@ -152,22 +153,24 @@ def explained(found: PlanSet | Plan, chosen: Plan, *, verbose: bool = False) -> 
     _assumes(chosen, verbose)
 
 
-def _how_sure(plans: Sequence[Plan]) -> None:
-    """The best plan's interval, and the plans that are not distinguishable from it: their intervals overlap."""
-    interval = plans[0].prediction.intervals.get("step_time_s")
-    if interval is None:
-        return
-    first = plans[0]
+def _how_sure(found: PlanSet) -> None:
+    """The plans that are not distinguishable from the one to run; where there is none, the interval of that one."""
+    chosen = found.plan_to_run
     # On more or fewer of the same nodes a rate alone does not say which is better.
-    rivals = [p for p in plans[1:] if _nodes(p) == _nodes(first) or len(first.cluster.pools) > 1]
-    close = [other.rank for other in rivals if not compare(first, other).distinguishable]
-    reasons = interval.basis.removeprefix("80 %: ").partition("; from ")[0]
-    span = f"{seconds(interval.low)} to {seconds(interval.high)}, {'in' if first.measured else 'as for'} {reasons}"
+    rivals = [p for p in found.plans if _nodes(p) == _nodes(chosen) or len(chosen.cluster.pools) > 1]
+    by_rank = {difference.rank: difference for difference in stated(found)}
+    close = [by_rank[p.rank] for p in rivals if p.rank in by_rank and not by_rank[p.rank].distinguishable]
     if close:
-        which = _ranks([first.rank, *close])
-        render.text(f"  {which} are not distinguishable: their 80 % intervals overlap (#1: {span})")
-    else:
-        render.text(f"  80 % interval of #1: {span}")
+        errors = sorted(math.sqrt(each.interval.high / each.interval.low) - 1.0 for each in close)
+        span = f"{100 * errors[0]:.1f} to {format_percent(errors[-1])}" if len(close) > 1 else format_percent(errors[0])
+        render.text(
+            f"  {_ranks([each.rank for each in close])} {'are' if len(close) > 1 else 'is'} not distinguishable from "
+            f"#{chosen.rank}: the error of a difference is {span} (80 %)"
+        )
+    elif (interval := chosen.prediction.intervals.get("step_time_s")) is not None:
+        reasons = interval.basis.removeprefix("80 %: ").partition("; from ")[0]
+        span = f"{seconds(interval.low)} to {seconds(interval.high)}, {'in' if chosen.measured else 'as for'} {reasons}"
+        render.text(f"  80 % interval of #{chosen.rank}: {span}")
 
 
 def _nodes(plan: Plan) -> list[tuple[str, int]]:
@@ -175,10 +178,14 @@ def _nodes(plan: Plan) -> list[tuple[str, int]]:
 
 
 def _ranks(ranks: Sequence[int]) -> str:
-    """``1-5``, or ``1, 3 and 4`` where some between them are distinguishable."""
-    if len(ranks) > 2 and list(ranks) == list(range(ranks[0], ranks[-1] + 1)):
-        return f"{ranks[0]}-{ranks[-1]}"
-    return f"{', '.join(str(rank) for rank in ranks[:-1])} and {ranks[-1]}"
+    """``#1, #3-#5``: neighbours as a range."""
+    runs: list[list[int]] = []
+    for rank in ranks:
+        if runs and rank == runs[-1][-1] + 1:
+            runs[-1].append(rank)
+        else:
+            runs.append([rank])
+    return ", ".join(f"#{run[0]}" if len(run) == 1 else f"#{run[0]}-#{run[-1]}" for run in runs)
 
 
 def _heading(plan: Plan) -> None:
