@@ -32,7 +32,8 @@ _ROUNDS, _LEAST = 100, 1e-4
 
 def distance(first: Mapping[str, float], second: Mapping[str, float]) -> float:
     """The part of a step that is of other causes, 0 to 1, from the seconds of each cause in two steps."""
-    whole, other_whole = sum(first.values()), sum(second.values())
+    whole = sum(first.values())
+    other_whole = sum(second.values())
     causes = first.keys() | second.keys()
     return sum(abs(first.get(k, 0.0) / whole - second.get(k, 0.0) / other_whole) for k in sorted(causes)) / 2.0
 
@@ -59,7 +60,8 @@ def fitted(residuals: Array, apart: Array, sources: NDArray[np.str_]) -> dict[st
     source, counts = np.unique(sources, return_inverse=True, return_counts=True)[1:]
     if len(counts) < FEWEST:
         return {}
-    size, weight = np.abs(residuals), 1.0 / counts[source]
+    size = np.abs(residuals)
+    weight = 1.0 / counts[source]
     columns = np.stack([np.ones_like(apart), apart], axis=1)
 
     terms = np.array([quantile(size, weight, LEVEL), 0.0])

@@ -129,7 +129,8 @@ def gained(found: Comparison) -> str:
 
 def scaled(difference: PlanDifference, ratio: float) -> Interval:
     """The interval of a ratio of money or energy, which grow with time."""
-    interval, factor = difference.interval, ratio / difference.time
+    interval = difference.interval
+    factor = ratio / difference.time
     return replace(interval, low=factor * interval.low, high=factor * interval.high)
 
 
@@ -141,7 +142,8 @@ def in_words(interval: Interval, more: str, less: str) -> str:
         more: What it is called where it takes more.
         less: What it is called where it takes less.
     """
-    ratio, half = math.sqrt(interval.low * interval.high), math.sqrt(interval.high / interval.low) - 1.0
+    ratio = math.sqrt(interval.low * interval.high)
+    half = math.sqrt(interval.high / interval.low) - 1.0
     if not half and abs(ratio - 1.0) < ROUNDING:
         return "the same"
     if interval.low <= 1.0 <= interval.high:

@@ -64,7 +64,8 @@ def _pairs_of_jobs(runs: Sequence[Run]) -> tuple[NDArray[np.intp], NDArray[np.in
 
 def _shares(calibration: Calibration) -> Array:
     """Share of each cause in the predicted step of every core run, shape (runs, causes)."""
-    frame, using = calibration.frame, calibration.fit.efficiencies
+    frame = calibration.frame
+    using = calibration.fit.efficiencies
     readings = frame.predict(using).row[calibration.rows]
     causes = cost.breakdown(frame.grid(using)).values()
     seconds = np.stack([np.broadcast_to(cause, frame.owner.shape)[readings] for cause in causes], axis=1)
@@ -81,7 +82,8 @@ def held(every: Pairs) -> dict[str, float]:
     """Source -> share of its pairs inside the 80 % interval that the pairs of all other sources give."""
     shares = {}
     for source in sorted(set(every.source)):
-        others, own = every.of(every.source != source), every.of(every.source == source)
+        others = every.of(every.source != source)
+        own = every.of(every.source == source)
         known = plan_differences.fitted(others.residual, others.apart, others.source)
         half = np.array([plan_differences.half_width(known, apart) or 0.0 for apart in own.apart])
         shares[str(source)] = float(np.mean(np.abs(own.residual) <= half))
