@@ -18,10 +18,9 @@ from planner import api, catalog
 from planner.base import writing
 from planner.catalog.cluster import cluster
 from planner.cost import convolution, nccl_algorithms, recommender
-from planner.cost.collective_times import group
+from planner.cost.collective_times import group, speedup_needed, throughput_gain
 from planner.cost.figures import Network
 from planner.cost.nccl_algorithms import OPERATIONS, CollectiveLibrary, Protocol
-from planner.cost.speedup import gain, needed
 from planner.figures import cost_inputs
 from planner.figures.efficiency import Efficiencies
 from planner.models import families
@@ -123,8 +122,8 @@ def gains() -> str:
                 _, shows, _ = share(case, folder)
                 step, part, largest = share(case, folder, bare)
                 name = f"{case['model']}, batch {case['batch']:,}, {' '.join(case.get('set', ()))}".rstrip(", ")
-                reach = " · ".join(percent(float(gain(part, r))) for r in (1.25, 1.5, 2.0))
-                wanted = times(float(needed(part, paper["gain"])))
+                reach = " · ".join(percent(float(throughput_gain(part, r))) for r in (1.25, 1.5, 2.0))
+                wanted = times(float(speedup_needed(part, paper["gain"])))
                 told = [f"{1e3 * step:,.0f} ms", percent(part), largest, wanted, reach, percent(shows)]
                 rows.append([paper["title"], percent(paper["gain"]), name, *told])
     heads = ["published", "gain", "workload (assumed)", "step", "communication", "of which", "speed-up needed"]
@@ -315,8 +314,8 @@ def page() -> str:
 ## Mixing back ends (MCR-DL, arXiv 2303.08374)
 
 If communication is a share c of a step and gets r times as fast, throughput gains `1 / (1 - c + c / r) - 1`
-(`planner.cost.speedup`). The abstract gives three gains; which back end won where, and by how much, is not public. So
-the question is turned round: what share would such workloads have, and what speed-up would the gains take?
+(`planner.cost.collective_times`). The abstract gives three gains; which back end won where, and by how much, is not
+public. So the question is turned round: what share would such workloads have, and what speed-up would the gains take?
 
 {gains()}
 Communication is counted with nothing hidden behind compute, as in the frameworks of that time; the last column is what

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import clusterwright as cw
-from planner.schema.one_line import spelled
+from planner.schema.notebook import spelled
 from tests.sweeps import sweep
 
 SMALL = {"pin": {"cp": 1, "micro": 1}, "top": 2}

@@ -15,7 +15,7 @@ from planner import catalog
 from planner.base import csv_rows
 from planner.base.errors import WrongQuestion
 from planner.calibration.measuring import timing
-from planner.calibration.measuring.fitting import fit_kernels
+from planner.calibration.measuring.fitting import Kernels, fit_kernels
 from planner.calibration.measuring.kernel_times import (
     COLLECTIVES,
     COLUMNS,
@@ -28,7 +28,6 @@ from planner.calibration.measuring.kernel_times import (
 )
 from planner.calibration.measuring.kernels import kernels, layer
 from planner.calibration.measuring.measure import measure, of_table, run_measure, run_table
-from planner.calibration.measuring.predicted import Kernels
 from planner.calibration.measuring.timing import Refused, by_name, device_of, seconds_of, trimmed_mean
 from planner.commands.screen import render
 from planner.figures.efficiency import Efficiencies

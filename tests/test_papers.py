@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from docs import papers
-from planner.cost.speedup import gain, needed
+from planner.cost.collective_times import speedup_needed, throughput_gain
 from tests.sweeps import sweep
 
 ANY = settings(deadline=None, max_examples=60, derandomize=True)
@@ -14,20 +14,20 @@ ANY = settings(deadline=None, max_examples=60, derandomize=True)
 
 @sweep(("speedup", "throughput"), [(1.90, 0.31), (1.67, 0.25), (1.50, 0.20)])
 def test_half_of_a_step_communicating(speedup, throughput):
-    assert gain(0.5, speedup) == pytest.approx(throughput, abs=0.005)
-    assert needed(0.5, throughput) == pytest.approx(speedup, abs=0.02)
+    assert throughput_gain(0.5, speedup) == pytest.approx(throughput, abs=0.005)
+    assert speedup_needed(0.5, throughput) == pytest.approx(speedup, abs=0.02)
 
 
 @ANY
 @given(share=st.floats(0.01, 1.0), speedup=st.floats(1.0, 50.0))
 def test_the_speed_up_needed_gives_the_gain(share, speedup):
-    assert needed(share, gain(share, speedup)) == pytest.approx(speedup, rel=1e-6)
-    assert 0 <= gain(share, speedup) <= speedup - 1 + 1e-12
+    assert speedup_needed(share, throughput_gain(share, speedup)) == pytest.approx(speedup, rel=1e-6)
+    assert 0 <= throughput_gain(share, speedup) <= speedup - 1 + 1e-12
 
 
 def test_no_speed_up_is_enough_for_more_than_all_of_it():
-    assert np.isinf(needed(0.2, 0.25))
-    assert np.isinf(needed(np.array([0.1, 0.5]), 0.25)).tolist() == [True, False]
+    assert np.isinf(speedup_needed(0.2, 0.25))
+    assert np.isinf(speedup_needed(np.array([0.1, 0.5]), 0.25)).tolist() == [True, False]
 
 
 def test_the_reductions_of_the_page_are_those_worked_out():

@@ -10,7 +10,7 @@ import pytest
 
 import planner
 from planner.base.errors import WrongQuestion
-from planner.schema import plots
+from planner.schema import notebook
 from planner.schema.plan import PlanSet
 
 PLANS = Path(__file__).parent / "golden" / "plans" / "1"
@@ -39,7 +39,7 @@ def test_a_comparison_has_a_bar_for_each() -> None:
 
 
 def test_points_of_the_front_are_marked() -> None:
-    drawn = plots.points([1.0, 2.0, 3.0], [3.0, 2.0, 4.0], [True, True, False], ("cost", "time"))
+    drawn = notebook.points([1.0, 2.0, 3.0], [3.0, 2.0, 4.0], [True, True, False], ("cost", "time"))
     assert [len(each.get_offsets()) for each in drawn.collections] == [1, 2]  # type: ignore[arg-type]
     assert (drawn.get_xlabel(), drawn.get_ylabel()) == ("cost", "time")
 
@@ -47,4 +47,4 @@ def test_points_of_the_front_are_marked() -> None:
 def test_a_missing_library_is_a_plain_message(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
     with pytest.raises(WrongQuestion, match=r"matplotlib.*clusterwright\[plot\]"):
-        plots.axes(1)
+        notebook.drawing(1)

@@ -14,7 +14,7 @@ from planner import report
 from planner.base.errors import WrongQuestion
 from planner.catalog import ages
 from planner.commands import main
-from planner.report import prices
+from planner.report import quantities
 from planner.schema.plan import Plan
 from tests.sweeps import sweep
 
@@ -73,7 +73,7 @@ def test_fit_names_what_the_cheapest_rests_on_and_every_old_price(
     assert main(["fit", "llama3-8b", "--seq", "2k", "--most", "1"]) == 0
     out = capsys.readouterr().out
     cheapest = next(fit for fit in planner.fit("llama3-8b", seq="2k", most=1) if "cheapest" in fit.best)
-    assert cheapest.price is not None and f"cheapest: {prices.line(cheapest.price)}" in out
+    assert cheapest.price is not None and f"cheapest: {quantities.line(cheapest.price)}" in out
     old = next(line for line in out.splitlines() if "over 365 days old or undated" in line)
     assert "p4d.24xlarge of 2025-11" in old and cheapest.node not in old
 
@@ -81,14 +81,14 @@ def test_fit_names_what_the_cheapest_rests_on_and_every_old_price(
 def test_prices_that_are_the_same_are_said_once_and_a_given_one_has_no_date() -> None:
     money = first("dense.json").money
     assert money.price is not None
-    given = replace(money, price=replace(money.price, source=prices.GIVEN, date="", offers=None))
+    given = replace(money, price=replace(money.price, source=quantities.GIVEN, date="", offers=None))
     none = replace(money, price=None)
-    assert len(prices.compared(("a", "b"), [money, money])) == 1
-    told = prices.compared(("a", "b"), [money, given])
+    assert len(quantities.compared(("a", "b"), [money, money])) == 1
+    told = quantities.compared(("a", "b"), [money, given])
     assert [line[:3] for line in told] == ["a: ", "b: "] and told[1].endswith("as given (--price)")
-    assert prices.compared(("a", "b"), [money, none])[1] == "b: no such price in the catalog"
-    assert prices.compared(("a", "b"), [none, none]) == []
-    assert given.price is not None and prices.old([given.price, money.price]) == [f"{money.price.node} of 2025-11"]
+    assert quantities.compared(("a", "b"), [money, none])[1] == "b: no such price in the catalog"
+    assert quantities.compared(("a", "b"), [none, none]) == []
+    assert given.price is not None and quantities.old([given.price, money.price]) == [f"{money.price.node} of 2025-11"]
 
 
 @sweep(

@@ -1,7 +1,7 @@
 """What Python callers use: a function for each question, with typed keywords. ``import clusterwright`` hands it on."""
 
 from planner.api.buying import design, procure
-from planner.api.documents import compare, export, load
+from planner.api.documents import compare, export, load, page
 from planner.api.listing import (
     list_accelerators,
     list_fabrics,
@@ -11,7 +11,6 @@ from planner.api.listing import (
     list_runtimes,
     list_targets,
 )
-from planner.api.pages import page
 from planner.api.plans import estimate, fit, plan, plan_images
 from planner.api.records import accelerator, cluster, model, node
 from planner.api.runs import calibrate, learn, validate

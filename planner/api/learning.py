@@ -12,7 +12,7 @@ from typing import Any
 from planner import launchers, planning, verify
 from planner.base.errors import ClusterwrightError, WrongQuestion
 from planner.base.units import format_many, format_percent, format_seconds
-from planner.calibration.runs.cells import number
+from planner.calibration.runs.columns import number
 from planner.catalog import Catalog, load
 from planner.launchers import benchmark, plan_facts
 from planner.launchers.bundle import refusals, trainers

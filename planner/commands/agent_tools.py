@@ -176,11 +176,11 @@ class AgentTools:
     def compare(self, mine: str, best: str) -> Answer:
         """What the plan of one saved file gains over that of another, and where they differ."""
         import planner
-        from planner.report import prices
+        from planner.report import quantities
 
         found = planner.compare(self._file(mine), self._file(best))
         names = ("questions", "differing", "step", "days", "usd", "tokens", "distinguishable")
-        paid = prices.compared(("mine", "best"), [plan.money for plan in found.plans])
+        paid = quantities.compared(("mine", "best"), [plan.money for plan in found.plans])
         return {**{name: getattr(found, name) for name in names}, "prices": paid}
 
     def explain(self, file: str, rank: int | None = None, workload: str | None = None) -> Answer:

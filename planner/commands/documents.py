@@ -62,10 +62,10 @@ def report(files: tuple[Path, ...], output: Path) -> None:
       clusterwright report plan.json
       clusterwright report plan.json offer.json -o both.html
     """  # noqa: D301 - click reads the control character itself
-    from planner.api import pages
+    from planner.api import documents
     from planner.commands.screen import render
 
-    size = len(pages.written(files, output).encode())
+    size = len(documents.written(files, output).encode())
     render.labelled("Written", f"{output}, {size / 1e6:.1f} MB; open it in a browser (it prints to PDF, too)")
 
 
@@ -87,7 +87,7 @@ def compare(mine: Path, best: Path, as_json: bool) -> None:
     from planner.api import plan_sources
     from planner.commands.screen import render
     from planner.planning import comparison, document
-    from planner.report import prices
+    from planner.report import quantities
 
     plans = [plan_sources.sound(plan_sources.read(file)) for file in (mine, best)]
     found = comparison.compare(plans[0], plans[1])
@@ -95,7 +95,7 @@ def compare(mine: Path, best: Path, as_json: bool) -> None:
         render.json(document.stamped(found))
         return
     names = (mine.stem, best.stem) if mine.stem != best.stem else (str(mine), str(best))
-    paid = prices.compared(names, [plan.money for plan in plans])
+    paid = quantities.compared(names, [plan.money for plan in plans])
     for label, line in _answer(found, names[1], *plans):
         render.labelled(label, line)
     render.text()

@@ -142,12 +142,12 @@ class Pages:
         return kept
 
     def _reported(self, name: str) -> str:
-        from planner.api import pages
+        from planner.api import documents
 
         path = self.tools.folder / name
         if name not in {each.name for each in self.tools.folder.glob("plan-*.json") if not each.is_symlink()}:
             raise WrongQuestion(f"no plan {name!r} is kept here")
-        return pages.written([path], None)
+        return documents.written([path], None)
 
     def _page(self, given: dict[str, str], problem: str, status: int = 200) -> Response:
         from starlette.responses import HTMLResponse

@@ -183,3 +183,14 @@ def send(network: Network, size: Figure, stride: Figure, n: Figure) -> Figure:
     rate = np.where(leaves, network.nic * np.where(crosses, network.spine, 1.0), inside)
     latency = np.where(leaves, network.nic_latency, network.scaleup_latency)
     return (n > 1) * (latency + size / rate)
+
+
+def throughput_gain(share: Figure, speedup: Figure) -> Figure:
+    """Throughput gained where a share c of a step gets r times as fast: ``1/(1 - c + c/r) - 1``."""
+    return 1.0 / (1.0 - share + share / speedup) - 1.0
+
+
+def speedup_needed(share: Figure, wanted: Figure) -> Figure:
+    """The speed-up that a gain g takes: ``r = c / (c - g / (1 + g))``; infinite unless c is above ``g / (1 + g)``."""
+    room = share - wanted / (1.0 + wanted)
+    return np.where(room > 0, share / np.where(room > 0, room, 1.0), np.inf)

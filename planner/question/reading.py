@@ -25,7 +25,7 @@ from planner.question.plan_options import PlanOptions
 from planner.question.request import OBJECTIVES, Request
 from planner.schema.choices import Basis
 from planner.schema.hardware import Accelerator, Cluster, Node, Price, Runtime, dated
-from planner.schema.one_line import spelled
+from planner.schema.notebook import spelled
 from planner.schema.plan import AskedPlans
 from planner.schema.workload import ConvolutionNetwork, Model, Workload
 from planner.space import split_schedules

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from planner.base.units import format_bytes, format_count, format_percent, format_power, format_usd
-from planner.report import charts, machines, prices, recommendation, steps
+from planner.report import charts, machines, quantities, recommendation, steps
 from planner.report.blocks import Block, Chart, Content, Lines, Section, Sliders, TextTable
 from planner.report.quantities import days, seconds
 from planner.schema.plan import Assumption, OlderRelease, Plan, PlanSet
@@ -230,7 +230,7 @@ def sources(plan: Plan) -> Section:
     lines = [
         (
             "Prices",
-            [*map(prices.line, prices.of_money(run))] or ["none in the catalog for these machines"],
+            [*map(quantities.line, quantities.of_money(run))] or ["none in the catalog for these machines"],
         ),
         ("Failures", [f"goodput {format_percent(run.goodput.fraction)}: {run.goodput.basis}"]),
         ("Power", [energy.basis]),

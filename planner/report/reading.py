@@ -9,7 +9,7 @@ from planner.base.errors import WrongQuestion
 from planner.base.units import format_bytes, format_count, format_seconds, format_usd
 from planner.planning import comparison, document
 from planner.planning.document.files import LARGEST_STUDY, json_file
-from planner.report import charts, offers, plans, prices, studies
+from planner.report import charts, offers, plans, quantities, studies
 from planner.report.blocks import Chart, Content, Lines, Section, TextTable
 from planner.report.quantities import seconds
 from planner.schema.images import ImagePlan
@@ -64,7 +64,7 @@ def shown(found: Kept, origin: str) -> Content:
 
 def of_comparison(found: Comparison, origin: str) -> Content:
     """Where two plans differ, and what the second gains."""
-    paid = prices.compared(("first", "second"), [plan.money for plan in found.plans])
+    paid = quantities.compared(("first", "second"), [plan.money for plan in found.plans])
     lines = [
         *_gain(found),
         ("Different questions", list(found.questions)),

@@ -11,7 +11,7 @@ from planner.base.units import format_count, format_percent, format_risk, format
 from planner.planning import comparison
 from planner.planning.comparison import in_words
 from planner.question.given_groups import spelled_group
-from planner.report import prices
+from planner.report import quantities
 from planner.report.quantities import days, seconds
 from planner.schema.plan import Interval, Plan, PlanSet, PriceUsed, SearchQuestion
 from planner.schema.plan_machines import pool_names
@@ -118,18 +118,18 @@ def _money(plan: Plan) -> list[str]:
         return [f"{took}; no such price in the catalog (--price, --basis, --vendor)"]
     if plan.workload.method["kind"] != "pretrain":
         took += f" ({format_usd(money.usd_total / plan.workload.tokens * 1e6)} per 1M)"
-    used = [line for each in prices.of_money(money) for line in _priced(each, plan)]
+    used = [line for each in quantities.of_money(money) for line in _priced(each, plan)]
     return [f"{format_usd(money.usd_total)}, {took}", *used, *_offered(plan, price)]
 
 
 def _priced(price: PriceUsed, plan: Plan) -> list[str]:
     """An hour of a node: the price, its date, and who states it."""
-    if price.source == prices.GIVEN:
+    if price.source == quantities.GIVEN:
         hour = format_usd(price.usd_per_hour)
         held = next(pool.accelerators_per_node for pool in plan.cluster.pools if pool.node == price.node)
         each = format_usd(price.usd_per_hour / held)
         return [f"{price.node} at {hour}/h: {each} per accelerator-hour, as given (--price)"]
-    return [f"{prices.dated(price)} (--price, --basis, --vendor)", price.source]
+    return [f"{quantities.dated(price)} (--price, --basis, --vendor)", price.source]
 
 
 def _offered(plan: Plan, price: PriceUsed) -> list[str]:

@@ -12,7 +12,7 @@ from typing import Annotated, ClassVar, Literal, get_args
 
 from pydantic import ConfigDict, Field
 
-from planner.schema.one_line import OneLine
+from planner.schema.notebook import OneLine
 from planner.schema.quantities import (
     STRICT,
     Bandwidth,

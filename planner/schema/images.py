@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from planner.base.units import format_seconds
-from planner.schema import plots
+from planner.schema import notebook
 from planner.schema.plan import Assumption, Generator
 from planner.schema.record import Answer, Record, Sparse
 
@@ -92,7 +92,7 @@ class ImagePlan(Answer[ImagePool]):
 
     def plot(self) -> Axes:
         """Images of each pool, with matplotlib."""
-        return plots.stacked({pool.name: {"images": float(pool.images)} for pool in self.pools}, "images of a step")
+        return notebook.stacked({pool.name: {"images": float(pool.images)} for pool in self.pools}, "images of a step")
 
     def title(self) -> str:
         """What is trained on what, and how fast."""

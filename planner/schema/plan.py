@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from planner.base.units import format_bytes, format_seconds
-from planner.schema import plan_layout, plots, tables
+from planner.schema import notebook, plan_layout
 from planner.schema.choices import Task
 from planner.schema.plan_layout import (
     Batch,
@@ -485,11 +485,11 @@ class PlanSet(Answer[Plan]):
 
     def plot(self) -> Axes:
         """The step of every plan by cause, in seconds, with matplotlib."""
-        return plots.stacked({f"#{plan.rank}": plan.prediction.breakdown for plan in self.plans}, "seconds")
+        return notebook.stacked({f"#{plan.rank}": plan.prediction.breakdown for plan in self.plans}, "seconds")
 
     def title(self) -> str:
         """How many plans, and the best; where another one is recommended, that one."""
         if not self.plans or self.plan_to_run is self.plans[0]:
-            return tables.counted([plan.title() for plan in self.plans], "plan")
+            return notebook.counted([plan.title() for plan in self.plans], "plan")
         run = self.plan_to_run
         return f"{len(self.plans):,} plans; recommended: #{run.rank}, {run.title()}"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import BeforeValidator
 
 from planner.base.units import format_usd
-from planner.schema import plots, tables
+from planner.schema import notebook
 from planner.schema.plan import Assumption, ComparableOffers, Constraint, Generator, Plan
 from planner.schema.record import Answer, Document, Record, Sparse
 
@@ -417,8 +417,8 @@ class Procurement(Answer[Alternative]):
     def plot(self) -> Axes:
         """What every alternative costs, by kind, with matplotlib."""
         costs = {f"#{a.rank}": {k: usd / 1e6 for k, usd in a.cost.by_kind.items()} for a in self.alternatives}
-        return plots.stacked(costs, "million USD")
+        return notebook.stacked(costs, "million USD")
 
     def title(self) -> str:
         """How many alternatives, and the best."""
-        return tables.counted([alternative.title() for alternative in self.alternatives], "alternative")
+        return notebook.counted([alternative.title() for alternative in self.alternatives], "alternative")

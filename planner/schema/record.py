@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Self, TypeV
 
 from pydantic import ConfigDict, Field
 
-from planner.schema import tables
+from planner.schema import notebook
 from planner.schema.digest import sealed
-from planner.schema.one_line import OneLine
+from planner.schema.notebook import OneLine
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -59,7 +59,7 @@ class Document(Record):
         return f"<{type(self).__name__}: {self.title()}>"
 
     def _repr_html_(self) -> str:
-        return f"<p>{escape(self.title())}</p>{tables.as_html(self.rows(), self.shown)}"
+        return f"<p>{escape(self.title())}</p>{notebook.as_html(self.rows(), self.shown)}"
 
 
 class Parts(tuple[Part, ...]):
@@ -84,7 +84,7 @@ class Parts(tuple[Part, ...]):
         return pd.DataFrame(self.table)
 
     def _repr_html_(self) -> str:
-        return tables.as_html(self.table)
+        return notebook.as_html(self.table)
 
 
 class Answer(Document, Generic[Part]):

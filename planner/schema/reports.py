@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
-from planner.schema import plots
+from planner.schema import notebook
 from planner.schema.plan import Interval, Plan
 from planner.schema.record import Answer, Record, Sparse
 
@@ -56,7 +56,7 @@ class Comparison(Answer[tuple[str, str, str]]):
     def plot(self) -> Axes:
         """Both steps by cause, in seconds, with matplotlib."""
         steps = (plan.prediction.breakdown for plan in self.plans)
-        return plots.stacked(dict(zip(("first", "second"), steps, strict=True)), "seconds")
+        return notebook.stacked(dict(zip(("first", "second"), steps, strict=True)), "seconds")
 
     def title(self) -> str:
         """How much faster the second is, and whether that can be told."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from planner.schema import plots, tables
+from planner.schema import notebook
 from planner.schema.plan import Assumption, Generator, Plan
 from planner.schema.record import Answer, Document, Record, Sparse
 
@@ -155,7 +155,7 @@ class DesignPoint(Document):
 
     def title(self) -> str:
         """Its axes."""
-        return tables.axes(self.axes)
+        return notebook.axes(self.axes)
 
 
 class Swept(Record):
@@ -256,7 +256,7 @@ class StudyResult(Answer[DesignPoint]):
         figures = [trial.objectives[others[0]] if others else float(trial.number) for trial in tried]
         titles = (first, others[0] if others else "trial")
         values = [trial.objectives[first] for trial in tried]
-        return plots.points(values, figures, [trial.number in front for trial in tried], titles)
+        return notebook.points(values, figures, [trial.number in front for trial in tried], titles)
 
     def title(self) -> str:
         """How many points were tried, and the best."""
@@ -269,6 +269,6 @@ class StudyResult(Answer[DesignPoint]):
         rows = []
         for trial in trials:
             values = {**trial.axes, **trial.measures, **trial.objectives}
-            figures = {tables.column(name, units.get(name, "")): value for name, value in values.items()}
+            figures = {notebook.column(name, units.get(name, "")): value for name, value in values.items()}
             rows.append({"number": trial.number, "feasible": trial.feasible, **figures, "why": trial.why})
         return rows

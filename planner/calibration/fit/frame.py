@@ -20,7 +20,7 @@ from planner.figures import cost_inputs, own_runs
 from planner.figures.efficiency import Efficiencies
 from planner.figures.profiles import profile as profiles_
 from planner.figures.profiles.profile import Profile
-from planner.schema.one_line import spelled
+from planner.schema.notebook import spelled
 from planner.space.grid import as_figures
 
 

@@ -1,10 +1,11 @@
-"""Columns of a runs file: those that are read, those that only describe, and what else a file has."""
+"""Columns of a runs file (read, only describing, unknown), and its cells: text to numbers, or why a row is none."""
 
 from __future__ import annotations
 
 import difflib
+import math
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from planner.base.errors import WrongQuestion
 
@@ -44,3 +45,35 @@ def _meant(name: str, present: Collection[str]) -> str:
     lacking = {re.sub(r"[^a-z0-9]", "", column): column for column in READ if column not in present}
     near = difflib.get_close_matches(re.sub(r"[^a-z0-9]", "", name.lower()), lacking, n=1, cutoff=ALIKE)
     return lacking[near[0]] if near else ""
+
+
+LARGEST = 1e30
+"""Nothing that a run has is more, and products of a few such cells are still numbers."""
+
+
+class Unpredictable(Exception):
+    """A row that cannot be predicted, and why."""
+
+
+def number(row: Mapping[str, str], name: str) -> float | None:
+    """A cell as a number that can be one of a run; None if it is empty or none."""
+    text = (row.get(name) or "").strip()
+    try:
+        value = float(text) if text else math.nan
+    except ValueError:
+        return None
+    return value if abs(value) <= LARGEST else None
+
+
+def required(row: Mapping[str, str], name: str) -> float:
+    """A cell that must be a positive number."""
+    value = number(row, name)
+    if value is None or value <= 0:
+        raise Unpredictable(f"{name} is not stated")
+    return value
+
+
+def whole(row: Mapping[str, str], name: str, default: int | None = None) -> int | None:
+    """A cell as a count of at least one."""
+    value = number(row, name)
+    return default if value is None or value < 1 else int(value)

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from planner.axes.options import option_values
 from planner.calibration.runs import names
-from planner.calibration.runs.cells import number
+from planner.calibration.runs.columns import number
 from planner.calibration.runs.measured_run import NotStated, Run
 from planner.calibration.runs.variants import RunVariant
 from planner.catalog import Catalog

@@ -1,10 +1,14 @@
-"""What no run can have been: negative measurements, halves of an accelerator, degrees that do not cut the model."""
+"""What no run can have been: negative measurements, halves of an accelerator, degrees that do not cut the model.
+
+Nor can a run have had an option before its framework had it (`since`, in the catalog of runtimes).
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 
+from planner.schema.hardware import Runtime, dated
 from planner.schema.workload import MOST_LAYERS, Model
 
 MEASURED = ("step_time_s", "memory_gb_per_gpu", "tokens_per_s_per_gpu", "tflops_per_gpu", "value")
@@ -55,3 +59,28 @@ def cut(model: Model, n: int, degrees: Mapping[str, int | None]) -> str:
     if model.moe.experts % ep:
         return f"ep {ep} does not divide the model's {model.moe.experts} experts"
     return f"ep {ep} is more than {n} accelerators" if ep > n else ""
+
+
+def late(known: Runtime, date: str) -> tuple[str, ...]:
+    """What of `since` a runtime surely had not at a date (YYYY or YYYY.MM): what came after the year, or the month."""
+    if (middle := dated(date)) is None:
+        return ()
+    end = middle + (0.5 / 12 if "." in date else 0.5)
+    return tuple(what for what, since in known.since.items() if (dated(since) or 0.0) > end)
+
+
+def contradiction(known: Runtime, date: str, stated: Mapping[str, str]) -> str:
+    """Why a run of that date cannot have been what a row states; empty if it can.
+
+    Arguments:
+        known: the runtime.
+        date: its release, YYYY or YYYY.MM.
+        stated: what the row states of options -> the cell that says so; options as `since` names them.
+    """
+    for what in late(known, date):
+        if what in stated:
+            return (
+                f"{stated[what]}: {known.id} has {what} since {known.since[what]}, the run is of {date}; "
+                "correct the one or the other (framework, framework_date, runtime)"
+            )
+    return ""

@@ -9,7 +9,7 @@ import numpy as np
 
 from planner.calibration.fit.frame import Frame
 from planner.calibration.runs import names
-from planner.calibration.runs.cells import number
+from planner.calibration.runs.columns import number
 from planner.calibration.runs.measured_run import NotStated, Run
 from planner.catalog import Catalog
 from planner.cost import convolution, recommender

@@ -15,8 +15,8 @@ from pathlib import Path
 from planner.axes.values import Recompute
 from planner.base.errors import WrongQuestion
 from planner.base.reading import why_not
-from planner.calibration.runs import columns, dates, impossible, names
-from planner.calibration.runs.cells import Unpredictable, number, required, whole
+from planner.calibration.runs import columns, impossible, names
+from planner.calibration.runs.columns import Unpredictable, number, required, whole
 from planner.calibration.runs.measured_run import Run
 from planner.calibration.runs.trained import model_of, step_time
 from planner.calibration.runs.variants import (
@@ -139,7 +139,7 @@ def _filled(run: Run, row: Mapping[str, str], catalog: Catalog) -> Run:
         return _other(run, row, catalog, accelerator, n)
     known, date, inferred = _software(row, catalog)
     guessed = any(each.startswith("release ") for each in inferred)
-    if why := "" if guessed else dates.contradiction(known, date, stated_options(row)):
+    if why := "" if guessed else impossible.contradiction(known, date, stated_options(row)):
         raise Unpredictable(why)
     model = model_of(row, known.dropout)
     if why := impossible.cut(model, n, {name: whole(row, name) for name in ("tp", "pp", "ep")}):
@@ -155,7 +155,7 @@ def _filled(run: Run, row: Mapping[str, str], catalog: Catalog) -> Run:
         inferred.append(f"{ahead} multi-token prediction module{'s' * (ahead > 1)}, as its recipe trains")
     inferred.append(f"optimizer: {optimizer}")
     cluster = _cluster(row, catalog, accelerator, n, inferred)
-    late = dates.late(known, date)
+    late = impossible.late(known, date)
     readings = tuple(variants(row, work, n, known, year, late, cluster.accelerator, inferred))
     if not readings:
         raise Unpredictable("no legal plan under what is stated")

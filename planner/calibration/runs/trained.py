@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from planner.calibration.runs import names
-from planner.calibration.runs.cells import Unpredictable, number, required, whole
+from planner.calibration.runs.columns import Unpredictable, number, required, whole
 from planner.cost.flops import training_flops
 from planner.figures import cost_inputs
 from planner.models import context

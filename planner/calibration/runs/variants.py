@@ -22,7 +22,7 @@ from planner.axes.values import (
     recompute,
 )
 from planner.calibration.runs import names
-from planner.calibration.runs.cells import Unpredictable, number, whole
+from planner.calibration.runs.columns import Unpredictable, number, whole
 from planner.figures.matrix_formats import can_train_in
 from planner.models import context
 from planner.schema.hardware import Accelerator, Runtime

@@ -10,7 +10,7 @@ from typing import Any
 from planner.base.units import format_bytes, format_count, format_seconds, format_usd
 from planner.catalog.ages import STALE_DAYS
 from planner.commands.screen import render
-from planner.report import prices
+from planner.report import quantities
 from planner.schema.listings import Fits, FittingTraining
 
 LOST_FIRST = ["tokens/s", "OOM"]
@@ -71,10 +71,10 @@ def by_model(found: Sequence[FittingTraining]) -> None:
 def _prices(found: Sequence[FittingTraining], one: FittingTraining) -> list[str]:
     """What the rent of one rests on, and every price that is too old to decide alone."""
     used = [fit.price for fit in found if fit.price is not None]
-    every, aged = list(dict.fromkeys(map(prices.line, used))), prices.old(used)
+    every, aged = list(dict.fromkeys(map(quantities.line, used))), quantities.old(used)
     if len(every) < 2:
         return every
-    cheapest = [f"cheapest: {prices.line(one.price)}"] if one.price is not None else []
+    cheapest = [f"cheapest: {quantities.line(one.price)}"] if one.price is not None else []
     old = [f"over {STALE_DAYS} days old or undated: {', '.join(aged)}"] if aged else []
     return [*cheapest, *old, "--json states the price, date and source of each"]
 

@@ -21,7 +21,7 @@ from planner.commands.screen import mixed_view, render
 from planner.commands.screen.hand_over import hand_over
 from planner.planning.comparison import stated
 from planner.planning.shortlist import LOOKED_AT
-from planner.report import prices, recommendation
+from planner.report import quantities, recommendation
 from planner.report.quantities import days, degrees, seconds, term, took
 from planner.schema.hardware import SPLIT_SCHEDULES
 from planner.schema.plan import Plan, PlanSet
@@ -444,7 +444,7 @@ def _rests_on(plan: Plan) -> list[str]:
     g, price, energy = plan.money.goodput, plan.money.price, plan.energy
     lines = [f"goodput {format_percent(g.fraction)}: an interruption every {format_seconds(g.mtbf_s)}; {g.basis}"]
     if price is not None:
-        lines += [f"{prices.line(each)} (--price, --basis, --vendor)" for each in prices.of_money(plan.money)]
+        lines += [f"{quantities.line(each)} (--price, --basis, --vendor)" for each in quantities.of_money(plan.money)]
     else:
         lines.append("no price in the catalog for this node (--price)")
     if energy.power_w is not None and energy.usd is not None:

@@ -10,7 +10,7 @@ from planner.planning.document.solution import PoolInUse, Solution
 from planner.question.request import preemptions, restart
 from planner.schema import plan as schema
 from planner.schema.hardware import Accelerator, Cluster, Fabric
-from planner.schema.one_line import LONG
+from planner.schema.notebook import LONG
 
 
 def cluster_section(solution: Solution) -> schema.ClusterSection:

@@ -40,7 +40,7 @@ from planner.question.file_values import (
     span,
 )
 from planner.question.plan_options import PlanOptions
-from planner.question.tables import OwnershipTable
+from planner.question.typed_file import OwnershipTable
 from planner.schema.procurement import Currency, OfferQuestion, Pipelines, PoolGroup
 from planner.schema.workload import Model
 

@@ -43,8 +43,7 @@ from planner.question.file_values import (
     Several,
     TokensPerSecond,
 )
-from planner.question.tables import Integer, OwnershipTable, TrainingTable
-from planner.question.typed_file import TypedFile, opened
+from planner.question.typed_file import Integer, OwnershipTable, TrainingTable, TypedFile, opened
 from planner.schema.procurement import Currency
 from planner.schema.workload import Workload
 

@@ -20,8 +20,7 @@ from planner.catalog import Catalog
 from planner.catalog.files import TomlDocument
 from planner.question.file_values import TABLE, Positive, QuestionContext, Several, positive, quantity, whole
 from planner.question.plan_options import PlanOptions
-from planner.question.tables import OwnershipTable, TrainingTable
-from planner.question.typed_file import TypedFile, opened
+from planner.question.typed_file import OwnershipTable, TrainingTable, TypedFile, opened
 from planner.schema.study import Axis, Rate, StudyQuestion, Value
 from planner.study.program import clusters
 from planner.study.question import axes as figures
