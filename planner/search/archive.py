@@ -28,6 +28,8 @@ class Hits:
     flat: Indices
     variant_of: Indices
     """One number for all near-duplicates: candidates that differ in switches only."""
+    degrees: Indices
+    """One number for all candidates of the same degrees and precision."""
 
     def __len__(self) -> int:
         return len(self.value)
@@ -49,19 +51,47 @@ def nothing() -> Hits:
     """No candidates."""
     floats = np.zeros(0)
     integers = np.zeros(0, dtype=np.int64)
-    return Hits(floats, floats, floats, integers, integers, integers)
+    return Hits(floats, floats, floats, integers, integers, integers, integers)
+
+
+def contenders(hits: Hits, top: int) -> Hits:
+    """Candidates that decide which rows an answer has, best first: those up to the value that a newcomer must not
+    exceed, but for what another of the same degrees beats in value and memory.
+
+    Those that are no rows themselves stay: what comes later may be beaten by them alone.
+    """
+    ranked = hits.ranked()
+    ranked = ranked.taken(~_beaten(ranked))
+    return ranked.taken(ranked.value <= worst(ranked, top))
 
 
 def best(hits: Hits, top: int) -> Hits:
-    """The `top` best, only the first of each set of near-duplicates."""
-    ranked = hits.ranked()
+    """The rows of an answer: of :func:`contenders` the `top` best, only the first of each set of near-duplicates."""
+    ranked = contenders(hits, top)
     _, first = np.unique(ranked.variant_of, return_index=True)
     return ranked.taken(np.sort(first)[:top])
 
 
 def worst(kept: Hits, top: int) -> float:
-    """The value that a newcomer must not exceed: that of the last one kept, once `top` are."""
-    return float(kept.value[-1]) if len(kept) >= top else np.inf
+    """The value that a newcomer must not exceed: once `top` degrees are known, the best of the last of them.
+
+    Each has a row for certain, its best; of its other rows a newcomer may beat several at once.
+    """
+    _, first = np.unique(kept.degrees, return_index=True)
+    return float(kept.value[np.sort(first)[top - 1]]) if len(first) >= top else np.inf
+
+
+def _beaten(ranked: Hits) -> NDArray[np.bool_]:
+    """Whether a candidate before one of the same degrees needs as little memory; candidates by ascending value."""
+    order = np.argsort(ranked.degrees, kind="stable")
+    _, group = np.unique(ranked.degrees[order], return_inverse=True)
+    _, leanness = np.unique(ranked.memory[order], return_inverse=True)
+    # Falls from group to group, so that each begins a running minimum of its own.
+    place = leanness - group * (len(ranked) + 1)
+    least = np.minimum.accumulate(place)
+    beaten = np.zeros(len(ranked), dtype=bool)
+    beaten[order[1:]] = place[1:] >= least[:-1]
+    return beaten
 
 
 def undominated(hits: Hits) -> Hits:

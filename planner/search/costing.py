@@ -176,7 +176,7 @@ def _hits(
         np.broadcast_to(step_cost.memory, shape)[np.unravel_index(within, shape)],
         np.full(len(flat), index, dtype=np.int64),
         flat.astype(np.int64),
-        _variant_of(problem, index, flat),
+        *_variant_of(problem, index, flat),
     )
 
 
@@ -190,16 +190,22 @@ def _pairs(block: Block) -> list[tuple[str, str]]:
     return [(precision, policy.name) for precision in block.axes[PRECISION] for policy in block.axes[RECOMPUTE]]
 
 
-def _variant_of(problem: SearchProblem, index: int, flat: NDArray[np.intp]) -> NDArray[np.int64]:
-    """A number that near-duplicates share: same degrees, precision and recomputation. Without folding, all differ."""
+def _variant_of(problem: SearchProblem, index: int, flat: NDArray[np.intp]) -> tuple[NDArray[np.int64], ...]:
+    """A number that near-duplicates share: same degrees, precision and recomputation; and one that all of the same
+    degrees and precision do. Without folding, all differ.
+    """
     block = problem.blocks[index]
     if not problem.fold:
-        return flat.astype(np.int64) + sum(b.size for b in problem.blocks[:index])
+        place = flat.astype(np.int64) + sum(b.size for b in problem.blocks[:index])
+        return place, place
     kinds = _kinds(problem)
-    numbers = np.array([kinds[pair] for pair in _pairs(block)], dtype=np.int64)
-    switches = math.prod(block.axes.shape[2:])
-    kind = numbers[flat // (switches * block.height)]
-    return (block.family[flat % block.height] * len(kinds) + kind).astype(np.int64)
+    precisions = list(dict.fromkeys(precision for precision, _ in kinds))
+    pairs = _pairs(block)
+    pair = flat // (math.prod(block.axes.shape[2:]) * block.height)
+    kind = np.array([kinds[each] for each in pairs], dtype=np.int64)[pair]
+    precision = np.array([precisions.index(name) for name, _ in pairs], dtype=np.int64)[pair]
+    family = block.family[flat % block.height]
+    return family * len(kinds) + kind, family * len(precisions) + precision
 
 
 def near_duplicates(problem: SearchProblem, index: int, flat: int) -> int:
@@ -233,10 +239,11 @@ class Exhaustive:
                 hits, fitting = worth_keeping(problem, index, rows, step_cost, archive.worst(kept, problem.top))
                 feasible += fitting
                 if len(hits):
-                    kept = archive.best(kept.joined(hits), problem.top)
+                    kept = archive.contenders(kept.joined(hits), problem.top)
                 if not feasible:
                     least = archive.leaner(least, index, rows, block, step_cost)
                 if advance:
                     advance(len(rows) * block.width)
-        tally = SearchTally(kept, archive.nothing(), feasible, problem.candidates, least)
+        best = archive.best(kept, problem.top)
+        tally = SearchTally(best, archive.nothing(), feasible, problem.candidates, least)
         return answer(problem, tally, self.name)
