@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from functools import cache
 
 import pytest
 from hypothesis import given
@@ -175,6 +176,11 @@ def test_a_plan_on_dimensions_is_found_and_says_them():
     assert made.reasons.gains["dimension 2 bandwidth"] <= 0.0
 
 
+@cache
+def on_dimensions():
+    return plan(CATALOG, request("llama2-7b", dimensional(), batches=(64,), pins="tp=2 cp=1 micro=1")).plans[0]
+
+
 @sweep(
     ("changed", "said"),
     [
@@ -184,7 +190,7 @@ def test_a_plan_on_dimensions_is_found_and_says_them():
     ],
 )
 def test_a_plan_on_other_dimensions_is_found_out(changed, said):
-    made = plan(CATALOG, request("llama2-7b", dimensional(), batches=(64,), pins="tp=2 cp=1 micro=1")).plans[0]
+    made = on_dimensions()
     assert not verify.violations(made)
     fabric = replace(made.cluster.fabric, dimensions=changed(made.cluster.fabric.dimensions))
     wrong = replace(made, cluster=replace(made.cluster, fabric=fabric))

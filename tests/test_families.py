@@ -15,7 +15,7 @@ from planner.base.errors import WrongQuestion
 from planner.base.resources import data
 from planner.calibration.fit import other_parameters
 from planner.calibration.fit.least_squares import Fit
-from planner.calibration.runs import encoders, other_families, reading
+from planner.calibration.runs import encoders, other_families
 from planner.calibration.runs.measured_run import Run, shape
 from planner.calibration.runs.other_families import OtherFrame
 from planner.catalog import Catalog
@@ -24,6 +24,7 @@ from planner.cost.figures import Array, Device, Network
 from planner.cost.other_families import Software
 from planner.figures.efficiency import Efficiencies
 from planner.models import families
+from tests.sources import runs_of
 from tests.sweeps import sweep
 
 RUNS = Path(__file__).resolve().parent.parent / "benchmarks" / "data" / "measured_runs.csv"
@@ -38,7 +39,7 @@ def priors() -> Catalog:
 
 @cache
 def published() -> tuple[Run, ...]:
-    return tuple(run for run in reading.read(RUNS, priors()) if run.family in other_families.FAMILIES)
+    return tuple(runs_of(RUNS, priors(), lambda row: row["family"] in other_families.FAMILIES))
 
 
 @cache
@@ -117,6 +118,7 @@ def test_an_unknown_name_gets_its_neighbours() -> None:
 Columns = tuple[Device, Network, Software, Array, Array]
 
 
+@cache
 def columns(kind: str, model: str) -> tuple[list[Run], Columns]:
     chosen = [run for run in frame().runs if run.family == kind and run.model == model]
     return chosen, other_families.columns(chosen, Efficiencies.of(priors()))

@@ -1,6 +1,7 @@
 """Tokens that are dealt unevenly to experts' ranks: what the busiest one works on, keeps and receives."""
 
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from tests.sweeps import sweep
 SPLIT = ["tp=1", "pp=2", "ep=8", "micro=1", "recompute=none", "ep_overlap=off"]
 
 
+@cache
 def estimated(imbalance: float | None, **axes: Any) -> Any:
     return api.estimate("mixtral-8x7b", "dgx-h100:4", SPLIT, imbalance=imbalance, batch=64, **axes).plans[0]
 

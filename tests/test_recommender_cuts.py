@@ -2,6 +2,7 @@
 
 import itertools
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -75,6 +76,7 @@ def test_indices_go_to_every_rank_that_has_columns():
 # ---- seconds ---------------------------------------------------------------------------------------------------------
 
 
+@cache
 def ground():
     """Scalars of a published run: device, network, software, batch, ranks; and what waiting for the slowest adds."""
     chosen, (device, network, software, batch, ranks) = columns("dlrm", "dlrm-criteo1tb")

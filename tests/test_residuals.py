@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from planner import catalog
 from planner.calibration.fit.frame import Frame
 from planner.calibration.report import residuals
-from planner.calibration.runs import reading
 from planner.figures.efficiency import Efficiencies
+from tests.sources import runs_of
 
 RUNS = Path(__file__).resolve().parent.parent / "benchmarks" / "data" / "measured_runs.csv"
 
@@ -20,7 +20,7 @@ RUNS = Path(__file__).resolve().parent.parent / "benchmarks" / "data" / "measure
 def frame():
     known = catalog.load()
     wanted = ("megatron-bridge", "torchtitan", "korthikanti-2022")
-    return Frame(known, [run for run in reading.read(RUNS, known) if run.source in wanted])
+    return Frame(known, runs_of(RUNS, known, lambda row: row["source"] in wanted))
 
 
 @pytest.fixture(scope="module")

@@ -88,6 +88,7 @@ def cases() -> Iterator[Case]:
     return chain.from_iterable(asked_of(runtime) for runtime in TABLE if runtime != "primus")
 
 
+@cache
 def expressible(name: str, runtimes: tuple[str, ...] | None = None) -> list[tuple[str, Plan]]:
     """The plans that an exporter says it can express, each with what was asked; some on two pools, and with rules."""
     exporter = EXPORTERS[name]
