@@ -221,6 +221,52 @@ def test_shares_of_images_are_made_again(tmp_path: Path, capsys: pytest.CaptureF
         rechecking.check(document.parse_document(table, "old"), "old")
 
 
+OURS = 'name = "ours"\ncount = 1\n[node]\nextends = "dgx-a100-80gb"\nnic_bandwidth = "100 Gbit/s"\n'
+
+
+@sweep(
+    "line",
+    [
+        "plan llama3-8b --cluster lab.toml --top 1",
+        "plan llama3-8b --cluster lab.toml --top 1 --contingency 1",
+        "estimate llama3-8b --cluster ours.toml tp=8",
+        "plan llama3-8b --cluster ours.toml --cluster dgx-h100:1 --top 1",
+        "plan llama3-8b --cluster lab.toml@a --cluster ours.toml@b --top 1",
+        "plan llama3-8b --cluster lab.toml --batch 256..512 --noise-scale 1000 --top 1",
+        "plan resnet50 --cluster ours.toml@a --cluster dgx-h100:1@b --batch 512",
+    ],
+    every=2,
+)
+def test_what_was_asked_about_clusters_of_ones_own_is_made_again_with_their_files(
+    line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the same files it passes, also as one plan alone; without them it does not, and with another it is told."""
+    monkeypatch.chdir(tmp_path)
+    for name, text in (("lab", OWN_NODES), ("ours", OURS), ("other", OURS.replace('"ours"', '"other"'))):
+        (tmp_path / f"{name}.toml").write_text(text, encoding="utf-8")
+    assert ask(capsys, f"{line} -o a.json --force").code == 0
+    files = " ".join(f"--cluster {name}.toml" for name in ("lab", "ours") if f"{name}.toml" in line)
+
+    answer = ask(capsys, f"explain a.json --recheck {files}")
+    assert (answer.code, answer.err) == (0, "")
+    assert ask(capsys, "explain a.json --recheck").code in (1, 2)
+    answer = ask(capsys, f"explain a.json --recheck {files} --cluster other.toml")
+    assert (answer.code, "other" in answer.err) == (2, True), answer.err
+
+
+def test_a_contingency_without_its_question_is_not_made_again() -> None:
+    found = api.plan("llama3-8b", "dgx-h100:2", pin={"tp": 8}, contingency=1, top=1)
+    rechecking.check(found, "set")
+    with pytest.raises(NoAnswer, match="cannot be made again and prove nothing: contingency"):
+        rechecking.check(replace(found, asked=None), "set")
+
+
+def test_a_cluster_for_what_was_asked_about_none_is_refused() -> None:
+    found = designing.design(KNOWN, study(TINY), designing.How(trials=8, explained=False))
+    with pytest.raises(WrongQuestion, match="--cluster dgx-h100: study is a study, asked about no cluster"):
+        rechecking.check(found, "study", rechecking.RecheckInputs(own=(api.cluster("dgx-h100", 1),)))
+
+
 @pytest.mark.slow
 def test_an_offer_is_solved_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file, portfolio = tmp_path / "offer.json", tmp_path / "lab.toml"

@@ -16,13 +16,14 @@ from planner.base.version import __version__
 from planner.catalog import Catalog
 from planner.comm import run
 from planner.planning import document
-from planner.question.given import Kept, Named
+from planner.question.given import InZone, Kept, Named
 from planner.question.plan_options import PlanOptions
 from planner.schema.hardware import Cluster
 from planner.schema.images import ImagePlan
 from planner.schema.model_reading import read
 from planner.schema.plan import AskedPlans, Generator, Plan, PlanSet
 from planner.schema.procurement import Alternative, OfferQuestion, Procurement
+from planner.schema.study import StudyResult
 
 SAME = 1e-12
 """Relative: what two machines' floating-point libraries may make of one formula."""
@@ -96,6 +97,8 @@ def _not_made_again(found: Kept) -> str:
     """What of a document without its question follows from no figure in it; nothing where the question is there."""
     if isinstance(found, PlanSet) and found.question is None and found.asked is None:
         return "search, recommended, reasons, front, contingency and which plans are ranked"
+    if isinstance(found, PlanSet) and found.contingency is not None and found.asked is None:
+        return "contingency"
     if isinstance(found, Procurement) and found.asked is None:
         return "optimality, sensitivity, marginal values and which alternatives are ranked"
     return ""
@@ -109,7 +112,7 @@ def _not_at_hand(written: Mapping[str, object], inputs: RecheckInputs) -> Iterat
     """What to give where the document was made with a catalog that stands over today's, or a cluster of one's own."""
     origins = [path.rpartition(".inputs.")[2] for path, _ in leaves(written) if ".inputs." in f".{path}"]
     clusters = sorted({each.removeprefix("cluster ") for each in origins if each.startswith("cluster ")})
-    if clusters and not inputs.own:
+    if len(clusters) > len(inputs.own):
         named = f"it was made with your own cluster ({', '.join(clusters)}), which is not given here"
         yield f"{named}: --cluster FILE.toml (from Python, the record will do)"
     names = {each.removeprefix("catalog ") for each in origins if each.startswith("catalog ")}
@@ -129,6 +132,10 @@ def again(found: Kept, where: str, inputs: RecheckInputs) -> Kept:
         return run.again(repricing.plan(found, catalog, where, own), catalog, tables, where, own)
     if tables:
         raise WrongQuestion(f"--table {tables[0]}: of a plan that comm choose wrote; {where} is a {found.kind}")
+    if own and isinstance(found, Procurement | StudyResult):
+        raise WrongQuestion(
+            f"--cluster {own[0].name or own[0].node.id}: {where} is a {found.kind}, asked about no cluster"
+        )
     if isinstance(found, PlanSet) and found.asked is not None:
         return _asked_again(found, found.asked, where, inputs)
     if isinstance(found, PlanSet):
@@ -156,8 +163,8 @@ def _asked_again(found: PlanSet, asked: AskedPlans, where: str, inputs: RecheckI
     if found.site is not None and inputs.site is None:
         raise NoAnswer(f"{where}: a site's runs are in it, which are not at hand: --site DIR")
     first = found.plans[0]
-    # A record of the user's own has a name without a count, which no catalog answers.
-    if not inputs.own and any(not set(":=/.") & set(name) for name in asked.clusters):
+    at_hand = {each.name or each.node.id for each in inputs.own}
+    if any(_is_own(name) and not at_hand & {name, _apart(name)[0]} for name in asked.clusters):
         raise NoAnswer("\n".join([f"{where}: not made again", *_not_at_hand(document.dump(found), inputs)]))
     clusters = _clusters(asked.clusters, where, inputs.own)
     folders = {"catalog": inputs.catalog, "site": inputs.site, "lengths": first.workload.texts or None}
@@ -167,8 +174,11 @@ def _asked_again(found: PlanSet, asked: AskedPlans, where: str, inputs: RecheckI
         made = ask(read(first.workload.shape), clusters, *given, **options)
     except TypeError as error:
         raise WrongQuestion(f"{where}: asked.options: {error}") from None
-    made_plans = tuple(repricing.with_files(each, first, inputs.own) for each in made.plans)
-    return replace(made, meta=found.meta, plans=made_plans)
+    lost = made.contingency and tuple(
+        replace(each, plan=repricing.with_files(each.plan, first)) for each in made.contingency
+    )
+    made_plans = tuple(repricing.with_files(each, first) for each in made.plans)
+    return replace(made, meta=found.meta, plans=made_plans, contingency=lost)
 
 
 def _clusters(names: Sequence[str], where: str, own: Sequence[Cluster]) -> list[Named]:
@@ -178,12 +188,29 @@ def _clusters(names: Sequence[str], where: str, own: Sequence[Cluster]) -> list[
         WrongQuestion: a document names a file to read, or the user a cluster that was not asked about.
     """
     files = {each.name or each.node.id: each for each in own}
-    plain = {name.partition("@")[0] for name in names}
-    if strange := [name for name in files if name not in plain]:
-        raise WrongQuestion(f"{where}: it was not asked about the cluster {strange[0]!r} of --cluster")
-    if named := [name for name in names if "/" in name or ".toml" in name]:
-        raise WrongQuestion(f"{where}: a document names clusters, not files: {named[0]!r}")
-    return [files.get(name, name) for name in names]
+    if strange := files.keys() - {name if name in files else _apart(name)[0] for name in names}:
+        raise WrongQuestion(f"{where}: it was not asked about the cluster {min(strange)!r} of --cluster")
+    named: list[Named] = []
+    for name in names:
+        plain, zone = (name, "") if name in files else _apart(name)
+        if plain in files:
+            named.append(InZone(files[plain], zone) if zone else files[plain])
+            continue
+        if "/" in name or ".toml" in name:
+            raise WrongQuestion(f"{where}: a document names clusters, not files: {name!r}")
+        named.append(name)
+    return named
+
+
+def _apart(name: str) -> tuple[str, str]:
+    """A cluster as a document names it, and the zone behind its last @."""
+    plain, at, zone = name.rpartition("@")
+    return (plain, zone) if at else (name, "")
+
+
+def _is_own(name: str) -> bool:
+    """Whether a question's cluster is a record of the user's own, whose name has no count: a catalog's has."""
+    return ":" not in name
 
 
 def _offered(each: Alternative, catalog: Catalog, where: str, own: Sequence[Cluster]) -> Alternative:

@@ -305,10 +305,14 @@ def _fullest(plan: Plan) -> FullestStage:
 # ---- what a document has from elsewhere ------------------------------------------------------------------------------
 
 
-def with_files(made: Plan, plan: Plan, own: Sequence[Cluster]) -> Plan:
-    """With the hashes of files that are not at hand, and the name of a cluster that is."""
-    inputs = {name: of for name, of in plan.generator.inputs.items() if name.startswith("cluster ")}
-    generator = replace(made.generator, inputs={**made.generator.inputs, **inputs})
+def with_files(made: Plan, plan: Plan, own: Sequence[Cluster] = ()) -> Plan:
+    """With the hashes of clusters' files that the document has, and the name of a cluster of the user's own.
+
+    A record that is given in place of a file has another hash.
+    """
+    inputs = {name: of for name, of in made.generator.inputs.items() if not name.startswith("cluster ")}
+    inputs |= {name: of for name, of in plan.generator.inputs.items() if name.startswith("cluster ")}
+    generator = replace(made.generator, inputs=inputs)
     name = plan.cluster.name if own else made.cluster.name
     return replace(made, generator=generator, cluster=replace(made.cluster, name=name))
 

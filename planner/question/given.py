@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
 
 from planner.schema.hardware import Cluster, Node
@@ -12,7 +13,16 @@ from planner.schema.plan import Plan, PlanSet
 from planner.schema.procurement import Procurement
 from planner.schema.study import StudyResult
 
-Named = str | Path | Cluster
+
+@dataclass(frozen=True, slots=True)
+class InZone:
+    """A cluster's record, and the zone that it stands in: what ``FILE.toml@zone`` says of a file."""
+
+    cluster: Cluster
+    zone: str
+
+
+Named = str | Path | Cluster | InZone
 """A cluster: ``dgx-h100:16``, a file, or the record."""
 Machines = Named | Node
 """What a question may be about: a cluster by name, file or record; a node's record is one of it."""
@@ -27,7 +37,7 @@ Progress = Callable[[str, float | None], AbstractContextManager[Callable[[int], 
 
 def listed(given: Named | Sequence[Named]) -> list[Named]:
     """One cluster as a list of one."""
-    return [given] if isinstance(given, str | Path | Cluster) else list(given)
+    return [given] if isinstance(given, str | Path | Cluster | InZone) else list(given)
 
 
 def texts(given: str | Sequence[str] | Mapping[str, object]) -> tuple[str, ...]:

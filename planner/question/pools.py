@@ -5,20 +5,27 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from planner.base import units
 from planner.base.errors import WrongQuestion, meant, suggestion
 from planner.catalog import Catalog, cluster
+from planner.question.given import InZone, Named
 from planner.question.job_pools import JobPool, LinkBetween, Pools, part_of
 from planner.schema.hardware import Cluster, Node, Price
 
 
-def zoned(text: str) -> tuple[str, str]:
-    """``dgx-a100-40gb:4@zone-b``: the cluster, and the zone it stands in.
+def zoned(given: Named) -> tuple[str | Path | Cluster, str]:
+    """``dgx-a100-40gb:4@zone-b``: the cluster, and the zone it stands in; of a file or a record none.
 
     Raises:
         WrongQuestion: what stands behind the @ is no name.
     """
+    if isinstance(given, InZone):
+        return given.cluster, given.zone
+    if not isinstance(given, str):
+        return given, ""
+    text = given
     named, at, zone = text.partition("@")
     if at and not re.fullmatch(r"[A-Za-z0-9._-]+", zone):
         raise WrongQuestion(f"--cluster {text}: {zone!r} is not the name of a zone; write {named}@zone-a")

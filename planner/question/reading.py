@@ -19,7 +19,7 @@ from planner.models import context, methods, workload
 from planner.question import node_prices, pools
 from planner.question.flag_values import batches as batches_of
 from planner.question.flag_values import parse_risk, plain_price, positive, sequence_length, whole_numbers
-from planner.question.given import Named, counted, joined, lengths, listed, path, texts
+from planner.question.given import InZone, Named, counted, joined, lengths, listed, path, texts
 from planner.question.job_pools import Pools, merged
 from planner.question.plan_options import PlanOptions
 from planner.question.request import OBJECTIVES, Request
@@ -69,7 +69,7 @@ def as_one_pool(cluster: Named | Sequence[Named], asked: PlanOptions) -> tuple[N
 def several(cluster: Named | Sequence[Named], asked: PlanOptions) -> bool:
     """Whether a question names more than one pool, links between them, or accelerators without nodes."""
     named = listed(cluster)
-    zoned = any(isinstance(each, str) and "@" in each for each in named)
+    zoned = any(isinstance(each, InZone) or (isinstance(each, str) and "@" in each) for each in named)
     return bool(asked.accelerators is not None or asked.link or len(named) > 1 or zoned)
 
 
@@ -130,7 +130,7 @@ def _bases(known: Catalog, named: Sequence[Named], asked: PlanOptions) -> list[t
     region = DEFAULT_REGION if asked.region is None and DEFAULT_REGION in known.regions else asked.region
     bases: list[tuple[Cluster, str]] = []
     for text in named:
-        plain, zone = pools.zoned(text) if isinstance(text, str) else (text, "")
+        plain, zone = pools.zoned(text)
         if isinstance(plain, str) and re.fullmatch(r"[^:]+:0", plain):
             known.node(plain.partition(":")[0])
             continue
@@ -303,7 +303,7 @@ def placed(known: Catalog, named: Named | Sequence[Named], asked: PlanOptions) -
         raise WrongQuestion("on what? --cluster dgx-h100:16, or --accelerators A100:4,V100:8")
     if len(every) != 1:
         raise WrongQuestion("one --cluster here; clusterwright plan takes several pools")
-    text = every[0]
+    text = every[0].cluster if isinstance(every[0], InZone) else every[0]
     if isinstance(text, Cluster):
         return _placed(known, text, asked)
     if isinstance(text, Path) or text.endswith(".toml") or "/" in text:
@@ -491,7 +491,7 @@ def _inputs(known: Catalog, model: Model | ConvolutionNetwork, named: Named | Se
     """What the answer depends on, hashed."""
     found = {f"catalog {origin}": digest for origin, digest in known.versions().items()}
     found[f"model {model.id}"] = digest(model)
-    for place, each in enumerate(listed(named), 1):
+    for place, (each, _) in enumerate(map(pools.zoned, listed(named)), 1):
         if isinstance(each, Cluster):
             found[f"cluster {each.name or f'{each.node.id}#{place}'}"] = digest(each)
         elif (path := Path(each).expanduser()).suffix == ".toml" and path.is_file():
@@ -501,12 +501,11 @@ def _inputs(known: Catalog, model: Model | ConvolutionNetwork, named: Named | Se
 
 def cluster_name(named: Named, asked: PlanOptions) -> str:
     """A cluster as documents name it: one of one's own by its name, without where its file lies."""
-    if isinstance(named, Cluster):
-        return named.name or named.node.id
-    plain, at, zone = str(named).partition("@")
-    if plain.endswith(".toml"):
-        return cluster_from_file(Path(plain).expanduser(), catalog_of(asked)).name + at + zone
-    return str(named)
+    plain, zone = pools.zoned(named)
+    if isinstance(plain, str | Path) and str(plain).endswith(".toml"):
+        plain = cluster_from_file(Path(plain).expanduser(), catalog_of(asked))
+    name = plain.name or plain.node.id if isinstance(plain, Cluster) else str(plain)
+    return f"{name}@{zone}" if zone else name
 
 
 FILE_KEYWORDS = ("catalog", "site", "lengths")

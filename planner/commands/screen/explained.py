@@ -17,6 +17,7 @@ from planner.commands.screen import design_view, images_view, plan_view, procure
 from planner.planning import document
 from planner.question.document_options import ExplainQuestion
 from planner.question.given import listed, path
+from planner.question.pools import zoned
 from planner.schema.hardware import Cluster
 from planner.schema.images import ImagePlan
 from planner.schema.plan import Plan, PlanSet
@@ -49,8 +50,9 @@ def _recheck_inputs(asked: ExplainQuestion) -> RecheckInputs | None:
             raise WrongQuestion(f"{flags[0]} is what a document is made again with: add --recheck")
         return None
     known = catalogs.load(path(asked.catalog), path(asked.site))
+    plain = [zoned(each)[0] for each in listed(asked.cluster)]
     own = [each if isinstance(each, Cluster) else catalogs.cluster_from_file(Path(each).expanduser(), known)
-           for each in listed(asked.cluster)]  # fmt: skip
+           for each in plain]  # fmt: skip
     return RecheckInputs(tuple(own), tuple(map(str, tables)), path(asked.catalog), path(asked.site))
 
 
