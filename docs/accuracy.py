@@ -158,7 +158,7 @@ out of memory, {foreseen} are foreseen as shipped. A framework's own count (peak
 communicators; a device's (nvidia-smi) holds them.
 
 What each effect is worth: one taken out at a time, everything else as it is. The lower rows are readings of what a run
-leaves open; each is tried, the fastest that fits is taken, and `validate` says so.
+leaves open; the default of its runtime is taken, or the middle of those that fit, and `validate` says so.
 
 {effects}
 The 80 % interval of a peak is that of runs under the same runtime, equal weight a lab, but no narrower than that of all

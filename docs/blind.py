@@ -44,7 +44,7 @@ WIDTH = 125
 """Columns of a line of README."""
 SHAPED_BY = ("planner", "models", "hardware_catalog")
 """Folders that a prediction comes from."""
-UNSTATED = ("framework: any", "the fastest that fits", "whichever fits")
+UNSTATED = ("framework: any", "recompute: ", "micro-batch: ", "vpp: ", "whichever fits")
 """Words by which readers say that what a step rests on was left open by a row."""
 
 

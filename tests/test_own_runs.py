@@ -195,10 +195,10 @@ def test_a_folder_that_cannot_be_made_is_told(tmp_path, capsys):
 def test_what_was_inferred_is_counted(tmp_path, capsys):
     path = wrote(tmp_path, {"activation_recompute": ""}, {"micro_batch": ""}, {"micro_batch": "", "zero_stage": "1"})
     found = validated(capsys, path)["inferred"]
-    assert found["micro-batch: the fastest that fits"] == 2
-    assert found["recompute: the fastest that fits of none, selective, some blocks, full"] == 1
+    assert found["micro-batch: 1, megatron-core's default"] == 2
+    assert found["recompute: none, megatron-core's default"] == 1
     assert main(["validate", str(path)]) == 0
-    assert "2 x micro-batch: the fastest that fits" in " ".join(capsys.readouterr().out.split())
+    assert "2 x micro-batch: 1, megatron-core's default" in " ".join(capsys.readouterr().out.split())
 
 
 def test_how_states_are_shared_is_read_or_told(tmp_path, capsys):

@@ -39,6 +39,8 @@ T = TypeVar("T", bound=Entry)
 BUILT_IN = "built-in"
 _SHOWN = 10
 """Problems that one error message lists; `catalog check` lists all."""
+MERGED = ("defaults",)
+"""Tables that an entry shares with the one that it extends, key by key; its own win."""
 HINTED = 100
 """Problems told with the nearest names: a name is compared with all, and a folder may hold thousands of both."""
 
@@ -119,6 +121,9 @@ def _inherit(record: FileRecord, base: FileRecord, name: str) -> None:
     inherited = {key: value for key, value in base.fields.items() if key != "prices" or "prices" not in record.fields}
     if "prices" not in record.fields:
         record.price_lines = list(base.price_lines)
+    for key in MERGED:
+        if isinstance(inherited.get(key), dict) and isinstance(record.fields.get(key), dict):
+            record.fields[key] = {**inherited[key], **record.fields[key]}
     record.fields = {**inherited, **record.fields}
     stated = record.document.data.get(name, {})
     # What an entry is without has no date.

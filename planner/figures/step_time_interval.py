@@ -37,6 +37,8 @@ LEAST_LEVEL = 1.15
 """Least factor on the root of the terms: 80 % of a normal variable lie within 1.28, of residuals, whose tails are
 heavier and whose middle is narrower, within less. Residuals of labs that were known cannot show what is assumed of
 others, and so not that this is too much."""
+WITHIN = 1.28
+"""Standard deviations of a normal variable that 80 % lie within, on either side."""
 FEWEST = 10
 """Runs that a term is fitted to."""
 

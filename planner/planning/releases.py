@@ -14,6 +14,7 @@ from planner.axes.options import OptionValues
 from planner.axes.table import CP_ALGORITHM, DISPATCHER, PRECISION, sent
 from planner.axes.values import ALONE
 from planner.cost import experts
+from planner.figures.step_time_interval import WITHIN
 from planner.models import context
 from planner.planning.document import Spread
 from planner.question.request import Request
@@ -21,9 +22,6 @@ from planner.question.search_problem import Prepared
 from planner.schema.plan import OlderRelease
 from planner.search.problem import Candidate
 from planner.space.grid import Figures, single_grid
-
-WITHIN = 1.28
-"""Standard deviations of a normal variable that 80 % lie within, on either side."""
 
 
 def older(prepared: Prepared, candidate: Candidate) -> OlderRelease | None:

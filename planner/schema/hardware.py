@@ -215,6 +215,22 @@ def dated(release: str) -> float | None:
     return float(named[1]) + ((float(named[2]) - 0.5) / 12 if named[2] else 0.5)
 
 
+@dataclass(frozen=True)
+class RuntimeDefault:
+    """What a runtime does where nothing is said, from a date on."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
+
+    value: int | float | str | bool
+    """Value of an axis as a pin writes it, or of a field of the runtime; ``all`` of `micro`: no accumulation."""
+    source: str
+    """Repository, commit and line that say so."""
+    since: Annotated[str, Field(pattern=_MONTH)] | None = None
+    """Year and month from when on; none: always."""
+    also: tuple[int | float | str | bool, ...] = ()
+    """What else its own sources start: recipes that differ from each other, or from what a flag is by itself."""
+
+
 class Runtime(Entry):
     """A training framework: what it supports, fuses and overlaps. What a runtime cannot express is not searched."""
 
@@ -234,6 +250,8 @@ class Runtime(Entry):
     since: dict[str, Annotated[str, Field(pattern=_MONTH)]] = field(default_factory=dict)
     """Year and month since when it can express an axis, a value of it (``cp``, ``recompute=selective``),
     ``recompute_modules``, ``places_head``, ``fp32_sums_below_zero`` or ``muon``: earlier releases cannot."""
+    defaults: dict[str, tuple[RuntimeDefault, ...]] = field(default_factory=dict, hash=False)
+    """Axis, or field of this record -> what a run is taken to have done that does not say it, oldest first."""
     schedules: dict[SplitSchedule, Annotated[str, Field(pattern=_MONTH)]] = field(default_factory=dict)
     """Schedules that compute weight gradients apart, each with the year and month since when it has it."""
     uneven_stages: bool
@@ -326,6 +344,15 @@ class Runtime(Entry):
     def known_as(self) -> tuple[str, ...]:
         """Names under which its efficiencies may stand, its own first."""
         return (self.id, self.measured_as) if self.measured_as else (self.id,)
+
+    def default(self, what: str, date: str) -> RuntimeDefault | None:
+        """What a release of that date does about an axis where nothing is said; None where its sources do not say.
+
+        A year counts to its end.
+        """
+        then = dated(date if "." in date else f"{date}.12")
+        known = [d for d in self.defaults.get(what, ()) if not d.since or then is None or (dated(d.since) or 0) <= then]
+        return known[-1] if known else None
 
     def lacks(self, release: str) -> tuple[str, ...]:
         """What of `since` a release is too old for."""

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner import cost
-from planner.axes.table import PRECISION, RECOMPUTE
+from planner.axes.table import PRECISION, RECOMPUTE, SCHEDULE
+from planner.axes.values import FOLDED
 from planner.calibration.runs.measured_run import Run, shape
 from planner.calibration.runs.variants import RunVariant
 from planner.catalog import Catalog
@@ -20,6 +21,7 @@ from planner.figures import cost_inputs, own_runs
 from planner.figures.efficiency import Efficiencies
 from planner.figures.profiles import profile as profiles_
 from planner.figures.profiles.profile import Profile
+from planner.schema.hardware import Runtime
 from planner.schema.notebook import spelled
 from planner.space.grid import as_figures
 
@@ -36,6 +38,8 @@ class FramePrediction:
     """Seconds of the time that lie outside the passes: optimizer and overhead of a step."""
     outside_allocator: Array
     """Bytes of the memory that lie outside the framework's allocator: what the allocator's own count leaves out."""
+    using: Efficiencies
+    """What it was predicted by."""
 
 
 def _places(keys: Sequence[Hashable]) -> tuple[list[int], NDArray[np.intp]]:
@@ -62,11 +66,13 @@ class Frame:
         self.profiled = np.array([], dtype=np.intp)
         """Runs that a profile of layer times holds for."""
         self.capacity = np.array([r.cluster.accelerator.memory for i, _ in pairs if (r := self.runs[i]).cluster])
+        self.rank = np.array([variant.rank for _, variant in pairs], dtype=np.intp)
+        self.likely = np.array([variant.likely for _, variant in pairs], dtype=bool)
         if not pairs:
             return  # no columns: nothing is predicted
         shapes = [shape(run, catalog.runtime(run.runtime)) for run in self.runs]
         self._shape = taken(stacked(shapes), self.owner)
-        layouts = [Layout(**{name: float(value) for name, value in v.layout.items()}) for _, v in pairs]
+        layouts = [_layout(variant) for _, variant in pairs]
         self._layout = stacked(layouts)
         self._options = stacked([as_figures(v.options) for _, v in pairs])
         used = [self._profile(profiles, run, variant) for run, variant in self._each()]
@@ -83,7 +89,7 @@ class Frame:
         clusters = [spelled(run.cluster) for run in self.runs]
         self._networks = _places([(self.runs[i].accelerator, clusters[i]) for i, _ in pairs])
         self._stacks = _places(
-            [(r.runtime, r.year, r.mode, r.gradients, r.cluster.accelerator.id if r.cluster else "") for r in used_runs]
+            [(r.runtime, r.year, r.mode, r.traits, r.cluster.accelerator.id if r.cluster else "") for r in used_runs]
         )
         self._accelerators = np.array([float(r.accelerators) for r in used_runs])
         self.configurations = own_runs.configuration(
@@ -152,15 +158,17 @@ class Frame:
         columns = []
         for index in firsts:
             run = self.runs[self._pairs[index][0]]
-            runtime = self.catalog.runtime(run.runtime)
-            assert run.cluster is not None
-            accelerator = run.cluster.accelerator
-            reached = using.runtime(run.known_as, run.year, run.mode, accelerator.generation)
-            made = cost_inputs.stack(runtime, reached, run.year, accelerator)
-            if run.gradients:
-                made = replace(made, gradient_bytes=run.gradients[0], gradient_wire=run.gradients[1])
-            columns.append(made)
+            columns.append(self._column(run, self.catalog.runtime(run.runtime), run.year, using))
         return self._shifted(taken(stacked(columns), place) if len(columns) > 1 else columns[0], using)
+
+    @staticmethod
+    def _column(run: Run, runtime: Runtime, release: str, using: Efficiencies) -> Stack:
+        """The figures of a run's software, or of other software as if it had run it."""
+        assert run.cluster is not None
+        accelerator = run.cluster.accelerator
+        newest = release or max((known for known in runtime.releases if known <= run.year), default=runtime.releases[0])
+        reached = using.runtime(runtime.known_as, newest, run.mode, accelerator.generation)
+        return cost_inputs.stack(run.software(runtime), reached, newest, accelerator)
 
     def _shifted(self, stack: Stack, using: Efficiencies) -> Stack:
         """The software with every reading's whole step stretched by what a site's runs near it were off by."""
@@ -182,10 +190,12 @@ class Frame:
         ]
 
     def predict(self, using: Efficiencies, profiled: bool = True) -> FramePrediction:
-        """Every run under some efficiencies; of several readings the fastest that fits, else the fastest."""
+        """Every run under some efficiencies; of several readings :meth:`_chosen`."""
         if not self.runs:
             nothing = np.array([])
-            return FramePrediction(nothing, nothing, nothing.astype(bool), nothing.astype(np.intp), nothing, nothing)
+            return FramePrediction(
+                nothing, nothing, nothing.astype(bool), nothing.astype(np.intp), nothing, nothing, using
+            )
         grid = self.grid(using, profiled)
         evaluation = cost.evaluate(grid)
         time, memory = (
@@ -193,12 +203,76 @@ class Frame:
             np.broadcast_to(evaluation.memory, self.owner.shape),
         )
         fits = memory <= self.capacity
-        order = np.lexsort((time, ~fits, self.owner))
-        _, first = np.unique(self.owner[order], return_index=True)
-        row = order[first]
+        order, first, end = self._chosen(time, fits, self.likely)
+        row = order[(first + end - 1) // 2]
         outside_allocator = np.broadcast_to(grid.stack.resident_bytes, self.owner.shape)
         fixed = np.broadcast_to(evaluation.fixed, self.owner.shape)
-        return FramePrediction(time[row], memory[row], fits[row], row, fixed[row], outside_allocator[row])
+        return FramePrediction(time[row], memory[row], fits[row], row, fixed[row], outside_allocator[row], using)
+
+    def _chosen(
+        self, time: Array, fits: NDArray[np.bool_], likely: NDArray[np.bool_]
+    ) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.intp]]:
+        """All readings in an order, and where in it those begin and end that each run may have been, by time.
+
+        Those that fit come first, then the lowest rank, then the likely ones; a run is predicted by the middle one.
+        """
+        order = np.lexsort((time, ~likely, self.rank, ~fits, self.owner))
+        alike = np.stack([self.owner, ~fits, self.rank, ~likely])[:, order]
+        begins = np.append(0, np.flatnonzero(np.any(alike[:, 1:] != alike[:, :-1], axis=0)) + 1)
+        ends = np.append(begins[1:], len(order))
+        of_run = np.unique(alike[0, begins], return_index=True)[1]
+        return order, begins[of_run], ends[of_run]
+
+    def apart(self, prediction: FramePrediction) -> Array:
+        """How far apart the readings are that each run may have been, and the runtimes that its own stands for
+        (standard deviation of the time's logarithm).
+        """
+        if not self.runs:
+            return np.array([])
+        using = prediction.using
+        grid = self.grid(using)
+        evaluation = cost.evaluate(grid)
+        time = np.broadcast_to(evaluation.time, self.owner.shape)
+        fits = np.broadcast_to(evaluation.memory, self.owner.shape) <= self.capacity
+        order, first, end = self._chosen(time, fits, np.ones(len(self.owner), dtype=bool))
+        spread = [float(np.std(np.log(time[order[a:b]]))) for a, b in zip(first, end, strict=True)]
+        return np.hypot(spread, self._between(grid, using, time, prediction.row))
+
+    def _between(self, grid: Grid, using: Efficiencies, time: Array, row: NDArray[np.intp]) -> Array:
+        """How far apart the runtimes that a run's stands for predict it (standard deviation of the time's logarithm);
+        0 where its runtime is known.
+        """
+        several = {run.runtime: self.catalog.runtime(run.runtime).between for run in self.runs}
+        apart = np.zeros(len(self.runs))
+        for name, between in several.items():
+            places = [i for i, run in enumerate(self.runs) if run.runtime == name and between]
+            if not places:
+                continue
+            times = [np.log(time[row[places]])]
+            for other in between:
+                runtime, _, release = other.partition("@")
+                columns = [self._column(self.runs[i], self.catalog.runtime(runtime), release, using) for i in places]
+                times.append(np.log(cost.evaluate(_rows(grid, row[places], stacked(columns))).time))
+            apart[places] = np.std(np.array(times), axis=0)
+        return apart
+
+
+def _layout(variant: RunVariant) -> Layout:
+    """A reading's degrees as figures."""
+    degrees = {name: float(value) for name, value in variant.layout.items()}
+    return Layout(**degrees, looped=float(variant.options[SCHEDULE] not in FOLDED))
+
+
+def _rows(grid: Grid, rows: NDArray[np.intp], stack: Stack) -> Grid:
+    """Some readings of a grid under other software."""
+    return Grid(
+        shape=taken(grid.shape, rows),
+        device=taken(grid.device, rows),
+        network=taken(grid.network, rows),
+        stack=stack,
+        layout=taken(grid.layout, rows),
+        options=taken(grid.options, rows),
+    )
 
 
 def _times(profile: Profile | None, variant: RunVariant) -> Times:

@@ -112,7 +112,9 @@ def coverage(calibration: Calibration, residuals: Array, name: Name = lab) -> li
     """
     frame, rows = calibration.frame, calibration.rows
     members = [frame.runs[i] for i in rows]
-    readings = frame.predict(calibration.fit.efficiencies).row[rows]
+    prediction = frame.predict(calibration.fit.efficiencies)
+    readings = prediction.row[rows]
+    apart = frame.apart(prediction)[rows]
     situations = [
         situation(run, frame.reading(row).options[PRECISION]) for run, row in zip(members, readings, strict=True)
     ]
@@ -133,6 +135,7 @@ def coverage(calibration: Calibration, residuals: Array, name: Name = lab) -> li
                 if mine
             ]
         )
+        half = np.hypot(half, step_time_interval.WITHIN * apart[of_group])
         inside = np.abs(residuals[of_group]) <= half
         table.append(Covered(str(group), int(of_group.sum()), float(inside.mean()), float(np.median(half))))
     return table

@@ -95,7 +95,9 @@ def judged(
         *(frame.reading(row).options[PRECISION] for row in prediction.row),
         *(run.precision for run in others),
     ]
-    half = np.array([half_width(known, *pair) for pair in zip(predicted, precisions, strict=True)])
+    alone = [half_width(known, *pair) for pair in zip(predicted, precisions, strict=True)]
+    apart = np.concatenate([frame.apart(prediction), np.zeros(len(others))])
+    half = np.hypot(alone, step_time_interval.WITHIN * apart)
     time = np.concatenate([prediction.time, np.asarray(times, dtype=float)])
     unknown = np.full(len(others), np.nan)
     return Judged(
@@ -127,7 +129,9 @@ def memory_residuals(frame: Frame, prediction: FramePrediction) -> tuple[NDArray
 
 
 def half_width(known: Mapping[str, Width], run: Run, precision: str) -> float:
-    """Half-width of the 80 % interval of a run's time, log scale."""
+    """Half-width of the 80 % interval of a run's time, log scale, of what its row says alone: readings that it leaves
+    open add their spread (:attr:`~planner.calibration.fit.frame.Frame.apart`).
+    """
     if run.family in TRANSFORMERS:
         return step_time_interval.half_width(known, situation(run, precision))[0]
     return conformal_intervals.found(known, *described(run))[0]

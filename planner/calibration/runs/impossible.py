@@ -6,7 +6,8 @@ Nor can a run have had an option before its framework had it (`since`, in the ca
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Mapping
 
 from planner.schema.hardware import Runtime, dated
 from planner.schema.workload import MOST_LAYERS, Model
@@ -17,6 +18,8 @@ COUNTS = (
     *("tp", "pp", "vpp", "cp", "ep", "etp", "dp", "layers", "hidden", "heads", "kv_heads", "num_experts", "topk"),
 )
 SWITCHES = ("sequence_parallel", "gated_mlp")
+MONTHS = re.compile(r"\b(20\d\d)[-./](0[1-9]|1[0-2])\b|\b(?:v|r|release |container )?(2\d)\.(0[1-9]|1[0-2])\b")
+"""A month in words: ``2025-06``, or the name of a release by its month, ``25.06``."""
 TASKS = ("pretrain", "mlperf-pretrain", "lora", "sft", "finetune")
 
 
@@ -59,6 +62,22 @@ def cut(model: Model, n: int, degrees: Mapping[str, int | None]) -> str:
     if model.moe.experts % ep:
         return f"ep {ep} does not divide the model's {model.moe.experts} experts"
     return f"ep {ep} is more than {n} accelerators" if ep > n else ""
+
+
+def completed(date: str, known: Runtime, text: str, stated: Collection[str]) -> str:
+    """A date with its month, where it says a year only and a row names something of that year.
+
+    Args:
+        date: YYYY, or what is complete already.
+        known: The runtime.
+        text: The row's words: months, names of releases.
+        stated: Options that the row states, as `since` names them: the run is no older than they are.
+    """
+    if "." in date or not date:
+        return date
+    months = [f"{match[1] or '20' + match[3]}.{match[2] or match[4]}" for match in MONTHS.finditer(text)]
+    since = [known.since[what] for what in stated if what in known.since]
+    return max((month for month in (*months, *since) if month.startswith(date)), default=date)
 
 
 def late(known: Runtime, date: str) -> tuple[str, ...]:

@@ -55,8 +55,8 @@ class Run:
     """When it was released, as YYYY.MM where its name says the month; else the year."""
     mode: str = ""
     """What the notes say of how it ran (eager, row-wise casts), where that is known to matter."""
-    gradients: tuple[float, float] | None = None
-    """Bytes per parameter that gradients take and that their reduction moves, where they differ from the runtime's."""
+    traits: tuple[tuple[str, object], ...] = ()
+    """Fields of the runtime's record that differ in this run, as its words or its release's defaults say."""
     dispatcher: str = ""
     """What carries tokens to experts, as the notes say."""
     routing: str = ""
@@ -66,7 +66,8 @@ class Run:
     head_placed: bool = False
     """Whether its stages were placed by a layout that gives the head room."""
     variants: tuple[RunVariant, ...] = ()
-    """Readings of the plan; empty for families without layouts (:mod:`planner.calibration.runs.other_families`)."""
+    """Readings of the plan, the likely ones first; empty for families without layouts
+    (:mod:`planner.calibration.runs.other_families`)."""
     batch: int = 0
     """Global batch, samples; of encoders and of families without layouts."""
     repeated: bool = False
@@ -87,6 +88,10 @@ class Run:
         """Whether it can be predicted."""
         return not self.reason
 
+    def software(self, runtime: Runtime) -> Runtime:
+        """The runtime, or one that it may have been, with what this run says of it."""
+        return replace(runtime, **dict(self.traits)) if self.traits else runtime  # type: ignore[arg-type]
+
 
 MASKED = 0.15
 """Share of positions whose logits are computed."""
@@ -99,5 +104,7 @@ class NotStated(Exception):
 def shape(run: Run, runtime: Runtime | None) -> Shape:
     """The figures of a transformer run's workload; an encoder computes logits at masked positions only."""
     assert run.workload is not None
-    made = cost_inputs.shape(run.workload, runtime and replace(runtime, places_head=run.head_placed), mean=True)
+    made = cost_inputs.shape(
+        run.workload, runtime and replace(run.software(runtime), places_head=run.head_placed), mean=True
+    )
     return replace(made, vocab=made.vocab * MASKED) if run.family == "encoder" else made

@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from planner.schema.hardware import Runtime
 
 _ACCELERATORS: tuple[tuple[str, str], ...] = (
     (r"h100.*(96gb|96 gb)", "H100-SXM5-96GB"),
+    (r"h100.*nvl", "H100-NVL-94GB"),
     (r"h100.*pcie", "H100-PCIE-80GB"),
     (r"h100", "H100-SXM5-80GB"),
+    (r"h800.*pcie", "H800-PCIE-80GB"),
+    (r"h800", "H800-SXM5-80GB"),
     (r"gh200", "GH200-96GB"),
-    (r"h200.*nvl", "H200-SXM-141GB"),
+    (r"h200.*nvl", "H200-NVL-141GB"),
     (r"h200", "H200-SXM-141GB"),
+    (r"\bh20\b", "H20"),
     (r"gb300", "GB300"),
     (r"gb200", "GB200"),
     (r"b300", "B300-SXM-288GB"),
     (r"b200", "B200-SXM-180GB"),
+    (r"\bvr200|vera rubin", "VR200"),
+    (r"a800.*(40|pcie)", "A800-PCIE"),
+    (r"a800", "A800-SXM4-80GB"),
     (r"a100.*pcie.*80", "A100-PCIE-80GB"),
     (r"a100.*80.*pcie", "A100-PCIE-80GB"),
     (r"a100.*pcie.*40", "A100-PCIE-40GB"),
@@ -27,23 +35,39 @@ _ACCELERATORS: tuple[tuple[str, str], ...] = (
     (r"v100.*pcie", "V100-PCIE-16GB"),
     (r"v100.*16gb", "V100-SXM2-16GB"),
     (r"v100", "V100-SXM2-32GB"),
-    (r"tpu-?v4", "TPU-v4"),
-    (r"tpu-?v5e", "TPU-v5e"),
-    (r"tpu-?v5p", "TPU-v5p"),
-    (r"tpu-(trillium|v6e)", "TPU-v6e"),
+    (r"tpu[- _]?v3", "TPU-v3"),
+    (r"tpu[- _]?v4", "TPU-v4"),
+    (r"(tpu[- _]?)?v5[- ]?(e|lite)", "TPU-v5e"),
+    (r"(tpu[- _]?)?v5[- ]?p", "TPU-v5p"),
+    (r"trillium|(tpu[- _]?)v?6e?\b|\bv6e", "TPU-v6e"),
+    (r"ironwood|tpu[- _]?v?7x?", "TPU-v7x"),
+    (r"trainium ?3|trn3", "Trainium3"),
+    (r"trainium ?2|trn2", "Trainium2"),
+    (r"trainium ?1|trn1", "Trainium1"),
     (r"gaudi.?(2|\(r\) 2)", "Gaudi2"),
+    (r"gaudi.?(3|\(r\) 3)", "Gaudi3"),
     (r"mi300x", "MI300X"),
     (r"mi325x", "MI325X"),
+    (r"mi350x", "MI350X"),
+    (r"mi355x", "MI355X"),
+    (r"mi250x?[- ]gcd", "MI250X-GCD"),
+    (r"\bmi210\b", "MI210"),
     (r"l40s", "L40S"),
     (r"\bl40\b", "L40"),
     (r"\ba40\b", "A40"),
     (r"\ba30\b", "A30"),
     (r"\bl4\b", "L4"),
-    (r"rtx[ -]4090", "RTX-4090"),
+    (r"rtx[ -]pro[ -]6000", "RTX-PRO-6000-Blackwell"),
+    (r"rtx[ -]?5090", "RTX-5090"),
+    (r"rtx[ -]?4090", "RTX-4090"),
+    (r"rtx[ -]?3090", "RTX-3090"),
+    (r"a6000", "RTX-A6000"),
     (r"a5000", "RTX-A5000"),
     (r"a10g", "A10G"),
+    (r"\bt4\b", "T4"),
 )
-"""Pattern (lower case) -> id in the catalog, first match wins."""
+"""Pattern (lower case) -> id in the catalog, first match wins; an id that no catalog has refuses the row: NVL and PCIe
+cards are no SXM modules. An MI300 may be MI300A or MI300X: it is none of these."""
 
 
 def accelerator(published: str, known: Iterable[str] = ()) -> str | None:
@@ -99,6 +123,8 @@ NODES = {
     "H100-SXM5-80GB": "dgx-h100",
     "H100-SXM5-96GB": "dgx-h100",
     "H800-SXM5-80GB": "dgx-h100",
+    "H20": "dgx-h100",
+    "A800-SXM4-80GB": "dgx-a100-80gb",
     "H100-PCIE-80GB": "h100-pcie-8",
     "H200-SXM-141GB": "dgx-h200",
     "B200-SXM-180GB": "dgx-b200",
@@ -119,10 +145,74 @@ NODES = {
 }
 """Accelerator -> the node it is taken to stand in, where a run does not describe it."""
 
-SHARDING = (("fsdp2", "fsdp2"), ("fsdp", "fsdp"), ("deepspeed", "deepspeed"))
+SHARDING = (
+    ("megatron-fsdp", "megatron-core"),
+    ("megatron fsdp", "megatron-core"),
+    ("distributed optimizer", "megatron-core"),
+    ("fsdp2", "fsdp2"),
+    ("fsdp", "fsdp"),
+    ("deepspeed", "deepspeed"),
+)
 """What a row says of sharding -> the runtime that it means, where it names no framework."""
 ANY = "any"
 """The runtime that stands for a framework nobody has named."""
+
+
+class Likely(NamedTuple):
+    """What a row says of itself that only some frameworks' runs say."""
+
+    runtime: str
+    words: str = ""
+    """A regular expression that its notes or sharding match; empty: any."""
+    vendor: str = ""
+    """The accelerator's maker; empty: any."""
+    task: str = ""
+    """A regular expression that its task matches; empty: any."""
+    split: bool | None = None
+    """Whether tensors or layers are split over ranks; None: either."""
+    since: str = ""
+    """The first year of such runs."""
+
+
+LIKELY: tuple[Likely, ...] = (
+    Likely("nemo", words=r"_nemo\b|\bnemo\b|megatron[- ]bridge"),
+    Likely("maxtext", words=r"\bmaxtext\b|\bjax\b|\bgspmd\b|\bpjit\b|remat_policy|per_device_batch|\bxla\b|\bflax\b"),
+    Likely("fsdp2", words=r"torchtitan|fully_shard|\bfsdp2\b|async[- ]?tp|float8nocompile|torchao"),
+    Likely("megatron-deepspeed", words=r"megatron-?deepspeed|gpt-neox"),
+    Likely("deepspeed", words=r"\bdeepspeed\b|zero-infinity|zero\+\+|ds_config"),
+    Likely("primus", words=r"primus", vendor="AMD"),
+    Likely(
+        "megatron-core", words=r"megatron|\bmcore\b|transformer[- ]engine|distributed optimizer|--tensor-model-parallel"
+    ),
+    Likely(
+        "hf-trainer", words=r"accelerate launch|\bpeft\b|bitsandbytes|gradient_checkpointing|per_device_train_batch"
+    ),
+    Likely("neuronx", vendor="AWS"),
+    Likely("maxtext", vendor="Google"),
+    Likely("primus", vendor="AMD", split=True),
+    Likely("nemo", vendor="NVIDIA", task=r"mlperf|lora", split=True, since="2023"),
+    Likely("megatron-core", vendor="NVIDIA", split=True),
+    Likely("hf-trainer", task=r"lora", split=False, since="2023"),
+)
+"""Frameworks by what rows say, where none is named: the first row that holds. Of replicas and shards alone, which every
+framework has, nothing follows."""
+
+
+def likely(row: Mapping[str, str], vendor: str) -> str | None:
+    """The framework that a row which names none most likely ran under; None where nothing says so."""
+    text = " ".join(row.get(name) or "" for name in ("notes", "sharding", "activation_recompute")).lower()
+    split = any((row.get(name) or "1") not in ("1", "1.0") for name in ("tp", "pp"))
+    year = dated(row.get("framework_date") or "")[:4] or year_of(row.get("release") or "")
+    for rule in LIKELY:
+        if (
+            re.search(rule.words, text)
+            and rule.vendor in ("", vendor)
+            and re.search(rule.task, row.get("task") or "")
+            and rule.split in (None, split)
+            and not (year and year < rule.since)
+        ):
+            return rule.runtime
+    return None
 
 
 def framework(text: str, runtimes: Mapping[str, Runtime]) -> str | None:

@@ -1,7 +1,8 @@
 """Published runs as the planner sees them: a CSV row becomes a workload, a cluster and the plan that was run.
 
-What a row leaves out is inferred by the rules below, each named in the run's `inferred`: an axis that is not stated is
-tried at all its values, and the fastest that fits is taken to be what was run. A row that cannot be predicted says why.
+What a row leaves out is inferred by the rules below, each named in the run's `inferred`: what its runtime does by
+default is taken to be what was run, and where nothing says that, the middle of the readings that fit. A row that cannot
+be predicted says why.
 """
 
 from __future__ import annotations
@@ -12,28 +13,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from planner.axes.values import Recompute
 from planner.base.errors import WrongQuestion
 from planner.base.reading import why_not
-from planner.calibration.runs import columns, impossible, names
+from planner.calibration.runs import columns, impossible, names, words
 from planner.calibration.runs.columns import Unpredictable, number, required, whole
+from planner.calibration.runs.layouts import RunSoftware
 from planner.calibration.runs.measured_run import Run
-from planner.calibration.runs.trained import model_of, step_time
+from planner.calibration.runs.trained import batch_of, model_of, step_time, work_of
 from planner.calibration.runs.variants import (
     RunVariant,
-    gradients,
     mode_of,
     stated_options,
     variants,
 )
 from planner.catalog import Catalog
-from planner.models.workload import library, workload
+from planner.models.workload import library
 from planner.schema.hardware import Cluster, Runtime
 
 REQUIRED = ("id", "source", "model", "family", "accelerator", "num_accelerators", "seq_len", "global_batch_seqs")
 GB = 1e9
-SOME_BLOCKS = tuple(Recompute(f"block:{share:g}", share, 0.0) for share in (0.25, 0.5))
-"""Recomputation of some layers, tried where a run does not say what it recomputes."""
 
 
 def read(path: Path, catalog: Catalog) -> list[Run]:
@@ -137,26 +135,26 @@ def _filled(run: Run, row: Mapping[str, str], catalog: Catalog) -> Run:
         raise Unpredictable(f"accelerator {run.accelerator!r} is not in the catalog")
     if run.family not in ("dense", "moe"):
         return _other(run, row, catalog, accelerator, n)
-    known, date, inferred = _software(row, catalog)
+    known, date, inferred = _software(row, catalog, catalog.accelerator(accelerator).vendor)
     guessed = any(each.startswith("release ") for each in inferred)
     if why := "" if guessed else impossible.contradiction(known, date, stated_options(row)):
         raise Unpredictable(why)
     model = model_of(row, known.dropout)
     if why := impossible.cut(model, n, {name: whole(row, name) for name in ("tp", "pp", "ep")}):
         raise Unpredictable(why)
-    batch, sequence = int(required(row, "global_batch_seqs")), int(required(row, "seq_len"))
+    says = words.stated(row)
+    sequence = int(required(row, "seq_len"))
+    batch = batch_of(row, n, sequence, says, inferred)
     runtime, year = known.id, released(known, date)
-    optimizer = "adam-8bit" if "8-bit adam" in (row.get("notes") or "").lower() else "adamw"
-    task = "lora" if run.task == "lora" else "pretrain"
-    work = workload(model, sequence=sequence, batch=batch, tokens=1e12, method=task, optimizer=optimizer)
+    work = work_of(row, model, sequence, batch, says, known, date, inferred)
     ahead = names.PREDICTED_AHEAD.get(names.MODELS.get(run.base, run.base), 0)
     if ahead and "w/o mtp" not in (row.get("notes") or "").lower():
         work = replace(work, mtp_layers=ahead)
         inferred.append(f"{ahead} multi-token prediction module{'s' * (ahead > 1)}, as its recipe trains")
-    inferred.append(f"optimizer: {optimizer}")
     cluster = _cluster(row, catalog, accelerator, n, inferred)
-    late = impossible.late(known, date)
-    readings = tuple(variants(row, work, n, known, year, late, cluster.accelerator, inferred))
+    software = RunSoftware(known, date, impossible.late(known, date))
+    allowed = variants(row, work, n, software, cluster.accelerator, inferred)
+    readings = tuple(sorted(allowed, key=lambda reading: (reading.rank, not reading.likely)))
     if not readings:
         raise Unpredictable("no legal plan under what is stated")
     return replace(
@@ -170,11 +168,28 @@ def _filled(run: Run, row: Mapping[str, str], catalog: Catalog) -> Run:
         date=date,
         mode=mode_of(known, row.get("notes") or "", row.get("precision") or ""),
         known_as=known.known_as,
-        gradients=gradients(row),
+        traits=_traits(known, date, says, inferred),
         head_placed=_placed(row, readings, known.at(year), inferred),
         variants=readings,
         inferred=tuple(inferred),
     )
+
+
+TRAITS = ("fused_cross_entropy", "chunked_loss")
+"""Fields of a runtime that its defaults may date."""
+
+
+def _traits(
+    known: Runtime, release: str, says: Mapping[str, object], inferred: list[str]
+) -> tuple[tuple[str, object], ...]:
+    """Fields of the runtime's record that a run has otherwise: as words say, else as the release's default."""
+    usual = {name: default.value for name in TRAITS if (default := known.default(name, release))}
+    stated = dict(words.traits(says))
+    unlike = {name: value for name, value in {**usual, **stated}.items() if getattr(known, name) != value}
+    inferred += [f"{name}: {value}, {known.id}'s default" for name, value in unlike.items() if name not in stated]
+    if stated.get("chunked_loss"):
+        unlike["logit_bytes"] = 0.0
+    return tuple(unlike.items())
 
 
 def _placed(row: Mapping[str, str], readings: Sequence[RunVariant], known: Runtime, inferred: list[str]) -> bool:
@@ -185,7 +200,7 @@ def _placed(row: Mapping[str, str], readings: Sequence[RunVariant], known: Runti
     return stated
 
 
-def _software(row: Mapping[str, str], catalog: Catalog) -> tuple[Runtime, str, list[str]]:
+def _software(row: Mapping[str, str], catalog: Catalog, vendor: str) -> tuple[Runtime, str, list[str]]:
     """The runtime that a row states, when it was released (YYYY or YYYY.MM), and what had to be guessed.
 
     ``runtime`` (``NAME@RELEASE``) decides; else the framework's name and date in words; else what is said of sharding.
@@ -198,7 +213,8 @@ def _software(row: Mapping[str, str], catalog: Catalog) -> tuple[Runtime, str, l
         name = names.framework(stated, catalog.runtimes) or ""
     if not name:
         stated_sharding = (row.get("sharding") or "").lower()
-        name = next((found for word, found in names.SHARDING if word in stated_sharding and not stated), names.ANY)
+        name = next((runtime for word, runtime in names.SHARDING if word in stated_sharding and not stated), "")
+        name = name or names.likely(row, vendor) or names.ANY
         guessed.append(f"framework: {name}" + (f" for {stated!r}, which no runtime is called" if stated else ""))
     known = catalog.runtime(name)
     release = row.get("release") or ""
@@ -207,6 +223,9 @@ def _software(row: Mapping[str, str], catalog: Catalog) -> tuple[Runtime, str, l
         date = known.releases[-1]
         unread = " ".join(text for text in (release, row.get("framework_date") or "") if text)
         guessed.append(f"release {date}" + (f" for {unread!r:.60}, which says no date" if unread else ""))
+    elif (complete := impossible.completed(date, known, row.get("notes") or "", stated_options(row))) != date:
+        guessed.append(f"release {complete}: what the row names is of that month")
+        date = complete
     return known, date, guessed
 
 

@@ -1,7 +1,8 @@
-"""What a row's run trained: the model, and how long a step took."""
+"""What a row's run trained: the model, its batch and optimizer, and how long a step took."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import replace
@@ -12,7 +13,8 @@ from planner.cost.flops import training_flops
 from planner.figures import cost_inputs
 from planner.models import context
 from planner.models.parameters import parameters
-from planner.models.workload import library
+from planner.models.workload import library, workload
+from planner.schema.hardware import Runtime
 from planner.schema.workload import MixtureOfExperts, Model, Workload
 
 
@@ -101,3 +103,55 @@ def _step_flops(work: Workload, halved: bool) -> float:
     positions = context.of_whole_sequence(work.sequence, causal=halved)
     figures = replace(cost_inputs.shape(work, None), attended=positions, index_width=0.0)
     return work.batch * work.sequence * float(training_flops(figures, parameters(work.model).active))
+
+
+def batch_of(row: Mapping[str, str], n: int, sequence: int, says: Mapping[str, object], inferred: list[str]) -> int:
+    """Sequences of a step: as stated, or by the tokens or the micro-batches of a step that words state."""
+    if number(row, "global_batch_seqs"):
+        return int(required(row, "global_batch_seqs"))
+    if tokens := re.search(r"(?:batch(?: size)? of |gbs[ =:]*)(\d+(?:\.\d+)?) ?M tokens", row.get("notes") or "", re.I):
+        inferred.append("global batch: by the tokens of a step")
+        return max(1, round(float(tokens[1]) * 2**20 / sequence))
+    micro, steps = whole(row, "micro_batch"), says.get("accumulation", 1 if whole(row, "pp") == 1 else None)
+    if micro and isinstance(steps, int) and steps:
+        per_replica = [whole(row, name, 1) or 1 for name in ("tp", "pp", "cp")]
+        dp = whole(row, "dp") or n // math.prod(per_replica)
+        inferred.append(f"global batch: micro-batch x dp x {steps} accumulated")
+        return micro * dp * steps
+    return int(required(row, "global_batch_seqs"))
+
+
+MOMENTS = {16: (4.0, 22.0)}
+"""Bits of Adam's moments -> bytes of state and of traffic a parameter: two of 2 held, read and written, not of 4."""
+
+
+def work_of(
+    row: Mapping[str, str],
+    model: Model,
+    sequence: int,
+    batch: int,
+    says: Mapping[str, object],
+    known: Runtime,
+    release: str,
+    inferred: list[str],
+) -> Workload:
+    """What was trained: method, optimizer and load of experts as words say, moments also as the runtime's default."""
+    optimizer = str(says.get("optimizer") or "adamw")
+    task = str(says.get("quantised") or "lora") if "lora" in (row.get("task") or "").lower() else "pretrain"
+    imbalance = says.get("imbalance") if model.moe and whole(row, "ep", 1) != 1 else None
+    work = workload(
+        model,
+        sequence=sequence,
+        batch=batch,
+        tokens=1e12,
+        method=task,
+        optimizer=optimizer,
+        imbalance=imbalance if isinstance(imbalance, float) else None,
+    )
+    default = known.default("optimizer_bits", release)
+    bits = int(str(says.get("optimizer_bits") or (default.value if default else 32)))
+    inferred.append(f"optimizer: {optimizer}" + (f", moments in {bits} bit" if bits in MOMENTS else ""))
+    if optimizer != "adamw" or bits not in MOMENTS:
+        return work
+    state_bytes, step_bytes = MOMENTS[bits]
+    return replace(work, optimizer=replace(work.optimizer, state_bytes=state_bytes, step_bytes=step_bytes))

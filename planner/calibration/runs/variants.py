@@ -1,4 +1,8 @@
-"""The plan that a row's run followed: every reading of it that what the row states allows."""
+"""The plan that a row's run followed: every reading of it that what the row states allows.
+
+What a row does not say is what its runtime does by default (`defaults` in the catalog's runtimes), or one of several
+readings: :attr:`RunVariant.rank` says which of them a run is taken to have been.
+"""
 
 from __future__ import annotations
 
@@ -9,37 +13,31 @@ from itertools import product
 
 from planner.axes import AXES
 from planner.axes.options import OptionValues, option_values
-from planner.axes.table import DP_OVERLAP, EP_OVERLAP, TP_OVERLAP
+from planner.axes.table import DP_OVERLAP, EP_OVERLAP
 from planner.axes.values import (
-    ALONE,
-    FULL,
     FUNCTION_IN_8_BIT,
-    IN_PLACE,
     NO_RECOMPUTE,
-    OFFLOADED,
+    ONE_F_ONE_B,
     SELECTIVE,
+    SPLIT_SCHEDULES,
     Recompute,
     recompute,
 )
-from planner.calibration.runs import names
+from planner.calibration.runs import names, recomputed, words
 from planner.calibration.runs.columns import Unpredictable, number, whole
+from planner.calibration.runs.layouts import AxisReading, RunSoftware, by_default, degrees
 from planner.figures.matrix_formats import can_train_in
 from planner.models import context
 from planner.schema.hardware import Accelerator, Runtime
 from planner.schema.plan_layout import PLACES
 from planner.schema.workload import LOW_PRECISION, Workload
 
-SOME_BLOCKS = tuple(Recompute(f"block:{share:g}", share, 0.0) for share in (0.25, 0.5))
-"""Recomputation of some layers, tried where a run does not say what it recomputes."""
-OVERLAPS = tuple(AXES[name] for name, (section, *_) in PLACES.items() if section == "overlap")
-"""What communication overlaps compute: since 2023 all that degrees use, but for what a row says."""
+OVERLAPS = tuple(
+    AXES[name] for name, (section, *_) in PLACES.items() if section == "overlap" and name != EP_OVERLAP.name
+)
+"""What communication overlaps compute, but for experts' exchanges."""
 LATENTS = Recompute("selective", 0.0, 1.0, ("moe_act", "mla_up_proj"))
 """What recipes of mixtures recompute besides, where a row does not say it: each model has it or not."""
-
-
-NOT_PRICED = ("mhc", "gdn_norm_out", "shared_experts")
-"""Modules that Megatron Core can recompute and that have no price here."""
-
 MEGATRON = "megatron-core"
 """The runtime whose kernels, recomputation and optimizer sharding NeMo, Megatron-Bridge and Primus share."""
 
@@ -50,6 +48,10 @@ class RunVariant:
 
     layout: Mapping[str, int]
     options: OptionValues
+    rank: int = 0
+    """Of those that fit, the lowest rank is what was run."""
+    likely: bool = True
+    """Whether the run is predicted by it; others of its rank show how far apart readings are."""
 
 
 def _precision(row: Mapping[str, str], part: Accelerator, inferred: list[str]) -> str:
@@ -64,156 +66,153 @@ def _precision(row: Mapping[str, str], part: Accelerator, inferred: list[str]) -
     return chosen
 
 
-def _policies(row: Mapping[str, str], inferred: list[str]) -> list[Recompute]:
-    stated = (row.get("activation_recompute") or "").strip()
-    known = {"none": NO_RECOMPUTE, "selective": SELECTIVE, "full": FULL}
-    if stated == "selective" and re.search(r"remat \w+_offloaded", row.get("notes") or ""):
-        return [OFFLOADED]
-    if stated in known:
-        return [known[stated]]
-    if stated.startswith("selective:"):
-        listed = stated.removeprefix("selective:").split("+")
-        left_out = [module for module in listed if module in NOT_PRICED]
-        if left_out:
-            inferred.append(f"recomputed as well, but not priced: {', '.join(left_out)}")
-        priced = "+".join(module for module in listed if module not in NOT_PRICED)
-        return [recompute(f"selective:{priced}") if priced else NO_RECOMPUTE]
-    if stated.startswith("block:"):
-        layers = (whole(row, "layers") or 1) / (whole(row, "pp", 1) or 1) / (whole(row, "vpp", 1) or 1)
-        blocks = re.fullmatch(r"block:(\d+)", stated)
-        if blocks is None:
-            raise Unpredictable(f"activation_recompute {stated!r}: block: takes a number of layers, as block:2")
-        share = min(1.0, int(blocks[1]) / max(layers, 1.0))
-        return [Recompute(f"block:{share:g}", share, 0.0)]
-    if stated:
-        raise Unpredictable(f"activation_recompute {stated!r}: none, selective, full and block:N are known")
-    inferred.append("recompute: the fastest that fits of none, selective, some blocks, full")
-    return [NO_RECOMPUTE, SELECTIVE, *SOME_BLOCKS, FULL]
+def _policies(
+    row: Mapping[str, str], work: Workload, known: Runtime, date: str, late: Collection[str], inferred: list[str]
+) -> list[AxisReading]:
+    """What was recomputed: as stated, else the default, and where that does not fit more; without either, anything."""
+    has = known.axes.get("recompute", ())
+    megatron = MEGATRON in known.known_as
+    stated = recomputed.stated(row, megatron or "selective" in has, inferred)
+    if stated is not None:
+        return _modules(row, work, megatron, stated, inferred)
+    more = ("none", "selective", *(policy.name for policy in recomputed.SOME_BLOCKS), "full")
+    readings = by_default("recompute", known, date, inferred, more)
+    if readings is None:
+        inferred.append("recompute: any of none, selective, some blocks, full")
+        readings = [AxisReading(name) for name in more]
+    allowed = [reading for reading in readings if f"recompute={reading.value}".partition(":")[0] not in late]
+    return [reading._replace(value=recompute(str(reading.value))) for reading in allowed]
 
 
 def _modules(
-    row: Mapping[str, str], work: Workload, megatron: bool, policies: list[Recompute], inferred: list[str]
-) -> list[Recompute]:
-    """Megatron Core's selective recomputation covers any modules: of mixtures, rows seldom say which."""
+    row: Mapping[str, str], work: Workload, megatron: bool, policy: Recompute, inferred: list[str]
+) -> list[AxisReading]:
+    """Megatron Core's selective recomputation covers any modules, attention scores if none is named: of mixtures, rows
+    seldom say which.
+    """
     named = ":" in (row.get("activation_recompute") or "")
-    if not megatron or not work.model.moe or named or SELECTIVE not in policies:
-        return policies
-    inferred.append("modules recomputed: attention scores, or also latents and the MLP's function, whichever fits")
-    return [*policies, LATENTS]
+    if not megatron or not work.model.moe or named or policy is not SELECTIVE:
+        return [AxisReading(policy)]
+    inferred.append(
+        "modules recomputed: attention scores, or also latents and the MLP's function where that does not fit"
+    )
+    return [AxisReading(policy), AxisReading(LATENTS, 1)]
 
 
 def _function_in_8_bit(
-    work: Workload, megatron: bool, precision: str, policies: list[Recompute], inferred: list[str]
-) -> list[Recompute]:
+    work: Workload, megatron: bool, precision: str, policies: list[AxisReading], inferred: list[str]
+) -> list[AxisReading]:
     """Megatron Core keeps what an MLP's gated function reads in 8 bit where told to
     (`activation_func_fp8_input_store`), as submissions of adapters to MLPerf do (mlcommons/training_results_v4.0,
     llama2_70b_lora, FP8_ACTIVATION); rows do not say it.
     """
     adapters = work.method.kind == "lora" and work.model.gated
-    if not (megatron and adapters and precision in LOW_PRECISION and NO_RECOMPUTE in policies):
+    kept = any(reading.value == NO_RECOMPUTE for reading in policies)
+    if not (megatron and adapters and precision in LOW_PRECISION and kept):
         return policies
-    inferred.append("what the MLP's function reads: kept in 16 bit, or in 8, whichever fits")
-    return [*policies, FUNCTION_IN_8_BIT]
-
-
-def _degrees(
-    row: Mapping[str, str], work: Workload, n: int, inferred: list[str], interleaves: bool, known: Runtime
-) -> Iterator[dict[str, int]]:
-    tp, pp, cp = (whole(row, name) for name in ("tp", "pp", "cp"))
-    if tp is None or pp is None:
-        raise Unpredictable("tp and pp are not stated")
-    unstated = ("cp", *(("ep",) if work.model.moe else ()))
-    inferred += [f"{name}: 1" for name in unstated if whole(row, name) is None]
-    cp = cp or 1
-    dp = n // (tp * pp * cp)
-    if dp * tp * pp * cp != n:
-        raise Unpredictable(f"tp {tp} x pp {pp} x cp {cp} does not divide {n} accelerators")
-    if whole(row, "dp", dp) != dp:
-        raise Unpredictable(f"dp {whole(row, 'dp')}, but {n} accelerators by tp {tp} x pp {pp} x cp {cp} are {dp}")
-    if work.batch % dp:
-        raise Unpredictable(f"batch {work.batch} does not divide by dp {dp}")
-    ep = whole(row, "ep", 1) or 1
-    etp = whole(row, "etp") or (1 if ep > 1 or not work.model.moe else tp)
-    if work.model.moe and whole(row, "etp") is None:
-        inferred.append("etp: 1" if ep > 1 else "etp: as tp")
-    each, micro = work.batch // dp, whole(row, "micro_batch")
-    if micro and known.micro_batch_per_device:
-        micro *= tp * cp
-    if micro is None:
-        inferred.append("micro-batch: the fastest that fits")
-    micros = [micro] if micro else [m for m in (1, 2, 4, 8, 16) if each % m == 0]
-    vpp, uneven = whole(row, "vpp"), known.uneven_stages
-    depths = [vpp] if vpp else [1]
-    if vpp is None and pp > 1 and interleaves:
-        layers = -(-work.model.layers // pp) if uneven else work.model.layers / pp
-        depths = [v for v in range(1, 13) if v == 1 or (layers / v >= 1 and layers % v == 0)]
-        inferred.append("vpp: the fastest that fits")
-    for m, v in product(micros, depths):
-        if each % m == 0 and (v == 1 or (each // m) % pp == 0 or vpp):
-            yield {
-                "tp": tp, "pp": pp, "vpp": v, "cp": cp, "ep": ep, "etp": etp, "dp": dp, "micro": m, "batch": work.batch
-            }  # fmt: skip
+    inferred.append("what the MLP's function reads: kept in 16 bit, or in 8 where that does not fit")
+    return [*policies, AxisReading(FUNCTION_IN_8_BIT, 1)]
 
 
 def variants(
-    row: Mapping[str, str],
-    work: Workload,
-    n: int,
-    known: Runtime,
-    release: str,
-    late: Collection[str],
-    part: Accelerator,
-    inferred: list[str],
+    row: Mapping[str, str], work: Workload, n: int, software: RunSoftware, part: Accelerator, inferred: list[str]
 ) -> Iterator[RunVariant]:
     """Every layout and set of options that what a row states allows; what is inferred is added to `inferred`.
-
-    What is `late`, as `since` names it, the run's framework had not yet: nothing unstated is taken to be that.
 
     Raises:
         Unpredictable: the accelerator lacks the precision, or the degrees contradict one another.
     """
-    runtime, megatron = known.id, MEGATRON in known.known_as
+    known = software.runtime
+    date = software.date
+    megatron = MEGATRON in known.known_as
+    says = words.stated(row)
+    schedule = _schedule(whole(row, "pp", 1) or 1, says, known, date)
+    if schedule != says.get("schedule", ONE_F_ONE_B):
+        inferred.append(
+            f"schedule: {schedule}, {known.id}'s default" if schedule in SPLIT_SCHEDULES else "schedule: none"
+        )
+    says["schedule"] = schedule
     precision = _precision(row, part, inferred)
     if not can_train_in(part, precision):
         raise Unpredictable(f"{part.id} has no matrix rate in {precision}")
-    policies = _modules(row, work, megatron, _policies(row, inferred), inferred)
+    policies = _policies(row, work, known, date, software.late, inferred)
     policies = _function_in_8_bit(work, megatron, precision, policies, inferred)
-    notes = row.get("notes") or ""
-    shares = _sequence_parallel(row, "sequence_parallel" in late, inferred)
-    zeros = _zero_stages(row, known, inferred)
-    old = release < "2023"
-    interleaves = not old and known.axes.get("vpp") == "any"
-    text = (row.get("sharding") or "").lower()
-    scope = "node" if "in node" in text or "within slice" in text else "full"
-    exchanges = _exchanges_overlap(row, notes, inferred)
-    if n > 1:
-        inferred.append(f"communication overlaps compute: {'no' if old else 'yes'}")
-    for layout in _degrees(row, work, n, inferred, interleaves, known):
-        overlaps = {axis.name: not old and (axis is DP_OVERLAP or axis.matters(layout)) for axis in OVERLAPS}
-        overlaps[TP_OVERLAP.name] &= runtime != "fsdp2" or "async tp" in notes.lower() or "asynctp" in notes.lower()
-        for policy, zero in product(policies, zeros):
+    zeros = _zero_stages(row, known, date, inferred)
+    plain = {name: value for name, value in words.options(says).items() if name in _WORDED}
+    for layout, rank, likely in degrees(row, work, n, says, software, inferred):
+        choices = {"recompute": policies, "zero": zeros, **_switches(row, layout, says, software, inferred)}
+        for readings in product(*choices.values()):
+            unlikely = [not likely, *(not reading.likely for reading in readings)]
+            if sum(unlikely) > 1:
+                continue  # one at a time: how far each moves the step adds up
+            chosen = {name: reading.value for name, reading in zip(choices, readings, strict=True)}
+            policy = chosen["recompute"]
+            assert isinstance(policy, Recompute)
+            chosen[EP_OVERLAP.name] = bool(chosen[EP_OVERLAP.name]) and not policy.layers
             yield RunVariant(
                 layout,
                 option_values(
-                    precision=precision,
-                    recompute=policy,
-                    sequence_parallel=layout["tp"] > 1 if shares is None else shares,
-                    zero=zero,
-                    zero_scope=scope,
-                    offload=_offloaded(notes),
-                    graphs=_graphs(notes),
-                    cp_algorithm=context.algorithms(work)[0],
-                    **{**overlaps, EP_OVERLAP.name: exchanges and not policy.layers},
+                    **{
+                        "precision": precision,
+                        "cp_algorithm": context.algorithms(work)[0],
+                        "schedule": says["schedule"],
+                        **plain,
+                        **chosen,
+                    }
                 ),
+                rank + sum(reading.rank for reading in readings),
+                not any(unlikely),
             )
 
 
-def _sequence_parallel(row: Mapping[str, str], late: bool, inferred: list[str]) -> bool | None:
-    """As stated; unstated, not before the framework had it, and then where tensors are split (None)."""
-    stated = number(row, "sequence_parallel")
-    if stated is None and (whole(row, "tp") or 1) > 1:
-        inferred.append("sequence parallelism: not there yet" if late else "sequence parallelism: on")
-    return bool(stated) if stated is not None else False if late else None
+_WORDED = ("zero_scope", "offload", "graphs", "attention_kernel", "cp_algorithm")
+"""Options that are what words say, and neutral where they say nothing."""
+
+
+def _schedule(pp: int, says: Mapping[str, object], known: Runtime, date: str) -> str:
+    """How passes follow each other: as words say, else the default; without stages there is nothing to say."""
+    default = known.default("schedule", date)
+    chosen = str(says.get("schedule") or (default.value if default else ONE_F_ONE_B))
+    return chosen if pp > 1 and chosen in SPLIT_SCHEDULES else ONE_F_ONE_B
+
+
+def _switches(
+    row: Mapping[str, str],
+    layout: Mapping[str, int],
+    says: Mapping[str, object],
+    software: RunSoftware,
+    inferred: list[str],
+) -> dict[str, list[AxisReading]]:
+    """Readings of the axes that turn communication's ways on and off: off where degrees leave nothing to decide."""
+    known = software.runtime
+    date = software.date
+    noted: list[str] = []  # the same for every layout: added once
+    readings: dict[str, list[AxisReading]] = {}
+    for axis in (*OVERLAPS, EP_OVERLAP, AXES["dispatcher"]):
+        neutral = axis.neutral
+        has = axis.matters(layout) if axis is not AXES["dispatcher"] else layout["ep"] > 1
+        if not has and axis is not DP_OVERLAP:
+            readings[axis.name] = [AxisReading(neutral)]
+        elif axis.name in says:
+            readings[axis.name] = [AxisReading(says[axis.name])]
+        elif axis.name in software.late:
+            noted.append(f"{axis.name}: not there yet")
+            readings[axis.name] = [AxisReading(neutral)]
+        else:
+            default = by_default(axis.name, known, date, noted)
+            usual = date >= "2023" and axis in OVERLAPS
+            readings[axis.name] = default or [AxisReading(usual if axis.kind == "switch" else neutral)]
+    shares = number(row, "sequence_parallel")
+    if shares is not None or layout["tp"] == 1:
+        readings["sequence_parallel"] = [AxisReading(bool(shares))]
+    elif "sequence_parallel" in software.late:
+        noted.append("sequence parallelism: not there yet")
+        readings["sequence_parallel"] = [AxisReading(False)]
+    else:
+        default = by_default("sequence_parallel", known, date, noted)
+        readings["sequence_parallel"] = default or [AxisReading(True)]
+    inferred += [rule for rule in noted if rule not in inferred]
+    return readings
 
 
 def stated_options(row: Mapping[str, str]) -> dict[str, str]:
@@ -229,37 +228,13 @@ def stated_options(row: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-def _exchanges_overlap(row: Mapping[str, str], notes: str, inferred: list[str]) -> bool:
-    """Whether experts' exchanges run beside another micro-batch: as the notes say, else not."""
-    stated = re.search(r"expert exchanges (do not )?overlap", notes)
-    if stated is None and (whole(row, "ep", 1) or 1) > 1:
-        inferred.append("expert exchanges: not overlapped")
-    return stated is not None and not stated[1]
-
-
-GRAPHS = {"none": ALONE, "modules": IN_PLACE, "full iteration": "full"}
-"""What notes say of CUDA graphs -> the value of the axis `graphs`."""
-
-
-def _graphs(notes: str) -> str:
-    """What CUDA graphs launch, as the notes say, else nothing."""
-    stated = re.search(rf"CUDA graphs: ({'|'.join(GRAPHS)})", notes)
-    return GRAPHS[stated[1]] if stated else ALONE
-
-
-def _offloaded(notes: str) -> float:
-    """Share of the optimizer states in host memory, as the notes say, else none."""
-    stated = re.search(r"optimizer offload (\d{1,3}) ?%", notes)
-    return min(int(stated[1]), 100) / 100 if stated else 0.0
-
-
 SHARDS = re.compile(r"zero|sdp|ddp|shard|optimizer|replica|data.?parallel|none|node|slice", re.IGNORECASE)
 """Words by which a row says how states are shared."""
 
 
-def _zero_stages(row: Mapping[str, str], known: Runtime, inferred: list[str]) -> list[int]:
-    """As stated, also in words (``~ZeRO-2``) and where `sharding` says it; unstated, none or the optimizer's states
-    shared (which every recipe of Megatron Core does), or all that the runtime has.
+def _zero_stages(row: Mapping[str, str], known: Runtime, date: str, inferred: list[str]) -> list[AxisReading]:
+    """As stated, also in words (``~ZeRO-2``) and where `sharding` says it; unstated, the runtime's default, more where
+    that does not fit, or all that it has.
     """
     megatron, sharding = MEGATRON in known.known_as, (row.get("sharding") or "").strip()
     text = (row.get("zero_stage") or "").strip() or (sharding if re.search(r"zero[- ]?[0-3]", sharding, re.I) else "")
@@ -270,29 +245,30 @@ def _zero_stages(row: Mapping[str, str], known: Runtime, inferred: list[str]) ->
         stage = int(stated[1] or stated[2])
         if stage == 2 and not megatron and (whole(row, "pp") or 1) > 1:
             inferred.append("ZeRO 2 under a pipeline: gradients reduced once a step, as ZeRO 1")
-            return [1]
-        return [stage]
+            return [AxisReading(1)]
+        return [AxisReading(stage)]
     if text:
         raise Unpredictable(f"zero_stage {text!r}: 0 to 3 are known, also in words (ZeRO-2)")
+    if words_ := next((stage for pattern, stage in ZERO_WORDS if re.search(pattern, sharding, re.IGNORECASE)), None):
+        return [AxisReading(words_)]
     has = known.axes.get("zero", (0,))
     if has != "any" and 0 not in has:
         inferred.append(f"ZeRO stage: {has[0]}, as {known.id} shares")
-        return [int(has[0])]
-    if not megatron:
+        return [AxisReading(int(has[0]))]
+    more = (0, 1) if megatron else ()
+    readings = by_default("zero", known, date, inferred, more)
+    if readings is None:
         inferred.append("ZeRO stage: 0")
-        return [0]
-    inferred.append("ZeRO stage: 0, or 1 where that does not fit")
-    return [0, 1]
+        return [AxisReading(0)]
+    return readings
 
 
-def gradients(row: Mapping[str, str]) -> tuple[float, float] | None:
-    """Bytes held and sent of a parameter's gradient where a row says other than its runtime does: Composer names its
-    mixed precision.
-    """
-    notes = row.get("notes") or ""
-    if "/PURE" in notes:
-        return 4.0, 2.0
-    return (4.0, 4.0) if "/DEFAULT" in notes else None
+ZERO_WORDS = (
+    (r"megatron[- ]?fsdp|full[_ ]shard", 3),
+    (r"shard[_ ]grad[_ ]op", 2),
+    (r"distributed optimizer|optimizer[- ]states? shard", 1),
+)
+"""Words of `sharding` -> the ZeRO stage that they are."""
 
 
 def mode_of(known: Runtime, notes: str, precision: str) -> str:

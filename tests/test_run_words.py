@@ -1,0 +1,362 @@
+"""What rows of runs say in words, in the terms of axes; and what they are taken to mean where they say nothing."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from planner.axes import AXES
+from planner.axes.table import DISPATCHER, DP_OVERLAP, EP_OVERLAP, RECOMPUTE, SEQUENCE_PARALLEL, TP_OVERLAP, ZERO
+from planner.axes.values import FULL, NO_RECOMPUTE, OFFLOADED, SELECTIVE
+from planner.calibration.fit.frame import Frame
+from planner.calibration.report.validation import judged
+from planner.calibration.runs import impossible, names, recomputed, words
+from planner.calibration.runs.columns import Unpredictable
+from planner.calibration.runs.reading import TRAITS, run_of
+from planner.figures import conformal_intervals
+from planner.figures.efficiency import Efficiencies
+from planner.schema.hardware import Runtime
+from tests.sweeps import sweep
+
+
+@pytest.fixture(scope="module")
+def known():
+    from planner.catalog import load
+
+    return load()
+
+
+def row(**cells):
+    """A row of a dense model on eight nodes that says nothing of its options."""
+    return {
+        "id": "one", "source": "one", "model": "llama3-8b", "family": "dense", "accelerator": "H100-SXM-80GB",
+        "num_accelerators": "64", "seq_len": "8192", "global_batch_seqs": "128", "tp": "2", "pp": "1",
+        "micro_batch": "1", "step_time_s": "10", "framework": "Megatron-LM", "framework_date": "2026.06",
+    } | cells  # fmt: skip
+
+
+def mixture(**cells):
+    """A row of a mixture whose experts are spread over ranks."""
+    return row(**({"model": "qwen3-30b-a3b", "family": "moe", "ep": "8"} | cells))
+
+
+def predicted_by(run):
+    """Readings that a run may be predicted by."""
+    return [variant for variant in run.variants if variant.likely and not variant.rank]
+
+
+@sweep(
+    ("notes", "says"),
+    [
+        ("schedule 1F1B", {"interleaved": False}),
+        ("interleaved 1F1B, 4 chunks", {"interleaved": True, "chunks": 4}),
+        ("VPP=6", {"chunks": 6}),
+        ("non-interleaved 1F1B", {"schedule": "1f1b", "interleaved": False}),
+        ("zero-bubble pipeline", {"schedule": "zero-bubble", "interleaved": False}),
+        ("ZB-V schedule", {"schedule": "zbv", "interleaved": False}),
+        ("InterleavedZeroBubble", {"schedule": "interleaved-zero-bubble", "interleaved": True}),
+        ("DualPipe", {"schedule": "dualpipe-v", "interleaved": False}),
+        ("DeepEP", {"dispatcher": "deepep"}),
+        ("with HybridEP dispatch", {"dispatcher": "hybridep"}),
+        ("dispatcher: flex", {"dispatcher": "deepep"}),
+        ("dispatcher: alltoall; routing: natural", {"dispatcher": "alltoall"}),
+        ("all-to-all dispatcher", {"dispatcher": "alltoall"}),
+        ("allgather dispatcher", {"dispatcher": "allgather"}),
+        ("expert exchanges overlap (recipe)", {"ep_overlap": True}),
+        ("expert exchanges do not overlap (recipe)", {"ep_overlap": False}),
+        ("no EP overlap", {"ep_overlap": False}),
+        ("A2A overlap", {"ep_overlap": True}),
+        ("async TP", {"tp_overlap": True}),
+        ("without TP comm overlap", {"tp_overlap": False}),
+        ("overlaps TP/DP", {"tp_overlap": True, "dp_overlap": True}),
+        ("overlap-grad-reduce, overlap-param-gather", {"dp_overlap": True}),
+        ("FlashAttention-3", {"attention_kernel": "flash-3"}),
+        ("FA2", {"attention_kernel": "flash-2"}),
+        ("FA4 kernels", {"attention_kernel": "flash-4"}),
+        ("cuDNN attention", {"attention_kernel": "cudnn"}),
+        ("TE fused attention", {"attention_kernel": "cudnn"}),
+        ("Liger kernels", {"fused_cross_entropy": True, "chunked_loss": True}),
+        ("fused linear cross entropy", {"fused_cross_entropy": True, "chunked_loss": True}),
+        ("chunked cross-entropy", {"fused_cross_entropy": True, "chunked_loss": True}),
+        ("cross-entropy fusion", {"fused_cross_entropy": True}),
+        ("8-bit Adam (bnb)", {"optimizer": "adam-8bit"}),
+        ("BF16 optimizer states", {"optimizer_bits": 16}),
+        ("Adam moments in bf16", {"optimizer_bits": 16}),
+        ("precision mode bf16/PURE", {"gradient_bytes": 4.0, "gradient_wire_bytes": 2.0}),
+        ("QLoRA", {"quantised": "qlora"}),
+        ("HSDP 2x8", {"zero_scope": "node"}),
+        ("HSDP 2x64", {"zero_scope": "full"}),
+        ("hybrid sharding", {"zero_scope": "node"}),
+        ("capacity factor 1.25", {"imbalance": 1.25}),
+        ("optimizer offload 50 %", {"offload": 0.5}),
+        ("GA=4", {"accumulation": 4}),
+        ("8 accumulation steps", {"accumulation": 8}),
+        ("no DeepEP", {}),
+        ("hybrid Mamba-MoE model", {}),
+        ("1 shared expert, first 3 layers dense", {}),
+    ],
+)
+def test_words_say_what_they_mean(notes, says):
+    assert words.stated({"notes": notes}) == says
+
+
+def test_values_of_words_are_those_of_their_axes():
+    for word in words.WORDS:
+        for name, value in word.says.items():
+            axis = AXES.get(name)
+            if axis is None:
+                assert name in words.OTHERS or name in Runtime.__dataclass_fields__, name
+            elif axis.choices:
+                assert value in axis.choices or callable(value), (name, value)
+
+
+@sweep(
+    ("cell", "notes", "policy"),
+    [
+        ("selective: layernorm, moe_act, mla_up_proj", "", "selective:layernorm+moe_act+mla_up_proj"),
+        ("selective (RMSNorm, MLA up-proj)", "", "selective:layernorm+mla_up_proj"),
+        ("core_attn", "", "selective"),
+        ("selective:core_attn+moe_act", "", "selective:core_attn+moe_act"),
+        ("none", "", "none"),
+        ("off", "", "none"),
+        ("full remat", "", "full"),
+        ("full activation checkpointing", "", "full"),
+        ("every second block", "", "block:0.5"),
+        ("selective 1/3", "", "block:0.333333"),
+        ("minimal", "", "selective"),
+        ("save_qkv_proj", "", "selective"),
+        ("selective op", "", "selective"),
+        ("", "recompute modules: layernorm+moe_act", "selective:layernorm+moe_act"),
+        ("", "MaxText remat_policy=full", "full"),
+        ("", "remat policy minimal", "selective"),
+    ],
+)
+def test_recomputation_is_read_in_words(cell, notes, policy):
+    assert recomputed.stated({"activation_recompute": cell, "notes": notes}, True, []).name == policy
+
+
+def test_recomputation_offloaded_to_the_host_is_not_selective_alone():
+    for cell, notes in (("minimal_offloaded", ""), ("selective", "remat qkv_proj_offloaded"), ("host-offloaded", "")):
+        assert recomputed.stated({"activation_recompute": cell, "notes": notes}, True, []) is OFFLOADED
+
+
+def test_selective_blocks_outside_megatron_are_full_ones():
+    for cell in ("selective", "selective: blocks", "selective: LlamaDecoderLayer"):
+        assert recomputed.stated({"activation_recompute": cell}, False, []) is FULL
+    assert recomputed.stated({"activation_recompute": "selective"}, True, []) is SELECTIVE
+    with pytest.raises(Unpredictable, match="none, selective, full and block:N are known"):
+        recomputed.stated({"activation_recompute": "partially"}, True, [])
+
+
+@sweep(
+    ("published", "part"),
+    [
+        ("H800-SXM-80GB", "H800-SXM5-80GB"),
+        ("NVIDIA H200-SXM5-141GB", "H200-SXM-141GB"),
+        ("MI355X-288GB", "MI355X"),
+        ("TPU7x/Ironwood", "TPU-v7x"),
+        ("TPU v6e", "TPU-v6e"),
+        ("TPU-v5p", "TPU-v5p"),
+        ("TPU v5 lite", "TPU-v5e"),
+        ("H20-96GB", "H20"),
+        ("A800 80GB", "A800-SXM4-80GB"),
+        ("AWS Trainium2", "Trainium2"),
+        ("GB200 NVL72", "GB200"),
+        ("MI300", None),
+    ],
+)
+def test_accelerators_are_known_as_people_write_them(published, part):
+    assert names.accelerator(published) == part
+
+
+def test_nvl_and_pcie_cards_are_no_sxm_modules(known):
+    for published in ("NVIDIA H200-NVL-141GB", "H100 NVL", "H800 PCIe"):
+        assert "SXM" not in (names.accelerator(published, known.accelerators) or "")
+
+
+@sweep(
+    ("text", "runtime"),
+    [
+        ("NeMo AutoModel", "automodel"),
+        ("NeMo 25.04", "nemo"),
+        ("InternEvo", "megatron-core"),
+        ("MegaBlocks", "megatron-core"),
+        ("HAI-LLM", "hai-llm"),
+        ("XTuner V1", "fsdp2"),
+        ("torchao float8 trainer", "fsdp2"),
+        ("FMS-FSDP", "fsdp"),
+    ],
+)
+def test_frameworks_are_known_as_people_write_them(text, runtime):
+    from planner.catalog import load
+
+    assert names.framework(text, load().runtimes) == runtime
+
+
+@sweep(
+    ("cells", "vendor", "runtime"),
+    [
+        ({"notes": "system eos_n64_ngc24_nemo"}, "NVIDIA", "nemo"),
+        ({"notes": "per_device_batch 4, GSPMD"}, "NVIDIA", "maxtext"),
+        ({"notes": "fully_shard + compile"}, "NVIDIA", "fsdp2"),
+        ({"tp": "8", "pp": "4"}, "NVIDIA", "megatron-core"),
+        ({"tp": "8", "pp": "4"}, "AMD", "primus"),
+        ({"tp": "8"}, "Google", "maxtext"),
+        ({"tp": "8"}, "AWS", "neuronx"),
+        ({"task": "lora", "tp": "1", "pp": "1"}, "NVIDIA", "hf-trainer"),
+        ({"tp": "1", "pp": "1"}, "NVIDIA", None),
+        ({"tp": "8", "pp": "4"}, "Intel", None),
+    ],
+)
+def test_a_framework_that_is_not_named_follows_from_what_a_row_says(cells, vendor, runtime):
+    assert names.likely(cells, vendor) == runtime
+
+
+@sweep(
+    ("date", "text", "stated", "complete"),
+    [
+        ("2025", "", (), "2025"),
+        ("2025", "measured 2025-09", (), "2025.09"),
+        ("2025", "NeMo 25.04", (), "2025.04"),
+        ("2025", "measured 2024-09", (), "2025"),
+        ("2025", "", ("precision=nvfp4",), "2025.09"),
+        ("2025.02", "NeMo 25.04", (), "2025.02"),
+    ],
+)
+def test_a_year_alone_is_completed_by_what_the_row_names(date, text, stated, complete):
+    from planner.catalog import load
+
+    assert impossible.completed(date, load().runtime("megatron-core"), text, stated) == complete
+
+
+def test_defaults_of_runtimes_are_values_of_their_axes_with_a_source(known):
+    for runtime in known.runtimes.values():
+        for name, defaults in runtime.defaults.items():
+            axis = AXES.get(name)
+            assert axis or name in TRAITS or name == "optimizer_bits", (runtime.id, name)
+            dated = [default.since or "" for default in defaults]
+            assert dated == sorted(dated)
+            for default in defaults:
+                assert "@" in default.source or "arXiv" in default.source or runtime.between
+                for value in (default.value, *default.also):
+                    if axis and axis.choices:
+                        assert str(value) in axis.choices, (runtime.id, name, value)
+
+
+def test_what_a_row_leaves_open_is_the_release_s_default(known):
+    """Megatron's examples start the distributed optimizer, overlapped, and sequence parallelism since 2024.07."""
+    new = run_of(row(), known)
+    old = run_of(row(framework_date="2023.10"), known)
+
+    for run, on in ((new, True), (old, False)):
+        for variant in predicted_by(run):
+            options = variant.options
+            assert (options[ZERO], options[DP_OVERLAP], options[SEQUENCE_PARALLEL]) == (int(on), on, on)
+            assert (options[TP_OVERLAP], options[RECOMPUTE]) == (False, NO_RECOMPUTE)
+    assert "dp_overlap: on, megatron-core's default (or off)" in new.inferred
+    assert "dp_overlap: off, megatron-core's default" in old.inferred
+
+
+def test_what_a_row_states_is_no_default(known):
+    stated = {"zero_stage": "0", "sequence_parallel": "0", "notes": "TP overlap; no overlap-grad-reduce"}
+    run = run_of(row(**stated), known)
+
+    for variant in run.variants:
+        options = variant.options
+        assert (options[ZERO], options[SEQUENCE_PARALLEL]) == (0, False)
+        assert (options[TP_OVERLAP], options[DP_OVERLAP]) == (True, False)
+
+
+def test_schedules_in_words_decide_how_many_chunks(known):
+    def chunks(notes):
+        run = run_of(row(pp="4", notes=notes), known)
+        return {variant.layout["vpp"] for variant in predicted_by(run)}
+
+    assert chunks("") == {1}
+    assert chunks("1F1B") == {1}
+    assert chunks("interleaved 1F1B, 4 chunks") == {4}
+    assert chunks("interleaved") == {2, 4, 8}
+    assert chunks("DualPipe") == {2}, "a stage from either end of the model"
+
+
+def test_dispatchers_in_words_are_the_plan_s(known):
+    plain, fast = run_of(mixture(), known), run_of(mixture(notes="DeepEP, EP overlap"), known)
+
+    assert {variant.options[DISPATCHER] for variant in predicted_by(plain)} == {"alltoall"}
+    assert {variant.options[DISPATCHER] for variant in plain.variants} == {"alltoall", "allgather"}
+    assert {variant.options[DISPATCHER] for variant in fast.variants} == {"deepep"}
+    assert True in {variant.options[EP_OVERLAP] for variant in fast.variants}
+    assert True not in {variant.options[EP_OVERLAP] for variant in plain.variants}
+
+
+def test_moments_heads_and_frozen_bases_in_words_change_what_is_held(known):
+    half = run_of(row(notes="bf16 optimizer states"), known)
+    liger = run_of(row(notes="Liger kernels"), known)
+    adapters = run_of(row(task="lora", tp="1", framework="TRL", notes="QLoRA"), known)
+
+    assert half.workload.optimizer.state_bytes == 4.0
+    assert dict(liger.traits)["chunked_loss"] is True
+    assert adapters.workload.method.base == "nf4"
+
+
+def test_a_batch_that_is_not_stated_follows_from_micro_batches(known):
+    """64 accelerators by tp 2 are 32 replicas: 32 x 1 x 4 sequences."""
+    run = run_of(row(global_batch_seqs="", notes="GA=4"), known)
+    by_tokens = run_of(row(global_batch_seqs="", notes="batch of 4M tokens"), known)
+    neither = run_of(row(global_batch_seqs="", pp="4", tp="1"), known)
+
+    assert run.workload.batch == 128
+    assert "global batch: micro-batch x dp x 4 accumulated" in run.inferred
+    assert by_tokens.workload.batch == 512
+    assert neither.reason == "global_batch_seqs is not stated"
+
+
+def test_readings_that_remain_widen_the_interval(known):
+    """Where a row says everything its readings are no apart; of two that remain, half the difference of their logs."""
+    using = Efficiencies.of(known)
+    open_row = row(sequence_parallel="1", zero_stage="1", notes="no TP overlap", activation_recompute="none")
+    shut = run_of(open_row | {"notes": "no TP overlap; DP overlap"}, known)
+    other = run_of(open_row | {"notes": "no TP overlap; no DP overlap"}, known)
+    left_open = run_of(open_row, known)
+    frame = Frame(known, [shut, other, left_open])
+    prediction = frame.predict(using)
+    judgement = judged(frame.runs, frame, prediction, conformal_intervals.read(known))
+
+    apart = frame.apart(prediction)
+    assert apart[0] == 0.0
+    half_apart = abs(math.log(prediction.time[0] / prediction.time[1])) / 2
+    assert half_apart > 0
+    assert apart[2] == pytest.approx(half_apart)
+    assert prediction.time[2] == prediction.time[0]
+    width = np.log(judgement.high / judgement.time)
+    assert width[2] == pytest.approx(math.hypot(width[0], 1.28 * half_apart))
+
+
+def test_of_readings_without_a_default_the_middle_is_taken(known):
+    """Of micro-batches of 1, 2 and 4, all of which fit."""
+    cells = {"framework_date": "2022", "zero_stage": "1", "sequence_parallel": "1", "activation_recompute": "full"}
+    run = run_of(row(micro_batch="", **cells), known)
+    using = Efficiencies.of(known)
+    times = [float(Frame(known, [replace(run, variants=(v,))]).predict(using).time[0]) for v in run.variants]
+
+    assert len(times) == 3
+    assert Frame(known, [run]).predict(using).time[0] == sorted(times)[1]
+
+
+def test_a_framework_that_nothing_names_is_as_wide_as_frameworks_are_apart(known):
+    run = run_of(row(framework="", tp="1", micro_batch="1", zero_stage="1", activation_recompute="none"), known)
+    frame = Frame(known, [run])
+
+    assert run.runtime == names.ANY
+    assert frame.apart(frame.predict(Efficiencies.of(known)))[0] > 0.01
+
+
+def test_defaults_that_do_not_fit_give_way(known):
+    """Under ZeRO 0 70 billion parameters by tp 8 are more than an accelerator has: its states were shared, then."""
+    run = run_of(row(model="llama3-70b", tp="8", framework_date="2023.06", accelerator="H100-SXM-80GB"), known)
+    assert {variant.rank for variant in run.variants} >= {0, 1, 2}
+    frame = Frame(known, [run])
+    chosen = frame.reading(int(frame.predict(Efficiencies.of(known)).row[0]))
+    assert chosen.rank > 0
+    assert chosen.options[ZERO] == 1
