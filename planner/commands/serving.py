@@ -83,7 +83,7 @@ def server(folder: Path) -> Any:
     return MCPServer("clusterwright", version=__version__, instructions=INSTRUCTIONS, tools=tools, log_level="ERROR")
 
 
-SEARCHES = ("plan", "fit", "procure")
+SEARCHES = ("plan", "fit", "procure", "validate")
 """Tools that may take minutes: each call is a process, which ends when the agent cancels it."""
 
 
