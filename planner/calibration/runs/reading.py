@@ -211,7 +211,7 @@ def released(known: Runtime, date: str) -> str:
 
 def _other(run: Run, row: Mapping[str, str], catalog: Catalog, accelerator: str, n: int) -> Run:
     """Encoders under data parallelism, convolutional networks, recommenders."""
-    from planner.calibration.runs import encoders, other_families
+    from planner.calibration.runs import other_families, trained
     from planner.calibration.runs.measured_run import NotStated
 
     repeated = row.get("metric") == "time_to_train_min"
@@ -220,7 +220,7 @@ def _other(run: Run, row: Mapping[str, str], catalog: Catalog, accelerator: str,
     cluster = _cluster(row, catalog, accelerator, n, [])
     known = replace(run, accelerators=n, cluster=cluster, repeated=repeated)
     try:
-        return encoders.filled(known, row, catalog) if run.family == "encoder" else other_families.filled(known, row)
+        return trained.encoder(known, row, catalog) if run.family == "encoder" else other_families.filled(known, row)
     except NotStated as error:
         raise Unpredictable(str(error)) from None
 
