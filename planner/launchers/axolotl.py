@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from planner.launchers import accelerate, deepspeed, hf_trainer, lora, plan_facts, quoting, start, table
+from planner.launchers import accelerate, deepspeed, hf_trainer, lora, plan_facts, quoting, table, torchrun
 from planner.launchers.target import LaunchJob, LaunchProgram, Values, by_table
 from planner.schema.launcher_table import launcher_table
 from planner.schema.plan import Plan
@@ -25,7 +25,7 @@ def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
     files |= deepspeed.with_file(plan, values) if "deepspeed" in options else {}
     return replace(
         job,
-        command=(*start.rendezvous(plan, values), LaunchProgram("-m"), "axolotl.cli.train", NAME),
+        command=(*torchrun.rendezvous(plan, values), LaunchProgram("-m"), "axolotl.cli.train", NAME),
         argv=(NAME,),
         options=options,
         environment={**job.environment, **plan.env},
