@@ -15,7 +15,7 @@ from planner.base import units
 from planner.base.errors import WrongQuestion, meant
 from planner.base.reading import short_hash
 from planner.catalog import Catalog, cluster, cluster_from_file, load
-from planner.models import context, methods, workload
+from planner.models import context, fine_tuning, workload
 from planner.question import node_prices, pools
 from planner.question.flag_values import batches as batches_of
 from planner.question.flag_values import parse_risk, plain_price, positive, sequence_length, whole_numbers
@@ -227,8 +227,8 @@ def _usual_batch(model: Model, base: Cluster, asked: PlanOptions) -> int:
     """Sequences of a step where none are asked for: of a fine-tuning the next multiple of the accelerators, of pairs of
     answers of twice as many.
     """
-    batch, least = methods.usual(model, asked.method).batch, base.accelerators * (1 if asked.task == "sft" else 2)
-    return batch if asked.method == methods.PRETRAINING else -(-batch // least) * least
+    batch, least = fine_tuning.usual(model, asked.method).batch, base.accelerators * (1 if asked.task == "sft" else 2)
+    return batch if asked.method == fine_tuning.PRETRAINING else -(-batch // least) * least
 
 
 def _workload(model: Model, batch: int, asked: PlanOptions) -> Workload:
@@ -537,8 +537,8 @@ def digest(content: object) -> str:
 
 def _left_open(asked: PlanOptions, base: Cluster, model: Model, runtime: Runtime) -> tuple[tuple[str, str, str], ...]:
     """What the question did not say and this program chose."""
-    usual, batch = methods.usual(model, asked.method), _usual_batch(model, base, asked)
-    default = "the model's default" if asked.method == methods.PRETRAINING else methods.TUNED_LIKE
+    usual, batch = fine_tuning.usual(model, asked.method), _usual_batch(model, base, asked)
+    default = "the model's default" if asked.method == fine_tuning.PRETRAINING else fine_tuning.TUNED_LIKE
     open_ones = [
         (
             asked.mtp_layers > 0,
