@@ -17,12 +17,12 @@ from planner.base.reading import short_hash
 from planner.catalog import Catalog, cluster, cluster_from_file, load
 from planner.models import context, fine_tuning, workload
 from planner.question import node_prices, pools
-from planner.question.flag_values import batches as batches_of
-from planner.question.flag_values import parse_risk, plain_price, positive, sequence_length, whole_numbers
 from planner.question.given import InZone, Named, counted, joined, lengths, listed, path, texts
 from planner.question.job_pools import Pools, merged
 from planner.question.plan_options import PlanOptions
 from planner.question.request import OBJECTIVES, Request
+from planner.question.values import batches as batches_of
+from planner.question.values import parse_risk, plain_price, positive_amount, sequence_length, whole_numbers
 from planner.schema.choices import Basis
 from planner.schema.hardware import Accelerator, Cluster, Node, Price, Runtime, dated
 from planner.schema.notebook import spelled
@@ -208,8 +208,8 @@ def request(
         pins=pins,
         waived=_waived(texts(asked.waive)),
         objective=asked.objective,
-        deadline_s=positive("--deadline", asked.deadline, "time"),
-        max_cost_usd=positive("--max-cost", asked.max_cost, "money"),
+        deadline_s=positive_amount("--deadline", asked.deadline, "time"),
+        max_cost_usd=positive_amount("--max-cost", asked.max_cost, "money"),
         top=asked.top,
         fold=not asked.all,
         launchable=asked.launchable,
@@ -476,7 +476,7 @@ def _price(known: Catalog, node: Node, asked: PlanOptions) -> tuple[Price | None
     if asked.price is not None:
         if asked.vendor is not None:
             raise WrongQuestion(f"--price {asked.price} --vendor {asked.vendor}: two prices of one node; keep one")
-        each = positive("--price", plain_price(asked.price), "price per hour")
+        each = positive_amount("--price", plain_price(asked.price), "price per hour")
         assert each is not None
         given = Price(basis="on-demand", usd=each * node.accelerators, date="", source="--price")
         return given, node.id
