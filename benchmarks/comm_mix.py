@@ -39,8 +39,8 @@ from typing import Any
 from benchmarks.paired import LEAST, interval, narrow
 from planner.base.errors import ClusterwrightError
 from planner.calibration.measuring.timing import trimmed_mean
-from planner.comm.program import integer_program
-from planner.comm.program.integer_program import ChooseOptions
+from planner.comm import integer_program
+from planner.comm.integer_program import ChooseOptions
 from planner.comm.tables import measuring, rank
 from planner.comm.tables.measured_times import TimesTable
 from planner.comm.tables.timing import times

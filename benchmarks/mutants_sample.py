@@ -1,10 +1,10 @@
 """A sample of mutants: what share of small wrong changes do the core tests of a package notice?
 
 ``python benchmarks/mutants_sample.py planner/cost -n 20 --seed 0 -o before.json`` copies the checkout, makes one change
-at a time in the copy, and runs the package's tests, slow ones too, until one fails. ``--again before.json`` tries the
-mutants of an earlier run in today's code, by the function and the text of the expression that was changed, and fails
-where one that died lives. (For an older commit, copy this file into a checkout of it.) `make mutants` tries all, in
-hours.
+at a time in the copy, and runs the package's tests until one fails: first those of ``make test``, then all.
+``--again before.json`` tries the mutants of an earlier run in today's code, by the function and the text of the
+expression that was changed, and fails where one that died lives. (For an older commit, copy this file into a checkout
+of it.) `make mutants` tries all, in hours.
 """
 
 from __future__ import annotations
@@ -25,9 +25,18 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 
 CORE: dict[str, tuple[str, ...]] = {
-    "planner/cost": ("golden", "memory", "by_layer", "oracle", "cost_properties", "comm_show", "elements"),
+    "planner/cost": (
+        "golden",
+        "memory",
+        "by_layer",
+        "oracle",
+        "cost_properties",
+        "comm_show",
+        "elements",
+        "compressed",
+    ),
     "planner/space": ("space", "context", "offload", "dispatchers", "schedules", "search"),
-    "planner/search": ("search", "best_per_size", "risk", "expanded_memory"),
+    "planner/search": ("search", "best_per_size", "risk", "expanded_memory", "design_evaluation"),
     "planner/verify": ("verify", "procure_verify", "comm_verified", "offload", "mixed"),
     "planner/procurement/program": (
         *("procure_exact", "procure_bounds", "procure_pruning", "procure_calendar", "procure_shadow", "procure_pauses"),
@@ -104,24 +113,34 @@ def applied(source: str, node: ast.expr, becomes: str) -> str:
     return (whole[:start] + f"({becomes})".encode() + whole[end:]).decode()
 
 
-def verdict(copy: Path, package: str, mutant: Mutant, node: ast.expr, limit_s: float) -> tuple[str, str]:
-    """``died``, ``lives`` or ``late``, and the test that noticed; the copy is as before."""
+def verdict(copy: Path, package: str, mutant: Mutant, node: ast.expr, limit_s: float) -> dict[str, str]:
+    """What became of a mutant: ``died``, ``lives`` or ``late``, and which test of which run noticed; the copy is as
+    before.
+    """
     path = copy / mutant.file
     source = path.read_text(encoding="utf-8")
     path.write_text(applied(source, node, mutant.becomes), encoding="utf-8")
     files = [f"tests/test_{name}.py" for name in CORE[package] if (copy / f"tests/test_{name}.py").exists()]
     line = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *files]
-    around = os.environ | {"PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
+    around = os.environ | {"PYTHONPATH": str(copy)}
+    around.pop("PYTHONDONTWRITEBYTECODE", None)  # Compiling all anew takes longer than many of the tests.
     try:
-        done = subprocess.run(line, cwd=copy, env=around, capture_output=True, text=True, timeout=limit_s, check=False)
+        for run, marks in (("make test", ["-m", "not slow"]), ("make test-all", [])):
+            done = subprocess.run(
+                [*line, *marks], cwd=copy, env=around, capture_output=True, text=True, timeout=limit_s, check=False
+            )
+            if done.returncode:
+                noticed = [text for text in done.stdout.splitlines() if text.startswith(("FAILED ", "ERROR "))]
+                return {
+                    "verdict": "died",
+                    "run": run,
+                    "test": noticed[0].split(" ")[1] if noticed else done.stdout[-200:],
+                }
+        return {"verdict": "lives", "run": "", "test": ""}
     except subprocess.TimeoutExpired:
-        return "late", ""
+        return {"verdict": "late", "run": "", "test": ""}
     finally:
         path.write_text(source, encoding="utf-8")
-    noticed = [line for line in done.stdout.splitlines() if line.startswith(("FAILED ", "ERROR "))]
-    return (
-        ("lives", "") if done.returncode == 0 else ("died", noticed[0].split(" ")[1] if noticed else done.stdout[-200:])
-    )
 
 
 def chosen(
@@ -158,9 +177,10 @@ def main() -> int:
         for name in FILES:
             shutil.copy(ROOT / name, copy / name)
         for mutant, node in chosen(given.package, given.n, given.seed, given.function, list(before)):
-            what, test = verdict(copy, given.package, mutant, node, given.limit)
-            results.append({"mutant": asdict(mutant), "verdict": what, "test": test})
-            print(f"{what:6} {mutant.file}:{mutant.function}: {mutant.text} -> {mutant.becomes}  {test}", flush=True)
+            result = verdict(copy, given.package, mutant, node, given.limit)
+            results.append({"mutant": asdict(mutant)} | result)
+            change = f"{mutant.file}:{mutant.function}: {mutant.text} -> {mutant.becomes}"
+            print(f"{result['verdict']:6} {change}  {result['run']} {result['test']}", flush=True)
     if given.output:
         given.output.write_text(json.dumps(results, indent=1), encoding="utf-8")
     dead = sum(each["verdict"] != "lives" for each in results)

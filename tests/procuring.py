@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from planner.catalog import cluster, load
@@ -195,16 +195,21 @@ def _costed(
     )
     running += sum(pool.day_usd * d for pool, d in worked)
     carbon = sum(pool.day_kg * d for pool, d in worked)
-    for limit, use in (
+    if not within(limits, held, capital, running, carbon):
+        return None
+    return Answer(run, capital + running, capital + running, carbon, max(end for _, _, end in chosen.values()))
+
+
+def within(limits: Limits, held: Sequence[SupplyPool], capital: float, running: float, carbon: float) -> bool:
+    """Whether what pools cost, draw, fill and emit keeps the limits."""
+    used = (
         (limits.budget, capital + running),
         (limits.capital, capital),
         (limits.power, sum(pool.power for pool in held)),
         (limits.racks, sum(pool.racks for pool in held)),
         (limits.carbon, carbon),
-    ):
-        if limit is not None and use > limit:
-            return None
-    return Answer(run, capital + running, capital + running, carbon, max(end for _, _, end in chosen.values()))
+    )
+    return all(limit is None or use <= limit for limit, use in used)
 
 
 def best_value(instance: ProcureInstance, objective: str) -> float:

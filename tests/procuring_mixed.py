@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from planner.procurement.program.instance import ProcureInstance, ProgramSolution
 from planner.procurement.throughput.column import Column, Place
-from tests.procuring import bought, random_instance
+from tests.procuring import bought, random_instance, within
 
 Hold = dict[int, int]
 
@@ -80,15 +80,8 @@ def _way(
     running = sum(pool.month_usd * pool.held_days / (365.25 / 12) for pool in held)
     running += sum(pool.day_usd * d for pool, d in worked)
     carbon = sum(pool.day_kg * d for pool, d in worked)
-    for limit, use in (
-        (limits.budget, capital + running),
-        (limits.capital, capital),
-        (limits.power, sum(pool.power for pool in held)),
-        (limits.racks, sum(pool.racks for pool in held)),
-        (limits.carbon, carbon),
-    ):
-        if limit is not None and use > limit:
-            return None
+    if not within(limits, held, capital, running, carbon):
+        return None
     return Way(run, hold, capital + running, carbon)
 
 

@@ -15,10 +15,9 @@ from hypothesis import strategies as st
 
 from planner import api, catalog, verify
 from planner.base.errors import WrongQuestion
-from planner.comm import run
-from planner.comm.calls.one_pool import grid_of, listed, place_of
-from planner.comm.program import integer_program
-from planner.comm.program.integer_program import BackEndInstance, ChooseOptions, Live
+from planner.comm import integer_program, run
+from planner.comm.calls_of_one_pool import grid_of, listed, place_of
+from planner.comm.integer_program import BackEndInstance, ChooseOptions, Live
 from planner.comm.routing import rules as routed
 from planner.comm.routing.rules import rule_of
 from planner.comm.tables import measured_times, nccl_methods

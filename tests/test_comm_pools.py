@@ -12,10 +12,10 @@ import pytest
 
 from planner import api, catalog, verify
 from planner.base.errors import WrongQuestion
-from planner.comm.calls import several_pools
-from planner.comm.calls.one_pool import CAUSES, known_of, listed
-from planner.comm.calls.several_pools import PoolCall
-from planner.comm.program.integer_program import ChooseOptions
+from planner.comm import calls_of_several_pools
+from planner.comm.calls_of_one_pool import CAUSES, known_of, listed
+from planner.comm.calls_of_several_pools import PoolCall
+from planner.comm.integer_program import ChooseOptions
 from planner.comm.routing.rules import rule_of
 from planner.comm.run import modelled, with_rules
 from planner.comm.tables import timing
@@ -27,8 +27,6 @@ from planner.planning import document
 from planner.schema.plan import Plan
 from planner.schema.reports import Communication
 from tests.asking import ask, refused
-from tests.launchers import spread
-from tests.launchers.spread import MIXED
 from tests.sweeps import sweep
 
 CATALOG = catalog.load()
@@ -42,7 +40,7 @@ QUESTIONS: dict[str, tuple[str, tuple[str, ...], dict[str, Any]]] = {
         {"link": ("dgx-h100@east/dgx-h100@west=40 Gbit/s,200 us",)},
     ),
     # One kind of pipeline over both pools: activations cross it, gradients stay.
-    "through": (*MIXED[1], {}),
+    "through": ("llama3-70b", ("dgx-h100:4", "dgx-a100-80gb:4"), {}),
     # Parts of nodes.
     "parts": ("llama3.2-1b", (), {"accelerators": "A100-SXM4-80GB:4,V100-SXM2-32GB:4"}),
 }
@@ -52,8 +50,6 @@ QUESTIONS: dict[str, tuple[str, tuple[str, ...], dict[str, Any]]] = {
 def mixed(name: str) -> Plan:
     """The best plan of a question that is over several pools."""
     model, clusters, asked = QUESTIONS[name]
-    if name == "through":
-        return spread.mixed(model, clusters)
     found = api.plan(model, list(clusters), **asked)
     return next(plan for plan in found.plans if len(plan.cluster.pools) > 1)
 
@@ -70,14 +66,14 @@ def test_what_paces_adds_up_to_the_breakdown(name: str) -> None:
         mine = sum(call.exposed_s for call in found if call.paces and call.cause == cause)
         assert math.isclose(mine, plan.prediction.breakdown.get(cause, 0.0), rel_tol=1e-9, abs_tol=1e-12), cause
     assert all(call.pools and 0 <= call.exposed_s <= call.alone_s * (1 + 1e-9) for call in found)
-    assert {call.pools for call in found if call.where == several_pools.LINK} <= {(0, 1)}
+    assert {call.pools for call in found if call.where == calls_of_several_pools.LINK} <= {(0, 1)}
     assert {i for call in found for i in call.pools} == {0, 1}
 
 
 @sweep("name", QUESTIONS, every=2)
 def test_every_stage_takes_what_the_plan_says(name: str) -> None:
     plan = mixed(name)
-    stages, groups = several_pools.times(known_of(plan, CATALOG, "plan"))
+    stages, groups = calls_of_several_pools.times(known_of(plan, CATALOG, "plan"))
     for g, mine, whole in zip(plan.parallelism.groups, stages, groups, strict=True):
         assert mine == pytest.approx([s.time_s for s in g.stages], rel=1e-12)
         assert whole == pytest.approx(g.time_s, rel=1e-12)
@@ -86,9 +82,9 @@ def test_every_stage_takes_what_the_plan_says(name: str) -> None:
 def test_calls_say_which_pool_and_link() -> None:
     apart = calls(mixed("apart"))
     assert {c.pools for c in apart if c.cause == "dp"} == {(0, 1)}
-    assert all(c.where == several_pools.LINK for c in apart if c.cause == "dp")
+    assert all(c.where == calls_of_several_pools.LINK for c in apart if c.cause == "dp")
     through = calls(mixed("through"))
-    hops = [c for c in through if c.where == several_pools.LINK]
+    hops = [c for c in through if c.where == calls_of_several_pools.LINK]
     assert {c.group for c in hops} == {"pp"} and {c.pools for c in hops} == {(0, 1)}
     assert {c.pools for c in through if c.cause == "dp"} == {(0,), (1,)}
     assert sum(c.leads for c in hops) == 1, "one end stands for the link"
@@ -99,17 +95,17 @@ def test_faster_calls_are_a_faster_step(name: str) -> None:
     plan = mixed(name)
     known, found = known_of(plan, CATALOG, "plan"), calls(plan)
     step = plan.prediction.step_time_s
-    assert several_pools.stretched(known, found, lambda call: 1.0) == pytest.approx(step, rel=1e-9)
-    half, none = (several_pools.stretched(known, found, lambda call, r=r: r) for r in (0.5, 0.0))  # type: ignore[misc]
+    assert calls_of_several_pools.stretched(known, found, lambda call: 1.0) == pytest.approx(step, rel=1e-9)
+    half, none = (calls_of_several_pools.stretched(known, found, lambda call, r=r: r) for r in (0.5, 0.0))  # type: ignore[misc]
     assert none <= half <= step
-    paced = several_pools.stretched(known, found, lambda call: 1.0 if call.paces else 0.0)
+    paced = calls_of_several_pools.stretched(known, found, lambda call: 1.0 if call.paces else 0.0)
     assert none <= paced <= step * (1 + 1e-12)
     # Reductions that are gone take what shows of them along, and the waiting for the slowest rank that they add.
     parts = plan.prediction.breakdown
     own = step - parts["optimizer"] - parts.get("overhead", 0.0)
     slowest = [g for g in plan.parallelism.groups if g.time_s == step]
     if len(slowest) == len(plan.parallelism.groups):
-        gone = several_pools.stretched(known, found, lambda call: float(call.cause != "dp"))
+        gone = calls_of_several_pools.stretched(known, found, lambda call: float(call.cause != "dp"))
         assert step - gone == pytest.approx(parts["dp"] * own / (own - parts.get("jitter", 0.0)), rel=1e-6)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from planner import api, catalog, cost
 from planner.base.errors import WrongQuestion
-from planner.comm.calls.one_pool import CAUSES, grid_of, listed
+from planner.comm.calls_of_one_pool import CAUSES, grid_of, listed
 from planner.cost import calls, collective_times, nccl_algorithms
 from planner.planning import document
 from tests.asking import ask, refused

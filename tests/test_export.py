@@ -18,7 +18,7 @@ from planner.base.errors import WrongQuestion
 from planner.launchers import EXPORTERS, bundle, parts, pods, torchrun, write
 from planner.launchers.bundle import refusals
 from planner.launchers.plan_facts import chunks
-from planner.launchers.start import NAME as START
+from planner.launchers.torchrun import NAME as START
 from planner.planning import document
 from planner.schema.digest import sealed
 from planner.schema.plan import CommunicationRule, Plan

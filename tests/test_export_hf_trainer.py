@@ -13,7 +13,7 @@ import yaml
 from planner import api
 from planner.axes.table import ZERO_SCOPE
 from planner.base.errors import WrongQuestion
-from planner.launchers import EXPORTERS, bundle, parts, trainer_arguments
+from planner.launchers import EXPORTERS, bundle, hf_trainer, parts
 from planner.launchers.benchmark import short
 from planner.launchers.bundle import refusals
 from planner.schema.plan import Plan
@@ -151,10 +151,10 @@ def test_adapters_that_nobody_can_place_are_refused() -> None:
 def test_what_frozen_weights_take_under_fsdp_is_told() -> None:
     """16-bit weights that Accelerate shards in 32 bit; those of 4 bit it leaves alone."""
     wide = plan(Case("hf-trainer", "llama3-8b", NODE, "zero=3 micro=2", "lora"))
-    (told,) = [loss.why for loss in trainer_arguments.loses(wide) if loss.field == "workload.method"]
+    (told,) = [loss.why for loss in hf_trainer.trainer_loses(wide) if loss.field == "workload.method"]
     assert told == "Accelerate shards frozen weights in 32 bit: 0.5 GiB more than predicted"
     narrow = plan(Case("hf-trainer", "llama3-8b", NODE, "zero=3 micro=2", "qlora"))
-    assert not [loss for loss in trainer_arguments.loses(narrow) if loss.field == "workload.method"]
+    assert not [loss for loss in hf_trainer.trainer_loses(narrow) if loss.field == "workload.method"]
 
 
 def test_extra_arguments_are_compared_with_what_a_file_says() -> None:

@@ -15,7 +15,7 @@ from planner.base.errors import WrongQuestion
 from planner.base.resources import data
 from planner.calibration.fit import other_parameters
 from planner.calibration.fit.least_squares import Fit
-from planner.calibration.runs import encoders, other_families
+from planner.calibration.runs import other_families, trained
 from planner.calibration.runs.measured_run import Run, shape
 from planner.calibration.runs.other_families import OtherFrame
 from planner.catalog import Catalog
@@ -281,7 +281,7 @@ def test_what_a_row_leaves_out_is_said() -> None:
     by_id = {run.id: run for run in published()}
     mlperf = next(run for run in published() if run.source == "mlperf-v3.1" and run.family == "encoder" and run.covered)
     assert mlperf.workload is not None
-    assert mlperf.workload.sequence == encoders.REAL_TOKENS
+    assert mlperf.workload.sequence == trained.REAL_TOKENS
     assert any("tokens a sequence" in said for said in mlperf.inferred)
     assert by_id["nv-deeplearningexamples-056"].inferred == ("batch: 256 per accelerator",)
 

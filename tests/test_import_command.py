@@ -10,7 +10,7 @@ import pytest
 from planner.base.errors import WrongQuestion
 from planner.launchers import EXPORTERS, bundle, parts, plan_facts, reading
 from planner.launchers.reading import deepspeed
-from planner.launchers.start import NAME as START
+from planner.launchers.torchrun import NAME as START
 from planner.planning import comparison, document
 from planner.schema.plan import Group, GroupStage, Plan
 from tests.asking import ask

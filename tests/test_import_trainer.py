@@ -12,7 +12,7 @@ from planner.launchers import accelerate, bundle, parts, plan_facts, reading, wr
 from planner.launchers.reading import trainer_dialects
 from planner.launchers.reading.found import FoundOptions
 from planner.launchers.reading.trainer_dialects import NAMES
-from planner.launchers.start import NAME as START
+from planner.launchers.torchrun import NAME as START
 from planner.schema.launcher_table import launcher_table
 from planner.schema.workload import Method
 from tests.asking import ask

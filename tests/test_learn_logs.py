@@ -12,6 +12,7 @@ import tracemalloc
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -458,6 +459,22 @@ def test_a_frame_of_wandb_gives_its_records_back(tmp_path: Path) -> None:
     whole[6000] ^= 1
     path.write_bytes(whole)
     assert [data for _, data in recorded.records(path)] == [*sent[:3], None]
+
+
+@sweep(
+    ("bound", "most", "says"),
+    [("BYTES_READ", 5, "23 bytes; records of a run have at most 5"), ("SECONDS_READ", -1.0, "takes more than -1 s")],
+)
+def test_records_of_a_run_are_read_within_bounds(
+    bound: str, most: float, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "run-1.wandb"
+    path.write_bytes(framed(b"1", b"2"))
+    proto = SimpleNamespace(Record=SimpleNamespace(FromString=lambda data: None))
+    monkeypatch.setitem(sys.modules, "wandb.proto.wandb_internal_pb2", proto)
+    monkeypatch.setattr(f"planner.base.reading.{bound}", most)
+    with pytest.raises(WrongQuestion, match=says):
+        reading.read(path)
 
 
 def test_records_of_wandb_are_read_where_it_is_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import sys
 from functools import partial
+from inspect import iscoroutinefunction
 from pathlib import Path
 
 import pytest
 
 from planner.base.errors import ClusterwrightError, WrongQuestion
 from planner.commands.agent_tools import AgentTools
+from planner.commands.one_search import OneSearch
 from planner.commands.serving import answered, server
 from tests import agent_questions as asked
 from tests.sweeps import sweep
@@ -129,3 +131,10 @@ def test_a_missing_sdk_is_a_plain_message(monkeypatch: pytest.MonkeyPatch, tmp_p
 def test_tools_keep_their_names_and_types(tmp_path: Path) -> None:
     for tool in AgentTools(tmp_path).all():
         assert answered(tool).__name__ == tool.__name__ and tool.__doc__
+
+
+def test_tools_that_may_take_minutes_end_with_who_asked(tmp_path: Path) -> None:
+    """Others answer in the server itself, where nothing ends them."""
+    search = OneSearch(tmp_path)
+    apart = {tool.__name__ for tool in AgentTools(tmp_path).all() if iscoroutinefunction(answered(tool, search))}
+    assert apart == {"plan", "fit", "procure", "validate"}

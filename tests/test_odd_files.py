@@ -244,6 +244,31 @@ def test_toml_beyond_what_is_needed_is_refused(
     assert (answer.code, says in answer.err) == (2, True), answer
 
 
+@sweep(
+    "line",
+    ["validate pipe.csv", "calibrate pipe.csv -o out", "report pipe.csv -o r.html", "report pipe.json -o r.html"],
+)
+def test_a_pipe_is_no_table(line: str, capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+    """Whoever opens one waits for who writes, for ever."""
+    pipe = folder / line.split()[1]
+    pipe.unlink(missing_ok=True)
+    os.mkfifo(pipe)
+    answer = ask(capsys, line)
+    assert (answer.code, "not a regular file" in answer.err) == (2, True), answer.err
+
+
+@sweep("line", ["validate runs.csv", "calibrate runs.csv -o out", "report runs.csv -o r.html"])
+def test_a_table_is_read_within_bounds(
+    line: str, capsys: pytest.CaptureFixture[str], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Short rows below a long first line have all its cells: a file of 2 MB would make ten thousand million."""
+    (folder / "runs.csv").write_text(",".join(map(str, range(30_000))) + "\n1" * 400, encoding="utf-8")
+    answer = ask(capsys, line)
+    assert (answer.code, "12,030,000 cells; a table of runs has at most 10,000,000" in answer.err) == (2, True)
+    monkeypatch.setattr("planner.base.csv_rows.LARGEST", 1_000)
+    assert "a table of runs has at most 1,000" in ask(capsys, line).err
+
+
 def test_toml_that_is_long_is_read() -> None:
     text = f"words = '{'a.b c ' * 1000}'\n" + "".join(f"[t{n}.a.b.c]\nx = {n}.5\n" for n in range(2_000))
     assert reading.toml(text)["t9"]["a"]["b"]["c"]["x"] == 9.5

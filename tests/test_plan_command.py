@@ -14,7 +14,7 @@ import pytest
 
 import planner
 from planner.planning import document
-from planner.question.flag_values import batches, whole_numbers
+from planner.question.values import batches, whole_numbers
 from planner.space.rules import RULES, Rule
 from tests.asking import Answer, ask
 from tests.sweeps import sweep

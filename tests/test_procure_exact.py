@@ -14,8 +14,8 @@ from planner.procurement.program.instance import FAR, ProcureInstance, ProcureVa
 from planner.procurement.program.solve import best, excluded, solve
 from planner.procurement.question.portfolio import Job, Limits
 from planner.procurement.throughput.column import Column
-from planner.question.file_values import DAYS_PER_MONTH
 from planner.question.plan_options import PlanOptions
+from planner.question.values import DAYS_PER_MONTH
 from planner.solver import SolverName, installed
 from tests.procuring import answers, best_ratio, best_value, bought, hired, job, portfolio, random_instance, with_limits
 from tests.sweeps import sweep

@@ -22,8 +22,8 @@ from planner.procurement.question.portfolio import Limits, MixedPools, NodeOptio
 from planner.procurement.supply.acquiring import pools
 from planner.procurement.throughput import several_pools
 from planner.procurement.throughput.column import Column
-from planner.question.file_values import DAYS_PER_MONTH
 from planner.question.purchase_options import ProcureQuestion
+from planner.question.values import DAYS_PER_MONTH
 from planner.schema.procurement import Procurement
 from planner.verify import procurement as verify
 from tests.asking import ask

@@ -15,7 +15,7 @@ from planner.commands import main
 from planner.procurement import run
 from planner.procurement.question import reading
 from planner.procurement.run import Depth
-from planner.question import file_values as currency
+from planner.question import values as currency
 from planner.schema.procurement import Currency
 from tests.procuring_lab import lab
 from tests.sweeps import sweep

@@ -25,6 +25,7 @@ from planner.report import charts, machines, offers, split_schedules, steps
 from planner.report import plans as reports
 from planner.report.blocks import Chart, Drawing, TextTable, library
 from planner.schema.plan import Plan, PlanSet
+from tests.api_questions import STUDY
 from tests.asking import ask, refused
 from tests.one_forward_one_backward import seconds
 from tests.plans import plans
@@ -32,22 +33,6 @@ from tests.sweeps import sweep
 from tests.words import worded
 
 PLANS = Path(__file__).parent / "golden" / "plans" / "1"
-STUDY = """
-objectives = ["cost"]
-[base]
-node = "dgx-h100"
-count = 1
-[axes]
-"accelerator.memory" = ["40 GiB", "80 GiB"]
-"node.accelerators" = [4, 8]
-[[workloads]]
-model = "llama3-8b"
-batch = 64
-pins = ["recompute=none", "micro=1", "zero=1", "cp=1", "vpp=1", "offload=none"]
-[costs]
-basis = "purchase"
-accelerator = "$3,000"
-"""
 HOSTILE = """</script><script>alert(1)</script><img src=x onerror="alert(2)">'"&<!--"""
 
 

@@ -13,8 +13,8 @@ from planner import cost
 from planner.base.errors import WrongQuestion
 from planner.cost import held_memory
 from planner.figures import conformal_intervals
-from planner.question.flag_values import parse_risk
 from planner.question.search_problem import problem
+from planner.question.values import parse_risk
 from planner.search.branch_and_bound import Bounded
 from planner.search.costing import Exhaustive
 from tests import oracle

@@ -17,8 +17,8 @@ from planner.base.typed import Misfit, keeps, keys, missing, reads, record, wron
 from planner.catalog import Catalog, load
 from planner.catalog.files import TomlDocument
 from planner.procurement.question import reading as portfolios
-from planner.question.file_values import TABLE
 from planner.question.typed_file import TypedFile
+from planner.question.values import TABLE
 from planner.study.question import reading as studies
 from tests.sweeps import sweep
 from tests.words import worded

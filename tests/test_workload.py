@@ -11,7 +11,7 @@ from planner.base import writing
 from planner.base.errors import WrongQuestion
 from planner.base.resources import data
 from planner.models import files, model_rules
-from planner.models.methods import METHODS
+from planner.models.fine_tuning import METHODS
 from planner.models.parameters import parameters
 from planner.models.workload import HUB, ModelLibrary, from_file, library, model, optimizer, optimizers, workload
 from planner.schema import choices

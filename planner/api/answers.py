@@ -13,7 +13,6 @@ from planner.catalog import Catalog
 from planner.models import families, workload
 from planner.planning.contingency import contingencies
 from planner.question import pools
-from planner.question.flag_values import parse_risk
 from planner.question.given import Named, Progress, counted, joined, listed, path, texts
 from planner.question.given_groups import KEY, parsed_group
 from planner.question.plan_options import PlanOptions
@@ -31,6 +30,7 @@ from planner.question.reading import (
     request,
     several,
 )
+from planner.question.values import parse_risk
 from planner.schema.images import ImagePlan, ImageQuestion
 from planner.schema.plan import PlanSet
 from planner.schema.workload import Model

@@ -12,7 +12,6 @@ from planner.base.errors import WrongQuestion
 from planner.catalog import load
 from planner.models.workload import find_model
 from planner.planning import what_fits
-from planner.question.flag_values import sequence_length
 from planner.question.given import Progress, path, texts
 from planner.question.plan_options import (
     EstimateQuestion,
@@ -22,6 +21,7 @@ from planner.question.plan_options import (
     PlanQuestion,
     as_options,
 )
+from planner.question.values import sequence_length
 from planner.schema.images import ImagePlan
 from planner.schema.listings import FittingTraining
 from planner.schema.plan import PlanSet

@@ -14,8 +14,8 @@ from planner import planning
 from planner.axes import AXES
 from planner.base.errors import WrongQuestion
 from planner.catalog import Catalog
-from planner.comm.calls import several_pools
-from planner.comm.calls.one_pool import CAUSES, known_of
+from planner.comm import calls_of_several_pools
+from planner.comm.calls_of_one_pool import CAUSES, known_of
 from planner.cost.held_memory import Memory
 from planner.cost.money import PoolFailures, joint_goodput
 from planner.figures import conformal_intervals, cost_inputs
@@ -91,7 +91,7 @@ def _searched(first: Plan, asked: SearchQuestion, objective: str, catalog: Catal
 
 def _places(plan: Plan, catalog: Catalog, where: str, own: Sequence[Cluster]) -> list[Cluster]:
     """The nodes of every pool in the plan's region."""
-    found, region = several_pools.places(plan, catalog, where, own), plan.cluster.region
+    found, region = calls_of_several_pools.places(plan, catalog, where, own), plan.cluster.region
     return [c if region is None or c.region else replace(c, region=catalog.region(region)) for c in found]
 
 
@@ -226,14 +226,14 @@ def _pools(plan: Plan, catalog: Catalog, options: PlanOptions, at: Sequence[Clus
 def _timed(plan: Plan, catalog: Catalog, where: str, own: Sequence[Cluster]) -> Plan:
     """A plan over several pools with today's times of its stages, of its groups and of their communication."""
     known = known_of(plan, catalog, where, own)
-    each, whole = several_pools.times(known)
+    each, whole = calls_of_several_pools.times(known)
     groups = [
         replace(
             g, time_s=float(t), stages=tuple(replace(s, time_s=float(n)) for s, n in zip(g.stages, ts, strict=True))
         )
         for g, ts, t in zip(plan.parallelism.groups, each, whole, strict=True)
     ]
-    calls, shown = several_pools.listed(known), dict(plan.prediction.breakdown)
+    calls, shown = calls_of_several_pools.listed(known), dict(plan.prediction.breakdown)
     for cause in CAUSES:
         if seconds := sum(call.exposed_s for call in calls if call.paces and call.cause == cause):
             shown[cause] = seconds

@@ -12,8 +12,8 @@ from planner.api.entry import asks
 from planner.base import resources
 from planner.catalog import load
 from planner.question.document_options import CalibrateQuestion, LearnQuestion, ValidateQuestion
-from planner.question.flag_values import parse_risk
 from planner.question.given import path
+from planner.question.values import parse_risk
 from planner.schema.record import Report
 
 

@@ -17,6 +17,8 @@ from planner.base.errors import WrongQuestion
 
 LARGEST = 100_000_000
 """Bytes of a file: some hundred thousand rows, which fit in memory."""
+MOST_CELLS = 10_000_000
+"""Lines times columns of a table: a row that ends early has all cells that the first line names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +64,30 @@ def read(path: Path, what: str) -> tuple[tuple[str, ...], Iterator[CsvRow]]:
     Raises:
         WrongQuestion: it cannot be read, is no CSV, or has a row of more cells than columns (``file:line: ...``).
     """
-    body = io.StringIO(reading.text(path, what, LARGEST), newline="")
-    reader = csv.DictReader(body, restval="", strict=True)
+    reader = table(path, what, strict=True)
+    return tuple(reader.fieldnames or ()), _rows(path, reader)
+
+
+def table(path: Path, what: str, *, strict: bool = False) -> csv.DictReader[str]:
+    """The rows of a file within bounds, as the standard library reads them, with the first line read.
+
+    Args:
+        path: The file.
+        what: What such a file is, with its article: "a kernel table".
+        strict: Whether a quote in the midst of a cell is an error.
+
+    Raises:
+        WrongQuestion: it cannot be read, is larger than any such table, or its first line is no CSV.
+    """
+    text = reading.text(path, what, LARGEST)
+    reader = csv.DictReader(io.StringIO(text, newline=""), restval="", strict=strict)
     try:
-        return tuple(reader.fieldnames or ()), _rows(path, reader)
+        columns = len(reader.fieldnames or ())
     except csv.Error as error:
         raise WrongQuestion(f"{path}:1: {error}") from None
+    if (cells := (1 + text.count("\n")) * columns) > MOST_CELLS:
+        raise WrongQuestion(f"{path}: {cells:,} cells; {what} has at most {MOST_CELLS:,}")
+    return reader
 
 
 def _rows(path: Path, reader: csv.DictReader[str]) -> Iterator[CsvRow]:

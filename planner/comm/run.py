@@ -10,10 +10,10 @@ from pathlib import Path
 from planner.base.errors import WrongQuestion
 from planner.base.reading import short_hash
 from planner.catalog import Catalog
-from planner.comm.calls import several_pools
-from planner.comm.calls.one_pool import grid_of, known_of, listed, place_of
-from planner.comm.calls.several_pools import KnownPlan, PoolCall
-from planner.comm.program.integer_program import ChooseOptions, Chosen, choose, pin
+from planner.comm import calls_of_several_pools
+from planner.comm.calls_of_one_pool import grid_of, known_of, listed, place_of
+from planner.comm.calls_of_several_pools import KnownPlan, PoolCall
+from planner.comm.integer_program import ChooseOptions, Chosen, choose, pin
 from planner.comm.tables import measured_times as tables
 from planner.comm.tables import nccl_methods as by_model
 from planner.comm.tables.measured_times import CollectiveMethod
@@ -38,7 +38,7 @@ def modelled(plan: Plan, catalog: Catalog, where: str, clusters: Sequence[Cluste
         WrongQuestion: as :func:`with_rules`, and where the accelerators do not speak NCCL.
     """
     calls = _calls(plan, catalog, where, clusters)
-    if several_pools.several(plan):
+    if calls_of_several_pools.several(plan):
         return _modelled_across(plan, catalog, where, clusters, calls)
     place = place_of(plan, catalog, where, clusters)
     part = place.accelerator
@@ -89,7 +89,7 @@ def with_rules(
         WrongQuestion: a plan without collectives or of another catalog, or a table that lacks what the plan calls.
         NoAnswer: no choice keeps the limits.
     """
-    if several_pools.several(plan):
+    if calls_of_several_pools.several(plan):
         return _measured_across(plan, catalog, files, asked, where, clusters)
     if len(files) > 1 or ("=" in files[0] and not Path(files[0]).exists()):
         raise WrongQuestion(f"--table {files[-1]}: a plan on nodes of one kind has one table; write --table FILE")
@@ -148,7 +148,7 @@ def _modelled_across(
         assert isinstance(call, PoolCall)
         # Between pools the library of the slower NICs, as the links themselves are priced.
         slower = min(call.pools, key=lambda i: float(known.figures[i].network.nic))
-        return by_model.times(several_pools.network(known, call), libraries[slower], call)
+        return by_model.times(calls_of_several_pools.network(known, call), libraries[slower], call)
 
     leading = _leading(plan, calls)
     chosen = pin(leading, look_up)
@@ -206,7 +206,7 @@ def _pool_tables(plan: Plan, known: KnownPlan, files: Sequence[str]) -> tuple[Po
 def _saved(known: KnownPlan, calls: Sequence[PoolCall], leading: Sequence[PoolCall], chosen: Chosen) -> float:
     """Seconds of the step: by the slowest pipelines, whichever these are then, switches paid."""
     ratios = {_key(call): one.alone_s / one.base_s for one, call in zip(chosen.calls, leading, strict=True)}
-    faster = several_pools.stretched(known, calls, lambda call: ratios[_key(call)])
+    faster = calls_of_several_pools.stretched(known, calls, lambda call: ratios[_key(call)])
     switches = max(sum(one.saved_s for one in chosen.calls) - chosen.saved_s, 0.0)
     return known.plan.prediction.step_time_s - faster - switches
 

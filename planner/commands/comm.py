@@ -46,7 +46,7 @@ def show(file: Path, rank: int | None, cluster: tuple[Path, ...], catalog: Path 
     from planner import verify
     from planner.api import plan_sources as plans
     from planner.comm import run
-    from planner.comm.calls.one_pool import listed
+    from planner.comm.calls_of_one_pool import listed
     from planner.commands.screen import comm_view, render
 
     plan = plans.read(file, rank)
@@ -106,8 +106,7 @@ def choose(
     from planner import verify
     from planner.api import plan_sources as plans
     from planner.base import writing
-    from planner.comm import run
-    from planner.comm.program import integer_program
+    from planner.comm import integer_program, run
     from planner.commands.screen import comm_view, render
     from planner.planning import document
 

@@ -83,7 +83,7 @@ def server(folder: Path) -> Any:
     return MCPServer("clusterwright", version=__version__, instructions=INSTRUCTIONS, tools=tools, log_level="ERROR")
 
 
-SEARCHES = ("plan", "fit", "procure")
+SEARCHES = ("plan", "fit", "procure", "validate")
 """Tools that may take minutes: each call is a process, which ends when the agent cancels it."""
 
 
@@ -149,14 +149,14 @@ def serve(folder: Path, port: int, time_limit: str) -> None:
     from planner.commands import web
     from planner.commands.one_search import OneSearch
     from planner.commands.screen import render
-    from planner.question.flag_values import positive
+    from planner.question.values import positive_amount
     from planner.report import blocks
 
     try:
         import uvicorn
     except ImportError:
         raise WrongQuestion("the page needs Uvicorn: pip install 'clusterwright[serve]'") from None
-    token, limit_s = secrets.token_urlsafe(32), positive("--time-limit", time_limit, "time")
+    token, limit_s = secrets.token_urlsafe(32), positive_amount("--time-limit", time_limit, "time")
     search = OneSearch(folder, limit_s or 0.0, ", or begin the server with a longer --time-limit")
     application = web.application(folder, token, search)
     try:

@@ -206,7 +206,7 @@ async def _gone(request: Request) -> None:
 
 def _whole(name: str, text: str) -> int:
     """A field that takes a whole number, with ``8k`` as everywhere."""
-    from planner.question.flag_values import sequence_length
+    from planner.question.values import sequence_length
 
     try:
         return sequence_length(text) or 0

@@ -23,7 +23,7 @@ from pathlib import Path
 
 import numpy as np
 
-from planner.base import writing
+from planner.base import csv_rows, writing
 from planner.base.errors import WrongQuestion
 from planner.catalog import Catalog
 from planner.cost.figures import Array
@@ -151,16 +151,15 @@ def read(catalog: Catalog, what: str = TIME) -> dict[str, Width]:
         for path in sorted((layer.folder / FOLDER).glob("*.csv")):
             if path.name.startswith(MEMORY) != (what == MEMORY):
                 continue
-            with path.open(encoding="utf-8", newline="") as file:
-                for number, row in enumerate(csv.DictReader(file), 2):
-                    try:
-                        half = float(row["half_width"])
-                        runs = int(row["runs"])
-                    except (KeyError, TypeError, ValueError):
-                        raise WrongQuestion(f"{path}:{number}: expected columns {', '.join(COLUMNS)}") from None
-                    if not 0 <= half < math.inf:
-                        raise WrongQuestion(f"{path}:{number}: half_width must be finite and at least 0")
-                    known[row["set"]] = Width(half, runs)
+            for number, row in enumerate(csv_rows.table(path, "a file of widths"), 2):
+                try:
+                    half = float(row["half_width"])
+                    runs = int(row["runs"])
+                except (KeyError, TypeError, ValueError):
+                    raise WrongQuestion(f"{path}:{number}: expected columns {', '.join(COLUMNS)}") from None
+                if not 0 <= half < math.inf:
+                    raise WrongQuestion(f"{path}:{number}: half_width must be finite and at least 0")
+                known[row["set"]] = Width(half, runs)
     return known
 
 

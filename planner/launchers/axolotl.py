@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from planner.launchers import accelerate, deepspeed, lora, plan_facts, quoting, start, table, trainer_arguments
+from planner.launchers import accelerate, deepspeed, hf_trainer, lora, plan_facts, quoting, table, torchrun
 from planner.launchers.target import LaunchJob, LaunchProgram, Values, by_table
 from planner.schema.launcher_table import launcher_table
 from planner.schema.plan import Plan
@@ -25,7 +25,7 @@ def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
     files |= deepspeed.with_file(plan, values) if "deepspeed" in options else {}
     return replace(
         job,
-        command=(*start.rendezvous(plan, values), LaunchProgram("-m"), "axolotl.cli.train", NAME),
+        command=(*torchrun.rendezvous(plan, values), LaunchProgram("-m"), "axolotl.cli.train", NAME),
         argv=(NAME,),
         options=options,
         environment={**job.environment, **plan.env},
@@ -44,12 +44,12 @@ def configuration(plan: Plan, values: Values) -> dict[str, Any]:
         "loaded_by_one": not lora.base(plan) if sharded else None,
         "job.datasets": [{"path": values["dataset"], "type": values["dataset-type"]}],
     }
-    return table.nested(table.document(TABLE, trainer_arguments.facts(plan, values, decided)))
+    return table.nested(table.document(TABLE, hf_trainer.facts(plan, values, decided)))
 
 
 def refuses(plan: Plan) -> Iterator[str]:
     """What its Trainer excludes, and what it takes otherwise than planned."""
-    yield from trainer_arguments.refuses(plan)
+    yield from hf_trainer.refuses(plan)
     engine = accelerate.route(plan)
     if engine == "FSDP" and plan.parallelism.zero_stage == 2:
         yield "zero 2 with FSDP: it cannot keep weights after the forward pass (setup_fsdp_envs)"
@@ -57,4 +57,4 @@ def refuses(plan: Plan) -> Iterator[str]:
         yield f"replicas in {plan.precision}: it holds weights in 16 bit alone there (resolve_dtype); plan zero 3"
 
 
-EXPORTER = by_table("axolotl", emit=emit, refuses=refuses, loses=trainer_arguments.loses_with_own_model)
+EXPORTER = by_table("axolotl", emit=emit, refuses=refuses, loses=hf_trainer.loses_with_own_model)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from planner.base.errors import WrongQuestion
-from planner.launchers import megatron_bridge, primus, slurm, start, torchtitan
+from planner.launchers import megatron_bridge, primus, slurm, torchrun, torchtitan
 from planner.launchers.bundle import Bundle
 from planner.launchers.scripts import script
 from planner.launchers.target import Exporter, LaunchJob
@@ -106,7 +106,7 @@ def in_turn(folders: Sequence[str], exporters: Sequence[Exporter]) -> Bundle:
     schedulers = [each.name for each in exporters if each.role == "scheduler"]
     if schedulers not in ([], ["slurm"]):
         raise WrongQuestion(f"--benchmark: jobs of {schedulers[0]} are not waited for; slurm's are, or no scheduler")
-    run = f"timeout {60 * LIMIT_MIN} bash {start.NAME} > {LOG} 2>&1"
+    run = f"timeout {60 * LIMIT_MIN} bash {torchrun.NAME} > {LOG} 2>&1"
     if schedulers:
         run = f"sbatch --wait --time={LIMIT_MIN} --output={LOG} {slurm.NAME}"
     names = "|".join(dict.fromkeys(setting.name for each in exporters for setting in each.settings))

@@ -11,7 +11,7 @@ from typing import Any
 
 from planner.base.errors import WrongQuestion, meant
 from planner.base.units import format_seconds
-from planner.launchers import plan_facts, profiles, quoting, start, torchrun
+from planner.launchers import plan_facts, profiles, quoting, torchrun
 from planner.launchers.profiles import EXTRA
 from planner.launchers.registry import EXPORTERS
 from planner.launchers.target import Allowed, EnvironmentSetting, Exporter, LaunchJob, Loss, placeholder, spelt
@@ -73,14 +73,14 @@ def bundle(
     job = LaunchJob(files={torchrun.PLAN: written}, site=site, benchmark=measures, environment=site.environment)
     for exporter in exporters:
         if exporter.role == "scheduler":
-            job = replace(job, files={**job.files, start.NAME: start.script(plan, job, header)})
+            job = replace(job, files={**job.files, torchrun.NAME: torchrun.script(plan, job, header)})
         job = exporter.emit(plan, job, values)
         if changed is not None and exporter.role == "trainer":
             job = changed(exporter, plan, job)
         if exporter.role == "trainer":
             job = _with_extra(job, values)
-    if start.NAME not in job.files:
-        job = replace(job, files={**job.files, start.NAME: start.script(plan, job, header)})
+    if torchrun.NAME not in job.files:
+        job = replace(job, files={**job.files, torchrun.NAME: torchrun.script(plan, job, header)})
     lost = tuple(loss for loss in (*lost, *job.losses) if not (changed and loss.field == "money.days"))
     missing = tuple(s for s in offered.values() if _stands(placeholder(s.name), values, job))
     files = {name: _announced(name, text, missing) for name, text in job.files.items()}

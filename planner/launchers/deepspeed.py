@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from planner.base.errors import WrongQuestion, did_you_mean
-from planner.launchers import plan_facts, start, table
+from planner.launchers import plan_facts, table, torchrun
 from planner.launchers.target import LaunchJob, LaunchProgram, Loss, Values, by_table
 from planner.schema.launcher_table import launcher_table
 from planner.schema.plan import Plan
@@ -30,7 +30,7 @@ def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
     argv = ("--deepspeed", "--deepspeed_config", NAME)
     return replace(
         job,
-        command=(*start.rendezvous(plan, values), LaunchProgram(values["script"]), *argv),
+        command=(*torchrun.rendezvous(plan, values), LaunchProgram(values["script"]), *argv),
         argv=argv,
         environment={**job.environment, **plan.env},
         files={**job.files, NAME: json.dumps(settings, indent=2) + "\n"},

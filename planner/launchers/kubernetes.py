@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from planner.base.errors import WrongQuestion
-from planner.launchers import plan_facts, pods, quoting, start, tpu
+from planner.launchers import plan_facts, pods, quoting, torchrun, tpu
 from planner.launchers.target import EnvironmentSetting, LaunchJob, Loss, Values, by_table, of_pool
 from planner.schema.plan import Plan
 
@@ -56,7 +56,7 @@ def _groups(plan: Plan, job: LaunchJob, values: Values, name: str) -> Iterator[d
 def _slices(plan: Plan, job: LaunchJob, values: Values) -> dict[str, Any]:
     """Slices of TPUs, one job each: GKE lays a slice's pods on hosts of one torus, and tells them of each other."""
     pool, chips, hosts = plan.cluster.pools[0], tpu.chips(plan), tpu.hosts(plan)
-    script = f"export NODE_RANK=$JOB_COMPLETION_INDEX MASTER_ADDR=none\n{start.self_contained(job)}"
+    script = f"export NODE_RANK=$JOB_COMPLETION_INDEX MASTER_ADDR=none\n{torchrun.self_contained(job)}"
     label, torus = tpu.LABELS[pool.accelerator], tpu.topology(pool.accelerator, chips)
     selected = {"cloud.google.com/gke-tpu-accelerator": label, "cloud.google.com/gke-tpu-topology": torus}
     own = node_selector(plan, 0, values).get("nodeSelector", {})
@@ -88,7 +88,7 @@ def _node(plan: Plan, job: LaunchJob, values: Values, index: int, rank: str, fir
     script = (
         f"export NODE_RANK={rank}\n"
         f"export MASTER_ADDR={first}\n"
-        f"export NPROC_PER_NODE={pool.accelerators_per_node}\n" + start.self_contained(job)
+        f"export NPROC_PER_NODE={pool.accelerators_per_node}\n" + torchrun.self_contained(job)
     )
     return {
         "restartPolicy": "Never",
@@ -142,7 +142,7 @@ def pytorchjob(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
     pool = plan.cluster.pools[0]
     again, lost = pods.restarts(job, values)
     # The operator looks for a container of this name.
-    pod = pods.pod(job, pods.devices(pool), _PYTORCHJOB_RANKS + start.self_contained(job), values, name="pytorch")
+    pod = pods.pod(job, pods.devices(pool), _PYTORCHJOB_RANKS + torchrun.self_contained(job), values, name="pytorch")
 
     def replicas(count: int) -> dict[str, Any]:
         return {"replicas": count, "restartPolicy": "OnFailure" if again else "Never", "template": {"spec": pod}}
@@ -170,7 +170,7 @@ export MASTER_ADDR="${PET_MASTER_ADDR:?set by the torch runtime}"
 def trainjob(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
     """A TrainJob: one node a pod; the torch runtime says which, in ``PET_*``."""
     pool = plan.cluster.pools[0]
-    made = pods.container(values["image"], _TRAINJOB_RANKS + start.self_contained(job))
+    made = pods.container(values["image"], _TRAINJOB_RANKS + torchrun.self_contained(job))
     document = {
         "apiVersion": "trainer.kubeflow.org/v1alpha1",
         "kind": "TrainJob",

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from planner.launchers import accelerate, quoting, table, trainer_arguments
+from planner.launchers import accelerate, hf_trainer, quoting, table
 from planner.launchers.target import LaunchJob, LaunchProgram, Values, by_table
 from planner.schema.launcher_table import launcher_table
 from planner.schema.plan import Plan
@@ -37,9 +37,7 @@ def configuration(plan: Plan, values: Values) -> dict[str, Any]:
         "apart": None if untrained else bool(plan.workload.texts) or None,
         "liger_by_trainer": None,
     }
-    return table.document(TABLE, trainer_arguments.facts(plan, values, decided))
+    return table.document(TABLE, hf_trainer.facts(plan, values, decided))
 
 
-EXPORTER = by_table(
-    "llama-factory", emit=emit, refuses=trainer_arguments.refuses, loses=trainer_arguments.loses_with_own_model
-)
+EXPORTER = by_table("llama-factory", emit=emit, refuses=hf_trainer.refuses, loses=hf_trainer.loses_with_own_model)

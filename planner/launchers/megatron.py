@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from planner.axes.table import ATTENTION_KERNEL
-from planner.launchers import megatron_hybrid, megatron_model, plan_facts, start, table
+from planner.launchers import megatron_hybrid, megatron_model, plan_facts, table, torchrun
 from planner.launchers.target import LaunchJob, LaunchProgram, Loss, Values, by_table
 from planner.schema.launcher_table import launcher_table
 from planner.schema.plan import Plan
@@ -30,7 +30,7 @@ def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
     argv = arguments(plan, values)
     return replace(
         job,
-        command=(*start.rendezvous(plan, values), LaunchProgram(values["megatron-lm"] + "/" + program), *argv),
+        command=(*torchrun.rendezvous(plan, values), LaunchProgram(values["megatron-lm"] + "/" + program), *argv),
         argv=argv,
         environment={**performance(plan), **job.environment, **environment(plan), **plan.env},
     )

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from planner.launchers import lora, megatron, plan_facts, start, table
+from planner.launchers import lora, megatron, plan_facts, table, torchrun
 from planner.launchers.scripts import script
 from planner.launchers.target import LaunchJob, LaunchProgram, Loss, Values, by_table
 from planner.schema.launcher_table import launcher_table
@@ -33,7 +33,7 @@ def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
     text = json.dumps(options, indent=2) + "\n"
     return replace(
         job,
-        command=(*start.rendezvous(plan, values), LaunchProgram(NAME)),
+        command=(*torchrun.rendezvous(plan, values), LaunchProgram(NAME)),
         options=options["settings"],
         environment={**megatron.performance(plan), **job.environment, **megatron.environment(plan), **plan.env},
         files={**job.files, NAME: script("megatron_bridge.py"), SETTINGS: text},

@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 
-from planner.launchers import kubernetes, plan_facts, pods, profiles, quoting, start
+from planner.launchers import kubernetes, plan_facts, pods, profiles, quoting, torchrun
 from planner.launchers.scripts import script
 from planner.launchers.target import LaunchJob, Loss, Values, by_table
 from planner.schema.plan import Plan
@@ -36,7 +36,7 @@ def with_script(plan: Plan, job: LaunchJob, again: int) -> LaunchJob:
         "NODES": plan.cluster.pools[0].count,
         "GPUS": plan.cluster.pools[0].accelerators_per_node,
         "RESTARTS": again,
-        "FILES": (start.NAME, *job.needed),
+        "FILES": (torchrun.NAME, *job.needed),
     }
     text = script("ray_train.py", **{name: json.dumps(value) for name, value in filled.items()})
     return replace(job, files={**job.files, NAME: text})
@@ -95,7 +95,7 @@ def rayjob(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
             "rayClusterSpec": cluster,
         },
     }
-    read = (NAME, start.NAME, *job.needed)
+    read = (NAME, torchrun.NAME, *job.needed)
     held = {
         "apiVersion": "v1",
         "kind": "ConfigMap",

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from planner.base.errors import WrongQuestion
-from planner.launchers import quoting, start
+from planner.launchers import quoting, torchrun
 from planner.launchers.target import LaunchJob, Values, by_table
 from planner.schema.launcher_table import launcher_table
 from planner.schema.plan import Plan
@@ -61,7 +61,7 @@ def dstack(plan: Plan, job: LaunchJob, _: Values) -> LaunchJob:
     """
     pool, container = plan.cluster.pools[0], job.site.container
     memory = f"{pool.accelerator_memory_bytes / 2**30 * 0.95:.0f}GB.."
-    script = DSTACK_RANKS + start.self_contained(job)
+    script = DSTACK_RANKS + torchrun.self_contained(job)
     if "${{" in script:
         raise WrongQuestion("dstack: ${{ in a name or a setting would be expanded; choose another")
     shared = container.shared_memory

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from planner.base.errors import WrongQuestion
 from planner.base.units import format_many
-from planner.launchers import plan_facts, quoting, skypilot_and_dstack, start
+from planner.launchers import plan_facts, quoting, skypilot_and_dstack, torchrun
 from planner.launchers.target import EnvironmentSetting, LaunchJob, Loss, Values, by_table, of_pool, placeholder
 from planner.schema.plan import Plan, Pool
 
@@ -143,7 +143,7 @@ def option(text: str, more: str = "") -> str:
 def _step(job: LaunchJob, index: int, pool: Pool, pools: int) -> str:
     """What ``srun`` starts on one component; SLURM_PROCID counts nodes over all of them."""
     group = f"--het-group={index} " if pools > 1 else ""
-    inner = f'NODE_RANK="$SLURM_PROCID" NPROC_PER_NODE={pool.accelerators_per_node} exec bash {start.NAME}'
+    inner = f'NODE_RANK="$SLURM_PROCID" NPROC_PER_NODE={pool.accelerators_per_node} exec bash {torchrun.NAME}'
     return f"{group}{_container(job)}--nodes={pool.count} --ntasks={pool.count} bash -c {quoting.word(inner)}"
 
 

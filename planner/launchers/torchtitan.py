@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from planner.launchers import plan_facts, quoting, start, table
+from planner.launchers import plan_facts, quoting, table, torchrun
 from planner.launchers.scripts import script
 from planner.launchers.target import LaunchJob, LaunchProgram, Loss, Values, by_table
 from planner.schema.hardware import SPLIT_SCHEDULES
@@ -36,7 +36,7 @@ def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
     argv = ("--module", MODULE, "--config", FUNCTION, *table.argv(TABLE, facts(plan, values)))
     return replace(
         job,
-        command=(*start.rendezvous(plan, values), LaunchProgram("-m"), "torchtitan.train", *argv),
+        command=(*torchrun.rendezvous(plan, values), LaunchProgram("-m"), "torchtitan.train", *argv),
         argv=argv,
         environment={**job.environment, **plan.env, "PYTHONPATH": "."},
         files={**job.files, f"{MODULE}.py": module(plan, values)},

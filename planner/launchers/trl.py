@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from planner.launchers import accelerate, lora, quoting, table, trainer_arguments
+from planner.launchers import accelerate, hf_trainer, lora, quoting, table
 from planner.launchers.target import LaunchJob, LaunchProgram, Loss, Values, by_table
 from planner.schema.launcher_table import launcher_table
 from planner.schema.plan import Plan
@@ -35,19 +35,19 @@ def configuration(plan: Plan, values: Values) -> dict[str, Any]:
         "stored": plan.precision if lora.base(plan) == "nf4" else None,
         "packed": None if plan.workload.task else "texts" if plan.workload.texts else "stream",
     }
-    return table.document(TABLE, trainer_arguments.facts(plan, values, decided))
+    return table.document(TABLE, hf_trainer.facts(plan, values, decided))
 
 
 def loses(plan: Plan) -> Iterator[Loss]:
     """What is the model's own, and what its trainer does otherwise."""
-    yield from trainer_arguments.loses_with_own_model(plan)
+    yield from hf_trainer.loses_with_own_model(plan)
     yield Loss("money.goodput", "continues after a stop only with --set extra-args='--resume_from_checkpoint true'")
     if plan.workload.task:
         yield Loss("workload.sequence", "pairs are not packed: answers are padded to the longest of their batch")
-    if not trainer_arguments.liger(plan):
+    if not hf_trainer.liger(plan):
         yield Loss("prediction.memory", "its loss takes logits in chunks, which needs less memory than predicted")
     if lora.base(plan):
         yield Loss("workload.optimizer", "it trains adapters on quantised weights in 16 bit, without a copy in 32")
 
 
-EXPORTER = by_table("trl", emit=emit, refuses=trainer_arguments.refuses, loses=loses)
+EXPORTER = by_table("trl", emit=emit, refuses=hf_trainer.refuses, loses=loses)

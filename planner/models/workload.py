@@ -18,7 +18,7 @@ from pathlib import Path
 from planner.base import units
 from planner.base.errors import WrongQuestion, same_but_case, suggestion
 from planner.base.resources import data, own
-from planner.models import blocks, families, methods, model_rules, texts
+from planner.models import blocks, families, fine_tuning, model_rules
 from planner.models import files as model_files
 from planner.schema.workload import Method, Model, Optimizer, Workload
 
@@ -179,17 +179,17 @@ def workload(
     """What is trained: a model with sequence length, global batch (sequences), tokens, method and optimizer; texts of
     some lengths packed into the sequences.
 
-    What is left out is :func:`planner.models.methods.usual`. A learned position table grows with the sequence, as
+    What is left out is :func:`planner.models.fine_tuning.usual`. A learned position table grows with the sequence, as
     trainers size it by the sequence: rows = max(rows, sequence + rows beyond the default sequence).
 
     Raises:
         WrongQuestion: an unknown name, or a number that is not positive and finite.
     """
     chosen = find_model(model)
-    what = methods.task(chosen, task, method if isinstance(method, str) else method.kind)
+    what = fine_tuning.task(chosen, task, method if isinstance(method, str) else method.kind)
     chosen = replace(chosen, labels=1, tied=False) if what == "reward" else chosen
-    given = methods.usual(chosen, method if isinstance(method, str) else method.kind)
-    length = given.sequence if sequence is None else methods.count("sequence", sequence, LARGEST_SEQUENCE)
+    given = fine_tuning.usual(chosen, method if isinstance(method, str) else method.kind)
+    length = given.sequence if sequence is None else fine_tuning.count("sequence", sequence, LARGEST_SEQUENCE)
     if chosen.learned_positions and length > chosen.sequence:
         beyond = max(0, chosen.learned_positions - chosen.sequence)
         chosen = replace(chosen, learned_positions=max(chosen.learned_positions, length + beyond))
@@ -198,13 +198,13 @@ def workload(
         raise WrongQuestion(f"sequence = {length:,}: {chosen.id} has {seen} in each; take longer ones or fewer")
     if chosen.tower and what != "sft":
         raise WrongQuestion(f"task = {what!r}: the tower of {chosen.id} is priced with sft alone")
-    how = method if isinstance(method, Method) else methods.method(chosen, method, rank, targets)
+    how = method if isinstance(method, Method) else fine_tuning.method(chosen, method, rank, targets)
     if chosen.tower and chosen.tower.trained and how.kind not in ("pretrain", "finetune"):
         raise WrongQuestion(f"method = {how.name!r}: the tower of {chosen.id} is trained; take full, or a frozen tower")
     return Workload(
         model=chosen,
         sequence=length,
-        batch=given.batch if batch is None else methods.count("batch", batch, LARGEST_BATCH),
+        batch=given.batch if batch is None else fine_tuning.count("batch", batch, LARGEST_BATCH),
         tokens=given.tokens if tokens is None else _tokens(tokens),
         method=how,
         optimizer=_find_optimizer(optimizer, how),
@@ -221,7 +221,7 @@ def _texts(chosen: Model, how: Method, task: str, lengths: str | Sequence[float]
         raise WrongQuestion("--lengths: texts of a fine-tuning are packed; say which (--method full, lora, qlora ...)")
     if task != "sft":
         raise WrongQuestion(f"--lengths: no trainer packs the pairs of --task {task}; leave it out")
-    return texts.lengths(lengths, sequence)
+    return fine_tuning.lengths(lengths, sequence)
 
 
 def _imbalance(model: Model, given: object) -> float | None:
@@ -246,7 +246,7 @@ def _modules(model: Model, method: str, count: int) -> int:
         raise WrongQuestion(f"--mtp-layers {count}: must be from 0 to {MOST_MODULES}")
     if count and (model.family != "decoder" or not blocks.alike(model)):
         raise WrongQuestion(f"--mtp-layers {count}: {model.id} is no decoder whose later layers are all identical")
-    if count and not methods.trains_all(method):
+    if count and not fine_tuning.trains_all(method):
         raise WrongQuestion(f"--mtp-layers {count}: {method} trains no modules; leave it out (--mtp-layers 0)")
     return count
 

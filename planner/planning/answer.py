@@ -37,7 +37,7 @@ from planner.cost.evaluate import terms
 from planner.cost.figures import Grid
 from planner.cost.held_memory import Memory
 from planner.figures import own_runs
-from planner.models import texts as lengths
+from planner.models import fine_tuning as lengths
 from planner.models.context import in_texts
 from planner.planning import document, releases
 from planner.planning.document import FullestStage, PoolInUse, Solution, Spread

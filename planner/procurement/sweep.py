@@ -14,7 +14,7 @@ from planner.procurement.answer import document
 from planner.procurement.program.instance import USUAL, ProcureVariant, Settings
 from planner.procurement.program.solve import best
 from planner.procurement.question.portfolio import Portfolio
-from planner.question.file_values import usd
+from planner.question.values import usd
 from planner.verify import procurement as verify
 
 POINTS = 8

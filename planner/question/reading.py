@@ -15,14 +15,14 @@ from planner.base import units
 from planner.base.errors import WrongQuestion, meant
 from planner.base.reading import short_hash
 from planner.catalog import Catalog, cluster, cluster_from_file, load
-from planner.models import context, methods, workload
+from planner.models import context, fine_tuning, workload
 from planner.question import node_prices, pools
-from planner.question.flag_values import batches as batches_of
-from planner.question.flag_values import parse_risk, plain_price, positive, sequence_length, whole_numbers
 from planner.question.given import InZone, Named, counted, joined, lengths, listed, path, texts
 from planner.question.job_pools import Pools, merged
 from planner.question.plan_options import PlanOptions
 from planner.question.request import OBJECTIVES, Request
+from planner.question.values import batches as batches_of
+from planner.question.values import parse_risk, plain_price, positive_amount, sequence_length, whole_numbers
 from planner.schema.choices import Basis
 from planner.schema.hardware import Accelerator, Cluster, Node, Price, Runtime, dated
 from planner.schema.notebook import spelled
@@ -208,8 +208,8 @@ def request(
         pins=pins,
         waived=_waived(texts(asked.waive)),
         objective=asked.objective,
-        deadline_s=positive("--deadline", asked.deadline, "time"),
-        max_cost_usd=positive("--max-cost", asked.max_cost, "money"),
+        deadline_s=positive_amount("--deadline", asked.deadline, "time"),
+        max_cost_usd=positive_amount("--max-cost", asked.max_cost, "money"),
         top=asked.top,
         fold=not asked.all,
         launchable=asked.launchable,
@@ -227,8 +227,8 @@ def _usual_batch(model: Model, base: Cluster, asked: PlanOptions) -> int:
     """Sequences of a step where none are asked for: of a fine-tuning the next multiple of the accelerators, of pairs of
     answers of twice as many.
     """
-    batch, least = methods.usual(model, asked.method).batch, base.accelerators * (1 if asked.task == "sft" else 2)
-    return batch if asked.method == methods.PRETRAINING else -(-batch // least) * least
+    batch, least = fine_tuning.usual(model, asked.method).batch, base.accelerators * (1 if asked.task == "sft" else 2)
+    return batch if asked.method == fine_tuning.PRETRAINING else -(-batch // least) * least
 
 
 def _workload(model: Model, batch: int, asked: PlanOptions) -> Workload:
@@ -491,7 +491,7 @@ def _price(known: Catalog, node: Node, asked: PlanOptions) -> tuple[Price | None
     if asked.price is not None:
         if asked.vendor is not None:
             raise WrongQuestion(f"--price {asked.price} --vendor {asked.vendor}: two prices of one node; keep one")
-        each = positive("--price", plain_price(asked.price), "price per hour")
+        each = positive_amount("--price", plain_price(asked.price), "price per hour")
         assert each is not None
         given = Price(basis="on-demand", usd=each * node.accelerators, date="", source="--price")
         return given, node.id
@@ -552,8 +552,8 @@ def digest(content: object) -> str:
 
 def _left_open(asked: PlanOptions, base: Cluster, model: Model, runtime: Runtime) -> tuple[tuple[str, str, str], ...]:
     """What the question did not say and this program chose."""
-    usual, batch = methods.usual(model, asked.method), _usual_batch(model, base, asked)
-    default = "the model's default" if asked.method == methods.PRETRAINING else methods.TUNED_LIKE
+    usual, batch = fine_tuning.usual(model, asked.method), _usual_batch(model, base, asked)
+    default = "the model's default" if asked.method == fine_tuning.PRETRAINING else fine_tuning.TUNED_LIKE
     open_ones = [
         (
             asked.mtp_layers > 0,

@@ -20,8 +20,8 @@ from planner.catalog import Catalog
 from planner.catalog.files import FileProblem, TomlDocument, read_document
 from planner.cost.money import DAYS_PER_YEAR, Ownership
 from planner.models import workload
-from planner.question.file_values import TABLE, Money, PositiveShare, Residual, Several, Share, span
 from planner.question.plan_options import PlanOptions
+from planner.question.values import TABLE, Money, PositiveShare, Residual, Several, Share, span
 from planner.schema.workload import Model
 
 T = TypeVar("T")

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from planner.base import csv_rows
 from planner.base.errors import WrongQuestion
 from planner.base.units import format_percent
 from planner.report import charts, plans, quantities
@@ -178,10 +179,9 @@ def of_runs(path: Path) -> Content:
         WrongQuestion: it has no such columns, or no run with both.
     """
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            read = list(csv.DictReader(file))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise WrongQuestion(f"{path}: {getattr(error, 'strerror', None) or 'not a CSV'}") from None
+        read = list(csv_rows.table(path, "a table of runs"))
+    except csv.Error:
+        raise WrongQuestion(f"{path}: not a CSV") from None
     runs = [run for run in (_run(each) for each in read) if run]
     if not runs:
         raise WrongQuestion(

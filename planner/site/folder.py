@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from planner.base import locking, reading, writing
+from planner.base import csv_rows, locking, writing
 from planner.base.errors import WrongQuestion
 from planner.base.reading import short_hash
 from planner.site import profile
@@ -122,8 +122,6 @@ PRIVATE = ("id", "source", "lab", "date", "notes")
 """Columns that say who ran something, when, or in words of their own."""
 OWN = ("id", "source", "lab", "date")
 """Columns that a site fills itself."""
-LARGEST = 100_000_000
-"""Bytes: some 300,000 rows. What is larger is no journal."""
 
 Row = Mapping[str, str]
 
@@ -140,8 +138,7 @@ def read(path: Path) -> list[dict[str, str]]:
     Raises:
         WrongQuestion: it cannot be read, or lacks the columns of an id and a model.
     """
-    text = reading.text(path, "a journal of runs", LARGEST)
-    reader = csv.DictReader(io.StringIO(text, newline=""), restval="")
+    reader = csv_rows.table(path, "a journal of runs")
     absent = [column for column in ("id", "model") if column not in (reader.fieldnames or ())]
     if absent:
         raise WrongQuestion(f"{path}:1: no column {', '.join(absent)}; the first line names the columns (docs/runs.md)")

@@ -12,8 +12,8 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import ConfigDict, Field
 
 from planner.base.typed import reads
-from planner.question.file_values import TABLE, quantity
 from planner.question.typed_file import TypedFile, opened
+from planner.question.values import TABLE, quantity
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 

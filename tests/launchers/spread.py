@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from planner import api, catalog
-from planner.comm import run
-from planner.comm.program import integer_program
+from planner.comm import integer_program, run
 from planner.launchers import EXPORTERS
 from planner.launchers.bundle import refusals
 from planner.models.workload import find_model

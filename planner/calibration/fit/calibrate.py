@@ -58,11 +58,6 @@ _LOW_PRECISION = (
 """Rates of 8-bit and 4-bit products, of which fewer kernels were measured."""
 
 
-def parameters() -> tuple[Parameter, ...]:
-    """All of them, in a fixed order."""
-    return tuple(_of_generations())
-
-
 def _of_generations() -> Iterator[Parameter]:
     for generation, boards in BOARDS.items():
         for field, sd, most in _OF_A_GENERATION:
@@ -71,6 +66,17 @@ def _of_generations() -> Iterator[Parameter]:
         field = f"matrix.{precision}"
         entries = (generation, *BOARDS[generation])
         yield Parameter(f"{generation}.{field}", "accelerators", entries, field, sd, 1.0)
+
+
+CANDIDATES = tuple(_of_generations())
+"""All that could be fitted, in a fixed order."""
+FITTED = tuple(each.name for each in CANDIDATES)
+"""Those that labs left out are predicted better by than by their priors (`benchmarks/fitted_parameters.py`)."""
+
+
+def parameters() -> tuple[Parameter, ...]:
+    """Those that are fitted, in a fixed order."""
+    return tuple(each for each in CANDIDATES if each.name in FITTED)
 
 
 ROUNDS = 6
@@ -88,8 +94,8 @@ class Calibration:
     fit: Fit
 
 
-def calibrate(frame: Frame, prior: Efficiencies) -> Calibration:
-    """Fits all parameters to the core of a frame.
+def calibrate(frame: Frame, prior: Efficiencies, fitted: Sequence[Parameter] = parameters()) -> Calibration:
+    """Fits some parameters to the core of a frame.
 
     Raises:
         WrongQuestion: it has no core run.
@@ -101,7 +107,7 @@ def calibrate(frame: Frame, prior: Efficiencies) -> Calibration:
             "`clusterwright validate` gives the reason for each"
         )
     weight = weights([cell(frame.runs[i]) for i in rows])
-    return Calibration(frame, rows, prior, fit(frame, prior, parameters(), rows, weight))
+    return Calibration(frame, rows, prior, fit(frame, prior, fitted, rows, weight))
 
 
 def fitted_to(calibration: Calibration, kept: NDArray[np.intp]) -> Fit:
@@ -110,7 +116,8 @@ def fitted_to(calibration: Calibration, kept: NDArray[np.intp]) -> Fit:
         return calibration.fit
     frame = calibration.frame
     weight = weights([cell(frame.runs[i]) for i in kept])
-    return fit(frame, calibration.prior, parameters(), kept, weight, start=calibration.fit.theta, rounds=ROUNDS)
+    full = calibration.fit
+    return fit(frame, calibration.prior, full.parameters, kept, weight, start=full.theta, rounds=ROUNDS)
 
 
 def held_out(

@@ -9,7 +9,6 @@ a plan of ours that claims more than anybody measured. Where plans come from is 
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ import numpy as np
 from planner import cost
 from planner.axes.options import OptionValues
 from planner.axes.table import PRECISION
+from planner.base import csv_rows
 from planner.base.errors import WrongQuestion
 from planner.calibration.fit.frame import Frame
 from planner.calibration.runs import reading
@@ -118,8 +118,7 @@ def read(path: Path, catalog: Catalog) -> list[KnownJob]:
         WrongQuestion: no such file or not CSV, a column is missing, or a job cannot be predicted; the message says why.
     """
     runs = reading.read(path, catalog)
-    with path.open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = list(csv_rows.table(path, "a file of jobs"))
     jobs = []
     for row, run in zip(rows, runs, strict=True):
         if missing := [name for name in COLUMNS if name not in row]:

@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from planner.base import csv_rows
 from planner.base.errors import WrongQuestion
-from planner.base.reading import why_not
 from planner.calibration.runs import columns, impossible, names, words
 from planner.calibration.runs.columns import Unpredictable, number, required, whole
 from planner.calibration.runs.layouts import RunSoftware
@@ -41,25 +41,19 @@ def read(path: Path, catalog: Catalog) -> list[Run]:
         WrongQuestion: no such file, not CSV, or a required column is missing.
     """
     try:
-        with path.open(encoding="utf-8", newline="") as file:
-            reader = csv.DictReader(file, restval="")
-            missing = [name for name in REQUIRED if name not in (reader.fieldnames or ())]
-            if missing:
-                raise WrongQuestion(f"{path}: no column {', '.join(missing)}; see docs/runs.md for the columns")
-            _unread(path, reader.fieldnames or ())
-            return [run_of(row, catalog) for row in reader]
-    except UnicodeDecodeError as error:
-        raise WrongQuestion(f"{path}: not UTF-8 text (byte {error.start})") from None
-    except OSError as error:
-        raise WrongQuestion(f"{path}: {why_not(path, error)}") from None
+        reader = csv_rows.table(path, "a table of runs")
+        missing = [name for name in REQUIRED if name not in (reader.fieldnames or ())]
+        if missing:
+            raise WrongQuestion(f"{path}: no column {', '.join(missing)}; see docs/runs.md for the columns")
+        _unread(path, reader.fieldnames or ())
+        return [run_of(row, catalog) for row in reader]
     except csv.Error as error:
         raise WrongQuestion(f"{path}: {error}") from None
 
 
 def unread_columns(path: Path) -> tuple[str, ...]:
     """The columns of a runs CSV that :func:`read` reads and that it knows nothing of."""
-    with path.open(encoding="utf-8", newline="") as file:
-        return _unread(path, csv.DictReader(file).fieldnames or ())
+    return _unread(path, csv_rows.table(path, "a table of runs").fieldnames or ())
 
 
 def _unread(path: Path, names_: Sequence[str]) -> tuple[str, ...]:

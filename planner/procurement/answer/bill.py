@@ -13,8 +13,8 @@ from planner.procurement.program.instance import ProcureInstance, ProgramSolutio
 from planner.procurement.question.portfolio import DAYS_PER_YEAR
 from planner.procurement.supply import prices
 from planner.procurement.supply.pools import SupplyPool
-from planner.question.file_values import DAYS_PER_MONTH
 from planner.question.node_prices import MarketPrice
+from planner.question.values import DAYS_PER_MONTH
 from planner.schema import procurement as schema
 from planner.schema.hardware import Price
 from planner.schema.plan import ComparableOffers

@@ -20,7 +20,7 @@ from planner.procurement.program.job_order import EPS, Found, Ground, Task, Time
 from planner.procurement.program.resources import Resource
 from planner.procurement.supply.pools import SupplyPool
 from planner.procurement.throughput.column import Place
-from planner.question.file_values import DAYS_PER_MONTH
+from planner.question.values import DAYS_PER_MONTH
 
 HALVINGS = 20
 """Halvings in the search for the last day on which something may be bought."""

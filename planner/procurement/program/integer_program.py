@@ -36,7 +36,7 @@ from planner.procurement.program.instance import (
 from planner.procurement.program.resources import Resource, resources
 from planner.procurement.supply.pools import SupplyPool
 from planner.procurement.throughput.column import Place
-from planner.question.file_values import DAYS_PER_MONTH
+from planner.question.values import DAYS_PER_MONTH
 from planner.solver import Linear, Problem, total
 
 MOST_DAYS = 3000

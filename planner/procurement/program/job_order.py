@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from planner.question.file_values import DAYS_PER_MONTH
+from planner.question.values import DAYS_PER_MONTH
 
 EPS = 1e-7
 """Days: less is nothing."""

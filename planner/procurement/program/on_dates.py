@@ -16,7 +16,7 @@ from planner.procurement.program.instance import ProcureInstance, ProcureVariant
 from planner.procurement.program.job_order import EPS
 from planner.procurement.supply.pools import SupplyPool
 from planner.procurement.throughput.column import Column, Place
-from planner.question.file_values import DAYS_PER_MONTH
+from planner.question.values import DAYS_PER_MONTH
 
 MOST_COLUMNS = 5000
 """More are not tried: HiGHS takes a minute for some ten thousand."""

@@ -11,7 +11,7 @@ from operator import le
 from planner.procurement.program.instance import ProcureInstance, kept_free
 from planner.procurement.supply.pools import SupplyPool
 from planner.procurement.throughput.column import Column
-from planner.question.file_values import DAYS_PER_MONTH
+from planner.question.values import DAYS_PER_MONTH
 
 Days = Mapping[int, float]
 """Job -> days that it takes on a pool."""

@@ -17,7 +17,7 @@ from planner.procurement.program.instance import (
 )
 from planner.procurement.program.solve import best
 from planner.procurement.throughput.bounds import LARGEST_STEP
-from planner.question.file_values import DAYS_PER_MONTH
+from planner.question.values import DAYS_PER_MONTH
 from planner.schema.procurement import MarginalValue
 
 STEPS = {"USD": 1e5, "W": 5e4, "d": DAYS_PER_MONTH, "kg": 1e4}

@@ -18,12 +18,11 @@ from planner.procurement.question.portfolio import WAYS, NodeOption, Portfolio
 from planner.procurement.question.reading import portfolio
 from planner.procurement.supply.pools import offers
 from planner.procurement.supply.prices import USUAL, everything
-from planner.question.file_values import span
-from planner.question.flag_values import sequence_length
 from planner.question.given import joined
 from planner.question.purchase_options import ProcureQuestion
 from planner.question.reading import digest
 from planner.question.typed_file import TypedFile, opened
+from planner.question.values import sequence_length, span
 from planner.schema.hardware import Node
 from planner.schema.procurement import OfferQuestion
 from planner.schema.workload import Model

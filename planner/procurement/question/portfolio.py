@@ -15,8 +15,10 @@ from planner.base import units
 from planner.base.typed import missing, reads
 from planner.catalog.ages import today
 from planner.cost.money import RESTART_S
-from planner.question import file_values as currency
-from planner.question.file_values import (
+from planner.question import values as currency
+from planner.question.plan_options import PlanOptions
+from planner.question.typed_file import OwnershipTable
+from planner.question.values import (
     DAY_S,
     TABLE,
     Bandwidth,
@@ -39,8 +41,6 @@ from planner.question.file_values import (
     iso_date,
     span,
 )
-from planner.question.plan_options import PlanOptions
-from planner.question.typed_file import OwnershipTable
 from planner.schema.procurement import Currency, OfferQuestion, Pipelines, PoolGroup
 from planner.schema.workload import Model
 

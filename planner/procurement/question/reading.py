@@ -30,7 +30,8 @@ from planner.procurement.question.portfolio import (
 )
 from planner.procurement.supply.pools import offers
 from planner.procurement.supply.prices import everything
-from planner.question.file_values import (
+from planner.question.typed_file import Integer, OwnershipTable, TrainingTable, TypedFile, opened
+from planner.question.values import (
     DAY_S,
     TABLE,
     Days,
@@ -43,7 +44,6 @@ from planner.question.file_values import (
     Several,
     TokensPerSecond,
 )
-from planner.question.typed_file import Integer, OwnershipTable, TrainingTable, TypedFile, opened
 from planner.schema.procurement import Currency
 from planner.schema.workload import Workload
 

@@ -16,7 +16,7 @@ from planner.procurement.supply import prices
 from planner.procurement.supply.buying import WiredOffer, bought, racks_filled, wirings_of
 from planner.procurement.supply.pools import SupplyPool, carbon_per_day, energy_per_day, node_power, offers, pue
 from planner.procurement.supply.prices import parts
-from planner.question.file_values import DAYS_PER_MONTH
+from planner.question.values import DAYS_PER_MONTH
 from planner.schema.hardware import Cluster, Node, Price
 
 LADDER = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048)

@@ -21,7 +21,7 @@ from planner.models.workload import find_model, optimizer
 from planner.procurement.question.portfolio import NodeOption, Portfolio
 from planner.procurement.supply.pools import Item, SupplyPool, carbon_per_day, energy_per_day, node_power, pue
 from planner.procurement.supply.prices import BillPart, parts
-from planner.question.file_values import DAYS_PER_MONTH
+from planner.question.values import DAYS_PER_MONTH
 from planner.schema.hardware import Cluster, Price
 from planner.schema.workload import Model
 

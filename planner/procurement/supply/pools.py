@@ -12,7 +12,7 @@ from planner.cost import money
 from planner.cost.money import RESTART_S
 from planner.procurement.question.portfolio import NodeOption, Portfolio
 from planner.procurement.supply.prices import TERM_DAYS
-from planner.question.file_values import DAYS_PER_MONTH
+from planner.question.values import DAYS_PER_MONTH
 from planner.schema.hardware import Cluster, Node, Price, Region
 
 SERVER_POWER = 1.8

@@ -11,12 +11,14 @@ import importlib
 import json
 import math
 import struct
+import time
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+from planner.base import reading
 from planner.base.errors import WrongQuestion
 from planner.site.logs import arguments
 from planner.site.logs.formats import Kind
@@ -64,7 +66,7 @@ def _read_wandb(path: Path) -> WandbRun:
             "files/output.log next to it"
         ) from None
     run = WandbRun()
-    for at, data in records(path):
+    for at, data in _in_time(path, records(path)):
         try:
             _noted(run, record.FromString(data) if data is not None else None)
         except Exception:  # protobuf's own; a record that is none says nothing, as one with a wrong checksum
@@ -175,13 +177,33 @@ def read(path: Path) -> list[LoggedRun]:
     if not path.is_file():
         raise WrongQuestion(f"{path}: no such file")
     if path.suffix != WANDB:
-        return _runs("TensorBoard", _scalars(path))
+        return _runs("TensorBoard", _in_time(path, _scalars(path)))
     kept = _read_wandb(path)
     behind = () if kept.damaged_at is None else (f"what follows byte {kept.damaged_at:,} is damaged or cut short",)
     return [
         replace(run, stated=arguments.of_settings(kept.settings), device=kept.device, conflicts=behind)
         for run in _runs("W&B", kept.scalars)
     ]
+
+
+T = TypeVar("T")
+
+
+def _in_time(path: Path, recorded: Iterable[T]) -> Iterator[T]:
+    """What a recorder wrote, as long as the file and the time that it takes keep the bounds of every log.
+
+    Raises:
+        WrongQuestion: they don't.
+    """
+    if (size := path.stat().st_size) > reading.BYTES_READ:
+        raise WrongQuestion(f"{path}: {size:,} bytes; records of a run have at most {reading.BYTES_READ:,}")
+    over = time.process_time() + reading.SECONDS_READ
+    for record in recorded:
+        if time.process_time() > over:
+            raise WrongQuestion(
+                f"{path}: reading it takes more than {reading.SECONDS_READ:.0f} s; name the console's log"
+            )
+        yield record
 
 
 def _runs(recorder: str, scalars: Iterable[tuple[str, int, float]]) -> list[LoggedRun]:

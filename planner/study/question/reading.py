@@ -18,9 +18,9 @@ from planner.base.secrets import without_passwords
 from planner.base.typed import Finding, Misfit, Where, keeps, keys, knows, missing, reads, record, wrong
 from planner.catalog import Catalog
 from planner.catalog.files import TomlDocument
-from planner.question.file_values import TABLE, Positive, QuestionContext, Several, positive, quantity, whole
 from planner.question.plan_options import PlanOptions
 from planner.question.typed_file import OwnershipTable, TrainingTable, TypedFile, opened
+from planner.question.values import TABLE, Positive, QuestionContext, Several, positive, quantity, whole
 from planner.schema.study import Axis, Rate, StudyQuestion, Value
 from planner.study.program import clusters
 from planner.study.question import axes as figures

@@ -12,8 +12,8 @@ from pydantic import ConfigDict
 
 from planner.base.typed import reads
 from planner.cost.money import Ownership
-from planner.question.file_values import TABLE, FabricId, NodeId, RegionId, whole
 from planner.question.plan_options import PlanOptions
+from planner.question.values import TABLE, FabricId, NodeId, RegionId, whole
 from planner.schema.study import UNITS, Axis, Rate, StudyQuestion, Value
 
 Objective = Literal["step-time", "cost", "energy", "performance-per-dollar"]

@@ -12,7 +12,7 @@ from planner.axes.options import OptionValues, option_values
 from planner.axes.values import FULL, NO_RECOMPUTE, SELECTIVE
 from planner.base.errors import WrongQuestion
 from planner.catalog import Catalog, cluster
-from planner.comm.calls import several_pools
+from planner.comm import calls_of_several_pools
 from planner.cost import calls
 from planner.cost.calls import Call
 from planner.cost.figures import Grid
@@ -31,7 +31,7 @@ CAUSES = ("tp", "cp", "ep", "p2p", "dp")
 
 
 def listed(plan: Plan, catalog: Catalog, where: str = "plan", clusters: Sequence[Cluster] = ()) -> tuple[Call, ...]:
-    """Every collective of a step; over several pools, as :class:`planner.comm.calls.several_pools.PoolCall`.
+    """Every collective of a step; over several pools, as :class:`~.calls_of_several_pools.PoolCall`.
 
     Args:
         plan: A verified plan.
@@ -44,12 +44,12 @@ def listed(plan: Plan, catalog: Catalog, where: str = "plan", clusters: Sequence
         figures than the catalog's.
     """
     in_plan = plan.prediction.breakdown
-    if several_pools.several(plan):
+    if calls_of_several_pools.several(plan):
         known = known_of(plan, catalog, where, clusters)
-        listed_calls: tuple[Call, ...] = several_pools.listed(known)
+        listed_calls: tuple[Call, ...] = calls_of_several_pools.listed(known)
         _refuse_others(known, where, clusters)
         parts: Mapping[str, object] = {
-            cause: sum(c.exposed_s for c in several_pools.listed(known) if c.paces and c.cause == cause)
+            cause: sum(c.exposed_s for c in calls_of_several_pools.listed(known) if c.paces and c.cause == cause)
             for cause in CAUSES
         }
     else:
@@ -57,7 +57,7 @@ def listed(plan: Plan, catalog: Catalog, where: str = "plan", clusters: Sequence
         listed_calls, parts = calls.calls(grid), cost.breakdown(grid)
     for cause in CAUSES:
         seconds = float(parts[cause])  # type: ignore[arg-type]
-        if not math.isclose(seconds, in_plan.get(cause, 0.0), rel_tol=several_pools.SAME, abs_tol=1e-9):
+        if not math.isclose(seconds, in_plan.get(cause, 0.0), rel_tol=calls_of_several_pools.SAME, abs_tol=1e-9):
             raise _other(where, f"{cause} takes {in_plan.get(cause, 0.0):.6g} s", f"{seconds:.6g} s", clusters)
     return listed_calls
 
@@ -70,18 +70,20 @@ def _other(where: str, in_plan: str, mine: str, clusters: Sequence[Cluster]) -> 
     )
 
 
-def _refuse_others(known: several_pools.KnownPlan, where: str, clusters: Sequence[Cluster]) -> None:
+def _refuse_others(known: calls_of_several_pools.KnownPlan, where: str, clusters: Sequence[Cluster]) -> None:
     """Raises WrongQuestion where a stage or a group takes another time by this catalog than the plan says."""
-    stages, groups = several_pools.times(known)
+    stages, groups = calls_of_several_pools.times(known)
     for i, (g, mine, whole) in enumerate(zip(known.plan.parallelism.groups, stages, groups, strict=True)):
         stage_pairs = zip(g.stages, mine, strict=True)
         pairs = [(f"stage {j + 1} of pipelines {i + 1}", s.time_s, t) for j, (s, t) in enumerate(stage_pairs)]
         for what, in_plan, seconds in (*pairs, (f"a step of pipelines {i + 1}", g.time_s, whole)):
-            if not math.isclose(float(seconds), in_plan, rel_tol=several_pools.SAME):
+            if not math.isclose(float(seconds), in_plan, rel_tol=calls_of_several_pools.SAME):
                 raise _other(where, f"{what} takes {in_plan:.6g} s", f"{float(seconds):.6g} s", clusters)
 
 
-def known_of(plan: Plan, catalog: Catalog, where: str, clusters: Sequence[Cluster] = ()) -> several_pools.KnownPlan:
+def known_of(
+    plan: Plan, catalog: Catalog, where: str, clusters: Sequence[Cluster] = ()
+) -> calls_of_several_pools.KnownPlan:
     """A plan over several pools with the tables it was priced from; arguments as of :func:`listed`.
 
     Raises:
@@ -90,11 +92,11 @@ def known_of(plan: Plan, catalog: Catalog, where: str, clusters: Sequence[Cluste
     if not plan.parallelism.groups:
         raise WrongQuestion(f"{where}: a plan over several pools that does not state which pipelines use them; "
                             "create it again (clusterwright plan ... -o FILE)")  # fmt: skip
-    at = several_pools.places(plan, catalog, where, clusters)
+    at = calls_of_several_pools.places(plan, catalog, where, clusters)
     work = _workload(plan)
     axis = catalog.runtime(plan.runtime.name).axes.get("recompute", ("none",))
     able = [p.name for p in (NO_RECOMPUTE, SELECTIVE, FULL) if axis == "any" or p.name in axis]
-    return several_pools.known(plan, at, [_figures(plan, catalog, place, work) for place in at], able)
+    return calls_of_several_pools.known(plan, at, [_figures(plan, catalog, place, work) for place in at], able)
 
 
 def grid_of(plan: Plan, catalog: Catalog, where: str, clusters: Sequence[Cluster] = ()) -> Grid:

@@ -1,1 +1,0 @@
-"""Every collective of a plan's step, over one pool or several."""
