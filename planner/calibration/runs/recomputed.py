@@ -106,8 +106,8 @@ def stated(row: Mapping[str, str], by_module: bool, inferred: list[str]) -> Reco
     if cell == "selective" and re.search(r"remat \w+_offloaded", notes):
         return OFFLOADED
     if cell == "selective" and not by_module:
-        inferred.append("selective recomputation of whole layers: full")
-        return FULL
+        inferred.append("selective recomputation of whole layers: half of them")
+        return _share(0.5)  # neither none nor all: the middle of what the word leaves open
     if cell in KNOWN:
         return KNOWN[cell]
     if layers := re.fullmatch(r"block:(\d+)|(?:uniform,? |first )?(\d+) (?:layers|blocks)(?: .*)?", cell):
