@@ -1,49 +1,23 @@
-"""What published tables call things, in the catalog's and the library's ids."""
+"""What published tables of runs call things, in the catalog's and the library's ids; the names are ``names.toml``."""
 
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 from planner.schema.hardware import Runtime
 
-_ACCELERATORS: tuple[tuple[str, str], ...] = (
-    (r"h100.*(96gb|96 gb)", "H100-SXM5-96GB"),
-    (r"h100.*pcie", "H100-PCIE-80GB"),
-    (r"h100", "H100-SXM5-80GB"),
-    (r"gh200", "GH200-96GB"),
-    (r"h200.*nvl", "H200-SXM-141GB"),
-    (r"h200", "H200-SXM-141GB"),
-    (r"gb300", "GB300"),
-    (r"gb200", "GB200"),
-    (r"b300", "B300-SXM-288GB"),
-    (r"b200", "B200-SXM-180GB"),
-    (r"a100.*pcie.*80", "A100-PCIE-80GB"),
-    (r"a100.*80.*pcie", "A100-PCIE-80GB"),
-    (r"a100.*pcie.*40", "A100-PCIE-40GB"),
-    (r"a100.*40\s?gb", "A100-SXM4-40GB"),
-    (r"a100", "A100-SXM4-80GB"),
-    (r"v100.*(pcie.*32|32.*pcie)", "V100-PCIE-32GB"),
-    (r"v100.*pcie", "V100-PCIE-16GB"),
-    (r"v100.*16gb", "V100-SXM2-16GB"),
-    (r"v100", "V100-SXM2-32GB"),
-    (r"tpu-?v4", "TPU-v4"),
-    (r"tpu-?v5e", "TPU-v5e"),
-    (r"tpu-?v5p", "TPU-v5p"),
-    (r"tpu-(trillium|v6e)", "TPU-v6e"),
-    (r"gaudi.?(2|\(r\) 2)", "Gaudi2"),
-    (r"mi300x", "MI300X"),
-    (r"mi325x", "MI325X"),
-    (r"l40s", "L40S"),
-    (r"\bl40\b", "L40"),
-    (r"\ba40\b", "A40"),
-    (r"\ba30\b", "A30"),
-    (r"\bl4\b", "L4"),
-    (r"rtx[ -]4090", "RTX-4090"),
-    (r"a5000", "RTX-A5000"),
-    (r"a10g", "A10G"),
-)
+_PUBLISHED = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+_ACCELERATORS: list[tuple[str, str]] = _PUBLISHED["accelerators"]
 """Pattern (lower case) -> id in the catalog, first match wins."""
+MODELS: Mapping[str, str] = _PUBLISHED["models"]
+"""Published name -> id in the library, where they differ; of models with vision and sound the text part."""
+PREDICTED_AHEAD: Mapping[str, int] = _PUBLISHED["predicted_ahead"]
+"""Multi-token prediction modules that a model's recipes train."""
+NODES: Mapping[str, str] = _PUBLISHED["nodes"]
+"""Accelerator -> the node it is taken to stand in, where a run does not describe it."""
 
 
 def accelerator(published: str, known: Iterable[str] = ()) -> str | None:
@@ -57,67 +31,6 @@ def accelerator(published: str, known: Iterable[str] = ()) -> str | None:
         return own
     return next((known for pattern, known in _ACCELERATORS if re.search(pattern, text)), None)
 
-
-MODELS = {
-    "resnet50-v1.5": "resnet50",
-    "gpt-22B": "megatron-22b",
-    "gpt-175B": "megatron-175b",
-    "gpt-530B": "megatron-530b",
-    "gpt-1T": "megatron-1t",
-    "gemma-4-26b-a4b-it": "gemma4-26b-a4b",
-    "glm5-2": "glm5.2",
-    "nemotron-3-nano": "nemotron3-nano-30b-a3b",
-    "nemotron-3-nano-30b-a3b": "nemotron3-nano-30b-a3b",
-    "nemotron-3-nano-4b": "nemotron3-nano-4b",
-    "nemotron-3-nano-omni-30b-a3b-reasoning": "nemotron3-nano-30b-a3b",
-    "nemotron-3-super": "nemotron3-super-120b-a12b",
-    "nemotron-3-super-120b-a12b": "nemotron3-super-120b-a12b",
-    "nemotron-3.5-lightning": "nemotron3.5-lightning-30b-a3b",
-    "qwen3.6-35b-a3b": "qwen3.5-35b-a3b",
-    "qwen3.8-27b": "qwen3.5-27b",
-}
-"""Published name -> id in the library, where they differ; of models with vision and sound the text part."""
-
-PREDICTED_AHEAD = {
-    "deepseek-v3": 1,
-    "glm5.2": 1,
-    "nemotron3-super-120b-a12b": 2,
-    "nemotron3.5-lightning-30b-a3b": 2,
-    "qwen3.5-27b": 1,
-    "qwen3.5-35b-a3b": 1,
-}
-"""Multi-token prediction modules that a model's recipes train (NVIDIA-NeMo/Megatron-Bridge 067f987d, `mtp_num_layers`,
-or the checkpoint's own configuration)."""
-
-NODES = {
-    "V100-SXM2-16GB": "dgx-v100",
-    "V100-SXM2-32GB": "dgx-v100",
-    "A100-SXM4-40GB": "dgx-a100-40gb",
-    "A100-SXM4-80GB": "dgx-a100-80gb",
-    "A100-PCIE-40GB": "a100-pcie-8",
-    "A100-PCIE-80GB": "a100-pcie-8",
-    "H100-SXM5-80GB": "dgx-h100",
-    "H100-SXM5-96GB": "dgx-h100",
-    "H800-SXM5-80GB": "dgx-h100",
-    "H100-PCIE-80GB": "h100-pcie-8",
-    "H200-SXM-141GB": "dgx-h200",
-    "B200-SXM-180GB": "dgx-b200",
-    "B300-SXM-288GB": "dgx-b300",
-    "GB200": "gb200-nvl72",
-    "GB300": "gb300-nvl72",
-    "MI300X": "mi300x-8",
-    "MI325X": "mi325x-8",
-    "Gaudi2": "gaudi2-8",
-    "L40S": "l40s-8",
-    "L40": "l40-8",
-    "A40": "a40-8",
-    "A30": "a30-8",
-    "TPU-v4": "tpu-v4-4",
-    "TPU-v5e": "tpu-v5e-8",
-    "TPU-v5p": "tpu-v5p-4",
-    "TPU-v6e": "tpu-v6e-8",
-}
-"""Accelerator -> the node it is taken to stand in, where a run does not describe it."""
 
 SHARDING = (("fsdp2", "fsdp2"), ("fsdp", "fsdp"), ("deepspeed", "deepspeed"))
 """What a row says of sharding -> the runtime that it means, where it names no framework."""
