@@ -19,7 +19,7 @@ ENDS := $(foreach python,3.11 3.12 3.13,$(python)-lowest $(python)-highest)
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(BIN)/pytest -n auto --dist worksteal
 
-.PHONY: help demo check test test-all goldens fuzz lock locked sbom site man installed coverage mutants test-real test-report test-launchers test-matrix lint format docs accuracy case-studies calibrate clean
+.PHONY: help demo check test test-all goldens fuzz lock locked audit sbom site man installed coverage mutants test-real test-report test-launchers test-matrix lint format docs accuracy case-studies calibrate clean
 
 help:
 	@echo "make demo    plan Llama 3 70B on 16 DGX H100 nodes"
@@ -35,6 +35,7 @@ help:
 	@echo "make mutants  which changes of planner/cost and planner/verify no test notices (hours; MUTANTS='planner.verify.bill*')"
 	@echo "make fuzz    wrong input for everything that is read, for SECONDS (60) with a fixed SEED (0), by WORKERS (1)"
 	@echo "make locked  a virtual environment of exactly the packages in requirements/dev.txt, by their hashes; make lock refreshes that"
+	@echo "make audit   known vulnerabilities of the locked packages; says, and fails, where it could not run"
 	@echo "make sbom    those packages as CycloneDX JSON, in sbom.json"
 	@echo "make site    the documentation as web pages, in build/site; make man the manual pages, in build/man (into $(SITE), once)"
 	@echo "make installed  a wheel in an environment of its own, and every example of README and the helps with it (minutes)"
@@ -80,6 +81,16 @@ lock: $(VENV)/.installed-dev
 	@command -v uv > /dev/null || $(BIN)/python -m pip install -qq --disable-pip-version-check uv
 	PATH="$$PATH:$(BIN)" uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 		--no-header --extra dev pyproject.toml -o requirements/dev.txt
+	PATH="$$PATH:$(BIN)" uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+		--no-header --extra dask --extra mcp --extra serve -c requirements/dev.txt pyproject.toml -o requirements/network.txt
+
+# Known vulnerabilities of the locked packages. Without an answer from the index it says so and fails: silence is no pass.
+audit: | $(BIN)/python
+	@rm -f build/audit.json; mkdir -p build
+	@$(BIN)/python -m venv build/audit && build/audit/bin/python -m pip install -qq --disable-pip-version-check pip-audit || true
+	@build/audit/bin/python -m pip_audit -r requirements/dev.txt -r requirements/network.txt --require-hashes --disable-pip \
+		-f json -o build/audit.json; code=$$?; \
+	test -s build/audit.json || { echo "audit: could not run (no pip-audit, or no answer from the index)"; exit 3; }; exit $$code
 
 # CI begins here: what is not in the lock file, or has another hash, is not installed.
 locked: | $(BIN)/python

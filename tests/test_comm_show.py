@@ -95,7 +95,7 @@ memory_bandwidth = "3.0 TB/s"
 
 def test_a_plan_on_a_cluster_of_ones_own(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Path("lab.toml").write_text(LAB, encoding="utf-8")
-    assert ask(capsys, "plan llama3.2-1b --cluster lab.toml --top 1 -o plan.json").code == 0
+    assert ask(capsys, "plan llama3.2-1b --cluster lab.toml --pin cp=1,micro=1 --top 1 -o plan.json").code == 0
     for verb in ("show plan.json", "choose plan.json"):
         assert "(--cluster lab.toml)" in refused(capsys, f"comm {verb}")
     answer = ask(capsys, "comm show plan.json --cluster lab.toml")
@@ -127,7 +127,7 @@ def test_another_cluster_file_is_told_apart(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("lab.toml").write_text(LAB, encoding="utf-8")
-    assert ask(capsys, "plan llama3.2-1b --cluster lab.toml --top 1 -o plan.json").code == 0
+    assert ask(capsys, "plan llama3.2-1b --cluster lab.toml --pin cp=1,micro=1 --top 1 -o plan.json").code == 0
     Path("lab.toml").write_text(LAB.replace(line, other), encoding="utf-8")
     question = "comm show plan.json --cluster lab.toml"
     if said:

@@ -21,6 +21,7 @@ from tests.sweeps import sweep
 
 TRANSCRIPTS = Path(__file__).parent / "golden" / "transcripts"
 SMALL = "llama3-8b --cluster dgx-h100:4"
+FEW = f"{SMALL} --pin cp=1,micro=1"
 QUESTIONS = {
     "limits": ["plan llama3-8b --cluster dgx-h100:8 --deadline '60 d' --max-cost '$1M' --pin tp=2..4 --top 2"],
     "dense": ["plan llama3-70b --cluster dgx-h100:16"],
@@ -88,7 +89,7 @@ def printed(answer: Answer) -> str:
 
 @sweep(
     "line",
-    [f"plan {SMALL}", f"plan {SMALL} --pin zero=1 --precision fp8,bf16", f"estimate {SMALL} tp=2 recompute=full"],
+    [f"plan {FEW}", f"plan {SMALL} --pin zero=1 --precision fp8,bf16", f"estimate {SMALL} tp=2 recompute=full"],
     every=3,
 )
 def test_two_runs_give_the_same_bytes_but_for_meta(line: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -100,7 +101,7 @@ def test_two_runs_give_the_same_bytes_but_for_meta(line: str, capsys: pytest.Cap
 
 
 def test_the_file_holds_what_json_prints(capsys: pytest.CaptureFixture[str]) -> None:
-    shown = ask(capsys, f"plan {SMALL} --json -o plan.json")
+    shown = ask(capsys, f"plan {FEW} --json -o plan.json")
     assert shown.out == Path("plan.json").read_text(encoding="utf-8")
     assert [path.name for path in Path.cwd().iterdir()] == ["plan.json"]
 
@@ -119,7 +120,7 @@ def test_python_gives_what_the_command_line_prints(capsys: pytest.CaptureFixture
 
 @sweep(
     "line",
-    [f"plan {SMALL}", "plan llama3-8b --cluster dgx-h100:1..4", f"plan {SMALL} --deadline '90 d' --price '$2/h'"],
+    [f"plan {FEW}", "plan llama3-8b --cluster dgx-h100:1..4", f"plan {SMALL} --deadline '90 d' --price '$2/h'"],
     every=3,
 )
 def test_explain_prints_the_same_report(line: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -134,7 +135,7 @@ def test_explain_prints_an_estimate_that_does_not_fit(capsys: pytest.CaptureFixt
 
 
 def test_explain_prints_the_plan_of_a_rank(capsys: pytest.CaptureFixture[str]) -> None:
-    third = plans(ask(capsys, f"plan {SMALL} --json -o plan.json"))[2]
+    third = plans(ask(capsys, f"plan {FEW} --json -o plan.json"))[2]
     assert ask(capsys, "explain plan.json --rank 3 --json").document == third
     Path("third.json").write_text(json.dumps(third), encoding="utf-8")
     assert ask(capsys, "explain third.json").out == ask(capsys, "explain plan.json --rank 3").out
@@ -215,7 +216,7 @@ def test_pins_hold(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_stages_inside_replicas_need_both(capsys: pytest.CaptureFixture[str]) -> None:
     """Where there are no stages or no replicas, ranks have their usual order, which another pin leaves out."""
-    asked = "plan llama3.2-1b --cluster dgx-a100-80gb:1 --top 20 --pin rank_order=tp-cp-ep-pp-dp"
+    asked = "plan llama3.2-1b --cluster dgx-a100-80gb:1 --top 20 --pin rank_order=tp-cp-ep-pp-dp,micro=1"
     for plan in plans(ask(capsys, f"{asked} --json")):
         p = plan["axes"]
         assert p["rank_order"] == "tp-cp-ep-pp-dp" and p["pp"] > 1 and p["dp"] * p["cp"] > 1
@@ -250,7 +251,7 @@ def test_heads_that_do_not_divide_are_waived_by_name_and_recorded(
 
 def test_a_waived_rule_is_waived(capsys: pytest.CaptureFixture[str]) -> None:
     assert ask(capsys, f"plan {SMALL} --pin tp=16").code == 2
-    assert plans(ask(capsys, f"plan {SMALL} --pin tp=16 --waive tp_in_domain --json"))[0]["axes"]["tp"] == 16
+    assert plans(ask(capsys, f"plan {FEW} --pin tp=16 --waive tp_in_domain --json"))[0]["axes"]["tp"] == 16
 
 
 @pytest.mark.slow

@@ -35,7 +35,7 @@ def test_workflows_run_targets_that_there_are_and_may_only_read(path: Path) -> N
     for name, job in workflow["jobs"].items():
         for step in job["steps"]:
             assert step.keys() & {"uses", "run"}, name
-            assert re.fullmatch(r"[\w-]+/[\w-]+@[\w./]+", step.get("uses", "a/b@v1")), name
+            assert re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40}", step.get("uses", f"a/b@{'0' * 40}")), "a tag may move"
             if "actions/checkout@" in step.get("uses", ""):
                 assert step["with"]["persist-credentials"] is False, "the token would lie on the disk"
             lines = re.findall(r"^make ([^|&;$\n]*)", step.get("run", ""), re.MULTILINE)
@@ -48,6 +48,14 @@ def test_every_python_that_is_supported_is_tested() -> None:
     said = [each.rpartition(" ")[2] for each in PROJECT["project"]["classifiers"] if "Python :: 3." in each]
     assert versions["python"] == said
     assert versions["os"] == ["ubuntu-latest", "macos-latest"]
+
+
+def test_a_release_has_its_bill_of_materials_and_where_it_comes_from() -> None:
+    jobs = parsed(ROOT / ".github/workflows/release.yml")["jobs"]
+    assert any("make -s sbom" in step.get("run", "") for step in jobs["build"]["steps"])
+    names = [step.get("uses", "").partition("@")[0] for step in jobs["publish"]["steps"]]
+    assert names.index("actions/attest-build-provenance") < names.index("pypa/gh-action-pypi-publish")
+    assert jobs["publish"]["permissions"] == {"id-token": "write", "attestations": "write"}
 
 
 def test_only_publishing_may_sign() -> None:
@@ -78,6 +86,8 @@ def test_the_container_is_what_readme_says_and_small() -> None:
     assert commands[:2] == re.findall(r"^docker .*$", README, re.MULTILINE)
     lines = [line.split(maxsplit=1) for line in text.splitlines() if line and not line.startswith("#")]
     last = lines[max(n for n, line in enumerate(lines) if line[0] == "FROM") :]
+    images = [line[1].split()[0] for line in lines if line[0] == "FROM"]
+    assert all(re.search(r"@sha256:[0-9a-f]{64}$", image) for image in images) and len(set(images)) == 1
     order = [line[0] for line in last]
     assert order.index("USER") < order.index("ENTRYPOINT")
     assert int(dict(last)["USER"]) > 0, "not root, in digits: Kubernetes resolves no names (runAsNonRoot)"

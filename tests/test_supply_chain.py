@@ -2,14 +2,16 @@
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
 from fnmatch import fnmatch
 from pathlib import Path
 
+from tests.sweeps import sweep
+
 ROOT = Path(__file__).parents[1]
-LOCK = ROOT / "requirements" / "dev.txt"
 SOURCE = re.compile(r"(?<![\w/.-])([A-Za-z0-9][\w-]*/[A-Za-z0-9][\w.-]*)@[0-9a-f]{7,40}")
 """A repository at a commit, as data files name where a figure was read."""
 LICENCES = ("Apache-2.0", "MIT", "BSD-3-Clause", "CC-BY-SA-4.0", "per folder", "not stated", "published source")
@@ -46,17 +48,30 @@ def test_every_source_of_data_is_in_notice_with_its_licence() -> None:
     assert [f"{name}: {says}" for name, says in known.items() if not says.startswith(LICENCES)] == []
 
 
-def test_the_lock_file_holds_every_dependency_with_hashes() -> None:
-    text = LOCK.read_text(encoding="utf-8")
+@sweep(("lock", "extras"), [("dev", ("dev", "test", "docs")), ("network", ("dask", "mcp", "serve", "report"))])
+def test_the_lock_files_hold_every_dependency_with_hashes(lock: str, extras: tuple[str, ...]) -> None:
+    """That of developers, and that of the extras that face a network."""
+    text = (ROOT / "requirements" / f"{lock}.txt").read_text(encoding="utf-8")
     pinned = {m[1].lower(): m[2] for m in re.finditer(r"^([A-Za-z0-9_.-]+)==([^\s;\\]+)", text, re.M)}
     entries = re.split(r"\n(?=[A-Za-z0-9])", text)
     assert all("--hash=sha256:" in entry for entry in entries)
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    extras = project["optional-dependencies"]
-    wanted = [*project["dependencies"], *extras["dev"], *extras["test"], *extras["docs"]]
+    wanted = [*project["dependencies"], *(each for extra in extras for each in project["optional-dependencies"][extra])]
     names = {re.split(r"[\[<>=;\s]", each)[0].lower() for each in wanted} - {"clusterwright"}
     assert names <= pinned.keys(), "make lock"
     assert "://" not in text, "no registry's address"
+
+
+def test_an_audit_that_could_not_run_says_so(tmp_path: Path) -> None:
+    """Without an answer there is no report, and silence is no pass."""
+    python = tmp_path / "bin" / "python"
+    python.parent.mkdir()
+    python.write_text("#!/bin/sh\nexit 1\n", encoding="utf-8")
+    python.chmod(0o755)
+    shutil.copy(ROOT / "Makefile", tmp_path / "Makefile")
+    line = ["make", "audit", f"BIN={python.parent}", f"VENV={tmp_path}"]
+    found = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert found.returncode != 0 and "audit: could not run" in found.stdout
 
 
 def test_the_bill_of_materials_names_every_locked_package() -> None:

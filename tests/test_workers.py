@@ -236,6 +236,27 @@ def test_an_engine_that_cannot_be_is_said(capsys: pytest.CaptureFixture[str], tm
     assert main(line) == 2 and "--engine evaluates every point" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("engine", "is_certified", "protocol"),
+    [
+        ("dask://127.0.0.1:8786", False, "tcp"),
+        ("dask://[::1]:8786", False, "tcp"),
+        ("dask://localhost:8786", True, "tls"),
+        ("dask://10.0.0.1:8786", True, "tls"),
+        ("dask+tcp://10.0.0.1:8786", False, "tcp"),
+        ("dask+tcp://10.0.0.1:8786", True, "tcp"),
+    ],
+)
+def test_a_scheduler_elsewhere_is_spoken_to_over_tls(engine: str, is_certified: bool, protocol: str) -> None:
+    assert processes._protocol(engine, is_certified) == protocol
+
+
+@pytest.mark.parametrize("engine", ["dask://10.0.0.1:8786", "dask://127.0.0.1.evil.example:8786"])
+def test_a_scheduler_elsewhere_is_not_spoken_to_in_the_open(engine: str) -> None:
+    with pytest.raises(WrongQuestion, match=r"over TLS, and no certificates are named .*dask\+tcp://"):
+        processes._protocol(engine, is_certified=False)
+
+
 def test_without_dask_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(WrongQuestion, match=r"pip install 'clusterwright\[dask\]'"):

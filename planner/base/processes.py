@@ -28,6 +28,10 @@ AHEAD = 2
 """Tasks for each worker that are handed out before their results are taken: none waits for this process."""
 MOST_LOST = 3
 """Times in a row that workers may die before anything is done: then it is the work that kills them."""
+PLAIN = "dask+tcp"
+"""Scheme of an engine that is spoken to over plain TCP, wherever it is."""
+SCHEMES = ("dask", PLAIN)
+LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 CONNECT_S = 10
 """Seconds to wait for a scheduler."""
 
@@ -198,7 +202,7 @@ def _dask(engine: str) -> Iterator[Client]:
 
     scheme, mark, address = engine.partition("://")
     host, _, port = address.rpartition(":")
-    if scheme != "dask" or not mark or not host or "@" in host or not (port.isdecimal() and int(port) < 65536):
+    if scheme not in SCHEMES or not mark or not host or "@" in host or not (port.isdecimal() and int(port) < 65536):
         raise WrongQuestion(f"--engine {engine}: write dask://HOST:PORT, a scheduler's address (dask scheduler)")
     try:
         import dask
@@ -206,7 +210,8 @@ def _dask(engine: str) -> Iterator[Client]:
     except ImportError:
         raise WrongQuestion(f"--engine {engine}: Dask is missing; pip install 'clusterwright[dask]'") from None
     try:
-        client = Client(f"tcp://{address}", timeout=CONNECT_S, set_as_default=False)
+        is_certified = bool(dask.config.get("distributed.comm.tls.ca-file", None))
+        client = Client(f"{_protocol(engine, is_certified)}://{address}", timeout=CONNECT_S, set_as_default=False)
     except (OSError, ValueError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise WrongQuestion(f"--engine {engine}: no scheduler answers ({reason})") from None
@@ -224,6 +229,26 @@ def _dask(engine: str) -> Iterator[Client]:
                 f"--engine {engine}: its workers have version {', '.join(others)}, here is {__version__}"
             )
         yield client
+
+
+def _protocol(engine: str, is_certified: bool) -> str:
+    """What a scheduler is spoken to by: TLS, but for this machine's own where no certificate is at hand, and where that
+    is asked for.
+
+    Raises:
+        WrongQuestion: it is on another machine, and Dask's configuration names no certificates.
+    """
+    scheme, _, address = engine.partition("://")
+    is_here = address.rpartition(":")[0] in LOOPBACK
+    if scheme == PLAIN or (is_here and not is_certified):
+        return "tcp"
+    if is_certified:
+        return "tls"
+    raise WrongQuestion(
+        f"--engine {engine}: another machine is spoken to over TLS, and no certificates are named "
+        f"(DASK_DISTRIBUTED__COMM__TLS__CA_FILE, ...__CLIENT__CERT, ...__CLIENT__KEY); {PLAIN}://{address} goes "
+        "without: whoever reaches that network can then run anything"
+    )
 
 
 def version() -> str:

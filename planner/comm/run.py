@@ -130,7 +130,7 @@ def _digest(files: Sequence[Path]) -> str:
 # ---- several pools ---------------------------------------------------------------------------------------------------
 
 
-def _leading(plan: Plan, calls: Sequence[Call]) -> list[PoolCall]:
+def _leading(calls: Sequence[Call]) -> list[PoolCall]:
     return [call for call in calls if isinstance(call, PoolCall) and call.leads]
 
 
@@ -150,7 +150,7 @@ def _modelled_across(
         slower = min(call.pools, key=lambda i: float(known.figures[i].network.nic))
         return by_model.times(calls_of_several_pools.network(known, call), libraries[slower], call)
 
-    leading = _leading(plan, calls)
+    leading = _leading(calls)
     chosen = pin(leading, look_up)
     pairs = zip(chosen.calls, leading, strict=True)
     chosen = replace(chosen, calls=tuple(replace(one, pools=call.pools) for one, call in pairs))
@@ -163,7 +163,7 @@ def _measured_across(
     calls, known = _calls(plan, catalog, where, clusters), known_of(plan, catalog, where, clusters)
     measured, paths = _pool_tables(plan, known, files)
     pool_calls = [c for c in calls if isinstance(c, PoolCall)]
-    leading = _leading(plan, calls)
+    leading = _leading(calls)
     asks = leading if measured.differ else [replace(call, pools=()) for call in leading]
     name = " ".join(files)
     chosen = choose(asks, measured, asked, name)

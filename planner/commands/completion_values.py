@@ -14,22 +14,8 @@ KINDS = ("accelerators", "fabrics", "nodes", "regions", "runtimes")
 """Of the catalog's entries; with :data:`TARGETS`, as the library has them, which takes longer to import than one waits
 (tests/test_completion.py holds both together)."""
 TARGETS = (
-    *(
-        "megatron",
-        "torchtitan",
-        "hf-trainer",
-        "trl",
-        "axolotl",
-        "llama-factory",
-        "maxtext",
-        "megatron-bridge",
-        "primus",
-        "deepspeed",
-        "accelerate",
-        "torchrun",
-        "nccl-tuner",
-        "slurm",
-    ),
+    *("megatron", "torchtitan", "hf-trainer", "trl", "axolotl", "llama-factory", "maxtext", "megatron-bridge"),
+    *("primus", "deepspeed", "accelerate", "torchrun", "nccl-tuner", "slurm"),
     *("skypilot", "dstack", "jobset", "trainjob", "pytorchjob", "volcano", "ray-train", "rayjob"),
 )
 """What ``--to`` chains."""

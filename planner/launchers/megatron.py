@@ -17,8 +17,6 @@ from planner.schema.launcher_table import launcher_table
 from planner.schema.plan import Plan
 
 TABLE = launcher_table("megatron")
-FSDP_STRATEGY = TABLE.options["data-parallel-sharding-strategy"].values
-"""ZeRO stage, as tables spell it -> what Megatron-FSDP shards."""
 PRECISIONS = ("fp32", *dict.fromkeys(value for option in TABLE.saying("precision") for value in option.values))
 OPTIMIZERS = tuple(TABLE.options["optimizer"].values)
 CONNECTIONS = "CUDA_DEVICE_MAX_CONNECTIONS"

@@ -1,73 +1,24 @@
-"""What published tables call things, in the catalog's and the library's ids."""
+"""What published tables of runs call things, in the catalog's and the library's ids; the names are ``names.toml``."""
 
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import NamedTuple
 
 from planner.schema.hardware import Runtime
 
-_ACCELERATORS: tuple[tuple[str, str], ...] = (
-    (r"h100.*(96gb|96 gb)", "H100-SXM5-96GB"),
-    (r"h100.*nvl", "H100-NVL-94GB"),
-    (r"h100.*pcie", "H100-PCIE-80GB"),
-    (r"h100", "H100-SXM5-80GB"),
-    (r"h800.*pcie", "H800-PCIE-80GB"),
-    (r"h800", "H800-SXM5-80GB"),
-    (r"gh200", "GH200-96GB"),
-    (r"h200.*nvl", "H200-NVL-141GB"),
-    (r"h200", "H200-SXM-141GB"),
-    (r"\bh20\b", "H20"),
-    (r"gb300", "GB300"),
-    (r"gb200", "GB200"),
-    (r"b300", "B300-SXM-288GB"),
-    (r"b200", "B200-SXM-180GB"),
-    (r"\bvr200|vera rubin", "VR200"),
-    (r"a800.*(40|pcie)", "A800-PCIE"),
-    (r"a800", "A800-SXM4-80GB"),
-    (r"a100.*pcie.*80", "A100-PCIE-80GB"),
-    (r"a100.*80.*pcie", "A100-PCIE-80GB"),
-    (r"a100.*pcie.*40", "A100-PCIE-40GB"),
-    (r"a100.*40\s?gb", "A100-SXM4-40GB"),
-    (r"a100", "A100-SXM4-80GB"),
-    (r"v100.*(pcie.*32|32.*pcie)", "V100-PCIE-32GB"),
-    (r"v100.*pcie", "V100-PCIE-16GB"),
-    (r"v100.*16gb", "V100-SXM2-16GB"),
-    (r"v100", "V100-SXM2-32GB"),
-    (r"tpu[- _]?v3", "TPU-v3"),
-    (r"tpu[- _]?v4", "TPU-v4"),
-    (r"(tpu[- _]?)?v5[- ]?(e|lite)", "TPU-v5e"),
-    (r"(tpu[- _]?)?v5[- ]?p", "TPU-v5p"),
-    (r"trillium|(tpu[- _]?)v?6e?\b|\bv6e", "TPU-v6e"),
-    (r"ironwood|tpu[- _]?v?7x?", "TPU-v7x"),
-    (r"trainium ?3|trn3", "Trainium3"),
-    (r"trainium ?2|trn2", "Trainium2"),
-    (r"trainium ?1|trn1", "Trainium1"),
-    (r"gaudi.?(2|\(r\) 2)", "Gaudi2"),
-    (r"gaudi.?(3|\(r\) 3)", "Gaudi3"),
-    (r"mi300x", "MI300X"),
-    (r"mi325x", "MI325X"),
-    (r"mi350x", "MI350X"),
-    (r"mi355x", "MI355X"),
-    (r"mi250x?[- ]gcd", "MI250X-GCD"),
-    (r"\bmi210\b", "MI210"),
-    (r"l40s", "L40S"),
-    (r"\bl40\b", "L40"),
-    (r"\ba40\b", "A40"),
-    (r"\ba30\b", "A30"),
-    (r"\bl4\b", "L4"),
-    (r"rtx[ -]pro[ -]6000", "RTX-PRO-6000-Blackwell"),
-    (r"rtx[ -]?5090", "RTX-5090"),
-    (r"rtx[ -]?4090", "RTX-4090"),
-    (r"rtx[ -]?3090", "RTX-3090"),
-    (r"a6000", "RTX-A6000"),
-    (r"a5000", "RTX-A5000"),
-    (r"a10g", "A10G"),
-    (r"\bt4\b", "T4"),
-)
-"""Pattern (lower case) -> id in the catalog, first match wins; an id that no catalog has refuses the row: NVL and PCIe
-cards are no SXM modules. An MI300 may be MI300A or MI300X: it is none of these."""
+_PUBLISHED = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+_ACCELERATORS: list[tuple[str, str]] = _PUBLISHED["accelerators"]
+"""Pattern (lower case) -> id in the catalog, first match wins."""
+MODELS: Mapping[str, str] = _PUBLISHED["models"]
+"""Published name -> id in the library, where they differ; of models with vision and sound the text part."""
+PREDICTED_AHEAD: Mapping[str, int] = _PUBLISHED["predicted_ahead"]
+"""Multi-token prediction modules that a model's recipes train."""
+NODES: Mapping[str, str] = _PUBLISHED["nodes"]
+"""Accelerator -> the node it is taken to stand in, where a run does not describe it."""
 
 
 def accelerator(published: str, known: Iterable[str] = ()) -> str | None:
@@ -102,16 +53,6 @@ MODELS = {
 }
 """Published name -> id in the library, where they differ; of models with vision and sound the text part."""
 
-PREDICTED_AHEAD = {
-    "deepseek-v3": 1,
-    "glm5.2": 1,
-    "nemotron3-super-120b-a12b": 2,
-    "nemotron3.5-lightning-30b-a3b": 2,
-    "qwen3.5-27b": 1,
-    "qwen3.5-35b-a3b": 1,
-}
-"""Multi-token prediction modules that a model's recipes train (NVIDIA-NeMo/Megatron-Bridge 067f987d, `mtp_num_layers`,
-or the checkpoint's own configuration)."""
 
 NODES = {
     "V100-SXM2-16GB": "dgx-v100",

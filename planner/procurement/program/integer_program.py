@@ -98,8 +98,8 @@ def build(instance: ProcureInstance, variant: ProcureVariant) -> ProcureProgram:
     """The program of a variant. Columns that cannot end in their window are left out."""
     program = ProcureProgram(Problem(), alike(instance, variant))
     _variables(program, instance, variant)
-    _assign(program, instance)
-    _held_where_run(program, instance)
+    _assign(program)
+    _held_where_run(program)
     _lengths(program, instance)
     _dates(program, instance)
     _clusters(program)
@@ -151,14 +151,14 @@ def name(j: int, place: Place) -> str:
     return "_".join(str(n) for n in (j, *place))
 
 
-def _assign(program: ProcureProgram, instance: ProcureInstance) -> None:
+def _assign(program: ProcureProgram) -> None:
     """``assign[j]``: ``sum_q run[j,q] = n[j]``, every job runs in one place."""
     for j, jobs in program.alike.items():
         runs = [run for (job, _), run in program.run.items() if job == j]
         program.problem.constrain(total(runs) == len(jobs), f"assign_{j}")
 
 
-def _held_where_run(program: ProcureProgram, instance: ProcureInstance) -> None:
+def _held_where_run(program: ProcureProgram) -> None:
     """``held[j,q,p]``: ``run[j,q] <= n[j] hold[p]`` for p of q; ``needed[p]``: ``hold[p] <= sum_{j, q of p} run[j,q]``,
     nothing is held idle.
     """

@@ -73,19 +73,8 @@ COLUMNS = {
 }
 """Name of an argument -> column. What both dumps of one log call the same means the same."""
 KEPT = (
-    *(
-        "bf16",
-        "fp16",
-        "fp8",
-        "fp8_format",
-        "fp8_recipe",
-        "fp4",
-        "fp4_format",
-        "fp4_recipe",
-        "precision",
-        "bfloat16_enabled",
-        "fp16_enabled",
-    ),
+    *("bf16", "fp16", "fp8", "fp8_format", "fp8_recipe", "fp4", "fp4_format", "fp4_recipe", "precision"),
+    *("bfloat16_enabled", "fp16_enabled"),
     *("recompute_granularity", "recompute_method", "recompute_num_layers"),
     *("use_distributed_optimizer", "use_megatron_fsdp", "data_parallel_sharding_strategy"),
     *("dp_shard", "group_query_attention", "Total optimization steps"),

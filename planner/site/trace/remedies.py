@@ -50,7 +50,8 @@ def remedy(row: str, plan: Plan, measured: float, predicted: float, hidden: floa
     """
     if measured - predicted <= MUCH * step or row not in _WHY:
         return ""
-    why = _WHY[row](plan, measured, hidden, step)
+    reason = _WHY[row]
+    why = reason if isinstance(reason, str) else reason(plan, measured, hidden, step)
     flags = _flags(plan.runtime.name).get(row.partition(" ")[0])
     return f"{why} ({flags})" if flags else why
 
@@ -70,34 +71,22 @@ def _reduced(plan: Plan, measured: float, hidden: float, step: float) -> str:
     return "waiting for the slowest rank, or a slower network than planned"
 
 
-def _pipeline(plan: Plan, measured: float, hidden: float, step: float) -> str:
-    return "stages wait for one another: unequal stages, or few micro-batches"
-
-
 def _tensors(plan: Plan, measured: float, hidden: float, step: float) -> str:
     if plan.overlap.tp and hidden < measured:
         return "activations travel alone, and the plan has them overlap"
     return "slower links within a node than planned, or ranks that wait for one another"
 
 
-def _experts(plan: Plan, measured: float, hidden: float, step: float) -> str:
-    return "tokens are dispatched alone, or experts get unequal shares of them"
-
-
-def _always(text: str) -> Callable[[Plan, float, float, float], str]:
-    return lambda plan, measured, hidden, step: text
-
-
-_WHY: Mapping[str, Callable[[Plan, float, float, float], str]] = {
+_WHY: Mapping[str, str | Callable[[Plan, float, float, float], str]] = {
     "host": _host,
     "DP and waiting": _reduced,
-    "p2p and bubble": _pipeline,
+    "p2p and bubble": "stages wait for one another: unequal stages, or few micro-batches",
     "TP": _tensors,
-    "EP": _experts,
-    "CP": _always("usually keys and values that travel longer than attention takes"),
-    "matrix": _always("usually lower clocks (power, heat), shapes that tile badly, or another precision than planned"),
-    "attention": _always("usually a kernel that is not fused, or masks computed in full"),
-    "element-wise": _always("usually kernels that are not fused, or copies and casts"),
-    "optimizer": _always("usually an optimizer that is not fused, or not shared out among replicas"),
-    "other communication": _always("process groups of no axis of the plan: is it the plan that ran?"),
+    "EP": "tokens are dispatched alone, or experts get unequal shares of them",
+    "CP": "usually keys and values that travel longer than attention takes",
+    "matrix": "usually lower clocks (power, heat), shapes that tile badly, or another precision than planned",
+    "attention": "usually a kernel that is not fused, or masks computed in full",
+    "element-wise": "usually kernels that are not fused, or copies and casts",
+    "optimizer": "usually an optimizer that is not fused, or not shared out among replicas",
+    "other communication": "process groups of no axis of the plan: is it the plan that ran?",
 }

@@ -137,7 +137,7 @@ def result(
     seed = method.seed or 0
     around, pairs = sensitivity.around(evaluator, best) if explained else ((), ())
     matters = importance(evaluator, seed) if explained else Importance({}, {}, "not asked for")
-    points = {trial.number: _point(catalog, evaluator, trial) for trial in [*leading, *nondominated[:MOST_FRONT]]}
+    points = {trial.number: _point(evaluator, trial) for trial in [*leading, *nondominated[:MOST_FRONT]]}
     return StudyResult(
         generator=Generator(version=__version__, seed=seed, inputs=dict(study.inputs)),
         question=question(study),
@@ -194,7 +194,7 @@ def _leading(study: Study, feasible: Sequence[Trial], table: Any) -> list[Trial]
     return list({winner.number: winner for winner in winners}.values())
 
 
-def _point(catalog: Catalog, evaluator: Evaluator, point: Trial) -> DesignPoint:
+def _point(evaluator: Evaluator, point: Trial) -> DesignPoint:
     """A point with its plans, each as ``clusterwright plan`` would write it for that cluster, and verified."""
     clusters, values = evaluator.clusters, point.axes
     outcome = evaluator.valued([values], [()])[0]
