@@ -2,11 +2,11 @@
 
     python -m benchmarks.fitted_parameters > benchmarks/data/fitted_parameters.json
 
-Backward elimination: one parameter after the other, the least moved first, is put at its prior and labs are left out in
-turn again. It stays there unless dense models or mixtures of experts, each lab of equal weight, are then predicted
+Backward elimination: one parameter after the other, the least moved first, is put at its prior and labs are left out
+in turn again. It stays there unless dense models or mixtures of experts, each lab of equal weight, are then predicted
 worse by more than a thousandth. Fits are made on times that are linear in the parameters' logarithms (slopes between
-prior and fit), which takes seconds; the last line leaves labs out with the model itself. Prints JSON, of which `kept` is what
-:data:`planner.calibration.fit.calibrate.FITTED` lists.
+prior and fit), which takes seconds; the last line leaves labs out with the model itself. Prints JSON, of which `kept`
+is what :data:`planner.calibration.fit.calibrate.FITTED` lists.
 """
 
 from __future__ import annotations

@@ -33,59 +33,6 @@ def accelerator(published: str, known: Iterable[str] = ()) -> str | None:
     return next((known for pattern, known in _ACCELERATORS if re.search(pattern, text)), None)
 
 
-MODELS = {
-    "resnet50-v1.5": "resnet50",
-    "gpt-22B": "megatron-22b",
-    "gpt-175B": "megatron-175b",
-    "gpt-530B": "megatron-530b",
-    "gpt-1T": "megatron-1t",
-    "gemma-4-26b-a4b-it": "gemma4-26b-a4b",
-    "glm5-2": "glm5.2",
-    "nemotron-3-nano": "nemotron3-nano-30b-a3b",
-    "nemotron-3-nano-30b-a3b": "nemotron3-nano-30b-a3b",
-    "nemotron-3-nano-4b": "nemotron3-nano-4b",
-    "nemotron-3-nano-omni-30b-a3b-reasoning": "nemotron3-nano-30b-a3b",
-    "nemotron-3-super": "nemotron3-super-120b-a12b",
-    "nemotron-3-super-120b-a12b": "nemotron3-super-120b-a12b",
-    "nemotron-3.5-lightning": "nemotron3.5-lightning-30b-a3b",
-    "qwen3.6-35b-a3b": "qwen3.5-35b-a3b",
-    "qwen3.8-27b": "qwen3.5-27b",
-}
-"""Published name -> id in the library, where they differ; of models with vision and sound the text part."""
-
-
-NODES = {
-    "V100-SXM2-16GB": "dgx-v100",
-    "V100-SXM2-32GB": "dgx-v100",
-    "A100-SXM4-40GB": "dgx-a100-40gb",
-    "A100-SXM4-80GB": "dgx-a100-80gb",
-    "A100-PCIE-40GB": "a100-pcie-8",
-    "A100-PCIE-80GB": "a100-pcie-8",
-    "H100-SXM5-80GB": "dgx-h100",
-    "H100-SXM5-96GB": "dgx-h100",
-    "H800-SXM5-80GB": "dgx-h100",
-    "H20": "dgx-h100",
-    "A800-SXM4-80GB": "dgx-a100-80gb",
-    "H100-PCIE-80GB": "h100-pcie-8",
-    "H200-SXM-141GB": "dgx-h200",
-    "B200-SXM-180GB": "dgx-b200",
-    "B300-SXM-288GB": "dgx-b300",
-    "GB200": "gb200-nvl72",
-    "GB300": "gb300-nvl72",
-    "MI300X": "mi300x-8",
-    "MI325X": "mi325x-8",
-    "Gaudi2": "gaudi2-8",
-    "L40S": "l40s-8",
-    "L40": "l40-8",
-    "A40": "a40-8",
-    "A30": "a30-8",
-    "TPU-v4": "tpu-v4-4",
-    "TPU-v5e": "tpu-v5e-8",
-    "TPU-v5p": "tpu-v5p-4",
-    "TPU-v6e": "tpu-v6e-8",
-}
-"""Accelerator -> the node it is taken to stand in, where a run does not describe it."""
-
 SHARDING = (
     ("megatron-fsdp", "megatron-core"),
     ("megatron fsdp", "megatron-core"),
