@@ -39,7 +39,7 @@ from planner.cost.held_memory import Memory
 from planner.figures import own_runs
 from planner.models import fine_tuning as lengths
 from planner.models.context import in_texts
-from planner.planning import document, releases
+from planner.planning import document, evidence, releases
 from planner.planning.document import FullestStage, PoolInUse, Solution, Spread
 from planner.question.job_pools import JobPool, Pools
 from planner.question.request import Request
@@ -142,6 +142,7 @@ def solution(prepared: Prepared, candidate: Candidate) -> Solution:
         text_batches=texts_otherwise(prepared, candidate) if request.workload.texts else None,
         passes=_passes(grid) if candidate.options[SCHEDULE] in SPLIT_SCHEDULES else None,
         own_runs=_own_runs(prepared, grid),
+        nearest_runs=evidence.nearest(prepared, candidate),
     )
 
 
