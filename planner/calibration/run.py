@@ -183,7 +183,7 @@ def fit_site(file: Path, output: Path, known: Catalog) -> dict[str, Any]:
     written = overlay.write_overlay(output, changed, source, date, name="site.toml")
     written.append(near.write(output, changed.own, f"{source}, {date}", "site.csv"))
     written.append(conformal_intervals.write(output, left, f"{source}, each held out in turn, {date}", "site.csv"))
-    written.append(nearest_runs.write(output, measured.rows(frame, changed, measured.OWN), "site.csv"))
+    written.append(nearest_runs.write(output, measured.rows(frame, site_fit.efficiencies, measured.OWN), "site.csv"))
     return own_runs.site_document(frame, shipped, site_fit, held) | {"files": [str(path) for path in written]}
 
 

@@ -111,6 +111,8 @@ def how_near(run: Mapping[str, Any], plan: Described, columns: Mapping[str, NDAr
     missing = _missing(plan, columns)
     # Where nothing at all was measured of its machines or software, it matters whether at least the model was.
     same = [name for name, is_same in _shared(run, plan).items() if is_same and (not missing or name == "model")]
+    if plan["accelerators"] != run["accelerators"]:
+        same = same[:3]  # how many more ranks says more than the layout, and both are more than a line
     shared = " and ".join(text for text in (", ".join(same[:-1]), same[-1] if same else "") if text)
     times = float(plan["accelerators"]) / float(run["accelerators"])
     parts = [
