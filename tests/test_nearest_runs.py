@@ -71,7 +71,7 @@ def test_distance_is_symmetric_and_adds_labels_and_doublings() -> None:
     [
         ({}, "same model, accelerator, runtime and layout"),
         ({"accelerators": 512.0, "tp": 4.0}, "same model, accelerator and runtime, 4 times the ranks"),
-        ({"accelerators": 32.0, "micro": 2.0}, "same model, accelerator, runtime and layout"),
+        ({"accelerators": 32.0}, "same model, accelerator and runtime, 1/4 of the ranks"),
         ({"accelerator": "VR200"}, "no run of this accelerator, same model"),
         ({"kind": "moe", "model": "4096x1x1"}, "no run of a mixture on this accelerator, llama3-70b"),
         ({"runtime": "fsdp2"}, "no run under this runtime, same model"),
