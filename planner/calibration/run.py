@@ -1,6 +1,6 @@
 """The whole way from measured runs to a judgement of the predictions, or to fitted efficiencies in a catalog folder.
 
-Each returns its document as JSON types, as ``--json`` prints it.
+Each function returns its document as JSON types, as ``--json`` prints it.
 """
 
 from __future__ import annotations
