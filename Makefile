@@ -163,6 +163,7 @@ case-studies: $(VENV)/.installed-dev
 	$(BIN)/python -m docs.case_studies
 
 accuracy: $(VENV)/.installed-dev
+	$(BIN)/python -m benchmarks.nearest_runs
 	$(BIN)/python -m docs.accuracy
 	$(BIN)/python -m docs.papers
 

@@ -1,6 +1,6 @@
 """The whole way from measured runs to a judgement of the predictions, or to fitted efficiencies in a catalog folder.
 
-Each returns its document as JSON types, as ``--json`` prints it.
+Each function returns its document as JSON types, as ``--json`` prints it.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from planner.base.processes import ALONE, Workers
 from planner.base.resources import data
 from planner.calibration.fit import calibrate as fitting
 from planner.calibration.fit import collectives, counted_runs, differences, other_parameters, overlay, own_runs
+from planner.calibration.fit import nearest_runs as measured
 from planner.calibration.fit.counted_runs import lab
 from planner.calibration.fit.frame import Frame
 from planner.calibration.measuring import measure
@@ -25,7 +26,7 @@ from planner.calibration.measuring.measure import Progress
 from planner.calibration.report import validation
 from planner.calibration.runs import other_families, reading
 from planner.catalog import Catalog
-from planner.figures import conformal_intervals
+from planner.figures import conformal_intervals, nearest_runs
 from planner.figures import own_runs as near
 from planner.figures.efficiency import Efficiencies
 from planner.figures.profiles import overlay as profiles
@@ -182,6 +183,7 @@ def fit_site(file: Path, output: Path, known: Catalog) -> dict[str, Any]:
     written = overlay.write_overlay(output, changed, source, date, name="site.toml")
     written.append(near.write(output, changed.own, f"{source}, {date}", "site.csv"))
     written.append(conformal_intervals.write(output, left, f"{source}, each held out in turn, {date}", "site.csv"))
+    written.append(nearest_runs.write(output, measured.rows(frame, site_fit.efficiencies, measured.OWN), "site.csv"))
     return own_runs.site_document(frame, shipped, site_fit, held) | {"files": [str(path) for path in written]}
 
 
@@ -224,4 +226,5 @@ def _from_runs(
             widths.append((held, citation, f"{conformal_intervals.MEMORY}.csv"))
     written = overlay.write_overlay(output, efficiencies, source, date)  # only now: an interrupted fit leaves nothing
     written += [conformal_intervals.write(output, *width) for width in widths]
+    written.append(nearest_runs.write(output, measured.rows(frame, efficiencies), "published.csv"))
     return fitting.document(calibration, left_out, left) | {"files": [str(path) for path in written]}

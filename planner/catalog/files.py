@@ -174,7 +174,7 @@ def read_prices(folder: Path, problems: list[FileProblem]) -> Iterator[PriceRow]
 
 def misplaced(folder: Path) -> list[FileProblem]:
     """Files and folders of a catalog folder that nothing would ever read."""
-    known = (*FOLDERS, "prices", "priors", "intervals", "own_runs", "profiles", "parts")
+    known = (*FOLDERS, "prices", "priors", "intervals", "own_runs", "nearest_runs", "profiles", "parts")
     problems = []
     for path in _visible(folder):
         if path.name in OTHER_FILES and path.is_file():
@@ -188,7 +188,7 @@ def misplaced(folder: Path) -> list[FileProblem]:
         elif path.name == "priors":
             problems.extend(misplaced(path))
         else:
-            suffix = ".csv" if path.name in ("prices", "intervals", "own_runs", "profiles") else ".toml"
+            suffix = ".csv" if path.name in ("prices", "intervals", "own_runs", "nearest_runs", "profiles") else ".toml"
             wrong = [child for child in _visible(path) if child.suffix != suffix]
             problems.extend(
                 FileProblem(str(child), 0, "", f"not read: {path.name}/ holds {suffix} files") for child in wrong

@@ -1,7 +1,7 @@
 """What a shell offers for an option's value: ids of the library, read off the headers of its files.
 
-Each takes what click hands on (context, parameter, the beginning that was typed) and gives whole words; the imports are
-late and light, because a shell waits for the answer at every press of the key.
+Each completer takes what click hands on (context, parameter, the beginning that was typed) and gives whole words; the
+imports are late and light, because a shell waits for the answer at every press of the key.
 """
 
 from __future__ import annotations

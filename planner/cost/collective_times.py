@@ -5,9 +5,9 @@ nccl-tests counts). `n` ranks of which `inside` share a scale-up domain; every r
 A pipelined collective takes ``t = A + x + c sqrt(A x)``: A the latency of its steps, x bytes over bandwidth, c the
 ramp.
 
-One law for every kind of parallelism. Communication of x seconds that a runtime starts beside w seconds of other work
-hides ``min(share x, w)``: what of it is sent early enough, and never more than there is work. Its kernels hold a share
-of the machine meanwhile (the toll), so hiding is never free.
+Overlap follows one law in every kind of parallelism. Communication of x seconds that a runtime starts beside w seconds
+of other work hides ``min(share x, w)``: what of it is sent early enough, and never more than there is work. Its kernels
+hold a share of the machine meanwhile (the toll), so hiding is never free.
 """
 
 from __future__ import annotations

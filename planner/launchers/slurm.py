@@ -27,12 +27,13 @@ def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
     Raises:
         WrongQuestion: a value that a #SBATCH line cannot hold, or one type of GPU for pools of several.
     """
-    pools, called = plan.cluster.pools, plan_facts.pool_names(plan)
+    pools = plan.cluster.pools
+    pool_names = plan_facts.pool_names(plan)
     if values["gpu-type"] and _unlike(plan):
-        each = " ".join(f"--set {of_pool(name, 'gpu-type')}=..." for name in called)
+        each = " ".join(f"--set {of_pool(name, 'gpu-type')}=..." for name in pool_names)
         raise WrongQuestion(f"--set gpu-type: the pools have different accelerators; write {each}")
     groups = [
-        "\n".join(_request(plan, job, pool, name, values)) + "\n" for pool, name in zip(pools, called, strict=True)
+        "\n".join(_request(plan, job, pool, name, values)) + "\n" for pool, name in zip(pools, pool_names, strict=True)
     ]
     first = "SLURM_JOB_NODELIST" if len(pools) == 1 else "SLURM_JOB_NODELIST_HET_GROUP_0"
     lines = [

@@ -36,9 +36,10 @@ from planner.cost import attention, data_parallel, expanded_memory, held_memory,
 from planner.cost.evaluate import terms
 from planner.cost.figures import Grid
 from planner.cost.held_memory import Memory
-from planner.figures import own_runs
+from planner.figures import nearest_runs, own_runs
 from planner.models import fine_tuning as lengths
 from planner.models.context import in_texts
+from planner.models.parameters import parameters
 from planner.planning import document, releases
 from planner.planning.document import FullestStage, PoolInUse, Solution, Spread
 from planner.question.job_pools import JobPool, Pools
@@ -142,6 +143,7 @@ def solution(prepared: Prepared, candidate: Candidate) -> Solution:
         text_batches=texts_otherwise(prepared, candidate) if request.workload.texts else None,
         passes=_passes(grid) if candidate.options[SCHEDULE] in SPLIT_SCHEDULES else None,
         own_runs=_own_runs(prepared, grid),
+        nearest_runs=_nearest_runs(prepared, candidate),
     )
 
 
@@ -176,6 +178,29 @@ def _own_runs(prepared: Prepared, grid: Grid) -> schema.OwnRunsSection | None:
         doubled=dict(nearness.DOUBLED),
         runs=own_runs.listed(own.runs),
     )
+
+
+def _nearest_runs(prepared: Prepared, candidate: Candidate) -> tuple[schema.NearestRun, ...]:
+    """Published and own runs that a candidate is nearest to, the nearest first; none where nothing was measured."""
+    request = prepared.request
+    work = request.workload
+    layout = candidate.layout
+    part = request.cluster.accelerator
+    plan: dict[str, str | float] = {
+        "model": own_runs.block(work.model),
+        "generation": part.generation,
+        "precision": candidate.options[PRECISION],
+        "recompute": candidate.options[RECOMPUTE].name,
+        "accelerator": part.id,
+        "runtime": request.runtime.measured_as or request.runtime.id,
+        "kind": "moe" if work.model.moe else "dense",
+        "method": work.method.kind,
+        "accelerators": float(layout["nodes"] * request.cluster.node.accelerators),
+        **{axis: float(layout[axis]) for axis in ("tp", "pp", "cp", "ep", "micro")},
+        "parameters": float(parameters(work.model).total),
+        "sequence": float(work.sequence),
+    }
+    return nearest_runs.nearest(prepared.nearby(), plan)
 
 
 def _outline(prepared: Prepared, candidate: Candidate, grid: Grid) -> Solution:

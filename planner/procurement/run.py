@@ -113,7 +113,7 @@ def pose(
             least = f" at {job.min_tokens_per_s:,.0f} tokens/s" if job.min_tokens_per_s else ""
             number = sum(pool.available for pool in offered)
             raise NoAnswer(
-                f"{job.name}: {job.called} trains{least} on none of the {number} candidates.\n{reasons}".rstrip()
+                f"{job.name}: {job.model_name} trains{least} on none of the {number} candidates.\n{reasons}".rstrip()
             )
     survives = survivals(asked, offered, columns)
     whole = ProcureInstance(asked, offered, columns, standing(catalog, asked), survives)

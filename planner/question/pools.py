@@ -42,8 +42,8 @@ def names(clusters: Sequence[tuple[Cluster, str]]) -> tuple[str, ...]:
 
 def renamed(known: Sequence[JobPool]) -> tuple[JobPool, ...]:
     """The pools called as a plan over them calls them, some of the question's having become one."""
-    called = names([(pool.cluster, pool.zone) for pool in known])
-    return tuple(replace(pool, name=name) for pool, name in zip(known, called, strict=True))
+    pool_names = names([(pool.cluster, pool.zone) for pool in known])
+    return tuple(replace(pool, name=name) for pool, name in zip(known, pool_names, strict=True))
 
 
 def pools(clusters: Sequence[tuple[Cluster, str]], prices: Sequence[tuple[Price | None, str]],
@@ -53,16 +53,16 @@ def pools(clusters: Sequence[tuple[Cluster, str]], prices: Sequence[tuple[Price 
     Raises:
         WrongQuestion: a link between pools that there are not, or a rate that is none.
     """
-    called = names(clusters)
+    pool_names = names(clusters)
     found = tuple(
         JobPool(name=name, cluster=c, price=price, sold_as=sold, zone=zone)
-        for name, (c, zone), (price, sold) in zip(called, clusters, prices, strict=True)
+        for name, (c, zone), (price, sold) in zip(pool_names, clusters, prices, strict=True)
     )
     given: dict[frozenset[str], LinkBetween] = {}
     for text in links:
         if len(found) < 2:
             raise WrongQuestion(f"--link {text}: a link joins two pools, and there is one; give --cluster once more")
-        pair, link = _link(text, called)
+        pair, link = _link(text, pool_names)
         if pair in given:
             raise WrongQuestion(f"--link {text}: {' and '.join(sorted(pair))} have a link already; give one")
         given[pair] = link

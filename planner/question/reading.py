@@ -91,10 +91,10 @@ def pooled_request(
         raise WrongQuestion(f"--optimizer {asked.optimizer}: with nodes of one kind only, not over several pools")
     known = catalog_of(asked)
     bases = _bases(known, listed(named), asked)
-    called = pools.names(bases)
-    given = pools.prices(asked.price, called) if asked.price is not None else {}
+    pool_names = pools.names(bases)
+    given = pools.prices(asked.price, pool_names) if asked.price is not None else {}
     paid = []
-    for name, (base, _) in zip(called, bases, strict=True):
+    for name, (base, _) in zip(pool_names, bases, strict=True):
         paid.append(_price(known, base.node, replace(asked, price=given.get(name, given.get("")))))
     wanted = request_over(known, model, [base for base, _ in bases], asked)
     wanted = replace(

@@ -4,8 +4,9 @@ minimise.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -15,8 +16,9 @@ from planner.base.errors import WrongQuestion, meant
 from planner.catalog import Catalog
 from planner.cost import held_memory
 from planner.cost.figures import Expansion
-from planner.figures import conformal_intervals, cost_inputs, step_time_interval
+from planner.figures import conformal_intervals, cost_inputs, nearest_runs, step_time_interval
 from planner.figures.efficiency import Efficiency, reached
+from planner.figures.nearest_runs import NearbyRuns
 from planner.figures.own_runs import NearRuns, block
 from planner.figures.profiles import overlay
 from planner.figures.profiles import profile as profiles
@@ -55,6 +57,8 @@ class Prepared:
     """The same under the request's older release."""
     plausible: tuple[Figures, ...] = ()
     """The same under every runtime that one of unknown name may be."""
+    nearby: Callable[[], NearbyRuns] = NearbyRuns.nothing
+    """Reads the measured runs of the catalog."""
 
     @property
     def usable(self) -> float:
@@ -102,7 +106,8 @@ def prepare(catalog: Catalog, request: Request, spanned: tuple[Block, ...] | Non
     targets = tuple(_target(request, block) for block in found)
     sure = {name: how_sure(known, request, part, name) for name in kinds}
     older, plausible = _elsewhere(catalog, request, list(figures.devices)) if not measured else (None, ())
-    return Prepared(request, fitted, figures, found, targets, sure, measured, unused, *memory, older, plausible)
+    nearby = partial(nearest_runs.read, catalog)
+    return Prepared(request, fitted, figures, found, targets, sure, measured, unused, *memory, older, plausible, nearby)
 
 
 def _refuse_unlisted(request: Request, fitted: Efficiency) -> None:

@@ -13,7 +13,7 @@ from planner.planning.comparison import in_words
 from planner.question.given_groups import spelled_group
 from planner.report import quantities
 from planner.report.quantities import days, seconds
-from planner.schema.plan import Interval, Plan, PlanSet, PriceUsed, SearchQuestion
+from planner.schema.plan import Interval, NearestRun, Plan, PlanSet, PriceUsed, SearchQuestion
 from planner.schema.plan_machines import pool_names
 
 HIGH, FAIR = 0.08, 0.15
@@ -47,7 +47,10 @@ def expected(plan: Plan, binds: Sequence[str] = ()) -> Lines:
     yield _fits(plan), [_memory(plan)]
     if binds:
         yield "Bottleneck", ["; ".join(binds)]
-    yield "Confidence", [_confidence(plan)]
+    near = [] if plan.measured else [*(plan.nearest_runs or ())[:1]]
+    yield "Confidence", [_confidence(plan), *(f"nearest: {run.how_near}" for run in near)]
+    if near:
+        yield "Nearest run", [measured_elsewhere(near[0])]
     if doubtful := [f"{a.what}: {a.why} ({a.flag})" for a in plan.assumptions if a.flag == "--fabric"]:
         yield "Warning", doubtful
 
@@ -173,6 +176,14 @@ def _confidence(plan: Plan) -> str:
     word = "high" if half <= HIGH else "fair" if half <= FAIR else "low"
     reasons = interval.basis.removeprefix("80 %: ").partition("; from ")[0]
     return f"{word}, within {format_percent(half, 0)} (80 %): {reasons}"
+
+
+def measured_elsewhere(run: NearestRun) -> str:
+    """``NVIDIA, 64 x B200, batch 256: 5.90 s, we say 5.60 s (-5 %)``."""
+    off = f"{100 * (run.predicted_s / run.measured_s - 1.0):+.0f} %"
+    part = run.accelerator.partition("-SXM")[0]
+    where = f"{run.lab.partition(' (')[0]}, {run.accelerators:,} x {part}, batch {run.batch:,}"
+    return f"{where}: {seconds(run.measured_s)}, we say {seconds(run.predicted_s)} ({off})"
 
 
 def _half(interval: Interval) -> float:

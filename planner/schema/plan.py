@@ -59,6 +59,7 @@ from planner.schema.plan_prediction import (
     Interval,
     MemorySection,
     Money,
+    NearestRun,
     OwnRun,
     OwnRunsSection,
     Prediction,
@@ -102,6 +103,7 @@ __all__ = [
     "MeasuredSection",
     "MemorySection",
     "Money",
+    "NearestRun",
     "Offloaded",
     "OlderRelease",
     "Overlap",
@@ -225,6 +227,9 @@ class Plan(Configuration, Document):
     energy: Energy
     constraints: tuple[Constraint, ...]
     assumptions: tuple[Assumption, ...]
+    nearest_runs: Sparse[tuple[NearestRun, ...]] = None
+    """Measured runs that it is nearest to, the nearest first. Not of plans over several pools, nor in documents of
+    before 2026-12."""
     measured: Sparse[MeasuredSection] = None
     """Only in documents of a site that has run this plan: its step time, and all that follows from it, is measured."""
 

@@ -127,6 +127,34 @@ class OwnRunsSection(Record):
     runs: Annotated[tuple[OwnRun, ...], Field(max_length=MOST_OWN_RUNS)]
 
 
+class NearestRun(Record):
+    """A measured run that a plan is near to, and what is predicted for that run."""
+
+    lab: str
+    """Who measured it; ``own run`` of a site's own."""
+    run: str
+    """Its row of the published runs (``validate`` reads them), or of the site's."""
+    runs: int
+    """Runs that it stands for: those of its layout, of which it is the one of median error."""
+    model: str
+    accelerator: str
+    accelerators: int
+    runtime: str
+    precision: str
+    degrees: str
+    """Degrees above 1: ``tp=8 pp=2``."""
+    batch: int
+    """Sequences of its step."""
+    measured_s: float
+    """Seconds of its step."""
+    predicted_s: float
+    """What a step is predicted to take with the shipped efficiencies, or with the site's of a run of its own."""
+    distance: float
+    """A figure for each label in which the plan differs from it and for each doubling of a count; 0 is the same."""
+    how_near: str
+    """What both share, in words."""
+
+
 class TextBatches(Record):
     """Texts of several lengths: how full their packs are, and the same plan with texts that are not packed."""
 

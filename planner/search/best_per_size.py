@@ -1,8 +1,8 @@
-"""The best candidate of every node count and every wiring at once: rows of each in order of their bound. A bound is
-first that of a row as if everything fitted; what fits is looked at, once for all wirings, where that bound leads.
+"""The best candidate of every node count and every wiring at once.
 
-The same bound, the same ties and so the same plans as :class:`~planner.search.branch_and_bound.Bounded` on one
-count of one cluster alone.
+Rows of each are priced in the order of their bounds. A bound is first that of a row as if everything fitted; what fits
+is looked at, once for all wirings, where that bound leads. Bounds and ties are those of
+:class:`~planner.search.branch_and_bound.Bounded` on one count of one cluster, and so are the plans.
 """
 
 from __future__ import annotations

@@ -57,6 +57,8 @@ def show(found: PlanSet, *, verbose: bool = False) -> None:
     _time(found.plan_to_run)
     _memory(found.plan_to_run)
     _reasons(found)
+    if verbose:
+        _nearest(found.plan_to_run)
     _contingency(found)
     _shortlist(found)
     _site(found)
@@ -150,6 +152,7 @@ def explained(found: PlanSet | Plan, chosen: Plan, *, verbose: bool = False) -> 
     render.text()
     _time(chosen)
     _memory(chosen)
+    _nearest(chosen)
     _assumes(chosen, verbose)
 
 
@@ -308,6 +311,16 @@ def _time(plan: Plan) -> None:
             f"x{own.shared_factor * own.near_factor:.3f} on {seconds(own.without_s)}: x{own.shared_factor:.3f} on "
             f"any plan under {framework}, x{own.near_factor:.3f} by how near this one is to {runs}",
         )
+
+
+def _nearest(plan: Plan) -> None:
+    """The measured runs that a plan is nearest to: what each took, what is predicted for it, and what both share."""
+    lines = [
+        f"{recommendation.measured_elsewhere(run)}; {run.model} under {run.runtime}, "
+        f"{' '.join(filter(None, (run.degrees, run.precision)))} ({run.run}): {run.how_near}"
+        for run in plan.nearest_runs or ()
+    ]
+    render.labelled("Nearest runs", *lines)
 
 
 def _measured(plan: Plan) -> list[str]:

@@ -93,6 +93,8 @@ class Solution:
     """What the bubble follows from where weight gradients are computed apart."""
     own_runs: schema.OwnRunsSection | None = None
     """What the site's runs shift the prediction by."""
+    nearest_runs: tuple[schema.NearestRun, ...] = ()
+    """Measured runs that it is nearest to."""
     measured: schema.MeasuredSection | None = None
     """The runs that `step_time` was measured in, and what was predicted in its place."""
 

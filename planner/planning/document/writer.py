@@ -41,6 +41,7 @@ def write(solution: Solution, rank: int) -> schema.Plan:
         energy=energy_section(solution, run.days * money.DAY_S),
         constraints=constraints(solution, prediction.memory, run),
         assumptions=assumptions(solution),
+        nearest_runs=solution.nearest_runs or None,
         measured=solution.measured,
     )
 

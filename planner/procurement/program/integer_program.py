@@ -86,12 +86,12 @@ class ProcureProgram:
         """A variable that is 1 wherever so many jobs run so; that of one job itself."""
         if self.number(key) == 1:
             return self.run[key]
-        called = f"run_{count}_{name(*key)}"
-        if called not in self.problem.columns:
+        label = f"run_{count}_{name(*key)}"
+        if label not in self.problem.columns:
             fewer = count - 1
             more = self.number(key) - count + 1
-            self.problem.constrain(self.run[key] <= fewer + more * self.problem.binary(called), f"if_{called}")
-        return Linear({called: 1.0})
+            self.problem.constrain(self.run[key] <= fewer + more * self.problem.binary(label), f"if_{label}")
+        return Linear({label: 1.0})
 
 
 def build(instance: ProcureInstance, variant: ProcureVariant) -> ProcureProgram:
@@ -124,17 +124,17 @@ def _variables(program: ProcureProgram, instance: ProcureInstance, variant: Proc
         if days > min(end - start, term) * (1 + 1e-12):
             continue
         key = (c.job, c.place)
-        called = name(c.job, c.place)
-        run = program.run[key] = program.problem.integer(f"run_{called}", high=program.number(key))
+        label = name(c.job, c.place)
+        run = program.run[key] = program.problem.integer(f"run_{label}", high=program.number(key))
         program.days[key] = days
         if more:
-            work = program.work[key] = program.problem.continuous(f"work_{called}")
-            program.problem.constrain(work >= days * run, f"enough_{called}")
-            program.problem.constrain(work <= (end - start) * run, f"window_{called}")
+            work = program.work[key] = program.problem.continuous(f"work_{label}")
+            program.problem.constrain(work >= days * run, f"enough_{label}")
+            program.problem.constrain(work <= (end - start) * run, f"window_{label}")
         else:
             program.work[key] = days * run
         if instance.jobs[c.job].interruptible:
-            program.pause[key] = program.problem.continuous(f"pause_{called}")
+            program.pause[key] = program.problem.continuous(f"pause_{label}")
     for p in sorted({p for _, place in program.run for p in place}):
         if instance.pools[p].held:
             program.hold[p] = program.problem.integer(f"hold_{p}", high=instance.pools[p].copies)
@@ -310,7 +310,7 @@ def _starts(program: ProcureProgram, instance: ProcureInstance, variant: Procure
 
 def _have_room(
     program: ProcureProgram,
-    called: str,
+    label: str,
     days: Sequence[tuple[float, Work]],
     hold: Linear,
     late: Linear,
@@ -325,16 +325,16 @@ def _have_room(
         room_days = room * hold + late
         if missing > 0:
             before = idle
-            idle = program.problem.continuous(f"idle_{called}_{n}", high=1.0)
+            idle = program.problem.continuous(f"idle_{label}_{n}", high=1.0)
             if before is not None:
-                program.problem.constrain(idle <= before, f"idle_{called}_{n}")
+                program.problem.constrain(idle <= before, f"idle_{label}_{n}")
             for key in (
                 key for key, work_days in work.items() if key not in seen and any(work_days.coefficients.values())
             ):
-                program.problem.constrain(idle <= 1 - program.at_least(key, 1), f"idle_{called}_{n}_{name(*key)}")
+                program.problem.constrain(idle <= 1 - program.at_least(key, 1), f"idle_{label}_{n}_{name(*key)}")
                 seen.add(key)
             room_days += missing * idle
-        program.problem.constrain(total(work.values()) <= room_days, f"{called}_{n}")
+        program.problem.constrain(total(work.values()) <= room_days, f"{label}_{n}")
 
 
 def _spread(ordered: Sequence[float], most: int) -> list[float]:

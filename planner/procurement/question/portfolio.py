@@ -121,7 +121,7 @@ class Job:
     min_tokens_per_s: float = 0.0
 
     @property
-    def called(self) -> str:
+    def model_name(self) -> str:
         """The model as messages name it."""
         return self.model if isinstance(self.model, str) else self.model.id
 

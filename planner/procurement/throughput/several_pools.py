@@ -1,7 +1,7 @@
 """Unlike pools that work on one job together, where the portfolio asks for them: which, what joins them, how fast.
 
-Each is a search over several pools (:mod:`planner.mixed`) of some seconds, so only those are made that a ``[[mixed]]``
-table names, each once for all regions, prices and ways to come by the same machines.
+Each such group is a search over several pools (:mod:`planner.mixed`) of some seconds, so only those are made that a
+``[[mixed]]`` table names, each once for all regions, prices and ways to come by the same machines.
 """
 
 from __future__ import annotations

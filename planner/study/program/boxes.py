@@ -6,7 +6,7 @@ plans of its fastest corner at the prices, powers and limits of its cheapest one
 the best point so far holds nothing; any other is halved along the axis that costs most, the best bound first (branch
 and bound: Land and Doig, 1960). What is left in the end bounds what any point may still bring.
 
-Of several objectives a box has a bound in each, of the same plans, and holds nothing where one point is at least as
+With several objectives a box has a bound in each, of the same plans, and holds nothing where one point is at least as
 good in all of them: what is left is the whole front.
 """
 
