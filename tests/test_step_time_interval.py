@@ -100,7 +100,7 @@ def test_what_was_put_in_comes_out() -> None:
         == found[step_time_interval.MEASURED + PLAIN.runtime].runs
         == LABS * EACH
     )
-    assert step_time_interval.MIXTURE not in found, "nothing to learn it from"
+    assert found[step_time_interval.MIXTURE] == Width(step_time_interval.ASSUMED[step_time_interval.MIXTURE], 0)
     assert found[step_time_interval.NEW_PART] == Width(step_time_interval.ASSUMED[step_time_interval.NEW_PART], 0)
 
 
