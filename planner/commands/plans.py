@@ -57,9 +57,9 @@ def estimate(
 ) -> int:
     """Predict one given configuration of MODEL: does it fit, how fast is it, what limits it.
 
-    An axis that is not given is neutral: degrees and micro-batch 1, overlap where the runtime has it; zero and
-    recompute are the runtime's default. Over several pools each group of pipelines is one group=..., as plan prints
-    it. Exits with 1 if it does not fit, or not as surely as --oom-risk asks.
+    An axis that is not given is neutral: degrees and micro-batch 1, nothing recomputed, overlap where the runtime
+    has it. Over several pools each group of pipelines is one group=..., as plan prints it. Exits with 1 if it does
+    not fit, or not as surely as --oom-risk asks.
 
     \b
       clusterwright estimate llama3-70b --cluster dgx-h100:16 tp=4 pp=4 vpp=5

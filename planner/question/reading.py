@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from planner.axes import AXES, PlanAxis
-from planner.axes.table import BATCH, CP, CP_ALGORITHM, DP_OVERLAP, IN_ANSWERS, LAYOUT_AXES, NODES, PP, ZERO
+from planner.axes.table import BATCH, CP, CP_ALGORITHM, DP_OVERLAP, IN_ANSWERS, NODES
 from planner.base import units
 from planner.base.errors import WrongQuestion, meant
 from planner.base.reading import short_hash
@@ -426,9 +426,7 @@ def _known_elsewhere(pins: Pins) -> Pins:
 
 
 def configuration(wanted: Request, given: Pins) -> Pins:
-    """Pins for every axis: as given, else neutral (degrees 1, overlap where the runtime has it) or, of ZeRO and
-    recomputation, the runtime's default.
-    """
+    """Pins for every axis: as given, else neutral (degrees 1, nothing recomputed, overlap where the runtime has it)."""
     bounds = {**wanted.pins.bounds, **given.bounds}
     texts = {axis.name: _unstated(axis, wanted.runtime, bounds) for axis in AXES.values()}
     if _may_exceed_1(CP, bounds):
@@ -439,13 +437,7 @@ def configuration(wanted: Request, given: Pins) -> Pins:
 
 
 def _unstated(axis: PlanAxis[Any], runtime: Runtime, bounds: Mapping[str, Bound]) -> str | None:
-    """What a configuration has on an axis that it does not state; None where that is left open.
-
-    On axes that every answer names it is what the runtime does by default.
-    """
-    default = runtime.default(axis.name, runtime.releases[-1]) if axis.mentioned == "always" else None
-    if default is not None and axis not in LAYOUT_AXES and str(default.value) in _expressed(axis, runtime, bounds):
-        return str(default.value)
+    """What a configuration has on an axis that it does not state; None where that is left open."""
     if axis.preferred is None:
         return axis.unstated
     known = runtime.axes.get(axis.name, (axis.neutral,))
@@ -453,13 +445,6 @@ def _unstated(axis: PlanAxis[Any], runtime: Runtime, bounds: Mapping[str, Bound]
     if has_preferred and (not axis.goes_with or any(_may_exceed_1(AXES[name], bounds) for name in axis.goes_with)):
         return axis.preferred
     return str(next(iter(known))) if axis.unstated is None else axis.unstated
-
-
-def _expressed(axis: PlanAxis[Any], runtime: Runtime, bounds: Mapping[str, Bound]) -> tuple[str, ...]:
-    """Values of an axis that a runtime has; of ZeRO, those that go with a pipeline where there may be one."""
-    known = runtime.axes.get(axis.name, (axis.neutral,))
-    values = axis.choices if known == "any" else tuple(str(value) for value in known)
-    return tuple(value for value in values if axis is not ZERO or value < "2" or not _may_exceed_1(PP, bounds))
 
 
 def _may_exceed_1(degree: PlanAxis[Any], bounds: Mapping[str, Bound]) -> bool:

@@ -165,7 +165,7 @@ class Reading:
             without = "on" if word == neutral else neutral
             value = word if row.name in self.options else without
             matters = axis.matters({name: degrees.get(name, 2) for name in axis.goes_with})
-            assumed = axis.mentioned != "always" and axis.preferred is None and axis.unstated == value
+            assumed = axis.preferred is None and axis.unstated == value
             if (value == word != neutral) or (matters and not assumed):
                 stated[axis.name] = value
         return stated
