@@ -196,7 +196,7 @@ def test_validate_predicts_what_plan_does(site: Path, tmp_path: Path, capsys: py
     assert main(["validate", str(rows), "-o", str(path), "--catalog", str(site)]) == 0
     with path.open(encoding="utf-8", newline="") as file:
         (row,) = csv.DictReader(file)
-    options = ("tp=2", "zero=1", "dp_overlap=on", "recompute=none", "precision=bf16", "micro=1")
+    options = ("tp=2", "zero=1", "tp_overlap=off", "dp_overlap=on", "recompute=none", "precision=bf16", "micro=1")
     found = estimated(capsys, *options, "--batch", "64", "--runtime", "megatron-core@2026", "--catalog", str(site))
     assert float(row["predicted_s"]) == pytest.approx(found["prediction"]["step_time_s"], rel=0.01)
     assert ratio(capsys, site, *options, "--batch", "64", "--runtime", "megatron-core@2026") > 1.05

@@ -33,12 +33,12 @@ from tests.sweeps import sweep
 
 @cache
 def listed() -> PlanSet:
-    return cw.plan("llama3-8b", "dgx-h100:2", batch=128, shortlist=4, to="megatron+slurm", cp=1)
+    return cw.plan("llama3-8b", "dgx-h100:2", batch=128, shortlist=4, to="megatron+slurm", pin="cp=1")
 
 
 @cache
 def ranked() -> tuple[Plan, ...]:
-    return cw.plan("llama3-8b", "dgx-h100:2", batch=128, top=60, cp=1).plans
+    return cw.plan("llama3-8b", "dgx-h100:2", batch=128, top=60, pin="cp=1").plans
 
 
 RUN: dict[str, Any] = {
