@@ -406,6 +406,7 @@ NONSENSE: list[tuple[str, dict[str, Any], str]] = [
     ("dense", {"runtime.bytes_per_parameter.gathers_working_copy": 2}, "gathers_working_copy 2"),
     ("dense", {"workload.mtp_layers": 0}, "workload.mtp_layers is 0"),
     ("vision", {"workload.mtp_layers": 1}, "only decoders that are trained whole"),
+    ("dense", {"parallelism.dp_shard": 3}, "dp x cp 8 over shards of 3"),
     ("dense", {"parallelism.vpp": 10**6 + 1}, "layers or chunks"),
     ("dense", {"workload.model": "gpt2"}, "the plan of gpt2"),
     ("dense", {"workload.shape.encoder_layers": 4}, "family decoder with 4 layers of an encoder"),
@@ -442,6 +443,13 @@ NONSENSE: list[tuple[str, dict[str, Any], str]] = [
 def test_nonsense_is_told_in_words(question: str, said: dict[str, Any], words: str) -> None:
     found = violations(altered(best(question), said))
     assert any(words in each.says for each in found), found
+
+
+def test_as_many_replicas_as_context_parallel_ranks_are_several() -> None:
+    """Two by two share states, wait for gradients and stand behind stages."""
+    shared = {"rank_order": "tp-cp-ep-pp-dp", "zero": 1, "zero_scope": "node", "dp_overlap": True}
+    found = api.estimate("llama3-8b", "dgx-h100:2", tp=2, pp=2, cp=2, batch=64, **shared).plans[0]
+    assert (found.parallelism.dp, found.parallelism.cp) == (2, 2) and violations(found) == []
 
 
 # ---- independence ----------------------------------------------------------------------------------------------------
