@@ -10,8 +10,10 @@ import pytest
 
 from planner import api
 from planner.base.errors import WrongQuestion
+from planner.cost.flops import token_work
+from planner.figures import cost_inputs
 from planner.models.parameters import lora_parameters, parameters
-from planner.models.workload import library
+from planner.models.workload import library, workload
 from planner.planning import document
 from planner.schema.plan import Plan
 from planner.schema.workload import Method
@@ -465,6 +467,16 @@ def test_both_counts_of_every_model_agree() -> None:
             assert model.adapters(shape, 8, frozenset(targets)) == lora_parameters(shape, method) or (
                 "gate" in targets and not shape.gated
             )
+
+
+def test_both_counts_of_every_decoder_s_work_agree() -> None:
+    """Multiply-adds of a token: products with weights, the head's among them, and those with recurrences' states."""
+    for entry, shape in library().items():
+        if shape.family == "decoder":
+            ours = model.work(shape, shape.sequence)
+            theirs = token_work(cost_inputs.shape(workload(entry), None))
+            assert ours.products == pytest.approx(float(theirs.products + theirs.head), rel=1e-12), entry
+            assert ours.states == pytest.approx(float(theirs.states), rel=1e-12), entry
 
 
 def test_no_code_is_shared_with_what_makes_plans() -> None:
