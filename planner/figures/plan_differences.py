@@ -48,7 +48,7 @@ def half_width(known: Mapping[str, Width], apart: float) -> float | None:
 def fitted(residuals: Array, apart: Array, sources: NDArray[np.str_]) -> dict[str, Width]:
     """The two terms that hold 80 % of the pairs of a further source; none where too few sources have pairs.
 
-    Quantile regression of ``|residual|`` on the distance (Koenker and Bassett 1978), every source counting alike,
+    Quantile regression of ``|residual|`` on the distance (Koenker and Bassett 1978), each source of the same weight,
     by iteratively reweighted least squares. Both terms are then scaled by one factor: with K sources the one that holds
     ``LEVEL (K + 1) / K`` of their pairs (Lee, Barber and Willett, arXiv 2306.06342).
 
