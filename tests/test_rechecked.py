@@ -22,6 +22,7 @@ from tests.plans import plans
 from tests.sweeps import sweep
 
 KNOWN = catalog.load()
+BY_ITSELF = rechecking.RecheckInputs()
 ASKED: dict[str, dict[str, Any]] = {
     "own price": {"price": "$2/h"},
     "another's price": {"vendor": "AWS", "basis": "on-demand"},
@@ -308,6 +309,33 @@ def test_every_point_of_a_study_is_evaluated_again(text: str) -> None:
     del table["asked"]
     with pytest.raises(NoAnswer, match="before studies stated their question"):
         rechecking.check(document.parse_document(table, "old"), "old")
+
+
+def test_memory_over_several_pools_is_made_again() -> None:
+    """Bytes that are moved from activations and all that counts them: the document agrees with itself."""
+    plan = api.plan("llama3-8b", ["dgx-a100-80gb:1", "dgx-h100:1"], top=1).plans[0]
+    assert rechecking.check(plan, "plan") > 300
+    spared = 0.5 * plan.prediction.memory.activations_bytes
+    groups = [
+        replace(
+            group,
+            stages=tuple(
+                replace(
+                    stage,
+                    memory_bytes=stage.memory_bytes - spared,
+                    held=stage.held and replace(stage.held, activations_bytes=stage.held.activations_bytes - spared),
+                )
+                for stage in group.stages
+            ),
+        )
+        for group in plan.parallelism.groups
+    ]
+    with pytest.raises((NoAnswer, Inconsistent), match="memory"):
+        rechecking.check(replace(plan, parallelism=replace(plan.parallelism, groups=tuple(groups))), "plan")
+    made = rechecking.again(
+        replace(plan, parallelism=replace(plan.parallelism, groups=tuple(groups))), "plan", BY_ITSELF
+    )
+    assert made == plan
 
 
 @sweep(
