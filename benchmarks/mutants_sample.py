@@ -37,7 +37,7 @@ CORE: dict[str, tuple[str, ...]] = {
     ),
     "planner/space": ("space", "context", "offload", "dispatchers", "schedules", "search"),
     "planner/search": ("search", "best_per_size", "risk", "expanded_memory", "design_evaluation"),
-    "planner/verify": ("verify", "procure_verify", "comm_verified", "offload", "mixed"),
+    "planner/verify": ("verify", "procure_verify", "comm_verified", "offload", "mixed", "towers", "schedules"),
     "planner/procurement/program": (
         *("procure_exact", "procure_bounds", "procure_pruning", "procure_calendar", "procure_shadow", "procure_pauses"),
         *("procure_months", "procure_spot", "procure_survive", "procure_sold"),

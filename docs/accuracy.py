@@ -25,7 +25,7 @@ from docs import blind
 from planner import catalog, cost
 from planner.axes.table import PRECISION
 from planner.base.resources import data
-from planner.calibration.fit import calibrate, other_parameters
+from planner.calibration.fit import calibrate
 from planner.calibration.fit.counted_runs import lab
 from planner.calibration.fit.frame import Frame
 from planner.calibration.measuring import measure
@@ -88,9 +88,9 @@ def beyond(found: calibrate.Calibration, everything: Sequence[Run], judgement: v
     """Figures of families beyond transformers, and of TPUs, whose efficiencies nothing was fitted to."""
     known = [r for r in everything if r.covered and r.measured and r.family in other_families.FAMILIES]
     frame = other_families.OtherFrame(found.frame.catalog, known)
-    timed = other_parameters.timed(frame)
+    timed = other_families.timed(frame)
     members = [frame.runs[i] for i in timed]
-    apart = other_parameters.cross_validated(frame, found.prior) / frame.measured[timed] - 1
+    apart = other_families.cross_validated(frame, found.prior) / frame.measured[timed] - 1
     families = [
         percent(float(np.abs(apart[[r.family == name for r in members]]).mean())) for name in other_families.FAMILIES
     ]

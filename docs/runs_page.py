@@ -17,7 +17,7 @@ import numpy as np
 from planner.base import resources
 from planner.calibration import run
 from planner.catalog import load
-from planner.commands.measured import lever_rows, percent
+from planner.commands.calibrate_and_validate import lever_rows, percent
 
 PAGE = Path(__file__).resolve().parent / "runs.md"
 PART = re.compile(r"(<!-- (\w+) -->\n)(.*?)(<!-- end of \2 -->)", re.DOTALL)

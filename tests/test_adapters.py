@@ -1,6 +1,8 @@
 """Adapters over frozen weights: what is kept for the backward pass, how frozen weights are quantised, who can do it."""
 
 from dataclasses import replace
+from functools import cache
+from typing import Any
 
 import pytest
 
@@ -14,9 +16,11 @@ from planner.figures import cost_inputs
 from planner.launchers.bundle import trainers
 from planner.models.parameters import parameters
 from planner.models.workload import workload
+from planner.schema.plan import Plan
 from planner.schema.workload import Method
 from planner.space.grid import single_grid
 from planner.verify import violations
+from tests.altering import altered
 from tests.cases import figures
 from tests.sweeps import sweep
 
@@ -129,11 +133,23 @@ def test_logits_in_chunks_are_never_all_there() -> None:
     assert saved == pytest.approx(factor * (12 * 4096 * 128256 - max(3 * 2 * 4096 * 4096, layer)), rel=0.2)
 
 
+@cache
+def quantised() -> Plan:
+    return api.plan("llama3-8b", "ws-2xrtx4090:1", method="qlora", **SMALL).plans[0]
+
+
 @sweep("claim", [{"base": "nf4", "kind": "finetune"}, {"base": "int4"}, {"base": "int8"}, {"base": ""}])
 def test_a_base_that_does_not_go_with_its_bytes_is_found(claim: dict[str, str]) -> None:
-    best = api.plan("llama3-8b", "ws-2xrtx4090:1", method="qlora", **SMALL).plans[0]
-    edited = replace(best, workload=replace(best.workload, method={**best.workload.method, **claim}))
-    assert violations(best) == [] and violations(edited) != []
+    edited = altered(quantised(), {f"workload.method.{key}": value for key, value in claim.items()})
+    assert violations(quantised()) == [] and violations(edited) != []
+
+
+@sweep("frozen", [{}, {"frozen": "half"}])
+def test_a_base_of_weights_that_are_not_frozen_is_found(frozen: dict[str, Any]) -> None:
+    stated = quantised().runtime.bytes_per_parameter
+    others = {name: size for name, size in stated.items() if name != "frozen"}
+    edited = altered(quantised(), {"runtime.bytes_per_parameter": others | frozen})
+    assert any("'nf4' and 0 bytes a frozen parameter" in violation.says for violation in violations(edited))
 
 
 def test_only_some_runtimes_train_on_quantised_weights() -> None:

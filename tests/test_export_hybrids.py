@@ -11,7 +11,7 @@ import planner
 from planner.base.errors import WrongQuestion
 from planner.launchers import EXPORTERS, bundle, megatron_hybrid, parts, plan_facts, reading
 from planner.launchers.bundle import refusals
-from planner.launchers.reading import present
+from planner.launchers.reading import imported_plan
 from planner.schema.plan import Plan
 from planner.verify import violations
 from tests.launchers.environments import given
@@ -61,7 +61,9 @@ def test_the_pattern_is_the_models_and_its_bars_the_stages(asked: tuple[str, ...
 @pytest.mark.parametrize("asked", [DENSE, MIXTURE])
 def test_what_is_written_is_read_back(asked: tuple[str, ...]) -> None:
     plan = best(*asked)
-    found = present.plan("megatron", f"{START} pretrain_hybrid.py {' '.join(map(repr, argv(plan)))}", ["dgx-h100:4"])
+    found = imported_plan.plan(
+        "megatron", f"{START} pretrain_hybrid.py {' '.join(map(repr, argv(plan)))}", ["dgx-h100:4"]
+    )
     again = found.plans.plans[0]
     assert (again.workload.model, found.differs) == (asked[0], ())
     assert again.prediction.step_time_s == plan.prediction.step_time_s
@@ -69,7 +71,7 @@ def test_what_is_written_is_read_back(asked: tuple[str, ...]) -> None:
 
 
 def test_nvidias_own_command_is_the_librarys_model() -> None:
-    found = present.plan("megatron", NVIDIA, ["dgx-h100:4"])
+    found = imported_plan.plan("megatron", NVIDIA, ["dgx-h100:4"])
     assert found.plans.plans[0].workload.model == "nemotron-h-8b"
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from planner.base.errors import WrongQuestion
 from planner.launchers import bundle, parts
-from planner.launchers.reading import present
+from planner.launchers.reading import imported_plan
 from planner.schema.plan import Plan
 from tests.launchers.environments import given
 from tests.launchers.spread import Case, plan
@@ -139,9 +139,9 @@ COMMAND = (
 )
 
 
-def priced(more: str) -> present.Present:
+def priced(more: str) -> imported_plan.Present:
     """A command of today, as import reads it."""
-    return present.plan("megatron", COMMAND + more, [f"{H100}:2"])
+    return imported_plan.plan("megatron", COMMAND + more, [f"{H100}:2"])
 
 
 def test_import_tells_norms_and_positions_that_differ() -> None:

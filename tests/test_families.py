@@ -13,7 +13,6 @@ import pytest
 from planner import catalog as catalogs
 from planner.base.errors import WrongQuestion
 from planner.base.resources import data
-from planner.calibration.fit import other_parameters
 from planner.calibration.fit.least_squares import Fit
 from planner.calibration.runs import other_families, trained
 from planner.calibration.runs.measured_run import Run, shape
@@ -49,11 +48,11 @@ def frame() -> OtherFrame:
 
 @cache
 def found() -> Fit:
-    return other_parameters.fitted(frame(), Efficiencies.of(priors()))
+    return other_families.fitted(frame(), Efficiencies.of(priors()))
 
 
 def family_errors(times: Array) -> dict[str, float]:
-    rows = other_parameters.timed(frame())
+    rows = other_families.timed(frame())
     relative = np.abs(times / frame().measured[rows] - 1.0)
     kinds = np.array([frame().runs[i].family for i in rows])
     return {kind: float(relative[kinds == kind].mean()) for kind in other_families.FAMILIES}
@@ -295,7 +294,7 @@ def test_an_encoder_computes_logits_at_masked_positions_only() -> None:
 
 @pytest.mark.slow
 def test_rows_of_one_result_are_fitted_once() -> None:
-    fitted = [frame().runs[i] for i in other_parameters.timed(frame())]
+    fitted = [frame().runs[i] for i in other_families.timed(frame())]
     assert len(fitted) == 396
     assert not any(run.repeated for run in fitted)
 
@@ -305,14 +304,14 @@ def test_few_parameters_explain_all_families() -> None:
     assert found().freedom <= 12
     named = {parameter.name: theta for parameter, theta in zip(found().parameters, found().theta, strict=True)}
     assert len(named) == len(found().parameters)
-    rows = other_parameters.timed(frame())
+    rows = other_families.timed(frame())
     errors = family_errors(frame().predict(found().efficiencies).time[rows])
     assert all(error <= REACHED[kind] + 0.01 for kind, error in errors.items()), errors
 
 
 @pytest.mark.slow
 def test_sources_left_out_are_predicted_as_well_as_recorded() -> None:
-    errors = family_errors(other_parameters.cross_validated(frame(), Efficiencies.of(priors())))
+    errors = family_errors(other_families.cross_validated(frame(), Efficiencies.of(priors())))
     assert all(error <= REACHED[kind] + 0.01 for kind, error in errors.items()), errors
     assert all(error <= 0.15 for error in errors.values())
 
@@ -320,6 +319,6 @@ def test_sources_left_out_are_predicted_as_well_as_recorded() -> None:
 @pytest.mark.slow
 def test_folds_keep_sources_whole() -> None:
     sources = [run.source for run in published() if run.covered]
-    fold = other_parameters.folds(sources)
+    fold = other_families.folds(sources)
     assert set(fold) == set(sources)
-    assert set(fold.values()) == set(range(other_parameters.FOLDS))
+    assert set(fold.values()) == set(range(other_families.FOLDS))

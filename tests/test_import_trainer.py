@@ -10,7 +10,7 @@ import yaml
 from planner.base.errors import WrongQuestion
 from planner.launchers import accelerate, bundle, parts, plan_facts, reading, write
 from planner.launchers.reading import trainer_dialects
-from planner.launchers.reading.found import FoundOptions
+from planner.launchers.reading.found_options import FoundOptions
 from planner.launchers.reading.trainer_dialects import NAMES
 from planner.launchers.torchrun import NAME as START
 from planner.schema.launcher_table import launcher_table

@@ -63,7 +63,7 @@ ALLOWED = {
     "planner/base/writing.py": "what test_whole_or_not kills at every event",
     "planner/base/locking.py": "links that name who holds a lock",
     "planner/launchers/folder.py": "fills the folder that writing.put_folder exchanges whole",
-    "planner/launchers/reading/present.py": "a model's file in a folder of the moment",
+    "planner/launchers/reading/imported_plan.py": "a model's file in a folder of the moment",
     "planner/launchers/reading/shell/sandbox.py": "a folder of the moment",
     "planner/comm/tables/measuring.py": "a folder of the moment",
     "planner/base/csv_rows.py": "rows appended, half a row left out on reading",

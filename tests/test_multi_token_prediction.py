@@ -11,7 +11,7 @@ import pytest
 from planner import api, catalog, verify
 from planner.base.errors import WrongQuestion
 from planner.launchers import bundle, parts, plan_facts
-from planner.launchers.reading import present
+from planner.launchers.reading import imported_plan
 from planner.planning import comparison, document
 from planner.procurement.question.reading import read
 from planner.schema.plan import Plan
@@ -190,7 +190,7 @@ def test_what_no_launcher_could_start_is_refused() -> None:
 
 
 def test_import_reads_them_back() -> None:
-    back = present.plan("megatron", "pretrain_gpt.py " + " ".join(f"'{word}'" for word in argv(one())), [H100])
+    back = imported_plan.plan("megatron", "pretrain_gpt.py " + " ".join(f"'{word}'" for word in argv(one())), [H100])
     plan = back.plans.plans[0]
     assert (plan.workload.model, plan.workload.mtp_layers) == ("deepseek-v3", 1)
     assert plan.prediction.step_time_s == pytest.approx(one().prediction.step_time_s, rel=1e-9)
@@ -206,5 +206,5 @@ def test_import_knows_where_megatron_puts_them_itself() -> None:
         "--position-embedding-type rope --micro-batch-size 1 --global-batch-size 256 --train-iters 1000 "
         "--use-distributed-optimizer --pipeline-model-parallel-size 4 --mtp-num-layers 1"
     )
-    back = present.plan("megatron", command, ["dgx-h100:2"])
+    back = imported_plan.plan("megatron", command, ["dgx-h100:2"])
     assert back.differs == ("stages hold [8, 8, 8, 9] layers; predicted as [8, 9, 8, 8]",) or back.differs

@@ -118,6 +118,13 @@ def test_a_layout_is_thinned_to_its_median_error(tmp_path: Path) -> None:
     assert runs.row(0)["predicted_s"] == 11.0
 
 
+def test_a_run_of_two_layers_is_the_later_ones(tmp_path: Path) -> None:
+    for name, predicted_s in (("first", 11.0), ("second", 12.0)):
+        nearest_runs.write(tmp_path / name, [described(predicted_s=predicted_s)], "published.csv")
+    layers = tuple(catalog.CatalogLayer(name, tmp_path / name) for name in ("first", "second"))
+    assert list(nearest_runs.read(catalog.Catalog(layers)).columns["predicted_s"]) == [12.0]
+
+
 def test_another_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "nearest_runs").mkdir()
     (tmp_path / "nearest_runs" / "mine.csv").write_text("a,b\n1,2\n", encoding="utf-8")

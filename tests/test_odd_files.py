@@ -168,9 +168,9 @@ def test_a_set_without_plans_is_told(capsys: pytest.CaptureFixture[str], folder:
 @worded("import.odd_commands")
 def test_commands_that_no_cluster_starts(command: str) -> str:
     with pytest.raises(WrongQuestion) as caught:
-        from planner.launchers.reading import present
+        from planner.launchers.reading import imported_plan
 
-        present.plan("megatron", command, ["dgx-h100:1"])
+        imported_plan.plan("megatron", command, ["dgx-h100:1"])
     assert "imported.toml" not in str(caught.value)
     return str(caught.value)
 

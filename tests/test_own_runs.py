@@ -277,6 +277,7 @@ def test_a_sites_runs_move_plans_on_its_machines_and_are_named(tmp_path, capsys)
     assert found["prediction"]["step_time_s"] > 1.05 * shipped["prediction"]["step_time_s"]
     told = [each["why"] for each in found["assumptions"] if each["flag"] == "calibrate"]
     assert any("3 runs of mine.csv" in why and "site.toml" in why for why in told), told
+    assert found["nearest_runs"][0]["lab"] == "own run" != shipped["nearest_runs"][0]["lab"]
     assert not any("site.toml" in each["why"] for each in shipped["assumptions"])
 
 

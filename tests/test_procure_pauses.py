@@ -116,3 +116,11 @@ def test_more_money_a_month_is_advised_as_a_job_in_one_piece_needs_it() -> None:
     pools = [hire("on-demand", QUOTA, 4, day_usd=100.0)]
     found = infeasible.conflict(ProcureInstance(asked, pools, [Column(0, 0, 50.0, 1e3)]), Settings(gap=1e-9))
     assert found.relaxed["monthly"] == pytest.approx(2500.0, rel=2e-3)
+
+
+def test_a_month_holds_no_more_days_of_a_window_than_lie_in_it() -> None:
+    """Released on day 20 and due after two months, 40 days leave 29.6 to the second: at 100 USD, 5,913 for two jobs."""
+    pools = [hire("on-demand", QUOTA, 4, day_usd=100.0)]
+    for monthly, sure in ((5900.0, True), (5950.0, False)):
+        asked = replace(portfolio((job(0, 60.875, 20.0), job(1, 60.875, 20.0))), limits=Limits(monthly=monthly))
+        assert excluded(ProcureInstance(asked, pools, [Column(j, 0, 40.0, 1e3) for j in range(2)])) is sure

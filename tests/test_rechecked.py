@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from tests.plans import plans
 from tests.sweeps import sweep
 
 KNOWN = catalog.load()
+BY_ITSELF = rechecking.RecheckInputs()
 ASKED: dict[str, dict[str, Any]] = {
     "own price": {"price": "$2/h"},
     "another's price": {"vendor": "AWS", "basis": "on-demand"},
@@ -307,6 +309,60 @@ def test_every_point_of_a_study_is_evaluated_again(text: str) -> None:
     del table["asked"]
     with pytest.raises(NoAnswer, match="before studies stated their question"):
         rechecking.check(document.parse_document(table, "old"), "old")
+
+
+def test_memory_over_several_pools_is_made_again() -> None:
+    """Bytes that are moved from activations and all that counts them: the document agrees with itself."""
+    plan = api.plan("llama3-8b", ["dgx-a100-80gb:1", "dgx-h100:1"], top=1).plans[0]
+    assert rechecking.check(plan, "plan") > 300
+    spared = 0.5 * plan.prediction.memory.activations_bytes
+    groups = [
+        replace(
+            group,
+            stages=tuple(
+                replace(
+                    stage,
+                    memory_bytes=stage.memory_bytes - spared,
+                    held=stage.held and replace(stage.held, activations_bytes=stage.held.activations_bytes - spared),
+                )
+                for stage in group.stages
+            ),
+        )
+        for group in plan.parallelism.groups
+    ]
+    with pytest.raises((NoAnswer, Inconsistent), match="memory"):
+        rechecking.check(replace(plan, parallelism=replace(plan.parallelism, groups=tuple(groups))), "plan")
+    made = rechecking.again(
+        replace(plan, parallelism=replace(plan.parallelism, groups=tuple(groups))), "plan", BY_ITSELF
+    )
+    assert made == plan
+
+
+@sweep(
+    ("path", "value", "says"),
+    [
+        (("plans", 1, "workload", "shape", "rotary", "base"), 1e4, "workload: shape is not one in all plans"),
+        (("plans", 0, "generator", "seed"), 7, "generator: seed"),
+        (("plans", 1, "cluster", "pools", 0, "peak_flops", "fp8"), 1e12, "dgx-h100: peak_flops"),
+        (("plans", 1, "cluster", "fabric", "latency_s"), 1.0, "infiniband-ndr: latency_s"),
+        (("plans", 0, "money", "price", "date"), "2019-01", "the price of .*: date"),
+        (("plans", 1, "assumptions", 0, "why"), "somebody says so", "has several reasons"),
+        (("front", 1, "days"), 7.0, "takes 7 days by"),
+        (("front", 1, "usd_total"), 7.0, "costs 7 USD in"),
+        (("front", 1, "accelerators"), 15, "is for 16 accelerators, and says 15"),
+    ],
+)
+def test_plans_of_one_set_answer_one_question(path: corruptions.Place, value: object, says: str) -> None:
+    """An edit of one plan, or of one point of the front, contradicts the others: `explain` alone sees it."""
+    table = document.dump(_set_of_two())
+    plan_sources.consistent(document.parse_document(table, "set"))
+    with pytest.raises(Inconsistent, match=f"plans_answer_one_question: .*{says}"):
+        plan_sources.consistent(document.parse_document(corruptions.changed(table, path, value), "set"))
+
+
+@cache
+def _set_of_two() -> PlanSet:
+    return api.plan("llama3-8b", "dgx-h100:2", top=2)
 
 
 # ---- every document that is written is explained ---------------------------------------------------------------------

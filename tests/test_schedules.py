@@ -21,8 +21,9 @@ from planner.report import split_schedules
 from planner.report.recommendation import configuration
 from planner.report.split_schedules import FOLDED, ORDERS
 from planner.schema.plan_layout import SCHEDULES
+from planner.schema.plan_prediction import SplitPasses
 from planner.space.grid import single_grid
-from planner.verify import violations
+from planner.verify import kernels, violations
 from planner.verify.memory import flying_apart
 from tests.cases import problem_of
 from tests.sweeps import sweep
@@ -63,13 +64,16 @@ def cut(name: str, stages: int, chunks: int) -> SimpleNamespace:
 def test_idle_time_is_that_of_the_events(
     name: str, chunks: int, stages: int, count: int, times: tuple[float, float, float]
 ) -> None:
-    """``end - M (F + I + W)`` of equal ranks, to rounding."""
+    """``end - M (F + I + W)`` of equal ranks, to rounding; the checker's own formula says so, too."""
     f, i, w = times
     given = cut(name, stages, chunks)
     given.layout.dp, given.layout.micro, given.layout.batch = 1.0, 1.0, float(count)
     idle = schedules.idle(given, schedules.RankPasses(*times), schedules.RankPasses(*times))
     works = split_schedules.run([f] * stages, [i + w] * stages, count, chunks=chunks, weight=[w] * stages, name=name)
     assert max(work.end for work in works) - count * sum(times) == pytest.approx(float(idle))
+    assert kernels.idle(name, stages, chunks, count, SplitPasses(slowest_s=times, others_s=times)) == pytest.approx(
+        idle
+    )
 
 
 def test_published_bubbles() -> None:

@@ -10,8 +10,10 @@ import pytest
 
 from planner import api
 from planner.base.errors import WrongQuestion
+from planner.cost.flops import token_work
+from planner.figures import cost_inputs
 from planner.models.parameters import lora_parameters, parameters
-from planner.models.workload import library
+from planner.models.workload import library, workload
 from planner.planning import document
 from planner.schema.plan import Plan
 from planner.schema.workload import Method
@@ -406,6 +408,7 @@ NONSENSE: list[tuple[str, dict[str, Any], str]] = [
     ("dense", {"runtime.bytes_per_parameter.gathers_working_copy": 2}, "gathers_working_copy 2"),
     ("dense", {"workload.mtp_layers": 0}, "workload.mtp_layers is 0"),
     ("vision", {"workload.mtp_layers": 1}, "only decoders that are trained whole"),
+    ("dense", {"parallelism.dp_shard": 3}, "dp x cp 8 over shards of 3"),
     ("dense", {"parallelism.vpp": 10**6 + 1}, "layers or chunks"),
     ("dense", {"workload.model": "gpt2"}, "the plan of gpt2"),
     ("dense", {"workload.shape.encoder_layers": 4}, "family decoder with 4 layers of an encoder"),
@@ -444,6 +447,13 @@ def test_nonsense_is_told_in_words(question: str, said: dict[str, Any], words: s
     assert any(words in each.says for each in found), found
 
 
+def test_as_many_replicas_as_context_parallel_ranks_are_several() -> None:
+    """Two by two share states, wait for gradients and stand behind stages."""
+    shared = {"rank_order": "tp-cp-ep-pp-dp", "zero": 1, "zero_scope": "node", "dp_overlap": True}
+    found = api.estimate("llama3-8b", "dgx-h100:2", tp=2, pp=2, cp=2, batch=64, **shared).plans[0]
+    assert (found.parallelism.dp, found.parallelism.cp) == (2, 2) and violations(found) == []
+
+
 # ---- independence ----------------------------------------------------------------------------------------------------
 
 
@@ -457,6 +467,16 @@ def test_both_counts_of_every_model_agree() -> None:
             assert model.adapters(shape, 8, frozenset(targets)) == lora_parameters(shape, method) or (
                 "gate" in targets and not shape.gated
             )
+
+
+def test_both_counts_of_every_decoder_s_work_agree() -> None:
+    """Multiply-adds of a token: products with weights, the head's among them, and those with recurrences' states."""
+    for entry, shape in library().items():
+        if shape.family == "decoder":
+            ours = model.work(shape, shape.sequence)
+            theirs = token_work(cost_inputs.shape(workload(entry), None))
+            assert ours.products == pytest.approx(float(theirs.products + theirs.head), rel=1e-12), entry
+            assert ours.states == pytest.approx(float(theirs.states), rel=1e-12), entry
 
 
 def test_no_code_is_shared_with_what_makes_plans() -> None:

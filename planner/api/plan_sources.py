@@ -20,7 +20,7 @@ from planner.schema.plan import Plan, PlanSet
 from planner.schema.procurement import Procurement
 from planner.schema.study import StudyResult
 from planner.site.profile import SiteProfile
-from planner.verify import images, procurement
+from planner.verify import images, one_question, procurement
 from planner.verify.contingency import check as check_contingency
 
 Found = TypeVar("Found", bound=Kept)
@@ -102,6 +102,8 @@ def consistent(found: Kept) -> None:
     Raises:
         Inconsistent: they do not.
     """
+    if isinstance(found, PlanSet | Procurement | StudyResult):
+        one_question.check(found)
     if isinstance(found, Procurement):
         procurement.check(found)
     elif isinstance(found, ImagePlan):

@@ -15,25 +15,22 @@ from planner.axes import AXES
 from planner.base.errors import WrongQuestion
 from planner.catalog import Catalog
 from planner.comm import calls_of_several_pools
-from planner.comm.calls_of_one_pool import CAUSES, known_of
-from planner.cost.held_memory import Memory
 from planner.cost.money import PoolFailures, joint_goodput
-from planner.figures import conformal_intervals, cost_inputs
-from planner.planning import comparison, document
-from planner.planning.document import FullestStage, PoolInUse, Solution, Spread, price_section
+from planner.mixed import given
+from planner.planning import comparison
+from planner.planning.document import price_section
 from planner.planning.run import priced
 from planner.question import pools as pooling
 from planner.question import reading
 from planner.question.job_pools import JobPool, LinkBetween, Pools
 from planner.question.plan_options import PlanOptions
-from planner.question.reading import PRICE_BASES
+from planner.question.reading import OF_ALL_GROUPS, PRICE_BASES
 from planner.question.request import Request
-from planner.question.search_problem import how_sure, measured_layers, resolve_efficiency
 from planner.schema.hardware import Cluster, Price
 from planner.schema.model_reading import read
 from planner.schema.plan import Plan, PlanSet, SearchQuestion
 from planner.schema.workload import Method
-from planner.space.pins import parse_pins
+from planner.space.pins import Pins, parse_pins
 from planner.space.rules import RULES
 
 SAME = 1e-9
@@ -111,9 +108,10 @@ def plan(plan: Plan, catalog: Catalog, where: str = "plan", own: Sequence[Cluste
     request = _request(plan, catalog, options, at)
     if not plan.parallelism.groups:
         return _with_the_rest(priced(catalog, request, plan.rank, plan.measured), plan, own)
-    timed = _timed(plan, catalog, where, own)
-    mixed = _mixed(timed, catalog, request, _pools(plan, catalog, options, at))
-    return _with_the_rest(document.write(mixed, plan.rank), plan, own)
+    shared = parse_pins(f"{name}={AXES[name].of(plan)}" for name in OF_ALL_GROUPS if not AXES[name].option)
+    request = replace(request, pins=Pins({**request.pins.bounds, **shared.bounds}))
+    (made,) = given.estimate(catalog, request, _pools(plan, catalog, options, at), plan.parallelism.groups).plans
+    return _with_the_rest(replace(made, rank=plan.rank), plan, own)
 
 
 def options_of(plan: Plan) -> PlanOptions:
@@ -221,85 +219,6 @@ def _pools(plan: Plan, catalog: Catalog, options: PlanOptions, at: Sequence[Clus
         if "--link" in link.basis
     }
     return Pools(every, given)
-
-
-def _timed(plan: Plan, catalog: Catalog, where: str, own: Sequence[Cluster]) -> Plan:
-    """A plan over several pools with today's times of its stages, of its groups and of their communication."""
-    known = known_of(plan, catalog, where, own)
-    each, whole = calls_of_several_pools.times(known)
-    groups = [
-        replace(
-            g, time_s=float(t), stages=tuple(replace(s, time_s=float(n)) for s, n in zip(g.stages, ts, strict=True))
-        )
-        for g, ts, t in zip(plan.parallelism.groups, each, whole, strict=True)
-    ]
-    calls, shown = calls_of_several_pools.listed(known), dict(plan.prediction.breakdown)
-    for cause in CAUSES:
-        if seconds := sum(call.exposed_s for call in calls if call.paces and call.cause == cause):
-            shown[cause] = seconds
-        else:
-            shown.pop(cause, None)
-    return replace(
-        plan,
-        parallelism=replace(plan.parallelism, groups=tuple(groups)),
-        prediction=replace(plan.prediction, breakdown=shown),
-    )
-
-
-def _mixed(plan: Plan, catalog: Catalog, request: Request, pools: Pools) -> Solution:
-    """A plan over several pools with all that follows from the catalog; how it is cut, its times and its bytes are the
-    document's own.
-    """
-    known, spreads = conformal_intervals.read(catalog), []
-    for pool in pools.all:
-        half, runs = how_sure(known, request, pool.cluster.accelerator, plan.precision)
-        spreads.append(Spread(half, runs))
-    return Solution(
-        request=request,
-        question=pools,
-        pools=tuple(_in_use(plan, catalog, request, pools, i) for i in range(len(pools.all))),
-        configuration=plan,
-        step_time=plan.prediction.step_time_s,
-        breakdown=plan.prediction.breakdown,
-        model_flops=plan.prediction.model_flops,
-        fullest=_fullest(plan),
-        time_spread=max(spreads, key=lambda spread: spread.half_width),
-        memory_spread=Spread(*conformal_intervals.memory_width(catalog, request.runtime.id)),
-        older=plan.runtime.older,
-    )
-
-
-def _in_use(plan: Plan, catalog: Catalog, request: Request, pools: Pools, place: int) -> PoolInUse:
-    pool = pools.all[place]
-    own = replace(request, cluster=pool.cluster)
-    used, unused = measured_layers(catalog, own, {plan.precision})
-    found = resolve_efficiency(catalog, request, pool.cluster.accelerator)
-    return PoolInUse(
-        pool=pool,
-        nodes=plan.cluster.pools[place].count,
-        peak=cost_inputs.device(pool.cluster.accelerator, found.accelerator, plan.precision, request.release).peak,
-        profile=used.get(plan.precision),
-        layer_times=(*(each.description() for each in used.values()), *unused),
-        efficiency_notes=found.notes,
-    )
-
-
-def _fullest(plan: Plan) -> FullestStage:
-    held, stages = plan.prediction.memory, [stage for group in plan.parallelism.groups for stage in group.stages]
-    pool = next((s.pool for s in stages if s.memory_bytes == held.total_bytes), 0)
-    return FullestStage(
-        stage=held.stage,
-        pool=pool,
-        held=Memory(
-            parameters=held.parameters_bytes,
-            gradients=held.gradients_bytes,
-            optimizer=held.optimizer_bytes,
-            activations=held.activations_bytes,
-            buffers=held.buffers_bytes,
-            copies=0.0,
-            resident=held.resident_bytes,
-        ),
-    )
 
 
 # ---- what a document has from elsewhere ------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from planner.base.errors import WrongQuestion
 from planner.base.processes import ALONE, Workers
 from planner.base.resources import data
 from planner.calibration.fit import calibrate as fitting
-from planner.calibration.fit import collectives, counted_runs, differences, other_parameters, overlay, own_runs
+from planner.calibration.fit import collectives, counted_runs, differences, overlay, own_runs
 from planner.calibration.fit import nearest_runs as measured
 from planner.calibration.fit.counted_runs import lab
 from planner.calibration.fit.frame import Frame
@@ -205,7 +205,7 @@ def _from_runs(
     source = f"{len(calibration.rows)} runs of {file.name}"
     if table is not None:
         source += f", shapes by {kernels:,} kernels of {table.name}"
-    efficiencies = other_parameters.extended(
+    efficiencies = other_families.extended(
         priors, read, counted_runs.with_fitted_peaks(frame, calibration.fit.efficiencies)
     )
     left_out = None

@@ -34,8 +34,8 @@ _HOMES = {
     **dict.fromkeys(("init", "examples", "completion"), "start"),
     **dict.fromkeys(("explain", "report", "compare"), "documents"),
     **dict.fromkeys(("export", "import"), "launcher_files"),
-    **dict.fromkeys(("calibrate", "validate"), "measured"),
-    **dict.fromkeys(("learn", "profile"), "read_in"),
+    **dict.fromkeys(("calibrate", "validate"), "calibrate_and_validate"),
+    **dict.fromkeys(("learn", "profile"), "learn_and_profile"),
     **dict.fromkeys(("mcp", "serve"), "serving"),
 }
 """Commands whose module has another name."""

@@ -181,7 +181,8 @@ class AgentTools:
         found = planner.compare(self._file(mine), self._file(best))
         names = ("questions", "differing", "step", "days", "usd", "tokens", "distinguishable")
         paid = quantities.compared(("mine", "best"), [plan.money for plan in found.plans])
-        return {**{name: getattr(found, name) for name in names}, "prices": paid}
+        span = None if found.interval is None else [found.interval.low, found.interval.high]
+        return {**{name: getattr(found, name) for name in names}, "tokens_interval": span, "prices": paid}
 
     def explain(self, file: str, rank: int | None = None, workload: str | None = None) -> Answer:
         """The whole report on a saved document: reasons, bottleneck, sources, assumptions."""

@@ -158,19 +158,27 @@ def _shared(run: Mapping[str, Any], plan: Described) -> dict[str, bool]:
 
 
 def read(catalog: Catalog) -> NearbyRuns:
-    """The runs of every catalog layer.
+    """The runs of every catalog layer; of a run that two have, the later's.
 
     Raises:
         WrongQuestion: a file that `calibrate` or `learn` did not write so.
     """
     paths = [path for layer in catalog.layers for path in sorted((layer.folder / FOLDER).glob("*.csv"))]
-    tables = [_file(path, path.stat().st_mtime_ns) for path in paths]
+    tables: list[Mapping[str, NDArray[Any]]] = []
+    for path in paths:
+        later = _file(path, path.stat().st_mtime_ns)
+        tables = [_without(table, later["id"]) for table in tables] + [later]
     return NearbyRuns(
         {
             name: np.concatenate([np.empty(0, float if name in _NUMBERS else "U1"), *(table[name] for table in tables)])
             for name in COLUMNS
         }
     )
+
+
+def _without(table: Mapping[str, NDArray[Any]], ids: NDArray[Any]) -> Mapping[str, NDArray[Any]]:
+    kept = ~np.isin(table["id"], ids)
+    return {name: column[kept] for name, column in table.items()}
 
 
 @lru_cache(maxsize=8)

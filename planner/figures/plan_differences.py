@@ -31,7 +31,9 @@ _ROUNDS, _LEAST = 100, 1e-4
 
 
 def distance(first: Mapping[str, float], second: Mapping[str, float]) -> float:
-    """The part of a step that is of other causes, 0 to 1, from the seconds of each cause in two steps."""
+    """The part of a step that is of other causes, 0 to 1, from the seconds of each cause in two steps:
+    ``d = sum_k |a_k - b_k| / 2``.
+    """
     whole = sum(first.values())
     other_whole = sum(second.values())
     causes = first.keys() | second.keys()
@@ -39,7 +41,9 @@ def distance(first: Mapping[str, float], second: Mapping[str, float]) -> float:
 
 
 def half_width(known: Mapping[str, Width], apart: float) -> float | None:
-    """Half-width of the 80 % interval of a log ratio of two plans so far apart; None where no pair was measured."""
+    """Half-width of the 80 % interval of a log ratio of two plans so far apart, ``half = apart + by_distance d``; None
+    where no pair was measured.
+    """
     if APART not in known or BY_DISTANCE not in known:
         return None
     return known[APART].half + known[BY_DISTANCE].half * apart
@@ -48,7 +52,7 @@ def half_width(known: Mapping[str, Width], apart: float) -> float | None:
 def fitted(residuals: Array, apart: Array, sources: NDArray[np.str_]) -> dict[str, Width]:
     """The two terms that hold 80 % of the pairs of a further source; none where too few sources have pairs.
 
-    Quantile regression of ``|residual|`` on the distance (Koenker and Bassett 1978), every source counting alike,
+    Quantile regression of ``|residual|`` on the distance (Koenker and Bassett 1978), each source of the same weight,
     by iteratively reweighted least squares. Both terms are then scaled by one factor: with K sources the one that holds
     ``LEVEL (K + 1) / K`` of their pairs (Lee, Barber and Willett, arXiv 2306.06342).
 

@@ -13,8 +13,8 @@ from planner.axes.options import DIMENSIONS, OptionGrid
 from planner.axes.table import CP_ALGORITHM, OFFLOAD, P2P_OVERLAP, PRECISION, RANK_ORDER, RECOMPUTE, ZERO
 from planner.cost.evaluate import StepCost, StepPasses, evaluate, passes
 from planner.cost.figures import Array, Figure, Grid, mapped, taken
-from planner.search import archive
-from planner.search.archive import Hits
+from planner.search import pareto_front
+from planner.search.pareto_front import Hits
 from planner.search.problem import SearchProblem, SearchResult, SearchTally, answer, flat_indices
 from planner.space.blocks import Block
 from planner.space.grid import WIRED, open_grid
@@ -133,13 +133,13 @@ def worth_keeping(
     shape = (*block.axes.shape, len(rows))
     fits, count = fitting(problem.room(index, rows), shape, step_cost.memory)
     if not count:
-        return archive.nothing(), 0
+        return pareto_front.nothing(), 0
     # A bound on the value is a bound on each row's time, one ulp wide of it; exact values are compared afterwards.
     longest = np.minimum(target.limit[rows], np.nextafter(worst / target.weight[rows], np.inf))
     time = np.broadcast_to(step_cost.time, shape)
     within = np.flatnonzero((time <= longest) & fits)
     if not len(within):
-        return archive.nothing(), count
+        return pareto_front.nothing(), count
     hits = _hits(problem, index, rows, within, time.reshape(-1)[within], step_cost)
     return hits.taken(hits.value <= worst), count
 
@@ -153,9 +153,9 @@ def undominated_hits(
     shape = (*block.axes.shape, len(rows))
     time = np.broadcast_to(step_cost.time, shape)
     held = np.broadcast_to(step_cost.memory, shape)
-    beaten = archive.dominated(front, time * target.weight[rows], held)
+    beaten = pareto_front.dominated(front, time * target.weight[rows], held)
     within = np.flatnonzero((held <= problem.room(index, rows)) & (time <= target.limit[rows]) & ~beaten)
-    return archive.undominated(_hits(problem, index, rows, within, time.reshape(-1)[within], step_cost))
+    return pareto_front.undominated(_hits(problem, index, rows, within, time.reshape(-1)[within], step_cost))
 
 
 def _hits(
@@ -227,7 +227,7 @@ class Exhaustive:
 
         `advance` is called with the number of candidates costed.
         """
-        kept = archive.nothing()
+        kept = pareto_front.nothing()
         feasible = 0
         least = None
         for index, block in enumerate(problem.blocks):
@@ -236,14 +236,14 @@ class Exhaustive:
             for start in range(0, block.height, chunk_rows):
                 rows = np.arange(start, min(start + chunk_rows, block.height))
                 step_cost = cost(ready, rows)
-                hits, fitting = worth_keeping(problem, index, rows, step_cost, archive.worst(kept, problem.top))
+                hits, fitting = worth_keeping(problem, index, rows, step_cost, pareto_front.worst(kept, problem.top))
                 feasible += fitting
                 if len(hits):
-                    kept = archive.contenders(kept.joined(hits), problem.top)
+                    kept = pareto_front.contenders(kept.joined(hits), problem.top)
                 if not feasible:
-                    least = archive.leaner(least, index, rows, block, step_cost)
+                    least = pareto_front.leaner(least, index, rows, block, step_cost)
                 if advance:
                     advance(len(rows) * block.width)
-        best = archive.best(kept, problem.top)
-        tally = SearchTally(best, archive.nothing(), feasible, problem.candidates, least)
+        best = pareto_front.best(kept, problem.top)
+        tally = SearchTally(best, pareto_front.nothing(), feasible, problem.candidates, least)
         return answer(problem, tally, self.name)

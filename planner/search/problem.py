@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from planner.axes.options import OptionValues
 from planner.cost.figures import Array, Grid
-from planner.search.archive import Hits, Least
+from planner.search.pareto_front import Hits, Least
 from planner.space.blocks import Block
 from planner.space.grid import Figures, open_grid
 

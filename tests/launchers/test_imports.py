@@ -17,7 +17,7 @@ import pytest
 from planner.base.errors import WrongQuestion
 from planner.launchers import reading
 from planner.launchers.reading import command, megatron, torchtitan
-from planner.launchers.reading.found import FoundOptions
+from planner.launchers.reading.found_options import FoundOptions
 from planner.launchers.reading.shell import sandbox
 from planner.launchers.reading.shell.script import Script, script
 from planner.launchers.reading.torchtitan import CONFIGS

@@ -19,12 +19,13 @@ from numpy.typing import NDArray
 from planner.axes.table import PRECISION
 from planner.base.errors import WrongQuestion
 from planner.base.processes import ALONE, Workers, spread
-from planner.calibration.fit import counted_runs, other_parameters
+from planner.calibration.fit import counted_runs
 from planner.calibration.fit.counted_runs import cell, core, lab, weights
 from planner.calibration.fit.frame import Frame
 from planner.calibration.fit.least_squares import Fit, Parameter, fit
 from planner.calibration.report.prediction_errors import Errors
 from planner.calibration.report.validation import described, situation
+from planner.calibration.runs import other_families
 from planner.calibration.runs.measured_run import Run
 from planner.calibration.runs.other_families import FAMILIES, OtherFrame
 from planner.catalog import Catalog
@@ -221,11 +222,11 @@ def other_widths(
     time; none where they are from one source.
     """
     frame = OtherFrame(catalog, [run for run in runs if run.covered and run.measured and run.family in FAMILIES])
-    members = [frame.runs[i] for i in other_parameters.timed(frame)] if frame.runs else []
+    members = [frame.runs[i] for i in other_families.timed(frame)] if frame.runs else []
     if len({run.source for run in members}) < 2:
         return {}
-    measured = frame.measured[other_parameters.timed(frame)]
-    residuals = np.log(other_parameters.cross_validated(frame, prior, workers) / measured)
+    measured = frame.measured[other_families.timed(frame)]
+    residuals = np.log(other_families.cross_validated(frame, prior, workers) / measured)
     known = conformal_intervals.widths(residuals, [described(run) for run in members], [run.group for run in members])
     return {key: width_of for key, width_of in known.items() if key != "all"}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from planner.launchers.reading.present import Present, plan
+from planner.launchers.reading.imported_plan import Present, plan
 from planner.launchers.reading.source import SOURCES, Started, detect, read
 
 __all__ = ["SOURCES", "Present", "Started", "detect", "plan", "read"]

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from planner.base.errors import WrongQuestion
-from planner.launchers.reading.found import Options
+from planner.launchers.reading.found_options import Options
 from planner.launchers.reading.shell.expansion import holds_options, open_variable
 from planner.launchers.reading.shell.script import Script, Words
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from planner.base.errors import WrongQuestion, malformed
 from planner.launchers import deepspeed
-from planner.launchers.reading.found import FoundOptions
+from planner.launchers.reading.found_options import FoundOptions
 
 RUNTIME = "deepspeed"
 

@@ -9,7 +9,7 @@ from planner.axes.values import ALONE, activation_offload, offload_name
 from planner.base.errors import WrongQuestion
 from planner.launchers.reading import megatron_model, megatron_options
 from planner.launchers.reading.command import command
-from planner.launchers.reading.found import FoundOptions, Options, Reading, degree, measure, number
+from planner.launchers.reading.found_options import FoundOptions, Options, Reading, degree, measure, number
 from planner.launchers.reading.shell.script import Script
 from planner.schema.workload import MOST_LAYERS
 

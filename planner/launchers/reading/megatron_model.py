@@ -11,7 +11,7 @@ from typing import Any
 
 from planner.base.errors import WrongQuestion
 from planner.launchers import megatron_hybrid, megatron_model
-from planner.launchers.reading.found import Options, Reading, degree
+from planner.launchers.reading.found_options import Options, Reading, degree
 from planner.models.huggingface.pattern import LETTERS, once
 from planner.schema.launcher_table import launcher_table
 from planner.schema.workload import MOST_LAYERS

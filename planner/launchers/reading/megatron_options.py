@@ -11,7 +11,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from planner.base.errors import WrongQuestion
-from planner.launchers.reading.found import Options, number
+from planner.launchers.reading.found_options import Options, number
 from planner.schema.launcher_table import launcher_table
 
 TABLE = launcher_table("megatron")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from planner.base.errors import WrongQuestion
 from planner.launchers.reading import deepspeed, megatron, torchtitan, trainer
-from planner.launchers.reading.found import FoundOptions
+from planner.launchers.reading.found_options import FoundOptions
 from planner.launchers.reading.shell import sandbox
 from planner.launchers.reading.shell.script import Script, script
 from planner.models import files

@@ -10,7 +10,7 @@ from typing import Any
 from planner.base import reading
 from planner.base.errors import WrongQuestion
 from planner.launchers.reading.command import command
-from planner.launchers.reading.found import FoundOptions, Options, Reading
+from planner.launchers.reading.found_options import FoundOptions, Options, Reading
 from planner.launchers.reading.shell.script import Script
 from planner.schema.hardware import SPLIT_SCHEDULES
 from planner.schema.launcher_table import launcher_table

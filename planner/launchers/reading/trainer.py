@@ -10,7 +10,7 @@ from typing import Any
 
 from planner.base.errors import WrongQuestion
 from planner.launchers.reading.command import command
-from planner.launchers.reading.found import FoundOptions
+from planner.launchers.reading.found_options import FoundOptions
 from planner.launchers.reading.shell.script import Script
 from planner.launchers.reading.trainer_dialects import (
     CHAT,

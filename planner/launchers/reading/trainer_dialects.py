@@ -17,7 +17,7 @@ from typing import Any
 
 from planner.base.errors import WrongQuestion, malformed
 from planner.launchers.reading import deepspeed
-from planner.launchers.reading.found import FoundOptions
+from planner.launchers.reading.found_options import FoundOptions
 from planner.models import files
 from planner.schema.launcher_table import launcher_table
 

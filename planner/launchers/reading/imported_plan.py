@@ -16,7 +16,7 @@ from planner.axes.values import ALONE
 from planner.base.errors import WrongQuestion
 from planner.launchers import plan_facts
 from planner.launchers.reading import deepspeed
-from planner.launchers.reading.found import FoundOptions
+from planner.launchers.reading.found_options import FoundOptions
 from planner.launchers.reading.source import AS_IT_IS, Started, detect, read, text_of
 from planner.models import context, files, model_rules, workload
 from planner.question.plan_options import PlanOptions
