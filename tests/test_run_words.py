@@ -141,9 +141,11 @@ def test_recomputation_offloaded_to_the_host_is_not_selective_alone():
         assert recomputed.stated({"activation_recompute": cell, "notes": notes}, True, []) is OFFLOADED
 
 
-def test_selective_blocks_outside_megatron_are_full_ones():
-    for cell in ("selective", "selective: blocks", "selective: LlamaDecoderLayer"):
+def test_selective_blocks_outside_megatron_are_full_ones_and_half_of_them_where_none_is_named():
+    for cell in ("selective: blocks", "selective: LlamaDecoderLayer"):
         assert recomputed.stated({"activation_recompute": cell}, False, []) is FULL
+    some = recomputed.stated({"activation_recompute": "selective"}, False, [])
+    assert some is not None and some.layers == 0.5
     assert recomputed.stated({"activation_recompute": "selective"}, True, []) is SELECTIVE
     with pytest.raises(Unpredictable, match="none, selective, full and block:N are known"):
         recomputed.stated({"activation_recompute": "partially"}, True, [])
