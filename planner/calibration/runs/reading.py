@@ -15,7 +15,7 @@ from pathlib import Path
 from planner.axes.values import Recompute
 from planner.base import csv_rows
 from planner.base.errors import WrongQuestion
-from planner.calibration.runs import columns, impossible, names
+from planner.calibration.runs import columns, names
 from planner.calibration.runs.columns import Unpredictable, number, required, whole
 from planner.calibration.runs.measured_run import Run
 from planner.calibration.runs.trained import model_of, step_time
@@ -123,7 +123,7 @@ def _states_enough(row: Mapping[str, str]) -> bool:
 
 
 def _filled(run: Run, row: Mapping[str, str], catalog: Catalog) -> Run:
-    if why := impossible.cell(row):
+    if why := columns.impossible_cell(row):
         raise Unpredictable(why)
     n = int(required(row, "num_accelerators"))
     accelerator = names.accelerator(run.accelerator, catalog.accelerators)
@@ -133,10 +133,10 @@ def _filled(run: Run, row: Mapping[str, str], catalog: Catalog) -> Run:
         return _other(run, row, catalog, accelerator, n)
     known, date, inferred = _software(row, catalog)
     guessed = any(each.startswith("release ") for each in inferred)
-    if why := "" if guessed else impossible.contradiction(known, date, stated_options(row)):
+    if why := "" if guessed else columns.contradiction(known, date, stated_options(row)):
         raise Unpredictable(why)
     model = model_of(row, known.dropout)
-    if why := impossible.cut(model, n, {name: whole(row, name) for name in ("tp", "pp", "ep")}):
+    if why := columns.impossible_cut(model, n, {name: whole(row, name) for name in ("tp", "pp", "ep")}):
         raise Unpredictable(why)
     batch, sequence = int(required(row, "global_batch_seqs")), int(required(row, "seq_len"))
     runtime, year = known.id, released(known, date)
@@ -149,7 +149,7 @@ def _filled(run: Run, row: Mapping[str, str], catalog: Catalog) -> Run:
         inferred.append(f"{ahead} multi-token prediction module{'s' * (ahead > 1)}, as its recipe trains")
     inferred.append(f"optimizer: {optimizer}")
     cluster = _cluster(row, catalog, accelerator, n, inferred)
-    late = impossible.late(known, date)
+    late = columns.options_to_come(known, date)
     readings = tuple(variants(row, work, n, known, year, late, cluster.accelerator, inferred))
     if not readings:
         raise Unpredictable("no legal plan under what is stated")
