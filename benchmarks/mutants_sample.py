@@ -4,7 +4,7 @@
 at a time in the copy, and runs the package's tests until one fails: first those of ``make test``, then all.
 ``--again before.json`` tries the mutants of an earlier run in today's code, by the function and the text of the
 expression that was changed, and fails where one that died lives. (For an older commit, copy this file into a checkout
-of it.) `make mutants` tries all, in hours.
+of it.) `make mutants` tries all, in hours. ``benchmarks/data/mutants.json`` holds what became of the last sample.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import pytest
 from planner import catalog
 from planner.axes.table import ZERO
 from planner.base.errors import WrongQuestion
-from planner.calibration.runs import impossible, names, reading
+from planner.calibration.runs import columns, names, reading
 from planner.commands import main
 from planner.figures import conformal_intervals
 from tests.sweeps import sweep
@@ -231,7 +231,7 @@ def test_a_missing_column_points_at_the_page_that_lists_them(tmp_path, capsys):
     assert main(["validate", str(path)]) == 2
     assert "docs/runs.md" in capsys.readouterr().err
     page = (ROOT / "docs" / "runs.md").read_text(encoding="utf-8")
-    assert all(f"`{name}`" in page for name in (*reading.REQUIRED, *impossible.COUNTS) if name not in ("dp",))
+    assert all(f"`{name}`" in page for name in (*reading.REQUIRED, *columns.COUNTS) if name not in ("dp",))
 
 
 def test_a_site_fitted_again_gives_the_same(tmp_path, monkeypatch):

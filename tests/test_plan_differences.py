@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from planner import catalog
-from planner.calibration.fit.differences import Pairs, held
+from planner.calibration.fit.evidence import Pairs, held
 from planner.figures import conformal_intervals, plan_differences
 from planner.figures.plan_differences import APART, BY_DISTANCE
 from planner.planning import comparison

@@ -11,7 +11,7 @@ from planner.axes.table import DISPATCHER, DP_OVERLAP, EP_OVERLAP, RECOMPUTE, SE
 from planner.axes.values import FULL, NO_RECOMPUTE, OFFLOADED, SELECTIVE
 from planner.calibration.fit.frame import Frame
 from planner.calibration.report.validation import judged
-from planner.calibration.runs import impossible, names, recomputed, words
+from planner.calibration.runs import columns, names, recomputed, words
 from planner.calibration.runs.columns import Unpredictable
 from planner.calibration.runs.reading import TRAITS, run_of
 from planner.figures import conformal_intervals
@@ -229,7 +229,7 @@ def test_a_framework_that_is_not_named_follows_from_what_a_row_says(cells, vendo
 def test_a_year_alone_is_completed_by_what_the_row_names(date, text, stated, complete):
     from planner.catalog import load
 
-    assert impossible.completed(date, load().runtime("megatron-core"), text, stated) == complete
+    assert columns.completed(date, load().runtime("megatron-core"), text, stated) == complete
 
 
 def test_defaults_of_runtimes_are_values_of_their_axes_with_a_source(known):

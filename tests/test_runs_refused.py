@@ -9,7 +9,7 @@ import pytest
 from planner import catalog
 from planner.axes.table import SEQUENCE_PARALLEL
 from planner.base.errors import WrongQuestion
-from planner.calibration.runs import columns, impossible, reading
+from planner.calibration.runs import columns, reading
 from planner.calibration.runs.measured_run import Run
 from planner.commands import main
 from tests.sweeps import sweep
@@ -78,8 +78,8 @@ def test_an_option_before_its_time_is_refused(cells: dict[str, str], one: Callab
 
 def test_within_the_year_or_month_of_an_option_nothing_is_contradicted() -> None:
     for date, there in (("2021", False), ("2022.03", False), ("2022", True), ("2022.04", True)):
-        assert ("sequence_parallel" not in impossible.late(MEGATRON, date)) == there
-    assert impossible.late(MEGATRON, "last spring") == ()
+        assert ("sequence_parallel" not in columns.options_to_come(MEGATRON, date)) == there
+    assert columns.options_to_come(MEGATRON, "last spring") == ()
 
 
 def test_what_is_not_stated_is_not_taken_to_be_ahead_of_its_time(one: Callable[..., Run]) -> None:

@@ -17,8 +17,7 @@ from planner.base.errors import WrongQuestion
 from planner.base.processes import ALONE, Workers
 from planner.base.resources import data
 from planner.calibration.fit import calibrate as fitting
-from planner.calibration.fit import collectives, counted_runs, differences, overlay, own_runs
-from planner.calibration.fit import nearest_runs as measured
+from planner.calibration.fit import collectives, counted_runs, evidence, overlay, own_runs
 from planner.calibration.fit.counted_runs import lab
 from planner.calibration.fit.frame import Frame
 from planner.calibration.measuring import measure
@@ -183,7 +182,9 @@ def fit_site(file: Path, output: Path, known: Catalog) -> dict[str, Any]:
     written = overlay.write_overlay(output, changed, source, date, name="site.toml")
     written.append(near.write(output, changed.own, f"{source}, {date}", "site.csv"))
     written.append(conformal_intervals.write(output, left, f"{source}, each held out in turn, {date}", "site.csv"))
-    written.append(nearest_runs.write(output, measured.rows(frame, site_fit.efficiencies, measured.OWN), "site.csv"))
+    written.append(
+        nearest_runs.write(output, evidence.nearest_rows(frame, site_fit.efficiencies, evidence.OWN), "site.csv")
+    )
     return own_runs.site_document(frame, shipped, site_fit, held) | {"files": [str(path) for path in written]}
 
 
@@ -216,7 +217,7 @@ def _from_runs(
         with progress("hold out each lab", len(set(labs))) as advance:
             left_out = fitting.cross_validated(calibration, labs, advance, workers)
         times = fitting.interval_widths(calibration, left_out) | fitting.other_widths(priors, read, prior, workers)
-        times |= differences.widths(calibration, left_out)
+        times |= evidence.widths(calibration, left_out)
         widths.append((times, f"{source}, leave-one-lab-out, {date}", f"{conformal_intervals.TIME}.csv"))
         held = fitting.memory_widths(frame, efficiencies)
         if held.get("all", conformal_intervals.Width(0.0, 0)).runs >= conformal_intervals.FEWEST:
@@ -226,5 +227,5 @@ def _from_runs(
             widths.append((held, citation, f"{conformal_intervals.MEMORY}.csv"))
     written = overlay.write_overlay(output, efficiencies, source, date)  # only now: an interrupted fit leaves nothing
     written += [conformal_intervals.write(output, *width) for width in widths]
-    written.append(nearest_runs.write(output, measured.rows(frame, efficiencies), "published.csv"))
+    written.append(nearest_runs.write(output, evidence.nearest_rows(frame, efficiencies), "published.csv"))
     return fitting.document(calibration, left_out, left) | {"files": [str(path) for path in written]}

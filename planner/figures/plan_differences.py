@@ -6,7 +6,7 @@ of other causes. a and b are the shares of each cause in the two steps:
 
     half = apart + by_distance d,    d = sum_k |a_k - b_k| / 2
 
-Both terms are fitted to pairs of measured runs of one job (`planner/calibration/fit/differences.py`). Two plans with
+Both terms are fitted to pairs of measured runs of one job (`planner/calibration/fit/evidence.py`). Two plans with
 nothing in common err independently: ``half = sqrt(h_1^2 + h_2^2)``. No difference is less sure than that.
 
 half: half-width of the 80 % interval of the logarithm of the ratio.

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from planner.base.errors import meant
 from planner.base.units import format_many
 from planner.calibration.runs import names
-from planner.calibration.runs.impossible import SWITCHES, TASKS
+from planner.calibration.runs.columns import SWITCHES, TASKS
 from planner.calibration.runs.reading import REQUIRED
 from planner.catalog import Catalog
 from planner.models.workload import library

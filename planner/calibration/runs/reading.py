@@ -15,7 +15,7 @@ from pathlib import Path
 
 from planner.base import csv_rows
 from planner.base.errors import WrongQuestion
-from planner.calibration.runs import columns, impossible, names, words
+from planner.calibration.runs import columns, names, words
 from planner.calibration.runs.columns import Unpredictable, number, required, whole
 from planner.calibration.runs.layouts import RunSoftware
 from planner.calibration.runs.measured_run import Run
@@ -121,7 +121,7 @@ def _states_enough(row: Mapping[str, str]) -> bool:
 
 
 def _filled(run: Run, row: Mapping[str, str], catalog: Catalog) -> Run:
-    if why := impossible.cell(row):
+    if why := columns.impossible_cell(row):
         raise Unpredictable(why)
     n = int(required(row, "num_accelerators"))
     accelerator = names.accelerator(run.accelerator, catalog.accelerators)
@@ -131,10 +131,10 @@ def _filled(run: Run, row: Mapping[str, str], catalog: Catalog) -> Run:
         return _other(run, row, catalog, accelerator, n)
     known, date, inferred = _software(row, catalog, catalog.accelerator(accelerator).vendor)
     guessed = any(each.startswith("release ") for each in inferred)
-    if why := "" if guessed else impossible.contradiction(known, date, stated_options(row)):
+    if why := "" if guessed else columns.contradiction(known, date, stated_options(row)):
         raise Unpredictable(why)
     model = model_of(row, known.dropout)
-    if why := impossible.cut(model, n, {name: whole(row, name) for name in ("tp", "pp", "ep")}):
+    if why := columns.impossible_cut(model, n, {name: whole(row, name) for name in ("tp", "pp", "ep")}):
         raise Unpredictable(why)
     says = words.stated(row)
     sequence = int(required(row, "seq_len"))
@@ -146,7 +146,7 @@ def _filled(run: Run, row: Mapping[str, str], catalog: Catalog) -> Run:
         work = replace(work, mtp_layers=ahead)
         inferred.append(f"{ahead} multi-token prediction module{'s' * (ahead > 1)}, as its recipe trains")
     cluster = _cluster(row, catalog, accelerator, n, inferred)
-    software = RunSoftware(known, date, impossible.late(known, date))
+    software = RunSoftware(known, date, columns.options_to_come(known, date))
     allowed = variants(row, work, n, software, cluster.accelerator, inferred)
     readings = tuple(sorted(allowed, key=lambda reading: (reading.rank, not reading.likely)))
     if not readings:
@@ -217,7 +217,7 @@ def _software(row: Mapping[str, str], catalog: Catalog, vendor: str) -> tuple[Ru
         date = known.releases[-1]
         unread = " ".join(text for text in (release, row.get("framework_date") or "") if text)
         guessed.append(f"release {date}" + (f" for {unread!r:.60}, which says no date" if unread else ""))
-    elif (complete := impossible.completed(date, known, row.get("notes") or "", stated_options(row))) != date:
+    elif (complete := columns.completed(date, known, row.get("notes") or "", stated_options(row))) != date:
         guessed.append(f"release {complete}: what the row names is of that month")
         date = complete
     return known, date, guessed
