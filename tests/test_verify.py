@@ -68,6 +68,8 @@ INPUTS = {
     "prediction.intervals.step_time_s.low",
     "generator.seed",
     "rank",
+    # What others measured, and what was said of it when the catalog's table was written: quoted, and used by no figure.
+    *(f"nearest_runs.*.{name}" for name in ("accelerators", "batch", "distance", "measured_s", "predicted_s", "runs")),
     # Of several ways to train the same, which one: other figures follow from it only together with fitted ones.
     "axes.dp_overlap",
     "axes.precision",
