@@ -28,7 +28,7 @@ import numpy as np
 from benchmarks import measure
 from planner.axes.values import NO_RECOMPUTE
 from planner.catalog import load
-from planner.figures.profiles import importing, profile
+from planner.figures.profiles import importing, overlay
 from planner.mixed import batch_shares, layer_split, pipelines, problem, stages
 from planner.mixed.problem import PreparedPools
 from planner.question.job_pools import Pools
@@ -191,7 +191,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         for part in NODES:
             read = importing.imported(DATA / "sailor_profiles.csv", known, "opt-350m", part, "fp32")
             for each in read.profiles:
-                profile.write(Path(folder), each)
+                overlay.write(Path(folder), each)
         for run in runs()[: 1 if options.tiny else None]:
             for way in WAYS:
                 of = prepared(run, way, Path(folder))

@@ -61,7 +61,7 @@ def test_every_function_says_what_it_takes_gives_and_raises(name: str) -> None:
         assert not missing or name in ("estimate", "plan_images")
 
 
-@sweep("name", ["entry", "records", "listing", "plans", "buying", "documents", "pages", "runs"])
+@sweep("name", ["entry", "records", "listing", "plans", "buying", "documents", "runs"])
 def test_examples_in_the_functions(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     assert doctest.testmod(importlib.import_module(f"planner.api.{name}")).failed == 0

@@ -80,7 +80,7 @@ def test_a_measured_plan_is_ranked_by_its_measurement(ask: Answers, capsys: pyte
     assert after["site"]["next_rank"] == 2
     assert main(["plan", *ASKED, "--site", "lab"]) == 0
     out = capsys.readouterr().out
-    assert "step  runs  tokens/s" in out and "measured in 1 run (prediction +" in out and "in 1 run of this plan" in out
+    assert "step  runs  tokens/s" in out and "measured in 1 run (prediction +" in out and "measured here, 1 run" in out
     assert "Site           lab: 2 runs, 1 framework" in out
 
 
