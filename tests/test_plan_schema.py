@@ -145,7 +145,7 @@ def _unknown(record: dict[str, Any]) -> None:
     record["no_such_key"] = 1
 
 
-ADDED = {"zone", "offered", "links", "groups", "prices", "gap"}
+ADDED = {"zone", "offered", "links", "groups", "prices", "gap", "nearest_runs", "differences"}
 """Keys that version 1 gained later: documents written before them are still read."""
 AXES_ADDED = {*plan_layout.NEUTRAL, "nodes", *plan_layout.SPELT}
 """Axes that a plan may leave out where it does not use them, as one written before they existed does."""

@@ -320,7 +320,7 @@ def test_several_processes_write_the_bytes_of_one(runs: Path, begun: list[int], 
         assert main(["calibrate", str(runs), "-o", str(tmp_path / folder), "--workers", workers, "--json"]) == 0
     assert begun == [2, 2], "transformers, and the other families"
     assert written(tmp_path / "one") == written(tmp_path / "two")
-    assert len(written(tmp_path / "one")) == 3, "of accelerators, of runtimes, and the intervals"
+    assert len(written(tmp_path / "one")) == 4, "of accelerators, of runtimes, the intervals, and the nearest runs"
 
 
 def names_of(found: Calibration) -> list[str]:
