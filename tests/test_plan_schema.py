@@ -145,7 +145,7 @@ def _unknown(record: dict[str, Any]) -> None:
     record["no_such_key"] = 1
 
 
-ADDED = {"zone", "offered", "links", "groups", "prices", "gap", "nearest_runs", "differences"}
+ADDED = {"zone", "offered", "links", "groups", "prices", "gap"}
 """Keys that version 1 gained later: documents written before them are still read."""
 AXES_ADDED = {*plan_layout.NEUTRAL, "nodes", *plan_layout.SPELT}
 """Axes that a plan may leave out where it does not use them, as one written before they existed does."""
@@ -153,7 +153,11 @@ AXES_ADDED = {*plan_layout.NEUTRAL, "nodes", *plan_layout.SPELT}
 
 def _missing(record: dict[str, Any]) -> None:
     # kind and schema_version are what the others are read by; a record always has another.
-    optional = ADDED | AXES_ADDED | {"offers", "question", "places_head", "by_stage", "held", "cuts_by_work", "chunks"}
+    optional = (
+        ADDED
+        | AXES_ADDED
+        | {"offers", "question", "places_head", "by_stage", "held", "cuts_by_work", "chunks", "nearest_runs"}
+    )
     del record[[key for key in record if key not in optional][-1]]
 
 
