@@ -1,9 +1,9 @@
-"""Write ``accuracy.md`` and ``blind.md``: errors on batches of runs that nobody who shaped the model had seen.
+"""Write ``accuracy.md`` and ``blind.md``: errors on batches of runs that had no part in the model.
 
     python -m docs.blind judge 1 BATCH.csv    # errors of the commit that is checked out, into the record
     python -m docs.blind                      # both pages, a plot and README's sentence, from that file
 
-A batch is judged from a commit before a row of it has been read. Errors are kept by source and by class of run, rows
+A batch is judged from a commit whose model no row of it has shaped. Errors are kept by source and by class of run, rows
 are not. Later errors on the same batch stand beside the first, and the page says that they are no evidence.
 """
 
@@ -17,6 +17,7 @@ import sys
 import textwrap
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -140,15 +141,31 @@ def percent(value: float | None) -> str:
     return "-" if value is None else f"{100 * value:.1f} %"
 
 
-def by_source(entry: Mapping[str, Any]) -> float:
-    """The mean error of a batch, every source of the same weight."""
-    return float(np.mean([group["mape"] for group in entry["sources"].values()]))
+@dataclass(frozen=True)
+class Totals:
+    """Errors of some judgements over all their sources."""
 
+    sources: tuple[tuple[str, Mapping[str, Any]], ...]
 
-def held(entry: Mapping[str, Any]) -> float:
-    """The share of a batch's runs inside their 80 % intervals."""
-    groups = entry["sources"].values()
-    return sum(g["inside"] * g["covered"] for g in groups) / sum(g["covered"] for g in groups)
+    @classmethod
+    def of(cls, entries: Iterable[Mapping[str, Any]]) -> Totals:
+        """Those of some judgements of different batches, the best predicted source first."""
+        sources = [pair for entry in entries for pair in entry["sources"].items()]
+        return cls(tuple(sorted(sources, key=lambda pair: pair[1]["mape"])))
+
+    def count(self, name: str) -> int:
+        """A count of runs (covered, ran, infeasible) over all sources."""
+        return sum(group[name] for _, group in self.sources)
+
+    @property
+    def by_source(self) -> float:
+        """The mean error, every source of the same weight."""
+        return float(np.mean([group["mape"] for _, group in self.sources]))
+
+    @property
+    def inside(self) -> float:
+        """The share of runs inside their 80 % intervals."""
+        return sum(group["inside"] * group["covered"] for _, group in self.sources) / self.count("covered")
 
 
 def _source_rows(entries: Sequence[Mapping[str, Any]]) -> list[list[str]]:
@@ -180,7 +197,12 @@ def _class_rows(entries: Sequence[Mapping[str, Any]]) -> list[list[str]]:
 
 
 def _batch_rows(entries: Sequence[Mapping[str, Any]]) -> list[list[str]]:
-    return [[str(e["batch"]), f"`{e['commit']}`", e["date"], percent(by_source(e)), percent(held(e))] for e in entries]
+    rows = []
+    for entry in entries:
+        totals = Totals.of([entry])
+        errors = [percent(totals.by_source), percent(totals.inside)]
+        rows.append([str(entry["batch"]), f"`{entry['commit']}`", entry["date"], *errors])
+    return rows
 
 
 def _elsewhere_rows(entries: Sequence[Mapping[str, Any]]) -> list[list[str]]:
@@ -211,24 +233,24 @@ def page(record: Mapping[str, Any]) -> str:
 
 
 def sentence(record: Mapping[str, Any]) -> str:
-    """What README says of accuracy: the batches as they were when the model had not seen them."""
+    """What README says of accuracy: the batches as judged by the model that no row of them had shaped."""
     blind = _blind(record)
-    groups = [group for e in blind for group in e["sources"].values()]
-    errors, runs = [group["mape"] for group in groups], sum(group["covered"] for group in groups)
-    inside = sum(group["inside"] * group["covered"] for group in groups) / runs
-    infeasible, ran = sum(group["infeasible"] for group in groups), sum(group["ran"] for group in groups)
+    totals = Totals.of(blind)
     dense = [e["classes"][name] for e in blind for name in e["classes"] if name == "dense, all stated"]
     plain = sum(g["mape"] * g["covered"] for g in dense) / sum(g["covered"] for g in dense)
+    least, most = (totals.sources[place][1]["mape"] for place in (0, -1))
     return (
-        f"Step times of {runs} runs that nobody who shaped the model had seen, from {len(groups)} sources, are "
-        f"predicted {100 * np.mean(errors):.0f} % off in the mean by source ({100 * min(errors):.0f} to "
-        f"{100 * max(errors):.0f} %); dense models whose plan and framework are stated {100 * plain:.0f} %. 80 % "
-        f"intervals hold {100 * inside:.0f} % of them, and {infeasible} of {ran} runs that ran are called infeasible."
+        f"{totals.count('covered')} runs of {len(totals.sources)} sources that had no part in the model were judged by "
+        f"it as it stood at `{blind[0]['commit']}`: it was {100 * totals.by_source:.0f} % off in the mean by source "
+        f"({100 * least:.0f} to {100 * most:.0f} %), {100 * plain:.0f} % on dense models whose plan and framework are "
+        f"stated; 80 % intervals held {100 * totals.inside:.0f} % of them, and {totals.count('infeasible')} of "
+        f"{totals.count('ran')} runs that ran were called infeasible. The model has changed since, and those who "
+        "changed it have read these runs: what it says of them today is no evidence."
     )
 
 
 TEXT = """\
-# Runs that nobody had seen
+# Runs that had no part in the model
 
 <!-- Generated by docs/blind.py from benchmarks/data/blind.json. Do not edit. -->
 
@@ -236,9 +258,10 @@ TEXT = """\
 
 The tables of [accuracy-details.md](accuracy-details.md) are of runs that were known while the model was written:
 leaving a lab out of a fit does not take that knowledge away. Three batches of published runs of other labs were
-therefore kept aside. Each is judged from a commit before a row of it has been read, and judged again when the model
-changes; only the first judgement is evidence. The batches themselves are not part of this repository, so that nobody
-fits to them; the record has their errors by source and by class, and the commit that made them.
+therefore kept aside, to be judged each from a commit before a row of it has been read. That did not hold to the end
+("What happened to the protocol"): what is shown first is the model of a commit that no row had shaped, though rows had
+been read by then. The batches themselves are not part of this repository, so that nobody fits to them; the record has
+their errors by source and by class, and the commit that made them.
 
 ## As first judged
 
@@ -263,9 +286,9 @@ opened. The branch was lost before it landed, and its commits cannot be judged a
 
 {elsewhere}
 
-The model of the commits above had none of that work, so that no row of a batch shaped it; those who maintain it have
-since read what the batches taught. Learning from two batches did not make the third better predicted there (25.9 %,
-and 24.9 % without): what was learned explained the labs that taught it.
+The model of the commits above had none of that work: nothing in it was changed after a batch had been opened, so that
+no row shaped it; those who maintain it had read what the batches teach. Learning from two batches did not make the
+third better predicted there (25.9 %, and 24.9 % without): what was learned explained the labs that taught it.
 
 ## After the batches were read
 
@@ -284,29 +307,29 @@ SHORT_TEXT = """\
 
 | if you ask | typical error | how that was measured |
 |---|---|---|
-| how long is a step on machines and models never seen here? | {unseen} by source | {batches} [batches](blind.md) |
+| how long is a step of a lab that had no part in the model? | {unseen} by source | {batches} [batches](blind.md) |
 | the same, on published runs that were known? | {lab} by lab, at most {worst} | each lab left out of the fit |
-| is the 80 % interval honest? | holds {inside} of unseen runs, {held} of known ones | as above |
-| does it fit? | {memory} of peak memory; {infeasible} unseen runs called infeasible | labs left out; batches |
+| is the 80 % interval honest? | holds {inside} of those runs, {held} of known ones | as above |
+| does it fit? | {memory} of peak memory; {infeasible} of those runs called infeasible | labs left out; batches |
 | is the chosen plan good? | {regret} slower than the best measured | groups of measured plans |
 | after three runs of my own? | {few} by site | each lab taken as a site |
 
-![Mean error by source of unseen runs](figures/{plot}.svg)
+![Mean error by source of runs that had no part in the model](figures/{plot}.svg)
 
 ## By what you plan
 
-Of the unseen runs, each in the first class that holds:
+Of the same runs, each in the first class that holds:
 
 {classes}
 
-`half-width` is the interval that was given (log scale), `needed` the one that would have held 80 % of the class. Dense
-models on NVIDIA's Ampere and Hopper under Megatron-LM and its kin are predicted best; mixtures of experts, adapters and
-sharded runs of PyTorch FSDP with their own kernels, and parts that nobody measured here, worst.
+`half-width` is the interval that was given (log scale), `needed` the one that would have held 80 % of the class (the
+mean over batches). {ends}
 
 ## Three cautions
 
-1. **The smaller figures are of data that we had seen.** Priors and traits of frameworks were written by people who knew
-   most of the published tables. The first line above is the one to expect.
+1. **The smaller figures are of data that we had seen**, and of the model as it is today. Priors and traits of
+   frameworks were written by people who knew most of the published tables. The first line above is the one to expect;
+   it is of an earlier model ([blind.md](blind.md)).
 2. **Poor plans are left out of sweeps.** Where a lab measured twenty plans or more of one job, only those within 1.5
    times the fastest count in the second line.
 3. **Not modelled**: clocks under power limits, stragglers, data loading, congestion by other jobs, differences between
@@ -328,20 +351,21 @@ def short_page(record: Mapping[str, Any], details: str) -> str:
         record: judgements of batches.
         details: the text of ``docs/accuracy-details.md``.
     """
-    groups = [group for e in _blind(record) for group in e["sources"].values()]
-    runs = sum(group["covered"] for group in groups)
+    totals = Totals.of(_blind(record))
+    (best, least), (worst, most) = totals.sources[0], totals.sources[-1]
     return SHORT_TEXT.format(
         sentence=textwrap.fill(sentence(record), WIDTH),
-        unseen=percent(float(np.mean([group["mape"] for group in groups]))),
+        unseen=percent(totals.by_source),
         batches=len(_blind(record)),
         lab=_reached(details, "step time, lab left out, equal weight a lab: MAPE"),
         worst=_reached(details, "worst lab"),
-        inside=percent(sum(group["inside"] * group["covered"] for group in groups) / runs),
+        inside=percent(totals.inside),
         held=_reached(details, "80 % intervals, lab left out: hold (mean over labs)"),
         memory=_reached(details, "peak memory, lab left out, equal weight a lab: MAPE"),
-        infeasible=f"{sum(group['infeasible'] for group in groups)} of {sum(group['ran'] for group in groups)}",
+        infeasible=f"{totals.count('infeasible')} of {totals.count('ran')}",
         regret=_reached(details, "regret, every group of 2 plans or more: mean"),
         few=_reached(details, "after 3 own runs: mean over sites; most").partition(";")[0],
+        ends=f"Best predicted was {best} ({percent(least['mape'])}), worst {worst} ({percent(most['mape'])}).",
         plot=PLOT,
         classes=_table(CLASS_HEADERS, _class_rows(_blind(record))),
     )
@@ -370,10 +394,10 @@ def write_pages() -> None:
     record = json.loads(RECORD.read_text(encoding="utf-8"))
     writing.write(PAGE, page(record), replace=True)
     writing.write(SHORT, short_page(record, DETAILS.read_text(encoding="utf-8")), replace=True)
-    groups = [(name, g) for e in _blind(record) for name, g in e["sources"].items()]
-    names = [f"{name} ({group['covered']} runs)" for name, group in groups]
-    title = "Runs that nobody had seen, by source"
-    errors = [group["mape"] for _, group in groups]
+    sources = Totals.of(_blind(record)).sources
+    names = [f"{name} ({group['covered']} runs)" for name, group in sources]
+    title = "Runs that had no part in the model, by source"
+    errors = [group["mape"] for _, group in sources]
     plots.save(ROOT / "docs" / plots.FOLDER, PLOT, lambda: plots.bars(names, errors, title))
     wrapped = textwrap.fill(sentence(record), WIDTH)
     text = SENTENCE.sub(rf"\g<1>{wrapped}\n\g<3>", README.read_text(encoding="utf-8"))

@@ -88,7 +88,7 @@ def test_where_the_choice_of_pools_hangs_on_software_both_figures_are_told(close
     assert [pool.accelerator for pool in close.plans[0].cluster.pools] == ["A100-SXM4-40GB"]
     others = {each.supposed: each for each in close.reasons.other_software or ()}
     other = others["gradients reduced in 16 bit"]
-    assert other.uses != other.own_uses and other.step_time_s < other.own_step_time_s
+    assert len(other.uses) > len(other.own_uses) and other.step_time_s < other.own_step_time_s
     (tmp_path / "runtimes").mkdir()
     (tmp_path / "runtimes" / "own.toml").write_text(
         '[narrow]\nname = "Gradients in 16 bit"\nextends = "megatron-core"\nmeasured_as = "megatron-core"\n'
