@@ -112,8 +112,9 @@ def test_the_interval_holds_what_it_says_of_labs_never_seen() -> None:
 
 
 def test_mixtures_that_were_predicted_worse_get_a_term() -> None:
-    found = step_time_interval.fitted(*made(4, mixture=0.25))
-    assert found[step_time_interval.MIXTURE].half == pytest.approx(0.25, rel=0.3)
+    found = step_time_interval.fitted(*made(4, mixture=0.5))
+    assert found[step_time_interval.MIXTURE].half == pytest.approx(0.5, rel=0.3)
+    assert step_time_interval.ASSUMED[step_time_interval.MIXTURE] < 0.5 * 0.8, "not what is assumed at least"
     assert found[step_time_interval.LAB].half == pytest.approx(0.2, rel=0.2), "the others' are not theirs"
 
 
