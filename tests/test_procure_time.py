@@ -44,6 +44,15 @@ def test_agrees_with_every_order_of_every_assignment(part: int) -> None:
 @pytest.mark.slow
 def test_what_may_matter_is_asked_first_and_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cuts, "MANY", 4)
+    mattering = cuts._mattering
+    left: list[int] = []
+
+    def counted(instance: ProcureInstance, *of: Any) -> ProcureInstance:
+        fewer = mattering(instance, *of)
+        left.append(len(fewer.columns) - len(instance.columns))
+        return fewer
+
+    monkeypatch.setattr(cuts, "_mattering", counted)
     narrowed = 0
     for seed in SEEDS[::5]:
         for instance, wanted in ((scarce_instance(seed), least_cost), (random_instance(seed), best_cost)):
@@ -54,7 +63,7 @@ def test_what_may_matter_is_asked_first_and_loses_nothing(monkeypatch: pytest.Mo
                 narrowed += len(instance.columns) >= 4
                 assert found.value == pytest.approx(least, rel=1e-6), seed
                 assert found.bound <= least * (1 + 1e-6), seed
-    assert narrowed > 30
+    assert narrowed > 30 and sum(less < 0 for less in left) > 15
 
 
 def best_cost(instance: ProcureInstance) -> float:
@@ -223,3 +232,12 @@ def test_more_of_a_quota_sees_clusters_that_it_does_not_allow_yet() -> None:
     assert first is not None and first.run == {0: (0,)}
     (worth,) = [x for x in shadow_prices.marginal_values(instance, first, SETTINGS) if x.limit == f"quantity:{QUOTA}"]
     assert worth.gain == pytest.approx(15_000.0 - 6_000.0)
+
+
+def test_a_term_for_more_jobs_than_are_chained_begins_as_the_program_says() -> None:
+    """Three of ten days each by day 37, two released on day 33 and due on day 57: fifty days from day 3 to 7 on."""
+    jobs = (*(job(n, 37.0) for n in range(3)), *(job(n, 57.0, 33.0) for n in range(3, 5)))
+    term = replace(hire("reserved-1y", QUOTA, 2, month_usd=1e4, held_days=50.0, end_day=50.0), copies=1)
+    instance = ProcureInstance(portfolio(jobs), [term], [Column(n, 0, 10.0, 1e3) for n in range(5)])
+    found = best(instance, ProcureVariant(), "cost", SETTINGS)
+    assert found is not None and 3.0 - 1e-6 <= found.starts[0] <= 7.0 + 1e-6

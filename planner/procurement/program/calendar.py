@@ -23,7 +23,7 @@ from planner.procurement.throughput.column import Place
 from planner.question.values import DAYS_PER_MONTH
 
 HALVINGS = 20
-"""Halvings in the search for the last day on which something may be bought."""
+"""Halvings in the search for the last day of a purchase, or for how much work beyond a job's tokens has room."""
 MOST_STARTS = 200
 """Sets of first days of terms that are tried."""
 MOST_CHAINED = 4
@@ -165,7 +165,7 @@ def _group(
     if terms:
         return Collision(tuple(jobs), names, proven=False)
     if bought and sequenced(tasks(days(0.0)), ground).times is not None:
-        share = _largest(lambda share: sequenced(tasks(days(share)), ground).times is not None)
+        share = largest(lambda share: sequenced(tasks(days(share)), ground).times is not None)
         return Collision(tuple(jobs), names, proven=len(bought) == 1, late=share * min(bought.values()))
     least = conflicting(tasks(days(0.0)), ground)
     names = tuple(sorted({name for task in least for name in task.takes}))
@@ -239,7 +239,7 @@ def first_days(instance: ProcureInstance, pool: SupplyPool) -> list[float]:
     return [day for day in dict.fromkeys([pool.start_day, *releases, *months]) if day >= pool.start_day]
 
 
-def _largest(holds: Callable[[float], bool]) -> float:
+def largest(holds: Callable[[float], bool]) -> float:
     """The largest share, between one that holds (0) and one that does not (1)."""
     low, high = 0.0, 1.0
     for _ in range(HALVINGS):

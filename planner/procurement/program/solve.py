@@ -13,6 +13,7 @@ from planner.procurement.program.calendar import (
     arranged,
     dated,
     held_in_months,
+    largest,
     most_in_a_month,
     stretches,
 )
@@ -38,8 +39,6 @@ SHORTEST_STEP = 1e-4
 RATIO_ROUNDS = 12
 ROUNDS = 400
 """Most rounds of asking for an order, and forbidding choices that have none."""
-HALVINGS = 12
-"""Halvings in the search for how much of the work beyond a job's tokens has room."""
 
 
 def solve(instance: ProcureInstance, variant: ProcureVariant, settings: Settings = USUAL) -> ProgramSolution | None:
@@ -235,16 +234,14 @@ def _ordered(
     def worked(share: float) -> Choice:
         return replace(choice, days={j: least[j] + share * (choice.days[j] - least[j]) for j in least})
 
-    low = 0.0
-    high = 1.0
-    best = arranged(instance, variant, program.shared, worked(0.0), months)
+    def order(share: float) -> Arranged:
+        return arranged(instance, variant, program.shared, worked(share), months)
+
+    best = order(0.0)
     if best.collisions:
         return best, choice
-    for _ in range(HALVINGS):
-        middle = (low + high) / 2
-        trial = arranged(instance, variant, program.shared, worked(middle), months)
-        low, high, best = (low, middle, best) if trial.collisions else (middle, high, trial)
-    return replace(best, proven=False), worked(low)
+    most = largest(lambda share: not order(share).collisions)
+    return replace(order(most), proven=False), worked(most)
 
 
 def _corrected(
