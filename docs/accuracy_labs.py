@@ -15,7 +15,7 @@ from planner.calibration.fit.frame import Frame
 from planner.calibration.report import labs
 from planner.calibration.report.labs import Covered, GroupError, Regret, framework
 from planner.calibration.runs.measured_run import Run
-from planner.cost import held_memory
+from planner.cost import stage_memory
 from planner.figures import conformal_intervals
 from planner.figures.efficiency import Efficiencies
 from planner.question.request import OOM_RISK
@@ -123,7 +123,7 @@ def usable_shares(frame: Frame) -> np.ndarray:
     """Share of an accelerator's memory that a predicted peak may reach at the risk of running out that `plan` takes."""
     known = conformal_intervals.read(catalog.load(), conformal_intervals.MEMORY)
     halves = [conformal_intervals.found_memory(known, run.runtime)[0] for run in frame.runs]
-    return np.array([held_memory.usable(1.0, half, OOM_RISK) for half in halves])
+    return np.array([stage_memory.usable(1.0, half, OOM_RISK) for half in halves])
 
 
 def sites(calibration: Calibration) -> list[Site]:

@@ -22,7 +22,7 @@ from planner.figures.efficiency import Efficiencies
 from planner.question.request import Request
 from planner.question.search_problem import prepare, problem
 from planner.search.branch_and_bound import Bounded
-from planner.space.grid import single_grid
+from planner.space.cost_grid import single_grid
 from planner.space.pins import parse_pins
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -36,13 +36,13 @@ from docs.case_study_ground import (
     table,
     told,
 )
-from planner.cost import held_memory, pipeline
+from planner.cost import pipeline, stage_memory
 from planner.models.workload import workload
 from planner.question.request import Request
 from planner.question.search_problem import prepare
 from planner.schema.hardware import Cluster
 from planner.search.problem import Candidate
-from planner.space.grid import single_grid
+from planner.space.cost_grid import single_grid
 from planner.space.pins import parse_pins
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -105,7 +105,7 @@ def states(mp: int, zero: int) -> float:
         leading_dense=0.0,
     )
     grid = replace(grid, shape=s)
-    held = held_memory.stages(grid, pipeline.split(s, grid.layout))[0]
+    held = stage_memory.stages(grid, pipeline.split(s, grid.layout))[0]
     return float(held.parameters + held.gradients + held.optimizer) / GB
 
 

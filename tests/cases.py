@@ -12,7 +12,7 @@ from planner.question.search_problem import Prepared, prepare, problem
 from planner.schema.hardware import Cluster
 from planner.schema.workload import Model
 from planner.search.problem import SearchProblem
-from planner.space.grid import Figures
+from planner.space.cost_grid import Figures
 from planner.space.pins import parse_pins
 
 CATALOG = catalog.load()

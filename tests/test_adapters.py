@@ -18,7 +18,7 @@ from planner.models.parameters import parameters
 from planner.models.workload import workload
 from planner.schema.plan import Plan
 from planner.schema.workload import Method
-from planner.space.grid import single_grid
+from planner.space.cost_grid import single_grid
 from planner.verify import violations
 from tests.altering import altered
 from tests.cases import figures

@@ -15,7 +15,7 @@ from planner.axes import AXES, LAYOUT_AXES, OPTION_AXES, PINNED, PlanAxis
 from planner.axes.options import DIMENSIONS, grid_of_one, option_values
 from planner.axes.table import DISPATCHER, IN_ANSWERS, SCHEDULE
 from planner.base.errors import WrongQuestion
-from planner.cost import experts, schedules
+from planner.cost import experts, split_schedules
 from planner.cost.figures import Options
 from planner.launchers import plan_facts
 from planner.launchers.registry import EXPORTERS
@@ -27,7 +27,7 @@ from planner.question.reading import pooled_request
 from planner.schema import record
 from planner.schema.plan import Plan
 from planner.schema.plan_layout import sections
-from planner.space.grid import as_figures
+from planner.space.cost_grid import as_figures
 from planner.space.pins import parse_pins
 from tests.sweeps import sweep
 
@@ -213,5 +213,6 @@ def test_codes_of_dispatchers_and_schedules_are_those_of_the_cost_model():
     assert sent["deepep"] == sent["hybridep"] == experts.ONCE_PER_DOMAIN
     assert sent["allgather"] == experts.ALL_GATHERED
     follow = {name: SCHEDULE.figures(name)["schedule"] for name in SCHEDULE.choices}
-    assert follow["zero-bubble"] == follow["interleaved-zero-bubble"] == schedules.ZERO_BUBBLE
-    assert (follow["zbv"], follow["dualpipe-v"], follow["1f1b"]) == (schedules.ZBV, schedules.DUALPIPE_V, 0.0)
+    assert follow["zero-bubble"] == follow["interleaved-zero-bubble"] == split_schedules.ZERO_BUBBLE
+    assert (follow["zbv"], follow["dualpipe-v"]) == (split_schedules.ZBV, split_schedules.DUALPIPE_V)
+    assert follow["1f1b"] == 0.0

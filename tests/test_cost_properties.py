@@ -13,7 +13,7 @@ from planner.axes.options import option_values
 from planner.axes.table import sharing
 from planner.axes.values import MODULES
 from planner.catalog import Catalog
-from planner.cost import attention, collective_times, data_parallel, frozen, held_memory, money, pipeline
+from planner.cost import attention, collective_times, data_parallel, frozen, money, pipeline, stage_memory
 from planner.cost.calls import calls
 from planner.cost.collective_times import group
 from planner.cost.evaluate import passes, terms
@@ -27,7 +27,7 @@ from planner.models.workload import library, workload
 from planner.question.search_problem import prepare, problem
 from planner.search.branch_and_bound import Bounded
 from planner.search.problem import Candidate, SearchProblem
-from planner.space.grid import Figures, single_grid
+from planner.space.cost_grid import Figures, single_grid
 from tests.cases import CATALOG, cluster, problem_of, request
 from tests.networks import groups, networks
 from tests.sweeps import sweep
@@ -250,7 +250,7 @@ def test_activations_are_linear_in_the_micro_batch(name, data, factor):
 
 def states(grid: Grid) -> float:
     """Of a stage in the middle: blocks only."""
-    _, middle, _ = held_memory.stages(grid, pipeline.split(grid.shape, grid.layout))
+    _, middle, _ = stage_memory.stages(grid, pipeline.split(grid.shape, grid.layout))
     return middle.parameters + middle.gradients + middle.optimizer
 
 
@@ -289,7 +289,7 @@ def test_a_higher_zero_stage_holds_fewer_states(name, data):
 
     def first(zero):
         staged = with_options(grid, zero=zero)
-        fullest = held_memory.stages(staged, pipeline.split(grid.shape, grid.layout))[0]
+        fullest = stage_memory.stages(staged, pipeline.split(grid.shape, grid.layout))[0]
         return fullest.parameters + fullest.gradients + fullest.optimizer
 
     for zero in range(3):

@@ -7,11 +7,11 @@ import pytest
 
 from planner import api
 from planner.base.errors import WrongQuestion
-from planner.cost import experts, held_memory
+from planner.cost import experts, stage_memory
 from planner.launchers import bundle, parts, reading
 from planner.launchers.reading.megatron_options import dispatcher
 from planner.schema.plan import Plan
-from planner.space.grid import single_grid
+from planner.space.cost_grid import single_grid
 from planner.verify import violations
 from tests.launchers.environments import given
 from tests.sweeps import sweep
@@ -42,7 +42,7 @@ def test_what_is_sent_by_hand() -> None:
     assert asked["own"].seconds == asked["deepep" if float(grid.stack.dispatch_once) else "alltoall"].seconds
     assert asked["deepep"].seconds < asked["alltoall"].seconds
     gathered = replace(grid, options=replace(grid.options, dispatcher=3.0))
-    more = held_memory.passing(gathered, 0.0).layer - held_memory.passing(grid, 0.0).layer
+    more = stage_memory.passing(gathered, 0.0).layer - stage_memory.passing(grid, 0.0).layer
     assert more == pytest.approx(2 * asked["allgather"].bytes_sent)
 
 

@@ -6,11 +6,11 @@ import pytest
 
 from planner import api, verify
 from planner.axes.options import option_values
-from planner.cost import attention, data_parallel, elements, experts, held_memory, micro_batch, pipeline, transformer
+from planner.cost import attention, data_parallel, elements, experts, micro_batch, pipeline, stage_memory, transformer
 from planner.cost.figures import Grid
 from planner.cost.layer_activations import layer_activations
 from planner.schema.plan import Plan
-from planner.space.grid import single_grid
+from planner.space.cost_grid import single_grid
 from tests.cases import figures
 from tests.sweeps import sweep
 
@@ -44,7 +44,7 @@ def test_weights_in_32_bit_are_their_own_master_copy(runtime: str, narrow: float
     for precision, each, sent in (("bf16", narrow, wire), ("fp32", 16.0, 4.0)):
         of = grid(precision, runtime)
         held = data_parallel.stage_parameters(of, pipeline.split(of.shape, of.layout))[0].dense
-        first = held_memory.stages(of, pipeline.split(of.shape, of.layout))[0]
+        first = stage_memory.stages(of, pipeline.split(of.shape, of.layout))[0]
         assert first.parameters + first.gradients + first.optimizer == pytest.approx(each * held)
         assert data_parallel.gradient_bytes(of, 10.0) == 10.0 * sent
     assert elements.step_bytes(grid("bf16")) - elements.step_bytes(grid("fp32")) == 2.0

@@ -12,13 +12,13 @@ from planner import cost, verify
 from planner.axes.table import PLACEMENT
 from planner.axes.values import NOWHERE, PLACEMENTS, placement
 from planner.base.errors import NoAnswer, WrongQuestion
-from planner.cost import expanded_memory, held_memory, pipeline
+from planner.cost import expanded_memory, pipeline, stage_memory
 from planner.cost.expanded_memory import Far
 from planner.planning.run import estimate, plan
 from planner.question.reading import configuration
 from planner.search.branch_and_bound import Bounded
 from planner.search.costing import Exhaustive
-from planner.space.grid import single_grid
+from planner.space.cost_grid import single_grid
 from tests.cases import CATALOG, cluster, prepared, problem_of, request
 from tests.sweeps import sweep
 
@@ -143,11 +143,11 @@ def test_as_fast_a_second_memory_costs_no_time():
 
 def test_placing_moves_bytes_and_loses_none():
     _, _, grid = grid_of(expanded())
-    whole = held_memory.stages(grid, pipeline.split(grid.shape, grid.layout))[0]
+    whole = stage_memory.stages(grid, pipeline.split(grid.shape, grid.layout))[0]
     for each in PLACEMENTS:
         shares = {f"expanded_{kind}": getattr(each, kind) for kind in ("optimizer", "weights", "activations")}
         placed = replace(grid, options=replace(grid.options, **shares))
-        held = held_memory.stages(placed, pipeline.split(grid.shape, grid.layout))[0]
+        held = stage_memory.stages(placed, pipeline.split(grid.shape, grid.layout))[0]
         assert float(held.total + held.expanded.total) == pytest.approx(float(whole.total), rel=1e-12)
         assert float(cost.evaluate(placed).time) >= float(cost.evaluate(grid).time) * (1 - 1e-12)
 

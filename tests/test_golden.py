@@ -9,12 +9,12 @@ import pytest
 from planner import cost
 from planner.axes import values as axes
 from planner.axes.options import option_values
-from planner.cost import data_parallel, held_memory, pipeline, transformer
+from planner.cost import data_parallel, pipeline, stage_memory, transformer
 from planner.cost.figures import Grid, Layout, Options, Shape
 from planner.cost.layer_activations import layer_activations
 from planner.cost.micro_batch import region_bytes
 from planner.cost.products import NOTHING
-from planner.space.grid import single_grid
+from planner.space.cost_grid import single_grid
 from tests.cases import figures
 from tests.sweeps import sweep
 
@@ -122,7 +122,7 @@ def fig1_grid(case: dict, options: dict) -> Grid:
 def first_stage_activations(grid: Grid) -> float:
     """Layers of the first stage with all their micro-batches in flight, without embedding and reserve."""
     each_layer = layer_activations(grid, 0.0).kept
-    return each_layer * held_memory.in_flight(grid, 0.0) * pipeline.split(grid.shape, grid.layout).first
+    return each_layer * stage_memory.in_flight(grid, 0.0) * pipeline.split(grid.shape, grid.layout).first
 
 
 @each(FIG1)
@@ -138,7 +138,7 @@ def test_korthikanti_figure_1_activations(case):
 def test_korthikanti_figure_1_states(case):
     """18 bytes a parameter: 2 weights, 4 gradients, 12 optimizer."""
     grid = fig1_grid(case, {})
-    first, _, _ = held_memory.stages(grid, pipeline.split(grid.shape, grid.layout))
+    first, _, _ = stage_memory.stages(grid, pipeline.split(grid.shape, grid.layout))
     states = first.parameters + first.gradients + first.optimizer
     assert states / GIB == pytest.approx(case["states_GiB"], rel=FIG1["relative_tolerance"])
 
@@ -204,7 +204,7 @@ def test_zero_states(case, stage):
     )
     layout = {"tp": case["mp"], "dp": case["dp"], "batch": case["dp"]}
     grid = grid_of(shape, layout, {"zero": float(stage)}, runtime=("deepspeed", "2022"))
-    held, _, _ = held_memory.stages(grid, pipeline.split(grid.shape, grid.layout))
+    held, _, _ = stage_memory.stages(grid, pipeline.split(grid.shape, grid.layout))
     states = held.parameters + held.gradients + held.optimizer
     assert states / 1e9 == pytest.approx(case[f"z{stage}_GB"], rel=ZERO["relative_tolerance"])
 

@@ -11,7 +11,7 @@ from planner import api, cost
 from planner.axes.options import option_values
 from planner.axes.values import recompute
 from planner.catalog import load
-from planner.cost import data_parallel, flops, held_memory, pipeline, transformer
+from planner.cost import data_parallel, flops, pipeline, stage_memory, transformer
 from planner.cost.figures import Pattern, by_kind
 from planner.cost.products import LayerPart
 from planner.figures import cost_inputs
@@ -19,7 +19,7 @@ from planner.models import blocks
 from planner.models.workload import library, workload
 from planner.search.branch_and_bound import Bounded
 from planner.search.costing import Exhaustive
-from planner.space.grid import single_grid
+from planner.space.cost_grid import single_grid
 from planner.verify import violations
 from tests.altering import altered
 from tests.answered_once import answered_once
@@ -148,12 +148,12 @@ def agree(grid, stages):
     breakdown = cost.breakdown(grid)
     assert sum(map(float, breakdown.values())) == pytest.approx(float(cost.evaluate(grid).time), rel=1e-12)
 
-    kinds, (kept, comes) = by_kind(grid), held_memory.of_layers(grid)
-    found = held_memory.stages(grid, s.split)
-    every = (found[0], *held_memory.middle_stages(grid, pipeline.inner_stages(grid.shape, grid.layout)), found[-1])
+    kinds, (kept, comes) = by_kind(grid), stage_memory.of_layers(grid)
+    found = stage_memory.stages(grid, s.split)
+    every = (found[0], *stage_memory.middle_stages(grid, pipeline.inner_stages(grid.shape, grid.layout)), found[-1])
     for index, own in enumerate(stages):
         held = every[index if pp > 1 else 0]
-        activations = float(held_memory.in_flight(grid, float(index))) * sum(float(kept[kind].kept) for kind in own)
+        activations = float(stage_memory.in_flight(grid, float(index))) * sum(float(kept[kind].kept) for kind in own)
         outside = float(grid.shape.dropout) * (index == 0)
         assert outside or float(held.activations) == pytest.approx(
             activations * float(grid.stack.activation_factor), rel=1e-12

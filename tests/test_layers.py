@@ -78,7 +78,7 @@ class Import(NamedTuple):
 
 
 def name_of(path: Path) -> str:
-    """``planner/cost/held_memory.py`` is ``planner.cost.held_memory``; a package's ``__init__.py`` is the package."""
+    """``planner/cost/stage_memory.py`` is ``planner.cost.stage_memory``; a package's ``__init__.py`` is the package."""
     return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
 
 
@@ -86,7 +86,7 @@ KNOWN = {name_of(path): path for path in MODULES}
 
 
 def unit(module: str) -> str:
-    """``planner.cost.held_memory`` is in unit ``cost``; the package itself is unit ``""``."""
+    """``planner.cost.stage_memory`` is in unit ``cost``; the package itself is unit ``""``."""
     return module.partition(".")[2].partition(".")[0]
 
 

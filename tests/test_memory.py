@@ -8,12 +8,12 @@ import pytest
 from planner import api, catalog, cost
 from planner.axes.options import option_values
 from planner.axes.values import FULL, NO_RECOMPUTE, OFFLOADED, SELECTIVE, Recompute, recompute
-from planner.cost import data_parallel, held_memory, pipeline
+from planner.cost import data_parallel, pipeline, stage_memory
 from planner.cost.figures import Grid
 from planner.cost.layer_activations import layer_activations
 from planner.figures import cost_inputs
 from planner.figures.efficiency import reached
-from planner.space.grid import single_grid
+from planner.space.cost_grid import single_grid
 from tests.cases import figures
 from tests.sweeps import sweep
 
@@ -52,8 +52,8 @@ def held(grid: Grid) -> float:
     return float(cost.evaluate(grid).memory)
 
 
-def passing(grid: Grid) -> held_memory.Passing:
-    return held_memory.passing(grid, layer_activations(grid, grid.shape.moe_share).again)
+def passing(grid: Grid) -> stage_memory.Passing:
+    return stage_memory.passing(grid, layer_activations(grid, grid.shape.moe_share).again)
 
 
 def tokens(grid: Grid) -> float:
@@ -77,7 +77,7 @@ def test_a_compiled_loss_takes_less():
 
 def test_a_split_vocabulary_takes_a_share_and_a_copy_more():
     grid = grid_of(release="2024", tp=4, dp=2)
-    assert float(held_memory.loss(grid)) == tokens(grid) * grid.shape.vocab / 4 * 18.0
+    assert float(stage_memory.loss(grid)) == tokens(grid) * grid.shape.vocab / 4 * 18.0
 
 
 def test_the_loss_and_a_layer_take_turns():
@@ -87,7 +87,7 @@ def test_the_loss_and_a_layer_take_turns():
     assert 0 < float(comes.layer) < float(comes.loss)
     smaller = replace(grid, shape=replace(grid.shape, vocab=0.0, head_parameters=0.0))
     assert float(passing(smaller).loss) == 0
-    spare = float(held_memory.stages(smaller, pipeline.split(smaller.shape, smaller.layout))[0].buffers)
+    spare = float(stage_memory.stages(smaller, pipeline.split(smaller.shape, smaller.layout))[0].buffers)
     assert spare == pytest.approx(float(comes.always + comes.layer) * grid.stack.activation_factor)
 
 
@@ -177,7 +177,7 @@ def test_a_dense_mlp_is_recomputed_whole():
 
 def test_layers_are_gathered_whole_and_one_ahead():
     grid = grid_of(zero=3)
-    layer = float(held_memory.layer_parameters(grid))
+    layer = float(stage_memory.layer_parameters(grid))
     assert float(passing(grid).always) == pytest.approx(4.0 * layer + 4.0 * tokens(grid) * grid.shape.hidden)
     assert float(passing(grid).layer) == pytest.approx((2.0 + 4.0) * layer)
     assert float(passing(grid_of()).layer) == 0
@@ -186,7 +186,7 @@ def test_layers_are_gathered_whole_and_one_ahead():
 def test_a_compiler_gathers_matrix_by_matrix():
     grid = grid_of(runtime="fsdp", zero=3)
     finer = replace(grid, stack=replace(grid.stack, gathers_matrices=1.0))
-    assert float(held_memory.gathered_parameters(finer)) == grid.shape.hidden * grid.shape.ffn
+    assert float(stage_memory.gathered_parameters(finer)) == grid.shape.hidden * grid.shape.ffn
     assert held(finer) < held(grid)
 
 

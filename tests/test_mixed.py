@@ -13,7 +13,7 @@ from planner import catalog, cost, verify
 from planner import planning as one_pool
 from planner.axes.options import option_values
 from planner.base.errors import WrongQuestion
-from planner.cost import held_memory
+from planner.cost import stage_memory
 from planner.mixed import (
     batch_shares,
     integer_program,
@@ -25,7 +25,7 @@ from planner.mixed import (
     stages,
     subproblems,
 )
-from planner.mixed.groups import PlacedStage, found_pipeline, stage_memory
+from planner.mixed.groups import PlacedStage, found_pipeline, memory_of_placed_stage
 from planner.mixed.integer_program import Columns, Offer
 from planner.mixed.problem import PreparedPools
 from planner.planning import document
@@ -34,7 +34,7 @@ from planner.question.job_pools import Pools, default_link, merged
 from planner.question.plan_options import PlanOptions
 from planner.question.reading import pooled_request
 from planner.schema.plan import PlanSet
-from planner.space.grid import single_grid
+from planner.space.cost_grid import single_grid
 from tests.altering import altered
 from tests.asking import ask
 from tests.layer_splits import best_split
@@ -108,7 +108,7 @@ def _held(prepared: PreparedPools, kind: int, stage: int) -> float:
     chain, rows, deal, _ = found_pipeline(prepared, kind)
     at, pool, role, depth = pipelines.places(chain)[stage]
     placed = PlacedStage(pool, rows[at], int(deal.policy[0, stage]), int(deal.layers[0, stage]), role, depth)
-    found = stage_memory(prepared, placed)
+    found = memory_of_placed_stage(prepared, placed)
     return float(np.ravel(found.total)[0])
 
 
@@ -117,13 +117,13 @@ def test_room_is_what_memory_leaves() -> None:
     prepared = posed("gpt2-medium", SMALL)
     for pool, table in enumerate(prepared.tables):
         whole = prepared.pools.all[pool].cluster.accelerator.memory
-        capacity = held_memory.usable(whole, prepared.memory_spread.half_width, prepared.request.oom_risk)
+        capacity = stage_memory.usable(whole, prepared.memory_spread.half_width, prepared.request.oom_risk)
         for role, depth in (("alone", 1), ("first", 3), ("middle", 2), ("last", 1)):
             room = table.max_layers[:, 0, stages.ROLES.index(role), depth - 1]
             for row in range(0, len(room), 7):
                 for layers, fits in ((int(room[row]), True), (int(room[row]) + 1, False)):
                     if layers >= 1:
-                        held = stage_memory(prepared, PlacedStage(pool, row, 0, layers, role, depth))
+                        held = memory_of_placed_stage(prepared, PlacedStage(pool, row, 0, layers, role, depth))
                         assert (float(np.ravel(held.total)[0]) <= capacity) == fits
 
 

@@ -18,7 +18,7 @@ from planner.cost.figures import Grid, Shape, stacked
 from planner.schema.plan_layout import CONTEXT_ALGORITHMS
 from planner.schema.workload import Model
 from planner.search.costing import rows_of
-from planner.space.grid import Figures, single_grid
+from planner.space.cost_grid import Figures, single_grid
 from tests import oracle, towers
 from tests.cases import cluster, figures, problem_of
 from tests.sweeps import sweep

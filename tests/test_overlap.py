@@ -12,7 +12,7 @@ from planner.cost import attention, collective_times, experts, micro_batch, pipe
 from planner.cost.evaluate import terms
 from planner.cost.figures import Grid
 from planner.cost.products import LayerPart
-from planner.space.grid import single_grid
+from planner.space.cost_grid import single_grid
 from tests.sweeps import sweep
 from tests.test_cost_properties import _plain, at_most, grids, nothing_moved, with_layout, with_options
 from tests.test_oracle import FAMILIES, figures_of

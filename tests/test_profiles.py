@@ -26,7 +26,7 @@ from planner.figures.profiles import importing, overlay
 from planner.planning import document, why_this_plan
 from planner.search.branch_and_bound import Bounded
 from planner.search.costing import Exhaustive
-from planner.space.grid import single_grid
+from planner.space.cost_grid import single_grid
 from tests import oracle
 from tests.cases import figures, prepared, problem_of
 from tests.sweeps import sweep

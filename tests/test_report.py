@@ -21,7 +21,7 @@ import pytest
 import planner
 from planner import report
 from planner.base.errors import WrongQuestion
-from planner.report import charts, machines, offers, split_schedules, steps
+from planner.report import charts, machines, offers, pass_orders, steps
 from planner.report import plans as reports
 from planner.report.blocks import Chart, Drawing, TextTable, library
 from planner.schema.plan import Plan, PlanSet
@@ -148,7 +148,7 @@ def test_hostile_texts_stay_texts() -> None:
 def test_a_timeline_ends_when_a_second_simulation_does(stages: int, count: int) -> None:
     forward = [1.0 + 0.1 * stage for stage in range(stages)]
     backward = [2.0 - 0.2 * stage for stage in range(stages)]
-    works = split_schedules.run(forward, backward, count)
+    works = pass_orders.run(forward, backward, count)
     assert max(work.end for work in works) == pytest.approx(seconds(forward, backward, [0.0] * (stages - 1), count))
     assert len(works) == 2 * stages * count
 
@@ -156,14 +156,14 @@ def test_a_timeline_ends_when_a_second_simulation_does(stages: int, count: int) 
 def test_an_interleaved_bubble_is_as_published() -> None:
     """``(p - 1) (f + b) / v`` (Narayanan et al. 2021, section 2.2.2)."""
     for stages, chunks, count in ((2, 2, 4), (4, 2, 8), (4, 3, 16)):
-        works = split_schedules.run([1.0] * stages, [2.0] * stages, count, chunks=chunks)
+        works = pass_orders.run([1.0] * stages, [2.0] * stages, count, chunks=chunks)
         end = max(work.end for work in works)
         assert end - 3.0 * count == pytest.approx((stages - 1) * 3.0 / chunks)
         assert len(works) == 2 * stages * chunks * count
 
 
 def test_stages_never_do_two_things_at_once() -> None:
-    works = split_schedules.run([1.0, 1.5, 0.5], [2.0, 2.5, 1.0], 6, chunks=2, transfer=0.1)
+    works = pass_orders.run([1.0, 1.5, 0.5], [2.0, 2.5, 1.0], 6, chunks=2, transfer=0.1)
     for stage in range(3):
         own = [work for work in works if work.stage == stage]
         assert all(one.end <= other.start + 1e-12 for one, other in pairwise(own))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from planner import cost
 from planner.base.errors import WrongQuestion
-from planner.cost import held_memory
+from planner.cost import stage_memory
 from planner.figures import conformal_intervals
 from planner.question.search_problem import problem
 from planner.question.values import parse_risk
@@ -34,31 +34,31 @@ capacities = st.floats(1e9, 1e12)
 @given(capacities, widths, st.tuples(risks, risks).map(sorted))
 def test_a_lower_risk_leaves_less(capacity, width, pair):
     low, high = pair
-    assert held_memory.usable(capacity, width, low) <= held_memory.usable(capacity, width, high) <= capacity
+    assert stage_memory.usable(capacity, width, low) <= stage_memory.usable(capacity, width, high) <= capacity
 
 
 @given(capacities, widths)
 def test_at_a_half_the_median_is_compared(capacity, width):
-    assert held_memory.usable(capacity, width, 0.5) == capacity
-    assert held_memory.chance(capacity, capacity, width) == 0.5
+    assert stage_memory.usable(capacity, width, 0.5) == capacity
+    assert stage_memory.chance(capacity, capacity, width) == 0.5
 
 
 @given(capacities, widths, st.floats(1e-4, 0.5))
 def test_the_chance_at_the_threshold_is_the_risk(capacity, width, asked):
-    assert held_memory.chance(held_memory.usable(capacity, width, asked), capacity, width) == pytest.approx(
+    assert stage_memory.chance(stage_memory.usable(capacity, width, asked), capacity, width) == pytest.approx(
         asked, rel=1e-6
     )
 
 
 @given(capacities, widths)
 def test_a_tenth_lies_beyond_each_end_of_the_interval(held, width):
-    assert held_memory.chance(held, held * math.exp(width), width) == pytest.approx(0.1)
-    assert held_memory.chance(held, held * math.exp(-width), width) == pytest.approx(0.9)
+    assert stage_memory.chance(held, held * math.exp(width), width) == pytest.approx(0.1)
+    assert stage_memory.chance(held, held * math.exp(-width), width) == pytest.approx(0.9)
 
 
 def test_without_spread_it_fits_or_does_not():
-    assert [held_memory.chance(held, 2.0, 0.0) for held in (1.0, 2.0, 3.0)] == [0.0, 0.5, 1.0]
-    assert held_memory.chance(1.0, 1e300, 1e-3) == pytest.approx(0.0)
+    assert [stage_memory.chance(held, 2.0, 0.0) for held in (1.0, 2.0, 3.0)] == [0.0, 0.5, 1.0]
+    assert stage_memory.chance(1.0, 1e300, 1e-3) == pytest.approx(0.0)
 
 
 # ---- the search ------------------------------------------------------------------------------------------------------

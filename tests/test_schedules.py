@@ -14,15 +14,15 @@ import pytest
 import clusterwright as cw
 from planner.axes.values import SPLIT_SCHEDULES
 from planner.base.errors import WrongQuestion
-from planner.cost import pipeline, schedules
+from planner.cost import pipeline, split_schedules
 from planner.cost.evaluate import breakdown, evaluate, passes
 from planner.cost.figures import Grid
-from planner.report import split_schedules
+from planner.report import pass_orders
+from planner.report.pass_orders import FOLDED, ORDERS
 from planner.report.recommendation import configuration
-from planner.report.split_schedules import FOLDED, ORDERS
 from planner.schema.plan_layout import SCHEDULES
 from planner.schema.plan_prediction import SplitPasses
-from planner.space.grid import single_grid
+from planner.space.cost_grid import single_grid
 from planner.verify import kernels, violations
 from planner.verify.memory import flying_apart
 from tests.cases import problem_of
@@ -68,8 +68,8 @@ def test_idle_time_is_that_of_the_events(
     f, i, w = times
     given = cut(name, stages, chunks)
     given.layout.dp, given.layout.micro, given.layout.batch = 1.0, 1.0, float(count)
-    idle = schedules.idle(given, schedules.RankPasses(*times), schedules.RankPasses(*times))
-    works = split_schedules.run([f] * stages, [i + w] * stages, count, chunks=chunks, weight=[w] * stages, name=name)
+    idle = split_schedules.idle(given, split_schedules.RankPasses(*times), split_schedules.RankPasses(*times))
+    works = pass_orders.run([f] * stages, [i + w] * stages, count, chunks=chunks, weight=[w] * stages, name=name)
     assert max(work.end for work in works) - count * sum(times) == pytest.approx(float(idle))
     assert kernels.idle(name, stages, chunks, count, SplitPasses(slowest_s=times, others_s=times)) == pytest.approx(
         idle
@@ -81,7 +81,7 @@ def test_published_bubbles() -> None:
     for p in (2, 4, 8):
         m, ends = 4 * p, {}
         for name, chunks in (("zero-bubble", 1), ("zbv", 2), ("dualpipe-v", 2)):
-            works = split_schedules.run([1.0] * p, [2.0] * p, m, chunks=chunks, weight=[1.0] * p, name=name)
+            works = pass_orders.run([1.0] * p, [2.0] * p, m, chunks=chunks, weight=[1.0] * p, name=name)
             ends[name] = max(work.end for work in works)
         assert ends["zero-bubble"] - 3 * m == pytest.approx((p - 1) * (1 + 1 - 1))
         assert (ends["zbv"] - 3 * m) / ends["zbv"] == pytest.approx((p - 1) / (p - 1 + 6 * m))
@@ -104,7 +104,7 @@ def test_what_is_held_is_that_of_the_events(name: str, chunks: int, stages: int,
                 put_off += kind == "backward"
                 if kind == "weight":
                     live, put_off = live - 1, put_off - 1
-        found = schedules.moments(given, float(rank))
+        found = split_schedules.moments(given, float(rank))
         expected = max(float(full) + waiting * float(off) for full, off in found)
         assert most / chunks <= expected + 1e-9
         assert expected <= most / chunks + (waiting + 0.5) / chunks
@@ -123,7 +123,7 @@ def ranks(found: Grid) -> list[tuple[float, float, float]]:
     seconds = []
     for index, layers in enumerate(pipeline.stage_layers(found.shape, found.layout)):
         ends = [s.embedding] * (index == 0)
-        with_head = index == (0 if found.options.schedule >= schedules.ZBV else found.layout.pp - 1)
+        with_head = index == (0 if found.options.schedule >= split_schedules.ZBV else found.layout.pp - 1)
         ends += [s.head] * with_head
         forward = s.transfer / 2.0 + layers * s.layers[1].forward + sum(end.forward for end in ends)
         backward = s.transfer / 2.0 + layers * s.layers[1].backward + sum(end.backward for end in ends)
@@ -143,7 +143,7 @@ def test_unequal_ranks_take_about_as_long_as_the_events(name: str, stages: int, 
     found = grid(name, stages, vpp, model)
     each = ranks(found)
     count = int(float(pipeline.micro_batches(found.layout)))
-    works = split_schedules.run(
+    works = pass_orders.run(
         [f for f, _, _ in each], [i + w for _, i, w in each], count, chunks=vpp, weight=[w for *_, w in each], name=name
     )
     priced = passes(found)

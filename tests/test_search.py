@@ -19,7 +19,7 @@ from planner.search import branch_and_bound, costing
 from planner.search.branch_and_bound import Bounded, RowQueue, Survey, lower_bound, quick_bound, survey
 from planner.search.costing import Exhaustive, rows_of
 from planner.search.problem import SearchProblem, decode
-from planner.space.grid import single_grid
+from planner.space.cost_grid import single_grid
 from tests import enumeration, oracle, towers
 from tests.cases import CATALOG, problem_of, request
 from tests.sweeps import sweep

@@ -25,8 +25,8 @@ from planner.base.errors import WrongQuestion
 from planner.question.search_problem import prepare
 from planner.schema.workload import Recurrence
 from planner.space.blocks import blocks
-from planner.space.grid import open_grid, single_grid
-from planner.space.layouts import Question, divisors, layouts
+from planner.space.cost_grid import open_grid, single_grid
+from planner.space.enumerate_layouts import Question, divisors, layouts
 from planner.space.offloading import modules_of
 from planner.space.pins import Bound, Pins, parse_pins
 from planner.space.rules import RULE_NAMES, RULES, RuleSetting

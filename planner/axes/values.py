@@ -16,7 +16,7 @@ ALONE = "none"
 ONE_F_ONE_B = "1f1b"
 """How passes follow each other where nothing else is said; interleaved where there are several chunks."""
 SPLIT_SCHEDULES: dict[str, float] = {"zero-bubble": 1.0, "interleaved-zero-bubble": 1.0, "zbv": 2.0, "dualpipe-v": 3.0}
-"""Schedules that compute weight gradients apart, and the figure that :mod:`planner.cost.schedules` knows them by."""
+"""Schedules that compute weight gradients apart, and :mod:`planner.cost.split_schedules`'s figure for each."""
 FOLDED = ("zbv", "dualpipe-v")
 """Of these, the ones whose ranks hold a stage from either end."""
 RANK_ORDERS: tuple[RankOrder, RankOrder] = ("tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp")

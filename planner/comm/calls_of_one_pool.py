@@ -24,7 +24,7 @@ from planner.schema.hardware import Cluster
 from planner.schema.model_reading import read
 from planner.schema.plan import Plan
 from planner.schema.workload import WITH_ITERATIONS, Method, Optimizer, Workload
-from planner.space.grid import Figures, single_grid
+from planner.space.cost_grid import Figures, single_grid
 
 CAUSES = ("tp", "cp", "ep", "p2p", "dp")
 """Terms of a breakdown that are communication and nothing else."""

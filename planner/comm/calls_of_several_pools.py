@@ -33,7 +33,7 @@ from planner.question import job_pools as pools
 from planner.question.job_pools import JobPool, LinkBetween, Pools, part_of
 from planner.schema.hardware import Cluster
 from planner.schema.plan import Group, Plan
-from planner.space.grid import Figures
+from planner.space.cost_grid import Figures
 
 SAME = 1e-6
 """Relative: what a plan's own times may differ by before they count as another catalog's."""

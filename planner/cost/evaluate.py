@@ -11,19 +11,19 @@ from numpy.typing import NDArray
 from planner.cost import (
     data_parallel,
     expanded_memory,
-    held_memory,
     layer_times,
     pipeline,
-    schedules,
+    split_schedules,
+    stage_memory,
     tower,
     transformer,
     tuned,
 )
 from planner.cost.figures import Figure, Grid
-from planner.cost.held_memory import Memory
 from planner.cost.layer_activations import offloads
 from planner.cost.pipeline import Flow, Stages
 from planner.cost.products import LayerPart
+from planner.cost.stage_memory import Memory
 from planner.cost.transformer import Layer
 
 
@@ -89,8 +89,8 @@ def _weights(grid: Grid, modelled: tuple[Layer, ...], priced: StepPasses) -> tup
     and the head (layers of several kinds have no such schedule: :mod:`planner.space.split_schedules`).
     """
     layer_pairs = zip((0.0 * grid.shape.moe_share, grid.shape.moe_share), modelled, priced.layers, strict=True)
-    lead, body = (schedules.weight_seconds(grid, moe) * y.backward / x.backward for moe, x, y in layer_pairs)
-    return lead, body, schedules.head_weight_seconds(grid)
+    lead, body = (split_schedules.weight_seconds(grid, moe) * y.backward / x.backward for moe, x, y in layer_pairs)
+    return lead, body, split_schedules.head_weight_seconds(grid)
 
 
 def _copying(grid: Grid, layers: tuple[Layer, ...]) -> tuple[Layer, ...]:
@@ -102,7 +102,7 @@ def _copying(grid: Grid, layers: tuple[Layer, ...]) -> tuple[Layer, ...]:
     recomputed is not copied again.
     """
     slowed = []
-    for layer, activations in zip(layers, held_memory.of_layers(grid)[0], strict=True):
+    for layer, activations in zip(layers, stage_memory.of_layers(grid)[0], strict=True):
         seconds = activations.moved / grid.device.host_bandwidth
         late = np.maximum(seconds - layer.forward, 0.0) + np.maximum(seconds - layer.backward, 0.0)
         parts = layer.parts | {"offload": LayerPart(0.0, late)}
@@ -113,7 +113,7 @@ def _copying(grid: Grid, layers: tuple[Layer, ...]) -> tuple[Layer, ...]:
 def _stashing(grid: Grid, layers: tuple[Layer, ...]) -> tuple[Layer, ...]:
     """Layers with what it takes to keep activations in expanded memory, and to read them again."""
     slowed = []
-    every_activations = held_memory.of_layers(grid)[0]
+    every_activations = stage_memory.of_layers(grid)[0]
     for layer, activations in zip(layers, every_activations, strict=True):
         kept = activations.kept * grid.stack.activation_factor
         part = LayerPart(*expanded_memory.stash(grid, kept, layer.forward, layer.backward))
@@ -165,7 +165,7 @@ class Terms:
 def terms(grid: Grid, priced: StepPasses | None = None) -> Terms:
     """All terms of the grid's cost."""
     s, flow, exposed, update, wait = _timed(grid, passes(grid) if priced is None else priced)
-    return Terms(s, flow, exposed, update, wait, held_memory.stages(grid, s.split))
+    return Terms(s, flow, exposed, update, wait, stage_memory.stages(grid, s.split))
 
 
 def _timed(grid: Grid, priced: StepPasses) -> tuple[Stages, Flow, Figure, Figure, Figure]:
@@ -182,7 +182,7 @@ def evaluate(grid: Grid, priced: StepPasses | None = None, held: Figure | None =
     the distinct (tp, cp, ep, etp, micro-batch) and spread over rows, and `held` the bytes where they are known.
     """
     s, flow, exposed, update, wait = _timed(grid, passes(grid) if priced is None else priced)
-    held = held_memory.largest(held_memory.stages(grid, s.split)) if held is None else held
+    held = stage_memory.largest(stage_memory.stages(grid, s.split)) if held is None else held
     return StepCost(flow.time * wait, exposed * wait, update + grid.stack.step_overhead, held)
 
 

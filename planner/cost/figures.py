@@ -486,7 +486,7 @@ class Options:
     context_layered: Figure = 0.0
     """... of one rank a domain: 1 if those of a scale-up domain do."""
     schedule: Figure = 0.0
-    """How passes follow each other (:mod:`planner.cost.schedules`); 0: (interleaved) 1F1B."""
+    """How passes follow each other (:mod:`planner.cost.split_schedules`); 0: (interleaved) 1F1B."""
     pp_inner: Figure = 0.0
     """Rank order: 0 tp-cp-ep-dp-pp (stages far apart), 1 tp-cp-ep-pp-dp."""
     offload: Figure = 0.0

@@ -3,7 +3,7 @@
 The bytes follow Korthikanti et al. 2022 (arXiv 2205.05198): for their block (MLP 4h, multi-head attention, dropout,
 stored scores) the sum is ``s b h (34 + 5 a s / h)``, of which ``10 s b h`` is not split by tensor parallelism alone;
 other blocks are the same sum over other widths. How many micro-batches are in flight on a stage:
-:mod:`planner.cost.held_memory`.
+:mod:`planner.cost.stage_memory`.
 """
 
 from __future__ import annotations

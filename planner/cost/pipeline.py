@@ -16,7 +16,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.cost import collective_times, schedules
+from planner.cost import collective_times, split_schedules
 from planner.cost.figures import Figure, Grid, Layout, Pattern, Shape
 from planner.cost.micro_batch import activation_bytes
 from planner.cost.products import LayerPart
@@ -484,7 +484,7 @@ class Flow:
 
     time: Figure
     """All micro-batches through all stages: ``M max + (sum - max) / vpp`` over the stages' micro-batch times, or with
-    another bubble (:func:`planner.cost.schedules.idle`)."""
+    another bubble (:func:`planner.cost.split_schedules.idle`)."""
     slowest: Figure
     """One micro-batch on the slowest stage."""
     bubble: Figure
@@ -505,12 +505,12 @@ def flow(grid: Grid, s: Stages) -> Flow:
     total = together(_all(grid.shape), [x.forward + x.backward for x in s.layers]) + ends + layout.pp * s.transfer
     bubble = (np.maximum(total, slowest) - slowest) / layout.vpp
     if np.any(grid.options.schedule):
-        apart = 0.0 if s.weights is None else schedules.idle(grid, *split_passes(grid, s))
+        apart = 0.0 if s.weights is None else split_schedules.idle(grid, *split_passes(grid, s))
         bubble = np.where(grid.options.schedule > 0, apart, bubble)
     return Flow(micro_batches(layout) * slowest + bubble, slowest, bubble, forward, backward)
 
 
-def split_passes(grid: Grid, s: Stages) -> tuple[schedules.RankPasses, schedules.RankPasses]:
+def split_passes(grid: Grid, s: Stages) -> tuple[split_schedules.RankPasses, split_schedules.RankPasses]:
     """What the slowest rank and the mean of all others do in a micro-batch where weight gradients are computed apart,
     half of the transfers with either pass.
     """
@@ -536,6 +536,6 @@ def split_passes(grid: Grid, s: Stages) -> tuple[schedules.RankPasses, schedules
     behind = mean(together(every, [x.backward for x in s.layers]) + ends.backward, backward)
     lighter = np.minimum(mean(together(every, layer_weights) + head, weight), behind)
     return (
-        schedules.RankPasses(forward + sent, backward - weight + sent, weight),
-        schedules.RankPasses(ahead + sent, behind - lighter + sent, lighter),
+        split_schedules.RankPasses(forward + sent, backward - weight + sent, weight),
+        split_schedules.RankPasses(ahead + sent, behind - lighter + sent, lighter),
     )

@@ -11,7 +11,7 @@ import numpy as np
 from planner.cost import pipeline
 from planner.cost.evaluate import passes
 from planner.cost.figures import Grid
-from planner.cost.held_memory import PARTS, Memory
+from planner.cost.stage_memory import PARTS, Memory
 from planner.mixed import batch_shares, layer_split, pipelines, stages
 from planner.mixed.batch_shares import BundleGroup, MixedPlan
 from planner.mixed.layer_split import LayerSplit, StageCosts
@@ -19,7 +19,7 @@ from planner.mixed.pipelines import Chain
 from planner.mixed.problem import PreparedPools
 from planner.mixed.stages import StageConfigs
 from planner.planning.document import FullestStage
-from planner.planning.document.conditions import stage_memory as stage_memory_section
+from planner.planning.document.conditions import stage_memory_section
 from planner.schema import plan as schema
 
 
@@ -69,7 +69,7 @@ def _stage_sections(prepared: PreparedPools, kind: int, place: dict[int, int]) -
         table = prepared.tables[pool]
         row = rows[at]
         layers = int(split.layers[0, i])
-        held = stage_memory(prepared, PlacedStage(pool, row, int(policy[0, i]), layers, role, depth))
+        held = memory_of_placed_stage(prepared, PlacedStage(pool, row, int(policy[0, i]), layers, role, depth))
         sections.append(
             schema.GroupStage(
                 pool=place[pool],
@@ -117,10 +117,10 @@ class PlacedStage(NamedTuple):
     """Stages from this one to the last, itself included."""
 
 
-def stage_memory(prepared: PreparedPools, stage: PlacedStage) -> Memory:
+def memory_of_placed_stage(prepared: PreparedPools, stage: PlacedStage) -> Memory:
     """Bytes on an accelerator of one stage, part by part, each a scalar."""
     grid = stage_grid(prepared, stage.pool, stage.row, stage.policy)
-    held = stages.stage_memory(grid, np.array([float(stage.layers)]), np.array([float(stage.depth)]), stage.role)
+    held = stages.memory_of_stage(grid, np.array([float(stage.layers)]), np.array([float(stage.depth)]), stage.role)
     parts: dict[str, Any] = {name: scalar(getattr(held, name)) for name in PARTS}
     return replace(held, **parts)
 
@@ -132,7 +132,7 @@ def fullest_stage(prepared: PreparedPools, mixed_plan: MixedPlan, place: dict[in
         chain, rows, split, _ = found_pipeline(prepared, group.kind)
         for i, (at, pool, role, depth) in enumerate(pipelines.places(chain)):
             policy, layers = int(split.policy[0, i]), int(split.layers[0, i])
-            held = stage_memory(prepared, PlacedStage(pool, rows[at], policy, layers, role, depth))
+            held = memory_of_placed_stage(prepared, PlacedStage(pool, rows[at], policy, layers, role, depth))
             share = float(held.total) / prepared.pools.all[pool].cluster.accelerator.memory
             every.append((share, FullestStage(stage=i, pool=place[pool], held=held)))
     return max(every, key=lambda entry: entry[0])[1]

@@ -15,7 +15,7 @@ from planner.axes.table import CP_ALGORITHM, PRECISION, SEQUENCE_PARALLEL, TP_OV
 from planner.axes.values import ALONE, FULL, NO_RECOMPUTE, SELECTIVE, Recompute
 from planner.base.errors import NoAnswer, WrongQuestion
 from planner.catalog import Catalog
-from planner.cost import held_memory
+from planner.cost import stage_memory
 from planner.cost.figures import Network, Stack
 from planner.cost.layer_times import LayerTable
 from planner.figures import conformal_intervals, cost_inputs
@@ -36,7 +36,7 @@ from planner.question.search_problem import how_sure, measured_layers, plausible
 from planner.schema.hardware import Cluster, Runtime
 from planner.schema.workload import PRECISIONS
 from planner.space.blocks import precisions
-from planner.space.grid import Figures
+from planner.space.cost_grid import Figures
 from planner.space.pins import Bound
 from planner.space.rules import RULES, Rule
 from planner.space.rules import RuleSetting as RuleSetting
@@ -123,7 +123,7 @@ class BoundPools:
     def usable(self) -> tuple[float, ...]:
         """Bytes that a peak may reach on each pool."""
         spread, risked = self.memory_spread.half_width, self.request.oom_risk
-        return tuple(held_memory.usable(p.cluster.accelerator.memory, spread, risked) for p in self.offered.all)
+        return tuple(stage_memory.usable(p.cluster.accelerator.memory, spread, risked) for p in self.offered.all)
 
 
 def bind(catalog: Catalog, request: Request, offered: Pools) -> BoundPools:

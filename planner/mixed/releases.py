@@ -25,7 +25,7 @@ from planner.planning.document import Spread
 from planner.question.job_pools import Pools
 from planner.question.request import Request
 from planner.schema.plan import OlderRelease
-from planner.space.grid import Figures
+from planner.space.cost_grid import Figures
 
 
 def older(

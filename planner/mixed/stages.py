@@ -16,11 +16,11 @@ from planner.axes import OPTION_AXES, PlanAxis
 from planner.axes.options import OptionValues
 from planner.axes.table import CP_ALGORITHM, SEQUENCE_PARALLEL, TP_OVERLAP, ZERO
 from planner.axes.values import Recompute
-from planner.cost import data_parallel, elements, held_memory, layer_times, pipeline, tower, transformer
+from planner.cost import data_parallel, elements, layer_times, pipeline, stage_memory, tower, transformer
 from planner.cost.evaluate import passes
 from planner.cost.figures import Array, Grid, Layout, Options
 from planner.cost.pipeline import StageSplit
-from planner.space.grid import Figures, measured_at
+from planner.space.cost_grid import Figures, measured_at
 
 SHARED = (*(axis for axis in OPTION_AXES if axis.of_groups), CP_ALGORITHM)
 """Axes on which all groups of pipelines of a plan have one value."""
@@ -251,7 +251,7 @@ def with_layout(grid: Grid, layout: Layout) -> Grid:
     return replace(grid, layout=layout)
 
 
-def stage_memory(grid: Grid, layers: Array, depth: Array, role: str) -> held_memory.Memory:
+def memory_of_stage(grid: Grid, layers: Array, depth: Array, role: str) -> stage_memory.Memory:
     """Bytes on an accelerator, shape (configurations,), of a stage with `layers` layers, the `depth`-th from the end.
 
     `role` is one of :data:`ROLES`.
@@ -265,7 +265,7 @@ def stage_memory(grid: Grid, layers: Array, depth: Array, role: str) -> held_mem
     lead = grid.shape.leading_dense if index == 0 else 0.0
     shape = replace(grid.shape, layers=layers * stages, leading_dense=lead)
     even = replace(grid, shape=shape, layout=replace(grid.layout, pp=stages))
-    return held_memory.stages(even, StageSplit(layers, layers, layers))[index]
+    return stage_memory.stages(even, StageSplit(layers, layers, layers))[index]
 
 
 def _max_layers(grid: Grid, policies: Sequence[Recompute], depth: int, lead: int, usable: float) -> Array:
@@ -285,7 +285,7 @@ def _max_layers(grid: Grid, policies: Sequence[Recompute], depth: int, lead: int
     max_layers = np.zeros((configs, count, len(ROLES), depth))
     for index, role in enumerate(ROLES):
         least = float(lead + 1 if role in ("alone", "first") else 1)
-        small, large = (stage_memory(wide, np.asarray(n), depths, role).total for n in (least, least + 1.0))
+        small, large = (memory_of_stage(wide, np.asarray(n), depths, role).total for n in (least, least + 1.0))
         layer_bytes = np.maximum(large - small, 1.0)
         fits = least + np.floor((usable - small) / layer_bytes * (1.0 + 1e-12))
         max_layers[:, :, index, :] = np.broadcast_to(np.where(fits >= 1, fits, 0.0), (configs, count, depth))

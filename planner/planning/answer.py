@@ -32,10 +32,10 @@ from planner.axes.table import (
 )
 from planner.axes.values import ALONE, IN_PLACE, SPLIT_SCHEDULES
 from planner.base.units import format_many
-from planner.cost import attention, data_parallel, expanded_memory, held_memory, nearness, pipeline
+from planner.cost import attention, data_parallel, expanded_memory, nearness, pipeline, stage_memory
 from planner.cost.evaluate import terms
 from planner.cost.figures import Grid
-from planner.cost.held_memory import Memory
+from planner.cost.stage_memory import Memory
 from planner.figures import nearest_runs, own_runs
 from planner.models import fine_tuning as lengths
 from planner.models.context import in_texts
@@ -52,7 +52,7 @@ from planner.schema.plan import TextBatches
 from planner.schema.plan_layout import ATTENTION_KERNELS, AttentionKernel
 from planner.search.problem import Candidate
 from planner.space import dispatchers
-from planner.space.grid import single_grid
+from planner.space.cost_grid import single_grid
 from planner.space.pins import Pins
 from planner.space.rules import RuleSetting, broken
 
@@ -324,14 +324,14 @@ def _parallelism(grid: Grid, candidate: Candidate, axes: Mapping[str, Any]) -> s
 def fullest_stage(prepared: Prepared, grid: Grid, pp: int) -> FullestStage:
     """The stage of `pp` that holds most."""
     split = pipeline.split(grid.shape, grid.layout)
-    found = held_memory.stages(grid, split)
+    found = stage_memory.stages(grid, split)
     index = int(np.argmax([float(m.total) for m in found]))
-    stage = int(held_memory.held_by(grid, split)[index].index)
+    stage = int(stage_memory.held_by(grid, split)[index].index)
     there = prepared.request.cluster.accelerator.expanded_memory if grid.expanded is not None else None
     capacity = None if there is None else float(there / expanded_memory.sharers(grid))
     inputs = None
     if grid.options.graphs:
-        plain = held_memory.stages(replace(grid, options=replace(grid.options, graph_inputs=0.0)), split)[index]
+        plain = stage_memory.stages(replace(grid, options=replace(grid.options, graph_inputs=0.0)), split)[index]
         inputs = float(found[index].activations - plain.activations)
     return FullestStage(
         stage=stage,
@@ -349,7 +349,7 @@ def host_memory(node: Node, grid: Grid, stages: Sequence[Memory]) -> schema.Host
     most = int(np.argmax(each))
     if not each[most]:
         return None
-    listed = held_memory.held_by(grid, pipeline.split(grid.shape, grid.layout))
+    listed = stage_memory.held_by(grid, pipeline.split(grid.shape, grid.layout))
     return schema.HostMemory(
         total_bytes=node.accelerators * each[most],
         capacity_bytes=node.host_memory,
@@ -363,8 +363,8 @@ def by_stage(grid: Grid) -> tuple[Memory, ...]:
     """What an accelerator of every pipeline stage holds; nothing where there is one."""
     if int(grid.layout.pp) < 2:
         return ()
-    first, *_, last = held_memory.stages(grid, pipeline.split(grid.shape, grid.layout))
-    return (first, *held_memory.middle_stages(grid, pipeline.inner_stages(grid.shape, grid.layout)), last)
+    first, *_, last = stage_memory.stages(grid, pipeline.split(grid.shape, grid.layout))
+    return (first, *stage_memory.middle_stages(grid, pipeline.inner_stages(grid.shape, grid.layout)), last)
 
 
 def front_point(found: schema.Plan) -> schema.FrontPoint:

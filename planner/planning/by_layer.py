@@ -20,7 +20,7 @@ from planner.schema.hardware import Cluster, Dimension, Fabric, Runtime
 from planner.schema.model_reading import read
 from planner.schema.plan import Plan
 from planner.schema.workload import Workload
-from planner.space.grid import as_figures
+from planner.space.cost_grid import as_figures
 
 FAMILY_RUNTIME = {"cnn": "mxnet", "dlrm": "hugectr"}
 """Whose fitted software a convolutional network or a recommender is taken to run in."""

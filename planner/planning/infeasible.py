@@ -9,7 +9,7 @@ from planner.axes.table import OFFLOAD, PLACEMENT, RECOMPUTE, ZERO
 from planner.base.errors import ClusterwrightError
 from planner.base.units import format_bytes, format_risk, format_seconds, format_usd
 from planner.catalog import Catalog, cluster
-from planner.cost import expanded_memory, held_memory, pipeline
+from planner.cost import expanded_memory, pipeline, stage_memory
 from planner.models.parameters import parameters
 from planner.models.workload import workload
 from planner.planning import answer, ranked
@@ -21,7 +21,7 @@ from planner.question.search_problem import Prepared, prepare
 from planner.schema.plan import FrontPoint
 from planner.schema.workload import Workload
 from planner.search.problem import Candidate
-from planner.space.grid import single_grid
+from planner.space.cost_grid import single_grid
 
 _DAY = 86400.0
 
@@ -29,7 +29,7 @@ _DAY = 86400.0
 def overflowing(prepared: Prepared, placed: Candidate) -> str:
     """That a placement is more than the expanded memory holds, or what is offloaded more than the node's own."""
     grid = single_grid(prepared.figures, placed.layout, placed.options)
-    held = held_memory.stages(grid, pipeline.split(grid.shape, grid.layout))
+    held = stage_memory.stages(grid, pipeline.split(grid.shape, grid.layout))
     node = prepared.request.cluster.node
     host = answer.host_memory(node, grid, held)
     if host and host.total_bytes > (host.capacity_bytes or math.inf):

@@ -21,7 +21,7 @@ from planner.question.request import Request
 from planner.question.search_problem import Prepared
 from planner.schema.plan import OlderRelease
 from planner.search.problem import Candidate
-from planner.space.grid import Figures, single_grid
+from planner.space.cost_grid import Figures, single_grid
 
 
 def older(prepared: Prepared, candidate: Candidate) -> OlderRelease | None:

@@ -21,7 +21,7 @@ from planner.schema.hardware import SPLIT_SCHEDULES
 from planner.schema.plan import Plan, PlanDifference, Reasons
 from planner.search.branch_and_bound import Bounded
 from planner.search.problem import Candidate, SearchResult
-from planner.space.grid import single_grid
+from planner.space.cost_grid import single_grid
 from planner.space.pins import Pins
 
 MORE = 0.1

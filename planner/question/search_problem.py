@@ -14,7 +14,7 @@ from planner.axes import OPTION_AXES
 from planner.axes.table import PRECISION
 from planner.base.errors import WrongQuestion, meant
 from planner.catalog import Catalog
-from planner.cost import held_memory
+from planner.cost import stage_memory
 from planner.cost.figures import Expansion
 from planner.figures import conformal_intervals, cost_inputs, nearest_runs, step_time_interval
 from planner.figures.efficiency import Efficiency, reached
@@ -28,8 +28,8 @@ from planner.schema.hardware import Accelerator, Cluster, Runtime
 from planner.search.problem import SearchProblem, Target
 from planner.space import infeasible
 from planner.space.blocks import Block, blocks
-from planner.space.grid import Figures
-from planner.space.layouts import Question, layouts
+from planner.space.cost_grid import Figures
+from planner.space.enumerate_layouts import Question, layouts
 from planner.space.rules import RuleSetting
 
 OWN_RUNS_SHARED = "the site's own runs shift every plan by the same factor: over several pools none is nearer to them"
@@ -67,7 +67,7 @@ class Prepared:
 
     def within(self, capacity: float) -> float:
         """The same of any capacity."""
-        return held_memory.usable(capacity, self.memory_half_width, self.request.oom_risk)
+        return stage_memory.usable(capacity, self.memory_half_width, self.request.oom_risk)
 
 
 def space(request: Request) -> tuple[Block, ...]:
@@ -207,7 +207,7 @@ def _expanded(request: Request, fitted: Efficiency, memory_half_width: float) ->
     second = cost_inputs.expansion(request.cluster.accelerator, fitted.accelerator, request.cluster.node.accelerators)
     if second is None:
         return None
-    return replace(second, memory=held_memory.usable(second.memory, memory_half_width, request.oom_risk))
+    return replace(second, memory=stage_memory.usable(second.memory, memory_half_width, request.oom_risk))
 
 
 def moved(prepared: Prepared, cluster: Cluster) -> Prepared:

@@ -20,7 +20,7 @@ from planner.base import units
 from planner.base.errors import WrongQuestion
 from planner.base.typed import knows, listed, missing, reads
 from planner.catalog import Catalog
-from planner.cost import held_memory
+from planner.cost import stage_memory
 from planner.question.given import spelled
 from planner.schema.procurement import Currency
 
@@ -281,13 +281,13 @@ def parse_risk(text: str | float) -> float:
         WrongQuestion: not a share, or one outside of what a risk can be.
     """
     allowed = (
-        f"more than 0 and at most {units.format_risk(held_memory.MOST)}, where the median prediction must just fit"
+        f"more than 0 and at most {units.format_risk(stage_memory.MOST)}, where the median prediction must just fit"
     )
     try:
         value = units.parse(str(text), "share")
     except units.UnitError as error:
         raise WrongQuestion(f"--oom-risk {error}") from None
-    if not _LEAST_RISK <= value <= held_memory.MOST:
+    if not _LEAST_RISK <= value <= stage_memory.MOST:
         hint = f"; did you mean {text} %?" if 1.0 <= value <= 50.0 and "%" not in str(text) else ""
         small = f" (from {units.format_risk(_LEAST_RISK)} on)" if 0.0 < value < _LEAST_RISK else ""
         raise WrongQuestion(f"--oom-risk {text}: must be {allowed}{small}{hint}")

@@ -16,7 +16,7 @@ import numpy as np
 from planner.base.errors import NoAnswer, WrongQuestion
 from planner.base.version import __version__
 from planner.catalog import Catalog
-from planner.cost import collective_times, convolution, held_memory
+from planner.cost import collective_times, convolution, stage_memory
 from planner.cost.figures import Device
 from planner.cost.other_families import Software, stretched
 from planner.figures import conformal_intervals, cost_inputs, matrix_formats
@@ -80,7 +80,7 @@ def part(catalog: Catalog, network: str, pool: JobPool, precision: str, oom_risk
         software=software,
         fixed=convolution.state_bytes(model, software) + runtime.resident_bytes,
         image=convolution.image_bytes(model, software) * runtime.activation_factor,
-        usable=held_memory.usable(accelerator.memory, spread, oom_risk),
+        usable=stage_memory.usable(accelerator.memory, spread, oom_risk),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from planner.base.units import format_percent, format_seconds
-from planner.report import charts, split_schedules
+from planner.report import charts, pass_orders
 from planner.report.blocks import Block, Chart, Lines, Section, TextTable
 from planner.report.quantities import seconds, term
 from planner.schema.plan import Group, Plan
@@ -138,12 +138,12 @@ def _drawn(
     count, chunks, transfer, after, sent = rest
     stages = len(names)
     shown = _shown(count, stages, chunks)
-    if name in split_schedules.FOLDED and shown < 2 * stages:
+    if name in pass_orders.FOLDED and shown < 2 * stages:
         shown = 0
     if not shown:
         return Lines((("Timeline", (f"{stages} stages of {chunks} chunks are too many to draw",)),))
     weight = [each * WEIGHT for each in back]
-    works = split_schedules.run(ahead, back, shown, chunks=chunks, transfer=transfer, weight=weight, name=name)
+    works = pass_orders.run(ahead, back, shown, chunks=chunks, transfer=transfer, weight=weight, name=name)
     end = max(work.end for work in works)
     values = [value for work in works for value in _spans(work, names, chunks, sent)]
     if after > 0.0:
@@ -154,8 +154,8 @@ def _drawn(
         if shown < count
         else ""
     )
-    parts = (*PARTS[:3], "weight", *PARTS[3:]) if name in split_schedules.ORDERS else PARTS
-    halves = ", half of the rest as weight gradients" if name in split_schedules.ORDERS else ""
+    parts = (*PARTS[:3], "weight", *PARTS[3:]) if name in pass_orders.ORDERS else PARTS
+    halves = ", half of the rest as weight gradients" if name in pass_orders.ORDERS else ""
     summary = f"Gaps are the bubble.{few if shown < count else ''} A third of a pass's arithmetic is taken as forward"
     summary += f"{halves}."
     table = TextTable(
@@ -172,7 +172,7 @@ def _shown(count: int, stages: int, chunks: int) -> int:
     return min(count - count % stages, most - most % stages, 4 * stages)
 
 
-def _spans(work: split_schedules.Work, names: Sequence[str], chunks: int, sent: float) -> Iterator[dict[str, object]]:
+def _spans(work: pass_orders.Work, names: Sequence[str], chunks: int, sent: float) -> Iterator[dict[str, object]]:
     """A pass, and its exchanges, which happen all along, as its last share."""
     which = f"micro-batch {work.micro_batch}" + (f", chunk {work.chunk}" if chunks > 1 else "")
     cut = work.end - sent * (work.end - work.start)
@@ -182,6 +182,6 @@ def _spans(work: split_schedules.Work, names: Sequence[str], chunks: int, sent: 
         yield {"row": row, "part": "exchanges", "start": cut, "end": work.end, "text": f"{which}, not overlapped"}
 
 
-def _idle(works: Sequence[split_schedules.Work], stage: int, name: str, end: float) -> tuple[str, ...]:
+def _idle(works: Sequence[pass_orders.Work], stage: int, name: str, end: float) -> tuple[str, ...]:
     busy = sum(work.end - work.start for work in works if work.stage == stage)
     return name, format_seconds(busy), format_seconds(end - busy), format_percent(1.0 - busy / end)

@@ -15,11 +15,11 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.cost import held_memory, pipeline
+from planner.cost import pipeline, stage_memory
 from planner.cost.figures import Array, Device, Figure, Network
 from planner.search import best_per_size, branch_and_bound, costing
 from planner.search.problem import Candidate, SearchProblem, Target, decode
-from planner.space.grid import WIRED
+from planner.space.cost_grid import WIRED
 
 _ROWS = 1 << 19
 """Rows of a group of machines: enough that arrays are long, few enough that they stay small (some 200 MB)."""
@@ -73,7 +73,7 @@ def needs(problem: SearchProblem) -> list[Array]:
     bytes_needed = []
     for index in range(len(problem.blocks)):
         grid = problem.grid(index)
-        bytes_needed.append(held_memory.largest(held_memory.stages(grid, pipeline.split(grid.shape, grid.layout))))
+        bytes_needed.append(stage_memory.largest(stage_memory.stages(grid, pipeline.split(grid.shape, grid.layout))))
     return bytes_needed
 
 

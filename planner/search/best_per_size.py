@@ -20,7 +20,7 @@ from planner.search import branch_and_bound, costing
 from planner.search.costing import CostTable
 from planner.search.problem import Candidate, SearchProblem, Target, decode
 from planner.space.blocks import Block
-from planner.space.grid import WIRED
+from planner.space.cost_grid import WIRED
 
 _LOOK_AHEAD = 4
 """Rows of which it is found out what fits, for each that is then costed."""

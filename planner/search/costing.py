@@ -17,7 +17,7 @@ from planner.search import pareto_front
 from planner.search.pareto_front import Hits
 from planner.search.problem import SearchProblem, SearchResult, SearchTally, answer, flat_indices
 from planner.space.blocks import Block
-from planner.space.grid import WIRED, open_grid
+from planner.space.cost_grid import WIRED, open_grid
 
 
 def rows_of(grid: Grid, rows: NDArray[np.intp]) -> Grid:

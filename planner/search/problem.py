@@ -13,7 +13,7 @@ from planner.axes.options import OptionValues
 from planner.cost.figures import Array, Grid
 from planner.search.pareto_front import Hits, Least
 from planner.space.blocks import Block
-from planner.space.grid import Figures, open_grid
+from planner.space.cost_grid import Figures, open_grid
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,7 @@ from planner.schema.hardware import Cluster, Runtime
 from planner.schema.plan import RankOrder, ZeroScope, ZeroStage
 from planner.schema.workload import PRECISIONS, Workload
 from planner.space import dispatchers, offloading, split_schedules
-from planner.space.layouts import Rows
+from planner.space.enumerate_layouts import Rows
 from planner.space.pins import Pins
 from planner.space.rules import context_shares, exchanges_overlap
 

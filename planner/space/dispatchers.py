@@ -16,7 +16,7 @@ from planner.cost import experts
 from planner.cost.figures import Grid
 from planner.schema.hardware import Accelerator, Cluster, Runtime
 from planner.schema.plan_layout import FUSED
-from planner.space.layouts import Rows
+from planner.space.enumerate_layouts import Rows
 from planner.space.pins import Pins
 
 

@@ -46,7 +46,7 @@ from planner.schema.hardware import Runtime
 from planner.space import dispatchers
 from planner.space.blocks import Block
 from planner.space.blocks import blocks as blocks_of
-from planner.space.layouts import OF_TP, Question, divisors, layouts
+from planner.space.enumerate_layouts import OF_TP, Question, divisors, layouts
 from planner.space.offloading import LOST_BY_DELAYED, modules_of, offloadable
 from planner.space.pins import Bound, Pins
 from planner.space.rules import Rule

@@ -1,4 +1,4 @@
-"""Which layouts go with pipeline schedules that compute weight gradients apart (:mod:`planner.cost.schedules`).
+"""Which layouts go with pipeline schedules that compute weight gradients apart (:mod:`planner.cost.split_schedules`).
 
 Zero-bubble, ZB-V and DualPipeV ask for so many chunks on a rank, enough micro-batches to fill the pipeline, stages of
 equally many layers, and products whose two gradients can be computed one without the other.

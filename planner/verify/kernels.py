@@ -213,7 +213,7 @@ def passes_are_of_the_step(c: Claim) -> Iterator[str]:
 
 
 def bubble_follows_from_passes(c: Claim) -> Iterator[str]:
-    """What the slowest rank waits (Qi et al. 2023, arXiv 2401.10241; DualPipeV; planner/cost/schedules.py)."""
+    """What the slowest rank waits (Qi et al. 2023, arXiv 2401.10241; DualPipeV; planner/cost/split_schedules.py)."""
     p = c.plan.parallelism
     stated = c.plan.prediction.passes
     if stated is None or p.schedule not in SPLIT_SCHEDULES:

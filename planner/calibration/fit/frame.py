@@ -23,7 +23,7 @@ from planner.figures.profiles import profile as profiles_
 from planner.figures.profiles.profile import Profile
 from planner.schema.hardware import Runtime
 from planner.schema.notebook import spelled
-from planner.space.grid import as_figures
+from planner.space.cost_grid import as_figures
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from planner.calibration.fit.frame import Frame, FramePrediction
 from planner.calibration.report import prediction_errors
 from planner.calibration.report.prediction_errors import Errors, GroupChoice, LeverPairs
 from planner.calibration.runs.measured_run import Run
-from planner.cost import held_memory
+from planner.cost import stage_memory
 from planner.cost.figures import Array
 from planner.figures import conformal_intervals, step_time_interval
 from planner.figures.conformal_intervals import Width
@@ -230,7 +230,7 @@ def _out_of_memory(judgement: Judged, index: NDArray[np.intp], oom_risk: float) 
     ran_out = [i for i in index if judgement.predicted[i].out_of_memory]
     ran = [i for i in index if judgement.predicted[i].measured and not judgement.predicted[i].out_of_memory]
     usable = np.array(
-        [held_memory.usable(c, w, oom_risk) for c, w in zip(judgement.capacity, judgement.memory_half, strict=True)]
+        [stage_memory.usable(c, w, oom_risk) for c, w in zip(judgement.capacity, judgement.memory_half, strict=True)]
     )
     careful = ~(judgement.memory > usable)
     return {

@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterator
 from itertools import combinations
 
-from planner.cost import held_memory, money, utilisation
-from planner.cost.held_memory import Memory
+from planner.cost import money, stage_memory, utilisation
+from planner.cost.stage_memory import Memory
 from planner.planning.document.solution import FullestStage, PoolInUse, Solution
 from planner.schema import plan as schema
 
@@ -58,22 +58,22 @@ def _memory_interval(solution: Solution, total: float) -> schema.Interval:
 def memory_section(solution: Solution) -> schema.MemorySection:
     """Bytes on an accelerator of the fullest stage, part by part, and the chance that they are too many."""
     fullest = solution.fullest
-    stage = stage_memory(fullest.held)
+    stage = stage_memory_section(fullest.held)
     capacity = solution.pools[fullest.pool].pool.cluster.accelerator.memory
     return schema.MemorySection(
         **vars(stage),
         capacity_bytes=capacity,
         stage=fullest.stage,
         oom_risk=solution.request.oom_risk,
-        oom_chance=held_memory.chance(stage.total_bytes, capacity, solution.memory_spread.half_width),
+        oom_chance=stage_memory.chance(stage.total_bytes, capacity, solution.memory_spread.half_width),
         graph_inputs_bytes=fullest.graph_inputs,
         expanded=_expanded_section(fullest),
         host=fullest.host,
-        by_stage=tuple(map(stage_memory, solution.by_stage)) or None,
+        by_stage=tuple(map(stage_memory_section, solution.by_stage)) or None,
     )
 
 
-def stage_memory(held: Memory) -> schema.StageMemory:
+def stage_memory_section(held: Memory) -> schema.StageMemory:
     """Bytes on one accelerator of a stage, part by part, as a record."""
     return schema.StageMemory(
         total_bytes=float(held.total),
@@ -132,7 +132,7 @@ def constraints(solution: Solution, memory: schema.MemorySection, run: schema.Mo
 
 def _usable(solution: Solution, capacity: float) -> float:
     """Bytes that a predicted peak may reach at the risk asked for."""
-    return float(held_memory.usable(capacity, solution.memory_spread.half_width, solution.request.oom_risk))
+    return float(stage_memory.usable(capacity, solution.memory_spread.half_width, solution.request.oom_risk))
 
 
 def _constraint(name: str, limit: float, value: float, unit: str, *, near: float) -> schema.Constraint:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from planner.cost.held_memory import Memory
+from planner.cost.stage_memory import Memory
 from planner.figures.profiles.profile import Profile
 from planner.question.job_pools import JobPool, Pools
 from planner.question.request import Request

@@ -24,7 +24,7 @@ from planner.schema.hardware import Cluster
 from planner.search.best_per_machine import Machine, best_on_each, needs
 from planner.search.branch_and_bound import Bounded
 from planner.search.problem import Candidate
-from planner.space.grid import single_grid
+from planner.space.cost_grid import single_grid
 from planner.study.program.clusters import Clusters, Values
 from planner.study.question.study import Objective, Point, Study, StudyWorkload
 

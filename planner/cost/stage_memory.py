@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from planner.cost import elements, expanded_memory, experts, frozen, schedules, tower
+from planner.cost import elements, expanded_memory, experts, frozen, split_schedules, tower
 from planner.cost.data_parallel import Replicas, ShardedState, blocks_of_stage, replicas, stage_parameters
 from planner.cost.figures import Figure, Grid, by_kind
 from planner.cost.layer_activations import Activations, hidden_shard, layer_activations
@@ -155,7 +155,7 @@ def in_flight(grid: Grid, index: Figure) -> Figure:
     """Micro-batches whose activations the stage of that index from 0 holds, in units of all its layers.
 
     1F1B: stage i holds ``min(M, pp - i)``. Interleaved: ``pp (1 + (pp - 1) / (pp vpp))`` on the first, two chunk-passes
-    fewer a stage. Others: :func:`planner.cost.schedules.moments`.
+    fewer a stage. Others: :func:`planner.cost.split_schedules.moments`.
     """
     layout = grid.layout
     interleaved = layout.vpp > 1
@@ -164,7 +164,7 @@ def in_flight(grid: Grid, index: Figure) -> Figure:
         np.maximum(first - index * np.where(interleaved, 2.0 / layout.vpp, 1.0), 1.0), micro_batches(layout)
     )
     if np.any(grid.options.schedule):
-        flying = np.where(grid.options.schedule > 0, schedules.moments(grid, index)[0][0], flying)
+        flying = np.where(grid.options.schedule > 0, split_schedules.moments(grid, index)[0][0], flying)
     return flying
 
 
@@ -172,8 +172,8 @@ def put_off(grid: Grid, stage: StageLayers) -> Figure:
     """Bytes of activations on a rank that computes weight gradients apart, and of what these wait for."""
     kinds = tuple(zip(stage.counts, (0.0, grid.shape.moe_share), strict=True))
     kept = sum(n * layer_activations(grid, moe).kept for n, moe in kinds)
-    waiting = sum(n * schedules.waiting_bytes(grid, moe) for n, moe in kinds)
-    full, drained = (held * kept + off * waiting for held, off in schedules.moments(grid, stage.index))
+    waiting = sum(n * split_schedules.waiting_bytes(grid, moe) for n, moe in kinds)
+    full, drained = (held * kept + off * waiting for held, off in split_schedules.moments(grid, stage.index))
     return np.maximum(full, drained)
 
 
@@ -325,7 +325,7 @@ def stages(grid: Grid, split: StageSplit) -> tuple[Memory, ...]:
         if np.any(grid.options.schedule):
             activations = put_off(grid, stage)
             if stage is dealt[-1]:
-                activations = activations + schedules.head_waiting_bytes(grid)
+                activations = activations + split_schedules.head_waiting_bytes(grid)
         if stage is dealt[0]:
             activations = activations + micro * s.dropout * t * s.hidden / hidden_shard(grid)
             activations = activations + micro * tower.kept(grid) if np.any(s.tower_trained) else activations
