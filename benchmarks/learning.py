@@ -26,7 +26,7 @@ from planner import catalog as catalogs
 from planner.axes.table import PRECISION, RECOMPUTE, ZERO
 from planner.base.resources import data
 from planner.calibration.fit import calibrate as fitting
-from planner.calibration.fit import counted_runs, own_runs
+from planner.calibration.fit import counted_runs, site_correction
 from planner.calibration.fit.calibrate import parameters
 from planner.calibration.fit.counted_runs import cell, lab, weights
 from planner.calibration.fit.frame import Frame
@@ -225,7 +225,7 @@ def errors(job: Job) -> list[float]:
     found, order = [], job.order[np.isfinite(job.frame.measured[job.order])]
     for k in (0, *AFTER):
         run, rest = order[:k], order[k:]
-        using = own_runs.adapted(job.frame, job.using, run).efficiencies if k else job.using
+        using = site_correction.adapted(job.frame, job.using, run).efficiencies if k else job.using
         time = job.frame.predict(using).time[rest]
         found.append(float(np.mean(np.abs(time / job.frame.measured[rest] - 1.0))) if len(rest) else np.nan)
     return found

@@ -31,7 +31,7 @@ import numpy as np
 from benchmarks import measure
 from planner.base.errors import WrongQuestion
 from planner.rebalancing import NodeModel, Nodes, batch_choice, nodes, step_time
-from planner.rebalancing.learning import Epoch, line
+from planner.rebalancing.node_models import Epoch, line
 
 MODELS = Path(__file__).with_name("data") / "uneven_nodes.json"
 MIXTURE = {"dgx": 4, "quad": 4, "rtx": 8}

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner import catalog
-from planner.calibration.fit import own_runs
+from planner.calibration.fit import site_correction
 from planner.calibration.fit.calibrate import Calibration, held_out
 from planner.calibration.fit.counted_runs import PRETRAINING, lab, recipe
 from planner.calibration.fit.frame import Frame
@@ -154,7 +154,7 @@ def _after(alone: Frame, using: Efficiencies, few: int, chance: np.random.Genera
     """Of a site's runs those that were not drawn, and their predicted seconds by a fit to those that were."""
     picked = chance.choice(len(alone.runs), few, replace=False)
     rest = np.setdiff1d(np.arange(len(alone.runs)), picked)
-    fitted = own_runs.adapted(alone, using, picked).efficiencies
+    fitted = site_correction.adapted(alone, using, picked).efficiencies
     return rest, alone.predict(fitted).time[rest]
 
 

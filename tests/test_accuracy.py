@@ -14,7 +14,7 @@ from planner.axes.table import EP_OVERLAP, GRAPHS, OFFLOAD, PRECISION, RECOMPUTE
 from planner.axes.values import IN_PLACE
 from planner.base.errors import WrongQuestion
 from planner.base.resources import data
-from planner.calibration.fit import calibrate, counted_runs, least_squares, own_runs
+from planner.calibration.fit import calibrate, counted_runs, least_squares, site_correction
 from planner.calibration.fit.counted_runs import core, lab
 from planner.calibration.fit.frame import Frame
 from planner.calibration.measuring import measure
@@ -459,12 +459,12 @@ def test_a_site_that_is_slower_throughout_is_learned_from_three_runs(known):
     )
     shipped = Efficiencies.of(known)
     frame.measured = 1.1 * frame.predict(shipped).time
-    found = own_runs.adapted(frame, shipped, np.array([3, 40, 90]))
+    found = site_correction.adapted(frame, shipped, np.array([3, 40, 90]))
     before = np.abs(frame.predict(shipped).time / frame.measured - 1).mean()
     after = np.abs(frame.predict(found.efficiencies).time / frame.measured - 1).mean()
     assert after < 0.5 * before
     assert sum(each.freedom for each in found.shared) < 3
-    moved = own_runs.changed(found, shipped)
+    moved = site_correction.changed(found, shipped)
     assert moved.runtimes.keys() >= {"megatron-core", "megatron-core@2025"} and not moved.accelerators
 
 

@@ -14,7 +14,7 @@ from click.shell_completion import BashComplete
 
 from planner import catalog, launchers
 from planner.axes import PINNED
-from planner.commands import COMMANDS, cli, completion_values
+from planner.commands import COMMANDS, cli, completion
 from planner.models import families, workload
 from tests.asking import ask
 from tests.sweeps import sweep
@@ -64,11 +64,11 @@ def test_words_are_completed(line: str, expected: list[str]) -> None:
 def test_every_name_of_the_library_is_offered() -> None:
     known = catalog.load()
     assert [*COMMANDS] == completing_commands()
-    assert set(completion_values.TARGETS) == set(launchers.EXPORTERS)
-    for kind in completion_values.KINDS:
-        assert set(known.entries(kind)) == set(completion_values._ids(f"hardware_catalog/{kind}")), kind
-    assert {*workload.library(), *families.ids()} == set(completion_values._ids("models"))
-    assert set(PINNED) == {each.rstrip("=") for each in completion_values.axes(None, None, "")}  # type: ignore[arg-type]
+    assert set(completion.TARGETS) == set(launchers.EXPORTERS)
+    for kind in completion.KINDS:
+        assert set(known.entries(kind)) == set(completion._ids(f"hardware_catalog/{kind}")), kind
+    assert {*workload.library(), *families.ids()} == set(completion._ids("models"))
+    assert set(PINNED) == {each.rstrip("=") for each in completion.axes(None, None, "")}  # type: ignore[arg-type]
 
 
 def completing_commands() -> list[str]:

@@ -9,9 +9,9 @@ import pytest
 
 from planner import catalog, verify
 from planner.planning import document
-from planner.schema import plan_layout
 from planner.schema.plan import Plan, PlanSet
 from planner.schema.procurement import Procurement
+from planner.schema.versions import of_version_1
 from tests.asking import ask
 
 FOLDER = Path(__file__).parent / "data" / "plans_version_1"
@@ -43,7 +43,7 @@ def test_makers_follow_from_names_of_accelerators() -> None:
     for name, accelerator in catalog.load().accelerators.items():
         plan = {"schema_version": 1, "cluster": {"pools": [{"accelerator": name}]}}
 
-        (pool,) = plan_layout.of_version_1(plan)["cluster"]["pools"]
+        (pool,) = of_version_1(plan)["cluster"]["pools"]
         assert pool["vendor"] == ("" if accelerator.vendor == "Tesla" else accelerator.vendor), name
 
 

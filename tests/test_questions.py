@@ -14,7 +14,7 @@ import pytest
 
 import clusterwright as cw
 from planner.axes import AXES
-from planner.commands import cli, completion_values
+from planner.commands import cli, completion
 from planner.question.axis_keywords import Axes, GivenAxes
 from planner.question.document_options import (
     CalibrateQuestion,
@@ -72,7 +72,7 @@ def test_every_field_is_described(name: str) -> None:
     """A field is a flag, or Python alone has it; a shell can offer what it says that it offers."""
     for field in asked(RECORDS[name]).values():
         words = field.option.complete
-        assert not isinstance(words, str) or not words or callable(getattr(completion_values, words)), field.name
+        assert not isinstance(words, str) or not words or callable(getattr(completion, words)), field.name
         if name not in ("estimate",):
             assert field.option.says, field.name
 

@@ -22,7 +22,7 @@ from planner.models import fine_tuning
 from planner.models.context import attended, in_texts
 from planner.models.workload import model, workload
 from planner.planning import document
-from planner.planning.document.files import parse
+from planner.planning.document.reader import parse
 from planner.schema.plan import Plan
 from planner.schema.workload import Model, Tower
 from planner.search.branch_and_bound import Bounded

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner import commands
-from planner.planning.document import files
+from planner.planning.document import reader
 from tests.asking import ask, refused
 from tests.sweeps import sweep
 from tests.words import worded
@@ -265,7 +265,7 @@ def test_a_plan_that_is_no_file(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     if Path("/dev/zero").exists():
         assert "not a regular file" in refused(capsys, "explain /dev/zero")
     Path("huge.json").write_bytes(b" " * 1000)
-    monkeypatch.setattr(files, "LARGEST_STUDY", 999)
+    monkeypatch.setattr(reader, "LARGEST_STUDY", 999)
     assert "a document has at most 999" in refused(capsys, "explain huge.json")
 
 

@@ -24,10 +24,9 @@ from planner.question.document_options import LearnQuestion
 from planner.question.given import Progress, path, texts
 from planner.question.request import Request
 from planner.schema.plan import Plan, PlanSet, ShortlistSection, SiteSection
-from planner.site import cells, folder, learning, log_rows, sharing
-from planner.site import learning as site_runs
+from planner.site import cells, folder, journal, log_rows, sharing
 from planner.site.folder import Site
-from planner.site.learning import LearntRow, SiteRuns
+from planner.site.journal import LearntRow, SiteRuns
 from planner.site.log_rows import Measured
 from planner.site.sharing import Shared
 
@@ -59,7 +58,7 @@ class Lesson:
 
     def named(self, row: LearntRow) -> str:
         """A row's id and configuration."""
-        return f"{row.measured.row['id']}: {learning.described(row.measured.row)}"
+        return f"{row.measured.row['id']}: {journal.described(row.measured.row)}"
 
     def judged(self, row: LearntRow) -> Iterator[str]:
         """What was measured next to what was predicted, and whether the two can be of one run."""
@@ -89,7 +88,7 @@ class Lesson:
     def next(self) -> list[str]:
         """What to do with it."""
         again = f"clusterwright plan ... --site {self.site.folder}     (plans ranked with it)"
-        known = site_runs.of_site(self.site)
+        known = journal.of_site(self.site)
         if waiting := [
             at for at, plan in self.benchmark_plans.items() if known.measured(plan) is None and not known.ran_out(plan)
         ]:
@@ -128,14 +127,14 @@ def section(there: Site, fit: dict[str, Any] | None, **about: Any) -> SiteSectio
         frameworks=fit["frameworks"] if fit else 0,
         error_before=fit["before"]["mape"] if fit and fit["rows"] else None,
         error_after=fit["left_out"]["mape"] if fit and fit["rows"] > 1 else None,
-        changed=learning.changed(there, fit),
+        changed=journal.changed(there, fit),
         **{"out_of_memory": (), "next_rank": None, "fastest_run": None} | about,
     )
 
 
 def of_runs(there: Site) -> SiteSection:
     """What a site's runs say of its predictions, whatever the plans."""
-    return section(there, learning.latest(there))
+    return section(there, journal.latest(there))
 
 
 def judgement(site: SiteSection) -> str:
@@ -189,7 +188,7 @@ def lesson(asked: LearnQuestion) -> Lesson:
         seconds = None if asked.step_time is None else log_rows.seconds(asked.step_time)
         found = [log_rows.of_value(seconds, plans[0] if plans else None, stated, there.profile.name)]
         _possible(found, plans)
-    rows, fit = learning.learn(there, found, known, stated)
+    rows, fit = journal.learn(there, found, known, stated)
     every = () if plan is None else _plans(plan, None)
     return Lesson(
         site=there,
@@ -269,7 +268,7 @@ def estimate(known: Catalog, wanted: Request, site: Path | None) -> PlanSet:
     there = folder.named(site)
     if there is None:
         return planning.estimate(known, wanted)
-    found = planning.estimate(known, wanted, site_runs.of_site(there))
+    found = planning.estimate(known, wanted, journal.of_site(there))
     return replace(found, site=of_runs(there))
 
 
@@ -286,12 +285,12 @@ def plan(
         WrongQuestion: the question allows no layout, or the site's files cannot be read.
         NoAnswer: no plan fits or keeps the limits.
     """
-    runs = site_runs.of_site(there)
+    runs = journal.of_site(there)
     found = planning.plan(known, wanted, progress, runs, pick)
     about = section(
         there,
-        learning.latest(there),
-        out_of_memory=tuple(learning.described(row) for row in runs.out_of_memory(wanted)),
+        journal.latest(there),
+        out_of_memory=tuple(journal.described(row) for row in runs.out_of_memory(wanted)),
         next_rank=next((each.rank for each in found.plans if each.measured is None), None),
         fastest_run=None if any(each.measured for each in found.plans) else _fastest(runs, wanted),
     )
@@ -301,7 +300,7 @@ def plan(
 def _fastest(runs: SiteRuns, wanted: Request) -> str | None:
     """The fastest configuration that answers a request and was run, in words."""
     found = runs.fastest(wanted)
-    return None if found is None else f"{learning.described(found[0])}: {format_seconds(found[1])} a step"
+    return None if found is None else f"{journal.described(found[0])}: {format_seconds(found[1])} a step"
 
 
 def shortlist(
@@ -365,7 +364,7 @@ def refitted(site: Path | None) -> tuple[Site, dict[str, Any]]:
         WrongQuestion: no site, or no run in its journal that can be predicted.
     """
     there = of_site(site)
-    fit = learning.fitted(there, load(site=there.folder))
+    fit = journal.fitted(there, load(site=there.folder))
     if fit is None:
         raise WrongQuestion(f"{there.runs}: no run that can be predicted (clusterwright validate --site gives reasons)")
     return there, fit

@@ -17,7 +17,7 @@ from planner.base.errors import WrongQuestion
 from planner.base.processes import ALONE, Workers
 from planner.base.resources import data
 from planner.calibration.fit import calibrate as fitting
-from planner.calibration.fit import collectives, counted_runs, evidence, overlay, own_runs
+from planner.calibration.fit import collectives, counted_runs, evidence, overlay, site_correction
 from planner.calibration.fit.counted_runs import lab
 from planner.calibration.fit.frame import Frame
 from planner.calibration.measuring import measure
@@ -173,19 +173,19 @@ def fit_site(file: Path, output: Path, known: Catalog) -> dict[str, Any]:
     # From what is shipped, not from a site's own overlay: fitting again gives the same.
     built_in = catalogs.Catalog((catalogs.CatalogLayer(catalogs.BUILT_IN, data("hardware_catalog")),))
     shipped = Efficiencies.of(built_in)
-    site_fit, held = own_runs.adapted(frame, shipped), own_runs.held_out(frame, shipped)
+    site_fit, held = site_correction.adapted(frame, shipped), site_correction.held_out(frame, shipped)
     many = len(frame.runs)
     source = f"{many} run{'' if many == 1 else 's'} of {file.name}"
     date = _today()
-    left = own_runs.widths(frame, held, conformal_intervals.read(built_in))
-    changed = own_runs.changed(site_fit, shipped)
+    left = site_correction.widths(frame, held, conformal_intervals.read(built_in))
+    changed = site_correction.changed(site_fit, shipped)
     written = overlay.write_overlay(output, changed, source, date, name="site.toml")
     written.append(near.write(output, changed.own, f"{source}, {date}", "site.csv"))
     written.append(conformal_intervals.write(output, left, f"{source}, each held out in turn, {date}", "site.csv"))
     written.append(
         nearest_runs.write(output, evidence.nearest_rows(frame, site_fit.efficiencies, evidence.OWN), "site.csv")
     )
-    return own_runs.site_document(frame, shipped, site_fit, held) | {"files": [str(path) for path in written]}
+    return site_correction.site_document(frame, shipped, site_fit, held) | {"files": [str(path) for path in written]}
 
 
 def _from_runs(

@@ -1,8 +1,8 @@
 """Hardware as data: TOML and CSV folders to one validated :class:`Catalog`, and clusters built from it."""
 
-from planner.catalog.check import BUILT_IN, CatalogLayer, problems
 from planner.catalog.cluster import cluster, cluster_from_file, joined
 from planner.catalog.files import FOLDERS, ONE, FileProblem
+from planner.catalog.merge_layers import BUILT_IN, CatalogLayer, problems
 from planner.catalog.store import Catalog, UnknownName, load, version
 
 __all__ = [

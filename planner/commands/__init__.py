@@ -31,7 +31,7 @@ def _spelt(name: str) -> str:
 _HOMES = {
     **dict.fromkeys(("plan", "estimate", "fit"), "plans"),
     **dict.fromkeys(("procure", "design"), "purchases"),
-    **dict.fromkeys(("init", "examples", "completion"), "start"),
+    **dict.fromkeys(("init", "examples"), "start"),
     **dict.fromkeys(("explain", "report", "compare"), "documents"),
     **dict.fromkeys(("export", "import"), "launcher_files"),
     **dict.fromkeys(("calibrate", "validate"), "calibrate_and_validate"),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from planner.commands import completion_values
+from planner.commands import completion
 
 if TYPE_CHECKING:
     from planner.catalog import Catalog, FileProblem
@@ -63,7 +63,7 @@ def list_(kind: str | None, extra: Path | None, as_json: bool) -> None:
 
 
 @catalog.command()
-@click.argument("entry", metavar="[KIND/]ID", shell_complete=completion_values.entries)
+@click.argument("entry", metavar="[KIND/]ID", shell_complete=completion.entries)
 @CATALOG
 @JSON
 def show(entry: str, extra: Path | None, as_json: bool) -> None:

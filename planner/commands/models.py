@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from planner.commands import completion_values
+from planner.commands import completion
 
 if TYPE_CHECKING:
     from planner.schema.workload import ConvolutionNetwork, Model, Recommender
@@ -52,7 +52,7 @@ def list_(extra: Path | None, as_json: bool) -> None:
 
 
 @models.command()
-@click.argument("entry", metavar="ID|FILE", shell_complete=completion_values.models)
+@click.argument("entry", metavar="ID|FILE", shell_complete=completion.models)
 @FOLDER
 @JSON
 def show(entry: str, extra: Path | None, as_json: bool) -> None:
@@ -123,7 +123,7 @@ def import_(path: Path, entry: str | None, output: Path | None, force: bool, as_
 
 
 @models.command()
-@click.argument("entry", metavar="ID|FILE", shell_complete=completion_values.models)
+@click.argument("entry", metavar="ID|FILE", shell_complete=completion.models)
 @click.option("--on", "node", default="dgx-h100", show_default=True, metavar="NODE", help="Where it runs.")
 @click.option("--precision", default="bf16", show_default=True, metavar="P", help="bf16, fp16, fp8, tf32, fp32.")
 @click.option("--tp", type=click.IntRange(1), default=1, metavar="N", help="Tensor-parallel ranks.")

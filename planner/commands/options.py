@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeVar, get_args, get_origin
 import click
 
 from planner.base import writing
-from planner.commands import completion_values
+from planner.commands import completion
 from planner.question.option import Asked, asked
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -48,9 +48,7 @@ def _flag(field: Asked) -> Callable[[Any], Any]:
     flags = option.flags or (f"--{field.name.replace('_', '-')}",)
     settings: dict[str, Any] = {"help": option.help, "metavar": option.metavar}
     if words := option.complete:
-        settings["shell_complete"] = (
-            getattr(completion_values, words) if isinstance(words, str) else completion_values.of(words)
-        )
+        settings["shell_complete"] = getattr(completion, words) if isinstance(words, str) else completion.of(words)
     if bool in field.kinds and not default:
         return click.option(*flags, field.name, is_flag=True, **settings)
     if default == ():

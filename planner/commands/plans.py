@@ -7,12 +7,12 @@ from typing import Any
 
 import click
 
-from planner.commands import completion_values, options
+from planner.commands import completion, options
 from planner.question.plan_options import FitQuestion, PlanOptions, PlanQuestion
 
 
 @click.command(cls=options.PinsAxes)
-@click.argument("model", shell_complete=completion_values.models)
+@click.argument("model", shell_complete=completion.models)
 @options.declared(PlanQuestion, "cluster", ("fabric", "site"))
 @options.shown
 @options.declared(PlanQuestion, ("accelerators", "all"))
@@ -41,8 +41,8 @@ def plan(model: str, cluster: tuple[str, ...], as_json: bool, output: Path | Non
 
 
 @click.command(cls=options.TakesAxes)
-@click.argument("model", shell_complete=completion_values.models)
-@click.argument("settings", nargs=-1, shell_complete=completion_values.axes, metavar="[AXIS=VALUE]...")
+@click.argument("model", shell_complete=completion.models)
+@click.argument("settings", nargs=-1, shell_complete=completion.axes, metavar="[AXIS=VALUE]...")
 @options.declared(PlanQuestion, "cluster", ("fabric", "site"))
 @options.shown
 @options.declared(PlanQuestion, ("accelerators", "link"))
@@ -75,7 +75,7 @@ def estimate(
 
 
 @click.command()
-@click.argument("model", required=False, shell_complete=completion_values.models)
+@click.argument("model", required=False, shell_complete=completion.models)
 @options.declared(FitQuestion, ("on", "catalog"))
 @options.json("Print JSON.")
 def fit(model: str | None, on: str | None, most: int, as_json: bool, **asked: Any) -> None:

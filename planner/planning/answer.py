@@ -93,7 +93,7 @@ def texts_otherwise(prepared: Prepared, candidate: Candidate) -> TextBatches:
 
 
 class MeasuredRuns(Protocol):
-    """What planning asks of a site's measured runs; :mod:`planner.site.learning` answers from its journal."""
+    """What planning asks of a site's measured runs; :mod:`planner.site.journal` answers from its journal."""
 
     def pins(self, request: Request) -> Sequence[Pins]:
         """The configurations of runs that answer the request."""

@@ -30,7 +30,7 @@ class Option:
     flags: tuple[str, ...] = ()
     """Where the flag is not ``--`` and the field's name."""
     complete: str | tuple[str, ...] = ""
-    """What a shell offers: a kind of :mod:`planner.commands.completion_values`, or the words."""
+    """What a shell offers: a kind of :mod:`planner.commands.completion`, or the words."""
     range: tuple[float, float | None] | None = None
     """Least and largest value."""
     type: type | None = None

@@ -2,7 +2,7 @@
 
 from planner.rebalancing.batch_choice import choose, efficiency
 from planner.rebalancing.batch_split import BatchSplit, Nodes, nodes, optimum, step_time, whole
-from planner.rebalancing.learning import Epoch, NodeModel
+from planner.rebalancing.node_models import Epoch, NodeModel
 
 __all__ = [
     "BatchSplit",

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from planner.rebalancing import batch_choice
-from planner.rebalancing.learning import Epoch, NodeModel
+from planner.rebalancing.node_models import Epoch, NodeModel
 from planner.rebalancing.shares import evenly, none_idle
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from pathlib import Path
 from planner.base.errors import WrongQuestion
 from planner.base.units import format_bytes, format_count, format_seconds, format_usd
 from planner.planning import comparison, document
-from planner.planning.document.files import LARGEST_STUDY, json_file
+from planner.planning.document.reader import LARGEST_STUDY, json_file
 from planner.report import charts, offers, plans, quantities, studies
 from planner.report.blocks import Chart, Content, Lines, Section, TextTable
 from planner.report.quantities import seconds

@@ -75,7 +75,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = [
-    "SCHEMA_VERSION",
     "AskedPlans",
     "Assumption",
     "Batch",
@@ -134,7 +133,6 @@ __all__ = [
     "ZeroStage",
 ]
 
-SCHEMA_VERSION = 2
 CAUSES = (
     *("matrix", "attention", "vector", "launch", "recompute", "embedding", "tower", "logits"),
     *("tp", "cp", "ep", "p2p", "dp", "bubble", "optimizer", "jitter", "overhead"),

@@ -16,6 +16,7 @@ from pydantic import Field
 
 from planner.schema.hardware import SPLIT_SCHEDULES, FusedDispatcher, SplitSchedule
 from planner.schema.record import Record, Sparse
+from planner.schema.versions import of_version_1
 
 Dispatcher = Literal["alltoall", "allgather", "deepep", "hybridep"]
 FUSED: tuple[Dispatcher, ...] = get_args(FusedDispatcher)
@@ -414,36 +415,3 @@ def _inside(table: object, *keys: str) -> Any:
     for key in keys:
         table = table.get(key) if isinstance(table, Mapping) else None
     return table
-
-
-MAKERS = {
-    "NVIDIA": (
-        *("A10", "A30", "A40", "A80", "B200", "B300", "GB", "GH", "H100", "H20", "H80", "K80", "L4", "P100", "RTX"),
-        *("T4", "Titan", "V100", "VR"),
-    ),
-    "AMD": ("MI",),
-    "AWS": ("Trainium",),
-    "Google": ("TPU",),
-    "Intel": ("Gaudi",),
-}
-"""Maker -> how the names of its accelerators begin, which documents of version 1 have alone."""
-
-
-def of_version_1(plan: Mapping[str, Any]) -> dict[str, Any]:
-    """A plan's document of schema version 1 as the records read it: its axes stand in sections already."""
-    table = {key: dict(value) if isinstance(value, Mapping) else value for key, value in plan.items()}
-    cut = _inside(table, "parallelism")
-    cluster = _inside(table, "cluster")
-    if isinstance(cut, dict) and cut.get("cp") != 1 and cut.get("cp_algorithm") is None:
-        # The first documents do not say how context-parallel ranks share a sequence: by a ring.
-        cut["cp_algorithm"] = "p2p"
-    if isinstance(pools := _inside(cluster, "pools"), list):
-        cluster["pools"] = [
-            {**pool, "vendor": _maker(str(pool.get("accelerator")))} if isinstance(pool, Mapping) else pool
-            for pool in pools
-        ]
-    return {**table, "schema_version": 2}
-
-
-def _maker(accelerator: str) -> str:
-    return next((maker for maker, begins in MAKERS.items() if accelerator.startswith(begins)), "")

@@ -1,6 +1,7 @@
 """Plans as documents: one writer over pools, and the JSON files that hold what it writes."""
 
-from planner.planning.document.files import (
+from planner.planning.document.money import for_another_run, goodput_of, money_section, price_section
+from planner.planning.document.reader import (
     chosen,
     is_as_written,
     load,
@@ -12,7 +13,6 @@ from planner.planning.document.files import (
     parse_answer,
     parse_document,
 )
-from planner.planning.document.money import for_another_run, goodput_of, money_section, price_section
 from planner.planning.document.solution import FullestStage, PoolInUse, Solution, Spread
 from planner.planning.document.writer import write
 from planner.schema.digest import sealed

@@ -16,6 +16,7 @@ from planner.schema.images import ImagePlan
 from planner.schema.procurement import Procurement
 from planner.schema.record import Report, _adapter
 from planner.schema.study import StudyResult
+from planner.schema.versions import SCHEMA_VERSION, require_known_version
 
 LARGEST_FILE = 200_000_000
 """Bytes; no plan is larger."""
@@ -89,7 +90,7 @@ REPORTS = {
 
 def _report(kind: str, data: Mapping[str, Any], where: str) -> Report:
     table = data.get(REPORTS[kind])
-    _of_known_version(data, where)
+    require_known_version(data, where)
     _warn_if_edited(data, where)
     if not isinstance(table, list) or not all(isinstance(row, dict) for row in table):
         raise WrongQuestion(f"{where}: {REPORTS[kind]}: must be a list of tables, as {kind} has it")
@@ -162,7 +163,7 @@ def _parsed(data: object, where: str, kinds: Mapping[str, type], others: Iterabl
         problem = "no kind" if kind is None else f"kind is {kind!r:.40}"
         *most, last = [*kinds, *others]
         raise WrongQuestion(f"{where}: {problem}; expected {', '.join(most)} or {last}")
-    _of_known_version(data, where)
+    require_known_version(data, where)
     _warn_if_edited(data, where)
     content = _with_sections({key: value for key, value in data.items() if key != DIGEST}, where)
     try:
@@ -183,20 +184,6 @@ def _warn_if_edited(data: Mapping[str, Any], where: str) -> None:
         warn_of_change(f"{where}: edited since it was written")
 
 
-VERSIONS = {"plan": (1, schema.SCHEMA_VERSION), "plan-set": (1, schema.SCHEMA_VERSION)}
-"""Kind -> schema versions that are read; of all others the first."""
-
-
-def _of_known_version(data: Mapping[str, Any], where: str) -> None:
-    known = VERSIONS.get(str(data.get("kind")), (1,))
-    version = data.get("schema_version")
-    if version is True or version not in known:
-        raise WrongQuestion(
-            f"{where}: schema_version is {version!r:.40}, this program reads {' and '.join(map(str, known))}; "
-            "write the plan again with this version (clusterwright plan ... -o FILE)"
-        )
-
-
 HOLDERS = ("plans", "contingency", "alternatives", "workloads", "best", "pareto", "plan")
 """Keys below which documents hold plans."""
 
@@ -208,13 +195,13 @@ def _with_sections(data: Any, where: str) -> Any:
     if not isinstance(data, Mapping):
         return data
     if data.get("kind") == "plan":
-        _of_known_version(data, where)
+        require_known_version(data, where)
         try:
             return plan_layout.sections(data)
         except ValueError as error:
             raise WrongQuestion(f"{where}: {error}") from None
     inner = {key: _with_sections(data[key], f"{where}.{key}") for key in HOLDERS if key in data}
-    newer = {"schema_version": schema.SCHEMA_VERSION} if data.get("kind") == "plan-set" else {}
+    newer = {"schema_version": SCHEMA_VERSION} if data.get("kind") == "plan-set" else {}
     return {**data, **inner, **newer}
 
 

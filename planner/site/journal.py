@@ -1,4 +1,4 @@
-"""From logs to a site that predicts better: rows for its journal, a fit to all of them, its error before and after."""
+"""A site's journal: rows added from logs, a fit to all of them with its errors, and what they say of plans."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a shell offers for an option's value: ids of the library, read off the headers of its files.
+"""``clusterwright completion``, and what a shell offers for a value: ids of the library, read off its files' headers.
 
 Each completer takes what click hands on (context, parameter, the beginning that was typed) and gives whole words; the
 imports are late and light, because a shell waits for the answer at every press of the key.
@@ -86,3 +86,26 @@ def axes(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[st
 
     names: Sequence[str] = [f"{axis}=" for axis in PINNED]
     return _beginning(names, incomplete, ",")
+
+
+SHELLS = ("bash", "zsh", "fish")
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(SHELLS))
+@click.pass_context
+def completion(ctx: click.Context, shell: str) -> None:
+    """Print what makes SHELL complete commands, options, models, nodes, fabrics, runtimes and targets with the Tab key.
+
+    \b
+      eval "$(clusterwright completion bash)"                                           in ~/.bashrc (bash 4.4 or newer)
+      eval "$(clusterwright completion zsh)"                                            in ~/.zshrc, behind compinit
+      clusterwright completion fish > ~/.config/fish/completions/clusterwright.fish
+    """  # noqa: D301 - click reads the control character itself
+    from click.shell_completion import get_completion_class
+
+    from planner.commands import PROGRAM, cli
+
+    made = get_completion_class(shell)
+    assert made is not None
+    click.echo(made(cli, {}, PROGRAM, f"_{PROGRAM.upper()}_COMPLETE").source())

@@ -1,7 +1,7 @@
-"""Catalog entries checked: every problem of a folder at once, each with file, line and key (``catalog check``).
+"""Catalog layers merged into entries, and their problems: all of a folder, each with file, line and key.
 
-Entries of all layers are merged first: a later layer replaces an earlier one, ``extends`` is filled in, prices are
-joined. Pydantic then finds what is wrong in the fields of an entry, and this module says it in a person's words.
+A later layer replaces an earlier one, ``extends`` is filled in, prices are joined. Pydantic then finds what is wrong in
+the fields of an entry, whose types have the bounds (:mod:`planner.schema.hardware`); here it is said in words.
 Whatever reads the catalog goes the same way, so that a wrong file is refused wherever it is used.
 """
 
