@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from planner.base import reading
+from planner.base import reading, writing
 from planner.base.errors import WrongQuestion
 
 LARGEST = 100_000_000
@@ -127,6 +127,19 @@ def _cut(path: Path, size: int) -> None:
         os.truncate(path, size)
     except OSError as error:
         raise WrongQuestion(f"{path}: cannot be written: {error.strerror or error}") from None
+
+
+def write(path: Path, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Path:
+    """Writes a table in place of whatever the file held, and its folder where there is none; returns the file.
+
+    Raises:
+        WrongQuestion: the file or its folder cannot be written.
+    """
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([columns, *rows])
+    writing.make_folder(path.parent)
+    writing.write(path, text.getvalue(), replace=True)
+    return path
 
 
 def add(path: Path, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

@@ -14,8 +14,6 @@ Peak memory has sets of its own: runs are comparable that share the runtime, wha
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
-from planner.base import csv_rows, writing
+from planner.base import csv_rows
 from planner.base.errors import WrongQuestion
 from planner.catalog import Catalog
 from planner.cost.figures import Array
@@ -170,11 +168,5 @@ def memory_width(catalog: Catalog, runtime: str) -> tuple[float, str]:
 
 def write(folder: Path, known: Mapping[str, Width], source: str, name: str = "time.csv") -> Path:
     """Writes widths below a catalog folder."""
-    path = folder / FOLDER / name
-    writing.make_folder(path.parent)
-    text = io.StringIO()
-    table = csv.writer(text, lineterminator="\n")
-    table.writerow(COLUMNS)
-    table.writerows([key, f"{measured.half:.4f}", measured.runs, source] for key, measured in sorted(known.items()))
-    writing.write(path, text.getvalue(), replace=True)
-    return path
+    rows = ([key, f"{measured.half:.4f}", measured.runs, source] for key, measured in sorted(known.items()))
+    return csv_rows.write(folder / FOLDER / name, COLUMNS, rows)

@@ -10,8 +10,6 @@ count:
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -21,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.base import csv_rows, writing
+from planner.base import csv_rows
 from planner.base.errors import WrongQuestion
 from planner.catalog import Catalog
 from planner.cost import nearness
@@ -208,14 +206,8 @@ def write(folder: Path, rows: Iterable[Mapping[str, str | float]], name: str) ->
     Raises:
         WrongQuestion: the folder cannot be written to.
     """
-    path = folder / FOLDER / name
-    writing.make_folder(path.parent)
-    text = io.StringIO()
-    table = csv.writer(text, lineterminator="\n")
-    table.writerow(COLUMNS)
-    table.writerows([_cell(row[column]) for column in COLUMNS] for row in thinned(rows))
-    writing.write(path, text.getvalue(), replace=True)
-    return path
+    cells = ([_cell(row[column]) for column in COLUMNS] for row in thinned(rows))
+    return csv_rows.write(folder / FOLDER / name, COLUMNS, cells)
 
 
 def _cell(value: str | float) -> str:

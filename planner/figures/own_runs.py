@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from planner.base import csv_rows, writing
+from planner.base import csv_rows
 from planner.base.errors import WrongQuestion
 from planner.catalog import Catalog
 from planner.cost.figures import Figure, Layout
@@ -144,12 +142,6 @@ def write(folder: Path, known: Mapping[str, OwnRuns], source: str, name: str) ->
     Raises:
         WrongQuestion: the folder cannot be written to.
     """
-    path = folder / FOLDER / name
-    writing.make_folder(path.parent)
-    text = io.StringIO()
-    table = csv.writer(text, lineterminator="\n")
-    table.writerow(COLUMNS)
-    for runtime, runs in sorted(known.items()):
-        table.writerows([runtime, *(getattr(run, name) for name in _OF_RUN), source] for run in listed(runs))
-    writing.write(path, text.getvalue(), replace=True)
-    return path
+    by_runtime = ((runtime, run) for runtime, runs in sorted(known.items()) for run in listed(runs))
+    rows = ([runtime, *(getattr(run, column) for column in _OF_RUN), source] for runtime, run in by_runtime)
+    return csv_rows.write(folder / FOLDER / name, COLUMNS, rows)

@@ -29,6 +29,18 @@ class RunSoftware:
     """What of the runtime, as `since` names it, the run was too early for: nothing unstated is taken to be that."""
 
 
+@dataclass(frozen=True, slots=True)
+class StatedRun:
+    """A row, with what is read in it and of it."""
+
+    row: Mapping[str, str]
+    says: Mapping[str, object]
+    """What its words say."""
+    software: RunSoftware
+    inferred: list[str]
+    """What is inferred is added."""
+
+
 class AxisReading(NamedTuple):
     """A value that a run may have had on one axis."""
 
@@ -59,20 +71,14 @@ def _spelled(value: object) -> str:
     return ("on" if value else "off") if isinstance(value, bool) else str(value)
 
 
-def degrees(
-    row: Mapping[str, str],
-    work: Workload,
-    n: int,
-    says: Mapping[str, object],
-    software: RunSoftware,
-    inferred: list[str],
-) -> Iterator[tuple[dict[str, int], int, bool]]:
+def degrees(run: StatedRun, work: Workload, n: int) -> Iterator[tuple[dict[str, int], int, bool]]:
     """Layouts that what is stated allows, each with its rank and whether it is likely."""
+    row = run.row
     tp, pp, cp = (whole(row, name) for name in ("tp", "pp", "cp"))
     if tp is None or pp is None:
         raise Unpredictable("tp and pp are not stated")
     unstated = ("cp", *(("ep",) if work.model.moe else ()))
-    inferred += [f"{name}: 1" for name in unstated if whole(row, name) is None]
+    run.inferred.extend(f"{name}: 1" for name in unstated if whole(row, name) is None)
     cp = cp or 1
     dp = n // (tp * pp * cp)
     if dp * tp * pp * cp != n:
@@ -84,9 +90,9 @@ def degrees(
     ep = whole(row, "ep", 1) or 1
     etp = whole(row, "etp") or (1 if ep > 1 or not work.model.moe else tp)
     if work.model.moe and whole(row, "etp") is None:
-        inferred.append("etp: 1" if ep > 1 else "etp: as tp")
-    micros = _micro_batches(row, work.batch // dp, tp * cp, says, software, inferred)
-    chunks = _chunks(row, work, pp, says, software, inferred)
+        run.inferred.append("etp: 1" if ep > 1 else "etp: as tp")
+    micros = _micro_batches(run, work.batch // dp, tp * cp)
+    chunks = _chunks(run, work, pp)
     stated = len(chunks) == 1
     for micro, chunk in product(micros, chunks):
         m, v = int(str(micro.value)), int(str(chunk.value))
@@ -98,28 +104,19 @@ def degrees(
             yield layout, micro.rank + chunk.rank, micro.likely and chunk.likely
 
 
-def _micro_batches(
-    row: Mapping[str, str],
-    per_rank: int,
-    sharing: int,
-    says: Mapping[str, object],
-    software: RunSoftware,
-    inferred: list[str],
-) -> list[AxisReading]:
+def _micro_batches(run: StatedRun, per_rank: int, sharing: int) -> list[AxisReading]:
     """Sequences of a micro-batch: as stated, or what accumulation leaves; by default a number, all of a rank's, or the
     largest that fits; without a default any.
 
     Args:
-        row: The row.
+        run: What is stated of it.
         per_rank: Sequences of a step on each replica.
         sharing: Accelerators that share one sequence.
-        says: What its words say.
-        software: What ran it.
-        inferred: What is inferred is added.
     """
+    row, software, inferred = run.row, run.software, run.inferred
     if micro := whole(row, "micro_batch"):
         return [AxisReading(micro * sharing if software.runtime.micro_batch_per_device else micro)]
-    steps = says.get("accumulation")
+    steps = run.says.get("accumulation")
     if isinstance(steps, int) and steps and per_rank % steps == 0:
         inferred.append("micro-batches: by the steps that gradients are accumulated over")
         return [AxisReading(per_rank // steps)]
@@ -138,35 +135,28 @@ def _micro_batches(
     return [AxisReading(m, place) for place, m in enumerate(halves)]
 
 
-def _chunks(
-    row: Mapping[str, str],
-    work: Workload,
-    pp: int,
-    says: Mapping[str, object],
-    software: RunSoftware,
-    inferred: list[str],
-) -> list[AxisReading]:
+def _chunks(run: StatedRun, work: Workload, pp: int) -> list[AxisReading]:
     """Chunks of layers on a pipeline rank: as stated in a cell or in words, else the default; interleaved without a
     number, any.
     """
+    says, known, date = run.says, run.software.runtime, run.software.date
     if says.get("schedule") in FOLDED:
         return [AxisReading(2)]  # a stage from either end
-    if stated := whole(row, "vpp"):
+    if stated := whole(run.row, "vpp"):
         return [AxisReading(stated)]
     interleaved, chunks = says.get("interleaved"), says.get("chunks")
-    known = software.runtime
     if pp == 1 or interleaved is False:
         return [AxisReading(1)]
     if isinstance(chunks, int) and chunks:
-        inferred.append("chunks: as words say")
+        run.inferred.append("chunks: as words say")
         return [AxisReading(chunks)]
     layers = -(-work.model.layers // pp) if known.uneven_stages else work.model.layers / pp
     depths = [v for v in range(2, 13) if layers / v >= 1 and layers % v == 0]
     if interleaved and depths:
-        inferred.append("vpp: interleaved, by any number of chunks")
+        run.inferred.append("vpp: interleaved, by any number of chunks")
         return [AxisReading(v) for v in depths]
-    readings = by_default("vpp", known, software.date, inferred)
-    if readings is None and software.date >= "2023" and known.axes.get("vpp") == "any":
-        inferred.append("vpp: any")
+    readings = by_default("vpp", known, date, run.inferred)
+    if readings is None and date >= "2023" and known.axes.get("vpp") == "any":
+        run.inferred.append("vpp: any")
         readings = [AxisReading(v) for v in (1, *depths)]
     return readings or [AxisReading(1)]

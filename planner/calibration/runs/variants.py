@@ -25,7 +25,7 @@ from planner.axes.values import (
 )
 from planner.calibration.runs import names, recomputed, words
 from planner.calibration.runs.columns import Unpredictable, number, whole
-from planner.calibration.runs.layouts import AxisReading, RunSoftware, by_default, degrees
+from planner.calibration.runs.layouts import AxisReading, RunSoftware, StatedRun, by_default, degrees
 from planner.figures.matrix_formats import can_train_in
 from planner.models import context
 from planner.schema.hardware import Accelerator, Runtime
@@ -139,8 +139,9 @@ def variants(
     policies = _function_in_8_bit(work, megatron, precision, policies, inferred)
     zeros = _zero_stages(row, known, date, inferred)
     plain = {name: value for name, value in words.options(says).items() if name in _WORDED}
-    for layout, rank, likely in degrees(row, work, n, says, software, inferred):
-        choices = {"recompute": policies, "zero": zeros, **_switches(row, layout, says, software, inferred)}
+    run = StatedRun(row, says, software, inferred)
+    for layout, rank, likely in degrees(run, work, n):
+        choices = {"recompute": policies, "zero": zeros, **_switches(run, layout)}
         for readings in product(*choices.values()):
             unlikely = [not likely, *(not reading.likely for reading in readings)]
             if sum(unlikely) > 1:
@@ -176,16 +177,9 @@ def _schedule(pp: int, says: Mapping[str, object], known: Runtime, date: str) ->
     return chosen if pp > 1 and chosen in SPLIT_SCHEDULES else ONE_F_ONE_B
 
 
-def _switches(
-    row: Mapping[str, str],
-    layout: Mapping[str, int],
-    says: Mapping[str, object],
-    software: RunSoftware,
-    inferred: list[str],
-) -> dict[str, list[AxisReading]]:
+def _switches(run: StatedRun, layout: Mapping[str, int]) -> dict[str, list[AxisReading]]:
     """Readings of the axes that turn communication's ways on and off: off where degrees leave nothing to decide."""
-    known = software.runtime
-    date = software.date
+    known, late, date = run.software.runtime, run.software.late, run.software.date
     noted: list[str] = []  # the same for every layout: added once
     readings: dict[str, list[AxisReading]] = {}
     for axis in (*OVERLAPS, EP_OVERLAP, AXES["dispatcher"]):
@@ -193,25 +187,25 @@ def _switches(
         has = axis.matters(layout) if axis is not AXES["dispatcher"] else layout["ep"] > 1
         if not has and axis is not DP_OVERLAP:
             readings[axis.name] = [AxisReading(neutral)]
-        elif axis.name in says:
-            readings[axis.name] = [AxisReading(says[axis.name])]
-        elif axis.name in software.late:
+        elif axis.name in run.says:
+            readings[axis.name] = [AxisReading(run.says[axis.name])]
+        elif axis.name in late:
             noted.append(f"{axis.name}: not there yet")
             readings[axis.name] = [AxisReading(neutral)]
         else:
             default = by_default(axis.name, known, date, noted)
             usual = date >= "2023" and axis in OVERLAPS
             readings[axis.name] = default or [AxisReading(usual if axis.kind == "switch" else neutral)]
-    shares = number(row, "sequence_parallel")
+    shares = number(run.row, "sequence_parallel")
     if shares is not None or layout["tp"] == 1:
         readings["sequence_parallel"] = [AxisReading(bool(shares))]
-    elif "sequence_parallel" in software.late:
+    elif "sequence_parallel" in late:
         noted.append("sequence parallelism: not there yet")
         readings["sequence_parallel"] = [AxisReading(False)]
     else:
         default = by_default("sequence_parallel", known, date, noted)
         readings["sequence_parallel"] = default or [AxisReading(True)]
-    inferred += [rule for rule in noted if rule not in inferred]
+    run.inferred.extend([rule for rule in noted if rule not in run.inferred])
     return readings
 
 
