@@ -4,7 +4,7 @@ minimise.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -29,7 +29,9 @@ from planner.search.problem import SearchProblem, Target
 from planner.space import infeasible
 from planner.space.blocks import Block, blocks
 from planner.space.cost_grid import Figures
-from planner.space.enumerate_layouts import Question, layouts
+from planner.space.enumerate_layouts import Question, Rows, layouts
+from planner.space.levers import BY_DEFAULT, Levers, offered
+from planner.space.pins import Pins
 from planner.space.rules import RuleSetting
 
 OWN_RUNS_SHARED = "the site's own runs shift every plan by the same factor: over several pools none is nearer to them"
@@ -76,8 +78,7 @@ def space(request: Request) -> tuple[Block, ...]:
     Raises:
         WrongQuestion: no layout is legal under the pins.
     """
-    setting = RuleSetting(request.workload, request.cluster, request.runtime)
-    question = Question(setting, request.counts, request.batches, request.pins, request.waived)
+    question = _asked(request)
     rows = layouts(question)
     if not len(rows["tp"]):
         raise WrongQuestion(infeasible.no_layout(question))
@@ -85,6 +86,11 @@ def space(request: Request) -> tuple[Block, ...]:
     if not found:
         raise WrongQuestion(infeasible.no_options(question))
     return found
+
+
+def _asked(request: Request) -> Question:
+    setting = RuleSetting(request.workload, request.cluster, request.runtime)
+    return Question(setting, request.counts, request.batches, request.pins, request.waived)
 
 
 def prepare(catalog: Catalog, request: Request, spanned: tuple[Block, ...] | None = None) -> Prepared:
@@ -254,3 +260,23 @@ def problem(prepared: Prepared, top: int, *, capacity: float | None = None) -> S
     """The search's view of a prepared request: a plan may hold what of the capacity the risk leaves."""
     memory = prepared.usable if capacity is None else prepared.within(capacity)
     return SearchProblem(prepared.figures, prepared.blocks, prepared.targets, memory, top, prepared.request.fold)
+
+
+def levers_of(prepared: Prepared, names: Collection[str] = BY_DEFAULT) -> Levers:
+    """The levers that a request's pins leave free, of those named."""
+    request = prepared.request
+    kernels = prepared.reached.accelerator.attention_kernels
+    return offered(request.workload, request.cluster, request.runtime, request.pins, kernels, names)
+
+
+def legal_rows(prepared: Prepared) -> Rows:
+    """Every legal layout."""
+    return layouts(_asked(prepared.request))
+
+
+def wave(prepared: Prepared, rows: Rows, pins: Pins, capacity: float | None = None) -> SearchProblem | None:
+    """The problem of some rows under other pins; None where no options go with them."""
+    request = prepared.request
+    found = tuple(blocks(rows, request.workload, request.cluster, request.runtime, pins))
+    targets = tuple(_target(request, block) for block in found)
+    return problem(replace(prepared, blocks=found, targets=targets), 1, capacity=capacity) if found else None

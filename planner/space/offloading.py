@@ -66,7 +66,7 @@ def policies(workload: Workload, runtime: Runtime, kinds: tuple[str, ...], pins:
 
 def states(runtime: Runtime, pins: Pins) -> list[float]:
     """Shares of the optimizer states in host memory: none or all of them, or those that a pin names."""
-    known = _known(runtime, OFFLOAD.name, (ALONE,))
+    known = values_of(runtime, OFFLOAD.name)
     pinned = pins.bounds.get(OFFLOAD.name)
     shares = [states_offloaded(name) for name in pinned.values] if pinned else [0.0, 1.0]
     return [share for share in shares if (offload_name(share) if share in (0.0, 1.0) else PART) in known]
@@ -74,7 +74,7 @@ def states(runtime: Runtime, pins: Pins) -> list[float]:
 
 def activations(model: Model, runtime: Runtime, pins: Pins) -> list[tuple[str, ...]]:
     """Modules whose inputs live in host memory: none, unless a pin names those of the runtime and the model."""
-    able = {WHOLE, *offloadable(model)} & {*_known(runtime, ACTIVATION_OFFLOAD.name, ())}
+    able = {WHOLE, *offloadable(model)} & {*values_of(runtime, ACTIVATION_OFFLOAD.name, ())}
     pinned = pins.bounds.get(ACTIVATION_OFFLOAD.name)
     asked = [activation_offload(name) for name in pinned.values] if pinned else [()]
     return [modules for modules in asked if able.issuperset(modules)]
@@ -158,6 +158,7 @@ def placements(cluster: Cluster, pins: Pins) -> tuple[MemoryPlacement, ...]:
     return tuple(placement(name) for name in pinned.values if len(known) > 1 or name == NOWHERE.name)
 
 
-def _known(runtime: Runtime, axis: str, neutral: tuple[str, ...]) -> tuple[object, ...]:
+def values_of(runtime: Runtime, axis: str, neutral: tuple[str, ...] = (ALONE,)) -> tuple[object, ...]:
+    """The values that a runtime lists on an axis."""
     known = runtime.axes.get(axis, neutral)
     return neutral if known == "any" else tuple(known)

@@ -1,0 +1,150 @@
+"""Levers: values of axes that a runtime has, and that the base space leaves out where no pin names them.
+
+The base space holds what decides most: degrees, ZeRO, recomputation by layers, overlap. A lever adds values to one axis
+of it: modules recomputed by name, CUDA graphs, kernels, what lives in host memory. Those of :data:`FASTER` shorten
+passes; those of :data:`LEANER` give memory for time, so that no candidate is faster with them than one of the same
+layout without, if both fit. :mod:`planner.search.waves` rests on that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, combinations
+
+from planner.axes import AXES
+from planner.axes.table import (
+    ACTIVATION_OFFLOAD,
+    ATTENTION_KERNEL,
+    DISPATCHER,
+    GRAPHS,
+    OFFLOAD,
+    OFFLOAD_OVERLAP,
+    RECOMPUTE,
+)
+from planner.axes.values import ALONE, CORE_ATTENTION, PART, WHOLE, Recompute, modules, offload_name
+from planner.schema.hardware import Cluster, Runtime
+from planner.schema.workload import Workload
+from planner.space import dispatchers, offloading
+from planner.space.pins import Bound, Pins
+
+FASTER = (GRAPHS.name, DISPATCHER.name, ATTENTION_KERNEL.name)
+LEANER = (OFFLOAD.name, OFFLOAD_OVERLAP.name, ACTIVATION_OFFLOAD.name, RECOMPUTE.name)
+BY_DEFAULT: tuple[str, ...] = ()
+"""Levers that a plan is searched with where no pin names their axis: all of them are ``(*FASTER, *LEANER)``."""
+SHARES = (0.25, 0.5, 0.75)
+"""Shares of the optimizer states in host memory that are tried, beside none and all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Levers:
+    """Values on the axes of levers, as pins spell them."""
+
+    base: Mapping[str, tuple[str, ...]]
+    """Axis -> values of the base space."""
+    added: Mapping[str, tuple[str, ...]]
+    """Axis -> what a lever adds to these."""
+
+    def __bool__(self) -> bool:
+        return bool(self.added)
+
+    def pins(self, pins: Pins, with_base: Collection[str], without: Collection[str] = ()) -> Pins:
+        """Pins that also hold the levers' axes: to all values on those of `with_base`, to what is added on those of
+        `without`, and to the base space's elsewhere.
+        """
+        bounds = dict(pins.bounds)
+        for axis, added in self.added.items():
+            base = () if axis in without else self.base[axis]
+            bounds[axis] = Bound((*base, *(added if axis in with_base or axis in without else ())))
+        return Pins(bounds)
+
+    def waves(self) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
+        """Parts of the whole space in the order in which they are searched: the axes that have all their values, and
+        those that have only the added ones. The first has every lever that is faster, later ones add those that are
+        leaner, one, two, then three at a time.
+        """
+        fast = tuple(axis for axis in FASTER if axis in self.added)
+        host = tuple(axis for axis in (OFFLOAD.name, OFFLOAD_OVERLAP.name) if axis in self.added)
+        lean = [axis for axis in (ACTIVATION_OFFLOAD.name, RECOMPUTE.name) if axis in self.added]
+        yield (*fast, *host), ()
+        for count in range(1, len(lean) + 1):
+            for axes in combinations(lean, count):
+                yield fast, axes
+        for count in range(1, len(lean) + 1) if host else ():
+            for axes in combinations(lean, count):
+                yield (*fast, *host), axes
+
+
+def offered(
+    workload: Workload,
+    cluster: Cluster,
+    runtime: Runtime,
+    pins: Pins,
+    kernels: Collection[str],
+    names: Collection[str] = BY_DEFAULT,
+) -> Levers:
+    """The levers that a release of a runtime has on an accelerator for a model.
+
+    Args:
+        workload: The model and how it is trained.
+        cluster: The machines.
+        runtime: As of its release.
+        pins: Of the question; what they hold has no lever.
+        kernels: Attention kernels for which the accelerator has a figure.
+        names: Axes of the levers that are wanted.
+    """
+    known = {axis: offloading.values_of(runtime, axis) for axis in (*FASTER, *LEANER)}
+    added: dict[str, Sequence[str]] = {
+        GRAPHS.name: [name for name in GRAPHS.choices if name != ALONE and name in known[GRAPHS.name]],
+        DISPATCHER.name: [
+            str(name)
+            for name in known[DISPATCHER.name]
+            if workload.model.moe and name != ALONE and dispatchers.runs_on(str(name), cluster.accelerator)
+        ],
+        ATTENTION_KERNEL.name: [
+            name
+            for name in ATTENTION_KERNEL.choices
+            if name in known[ATTENTION_KERNEL.name] and name in kernels
+        ],
+        OFFLOAD.name: [offload_name(share) for share in SHARES] if PART in known[OFFLOAD.name] else [],
+        OFFLOAD_OVERLAP.name: ["on"] if True in known[OFFLOAD_OVERLAP.name] else [],
+        ACTIVATION_OFFLOAD.name: list(_moved(workload, known[ACTIVATION_OFFLOAD.name])),
+        RECOMPUTE.name: list(_recomputed(workload, runtime, known[RECOMPUTE.name])),
+    }  # fmt: skip
+    if workload.model.moe is not None:
+        added[GRAPHS.name] = [name for name in added[GRAPHS.name] if name != "full"]
+    mine = {axis: tuple(values) for axis, values in added.items() if values and axis in names and axis not in pins}
+    return Levers({axis: _base(axis, pins, workload, runtime) for axis in mine}, mine)
+
+
+def _base(axis: str, pins: Pins, workload: Workload, runtime: Runtime) -> tuple[str, ...]:
+    if axis == RECOMPUTE.name:
+        return tuple(policy.name for policy in offloading.policies(workload, runtime, (), pins))
+    if axis == OFFLOAD.name:
+        return tuple(offload_name(share) for share in offloading.states(runtime, pins))
+    return (AXES[axis].spell(AXES[axis].neutral),)
+
+
+def _recomputed(workload: Workload, runtime: Runtime, known: Collection[object]) -> Iterator[str]:
+    """Policies that name modules: fewest first."""
+    able = [name for name in offloading.modules_of(workload.model) if name in runtime.recompute_modules]
+    if "selective" not in known:
+        return
+    for named in _subsets(able):
+        for again in (named, (CORE_ATTENTION, *named)):
+            policy: Recompute = modules("+".join(again), again)
+            yield policy.name
+
+
+def _moved(workload: Workload, known: Collection[object]) -> Iterator[str]:
+    """Modules whose inputs can live in host memory, joined: fewest first; what attention gives goes with what it reads
+    (:func:`planner.axes.values.activation_offload`).
+    """
+    yield from (WHOLE,) if WHOLE in known else ()
+    for named in _subsets([name for name in offloading.offloadable(workload.model) if name in known]):
+        if "attn_proj" not in named or CORE_ATTENTION in named:
+            yield "+".join(named)
+
+
+def _subsets(names: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    return chain.from_iterable(combinations(names, count) for count in range(1, len(names) + 1))

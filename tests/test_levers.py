@@ -1,0 +1,148 @@
+"""Levers: the waves find what an enumeration of every lever finds, and say what they left out."""
+
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from planner import cost
+from planner.axes.options import OptionValues
+from planner.question.search_problem import Prepared, legal_rows, levers_of, prepare, problem, wave
+from planner.search import waves
+from planner.search.branch_and_bound import Bounded
+from planner.space import levers
+from planner.space.cost_grid import single_grid
+from tests.cases import CATALOG, request
+from tests.sweeps import sweep
+
+EVERY = (*levers.FASTER, *levers.LEANER)
+PRICE = next(price for price in CATALOG.node("p5.48xlarge").prices if price.basis == "on-demand")
+HELD = "cp=1 micro=1|2 tp=1|2|4|8 pp=1|2|4 rank_order=tp-cp-ep-dp-pp zero=1 dp_overlap=on"
+FEW = {
+    "dense": ("llama2-7b", "dgx-h100:1", "tp_overlap=off sequence_parallel=off|on vpp=1|2|4"),
+    "dense on old nodes": ("llama2-7b", "dgx-a100-40gb:1", "tp_overlap=off vpp=1|2"),
+    "larger": ("llama3-8b", "dgx-h100:2", "tp_overlap=on vpp=1"),
+    "mixture": ("olmoe-1b-7b", "dgx-h100:1", "ep=1|8 etp=1 vpp=1 pp=1 tp=1 activation_offload=none|expert_fc1+moe_act"),
+    "mixture, narrow": ("mixtral-8x7b", "dgx-h100:2", "ep=1|8 etp=1 tp=2 vpp=1 activation_offload=none"),
+}
+"""Small questions: model, cluster, and pins that leave levers and a few layouts free."""
+
+
+class Enumerated(NamedTuple):
+    """Every candidate of a question with all levers."""
+
+    value: np.ndarray
+    time: np.ndarray
+    memory: np.ndarray
+
+
+@cache
+def asked(name: str, batch: int, release: str, objective: str) -> Prepared:
+    model, cluster, pins = FEW[name]
+    held = " ".join(pin for pin in HELD.split() if pin.partition("=")[0] + "=" not in pins)
+    return prepare(
+        CATALOG,
+        request(
+            model,
+            cluster,
+            release=release,
+            batches=(batch,),
+            pins=f"{held} {pins}",
+            objective=objective,
+            price=PRICE,
+        ),
+    )
+
+
+@cache
+def enumerated(name: str, batch: int, release: str, objective: str) -> Enumerated:
+    """All of them at once, without waves or bounds."""
+    prepared = asked(name, batch, release, objective)
+    whole = levers_of(prepared, EVERY)
+    everything = wave(prepared, legal_rows(prepared), whole.pins(prepared.request.pins, tuple(whole.added)))
+    columns = []
+    for index, (block, target) in enumerate(zip(everything.blocks, everything.targets, strict=True)):
+        step = cost.evaluate(everything.grid(index))
+        time = np.broadcast_to(step.time, block.shape)
+        columns.append((time * target.weight, time, np.broadcast_to(step.memory, block.shape)))
+    return Enumerated(*(np.concatenate([part.ravel() for part in parts]) for parts in zip(*columns, strict=True)))
+
+
+def searched(prepared: Prepared, capacity: float, budget: int = 10**12) -> tuple[float, waves.LeverSearch]:
+    """The base space's best, and what levers bring."""
+    base = Bounded().search(problem(prepared, 1, capacity=capacity)).best
+    known = base[0].value if base else np.inf
+    found = waves.search(
+        lambda rows, pins: wave(prepared, rows, pins, capacity),
+        legal_rows(prepared),
+        prepared.request.pins,
+        levers_of(prepared, EVERY),
+        known,
+        budget,
+    )
+    return known, found
+
+
+CASES = [
+    (name, batch, release, objective, share)
+    for name in FEW
+    if name != "mixture"  # its enumeration has not been run yet
+    for batch in (16, 64, 256)
+    for release in ("2026.06", "2025.05")
+    for objective in ("time", "cost")
+    for share in (0.35, 0.5, 0.65, 0.8, 1.0)
+]
+"""Questions with so much of the accelerator's memory."""
+
+
+def agree(name: str, batch: int, release: str, objective: str, share: float) -> None:
+    prepared = asked(name, batch, release, objective)
+    every = enumerated(name, batch, release, objective)
+    capacity = share * prepared.request.cluster.accelerator.memory
+    known, found = searched(prepared, capacity)
+    fits = every.memory <= prepared.within(capacity)
+    least = float(every.value[fits].min()) if fits.any() else np.inf
+    best = min(known, found.best.value if found.best else np.inf)
+    assert best == pytest.approx(least, rel=1e-12) or (not np.isfinite(best) and not np.isfinite(least))
+    assert found.least_left == np.inf
+    if found.best:
+        options: OptionValues = found.best.options
+        alone = cost.evaluate(single_grid(prepared.figures, found.best.layout, options))
+        assert float(alone.time) == pytest.approx(found.best.time, rel=1e-12)
+        assert float(alone.memory) <= prepared.within(capacity)
+
+
+NAMES = ("name", "batch", "release", "objective", "share")
+
+
+@pytest.mark.slow
+@sweep(NAMES, CASES)
+def test_waves_find_what_an_enumeration_of_all_levers_finds(name, batch, release, objective, share):
+    agree(name, batch, release, objective, share)
+
+
+@sweep(NAMES, [case for case in CASES if case[:2] == ("dense on old nodes", 64)][::4])
+def test_they_do_on_some_questions(name, batch, release, objective, share):
+    agree(name, batch, release, objective, share)
+
+
+@sweep("budget", [0, 2_000, 20_000])
+def test_what_a_budget_leaves_out_is_bounded(budget):
+    """No candidate that was left out is better than the bound that is told."""
+    case = ("dense on old nodes", 64, "2026.06", "time")
+    prepared, every = asked(*case), enumerated(*case)
+    capacity = 0.5 * prepared.request.cluster.accelerator.memory
+    known, found = searched(prepared, capacity, budget)
+    least = float(every.value[every.memory <= prepared.within(capacity)].min())
+    best = min(known, found.best.value if found.best else np.inf)
+    assert min(best, found.least_left) <= least <= best
+    assert found.looked_at <= budget and found.least_left < best
+
+
+def test_levers_are_those_of_the_release_and_of_axes_that_no_pin_holds():
+    prepared = asked("mixture", 64, "2026.06", "time")
+    assert set(levers_of(prepared, EVERY).added) == set(EVERY) - {"activation_offload"}
+    older = levers_of(asked("mixture", 64, "2025.05", "time"), EVERY)
+    assert "graphs" not in older.added and "selective:layernorm+moe_act" in older.added["recompute"]
+    assert not levers_of(prepared, ())
