@@ -6,7 +6,7 @@ what the vectorised functions say in closed form. A plan is any object with the 
 """
 
 from dataclasses import dataclass
-from math import ceil, floor, gcd, inf, log2, sqrt
+from math import ceil, floor, gcd, inf, log2, prod, sqrt
 from types import SimpleNamespace
 
 
@@ -139,15 +139,32 @@ def all_reduce(p, size, g):
     return min(ring, tree)
 
 
-def all_to_all(p, size, g, copies):
-    """The slower of (inside - 1) / n S in the domain and (n - inside) / n S on the NIC, less repeated copies."""
+def all_to_all(p, size, g):
+    """The slower of (inside - 1) / n S in the domain and (n - inside) / n S on the NIC."""
+    near = (g.inside - 1.0) / g.n * size / in_domain(p, g, p.network.scaleup)
+    far = (g.n - g.inside) / g.n * size / nic(p, g) if g.n > g.inside else 0.0
+    return direct(p, g, max(near, far))
+
+
+def direct(p, g, wire):
+    """Everybody to everybody: `wire` seconds of bytes, behind a latency that grows with the ranks."""
     if g.n <= 1:
         return 0.0
-    spans = g.n > g.inside
-    near = (g.inside - 1.0) / g.n * size / in_domain(p, g, p.network.scaleup)
-    far = (g.n - g.inside) / g.n * size * copies / nic(p, g) if spans else 0.0
-    hop = p.network.nic_latency if spans else p.network.scaleup_latency
-    return pipelined(p, p.network.base + hop * log2(max(g.n, 2.0)), max(near, far))
+    hop = p.network.nic_latency if g.n > g.inside else p.network.scaleup_latency
+    return pipelined(p, p.network.base + hop * log2(max(g.n, 2.0)), wire)
+
+
+def apart(p, parts):
+    """How many of so many ranks, or domains, hold an expert of one token: M of G groups of experts, or any."""
+    s = p.shape
+    k, kept, groups = max(s.experts_per_token, 1.0), s.groups_per_token, s.expert_groups
+    if kept >= groups:
+        return min(parts * (1.0 - (1.0 - 1.0 / parts) ** k), k)
+    if parts < groups:
+        ways = prod(max(groups - groups / parts - i, 0.0) / (groups - i) for i in range(int(kept)))
+        return min(parts * (1.0 - ways), k)
+    each = parts / groups
+    return min(kept * each * (1.0 - (1.0 - 1.0 / each) ** (k / kept)), k)
 
 
 def send(p, size, stride, n):
@@ -375,7 +392,7 @@ def exchanged(p):
     """Two all-to-alls: queries, keys and values before the kernel, its output behind."""
     s, tp = p.shape, p.layout.tp
     widths = s.heads * s.qk_dim / tp + kv_width(p), s.heads * s.v_dim / tp
-    return sum(all_to_all(p, p.device.element * tokens(p) * w, group(p, exchanging(p), tp), 1.0) for w in widths)
+    return sum(all_to_all(p, p.device.element * tokens(p) * w, group(p, exchanging(p), tp)) for w in widths)
 
 
 def joining(p):
@@ -389,18 +406,24 @@ def joining(p):
 def exchange(p):
     """Dispatch and combine of a pass: all-to-all over ep, gather over etp.
 
-    Of k copies bound for d domains d (1 - (1 - 1/d)^k) differ, which some dispatchers know.
+    A fused dispatcher sends a token once to a domain, and there once to a rank.
     """
     s, cut = p.shape, p.layout
     g = group(p, cut.ep, cut.etp)
     size = p.device.element * tokens(p) * s.experts_per_token / cut.tp * s.hidden * p.stack.expert_imbalance
-    k, d = max(s.experts_per_token, 1.0), max(g.n / g.inside, 1.0)
     asked = p.options.dispatcher
     if asked == 3:  # All tokens go to all ranks.
         return 2.0 * gather(p, p.device.element * tokens(p) / cut.tp * s.hidden * cut.ep, g)
-    once = asked == 2 if asked else p.stack.dispatch_once
-    crossing = min(d * (1.0 - (1.0 - 1.0 / d) ** k) / k, 1.0) if once else 1.0
-    return 2.0 * (all_to_all(p, size, g, crossing) + gather(p, size * cut.etp, group(p, cut.etp, 1.0)))
+    once = asked == 2 if asked else p.stack.dispatch_once and g.n > g.inside
+    sent = all_to_all(p, size, g)
+    if once:
+        token = size / max(s.experts_per_token, 1.0)
+        near = (
+            token * apart(p, g.n) * (1.0 - 1.0 / g.inside) / (in_domain(p, g, p.network.scaleup) * p.network.dispatch)
+        )
+        far = token * apart(p, g.n / g.inside) * (1.0 - g.inside / g.n) / (nic(p, g) * p.network.dispatch_nic)
+        sent = direct(p, g, max(near, far))
+    return 2.0 * (sent + gather(p, size * cut.etp, group(p, cut.etp, 1.0)))
 
 
 def expert_parallel(p, beside):

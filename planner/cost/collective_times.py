@@ -154,21 +154,28 @@ def _reduce_rate(network: Network, g: CollectiveGroup) -> Figure:
     return domain_rate(network, g, np.where(g.n > g.inside, network.scaleup, network.scaleup_reduce))
 
 
-def all_to_all(network: Network, size: Figure, g: CollectiveGroup, copies: Figure = 1.0) -> Figure:
-    """Direct all-to-all: the slower of what stays in the domain and what leaves it, ``(n - inside)/n S / B_nic``.
-
-    `copies` (<= 1) is the share of the crossing bytes that remains when rows bound for one domain are sent once.
-    """
+def all_to_all(network: Network, size: Figure, g: CollectiveGroup) -> Figure:
+    """Direct all-to-all: the slower of what stays in the domain and what leaves it, ``(n - inside)/n S / B_nic``."""
     if network.dimensions is not None and g.spans is not None:
         return dimensions.all_to_all(network.dimensions, size, g.spans)
     inside = domain_rate(network, g, network.scaleup)
     domains = g.n / g.inside
     near = (g.inside - 1.0) / g.n * size / inside
-    far = np.where(domains > 1, (g.n - g.inside) / g.n * size * copies / nic_rate(network, g), 0.0)
-    latency = network.base + np.where(domains > 1, network.nic_latency, network.scaleup_latency) * np.log2(
-        np.maximum(g.n, 2.0)
-    )
-    return pipelined(network, latency, np.maximum(near, far), g.n)
+    far = np.where(domains > 1, (g.n - g.inside) / g.n * size / nic_rate(network, g), 0.0)
+    return pipelined(network, _direct_latency(network, g), np.maximum(near, far), g.n)
+
+
+def _direct_latency(network: Network, g: CollectiveGroup) -> Figure:
+    hop = np.where(g.n > g.inside, network.nic_latency, network.scaleup_latency)
+    return network.base + hop * np.log2(np.maximum(g.n, 2.0))
+
+
+def forwarded(network: Network, near: Figure, far: Figure, g: CollectiveGroup) -> Figure:
+    """Seconds of a fused dispatcher whose ranks each move `near` bytes over domain links beside `far` over the NIC."""
+    inside = domain_rate(network, g, network.scaleup) * network.dispatch
+    outside = nic_rate(network, g) * network.dispatch_nic
+    wire = np.maximum(near / inside, np.where(g.n > g.inside, far / outside, 0.0))
+    return pipelined(network, _direct_latency(network, g), wire, g.n)
 
 
 def send(network: Network, size: Figure, stride: Figure, n: Figure) -> Figure:

@@ -94,6 +94,10 @@ class Shape:
     shared_ffn: Figure
     imbalance: Figure = 0.0
     """Tokens of the busiest expert rank over an even share; 0: the stack's."""
+    expert_groups: Figure = 1.0
+    """Groups of experts ..."""
+    groups_per_token: Figure = 1.0
+    """... of which a token's experts are in so many."""
     expert_hidden: Figure = 0.0
     """Width that routed experts read and give where it is not the model's; 0: it is."""
     attention_share: Figure = 1.0
@@ -333,6 +337,10 @@ class Network:
     nic: Figure
     """Reachable B/s of the NICs, per accelerator."""
     nic_latency: Figure
+    dispatch: Figure = 1.0
+    """What a fused dispatcher of experts' tokens reaches on the domain's links, over `scaleup` ..."""
+    dispatch_nic: Figure = 1.0
+    """... and on the NICs, over `nic`."""
     spine: Figure
     """B/s per accelerator between leaves over that below a leaf: 1 / oversubscription."""
     leaf: Figure

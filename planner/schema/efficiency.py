@@ -43,6 +43,10 @@ class AcceleratorEfficiency(Entry):
     """Seconds per ring step on the scale-up link."""
     nic: float
     """Reachable fraction of the NICs by ring collectives over several nodes."""
+    dispatch: float = 0.0
+    """Reachable fraction of the scale-up link by a fused dispatcher of experts' tokens; 0: as `scaleup`."""
+    dispatch_nic: float = 0.0
+    """Reachable fraction of the NICs by a fused dispatcher; 0: as `nic`."""
     collective_base: float = 6.6e-6
     """Seconds that any collective takes before its first step."""
     pipelining: float = 1.2

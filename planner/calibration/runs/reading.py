@@ -23,6 +23,7 @@ from planner.calibration.runs.trained import batch_of, model_of, step_time, work
 from planner.calibration.runs.variants import (
     RunVariant,
     mode_of,
+    options_in_words,
     stated_options,
     variants,
 )
@@ -194,6 +195,10 @@ def _placed(row: Mapping[str, str], readings: Sequence[RunVariant], known: Runti
     return stated
 
 
+def _named_options(row: Mapping[str, str]) -> set[str]:
+    return {*stated_options(row), *options_in_words(row)}
+
+
 def _software(row: Mapping[str, str], catalog: Catalog, vendor: str) -> tuple[Runtime, str, list[str]]:
     """The runtime that a row states, when it was released (YYYY or YYYY.MM), and what had to be guessed.
 
@@ -217,7 +222,7 @@ def _software(row: Mapping[str, str], catalog: Catalog, vendor: str) -> tuple[Ru
         date = known.releases[-1]
         unread = " ".join(text for text in (release, row.get("framework_date") or "") if text)
         guessed.append(f"release {date}" + (f" for {unread!r:.60}, which says no date" if unread else ""))
-    elif (complete := columns.completed(date, known, row.get("notes") or "", stated_options(row))) != date:
+    elif (complete := columns.completed(date, known, row.get("notes") or "", _named_options(row))) != date:
         guessed.append(f"release {complete}: what the row names is of that month")
         date = complete
     return known, date, guessed

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
 
 from planner.axes.values import (
@@ -27,11 +27,11 @@ KNOWN = {"none": NO_RECOMPUTE, "selective": SELECTIVE, "full": FULL}
 MODULE_WORDS: tuple[tuple[str, str], ...] = (
     (r"core[- _]?att\w*|attention scores|softmax|dot[- ]product attention|^att(?:ention|n)$", CORE_ATTENTION),
     (r"mla[- _]?up[- _]?proj\w*|latents?|up[- _]?proj\w*|^mla$", "mla_up_proj"),
-    (r"moe[- _]?act\w*|swi[- _]?glu|act(?:ivation)?[- _]?func\w*|^activations?$|gelu", "moe_act"),
+    (r"moe[- _]?act\w*|swi[- _]?glu|act(?:ivation)?[- _]?func\w*|^act(?:ivation)?s?$|gelu", "moe_act"),
     (r"(?:layer|rms)[- _]?norms?|^norms?$", "layernorm"),
     (r"^(?:moe|experts?|moe layers?|whole mixture)$", "moe"),
     (r"^(?:dense )?(?:mlps?|ffns?|feed[- ]forward)$", "mlp"),
-    *((rf"^{name}$", name) for name in NOT_PRICED),
+    *((rf"^{name}?$", name) for name in NOT_PRICED),
 )
 """Words for a module, one item of a list -> the module as Megatron Core calls it."""
 
@@ -77,7 +77,9 @@ IN_NOTES: tuple[tuple[str, Callable[[re.Match[str]], Recompute]], ...] = (
 _NAMED = re.compile(
     r"recompute[_ ]modules:? +(?:incl(?:uding|\.)? +)?([\w-]+(?:(?: ?\+ ?|, | and )[\w-]+)*)(?! in )\b", re.IGNORECASE
 )
-"""Modules that notes name, where the cell says at most that it was some."""
+"""Modules that notes name, where the cell says at most that it was some ..."""
+_RECOMPUTED = re.compile(r"^recomput\w*:? +| +recomput\w*$", re.IGNORECASE)
+"""... and the word at either end of a note that is a list of them, as ``norm, act`` or ``layernorm+moe recompute``."""
 
 
 def _share(share: float) -> Recompute:
@@ -97,8 +99,8 @@ def stated(row: Mapping[str, str], by_module: bool, inferred: list[str]) -> Reco
         Unpredictable: words that say nothing of recomputation.
     """
     cell, notes = (row.get("activation_recompute") or "").strip(), row.get("notes") or ""
-    if cell in ("", "selective") and by_module and (noted := _NAMED.search(notes)):
-        named = _modules(noted[1], by_module, inferred)
+    if cell in ("", "selective") and by_module:
+        named = next(filter(None, (_modules(items, by_module, inferred) for items in _noted(cell, notes))), None)
         if named is not None:
             return named
     if not cell:
@@ -121,6 +123,16 @@ def stated(row: Mapping[str, str], by_module: bool, inferred: list[str]) -> Reco
     if policy is None:
         raise Unpredictable(f"activation_recompute {cell!r}: none, selective, full and block:N are known")
     return FULL if policy is SELECTIVE and not by_module else policy
+
+
+def _noted(cell: str, notes: str) -> Iterator[str]:
+    """Parts of the notes that may be lists of modules; without the word, two or more beside a cell that says some."""
+    if named := _NAMED.search(notes):
+        yield named[1]
+    for note in re.split(r"[;.]", notes):
+        items, words = _RECOMPUTED.subn("", note.strip())
+        if items and (words or (cell == "selective" and re.search(r"[+,]", items))):
+            yield items
 
 
 def _first(table: tuple[tuple[str, Callable[[re.Match[str]], Recompute]], ...], text: str) -> Recompute | None:

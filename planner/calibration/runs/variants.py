@@ -222,6 +222,12 @@ def stated_options(row: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
+def options_in_words(row: Mapping[str, str]) -> set[str]:
+    """What a row's words say of options, as `since` names them."""
+    options = words.options(words.stated(row))
+    return {name if value is True else f"{name}={value}" for name, value in options.items() if value is not False}
+
+
 SHARDS = re.compile(r"zero|sdp|ddp|shard|optimizer|replica|data.?parallel|none|node|slice", re.IGNORECASE)
 """Words by which a row says how states are shared."""
 

@@ -77,7 +77,9 @@ WORDS: tuple[Word, ...] = (
     # What communication overlaps.
     Word(r"expert exchanges (do not )?overlap", {"ep_overlap": lambda m: not m[1]}),
     Word(r"\b(?:ep|a2a|moe(?: (?:a2a|ep))?|expert|all[- ]?to[- ]?all)" + _OVERLAPS, {"ep_overlap": True}),
-    Word(r"1f1b (?:with )?(?:a2a|all[- ]?to[- ]?all|ep)[- ]?overlap|batch[- ]level overlap", {"ep_overlap": True}),
+    Word(
+        r"1f1b[- ](?:with )?(?:(?:a2a|all[- ]?to[- ]?all|ep)[- ])?overlap|batch[- ]level overlap", {"ep_overlap": True}
+    ),
     Word(r"\boverlap\w*[- ](?:of )?(?:moe|ep\b|expert|a2a|all[- ]?to[- ]?all)", {"ep_overlap": True}),
     Word(r"\b(?:tp|tensor[- ]parallel)" + _OVERLAPS + r"|\basync[- ]?tp\b|\buser ?buffers?\b", {"tp_overlap": True}),
     Word(r"\boverlaps? tp/dp\b", {"tp_overlap": True, "dp_overlap": True}),
