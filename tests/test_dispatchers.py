@@ -13,6 +13,7 @@ from planner.launchers.reading.megatron_options import dispatcher
 from planner.schema.plan import Plan
 from planner.space.cost_grid import single_grid
 from planner.verify import violations
+from tests.cases import figures
 from tests.launchers.environments import given
 from tests.sweeps import sweep
 from tests.test_overlap import _plain, figures_of, with_layout
@@ -44,6 +45,46 @@ def test_what_is_sent_by_hand() -> None:
     gathered = replace(grid, options=replace(grid.options, dispatcher=3.0))
     more = stage_memory.passing(gathered, 0.0).layer - stage_memory.passing(grid, 0.0).layer
     assert more == pytest.approx(2 * asked["allgather"].bytes_sent)
+
+
+@sweep(
+    ("parts", "copies", "groups", "kept", "reached"),
+    [
+        (8, 8, 1, 1, 8 * (1 - (7 / 8) ** 8)),
+        (4, 8, 8, 4, 4 * (1 - 15 / 70)),  # of C(8, 4) = 70 choices of groups C(6, 4) = 15 leave a node of two out
+        (8, 8, 8, 4, 4.0),
+        (32, 8, 8, 4, 4 * 4 * (1 - (3 / 4) ** 2)),  # each of four groups sends two copies to its four ranks
+        (64, 1, 1, 1, 1.0),
+        (1, 8, 8, 4, 1.0),
+    ],
+)
+def test_ranks_that_a_token_reaches(parts: int, copies: int, groups: int, kept: int, reached: float) -> None:
+    grid = single_grid(figures_of("windows"), *_plain("windows"))
+    shape = replace(
+        grid.shape, experts_per_token=float(copies), expert_groups=float(groups), groups_per_token=float(kept)
+    )
+    assert experts.distinct(replace(grid, shape=shape), float(parts)) == pytest.approx(reached)
+
+
+@sweep(
+    ("node", "ranks", "measured_s"),
+    [
+        # deepseek-ai/DeepEP@94a9f8f docs/README_Hybrid-EP.md, kernels, 16 bit: 4,096 tokens of width 7,168, 8 of the
+        # experts each, 8 experts a rank. Bytes over the table's GB/s: over nodes reached of H100, ranks of GB200.
+        ("dgx-h100:4", 32, 3.599 * 4096 * 7168 * 2 / 57.69e9),
+        ("dgx-h100:8", 64, 5.251 * 4096 * 7168 * 2 / 50.55e9),
+        ("gb200-nvl72:1", 8, 5.251 * 4096 * 7168 * 2 / 764.03e9),
+        ("gb200-nvl72:1", 16, 6.454 * 4096 * 7168 * 2 / 706.95e9),
+        ("gb200-nvl72:1", 36, 7.266 * 4096 * 7168 * 2 / 632.31e9),
+    ],
+)
+def test_a_fused_dispatch_takes_what_was_measured(node: str, ranks: int, measured_s: float) -> None:
+    """Within 15 %: one rate of links and one of NICs a generation stand for kernels of several sizes."""
+    known = figures("qwen3-30b-a3b", node, "megatron-core", "2026.06", ("bf16",))
+    grid = single_grid(replace(known, shape=replace(known.shape, pattern=None)), *_plain("windows"))
+    shape = replace(grid.shape, experts_per_token=8.0, hidden=7168.0, sequence=4096.0)
+    grid = with_layout(replace(grid, shape=shape, options=replace(grid.options, dispatcher=2.0)), ep=ranks, dp=ranks)
+    assert experts.dispatch(grid).seconds == pytest.approx(measured_s, rel=0.15)
 
 
 def test_experts_over_nodes_are_priced_and_started_the_same_way() -> None:

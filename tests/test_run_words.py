@@ -67,6 +67,7 @@ def predicted_by(run):
         ("expert exchanges do not overlap (recipe)", {"ep_overlap": False}),
         ("no EP overlap", {"ep_overlap": False}),
         ("A2A overlap", {"ep_overlap": True}),
+        ("+1f1b overlap", {"ep_overlap": True, "interleaved": False}),
         ("async TP", {"tp_overlap": True}),
         ("without TP comm overlap", {"tp_overlap": False}),
         ("overlaps TP/DP", {"tp_overlap": True, "dp_overlap": True}),
