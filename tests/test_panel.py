@@ -78,11 +78,11 @@ def test_a_job_that_cannot_be_predicted_is_refused(tmp_path, known):
 REACHED = {"dense": (0.94, 1.04), "moe": (0.87, 1.05)}
 """Geometric means of our best plans over what was measured of the published ones. Asked for: 0.97-1.04 and 0.95-1.05.
 Dense reaches 0.9497, mixtures 0.871 (bounds rounded out; 0.8816 before fused dispatchers sent a token once to a rank,
-as their source code does, at what their own kernels' tables say; 0.9697 and 0.904 while what a published plan does not state
-was read as the fastest that fits, no longer as its runtime's default): gpt-oss, five of their 23, is predicted a
-fifth too fast under any plan; the others reach 0.929 (0.944 before that). It was 0.949 while DeepSeek's own run, predicted 2.5 times too
-slow, hid that. Dense was 0.960 while layers were gathered in one call, and 0.981 with Megatron's buckets, which labs
-left out speak against."""
+as their source code does, at what their own kernels' tables say; 0.9697 and 0.904 while what a published plan does not
+state was read as the fastest that fits, no longer as its runtime's default): gpt-oss, five of their 23, is predicted a
+fifth too fast under any plan; the others reach 0.929 (0.944 before that). It was 0.949 while DeepSeek's own run,
+predicted 2.5 times too slow, hid that. Dense was 0.960 while layers were gathered in one call, and 0.981 with
+Megatron's buckets, which labs left out speak against."""
 
 
 @pytest.mark.slow
