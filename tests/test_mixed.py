@@ -461,6 +461,20 @@ NODES = [
 ]
 
 
+NO_NODE = {"Dojo-D1", "V100-PCIE-16GB", "V100-PCIE-32GB", "A100-PCIE-40GB", "H100-SXM5-96GB", "K80-GPU", "MI210"}
+"""Accelerators of measured runs and published tables alone."""
+
+
+def test_every_accelerator_can_be_asked_for_or_is_refused_in_words() -> None:
+    known = catalog.load()
+    for name in known.accelerators:
+        if name in NO_NODE:
+            with pytest.raises(WrongQuestion, match=r"no node of the catalog holds it; .*--catalog DIR"):
+                pooled.of_accelerators(known, f"{name}:8", None, None)
+        else:
+            assert sum(c.accelerators for c in pooled.of_accelerators(known, f"{name}:8", None, None)) == 8
+
+
 @sweep(("text", "stand"), NODES)
 def test_accelerators_stand_in_whole_nodes_and_a_part_of_one(text: str, stand: list[tuple[int, int]]) -> None:
     found = pooled.of_accelerators(catalog.load(), text, None, None)

@@ -187,6 +187,11 @@ def _some(known: Catalog, part: str, count: int, fabric: str | None, region: str
     and a part of one, with its share of ports and power.
     """
     holding = [node for node in known.nodes.values() if node.accelerator == part]
+    if not holding:
+        raise WrongQuestion(
+            f"--accelerators {part}:{count}: no node of the catalog holds it; describe one in a folder of your own and "
+            "name that (--catalog DIR)"
+        )
     filled = [n for n in holding if count % n.accelerators == 0 and n.accelerators >= min(SMALL, count)]
     if filled:
         node = max(filled, key=lambda n: n.accelerators)
