@@ -171,7 +171,7 @@ def _direct_latency(network: Network, g: CollectiveGroup) -> Figure:
 
 
 def forwarded(network: Network, near: Figure, far: Figure, g: CollectiveGroup) -> Figure:
-    """Seconds of a fused dispatcher whose ranks each move `near` bytes over domain links while `far` bytes cross the NIC."""
+    """Seconds of a fused dispatcher whose ranks each move `near` bytes over links while `far` cross the NIC."""
     inside = domain_rate(network, g, network.scaleup) * network.dispatch
     outside = nic_rate(network, g) * network.dispatch_nic
     wire = np.maximum(near / inside, np.where(g.n > g.inside, far / outside, 0.0))
