@@ -95,19 +95,16 @@ class Shape:
     imbalance: Figure = 0.0
     """Tokens of the busiest expert rank over an even share; 0: the stack's."""
     expert_groups: Figure = 1.0
-    """Groups of experts ..."""
     groups_per_token: Figure = 1.0
-    """... of which a token's experts are in so many."""
+    """Groups of experts, and how many of them a token's experts are in."""
     expert_hidden: Figure = 0.0
     """Width that routed experts read and give where it is not the model's; 0: it is."""
     attention_share: Figure = 1.0
-    """Share of the layers that do attention ..."""
     recurrent_share: Figure = 0.0
-    """... that carry a state along the sequence ..."""
     mixing_share: Figure = 1.0
-    """... that do one of these or both ..."""
     idle_share: Figure = 0.0
-    """... and that have no MLP, of any kind (leading dense ones have)."""
+    """Shares of the layers: that do attention, that carry a state along the sequence, that do one of these or both, and
+    that have no MLP of any kind (leading dense ones have)."""
     reused_keys: Figure = 0.0
     """Width of keys that are values, too, the mean over layers that attend: no product makes these values."""
     attention_gate: Figure = 0.0
@@ -338,9 +335,8 @@ class Network:
     """Reachable B/s of the NICs, per accelerator."""
     nic_latency: Figure
     dispatch: Figure = 1.0
-    """What a fused dispatcher of experts' tokens reaches on the domain's links, over `scaleup` ..."""
     dispatch_nic: Figure = 1.0
-    """... and on the NICs, over `nic`."""
+    """What a fused dispatcher reaches over `scaleup` on the domain's links, and over `nic` on the NICs."""
     spine: Figure
     """B/s per accelerator between leaves over that below a leaf: 1 / oversubscription."""
     leaf: Figure
