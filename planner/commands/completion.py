@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 import click
 
 KINDS = ("accelerators", "fabrics", "nodes", "regions", "runtimes")
-"""Of the catalog's entries; with :data:`TARGETS`, as the library has them, which takes longer to import than one waits
-(tests/test_completion.py holds both together)."""
+"""Names of the catalog's entries; with :data:`TARGETS`, as the library has them, which takes longer to import than one
+waits (tests/test_completion.py holds both together)."""
 TARGETS = (
     *("megatron", "torchtitan", "hf-trainer", "trl", "axolotl", "llama-factory", "maxtext", "megatron-bridge"),
     *("primus", "deepspeed", "accelerate", "torchrun", "nccl-tuner", "slurm"),
@@ -41,7 +41,7 @@ def _beginning(words: Iterable[str], typed: str, separators: str = "") -> list[s
 
 
 def of(words: Sequence[str]) -> Completer:
-    """Of words that are known."""
+    """The known words that go on as was typed."""
 
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
         return _beginning(words, incomplete)

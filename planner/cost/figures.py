@@ -1,7 +1,6 @@
-"""The figures that the cost functions read, as scalars or as columns.
+"""The figures that the cost functions read: of one plan (scalars), a table of runs (columns), or a search (open grids).
 
-Functions of this package only add, multiply, compare and broadcast them, so that the same code prices one plan
-(scalars), a table of runs (columns) and a whole search (open-grid axes).
+Functions of this package only add, multiply, compare and broadcast them.
 """
 
 from __future__ import annotations
@@ -338,9 +337,8 @@ class Network:
     dispatch_nic: Figure = 1.0
     """What a fused dispatcher reaches over `scaleup` on the domain's links, and over `nic` on the NICs."""
     spine: Figure
-    """B/s per accelerator between leaves over that below a leaf: 1 / oversubscription."""
     leaf: Figure
-    """Accelerators below one leaf."""
+    """B/s per accelerator between leaves over that below one (1 / oversubscription), and accelerators below one leaf."""
     base: Figure
     """Seconds before a collective's first step."""
     pipelining: Figure
@@ -583,7 +581,6 @@ def mapped(record: Record, change: Callable[[Figure], Figure]) -> Record:
 
 
 def _is_figure(value: object) -> bool:
-    """Whether a field holds figures, and not a network's dimensions, a model's pattern or nothing."""
     return value is not None and not isinstance(value, Dimensions | Pattern)
 
 

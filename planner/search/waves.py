@@ -60,11 +60,11 @@ class BoundedRows:
     """Objective that no candidate of a row undercuts, under any levers."""
 
     def taken(self, at: NDArray[np.intp]) -> BoundedRows:
-        """Those at some places."""
+        """The rows at some places."""
         return BoundedRows({name: column[at] for name, column in self.rows.items()}, self.value[at])
 
     def below(self, value: float) -> BoundedRows:
-        """Those that may be better than a value."""
+        """The rows that may be better than a value."""
         return self.taken(np.flatnonzero(self.value < value))
 
 
