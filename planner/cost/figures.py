@@ -338,7 +338,7 @@ class Network:
     """What a fused dispatcher reaches over `scaleup` on the domain's links, and over `nic` on the NICs."""
     spine: Figure
     leaf: Figure
-    """B/s per accelerator between leaves over that below one (1 / oversubscription), and accelerators below one leaf."""
+    """B/s per accelerator between leaves over that below one (1 / oversubscription); accelerators below one leaf."""
     base: Figure
     """Seconds before a collective's first step."""
     pipelining: Figure
