@@ -13,6 +13,7 @@ ORDER = (
         "plan",
         "fit",
         "estimate",
+        "evaluate_many",
         "procure",
         "design",
         "compare",

@@ -80,6 +80,11 @@ QUESTIONS: Sequence[Question] = (
     Question("estimate", {**GIVEN, "settings": "tp=8 micro=1", "save": "eight.json"}, lambda a: axis(a, "tp") == "8"),
     Question("estimate", {**GIVEN, "settings": "tp=2 micro=1 zero=3"}, lambda a: axis(a, "zero") == "3"),
     Question("estimate", {**GIVEN, "settings": "tp=3"}, "tp"),
+    Question(
+        "evaluate_many",
+        {**GIVEN, "configurations": ["tp=8 micro=1", "tp=3", *["tp=4 micro=2"] * 60]},
+        lambda a: (a["count"], a["refused"]) == (62, 1) and len(a["evaluated"]) == min(60, a["fit"]),
+    ),
     # What holds it.
     Question("fit", {"model": "llama3-8b", "on": "RTX-4090:1", "seq": 2048}, lambda a: a["count"] == 1),
     Question("fit", {}, "Name a model"),

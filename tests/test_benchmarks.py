@@ -88,7 +88,7 @@ def test_a_table_aligns_its_columns() -> None:
 
 
 @pytest.mark.slow
-@sweep("name", ["search_speed", "scaling", "command_line"])
+@sweep("name", ["search_speed", "scaling", "command_line", "many_configurations"])
 def test_without_json_a_table_is_printed(
     name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

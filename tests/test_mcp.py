@@ -19,7 +19,7 @@ from tests.sweeps import sweep
 
 
 def test_there_are_questions_of_every_tool(tmp_path: Path) -> None:
-    assert len(asked.QUESTIONS) == 42
+    assert len(asked.QUESTIONS) == 43
     tools = {tool.__name__ for tool in AgentTools(tmp_path).all()}
     assert {question.tool for question in asked.QUESTIONS} == tools
     assert sum(isinstance(question.holds, str) for question in asked.QUESTIONS) >= 15

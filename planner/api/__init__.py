@@ -11,7 +11,7 @@ from planner.api.listing import (
     list_runtimes,
     list_targets,
 )
-from planner.api.plans import estimate, fit, plan, plan_images
+from planner.api.plans import estimate, evaluate_many, fit, plan, plan_images
 from planner.api.records import accelerator, cluster, model, node
 from planner.api.runs import calibrate, learn, validate
 from planner.question.axis_keywords import Axes
@@ -24,6 +24,7 @@ __all__ = [
     "compare",
     "design",
     "estimate",
+    "evaluate_many",
     "export",
     "fit",
     "learn",

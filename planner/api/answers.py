@@ -32,6 +32,7 @@ from planner.question.reading import (
 )
 from planner.question.values import parse_risk
 from planner.schema.images import ImagePlan, ImageQuestion
+from planner.schema.listings import EvaluatedConfiguration
 from planner.schema.plan import PlanSet
 from planner.schema.workload import Model
 from planner.site import folder
@@ -103,6 +104,24 @@ def estimate(
     found = given.estimate(known, wanted, offered, [parsed_group(each, names) for each in groups])
     there = folder.named(path(options.site))
     return replace(found, asked=asked, site=None if there is None else learning.of_runs(there))
+
+
+def evaluate_many(
+    model: str | Model, cluster: Named | Sequence[Named], settings: Sequence[Sequence[str]], options: PlanOptions
+) -> list[EvaluatedConfiguration]:
+    """The figures of many configurations on one pool, in their order.
+
+    Raises:
+        WrongQuestion: what they share cannot be, or is more than one pool.
+        NoAnswer: so many accelerators fail more often than the job restarts.
+    """
+    from planner.planning import many
+
+    cluster, options = as_one_pool(cluster, options)
+    if several(cluster, options):
+        raise WrongQuestion("evaluate_many is of one pool; over several, estimate takes the groups of one plan")
+    known, wanted = request(model, cluster, options)
+    return many.evaluate(known, wanted, [" ".join(words).split() for words in settings])
 
 
 def _with_contingency(

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from planner.api import answers, records
 from planner.api.entry import asks
+from planner.api.wording import in_keywords
 from planner.base.errors import WrongQuestion
 from planner.catalog import load
 from planner.models.workload import find_model
@@ -15,6 +16,7 @@ from planner.planning import what_fits
 from planner.question.given import Progress, path, texts
 from planner.question.plan_options import (
     EstimateQuestion,
+    EvaluateQuestion,
     FitQuestion,
     ImagesQuestion,
     PlanOptions,
@@ -23,7 +25,7 @@ from planner.question.plan_options import (
 )
 from planner.question.values import sequence_length
 from planner.schema.images import ImagePlan
-from planner.schema.listings import FittingTraining
+from planner.schema.listings import EvaluatedConfiguration, FittingTraining
 from planner.schema.plan import PlanSet
 from planner.schema.record import Parts
 from planner.schema.workload import Model
@@ -70,6 +72,30 @@ def estimate(asked: EstimateQuestion) -> PlanSet:
     settings = (*texts(asked.settings), *texts(asked.given()))
     model = records.as_model(asked.model)
     return answers.estimate(model, records.as_clusters(asked.cluster), settings, as_options(asked))
+
+
+@asks(EvaluateQuestion)
+def evaluate_many(asked: EvaluateQuestion) -> Parts[EvaluatedConfiguration]:
+    """The figures of many configurations on one pool, in their order, without the rest of a plan; ``to_frame()`` too.
+
+    Each of `configurations` is what :func:`estimate` takes of one, a text (``"tp=8 pp=4"``) or axes
+    (``{"tp": 8, "pp": 4}``), and has the same figures, to rounding; one that is not legal has its `reason` in place of
+    them, in the words of the error. They are priced together, hundreds of times as fast as one by one. Nothing is
+    verified, and a site's own runs count by what was fitted to them alone. All else is as in :func:`plan`.
+
+    Raises:
+        WrongQuestion: what they share cannot be, or is more than one pool.
+        NoAnswer: so many accelerators fail more often than the job restarts.
+
+    >>> good, wrong = evaluate_many("llama3-8b", "dgx-h100:1", [{"tp": 8}, "tp=3"], batch=64)
+    >>> good.fits, wrong.reason
+    (True, "tp=3: 8 accelerators don't split that way. tp can be 1, 2, 4, 8 here.")
+    """
+    settings = [texts(words) for words in asked.configurations]
+    model, cluster = records.as_model(asked.model), records.as_clusters(asked.cluster)
+    evaluated = answers.evaluate_many(model, cluster, settings, as_options(asked))
+    worded = [replace(one, reason=one.reason and in_keywords(one.reason)) for one in evaluated]
+    return Parts(worded, [dict(vars(one)) for one in worded])
 
 
 @asks(ImagesQuestion)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, get_origin
 
 from planner.base.errors import WrongQuestion
 from planner.question.option import Asked, asked
-from planner.question.plan_options import EstimateQuestion, FitQuestion, PlanQuestion
+from planner.question.plan_options import EstimateQuestion, EvaluateQuestion, FitQuestion, PlanQuestion
 from planner.question.purchase_options import ProcureQuestion
 
 if TYPE_CHECKING:
@@ -80,8 +80,8 @@ class AgentTools:
 
     def all(self) -> list[Callable[..., Answer]]:
         """Every tool, in the order in which an agent is shown them."""
-        return [self.catalog, self.plan, self.estimate, self.fit, self.procure, self.compare, self.explain, self.export,
-                self.validate]  # fmt: skip
+        return [self.catalog, self.plan, self.estimate, self.evaluate_many, self.fit, self.procure, self.compare,
+                self.explain, self.export, self.validate]  # fmt: skip
 
     def catalog(self, what: Listed, containing: str = "") -> Answer:
         """Ids and figures of what the catalog holds, to use in the other tools; `containing` narrows them by id."""
@@ -136,6 +136,21 @@ class AgentTools:
         import planner
 
         return self._plans(planner.estimate(self._named(model), self._clusters(cluster), settings, **asked), save)
+
+    @offers(EvaluateQuestion, "batch", "seq", "tokens", "precision", "method", "task", "runtime", "price")
+    def evaluate_many(self, model: str, cluster: str | list[str], configurations: list[str], **asked: Any) -> Answer:
+        """Figures of many configurations on one pool, priced together. configurations is ["tp=8 pp=2", "tp=4 micro=2"].
+
+        Up to 60 are answered in their order, with the reason where one is not legal; of more, the fastest that fit.
+        """
+        import planner
+
+        configured = planner.evaluate_many(self._named(model), self._clusters(cluster), configurations, **asked)
+        fitting = sorted((one for one in configured if one.fits), key=lambda one: one.step_time_s or 0.0)
+        shown = configured if len(configured) <= MOST_ROWS else fitting[:MOST_ROWS]
+        rows = [{name: value for name, value in vars(one).items() if value is not None} for one in shown]
+        refused = sum(one.reason is not None for one in configured)
+        return {"count": len(configured), "fit": len(fitting), "refused": refused, "evaluated": rows}
 
     @offers(FitQuestion, *("on", "method", "task", "seq", "batch", "tokens", "precision", "runtime", "most", "top"))
     def fit(self, model: str | None = None, **asked: Any) -> Answer:

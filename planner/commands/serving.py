@@ -44,8 +44,8 @@ def folder_option(purpose: str) -> Callable[[Callable[..., None]], Callable[...,
 def mcp(folder: Path) -> None:
     """Serve the program's questions as tools of the Model Context Protocol, over standard input and output.
 
-    An agent's host starts it; it asks for the extra clusterwright[mcp]. Its tools: catalog, plan, estimate, fit,
-    procure, compare, explain, export, validate.
+    An agent's host starts it; it asks for the extra clusterwright[mcp]. Its tools: catalog, plan, estimate,
+    evaluate_many, fit, procure, compare, explain, export, validate.
 
     \b
       claude mcp add clusterwright -- clusterwright mcp --folder ~/plans

@@ -79,7 +79,10 @@ def used(chosen: Chosen, plain: Sequence[str] = ()) -> Iterator[str]:
 
 
 def _time(figures: Figures, candidate: Candidate) -> float:
-    """Seconds per step of a candidate by other figures, which say themselves whether copies of tokens are sent once."""
-    once = sent(candidate.options[DISPATCHER]) == experts.ONCE_PER_DOMAIN
-    options = candidate.options.replaced(dispatcher=ALONE) if once else candidate.options
-    return float(cost.evaluate(single_grid(figures, candidate.layout, options)).time)
+    """Seconds per step of a candidate by other figures."""
+    return float(cost.evaluate(single_grid(figures, candidate.layout, as_sent(candidate.options))).time)
+
+
+def as_sent(options: OptionValues) -> OptionValues:
+    """A candidate's options for other figures, which say themselves whether copies of tokens are sent once."""
+    return options.replaced(dispatcher=ALONE) if sent(options[DISPATCHER]) == experts.ONCE_PER_DOMAIN else options

@@ -204,6 +204,18 @@ class EstimateQuestion(GivenAxes, Setting):
 
 
 @dataclass(frozen=True)
+class EvaluateQuestion(Setting):
+    """:func:`planner.evaluate_many`: many configurations, each as :class:`EstimateQuestion` has one."""
+
+    model: str | Path | Model
+    cluster: Machines | Sequence[Machines]
+    configurations: Sequence[str | Axes]
+    _: KW_ONLY
+    batch: int | str | None = None
+    precision: str | None = None
+
+
+@dataclass(frozen=True)
 class ImagesQuestion:
     """:func:`planner.plan_images`, a search of another kind with flags of ``clusterwright plan``."""
 

@@ -257,12 +257,21 @@ def pinned_request(
         example = "group=copies=2,dgx-h100:layers=32:tp=2, as plan prints it"
         raise WrongQuestion(f"over several pools each group of pipelines is given: {example}; one pool takes tp=2 ...")
     known, wanted = request(model, named, asked)
+    return known, replace(wanted, pins=one_configuration(wanted, settings))
+
+
+def one_configuration(wanted: Request, settings: Sequence[str]) -> Pins:
+    """Pins for every axis of one configuration; what is not given is neutral.
+
+    Raises:
+        WrongQuestion: a setting that cannot be, or several values where one is meant.
+    """
     pins = configuration(wanted, _known_elsewhere(parse_pins(settings)))
     counts = {"--cluster": len(wanted.counts), "--batch": len(wanted.batches)}
     for what, values in {**counts, **{f"{axis}={b}": len(b.values) for axis, b in pins.bounds.items()}}.items():
         if values != 1:
             raise WrongQuestion(f"{what}: estimate takes one layout a call; plan tries several values")
-    return known, replace(wanted, pins=pins)
+    return pins
 
 
 OF_ALL_GROUPS = tuple(

@@ -104,7 +104,7 @@ def prepare(catalog: Catalog, request: Request, spanned: tuple[Block, ...] | Non
     found = space(request) if spanned is None else spanned
     known, part = conformal_intervals.read(catalog), request.cluster.accelerator
     fitted = resolve_efficiency(catalog, request, part)
-    _refuse_unlisted(request, fitted)
+    refuse_unlisted(request, fitted)
     kinds = {name for block in found for name in block.axes[PRECISION]}
     measured, unused = measured_layers(catalog, request, kinds)
     memory = conformal_intervals.memory_width(catalog, request.runtime.id)
@@ -116,7 +116,7 @@ def prepare(catalog: Catalog, request: Request, spanned: tuple[Block, ...] | Non
     return Prepared(request, fitted, figures, found, targets, sure, measured, unused, *memory, older, plausible, nearby)
 
 
-def _refuse_unlisted(request: Request, fitted: Efficiency) -> None:
+def refuse_unlisted(request: Request, fitted: Efficiency) -> None:
     """Refuses pinned values for which the accelerator's efficiencies have no figure.
 
     Raises:

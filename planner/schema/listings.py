@@ -63,6 +63,33 @@ class Fits(Record):
     fits: tuple[FittingTraining, ...]
 
 
+class EvaluatedConfiguration(Record):
+    """Figures of one configuration as given, or why it has none (``evaluate_many``). SI units, US dollars."""
+
+    configuration: str
+    """As asked."""
+    reason: str | None = None
+    """Why there are no figures."""
+    fits: bool = False
+    """Whether it keeps within the memory at the OOM probability that is accepted."""
+    step_time_s: float | None = None
+    step_time_low_s: float | None = None
+    """80 % interval from here ..."""
+    step_time_high_s: float | None = None
+    """... to here."""
+    tokens_per_s: float | None = None
+    mfu: float | None = None
+    memory_bytes: float | None = None
+    """Bytes on the fullest accelerator ..."""
+    memory_capacity_bytes: float | None = None
+    """... of so many."""
+    oom_chance: float | None = None
+    days: float | None = None
+    """For all tokens, with what interruptions and checkpoints take."""
+    usd: float | None = None
+    """For these days; None: no price is known."""
+
+
 # ---- models ----------------------------------------------------------------------------------------------------------
 
 

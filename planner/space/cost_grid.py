@@ -114,6 +114,25 @@ def single_grid(figures: Figures, layout: dict[str, int], options: OptionValues)
     return _grid(figures, figures.network, device, columns, grid_of_one(options), _scalar)
 
 
+def column_grid(figures: Figures, layouts: Mapping[str, NDArray[np.int64]], options: Sequence[OptionValues]) -> Grid:
+    """Candidates of one precision and one schedule as a grid of columns, SI.
+
+    Args:
+        figures: What all of them share.
+        layouts: Axis -> integers of shape (candidates,).
+        options: Values of each candidate.
+    """
+    columns: dict[str, Figure] = {name: column.astype(float) for name, column in layouts.items()}
+    each = [grid_of_one(values).points for values in options]
+    points = OptionGrid(tuple(tuple(point for (point,) in listed) for listed in zip(*each, strict=True)))
+    return _grid(figures, figures.network, figures.devices[options[0][PRECISION]], columns, points, _column)
+
+
+def _column(values: Sequence[Any], dimension: int) -> NDArray[Any]:
+    """A value of each candidate, whichever dimension of the options it lies on."""
+    return np.array(values)
+
+
 def _grid(
     figures: Figures,
     network: Network,
@@ -122,9 +141,11 @@ def _grid(
     options: OptionGrid,
     place: Callable[[Sequence[Any], int], Any],
 ) -> Grid:
-    """A grid of layouts and options, or of one of each; `place` puts values along a dimension of the options."""
+    """A grid of layouts and options, of pairs of them, or of one of each; `place` puts values along a dimension of the
+    options.
+    """
     nodes = columns.pop("nodes")
-    (schedule,) = options[SCHEDULE]
+    (schedule,) = set(options[SCHEDULE])
     layout = Layout(**columns, looped=float(schedule not in FOLDED))
     accelerators = nodes * figures.accelerators_per_node
     precision = place(options[PRECISION], 0)
@@ -135,7 +156,7 @@ def _grid(
         network=replace(network, accelerators=accelerators),
         stack=_near_own_runs(figures, schedule, precision, policy, accelerators, layout),
         layout=layout,
-        measured=measured_at(figures, options[PRECISION], layout, device),
+        measured=measured_at(figures, tuple(dict.fromkeys(options[PRECISION])), layout, device),
         options=OptionFigures(**options.figures(place)),
         expanded=figures.expanded,
     )

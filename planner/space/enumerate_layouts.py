@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +35,8 @@ class Question:
     batches: tuple[int, ...]
     pins: Pins
     waived: frozenset[str] = frozenset()
+    seen: dict[object, Rows] = field(default_factory=dict, compare=False, repr=False)
+    """Rows of this question and of those made from it by other pins or waived rules: why one has none asks for many."""
 
     def rules(self) -> Iterable[Rule]:
         """The rules that are not waived."""
@@ -79,6 +81,14 @@ def layouts(question: Question) -> Rows:
 
     The order of rows is the order of axes, small values first: it is also how ties are broken.
     """
+    pinned = tuple((axis.name, question.pins.bounds.get(axis.name)) for axis in LAYOUT_AXES)
+    key = (question.counts, question.batches, question.waived, pinned)
+    if key not in question.seen:
+        question.seen[key] = _layouts(question)
+    return question.seen[key]
+
+
+def _layouts(question: Question) -> Rows:
     model = question.setting.workload.model
     parts = [
         _of_count(question, count, batch, model.moe.experts if model.moe else 1)

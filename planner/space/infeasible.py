@@ -58,10 +58,9 @@ def no_layout(question: Question) -> str:
         possible = [int(v) for v in np.unique(layouts(_freed(question, axis))[axis.name])]
         if possible:
             return _refused(question, axis, _why(question, axis), _listed(possible))
-    for rule in _rules(question):
-        if _stands_without(question, rule):
-            why = (_hint(question, rule.name) or f"{rule.says}. ").rstrip()
-            return f"no layout of {_what(question)}{_with(question)}: {why} (rule {rule.name})"
+    if rule := _at_fault(question):
+        why = (_hint(question, rule.name) or f"{rule.says}. ").rstrip()
+        return f"no layout of {_what(question)}{_with(question)}: {why} (rule {rule.name})"
     pins = _layout_pins(question)
     ones = "/".join(axis for axis, bound in pins.items() if str(bound) == "1")
     reasons = [_with(question).removeprefix(" with "), f"{ones} of 1" if ones else ""]
@@ -128,8 +127,17 @@ def _rules(question: Question) -> list[Rule]:
     return sorted(question.rules(), key=lambda rule: rule.name != "batch_divides")
 
 
-def _stands_without(question: Question, rule: Rule) -> bool:
-    return len(layouts(replace(question, waived=question.waived | {rule.name}))["tp"]) > 0
+def _at_fault(question: Question) -> Rule | None:
+    """The first rule without which there are layouts; None where there are none without all of them."""
+    rules = _rules(question)
+    if not _stands_without(question, *rules):
+        return None
+    return next((rule for rule in rules if _stands_without(question, rule)), None)
+
+
+def _stands_without(question: Question, *rules: Rule) -> bool:
+    waived = question.waived.union(rule.name for rule in rules)
+    return len(layouts(replace(question, waived=waived))["tp"]) > 0
 
 
 def _why(question: Question, axis: PlanAxis[Any]) -> str:
@@ -143,9 +151,8 @@ def _why(question: Question, axis: PlanAxis[Any]) -> str:
         return f"{setting.runtime.id} {'cannot split so' if known == (1,) else 'takes no such value'}. "
     if axis in (EP, ETP) and model.moe is None:
         return _hint(question, "experts_divide")
-    for rule in _rules(question):
-        if _stands_without(question, rule):
-            return _hint(question, rule.name) or f"{rule.says}. "
+    if rule := _at_fault(question):
+        return _hint(question, rule.name) or f"{rule.says}. "
     if axis is TP and (name := _against_tp(question, bound)):
         return _hint(question, name)
     if axis is MICRO and not any(_some(bound, divisors(batch)) for batch in question.batches):

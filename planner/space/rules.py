@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from planner.axes.values import FOLDED
 from planner.cost import pipeline
-from planner.cost.figures import Layout
+from planner.cost.figures import Layout, Shape
 from planner.figures import cost_inputs
 from planner.models import blocks, context
 from planner.schema.hardware import Cluster, Runtime
@@ -31,13 +32,23 @@ LARGEST_MICRO_BATCH = 131_072
 """Tokens per rank; a larger micro-batch gains nothing and overflows 32-bit indices in kernels."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RuleSetting:
     """What rules look at beside the candidates."""
 
     workload: Workload
     cluster: Cluster
     runtime: Runtime
+
+    @cached_property
+    def layers_differ(self) -> bool:
+        """Whether the model's layers are of several kinds."""
+        return blocks.differ(self.workload.model, self.workload.sequence)
+
+    @cached_property
+    def shape(self) -> Shape:
+        """The model's figures, layers of several kinds by their mean."""
+        return cost_inputs.shape(self.workload, self.runtime, mean=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +174,7 @@ def _expert_tensor(c: Columns, s: RuleSetting) -> Mask:
 def _layers(c: Columns, s: RuleSetting) -> Mask:
     layers = s.workload.layers
     enough = layers >= c["pp"] * c["vpp"]
-    if blocks.differ(s.workload.model, s.workload.sequence):  # Modules of multi-token prediction share the last chunk.
+    if s.layers_differ:  # Modules of multi-token prediction share the last chunk.
         enough &= s.workload.model.layers >= c["pp"] * c["vpp"] - (s.workload.mtp_layers > 0)
     if s.runtime.balances_head:  # The last stage may hold the head alone, the one before it may not be empty.
         before = np.floor((c["pp"] - 2) * (layers + cost_inputs.head_layers(s.workload.model)) / c["pp"])
@@ -173,7 +184,7 @@ def _layers(c: Columns, s: RuleSetting) -> Mask:
 
 def _deal(c: Columns, s: RuleSetting) -> Mask:
     layers = s.workload.layers
-    if cost_inputs.cuts_anywhere(s.runtime) and blocks.differ(s.workload.model, s.workload.sequence):
+    if cost_inputs.cuts_anywhere(s.runtime) and s.layers_differ:
         return np.ones(len(c["pp"]), dtype=bool)
     missing = -layers % (c["pp"] * c["vpp"])
     return np.asarray(missing < c["pp"] if s.runtime.uneven_stages else missing == 0)
@@ -181,7 +192,7 @@ def _deal(c: Columns, s: RuleSetting) -> Mask:
 
 def _alike(c: Columns, s: RuleSetting) -> Mask:
     model = s.workload.model
-    leading = 0 if blocks.differ(model, s.workload.sequence) else blocks.leading(model)
+    leading = 0 if s.layers_differ else blocks.leading(model)
     carried = model.recurrence is not None and model.recurrence.kind == "rwkv7"  # the first block's values, by all
     # Cut by cost, stages have no common number of leading layers.
     if carried or model.encoder_layers > 0 or (s.runtime.balances_head and leading > 0):
@@ -193,7 +204,7 @@ def _leading_fit(c: Columns, s: RuleSetting) -> Mask:
     """Where the stages' first chunks hold the leading dense layers."""
     uncut = dict.fromkeys(Layout.__dataclass_fields__, 1.0)
     layout = Layout(**{**uncut, "pp": c["pp"].astype(float), "vpp": c["vpp"].astype(float)})
-    return np.asarray(pipeline.leading_fit(cost_inputs.shape(s.workload, s.runtime, mean=True), layout), dtype=bool)
+    return np.asarray(pipeline.leading_fit(s.shape, layout), dtype=bool)
 
 
 def _batch(c: Columns, s: RuleSetting) -> Mask:
