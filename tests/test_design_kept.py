@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner import catalog
-from planner.api import rechecking
+from planner.api import plan_sources, rechecking
 from planner.base.errors import NoAnswer, WrongQuestion
 from planner.base.locking import this_process
 from planner.planning import document
@@ -20,6 +20,8 @@ from planner.study import run as designing
 from planner.study.answer import document as answer
 from planner.study.program import optuna_samplers, optuna_trials, trial_storage
 from planner.study.program.evaluation import Evaluator
+from planner.verify.finding import Inconsistent
+from tests.altering import altered
 from tests.designing import TINY, TWO, Tried, _limited, by_trials, run, study, whole, whole_with
 from tests.sweeps import sweep
 
@@ -337,3 +339,26 @@ def test_every_shard_keeps_its_own_journal(tmp_path, monkeypatch, capsys):
     for wrong in ("0/3", "4/3", "1/0", "1", "-1/3"):
         assert run("design", "study.toml", "--shard", wrong) == 2
         assert f"--shard {wrong}" in capsys.readouterr().err
+
+
+# ---- checked from the document alone ---------------------------------------------------------------------------------
+
+CONTRADICTIONS: dict[str, Any] = {
+    "search.feasible": lambda count: count + 1,
+    "search.outer_points": lambda count: count - 1,
+    "trials.0.feasible": lambda feasible: not feasible,
+    "trials.0.axes": lambda axes: {**axes, "accelerator.memory": 1.0},
+    "best.0.objectives": lambda objectives: {name: 2 * value for name, value in objectives.items()},
+    "best.0.plan.0.nearest_runs.0.lab": "nobody",
+    "sensitivity.0.elasticity": 17.0,
+    "sensitivity.0.sweep.0.value": 17.0,
+    "pairs.0.columns.0": 17.0,
+    "pairs.0.objective": "energy",
+}
+
+
+@sweep("path", CONTRADICTIONS)
+def test_a_study_that_contradicts_itself_is_refused(path: str) -> None:
+    plan_sources.consistent(whole())
+    with pytest.raises(Inconsistent):
+        plan_sources.consistent(altered(whole(), {path: CONTRADICTIONS[path]}))

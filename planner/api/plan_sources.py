@@ -20,7 +20,7 @@ from planner.schema.plan import Plan, PlanSet
 from planner.schema.procurement import Procurement
 from planner.schema.study import StudyResult
 from planner.site.profile import SiteProfile
-from planner.verify import images, one_question, procurement
+from planner.verify import images, one_question, procurement, study
 from planner.verify.contingency import check as check_contingency
 
 Found = TypeVar("Found", bound=Kept)
@@ -109,6 +109,7 @@ def consistent(found: Kept) -> None:
     elif isinstance(found, ImagePlan):
         images.check_images(found)
     elif isinstance(found, StudyResult):
+        study.check(found)
         for plan in (plan for point in (*found.best, *found.pareto) for plan in point.plan):
             sound(plan)
     elif isinstance(found, PlanSet):

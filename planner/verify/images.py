@@ -52,7 +52,29 @@ def memory_is_there(plan: ImagePlan) -> Iterator[str]:
             yield f"pool {pool.name}: {pool.memory_bytes:.6g} B do not fit into {pool.capacity_bytes:.6g} B"
 
 
-IMAGE_CHECKS = (images_add_up, time_adds_up, no_pool_alone_is_faster, memory_is_there)
+def question_is_answered(plan: ImagePlan) -> Iterator[str]:
+    """Batch and precision are those asked for, and pools are those asked about, each taking part or left out."""
+    asked = plan.question
+    if asked is None:
+        return
+    yield from (
+        f"{name} is {stated}, {wanted} was asked for"
+        for name, stated, wanted in (("batch", plan.batch, asked.batch), ("precision", plan.precision, asked.precision))
+        if wanted is not None and stated != wanted
+    )
+    names = [pool.name for pool in plan.pools]
+    if plan.best_pool is not None and plan.best_pool not in (*names, *plan.left_out):
+        yield f"the best pool, {plan.best_pool}, is none of {', '.join([*names, *plan.left_out])}"
+    if len({*names}) != len(names) or {*names} & {*plan.left_out}:
+        yield "a pool is named twice"
+    if plan.even_step_s is not None and plan.even_step_s < plan.step_time_s * (1 - TOLERANCE):
+        yield f"even shares take {plan.even_step_s:g} s, the plan {plan.step_time_s:g} s"
+    for pool in plan.pools:
+        if pool.accelerators < pool.count:
+            yield f"pool {pool.name}: {pool.accelerators} accelerators on {pool.count} nodes"
+
+
+IMAGE_CHECKS = (question_is_answered, images_add_up, time_adds_up, no_pool_alone_is_faster, memory_is_there)
 
 
 def check_images(plan: ImagePlan) -> None:

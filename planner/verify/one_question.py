@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import Any
 
 from planner.schema.plan import FrontPoint, Plan, PlanSet
+from planner.schema.plan_prediction import NearestRun
 from planner.schema.procurement import Procurement
 from planner.schema.study import StudyResult
 from planner.verify.finding import Inconsistent, Violation, same
@@ -24,6 +25,13 @@ HARDWARE = (
     "nics_per_node", "nic_bytes_per_s", "max_power_w", "changed", "expanded",
 )  # fmt: skip
 """Of a pool, what does not depend on how a plan uses it."""
+OF_A_RUN = (
+    "lab", "model", "accelerator", "accelerators", "runtime", "precision", "degrees", "batch", "measured_s",
+    "predicted_s",
+)  # fmt: skip
+"""Of a measured run, what does not depend on the plan that names it."""
+OWN_RUN = "own run"
+"""The lab of a site's own."""
 DEGREES = re.compile(r"\b(?:TP|PP|CP|DP)(\d+)")
 """Degrees of a label that make up its accelerators; those that it does not name are 1."""
 
@@ -36,18 +44,19 @@ def check(found: PlanSet | Procurement | StudyResult) -> None:
     """
     if isinstance(found, PlanSet):
         plans = [*found.plans, *(lost.plan for lost in found.contingency or ())]
-        wrong = [*_workloads(plans), *_machines(plans), *_front(found)]
+        wrong = [*_workloads(plans), *_machines(plans), *_runs(plans), *_front(found)]
     elif isinstance(found, Procurement):
         bought = [job for alternative in found.alternatives for job in alternative.workloads]
         jobs = {name: [job.plan for job in bought if job.name == name] for name in {job.name for job in bought}}
         wrong = [says for plans in jobs.values() for says in _workloads(plans)]
-        wrong += _machines([job.plan for job in bought])
+        wrong += [*_machines([job.plan for job in bought]), *_runs([job.plan for job in bought])]
     else:
         designed = [plan for point in (*found.best, *found.pareto) for plan in point.plan]
         models = {plan.workload.model for plan in designed}
         wrong = [
             says for model in models for says in _workloads([p for p in designed if p.workload.model == model])
         ]  # its machines are what a study changes
+        wrong += _runs(designed)
     if wrong:
         raise Inconsistent(tuple(Violation("plans_answer_one_question", says) for says in dict.fromkeys(wrong)))
 
@@ -69,6 +78,18 @@ def _workloads(plans: Sequence[Plan]) -> Iterator[str]:
     for assumption in (each for plan in plans for each in plan.assumptions):
         if why.setdefault((assumption.what, assumption.flag), assumption.why) != assumption.why:
             yield f"assumptions: {assumption.what} has several reasons"
+
+
+def _runs(plans: Sequence[Plan]) -> Iterator[str]:
+    """What is said of a measured run, wherever it is named; of several, the nearest comes first."""
+    known: dict[tuple[str, bool], NearestRun] = {}
+    for plan in plans:
+        runs = plan.nearest_runs or ()
+        for run in runs:
+            one = known.setdefault((run.run, run.lab == OWN_RUN), run)
+            yield from _differing(f"run {run.run}", one, run, OF_A_RUN)
+        if any(further.distance < nearer.distance for nearer, further in pairwise(runs)):
+            yield "nearest_runs are not in the order of their distance"
 
 
 def _machines(plans: Sequence[Plan]) -> Iterator[str]:
