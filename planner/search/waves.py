@@ -118,7 +118,8 @@ def _neutral(levers: Levers, pins: Pins) -> Pins:
 def _bounded(problem: SearchProblem, tables: Mapping[int, CostTable], known: float) -> BoundedRows:
     """Rows that may be better than a known value, each once."""
     names = list(problem.blocks[0].rows)
-    columns, values = [np.empty((len(names), 0), dtype=np.int64)], [np.empty(0)]
+    columns = [np.empty((len(names), 0), dtype=np.int64)]
+    values = [np.empty(0)]
     for index, block in enumerate(problem.blocks):
         rows = np.flatnonzero(branch_and_bound.quick_objective_bound(problem, index, tables[index]) < known)
         rows = rows[_least_held(problem, index, rows) <= problem.room(index, rows)] if len(rows) else rows
@@ -158,7 +159,8 @@ def _within(problem: SearchProblem, part: BoundedRows, budget: int) -> tuple[Sea
     for block, place in zip(problem.blocks, places, strict=True):
         np.add.at(candidates, place, block.width)
     most = int(np.searchsorted(np.cumsum(candidates), budget, side="right"))
-    blocks, targets = [], []
+    blocks = []
+    targets = []
     for block, target, place in zip(problem.blocks, problem.targets, places, strict=True):
         at = np.flatnonzero(place < most)
         if len(at):

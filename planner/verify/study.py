@@ -90,12 +90,12 @@ def sweeps_agree(study: StudyResult) -> Iterator[str]:
     best = study.best[0].axes
     values = {axis.path: axis.values for axis in study.question.axes}
     known = {_place(trial.axes): trial.objectives[first] for trial in study.trials if trial.objectives}
-    told: list[tuple[Values, float | None]] = []
+    points: list[tuple[Values, float | None]] = []
     for one in study.sensitivity:
         if one.elasticity != one.elasticities.get(first):
             yield f"sensitivity of {one.axis}: its elasticity is not that of {first}"
         for swept in one.sweep:
-            told.append(({**best, one.axis: swept.value}, swept.objectives.get(first)))
+            points.append(({**best, one.axis: swept.value}, swept.objectives.get(first)))
             if swept.feasible and not swept.objectives:
                 yield f"sensitivity of {one.axis}: {swept.value} is feasible and has no objectives"
     for pair in study.pairs:
@@ -103,9 +103,9 @@ def sweeps_agree(study: StudyResult) -> Iterator[str]:
         if pair.objective != first or [len(row) for row in pair.values] != [len(pair.columns)] * len(pair.rows):
             yield f"sweep of {rows} and {columns}: not a table of {first}"
             continue
-        told += [({**best, rows: x, columns: y}, value) for x, line in zip(pair.rows, pair.values, strict=True)
+        points += [({**best, rows: x, columns: y}, value) for x, line in zip(pair.rows, pair.values, strict=True)
                  for y, value in zip(pair.columns, line, strict=True)]  # fmt: skip
-    for point, objective in told:
+    for point, objective in points:
         if point.keys() != values.keys() or any(point[name] not in values[name] for name in point):
             yield f"a sweep has values that are not of the question: {point}"
         elif objective is not None and not same(known.setdefault(_place(point), objective), objective):
