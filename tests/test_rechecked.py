@@ -302,8 +302,12 @@ def test_every_point_of_a_study_is_evaluated_again(text: str) -> None:
     table["trials"][1]["why"] = "somebody says so"
     with pytest.raises(NoAnswer, match=r"trials\.1\.why"):
         rechecking.check(document.parse_document(table, "edited"), "edited")
-    fewer = {**table, "trials": table["trials"][:-1]}
-    fewer["trials"][1]["why"] = found.trials[1].why
+    table["trials"][1]["why"] = found.trials[1].why
+    unused = next(trial for trial in reversed(table["trials"]) if not trial["feasible"])
+    fewer = {**table, "trials": [trial for trial in table["trials"] if trial is not unused]}
+    with pytest.raises(Inconsistent, match=r"search\.tried is 36, and 35 are there"):
+        rechecking.check(document.parse_document(fewer, "fewer"), "fewer")
+    fewer["search"] = {**table["search"], "tried": 35}
     with pytest.raises(NoAnswer, match=r"search\.exact: True in the document, False today"):
         rechecking.check(document.parse_document(fewer, "fewer"), "fewer")
     del table["asked"]

@@ -29,9 +29,9 @@ OF_A_RUN = (
     "lab", "model", "accelerator", "accelerators", "runtime", "precision", "degrees", "batch", "measured_s",
     "predicted_s",
 )  # fmt: skip
-"""Of a measured run, what does not depend on the plan that names it."""
+"""Facts of a measured run, which do not depend on the plan that names it."""
 OWN_RUN = "own run"
-"""The lab of a site's own."""
+"""What a run of the site itself has for a lab."""
 DEGREES = re.compile(r"\b(?:TP|PP|CP|DP)(\d+)")
 """Degrees of a label that make up its accelerators; those that it does not name are 1."""
 
