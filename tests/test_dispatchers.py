@@ -79,7 +79,7 @@ def test_ranks_that_a_token_reaches(parts: int, copies: int, groups: int, kept: 
     ],
 )
 def test_a_fused_dispatch_takes_what_was_measured(node: str, ranks: int, measured_s: float) -> None:
-    """Within 15 %: one rate of links and one of NICs a generation, set by these tables, stand for kernels of all sizes."""
+    """Within 15 %: one rate of links and one of NICs, set by these tables, stand for all sizes of a generation."""
     known = figures("qwen3-30b-a3b", node, "megatron-core", "2026.06", ("bf16",))
     grid = single_grid(replace(known, shape=replace(known.shape, pattern=None)), *_plain("windows"))
     shape = replace(grid.shape, experts_per_token=8.0, hidden=7168.0, sequence=4096.0)
