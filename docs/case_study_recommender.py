@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from docs.case_study_ground import CATALOG, FACTORS, GB, INTER, INTRA, RATES, SIZES, pods, table
-from planner.cost import recommender
+from planner.cost import dlrm
+from planner.cost.dlrm import Sharding
 from planner.cost.expanded_memory import Far
-from planner.cost.recommender import Sharding
 from planner.figures import cost_inputs
 from planner.figures.efficiency import reached, runtime_keys
 from planner.models import families
@@ -62,9 +62,9 @@ def served(
     device = cost_inputs.device(on.accelerator, fitted.accelerator, "fp16")
     reach = float(fitted.accelerator.memory) * float(software.gather)
     far = Far(spilt, 0.0, rate * GB * reach, float(concurrent)) if spilt else None
-    cut = recommender.TableCut(float(ranks), by, far)
-    time = recommender.step_time(model, device, network, software, float(ranks * SAMPLES), cut)
-    return Served(recommender.rank_bytes(model, ranks, by) / GB, float(time))
+    cut = dlrm.TableCut(float(ranks), by, far)
+    time = dlrm.step_time(model, device, network, software, float(ranks * SAMPLES), cut)
+    return Served(dlrm.rank_bytes(model, ranks, by) / GB, float(time))
 
 
 def sharding() -> tuple[str, dict[str, Any]]:

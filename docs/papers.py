@@ -17,7 +17,7 @@ import numpy as np
 from planner import api, catalog
 from planner.base import writing
 from planner.catalog.cluster import cluster
-from planner.cost import convolution, nccl_algorithms, recommender
+from planner.cost import convolution, dlrm, nccl_algorithms
 from planner.cost.collective_times import group, speedup_needed, throughput_gain
 from planner.cost.figures import Network
 from planner.cost.nccl_algorithms import OPERATIONS, CollectiveLibrary, Protocol
@@ -93,9 +93,7 @@ def _recommender(case: Mapping[str, Any]) -> tuple[float, float, str]:
     model = families.recommender(case["model"])
     ranks = float(made.accelerators)
     step, still = (
-        float(
-            recommender.step_time(model, device, network, software, float(case["batch"]), recommender.TableCut(ranks))
-        )
+        float(dlrm.step_time(model, device, network, software, float(case["batch"]), dlrm.TableCut(ranks)))
         for network in (links, free(links))
     )
     return step, 1.0 - still / step, "all-to-all of embedding vectors, all-reduce of MLPs"

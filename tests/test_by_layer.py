@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from planner import commands
 from planner.base.errors import WrongQuestion
 from planner.catalog import cluster
-from planner.cost import convolution, products, recommender, transformer
+from planner.cost import convolution, dlrm, products, transformer
 from planner.cost.expanded_memory import Far
 from planner.cost.figures import Device
 from planner.cost.operators import traffic
@@ -122,7 +122,7 @@ def test_layers_of_a_recommender_add_up(name):
     found = layered(CATALOG, name, LayerOptions(node="dgx-a100-80gb", precision="fp16", micro=1024, dp=8))
     dense = [x for x in found.layers if x.forward.flops]
     assert sum(x.forward.flops for x in dense) == pytest.approx(
-        sum(2 * 1024 * layer.inputs * layer.outputs for layer in recommender.dense_layers(model))
+        sum(2 * 1024 * layer.inputs * layer.outputs for layer in dlrm.dense_layers(model))
     )
     crossing = [
         each.collective
@@ -137,20 +137,20 @@ def test_layers_of_a_recommender_add_up(name):
 
 
 def test_whole_tables_are_dealt_heaviest_first():
-    assert recommender.dealt([4, 3, 3, 2], 2) == pytest.approx(1.0)
-    assert recommender.dealt([5, 1, 1], 2) == pytest.approx(10 / 7)
-    assert recommender.dealt([1], 4) == 4.0
+    assert dlrm.dealt([4, 3, 3, 2], 2) == pytest.approx(1.0)
+    assert dlrm.dealt([5, 1, 1], 2) == pytest.approx(10 / 7)
+    assert dlrm.dealt([1], 4) == 4.0
 
 
 def test_ways_to_cut_tables_keep_their_order():
     model = families.recommender("dlrm-dcnv2")
-    total = recommender.embedding_bytes(model) * 2  # Adagrad: as much again
+    total = dlrm.embedding_bytes(model) * 2  # Adagrad: as much again
     for ranks in (1, 8, 64):
-        held = {by: recommender.rank_bytes(model, ranks, by) for by in ("even", "table", "column", "row")}
+        held = {by: dlrm.rank_bytes(model, ranks, by) for by in ("even", "table", "column", "row")}
         assert held["even"] == held["row"] == pytest.approx(total / ranks)
         assert held["table"] >= held["even"] * (1 - 1e-12)
         assert held["column"] == pytest.approx(held["even"])
-    sent = {by: recommender.exchange_bytes(model, 2, 100, 8, by) for by in ("even", "column", "row")}
+    sent = {by: dlrm.exchange_bytes(model, 2, 100, 8, by) for by in ("even", "column", "row")}
     assert sent["even"] == sent["column"] < sent["row"] == 100 * 128 * 2 * sum(min(x, 8) for x in model.lookups)
 
 

@@ -18,7 +18,7 @@ from planner.calibration.runs import encoders, other_families
 from planner.calibration.runs.measured_run import Run, shape
 from planner.calibration.runs.other_families import OtherFrame
 from planner.catalog import Catalog
-from planner.cost import collective_times, convolution, recommender
+from planner.cost import collective_times, convolution, dlrm
 from planner.cost.figures import Array, Device, Network
 from planner.cost.other_families import Software
 from planner.figures.efficiency import Efficiencies
@@ -80,12 +80,12 @@ def test_a_step_is_three_forward_passes_but_for_the_first_input_gradient() -> No
 
 def test_embedding_bytes_by_hand() -> None:
     model = families.recommender("dlrm-dcnv2")
-    assert recommender.embedding_bytes(model) == 204_184_588 * 128 * 4
+    assert dlrm.embedding_bytes(model) == 204_184_588 * 128 * 4
     assert sum(model.lookups) == 214
     # 6,912 samples a rank, 26 vectors of 128 elements of 2 bytes each
-    assert recommender.exchange_bytes(model, 2.0, 6912.0) == 6912 * 26 * 128 * 2
-    rows = recommender.DISTINCT * 214 * 128
-    moved = recommender.gather_bytes(model, 2.0, 1.0)
+    assert dlrm.exchange_bytes(model, 2.0, 6912.0) == 6912 * 26 * 128 * 2
+    rows = dlrm.DISTINCT * 214 * 128
+    moved = dlrm.gather_bytes(model, 2.0, 1.0)
     assert moved.forward == pytest.approx(rows * 4 + 26 * 128 * 2)
     assert moved.backward == pytest.approx(26 * 128 * 2 + 2 * rows * 8)
 
@@ -93,16 +93,16 @@ def test_embedding_bytes_by_hand() -> None:
 def test_dense_parameters_by_hand() -> None:
     bottom = 13 * 512 + 512 + 512 * 256 + 256 + 256 * 128 + 128
     top = 480 * 1024 + 1024 + 1024 * 1024 + 1024 + 1024 * 512 + 512 + 512 * 256 + 256 + 256 + 1
-    assert recommender.interaction_width(families.recommender("dlrm-criteo1tb")) == 480  # 27 * 26 / 2 + 128 + 1
-    assert recommender.dense_parameters(families.recommender("dlrm-criteo1tb")) == bottom + top
+    assert dlrm.interaction_width(families.recommender("dlrm-criteo1tb")) == 480  # 27 * 26 / 2 + 128 + 1
+    assert dlrm.dense_parameters(families.recommender("dlrm-criteo1tb")) == bottom + top
     cross = 3 * (2 * 3456 * 512 + 3456)
     over = top + (3456 - 480) * 1024
-    assert recommender.dense_parameters(families.recommender("dlrm-dcnv2")) == bottom + over + cross
+    assert dlrm.dense_parameters(families.recommender("dlrm-dcnv2")) == bottom + over + cross
 
 
 def test_embedding_tables_of_the_examples_have_the_size_they_state() -> None:
     for name, size in (("dlrm-small", 15e9), ("dlrm-large", 82e9), ("dlrm-xlarge", 142e9)):
-        assert recommender.embedding_bytes(families.recommender(name)) == pytest.approx(size, rel=0.01)
+        assert dlrm.embedding_bytes(families.recommender(name)) == pytest.approx(size, rel=0.01)
 
 
 def test_an_unknown_name_gets_its_neighbours() -> None:
@@ -188,27 +188,27 @@ def recommender_seconds(cols: Columns, row: int, name: str) -> float:
     def seconds(m: float, n: float, k: float, quantisation: float) -> float:
         return max(product(d, m, n, k, d["matrix_rate"], quantisation), e * (m * k + k * n + m * n) / memory)
 
-    for layer in recommender.dense_layers(model):
+    for layer in dlrm.dense_layers(model):
         each = b * layer.outputs * e * s["vector"] / memory
         forward += seconds(b, layer.outputs, layer.inputs, d["quantisation"]) + 2 * each
         backward += seconds(layer.inputs, layer.outputs, b, 0.0) + 3 * each
         if not layer.first:
             backward += seconds(b, layer.inputs, layer.outputs, d["quantisation"])
     vectors = b * 27 * 128 * e
-    join = vectors + b * recommender.interaction_width(model) * e + 3 * model.cross_layers * vectors
+    join = vectors + b * dlrm.interaction_width(model) * e + 3 * model.cross_layers * vectors
     forward, backward = forward + join / memory, backward + 2 * join / memory
-    rows = recommender.DISTINCT * b * sum(model.lookups) * 128
+    rows = dlrm.DISTINCT * b * sum(model.lookups) * 128
     pooled = b * 26 * 128 * e
     gathers = (rows * 4 + pooled + pooled + 2 * rows * (4 + model.state_bytes)) / (memory * s["gather"])
     links = Network(**scalars(cols[1], row))
     slower = replace(links, scaleup=links.scaleup * s["exchange"], nic=links.nic * s["exchange"])
     once = float(collective_times.all_to_all(slower, pooled * s["crossing"], collective_times.group(links, ranks, 1.0)))
-    reduce = reduced(cols[1], row, recommender.dense_parameters(model) * e, ranks)
-    layers = len(recommender.dense_layers(model))
+    reduce = reduced(cols[1], row, dlrm.dense_parameters(model) * e, ranks)
+    layers = len(dlrm.dense_layers(model))
     late = max(reduce - s["dp_overlap"] * backward, reduce / layers)
     kernels = (6 * layers + 40) * s["kernel"]
     busy = forward + backward + gathers + 2 * once + late + kernels
-    update = recommender.dense_parameters(model) * 18 / memory
+    update = dlrm.dense_parameters(model) * 18 / memory
     return busy * jitter(net, s) + update + s["step_overhead"]
 
 

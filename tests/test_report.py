@@ -21,7 +21,7 @@ import pytest
 import planner
 from planner import report
 from planner.base.errors import WrongQuestion
-from planner.report import charts, machines, offers, pass_orders, steps
+from planner.report import machines, offers, pass_orders, step_breakdown, vega_lite
 from planner.report import plans as reports
 from planner.report.blocks import Chart, Drawing, TextTable, library
 from planner.schema.plan import Plan, PlanSet
@@ -244,18 +244,18 @@ def test_axes_are_in_units_that_show_the_figures() -> None:
 def test_causes_are_of_a_kind(asked: dict[str, Any]) -> None:
     """Only a framework's fixed overhead is none of compute, communication, updating and waiting."""
     plan = planner.plan("llama3-8b", "dgx-h100:1", top=1, **asked)[0]
-    assert {cause for cause in plan.prediction.breakdown if steps.kind(cause) == "other"} <= {"overhead"}
+    assert {cause for cause in plan.prediction.breakdown if step_breakdown.kind(cause) == "other"} <= {"overhead"}
 
 
 def test_causes_add_up_to_the_step() -> None:
     plan = first("dense")
-    chart = next(block for block in steps.section((plan,), plan).blocks if isinstance(block, Chart))
+    chart = next(block for block in step_breakdown.section((plan,), plan).blocks if isinstance(block, Chart))
     assert sum(v["value"] for v in chart.spec["data"]["values"]) == pytest.approx(plan.prediction.step_time_s)
 
 
 def test_causes_of_the_cost_model_have_their_kind() -> None:
     found = {cause for name in ("dense", "mixture", "pools", "uneven") for cause in first(name).prediction.breakdown}
-    assert {cause for cause in found if steps.kind(cause) == "other"} == set()
+    assert {cause for cause in found if step_breakdown.kind(cause) == "other"} == set()
 
 
 # ---- files -----------------------------------------------------------------------------------------------------------
@@ -340,7 +340,7 @@ def test_cash_is_drawn_in_a_unit_of_its_size(usd: float, unit: str) -> None:
 @sweep("count, has", [(1, False), (8, True), (9, False)])
 def test_a_legend_tells_colours_apart(count: int, has: bool) -> None:
     parts = [f"job {n}" for n in range(count)]
-    assert bool(charts.coloured(parts, [{"part": part} for part in parts])["legend"]) is has
+    assert bool(vega_lite.coloured(parts, [{"part": part} for part in parts])["legend"]) is has
 
 
 def test_a_study_reads_with_units_and_may_hold_one_point(tmp_path: Path) -> None:

@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 from planner.cost import (
     data_parallel,
     expanded_memory,
+    fine_tuning,
     layer_times,
     pipeline,
     split_schedules,
     stage_memory,
     tower,
     transformer,
-    tuned,
 )
 from planner.cost.figures import Figure, Grid
 from planner.cost.layer_activations import offloads
@@ -71,7 +71,7 @@ class StepPasses:
 def passes(grid: Grid) -> StepPasses:
     """Prices each kind of layer, the embedding and the head: as modelled, or as measured where that is known."""
     modelled = transformer.layers(grid), (transformer.embedding(grid), transformer.head(grid))
-    layers, ends = tuned.tuned(grid, *layer_times.overridden(grid, *modelled))
+    layers, ends = fine_tuning.tuned(grid, *layer_times.overridden(grid, *modelled))
     if np.any(grid.shape.tower_parameters):
         ends = ends[0] + tower.seconds(grid), ends[1]
     if offloads(grid):

@@ -67,7 +67,7 @@ def layer_activations(grid: Grid, moe: Figure, *, fused: Figure | None = None) -
     Where a framework keeps what matrix products read as it was cast, inputs of 8-bit products take one byte: of two
     blocks, of the output projection, of the MLP's second product; adapters read and keep 16 bit. What a product with
     frozen weights reads is kept only where an adapter reads it too (:mod:`planner.cost.frozen`); a trained magnitude
-    (:mod:`planner.cost.tuned`) keeps what it scales: the base's result and the adapters'.
+    (:mod:`planner.cost.fine_tuning`) keeps what it scales: the base's result and the adapters'.
 
     Recomputed modules (Megatron-LM core_v0.16.1) drop what latents expand to (core/transformer/
     multi_latent_attention.py, qkv_up_checkpoint), what the function of routed experts gives (moe/experts.py,

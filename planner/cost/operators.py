@@ -17,19 +17,19 @@ from planner.cost import (
     connections,
     convolution,
     data_parallel,
+    dlrm,
     elements,
     experts,
     products,
-    recommender,
     recurrent,
     tower,
     transformer,
 )
+from planner.cost.dlrm import Sharding
 from planner.cost.figures import Device, Figure, Grid, Layout, Network
 from planner.cost.micro_batch import activation_bytes, region_bytes, tokens
 from planner.cost.other_families import Software
 from planner.cost.products import LayerPart, Product
-from planner.cost.recommender import Sharding
 from planner.schema.workload import ConvolutionNetwork, Recommender
 
 Kind = Literal["all-reduce", "gather-scatter", "all-to-all"]
@@ -334,13 +334,13 @@ def of_recommender(
     """
     element = float(software.element)
     exchange = (
-        Collective("all-to-all", "all", float(recommender.exchange_bytes(model, element, samples, ranks, by)))
+        Collective("all-to-all", "all", float(dlrm.exchange_bytes(model, element, samples, ranks, by)))
         if ranks > 1
         else None
     )
-    moved = recommender.gather_bytes(model, element, samples, ranks, by)
+    moved = dlrm.gather_bytes(model, element, samples, ranks, by)
     rate = float(device.memory_rate) * float(software.gather)
-    index = float(recommender.index_bytes(model, samples, ranks, by))
+    index = float(dlrm.index_bytes(model, samples, ranks, by))
     asked = Collective("all-to-all", "all", index) if ranks > 1 and index else None
     rows = [Operator("indices", 1, Pass(0.0, index, 0.0, asked), NOTHING, NOTHING)] if asked else []
     rows += [
@@ -352,7 +352,7 @@ def of_recommender(
             Pass(0.0, float(moved.backward), float(moved.backward) / rate),
         )
     ]
-    joined = recommender.interaction(model, device, software, samples)
+    joined = dlrm.interaction(model, device, software, samples)
     size = float(joined.forward) * float(device.memory_rate)
     middle = Operator(
         "interaction",
@@ -362,15 +362,15 @@ def of_recommender(
         NOTHING,
     )
     bottom = len(model.bottom)
-    for i, layer in enumerate(recommender.dense_layers(model)):
+    for i, layer in enumerate(dlrm.dense_layers(model)):
         if i == bottom:
             rows.append(middle)
         rows.append(_dense(layer, device, software, samples, ranks))
     return tuple(rows)
 
 
-def _dense(layer: recommender.DenseLayer, device: Device, software: Software, samples: float, ranks: float) -> Operator:
-    passes = recommender.dense_by_pass(layer, device, software, samples)
+def _dense(layer: dlrm.DenseLayer, device: Device, software: Software, samples: float, ranks: float) -> Operator:
+    passes = dlrm.dense_by_pass(layer, device, software, samples)
     flops = 2.0 * samples * layer.inputs * layer.outputs
     element = float(software.element)
     around = samples * layer.outputs * element * float(software.vector)

@@ -9,9 +9,9 @@ from planner.axes.options import option_values
 from planner.base.errors import WrongQuestion
 from planner.catalog import Catalog, cluster
 from planner.cost import operators
+from planner.cost.dlrm import Sharding
 from planner.cost.figures import Device, Grid, Layout, Network
 from planner.cost.operators import Operator
-from planner.cost.recommender import Sharding
 from planner.figures import cost_inputs, matrix_formats
 from planner.figures.efficiency import reached, runtime_keys
 from planner.models import blocks, families

@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Literal
 
 from planner.base.errors import WrongQuestion
 from planner.base.version import __version__
-from planner.report import charts
+from planner.report import vega_lite
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +152,7 @@ def page(documents: Sequence[Content]) -> str:
         documents=documents,
         scripts=[library(), own],
         hashes=[_hash(library()), _hash(own)],
-        palette=charts.PALETTE,
+        palette=vega_lite.PALETTE,
         version=__version__,
     )
 

@@ -8,10 +8,10 @@ from itertools import chain, repeat
 from typing import NamedTuple
 
 from planner.base.units import format_bytes
-from planner.report import charts
+from planner.report import vega_lite
 from planner.report.blocks import Box, Caption, Chart, Drawing, Section, TextTable, Wire
-from planner.report.charts import PALETTE
 from planner.report.quantities import term
+from planner.report.vega_lite import PALETTE
 from planner.schema.plan import MemorySection, Parallelism, Plan, StageMemory
 
 CELL, GAP = 17.0, 3.0
@@ -204,5 +204,5 @@ def _chart(
     rows = [(n, *map(format_bytes, each), format_bytes(sum(each))) for n, each in zip(names, held, strict=True)]
     title = "Memory of an accelerator, by stage and kind"
     over = "" if limit is None else f" The dashed line is its capacity, {format_bytes(limit)}."
-    spec = charts.bars(values, "GiB", kinds, limit=None if limit is None else limit / GIB)
+    spec = vega_lite.bars(values, "GiB", kinds, limit=None if limit is None else limit / GIB)
     return Chart(title, how + over, spec, TextTable(title, ("stage", *kinds, "total"), rows))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from planner.base.units import format_percent, format_power, format_usd
-from planner.report import charts, plans, recommendation, steps
+from planner.report import plans, recommendation, step_breakdown, vega_lite
 from planner.report.blocks import Chart, Content, Lines, Section, TextTable
 from planner.report.quantities import amount, limit, limited
 from planner.schema.plan import Plan
@@ -88,7 +88,7 @@ def _calendar(best: Alternative) -> Chart:
     table = TextTable(
         "Calendar", ("pool", "job", "days"), [(str(v["row"]), str(v["part"]), str(v["text"])) for v in values]
     )
-    spec = charts.spans(values, "day", charts.parts_of(values), rows)
+    spec = vega_lite.spans(values, "day", vega_lite.parts_of(values), rows)
     return Chart("Which job runs where, and when", "Days from the start of the question's horizon.", spec, table)
 
 
@@ -124,7 +124,7 @@ def _years(best: Alternative) -> Chart:
     if best.cost.sold_usd:
         sold = [(*row, format_usd(y.sold_usd or 0.0)) for row, y in zip(rows, best.cost.by_year, strict=True)]
         table = TextTable("Cash flow", ("year", *parts, "total", "nodes sold for"), sold)
-    return Chart("Cash by year", "All that is paid.", charts.columns(values, unit, parts), table)
+    return Chart("Cash by year", "All that is paid.", vega_lite.columns(values, unit, parts), table)
 
 
 def _bill(best: Alternative) -> TextTable:
@@ -160,7 +160,7 @@ def _alternatives(found: Procurement) -> list[Section]:
     ]
     table = TextTable("Alternatives", ("rank", "what", "cost", "done on day", "power"), rows)
     title = "What each alternative costs, by kind"
-    chart = Chart(title, "Cash over the horizon.", charts.bars(values, unit, kinds), table)
+    chart = Chart(title, "Cash over the horizon.", vega_lite.bars(values, unit, kinds), table)
     return [Section("Alternatives", (chart, table))]
 
 
@@ -195,7 +195,7 @@ def _job_plans(best: Alternative) -> Iterator[Section]:
     for plan, names in held:
         configuration = ("Configuration", [recommendation.configuration(plan)])
         lines = Lines([configuration, *recommendation.expected(plan)])
-        yield Section(_together(names), (lines, *steps.section((plan,), plan).blocks))
+        yield Section(_together(names), (lines, *step_breakdown.section((plan,), plan).blocks))
 
 
 def _together(names: list[str]) -> str:

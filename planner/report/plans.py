@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from planner.base.units import format_bytes, format_count, format_percent, format_power, format_usd
-from planner.report import charts, machines, quantities, recommendation, steps
+from planner.report import machines, quantities, recommendation, step_breakdown, vega_lite
 from planner.report.blocks import Block, Chart, Content, Lines, Section, Sliders, TextTable
 from planner.report.quantities import days, seconds
 from planner.schema.plan import Assumption, OlderRelease, Plan, PlanSet
@@ -31,7 +31,7 @@ def of_set(found: PlanSet, origin: str) -> Content:
         [
             Section("Recommendation", (Lines([*recommendation.lines(found)]), linear(plan))),
             _choice(found),
-            steps.section(found.plans[:8], plan),
+            step_breakdown.section(found.plans[:8], plan),
             machines.memory_section(plan),
             *_reasons(found),
             machines.section(plan),
@@ -45,7 +45,12 @@ def of_plan(plan: Plan, origin: str) -> Content:
     """One plan by itself."""
     lines = [("Configuration", [recommendation.configuration(plan)]), *recommendation.expected(plan)]
     top = Section("Plan", (Lines(lines), linear(plan)))
-    parts = [steps.section((plan,), plan), machines.memory_section(plan), machines.section(plan), sources(plan)]
+    parts = [
+        step_breakdown.section((plan,), plan),
+        machines.memory_section(plan),
+        machines.section(plan),
+        sources(plan),
+    ]
     return Content(_title(plan), origin, [top, *parts])
 
 
@@ -81,7 +86,7 @@ def _choice(found: PlanSet) -> Section:
         return Section("Plans", (table,))
     summary = "Lower is better on each axis. A plan chosen here or in the table is marked in both."
     titles = {name: title for name, (title, _) in axes.items()}
-    spec = charts.points(_in_units(values, axes), titles, ("recommended", "plan", "front"))
+    spec = vega_lite.points(_in_units(values, axes), titles, ("recommended", "plan", "front"))
     return Section("Plans", (table, Chart("Trade-offs", summary, spec, _points_table(values, titles))))
 
 
@@ -200,7 +205,7 @@ def _reasons(found: PlanSet) -> list[Section]:
             "+10 % of a resource", ("resource", "step time"), [(n, f"{100 * g:+.1f} %") for n, g in gains]
         )
         summary = "How much shorter a step is where one resource is a tenth larger."
-        chart = Chart("Sensitivity (+10 %)", summary, charts.bars(values, "% faster", ["faster"]), table)
+        chart = Chart("Sensitivity (+10 %)", summary, vega_lite.bars(values, "% faster", ["faster"]), table)
         blocks.append(chart)
     return [Section("Why", blocks)] if about.why_not or gains else []
 

@@ -9,7 +9,7 @@ from planner.base.errors import WrongQuestion
 from planner.base.units import format_bytes, format_count, format_seconds, format_usd
 from planner.planning import comparison, document
 from planner.planning.document.reader import LARGEST_STUDY, json_file
-from planner.report import charts, offers, plans, quantities, studies
+from planner.report import offers, plans, quantities, studies, vega_lite
 from planner.report.blocks import Chart, Content, Lines, Section, TextTable
 from planner.report.quantities import seconds
 from planner.schema.images import ImagePlan
@@ -109,7 +109,7 @@ def of_communication(found: Communication, origin: str) -> Content:
         for row, c in zip(name, found.calls, strict=True)
     ]
     table = TextTable("Collectives of a step", ("call", "size", "calls", "alone", "exposed", "choice"), rows)
-    spec = charts.bars(values, "seconds", ["exposed", "hidden behind compute"])
+    spec = vega_lite.bars(values, "seconds", ["exposed", "hidden behind compute"])
     chart = Chart("Time of all calls of a step", f"A step takes {seconds(found.step_time_s)}.", spec, table)
     return Content("Communication of a step", origin, [Section("Collectives", (chart, table))])
 
@@ -133,7 +133,7 @@ def of_images(found: ImagePlan, origin: str) -> Content:
         for p in found.pools
     ]  # fmt: skip
     table = TextTable("Shares of the batch", ("pool", "accelerators", "images", "of each", "memory"), rows)
-    chart = Chart("Images of a step", "Of each pool.", charts.bars(shares, "images", ["images"]), table)
+    chart = Chart("Images of a step", "Of each pool.", vega_lite.bars(shares, "images", ["images"]), table)
     return Content(
         found.title(),
         origin,
@@ -148,4 +148,4 @@ def of_images(found: ImagePlan, origin: str) -> Content:
 def _causes(breakdown: Mapping[str, float]) -> Chart:
     values = [{"row": cause, "part": "time", "value": t, "text": seconds(t)} for cause, t in breakdown.items()]
     table = TextTable("A step, by cause", ("cause", "time"), [(cause, seconds(t)) for cause, t in breakdown.items()])
-    return Chart("A step, by cause", "Of the slowest accelerator.", charts.bars(values, "seconds", ["time"]), table)
+    return Chart("A step, by cause", "Of the slowest accelerator.", vega_lite.bars(values, "seconds", ["time"]), table)

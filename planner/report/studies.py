@@ -11,7 +11,7 @@ from pathlib import Path
 from planner.base import csv_rows
 from planner.base.errors import WrongQuestion
 from planner.base.units import format_percent
-from planner.report import charts, plans, quantities
+from planner.report import plans, quantities, vega_lite
 from planner.report.blocks import Block, Chart, Content, Lines, Section, TextTable
 from planner.report.quantities import seconds
 from planner.schema.reports import Validation
@@ -78,7 +78,7 @@ def _scatter(found: StudyResult) -> Iterator[Chart]:
     few = "" if len(drawn) == len(tried) else f" {len(drawn):,} of {len(tried):,} are drawn."
     summary = f"Every point that trains all workloads; hover for its axes.{few}"
     yield Chart(
-        "All points", summary, charts.points(values, axes, ("front", "feasible", "not feasible")), _front(found)
+        "All points", summary, vega_lite.points(values, axes, ("front", "feasible", "not feasible")), _front(found)
     )
 
 
@@ -110,13 +110,13 @@ def _matters(found: StudyResult) -> list[Section]:
         table = TextTable("Importance", ("axis", "share"), [(axis, format_percent(share)) for axis, share in ranked])
         of = found.question.objectives[0]
         summary = f"Share of the variation of {of} that each axis explains ({found.importance_method})."
-        blocks.append(Chart("What matters", summary, charts.bars(values, "%", ["share"]), table))
+        blocks.append(Chart("What matters", summary, vega_lite.bars(values, "%", ["share"]), table))
     known = [(s.axis, s.elasticity) for s in found.sensitivity if s.elasticity is not None]
     if known:
         values = [{"row": a, "part": "elasticity", "value": e, "text": f"{e:+.3f} %"} for a, e in known]
         table = TextTable("Sensitivity (+1 %)", ("axis", "change"), [(axis, f"{e:+.3f} %") for axis, e in known])
         summary = f"1 % more of an axis changes {found.question.objectives[0]} of the best point by so many per cent."
-        blocks.append(Chart("Sensitivity (+1 %)", summary, charts.bars(values, "% change", ["elasticity"]), table))
+        blocks.append(Chart("Sensitivity (+1 %)", summary, vega_lite.bars(values, "% change", ["elasticity"]), table))
     return [Section("What matters", blocks)] if blocks else []
 
 
@@ -164,7 +164,7 @@ def of_validation(found: Validation, origin: str) -> Content:
         ("Error", [f"{_share(o.mape)} on average, {_share(o.median_ape)} median, over {o.covered:,} of {o.n:,} runs"]),
         ("Intervals", [f"{_share(o.interval80_coverage)} of the runs lie in their 80 % interval"]),
     ])  # fmt: skip
-    chart = Chart("Mean error of the step time", f"By {found.by}.", charts.bars(values, "%", ["error"]), table)
+    chart = Chart("Mean error of the step time", f"By {found.by}.", vega_lite.bars(values, "%", ["error"]), table)
     return Content("Predictions against measured runs", origin, [Section("Accuracy", (lines, chart))])
 
 
@@ -196,7 +196,7 @@ def of_runs(path: Path) -> Content:
     rows = [(r.label, seconds(r.measured), seconds(r.predicted)) for r in worst]
     table = TextTable(f"The {len(rows):,} runs that are furthest off", ("run", "measured", "predicted"), rows)
     # A tenth beside the points: one run has no span of its own.
-    spec = charts.against([asdict(run) for run in runs], "s", min(ends) / 1.1, 1.1 * max(ends))
+    spec = vega_lite.against([asdict(run) for run in runs], "s", min(ends) / 1.1, 1.1 * max(ends))
     chart = Chart("Step times", summary, spec, table)
     return Content("Predicted against measured", path.name, [Section("Runs", (chart,))])
 

@@ -18,7 +18,7 @@ from planner.calibration.runs import names
 from planner.calibration.runs.columns import number
 from planner.calibration.runs.measured_run import NotStated, Run
 from planner.catalog import Catalog
-from planner.cost import convolution, recommender
+from planner.cost import convolution, dlrm
 from planner.cost.figures import Array, Device, Network, stacked
 from planner.cost.other_families import Software
 from planner.figures import cost_inputs, matrix_formats
@@ -111,7 +111,7 @@ def stepper(model: str, family: str) -> Callable[[Device, Network, Software, Arr
         return lambda *figures: np.asarray(convolution.step_time(layers, *figures))
     described = families.recommender(model)
     return lambda device, network, software, batch, ranks: np.asarray(
-        recommender.step_time(described, device, network, software, batch, recommender.TableCut(ranks))
+        dlrm.step_time(described, device, network, software, batch, dlrm.TableCut(ranks))
     )
 
 

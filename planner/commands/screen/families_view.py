@@ -6,7 +6,7 @@ from dataclasses import asdict, fields
 from typing import Any
 
 from planner.base import units
-from planner.cost import convolution, recommender
+from planner.cost import convolution, dlrm
 from planner.schema.workload import ConvolutionNetwork, Recommender
 
 Row = list[str]
@@ -107,8 +107,8 @@ def memory(model: Other) -> str:
 def _parts(model: Other) -> list[tuple[str, int]]:
     """Parameters by part, in order: a network's stages, a recommender's tables and dense layers."""
     if isinstance(model, Recommender):
-        tables = recommender.embedding_parameters(model)
-        return [("embedding tables", tables), ("dense layers", recommender.dense_parameters(model))]
+        tables = dlrm.embedding_parameters(model)
+        return [("embedding tables", tables), ("dense layers", dlrm.dense_parameters(model))]
     return [*convolution.stage_parameters(model).items()]
 
 
@@ -120,19 +120,19 @@ def _active(model: Other) -> int:
     """Parameters that one sample meets: all of a network; of tables only the rows that are looked up."""
     if isinstance(model, ConvolutionNetwork):
         return _parameters(model)
-    return sum(model.lookups) * model.embedding + recommender.dense_parameters(model)
+    return sum(model.lookups) * model.embedding + dlrm.dense_parameters(model)
 
 
 def _flops(model: Other) -> float:
     if isinstance(model, ConvolutionNetwork):
         return float(convolution.step_flops(convolution.layers(model), 1.0))
-    return float(recommender.step_flops(model, 1.0))
+    return float(dlrm.step_flops(model, 1.0))
 
 
 def _table_bytes(model: Recommender) -> dict[str, int]:
     """Bytes of tables, and of the optimizer's state for them: ``elements x state_bytes``."""
-    state = recommender.embedding_parameters(model) * model.state_bytes
-    return {"tables": recommender.embedding_bytes(model), "optimizer": state}
+    state = dlrm.embedding_parameters(model) * model.state_bytes
+    return {"tables": dlrm.embedding_bytes(model), "optimizer": state}
 
 
 def _shown(value: object) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from planner.base.units import format_percent, format_seconds
-from planner.report import charts, pass_orders
+from planner.report import pass_orders, vega_lite
 from planner.report.blocks import Block, Chart, Lines, Section, TextTable
 from planner.report.quantities import seconds, term
 from planner.schema.plan import Group, Plan
@@ -58,7 +58,7 @@ def _causes(plan: Plan) -> Chart:
     largest = f"{rows[0][0]} takes {rows[0][3]}" if rows else "nothing"
     title = f"A step of plan #{plan.rank}, by cause"
     table = TextTable(title, ("cause", "kind", "time", "share"), rows)
-    return Chart(title, f"Of {seconds(total)}, {largest}.", charts.bars(values, "seconds", KINDS), table)
+    return Chart(title, f"Of {seconds(total)}, {largest}.", vega_lite.bars(values, "seconds", KINDS), table)
 
 
 def _compared(plans: Sequence[Plan]) -> Chart:
@@ -73,7 +73,7 @@ def _compared(plans: Sequence[Plan]) -> Chart:
         rows.append((f"#{plan.rank}", *(seconds(sums[name]) for name in KINDS)))
     summary = "What each plan saves in one place it spends in another."
     table = TextTable("Steps of all plans, by kind", ("plan", *KINDS), rows)
-    return Chart("Steps of all plans, by kind of time", summary, charts.bars(values, "seconds", KINDS), table)
+    return Chart("Steps of all plans, by kind of time", summary, vega_lite.bars(values, "seconds", KINDS), table)
 
 
 # ---- timeline --------------------------------------------------------------------------------------------------------
@@ -161,7 +161,7 @@ def _drawn(
     table = TextTable(
         title, ("stage", "works", "waits", "bubble"), [_idle(works, i, n, end) for i, n in enumerate(names)]
     )
-    return Chart(title, summary, charts.spans(values, "seconds", parts, names), table)
+    return Chart(title, summary, vega_lite.spans(values, "seconds", parts, names), table)
 
 
 def _shown(count: int, stages: int, chunks: int) -> int:
