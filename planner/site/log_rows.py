@@ -207,7 +207,7 @@ def _completed(row: Mapping[str, str], site: str, where: str) -> dict[str, str]:
     full = {"grade": "A", "task": "pretrain", **row, "source": site, "lab": site, "date": date.today().isoformat()}
     if full["task"].startswith("--"):
         raise WrongQuestion(
-            f"{where}: runs of a plan with {full['task']} are not learned from: no column of the journal states it"
+            f"{where}: runs with {full['task']} are not learned from: no column of the journal states it"
         )
     if absent := cells.missing(full, NEEDED):
         raise WrongQuestion(f"{where}: does not say {', '.join(absent)} {_remedy(absent)}")

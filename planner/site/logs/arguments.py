@@ -1,33 +1,23 @@
-"""What a log's own dump of its configuration says, as columns of ``docs/runs.md``."""
+"""What a log's own dump of its configuration says, as columns of ``docs/runs.md``.
+
+``arguments.toml`` has the names that frameworks give to a column. Three columns follow from several arguments:
+precision, recomputation and the ZeRO stage; so do counts that a log states in parts.
+"""
 
 from __future__ import annotations
 
-import json
 import re
+import tomllib
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
+from planner.base.units import format_many
 from planner.schema.launcher_table import launcher_table
+from planner.site.logs import dumps
 
-DOTTED = re.compile(r"(?:^|\s)([a-z]\w{2,60}) \.{2,} (\S.*?)\s*$")
-"""``  tensor_model_parallel_size ...................... 8``: Megatron-LM (megatron/training/arguments.py, _print_args),
-and DeepSpeed (deepspeed/runtime/config.py, print)."""
-LISTED = re.compile(r"^\s*(?:\S+: +)?([a-z]\w{2,60}): (\S.*?)\s*$")
-"""``tensor_model_parallel_size: 8``: the YAML of Megatron-Bridge, NeMo and Composer."""
-ASSIGNED = re.compile(r"\b([a-z]\w{1,60})=([\w.+-]+)\b")
-"""``tp=8``: nanotron's records, torchtitan's mesh."""
-PARAMETER = re.compile(r"Config param ([a-z]\w+): (\S.*?)\s*$")
-"""MaxText (MaxText/pyconfig.py)."""
-TITAN = re.compile(
-    r"local batch size (?P<micro_batch>\d+), global batch size (?P<global_batch_seqs>\d+), "
-    r"gradient accumulation steps \d+, sequence length (?P<seq_len>\d+)"
-)
-"""torchtitan (torchtitan/train.py): "Trainer is initialized with"."""
-TRAINER = re.compile(
-    r"^.*?\b(Instantaneous batch size per device|Total train batch size.*?|Total optimization steps) = ([\d,]+)"
-)
-"""Hugging Face (src/transformers/trainer.py): "***** Running training *****"."""
-MLPERF = re.compile(r':::MLLOG .*?"key": "(\w+)", "value": (\d+)')
+Dump = Mapping[str, str]
+"""Argument, as its framework calls it -> its value as text."""
 
 MEGATRON = launcher_table("megatron")
 _COLUMNS_OF_FACTS = {
@@ -38,150 +28,209 @@ _COLUMNS_OF_FACTS = {
     **{"micro": "micro_batch", "batch": "global_batch_seqs"},
 }
 """Fact of Megatron's table -> column."""
+_TABLE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 COLUMNS = {
     **{
         name.replace("-", "_"): _COLUMNS_OF_FACTS[option.says]
         for name, option in MEGATRON.options.items()
         if option.says in _COLUMNS_OF_FACTS
     },
-    "world_size": "num_accelerators",
-    "n_gpus": "num_accelerators",
-    "num_devices": "num_accelerators",
-    "sequence_length": "seq_len",
-    "max_seq_len": "seq_len",
-    "max_sequence_length": "seq_len",
-    "max_target_length": "seq_len",
-    "train_batch_size": "global_batch_seqs",
-    "global_train_batch_size": "global_batch_seqs",
-    "global_batch_size_to_train_on": "global_batch_seqs",
-    "Total train batch size": "global_batch_seqs",
-    "train_micro_batch_size_per_gpu": "micro_batch",
-    "device_train_microbatch_size": "micro_batch",
-    "Instantaneous batch size per device": "micro_batch",
-    "tp": "tp",
-    "pp": "pp",
-    "virtual_pipeline_model_parallel_size": "vpp",
-    "cp": "cp",
-    "ep": "ep",
-    "etp": "etp",
-    "zero_optimization_stage": "zero_stage",
-    "zero_stage": "zero_stage",
-    "swiglu": "gated_mlp",
-    "num_moe_experts": "num_experts",
-    "model_name": "model",
-    "activation_recompute": "activation_recompute",
+    **{name: column for column, names in _TABLE["columns"].items() for name in names},
 }
-"""Name of an argument -> column. What both dumps of one log call the same means the same."""
-KEPT = (
-    *("bf16", "fp16", "fp8", "fp8_format", "fp8_recipe", "fp4", "fp4_format", "fp4_recipe", "precision"),
-    *("bfloat16_enabled", "fp16_enabled"),
-    *("recompute_granularity", "recompute_method", "recompute_num_layers"),
-    *("use_distributed_optimizer", "use_megatron_fsdp", "data_parallel_sharding_strategy"),
-    *("dp_shard", "group_query_attention", "Total optimization steps"),
-)
+"""Name of an argument -> column."""
+KEPT = frozenset(name for names in _TABLE["kept"].values() for name in names)
 """Arguments from which columns are derived."""
-FSDP_STAGES = {"optim": "1", **MEGATRON.words("data-parallel-sharding-strategy")}
-"""Megatron-FSDP's ``--data-parallel-sharding-strategy`` -> ZeRO stage."""
+RECOMPUTE = frozenset(_TABLE["kept"]["recompute"])
+STRICT = ("tp", "pp", "cp", "ep", "num_accelerators", "global_batch_seqs", "micro_batch", "layers", "hidden")
+"""Columns that are left empty where two names of them differ."""
+FSDP_STAGES: Mapping[str, str] = {
+    **{"optim": "1", "full_shard": "3", "hybrid_shard": "3", "shard_grad_op": "2", "no_shard": "0"},
+    **MEGATRON.words("data-parallel-sharding-strategy"),
+}
+"""Sharding strategy of FSDP -> ZeRO stage."""
+PRECISIONS = (
+    *(("bf16", "bf16"), ("bfloat16", "bf16"), ("fp8", "fp8"), ("fp16", "fp16"), ("float16", "fp16"), ("half", "fp16")),
+    *(("16-mixed", "fp16"), ("fp32", "fp32"), ("float32", "fp32"), ("32-true", "fp32")),
+)
+"""Part of a word for a precision -> precision; the first that matches counts."""
 _VALUE = re.compile(r"(?!(?:[Nn]one|null|~)$)[A-Za-z0-9][\w.:+-]{0,40}", re.ASCII)
 """A number, a switch or a name; nothing that a spreadsheet would take for a formula."""
 _SWITCHES = {"True": "1", "true": "1", "False": "0", "false": "0"}
+_OFF = ("None", "none", "null", "False", "false", "0")
+_ON = ("True", "true", "1")
 
 
 def stated(line: str) -> Iterator[tuple[str, str]]:
-    """``(argument, value)`` of everything a line says of a configuration; names as the framework has them."""
-    if " .." in line and (match := DOTTED.search(line)):
-        yield match[1], match[2]
-    elif "Config param" in line and (match := PARAMETER.search(line)):
-        yield match[1], match[2]
-    elif "local batch size" in line and (match := TITAN.search(line)):
-        yield from match.groupdict().items()
-    elif " with parallelism: " in line or ("Args(" in line and "=" in line):
-        yield from ASSIGNED.findall(line)
-    elif " = " in line and (match := TRAINER.search(line)):
-        yield match[1].partition(" (")[0], match[2].replace(",", "")
-    elif ":::MLLOG" in line and (match := MLPERF.search(line)):
-        yield match[1], match[2]
-    elif "Running with " in line:
-        yield from _json(line)
-    elif ": " in line and len(line) < 120 and (match := LISTED.match(line)):
-        yield match[1], match[2].strip("'\"")
+    """``(argument, value)`` of what a line says of the configuration that was measured."""
+    for name, value in dumps.stated(line):
+        if known(name, value):
+            yield name, value
 
 
 def known(name: str, value: str) -> bool:
-    """Whether an argument says something of the configuration that was measured."""
-    return (name in COLUMNS or name in KEPT or name in COLUMNS.values()) and _VALUE.fullmatch(value) is not None
-
-
-def _json(line: str) -> Iterator[tuple[str, str]]:
-    """Torchtitan's whole configuration on a line."""
-    start = line.find("{")
-    try:
-        data = json.loads(line[start:]) if start >= 0 else {}
-    except (ValueError, RecursionError):
-        return
-    if isinstance(data, dict):
-        yield from _titan(data)
-
-
-def _titan(data: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Torchtitan's configuration (torchtitan/config): model and recomputation."""
-    model, checkpointing = data.get("model"), data.get("activation_checkpoint")
-    if isinstance(model, dict) and all(isinstance(model.get(key), str) for key in ("name", "flavor")):
-        yield "model_name", f"{model['name']}-{model['flavor']}".lower()
-    if isinstance(checkpointing, dict) and checkpointing.get("mode") in ("none", "selective", "full"):
-        yield "activation_recompute", str(checkpointing["mode"])
+    """Whether an argument says something of the configuration; that nothing is recomputed says something, too."""
+    if name in RECOMPUTE and value in _OFF:
+        return True
+    return (name in COLUMNS or name in KEPT) and _VALUE.fullmatch(value) is not None
 
 
 def of_settings(settings: Mapping[str, Any]) -> dict[str, str]:
     """The columns that a recorded configuration fills: arguments by their names, and torchtitan's sections."""
     flat = [(name, str(value)) for name, value in settings.items() if isinstance(value, str | int | float)]
-    return columns({name: value for name, value in (*flat, *_titan(settings)) if known(name, value)})
+    return columns({name: value for name, value in (*flat, *dumps.of_titan(settings)) if known(name, value)})
 
 
-def columns(found: Mapping[str, str]) -> dict[str, str]:
+def columns(dump: Dump) -> dict[str, str]:
     """The columns that a dump of arguments fills: those it names, and those that follow from several."""
-    row = {COLUMNS.get(name, name): _SWITCHES.get(value, value) for name, value in found.items() if name not in KEPT}
-    row |= _derived(found)
-    if "dp_shard" in found and row.get("pp", "1") != "1":
+    row = _named(dump) | _derived(dump)
+    row |= {column: text for column, text in _counts(dump, row).items() if column not in row}
+    if "dp_shard" in dump and row.get("pp", "1") != "1":
         row.pop("micro_batch", None)  # torchtitan hands a pipeline all its micro-batches as one local batch
-    if row.get("num_experts") == "0":
+    if row.get("num_experts", "0") == "0":
         row = {name: value for name, value in row.items() if name not in ("num_experts", "topk", "moe_ffn_hidden")}
-    if found.get("group_query_attention") == "False":
+    if dump.get("group_query_attention") == "False":
         row.pop("kv_heads", None)
+    if _odd(row):
+        row.pop("num_accelerators")
     return {name: value for name, value in row.items() if value}
 
 
-def _derived(found: Mapping[str, str]) -> dict[str, str]:
+def conflicts(dump: Dump) -> Iterator[str]:
+    """What the names of one column say differently, and counts that cannot be of one run."""
+    for column in STRICT:
+        if len(values := _values(dump, column)) > 1:
+            yield f"{column} is {' and '.join(values)}"
+    row = _named(dump)
+    if _odd(row):
+        yield f"{format_many(int(row['num_accelerators']), 'accelerator')} do not divide into TP x PP x CP"
+
+
+def runtime(dump: Dump) -> str:
+    """Id of the runtime, where its dump names another than the lines about steps do; else empty."""
+    split = {"tensor_model_parallel_size", "model_parallel_size"} & dump.keys()
+    return "megatron-deepspeed" if split and dump.get("deepspeed") in _ON else ""
+
+
+def _named(dump: Dump) -> dict[str, str]:
+    """Columns that arguments fill by themselves."""
     row = {}
-    if precision := _precision(found):
-        row["precision"] = precision
-    if "use_distributed_optimizer" in found:
-        row["zero_stage"] = "1" if found["use_distributed_optimizer"] == "True" else "0"
-    if found.get("use_megatron_fsdp") == "True":
-        row["zero_stage"] = FSDP_STAGES.get(found.get("data_parallel_sharding_strategy", ""), "")
-    if "dp_shard" in found:
-        row["zero_stage"] = "3" if found["dp_shard"] != "1" else "0"
-    if "tensor_model_parallel_size" in found:
-        row["activation_recompute"] = _recompute(found)
-    return row
+    for column in dict.fromkeys(COLUMNS.values()):
+        values = _values(dump, column)
+        if len(values) == 1 or (values and column not in STRICT):
+            row[column] = values[0]
+    return row | ({"pp": "1"} if row.get("pp") == "0" else {})  # GPT-NeoX's pipeline that is none
 
 
-def _precision(found: Mapping[str, str]) -> str:
+def _values(dump: Dump, column: str) -> list[str]:
+    """The different values that names of a column have, in the order of the names."""
+    names = [name for name, named in COLUMNS.items() if named == column and name in dump]
+    names.sort(key=lambda name: _rank(name, column))
+    return list(dict.fromkeys(_plain(dump[name]) for name in names))
+
+
+def _rank(name: str, column: str) -> int:
+    names: list[str] = _TABLE["columns"].get(column, [])
+    return names.index(name) if name in names else -1
+
+
+def _plain(value: str) -> str:
+    """A count without a fraction that is none (``1.0``), a switch as a digit."""
+    value = _SWITCHES.get(value, value)
+    return value.removesuffix(".0") if re.fullmatch(r"\d+\.0", value) else value
+
+
+def _derived(dump: Dump) -> dict[str, str]:
+    cells = {"precision": _precision(dump), "zero_stage": _zero(dump), "activation_recompute": _recompute(dump)}
+    return {column: text for column, text in cells.items() if text}
+
+
+def _precision(dump: Dump) -> str:
     """8 bit where the dump names a format of it, else the 16-bit kind that is switched on."""
-    if found.get("fp4", found.get("fp4_format", "None")) not in ("None", "False"):
-        return "mxfp4" if found.get("fp4_recipe") == "mxfp4" else "nvfp4"
-    if found.get("fp8", found.get("fp8_format", "None")) not in ("None", "False"):
-        recipe = found.get("fp8_recipe", "")
+    if dump.get("fp4", dump.get("fp4_format", "None")) not in _OFF:
+        return "mxfp4" if dump.get("fp4_recipe") == "mxfp4" else "nvfp4"
+    if dump.get("fp8", dump.get("fp8_format", "None")) not in _OFF:
+        recipe = dump.get("fp8_recipe", "")
         return str(MEGATRON.words("fp8-recipe").get(recipe, "fp8"))
-    on = [name for name in ("bf16", "fp16") if found.get(name) == "True"]
-    on += [kind for name, kind in (("bfloat16_enabled", "bf16"), ("fp16_enabled", "fp16")) if found.get(name) == "True"]
-    if "precision" in found and not on:
-        on = [kind for kind in ("bf16", "fp16", "fp8") if kind in found["precision"]]
+    switches = (("bf16", "bf16"), ("fp16", "fp16"), ("bfloat16_enabled", "bf16"), ("fp16_enabled", "fp16"))
+    on = [kind for name, kind in switches if dump.get(name) in _ON]
+    words = [dump[name].lower() for name in ("precision", "mixed_precision", "dtype") if name in dump]
+    on += [kind for word in words for part, kind in PRECISIONS if part in word]
     return on[0] if on else ""
 
 
-def _recompute(found: Mapping[str, str]) -> str:
-    granularity = found.get("recompute_granularity", "none")
-    if granularity == "full" and found.get("recompute_method") == "block":
-        return f"block:{found.get('recompute_num_layers', '1')}"
-    return granularity
+def _zero(dump: Dump) -> str:
+    """The ZeRO stage: DeepSpeed's counts where DeepSpeed runs, which Megatron's dump of its options says by itself."""
+    stage = _plain(dump.get("zero_optimization_stage", dump.get("zero_stage", "")))
+    if dump.get("use_torch_fsdp2") in _ON:
+        return "3"
+    if dump.get("use_megatron_fsdp") in _ON:
+        return str(FSDP_STAGES.get(dump.get("data_parallel_sharding_strategy", ""), ""))
+    if "use_distributed_optimizer" in dump and dump.get("deepspeed") not in _ON:
+        return "1" if dump["use_distributed_optimizer"] in _ON else "0"
+    if dump.get("deepspeed") in ("False", "false"):
+        return "0"
+    if "dp_shard" in dump and not stage:
+        return "3" if dump["dp_shard"] != "1" else "0"
+    return stage or str(FSDP_STAGES.get(dump.get("sharding_strategy", "").rpartition(".")[2].lower(), ""))
+
+
+def _recompute(dump: Dump) -> str:
+    """What is recomputed; empty where no argument says so."""
+    if "activation_recompute" in dump:
+        return dump["activation_recompute"]
+    switches = {name: value for name, value in dump.items() if name in RECOMPUTE}
+    granularity = switches.get("recompute_granularity", switches.get("activations_checkpoint_granularity", "None"))
+    method = switches.get("recompute_method", switches.get("activations_checkpoint_method", "None"))
+    layers = switches.get("recompute_num_layers", switches.get("activations_checkpoint_num_layers", "1"))
+    switch = switches.get("activation_checkpointing", "None")
+    if granularity in ("selective", "full"):
+        return f"block:{layers}" if (granularity, method) == ("full", "block") else granularity
+    if method in ("uniform", "block"):  # Megatron-LM v2.6, which recomputes whole layers only
+        return f"block:{layers}" if method == "block" else "full"
+    if any(value in (*_ON, "whole_layer", "full") for value in switches.values()):
+        return "full"
+    if switch == "fine_grained":
+        return "selective"
+    return "none" if switches and all(value in _OFF or _is_number(value) for value in switches.values()) else ""
+
+
+def _is_number(text: str) -> bool:
+    return text.isdecimal()
+
+
+def _counts(dump: Dump, row: Mapping[str, str]) -> dict[str, str]:
+    """Accelerators and batch, where a log states their factors."""
+    groups = _product(row.get("tp", "1"), row.get("pp", "1"), row.get("cp", "1")) or 1
+    steps = dump.get("gradient_accumulation_steps", dump.get("Gradient Accumulation steps", ""))
+    steps = dump.get("batch_accumulation_per_replica", steps)
+    micro, batch = row.get("micro_batch", ""), row.get("global_batch_seqs", "")
+    if "model_parallel_size" in dump and "batch_size" in dump:
+        steps = steps or "1"  # Megatron-LM v1 does not accumulate
+    replicas = _product(dump.get("dp_replicate", "1"), dump.get("dp_shard", "")) or _product(dump.get("dp", ""))
+    count = int(row.get("num_accelerators", "0") or 0) or (replicas or 0) * groups
+    count = count or _product(dump.get("devices", ""), dump.get("num_nodes", "1")) or 0
+    if not count and groups == 1:
+        count = _product(dump.get("deepspeed_world_size", "")) or 0
+    if not count and (each := _product(micro, steps)) and batch.isdecimal() and int(batch) % each == 0:
+        count = int(batch) // each * groups
+    counts = {"num_accelerators": str(count)} if count else {}
+    if not batch and count and (each := _product(micro, steps)) and count % groups == 0:
+        counts["global_batch_seqs"] = str(each * count // groups)
+    return counts
+
+
+def _product(*texts: str) -> int | None:
+    """The product of whole numbers; None where one is none."""
+    product = 1
+    for text in texts:
+        if not text.isdecimal() or int(text) == 0:
+            return None
+        product *= int(text)
+    return product
+
+
+def _odd(row: Mapping[str, str]) -> bool:
+    """Whether the accelerators cannot be split as the row says: DeepSpeed calls the replicas its world, for one."""
+    groups = _product(row.get("tp", "1"), row.get("pp", "1"), row.get("cp", "1")) or 1
+    count = row.get("num_accelerators", "")
+    return count.isdecimal() and int(count) % groups != 0

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median, quantiles
 
-from planner.site.logs import arguments, formats, recorded
+from planner.site.logs import arguments, formats, recorded, tasks
 from planner.site.logs.formats import FORMATS, LogFormat
 from planner.site.logs.records import LoggedRun, LoggedStep, Steady, lines
 
@@ -37,6 +37,8 @@ class _Run:
     """What was stated behind its last step: where that turns out to differ, it begins the next dump."""
     conflicts: dict[str, str] = field(default_factory=dict)
     device: str = ""
+    task: str = ""
+    """What is trained, where a line says so."""
     memory: float | None = None
     out_of_memory: bool = False
     disturbed: bool = False
@@ -64,7 +66,7 @@ def read(path: Path) -> list[LoggedRun]:
 def _runs(text: Iterable[str]) -> Iterator[_Run]:
     run = _Run()
     for line in text:
-        stated = [pair for pair in arguments.stated(line) if arguments.known(*pair)]
+        stated = [*arguments.stated(line)]
         if run.begun and any(run.stated.get(name, value) != value for name, value in stated):
             yield run  # a configuration that differs is dumped behind its steps
             run = _Run(device=run.device, stated=run.repeated)
@@ -86,6 +88,7 @@ def _noted(run: _Run, line: str) -> None:
             run.at = int(head["step"])
         if "reserved" in line and shape.memory and (match := shape.memory.search(line)):
             run.memory = max(run.memory or 0.0, formats.memory(match) or 0.0)
+    run.task = tasks.named(line, run.task)
     if "emory" in line or "EXHAUSTED" in line:
         run.out_of_memory |= bool(formats.OUT_OF_MEMORY.search(line))
     if ("val" in line or "check" in line) and formats.DISTURBED.search(line):
@@ -122,14 +125,14 @@ def _finished(run: _Run) -> LoggedRun:
     stated = {name: value for name, value in run.stated.items() if name not in run.conflicts}
     return LoggedRun(
         format=shape.name if shape else "",
-        runtime="megatron-deepspeed" if both else shape.runtime if shape else "",
+        runtime=arguments.runtime(stated) or ("megatron-deepspeed" if both else shape.runtime if shape else ""),
         steps=tuple(run.steps[shape.name]) if shape else (),
-        stated=arguments.columns(stated),
+        stated=arguments.columns(stated) | ({"task": run.task} if run.task else {}),
         device=run.device,
         memory_bytes=run.memory or None,
         memory_kind=shape.memory_kind if shape and run.memory else "",
         out_of_memory=run.out_of_memory,
-        conflicts=tuple(run.conflicts.values()),
+        conflicts=(*run.conflicts.values(), *arguments.conflicts(stated)),
         whole_run_s=run.whole_run_s,
     )
 
