@@ -41,7 +41,7 @@ def test_a_report_is_plain_and_in_keywords(monkeypatch: pytest.MonkeyPatch, caps
     monkeypatch.setenv("FORCE_COLOR", "1")  # as notebooks have it
     said = cw.explain(sets())
     assert capsys.readouterr().out == "" and repr(said) == said
-    assert "\x1b" not in said and "--" not in said and "usual for seq, tokens" in said
+    assert "\x1b" not in said and "--" not in said and "the usual seq, tokens" in said
     assert "verbose=True says what" in said and "8,192 tokens per sequence (seq)" in cw.explain(sets(), verbose=True)
 
 

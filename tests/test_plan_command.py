@@ -124,14 +124,14 @@ def test_python_gives_what_the_command_line_prints(capsys: pytest.CaptureFixture
     every=3,
 )
 def test_explain_prints_the_same_report(line: str, capsys: pytest.CaptureFixture[str]) -> None:
-    report = printed(ask(capsys, f"{line} -o plan.json --force"))
-    assert printed(ask(capsys, "explain plan.json")) == report
+    report = printed(ask(capsys, f"{line} -o plan.json --force -v"))
+    assert printed(ask(capsys, "explain plan.json -v")) == report
 
 
 def test_explain_prints_an_estimate_that_does_not_fit(capsys: pytest.CaptureFixture[str]) -> None:
-    estimated = ask(capsys, f"estimate {SMALL} micro=2 -o plan.json")
+    estimated = ask(capsys, f"estimate {SMALL} micro=2 -o plan.json -v")
     assert estimated.code == 1 and "does not fit" in estimated.out
-    assert printed(ask(capsys, "explain plan.json")) == estimated.out.partition("\nNext ")[0].rstrip()
+    assert printed(ask(capsys, "explain plan.json -v")) == estimated.out.partition("\nNext ")[0].rstrip()
 
 
 def test_explain_prints_the_plan_of_a_rank(capsys: pytest.CaptureFixture[str]) -> None:
@@ -161,8 +161,8 @@ def test_all_lists_what_differs_in_switches_only(capsys: pytest.CaptureFixture[s
     folded = [degrees(plan) for plan in plans(ask(capsys, f"plan {SMALL} --top 8 --json"))]
     every = [degrees(plan) for plan in plans(ask(capsys, f"plan {SMALL} --top 8 --all --json"))]
     assert len(set(folded)) == 8 > len(set(every))
-    assert "equivalent variants" in ask(capsys, f"plan {SMALL}").out
-    assert "equivalent variants" not in ask(capsys, f"plan {SMALL} --all").out
+    assert "equivalent ones are grouped" in ask(capsys, f"plan {SMALL} -v").out
+    assert "equivalent ones are grouped" not in ask(capsys, f"plan {SMALL} --all -v").out
 
 
 @pytest.mark.slow
@@ -232,7 +232,7 @@ def test_heads_that_do_not_divide_are_waived_by_name_and_recorded(
     found = plans(ask(capsys, f"{question} heads_divide --waive kv_heads_divide --json"))[0]
     assert found["axes"]["tp"] == 8 and found["waived"] == ["heads_divide", "kv_heads_divide"]
     path = tmp_path / "plan.json"
-    answer = ask(capsys, f"{question} heads_divide --waive kv_heads_divide -o {path}")
+    answer = ask(capsys, f"{question} heads_divide --waive kv_heads_divide -o {path} -v")
     assert "Waived         heads_divide, kv_heads_divide: costed as if all parts were equal" in answer.out
     assert ask(capsys, f"explain {path}").code == 0
     for target in ("megatron", "slurm"):

@@ -78,7 +78,7 @@ def test_a_measured_plan_is_ranked_by_its_measurement(ask: Answers, capsys: pyte
     assert measured["step_time_s"] == pytest.approx(0.8 * best, rel=1e-3) and measured["runs"] == 1
     assert slow not in [degrees(p) for p in after["plans"]]
     assert after["site"]["next_rank"] == 2
-    assert main(["plan", *ASKED, "--site", "lab"]) == 0
+    assert main(["plan", *ASKED, "--site", "lab", "-v"]) == 0
     out = capsys.readouterr().out
     assert "step  runs  tokens/s" in out and "measured in 1 run (prediction +" in out and "measured here, 1 run" in out
     assert "Site           lab: 2 runs, 1 framework" in out
@@ -143,7 +143,7 @@ def test_an_estimate_of_what_was_run_is_its_measurement(ask: Answers, capsys: py
     ask("--pin", "tp=2,pp=1,micro=1,zero=1,recompute=none,cp=1", "--top", "1")
     learn(1, "--step-time", "8s")
     settings = ["tp=2", "micro=1", "zero=1"]
-    assert main(["estimate", *ASKED, *settings, "--site", "lab"]) == 0
+    assert main(["estimate", *ASKED, *settings, "--site", "lab", "-v"]) == 0
     assert "8.00 s measured in 1 run" in capsys.readouterr().out
     found = cw.estimate("llama3-8b", "dgx-h100:1", settings, batch=128, site="lab")
     assert found[0].prediction.step_time_s == 8.0
@@ -226,7 +226,7 @@ def test_memory_that_ran_out_of_a_plan_that_also_ran_is_told(ask: Answers, capsy
     found = ask()
     assert (found["plans"][0]["measured"]["runs"], found["plans"][0]["measured"]["ran_out"]) == (1, 1)
     assert found["site"]["out_of_memory"] == []
-    assert main(["plan", *ASKED, "--site", "lab"]) == 0
+    assert main(["plan", *ASKED, "--site", "lab", "-v"]) == 0
     assert "; 1 further run ran out of memory" in capsys.readouterr().out
 
 

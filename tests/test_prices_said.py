@@ -24,7 +24,7 @@ SCREENS = (
     ("compare {plans}/dense.json {plans}/mixture.json", "2025-11", LISTED),
     ("explain {plans}/dense.json", "2025-11", LISTED),
     ("explain -v {plans}/dense.json", "2025-11", LISTED),
-    ("estimate llama3-8b --cluster dgx-h100:2 tp=2 dp=8", "2026", "median of current offers: AWS, CoreWeave"),
+    ("estimate llama3-8b --cluster dgx-h100:2 tp=2 dp=8 -v", "2026", "median of current offers: AWS, CoreWeave"),
     ("fit llama3-8b --on H100-SXM5-80GB:8 --seq 2k", "2025-11", f"{LISTED} (2025-11 or later); $2.95 to $6.88"),
 )
 

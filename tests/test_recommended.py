@@ -82,7 +82,7 @@ def test_reasons_are_those_of_the_recommended_plan(found: dict[str, PlanSet], na
 def test_the_cost_names_its_price(capsys: pytest.CaptureFixture[str]) -> None:
     """Who states an hour's price; that it was given; that none of this kind is known."""
     asked = "plan llama3-8b --cluster dgx-h100:1 --batch 64 --pin tp=2,cp=1,micro=1 --top 1"
-    assert "@00148f2" in ask(capsys, f"{asked} --vendor AWS").out
+    assert "@00148f2" in ask(capsys, f"{asked} --vendor AWS -v").out
     given = ask(capsys, f"{asked} --price '$2/h'").out
     assert "as given (--price)" in given and "on-demand" not in given.partition("Fits")[0]
     none = ask(capsys, f"{asked} --basis reserved-3y").out

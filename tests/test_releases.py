@@ -44,7 +44,7 @@ def test_where_an_older_release_cannot_run_the_plan_the_first_that_it_can_is_tol
     assert first["runtime"]["older"]["lacks"] and first["runtime"]["older"]["step_time_s"] is None
     able = next(each for each in rest if each["runtime"]["older"]["step_time_s"])
     more = able["runtime"]["older"]["step_time_s"] / first["prediction"]["step_time_s"] - 1
-    line = next(x for x in ask(capsys, "plan llama3-8b --cluster dgx-h100:4").out.splitlines() if "Release" in x)
+    line = next(x for x in ask(capsys, "plan llama3-8b --cluster dgx-h100:4 -v").out.splitlines() if "Release" in x)
     assert f"has no {', '.join(first['runtime']['older']['lacks'])}; #{able['rank']} takes" in line
     assert f"(+{100 * more:.1f} %)" in line
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from planner.axes.table import RANK_ORDER
 from planner.schema.plan import Plan
+from planner.schema.plan_machines import node_counts
 
 LOOKED_AT = 300
 """Best plans that a shortlist is taken from: most differ from a better one in recomputation or ZeRO stage only."""
@@ -66,7 +67,7 @@ def recommended(plans: Sequence[Plan]) -> int:
 
 def _question(plan: Plan) -> Hashable:
     """What makes a step's time alone say which plan is better."""
-    return tuple((pool.node, pool.count) for pool in plan.cluster.pools), plan.batch.global_, plan.precision
+    return node_counts(plan.cluster), plan.batch.global_, plan.precision
 
 
 def family(plan: Plan) -> Hashable:

@@ -82,9 +82,8 @@ def _binds(best: Plan, gained: dict[str, float]) -> tuple[str, ...]:
     limit = next(k.limit for k in best.constraints if k.name == "memory")
     free = limit - held.total_bytes
     where = f"memory of stage {held.stage + 1}" if best.parallelism.pp > 1 else "memory"
-    left = f"{format_bytes(free)} free of the {format_bytes(limit)} usable at this OOM risk"
     if free < 0.05 * limit or gained.get("memory", 0.0) < -0.005:
-        lines.append(f"{where} ({left if free >= 0 else f'{format_bytes(-free)} over'})")
+        lines.append(f"{where} ({format_bytes(abs(free))} {'free' if free >= 0 else 'over'})")
     lines += [
         f"{c.name}" for c in best.constraints if c.binding and c.name in ("expanded memory", "deadline", "budget")
     ]

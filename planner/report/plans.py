@@ -43,8 +43,7 @@ def of_set(found: PlanSet, origin: str) -> Content:
 
 def of_plan(plan: Plan, origin: str) -> Content:
     """One plan by itself."""
-    lines = [("Configuration", [recommendation.configuration(plan)]), *recommendation.expected(plan)]
-    top = Section("Plan", (Lines(lines), linear(plan)))
+    top = Section("Plan", (Lines([*recommendation.of_plan(plan)]), linear(plan)))
     parts = [
         step_breakdown.section((plan,), plan),
         machines.memory_section(plan),

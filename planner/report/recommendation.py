@@ -7,14 +7,14 @@ import re
 from collections.abc import Iterator, Sequence
 
 from planner.axes.table import IN_ANSWERS
-from planner.base.units import format_count, format_percent, format_risk, format_usd
+from planner.base.units import format_count, format_many, format_percent, format_risk, format_usd
 from planner.planning import comparison
 from planner.planning.comparison import in_words
 from planner.question.given_groups import spelled_group
 from planner.report import quantities
 from planner.report.quantities import days, seconds
 from planner.schema.plan import Interval, NearestRun, Plan, PlanSet, PriceUsed, SearchQuestion
-from planner.schema.plan_machines import pool_names
+from planner.schema.plan_machines import node_counts, pool_names
 
 HIGH, FAIR = 0.08, 0.15
 """Half-widths of the 80 % interval up to which confidence is called high, and fair. Words for a reader, fitted to
@@ -29,7 +29,7 @@ def lines(found: PlanSet) -> Lines:
     """Configuration, time, money, memory and confidence of the plan to run."""
     plan = found.plan_to_run
     if found.recommended is None:
-        yield "Configuration", [configuration(plan)]
+        yield "Configuration", [f"{_alone(found)}{configuration(plan)}"]
     else:
         yield "Recommended", [f"#{plan.rank}: {_varied(found, plan)}{configuration(plan)}"]
     yield from expected(plan, found.reasons.binds)
@@ -38,6 +38,12 @@ def lines(found: PlanSet) -> Lines:
         yield f"Why not #{first.rank}", [f"{in_words(first.interval, 'slower', 'faster')}, and more complex"]
     if found.question and (ends := ", ".join(edges(found.question, plan))):
         yield "At an edge", [f"{ends}: beyond what was tried may be better still"]
+
+
+def of_plan(plan: Plan) -> Lines:
+    """What stands above all else of a plan by itself."""
+    yield "Configuration", [configuration(plan)]
+    yield from expected(plan)
 
 
 def expected(plan: Plan, binds: Sequence[str] = ()) -> Lines:
@@ -53,6 +59,13 @@ def expected(plan: Plan, binds: Sequence[str] = ()) -> Lines:
         yield "Nearest run", [measured_elsewhere(near[0])]
     if doubtful := [f"{a.what}: {a.why} ({a.flag})" for a in plan.assumptions if a.flag == "--fabric"]:
         yield "Warning", doubtful
+
+
+def _alone(found: PlanSet) -> str:
+    """Which pool the plan to run uses, where other plans of the set use others, too."""
+    several = len({node_counts(plan.cluster) for plan in found.plans}) > 1
+    pools = found.plan_to_run.cluster.pools
+    return f"on {pools[0].node} alone: " if several and len(pools) == 1 else ""
 
 
 def edges(asked: SearchQuestion, plan: Plan) -> Iterator[str]:
@@ -121,28 +134,27 @@ def _money(plan: Plan) -> list[str]:
         return [f"{took}; no such price in the catalog (--price, --basis, --vendor)"]
     if plan.workload.method["kind"] != "pretrain":
         took += f" ({format_usd(money.usd_total / plan.workload.tokens * 1e6)} per 1M)"
-    used = [line for each in quantities.of_money(money) for line in _priced(each, plan)]
-    return [f"{format_usd(money.usd_total)}, {took}", *used, *_offered(plan, price)]
+    used = [_priced(each, plan) for each in quantities.of_money(money)]
+    return [f"{format_usd(money.usd_total)}{_offered(plan, price)}, {took}", *used]
 
 
-def _priced(price: PriceUsed, plan: Plan) -> list[str]:
-    """An hour of a node: the price, its date, and who states it."""
+def _priced(price: PriceUsed, plan: Plan) -> str:
+    """An hour of a node: the price and its date; who states it is evidence."""
     if price.source == quantities.GIVEN:
         hour = format_usd(price.usd_per_hour)
         held = next(pool.accelerators_per_node for pool in plan.cluster.pools if pool.node == price.node)
         each = format_usd(price.usd_per_hour / held)
-        return [f"{price.node} at {hour}/h: {each} per accelerator-hour, as given (--price)"]
-    return [f"{quantities.dated(price)} (--price, --basis, --vendor)", price.source]
+        return f"{price.node} at {hour}/h: {each} per accelerator-hour, as given (--price)"
+    return f"{quantities.dated(price)}{' (--price, --basis, --vendor)' * (len(plan.cluster.pools) == 1)}"
 
 
-def _offered(plan: Plan, price: PriceUsed) -> list[str]:
-    """What the run would cost at the cheapest and the dearest current offer of the same accelerator."""
+def _offered(plan: Plan, price: PriceUsed) -> str:
+    """What the run would cost at the cheapest and the dearest current offer of the same accelerator, in brackets."""
     offers, run, each = price.offers, plan.money, plan.cluster.pools[0].accelerators_per_node
     if offers is None or run.usd_total is None or run.prices or len(offers.providers) < 2:
-        return []
+        return ""
     low, high = (run.usd_total * usd * each / price.usd_per_hour for usd in (offers.low_usd, offers.high_usd))
-    hours = f"{format_usd(offers.low_usd)} to {format_usd(offers.high_usd)} an hour each"
-    return [f"{format_usd(low)} to {format_usd(high)} over {len(offers.providers)} providers ({hours})"]
+    return f" ({len(offers.providers)} providers: {format_usd(low)} to {format_usd(high)})"
 
 
 def _fits(plan: Plan) -> str:
@@ -169,7 +181,8 @@ def _memory(plan: Plan) -> str:
 def _confidence(plan: Plan) -> str:
     interval = plan.prediction.intervals.get("step_time_s")
     if plan.measured is not None:
-        return f"high: measured here, {plan.measured.runs} run{'' if plan.measured.runs == 1 else 's'}"
+        off = f"{100 * (plan.measured.predicted_s / plan.measured.step_time_s - 1.0):+.0f} %"
+        return f"high: measured here, {format_many(plan.measured.runs, 'run')} (prediction {off})"
     if interval is None:
         return "unknown: no measured run is like this one"
     half = _half(interval)

@@ -143,6 +143,11 @@ def pool_names(cluster: ClusterSection) -> tuple[str, ...]:
     )
 
 
+def node_counts(cluster: ClusterSection) -> tuple[tuple[str, int], ...]:
+    """Of each pool its node, and how many."""
+    return tuple((pool.node, pool.count) for pool in cluster.pools)
+
+
 class CommunicationRule(Record):
     """What to use for one kind of call."""
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from planner.base.units import format_bytes, format_percent, format_usd
 from planner.commands.screen import render
-from planner.report import recommendation
 from planner.report.quantities import days, seconds, took
 from planner.schema.plan import Group, Plan, PlanSet
 
@@ -25,12 +24,6 @@ def pools(plan: Plan) -> None:
         a, b = link.pools
         rate = link.bytes_per_s * 8 / 1e9
         render.text(f"{_letter(a)}-{_letter(b)}  {rate:g} Gbit/s per node, {link.basis}")
-
-
-def configuration(plan: Plan) -> str:
-    """How a plan over several pools, or on one of them, is typed."""
-    alone = "" if plan.parallelism.groups else f"on {plan.cluster.pools[0].node} alone: "
-    return f"{alone}{recommendation.configuration(plan)}"
 
 
 def _letter(index: int) -> str:

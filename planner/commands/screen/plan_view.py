@@ -10,60 +10,82 @@ from pathlib import Path
 from planner.base.units import (
     format_bytes,
     format_count,
-    format_many,
     format_percent,
-    format_power,
-    format_risk,
     format_seconds,
     format_usd,
 )
-from planner.commands.screen import mixed_view, render
+from planner.commands.screen import mixed_view, plan_evidence, render
 from planner.commands.screen.hand_over import hand_over
 from planner.planning.comparison import stated
 from planner.planning.shortlist import LOOKED_AT
-from planner.report import quantities, recommendation
-from planner.report.quantities import days, degrees, seconds, term, took
+from planner.report import recommendation
+from planner.report.quantities import days, degrees, seconds, took
 from planner.schema.hardware import SPLIT_SCHEDULES
 from planner.schema.plan import Plan, PlanSet
+from planner.schema.plan_machines import node_counts
 
 
 def deliver(found: PlanSet, *, as_json: bool, output: Path | None, verbose: bool = False) -> None:
     """Prints the report or the document, and writes the document where asked; verbose: with every assumption."""
-    written = f"clusterwright explain {output}     (the plan is in {output})"
-    unwritten = "-o plan.json saves the plan; clusterwright export plan.json --to list shows the launchers"
+    written = f"clusterwright explain {output} says why; export {output} --to list, how to launch it"
+    unwritten = f"{'' if verbose else '-v says why; '}-o plan.json keeps it for explain, report, export"
     after = written if output else unwritten
-    hand_over(found, partial(show, verbose=verbose), as_json=as_json, output=output, after=after)
+    hand_over(found, partial(show, full=verbose, verbose=verbose), as_json=as_json, output=output, after=after)
 
 
-def show(found: PlanSet, *, verbose: bool = False) -> None:
-    """The whole report of a set: the plan to run, the ranking, why, and what all rests on."""
-    best = found.plans[0]
-    if any(each.parallelism.groups or each.cluster != best.cluster for each in found.plans) and not found.front:
-        _mixed(found, verbose)
-        return
-    _heading(best)
+def show(found: PlanSet, *, full: bool = False, verbose: bool = False) -> None:
+    """A set: the plan to run and the ranking; full: with what both rest on; verbose: with every assumption, too."""
+    run = found.plan_to_run
+    _heading(run)
     render.text()
     _counts(found)
     _labelled(recommendation.lines(found))
     render.text()
-    _ranking(found.plans)
-    _how_sure(found)
-    if found.search.near_duplicates > 1:
-        render.text(
-            f"  equivalent variants grouped: #1 is the best of {found.search.near_duplicates:,} with the same degrees "
-            "(--all lists them)"
-        )
-    render.text()
-    _time(found.plan_to_run)
-    _memory(found.plan_to_run)
-    _reasons(found)
-    if verbose:
-        _nearest(found.plan_to_run)
+    if len(found.plans) > 1:
+        _ranking(found)
+        _how_sure(found)
+        render.text()
+    if full:
+        _evidence(found, run)
+    else:
+        plan_evidence.fixes(found)
+    if run.parallelism.groups:
+        mixed_view.starts(run)
     _contingency(found)
     _shortlist(found)
     _site(found)
-    _search(found)
-    _assumes(found.plan_to_run, verbose, found.plans)
+    (mixed_view.search if _over_pools(found) else _search)(found)
+    plan_evidence.assumes(run, verbose)
+    if full:
+        plan_evidence.release(run, found.plans)
+
+
+def _over_pools(found: PlanSet) -> bool:
+    """Whether the plans use several pools, or each another."""
+    first = found.plans[0].cluster
+    return not found.front and any(plan.parallelism.groups or plan.cluster != first for plan in found.plans)
+
+
+def _evidence(found: PlanSet, run: Plan) -> None:
+    """Why a set recommends what it does."""
+    _of_plan(run)
+    plan_evidence.reasons(found)
+    mixed_view.depends(found)
+    variants = found.search.near_duplicates
+    if variants > 1:
+        best = f"#1 is the best of {variants:,} with the same degrees (--all lists them)"
+        render.labelled("Variants", f"equivalent ones are grouped: {best}")
+
+
+def _of_plan(plan: Plan) -> None:
+    """What a plan's figures are made of."""
+    if plan.parallelism.groups:
+        mixed_view.groups(plan)
+        render.text()
+    plan_evidence.time(plan)
+    plan_evidence.memory(plan)
+    plan_evidence.nearest(plan)
+    plan_evidence.prices(plan)
 
 
 def _labelled(lines: recommendation.Lines) -> None:
@@ -105,31 +127,6 @@ def _site(found: PlanSet) -> None:
     render.labelled("Site", *lines)
 
 
-def _mixed(found: PlanSet, verbose: bool) -> None:
-    """The report of a set of plans over several pools."""
-    best = found.plans[0]
-    _heading(best)
-    render.text()
-    render.labelled("Configuration", mixed_view.configuration(best))
-    _labelled(recommendation.expected(best, found.reasons.binds))
-    render.text()
-    mixed_view.ranking(found.plans)
-    _how_sure(found)
-    render.text()
-    if best.parallelism.groups:
-        mixed_view.groups(best)
-        render.text()
-    _time(best)
-    _memory(best)
-    _reasons(found)
-    mixed_view.depends(found)
-    if best.parallelism.groups:
-        mixed_view.starts(best)
-    mixed_view.search(found)
-    _site(found)
-    _assumes(best, verbose, found.plans)
-
-
 def printed(found: PlanSet | Plan, chosen: Plan) -> tuple[Plan, ...]:
     """The plans that a report on `chosen` prints: the whole set for its first plan, else that plan alone."""
     return found.plans if isinstance(found, PlanSet) and chosen == found.plans[0] else (chosen,)
@@ -138,31 +135,26 @@ def printed(found: PlanSet | Plan, chosen: Plan) -> tuple[Plan, ...]:
 def explained(found: PlanSet | Plan, chosen: Plan, *, verbose: bool = False) -> None:
     """A plan from a file, as :func:`printed`."""
     if isinstance(found, PlanSet) and chosen == found.plans[0]:
-        show(found, verbose=verbose)
+        show(found, full=True, verbose=verbose)
         return
     _heading(chosen)
     render.text()
-    if chosen.parallelism.groups:
-        mixed_view.ranking((chosen,))
-        render.text()
-        mixed_view.groups(chosen)
-        mixed_view.starts(chosen)
-    else:
-        _ranking((chosen,))
+    _labelled(recommendation.of_plan(chosen))
     render.text()
-    _time(chosen)
-    _memory(chosen)
-    _nearest(chosen)
-    _assumes(chosen, verbose)
+    _of_plan(chosen)
+    if chosen.parallelism.groups:
+        mixed_view.starts(chosen)
+    plan_evidence.assumes(chosen, verbose)
+    plan_evidence.release(chosen, ())
 
 
 def _how_sure(found: PlanSet) -> None:
-    """The plans that are not distinguishable from the one to run; where there is none, the interval of that one."""
+    """The plans that are not distinguishable from the one to run."""
     chosen = found.plan_to_run
     # On more or fewer of the same nodes a rate alone does not say which is better.
-    rivals = [p for p in found.plans if _nodes(p) == _nodes(chosen) or len(chosen.cluster.pools) > 1]
-    by_rank = {difference.rank: difference for difference in stated(found)}
-    close = [by_rank[p.rank] for p in rivals if p.rank in by_rank and not by_rank[p.rank].distinguishable]
+    here, several = node_counts(chosen.cluster), len(chosen.cluster.pools) > 1
+    rivals = {p.rank for p in found.plans if several or node_counts(p.cluster) == here}
+    close = [each for each in stated(found) if each.rank in rivals and not each.distinguishable]
     if close:
         errors = sorted(math.sqrt(each.interval.high / each.interval.low) - 1.0 for each in close)
         span = f"{100 * errors[0]:.1f} to {format_percent(errors[-1])}" if len(close) > 1 else format_percent(errors[0])
@@ -170,14 +162,6 @@ def _how_sure(found: PlanSet) -> None:
             f"  {_ranks([each.rank for each in close])} {'are' if len(close) > 1 else 'is'} not distinguishable from "
             f"#{chosen.rank}: the error of a difference is {span} (80 %)"
         )
-    elif (interval := chosen.prediction.intervals.get("step_time_s")) is not None:
-        reasons = interval.basis.removeprefix("80 %: ").partition("; from ")[0]
-        span = f"{seconds(interval.low)} to {seconds(interval.high)}, {'in' if chosen.measured else 'as for'} {reasons}"
-        render.text(f"  80 % interval of #{chosen.rank}: {span}")
-
-
-def _nodes(plan: Plan) -> list[tuple[str, int]]:
-    return [(pool.node, pool.count) for pool in plan.cluster.pools]
 
 
 def _ranks(ranks: Sequence[int]) -> str:
@@ -248,7 +232,11 @@ def _method(plan: Plan) -> str:
     return method[w.method["kind"]] + bases.get(w.method.get("base", ""), "") + task
 
 
-def _ranking(plans: Sequence[Plan]) -> None:
+def _ranking(found: PlanSet) -> None:
+    plans = found.plans
+    if _over_pools(found):
+        mixed_view.ranking(plans)
+        return
     shown = [name for name in ("vpp", "cp", "ep", "etp") if any(getattr(p.parallelism, name) > 1 for p in plans)]
     several = len({p.cluster.pools[0].count for p in plans}) > 1
     batches = len({p.batch.global_ for p in plans}) > 1
@@ -298,115 +286,6 @@ def _figures(plan: Plan, measured: bool) -> list[str]:
     ]
 
 
-def _time(plan: Plan) -> None:
-    step = plan.predicted_s
-    parts = sorted(plan.prediction.breakdown.items(), key=lambda item: -item[1])
-    listed = [f"{term(name)} {format_percent(s / step)}" for name, s in parts if s / step >= 0.0005]
-    predicted = " predicted" if plan.measured else ""
-    render.labelled("Step time", *_measured(plan), f"{seconds(step)}{predicted}: {'  '.join(listed)}")
-    if (own := plan.prediction.own_runs) is not None:
-        runs, framework = format_many(len(own.runs), "run"), plan.runtime.name
-        render.labelled(
-            "Own runs",
-            f"x{own.shared_factor * own.near_factor:.3f} on {seconds(own.without_s)}: x{own.shared_factor:.3f} on "
-            f"any plan under {framework}, x{own.near_factor:.3f} by how near this one is to {runs}",
-        )
-
-
-def _nearest(plan: Plan) -> None:
-    """The measured runs that a plan is nearest to: what each took, what is predicted for it, and what both share."""
-    lines = [
-        f"{recommendation.measured_elsewhere(run)}; {run.model} under {run.runtime}, "
-        f"{' '.join(filter(None, (run.degrees, run.precision)))} ({run.run}): {run.how_near}"
-        for run in plan.nearest_runs or ()
-    ]
-    render.labelled("Nearest runs", *lines)
-
-
-def _measured(plan: Plan) -> list[str]:
-    """What the runs of a plan were; nothing of one that was not run."""
-    known = plan.measured
-    if known is None:
-        return []
-    off = known.predicted_s / known.step_time_s - 1.0
-    line = f"{seconds(known.step_time_s)} measured in {format_many(known.runs, 'run')} (prediction {100 * off:+.0f} %)"
-    peak = f"; peak {format_bytes(known.memory_bytes)}" if known.memory_bytes else ""
-    out = f"; {format_many(known.ran_out, 'further run')} ran out of memory" if known.ran_out else ""
-    return [f"{line}{peak}{out}"]
-
-
-def _memory(plan: Plan) -> None:
-    m = plan.prediction.memory
-    parts = {
-        "parameters": m.parameters_bytes,
-        "gradients": m.gradients_bytes,
-        "optimizer": m.optimizer_bytes,
-        "activations": m.activations_bytes,
-        "buffers": m.buffers_bytes,
-        "runtime": m.resident_bytes,
-    }
-    where = f" on stage {m.stage + 1} of {plan.parallelism.pp}" if plan.parallelism.pp > 1 else ""
-    listed = "  ".join(f"{name} {format_bytes(value)}" for name, value in parts.items() if value > 0)
-    render.labelled("Memory", f"{format_bytes(m.total_bytes)}{where}: {listed}")
-    _expanded(plan)
-    _headroom(plan)
-    _hosted(plan)
-    if plan.waived:
-        listed = f"{', '.join(plan.waived)}: costed as if all parts were equal; no launcher can run this plan"
-        render.labelled("Waived", listed)
-
-
-def _expanded(plan: Plan) -> None:
-    """What lies in expanded memory."""
-    there = plan.prediction.memory.expanded
-    if there is None:
-        return
-    shares = {kind: share for kind, share in (plan.placement or {}).items() if share}
-    listed = "  ".join(
-        kind if share == 1 else f"{format_percent(share, 0)} of {kind}" for kind, share in shares.items()
-    )
-    filled = f"{format_bytes(there.total_bytes)} of {format_bytes(there.capacity_bytes)}" if shares else "empty"
-    render.labelled("Expanded", f"{filled}{': ' if listed else ''}{listed}")
-
-
-def _hosted(plan: Plan) -> None:
-    """What lies in host memory."""
-    if (host := plan.prediction.memory.host) is None:
-        return
-    capacity = "unknown capacity" if host.capacity_bytes is None else format_bytes(host.capacity_bytes)
-    parts = {"optimizer": host.optimizer_bytes, "activations": host.activations_bytes}
-    listed = "  ".join(f"{name} {format_bytes(value)}" for name, value in parts.items() if value)
-    render.labelled("Host", f"{format_bytes(host.total_bytes)} of {capacity} a node; of each accelerator: {listed}")
-
-
-def _headroom(plan: Plan) -> None:
-    """How sure the memory is, and what the risk asked for leaves of it."""
-    m, interval = plan.prediction.memory, plan.prediction.intervals.get("memory_bytes")
-    if interval is not None and m.oom_chance is not None and m.oom_risk is not None:
-        span = f"80 %: {format_bytes(interval.low)} to {format_bytes(interval.high)}"
-        asked = f"--oom-risk {format_risk(m.oom_risk)}"
-        render.labelled("", f"{span}; OOM probability {format_risk(m.oom_chance)} ({asked})")
-    limit = recommendation.usable_bytes(plan)
-    if m.total_bytes > m.capacity_bytes:
-        over = (
-            f"{format_bytes(m.total_bytes - m.capacity_bytes)} more than the {format_bytes(m.capacity_bytes)} available"
-        )
-        render.labelled("", f"does not fit: {over}")
-    elif m.total_bytes > limit:
-        over = f"{format_bytes(m.total_bytes - limit)} more than the {format_bytes(limit)} usable at this risk"
-        render.labelled("", f"OOM risk too high: {over} (capacity {format_bytes(m.capacity_bytes)})")
-
-
-def _reasons(found: PlanSet) -> None:
-    reasons = found.reasons
-    listed = [f"{name} {100 * change:+.1f} %" for name, change in reasons.gains.items() if abs(change) >= 0.0005]
-    if reasons.gains:
-        render.labelled("Sensitivity", f"step time at +10 %: {'  '.join(listed) or 'no resource changes it'}")
-    lost = len(found.plans) > 1 or any(line.startswith("excluded:") for line in reasons.why_not)
-    label = "Why not" if lost else "Suggested fix"
-    render.labelled(label, *reasons.why_not)
-
-
 def _counts(found: PlanSet) -> None:
     """Over several counts: the best of each."""
     if len({point.accelerators for point in found.front}) < 2:
@@ -429,76 +308,7 @@ def _search(found: PlanSet) -> None:
     cpu = took(found.meta, "cpu_s")
     if s.candidates == 1 or not s.feasible:
         return
-    render.labelled(
-        "Search", f"optimum of {s.candidates:,} candidates ({s.feasible:,} feasible) by {s.objective}{proven}{cpu}"
-    )
-
-
-_IN_WORDS = ("calibrate", "profile import")
-"""What may change an assumption that needs its reason to be understood."""
-
-
-def _assumes(plan: Plan, verbose: bool, listed: Sequence[Plan] = ()) -> None:
-    """Options that the question left open; verbose: what was taken for each, money, failures and unverified figures."""
-    asked = [a for a in plan.assumptions if a.flag not in ("--catalog", "--fabric", *_IN_WORDS)]
-    lines = [a.why for a in plan.assumptions if a.flag in _IN_WORDS]
-    if verbose:
-        lines += [f"{a.what} ({a.flag})" for a in asked] + _rests_on(plan)
-    else:
-        flags = ", ".join(dict.fromkeys(a.flag for a in asked))
-        usual = f"what is usual for {flags}; " if flags else ""
-        lines.append(f"{usual}-v says what, and failures, prices, power and unverified figures")
-    render.labelled("Assumes", *lines)
-    _release(plan, verbose, listed)
-
-
-def _rests_on(plan: Plan) -> list[str]:
-    """Money, failures and figures behind a prediction that no question asks for."""
-    g, price, energy = plan.money.goodput, plan.money.price, plan.energy
-    lines = [f"goodput {format_percent(g.fraction)}: an interruption every {format_seconds(g.mtbf_s)}; {g.basis}"]
-    if price is not None:
-        lines += [f"{quantities.line(each)} (--price, --basis, --vendor)" for each in quantities.of_money(plan.money)]
-    else:
-        lines.append("no price in the catalog for this node (--price)")
-    if energy.power_w is not None and energy.usd is not None:
-        drawn, paid = format_power(energy.power_w), format_usd(energy.usd)
-        lines.append(f"{drawn} while training, {paid} of electricity: {energy.basis}")
-    figures = [a.what for a in plan.assumptions if a.flag == "--catalog"]
-    if figures:
-        lines.append(f"unverified defaults: {', '.join(figures)} (--catalog)")
-    return lines
-
-
-SAME = 0.0005
-"""Relative difference that no figure on the screen shows."""
-
-
-def _release(plan: Plan, verbose: bool, listed: Sequence[Plan]) -> None:
-    """Which release was taken where none was asked for, and what an older one makes of the plan; where it cannot run
-    that, of the first listed plan on the same nodes that it can.
-    """
-    own, old = plan.runtime, plan.runtime.older
-    if old is None:
-        return
-    note = f"has no {', '.join(old.lacks)}"
-    if old.step_time_s is None:
-        there = ((each, each.runtime.older) for each in listed if _nodes(each) == _nodes(plan))
-        able = next(((each.rank, was.step_time_s) for each, was in there if was and was.step_time_s), None)
-        note += f"; #{able[0]} takes {_older_time(able[1], plan)}" if able else ""
-    else:
-        change = old.step_time_s / plan.predicted_s - 1.0
-        note = f"this plan takes {_older_time(old.step_time_s, plan)}"
-        if abs(change) < SAME:
-            if not verbose:
-                return
-            note = "this plan takes as long"
-    render.labelled("Release", f"{own.name} {own.release}, the newest; {old.release}: {note} (--runtime NAME@RELEASE)")
-
-
-def _older_time(older: float, plan: Plan) -> str:
-    """Seconds by an older release, and how much more than a plan's by its own that is."""
-    change = older / plan.predicted_s - 1.0
-    return f"{seconds(older)} ({'+' if change >= 0 else ''}{format_percent(change)})"
+    render.labelled("Search", f"optimum of {s.candidates:,} candidates by {s.objective}{proven}{cpu}")
 
 
 def _contingency(found: PlanSet) -> None:
