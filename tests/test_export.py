@@ -363,28 +363,6 @@ def changed(whole: Plan, **parallelism: Any) -> Plan:
     return replace(whole, parallelism=replace(whole.parallelism, **parallelism))
 
 
-@pytest.mark.parametrize("name", TRAINERS)
-def test_what_is_not_declared_is_refused(name: str) -> None:
-    exporter, whole = EXPORTERS[name], some(name)
-    assert not why_not(whole, name)
-    strange: dict[str, Plan] = {
-        **{axis: changed(whole, **{axis: 3}) for axis in ("tp", "pp", "vpp", "cp", "ep", "etp")},
-        "zero": changed(whole, zero_stage=1),
-        "precision": replace(whole, precision="int4"),
-        "recompute": replace(whole, recompute=replace(whole.recompute, policy="block:0.5")),
-        "offload": replace(whole, offload={"optimizer": True}),
-        "method": replace(whole, workload=replace(whole.workload, method={"kind": "lora"})),
-        "optimizer": replace(whole, workload=replace(whole.workload, optimizer={"id": "adafactor"})),
-        "rank_order": changed(whole, rank_order="tp-cp-ep-pp-dp"),
-    }
-    for axis, other in strange.items():
-        allowed = exporter.expresses.get(axis, "any")
-        value = {"zero": 1, "precision": "int4", "recompute": "block", "offload": "optimizer"}.get(axis)
-        value = {"method": "lora", "optimizer": "adafactor", "rank_order": "tp-cp-ep-pp-dp"}.get(axis, value)
-        if allowed != "any" and (value or 3) not in allowed:
-            assert axis in why_not(other, name), axis
-
-
 def test_a_refusal_names_the_rule_and_who_can() -> None:
     with pytest.raises(WrongQuestion, match=r"deepspeed: vpp 4 \(it has 1\); cp 2 \(it has 1\).*these can: megatron"):
         files(plan(DENSE), "deepspeed")

@@ -207,21 +207,7 @@ def test_biases_of_some_layers_are_refused(qkv: bool, output: bool, mlp: bool, o
         assert [word for word in argv(whole) if "bias" in word] == options
 
 
-def test_checkpoints_have_an_interval() -> None:
-    told = argv(dense())
-    seconds = int(told[told.index("--save-interval") + 1]) * dense().prediction.step_time_s
-    assert seconds == pytest.approx(
-        dense().money.goodput.checkpoint_interval_s, rel=0.5, abs=dense().prediction.step_time_s
-    )
-
-
 # ---- torchtitan ------------------------------------------------------------------------------------------------------
-
-
-def test_torchtitan_gets_no_toml() -> None:
-    made = bundle(sharded(), parts("torchtitan"), {})
-    assert not [name for name in made.files if name.endswith(".toml")]
-    assert "--job.config_file" not in made.files["start.sh"]
 
 
 def test_the_mesh_of_torchtitan_fills_the_world() -> None:
@@ -361,20 +347,6 @@ def test_skypilot_gets_only_accelerators_that_exist() -> None:
     assert "no known name for H999" in why_not(unknown, "skypilot")
 
 
-def test_a_trainjob_counts_processes_as_a_number() -> None:
-    made = bundle(dense(), parts("megatron+trainjob"), given("megatron+trainjob"))
-    trainer = yaml.safe_load(made.files["trainjob.yaml"])["spec"]["trainer"]
-    assert (trainer["numNodes"], trainer["numProcPerNode"]) == (16, 8)
-    assert trainer["resourcesPerNode"] == {"limits": {"nvidia.com/gpu": 8}}
-
-
-def test_a_pytorchjob_counts_processes_as_a_text() -> None:
-    made = bundle(dense(), parts("megatron+pytorchjob"), given("megatron+pytorchjob"))
-    spec = yaml.safe_load(made.files["pytorchjob.yaml"])["spec"]
-    assert spec["nprocPerNode"] == "8"
-    assert {name: part["replicas"] for name, part in spec["pytorchReplicaSpecs"].items()} == {"Master": 1, "Worker": 15}
-
-
 @pytest.mark.parametrize(
     ("vendor", "resource"), [("NVIDIA", "nvidia.com/gpu"), ("AMD", "amd.com/gpu"), ("Intel", "habana.ai/gaudi")]
 )
@@ -420,12 +392,6 @@ def pods(value: Any) -> list[dict[str, Any]]:
     """Whatever in a document has containers."""
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     return [value] if isinstance(value, dict) and "containers" in value else [p for part in inner for p in pods(part)]
-
-
-def test_a_gang_of_volcano_starts_whole() -> None:
-    made = bundle(dense(), parts("megatron+volcano"), given("megatron+volcano"))
-    spec = yaml.safe_load(made.files["volcano.yaml"])["spec"]
-    assert spec["minAvailable"] == sum(task["replicas"] for task in spec["tasks"]) == 16
 
 
 def test_names_in_kubernetes_are_labels() -> None:

@@ -1,5 +1,6 @@
 """The vectorised cost model agrees with a scalar reading of its equations, in every form that it takes."""
 
+import os
 from dataclasses import dataclass, fields, replace
 from functools import cache
 from types import MappingProxyType, SimpleNamespace
@@ -21,7 +22,7 @@ from planner.search.costing import rows_of
 from planner.space.cost_grid import Figures, single_grid
 from tests import oracle, towers
 from tests.cases import cluster, figures, problem_of
-from tests.sweeps import sweep
+from tests.sweeps import QUICK, sweep
 
 EXACT = 1e-12
 NOTHING = MappingProxyType({})
@@ -185,25 +186,13 @@ def agree(found: cost.StepCost, grid: Grid) -> None:
 
 
 BUCKETS = "bucket_parameters", "bucket_parameters_per_rank"
-PATIENT = settings(deadline=None, max_examples=40, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+EXAMPLES = 10 if os.environ.get(QUICK) else 25
 
 
 @sweep("name", FAMILIES, every=3)
-@settings(PATIENT, max_examples=10)
+@settings(deadline=None, max_examples=EXAMPLES, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
-def test_one_plan(name, data):
-    agrees_on_a_plan(name, data)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", FAMILIES)
-@PATIENT
-@given(data=st.data())
-def test_forty_plans(name, data):
-    agrees_on_a_plan(name, data)
-
-
-def agrees_on_a_plan(name, data):
+def test_plans_of_a_family(name, data):
     grid = single_grid(figures_of(name), *data.draw(candidates(name)))
     unread = data.draw(st.sampled_from((0.0, 1.0)))
     launches, bucket = data.draw(st.sampled_from((0.0, 18.0))), data.draw(st.sampled_from((0.0, 26214400.0)))
@@ -251,8 +240,7 @@ def test_stages_placed_beside_the_head(pp, vpp, head):
 
 
 @pytest.mark.slow
-@sweep("zero", [0, 1])
-@sweep("micro_batches", [4, 32])
+@sweep(("zero", "micro_batches"), [(0, 32), (1, 4)])
 @sweep(("layers", "leading"), [(61, 3), (61, 7), (92, 3), (40, 11)])
 @sweep("placed", [0.0, 2.7])
 def test_leading_layers_beyond_the_first_chunk(zero, micro_batches, layers, leading, placed):
@@ -312,25 +300,16 @@ SPACES = {
 
 
 @pytest.mark.slow
-@sweep("name", SPACES, every=3)
+@sweep("name", SPACES)
 def test_places_of_whole_spaces(name):
-    agrees_in_space(name, places=4)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", SPACES)
-def test_many_places_of_whole_spaces(name):
-    agrees_in_space(name, places=60)
-
-
-def agrees_in_space(name, places):
+    """Of every block, a place for each of twelve draws."""
     model, on, more = SPACES[name]
     problem = problem_of(model, on, **more)
     drawn = np.random.default_rng(7)
     for index, block in enumerate(problem.blocks):
         found = cost.evaluate(problem.grid(index))
         time, memory = (np.broadcast_to(figure, block.shape) for figure in (found.time, found.memory))
-        for place in drawn.integers(block.size, size=places):
+        for place in drawn.integers(block.size, size=12):
             *options, row = np.unravel_index(place, block.shape)
             layout = {axis: int(column[row]) for axis, column in block.rows.items()}
             grid = single_grid(problem.figures, layout, block.axes.at([int(i) for i in options]))

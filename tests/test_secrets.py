@@ -46,8 +46,7 @@ def leaks(text: str) -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("debug", ["0", "1"])
-@pytest.mark.parametrize("url", URLS)
+@sweep(("url", "debug"), [(URLS[0], "1"), *((url, str(number % 2)) for number, url in enumerate(URLS))])
 def test_a_database_s_password(
     url: str, debug: str, capsys: pytest.CaptureFixture[str], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -61,7 +60,7 @@ def test_a_database_s_password(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
+@sweep(
     "words",
     [
         "design s.toml --engine {}",
@@ -76,7 +75,7 @@ def test_a_database_s_password(
         "comm choose plan.json --table {}",
     ],
 )
-@pytest.mark.parametrize("url", [f"dask://me:{CANARY}@127.0.0.1:1", URLS[1], SIGNED])
+@sweep("url", [f"dask://me:{CANARY}@127.0.0.1:1", URLS[1], SIGNED])
 def test_a_login_in_place_of_what_a_command_reads(
     words: str, url: str, capsys: pytest.CaptureFixture[str], folder: Path
 ) -> None:
@@ -94,7 +93,7 @@ def study() -> str:
     return next((Path(__file__).parents[1] / "examples" / "studies").glob("*.toml")).read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@sweep("command", COMMANDS)
 def test_no_command_shows_a_login_that_it_does_not_understand(
     command: str, capsys: pytest.CaptureFixture[str], folder: Path
 ) -> None:
