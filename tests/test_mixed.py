@@ -197,8 +197,8 @@ def test_a_pool_without_nodes_is_as_if_absent() -> None:
 
 @pytest.mark.slow
 def test_one_more_pool_never_makes_it_worse() -> None:
-    """Of four pools, every set against every smaller one."""
-    pools = ("quad-rtx6000:1", "t4-4:1", "ws-4xa5000:1", "dgx-v100:1@far")
+    """Of three pools, every set against every smaller one."""
+    pools = ("quad-rtx6000:1", "t4-4:1", "ws-4xa5000:1")
     best = {
         names: planned(*names, model="bert-base", batch="2048", pin=("tp=1", "pp=1..2")).plans[0].money.days
         for size in range(1, len(pools) + 1)
@@ -439,16 +439,17 @@ def test_states_shared_by_context_parallel_ranks_alone_are_told_as_sharded() -> 
 # ---- the command line ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_a_mixed_plan_is_shown_written_and_explained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "plan.json"
-    shown = ask(capsys, f"plan bert-large --cluster dgx-a100-40gb:1 --cluster dgx-v100:1 --batch 512 -o {file}")
+    asked = "plan gpt2-medium --cluster ws-4xrtx6000:1 --cluster t4-4:1 --pin pp=5 --batch 64"
+    shown = ask(capsys, f"{asked} -o {file}")
     assert shown.code == 0
-    for words in ("A100-SXM4-40GB", "V100-SXM2", "group=", "pipelines", "gap"):
+    for words in ("RTX-6000", "T4", "group=", "gap"):
         assert words in shown.out
+    assert "no supported launcher can run this plan" in " ".join(shown.out.split())
     again = ask(capsys, f"explain {file}")
     assert again.code == 0
-    assert "pipelines" in again.out
+    assert "group=" in again.out
 
 
 NODES = [
@@ -485,11 +486,6 @@ def test_what_stands_for_accelerators_is_told() -> None:
     _, wanted, _ = pooled_request("gpt2", (), PlanOptions(accelerators="A100:9"))
     told = [what for what, _, flag in wanted.assumptions if flag == "--cluster"]
     assert len(told) == 2 and "1 of the 8 of a" in told[1]
-
-
-def test_a_plan_that_nothing_starts_says_so(capsys: pytest.CaptureFixture[str]) -> None:
-    shown = ask(capsys, "plan gpt2-medium --cluster ws-4xrtx6000:1 --cluster t4-4:1 --pin pp=5 --batch 64")
-    assert shown.code == 0 and "no supported launcher can run this plan" in " ".join(shown.out.split())
 
 
 @pytest.mark.slow

@@ -48,7 +48,6 @@ def starts(plan: Plan) -> bool:
     ("clusters", "batch", "policy", "binds"),
     [
         (("ws-4xrtx6000:3", "t4-4:1"), 35, "none", True),
-        (("dgx-v100:1", "t4-4:3"), 35, "none", True),
         (("t4-4:1", "ws-4xrtx6000:2"), 64, "full", False),
     ],
 )
@@ -203,7 +202,6 @@ def test_divisors_come_in_pairs() -> None:
     ("model", "clusters", "asked"),
     [
         ("llama3.2-3b", ("dgx-a100-80gb:2", "dgx-v100:2"), {}),
-        ("llama3.2-3b", ("dgx-v100:2", "dgx-a100-80gb:2"), {}),
         ("llama3-8b", ("dgx-h100:2", "dgx-a100-80gb:4"), {"objective": "cost"}),
         ("mixtral-8x7b", ("dgx-h100:2", "dgx-a100-80gb:2"), {}),
     ],
