@@ -54,8 +54,8 @@ def asked(
 def test_no_plan_costs_less_than_its_bound(job: tuple[str, dict[str, Any]]) -> None:
     known, wanted = load(), asked(job)
     posed = run.pose(known, wanted)
-    assert posed.columns
-    for c in posed.columns:
+    assert posed.whole.columns
+    for c in posed.whole.columns:
         usd = c.days * posed.instance.pools[c.pool].day_usd
         assert 0.05 * c.days < posed.speeds.least.days[c.job][c.pool] < c.days
         assert 0.05 * usd < posed.speeds.least.usd(c.job, c.pool) < usd, posed.instance.pools[c.pool].id

@@ -365,7 +365,7 @@ def test_a_rented_machine_beside_machines_of_one_s_own(tmp_path: Path) -> None:
     assert found is not None
     base = [posed.instance.pools[p].id for p in found.run[0]]
     assert sorted(base) == ["own 1 x dgx-a100-80gb", "own 1 x dgx-h100"]
-    together = [c for c in posed.columns if c.other_pools]
+    together = [c for c in posed.whole.columns if c.other_pools]
     spot, usual = (
         next(c for c in together if any(posed.instance.pools[p].way == way for p in c.place))
         for way in ("spot", "on-demand")
@@ -480,7 +480,7 @@ def test_of_plans_on_the_same_pools_the_fastest_counts(tmp_path: Path) -> None:
     days = {}
     for name, tables in (("slow", (slow,)), ("both", (slow, *asked.mixed)), ("turned", (*asked.mixed, slow))):
         posed = run.pose(known, replace(asked, mixed=tables))
-        (column,) = (c for c in posed.columns if c.other_pools)
+        (column,) = (c for c in posed.whole.columns if c.other_pools)
         days[name] = column.days
     assert days["slow"] > days["both"] == days["turned"]
 

@@ -154,7 +154,7 @@ def test_dimensions_of_a_network_make_its_speed(tmp_path: Path, own: Catalog) ->
         text + '[[candidates]]\nnode = "hgx-h100"\nways = ["buy"]\ncounts = [2, 4]\nfabric = "slow-ring"\n', "utf-8"
     )
     posed = run.pose(own, reading.read(path, own))
-    days = {posed.instance.pools[c.pool].cluster.fabric.id: c.days for c in posed.columns
+    days = {posed.instance.pools[c.pool].cluster.fabric.id: c.days for c in posed.whole.columns
             if posed.instance.pools[c.pool].cluster.count == 4 and not posed.instance.pools[c.pool].spares}  # fmt: skip
     # Same ports, same leaves: only the dimensions differ.
     assert days["slow-ring"] > 1.05 * days["ring-of-nodes"]

@@ -164,7 +164,7 @@ def test_a_node_type_that_another_beats_in_everything_is_never_chosen(home: Path
     for objective in ("cost", "time", "carbon", "tokens-per-dollar"):
         asked = replace(reading.read(lab(home, tail=tail), known), objective=objective)  # type: ignore[arg-type]
         posed = run.pose(known, asked)
-        assert any(posed.instance.pools[c.pool].node.id == "dgx-h100" for c in posed.columns)
+        assert any(posed.instance.pools[c.pool].node.id == "dgx-h100" for c in posed.whole.columns)
         assert all(posed.lean.pools[c.pool].node.id != "dgx-h100" for c in posed.lean.columns)
         chosen = best(posed.instance, ProcureVariant(), objective)
         assert chosen is not None

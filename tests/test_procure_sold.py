@@ -230,9 +230,9 @@ def test_an_offer_says_when_it_sells_and_for_how_much(offer: Procurement, capsys
     assert "switch-ndr: 36,000.00 USD of 2024-08" in offer.stale_prices
     procure_view.show(offer)
     printed = " ".join(capsys.readouterr().out.split())
-    assert "what is bought is kept or, months later, sold" in printed and "sold for $2.35M" in printed
+    assert "purchases are kept or sold whole months later" in printed and "sold for $2.35M" in printed
     assert "on day 460.9 for $940k" in printed
-    assert offer.optimality.method.endswith("each stays on its pool, purchases may be sold")
+    assert offer.optimality.method.endswith("purchases are kept or sold whole months later")
 
 
 def test_the_bill_of_materials_ends_with_the_sale(offer: Procurement, capsys: pytest.CaptureFixture[str]) -> None:

@@ -28,6 +28,8 @@ from planner.procurement.program.instance import (
     Settings,
     limits,
 )
+from planner.procurement.program.restrictions import restrictions
+from planner.procurement.program.several_starts import with_several_starts
 from planner.procurement.program.solve import best, excluded
 from planner.procurement.question.portfolio import Portfolio
 from planner.procurement.supply.acquiring import pools, standing
@@ -48,7 +50,7 @@ TOP = 3
 GROWTH = 2.0
 """Times as dear machines that are looked at next, where the cheap ones do not say what would be enough."""
 UNPROVEN = "Not proven: not every order of the jobs was tried (terms, months and pauses leave too many); one may do."
-METHOD = "integer program over precomputed plans and orders of jobs; each stays on its pool"
+METHOD = "integer program over precomputed plans and orders of jobs"
 SMALLEST_SHARE = 0.5**infeasible.HALVINGS
 """Smallest share of the work that a search for the most that fits distinguishes from nothing."""
 
@@ -66,13 +68,13 @@ class Depth:
 class Posed:
     """A question with everything computed that its programs need."""
 
+    whole: ProcureInstance
+    """With all columns, dominated ones too."""
     instance: ProcureInstance
     lean: ProcureInstance
     """Without what another node, come by in the same way, dominates."""
     speeds: Throughputs
     mixtures: Mixtures
-    columns: Sequence[Column]
-    """All of them, dominated ones too."""
 
 
 def pose(
@@ -98,7 +100,7 @@ def pose(
     Raises:
         NoAnswer: a job fits on nothing that can be had; the message says why.
     """
-    offered = known.instance.pools if known else pools(catalog, asked)
+    offered = known.whole.pools if known else pools(catalog, asked)
     mixtures = known.mixtures if known else Mixtures(catalog, asked, offered)
     lost = asked.reliability.survive is not None
     speeds = (
@@ -117,7 +119,7 @@ def pose(
             )
     survives = survivals(asked, offered, columns)
     whole = ProcureInstance(asked, offered, columns, standing(catalog, asked), survives)
-    return Posed(_pruned(whole), _pruned(whole, across=True), speeds, mixtures, columns)
+    return Posed(whole, _pruned(whole), _pruned(whole, across=True), speeds, mixtures)
 
 
 def _budget(asked: Portfolio) -> float:
@@ -165,7 +167,7 @@ def _of_remedies(asked: Portfolio, conflict: infeasible.Conflict, reach: Reach, 
 
 
 def _pruned(whole: ProcureInstance, *, across: bool = False) -> ProcureInstance:
-    return replace(whole, columns=pruning.undominated(whole, across=across))
+    return with_several_starts(replace(whole, columns=pruning.undominated(whole, across=across)))
 
 
 def procure(
@@ -198,6 +200,7 @@ def procure(
         turned = tuple(_sensitivity(catalog, posed, solutions[0], settings)) if depth.sensitivity else ()
     first = solutions[0]
     sign = -1e6 if asked.objective == "tokens-per-dollar" else 1.0
+    kept_to = tuple(restrictions(posed.lean))
     result = schema.Procurement(
         generator=Generator(version=__version__, seed=0, inputs=dict(asked.inputs)),
         question=question(instance),
@@ -206,16 +209,17 @@ def procure(
             bound=first.bound * sign,
             value=first.value * sign,
             unit=document.UNITS[asked.objective],
-            method=f"{METHOD}, {'nothing bought is' if asked.resale is None else 'purchases may be'} sold",
-            pools=sum(pool.available for pool in instance.pools),
-            columns=sum(not c.other_pools and instance.pools[c.pool].available for c in posed.columns),
-            mixed_columns=sum(bool(c.other_pools) for c in posed.columns),
+            method=f"{METHOD}; {', '.join(kept_to)}",
+            pools=sum(pool.available for pool in posed.whole.pools),
+            columns=sum(not c.other_pools and instance.pools[c.pool].available for c in posed.whole.columns),
+            mixed_columns=sum(bool(c.other_pools) for c in posed.whole.columns),
             mixed_gap=posed.mixtures.gap,
+            restrictions=kept_to,
         ),
         alternatives=alternatives,
         binding=_binding(alternatives[0], gains),
         marginal_values=gains,
-        break_even=money_risks.break_evens(asked, [pool for pool in instance.pools if pool.available]),
+        break_even=money_risks.break_evens(asked, [pool for pool in posed.whole.pools if pool.available]),
         sensitivity=turned,
         apart=_apart(posed, solutions[0], settings),
         stale_prices=tuple(_stale(asked, instance, alternatives)),
@@ -272,9 +276,7 @@ def question(instance: ProcureInstance) -> schema.ProcureOptions:
 def repriced(catalog: Catalog, posed: Posed, factor: float) -> ProcureInstance:
     """The instance with all catalog prices of nodes turned; speeds stay."""
     asked = replace(posed.instance.asked, price_factor=factor)
-    return _pruned(
-        replace(posed.instance, asked=asked, pools=pools(catalog, asked), columns=posed.columns), across=True
-    )
+    return _pruned(replace(posed.whole, asked=asked, pools=pools(catalog, asked)), across=True)
 
 
 def _sensitivity(
@@ -297,7 +299,7 @@ def _apart(posed: Posed, first: ProgramSolution, settings: Settings) -> schema.A
     if all(len(place) == 1 for place in first.run.values()):
         return None
     asked = posed.instance.asked
-    alone = _pruned(replace(posed.instance, columns=[c for c in posed.columns if not c.other_pools]), across=True)
+    alone = _pruned(replace(posed.whole, columns=[c for c in posed.whole.columns if not c.other_pools]), across=True)
     apart = best(alone, ProcureVariant(), asked.objective, settings)
     if apart is None:
         return schema.Apart(value=None, what="")

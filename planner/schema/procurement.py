@@ -120,6 +120,8 @@ class Optimality(Record):
     """Jobs on several pools at once, planned to within a gap."""
     mixed_gap: float = 0.0
     """How much shorter a step of any of those plans could be, at most."""
+    restrictions: Sparse[tuple[str, ...]] = None
+    """What the method keeps to, a clause each: other answers were not tried."""
 
 
 class Line(Record):

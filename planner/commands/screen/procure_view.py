@@ -358,15 +358,19 @@ def _rests(found: Procurement, verbose: bool) -> None:
         )
     assumed(found.assumptions, verbose)
     sure = found.optimality
-    sold = "nothing bought is" if found.question.resale is None else "what is bought is kept or, months later,"
+    among = f"; best of those in which {_in_words(sure.restrictions)}" if sure.restrictions else ""
     mixed = f", {sure.mixed_columns:,} on mixed pools (gap at most {format_percent(sure.mixed_gap)})"
     render.labelled(
         "Search",
         f"{_counted(sure.pools, 'purchase option')}, {_counted(sure.columns, 'precomputed plan')}"
-        f"{mixed if sure.mixed_columns else ''}; "
-        f"best of those in which jobs stay where they are and {sold} sold; "
+        f"{mixed if sure.mixed_columns else ''}{among}; "
         f"bound {sure.bound:,.6g} {sure.unit}, proven gap {format_percent(sure.gap, 2)}",
     )
+
+
+def _in_words(clauses: Sequence[str]) -> str:
+    *others, last = clauses
+    return f"{', '.join(others)} and {last}" if others else last
 
 
 def _counted(count: int, what: str) -> str:

@@ -111,7 +111,7 @@ def _job(
     stretches: Sequence[ScheduledStretch],
 ) -> schema.JobDone:
     job, place = instance.jobs[j], solution.run[j]
-    column = next(c for c in instance.columns if (c.job, c.place) == (j, place))
+    column = next(c for c in instance.columns if (c.job, c.place) == (j, instance.as_offered(place)))
     mine = [s for s in stretches if s.job == j]
     end = solution.finish(j)
     start = mine[0].start

@@ -27,11 +27,19 @@ class ProcureInstance:
     """Job and place -> what the loss of nodes costs, where the question asks that deadlines hold in spite of one."""
     dated: Mapping[int, int] = field(default_factory=dict)
     """Pool -> the pool that it is from a later day on (:mod:`.on_dates`)."""
+    repeats: Mapping[int, int] = field(default_factory=dict)
+    """Pool, after all that are offered -> the offered pool of which it is more copies, from another day on
+    (:mod:`.several_starts`).
+    """
 
     @property
     def jobs(self) -> tuple[Job, ...]:
         """The jobs."""
         return self.asked.jobs
+
+    def as_offered(self, place: Place) -> Place:
+        """The offered pools of a place."""
+        return tuple(self.repeats.get(p, p) for p in place)
 
 
 @dataclass(frozen=True, kw_only=True)

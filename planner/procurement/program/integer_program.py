@@ -173,7 +173,7 @@ def _held_where_run(program: ProcureProgram) -> None:
 
 def _lengths(program: ProcureProgram, instance: ProcureInstance) -> None:
     """``copies[p]``: ``sum_p' hold[p'] <= copies``, p' all lengths of time for which p is offered: of each there are no
-    more than of all.
+    more than of all. ``repeats[q]``: ``hold[q] <= hold[q']``, q' the pool before q of the same offer.
     """
     lengths: dict[tuple[str, ...], list[int]] = {}
     for p in program.hold:
@@ -184,6 +184,11 @@ def _lengths(program: ProcureProgram, instance: ProcureInstance) -> None:
     for p, *others in lengths.values():
         held = total(program.hold[q] for q in (p, *others))
         program.problem.constrain(held <= instance.pools[p].copies, f"copies_{p}")
+    for q, p in instance.repeats.items():
+        # Any of them may be the one that begins first: the solver need not try them all.
+        before = q - 1 if instance.repeats.get(q - 1) == p else p
+        if not instance.dated and {before, q} <= program.hold.keys():
+            program.problem.constrain(program.hold[q] <= program.hold[before], f"repeats_{q}")
 
 
 def _dates(program: ProcureProgram, instance: ProcureInstance) -> None:

@@ -31,6 +31,7 @@ from planner.procurement.program.instance import (
 from planner.procurement.program.integer_program import ProcureProgram, build, name, own_watts
 from planner.procurement.program.job_order import EPS
 from planner.procurement.program.on_dates import on_dates
+from planner.procurement.program.several_starts import merged
 from planner.procurement.throughput.column import Place
 from planner.solver import Outcome, Status
 
@@ -280,7 +281,7 @@ def _solution_of(
     copies = {p: 1 + max(s.copy for s in calendar if s.pool == p) for place in choice.run.values() for p in place}
     owned = {p: n for p, n in copies.items() if instance.pools[p].way == "own"}
     starts = {p: day for p, day in arrangement.starts.items() if day > instance.pools[p].start_day + EPS}
-    return ProgramSolution(
+    solution = ProgramSolution(
         {**choice.hold, **owned},
         dict(choice.run),
         calendar,
@@ -291,6 +292,7 @@ def _solution_of(
         value(program.tokens),
         starts,
     )
+    return merged(instance, solution)
 
 
 # ---- objectives that take several programs ---------------------------------------------------------------------------
