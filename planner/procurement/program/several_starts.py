@@ -11,7 +11,7 @@ from dataclasses import replace
 from itertools import product
 from math import prod
 
-from planner.procurement.program.instance import ProcureInstance, ProgramSolution, ScheduledStretch
+from planner.procurement.program.instance import ProcureInstance, ProgramSolution
 from planner.procurement.program.job_order import EPS
 
 MOST_STARTS = 6
@@ -52,22 +52,23 @@ def with_several_starts(instance: ProcureInstance) -> ProcureInstance:
 def merged(instance: ProcureInstance, solution: ProgramSolution) -> ProgramSolution:
     """The answer with copies of one offer that begin on the same day as copies of one pool."""
     hold = dict[int, int]()
-    pool_of: dict[int, tuple[int, int]] = {}
+    pool_of = dict[int, int]()
+    copies_before = dict[int, int]()
     for p, copies in sorted(solution.hold.items()):
         same = (q for q in hold if _begin_together(instance, solution, p, q))
         q = next(same, p)
-        pool_of[p] = q, hold.get(q, 0)
-        hold[q] = hold.get(q, 0) + copies
-
-    def moved(stretch: ScheduledStretch) -> ScheduledStretch:
-        q, copies_before = pool_of.get(stretch.pool, (stretch.pool, 0))
-        return replace(stretch, pool=q, copy=stretch.copy + copies_before)
+        pool_of[p] = q
+        copies_before[p] = hold.get(q, 0)
+        hold[q] = copies_before[p] + copies
 
     return replace(
         solution,
         hold=hold,
-        run={j: tuple(pool_of.get(p, (p, 0))[0] for p in place) for j, place in solution.run.items()},
-        calendar=tuple(moved(stretch) for stretch in solution.calendar),
+        run={j: tuple(pool_of.get(p, p) for p in place) for j, place in solution.run.items()},
+        calendar=tuple(
+            replace(s, pool=pool_of.get(s.pool, s.pool), copy=s.copy + copies_before.get(s.pool, 0))
+            for s in solution.calendar
+        ),
         starts={p: day for p, day in solution.starts.items() if p in hold},
     )
 
