@@ -110,7 +110,8 @@ def _job(
     j: int,
     stretches: Sequence[ScheduledStretch],
 ) -> schema.JobDone:
-    job, place = instance.jobs[j], solution.run[j]
+    job = instance.jobs[j]
+    place = solution.run[j]
     column = next(c for c in instance.columns if (c.job, c.place) == (j, instance.as_offered(place)))
     mine = [s for s in stretches if s.job == j]
     end = solution.finish(j)
