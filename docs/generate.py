@@ -30,6 +30,7 @@ import design_search_page
 import equations
 import launcher_conformance
 import launcher_examples
+import log_formats
 import plan_schema
 import procurement
 import python_page
@@ -129,7 +130,7 @@ def pages() -> dict[Path, str]:
     found[python_page.PAGE] = python_page.filled(python_page.PAGE.read_text(encoding="utf-8"))
     launchers = launcher_examples.filled(launcher_examples.PAGE.read_text(encoding="utf-8"))
     found[launcher_examples.PAGE] = launcher_conformance.filled(launchers)
-    for measured in (benchmarks_page, design_search_page, runs_page):
+    for measured in (benchmarks_page, design_search_page, log_formats, runs_page):
         found[measured.PAGE] = measured.filled(measured.PAGE.read_text(encoding="utf-8"))
     found[DESIGN] = layers(DESIGN.read_text(encoding="utf-8"))
     for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:

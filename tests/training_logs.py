@@ -115,8 +115,29 @@ def hugging_face(times: Times = STEADY) -> list[str]:
         "  Gradient Accumulation steps = 2",
         f"  Total optimization steps = {len(times)}",
     ]
-    bars = (f"{step}/{len(times)} [00:{step:02}<01:00,  {time:.2f}s/it]" for step, time in enumerate(times, 1))
-    return [*head, "\r".join(f" 10%|█         | {bar}" for bar in bars)]
+    return [*head, "\r".join(bars(times))]
+
+
+def bars(times: Times, before: str = "", drawn: int = 1) -> list[str]:
+    """Progress bars as tqdm draws them: whole seconds, and a moving average with a weight of 0.3."""
+    drawn_bars = [f"{before}  0%|          | 0/{len(times)} [00:00<?, ?it/s]"]
+    elapsed, average = 0.0, 0.0
+    for step, time in enumerate(times, 1):
+        elapsed += time
+        average = 0.3 * time + 0.7 * average
+        mean = average / (1 - 0.7**step)
+        rate = f"{mean:.2f}s/it" if mean > 1 else f"{1 / mean:.2f}it/s"
+        if step % drawn == 0:
+            bar = f"{100 * step // len(times):3}%|█         | {step}/{len(times)} [{clock(elapsed)}<01:00,  {rate}]"
+            drawn_bars.append(before + bar)
+    return drawn_bars
+
+
+def clock(seconds: float) -> str:
+    """Whole seconds as tqdm prints them."""
+    minutes, second = divmod(int(seconds), 60)
+    hours, minute = divmod(minutes, 60)
+    return f"{hours}:{minute:02}:{second:02}" if hours else f"{minute:02}:{second:02}"
 
 
 def maxtext(times: Times = STEADY) -> list[str]:
@@ -141,9 +162,186 @@ def mlperf(times: Times = STEADY) -> list[str]:
     ]
 
 
+def neox(times: Times = STEADY) -> list[str]:
+    return [
+        f" samples/sec: {512 / time:.3f} | iteration {step:8d}/  320000 | elapsed time per iteration (ms): "
+        f"{1e3 * time:.1f} | learning rate: 9.7E-05 | approx flops per GPU: 92.7TFLOPS | lm_loss: 2.6E+00 | "
+        "number of skipped iterations:   0 |"
+        for step, time in enumerate(times, 1)
+    ]
+
+
+def bigscience(times: Times = STEADY) -> list[str]:
+    """Seconds, where others print milliseconds."""
+    return [
+        f" iteration {step:8d}/  115311 | consumed samples: {step * 2048:12d} | consumed tokens: {step * 2**22:16d} | "
+        f"elapsed time per iteration (s): {time:.2f} | learning rate: 6.0E-05 | global batch size:  2048 | lm loss: 2.3"
+        for step, time in enumerate(times, 1)
+    ]
+
+
+def bridge(times: Times = STEADY) -> list[str]:
+    return [f"Step Time : {time:.2f}s GPU utilization: 456.7MODEL_TFLOP/s/GPU" for time in times]
+
+
+def dllogger(times: Times = STEADY) -> list[str]:
+    return [
+        f'DLLL {{"timestamp": "1700000000.123456", "elapsedtime": "9.1", "type": "LOG", "step": {step}, "data": '
+        f'{{"reduced_train_loss": 10.9, "lr": 1.2e-06, "global_step": {step}.0, "consumed_samples": {step * 256}.0, '
+        f'"train_backward_timing in s": 4.6e-05, "train_step_timing in s": {time}, "epoch": 0}}}}'
+        for step, time in enumerate(times, 1)
+    ]
+
+
+def nemo_bar(times: Times = STEADY) -> list[str]:
+    return [
+        f"Epoch 0: :  10%|█         | {step}/100 [{clock(sum(times[:step]))}<10:00, v_num=, reduced_train_loss=6.5, "
+        f"global_step={step}.00, consumed_samples={step * 256}.0, train_step_timing in s={time:.2f}]"
+        for step, time in enumerate(times, 1)
+    ]
+
+
+def levanter(times: Times = STEADY) -> list[str]:
+    return [
+        f"2026-01-01T12:00:00 - 0 - tqdm_loggable.tqdm_logging - tqdm_logging.py:145 - INFO :: Progress on:train "
+        f"{step:.1f}it/5.00kit rate:{time:.1f}s/it remaining:09:00 elapsed:{clock(sum(times[:step]))} postfix:loss=5.5"
+        for step, time in enumerate(times, 1)
+    ]
+
+
+def olmo(times: Times = STEADY) -> list[str]:
+    return [
+        line
+        for step, time in enumerate(times, 1)
+        for line in (
+            f"2026-01-01 12:00:00.000 node:0 olmo.train:967 INFO [step={step}/739328]",
+            "    train/CrossEntropyLoss=11.25",
+            f"    throughput/total_tokens={step * 4194304:,}",
+            f"    throughput/device/tokens_per_second={16384 / time:,.0f}",
+            f"    throughput/device/batches_per_second={1 / time:.4f}",
+            "    System/Peak GPU Memory (MB)=42,949",
+        )
+    ]
+
+
+def olmo_core(times: Times = STEADY) -> list[str]:
+    return [
+        line
+        for step, time in enumerate(times, 1)
+        for line in (
+            f"2026-01-01 12:00:00.000 node:0 olmo_core.train.callbacks.console_logger:73 [step={step}/596057,epoch=1]",
+            "    train/CE loss=11.25",
+            f"    throughput/device/TPS={16384 / time:,.0f}",
+            f"    throughput/device/BPS={1 / time:.4f}",
+            f"    throughput/device/BPS (actual avg)={0.9 / time:.4f}",
+            "    gpu_memory/GPU reserved mem (GiB)=40.00",
+        )
+    ]
+
+
+def torchtune(times: Times = STEADY) -> list[str]:
+    return ["\r".join(bars(times, before="1|7|Loss: 1.2345678: "))]
+
+
+def torchtune_disk(times: Times = STEADY) -> list[str]:
+    return [
+        f"Step {step} | loss:1.2 lr:2e-05 tokens_per_second_per_gpu:{8192 / time} peak_memory_reserved:40.0 "
+        for step, time in enumerate(times, 1)
+    ]
+
+
+def litgpt(times: Times = STEADY, of: int = 1) -> list[str]:
+    """Steps of so many micro-batches."""
+    return [
+        f"Epoch 1 | iter {(step - 1) * of + part} step {step - (part < of)} | loss train: 5.1, val: n/a | "
+        f"iter time: {1e3 * time / of:.2f} ms{' (step)' if part == of else ''} remaining time: 1:00:00"
+        for step, time in enumerate(times, 1)
+        for part in range(1, of + 1)
+    ]
+
+
+def nanogpt(times: Times = STEADY) -> list[str]:
+    return [f"iter {step}: loss 4.1234, time {1e3 * time:.2f}ms, mfu 45.67%" for step, time in enumerate(times)]
+
+
+def modded_nanogpt(times: Times = STEADY) -> list[str]:
+    return [
+        f"step:{step}/1750 train_time:{1e3 * sum(times[:step]):.0f}ms step_avg:{time:.2f}ms"
+        for step, time in enumerate(times, 1)
+    ]
+
+
+def llm_c(times: Times = STEADY) -> list[str]:
+    return [
+        f"step {step:5}/19560 | loss 10.95 (+nanz)| norm 15.3 (+nanz)| lr 8.57e-07 | {1e3 * time:.2f} ms "
+        "| 42.6% bf16 MFU | 171545 tok/s"
+        for step, time in enumerate(times, 1)
+    ]
+
+
+def verl(times: Times = STEADY) -> list[str]:
+    return [
+        f"step:{step} - actor/entropy:0.5 - actor/pg_loss:0.1 - timing_s/gen:{0.6 * time:.3f} - "
+        f"timing_s/step:{time:.3f} - perf/throughput:512.0"
+        for step, time in enumerate(times, 1)
+    ]
+
+
+def nemo_rl(times: Times = STEADY) -> list[str]:
+    return [
+        line
+        for step, time in enumerate(times, 1)
+        for line in (
+            f"========================= Step {step}/100 =========================",
+            "▶ Preparing batch...",
+            "⏱️  Timing:",
+            f"  • Total step time: {time:.2f}s",
+        )
+    ]
+
+
+def llama_factory(times: Times = STEADY) -> list[str]:
+    return [
+        f'{{"current_steps": {step}, "total_steps": {len(times)}, "loss": 1.2, "lr": 5e-05, "epoch": 0.1, '
+        f'"percentage": 1.0, "elapsed_time": "0:{clock(sum(times[:step]))}", "remaining_time": "2:15:33"}}'
+        for step, time in enumerate(times, 1)
+    ]
+
+
+def mlperf_blocks(times: Times = STEADY) -> list[str]:
+    """Blocks of one step of 256 sequences, between two of which an evaluation takes a minute."""
+
+    def event(kind: str, key: str, at: float, samples: int) -> str:
+        return (
+            f':::MLLOG {{"namespace": "", "time_ms": {1.7e12 + 1e3 * at:.0f}, "event_type": "INTERVAL_{kind}", '
+            f'"key": "{key}", "value": null, "metadata": {{"file": "callbacks.py", "lineno": 129, '
+            f'"samples_count": {samples}}}}}'
+        )
+
+    lines = []
+    for step, time in enumerate(times):
+        begin = 60.0 * step + sum(times[:step])
+        lines.append(event("START", "block_start", begin, 256 * step))
+        lines.append(event("END", "block_stop", begin + time, 256 * (step + 1)))
+    return lines
+
+
 FORMS: dict[str, tuple[Callable[[Times], Iterable[str]], float, float | None]] = {
     "Megatron-LM": (megatron, 4.0, None),
     "NeMo": (nemo, 4.0, None),
+    "GPT-NeoX": (neox, 4.0, None),
+    "Megatron-Bridge": (bridge, 4.0, None),
+    "Levanter": (levanter, 4.0, None),
+    "OLMo": (olmo, 4.0, 42.949e9),
+    "OLMo-core": (olmo_core, 4.0, 40 * 2.0**30),
+    "torchtune": (torchtune, 4.0, None),
+    "litgpt": (litgpt, 4.0, None),
+    "nanoGPT": (nanogpt, 4.0, None),
+    "modded-nanogpt": (modded_nanogpt, 4.0, None),
+    "llm.c": (llm_c, 4.0, None),
+    "verl": (verl, 4.0, None),
+    "NeMo-RL": (nemo_rl, 4.0, None),
+    "LLaMA-Factory": (llama_factory, 4.0, None),
     "torchtitan": (torchtitan, 4.0 * 8 / (16 * 8192), 40 * 2.0**30),
     "nanotron": (nanotron, 4.0, 42.9e9),
     "DeepSpeed": (deepspeed, 4.0 / 32, 40 * 2.0**30),

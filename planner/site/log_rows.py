@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
@@ -15,8 +15,7 @@ from planner.catalog import Catalog
 from planner.schema.plan import Plan
 from planner.site import cells, folder, sharing
 from planner.site.logs import reading
-from planner.site.logs.formats import FORMATS
-from planner.site.logs.reading import FEWEST, steady
+from planner.site.logs.formats import NAMES
 from planner.site.logs.records import LoggedRun, Per, Steady
 
 NEEDED = ("model", "family", "accelerator", "num_accelerators", "seq_len", "global_batch_seqs", "tp", "pp", "runtime")
@@ -80,18 +79,15 @@ def of_log(path: Path, plans: Sequence[Plan], stated: Mapping[str, str], catalog
     """
     runs = reading.read(path)
     if not runs:
-        known = ", ".join(shape.name for shape in FORMATS)
-        raise WrongQuestion(f"{path}: no line of it is a step as one of these prints it: {known}")
+        raise WrongQuestion(f"{path}: no line of it is a step as one of these prints it: {', '.join(NAMES)}")
     of_plan = [run for run in runs if len(runs) == 1 or not plans or _is_of_any(run, plans, catalog)] or runs
     rows = [row for run in of_plan for row in _of_run(path, run, plans, stated, catalog, site)]
     if rows and (others := len(runs) - len(of_plan)):
         note = f"{format_many(others, 'further configuration')} of this log left out: of no plan that was named"
         rows[0] = replace(rows[0], notes=(*rows[0].notes, note))
     if not rows:
-        most = max(len(run.steps) for run in runs)
-        raise WrongQuestion(
-            f"{path}: {most} logged step{'' if most == 1 else 's'}; at least {FEWEST} must be left behind the warm-up"
-        )
+        longest = max(runs, key=lambda run: len(run.steps) + len(run.ticks))
+        raise WrongQuestion(f"{path}: {reading.why_unread(longest)}")
     return rows
 
 
@@ -128,18 +124,23 @@ def _of_run(
     if len(batches) == 1:
         logged["global_batch_seqs"] = batches.pop()
     base = {**logged, **_planned(path, logged, plans, catalog), **stated, **_memory(run)}
-    notes = tuple(f"{conflict}: not taken over" for conflict in run.conflicts)
+    notes = (*run.notes, *(f"{conflict}: not taken over" for conflict in run.conflicts))
 
     def measured(row: Mapping[str, str], how: str) -> Measured:
         return Measured(row=_completed({**base, **row}, site, str(path)), notes=(how, *notes))
 
     if run.out_of_memory:
-        return [measured({"metric": "oom"}, f"ran out of memory after {format_many(len(run.steps), 'logged step')}")]
-    counted = steady(run.steps)
+        return [
+            measured(
+                {"metric": "oom"}, f"ran out of memory after {format_many(len(run.steps or run.ticks), 'logged step')}"
+            )
+        ]
+    counted = reading.measured(run)
     if not counted and run.whole_run_s:
         row = {"step_time_s": f"{run.whole_run_s:.6g}", "grade": "B"}
         return [measured(row, "mean of the whole run, warm-up and evaluations in it: grade B")]
-    return [measured(_times(step, base, path), _counted(run, step)) for step in counted]
+    rows = [measured(_times(step, base, path), _counted(run, step)) for step in counted]
+    return [replace(row, notes=(*row.notes, *_regimes(counted))) for row in rows]
 
 
 def _is_of_any(run: LoggedRun, plans: Sequence[Plan], catalog: Catalog) -> bool:
@@ -178,7 +179,7 @@ def _times(steady: Steady, base: Mapping[str, str], path: Path) -> dict[str, str
     if steady.batch:
         row["global_batch_seqs"] = str(steady.batch)
     full = {**base, **row}
-    seconds = steady.median
+    seconds = steady.seconds
     if absent := cells.missing(full, RATES[steady.per]):
         raise WrongQuestion(f"{path}: logs a rate, and does not say {', '.join(absent)} {_remedy(absent)}")
     if steady.per != "step":
@@ -212,6 +213,14 @@ def _completed(row: Mapping[str, str], site: str, where: str) -> dict[str, str]:
     if absent := cells.missing(full, NEEDED):
         raise WrongQuestion(f"{where}: does not say {', '.join(absent)} {_remedy(absent)}")
     return folder.identified({column: text for column, text in full.items() if column in folder.COLUMNS}, site)
+
+
+def _regimes(counted: Sequence[Steady]) -> Iterator[str]:
+    """The warning that a step time changed for good."""
+    regimes = [step for step in counted if step.regime]
+    if regimes:
+        times = ", then ".join(f"{format_seconds(step.seconds)} ({step.regime})" for step in regimes)
+        yield f"warning: the step time changes for good: {times}; find out why before you rely on either"
 
 
 def _counted(run: LoggedRun, steady: Steady) -> str:

@@ -203,7 +203,8 @@ def _counts(dump: Dump, row: Mapping[str, str]) -> dict[str, str]:
     groups = _product(row.get("tp", "1"), row.get("pp", "1"), row.get("cp", "1")) or 1
     steps = dump.get("gradient_accumulation_steps", dump.get("Gradient Accumulation steps", ""))
     steps = dump.get("batch_accumulation_per_replica", steps)
-    micro, batch = row.get("micro_batch", ""), row.get("global_batch_seqs", "")
+    micro = row.get("micro_batch", "")
+    batch = row.get("global_batch_seqs", "")
     if "model_parallel_size" in dump and "batch_size" in dump:
         steps = steps or "1"  # Megatron-LM v1 does not accumulate
     replicas = _product(dump.get("dp_replicate", "1"), dump.get("dp_shard", "")) or _product(dump.get("dp", ""))

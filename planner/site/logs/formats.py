@@ -1,151 +1,81 @@
-"""What frameworks print about a step: one pattern a format, each with the source file that prints it.
+"""What frameworks print about a step, by the table of ``formats.toml``, and what a line of it says.
 
-Named groups say what a number is: ``ms``, ``s`` (a step), ``steps`` (in a second), ``tokens`` (of one accelerator in a
-second), ``sequences`` (of all accelerators in a second), ``step``, ``batch`` (sequences), ``mib``, ``gib``, ``gb`` (a
-peak of memory).
+A line says either how long a step took, as a time or a rate (:class:`LoggedStep`), or how much time has passed since
+the run began (:class:`Tick`), of which differences count.
 """
 
 from __future__ import annotations
 
 import re
+import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
-from planner.site.logs.records import LoggedStep, Per
+from planner.site.logs.records import LoggedStep, Per, Tick
 
 _N = r"(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d*)?(?:e[-+]?\d+)?(?![.,]?\d)"
 """A number as Python formats it: a point for decimals, commas for thousands at most. Where a locale has put a comma for
 the decimals, none is there."""
-_SHORT = rf"{_N}[KMG]?"
-"""A number that nanotron shortens to three digits."""
-_FACTORS = {"K": 1e3, "M": 1e6, "G": 1e9}
-MEMORY = {"mib": 2.0**20, "gib": 2.0**30, "gb": 1e9}
+_FACTORS = {"K": 1e3, "k": 1e3, "M": 1e6, "G": 1e9}
+MEMORY = {"mib": 2.0**20, "gib": 2.0**30, "gb": 1e9, "mb": 1e6, "b": 1.0}
 """Group -> bytes of its unit."""
-STEP = ("step", "step_of_bar", "step_of_pipe")
+STEP = ("step", "step_of_bar", "step_of_pipe", "samples")
 """Groups that number a step."""
+CLOCKS = {"clock": 1.0, "clock_ms": 1e-3, "stamp_ms": 1e-3}
+"""Groups that say how much time has passed -> seconds to which they are printed."""
 Kind = Literal["reserved", "allocated"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogFormat:
-    """How one framework reports its steps."""
+    """How one framework reports its steps; the fields are those of ``formats.toml``."""
 
     name: str
     runtime: str
     """Id of the runtime that prints so; empty where several do."""
+    source: str
+    """Repository and file that print it."""
+    counts: str
+    """What a line's time is of, in words."""
     hint: str
     """Text that a line must hold before the pattern is tried."""
     step: re.Pattern[str]
+    head_hint: str = ""
     head: re.Pattern[str] | None = None
     """The line before that says the step, where they are two."""
     memory: re.Pattern[str] | None = None
     """A line of its own with the peak of memory."""
     memory_kind: Kind = "reserved"
     """The one of the allocator's counters that is printed."""
+    mark: re.Pattern[str] | None = None
+    """A line that names the format and says no time."""
+    varies: bool = False
+    """Whether tokens that are counted leave out padding."""
 
 
-FORMATS = (
-    # NVIDIA/Megatron-LM megatron/training/training.py, training_log; Megatron-Bridge and Primus print the same line.
-    # Memory: megatron/training/utils.py, report_memory (units of 2^20 bytes).
-    LogFormat(
-        name="Megatron-LM",
-        runtime="megatron-core",
-        hint="elapsed time per iteration (ms)",
-        step=re.compile(
-            rf"\biteration\s+(?P<step>\d+)/\s*(?:\d+|infinity) \|.*?elapsed time per iteration \(ms\): (?P<ms>{_N})"
-            r"(?:.*?global batch size:\s*(?P<batch>\d+))?"
-        ),
-        memory=re.compile(rf"iterations\) memory \(MB\).*?max reserved: (?P<mib>{_N})"),
-    ),
-    # NVIDIA/NeMo nemo/lightning/pytorch/callbacks/progress_printer.py; the bar of 1.x: nemo/utils/exp_manager.py.
-    LogFormat(
-        name="NeMo",
-        runtime="nemo",
-        hint="train_step_timing in s",
-        step=re.compile(
-            r"(?:Training epoch \d+, iteration (?P<step>\d+)/\d+ \|(?:.*?global_batch_size: (?P<batch>\d+))?"
-            r"|global_step=(?P<step_of_bar>\d+))"
-            rf".*?train_step_timing in s[:=] ?(?P<s>{_N})"
-        ),
-    ),
-    # pytorch/torchtitan torchtitan/components/metrics.py, MetricsProcessor.log: tokens of one device in a second.
-    LogFormat(
-        name="torchtitan",
-        runtime="fsdp2",
-        hint="ps: ",  # tps, or wps until 2025
-        step=re.compile(
-            rf"(?<!validate )\bstep:\s*(?P<step>\d+)\s.*?memory:\s*(?P<gib>{_N})GiB"
-            rf".*?\b[tw]ps: (?P<tokens>{_N})"
-        ),
-    ),
-    # huggingface/nanotron src/nanotron/trainer.py, train_step_logs; logging/base.py, human_format (three digits).
-    LogFormat(
-        name="nanotron",
-        runtime="nanotron",
-        hint="elapsed_time_per_iteration_ms",
-        step=re.compile(
-            rf"iteration: (?P<step>\d+) / \d+ \|.*?elapsed_time_per_iteration_ms: (?P<ms>{_SHORT})"
-            rf"(?:.*?cuda_max_memory_reserved: (?P<b>{_SHORT}))?"
-        ),
-    ),
-    # AI-Hypercomputer/maxtext MaxText/metric_logger.py, log_metrics.
-    LogFormat(
-        name="MaxText",
-        runtime="maxtext",
-        hint="completed step: ",
-        step=re.compile(rf"completed step: (?P<step>\d+), seconds: (?P<s>{_N})"),
-    ),
-    # mosaicml/composer composer/loggers/console_logger.py; callbacks/speed_monitor.py (means over a window),
-    # callbacks/memory_monitor.py (units of 10^9 bytes).
-    LogFormat(
-        name="Composer",
-        runtime="fsdp",
-        hint="throughput/samples_per_sec",
-        head=re.compile(r"\[batch=(?P<step>\d+)/\d+\]"),
-        step=re.compile(rf"Train throughput/samples_per_sec: (?P<sequences>{_N})"),
-        memory=re.compile(rf"Train memory/peak_reserved_mem: (?P<gb>{_N})"),
-    ),
-    # deepspeedai/DeepSpeed deepspeed/utils/timer.py, ThroughputTimer.stop (GB are 2^30 bytes); runtime/pipe/engine.py.
-    LogFormat(
-        name="DeepSpeed",
-        runtime="deepspeed",
-        hint="amples",
-        step=re.compile(
-            rf"(?:global_step=|\b\d+/)(?P<step>\d+), RunningAvgSamplesPerSec={_N}, "
-            rf"CurrSamplesPerSec=(?P<sequences>{_N})(?:.*?MaxMemAllocated=(?P<gib>{_N})GB)?"
-            rf"|\bsteps: (?P<step_of_pipe>\d+) loss: .*?iter time \(s\): (?P<s>{_N}) samples/sec"
-        ),
-        memory_kind="allocated",
-    ),
-    # huggingface/transformers src/transformers/trainer_callback.py, ProgressCallback; tqdm's own format of a bar.
-    LogFormat(
-        name="Hugging Face Trainer",
-        runtime="",
-        hint="<",
-        step=re.compile(
-            rf"\| (?P<step>\d+)/(?P<total>\d+) \[[\d:]+<[\d:?]+,\s+(?:(?P<s>{_N})s/it|(?P<steps>{_N})it/s)"
-        ),
-    ),
-    # mlcommons/logging mlperf_logging/mllog; NVIDIA's submissions to MLPerf Training log samples of a second so.
-    LogFormat(
-        name="MLPerf",
-        runtime="",
-        hint=":::MLLOG",
-        step=re.compile(
-            r'"key": "tracked_stats", "value": \{'
-            rf'(?:[^}}]*"train_step_time": (?P<s>{_N})|[^}}]*"throughput": (?P<sequences>{_N}))'
-            r'.*?"(?:step|samples_count)": (?P<step>\d+)'
-        ),
-    ),
-)
-"""In the order in which they are believed where a log holds several (Megatron-DeepSpeed prints two)."""
+def _pattern(text: str) -> re.Pattern[str]:
+    return re.compile(text.replace("{N}", _N))
 
-SUMMARY = re.compile(rf"'train_steps_per_second': '?(?P<rate>{_N})")
-"""Hugging Face Trainer's last line: ``trainer_utils.py``, speed_metrics; warm-up and evaluations are in it."""
-DEVICES = (
-    re.compile(r"\b(?:CUDA|HIP|XPU) capacity: (?P<device>.+?) with [\d.]+GiB memory"),  # torchtitan
-    re.compile(r'"accelerators_name": "(?P<device>[^"]+)"'),
-)
+
+def _format(row: Mapping[str, str | bool]) -> LogFormat:
+    patterns = {name: _pattern(str(row[name])) for name in ("step", "head", "memory", "mark") if name in row}
+    return LogFormat(**{**row, **patterns})  # type: ignore[arg-type]  # a column of the table is a field
+
+
+_TABLE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+FORMATS = tuple(_format(row) for row in _TABLE["format"])
+"""In the order in which they are believed where a log holds several."""
+NAMES = tuple(dict.fromkeys(shape.name for shape in FORMATS))
+_LINES = _TABLE["lines"]
+DISTURBED = _pattern(_LINES["disturbed"])
+"""Lines of evaluations and checkpoints; the steps around them are slower than the others."""
+BEGINS = _pattern(_LINES["begins"])
+"""A line with which another run of the same configuration begins."""
+SUMMARY = {name: _pattern(_LINES[name]) for name in ("runtime", "rate", "samples", "ended_at")}
+"""What Hugging Face's Trainer says of a whole run; warm-up and evaluations are in it."""
+DEVICES = tuple(_pattern(text) for text in _LINES["devices"].values())
 """Lines that name the accelerator as its driver does."""
 OUT_OF_MEMORY = re.compile(
     r"(?:torch|cuda)\S*OutOfMemoryError|\b(?:CUDA|HIP|XPU|NPU) out of memory"
@@ -153,50 +83,91 @@ OUT_OF_MEMORY = re.compile(
     r"|[Rr]an out of memory in memory space"
 )
 """As PyTorch (c10/cuda/CUDACachingAllocator.cpp) and XLA report it."""
-DISTURBED = re.compile(
-    r"validation loss at|[Ee]valuating\b|\bvalidate step:|Eval metrics/|[Ss]av(?:ing|ed)\b.*?\bcheckpoint"
-    r"|eval_(?:start|accuracy)|'eval_loss'"
-)
-"""Lines of evaluations and checkpoints; the steps around them are slower than the others."""
 
 
 def number(text: str) -> float:
     """``7,123`` or ``1.2K``."""
     factor = _FACTORS.get(text[-1], 1.0)
-    return float(text.rstrip("KMG").replace(",", "")) * factor
+    return float(text.rstrip("KkMG").replace(",", "")) * factor
 
 
-def step(match: re.Match[str], at: int | None, batch: int | None, disturbed: bool) -> LoggedStep | None:
-    """The step that a match reports; None where its time is none (0 or infinite rates of a first line).
+def rounding(text: str) -> float:
+    """Half a unit of the last digit that is printed, as a share of the number: ``0.12`` is 4 % wide."""
+    digits = text.rstrip("KkMG").replace(",", "")
+    mantissa, _, exponent = digits.partition("e")
+    decimals = len(mantissa.partition(".")[2])
+    value = float(digits)
+    return 0.5 * 10.0 ** (int(exponent or 0) - decimals) / value if value else 0.0
+
+
+def seconds_of(clock: str) -> float:
+    """``1 day, 2:03:04``, ``1:02:03``, ``02:03`` or ``83.4`` as seconds."""
+    days, _, rest = clock.rpartition(", ")
+    seconds = 0.0
+    for part in rest.split(":"):
+        seconds = 60.0 * seconds + float(part)
+    return seconds + 86_400.0 * float(days.split()[0] if days else 0)
+
+
+def line_of(match: re.Match[str], at: int | None, disturbed: bool) -> LoggedStep | Tick | None:
+    """What a match reports; None where it is no time (0 or infinite rates of a first line).
 
     Arguments:
         match: Of a format's pattern.
         at: The step, where a line before has said it.
-        batch: Sequences, where a line before has said them.
         disturbed: Whether an evaluation or a checkpoint was reported since the step before.
     """
     groups = {name: text for name, text in match.groupdict().items() if text is not None}
-    number_of = next((int(text) for name, text in groups.items() if name in STEP), at)
-    per, seconds = _duration(groups)
-    if number_of is None or seconds <= 0:
+    count = next((text for name, text in groups.items() if name in STEP), None)
+    step = at if count is None else int(number(count))
+    clock = next((name for name in CLOCKS if name in groups), None)
+    if step is None:
         return None
-    stated = int(groups["batch"]) if "batch" in groups else batch
-    return LoggedStep(number_of, seconds, per, stated, disturbed)
+    if clock is not None:
+        return _tick(groups, clock, step, disturbed)
+    name, text, per = _time(groups)
+    value = number(text)
+    if value <= 0:
+        return None
+    seconds = {"ms": value / 1e3, "s": value}.get(name, 1.0 / value)
+    batch = int(groups["batch"]) if "batch" in groups else None
+    return LoggedStep(step, seconds, per, batch, disturbed, rounding(text))
 
 
-def _duration(groups: dict[str, str]) -> tuple[Per, float]:
-    for name, per in (("tokens", "token"), ("sequences", "sequence")):
-        if name in groups:
-            rate = number(groups[name])
-            return per, 1.0 / rate if rate > 0 else 0.0  # type: ignore[return-value]  # the two names above
-    if "steps" in groups:
-        return "step", 1.0 / rate if (rate := number(groups["steps"])) else 0.0
-    return "step", number(groups["ms"]) / 1e3 if "ms" in groups else number(groups["s"])
+def _tick(groups: Mapping[str, str], clock: str, step: int, disturbed: bool) -> Tick:
+    count = groups.get("samples", groups.get("step", ""))
+    text = groups[clock]
+    return Tick(
+        step=step,
+        clock_s=seconds_of(text) if clock == "clock" else number(text) * CLOCKS[clock],
+        resolution_s=CLOCKS[clock],
+        step_resolution=rounding(count) * step * 2.0 if count[-1:] in _FACTORS else 0.0,
+        per="sequence" if "samples" in groups else "step",
+        begins="begins" in groups,
+        disturbed=disturbed,
+        average_s=_average(groups),
+        total=int(number(groups["total"])) if "total" in groups else 0,
+    )
+
+
+def _average(groups: Mapping[str, str]) -> float | None:
+    """Seconds of a step by a bar's own moving average."""
+    if "s" in groups:
+        return number(groups["s"])
+    rate = number(groups["steps"]) if "steps" in groups else 0.0
+    return 1.0 / rate if rate else None
+
+
+def _time(groups: Mapping[str, str]) -> tuple[str, str, Per]:
+    """The group that says the time, its text, and what it is the time of."""
+    per: Mapping[str, Per] = {"tokens": "token", "sequences": "sequence", "steps": "step", "ms": "step", "s": "step"}
+    name = next(name for name in per if name in groups)
+    return name, groups[name], per[name]
 
 
 def memory(match: re.Match[str]) -> float | None:
     """Bytes of the peak that a match reports."""
     for name, text in match.groupdict().items():
-        if text is not None and name in (*MEMORY, "b"):
-            return number(text) * MEMORY.get(name, 1.0)
+        if text is not None and name in MEMORY:
+            return number(text) * MEMORY[name]
     return None

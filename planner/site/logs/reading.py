@@ -1,37 +1,60 @@
 """A whole log as runs: lines are read once, in any amount, and each is looked at by what it holds.
 
-Which logged steps count, by rules that are stated: the median of what is left, its spread, and how many there are.
-
-1. Lines of several ranks about one step are one: the slowest, which the others wait for.
-2. The first line is left out, and every one after it that takes more than :data:`SLOW` times the median of the second
-   half: compilation, allocation, caches that fill.
-3. Steps before which an evaluation or a checkpoint was reported are left out, unless that leaves too few.
-4. Of the rest, steps beyond :data:`FAR` quartile ranges (and :data:`SLOW`) above the median are stragglers.
-5. Batches of different sizes (a ramp-up) are different measurements.
+Another run begins where a configuration is dumped that differs, where a framework says that it begins, and where steps
+are counted from the first one again. Steps that go back, but not to the first, are those of a run that was resumed.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import median, quantiles
+from statistics import median
 
-from planner.site.logs import arguments, formats, recorded, tasks
+from planner.site.logs import arguments, elapsed, formats, recorded, tasks
 from planner.site.logs.formats import FORMATS, LogFormat
-from planner.site.logs.records import LoggedRun, LoggedStep, Steady, lines
+from planner.site.logs.micro_batches import MicroBatches
+from planner.site.logs.records import LoggedRun, LoggedStep, Steady, Tick, lines
+from planner.site.logs.steady import FEWEST, OPEN, steady
+from planner.site.logs.summary import Summary
 
 MOST_STEPS = 1_000_000
 """Lines about steps that are kept of a run: some 200 MB. Further ones change no median."""
+MOST_LOST = 0.015
+"""Share of a step time that may have been lost when it was printed."""
+_RANK = re.compile(r"^\s*(?:\[(?:default|rank|Rank )?(\d{1,6})\]:?|(\d{1,6}):\s)")
+"""What torchrun, Slurm and PyTorch put before the lines of a rank."""
+_MAKERS = ("NVIDIA", "Tesla", "AMD", "capacity: ", "accelerators_name", "submission_platform")
+"""Words of lines that name an accelerator."""
+
+
+_TRAINER = next(place for place, shape in enumerate(FORMATS) if shape.name == "Hugging Face Trainer")
+_MARKS = ("loss", "train_runtime", "[step=", ":::MLLOG")
+"""Words of lines that name a format and say no time."""
+
+
+@dataclass(slots=True)
+class _Counter:
+    """The numbers of the steps that one rank has printed in one format."""
+
+    first: int
+    newest: int
+    again: int = 0
+    """Steps that were done again, from a checkpoint."""
 
 
 @dataclass(slots=True)
 class _Run:
     """A run while its lines are read."""
 
-    steps: dict[str, list[LoggedStep]] = field(default_factory=dict)
-    """By the name of the format."""
+    logged: dict[int, list[LoggedStep | Tick]] = field(default_factory=dict)
+    """By the place of the format in the table."""
+    counters: dict[tuple[int, str], _Counter] = field(default_factory=dict)
+    """By format and rank."""
+    micro_batches: MicroBatches = field(default_factory=MicroBatches)
+    marked: int | None = None
+    """The format that a line names which says no time."""
     stated: dict[str, str] = field(default_factory=dict)
     repeated: dict[str, str] = field(default_factory=dict)
     """What was stated behind its last step: where that turns out to differ, it begins the next dump."""
@@ -44,172 +67,218 @@ class _Run:
     disturbed: bool = False
     at: int | None = None
     """The step that a line before has named."""
-    whole_run_s: float | None = None
+    total: int = 0
+    summary: Summary = field(default_factory=Summary)
 
     @property
     def begun(self) -> bool:
         """Whether something happened that belongs to its configuration."""
-        return bool(self.steps) or self.out_of_memory
+        return bool(self.logged) or self.out_of_memory
+
+    @property
+    def holds_something(self) -> bool:
+        """Whether a line belongs to a format that is known."""
+        return self.begun or self.marked is not None or bool(self.summary)
 
 
 def read(path: Path) -> list[LoggedRun]:
-    """The runs of a log, one for each configuration that it dumps.
+    """The runs of a log.
 
     Raises:
         WrongQuestion: the file cannot be read.
     """
     if recorded.is_recorded(path):
         return recorded.read(path)
-    return [_finished(run) for run in _runs(lines(path)) if run.begun or run.whole_run_s]
+    return [_finished(run) for run in _runs(lines(path)) if run.holds_something]
+
+
+def measured(run: LoggedRun) -> list[Steady]:
+    """What the steps of a run say that was not lost when they were printed, for each batch and regime."""
+    if not run.ticks:
+        return [] if run.unread else [one for one in steady(run.steps) if one.rounding <= MOST_LOST]
+    exact = [one for one in elapsed.steady(run.ticks) if one.rounding <= MOST_LOST]
+    if exact or run.whole_run_s:
+        return exact
+    average = elapsed.by_average(run.ticks)
+    return [average] if average and average.rounding <= MOST_LOST else []
+
+
+def why_unread(run: LoggedRun) -> str:
+    """Why a run whose steps are logged says no step time, in words."""
+    if run.unread:
+        return run.unread
+    count = len(run.steps) or len(run.ticks)
+    coarse = elapsed.steady(run.ticks) if run.ticks else steady(run.steps)
+    if coarse and run.ticks:
+        return (
+            "too little time passes for a clock that prints whole seconds, and the bar's own rate is a moving average"
+        )
+    if coarse:
+        return f"its step times are printed with too few digits ({100 * coarse[0].rounding:.0f} % are lost)"
+    return f"{count:,} logged step{'' if count == 1 else 's'}; at least {FEWEST} must be left behind the warm-up"
 
 
 def _runs(text: Iterable[str]) -> Iterator[_Run]:
     run = _Run()
     for line in text:
         stated = [*arguments.stated(line)]
-        if run.begun and any(run.stated.get(name, value) != value for name, value in stated):
+        differs = run.begun and any(run.stated.get(name, value) != value for name, value in stated)
+        if differs:
             yield run  # a configuration that differs is dumped behind its steps
             run = _Run(device=run.device, stated=run.repeated)
+        elif run.begun and "*** Running" in line and formats.BEGINS.search(line):
+            yield run
+            run = _next(run)
         if run.begun:
             run.repeated |= dict(stated)
         for name, value in stated:
             if (before := run.stated.setdefault(name, value)) != value:
                 run.conflicts[name] = f"{name} is {before} and {value}"
+        for place, entry in _entries(run, line):
+            if _starts_again(run, place, entry, line):
+                yield run
+                run = _next(run)
+            _add(run, place, entry, line)
         _noted(run, line)
     yield run
 
 
-def _noted(run: _Run, line: str) -> None:
-    """Notes what a line says. Most say nothing: a word of each pattern is looked for before the pattern is tried."""
-    for shape in FORMATS:
-        if shape.hint in line and (match := shape.step.search(line)):
-            _step(run, shape, match)
-        if "[batch=" in line and shape.head and (head := shape.head.search(line)):
+def _next(run: _Run) -> _Run:
+    """Another run of the same configuration."""
+    return _Run(device=run.device, stated=run.stated | run.repeated, task=run.task)
+
+
+def _entries(run: _Run, line: str) -> Iterator[tuple[int, LoggedStep | Tick]]:
+    """What a line says of steps. Most say nothing: a word of each pattern is looked for before the pattern is tried."""
+    for place, shape in enumerate(FORMATS):
+        if shape.head_hint and shape.head_hint in line and shape.head and (head := shape.head.search(line)):
             run.at = int(head["step"])
-        if "reserved" in line and shape.memory and (match := shape.memory.search(line)):
-            run.memory = max(run.memory or 0.0, formats.memory(match) or 0.0)
+        if shape.hint not in line:
+            continue
+        for match in shape.step.finditer(line):
+            entry = _entry(run, place, shape, match)
+            run.memory = max(run.memory or 0.0, formats.memory(match) or 0.0) or None
+            run.total = max(run.total, _total(match))
+            if entry is not None:
+                yield place, entry
+
+
+def _entry(run: _Run, place: int, shape: LogFormat, match: re.Match[str]) -> LoggedStep | Tick | None:
+    if "iteration" in shape.step.groupindex:
+        run.marked = place
+        return run.micro_batches.step(match, run.disturbed)
+    if "step" in shape.step.groupindex or shape.head is not None or "samples" in shape.step.groupindex:
+        return formats.line_of(match, run.at, run.disturbed)
+    return formats.line_of(match, len(run.logged.get(place, ())) + 1, run.disturbed)
+
+
+def _total(match: re.Match[str]) -> int:
+    """Steps of the run, where a line about a step says so; a bar may be of something else."""
+    groups = match.groupdict()
+    text = groups.get("total")
+    return 0 if text is None or groups.get("clock") else int(formats.number(text))
+
+
+def _rank(line: str) -> str:
+    match = _RANK.match(line)
+    return (match[1] or match[2] or "") if match else ""
+
+
+def _starts_again(run: _Run, place: int, entry: LoggedStep | Tick, line: str) -> bool:
+    """Whether steps are counted from the first one again: another run of the same configuration."""
+    counter = run.counters.get((place, _rank(line)))
+    if counter is None or FORMATS[place].name in ("Hugging Face Trainer", "torchtune"):
+        return False  # each epoch, and each evaluation, has a bar of its own
+    return entry.step <= counter.first and counter.newest - entry.step > OPEN
+
+
+def _add(run: _Run, place: int, entry: LoggedStep | Tick, line: str) -> None:
+    counter = run.counters.setdefault((place, _rank(line)), _Counter(entry.step, entry.step))
+    if entry.step < counter.newest - OPEN:
+        counter.again = max(counter.again, counter.newest - entry.step + 1)
+    counter.newest = max(counter.newest, entry.step)
+    kept = run.logged.setdefault(place, [])
+    if len(kept) < MOST_STEPS:
+        kept.append(entry)
+    run.disturbed, run.out_of_memory, run.repeated = False, False, {}
+
+
+def _noted(run: _Run, line: str) -> None:
+    """Notes what a line says of memory, evaluations, the task, the accelerator, and the run as a whole."""
+    if "reserved" in line or "emory" in line:
+        peaks = [formats.memory(match) for shape in FORMATS if shape.memory and (match := shape.memory.search(line))]
+        run.memory = max((peak for peak in (run.memory, *peaks) if peak), default=None)
+    if run.marked is None and not run.logged and any(word in line for word in _MARKS):
+        run.marked = next((at for at, one in enumerate(FORMATS) if one.mark and one.mark.search(line)), None)
     run.task = tasks.named(line, run.task)
     if "emory" in line or "EXHAUSTED" in line:
         run.out_of_memory |= bool(formats.OUT_OF_MEMORY.search(line))
     if ("val" in line or "check" in line) and formats.DISTURBED.search(line):
         run.disturbed = True
-    if "train_steps_per_second" in line and (match := formats.SUMMARY.search(line)):
-        rate = formats.number(match["rate"])
-        run.whole_run_s = 1.0 / rate if rate else None
-    if "capacity: " in line or "accelerators_name" in line:
-        _device(run, line)
-
-
-def _device(run: _Run, line: str) -> None:
-    for pattern in formats.DEVICES:
-        run.device = match["device"] if (match := pattern.search(line)) else run.device
-
-
-def _step(run: _Run, shape: LogFormat, match: re.Match[str]) -> None:
-    total = match.groupdict().get("total")
-    if total is not None and run.stated.get("Total optimization steps") not in (None, total):
-        return  # a bar of something else: an evaluation, a download
-    made = formats.step(match, run.at, None, run.disturbed)
-    if made is None:
-        return
-    kept = run.steps.setdefault(shape.name, [])
-    if len(kept) < MOST_STEPS:
-        kept.append(made)
-    run.disturbed, run.out_of_memory, run.repeated = False, False, {}
-    run.memory = max(run.memory or 0.0, formats.memory(match) or 0.0) or None
+    if "train_" in line or "TrainOutput" in line:
+        run.summary.note(line)
+    if not run.device and any(maker in line for maker in _MAKERS):
+        run.device = next((match["device"] for pattern in formats.DEVICES if (match := pattern.search(line))), "")
 
 
 def _finished(run: _Run) -> LoggedRun:
-    shape = next((known for known in FORMATS if known.name in run.steps), None)
-    both = {"Megatron-LM", "DeepSpeed"} <= run.steps.keys()
+    place = _believed(run)
+    shape = FORMATS[place] if place is not None else None
+    entries = run.logged.get(place, []) if place is not None else []
+    names = {FORMATS[each].name for each in run.logged}
+    both = {"Megatron-LM", "DeepSpeed"} <= names
     stated = {name: value for name, value in run.stated.items() if name not in run.conflicts}
+    total = int(stated.get("Total optimization steps", 0)) or int(stated.get("train_iters", 0)) or run.total
+    ticks = elapsed.training_bar([entry for entry in entries if isinstance(entry, Tick)], total)
+    total = max((tick.total for tick in ticks), default=0) or total
     return LoggedRun(
         format=shape.name if shape else "",
         runtime=arguments.runtime(stated) or ("megatron-deepspeed" if both else shape.runtime if shape else ""),
-        steps=tuple(run.steps[shape.name]) if shape else (),
+        steps=tuple(entry for entry in entries if isinstance(entry, LoggedStep)),
+        ticks=tuple(ticks),
         stated=arguments.columns(stated) | ({"task": run.task} if run.task else {}),
         device=run.device,
         memory_bytes=run.memory or None,
         memory_kind=shape.memory_kind if shape and run.memory else "",
         out_of_memory=run.out_of_memory,
         conflicts=(*run.conflicts.values(), *arguments.conflicts(stated)),
-        whole_run_s=run.whole_run_s,
+        whole_run_s=run.summary.step_s(total, ticks[0].step if ticks else 0, stated),
+        unread=_unread(run, shape),
+        total=total,
+        notes=tuple(_notes(run, place)),
     )
 
 
-FEWEST = 3
-"""Lines that must be left: of fewer, no spread says whether they agree."""
-SLOW = 1.1
-"""Times the median from which a step is called slow: steady steps of one configuration are within some 3 %."""
-FAR = 3.0
-"""Quartile ranges: in normally distributed times one step of 10,000 lies beyond (Tukey's outer fence)."""
+def _believed(run: _Run) -> int | None:
+    """The place of the format that is read: the first of the table whose lines say a step time."""
+    places = sorted(run.logged)
+    exact = (place for place in places if _is_exact(run.logged[place]))
+    marked = _TRAINER if run.marked is None and run.summary else run.marked
+    return next(exact, places[0] if places else marked)
 
 
-def steady(steps: Sequence[LoggedStep]) -> list[Steady]:
-    """What the steps of a run say, for each size of batch; nothing of a batch with fewer than :data:`FEWEST`."""
-    by_batch: dict[int | None, list[LoggedStep]] = {}
-    merged = _ranks_merged(steps)
-    for step in merged:
-        by_batch.setdefault(step.batch, []).append(step)
-    summaries = (_of_one(batch, step, step[0] is merged[0]) for batch, step in by_batch.items())
-    return [step for step in summaries if step is not None]
+def _is_exact(entries: list[LoggedStep | Tick]) -> bool:
+    ticks = [entry for entry in entries if isinstance(entry, Tick)]
+    if ticks:
+        return any(one.rounding <= MOST_LOST for one in elapsed.steady(elapsed.training_bar(ticks, 0)))
+    roundings = [entry.rounding for entry in entries if isinstance(entry, LoggedStep)]
+    return len(entries) > FEWEST and median(roundings) <= MOST_LOST
 
 
-def _ranks_merged(steps: Sequence[LoggedStep]) -> list[LoggedStep]:
-    """One line for each step, though ranks may print theirs later than another prints the next. A step that was done
-    again, from a checkpoint, counts twice.
-    """
-    window: dict[int, LoggedStep] = {}
-    merged: list[LoggedStep] = []
-    newest = -1
-    for step in steps:
-        if step.step <= newest and step.step not in window:
-            merged += [window[at] for at in sorted(window)]  # a restart: what was open is done
-            window = {}
-            newest = -1
-        known = window.get(step.step)
-        window[step.step] = step if known is None or step.seconds > known.seconds else known
-        newest = max(newest, step.step)
-        for done in sorted(window)[:-_OPEN]:
-            merged.append(window.pop(done))
-    return merged + [window[at] for at in sorted(window)]
+def _unread(run: _Run, shape: LogFormat | None) -> str:
+    if shape is None:
+        return ""
+    if not run.logged and not run.summary:
+        return run.micro_batches.unread or f"{shape.name}: its lines say no time of a step"
+    if shape.varies:
+        return "counts the tokens that are trained on, without padding: no step time follows from that"
+    return ""
 
 
-_OPEN = 4
-"""Steps of which lines of late ranks may still come."""
-
-
-def _of_one(batch: int | None, steps: Sequence[LoggedStep], first: bool) -> Steady | None:
-    left_out: dict[str, int] = {}
-    kept = _warm(steps) if first else list(steps)
-    if dropped := len(steps) - len(kept):
-        left_out["warm-up"] = dropped
-    calm = [step for step in kept if not step.disturbed]
-    if FEWEST <= len(calm) < len(kept):
-        left_out["next to an evaluation or a checkpoint"] = len(kept) - len(calm)
-        kept = calm
-    if len(kept) < FEWEST:
-        return None
-    times = [step.seconds for step in kept]
-    middle, low, high = median(times), *quantiles(times, n=4)[::2]
-    limit = max(SLOW * middle, high + FAR * (high - low))
-    counted = [time for time in times if time <= limit]
-    if stragglers := len(times) - len(counted):
-        left_out["straggling"] = stragglers
-    low, high = quantiles(counted, n=4)[::2]
-    middle = median(counted)
-    return Steady(
-        per=kept[0].per,
-        batch=batch,
-        median=middle,
-        spread=(high - low) / middle,
-        steps=len(counted),
-        left_out=left_out,
-    )
-
-
-def _warm(steps: Sequence[LoggedStep]) -> list[LoggedStep]:
-    """The steps behind the first, and behind the slow ones that follow it."""
-    usual = median(step.seconds for step in steps[len(steps) // 2 :])
-    first = next((at for at, each in enumerate(steps) if at and each.seconds <= SLOW * usual), len(steps))
-    return list(steps[first:])
+def _notes(run: _Run, place: int | None) -> Iterator[str]:
+    """How lines of ranks, and of a run that was resumed, were put together."""
+    counters = {rank: counter for (of, rank), counter in run.counters.items() if of == place}
+    if len(counters) > 1:
+        yield f"lines of {len(counters)} ranks: the slowest of each step counts"
+    if again := max((counter.again for counter in counters.values()), default=0):
+        yield f"resumed from a checkpoint: {again:,} steps were done again"

@@ -28,6 +28,30 @@ class LoggedStep:
     """Sequences of the step, where the line says them."""
     disturbed: bool = False
     """Whether an evaluation or a checkpoint was reported since the line before."""
+    rounding: float = 0.0
+    """Half a unit of the last digit that was printed, as a share of the number."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tick:
+    """One line on how much time has passed until a step."""
+
+    step: int
+    clock_s: float
+    resolution_s: float
+    """Seconds to which the time is printed, rounded down."""
+    step_resolution: float = 0.0
+    """Steps to which their number is printed: ``1.23k`` is one of ten."""
+    per: Per = "step"
+    """What `step` counts."""
+    begins: bool = False
+    """Whether time is counted from here on, and not until here."""
+    disturbed: bool = False
+    """Whether an evaluation or a checkpoint was reported since the line before."""
+    average_s: float | None = None
+    """Seconds of a step by the bar's own moving average, which weighs the newest third as much as all before."""
+    total: int = 0
+    """Steps of the run, where the line says them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +63,8 @@ class LoggedRun:
     runtime: str
     """Id of the runtime that prints so."""
     steps: tuple[LoggedStep, ...]
+    ticks: tuple[Tick, ...] = ()
+    """Where lines say how much time has passed, in place of `steps`."""
     stated: Mapping[str, str] = field(default_factory=dict)
     """Columns of ``docs/runs.md`` that the log's own dump of its configuration fills."""
     device: str = ""
@@ -52,6 +78,24 @@ class LoggedRun:
     """Settings that the log states twice, differently: not taken over."""
     whole_run_s: float | None = None
     """Mean seconds of a step over the whole run, where the log sums it up: warm-up and evaluations are in it."""
+    unread: str = ""
+    """Why lines about steps say no step time, where they say none."""
+    total: int = 0
+    """Steps that the run was to have; 0 where no line says so."""
+    files: tuple[str, ...] = ()
+    """Names of the files that hold it."""
+    notes: tuple[str, ...] = ()
+    """How lines and files were put together, in words."""
+
+    @property
+    def first(self) -> int:
+        """Number of the first logged step; 0 of none."""
+        return min((line.step for line in self.steps or self.ticks), default=0)
+
+    @property
+    def last(self) -> int:
+        """Number of the last logged step; 0 of none."""
+        return max((line.step for line in self.steps or self.ticks), default=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,13 +104,20 @@ class Steady:
 
     per: Per
     batch: int | None
-    median: float
+    seconds: float
+    """Median of lines about steps; mean of differences of elapsed time."""
     spread: float
     """Interquartile range over the median."""
     steps: int
     """Lines that count."""
     left_out: Mapping[str, int]
     """Reason -> lines that do not."""
+    rounding: float = 0.0
+    """Share of the step time that was lost when it was printed."""
+    regime: str = ""
+    """Of a step time that changes for good: which steps these are; else empty."""
+    slower: bool = False
+    """Whether these steps take longer than those of the regime before."""
 
 
 LONGEST = 1 << 16

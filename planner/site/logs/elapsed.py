@@ -1,0 +1,146 @@
+"""Step times of lines that say how much time has passed: bars of progress, dates.
+
+A bar prints whole seconds, rounded down, and its own seconds of a step are a moving average, which follows the last
+steps. So differences of elapsed time are taken, over blocks that are long next to what rounding loses, and which blocks
+count follows the rules of steps (:mod:`planner.site.logs.steady`). The mean of those that count is the step time.
+
+Symbols: ``T`` seconds that count, ``m`` pieces of them that lie together, ``r`` resolution of the clock. Each piece has
+lost ``r`` at most at either end: a normal error of ``0.41 r`` (two uniform ones), so that ``0.82 r m^(1/2) / T`` is the
+share that rounding may have lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from statistics import fmean
+
+from planner.site.logs.records import Steady, Tick
+from planner.site.logs.steady import Selection, regime_name, selections, spread
+
+BLOCK = 10.0
+"""Resolutions of the clock that a block lasts at least: rounding moves it by some 4 %."""
+LOST = 0.82
+"""Resolutions that a piece of time has lost, at two standard deviations."""
+SMOOTHED = 10
+"""Lines of a moving average (tqdm's weighs the newest by 0.3) after which the first ones are forgotten."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Time between two lines, and the steps in it."""
+
+    at: int
+    """Number of the last step."""
+    steps: int
+    seconds: float
+    disturbed: bool
+
+
+def training_bar(ticks: Sequence[Tick], total: int) -> list[Tick]:
+    """The ticks of the bar of steps: that of as many as the run has, else the one that lasts longest."""
+    totals = {tick.total for tick in ticks}
+    if len(totals) < 2:
+        return list(ticks)
+    if total not in totals:
+        lasts = {bar: max(_lasts([tick for tick in ticks if tick.total == bar]), default=0.0) for bar in totals}
+        total = max(lasts, key=lambda bar: lasts[bar])
+    return [tick for tick in ticks if tick.total == total]
+
+
+def _lasts(ticks: Sequence[Tick]) -> Iterator[float]:
+    """Seconds of each time that a bar ran."""
+    begin = 0
+    for place in range(1, len(ticks) + 1):
+        if place == len(ticks) or ticks[place].clock_s < ticks[place - 1].clock_s:
+            yield ticks[place - 1].clock_s - ticks[begin].clock_s
+            begin = place
+
+
+def steady(ticks: Sequence[Tick]) -> list[Steady]:
+    """What elapsed time says of steps, for each regime; nothing where there are too few blocks of it."""
+    stretches = list(_stretches(ticks))
+    if not stretches:
+        return []
+    blocks = list(_blocks(stretches, BLOCK * max(tick.resolution_s for tick in ticks)))
+    times = [block.seconds / block.steps for block in blocks]
+    disturbed = [block.disturbed for block in blocks]
+    started = stretches[0].at - stretches[0].steps <= 1
+    regimes: list[Steady] = []
+    for selection in selections(times, disturbed, first=started):
+        regime = _of_one(selection, blocks, ticks)
+        regimes.append(replace(regime, slower=bool(regimes) and regime.seconds > regimes[-1].seconds))
+    return regimes
+
+
+def _of_one(selection: Selection, blocks: Sequence[Stretch], ticks: Sequence[Tick]) -> Steady:
+    kept = [blocks[place] for place in selection.counted]
+    seconds = sum(block.seconds for block in kept)
+    steps = sum(block.steps for block in kept)
+    pieces = 1 + sum(behind - before > 1 for before, behind in pairwise(selection.counted))
+    lost = LOST * max(tick.resolution_s for tick in ticks) * pieces**0.5 / seconds if seconds else 1.0
+    return Steady(
+        per=ticks[0].per,
+        batch=None,
+        seconds=seconds / steps,
+        spread=spread([block.seconds / block.steps for block in kept]),
+        steps=steps,
+        left_out={reason: sum(blocks[at].steps for at in places) for reason, places in selection.left_out.items()},
+        rounding=lost + max(tick.step_resolution for tick in ticks) / steps,
+        regime=regime_name(selection, [block.at for block in blocks]),
+    )
+
+
+def by_average(ticks: Sequence[Tick]) -> Steady | None:
+    """The mean of a bar's moving averages, where each step prints one: that the last steps weigh more cancels out."""
+    shown = [tick for tick in ticks if tick.average_s]
+    consecutive = all(behind.step - before.step == 1 for before, behind in pairwise(shown))
+    averages = [tick.average_s for tick in shown[SMOOTHED:] if tick.average_s]
+    if not consecutive or len(averages) < SMOOTHED or any(tick.disturbed for tick in shown[SMOOTHED:]):
+        return None
+    return Steady(
+        per="step",
+        batch=None,
+        seconds=fmean(averages),
+        spread=spread(averages),
+        steps=len(averages),
+        left_out={"warm-up": SMOOTHED},
+        rounding=0.005 / fmean(averages),
+    )
+
+
+def _stretches(ticks: Sequence[Tick]) -> Iterator[Stretch]:
+    """The time from each step to the next that is printed; a bar is drawn again at the same step, and that says no more
+    than when it was reached.
+    """
+    before: Tick | None = None
+    for tick in ticks:
+        if before is None or tick.begins or tick.step < before.step or tick.clock_s < before.clock_s:
+            before = replace(tick, disturbed=False)  # another bar, or the same one after a restart
+        elif tick.step == before.step:
+            before = replace(before, disturbed=before.disturbed or tick.disturbed)
+        else:
+            disturbed = tick.disturbed or before.disturbed
+            yield Stretch(tick.step, tick.step - before.step, tick.clock_s - before.clock_s, disturbed)
+            before = replace(tick, disturbed=False)
+
+
+def _blocks(stretches: Iterable[Stretch], least_s: float) -> Iterator[Stretch]:
+    """Intervals put together until they last long enough; the first one and disturbed ones stay by themselves."""
+    block: Stretch | None = None
+    for place, stretch in enumerate(stretches):
+        if place == 0 or stretch.disturbed:
+            if block is not None:
+                yield block
+            yield stretch
+            block = None
+            continue
+        if block is not None:
+            stretch = replace(stretch, steps=block.steps + stretch.steps, seconds=block.seconds + stretch.seconds)
+        block = stretch
+        if block.seconds >= least_s:
+            yield block
+            block = None
+    if block is not None and block.seconds >= least_s / 2.0:
+        yield block

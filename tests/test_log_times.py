@@ -1,0 +1,150 @@
+"""Step times that logs say, in all the ways in which frameworks say them: within 2 %, or refused with the reason."""
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from planner.site.logs import reading
+from planner.site.logs.records import LoggedRun
+from tests import training_logs as logs
+from tests.sweeps import sweep
+
+WITHIN = 0.02
+"""What a step time may be off by."""
+NOISE = random.Random(39)
+UNEVEN = [9.0, *(3.37 * NOISE.uniform(0.97, 1.03) for _ in range(120))]
+"""Steps of 3.37 s, which whole seconds do not show."""
+FAST = [2.0, *(0.31 * NOISE.uniform(0.97, 1.03) for _ in range(400))]
+SLOWED = [20.0, *([17.4, 17.5, 17.3] * 15), *([20.0, 20.1, 19.9] * 15)]
+PAUSED = [9.0, *([3.3, 3.4, 3.5] * 20)]
+SHORT = [9.0, *[3.4] * 9]
+
+
+def with_pauses(times: Sequence[float]) -> list[str]:
+    """Bars between which an evaluation takes a minute every twenty steps."""
+    lines, spent = [], 0.0
+    for step, time in enumerate(times, 1):
+        spent += time
+        lines.append(f" 10%|█         | {step}/{len(times)} [{logs.clock(spent)}<01:00,  {time:.2f}s/it]")
+        if step % 20 == 0:
+            spent += 60.0
+            lines.append("{'eval_loss': 1.1, 'eval_runtime': 60.0, 'epoch': 0.1}")
+            lines.append(f" 10%|█         | {step}/{len(times)} [{logs.clock(spent)}<01:00,  {time:.2f}s/it]")
+    return lines
+
+
+RUNTIME = "{'train_runtime': 412.5, 'train_samples_per_second': 7.76, 'train_steps_per_second': 0.121, 'epoch': 1.0}"
+HEAD = ["***** Running training *****", "  Total optimization steps = 50"]
+
+TIMES: dict[str, tuple[list[str], list[float]]] = {
+    "a bar of every step": (["\r".join(logs.bars(UNEVEN))], [3.37]),
+    "a bar of every tenth step": (["\r".join(logs.bars(UNEVEN, drawn=10))], [3.37]),
+    "a bar on lines of its own": (logs.bars(UNEVEN), [3.37]),
+    "three steps in a second": (["\r".join(logs.bars(FAST))], [0.31]),
+    "evaluations between": (with_pauses(PAUSED), [3.4]),
+    "too little time for whole seconds, but every step": (["\r".join(logs.bars([5.0, *[0.52] * 40]))], [0.52]),
+    "too little time for whole seconds": (["\r".join(logs.bars(SHORT))], []),
+    "a sum in place of a rounded rate": ([*HEAD, RUNTIME], [8.25]),
+    "a rate of samples in place of a rounded one": (
+        ["  Total train batch size (w. parallel, distributed & accumulation) = 64", RUNTIME.replace("runtime", "run")],
+        [64 / 7.76],
+    ),
+    "seconds of a table": ([*HEAD, "  train_runtime            = 0:06:52.50"], [8.25]),
+    "two regimes": (logs.megatron(SLOWED), [17.4, 20.0]),
+    "two regimes on a bar": (["\r".join(logs.bars(SLOWED))], [17.4, 20.0]),
+    "a regime that is faster": (logs.megatron([20.0, *SLOWED[46:], *SLOWED[1:46]]), [20.0, 17.4]),
+    "a few slow steps are no regime": (logs.megatron([9.0, *[4.0] * 40, *[6.0] * 3, *[4.0] * 40]), [4.0]),
+    "a day and more": (
+        [line.replace('"0:', '"1 day, 0:') for line in logs.llama_factory([9.0, *[7.5] * 40])], [7.5],
+    ),
+    "seconds in place of milliseconds": (logs.bigscience(), [4.0]),
+    "DLLogger": (logs.dllogger(), [4.0]),
+    "NeMo's bar": (logs.nemo_bar(), [4.0]),
+    "micro-batches that are all printed": (logs.litgpt([9.0, *[2.4] * 20], of=4), [2.4]),
+    "micro-batches of which the last is printed": (
+        [line for line in logs.litgpt([9.0, *[2.4] * 20], of=4) if "(step)" in line], [],
+    ),
+    "a step of one micro-batch, every tenth of which is printed": (logs.litgpt([9.0, *[2.4] * 200])[9::10], [2.4]),
+    "tokens without padding": (logs.torchtune_disk(), []),
+    "batches in a second": ([line for line in logs.composer() if "samples" not in line], [4.0]),
+    "too few digits": (logs.bridge([0.5, *[0.05] * 20]), []),
+    "MLPerf's blocks, without evaluations": (logs.mlperf_blocks([9.0, *[6.0] * 20]), [6.0 / 256]),
+    "losses without a time": (["{'loss': 1.2, 'learning_rate': 1e-05, 'epoch': 0.1}"] * 20, []),
+}  # fmt: skip
+"""What a log is like -> its lines, and the times that must be read (of a step, or of what a line counts)."""
+
+
+def runs(folder: Path, lines: Sequence[str]) -> list[LoggedRun]:
+    path = folder / "train.log"
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return reading.read(path)
+
+
+def seconds(run: LoggedRun) -> list[float]:
+    times = [one.seconds for one in reading.measured(run)]
+    return times or ([run.whole_run_s] if run.whole_run_s else [])
+
+
+@sweep("name", TIMES)
+def test_a_step_time_is_within_two_percent_or_refused(tmp_path: Path, name: str) -> None:
+    lines, expected = TIMES[name]
+    (run,) = runs(tmp_path, lines)
+    assert seconds(run) == [pytest.approx(time, rel=WITHIN) for time in expected]
+    assert run.format and (expected or reading.why_unread(run))
+
+
+REASONS = {
+    "too little time for whole seconds": "the bar's own rate is a moving average",
+    "micro-batches of which the last is printed": "prints the time of one micro-batch of 4, not of a step",
+    "tokens without padding": "counts the tokens that are trained on, without padding",
+    "too few digits": "printed with too few digits (10 % are lost)",
+    "losses without a time": "Hugging Face Trainer: its lines say no time of a step",
+}
+
+
+@sweep("name", REASONS)
+def test_a_log_that_says_no_step_time_is_refused_with_the_reason(tmp_path: Path, name: str) -> None:
+    (run,) = runs(tmp_path, TIMES[name][0])
+    assert REASONS[name] in reading.why_unread(run)
+
+
+def test_a_moving_average_is_off_where_differences_are_not(tmp_path: Path) -> None:
+    """The last average that is drawn: 3.37 s, and a last step of 12 s of which it weighs 0.3."""
+    lines = ["\r".join(logs.bars([*UNEVEN, 12.0]))]
+    (run,) = runs(tmp_path, lines)
+    assert run.ticks[-1].average_s == pytest.approx(0.7 * 3.37 + 0.3 * 12.0, rel=0.03)
+    assert seconds(run) == [pytest.approx(3.37, rel=WITHIN)]
+
+
+def test_regimes_are_named_by_their_steps(tmp_path: Path) -> None:
+    (run,) = runs(tmp_path, logs.megatron(SLOWED))
+    before, behind = reading.measured(run)
+    assert (before.regime, before.slower) == ("steps 2 to 46", False)
+    assert (behind.regime, behind.slower) == ("steps 47 to 91", True)
+
+
+RUNS: dict[str, tuple[list[str], int, str]] = {
+    "the same configuration again": ([*logs.megatron(), *logs.megatron()], 2, ""),
+    "resumed from a checkpoint": ([*logs.megatron(), *logs.megatron(first=11)], 1, "10 steps were done again"),
+    "two of the Trainer": ([*logs.hugging_face(UNEVEN), *logs.hugging_face(UNEVEN)], 2, ""),
+    "epochs of torchtune": ([*logs.torchtune(UNEVEN), *logs.torchtune(UNEVEN)], 1, ""),
+    "ranks between one another": (
+        [f"[rank{rank}]:{line}" for line in logs.megatron() for rank in range(4)], 1, "lines of 4 ranks",
+    ),
+    "ranks one after another": (
+        [f"[rank{rank}]:{line}" for rank in range(4) for line in logs.megatron()], 1, "lines of 4 ranks",
+    ),
+}  # fmt: skip
+"""What a file holds -> its lines, how many runs they are, and what is said of that."""
+
+
+@sweep("name", RUNS)
+def test_a_file_holds_the_runs_that_there_were(tmp_path: Path, name: str) -> None:
+    lines, count, says = RUNS[name]
+    found = runs(tmp_path, lines)
+    assert len(found) == count
+    assert says in "; ".join(note for run in found for note in run.notes)
+    expected = 3.37 if "Trainer" in name or "torchtune" in name else 4.0
+    assert [seconds(run) for run in found] == [[pytest.approx(expected, rel=WITHIN)]] * count
