@@ -28,7 +28,7 @@ SMOOTHED = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class Lapse:
     """Time between two lines, and the steps in it."""
 
     at: int
@@ -60,13 +60,13 @@ def _lasts(ticks: Sequence[Tick]) -> Iterator[float]:
 
 def steady(ticks: Sequence[Tick]) -> list[Steady]:
     """What elapsed time says of steps, for each regime; nothing where there are too few blocks of it."""
-    stretches = list(_stretches(ticks))
-    if not stretches:
+    lapses = list(_lapses(ticks))
+    if not lapses:
         return []
-    blocks = list(_blocks(stretches, BLOCK * max(tick.resolution_s for tick in ticks)))
+    blocks = list(_blocks(lapses, BLOCK * max(tick.resolution_s for tick in ticks)))
     times = [block.seconds / block.steps for block in blocks]
     disturbed = [block.disturbed for block in blocks]
-    started = stretches[0].at - stretches[0].steps <= 1
+    started = lapses[0].at - lapses[0].steps <= 1
     regimes: list[Steady] = []
     for selection in selections(times, disturbed, first=started):
         regime = _of_one(selection, blocks, ticks)
@@ -74,7 +74,7 @@ def steady(ticks: Sequence[Tick]) -> list[Steady]:
     return regimes
 
 
-def _of_one(selection: Selection, blocks: Sequence[Stretch], ticks: Sequence[Tick]) -> Steady:
+def _of_one(selection: Selection, blocks: Sequence[Lapse], ticks: Sequence[Tick]) -> Steady:
     kept = [blocks[place] for place in selection.counted]
     seconds = sum(block.seconds for block in kept)
     steps = sum(block.steps for block in kept)
@@ -110,7 +110,7 @@ def by_average(ticks: Sequence[Tick]) -> Steady | None:
     )
 
 
-def _stretches(ticks: Sequence[Tick]) -> Iterator[Stretch]:
+def _lapses(ticks: Sequence[Tick]) -> Iterator[Lapse]:
     """The time from each step to the next that is printed; a bar is drawn again at the same step, and that says no more
     than when it was reached.
     """
@@ -122,23 +122,23 @@ def _stretches(ticks: Sequence[Tick]) -> Iterator[Stretch]:
             before = replace(before, disturbed=before.disturbed or tick.disturbed)
         else:
             disturbed = tick.disturbed or before.disturbed
-            yield Stretch(tick.step, tick.step - before.step, tick.clock_s - before.clock_s, disturbed)
+            yield Lapse(tick.step, tick.step - before.step, tick.clock_s - before.clock_s, disturbed)
             before = replace(tick, disturbed=False)
 
 
-def _blocks(stretches: Iterable[Stretch], least_s: float) -> Iterator[Stretch]:
+def _blocks(lapses: Iterable[Lapse], least_s: float) -> Iterator[Lapse]:
     """Intervals put together until they last long enough; the first one and disturbed ones stay by themselves."""
-    block: Stretch | None = None
-    for place, stretch in enumerate(stretches):
-        if place == 0 or stretch.disturbed:
+    block: Lapse | None = None
+    for place, lapse in enumerate(lapses):
+        if place == 0 or lapse.disturbed:
             if block is not None:
                 yield block
-            yield stretch
+            yield lapse
             block = None
             continue
         if block is not None:
-            stretch = replace(stretch, steps=block.steps + stretch.steps, seconds=block.seconds + stretch.seconds)
-        block = stretch
+            lapse = replace(lapse, steps=block.steps + lapse.steps, seconds=block.seconds + lapse.seconds)
+        block = lapse
         if block.seconds >= least_s:
             yield block
             block = None
