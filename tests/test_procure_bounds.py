@@ -72,7 +72,7 @@ def test_what_is_impossible_is_answered_with_fewer_searches(
     known = load()
     wanted = asked(("llama3-8b", {}), ("gpt2", {}), budget=budget, deadline=deadline, buy=buy)
     few, full = run.pose(known, wanted), run.pose(known, wanted, reach=EVERYTHING)
-    assert len(few.columns) < len(full.columns) or deadline < 3.0  # nothing is in time, so all is looked at
+    assert len(few.whole.columns) < len(full.whole.columns) or deadline < 3.0  # nothing is in time, so all is looked at
     whole = run.conflict_message(wanted, infeasible.conflict(full.lean, run.USUAL))
     with pytest.raises(NoAnswer) as caught:
         run.procure(known, wanted, depth=SAID)
@@ -86,7 +86,7 @@ def test_what_is_late_or_too_dear_is_searched_where_it_is_a_remedy(budget: float
     known = load()
     wanted = asked(("llama3-8b", {}), budget=budget, deadline=4.5, buy=(8,), nodes=("p4d.24xlarge", "tpu-v5e-8"))
     few, full = run.pose(known, wanted), run.pose(known, wanted, reach=EVERYTHING)
-    assert len(few.columns) < len(full.columns)
+    assert len(few.whole.columns) < len(full.whole.columns)
     whole = run.conflict_message(wanted, infeasible.conflict(full.lean, run.USUAL))
     with pytest.raises(NoAnswer) as caught:
         run.procure(known, wanted, depth=SAID)
@@ -102,7 +102,7 @@ def test_a_larger_reach_searches_only_what_it_adds() -> None:
     assert run.pose(known, wanted, reach=Reach(usd=6e3, late_usd=0.0), known=posed).speeds.searches == made
     whole = run.pose(known, wanted, reach=EVERYTHING, known=posed)
     assert whole.speeds.searches > made
-    assert sorted(map(repr, whole.columns)) == sorted(map(repr, run.pose(known, wanted, reach=EVERYTHING).columns))
+    assert sorted(map(repr, whole.whole.columns)) == sorted(map(repr, run.pose(known, wanted, reach=EVERYTHING).whole.columns))
 
 
 @pytest.mark.slow
