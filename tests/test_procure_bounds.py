@@ -102,7 +102,9 @@ def test_a_larger_reach_searches_only_what_it_adds() -> None:
     assert run.pose(known, wanted, reach=Reach(usd=6e3, late_usd=0.0), known=posed).speeds.searches == made
     whole = run.pose(known, wanted, reach=EVERYTHING, known=posed)
     assert whole.speeds.searches > made
-    assert sorted(map(repr, whole.whole.columns)) == sorted(map(repr, run.pose(known, wanted, reach=EVERYTHING).whole.columns))
+    assert sorted(map(repr, whole.whole.columns)) == sorted(
+        map(repr, run.pose(known, wanted, reach=EVERYTHING).whole.columns)
+    )
 
 
 @pytest.mark.slow
