@@ -16,20 +16,21 @@ from planner.site import cells
 from tests.words import worded
 
 ASKED = ["llama3-8b", "--cluster", "dgx-h100:1", "--batch", "128"]
+FEW = ["--pin", "cp=1,pp=1"]
+"""A smaller space, where a test pins nothing itself."""
 Answers = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture
 def ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Answers:
-    """Asks for plans with the site ``lab``, in an empty folder, and gives the document."""
+    """Asks for plans with the site ``lab``, in an empty folder and a small space, and gives the document."""
     monkeypatch.chdir(tmp_path)
     assert main(["init", "site", "lab"]) == 0
 
     def asked(*more: str, site: bool = True) -> dict[str, Any]:
-        assert (
-            main(["plan", *ASKED, *more, "--json", "-o", "plans.json", "--force", *(["--site", "lab"] if site else [])])
-            == 0
-        )
+        pins = [] if "--pin" in more else FEW
+        at = ["--site", "lab"] if site else []
+        assert main(["plan", *ASKED, *pins, *more, "--json", "-o", "plans.json", "--force", *at]) == 0
         text = capsys.readouterr().out
         found: dict[str, Any] = json.loads(text[text.index("{\n") :])
         return found
@@ -61,7 +62,7 @@ def test_what_ran_out_of_memory_is_no_plan_any_more(ask: Answers, capsys: pytest
     assert degrees(before["plans"][0]) not in [degrees(p) for p in after["plans"]]
     assert len(after["plans"]) == len(before["plans"]) == 5
     assert len(after["site"]["out_of_memory"]) == 1
-    assert main(["plan", *ASKED, "--site", "lab"]) == 0
+    assert main(["plan", *ASKED, *FEW, "--site", "lab"]) == 0
     assert "excluded, ran out of memory: llama3-8b on 8 x H100-SXM5-80GB" in capsys.readouterr().out
 
 
@@ -78,7 +79,7 @@ def test_a_measured_plan_is_ranked_by_its_measurement(ask: Answers, capsys: pyte
     assert measured["step_time_s"] == pytest.approx(0.8 * best, rel=1e-3) and measured["runs"] == 1
     assert slow not in [degrees(p) for p in after["plans"]]
     assert after["site"]["next_rank"] == 2
-    assert main(["plan", *ASKED, "--site", "lab", "-v"]) == 0
+    assert main(["plan", *ASKED, *FEW, "--site", "lab", "-v"]) == 0
     out = capsys.readouterr().out
     assert "step  runs  tokens/s" in out and "measured in 1 run (prediction +" in out and "measured here, 1 run" in out
     assert "Site           lab: 2 runs, 1 framework" in out
@@ -119,7 +120,7 @@ def test_limits_hold_for_what_was_measured(ask: Answers, capsys: pytest.CaptureF
     assert len(found) == 1 and found[0]["measured"] and days(found[0]) < 0.7 * days(best)
     assert all(limit["slack"] >= 0 for limit in found[0]["constraints"])
     capsys.readouterr()
-    assert main(["plan", *ASKED, "--site", "lab", "--deadline", f"{0.5 * days(best):.2f} d"]) == 1
+    assert main(["plan", *ASKED, *FEW, "--site", "lab", "--deadline", f"{0.5 * days(best):.2f} d"]) == 1
     fastest = capsys.readouterr().err.partition("--deadline '")[2]
     assert float(fastest.partition(" d")[0]) == pytest.approx(days(found[0]), abs=0.1)
 
@@ -155,7 +156,7 @@ def test_a_run_behind_the_plans_shown_is_told(ask: Answers, capsys: pytest.Captu
     ask("--top", "1")
     learn(1, "--step-time", "40s")
     assert ask()["site"]["fastest_run"].endswith("40.0 s a step")
-    assert main(["plan", *ASKED, "--site", "lab"]) == 0
+    assert main(["plan", *ASKED, *FEW, "--site", "lab"]) == 0
     assert "fastest run, none of these plans: llama3-8b on 8 x" in capsys.readouterr().out
 
 
@@ -166,7 +167,7 @@ def test_a_run_that_no_machine_could_do_is_refused(ask: Answers, capsys: pytest.
     path = Path("lab/runs.csv")
     path.write_text(path.read_text().replace(",14,", ",0.5,"))
     capsys.readouterr()
-    assert main(["plan", *ASKED, "--site", "lab"]) == 2
+    assert main(["plan", *ASKED, *FEW, "--site", "lab"]) == 2
     assert "the site's journal holds a run that cannot be: hardware_is_not_beaten" in capsys.readouterr().err
 
 
@@ -226,7 +227,7 @@ def test_memory_that_ran_out_of_a_plan_that_also_ran_is_told(ask: Answers, capsy
     found = ask()
     assert (found["plans"][0]["measured"]["runs"], found["plans"][0]["measured"]["ran_out"]) == (1, 1)
     assert found["site"]["out_of_memory"] == []
-    assert main(["plan", *ASKED, "--site", "lab", "-v"]) == 0
+    assert main(["plan", *ASKED, *FEW, "--site", "lab", "-v"]) == 0
     assert "; 1 further run ran out of memory" in capsys.readouterr().out
 
 
@@ -249,7 +250,7 @@ def test_python_asks_the_same(ask: Answers) -> None:
     ask("--top", "2")
     report = cw.learn(plan="plans.json", rank=2, step_time="8s", site="lab")
     assert report.rows()[0]["step_time_s"] == "8"
-    found = cw.plan("llama3-8b", "dgx-h100:1", batch=128, site="lab")
+    found = cw.plan("llama3-8b", "dgx-h100:1", batch=128, pin=FEW[1:], site="lab")
     assert found[0].measured is not None and found[0].measured.step_time_s == 8.0
     again = cw.load("plans.json")
     assert isinstance(again, PlanSet) and isinstance(again[0], Plan)
@@ -263,7 +264,7 @@ def test_a_journal_that_changed_since_its_fit_is_told(ask: Answers, capsys: pyte
     path = Path("lab/runs.csv")
     path.write_text(path.read_text().replace(",14,", ",15,"))
     assert ask()["site"]["changed"]
-    assert main(["plan", *ASKED, "--site", "lab"]) == 0
+    assert main(["plan", *ASKED, *FEW, "--site", "lab"]) == 0
     assert "runs.csv has changed since the fit to 1 run, which predicts; clusterwright" in capsys.readouterr().out
     assert main(["calibrate", "--site", "lab"]) == 0
     assert "--site lab" in capsys.readouterr().out
@@ -291,18 +292,17 @@ def test_wrong_questions(arguments: list[str], ask: Answers, capsys: pytest.Capt
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("field", "value"), [("step_time_s", 0.0), ("step_time_s", -1.0), ("runs", 0)])
-def test_an_impossible_measurement_in_a_file_is_refused(
-    ask: Answers, capsys: pytest.CaptureFixture[str], field: str, value: float
-) -> None:
+def test_an_impossible_measurement_in_a_file_is_refused(ask: Answers, capsys: pytest.CaptureFixture[str]) -> None:
     ask("--top", "1")
     learn(1, "--step-time", "8s")
     found = ask("--top", "1")
-    found["plans"][0]["measured"][field] = value
-    Path("edited.json").write_text(json.dumps(found))
-    capsys.readouterr()
-    assert main(["explain", "edited.json"]) == 2
-    assert f"plans.0.measured.{field}: must be a" in capsys.readouterr().err
+    measured = found["plans"][0]["measured"]
+    for field, value in (("step_time_s", 0.0), ("step_time_s", -1.0), ("runs", 0)):
+        found["plans"][0]["measured"] = measured | {field: value}
+        Path("edited.json").write_text(json.dumps(found))
+        capsys.readouterr()
+        assert main(["explain", "edited.json"]) == 2
+        assert f"plans.0.measured.{field}: must be a" in capsys.readouterr().err
 
 
 @pytest.mark.slow
