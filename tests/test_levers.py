@@ -100,7 +100,8 @@ CASES = [
 """Every question by both objectives, each time with another share of the accelerator's memory."""
 
 
-def agree(name: str, batch: int, release: str, objective: str, share: float) -> None:
+@sweep(("name", "batch", "release", "objective", "share"), CASES, every=12)
+def test_waves_find_what_an_enumeration_of_all_levers_finds(name, batch, release, objective, share):
     prepared = asked(name, batch, release, objective)
     every = enumerated(name, batch, release)
     values = every.value[objective]
@@ -116,20 +117,6 @@ def agree(name: str, batch: int, release: str, objective: str, share: float) -> 
         alone = cost.evaluate(single_grid(prepared.figures, found.best.layout, options))
         assert float(alone.time) == pytest.approx(found.best.time, rel=1e-12)
         assert float(alone.memory) <= prepared.within(capacity)
-
-
-NAMES = ("name", "batch", "release", "objective", "share")
-
-
-@pytest.mark.slow
-@sweep(NAMES, CASES)
-def test_waves_find_what_an_enumeration_of_all_levers_finds(name, batch, release, objective, share):
-    agree(name, batch, release, objective, share)
-
-
-@sweep(NAMES, [case for case in CASES if case[:2] == ("dense on old nodes", 64)])
-def test_they_do_on_some_questions(name, batch, release, objective, share):
-    agree(name, batch, release, objective, share)
 
 
 @sweep("budget", [0, 2_000, 20_000])
