@@ -98,6 +98,7 @@ def printed() -> dict[str, Any]:
         "catalog-import": listings.CatalogImport, "catalog-stale": listings.StalePrices,
         "export": listings.WrittenFolders, "export-targets": listings.ExportTargets,
         "profile-import": listings.ProfileImport, "shared-runs": listings.SharedRuns,
+        "lesson-preview": listings.LessonPreview,
     }  # fmt: skip
 
 

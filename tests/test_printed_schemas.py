@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests import fuzzing
+from tests import fuzzing, training_logs
 from tests.asking import ask
 from tests.plans import plans
 from tests.test_docs import generate
@@ -39,6 +39,7 @@ LINES = {
     "export --to list": "export-targets",
     "profile import layers.csv --model opt-350m -o layers": "profile-import",
     "learn --share shared.csv --yes --site lab": "shared-runs",
+    "learn train.log --dry-run": "lesson-preview",
 }
 """What is asked, without ``--json`` -> the schema of what is printed."""
 ENTRIES = (
@@ -70,6 +71,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "layers.csv": "".join([fuzzing.PROFILE_HEADER, *fuzzing.PROFILE_ROWS]),
         "plan.json": plans("mixture").to_json(),
         "config.json": json.dumps(CONFIG),
+        "train.log": "\n".join(training_logs.megatron()),
     }
     for name, text in texts.items():
         (place / name).parent.mkdir(parents=True, exist_ok=True)

@@ -24,10 +24,11 @@ from planner.question.document_options import LearnQuestion
 from planner.question.given import Progress, path, texts
 from planner.question.request import Request
 from planner.schema.plan import Plan, PlanSet, ShortlistSection, SiteSection
-from planner.site import cells, folder, journal, log_rows, sharing
+from planner.site import cells, folder, journal, log_rows, previews, sharing
 from planner.site.folder import Site
 from planner.site.journal import LearntRow, SiteRuns
-from planner.site.log_rows import Measured
+from planner.site.log_rows import Known, Measured
+from planner.site.previews import Preview
 from planner.site.sharing import Shared
 
 DOUBTFUL = 2.0
@@ -181,7 +182,11 @@ def lesson(asked: LearnQuestion) -> Lesson:
     stated = log_rows.given(texts(asked.set), known)
     plans = _plans(plan, asked.rank)
     if logs:
-        found = [each for log in logs for each in _of_log(log, plans, stated, known, there.profile.name)]
+        found = [
+            row
+            for log, of_log in _known_of(logs, Known(plans=plans, stated=stated, catalog=known, failed=asked.failed))
+            for row in _of_log(log, of_log, there.profile.name)
+        ]
     else:
         if len(plans) > 1:
             raise WrongQuestion(f"{plan}: holds {len(plans)} plans; which one ran? --rank N")
@@ -200,14 +205,39 @@ def lesson(asked: LearnQuestion) -> Lesson:
     )
 
 
-def _of_log(
-    log: Path, plans: Sequence[Plan], stated: Mapping[str, str], known: Catalog, name: str
-) -> Sequence[Measured]:
-    """The rows of a log, of the plans that are named or else of those next to it."""
-    plans = plans or _plan_next_to(log)
-    found = log_rows.of_log(log, plans, stated, known, name)
-    _possible(found, plans)
-    return found
+def preview(asked: LearnQuestion) -> tuple[list[Preview], list[str]]:
+    """What logs would teach, run by run, and why others teach nothing. Nothing is written, and no site is needed.
+
+    Raises:
+        WrongQuestion: no log is named, or a plan or a site cannot be read.
+    """
+    logs = [Path(log).expanduser() for log in ([asked.logs] if isinstance(asked.logs, str | Path) else asked.logs)]
+    if not logs or asked.step_time is not None or asked.oom:
+        raise WrongQuestion("--dry-run reads logs: name LOG..., without --step-time and --oom")
+    there = folder.named(path(asked.site))
+    catalog = load(site=there.folder) if there else load()
+    stated = log_rows.given(texts(asked.set), catalog)
+    plans = _plans(path(asked.plan), asked.rank)
+    known = Known(plans=plans, stated=stated, catalog=catalog, failed=asked.failed)
+    return previews.of_logs(_known_of(logs, known))
+
+
+def previewed(shown: Sequence[Preview], reasons: Sequence[str]) -> dict[str, Any]:
+    """What logs would teach as JSON types."""
+    runs = [one.document() for one in shown]
+    return {"kind": "lesson-preview", "schema_version": 1, "runs": runs, "reasons": list(reasons)}
+
+
+def _known_of(logs: Sequence[Path], known: Known) -> list[tuple[Path, Known]]:
+    """Logs, each with the plans that are named, or else those next to it."""
+    return [(log, known if known.plans else replace(known, plans=_plan_next_to(log))) for log in logs]
+
+
+def _of_log(log: Path, known: Known, name: str) -> Sequence[Measured]:
+    """The rows of a log."""
+    rows = log_rows.of_log(log, known, name)
+    _possible(rows, known.plans)
+    return rows
 
 
 def _possible(found: Sequence[Measured], plans: Sequence[Plan]) -> None:

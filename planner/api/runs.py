@@ -10,6 +10,7 @@ from typing import Any
 
 from planner.api.entry import asks
 from planner.base import resources
+from planner.base.units import format_many
 from planner.catalog import load
 from planner.question.document_options import CalibrateQuestion, LearnQuestion, ValidateQuestion
 from planner.question.given import path
@@ -102,6 +103,11 @@ def learn(asked: LearnQuestion) -> Report:
     """
     from planner.api import learning
 
+    if asked.dry_run:
+        previews, reasons = learning.preview(asked)
+        document = learning.previewed(previews, reasons)
+        summary = f"{format_many(len(previews), 'run')}, nothing written"
+        return Report(document=document, summary=summary, table=tuple(document["runs"]))
     lesson = learning.lesson(asked)
     rows = tuple(dict(row.measured.row) for row in lesson.rows)
     return Report(document=lesson.document(), summary=lesson.judgement(), table=rows)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("logs", nargs=-1, type=options.PATH, metavar="LOG...")
-@options.declared(LearnQuestion, ("plan", "oom"))
+@options.declared(LearnQuestion, ("plan", "dry_run"))
 @click.option("--share", type=options.PATH, metavar="FILE", help="Write the site's rows without names.")
 @click.option("--yes", is_flag=True, help="Write --share without asking.")
 @options.declared(LearnQuestion, "site")
@@ -25,11 +25,12 @@ if TYPE_CHECKING:
 def learn(logs: tuple[Path, ...], share: Path | None, yes: bool, as_json: bool, **asked: Any) -> None:
     """Read step times out of training logs, note them in the site's journal, and adapt its predictions to them.
 
-    Megatron-LM, Megatron-Bridge, NeMo, torchtitan, nanotron, DeepSpeed, llm-foundry, Hugging Face Trainer, MaxText and
-    MLPerf logs are known. What ran is taken from the log where it dumps its arguments, else from --plan, or from a
-    plan.json next to the log.
+    Logs of Megatron-LM, NeMo, torchtitan, DeepSpeed, Hugging Face Trainer, MLPerf and some twenty others are known
+    (docs/learning.md). What ran is taken from the log where it dumps its arguments, else from --plan, or from a
+    plan.json next to the log. --dry-run shows what a log says, and needs no site.
 
     \b
+      clusterwright learn train.log --dry-run
       clusterwright learn train.log --plan plan.json --site my-site
       clusterwright learn shortlist-megatron+slurm/rank-*/train.log --site my-site
       clusterwright learn --step-time 4.31s --plan plan.json --rank 2 --site my-site
@@ -42,6 +43,9 @@ def learn(logs: tuple[Path, ...], share: Path | None, yes: bool, as_json: bool, 
     if share is not None:
         _share(share, asked["site"], yes=yes, as_json=as_json)
         return
+    if question.dry_run:
+        _preview(question, as_json=as_json)
+        return
     found = learning.lesson(question)
     if as_json:
         from planner.commands.screen import render
@@ -49,6 +53,31 @@ def learn(logs: tuple[Path, ...], share: Path | None, yes: bool, as_json: bool, 
         render.report(found.document())
         return
     _show_lesson(found)
+
+
+def _preview(question: LearnQuestion, *, as_json: bool) -> None:
+    """Shows what would be learned.
+
+    Raises:
+        NoAnswer: no run could be read.
+    """
+    from planner.api import learning
+    from planner.base.errors import NoAnswer
+    from planner.commands.screen import render
+
+    shown, reasons = learning.preview(question)
+    if as_json:
+        render.json(learning.previewed(shown, reasons))
+    else:
+        for preview in shown:
+            render.labelled("Run", *preview.lines())
+        if shown:
+            render.labelled("Written", "nothing: --dry-run")
+    if not any(preview.is_read for preview in shown):
+        raise NoAnswer("; ".join(reasons))
+    if not as_json:
+        for reason in reasons:
+            render.labelled("Not read", reason)
 
 
 def _show_lesson(found: Lesson) -> None:

@@ -124,6 +124,12 @@ class LearnQuestion:
     oom: Annotated[bool, Option(
         "No log, but a run that ran out of memory.",
         "In place of logs: the plan ran out of memory.")] = False
+    failed: Annotated[bool, Option(
+        "Learn the speed of runs that failed, too.",
+        "Whether runs that failed teach their speed, too.")] = False
+    dry_run: Annotated[bool, Option(
+        "Show what would be learned, and write nothing.",
+        "Whether to say what would be learned, run by run, and write nothing.")] = False
 
 
 @dataclass(frozen=True)

@@ -460,3 +460,51 @@ class SharedRuns(Record):
     file: str
     rows: int
     notes: tuple[str, ...]
+
+
+class RunEnding(Record):
+    """What a verdict on a run rests on."""
+
+    cause: str
+    """In words; empty of a healthy one."""
+    next: str
+    """What to do."""
+    line: int | None
+    """Number of the line in its log."""
+    rank: int | None
+    step: int | None
+    """The last step that was logged before."""
+    text: str
+    """The beginning of the line."""
+
+
+class PreviewedRun(Record):
+    """One measurement that would be learned from a log; figures are null where the log does not say them."""
+
+    file: str
+    format: str
+    step_time_s: float | None
+    steps: int | None
+    """Steps that count."""
+    tokens_per_s_per_gpu: float | None
+    peak_memory_gib: float | None
+    """GiB of the largest peak that was logged."""
+    verdict: Literal["healthy", "slow", "crashed", "out of memory", "hung", "diverged", "cut off"]
+    ending: RunEnding
+    cells: dict[str, str]
+    """Column of docs/runs.md -> cell of what ran."""
+    missing: tuple[str, ...]
+    """Columns that nobody has said, and without which nothing is learned."""
+    refused: str
+    """Why it would not be learned; empty where it would be, or where a column is all that lacks."""
+    notes: tuple[str, ...]
+
+
+class LessonPreview(Record):
+    """What logs would teach, with nothing written (``learn --dry-run --json``)."""
+
+    kind: Literal["lesson-preview"] = "lesson-preview"
+    schema_version: Literal[1] = 1
+    runs: tuple[PreviewedRun, ...]
+    reasons: tuple[str, ...]
+    """Why logs, or runs of them, say no step time."""

@@ -14,20 +14,16 @@ from planner.calibration.runs import names
 from planner.catalog import Catalog
 from planner.schema.plan import Plan
 from planner.site import cells, folder, sharing
+from planner.site.findings import RunFinding, of_run
 from planner.site.logs import reading
 from planner.site.logs.formats import NAMES
-from planner.site.logs.records import LoggedRun, Per, Steady
+from planner.site.logs.records import LoggedRun
+from planner.site.logs.verdicts import FAILED
 
 NEEDED = ("model", "family", "accelerator", "num_accelerators", "seq_len", "global_batch_seqs", "tp", "pp", "runtime")
 """Columns without which a measurement is of nothing in particular."""
 TAKEN = ("step_time_s", "steps", "step_time_spread", "metric")
 """Columns that only a measurement fills."""
-RATES: Mapping[Per, tuple[str, ...]] = {
-    "step": (),
-    "sequence": ("global_batch_seqs",),
-    "token": ("global_batch_seqs", "seq_len", "num_accelerators"),
-}
-"""What a logged duration is of -> columns that make it a step's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,32 +59,65 @@ def given(texts: Sequence[str], catalog: Catalog) -> dict[str, str]:
     return row
 
 
-def of_log(path: Path, plans: Sequence[Plan], stated: Mapping[str, str], catalog: Catalog, site: str) -> list[Measured]:
-    """The measured rows of a log.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """What is known of logs before they are read."""
 
-    Arguments:
-        path: The log.
-        plans: What may have run, one or several; of several the one that the log does not contradict.
-        stated: Cells that a person states; they stand above the plan's.
-        catalog: Where names of accelerators and runtimes stand.
-        site: Name of the site.
+    plans: Sequence[Plan]
+    """What may have run, one or several; of several the one that a log does not contradict."""
+    stated: Mapping[str, str]
+    """Cells that a person states; they stand above the plan's."""
+    catalog: Catalog
+    """Where names of accelerators and runtimes stand."""
+    failed: bool = False
+    """Whether runs that failed teach their speed, too."""
+
+
+def read(path: Path) -> list[LoggedRun]:
+    """The runs of a log.
 
     Raises:
-        WrongQuestion: it cannot be read, is no training log that is known, has too few steps, contradicts every plan,
-            or does not say what ran.
+        WrongQuestion: it cannot be read, or is no training log that is known.
     """
     runs = reading.read(path)
     if not runs:
         raise WrongQuestion(f"{path}: no line of it is a step as one of these prints it: {', '.join(NAMES)}")
-    of_plan = [run for run in runs if len(runs) == 1 or not plans or _is_of_any(run, plans, catalog)] or runs
-    rows = [row for run in of_plan for row in _of_run(path, run, plans, stated, catalog, site)]
-    if rows and (others := len(runs) - len(of_plan)):
-        note = f"{format_many(others, 'further configuration')} of this log left out: of no plan that was named"
-        rows[0] = replace(rows[0], notes=(*rows[0].notes, note))
-    if not rows:
-        longest = max(runs, key=lambda run: len(run.steps) + len(run.ticks))
-        raise WrongQuestion(f"{path}: {reading.why_unread(longest)}")
-    return rows
+    return runs
+
+
+def of_log(path: Path, known: Known, site: str) -> list[Measured]:
+    """The measured rows of a log.
+
+    Raises:
+        WrongQuestion: it cannot be read, is no training log that is known, has too few steps, contradicts every plan,
+            does not say what ran, or is of runs that failed.
+    """
+    runs = read(path)
+    of_plan = [run for run in runs if len(runs) == 1 or not known.plans or _is_of_any(run, known)] or runs
+    every = [finding for run in of_plan for finding in findings(path, run, known)]
+    timed = [finding for finding in every if not finding.reason or finding.run.out_of_memory]
+    taught = [finding for finding in timed if known.failed or finding.run.out_of_memory or not _failed(finding)]
+    if not timed:
+        longest = max(every, key=lambda finding: len(finding.run.steps) + len(finding.run.ticks))
+        ended = f" ({longest.verdict})" if _failed(longest) else ""
+        raise WrongQuestion(f"{path}: {longest.reason}{ended}")
+    if not taught:
+        raise WrongQuestion(f"{path}: {timed[0].verdict}; what failed teaches no speed unless --failed asks for it")
+    rows = [_measured(path, finding, site) for finding in taught]
+    notes = tuple(_left_out(len(runs) - len(of_plan), [finding for finding in timed if finding not in taught]))
+    return [replace(rows[0], notes=(*rows[0].notes, *notes)), *rows[1:]]
+
+
+def _failed(finding: RunFinding) -> bool:
+    return finding.verdict.word in FAILED
+
+
+def _left_out(others: int, failed: Sequence[RunFinding]) -> Iterator[str]:
+    """What of a log is not learned, in words."""
+    if others:
+        yield f"{format_many(others, 'further configuration')} of this log left out: of no plan that was named"
+    for finding in failed:
+        yield f"a run that failed is left out: {finding.verdict}"
 
 
 def of_value(seconds: float | None, plan: Plan | None, stated: Mapping[str, str], site: str) -> Measured:
@@ -116,51 +145,44 @@ def seconds(text: str) -> float:
     return value
 
 
-def _of_run(
-    path: Path, run: LoggedRun, plans: Sequence[Plan], stated: Mapping[str, str], catalog: Catalog, site: str
-) -> list[Measured]:
-    logged = cells.of_log(run, catalog)
+def findings(path: Path, run: LoggedRun, known: Known) -> list[RunFinding]:
+    """What a run of a log says, with what a plan and a person say of it.
+
+    Raises:
+        WrongQuestion: the log contradicts every plan, or several plans could be what ran.
+    """
+    logged = cells.of_log(run, known.catalog)
     batches = {str(step.batch) for step in run.steps if step.batch}
     if len(batches) == 1:
         logged["global_batch_seqs"] = batches.pop()
-    base = {**logged, **_planned(path, logged, plans, catalog), **stated, **_memory(run)}
-    notes = (*run.notes, *(f"{conflict}: not taken over" for conflict in run.conflicts))
-
-    def measured(row: Mapping[str, str], how: str) -> Measured:
-        return Measured(row=_completed({**base, **row}, site, str(path)), notes=(how, *notes))
-
-    if run.out_of_memory:
-        return [
-            measured(
-                {"metric": "oom"}, f"ran out of memory after {format_many(len(run.steps or run.ticks), 'logged step')}"
-            )
-        ]
-    counted = reading.measured(run)
-    if not counted and run.whole_run_s:
-        row = {"step_time_s": f"{run.whole_run_s:.6g}", "grade": "B"}
-        return [measured(row, "mean of the whole run, warm-up and evaluations in it: grade B")]
-    rows = [measured(_times(step, base, path), _counted(run, step)) for step in counted]
-    return [replace(row, notes=(*row.notes, *_regimes(counted))) for row in rows]
+    return of_run(run, {**logged, **_planned(path, logged, known), **known.stated})
 
 
-def _is_of_any(run: LoggedRun, plans: Sequence[Plan], catalog: Catalog) -> bool:
+def _measured(path: Path, finding: RunFinding, site: str) -> Measured:
+    """The row of a finding.
+
+    Raises:
+        WrongQuestion: a column is missing.
+    """
+    if finding.absent:
+        absent = ", ".join(finding.absent)
+        raise WrongQuestion(f"{path}: logs a rate, and does not say {absent} {_remedy(finding.absent)}")
+    return Measured(row=_completed(finding.row, site, str(path)), notes=finding.notes)
+
+
+def _is_of_any(run: LoggedRun, known: Known) -> bool:
     """Whether a run may be of one of the plans: of a log with several configurations, those that are count."""
-    logged = cells.of_log(run, catalog)
-    return any(not cells.contradictions(logged, cells.of_plan(plan), catalog) for plan in plans)
+    logged = cells.of_log(run, known.catalog)
+    return any(not cells.contradictions(logged, cells.of_plan(plan), known.catalog) for plan in known.plans)
 
 
-def _memory(run: LoggedRun) -> dict[str, str]:
-    if run.memory_bytes is None:
-        return {}
-    return {"memory_gb_per_gpu": f"{run.memory_bytes / 1e9:.4g}", "memory_kind": f"max {run.memory_kind}"}
-
-
-def _planned(path: Path, logged: cells.Cells, plans: Sequence[Plan], catalog: Catalog) -> dict[str, str]:
+def _planned(path: Path, logged: cells.Cells, known: Known) -> dict[str, str]:
     """The configuration of the plan that the log is of; nothing where there is no plan."""
+    plans = known.plans
     if not plans:
         return {}
     rows = [cells.of_plan(plan) for plan in plans]
-    by_row = [cells.contradictions(logged, row, catalog) for row in rows]
+    by_row = [cells.contradictions(logged, row, known.catalog) for row in rows]
     able = [row for row, against in zip(rows, by_row, strict=True) if not against]
     if len(able) == 1:
         return able[0]
@@ -171,28 +193,6 @@ def _planned(path: Path, logged: cells.Cells, plans: Sequence[Plan], catalog: Ca
         f"{path}: is not of {'this plan' if len(plans) == 1 else 'any of these plans'}: "
         f"{'; '.join(map(str, closest))}; name the plan that ran, or leave out --plan"
     )
-
-
-def _times(steady: Steady, base: Mapping[str, str], path: Path) -> dict[str, str]:
-    """Step time, spread, number of steps, and the batch where the lines themselves say it."""
-    row = {"steps": str(steady.steps), "step_time_spread": f"{steady.spread:.4f}"}
-    if steady.batch:
-        row["global_batch_seqs"] = str(steady.batch)
-    full = {**base, **row}
-    seconds = steady.seconds
-    if absent := cells.missing(full, RATES[steady.per]):
-        raise WrongQuestion(f"{path}: logs a rate, and does not say {', '.join(absent)} {_remedy(absent)}")
-    if steady.per != "step":
-        seconds *= _number(full, "global_batch_seqs", path)
-    if steady.per == "token":
-        seconds *= _number(full, "seq_len", path) / _number(full, "num_accelerators", path)
-    return {**row, "step_time_s": f"{seconds:.6g}"}
-
-
-def _number(row: Mapping[str, str], column: str, path: Path) -> float:
-    if not re.fullmatch(r"[1-9]\d{0,11}", row[column], re.ASCII):
-        raise WrongQuestion(f"{path}: {column} is {row[column]!r}: must be a whole number")
-    return float(row[column])
 
 
 def _remedy(absent: Sequence[str]) -> str:
@@ -213,20 +213,3 @@ def _completed(row: Mapping[str, str], site: str, where: str) -> dict[str, str]:
     if absent := cells.missing(full, NEEDED):
         raise WrongQuestion(f"{where}: does not say {', '.join(absent)} {_remedy(absent)}")
     return folder.identified({column: text for column, text in full.items() if column in folder.COLUMNS}, site)
-
-
-def _regimes(counted: Sequence[Steady]) -> Iterator[str]:
-    """The warning that a step time changed for good."""
-    regimes = [step for step in counted if step.regime]
-    if regimes:
-        times = ", then ".join(f"{format_seconds(step.seconds)} ({step.regime})" for step in regimes)
-        yield f"warning: the step time changes for good: {times}; find out why before you rely on either"
-
-
-def _counted(run: LoggedRun, steady: Steady) -> str:
-    left = ", ".join(f"{count:,} {reason}" for reason, count in steady.left_out.items())
-    several = len({step.batch for step in run.steps}) > 1
-    return (
-        f"{run.format}{f', batch {steady.batch:,}' if several and steady.batch else ''}: {steady.steps:,} steps count"
-        f"{f' ({left} left out)' if left else ''}, spread {100 * steady.spread:.1f} %"
-    )

@@ -212,11 +212,11 @@ def _counts(dump: Dump, row: Mapping[str, str]) -> dict[str, str]:
     count = count or _product(dump.get("devices", ""), dump.get("num_nodes", "1")) or 0
     if not count and groups == 1:
         count = _product(dump.get("deepspeed_world_size", "")) or 0
-    if not count and (each := _product(micro, steps)) and batch.isdecimal() and int(batch) % each == 0:
-        count = int(batch) // each * groups
+    if not count and (of_rank := _product(micro, steps)) and batch.isdecimal() and int(batch) % of_rank == 0:
+        count = int(batch) // of_rank * groups
     counts = {"num_accelerators": str(count)} if count else {}
-    if not batch and count and (each := _product(micro, steps)) and count % groups == 0:
-        counts["global_batch_seqs"] = str(each * count // groups)
+    if not batch and count and (of_rank := _product(micro, steps)) and count % groups == 0:
+        counts["global_batch_seqs"] = str(of_rank * count // groups)
     return counts
 
 

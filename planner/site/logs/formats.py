@@ -77,12 +77,6 @@ SUMMARY = {name: _pattern(_LINES[name]) for name in ("runtime", "rate", "samples
 """What Hugging Face's Trainer says of a whole run; warm-up and evaluations are in it."""
 DEVICES = tuple(_pattern(text) for text in _LINES["devices"].values())
 """Lines that name the accelerator as its driver does."""
-OUT_OF_MEMORY = re.compile(
-    r"(?:torch|cuda)\S*OutOfMemoryError|\b(?:CUDA|HIP|XPU|NPU) out of memory"
-    r"|RESOURCE_EXHAUSTED: (?:Out of memory|XLA:TPU compile|Attempting to allocate)"
-    r"|[Rr]an out of memory in memory space"
-)
-"""As PyTorch (c10/cuda/CUDACachingAllocator.cpp) and XLA report it."""
 
 
 def number(text: str) -> float:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
 
@@ -18,6 +18,7 @@ from planner.site.logs.micro_batches import MicroBatches
 from planner.site.logs.records import LoggedRun, LoggedStep, Steady, Tick, lines
 from planner.site.logs.steady import FEWEST, OPEN, steady
 from planner.site.logs.summary import Summary
+from planner.site.logs.verdicts import Ending, verdict
 
 MOST_STEPS = 1_000_000
 """Lines about steps that are kept of a run: some 200 MB. Further ones change no median."""
@@ -63,7 +64,7 @@ class _Run:
     task: str = ""
     """What is trained, where a line says so."""
     memory: float | None = None
-    out_of_memory: bool = False
+    ending: Ending = field(default_factory=Ending)
     disturbed: bool = False
     at: int | None = None
     """The step that a line before has named."""
@@ -73,7 +74,12 @@ class _Run:
     @property
     def begun(self) -> bool:
         """Whether something happened that belongs to its configuration."""
-        return bool(self.logged) or self.out_of_memory
+        return bool(self.logged) or self.failed
+
+    @property
+    def failed(self) -> bool:
+        """Whether a line says that it ended before its time; of a log of anything else an error says nothing."""
+        return self.ending.verdict is not None and (not self.ending.general or bool(self.stated))
 
     @property
     def holds_something(self) -> bool:
@@ -120,7 +126,7 @@ def why_unread(run: LoggedRun) -> str:
 
 def _runs(text: Iterable[str]) -> Iterator[_Run]:
     run = _Run()
-    for line in text:
+    for number, line in enumerate(text, 1):
         stated = [*arguments.stated(line)]
         differs = run.begun and any(run.stated.get(name, value) != value for name, value in stated)
         if differs:
@@ -140,6 +146,7 @@ def _runs(text: Iterable[str]) -> Iterator[_Run]:
                 run = _next(run)
             _add(run, place, entry, line)
         _noted(run, line)
+        run.ending.note(line, number, max((counter.newest for counter in run.counters.values()), default=0))
     yield run
 
 
@@ -200,7 +207,9 @@ def _add(run: _Run, place: int, entry: LoggedStep | Tick, line: str) -> None:
     kept = run.logged.setdefault(place, [])
     if len(kept) < MOST_STEPS:
         kept.append(entry)
-    run.disturbed, run.out_of_memory, run.repeated = False, False, {}
+    run.disturbed = False
+    run.ending.went_on()
+    run.repeated = {}
 
 
 def _noted(run: _Run, line: str) -> None:
@@ -211,8 +220,6 @@ def _noted(run: _Run, line: str) -> None:
     if run.marked is None and not run.logged and any(word in line for word in _MARKS):
         run.marked = next((at for at, one in enumerate(FORMATS) if one.mark and one.mark.search(line)), None)
     run.task = tasks.named(line, run.task)
-    if "emory" in line or "EXHAUSTED" in line:
-        run.out_of_memory |= bool(formats.OUT_OF_MEMORY.search(line))
     if ("val" in line or "check" in line) and formats.DISTURBED.search(line):
         run.disturbed = True
     if "train_" in line or "TrainOutput" in line:
@@ -225,13 +232,13 @@ def _finished(run: _Run) -> LoggedRun:
     place = _believed(run)
     shape = FORMATS[place] if place is not None else None
     entries = run.logged.get(place, []) if place is not None else []
-    names = {FORMATS[each].name for each in run.logged}
+    names = {FORMATS[logged].name for logged in run.logged}
     both = {"Megatron-LM", "DeepSpeed"} <= names
     stated = {name: value for name, value in run.stated.items() if name not in run.conflicts}
     total = int(stated.get("Total optimization steps", 0)) or int(stated.get("train_iters", 0)) or run.total
     ticks = elapsed.training_bar([entry for entry in entries if isinstance(entry, Tick)], total)
     total = max((tick.total for tick in ticks), default=0) or total
-    return LoggedRun(
+    logged = LoggedRun(
         format=shape.name if shape else "",
         runtime=arguments.runtime(stated) or ("megatron-deepspeed" if both else shape.runtime if shape else ""),
         steps=tuple(entry for entry in entries if isinstance(entry, LoggedStep)),
@@ -240,13 +247,13 @@ def _finished(run: _Run) -> LoggedRun:
         device=run.device,
         memory_bytes=run.memory or None,
         memory_kind=shape.memory_kind if shape and run.memory else "",
-        out_of_memory=run.out_of_memory,
         conflicts=(*run.conflicts.values(), *arguments.conflicts(stated)),
         whole_run_s=run.summary.step_s(total, ticks[0].step if ticks else 0, stated),
         unread=_unread(run, shape),
         total=total,
         notes=tuple(_notes(run, place)),
     )
+    return replace(logged, verdict=verdict(logged, run.ending))
 
 
 def _believed(run: _Run) -> int | None:

@@ -14,6 +14,8 @@ from planner.base.errors import WrongQuestion
 
 Per = Literal["step", "token", "sequence"]
 """What a logged duration is of: a step, one token on one accelerator, or one sequence of the global batch."""
+Word = Literal["healthy", "slow", "crashed", "out of memory", "hung", "diverged", "cut off"]
+"""How a run ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,33 @@ class Tick:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """How a run ended, and what says so."""
+
+    word: Word
+    cause: str = ""
+    """In words; empty of a healthy one."""
+    next: str = ""
+    """What to do."""
+    line: int | None = None
+    """Number of the line in its log."""
+    rank: int | None = None
+    step: int | None = None
+    """The last step that was logged before."""
+    text: str = ""
+    """The beginning of the line."""
+
+    def __str__(self) -> str:
+        """``hung: ... (line 812, rank 3, behind step 9)``."""
+        places = {"line": self.line, "rank": self.rank, "behind step": self.step}
+        where = ", ".join(f"{name} {number:,}" for name, number in places.items() if number is not None)
+        return ": ".join(part for part in (self.word, self.cause) if part) + (f" ({where})" if where else "")
+
+
+HEALTHY = Verdict(word="healthy")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LoggedRun:
     """The steps of one configuration, in the order of the log."""
 
@@ -72,8 +101,8 @@ class LoggedRun:
     memory_bytes: float | None = None
     """Largest peak that was logged."""
     memory_kind: str = ""
-    out_of_memory: bool = False
-    """Whether the last thing that happened is that memory ran out."""
+    verdict: Verdict = HEALTHY
+    """How it ended."""
     conflicts: tuple[str, ...] = ()
     """Settings that the log states twice, differently: not taken over."""
     whole_run_s: float | None = None
@@ -86,6 +115,11 @@ class LoggedRun:
     """Names of the files that hold it."""
     notes: tuple[str, ...] = ()
     """How lines and files were put together, in words."""
+
+    @property
+    def out_of_memory(self) -> bool:
+        """Whether memory ran out at the end."""
+        return self.verdict.word == "out of memory"
 
     @property
     def first(self) -> int:
@@ -115,7 +149,7 @@ class Steady:
     rounding: float = 0.0
     """Share of the step time that was lost when it was printed."""
     regime: str = ""
-    """Of a step time that changes for good: which steps these are; else empty."""
+    """Which steps these are, where the step time changes for good; else empty."""
     slower: bool = False
     """Whether these steps take longer than those of the regime before."""
 
