@@ -36,7 +36,8 @@ from planner.calibration.runs import reading
 from planner.calibration.runs.measured_run import Run
 from planner.cost.figures import Array
 from planner.figures.efficiency import Efficiencies
-from planner.planning.shortlist import MANY_NODES, TIED
+from planner.planning.order import TIED
+from planner.planning.shortlist import MANY_NODES
 
 ROOT = Path(__file__).resolve().parent.parent
 RUNS = ROOT / "benchmarks" / "data" / "measured_runs.csv"

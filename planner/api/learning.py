@@ -17,7 +17,7 @@ from planner.catalog import Catalog, load
 from planner.launchers import benchmark, plan_facts
 from planner.launchers.bundle import refusals, trainers
 from planner.launchers.target import Exporter
-from planner.planning import document
+from planner.planning import document, order
 from planner.planning import shortlist as shortlisting
 from planner.planning.shortlist import ShortlistOptions
 from planner.question.document_options import LearnQuestion
@@ -362,7 +362,7 @@ def shortlist(
         else plan(there, known, asked, progress, pick)
     )
     about = ShortlistSection(
-        target=target, runtime=runtime_of(target), tied=shortlisting.TIED, regret=shortlisting.regret(found.plans)
+        target=target, runtime=runtime_of(target), tied=order.TIED, regret=shortlisting.regret(found.plans)
     )
     return replace(found, shortlist=about)
 

@@ -10,7 +10,7 @@ from planner.base.errors import ClusterwrightError, NoAnswer, WrongQuestion
 from planner.base.units import format_percent
 from planner.catalog import load
 from planner.mixed.answer import value_of
-from planner.planning import comparison
+from planner.planning import comparison, order
 from planner.question.request import Request
 from planner.schema.plan import Assumption, Plan, PlanSet
 
@@ -57,6 +57,8 @@ def by_goodput(plans_of: Callable[[int, float], PlanSet], wanted: Request, noise
         raise errors[0][1]
     entries = [(value_of(wanted, plan), batch, plan) for batch, plans in answers for plan in plans.plans]
     entries.sort(key=lambda entry: entry[0])
+    first = order.recommended([plan for _, _, plan in entries[: wanted.top]])
+    entries = [entries[place] for place in order.with_first(first, len(entries))]
     noted = Assumption(
         what=f"a noise scale of {noise:,.0f} sequences",
         why=f"as given; tokens grow with the batch by (scale + B) / (scale + {reference:,}), for the same progress",

@@ -134,6 +134,14 @@ def scaled(difference: PlanDifference, ratio: float) -> Interval:
     return replace(interval, low=factor * interval.low, high=factor * interval.high)
 
 
+def in_short(interval: Interval) -> str:
+    """``+28.0 %``, or ``-1.9 ± 9.0 %`` where the difference is within its error (80 %)."""
+    more = 100.0 * (math.sqrt(interval.low * interval.high) - 1.0)
+    if not interval.low <= 1.0 <= interval.high:
+        return f"{more:+.1f} %"
+    return f"{more:+.1f} ± {format_percent(math.sqrt(interval.high / interval.low) - 1.0)}"
+
+
 def in_words(interval: Interval, more: str, less: str) -> str:
     """``28.0 % slower (80 %: 15.0 to 42.0 %)``, or that the difference is within its error.
 
@@ -143,11 +151,10 @@ def in_words(interval: Interval, more: str, less: str) -> str:
         less: What it is called where it takes less.
     """
     ratio = math.sqrt(interval.low * interval.high)
-    half = math.sqrt(interval.high / interval.low) - 1.0
-    if not half and abs(ratio - 1.0) < ROUNDING:
+    if interval.low == interval.high and abs(ratio - 1.0) < ROUNDING:
         return "the same"
     if interval.low <= 1.0 <= interval.high:
-        return f"not distinguishable ({100 * (ratio - 1.0):+.1f} ± {format_percent(half)})"
+        return f"not distinguishable ({in_short(interval)})"
     ends = sorted(abs(end - 1.0) for end in (interval.low, interval.high))
     span = f"{100 * ends[0]:.1f} to {format_percent(ends[1])}"
     return f"{format_percent(abs(ratio - 1.0))} {more if ratio > 1.0 else less} (80 %: {span})"

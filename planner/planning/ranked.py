@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from planner.base.errors import ClusterwrightError
 from planner.catalog import Catalog
-from planner.planning import answer
+from planner.planning import answer, order
 from planner.planning.answer import MeasuredRuns
 from planner.question.request import Request
 from planner.question.search_problem import Prepared, prepare, problem
@@ -26,7 +26,7 @@ LIMITS = ("deadline", "budget")
 ROUNDING = 1e-9
 """Share of a limit by which a plan may seem to break it: the search multiplies in another order."""
 WIDER = 4
-"""Times as many plans are searched where too many of those found are none: they ran out of memory, or were slow."""
+"""Times as many plans are searched as are wanted where some are left out: dominated, out of memory, or slow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,16 +59,32 @@ def search(
         advance: Told how many candidates have been dealt with.
     """
     if runs is None:
-        found = Bounded(front=front).search(problem(prepared, top), advance)
+        found = _listed(prepared, top, front, advance)
         plans = tuple(answer.plan(prepared, candidate, rank) for rank, candidate in enumerate(found.best, 1))
         return Ranking(found, plans)
     own, wanted = list(_run(catalog, prepared.request, runs)), top + len(runs.pins(prepared.request))
     while True:
         found = Bounded(front=front).search(problem(prepared, wanted), advance)
-        ranking = _ranked(prepared, found, own, runs, top)
+        ranking = _ranked(prepared, replace(found, best=_without_dominated(prepared, found)), own, runs, top)
         if len(ranking.plans) == top or len(found.best) < wanted:
             return ranking
         wanted, advance = WIDER * wanted, None
+
+
+def _listed(prepared: Prepared, top: int, front: bool, advance: Callable[[int], None] | None) -> SearchResult:
+    """What was found, and of the best candidates the first `top` that are not dominated."""
+    wanted = WIDER * top if top > 1 and prepared.request.fold else top
+    while True:
+        found = Bounded(front=front).search(problem(prepared, wanted), advance)
+        best = _without_dominated(prepared, found)
+        if len(best) >= top or len(found.best) < wanted:
+            return replace(found, best=best[:top])
+        wanted, advance = WIDER * wanted, None
+
+
+def _without_dominated(prepared: Prepared, found: SearchResult) -> tuple[Candidate, ...]:
+    """The best candidates but for dominated ones, which ``--all`` lists, too."""
+    return order.not_dominated(found.best) if prepared.request.fold else found.best
 
 
 def _ranked(prepared: Prepared, found: SearchResult, own: Sequence[Candidate], runs: MeasuredRuns, top: int) -> Ranking:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from planner import verify
 from planner.base.errors import ClusterwrightError, NoAnswer, WrongQuestion
 from planner.catalog import Catalog
-from planner.planning import answer, comparison, document, infeasible, ranked, shortlist, why_this_plan
+from planner.planning import answer, comparison, document, infeasible, order, ranked, why_this_plan
 from planner.planning.answer import MeasuredRuns
 from planner.planning.ranked import Ranking
 from planner.question.given import Progress
@@ -46,23 +46,22 @@ def plan(
         ranking = ranked.search(catalog, prepared, runs, top=request.top, front=True, advance=advance)
     if not ranking.plans:
         raise NoAnswer(infeasible.nothing_fits(catalog, prepared, ranking, runs))
-    section = _search_section(prepared, ranking)
-    found = ranking.found
     plans = ranking.plans
     if pick is not None:
         places = pick(plans)
         if not places:
             raise NoAnswer("no plan is left for a shortlist: all were run, or the target starts none (--to, --pin)")
-        plans = tuple(replace(plans[place], rank=rank) for rank, place in enumerate(places, 1))
-        found = replace(found, best=tuple(found.best[place] for place in places))
-    place = shortlist.recommended(plans) if pick is None else 0
-    differences = comparison.differences(plans, plans[place], catalog)
+    else:
+        places = order.with_first(order.recommended(plans), len(plans))
+    plans = tuple(replace(plans[place], rank=rank) for rank, place in enumerate(places, 1))
+    found = replace(ranking.found, best=tuple(ranking.found.best[place] for place in places))
+    differences = comparison.differences(plans, plans[0], catalog)
     result = PlanSet(
-        search=section,
+        search=_search_section(prepared, replace(ranking, found=found)),
         plans=plans,
-        recommended=plans[place].rank,
+        recommended=plans[0].rank,
         differences=differences,
-        reasons=why_this_plan.reasons(prepared, found, plans, place, differences or ()),
+        reasons=why_this_plan.reasons(prepared, found, plans, differences or ()),
         front=_front(catalog, prepared, found, runs, progress),
         meta={
             "wall_s": round(time.perf_counter() - started, 3),

@@ -6,15 +6,11 @@ import math
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from planner.axes.table import RANK_ORDER
+from planner.planning import order
 from planner.schema.plan import Plan
-from planner.schema.plan_machines import node_counts
 
 LOOKED_AT = 300
 """Best plans that a shortlist is taken from: most differ from a better one in recomputation or ZeRO stage only."""
-TIED = 0.03
-"""Relative difference of step times within which the order of plans says nothing: so close, measured times are judged
-equal, too (calibration/report/prediction_errors.py, APART)."""
 MANY_NODES = 16
 """Nodes from which on the choice is worse: a published sweep has times there that no law explains, up to 100 times the
 predicted (docs/learning.md)."""
@@ -41,49 +37,23 @@ class ShortlistOptions:
 def pick(plans: Sequence[Plan], options: ShortlistOptions) -> list[int]:
     """Places of the plans to run, of a ranking: launchable, not run yet, each with other degrees or another schedule.
 
-    Among plans within :data:`TIED` of one another the nearest to what was measured comes first, then the simplest, then
-    the cheapest.
+    The recommended plan comes first. Among others within :data:`planner.planning.order.TIED` of one another it is the
+    nearest to what was measured, then the simplest, then the cheapest.
     """
     families: dict[Hashable, int] = {}
-    for place, plan in enumerate(plans):
+    first = order.recommended(plans)
+    for place in order.with_first(first, len(plans)):
+        plan = plans[place]
         if plan.measured is None and family(plan) not in families and options.able(plan):
             families[family(plan)] = place
-    ordered = [place for tied in _ties(plans, list(families.values())) for place in _sorted(plans, tied, options)]
-    return ordered[: options.count]
-
-
-def recommended(plans: Sequence[Plan]) -> int:
-    """Place of the plan to run: the first, or a simpler one of the same question within :data:`TIED` of it.
-
-    Arguments:
-        plans: Ranked plans, best first; where any was measured, the first is the one to run.
-    """
-    first = plans[0]
-    if any(plan.measured for plan in plans):
-        return 0
-    same = [p for p in plans if _question(p) == _question(first) and _time(p) <= (1.0 + TIED) * _time(first)]
-    return plans.index(min(same, key=lambda plan: (kinds(plan), plan.rank)))
-
-
-def _question(plan: Plan) -> Hashable:
-    """What makes a step's time alone say which plan is better."""
-    return node_counts(plan.cluster), plan.batch.global_, plan.precision
+    ordered = [place for tied in _ties(plans, sorted(families.values())) for place in _sorted(plans, tied, options)]
+    return sorted(ordered, key=lambda place: place != first)[: options.count]
 
 
 def family(plan: Plan) -> Hashable:
     """What twins share: machines, batch, precision, degrees, ZeRO stage, and whether stages are interleaved."""
     cut = plan.parallelism
-    return (_question(plan), cut.tp, cut.pp, cut.cp, cut.ep, cut.etp, cut.vpp > 1, cut.zero_stage)
-
-
-def kinds(plan: Plan) -> int:
-    """How many kinds of parallelism a plan takes besides replicas, and unusual places of states and ranks: what can go
-    wrong when it is first run.
-    """
-    cut = plan.parallelism
-    degrees = (cut.tp > 1, cut.pp > 1, cut.vpp > 1, cut.cp > 1, cut.ep > 1, cut.zero_stage > 1)
-    places = (any(plan.offload.values()) or plan.offloaded is not None, not RANK_ORDER.is_neutral(plan))
-    return sum((*degrees, *places))
+    return (order.question(plan), cut.tp, cut.pp, cut.cp, cut.ep, cut.etp, cut.vpp > 1, cut.zero_stage)
 
 
 def regret(plans: Sequence[Plan]) -> dict[str, float]:
@@ -94,10 +64,10 @@ def regret(plans: Sequence[Plan]) -> dict[str, float]:
 
 
 def _ties(plans: Sequence[Plan], places: Sequence[int]) -> Iterator[list[int]]:
-    """Runs of places whose plans are within :data:`TIED` of the first of the run."""
+    """Runs of places whose plans are within :data:`planner.planning.order.TIED` of the first of the run."""
     tied: list[int] = []
     for place in places:
-        if tied and _time(plans[place]) > (1.0 + TIED) * _time(plans[tied[0]]):
+        if tied and _time(plans[place]) > (1.0 + order.TIED) * _time(plans[tied[0]]):
             yield tied
             tied = []
         tied.append(place)
@@ -111,12 +81,12 @@ def _time(plan: Plan) -> float:
 
 
 def _sorted(plans: Sequence[Plan], tied: Sequence[int], options: ShortlistOptions) -> list[int]:
-    def order(place: int) -> tuple[float, int, float, int]:
+    def key(place: int) -> tuple[float, int, float, int]:
         plan = plans[place]
         near = min((distance(plan, each) for each in options.measured), default=0.0)
-        return near, kinds(plan), plan.money.usd_total or 0.0, place
+        return near, order.kinds(plan), plan.money.usd_total or 0.0, place
 
-    return sorted(tied, key=order)
+    return sorted(tied, key=key)
 
 
 def distance(first: Plan, second: Plan) -> float:

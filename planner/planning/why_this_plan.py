@@ -66,12 +66,11 @@ def reasons(
     prepared: Prepared,
     found: SearchResult,
     plans: tuple[Plan, ...],
-    place: int = 0,
     differences: Sequence[PlanDifference] = (),
 ) -> Reasons:
-    """What binds the plan at a place, what more would bring, and how the others differ from it."""
-    chosen, others = plans[place], (*plans[:place], *plans[place + 1 :])
-    gained = gains(prepared, found.best[place], min(each.value for each in found.best))
+    """What binds the first plan, what more would bring, and how the others differ from it."""
+    chosen, *others = plans
+    gained = gains(prepared, found.best[0], min(each.value for each in found.best))
     why_not = _why_not(prepared.request.objective, chosen, others, differences)
     return Reasons(binds=_binds(chosen, gained), gains=gained, why_not=why_not)
 

@@ -8,8 +8,6 @@ from collections.abc import Iterator, Sequence
 
 from planner.axes.table import IN_ANSWERS
 from planner.base.units import format_count, format_many, format_percent, format_risk, format_usd
-from planner.planning import comparison
-from planner.planning.comparison import in_words
 from planner.question.given_groups import spelled_group
 from planner.report import quantities
 from planner.report.quantities import days, seconds
@@ -31,11 +29,9 @@ def lines(found: PlanSet) -> Lines:
     if found.recommended is None:
         yield "Configuration", [f"{_alone(found)}{configuration(plan)}"]
     else:
-        yield "Recommended", [f"#{plan.rank}: {_varied(found, plan)}{configuration(plan)}"]
+        behind = f"#{plan.rank}: " if plan is not found.plans[0] else ""
+        yield "Recommended", [f"{behind}{_varied(found, plan)}{configuration(plan)}"]
     yield from expected(plan, found.reasons.binds)
-    if plan.rank != found.plans[0].rank:
-        first = next(difference for difference in comparison.stated(found) if difference.rank == found.plans[0].rank)
-        yield f"Why not #{first.rank}", [f"{in_words(first.interval, 'slower', 'faster')}, and more complex"]
     if found.question and (ends := ", ".join(edges(found.question, plan))):
         yield "At an edge", [f"{ends}: beyond what was tried may be better still"]
 

@@ -435,7 +435,7 @@ class ContingencyPlan(Record):
 
 
 class PlanSet(Answer[Plan]):
-    """Ranked plans."""
+    """Ranked plans: the one to run first, the others best first."""
 
     shown = PLAN_SHOWN
 
@@ -444,8 +444,8 @@ class PlanSet(Answer[Plan]):
     search: SearchSection
     plans: tuple[Plan, ...]
     recommended: int | None = None
-    """Rank of the plan to run: a simpler one than the first where their difference says nothing. Not in documents of
-    before 2026-12, nor where there is nothing to choose."""
+    """Rank of the plan to run, 1: where their difference says nothing, a simpler one than the fastest. Another in
+    documents of before 2026-12, where plans stood by their objective alone; none where there is nothing to choose."""
     differences: Sparse[tuple[PlanDifference, ...]] = None
     """How much slower each other plan is than the one to run, and how sure that is. Not in documents of before
     2026-12."""
@@ -471,7 +471,7 @@ class PlanSet(Answer[Plan]):
         return next((plan for plan in self.plans if plan.rank == self.recommended), self.plans[0])
 
     def parts(self) -> tuple[Plan, ...]:
-        """The plans, best first."""
+        """The plans, the one to run first."""
         return self.plans
 
     def rows_of(self, parts: Sequence[Plan]) -> list[dict[str, Any]]:
@@ -491,8 +491,7 @@ class PlanSet(Answer[Plan]):
         return notebook.stacked({f"#{plan.rank}": plan.prediction.breakdown for plan in self.plans}, "seconds")
 
     def title(self) -> str:
-        """How many plans, and the best; where another one is recommended, that one."""
-        if not self.plans or self.plan_to_run is self.plans[0]:
+        """How many plans, and the recommended one, or the best where none is."""
+        if len(self.plans) < 2 or self.recommended is None:
             return notebook.counted([plan.title() for plan in self.plans], "plan")
-        run = self.plan_to_run
-        return f"{len(self.plans):,} plans; recommended: #{run.rank}, {run.title()}"
+        return f"{len(self.plans):,} plans; recommended: {self.plan_to_run.title()}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from planner.base.units import format_bytes, format_percent, format_usd
 from planner.commands.screen import render
@@ -30,8 +30,8 @@ def _letter(index: int) -> str:
     return "ABCDEFGHIJKLMNOPQRSTUVWXYZ"[index % 26]
 
 
-def ranking(plans: Sequence[Plan]) -> None:
-    """One line a plan: where it stands, how it is cut, what it takes."""
+def ranking(plans: Sequence[Plan], gain: str, against: Mapping[int, str]) -> None:
+    """One line a plan: where it stands, how it is cut, what it takes, and how much more than the first, by rank."""
     rows = []
     for p in plans:
         money, found = p.money, p.prediction
@@ -39,10 +39,10 @@ def ranking(plans: Sequence[Plan]) -> None:
         memory = f"{100 * found.memory.total_bytes / found.memory.capacity_bytes:.0f} %"
         rows.append([
             str(p.rank), used, _cut(p), p.precision, seconds(found.step_time_s), format_percent(found.mfu), memory,
-            days(money.days), format_usd(money.usd_total) if money.usd_total is not None else "-",
+            days(money.days), format_usd(money.usd_total) if money.usd_total is not None else "-", against.get(p.rank),
         ])  # fmt: skip
-    headers = ["#", "nodes", "pipelines", "prec", "step", "MFU", "memory", "time", "cost"]
-    render.table(headers, rows, align="rlllrrrrr", priority=["prec", "MFU", "memory"], folded="nodes")
+    headers = ["#", "nodes", "pipelines", "prec", "step", "MFU", "memory", "time", "cost", gain]
+    render.table(headers, rows, align="rlllrrrrrr", priority=["prec", "MFU", "memory", gain], folded="nodes")
 
 
 def _cut(plan: Plan) -> str:

@@ -132,17 +132,19 @@ def reasons(found: PlanSet) -> None:
     listed = [f"{name} {100 * change:+.1f} %" for name, change in gains.items() if abs(change) >= 0.0005]
     if gains:
         render.labelled("Sensitivity", f"step time at +10 %: {'  '.join(listed) or 'no resource changes it'}")
-    if not fixes(found):
+    if len(found.plans) > 1:
         render.labelled("Why not", *found.reasons.why_not)
+    else:
+        fixes(found)
 
 
-def fixes(found: PlanSet) -> bool:
-    """Prints what would let a configuration fit that was given; whether the set is of such a one."""
-    reasons = found.reasons.why_not
-    given = len(found.plans) == 1 and not any(line.startswith("excluded:") for line in reasons)
-    if given:
-        render.labelled("Suggested fix", *reasons)
-    return given
+def fixes(found: PlanSet) -> None:
+    """What would let a configuration fit that was given, or why pools were excluded."""
+    refused = [line for line in found.reasons.why_not if line.startswith("excluded:")]
+    if refused:
+        render.labelled("Why not", *refused)
+    elif len(found.plans) == 1:
+        render.labelled("Suggested fix", *found.reasons.why_not)
 
 
 _IN_WORDS = ("calibrate", "profile import")

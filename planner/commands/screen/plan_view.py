@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -16,7 +15,7 @@ from planner.base.units import (
 )
 from planner.commands.screen import mixed_view, plan_evidence, render
 from planner.commands.screen.hand_over import hand_over
-from planner.planning.comparison import stated
+from planner.planning.comparison import in_short, stated
 from planner.planning.shortlist import LOOKED_AT
 from planner.report import recommendation
 from planner.report.quantities import days, degrees, seconds, took
@@ -27,7 +26,7 @@ from planner.schema.plan_machines import node_counts
 
 def deliver(found: PlanSet, *, as_json: bool, output: Path | None, verbose: bool = False) -> None:
     """Prints the report or the document, and writes the document where asked; verbose: with every assumption."""
-    written = f"clusterwright explain {output} says why; export {output} --to list, how to launch it"
+    written = f"clusterwright explain {output} says why; report and export take {output}, too"
     unwritten = f"{'' if verbose else '-v says why; '}-o plan.json keeps it for explain, report, export"
     after = written if output else unwritten
     hand_over(found, partial(show, full=verbose, verbose=verbose), as_json=as_json, output=output, after=after)
@@ -148,20 +147,26 @@ def explained(found: PlanSet | Plan, chosen: Plan, *, verbose: bool = False) -> 
     plan_evidence.release(chosen, ())
 
 
+def _against(found: PlanSet) -> dict[int, str]:
+    """By rank, how much more time another plan takes than the one to run, with the error of that (80 %)."""
+    return {each.rank: in_short(each.interval) for each in stated(found)}
+
+
 def _how_sure(found: PlanSet) -> None:
-    """The plans that are not distinguishable from the one to run."""
+    """The plans that are not distinguishable from the one to run, and which of them are faster."""
     chosen = found.plan_to_run
     # On more or fewer of the same nodes a rate alone does not say which is better.
     here, several = node_counts(chosen.cluster), len(chosen.cluster.pools) > 1
     rivals = {p.rank for p in found.plans if several or node_counts(p.cluster) == here}
     close = [each for each in stated(found) if each.rank in rivals and not each.distinguishable]
-    if close:
-        errors = sorted(math.sqrt(each.interval.high / each.interval.low) - 1.0 for each in close)
-        span = f"{100 * errors[0]:.1f} to {format_percent(errors[-1])}" if len(close) > 1 else format_percent(errors[0])
-        render.text(
-            f"  {_ranks([each.rank for each in close])} {'are' if len(close) > 1 else 'is'} not distinguishable from "
-            f"#{chosen.rank}: the error of a difference is {span} (80 %)"
-        )
+    faster = [each.rank for each in close if each.time < 1.0 and each.rank in rivals]
+    note = f"; {_ranks(faster)} {_are(faster)} faster, and more complex" if faster and not several else ""
+    if ranks := [each.rank for each in close]:
+        render.text(f"  {_ranks(ranks)} {_are(ranks)} not distinguishable from #{chosen.rank} (80 %){note}")
+
+
+def _are(ranks: Sequence[int]) -> str:
+    return "are" if len(ranks) > 1 else "is"
 
 
 def _ranks(ranks: Sequence[int]) -> str:
@@ -233,9 +238,10 @@ def _method(plan: Plan) -> str:
 
 
 def _ranking(found: PlanSet) -> None:
-    plans = found.plans
+    plans, against = found.plans, _against(found)
+    gain = f"time vs #{found.plan_to_run.rank}"
     if _over_pools(found):
-        mixed_view.ranking(plans)
+        mixed_view.ranking(plans, gain, against)
         return
     shown = [name for name in ("vpp", "cp", "ep", "etp") if any(getattr(p.parallelism, name) > 1 for p in plans)]
     several = len({p.cluster.pools[0].count for p in plans}) > 1
@@ -254,9 +260,13 @@ def _ranking(found: PlanSet) -> None:
         "memory",
         "time",
         "cost",
+        gain,
     ]
-    rows = [[*_degrees(p, shown, several, batches, precisions, schedules), *_figures(p, measured)] for p in plans]
-    behind = 6 + measured
+    rows = [
+        [*_degrees(p, shown, several, batches, precisions, schedules), *_figures(p, measured), against.get(p.rank)]
+        for p in plans
+    ]
+    behind = 7 + measured
     align = "r" * (len(headers) - behind - 1) + "l" + "r" * behind
     render.table(headers, rows, align=align, priority=["MFU", "tokens/s"])
 

@@ -1,0 +1,70 @@
+"""The order in which plans are listed: the one to run, then the others, best first, without dominated ones.
+
+The screen, pages, documents and Python all read it: the first plan of a set is the recommended one.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Sequence
+
+from planner.axes.table import PRECISION, RANK_ORDER
+from planner.schema.plan import Plan
+from planner.schema.plan_machines import node_counts
+from planner.search.problem import Candidate
+
+TIED = 0.03
+"""Relative difference of step times within which the order of plans says nothing: so close, measured times are judged
+equal, too (calibration/report/prediction_errors.py, APART)."""
+DEGREES = ("nodes", "batch", "tp", "pp", "cp", "ep", "etp")
+"""What candidates share, besides precision, of which one can dominate another."""
+
+
+def not_dominated(candidates: Iterable[Candidate]) -> tuple[Candidate, ...]:
+    """The candidates that no other of the same machines, batch, precision and degrees beats in time at no more memory.
+
+    Arguments:
+        candidates: Best first: whatever beats another stands before it.
+    """
+    kept: list[Candidate] = []
+    ahead: dict[Hashable, list[Candidate]] = defaultdict(list)
+    for candidate in candidates:
+        rivals = ahead[(candidate.options[PRECISION], *(candidate.layout[axis] for axis in DEGREES))]
+        if not any(rival.time < candidate.time and rival.memory <= candidate.memory for rival in rivals):
+            rivals.append(candidate)
+            kept.append(candidate)
+    return tuple(kept)
+
+
+def recommended(plans: Sequence[Plan]) -> int:
+    """Place of the plan to run: the first, or a simpler one of the same question within :data:`TIED` of it.
+
+    Arguments:
+        plans: Best first; where any was measured, the first is the one to run.
+    """
+    first = plans[0]
+    if any(plan.measured for plan in plans):
+        return 0
+    most = (1.0 + TIED) * first.money.days
+    tied = [place for place, plan in enumerate(plans) if question(plan) == question(first) and plan.money.days <= most]
+    return min(tied, key=lambda place: (kinds(plans[place]), place))
+
+
+def with_first(place: int, count: int) -> list[int]:
+    """All places of a list of so many, one of them first."""
+    return [place, *(other for other in range(count) if other != place)]
+
+
+def question(plan: Plan) -> Hashable:
+    """Machines, batch and precision: among plans that share them a step's time alone says which is better."""
+    return node_counts(plan.cluster), plan.batch.global_, plan.precision
+
+
+def kinds(plan: Plan) -> int:
+    """How many kinds of parallelism a plan takes besides replicas, and unusual places of states and ranks: what can go
+    wrong when it is first run.
+    """
+    cut = plan.parallelism
+    degrees = (cut.tp > 1, cut.pp > 1, cut.vpp > 1, cut.cp > 1, cut.ep > 1, cut.zero_stage > 1)
+    places = (any(plan.offload.values()) or plan.offloaded is not None, not RANK_ORDER.is_neutral(plan))
+    return sum((*degrees, *places))
