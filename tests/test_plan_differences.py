@@ -90,6 +90,6 @@ def test_a_difference_is_said_with_its_interval_or_called_indistinguishable() ->
     far, near = Interval(low=1.1, high=1.1 * 1.44, basis=""), Interval(low=0.9, high=0.9 * 1.21, basis="")
     words = ("slower", "faster")
     assert comparison.in_words(far, *words) == "32.0 % slower (80 %: 10.0 to 58.4 %)"
-    assert comparison.in_words(near, *words) == "not distinguishable (-1.0 ± 10.0 %)"
+    assert comparison.in_words(near, *words) == "not distinguishable (-1.0 ± 10 %)"
     faster = Interval(low=0.5, high=0.72, basis="")
     assert comparison.in_words(faster, *words) == "40.0 % faster (80 %: 28.0 to 50.0 %)"

@@ -36,7 +36,7 @@ LATER = {
     "AskedPlans": {"settings"},
     "Plan": {"communication_choice", "waived", "measured", "nearest_runs", "offloaded"},
     "Axes": {*plan_layout.NEUTRAL, "nodes", *plan_layout.SPELT},
-    "PlanSet": {"asked", "contingency", "differences", "question", "recommended", "site", "shortlist"},
+    "PlanSet": {"asked", "contingency", "differences", "question", "recommended", "site", "shortlist", "usual"},
     "WorkloadSection": {"mtp_layers", "imbalance", "task", "texts"},
     "Parallelism": {"cp_exchanging"},
     "RuntimeSection": {"balances_head", "places_head", "cuts_by_work", "chunked_loss", "offload_needs_zero", "older"},

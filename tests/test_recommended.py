@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
 
 import planner
+from planner.commands.screen import typeset
 from planner.planning import order
 from planner.report import recommendation
 from planner.schema.plan import Plan, PlanSet
@@ -166,7 +169,7 @@ def test_what_is_best_at_the_end_of_a_range_is_said(found: dict[str, PlanSet]) -
 def test_the_screen_says_that_a_range_ended_there(capsys: pytest.CaptureFixture[str]) -> None:
     asked = "plan llama3-8b --cluster dgx-h100:1..2 --batch 64 --pin tp=2,cp=1,micro=1 --top 1"
     assert "nodes 2 (most): beyond what was tried may be better still" in ask(capsys, asked).out
-    assert "At an edge" not in ask(capsys, f"{asked} --objective cost").out
+    assert "at an edge" not in ask(capsys, f"{asked} --objective cost").out
 
 
 @pytest.mark.slow
@@ -216,3 +219,52 @@ def test_what_is_said_of_memory_agrees_with_the_exit_code(
     answer = ask(capsys, f"estimate llama3-8b --cluster dgx-h100:1 {axes}")
     assert answer.code == code
     assert [line for line in answer.out.splitlines() if line.startswith(f"{label:<15}in ")]
+
+
+# ---- the block -------------------------------------------------------------------------------------------------------
+
+
+@sweep("name", QUESTIONS, every=2)
+def test_the_block_has_at_most_twelve_lines_of_eighty_columns(found: dict[str, PlanSet], name: str) -> None:
+    printed = [
+        folded
+        for label, texts in recommendation.lines(found[name])
+        for number, text in enumerate(texts)
+        for folded in typeset.fold(f"{'' if number else label:15}{text}", 80)
+    ]
+    assert len(printed) <= 12
+    assert max(map(len, printed)) <= 80
+
+
+def test_rates_are_given_per_accelerator(found: dict[str, PlanSet]) -> None:
+    """The step trains 1,024 x 8,192 tokens on 128 accelerators of 989 dense TFLOP/s in bf16."""
+    plan = found["dense"][0]
+    each = 1024 * 8192 / 128 / plan.prediction.step_time_s
+    (speed,) = (texts for label, texts in recommendation.lines(found["dense"]) if label == "Speed")
+    assert speed[1].startswith(f"{each / 1000:.2f} k tokens/s/GPU, {plan.prediction.mfu * 989.0:.0f} TFLOP/s/GPU, ")
+    assert speed[1].endswith(" % MFU (full attention)")
+
+
+# ---- the gain over a usual run ---------------------------------------------------------------------------------------
+
+
+def test_the_usual_run_is_what_estimate_says_of_it(found: dict[str, PlanSet]) -> None:
+    """ZeRO-3 over all accelerators with the largest micro-batch that fits; the next does not, by the same risk."""
+    usual = found["dense"].usual
+    assert usual is not None and usual.gain is not None and usual.configuration == "zero=3 micro=2 recompute=full"
+    asked = partial(planner.estimate, "llama3-70b", "dgx-h100:16", runtime="fsdp2")
+    same = asked(zero=3, micro=2, recompute="full")
+    assert same[0].prediction.step_time_s == usual.step_time_s and same.search.feasible
+    assert not asked(zero=3, micro=4, recompute="full").search.feasible
+    assert not asked(zero=3, micro=1, recompute="selective").search.feasible
+    ratio = math.sqrt(usual.gain.low * usual.gain.high)
+    assert ratio == pytest.approx(same[0].prediction.step_time_s / found["dense"][0].prediction.step_time_s)
+
+
+def test_it_is_said_that_no_usual_run_fits_or_how_much_faster_the_plan_is(found: dict[str, PlanSet]) -> None:
+    names = ("dense", "offloaded", "tight", "adapters")
+    gains = {name: dict(recommendation.lines(found[name])).get("Gain") for name in names}
+    assert gains["dense"] == ["1.2x a default FSDP run on this cluster (80 %: 0.95 to 1.6)"]
+    assert gains["offloaded"] == ["a default FSDP run does not fit on this cluster"]
+    assert gains["tight"] is None, "48 accelerators cannot share 1,024 sequences"
+    assert gains["adapters"] is None

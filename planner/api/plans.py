@@ -33,7 +33,7 @@ from planner.schema.workload import Model
 
 @asks(PlanQuestion)
 def plan(asked: PlanQuestion) -> PlanSet:
-    """The best ways to train a model on a cluster, best first.
+    """The best ways to train a model on a cluster, the recommended one first.
 
     Args: as declared.
 

@@ -17,6 +17,8 @@ from planner.schema.reports import Comparison
 TOKENS = "tokens to train on"
 ROUNDING = 1e-9
 """Relative difference of two figures of one plan that were rounded otherwise."""
+LARGE = 0.02
+"""Error from which on tenths of a per cent are not written."""
 Terms = Mapping[str, conformal_intervals.Width]
 """Terms of intervals by name."""
 
@@ -135,11 +137,12 @@ def scaled(difference: PlanDifference, ratio: float) -> Interval:
 
 
 def in_short(interval: Interval) -> str:
-    """``+28.0 %``, or ``-1.9 ± 9.0 %`` where the difference is within its error (80 %)."""
+    """``+28.0 %``, or ``-1.9 ± 9 %`` where the difference is within its error (80 %)."""
     more = 100.0 * (math.sqrt(interval.low * interval.high) - 1.0)
     if not interval.low <= 1.0 <= interval.high:
         return f"{more:+.1f} %"
-    return f"{more:+.1f} ± {format_percent(math.sqrt(interval.high / interval.low) - 1.0)}"
+    half = math.sqrt(interval.high / interval.low) - 1.0
+    return f"{more:+.1f} ± {format_percent(half, 0 if half >= LARGE else 1)}"
 
 
 def in_words(interval: Interval, more: str, less: str) -> str:

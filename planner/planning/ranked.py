@@ -72,19 +72,19 @@ def search(
 
 
 def _listed(prepared: Prepared, top: int, front: bool, advance: Callable[[int], None] | None) -> SearchResult:
-    """What was found, and of the best candidates the first `top` that are not dominated."""
+    """What was result, and of the best candidates the first `top` that are not dominated."""
     wanted = WIDER * top if top > 1 and prepared.request.fold else top
     while True:
-        found = Bounded(front=front).search(problem(prepared, wanted), advance)
-        best = _without_dominated(prepared, found)
-        if len(best) >= top or len(found.best) < wanted:
-            return replace(found, best=best[:top])
+        result = Bounded(front=front).search(problem(prepared, wanted), advance)
+        best = _without_dominated(prepared, result)
+        if len(best) >= top or len(result.best) < wanted:
+            return replace(result, best=best[:top])
         wanted, advance = WIDER * wanted, None
 
 
-def _without_dominated(prepared: Prepared, found: SearchResult) -> tuple[Candidate, ...]:
+def _without_dominated(prepared: Prepared, result: SearchResult) -> tuple[Candidate, ...]:
     """The best candidates but for dominated ones, which ``--all`` lists, too."""
-    return order.not_dominated(found.best) if prepared.request.fold else found.best
+    return order.not_dominated(result.best) if prepared.request.fold else result.best
 
 
 def _ranked(prepared: Prepared, found: SearchResult, own: Sequence[Candidate], runs: MeasuredRuns, top: int) -> Ranking:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from planner import verify
 from planner.base.errors import ClusterwrightError, NoAnswer, WrongQuestion
 from planner.catalog import Catalog
-from planner.planning import answer, comparison, document, infeasible, order, ranked, why_this_plan
+from planner.planning import answer, comparison, document, infeasible, order, ranked, usual, why_this_plan
 from planner.planning.answer import MeasuredRuns
 from planner.planning.ranked import Ranking
 from planner.question.given import Progress
@@ -69,6 +69,7 @@ def plan(
             "host": platform.machine(),
         },
         question=_question(request) if runs is None and pick is None else None,
+        usual=usual.run(catalog, request, plans[0]),
     )
     for each in result.plans:
         second_opinion(each)

@@ -29,7 +29,7 @@ def of_set(found: PlanSet, origin: str) -> Content:
         _title(plan),
         origin,
         [
-            Section("Recommendation", (Lines([*recommendation.lines(found)]), linear(plan))),
+            Section("Recommendation", (Lines([*recommendation.lines(found), *_edge(found)]), linear(plan))),
             _choice(found),
             step_breakdown.section(found.plans[:8], plan),
             machines.memory_section(plan),
@@ -39,6 +39,11 @@ def of_set(found: PlanSet, origin: str) -> Content:
             sources(plan),
         ],
     )
+
+
+def _edge(found: PlanSet) -> list[tuple[str, list[str]]]:
+    edge = recommendation.at_an_edge(found)
+    return [("At an edge", [edge])] if edge else []
 
 
 def of_plan(plan: Plan, origin: str) -> Content:

@@ -26,7 +26,7 @@ def seconds(value: float) -> str:
 
 def days(value: float) -> str:
     """A run's length: days, unless it is over within one."""
-    return f"{value:,.1f} d" if value >= 1 else format_seconds(value * _DAY)
+    return f"{value:,.{0 if value >= 1000 else 1}f} d" if value >= 1 else format_seconds(value * _DAY)
 
 
 def term(name: str) -> str:

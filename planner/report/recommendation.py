@@ -11,7 +11,7 @@ from planner.base.units import format_count, format_many, format_percent, format
 from planner.question.given_groups import spelled_group
 from planner.report import quantities
 from planner.report.quantities import days, seconds
-from planner.schema.plan import Interval, NearestRun, Plan, PlanSet, PriceUsed, SearchQuestion
+from planner.schema.plan import Interval, NearestRun, Plan, PlanSet, PriceUsed, SearchQuestion, UsualRun
 from planner.schema.plan_machines import node_counts, pool_names
 
 HIGH, FAIR = 0.08, 0.15
@@ -19,21 +19,29 @@ HIGH, FAIR = 0.08, 0.15
 nothing: the interval beside the word is what was measured."""
 
 
+ROOM = 65
+"""Columns behind a label on a terminal of 80."""
+NO_GPUS = ("TPU", "Trainium", "Gaudi", "Dojo")
+"""How accelerators are called that are no GPUs."""
 Lines = Iterator[tuple[str, list[str]]]
 """A label, and what is said under it."""
 
 
-def lines(found: PlanSet) -> Lines:
+def lines(plan_set: PlanSet) -> Lines:
     """Configuration, time, money, memory and confidence of the plan to run."""
-    plan = found.plan_to_run
-    if found.recommended is None:
-        yield "Configuration", [f"{_alone(found)}{configuration(plan)}"]
+    plan = plan_set.plan_to_run
+    if plan_set.recommended is None:
+        yield "Configuration", [f"{_alone(plan_set)}{configuration(plan)}"]
     else:
-        behind = f"#{plan.rank}: " if plan is not found.plans[0] else ""
-        yield "Recommended", [f"{behind}{_varied(found, plan)}{configuration(plan)}"]
-    yield from expected(plan, found.reasons.binds)
-    if found.question and (ends := ", ".join(edges(found.question, plan))):
-        yield "At an edge", [f"{ends}: beyond what was tried may be better still"]
+        behind = f"#{plan.rank}: " if plan is not plan_set.plans[0] else ""
+        yield "Recommended", [f"{behind}{_varied(plan_set, plan)}{configuration(plan)}"]
+    yield from expected(plan, plan_set.reasons.binds, plan_set.usual)
+
+
+def at_an_edge(plan_set: PlanSet) -> str:
+    """That the plan to run is at the end of a range that was asked for; empty where it is at none."""
+    ends = ", ".join(edges(plan_set.question, plan_set.plan_to_run)) if plan_set.question else ""
+    return f"{ends}: beyond what was tried may be better still" if ends else ""
 
 
 def of_plan(plan: Plan) -> Lines:
@@ -42,9 +50,11 @@ def of_plan(plan: Plan) -> Lines:
     yield from expected(plan)
 
 
-def expected(plan: Plan, binds: Sequence[str] = ()) -> Lines:
+def expected(plan: Plan, binds: Sequence[str] = (), usual: UsualRun | None = None) -> Lines:
     """What to expect of a plan: time, money, memory, what limits it where that is known, and how sure that is."""
-    yield "Speed", [_speed(plan)]
+    yield "Speed", _speed(plan)
+    if usual is not None:
+        yield "Gain", [_gain(usual)]
     yield "Cost", _money(plan)
     yield _fits(plan), [_memory(plan)]
     if binds:
@@ -57,10 +67,10 @@ def expected(plan: Plan, binds: Sequence[str] = ()) -> Lines:
         yield "Warning", doubtful
 
 
-def _alone(found: PlanSet) -> str:
+def _alone(plan_set: PlanSet) -> str:
     """Which pool the plan to run uses, where other plans of the set use others, too."""
-    several = len({node_counts(plan.cluster) for plan in found.plans}) > 1
-    pools = found.plan_to_run.cluster.pools
+    several = len({node_counts(plan.cluster) for plan in plan_set.plans}) > 1
+    pools = plan_set.plan_to_run.cluster.pools
     return f"on {pools[0].node} alone: " if several and len(pools) == 1 else ""
 
 
@@ -108,12 +118,27 @@ def configuration(plan: Plan) -> str:
     return " ".join([*(spelled_group(group, names) for group in groups), *texts])
 
 
-def _speed(plan: Plan) -> str:
-    found = plan.prediction
+def _speed(plan: Plan) -> list[str]:
+    """A step and its rates. MFU counts attention in full, as if nothing were masked, and nothing recomputed."""
+    found, each = plan.prediction, 1.0 / plan.cluster.accelerators
     interval = found.intervals.get("step_time_s")
     span = f" (80 %: {_from_to(interval)})" if interval else ""
-    rate = f"{format_count(found.tokens_per_s)} tokens/s"
-    return f"{seconds(found.step_time_s)} a step{span}, {rate}, {format_percent(found.mfu)} MFU"
+    chip = "chip" if plan.cluster.pools[0].accelerator.startswith(NO_GPUS) else "GPU"
+    flops = found.model_flops / found.step_time_s * each / 1e12
+    return [
+        f"{seconds(found.step_time_s)} a step{span}, {format_count(found.tokens_per_s)} tokens/s",
+        f"{format_count(found.tokens_per_s * each)} tokens/s/{chip}, {flops:,.0f} TFLOP/s/{chip}, "
+        f"{format_percent(found.mfu)} MFU (full attention)",
+    ]
+
+
+def _gain(usual: UsualRun) -> str:
+    """How many times as fast as what is usually run."""
+    if usual.gain is None:
+        return "a default FSDP run does not fit on this cluster"
+    ratio = math.sqrt(usual.gain.low * usual.gain.high)
+    span = f" (80 %: {usual.gain.low:.2g} to {usual.gain.high:.2g})"
+    return f"{ratio:.2g}x a default FSDP run on this cluster{span}"
 
 
 def _from_to(interval: Interval) -> str:
@@ -141,7 +166,9 @@ def _priced(price: PriceUsed, plan: Plan) -> str:
         held = next(pool.accelerators_per_node for pool in plan.cluster.pools if pool.node == price.node)
         each = format_usd(price.usd_per_hour / held)
         return f"{price.node} at {hour}/h: {each} per accelerator-hour, as given (--price)"
-    return f"{quantities.dated(price)}{' (--price, --basis, --vendor)' * (len(plan.cluster.pools) == 1)}"
+    hour = quantities.dated(price)
+    changed_by = f"{hour} (--price, --basis, --vendor)"
+    return changed_by if len(changed_by) <= ROOM else hour
 
 
 def _offered(plan: Plan, price: PriceUsed) -> str:
@@ -184,7 +211,7 @@ def _confidence(plan: Plan) -> str:
     half = _half(interval)
     word = "high" if half <= HIGH else "fair" if half <= FAIR else "low"
     reasons = interval.basis.removeprefix("80 %: ").partition("; from ")[0]
-    return f"{word}, within {format_percent(half, 0)} (80 %): {reasons}"
+    return f"{word}, ±{format_percent(half, 0)} (80 %): {reasons}"
 
 
 def measured_elsewhere(run: NearestRun) -> str:

@@ -420,6 +420,19 @@ class Reasons(Record):
     """What the choice of pools depends on; only in documents of questions over several pools of which it was tried."""
 
 
+class UsualRun(Record):
+    """What is usually run in place of a plan, on its nodes with its batch."""
+
+    runtime: str
+    """Framework and release: ``fsdp2 2026``."""
+    configuration: str
+    """As ``estimate`` takes it; empty where none fits into memory."""
+    step_time_s: float | None
+    """None where none fits into memory."""
+    gain: Interval | None
+    """How many times as long a step takes as the recommended plan's, with 80 %; None where none fits into memory."""
+
+
 class ContingencyPlan(Record):
     """What a job continues with when nodes are lost."""
 
@@ -453,6 +466,9 @@ class PlanSet(Answer[Plan]):
     front: tuple[FrontPoint, ...]
     meta: dict[str, Any]
     """Times and host: all that differs between two runs of one question."""
+    usual: Sparse[UsualRun] = None
+    """FSDP by itself, to compare with; only of full training on one pool of several accelerators. Not in documents of
+    before 2026-12."""
     site: Sparse[SiteSection] = None
     """Only in documents of a site."""
     shortlist: Sparse[ShortlistSection] = None

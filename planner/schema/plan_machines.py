@@ -144,7 +144,7 @@ def pool_names(cluster: ClusterSection) -> tuple[str, ...]:
 
 
 def node_counts(cluster: ClusterSection) -> tuple[tuple[str, int], ...]:
-    """Of each pool its node, and how many."""
+    """Nodes of each pool, and how many."""
     return tuple((pool.node, pool.count) for pool in cluster.pools)
 
 

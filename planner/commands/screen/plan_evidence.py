@@ -121,30 +121,37 @@ def _headroom(plan: Plan) -> None:
         render.labelled("", f"OOM risk too high: {over} (capacity {format_bytes(m.capacity_bytes)})")
 
 
+def usual(plan_set: PlanSet) -> None:
+    """What the gain of the plan to run is over."""
+    run = plan_set.usual
+    if run is not None and run.step_time_s is not None:
+        render.labelled("Usual run", f"{run.runtime}, {run.configuration}: {seconds(run.step_time_s)} a step")
+
+
 def prices(plan: Plan) -> None:
     """Price of an hour of each node, who states it, and the range over comparable offers."""
     render.labelled("Prices", *map(quantities.line, quantities.of_money(plan.money)))
 
 
-def reasons(found: PlanSet) -> None:
+def reasons(plan_set: PlanSet) -> None:
     """What more of each resource would bring, and why the other plans are not the one to run."""
-    gains = found.reasons.gains
+    gains = plan_set.reasons.gains
     listed = [f"{name} {100 * change:+.1f} %" for name, change in gains.items() if abs(change) >= 0.0005]
     if gains:
         render.labelled("Sensitivity", f"step time at +10 %: {'  '.join(listed) or 'no resource changes it'}")
-    if len(found.plans) > 1:
-        render.labelled("Why not", *found.reasons.why_not)
+    if len(plan_set.plans) > 1:
+        render.labelled("Why not", *plan_set.reasons.why_not)
     else:
-        fixes(found)
+        fixes(plan_set)
 
 
-def fixes(found: PlanSet) -> None:
+def fixes(plan_set: PlanSet) -> None:
     """What would let a configuration fit that was given, or why pools were excluded."""
-    refused = [line for line in found.reasons.why_not if line.startswith("excluded:")]
+    refused = [line for line in plan_set.reasons.why_not if line.startswith("excluded:")]
     if refused:
         render.labelled("Why not", *refused)
-    elif len(found.plans) == 1:
-        render.labelled("Suggested fix", *found.reasons.why_not)
+    elif len(plan_set.plans) == 1:
+        render.labelled("Suggested fix", *plan_set.reasons.why_not)
 
 
 _IN_WORDS = ("calibrate", "profile import")

@@ -32,45 +32,49 @@ def deliver(found: PlanSet, *, as_json: bool, output: Path | None, verbose: bool
     hand_over(found, partial(show, full=verbose, verbose=verbose), as_json=as_json, output=output, after=after)
 
 
-def show(found: PlanSet, *, full: bool = False, verbose: bool = False) -> None:
+def show(plan_set: PlanSet, *, full: bool = False, verbose: bool = False) -> None:
     """A set: the plan to run and the ranking; full: with what both rest on; verbose: with every assumption, too."""
-    run = found.plan_to_run
+    run = plan_set.plan_to_run
     _heading(run)
     render.text()
-    _counts(found)
-    _labelled(recommendation.lines(found))
+    _counts(plan_set)
+    _labelled(recommendation.lines(plan_set))
     render.text()
-    if len(found.plans) > 1:
-        _ranking(found)
-        _how_sure(found)
+    if len(plan_set.plans) > 1:
+        _ranking(plan_set)
+        _how_sure(plan_set)
+    if edge := recommendation.at_an_edge(plan_set):
+        render.text(f"  at an edge: {edge}")
+    if edge or len(plan_set.plans) > 1:
         render.text()
     if full:
-        _evidence(found, run)
+        _evidence(plan_set, run)
     else:
-        plan_evidence.fixes(found)
+        plan_evidence.fixes(plan_set)
     if run.parallelism.groups:
         mixed_view.starts(run)
-    _contingency(found)
-    _shortlist(found)
-    _site(found)
-    (mixed_view.search if _over_pools(found) else _search)(found)
+    _contingency(plan_set)
+    _shortlist(plan_set)
+    _site(plan_set)
+    (mixed_view.search if _over_pools(plan_set) else _search)(plan_set)
     plan_evidence.assumes(run, verbose)
     if full:
-        plan_evidence.release(run, found.plans)
+        plan_evidence.release(run, plan_set.plans)
 
 
-def _over_pools(found: PlanSet) -> bool:
+def _over_pools(plan_set: PlanSet) -> bool:
     """Whether the plans use several pools, or each another."""
-    first = found.plans[0].cluster
-    return not found.front and any(plan.parallelism.groups or plan.cluster != first for plan in found.plans)
+    first = plan_set.plans[0].cluster
+    return not plan_set.front and any(plan.parallelism.groups or plan.cluster != first for plan in plan_set.plans)
 
 
-def _evidence(found: PlanSet, run: Plan) -> None:
+def _evidence(plan_set: PlanSet, run: Plan) -> None:
     """Why a set recommends what it does."""
     _of_plan(run)
-    plan_evidence.reasons(found)
-    mixed_view.depends(found)
-    variants = found.search.near_duplicates
+    plan_evidence.usual(plan_set)
+    plan_evidence.reasons(plan_set)
+    mixed_view.depends(plan_set)
+    variants = plan_set.search.near_duplicates
     if variants > 1:
         best = f"#1 is the best of {variants:,} with the same degrees (--all lists them)"
         render.labelled("Variants", f"equivalent ones are grouped: {best}")
@@ -126,15 +130,15 @@ def _site(found: PlanSet) -> None:
     render.labelled("Site", *lines)
 
 
-def printed(found: PlanSet | Plan, chosen: Plan) -> tuple[Plan, ...]:
+def printed(document: PlanSet | Plan, chosen: Plan) -> tuple[Plan, ...]:
     """The plans that a report on `chosen` prints: the whole set for its first plan, else that plan alone."""
-    return found.plans if isinstance(found, PlanSet) and chosen == found.plans[0] else (chosen,)
+    return document.plans if isinstance(document, PlanSet) and chosen == document.plans[0] else (chosen,)
 
 
-def explained(found: PlanSet | Plan, chosen: Plan, *, verbose: bool = False) -> None:
+def explained(document: PlanSet | Plan, chosen: Plan, *, verbose: bool = False) -> None:
     """A plan from a file, as :func:`printed`."""
-    if isinstance(found, PlanSet) and chosen == found.plans[0]:
-        show(found, full=True, verbose=verbose)
+    if isinstance(document, PlanSet) and chosen == document.plans[0]:
+        show(document, full=True, verbose=verbose)
         return
     _heading(chosen)
     render.text()
@@ -147,21 +151,23 @@ def explained(found: PlanSet | Plan, chosen: Plan, *, verbose: bool = False) -> 
     plan_evidence.release(chosen, ())
 
 
-def _against(found: PlanSet) -> dict[int, str]:
+def _against(plan_set: PlanSet) -> dict[int, str]:
     """By rank, how much more time another plan takes than the one to run, with the error of that (80 %)."""
-    return {each.rank: in_short(each.interval) for each in stated(found)}
+    return {difference.rank: in_short(difference.interval) for difference in stated(plan_set)}
 
 
-def _how_sure(found: PlanSet) -> None:
+def _how_sure(plan_set: PlanSet) -> None:
     """The plans that are not distinguishable from the one to run, and which of them are faster."""
-    chosen = found.plan_to_run
+    chosen = plan_set.plan_to_run
     # On more or fewer of the same nodes a rate alone does not say which is better.
-    here, several = node_counts(chosen.cluster), len(chosen.cluster.pools) > 1
-    rivals = {p.rank for p in found.plans if several or node_counts(p.cluster) == here}
-    close = [each for each in stated(found) if each.rank in rivals and not each.distinguishable]
-    faster = [each.rank for each in close if each.time < 1.0 and each.rank in rivals]
+    nodes, several = node_counts(chosen.cluster), len(chosen.cluster.pools) > 1
+    rivals = {p.rank for p in plan_set.plans if several or node_counts(p.cluster) == nodes}
+    close = [
+        difference for difference in stated(plan_set) if difference.rank in rivals and not difference.distinguishable
+    ]
+    faster = [difference.rank for difference in close if difference.time < 1.0 and difference.rank in rivals]
     note = f"; {_ranks(faster)} {_are(faster)} faster, and more complex" if faster and not several else ""
-    if ranks := [each.rank for each in close]:
+    if ranks := [difference.rank for difference in close]:
         render.text(f"  {_ranks(ranks)} {_are(ranks)} not distinguishable from #{chosen.rank} (80 %){note}")
 
 
@@ -237,10 +243,10 @@ def _method(plan: Plan) -> str:
     return method[w.method["kind"]] + bases.get(w.method.get("base", ""), "") + task
 
 
-def _ranking(found: PlanSet) -> None:
-    plans, against = found.plans, _against(found)
-    gain = f"time vs #{found.plan_to_run.rank}"
-    if _over_pools(found):
+def _ranking(plan_set: PlanSet) -> None:
+    plans, against = plan_set.plans, _against(plan_set)
+    gain = f"time vs #{plan_set.plan_to_run.rank}"
+    if _over_pools(plan_set):
         mixed_view.ranking(plans, gain, against)
         return
     shown = [name for name in ("vpp", "cp", "ep", "etp") if any(getattr(p.parallelism, name) > 1 for p in plans)]

@@ -20,7 +20,8 @@ CONTINUED = 16
 """Rows of a table up to which columns that do not fit go on below: nobody reads a long list twice."""
 LEAST_FOLDED = 30
 """Characters of a column that is broken over lines, at least."""
-_NUMBER_AND_UNIT = re.compile(r"(?<=\d) (?=[^\s\d])")
+_NUMBER_AND_UNIT = re.compile(r"(?<=\d) (?=[^\s\d=]+(?:\s|$))")
+"""The space between a number and its unit: in ``tp=8 pp=2`` there is none."""
 _GLUE = "\0"
 """Stands for the space between a number and its unit while a line is folded, so that they stay together."""
 
