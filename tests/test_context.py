@@ -93,14 +93,14 @@ def test_import_takes_over_the_algorithm_or_tells_that_kernels_have_it_not() -> 
     assert told in reading.plan("megatron", dying, ["dgx-h100:2"]).differs
 
 
-LAYERED = estimated("deepseek-v2-lite", "cp=16 ep=16 cp_algorithm=a2a+p2p", 65536)
+layered = partial(estimated, "deepseek-v2-lite", "cp=16 ep=16 cp_algorithm=a2a+p2p", 65536)
 
 
 def test_layered_ranks_are_planned_written_and_read_back() -> None:
     """Of 16 ranks the 8 of a node exchange heads, and two groups of them are a ring."""
-    p = LAYERED.parallelism
-    assert (p.cp_algorithm, p.cp_exchanging) == ("a2a+p2p", 8) and not violations(LAYERED)
-    command = bundle(LAYERED, parts("megatron"), given("megatron")).files["start.sh"]
+    p = layered().parallelism
+    assert (p.cp_algorithm, p.cp_exchanging) == ("a2a+p2p", 8) and not violations(layered())
+    command = bundle(layered(), parts("megatron"), given("megatron")).files["start.sh"]
     assert "--hierarchical-context-parallel-sizes 8 2" in command and "--cp-comm-type a2a+p2p" in command
     found = reading.plan("megatron", command, ["dgx-h100:2"])
     assert found.plans.plans[0].parallelism == p and not any("context" in d for d in found.differs)
@@ -110,7 +110,7 @@ def test_layered_ranks_are_planned_written_and_read_back() -> None:
 
 @sweep(("ranks", "told"), [(3, "of cp 16 3 ranks"), (16, "of cp 16 16 ranks"), (None, "of cp 16 1")])
 def test_verify_finds_levels_that_are_none(ranks: int | None, told: str) -> None:
-    changed = replace(LAYERED, parallelism=replace(LAYERED.parallelism, cp_exchanging=ranks))
+    changed = replace(layered(), parallelism=replace(layered().parallelism, cp_exchanging=ranks))
     assert told in str(violations(changed))
 
 
