@@ -9,11 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner import api
+from planner.axes import AXES
 from planner.question.plan_options import PlanOptions
 from planner.question.reading import request
 from planner.question.search_problem import prepare, problem
 from planner.search.best_per_machine import Machine, best_on_each, on
 from planner.search.branch_and_bound import Bounded
+from planner.space.levers import BY_DEFAULT
 from planner.study.program.evaluation import POINT_S, ROW_S, SAMPLED, TABLE_ROW_S, Evaluator
 from tests.designing import TINY, _limited, known, study
 
@@ -54,8 +56,12 @@ def test_machines_of_unlike_spaces_are_refused():
         best_on_each(asked, [machine, other])
 
 
+BASE = tuple(f"{axis}={AXES[axis].spell(AXES[axis].neutral)}" for axis in BY_DEFAULT)
+"""Pins that leave no lever: points are plans of the base space."""
+
+
 def test_a_point_is_worth_what_plan_says():
-    """The same step, dollars and joules as ``clusterwright plan`` prints for the base cluster."""
+    """The same step, dollars and joules as ``clusterwright plan`` prints for the base cluster without levers."""
     text = """
     objectives = ["step-time", "cost", "energy"]
     [base]
@@ -70,7 +76,7 @@ def test_a_point_is_worth_what_plan_says():
     """
     asked = study(text)
     found = Evaluator(known(), asked).one((0,)).objectives
-    plan = api.plan("llama3-8b", "dgx-h100:2", batch="64", pin=("cp=1", "micro=1")).plans[0]
+    plan = api.plan("llama3-8b", "dgx-h100:2", batch="64", pin=("cp=1", "micro=1", *BASE)).plans[0]
     assert found["step-time"] == plan.prediction.step_time_s
     assert plan.money.usd_total is not None and plan.energy.energy_j is not None
     assert found["cost"] == pytest.approx(plan.money.usd_total / plan.workload.tokens * 1e6, rel=1e-12)

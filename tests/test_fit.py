@@ -59,7 +59,7 @@ def test_of_every_accelerator_the_fewest_are_listed(everywhere: tuple[FittingTra
         fewest.setdefault(fit.accelerator, fit.accelerators)
         assert fit.memory_bytes <= fit.capacity_bytes and (fit.oom_chance or 0) <= 0.05
     assert fewest["RTX-4090"] == fewest["RTX-5090"] == fewest["H100-SXM5-80GB"] == 1
-    assert fewest["RTX-2080-Ti"] == 2 and "RTX-2080" not in fewest, "8 GiB take more than two"
+    assert fewest["RTX-2080-Ti"] == fewest["RTX-2080"] == 2, "8 GiB with activations in host memory"
 
 
 def test_fewest_cheapest_and_fastest_are_marked_once(everywhere: tuple[FittingTraining, ...]) -> None:
@@ -172,6 +172,6 @@ def test_the_plan_that_fit_names_next_is_the_one_it_shows(asked: str, capsys: py
 
 
 def test_more_accelerators_than_a_part_of_a_node_are_no_two_nodes(capsys: pytest.CaptureFixture[str]) -> None:
-    told = ask(capsys, "plan llama3-70b --accelerators RTX-4090:4 --method qlora")
+    told = ask(capsys, "plan llama3-70b --accelerators RTX-4090:4 --method qlora --pin activation_offload=none")
     assert (told.code, "What would fit: 8 x RTX-4090 (--accelerators RTX-4090:8)" in told.err) == (1, True)
     assert ask(capsys, "plan llama3-70b --accelerators RTX-4090:8 --method qlora").code == 0

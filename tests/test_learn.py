@@ -33,10 +33,14 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "lab"
 
 
+ALIKE = "tp=2,attention_kernel=none,graphs=none,offload=none,activation_offload=none"
+"""Plans that a log tells apart: none differs from another in what it does not say."""
+
+
 @pytest.fixture(scope="module")
 def planned(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("plans") / "plans.json"
-    asked = ["plan", "llama3-8b", "--cluster", "dgx-h100:1", "--batch", "128", "--pin", "tp=2", "--top", "4"]
+    asked = ["plan", "llama3-8b", "--cluster", "dgx-h100:1", "--batch", "128", "--pin", ALIKE, "--top", "4"]
     assert main([*asked, "-o", str(path)]) == 0
     return path
 

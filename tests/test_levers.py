@@ -12,6 +12,7 @@ from planner.axes.options import OptionValues
 from planner.question.search_problem import Prepared, legal_rows, levers_of, prepare, problem, wave
 from planner.search import waves
 from planner.search.branch_and_bound import Bounded
+from planner.search.problem import Candidate
 from planner.space import levers
 from planner.space.cost_grid import single_grid
 from tests.cases import CATALOG, request
@@ -63,9 +64,7 @@ def enumerated(name: str, batch: int, release: str) -> Enumerated:
     for objective in ("time", "cost"):
         prepared = asked(name, batch, release, objective)
         free = levers_of(prepared, EVERY)
-        everything[objective] = wave(
-            prepared, legal_rows(prepared), free.pins(prepared.request.pins, tuple(free.added))
-        )
+        everything[objective] = wave(prepared, legal_rows(prepared), free.pins(prepared.request.pins, free.added))
     columns = []
     for index, block in enumerate(everything["time"].blocks):
         step = cost.evaluate(everything["time"].grid(index))
@@ -85,10 +84,15 @@ def searched(prepared: Prepared, capacity: float, budget: int = 10**12) -> tuple
         legal_rows(prepared),
         prepared.request.pins,
         levers_of(prepared, EVERY),
-        known,
+        base[0] if base else None,
         budget,
     )
     return known, found
+
+
+def better(found: waves.LeverSearch) -> list[Candidate]:
+    """What the levers brought."""
+    return [candidate for candidate in (found.device, found.host) if candidate]
 
 
 SHARES = (0.35, 0.5, 0.65, 0.8, 1.0)
@@ -109,17 +113,17 @@ def test_waves_find_what_an_enumeration_of_all_levers_finds(name, batch, release
     known, found = searched(prepared, capacity)
     fits = every.memory <= prepared.within(capacity)
     least = float(values[fits].min()) if fits.any() else np.inf
-    best = min(known, found.best.value if found.best else np.inf)
+    best = min([known, *(candidate.value for candidate in better(found))])
     assert best == pytest.approx(least, rel=1e-12) or (not np.isfinite(best) and not np.isfinite(least))
     assert found.least_left == np.inf
-    if found.best:
-        options: OptionValues = found.best.options
-        alone = cost.evaluate(single_grid(prepared.figures, found.best.layout, options))
-        assert float(alone.time) == pytest.approx(found.best.time, rel=1e-12)
+    for candidate in better(found):
+        options: OptionValues = candidate.options
+        alone = cost.evaluate(single_grid(prepared.figures, candidate.layout, options))
+        assert float(alone.time) == pytest.approx(candidate.time, rel=1e-12)
         assert float(alone.memory) <= prepared.within(capacity)
 
 
-@sweep("budget", [0, 2_000, 20_000])
+@sweep("budget", [0, 1_000, 5_000])
 def test_what_a_budget_leaves_out_is_bounded(budget):
     """No candidate that was left out is better than the bound that is told."""
     case = ("dense on old nodes", 64, "2026.06", "time")
@@ -127,9 +131,9 @@ def test_what_a_budget_leaves_out_is_bounded(budget):
     capacity = 0.5 * prepared.request.cluster.accelerator.memory
     known, found = searched(prepared, capacity, budget)
     least = float(every.value["time"][every.memory <= prepared.within(capacity)].min())
-    best = min(known, found.best.value if found.best else np.inf)
+    best = min([known, *(candidate.value for candidate in better(found))])
     assert min(best, found.least_left) <= least <= best
-    assert found.looked_at <= budget and found.least_left < best
+    assert found.looked_at <= 2 * waves.AT_ONCE * budget and found.least_left < best
 
 
 def test_levers_are_those_of_the_release_and_of_axes_that_no_pin_holds():

@@ -158,8 +158,9 @@ def test_all_lists_what_differs_in_switches_only(capsys: pytest.CaptureFixture[s
     def degrees(plan: dict[str, Any]) -> str:
         return str([plan["axes"][axis] for axis in ("tp", "pp", "cp", "ep", "recompute")])
 
-    folded = [degrees(plan) for plan in plans(ask(capsys, f"plan {SMALL} --top 8 --json"))]
-    every = [degrees(plan) for plan in plans(ask(capsys, f"plan {SMALL} --top 8 --all --json"))]
+    alike = "--pin activation_offload=none,attention_kernel=none,graphs=none --top 8 --json"
+    folded = [degrees(plan) for plan in plans(ask(capsys, f"plan {SMALL} {alike}"))]
+    every = [degrees(plan) for plan in plans(ask(capsys, f"plan {SMALL} {alike} --all"))]
     assert len(set(folded)) == 8 > len(set(every))
     assert "equivalent ones are grouped" in ask(capsys, f"plan {SMALL} -v").out
     assert "equivalent ones are grouped" not in ask(capsys, f"plan {SMALL} --all -v").out
@@ -174,7 +175,8 @@ def test_a_range_of_counts_shows_the_best_of_each(capsys: pytest.CaptureFixture[
     counts = [point["accelerators"] // 8 for point in front]
     assert counts == sorted(counts) and counts[-1] == 16
     cheapest = min(point["usd_total"] for point in front)
-    assert plans(ask(capsys, f"{line} --json"))[0]["money"]["usd_total"] == pytest.approx(cheapest)
+    tried = [plan["money"]["usd_total"] for plan in plans(ask(capsys, f"{line} --json"))]
+    assert any(cost == pytest.approx(cheapest) for cost in tried)
     # On fewer nodes than the table starts with, nothing fits.
     for count in range(1, counts[0]):
         assert ask(capsys, f"plan llama3-70b --cluster dgx-h100:{count} --pin tp=8,cp=1").code == 1
@@ -193,7 +195,7 @@ def test_a_range_of_counts_shows_the_best_of_each(capsys: pytest.CaptureFixture[
 def test_plans_are_ranked_by_the_objective(objective: str, figure: Any, capsys: pytest.CaptureFixture[str]) -> None:
     line = f"plan llama3-8b --cluster dgx-h100:2..4 --top 20 --objective {objective} --json"
     values = [figure(plan) for plan in plans(ask(capsys, line))]
-    assert values == pytest.approx(sorted(values))
+    assert values[1:] == pytest.approx(sorted(values[1:])), "after the plan to run"
 
 
 @pytest.mark.slow
@@ -294,7 +296,7 @@ def test_a_range_of_batches_compares_by_all_tokens(capsys: pytest.CaptureFixture
     found = plans(ask(capsys, f"plan {SMALL} --batch 64..1024 --top 20 --json"))
     assert {plan["axes"]["batch"] for plan in found} <= {64, 128, 256, 512, 1024}
     days = [plan["money"]["days"] for plan in found]
-    assert days == pytest.approx(sorted(days))
+    assert days[1:] == pytest.approx(sorted(days[1:])), "after the plan to run"
 
 
 # ---- prices, catalogs, clusters, models ------------------------------------------------------------------------------

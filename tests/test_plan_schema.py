@@ -32,6 +32,7 @@ LATER = {
     "Prediction": {"own_runs", "text_batches", "passes"},
     "MemorySection": {"oom_risk", "oom_chance", "expanded", "by_stage", "graph_inputs_bytes", "host"},
     "GroupStage": {"held"},
+    "SearchSection": {"levers"},
     "FabricSection": {"dimensions"},
     "AskedPlans": {"settings"},
     "Plan": {"communication_choice", "waived", "measured", "nearest_runs", "offloaded"},

@@ -17,8 +17,10 @@ from planner.schema.plan import Plan, PlanSet
 from tests.asking import ask
 from tests.sweeps import sweep
 
+WITHOUT_LEVERS = "graphs=none,attention_kernel=none,offload=none|optimizer,offload_overlap=off,activation_offload=none"
 QUESTIONS: dict[str, tuple[str, str, dict[str, Any]]] = {
-    "dense": ("llama3-70b", "dgx-h100:16", {}),
+    "dense": ("llama3-70b", "dgx-h100:16", {"pin": (WITHOUT_LEVERS,)}),
+    "levers": ("llama3-70b", "dgx-h100:16", {}),
     "mixture": ("mixtral-8x7b", "dgx-h100:8", {"precision": "fp8"}),
     "sharded": ("llama3-8b", "dgx-a100-80gb:2", {"runtime": "fsdp2", "batch": 256}),
     "tight": ("llama2-70b", "dgx-a100-40gb:6", {}),
@@ -46,6 +48,7 @@ def found() -> dict[str, PlanSet]:
 def test_the_printed_configuration_is_the_plan(found: dict[str, PlanSet], name: str) -> None:
     """What the screen prints, given back to ``estimate``, is predicted to the digit as the plan is."""
     model, cluster, asked = QUESTIONS[name]
+    asked = {keyword: value for keyword, value in asked.items() if keyword != "pin"}
     for plan in found[name].plans:
         typed = dict(part.split("=", 1) for part in recommendation.configuration(plan).split())
         again = planner.estimate(model, cluster, **asked, **typed)[0]
@@ -53,6 +56,17 @@ def test_the_printed_configuration_is_the_plan(found: dict[str, PlanSet], name: 
             plan.prediction.step_time_s,
             plan.prediction.memory.total_bytes,
         )
+
+
+def test_what_no_measured_run_kept_in_host_memory_is_shown_and_not_recommended(found: dict[str, PlanSet]) -> None:
+    """The fastest plan moves activations to the host; the one to run does without, and says what it needs."""
+    chosen, *others = found["levers"].plans
+    fastest = min(others, key=lambda plan: plan.prediction.step_time_s)
+    assert order.untried(fastest) and not order.untried(chosen)
+    assert fastest.prediction.step_time_s < chosen.prediction.step_time_s
+    assert "activation_offload=" in recommendation.levers(fastest) and not recommendation.levers(chosen)
+    assert recommendation.packages(fastest) == ["FlashAttention 3"]
+    assert order.recommended([fastest]) == 0
 
 
 def test_some_configuration_offloads(found: dict[str, PlanSet]) -> None:
@@ -81,8 +95,9 @@ def test_the_first_plan_is_the_one_to_run_and_the_others_are_best_first(found: d
 
 @sweep("name", QUESTIONS, every=2)
 def test_no_plan_is_listed_that_another_of_its_degrees_dominates(found: dict[str, PlanSet], name: str) -> None:
+    """But for the plan without levers, which stays beside one with."""
     plans = found[name].plans
-    for one in plans:
+    for one in [plan for plan in plans if not (recommendation.levers(plan) or recommendation.packages(plan))]:
         for other in plans:
             alike = all(one.axes[axis] == other.axes[axis] for axis in (*order.DEGREES, "precision"))
             faster = one.prediction.step_time_s < other.prediction.step_time_s
@@ -100,7 +115,7 @@ def test_dominated_plans_are_listed_with_all() -> None:
 
 
 def test_a_shortlist_has_the_recommended_plan_first(found: dict[str, PlanSet]) -> None:
-    listed = planner.plan("llama3-70b", "dgx-h100:16", shortlist=3)
+    listed = planner.plan("llama3-70b", "dgx-h100:16", shortlist=3, pin=(WITHOUT_LEVERS,))
     assert listed[0].axes == found["dense"][0].axes
 
 
@@ -143,7 +158,7 @@ def test_a_set_in_one_line_names_the_recommended_plan(found: dict[str, PlanSet])
 
 
 def test_a_faster_plan_stands_below_with_its_gain(capsys: pytest.CaptureFixture[str]) -> None:
-    shown = ask(capsys, "plan llama3-70b --cluster dgx-h100:16").out
+    shown = ask(capsys, f"plan llama3-70b --cluster dgx-h100:16 --pin {WITHOUT_LEVERS}").out
     rows = [line.split() for line in shown.splitlines() if line[:1].isdigit() and "GiB" in line]
     assert [row[0] for row in rows] == ["1", "2", "3", "4", "5"] and rows[0][-1] == "-"
     assert rows[1][-4].startswith("-") and rows[1][-3] == "±"

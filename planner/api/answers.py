@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from planner import planning
-from planner.api import learning
 from planner.base.errors import WrongQuestion
 from planner.catalog import Catalog
 from planner.models import families, workload
@@ -36,6 +35,7 @@ from planner.schema.listings import EvaluatedConfiguration
 from planner.schema.plan import PlanSet
 from planner.schema.workload import Model
 from planner.site import folder
+from planner.site.folder import Site
 from planner.verify import Inconsistent
 from planner.verify.contingency import check as check_contingency
 
@@ -70,15 +70,42 @@ def _searched(
         from planner.mixed import dependence
 
         found = dependence.plan(*pooled_request(model, cluster, options), progress)
-        there = folder.named(path(options.site))
-        return found if there is None else replace(found, site=learning.of_runs(there))
-    if options.shortlist is not None and options.runtime is None:
-        options = replace(options, runtime=learning.runtime_of(options.to))
-    there = folder.named(path(options.site))
-    known, wanted = request(model, cluster, options)
+        return _with_site(found, options)
+    site = folder.named(path(options.site))
     if options.shortlist is not None:
-        return learning.shortlist(there, known, wanted, options.shortlist, options.to, progress)
-    return planning.plan(known, wanted, progress) if there is None else learning.plan(there, known, wanted, progress)
+        return _shortlist(site, model, cluster, options, options.shortlist, progress)
+    known, wanted = request(model, cluster, options)
+    if site is None:
+        return planning.plan(known, wanted, progress)
+    from planner.api import learning
+
+    return learning.plan(site, known, wanted, progress)
+
+
+def _shortlist(
+    site: Site | None,
+    model: str | Model,
+    cluster: Named | Sequence[Named],
+    options: PlanOptions,
+    count: int,
+    progress: Progress | None,
+) -> PlanSet:
+    """So many plans to run."""
+    from planner.api import learning
+
+    if options.runtime is None:
+        options = replace(options, runtime=learning.runtime_of(options.to))
+    return learning.shortlist(site, *request(model, cluster, options), count, options.to, progress)
+
+
+def _with_site(plans: PlanSet, options: PlanOptions) -> PlanSet:
+    """Plans with what the site's own runs say of them, if a site is named."""
+    site = folder.named(path(options.site))
+    if site is None:
+        return plans
+    from planner.api import learning
+
+    return replace(plans, site=learning.of_runs(site))
 
 
 def estimate(
@@ -95,6 +122,8 @@ def estimate(
     words = " ".join(settings).split()
     groups = [word for word in words if word.startswith(f"{KEY}=")]
     if not groups:
+        from planner.api import learning
+
         found = learning.estimate(*pinned_request(model, cluster, words, options), path(options.site))
         return replace(found, asked=asked)
     from planner.mixed import given
@@ -102,8 +131,7 @@ def estimate(
     known, wanted, offered = grouped_request(model, cluster, [w for w in words if w not in groups], options)
     names = [pool.name for pool in offered.all]
     found = given.estimate(known, wanted, offered, [parsed_group(each, names) for each in groups])
-    there = folder.named(path(options.site))
-    return replace(found, asked=asked, site=None if there is None else learning.of_runs(there))
+    return replace(_with_site(found, options), asked=asked)
 
 
 def evaluate_many(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, TypeVar
 
 from planner.base.errors import WrongQuestion
@@ -63,6 +63,8 @@ class PlanAxis(Generic[Value]):
     """Values that need a sequence whole on its rank (cp 1)."""
     undropped: tuple[str, ...] = ()
     """Values that models with dropout do not have."""
+    packages: Mapping[str, str] = field(default_factory=dict)
+    """Software that values need besides the runtime, as pins spell them."""
     listed: str = ""
     """Field of the accelerator's efficiencies that lists its values, beside the neutral one; empty: all of them."""
     pools: tuple[object, ...] | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, NamedTuple, TypeVar, cast
@@ -103,6 +103,14 @@ class OptionGrid:
             _neutral(name) if place in places else listed
             for place, (name, listed) in enumerate(zip(DIMENSIONS, self.points, strict=True))
         ))  # fmt: skip
+
+    def held(self, chosen: OptionValues, free: Collection[str]) -> OptionGrid:
+        """The grid with the point of one choice alone on every dimension that has it, but for those that are free."""
+        points = []
+        for (name, axes), listed in zip(DIMENSIONS.items(), self.points, strict=True):
+            point = tuple(chosen[axis] for axis in axes)
+            points.append((point,) if name not in free and point in listed else listed)
+        return OptionGrid(tuple(points))
 
     def figures(self, place: Callable[[Sequence[float], int], Placed]) -> dict[str, Placed]:
         """Figures of the cost model, each placed with its values along a dimension; those that are 0 all along it are

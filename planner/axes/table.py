@@ -405,6 +405,7 @@ DISPATCHER: PlanAxis[str] = PlanAxis(
     name="dispatcher",
     help="how tokens reach experts on other ranks",
     kind="choice",
+    packages={"deepep": "DeepEP", "hybridep": "DeepEP (its HybridEP)"},
     neutral=ALONE,
     choices=(ALONE, *get_args(Dispatcher)),
     read=str,
@@ -419,6 +420,7 @@ ATTENTION_KERNEL: PlanAxis[str] = PlanAxis(
     name="attention_kernel",
     help="kernel of attention, in place of the runtime's choice",
     kind="choice",
+    packages={f"flash-{version}": f"FlashAttention {version}" for version in (2, 3, 4)},
     neutral=ALONE,
     choices=(ALONE, *ATTENTION_KERNELS),
     read=str,
@@ -441,6 +443,16 @@ OPTION_AXES: tuple[PlanAxis[Any], ...] = (
     *(RANK_ORDER, OFFLOAD, PLACEMENT, CP_ALGORITHM, OFFLOAD_OVERLAP, ACTIVATION_OFFLOAD, GRAPHS, SCHEDULE, DISPATCHER),
     ATTENTION_KERNEL,
 )
+LEVERS: tuple[PlanAxis[Any], ...] = (
+    GRAPHS,
+    DISPATCHER,
+    ATTENTION_KERNEL,
+    OFFLOAD,
+    OFFLOAD_OVERLAP,
+    ACTIVATION_OFFLOAD,
+    RECOMPUTE,
+)
+"""Axes of which the base space holds some values, and a lever the others (:mod:`planner.space.levers`)."""
 AXES: Mapping[str, PlanAxis[Any]] = {axis.name: axis for axis in (*LAYOUT_AXES, *OPTION_AXES)}
 """By name, in the order in which messages list them."""
 PINNED = tuple(name for name, axis in AXES.items() if axis not in (BATCH, NODES))

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, replace
 
 from planner.axes.options import option_values
+from planner.axes.table import ATTENTION_KERNEL
 from planner.base.errors import WrongQuestion
 from planner.catalog import Catalog, cluster
 from planner.cost import operators
@@ -40,6 +41,7 @@ class LayerOptions:
     """Sequences, images or samples of one rank at a time; 0: one sequence, 256 images, 4,096 samples."""
     sequence: int | None = None
     sequence_parallel: bool = False
+    attention_kernel: str = ATTENTION_KERNEL.neutral
     tables: Sharding = "even"
 
 
@@ -117,6 +119,7 @@ def of_plan(catalog: Catalog, plan: Plan, own: Cluster | None = None) -> Layered
         micro=plan.batch.micro,
         sequence=w.sequence,
         sequence_parallel=p.sequence_parallel,
+        attention_kernel=str(ATTENTION_KERNEL.of(plan)),
     )
     plain = workload(read(w.shape), sequence=w.sequence)
     work = replace(plain, mtp_layers=w.mtp_layers or 0, imbalance=w.imbalance, texts=w.texts or ())
@@ -203,7 +206,11 @@ def grid_of(
 ) -> Grid:
     """One pipeline stage with the whole model, as a grid of scalars."""
     fitted = reached(catalog, on.accelerator, runtime, release)
-    options = option_values(precision=asked.precision, sequence_parallel=asked.sequence_parallel and asked.tp > 1)
+    options = option_values(
+        precision=asked.precision,
+        sequence_parallel=asked.sequence_parallel and asked.tp > 1,
+        attention_kernel=asked.attention_kernel,
+    )
     network = cost_inputs.network(on, fitted.accelerator)
     return Grid(
         shape=cost_inputs.shape(work, runtime, mean=True),

@@ -8,7 +8,15 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Sequence
 
-from planner.axes.table import PRECISION, RANK_ORDER
+from planner.axes.table import (
+    ACTIVATION_OFFLOAD,
+    ATTENTION_KERNEL,
+    GRAPHS,
+    OFFLOAD,
+    OFFLOAD_OVERLAP,
+    PRECISION,
+    RANK_ORDER,
+)
 from planner.schema.plan import Plan
 from planner.schema.plan_machines import node_counts
 from planner.search.problem import Candidate
@@ -37,17 +45,27 @@ def not_dominated(candidates: Iterable[Candidate]) -> tuple[Candidate, ...]:
 
 
 def recommended(plans: Sequence[Plan]) -> int:
-    """Place of the plan to run: the first, or a simpler one of the same question within :data:`TIED` of it.
+    """Place of the plan to run: the first that needs nothing :func:`untried`, or a simpler one of the same question
+    within :data:`TIED` of it.
 
     Arguments:
         plans: Best first; where any was measured, the first is the one to run.
     """
-    first = plans[0]
     if any(plan.measured for plan in plans):
         return 0
+    able = [place for place, plan in enumerate(plans) if not untried(plan)] or [*range(len(plans))]
+    first = plans[able[0]]
     most = (1.0 + TIED) * first.money.days
-    tied = [place for place, plan in enumerate(plans) if question(plan) == question(first) and plan.money.days <= most]
+    tied = [place for place in able if question(plans[place]) == question(first) and plans[place].money.days <= most]
     return min(tied, key=lambda place: (kinds(plans[place]), place))
+
+
+def untried(plan: Plan) -> bool:
+    """Whether a plan keeps in host memory what no measured run kept there: activations, a part of the optimizer states,
+    or copies that overlap.
+    """
+    part = 0.0 < OFFLOAD.value(OFFLOAD.of(plan)) < 1.0
+    return part or not (OFFLOAD_OVERLAP.is_neutral(plan) and ACTIVATION_OFFLOAD.is_neutral(plan))
 
 
 def with_first(place: int, count: int) -> list[int]:
@@ -61,10 +79,11 @@ def question(plan: Plan) -> Hashable:
 
 
 def kinds(plan: Plan) -> int:
-    """How many kinds of parallelism a plan takes besides replicas, and unusual places of states and ranks: what can go
-    wrong when it is first run.
+    """How many kinds of parallelism a plan takes besides replicas, unusual places of states and ranks, and graphs and
+    kernels that it names: what can go wrong when it is first run.
     """
     cut = plan.parallelism
     degrees = (cut.tp > 1, cut.pp > 1, cut.vpp > 1, cut.cp > 1, cut.ep > 1, cut.zero_stage > 1)
     places = (any(plan.offload.values()) or plan.offloaded is not None, not RANK_ORDER.is_neutral(plan))
-    return sum((*degrees, *places))
+    named = (not axis.is_neutral(plan) for axis in (GRAPHS, ATTENTION_KERNEL))
+    return sum((*degrees, *places, *named))

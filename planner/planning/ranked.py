@@ -9,16 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from planner.base.errors import ClusterwrightError
 from planner.catalog import Catalog
 from planner.planning import answer, order
 from planner.planning.answer import MeasuredRuns
 from planner.question.request import Request
-from planner.question.search_problem import Prepared, prepare, problem
+from planner.question.search_problem import Prepared, legal_rows, levers_of, prepare, problem, wave
 from planner.schema.plan import Plan
+from planner.search import waves
 from planner.search.branch_and_bound import Bounded
 from planner.search.problem import Candidate, SearchResult
+from planner.search.waves import LeverSearch
 from planner.space.pins import Pins
 
 LIMITS = ("deadline", "budget")
@@ -37,6 +40,10 @@ class Ranking:
     plans: tuple[Plan, ...]
     as_predicted: bool = True
     """Whether the first is the one that is predicted to be best."""
+    levers: LeverSearch | None = None
+    """What was found beyond the base space; none where the question leaves no lever free."""
+    least: float | None = None
+    """The best value of the base space."""
 
 
 def search(
@@ -59,13 +66,20 @@ def search(
         advance: Told how many candidates have been dealt with.
     """
     if runs is None:
-        found = _listed(prepared, top, front, advance)
-        plans = tuple(answer.plan(prepared, candidate, rank) for rank, candidate in enumerate(found.best, 1))
-        return Ranking(found, plans)
-    own, wanted = list(_run(catalog, prepared.request, runs)), top + len(runs.pins(prepared.request))
+        base = _listed(prepared, top, front, advance)
+        levers = beyond(prepared, base)
+        result = replace(base, best=_with(levers, base.best, top)[:top]) if levers else base
+        plans = tuple(answer.plan(prepared, candidate, rank) for rank, candidate in enumerate(result.best, 1))
+        return Ranking(result, plans, levers=levers, least=base.best[0].value if base.best else None)
+    tried = list(_run(catalog, prepared.request, runs))
+    wanted = top + len(runs.pins(prepared.request))
+    levers = None
     while True:
         found = Bounded(front=front).search(problem(prepared, wanted), advance)
-        ranking = _ranked(prepared, replace(found, best=_without_dominated(prepared, found)), own, runs, top)
+        levers = levers or beyond(prepared, found)
+        best = _without_dominated(prepared, found)
+        listed = replace(found, best=_with(levers, best, top) if levers else best)
+        ranking = replace(_ranked(prepared, listed, tried, runs, top), levers=levers)
         if len(ranking.plans) == top or len(found.best) < wanted:
             return ranking
         wanted, advance = WIDER * wanted, None
@@ -87,12 +101,35 @@ def _without_dominated(prepared: Prepared, result: SearchResult) -> tuple[Candid
     return order.not_dominated(result.best) if prepared.request.fold else result.best
 
 
+def beyond(prepared: Prepared, base: SearchResult) -> LeverSearch | None:
+    """The best with levers that is better than the best of the base space; None where the question leaves none free."""
+    levers = levers_of(prepared)
+    if not levers:
+        return None
+    best = base.best[0] if base.best else None
+    return waves.search(partial(wave, prepared), legal_rows(prepared), prepared.request.pins, levers, best)
+
+
+def _with(levers: LeverSearch, best: Sequence[Candidate], top: int) -> tuple[Candidate, ...]:
+    """The best of the base space behind what levers make faster by more than a tie: first with anything in host memory,
+    which is never the only answer where there is another, then without.
+    """
+    kept = list(best)
+    for better in (levers.device, levers.host):
+        alone = better is levers.host and top == 1
+        if better and not (kept and (alone or better.value > (1.0 - order.TIED) * kept[0].value)):
+            kept.insert(0, better)
+    # Of several plans one is without levers.
+    too_many = len(kept) - len(best) - (top - 1) if best and top > 1 else 0
+    return tuple(kept[max(too_many, 0) :])
+
+
 def _ranked(prepared: Prepared, found: SearchResult, own: Sequence[Candidate], runs: MeasuredRuns, top: int) -> Ranking:
     """The best of what was found and of what was run, by the objective at the step time that is known."""
     pairs = [(candidate, answer.plan(prepared, candidate, 1, runs)) for candidate in found.best]
-    there = {runs.key(plan) for _, plan in pairs}
+    keys = {runs.key(plan) for _, plan in pairs}
     more = [(candidate, answer.plan(prepared, candidate, 1, runs)) for candidate in own]
-    pairs += [pair for pair in more if runs.key(pair[1]) not in there]
+    pairs += [pair for pair in more if runs.key(pair[1]) not in keys]
     able = [pair for pair in pairs if not runs.ran_out(pair[1]) and _keeps_limits(pair[1])]
     kept = sorted(able, key=_value)[:top]
     return Ranking(

@@ -17,8 +17,8 @@ from planner.planning.answer import MeasuredRuns
 from planner.planning.ranked import Ranking
 from planner.question.given import Progress
 from planner.question.request import Request
-from planner.question.search_problem import OWN_RUNS_SHARED, Prepared, prepare, problem
-from planner.schema.plan import FrontPoint, MeasuredSection, Plan, PlanSet, SearchQuestion, SearchSection
+from planner.question.search_problem import OWN_RUNS_SHARED, Prepared, levers_of, prepare, problem
+from planner.schema.plan import FrontPoint, LeverSection, MeasuredSection, Plan, PlanSet, SearchQuestion, SearchSection
 from planner.search.branch_and_bound import Bounded
 from planner.search.costing import near_duplicates
 from planner.search.problem import SearchResult
@@ -61,7 +61,7 @@ def plan(
         plans=plans,
         recommended=plans[0].rank,
         differences=differences,
-        reasons=why_this_plan.reasons(prepared, found, plans, differences or ()),
+        reasons=why_this_plan.reasons(prepared, found, plans, differences or (), ranking.least),
         front=_front(catalog, prepared, found, runs, progress),
         meta={
             "wall_s": round(time.perf_counter() - started, 3),
@@ -150,17 +150,37 @@ def _shifted_by_own_runs(plan: Plan) -> bool:
 def _search_section(prepared: Prepared, ranking: Ranking) -> SearchSection:
     request = prepared.request
     found = ranking.found
+    searched = _levers(prepared, ranking)
+    left_out = searched.left_out if searched else 0.0
     variants = 1
-    if request.fold and ranking.as_predicted:
+    levers = ranking.levers
+    if request.fold and ranking.as_predicted and not (levers and found.best[0] in (levers.device, levers.host)):
         variants = near_duplicates(problem(prepared, 1), found.best[0].block, found.best[0].flat)
     return SearchSection(
         candidates=found.candidates,
         feasible=found.feasible,
         costed=found.costed,
-        proven_optimal=found.proven,
+        proven_optimal=found.proven and not left_out,
         method=found.method,
         objective=request.objective,
         near_duplicates=variants,
+        gap=left_out,
+        levers=searched,
+    )
+
+
+def _levers(prepared: Prepared, ranking: Ranking) -> LeverSection | None:
+    """What was searched beyond the base space."""
+    levers = ranking.levers
+    if levers is None or not ranking.found.best:
+        return None
+    listed = min(candidate.value for candidate in ranking.found.best)
+    best = min([listed, *(candidate.value for candidate in (levers.device, levers.host) if candidate)])
+    return LeverSection(
+        axes=tuple(levers_of(prepared).added),
+        looked_at=levers.looked_at,
+        gained=listed / best - 1.0,
+        left_out=max(0.0, best / levers.least_left - 1.0),
     )
 
 

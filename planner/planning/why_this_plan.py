@@ -44,8 +44,8 @@ def scaled(grid: Grid, resource: str, factor: float) -> Grid:
 
 
 def gains(prepared: Prepared, best: Candidate, least: float) -> dict[str, float]:
-    """Relative change of a plan's step time with 10 % more of each resource; of memory, by searching again for better
-    than the least value of all.
+    """Relative change of a plan's step time with 10 % more of each resource; of memory, by searching the base space
+    again for better than its least value.
     """
     grid = single_grid(prepared.figures, best.layout, best.options)
     there = [name for name, (part, _) in _RESOURCES.items() if getattr(grid, part) is not None]
@@ -56,9 +56,9 @@ def gains(prepared: Prepared, best: Candidate, least: float) -> dict[str, float]
             wider = replace(grid, network=replace(grid.network, dimensions=replace(network, along=faster)))
             found[f"dimension {i + 1} bandwidth"] = float(cost.evaluate(wider).time) / best.time - 1.0
     own = prepared.request.cluster.accelerator.memory
-    roomier = Bounded().search(problem(prepared, 1, capacity=own * (1 + MORE))).best
-    if roomier:
-        found["memory"] = min(roomier[0].value / least - 1.0, 0.0)
+    roomier = Bounded(below=least).search(problem(prepared, 1, capacity=own * (1 + MORE))).best
+    if roomier or best.memory <= prepared.within(own * (1 + MORE)):
+        found["memory"] = min(roomier[0].value / least - 1.0, 0.0) if roomier else 0.0
     return dict(sorted(found.items(), key=lambda item: item[1]))
 
 
@@ -67,10 +67,13 @@ def reasons(
     found: SearchResult,
     plans: tuple[Plan, ...],
     differences: Sequence[PlanDifference] = (),
+    least: float | None = None,
 ) -> Reasons:
-    """What binds the first plan, what more would bring, and how the others differ from it."""
+    """What binds the first plan, what more would bring, and how the others differ from it; `least` is the best value of
+    the base space, where `found` holds better ones.
+    """
     chosen, *others = plans
-    gained = gains(prepared, found.best[0], min(each.value for each in found.best))
+    gained = gains(prepared, found.best[0], min(each.value for each in found.best) if least is None else least)
     why_not = _why_not(prepared.request.objective, chosen, others, differences)
     return Reasons(binds=_binds(chosen, gained), gains=gained, why_not=why_not)
 

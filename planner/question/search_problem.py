@@ -56,7 +56,7 @@ class Prepared:
     """Of the 80 % interval of a peak of memory, on a log scale."""
     memory_comparable: str
     older: Figures | None = None
-    """The same under the request's older release."""
+    """Figures under the older release of the request."""
     plausible: tuple[Figures, ...] = ()
     """The same under every runtime that one of unknown name may be."""
     nearby: Callable[[], NearbyRuns] = NearbyRuns.nothing

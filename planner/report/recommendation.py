@@ -6,8 +6,9 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 
-from planner.axes.table import IN_ANSWERS
+from planner.axes.table import DISPATCHER, IN_ANSWERS, LEVERS, OFFLOAD, RECOMPUTE
 from planner.base.units import format_count, format_many, format_percent, format_risk, format_usd
+from planner.planning import order
 from planner.question.given_groups import spelled_group
 from planner.report import quantities
 from planner.report.quantities import days, seconds
@@ -35,6 +36,8 @@ def lines(plan_set: PlanSet) -> Lines:
     else:
         behind = f"#{plan.rank}: " if plan is not plan_set.plans[0] else ""
         yield "Recommended", [f"{behind}{_varied(plan_set, plan)}{configuration(plan)}"]
+    if needed := packages(plan):
+        yield "Needs", [", ".join(needed)]
     yield from expected(plan, plan_set.reasons.binds, plan_set.usual)
 
 
@@ -42,6 +45,22 @@ def at_an_edge(plan_set: PlanSet) -> str:
     """That the plan to run is at the end of a range that was asked for; empty where it is at none."""
     ends = ", ".join(edges(plan_set.question, plan_set.plan_to_run)) if plan_set.question else ""
     return f"{ends}: beyond what was tried may be better still" if ends else ""
+
+
+def packages(plan: Plan) -> list[str]:
+    """Software that a plan needs besides its runtime."""
+    needed = (axis.packages.get(axis.spell(axis.value(axis.of(plan)))) for axis in LEVERS)
+    return [package for package in needed if package]
+
+
+def levers(plan: Plan) -> str:
+    """What a plan takes beyond the base space, as ``clusterwright estimate`` takes it; empty where it takes nothing."""
+    named = [axis for axis in LEVERS if axis.is_mentioned(plan)]
+    beyond = [axis for axis in named if axis not in (DISPATCHER, OFFLOAD, RECOMPUTE)]
+    modules = [RECOMPUTE] if plan.recompute.policy.startswith("selective:") else []
+    part = [OFFLOAD] if OFFLOAD in named and (beyond or order.untried(plan)) else []
+    listed = (axis for axis in LEVERS if axis in (*beyond, *modules, *part))
+    return " ".join(f"{axis.name}={axis.spell(axis.value(axis.of(plan)))}" for axis in listed)
 
 
 def of_plan(plan: Plan) -> Lines:

@@ -221,6 +221,8 @@ class ModelLayers(Record):
     sequence: int | None
     """Tokens per sequence; null: the model's own."""
     sequence_parallel: bool
+    attention_kernel: str
+    """Asked for in place of the runtime's choice; none: that."""
     tables: str
     """How a recommender's tables are sharded."""
     layers: tuple[ModelLayer, ...]

@@ -310,6 +310,21 @@ class Plan(Configuration, Document):
             yield from (f"{change.figure} {change.text(change.used)}" for change in pool.changed or ())
 
 
+class LeverSection(Record):
+    """What was searched beyond the base space: axes whose other values only some releases, packages or links make use
+    of.
+    """
+
+    axes: tuple[str, ...]
+    """Axes that the question left free."""
+    looked_at: int
+    """Candidates with other values on them."""
+    gained: float
+    """How much better the best of them is than the best plan listed: less than a tie, else it is listed."""
+    left_out: float
+    """How much better, at most, one that was not looked at could be than the best found (relative)."""
+
+
 class SearchSection(Record):
     """How the answer was found."""
 
@@ -326,6 +341,7 @@ class SearchSection(Record):
     interleaving and switches."""
     gap: float = 0.0
     """How much better, at most, a plan of the space could be than the best one found (relative)."""
+    levers: Sparse[LeverSection] = None
 
 
 class SearchQuestion(Record):

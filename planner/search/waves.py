@@ -3,12 +3,14 @@
 All levers at once would be thousands of options a row. Two facts make them few (:mod:`planner.space.levers`): a row is
 never faster than under the levers that shorten passes, as if everything fitted and nothing were computed twice; and
 it holds what no lever takes away. A wave prices one part of the space on the rows that keep below the best known by the
-first and within the memory by the second, those with the lowest bound first. The waves together are the whole space.
+first and within the memory by the second, those first that promise most. The waves together are the whole space, or
+what a budget of candidates holds of it; what is left out is bounded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
@@ -16,7 +18,7 @@ from numpy.typing import NDArray
 
 from planner.axes import AXES
 from planner.axes.options import DIMENSIONS
-from planner.axes.table import ATTENTION_KERNEL, DISPATCHER
+from planner.axes.table import ATTENTION_KERNEL, DISPATCHER, ZERO
 from planner.cost import pipeline, stage_memory
 from planner.cost.evaluate import StepPasses
 from planner.cost.figures import Array
@@ -25,14 +27,23 @@ from planner.search.branch_and_bound import Bounded
 from planner.search.costing import CostTable
 from planner.search.problem import Candidate, SearchProblem
 from planner.space.enumerate_layouts import Rows
-from planner.space.levers import LEANER, Levers
+from planner.space.levers import FASTER, HOST, LEANER, Levers
 from planner.space.pins import Bound, Pins
 
 Problem = Callable[[Rows, Pins], "SearchProblem | None"]
 """The problem of some rows under pins; None where no options go with them."""
-BUDGET = 12_000_000
+BUDGET = 2_000_000
 """Candidates that one question's waves may look at; counted, so that the same question has the same answer on every
 machine. What is left then is told with a bound."""
+FIRST = 0.7
+"""Share of the budget for what needs no host memory."""
+AT_ONCE = 2.0
+"""Times as many candidates that one wave may have to be searched whole."""
+DEARER = 0.25
+"""Share by which a row's bound counts as more where all its activations are too many for its memory, to order rows: to
+compute them all again takes a third of the time, to move them or a part less."""
+_FAR = 100.0
+"""Times an accelerator's memory beyond which it says nothing by how much a plan does not fit."""
 _TIME_ALONE = (ATTENTION_KERNEL, DISPATCHER)
 """Axes whose values differ in time, but for one (:data:`_HOLDS_MORE`) not in memory."""
 _HOLDS_MORE = ("allgather",)
@@ -42,18 +53,19 @@ _HOLDS_MORE = ("allgather",)
 class LeverSearch:
     """What the waves found beyond the base space."""
 
-    best: Candidate | None
-    """Better than anything of the base space; None where no lever helps."""
+    device: Candidate | None
+    """The best without levers of :data:`HOST`, if it is better than anything of the base space."""
+    host: Candidate | None
+    """The best with any levers, if it is better than that."""
     looked_at: int
     """Candidates that a bound was computed for, or more."""
-    costed: int
     least_left: float
     """Objective that no candidate undercuts of those that were left out; infinite where none was."""
 
 
 @dataclass(frozen=True, slots=True)
 class BoundedRows:
-    """Rows in the order of their bounds."""
+    """Rows in the order in which they promise to be the best."""
 
     rows: Rows
     value: Array
@@ -69,50 +81,88 @@ class BoundedRows:
 
 
 def search(
-    problem_of: Problem, rows: Rows, pins: Pins, levers: Levers, known: float, budget: int = BUDGET
+    problem_of: Problem, rows: Rows, pins: Pins, levers: Levers, base: Candidate | None, budget: int = BUDGET
 ) -> LeverSearch:
-    """The best candidate under any levers that is better than a known value.
+    """The best candidate under any levers that is better than the best of the base space.
 
     Args:
         problem_of: Makes problems of rows.
         rows: All legal ones.
         pins: Of the question.
         levers: At least one.
-        known: Objective of the best of the base space; infinite where nothing fits.
+        base: The best of the base space; None where nothing fits.
         budget: Candidates to look at.
     """
     fastest = problem_of(rows, _neutral(levers, pins))
     if fastest is None:
-        return LeverSearch(None, 0, 0, np.inf)
+        return LeverSearch(None, None, 0, np.inf)
     tables = costing.tables(fastest)
     levers = _needed(fastest, tables, levers)
-    waiting = _bounded(fastest, tables, known)
-    best: Candidate | None = None
-    looked_at = costed = 0
+    waiting = _bounded(fastest, tables, base.value if base else np.inf)
+    by_wave: dict[str, Candidate] = {}
+    best = base
+    looked_at = 0
     least_left = np.inf
-    for full, added_only in levers.waves():
-        waiting = waiting.below(known)
-        problem = problem_of(waiting.rows, levers.pins(pins, full, added_only)) if len(waiting.value) else None
+    for wave, axes in _waves(levers):
+        waiting = waiting.below(best.value if best else np.inf)
+        if not len(waiting.value):
+            break
+        problem, whole = _problem(problem_of, waiting.rows, pins, levers, axes, AT_ONCE * budget)
         if problem is None:
             continue
-        able, left = _within(problem, waiting, budget - looked_at)
-        least_left = min(least_left, left)
-        found = Bounded(below=known).search(able)
+        if best and not whole:
+            problem = _held(problem, best, free=LEANER if looked_at else levers.added)
+        share = np.inf if whole else (FIRST if wave == "device" else 1.0) * budget - looked_at
+        able, left = _within(problem, waiting, share)
         looked_at += able.candidates
-        costed += found.costed
-        if found.best and found.best[0].value < known:
-            best, known = found.best[0], found.best[0].value
-    return LeverSearch(best, looked_at, costed, least_left if least_left < known else np.inf)
+        least_left = left if whole else np.min(waiting.value)
+        better = Bounded(below=best.value if best else np.inf).search(able).best
+        if better and (best is None or better[0].value < best.value):
+            best = by_wave[wave] = better[0]
+    known = best.value if best else np.inf
+    left_out = least_left if least_left < known else np.inf
+    return LeverSearch(by_wave.get("device"), by_wave.get("host"), looked_at, left_out)
+
+
+def _waves(levers: Levers) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Axes of levers that are searched together: those without anything in host memory, then all."""
+    device = tuple(axis for axis in levers.added if axis not in HOST)
+    if device:
+        yield "device", device
+    if len(device) < len(levers.added):
+        yield "host", tuple(levers.added)
+
+
+def _problem(
+    problem_of: Problem, rows: Rows, pins: Pins, levers: Levers, axes: Sequence[str], most: float
+) -> tuple[SearchProblem | None, bool]:
+    """The problem with all values on some axes of levers, or with few where all make more than so many candidates; and
+    which of both.
+    """
+    values = math.prod(len(levers.base[axis]) + len(levers.added[axis]) for axis in axes)
+    if len(rows["tp"]) * values <= most:
+        problem = problem_of(rows, levers.pins(pins, {axis: levers.added[axis] for axis in axes}))
+        if problem is None or problem.candidates <= most:
+            return problem, True
+    return problem_of(rows, levers.pins(pins, {axis: levers.few[axis] for axis in axes})), False
+
+
+def _held(problem: SearchProblem, best: Candidate, free: Collection[str]) -> SearchProblem:
+    """The problem with states sharded as in a candidate, and its levers but those that are free, where rows can have
+    them so.
+    """
+    held = {ZERO.dimension, *(AXES[axis].dimension for axis in (*FASTER, *LEANER) if axis not in free)}
+    blocks = tuple(
+        replace(block, axes=block.axes.held(best.options, DIMENSIONS.keys() - held)) for block in problem.blocks
+    )
+    return replace(problem, blocks=blocks)
 
 
 def _neutral(levers: Levers, pins: Pins) -> Pins:
     """Every value that is faster, and of the leaner levers the one without cost."""
-    bounds = dict(levers.pins(pins, [axis for axis in levers.added if axis not in LEANER]).bounds)
-    for axis in LEANER:
-        neutral = AXES[axis].spell(AXES[axis].neutral)
-        if neutral in levers.base.get(axis, ()):
-            bounds[axis] = Bound((neutral,))
-    return Pins(bounds)
+    faster = levers.pins(pins, {axis: added for axis, added in levers.added.items() if axis in FASTER})
+    neutral = {axis: Bound((AXES[axis].spell(AXES[axis].neutral),)) for axis in LEANER if axis in levers.added}
+    return Pins({**faster.bounds, **neutral})
 
 
 def _bounded(problem: SearchProblem, tables: Mapping[int, CostTable], known: float) -> BoundedRows:
@@ -120,36 +170,51 @@ def _bounded(problem: SearchProblem, tables: Mapping[int, CostTable], known: flo
     names = list(problem.blocks[0].rows)
     columns = [np.empty((len(names), 0), dtype=np.int64)]
     values = [np.empty(0)]
+    promises = [np.empty(0)]
     for index, block in enumerate(problem.blocks):
         rows = np.flatnonzero(branch_and_bound.quick_objective_bound(problem, index, tables[index]) < known)
-        rows = rows[_least_held(problem, index, rows) <= problem.room(index, rows)] if len(rows) else rows
+        if not len(rows):
+            continue
+        least, held = _bytes(problem, index, rows)
+        room = problem.room(index, rows)
+        whole = np.minimum(held, _FAR * room)
+        short = np.clip((whole - room) / np.maximum(whole - least, 1.0), 0.0, 1.0)[least <= room]
+        rows = rows[least <= room]
         if len(rows):
             bound = branch_and_bound.lower_bound(*tables[index].part(rows, least=True))
             values.append(branch_and_bound.objective(problem, index, rows, bound))
+            promises.append(values[-1] * (1.0 + DEARER * short))
             columns.append(np.stack([block.rows[name][rows] for name in names]))
-    value = np.concatenate(values)
-    order = np.argsort(value, kind="stable")
-    distinct = np.concatenate(columns, axis=1)[:, order]
-    # The first of equal rows has the lowest bound.
-    _, once = np.unique(distinct, axis=1, return_index=True)
-    once = np.sort(once)
-    kept = BoundedRows(dict(zip(names, distinct[:, once], strict=True)), value[order][once])
-    return kept.below(known)
+    distinct, place = np.unique(np.concatenate(columns, axis=1), axis=1, return_inverse=True)
+    value = _least_at(place.ravel(), np.concatenate(values), distinct.shape[1])
+    promise = _least_at(place.ravel(), np.concatenate(promises), distinct.shape[1])
+    order = np.argsort(promise, kind="stable")
+    return BoundedRows(dict(zip(names, distinct[:, order], strict=True)), value[order]).below(known)
 
 
-def _least_held(problem: SearchProblem, index: int, rows: NDArray[np.intp]) -> Array:
-    """Bytes of each row that no lever takes away: parameters, gradients, and what the runtime itself holds."""
+def _least_at(place: NDArray[np.intp], values: Array, count: int) -> Array:
+    """The least value at each place."""
+    least = np.full(count, np.inf)
+    np.minimum.at(least, place, values)
+    return least
+
+
+def _bytes(problem: SearchProblem, index: int, rows: NDArray[np.intp]) -> tuple[Array, Array]:
+    """Bytes of each row that no lever takes away (parameters, gradients, and what the runtime itself holds), and those
+    that it holds at least without one.
+    """
     grid = costing.rows_of(problem.grid(index), rows)
-    most = np.zeros(len(rows))
+    fixed = np.zeros(len(rows))
+    whole = np.zeros(len(rows))
     for stage in stage_memory.stages(grid, pipeline.split(grid.shape, grid.layout)):
         held = stage.parameters + stage.gradients + stage.resident
-        least = np.min(held, axis=tuple(range(np.ndim(held) - 1))) if np.ndim(held) > 1 else held
-        most = np.maximum(most, least)
-    return most
+        fixed = np.maximum(fixed, branch_and_bound.minimum_over_options(held, len(rows)))
+        whole = np.maximum(whole, branch_and_bound.minimum_over_options(stage.total, len(rows)))
+    return fixed, whole
 
 
-def _within(problem: SearchProblem, part: BoundedRows, budget: int) -> tuple[SearchProblem, float]:
-    """The problem with as many of its rows, lowest bounds first, as the budget allows; and the bound of the others."""
+def _within(problem: SearchProblem, part: BoundedRows, budget: float) -> tuple[SearchProblem, float]:
+    """The problem with as many of its rows, most promising first, as the budget allows; and the bound of the others."""
     if problem.candidates <= budget:
         return problem, np.inf
     order = _keys(part.rows)
@@ -167,7 +232,7 @@ def _within(problem: SearchProblem, part: BoundedRows, budget: int) -> tuple[Sea
             rows = {name: column[at] for name, column in block.rows.items()}
             blocks.append(replace(block, rows=rows, family=block.family[at]))
             targets.append(replace(target, weight=target.weight[at], limit=target.limit[at]))
-    return replace(problem, blocks=tuple(blocks), targets=tuple(targets)), float(part.value[most])
+    return replace(problem, blocks=tuple(blocks), targets=tuple(targets)), float(np.min(part.value[most:]))
 
 
 def _keys(rows: Rows) -> NDArray[np.void]:
@@ -202,8 +267,8 @@ def _needed(problem: SearchProblem, tables: Mapping[int, CostTable], levers: Lev
                 left.remove(name)
         # Rows whose experts are on one rank have the base value alone.
         base = levers.base[axis.name] if axis is DISPATCHER else tuple(n for n in levers.base[axis.name] if n in left)
-        added = tuple(name for name in levers.added[axis.name] if name in left)
-        levers = Levers({**levers.base, axis.name: base}, {**levers.added, axis.name: added})
+        added = {axis.name: tuple(name for name in levers.added[axis.name] if name in left)}
+        levers = Levers({**levers.base, axis.name: base}, {**levers.added, **added}, {**levers.few, **added})
     return levers
 
 

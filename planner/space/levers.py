@@ -8,7 +8,7 @@ layout without, if both fit. :mod:`planner.search.waves` rests on that.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, combinations
 
@@ -24,14 +24,17 @@ from planner.axes.table import (
 )
 from planner.axes.values import ALONE, CORE_ATTENTION, PART, WHOLE, Recompute, modules, offload_name
 from planner.schema.hardware import Cluster, Runtime
-from planner.schema.workload import Workload
+from planner.schema.workload import Model, Workload
 from planner.space import dispatchers, offloading
 from planner.space.pins import Bound, Pins
 
 FASTER = (GRAPHS.name, DISPATCHER.name, ATTENTION_KERNEL.name)
 LEANER = (OFFLOAD.name, OFFLOAD_OVERLAP.name, ACTIVATION_OFFLOAD.name, RECOMPUTE.name)
-BY_DEFAULT: tuple[str, ...] = ()
-"""Levers that a plan is searched with where no pin names their axis: all of them are ``(*FASTER, *LEANER)``."""
+HOST = (OFFLOAD.name, OFFLOAD_OVERLAP.name, ACTIVATION_OFFLOAD.name)
+"""Levers that keep something in host memory: no measured run says what they cost, so that plans which need them are
+shown and not recommended."""
+BY_DEFAULT = (*FASTER, *LEANER)
+"""Levers that a plan is searched with where no pin names their axis."""
 SHARES = (0.25, 0.5, 0.75)
 """Shares of the optimizer states in host memory that are tried, beside none and all."""
 
@@ -44,35 +47,16 @@ class Levers:
     """Axis -> values of the base space."""
     added: Mapping[str, tuple[str, ...]]
     """Axis -> what a lever adds to these."""
+    few: Mapping[str, tuple[str, ...]]
+    """Fewer of these: of modules only one alone, and the first two, three and more in their order."""
 
     def __bool__(self) -> bool:
         return bool(self.added)
 
-    def pins(self, pins: Pins, with_base: Collection[str], without: Collection[str] = ()) -> Pins:
-        """Pins that also hold the levers' axes: to all values on those of `with_base`, to what is added on those of
-        `without`, and to the base space's elsewhere.
-        """
-        bounds = dict(pins.bounds)
-        for axis, added in self.added.items():
-            base = () if axis in without else self.base[axis]
-            bounds[axis] = Bound((*base, *(added if axis in with_base or axis in without else ())))
-        return Pins(bounds)
-
-    def waves(self) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
-        """Parts of the whole space in the order in which they are searched: the axes that have all their values, and
-        those that have only the added ones. The first has every lever that is faster, later ones add those that are
-        leaner, one, two, then three at a time.
-        """
-        fast = tuple(axis for axis in FASTER if axis in self.added)
-        host = tuple(axis for axis in (OFFLOAD.name, OFFLOAD_OVERLAP.name) if axis in self.added)
-        lean = [axis for axis in (ACTIVATION_OFFLOAD.name, RECOMPUTE.name) if axis in self.added]
-        yield (*fast, *host), ()
-        for count in range(1, len(lean) + 1):
-            for axes in combinations(lean, count):
-                yield fast, axes
-        for count in range(1, len(lean) + 1) if host else ():
-            for axes in combinations(lean, count):
-                yield (*fast, *host), axes
+    def pins(self, pins: Pins, added: Mapping[str, tuple[str, ...]]) -> Pins:
+        """Pins that also hold the levers' axes: to the base space's values and those added."""
+        bounds = {axis: Bound((*self.base[axis], *added.get(axis, ()))) for axis in self.added}
+        return Pins({**pins.bounds, **bounds})
 
 
 def offered(
@@ -94,12 +78,13 @@ def offered(
         names: Axes of the levers that are wanted.
     """
     known = {axis: offloading.values_of(runtime, axis) for axis in (*FASTER, *LEANER)}
+    model = workload.model
     added: dict[str, Sequence[str]] = {
         GRAPHS.name: [name for name in GRAPHS.choices if name != ALONE and name in known[GRAPHS.name]],
         DISPATCHER.name: [
             str(name)
             for name in known[DISPATCHER.name]
-            if workload.model.moe and name != ALONE and dispatchers.runs_on(str(name), cluster.accelerator)
+            if model.moe and name != ALONE and dispatchers.runs_on(str(name), cluster.accelerator)
         ],
         ATTENTION_KERNEL.name: [
             name
@@ -108,13 +93,26 @@ def offered(
         ],
         OFFLOAD.name: [offload_name(share) for share in SHARES] if PART in known[OFFLOAD.name] else [],
         OFFLOAD_OVERLAP.name: ["on"] if True in known[OFFLOAD_OVERLAP.name] else [],
-        ACTIVATION_OFFLOAD.name: list(_moved(workload, known[ACTIVATION_OFFLOAD.name])),
-        RECOMPUTE.name: list(_recomputed(workload, runtime, known[RECOMPUTE.name])),
+        ACTIVATION_OFFLOAD.name: list(_moved(model, known[ACTIVATION_OFFLOAD.name], _subsets)),
+        RECOMPUTE.name: list(_recomputed(model, runtime, known[RECOMPUTE.name], _subsets)),
     }  # fmt: skip
-    if workload.model.moe is not None:
+    if model.moe is not None:
         added[GRAPHS.name] = [name for name in added[GRAPHS.name] if name != "full"]
-    mine = {axis: tuple(values) for axis, values in added.items() if values and axis in names and axis not in pins}
-    return Levers({axis: _base(axis, pins, workload, runtime) for axis in mine}, mine)
+    base = {axis: _base(axis, pins, workload, runtime) for axis in added}
+    mine = {
+        axis: tuple(values)
+        for axis, values in added.items()
+        if values and axis in names and axis not in pins and AXES[axis].spell(AXES[axis].neutral) in base[axis]
+    }
+    few = {
+        ACTIVATION_OFFLOAD.name: {*_moved(model, known[ACTIVATION_OFFLOAD.name], _nested)},
+        RECOMPUTE.name: {*_recomputed(model, runtime, known[RECOMPUTE.name], _nested)},
+    }
+    return Levers(
+        {axis: base[axis] for axis in mine},
+        mine,
+        {axis: tuple(name for name in values if name in few.get(axis, values)) for axis, values in mine.items()},
+    )
 
 
 def _base(axis: str, pins: Pins, workload: Workload, runtime: Runtime) -> tuple[str, ...]:
@@ -125,26 +123,37 @@ def _base(axis: str, pins: Pins, workload: Workload, runtime: Runtime) -> tuple[
     return (AXES[axis].spell(AXES[axis].neutral),)
 
 
-def _recomputed(workload: Workload, runtime: Runtime, known: Collection[object]) -> Iterator[str]:
-    """Policies that name modules: fewest first."""
-    able = [name for name in offloading.modules_of(workload.model) if name in runtime.recompute_modules]
+Sets = Callable[[Sequence[str]], Iterator[tuple[str, ...]]]
+"""Some of the sets that modules make."""
+
+
+def _recomputed(model: Model, runtime: Runtime, known: Collection[object], sets: Sets) -> Iterator[str]:
+    """Policies that name modules."""
+    able = [name for name in offloading.modules_of(model) if name in runtime.recompute_modules]
     if "selective" not in known:
         return
-    for named in _subsets(able):
+    for named in sets(able):
         for again in (named, (CORE_ATTENTION, *named)):
             policy: Recompute = modules("+".join(again), again)
             yield policy.name
 
 
-def _moved(workload: Workload, known: Collection[object]) -> Iterator[str]:
-    """Modules whose inputs can live in host memory, joined: fewest first; what attention gives goes with what it reads
+def _moved(model: Model, known: Collection[object], sets: Sets) -> Iterator[str]:
+    """Modules whose inputs can live in host memory, joined; what attention gives goes with what it reads
     (:func:`planner.axes.values.activation_offload`).
     """
     yield from (WHOLE,) if WHOLE in known else ()
-    for named in _subsets([name for name in offloading.offloadable(workload.model) if name in known]):
+    for named in sets([name for name in offloading.offloadable(model) if name in known]):
         if "attn_proj" not in named or CORE_ATTENTION in named:
             yield "+".join(named)
 
 
 def _subsets(names: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """All of them, the smallest first."""
     return chain.from_iterable(combinations(names, count) for count in range(1, len(names) + 1))
+
+
+def _nested(names: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """Each name alone; the first two, three and more."""
+    yield from ((name,) for name in names)
+    yield from (tuple(names[:count]) for count in range(2, len(names) + 1))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -15,12 +15,13 @@ from planner.base.units import (
 )
 from planner.commands.screen import mixed_view, plan_evidence, render
 from planner.commands.screen.hand_over import hand_over
+from planner.planning import order
 from planner.planning.comparison import in_short, stated
 from planner.planning.shortlist import LOOKED_AT
 from planner.report import recommendation
 from planner.report.quantities import days, degrees, seconds, took
 from planner.schema.hardware import SPLIT_SCHEDULES
-from planner.schema.plan import Plan, PlanSet
+from planner.schema.plan import Plan, PlanSet, SearchSection
 from planner.schema.plan_machines import node_counts
 
 
@@ -169,6 +170,10 @@ def _how_sure(plan_set: PlanSet) -> None:
     note = f"; {_ranks(faster)} {_are(faster)} faster, and more complex" if faster and not several else ""
     if ranks := [difference.rank for difference in close]:
         render.text(f"  {_ranks(ranks)} {_are(ranks)} not distinguishable from #{chosen.rank} (80 %){note}")
+    for plan in plan_set.plans:
+        if plan is not chosen and (with_levers := recommendation.levers(plan)):
+            unseen = ": no measured run kept this in host memory" if order.untried(plan) else ""
+            render.text(f"  #{plan.rank} takes {with_levers}{unseen}")
 
 
 def _are(ranks: Sequence[int]) -> str:
@@ -285,7 +290,13 @@ def _degrees(
     cells += [f"{plan.batch.global_:,}"] if batches else []
     cells += [plan.precision] if precisions else []
     cells += [str(p.tp), str(p.pp), *(str(getattr(p, name)) for name in shown), *([p.schedule] if schedules else [])]
-    return [*cells, f"{p.dp:,}", str(plan.batch.micro), str(p.zero_stage), plan.recompute.policy]
+    return [
+        *cells,
+        f"{p.dp:,}",
+        str(plan.batch.micro),
+        str(p.zero_stage),
+        plan.recompute.policy.replace("selective:", "selective ").partition(" ")[0],
+    ]
 
 
 def _figures(plan: Plan, measured: bool) -> list[str]:
@@ -324,7 +335,16 @@ def _search(found: PlanSet) -> None:
     cpu = took(found.meta, "cpu_s")
     if s.candidates == 1 or not s.feasible:
         return
-    render.labelled("Search", f"optimum of {s.candidates:,} candidates by {s.objective}{proven}{cpu}")
+    found_by = f"optimum of {s.candidates:,} candidates by {s.objective}{proven}{cpu}"
+    render.labelled("Search", found_by, *_levers(s))
+
+
+def _levers(search: SearchSection) -> Iterator[str]:
+    """What was searched beyond that, and how much better what was left out could be."""
+    if (levers := search.levers) is not None:
+        best = f"the best {format_percent(levers.gained)} better, a tie" if levers.gained else "the best is listed"
+        left = f"at most {format_percent(levers.left_out)} better" if levers.left_out else "none"
+        yield f"{levers.looked_at:,} more with other {', '.join(levers.axes)}: {best}; left out: {left}"
 
 
 def _contingency(found: PlanSet) -> None:
