@@ -67,20 +67,6 @@ def test_recomputation_is_asked_for_once() -> None:
     assert options(engine())["--gradient_checkpointing"] == "true"
 
 
-def test_no_block_has_to_be_named_and_one_rank_loads() -> None:
-    config = yaml.safe_load(files(sharded())["accelerate.yaml"])["fsdp_config"]
-    assert "fsdp_transformer_layer_cls_to_wrap" not in config
-    assert config["fsdp_cpu_ram_efficient_loading"] is True
-
-
-@pytest.mark.parametrize("target", ["hf-trainer", "accelerate"])
-def test_a_deepspeed_file_says_the_precision_alone(target: str) -> None:
-    """Accelerate refuses to start where its own configuration says it, too."""
-    made = bundle(engine(), parts(target), given(target)).files
-    assert "mixed_precision" not in yaml.safe_load(made["accelerate.yaml"])
-    assert json.loads(made["ds_config.json"])["bf16"] == {"enabled": True}
-
-
 @pytest.mark.parametrize("zero", [0, 1, 2, 3])
 def test_what_was_planned_for_deepspeed_starts_with_it(zero: int) -> None:
     made = files(plan(Case("deepspeed", "llama3-8b", NODE, f"zero={zero}")))
@@ -91,22 +77,6 @@ def test_what_was_planned_for_deepspeed_starts_with_it(zero: int) -> None:
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"tp": 2}, "tp 2 (it has 1)"),
-        ({"cp": 2}, "cp 2 (it has 1)"),
-        ({"pp": 2}, "pp 2 (it has 1)"),
-        ({"ep": 2}, "ep 2 (it has 1)"),
-        ({"vpp": 2}, "vpp 2 (it has 1)"),
-    ],
-)
-def test_degrees_that_it_has_not_are_refused(change: dict[str, int], says: str) -> None:
-    whole = replace(sharded(), parallelism=replace(sharded().parallelism, **change))
-    assert says in "; ".join(refusals(whole, EXPORTERS["hf-trainer"]))
-
-
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        ({"workload.optimizer": {"id": "adafactor"}}, "optimizer adafactor (it has adamw, adam-8bit, paged-ad"),
         ({"workload.mtp_layers": 1}, "no modules of multi-token prediction"),
         ({"workload.shape.family": "encoder"}, "family encoder (it has decoder)"),
     ],
