@@ -1,11 +1,13 @@
 """Step times that logs say, in all the ways in which frameworks say them: within 2 %, or refused with the reason."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
+from planner.catalog import load
+from planner.site import cells, log_rows
 from planner.site.logs import reading
 from planner.site.logs.records import LoggedRun
 from tests import training_logs as logs
@@ -148,3 +150,68 @@ def test_a_file_holds_the_runs_that_there_were(tmp_path: Path, name: str) -> Non
     assert says in "; ".join(note for run in found for note in run.notes)
     expected = 3.37 if "Trainer" in name or "torchtune" in name else 4.0
     assert [seconds(run) for run in found] == [[pytest.approx(expected, rel=WITHIN)]] * count
+
+
+def written(folder: Path, files: Mapping[str, Sequence[str]]) -> list[Path]:
+    """Files with these lines."""
+    for name, lines in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return [folder / name for name in files]
+
+
+ARGUMENTS = logs.megatron_arguments()
+FILES: dict[str, tuple[dict[str, Sequence[str]], list[str]]] = {
+    "files of ranks": (
+        {f"rank_{rank}.log": logs.megatron([30.0, 9.0, *[4.0 - rank / 10] * 18]) for rank in range(3)},
+        ["3 files of one job's ranks: the slowest of each step counts"],
+    ),
+    "torchrun's files": (
+        {f"attempt_0/{rank}/stdout.log": logs.megatron() for rank in range(2)}, ["2 files of one job's ranks"],
+    ),
+    "files of which one rank prints": (
+        {"rank0.log": ["waiting"], "rank1.log": logs.megatron()}, ["2 files of one job's ranks"],
+    ),
+    "a file that was rotated": (
+        {"train.log": logs.megatron(first=21), "train.log.1": [*ARGUMENTS, *logs.megatron()]},
+        ["continued at step 21 in train.log"],
+    ),
+    "a run that was resumed": (
+        {"first.log": [*ARGUMENTS, *logs.megatron()], "again.log": [*ARGUMENTS, *logs.megatron(first=15)]},
+        ["continued at step 15 in again.log: 6 steps were done again"],
+    ),
+    "two runs": ({"a.log": logs.megatron(), "b.log": logs.megatron()}, ["", ""]),
+    "two configurations": (
+        {"a.log": [*ARGUMENTS, *logs.megatron()],
+         "b.log": [*logs.megatron_arguments(tensor_model_parallel_size=4), *logs.megatron(first=21)]}, ["", ""],
+    ),
+    "plans of a shortlist": ({"rank-1/train.log": logs.megatron(), "rank-2/train.log": logs.megatron()}, ["", ""]),
+}  # fmt: skip
+"""What there is -> files and their lines, and what is said of each run that they are."""
+
+
+@sweep("name", FILES)
+def test_files_are_the_runs_that_there_were(tmp_path: Path, name: str) -> None:
+    files, says = FILES[name]
+    runs_of_all = [run for _, of_file in log_rows.read_all(written(tmp_path, files)) for run in of_file]
+    assert len(runs_of_all) == len(says)
+    assert all(expected in "; ".join(run.notes) for run, expected in zip(runs_of_all, says, strict=True))
+    assert [seconds(run) for run in runs_of_all] == [[pytest.approx(4.0, rel=WITHIN)]] * len(says)
+
+
+def test_a_rotated_file_has_the_configuration_of_the_first(tmp_path: Path) -> None:
+    ((_, (run,)),) = log_rows.read_all(written(tmp_path, FILES["a file that was rotated"][0]))
+    assert run.stated["tp"] == "2" and (run.first, run.last) == (1, 40)
+
+
+def test_mlperf_says_model_and_platform(tmp_path: Path) -> None:
+    """Two nodes of four accelerators each."""
+    values = {"submission_benchmark": "llama31_8b", "submission_platform": "2xNVIDIA GB200"}
+    lines = [
+        f':::MLLOG {{"time_ms": 1, "key": "{key}", "value": "{value}", "metadata": {{}}}}'
+        for key, value in values.items()
+    ]
+    (run,) = runs(tmp_path, [*lines, *logs.mlperf_blocks()])
+    row = cells.of_log(run, load())
+    expected = {"model": "llama3.1-8b", "family": "dense", "accelerator": "GB200", "num_accelerators": "8"}
+    assert row.items() >= (expected | {"accelerators_per_node": "4"}).items()

@@ -28,6 +28,7 @@ from planner.site import cells, folder, journal, log_rows, previews, sharing
 from planner.site.folder import Site
 from planner.site.journal import LearntRow, SiteRuns
 from planner.site.log_rows import Known, Measured
+from planner.site.logs.records import LoggedRun
 from planner.site.previews import Preview
 from planner.site.sharing import Shared
 
@@ -181,11 +182,12 @@ def lesson(asked: LearnQuestion) -> Lesson:
     known = load(site=there.folder)
     stated = log_rows.given(texts(asked.set), known)
     plans = _plans(plan, asked.rank)
+    given = Known(plans=plans, stated=stated, catalog=known, failed=asked.failed)
     if logs:
         found = [
             row
-            for log, of_log in _known_of(logs, Known(plans=plans, stated=stated, catalog=known, failed=asked.failed))
-            for row in _of_log(log, of_log, there.profile.name)
+            for log, runs in log_rows.read_all(logs)
+            for row in _of_log(log, runs, _known_of(log, given), there.profile.name)
         ]
     else:
         if len(plans) > 1:
@@ -219,7 +221,7 @@ def preview(asked: LearnQuestion) -> tuple[list[Preview], list[str]]:
     stated = log_rows.given(texts(asked.set), catalog)
     plans = _plans(path(asked.plan), asked.rank)
     known = Known(plans=plans, stated=stated, catalog=catalog, failed=asked.failed)
-    return previews.of_logs(_known_of(logs, known))
+    return previews.of_logs(logs, lambda log: _known_of(log, known))
 
 
 def previewed(shown: Sequence[Preview], reasons: Sequence[str]) -> dict[str, Any]:
@@ -228,14 +230,14 @@ def previewed(shown: Sequence[Preview], reasons: Sequence[str]) -> dict[str, Any
     return {"kind": "lesson-preview", "schema_version": 1, "runs": runs, "reasons": list(reasons)}
 
 
-def _known_of(logs: Sequence[Path], known: Known) -> list[tuple[Path, Known]]:
-    """Logs, each with the plans that are named, or else those next to it."""
-    return [(log, known if known.plans else replace(known, plans=_plan_next_to(log))) for log in logs]
+def _known_of(log: Path, known: Known) -> Known:
+    """What is known of a log: the plans that are named, or else those next to it."""
+    return known if known.plans else replace(known, plans=_plan_next_to(log))
 
 
-def _of_log(log: Path, known: Known, name: str) -> Sequence[Measured]:
+def _of_log(log: Path, runs: Sequence[LoggedRun], known: Known, name: str) -> Sequence[Measured]:
     """The rows of a log."""
-    rows = log_rows.of_log(log, known, name)
+    rows = log_rows.of_log(log, runs, known, name)
     _possible(rows, known.plans)
     return rows
 

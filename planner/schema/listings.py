@@ -483,7 +483,8 @@ class RunEnding(Record):
 class PreviewedRun(Record):
     """One measurement that would be learned from a log; figures are null where the log does not say them."""
 
-    file: str
+    files: tuple[str, ...]
+    """Names of the files that hold it."""
     format: str
     step_time_s: float | None
     steps: int | None

@@ -169,9 +169,16 @@ def of_log(run: LoggedRun, catalog: Catalog) -> dict[str, str]:
         row["model"] = named
     elif "layers" in row and "hidden" in row:
         row["model"] = f"{row['layers']}x{row['hidden']}"
+    if row.get("model") in library() and "family" not in row and (family := _family(library()[row["model"]])):
+        row["family"] = family
     if run.device and (part := _accelerator(run.device, catalog)):
         row["accelerator"] = part
     return row
+
+
+def _family(model: Model) -> str:
+    """A decoder's family in the words of a row; empty of others."""
+    return ("moe" if model.moe else "dense") if model.family == "decoder" else ""
 
 
 def _is_shaped(model: Model, row: Cells) -> bool:

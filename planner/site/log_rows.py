@@ -17,6 +17,7 @@ from planner.site import cells, folder, sharing
 from planner.site.findings import RunFinding, of_run
 from planner.site.logs import reading
 from planner.site.logs.formats import NAMES
+from planner.site.logs.joining import joined, rank_key
 from planner.site.logs.records import LoggedRun
 from planner.site.logs.verdicts import FAILED
 
@@ -85,14 +86,27 @@ def read(path: Path) -> list[LoggedRun]:
     return runs
 
 
-def of_log(path: Path, known: Known, site: str) -> list[Measured]:
+def read_all(paths: Sequence[Path]) -> list[tuple[Path, list[LoggedRun]]]:
+    """The runs of logs, each with the file that it begins in: files of ranks, and of a run that was rotated or resumed,
+    are put together.
+
+    Raises:
+        WrongQuestion: one cannot be read, or is no training log that is known and no further rank's of one that is.
+    """
+    logs = [(path, reading.read(path)) for path in paths]
+    read_ranks = {rank_key(path) for path, runs in logs if runs}
+    for path, runs in logs:
+        if not runs and rank_key(path) not in read_ranks:
+            read(path)
+    return joined(logs)
+
+
+def of_log(path: Path, runs: Sequence[LoggedRun], known: Known, site: str) -> list[Measured]:
     """The measured rows of a log.
 
     Raises:
-        WrongQuestion: it cannot be read, is no training log that is known, has too few steps, contradicts every plan,
-            does not say what ran, or is of runs that failed.
+        WrongQuestion: it has too few steps, contradicts every plan, does not say what ran, or is of runs that failed.
     """
-    runs = read(path)
     of_plan = [run for run in runs if len(runs) == 1 or not known.plans or _is_of_any(run, known)] or runs
     every = [finding for run in of_plan for finding in findings(path, run, known)]
     timed = [finding for finding in every if not finding.reason or finding.run.out_of_memory]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,8 @@ from planner.base.units import format_seconds
 from planner.site import cells, log_rows
 from planner.site.findings import RunFinding
 from planner.site.log_rows import NEEDED, Known
+from planner.site.logs.joining import joined
+from planner.site.logs.records import LoggedRun
 from planner.site.logs.verdicts import FAILED
 
 MEASURED = (*log_rows.TAKEN, "memory_gb_per_gpu", "memory_kind", "grade")
@@ -22,8 +24,12 @@ MEASURED = (*log_rows.TAKEN, "memory_gb_per_gpu", "memory_kind", "grade")
 class Preview:
     """One measurement that would be learned, or the reason why it would not."""
 
-    file: str
     finding: RunFinding
+
+    @property
+    def files(self) -> list[str]:
+        """Names of the files that hold it."""
+        return list(self.finding.run.files)
 
     @property
     def cells(self) -> dict[str, str]:
@@ -65,7 +71,7 @@ class Preview:
         finding = self.finding
         peak = finding.run.memory_bytes
         return {
-            "file": self.file,
+            "files": self.files,
             "format": finding.run.format,
             "step_time_s": finding.step_time_s,
             "steps": int(finding.row.get("steps", 0)) or None,
@@ -86,7 +92,7 @@ class Preview:
         peak = finding.run.memory_bytes
         memory = f", peak of {peak / 2.0**30:.1f} GiB" if peak else ""
         time = f"{format_seconds(finding.step_time_s)} a step" if finding.step_time_s else "no step time"
-        yield f"{self.file}: {time}{rate}{memory}"
+        yield f"{' + '.join(self.files)}: {time}{rate}{memory}"
         yield str(finding.verdict)
         if finding.verdict.next:
             yield f"next: {finding.verdict.next}"
@@ -98,24 +104,28 @@ class Preview:
             yield f"does not say {', '.join(self.missing)}: {self.to_paste}"
 
 
-def of_logs(logs: Sequence[tuple[Path, Known]]) -> tuple[list[Preview], list[str]]:
+def of_logs(logs: Sequence[Path], known_of: Callable[[Path], Known]) -> tuple[list[Preview], list[str]]:
     """What logs say, run by run, and why others say nothing.
 
     Args:
-        logs: Each with what is known of it.
+        logs: Files, of which some may hold parts of one run.
+        known_of: What is known of a log.
     """
+    read: list[tuple[Path, list[LoggedRun]]] = []
     previews: list[Preview] = []
     reasons: list[str] = []
-    for path, known in logs:
+    for path in logs:
         try:
-            of_log = [
-                Preview(file=path.name, finding=one)
-                for run in log_rows.read(path)
-                for one in log_rows.findings(path, run, known)
-            ]
+            read.append((path, log_rows.read(path)))
+        except WrongQuestion as error:
+            reasons.append(str(error))
+    for path, runs in joined(read):
+        try:
+            findings = [one for run in runs for one in log_rows.findings(path, run, known_of(path))]
         except WrongQuestion as error:
             reasons.append(str(error))
             continue
+        of_log = [Preview(finding=finding) for finding in findings]
         previews += of_log
         reasons += [f"{path}: {one.refused or one.finding.reason}" for one in of_log if not one.is_read]
     return previews, reasons

@@ -88,6 +88,7 @@ def columns(dump: Dump) -> dict[str, str]:
         row.pop("micro_batch", None)  # torchtitan hands a pipeline all its micro-batches as one local batch
     if row.get("num_experts", "0") == "0":
         row = {name: value for name, value in row.items() if name not in ("num_experts", "topk", "moe_ffn_hidden")}
+    row["model"] = _TABLE["benchmarks"].get(row.get("model", ""), row.get("model", ""))
     if dump.get("group_query_attention") == "False":
         row.pop("kv_heads", None)
     if _odd(row):

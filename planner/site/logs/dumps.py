@@ -32,6 +32,10 @@ TRAINER = re.compile(
 """Hugging Face (src/transformers/trainer.py): "***** Running training *****"."""
 MLPERF = re.compile(r':::MLLOG .*?"key": "(\w+)", "value": "?([\w.+-]+)"?[,}]')
 """A value of MLPerf's logs (mlcommons/logging mlperf_logging/mllog)."""
+PLATFORM = re.compile(r'"submission_platform", "value": "(\d+)x((?:NVIDIA|DGX|HGX|GB\d|MI\d)[^"]*)"')
+"""``2xNVIDIA GB200`` is two nodes (NVIDIA's and AMD's submissions to MLPerf Training)."""
+IN_FOURS = re.compile(r"\bG[BH]\d{3}\b")
+"""Accelerators that come with a processor, four in a node; others come in eights."""
 LIGHTNING = re.compile(r"distributed processes registered\. Starting with (\d+) processes")
 """Lightning (lightning/pytorch/strategies/ddp.py)."""
 
@@ -52,6 +56,9 @@ def stated(line: str) -> Iterator[tuple[str, str]]:
         yield match[1].partition(" (")[0], match[2].replace(",", "")
     elif ":::MLLOG" in line:
         yield from MLPERF.findall(line)
+        if match := PLATFORM.search(line):
+            in_node = "4" if IN_FOURS.search(match[2]) else "8"
+            yield from (("num_nodes", match[1]), ("devices", in_node), ("accelerators_per_node", in_node))
     elif "Running with " in line:
         yield from _json(line)
     elif "processes registered" in line and (match := LIGHTNING.search(line)):
