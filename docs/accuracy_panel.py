@@ -12,16 +12,16 @@ from pathlib import Path
 import numpy as np
 
 from planner import catalog, cost
-from planner.axes.table import OFFLOAD, PRECISION, RECOMPUTE, ZERO
+from planner.axes.table import ATTENTION_KERNEL, GRAPHS, OFFLOAD, PRECISION, RECOMPUTE, ZERO
 from planner.base import writing
 from planner.calibration.report import panel
 from planner.calibration.report.panel import JobPlan, JudgedJob, KnownJob
 from planner.calibration.runs import reading
 from planner.catalog import Catalog
 from planner.figures.efficiency import Efficiencies
+from planner.planning import ranked
 from planner.question.request import Request
-from planner.question.search_problem import prepare, problem
-from planner.search.branch_and_bound import Bounded
+from planner.question.search_problem import prepare
 from planner.space.cost_grid import single_grid
 from planner.space.pins import parse_pins
 
@@ -50,7 +50,7 @@ def our_plan(known: Catalog, job: KnownJob, precision: str) -> JobPlan:
         top=1,
     )
     prepared = prepare(known, request)
-    best = Bounded().search(problem(prepared, 1)).best[0]
+    best = ranked.search(known, prepared, top=1).found.best[0]
     parts = cost.breakdown(single_grid(prepared.figures, best.layout, best.options))
     terms = {name: float(np.max(part)) for name, part in parts.items()}
     return JobPlan(best.layout, best.options, best.time, terms)
@@ -73,7 +73,8 @@ def words(plan: JobPlan) -> str:
     options = plan.options
     again = {"none": "no recomputation"}.get(options[RECOMPUTE].name, f"recompute {options[RECOMPUTE].name}")
     moved = ["optimizer on the host"] if options[OFFLOAD] else []
-    return ", ".join([*degrees, f"micro {plan.layout['micro']}", f"ZeRO {options[ZERO]}", again, *moved])
+    named = [options[axis] for axis in (GRAPHS, ATTENTION_KERNEL) if options[axis] != axis.neutral]
+    return ", ".join([*degrees, f"micro {plan.layout['micro']}", f"ZeRO {options[ZERO]}", again, *moved, *named])
 
 
 def table(headers: list[str], rows: list[list[str]]) -> str:
