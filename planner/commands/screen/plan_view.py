@@ -117,10 +117,10 @@ def _shortlist(found: PlanSet) -> None:
 
 def _site(found: PlanSet) -> None:
     """What the site's own runs say: of predictions, of plans that ran out of memory, of what to run next."""
-    from planner.api.learning import judgement
-
     if found.site is None:
         return
+    from planner.api.learning import judgement
+
     lines = [judgement(found.site)]
     if len(found.plans[0].cluster.pools) > 1:
         lines.append("its runs rank no plan over several pools: a row of its journal describes one pool")
