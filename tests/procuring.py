@@ -146,7 +146,8 @@ def _answers(instance: ProcureInstance, run: tuple[int, ...], days: dict[tuple[i
             ends = [_ends(instance, [j], p, days, pools[p].start_day, 1) for j in mine]
             each.append([(0, 0.0, max(e for e in ends if e is not None))] if None not in ends else [])
             continue
-        options = ((n, start) for n in range(1, pools[p].copies + 1) for start in _first_days(instance, pools[p]))
+        first = _first_days(instance, pools[p], {j: days[j, p] for j in mine})
+        options = ((n, start) for n in range(1, pools[p].copies + 1) for start in first)
         each.append(
             [(n, start, end) for n, start in options if (end := _ends(instance, mine, p, days, start, n)) is not None]
         )
@@ -156,10 +157,14 @@ def _answers(instance: ProcureInstance, run: tuple[int, ...], days: dict[tuple[i
             yield found
 
 
-def _first_days(instance: ProcureInstance, pool: SupplyPool) -> list[float]:
-    """A purchase begins on its delivery, when a job is released, or with a month."""
-    days = {pool.start_day, *(job.release_day for job in instance.jobs), *(n * 365.25 / 12 for n in range(4))}
-    return sorted(day for day in days if pool.start_day <= day < HORIZON)
+def _first_days(instance: ProcureInstance, pool: SupplyPool, days: dict[int, float]) -> list[float]:
+    """A purchase begins on its delivery, or as late as a chain of jobs, one after another, lets it: the last one ends
+    on its deadline. Later than the latest of these some chain is late; what is between two of them costs more than the
+    later one.
+    """
+    chains = [some for n in range(1, len(days) + 1) for some in itertools.combinations(days, n)]
+    latest = {instance.jobs[last].deadline_day - sum(days[j] for j in some) for some in chains for last in some}
+    return sorted({pool.start_day} | {day for day in latest if pool.start_day < day < HORIZON})
 
 
 def _ends(
@@ -216,7 +221,26 @@ def best_value(instance: ProcureInstance, objective: str) -> float:
     """The best value there is; infinite where nothing keeps the limits."""
     found = list(answers(instance))
     value = {"cost": lambda a: a.cost, "carbon": lambda a: a.carbon, "time": lambda a: a.done}[objective]
-    return min((value(a) for a in found), default=math.inf)
+    best = min((value(a) for a in found), default=math.inf)
+    if objective == "time" and found and instance.asked.limits.budget is not None:
+        return _earliest(instance, best)
+    return best
+
+
+def _earliest(instance: ProcureInstance, done: float) -> float:
+    """The first day by which all can be done within the budget: later purchases cost less and end later, on any day
+    between two that are tried.
+    """
+    low = 0.0
+    while done - low > 1e-5 * done:
+        middle = (low + done) / 2
+        jobs = tuple(replace(job, deadline_day=min(job.deadline_day, middle)) for job in instance.jobs)
+        sooner = replace(instance, asked=replace(instance.asked, jobs=jobs))
+        if any(True for _ in answers(sooner)):
+            done = middle
+        else:
+            low = middle
+    return done
 
 
 def best_ratio(instance: ProcureInstance, window: float) -> float:

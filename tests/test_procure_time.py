@@ -17,7 +17,7 @@ from planner.procurement.program.solve import best, solve
 from planner.procurement.throughput.column import Column
 from planner.solver import Linear, Outcome, Problem, Status
 from tests.procuring import best_value, bought, hired, job, portfolio, random_instance
-from tests.sequencing import QUOTA, hire, least_cost, scarce_instance
+from tests.sequencing import QUOTA, TERM, hire, least_cost, scarce_instance
 from tests.sweeps import sweep
 
 SETTINGS = Settings(gap=1e-9)
@@ -91,8 +91,8 @@ def _queues(instance: ProcureInstance, found: ProgramSolution) -> bool:
 def test_a_purchase_waits_for_its_job_and_not_for_the_end_of_the_plan() -> None:
     released = job(0, 100.0, 40.0)
     pool = bought(0, 1e5, 3_000.0)
-    for given, day in ((True, 3 * 365.25 / 12 - 365.25 / 12), (False, 40.0)):
-        # Of 20 days of work: with a deadline the last month in which it can be done, without one as soon as it may.
+    for given, day in ((True, 65.0), (False, 40.0)):
+        # Of 20 days of work: with a deadline the last day on which it can begin, without one as soon as it may.
         asked = portfolio((replace(released, deadline_day=85.0 if given else 100.0, given_deadline=given),))
         instance = ProcureInstance(asked, [pool], [Column(0, 0, 20.0, 1e3)])
         found = best(instance, ProcureVariant(), "cost", SETTINGS)
@@ -103,10 +103,10 @@ def test_a_purchase_waits_for_its_job_and_not_for_the_end_of_the_plan() -> None:
 def test_a_purchase_waits_for_the_jobs_that_it_does_alone() -> None:
     # The job that is due soon could run on what is bought, too, and is hired for: the other one is due in time.
     soon, later = job(0, 40.0), job(1, 100.0)
-    pools, month = [bought(0, 1e5, 3_000.0), hired(1, 10.0)], 365.25 / 12
+    pools = [bought(0, 1e5, 3_000.0), hired(1, 10.0)]
     columns = [Column(0, 0, 20.0, 1e3), Column(0, 1, 20.0, 1e3), Column(1, 0, 20.0, 1e3)]
     found = best(ProcureInstance(portfolio((soon, later)), pools, columns), ProcureVariant(), "cost", SETTINGS)
-    assert found is not None and found.run == {0: (1,), 1: (0,)} and found.starts == {0: pytest.approx(2 * month)}
+    assert found is not None and found.run == {0: (1,), 1: (0,)} and found.starts == {0: pytest.approx(80.0)}
 
 
 def test_a_term_that_ends_before_another_job_is_released_serves_those_before() -> None:
@@ -119,10 +119,10 @@ def test_a_term_that_ends_before_another_job_is_released_serves_those_before() -
 
 
 def test_what_was_proven_stays_proven(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Bought for the last 35 days if any day would do, and from the first of a month on, which is asked next.
-    asked, month = portfolio((job(0, 85.0, 40.0),)), 365.25 / 12
-    pools = [bought(0, 1e5, 3_000.0), bought(1, 2e5, 3_000.0)]
-    instance = ProcureInstance(asked, pools, [Column(0, p, 20.0, 1e3) for p in (0, 1)])
+    # Five and five of nine nodes have room for the work of both jobs and are not there at once, which is asked next.
+    asked = portfolio((job(0, 39.0), job(1, 39.0)))
+    pools = [hire("on-demand", QUOTA, 5, day_usd=100.0, at_most=9), hire("spot", TERM, 2, day_usd=300.0)]
+    instance = ProcureInstance(asked, pools, [Column(j, p, 20.0, 1e3) for j in (0, 1) for p in (0, 1)])
     solve_program, rounds = Problem.solve, []
 
     def out_of_time(program: Problem, **how: object) -> Outcome:
@@ -132,9 +132,9 @@ def test_what_was_proven_stays_proven(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(Problem, "solve", out_of_time)
     found = best(instance, ProcureVariant(), "cost", SETTINGS)
-    assert found is not None and sum(rounds) == 2 and found.starts == {0: pytest.approx(2 * month)}
-    assert found.value == pytest.approx(1e5 + 3_000.0 * (100.0 - 2 * month) / month)
-    assert found.bound == pytest.approx(1e5 + 3_000.0 * 35.0 / month)
+    assert found is not None and sum(rounds) == 2
+    assert found.value == pytest.approx(20.0 * 100.0 + 20.0 * 300.0)
+    assert found.bound == pytest.approx(2 * 20.0 * 100.0)
 
 
 @pytest.mark.slow

@@ -122,6 +122,10 @@ class Optimality(Record):
     """How much shorter a step of any of those plans could be, at most."""
     restrictions: Sparse[tuple[str, ...]] = None
     """What the method keeps to, a clause each: other answers were not tried."""
+    whole: Sparse[bool] = None
+    """Whether the bound is of all answers that the question allows with each job on one cluster; else of those alone
+    that keep to the restrictions.
+    """
 
 
 class Line(Record):

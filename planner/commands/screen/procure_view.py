@@ -77,10 +77,11 @@ def _headline(found: Procurement, as_money: Money) -> None:
         max(days) for days in zip(*((x.finish_low, x.finish_high) for x in best.workloads), strict=True)
     )
     parts = _accelerators(found, best)
-    proven = f"gap {format_percent(sure.gap, 2 if sure.gap else 0)}"
+    # A bound of some of the answers says nothing of the whole question: it stands in the search's line alone.
+    proven = "" if sure.whole is False else f", gap {format_percent(sure.gap, 2 if sure.gap else 0)}"
     render.text(
         f"{best.what[:1].upper()}{best.what[1:]} ({parts:,} accelerators): {as_money(best.cost.total_usd)}, done day "
-        f"{best.done_day:.0f} (80 %: {earliest:.0f}-{latest:.0f}), {proven}"
+        f"{best.done_day:.0f} (80 %: {earliest:.0f}-{latest:.0f}){proven}"
     )
     if best.rests_on:
         render.text(f"rests on {'; '.join(best.rests_on)}")
@@ -364,7 +365,8 @@ def _rests(found: Procurement, verbose: bool) -> None:
         "Search",
         f"{_counted(sure.pools, 'purchase option')}, {_counted(sure.columns, 'precomputed plan')}"
         f"{mixed if sure.mixed_columns else ''}{among}; "
-        f"bound {sure.bound:,.6g} {sure.unit}, proven gap {format_percent(sure.gap, 2)}",
+        f"bound {sure.bound:,.6g} {sure.unit}, proven gap {format_percent(sure.gap, 2)}"
+        f"{' to these alone' if sure.whole is False else ''}",
     )
 
 

@@ -166,7 +166,9 @@ def _group(
         return Collision(tuple(jobs), names, proven=False)
     if bought and sequenced(tasks(days(0.0)), ground).times is not None:
         share = largest(lambda share: sequenced(tasks(days(share)), ground).times is not None)
-        return Collision(tuple(jobs), names, proven=len(bought) == 1, late=share * min(bought.values()))
+        later = sequenced(tasks(days(share + 0.5**HALVINGS)), ground)
+        proven = len(bought) == 1 and later.times is None and later.proven
+        return Collision(tuple(jobs), names, proven, late=share * min(bought.values()))
     least = conflicting(tasks(days(0.0)), ground)
     names = tuple(sorted({name for task in least for name in task.takes}))
     # What months leave depends on what is held, and an order in which money lasts may be none of those that are tried.

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from planner.procurement.program.calendar import Choice, Collision, first_days
+from planner.procurement.program.calendar import Choice, Collision
 from planner.procurement.program.instance import ProcureInstance, ProcureVariant, ProgramSolution, Settings, better
 from planner.procurement.program.integer_program import ProcureProgram, build
 from planner.procurement.program.job_order import EPS
 from planner.procurement.throughput.column import Place
-from planner.solver import Linear, Outcome, Status, total
+from planner.solver import Linear, Outcome, total
 
 
 def forbid(program: ProcureProgram, instance: ProcureInstance, choice: Choice, collision: Collision, n: str) -> None:
@@ -49,42 +49,6 @@ def charge(
         if key in program.pause
     ]
     program.problem.constrain(total(paid) >= usd * (1 - other), f"pauses_{n}")
-
-
-def on_first_days(program: ProcureProgram, p: int, days: Sequence[float], copies: int) -> None:
-    """``late[p] = sum_d (d - d') later[p,d]``, d' the day before d: copies begin on one of these days after delivery,
-    all on the same: ``later[p,d] = hold[p] from[p,d]``.
-    """
-    problem = program.problem
-    hold = program.hold[p]
-    terms = []
-    before = 0.0
-    for n, day in enumerate(days):
-        later, begins = problem.continuous(f"later_{p}_{n}"), problem.binary(f"from_{p}_{n}")
-        problem.constrain(later <= hold, f"later_held_{p}_{n}")
-        problem.constrain(later <= copies * begins, f"later_if_{p}_{n}")
-        problem.constrain(later >= hold - copies * (1 - begins), f"later_all_{p}_{n}")
-        if n:
-            problem.constrain(begins <= Linear({f"from_{p}_{n - 1}": 1.0}), f"later_order_{p}_{n}")
-        terms.append((day - before) * later)
-        before = day
-    problem.constrain(program.late[p] == total(terms), f"first_days_{p}")
-
-
-def begin_on_first_days(
-    program: ProcureProgram, instance: ProcureInstance, days_late: Mapping[int, float], dates: set[int]
-) -> bool:
-    """Whether a purchase got a constraint on the days on which it may begin."""
-    changed = False
-    for p, late in days_late.items():
-        pool = instance.pools[p]
-        days = [day - pool.start_day for day in first_days(instance, pool)]
-        if pool.term_days or p in dates or any(abs(day - late) <= EPS for day in days):
-            continue
-        dates.add(p)
-        on_first_days(program, p, sorted(day for day in days if day > 0), pool.copies)
-        changed = True
-    return changed
 
 
 def _elsewhere(program: ProcureProgram, choice: Choice, jobs: Sequence[int]) -> Linear:
@@ -127,8 +91,6 @@ def _other(program: ProcureProgram, of: Linear, now: int, up: bool, name: str) -
 
 MANY = 1000
 """Columns from which on it pays to ask first which of them may matter."""
-PARTED_ROUNDS = 8
-"""Rounds of a large program with interruptible jobs, which ask on which days purchases may begin."""
 SAFELY = 1e-6
 """By which what a column costs, at least, may be wrong."""
 Answer = Callable[[ProcureInstance], ProgramSolution | None]
@@ -154,28 +116,13 @@ def narrowed(
         return instance, known, outcome.bound
     instance = _mattering(instance, program, outcome, known.value)
     program = build(instance, variant)
-    reached = outcome.bound
-    dates = set[int]()
     runs = {x for run in program.run.values() for x in run.coefficients}
-    for _ in range(PARTED_ROUNDS):
-        outcome = program.problem.relaxed(runs).solve(
-            gap=settings.gap / 2, time_limit_s=settings.time_limit_s, solver=settings.solver
-        )
-        reached = max(reached, outcome.bound)
-        if outcome.status is not Status.OPTIMAL:
-            break
-        late = {p: outcome.value(x) / n for p, x in program.late.items() if (n := outcome.value(program.hold[p])) > EPS}
-        if not begin_on_first_days(program, instance, _as_late(instance, program, late), dates):
-            break
-    known = better(known, _on_used(instance, program, outcome, answer))
+    parted = program.problem.relaxed(runs).solve(
+        gap=settings.gap / 2, time_limit_s=settings.time_limit_s, solver=settings.solver
+    )
+    reached = max(outcome.bound, parted.bound)
+    known = better(known, _on_used(instance, program, parted, answer))
     return instance, known, reached
-
-
-def _as_late(instance: ProcureInstance, program: ProcureProgram, late: Mapping[int, float]) -> dict[int, float]:
-    """Days late of pools, and of all others with as many of the same nodes, that would be as late in their place."""
-    kinds = {(instance.pools[p].family, instance.pools[p].nodes): days for p, days in late.items()}
-    late_pools = {p: (instance.pools[p].family, instance.pools[p].nodes) for p in program.late}
-    return {p: kinds[kind] for p, kind in late_pools.items() if kind in kinds} | dict(late)
 
 
 def _on_used(

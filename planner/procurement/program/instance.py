@@ -37,6 +37,14 @@ class ProcureInstance:
         """The jobs."""
         return self.asked.jobs
 
+    @property
+    def more_starts(self) -> dict[int, list[int]]:
+        """Offered pool -> the pools of which it is more copies, from other days on."""
+        more: dict[int, list[int]] = {}
+        for q, p in self.repeats.items():
+            more.setdefault(p, []).append(q)
+        return more
+
     def as_offered(self, place: Place) -> Place:
         """The offered pools of a place."""
         return tuple(self.repeats.get(p, p) for p in place)

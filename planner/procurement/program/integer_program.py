@@ -192,18 +192,20 @@ def _lengths(program: ProcureProgram, instance: ProcureInstance) -> None:
 
 
 def _dates(program: ProcureProgram, instance: ProcureInstance) -> None:
-    """``dates[p]``: ``sum_d begins[p,d] <= 1`` and ``hold[p,d] <= copies begins[p,d]``, d all days from which p may be
-    held: its copies begin on the same.
+    """``dates[p]``: ``sum_d begins[p,d] <= starts`` and ``hold[p,d] <= copies begins[p,d]``, d all days from which p
+    may be held, ``starts`` how many of them its copies may begin on.
     """
     days: dict[int, list[int]] = {}
     for p in program.hold:
         days.setdefault(instance.dated.get(p, p), []).append(p)
+    more = instance.more_starts
     for p, dates in days.items():
-        if len(dates) > 1:
+        starts = 1 + len(more.get(p, ()))
+        if len(dates) > starts:
             for d in dates:
                 begins = instance.pools[p].copies * program.problem.binary(f"begins_{d}")
                 program.problem.constrain(program.hold[d] <= begins, f"begins_{d}")
-            program.problem.constrain(total(Linear({f"begins_{d}": 1.0}) for d in dates) <= 1, f"dates_{p}")
+            program.problem.constrain(total(Linear({f"begins_{d}": 1.0}) for d in dates) <= starts, f"dates_{p}")
 
 
 def _clusters(program: ProcureProgram) -> None:

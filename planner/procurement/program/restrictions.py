@@ -5,17 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from planner.procurement.program.instance import ProcureInstance
-from planner.procurement.program.several_starts import has_all_starts
+from planner.procurement.program.several_starts import COUNT_MONEY, has_all_starts
+
+SHARED_DAYS = "copies of an offer share their first days"
+"""No bound is of the whole problem where this is a restriction."""
 
 
 def restrictions(instance: ProcureInstance) -> Iterator[str]:
     """What every answer to this instance keeps to, a clause each."""
-    used = {p for c in instance.columns for p in c.place}
+    pools = [instance.pools[p] for p in sorted({p for c in instance.columns for p in c.place})]
+    limited = instance.asked.limits
     yield "jobs stay where they are"
-    kept = [pool for pool in (instance.pools[p] for p in used) if pool.held and not pool.term_days]
-    if any(pool.copies > 1 for pool in kept):
-        yield "copies of a purchase begin together"
-    if not has_all_starts(instance):
-        yield "copies of an offer share their first days"
+
+    # Under a budget a later day of some copies may be what others are paid with.
+    saves = any(pool.copies > 1 and pool.idle_usd > 0 for pool in pools) and limited.budget is not None
+    if not has_all_starts(instance) or (saves and instance.asked.objective not in COUNT_MONEY):
+        yield SHARED_DAYS
+
+    if limited.monthly is not None and any(pool.held for pool in pools):
+        yield "purchases and terms begin on chosen days"
+
     sold = "purchases are kept or sold whole months later"
     yield "nothing bought is sold" if instance.asked.resale is None else sold

@@ -13,7 +13,10 @@ from math import prod
 
 from planner.procurement.program.instance import ProcureInstance, ProgramSolution
 from planner.procurement.program.job_order import EPS
+from planner.procurement.supply.pools import SupplyPool
 
+COUNT_MONEY = ("cost", "tokens-per-dollar")
+"""Objectives to which it matters that a purchase costs less if it begins later."""
 MOST_STARTS = 6
 """Days on which copies of one offer may begin, at most."""
 MOST_COLUMNS = 2000
@@ -21,7 +24,7 @@ MOST_COLUMNS = 2000
 
 
 def with_several_starts(instance: ProcureInstance) -> ProcureInstance:
-    """The instance with every term, and every purchase that is sold, once for each day on which copies may begin.
+    """The instance with every purchase and term once for each day on which some of its copies may begin.
 
     The pools that are added depend on the offers and jobs alone, so that instances of one question with fewer columns
     name them alike.
@@ -91,14 +94,22 @@ def has_all_starts(instance: ProcureInstance) -> bool:
 
 
 def _starts(instance: ProcureInstance) -> dict[int, int]:
-    """Pool that ends before the last job must -> days on which its copies may need to begin: one a job."""
+    """Pool -> days on which its copies may need to begin: one a job, where the first day matters.
+
+    It does for what ends before the last job must, and for purchases that cost less if they begin later.
+    """
     windows = {(job.release_day, job.deadline_day) for job in instance.jobs}
     last = max(deadline for _, deadline in windows)
+
+    def matters(pool: SupplyPool) -> bool:
+        if pool.term_days:
+            return len(windows) > 1 and pool.last_day < last
+        return pool.idle_usd > 0 and instance.asked.objective in COUNT_MONEY
 
     return {
         p: min(pool.copies, len(instance.jobs))
         for p, pool in enumerate(instance.pools)
-        if p not in instance.repeats and len(windows) > 1 and pool.term_days and pool.last_day < last
+        if pool.held and p not in instance.repeats and matters(pool)
     }
 
 

@@ -17,7 +17,7 @@ from planner.procurement.program.calendar import (
     most_in_a_month,
     stretches,
 )
-from planner.procurement.program.cuts import begin_on_first_days, charge, forbid, keys
+from planner.procurement.program.cuts import charge, forbid, keys
 from planner.procurement.program.instance import (
     FAR,
     USUAL,
@@ -46,51 +46,47 @@ def solve(instance: ProcureInstance, variant: ProcureVariant, settings: Settings
     """The best answer of one variant, or None if there is none.
 
     A monthly limit makes a program many times larger, and seldom matters: it is left out first, and what is then best
-    is best if it keeps the limit; else it says how good others can be, first those that hold pools from their delivery.
+    is best if it keeps the limit. Else that is the bound: those that keep the limit are sought with pools that are held
+    from their delivery, then from chosen days, and what is proven of these is not proven of all days.
     """
     limit = monthly_limit(instance.asked, variant)
-    bound = -math.inf
+    bound = 0.0
     if limit is None:
         return _solved(instance, variant, settings)
     if variant.minimise != "monthly":
-        without = _solved(instance, replace(variant, dropped=variant.dropped | {"monthly"}), settings)
+        without = _solved(instance, _without_monthly(variant), settings)
         if without is None or most_in_a_month(dated(instance, without), without) <= limit:
             return without
         bound = without.bound
     solution = _solved(instance, variant, settings)
     if solution is None or solution.value - bound > settings.gap * abs(solution.value):
-        solution, bound = _on_dates(instance, variant, settings, solution, bound)
-    return _at_least(solution, bound, math.inf)
+        solution = better(solution, _on_dates(instance, variant, settings, known=solution is not None))
+    return None if solution is None else replace(solution, bound=min(solution.value, bound))
+
+
+def _without_monthly(variant: ProcureVariant) -> ProcureVariant:
+    return replace(variant, dropped=variant.dropped | {"monthly"})
 
 
 def _on_dates(
-    instance: ProcureInstance,
-    variant: ProcureVariant,
-    settings: Settings,
-    solution: ProgramSolution | None,
-    bound: float,
-) -> tuple[ProgramSolution | None, float]:
-    """The better of an answer and of those that hold pools from later days, and a bound on all."""
+    instance: ProcureInstance, variant: ProcureVariant, settings: Settings, *, known: bool
+) -> ProgramSolution | None:
+    """The best of the answers that hold pools from chosen days, if any; where one is known, none in time is none."""
     spread = on_dates(instance, variant)
     if spread is None:
-        return solution, bound
-    later = (_tried if solution else _solved)(spread.instance, variant, settings)
-    if later is None:
-        return solution, bound
-    return better(solution, spread.back(later)), max(bound, later.bound)
+        return None
+    later = (_tried if known else _solved)(spread.instance, variant, settings)
+    return None if later is None else spread.back(later)
 
 
 def excluded(instance: ProcureInstance, settings: Settings = USUAL) -> bool:
-    """Whether it is proven that no answer keeps all limits: where not all orders of jobs could be tried, one may."""
-    variant = ProcureVariant(minimise="")
-    whole = instance
-    if monthly_limit(instance.asked, variant) is not None:
-        spread = on_dates(instance, variant)
-        if spread is None:
-            return False
-        whole = spread.instance
+    """Whether it is proven that no answer keeps all limits.
+
+    Where not all orders of jobs could be tried, one may; and one may keep a monthly limit that begins on other days
+    than those that are tried.
+    """
     try:
-        columns, proven = _sought(whole, variant, settings)
+        columns, proven = _sought(instance, _without_monthly(ProcureVariant(minimise="")), settings)
     except NoAnswer:
         return False
     return columns is None and proven
@@ -121,7 +117,6 @@ def _sought(
     # Nothing costs, emits or takes less than nothing; what more tokens are worth may be any amount.
     reached = -math.inf if variant.per_million_tokens > 0 else 0.0
     proven = math.inf
-    dates = set[int]()
     if cuts.pays(program):
         instance, known, bound = cuts.narrowed(
             instance, variant, program, settings, lambda part: _tried(part, variant, settings)
@@ -147,10 +142,7 @@ def _sought(
             if known is not None:
                 return _at_least(known, reached, proven), math.isinf(proven)
         arrangement, choice = _ordered(instance, variant, program, choice)
-        if not (
-            _corrected(program, instance, choice, arrangement, outcome, n)
-            or begin_on_first_days(program, instance, choice.late, dates)
-        ):
+        if not _corrected(program, instance, choice, arrangement, outcome, n):
             known = better(known, _solution_of(program, instance, outcome, choice, arrangement))
             return _at_least(known, min(outcome.objective, reached), proven), math.isinf(proven)
         if not arrangement.proven or not all(collision.proven for collision in arrangement.collisions):
@@ -331,8 +323,10 @@ def _earliest(instance: ProcureInstance, variant: ProcureVariant, settings: Sett
         else:
             earliest = trial
             high = min(middle, trial.done)
-    if monthly_limit(instance.asked, variant) is not None and on_dates(instance, variant) is None:
-        low = first  # not all was tried that was not found
+    if monthly_limit(instance.asked, variant) is not None:
+        # Not every first day was tried of what was not found.
+        sooner = _earliest(instance, _without_monthly(variant), settings)
+        low = first if sooner is None else sooner.bound
     return replace(earliest, value=high, bound=min(low, high))
 
 
