@@ -59,9 +59,16 @@ def solve(instance: ProcureInstance, variant: ProcureVariant, settings: Settings
             return without
         bound = without.bound
     solution = _solved(instance, variant, settings)
+    if not _holds(instance):
+        return None if solution is None else _at_least(solution, max(bound, solution.bound), math.inf)
     if solution is None or solution.value - bound > settings.gap * abs(solution.value):
         solution = better(solution, _on_dates(instance, variant, settings, known=solution is not None))
     return None if solution is None else replace(solution, bound=min(solution.value, bound))
+
+
+def _holds(instance: ProcureInstance) -> bool:
+    """Whether anything may be bought or taken for a term, of which the first day is to be chosen."""
+    return any(instance.pools[p].held for c in instance.columns for p in c.place)
 
 
 def _without_monthly(variant: ProcureVariant) -> ProcureVariant:
@@ -82,11 +89,12 @@ def _on_dates(
 def excluded(instance: ProcureInstance, settings: Settings = USUAL) -> bool:
     """Whether it is proven that no answer keeps all limits.
 
-    Where not all orders of jobs could be tried, one may; and one may keep a monthly limit that begins on other days
-    than those that are tried.
+    Where not all orders of jobs could be tried, one may; and what is held from other days than those that are tried may
+    keep a monthly limit.
     """
+    variant = ProcureVariant(minimise="")
     try:
-        columns, proven = _sought(instance, _without_monthly(ProcureVariant(minimise="")), settings)
+        columns, proven = _sought(instance, _without_monthly(variant) if _holds(instance) else variant, settings)
     except NoAnswer:
         return False
     return columns is None and proven
@@ -323,7 +331,7 @@ def _earliest(instance: ProcureInstance, variant: ProcureVariant, settings: Sett
         else:
             earliest = trial
             high = min(middle, trial.done)
-    if monthly_limit(instance.asked, variant) is not None:
+    if monthly_limit(instance.asked, variant) is not None and _holds(instance):
         # Not every first day was tried of what was not found.
         sooner = _earliest(instance, _without_monthly(variant), settings)
         low = first if sooner is None else sooner.bound
