@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+from planner import cost
+from planner.axes.table import ATTENTION_KERNEL, GRAPHS
 from planner.base.errors import ClusterwrightError
 from planner.catalog import Catalog
 from planner.planning import answer, order
@@ -22,6 +24,7 @@ from planner.search import waves
 from planner.search.branch_and_bound import Bounded
 from planner.search.problem import Candidate, SearchResult
 from planner.search.waves import LeverSearch
+from planner.space.cost_grid import single_grid
 from planner.space.pins import Pins
 
 LIMITS = ("deadline", "budget")
@@ -107,7 +110,22 @@ def beyond(prepared: Prepared, base: SearchResult) -> LeverSearch | None:
     if not levers:
         return None
     best = base.best[0] if base.best else None
-    return waves.search(partial(wave, prepared), legal_rows(prepared), prepared.request.pins, levers, best)
+    found = waves.search(partial(wave, prepared), legal_rows(prepared), prepared.request.pins, levers, best)
+    return replace(found, device=_plainer(prepared, found.device)) if found.device else found
+
+
+def _plainer(prepared: Prepared, candidate: Candidate) -> Candidate:
+    """The candidate without those faster levers that make less than a tie together: nobody must install them for it."""
+    slowest = (1.0 + order.TIED) * candidate.time
+    plainer = candidate
+    for axis in (ATTENTION_KERNEL, GRAPHS):
+        options = plainer.options.replaced(**{axis.name: axis.neutral})
+        step = cost.evaluate(single_grid(prepared.figures, candidate.layout, options))
+        time, memory = float(step.time), float(step.memory)
+        if time <= slowest and memory <= prepared.usable:
+            value = candidate.value * time / candidate.time
+            plainer = replace(plainer, options=options, time=time, memory=memory, value=value)
+    return plainer
 
 
 def _with(levers: LeverSearch, best: Sequence[Candidate], top: int) -> tuple[Candidate, ...]:

@@ -175,7 +175,7 @@ def _levers(prepared: Prepared, ranking: Ranking) -> LeverSection | None:
     if levers is None or not ranking.found.best:
         return None
     listed = min(candidate.value for candidate in ranking.found.best)
-    best = min([listed, *(candidate.value for candidate in (levers.device, levers.host) if candidate)])
+    best = min(listed, levers.least)
     return LeverSection(
         axes=tuple(levers_of(prepared).added),
         looked_at=levers.looked_at,

@@ -57,6 +57,8 @@ class LeverSearch:
     """The best without levers of :data:`HOST`, if it is better than anything of the base space."""
     host: Candidate | None
     """The best with any levers, if it is better than that."""
+    least: float
+    """Objective of the best of all, with or without levers."""
     looked_at: int
     """Candidates that a bound was computed for, or more."""
     least_left: float
@@ -95,7 +97,7 @@ def search(
     """
     fastest = problem_of(rows, _neutral(levers, pins))
     if fastest is None:
-        return LeverSearch(None, None, 0, np.inf)
+        return LeverSearch(None, None, base.value if base else np.inf, 0, np.inf)
     tables = costing.tables(fastest)
     levers = _needed(fastest, tables, levers)
     waiting = _bounded(fastest, tables, base.value if base else np.inf)
@@ -121,7 +123,7 @@ def search(
             best = by_wave[wave] = better[0]
     known = best.value if best else np.inf
     left_out = least_left if least_left < known else np.inf
-    return LeverSearch(by_wave.get("device"), by_wave.get("host"), looked_at, left_out)
+    return LeverSearch(by_wave.get("device"), by_wave.get("host"), known, looked_at, left_out)
 
 
 def _waves(levers: Levers) -> Iterator[tuple[str, tuple[str, ...]]]:
