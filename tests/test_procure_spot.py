@@ -14,6 +14,7 @@ import pytest
 from planner.base.errors import WrongQuestion
 from planner.catalog import load
 from planner.catalog.files import TomlDocument
+from planner.commands.screen import procure_view
 from planner.cost.money import at_best, failure_rate, wall_time_deviation
 from planner.procurement import run
 from planner.procurement.question import reading
@@ -127,6 +128,26 @@ def test_prices_older_than_allowed_decide_nothing() -> None:
     assert {v.name for v in verify.violations(told)} == {"prices_have_their_age"}
     with pytest.raises(WrongQuestion, match="max_price_age: no candidate has a price of the 5 days before 2026-08-31"):
         answer('max_price_age = "5 d"')
+
+
+def test_answer_at_an_old_price_says_what_prices_of_the_last_year_reach(capsys: pytest.CaptureFixture[str]) -> None:
+    """Every answer on the one other offer: 4 nodes on spot, or on demand, at the catalog's price of this year."""
+    known = load()
+    price = 'price = { amount = "$1/h", date = "2024-01-31" }'
+    text = SPOT.format(rate=0.2) + f'[[candidates]]\nnode = "p5.48xlarge"\nways = ["spot"]\ncounts = [4]\n{price}'
+    document = TomlDocument(Path("spot.toml"), text, tomllib.loads(text))
+    wanted = reading.portfolio(TypedFile(document=document), known)
+
+    offer = run.procure(known, wanted, depth=Depth(top=1, marginal=False, sensitivity=False))
+
+    assert offer.alternatives[0].pools[0].node == "p5.48xlarge"
+    assert offer.fresh is not None
+    assert offer.fresh.value == pytest.approx(best().cost.total_usd, abs=0.01)
+    assert asked().fresh is None
+    procure_view.show(offer)
+    assert "at prices of the last year alone: rent 4 nebius-8x-h100 spot" in " ".join(capsys.readouterr().out.split())
+    cheaper = replace(offer, fresh=replace(offer.fresh, value=offer.optimality.bound / 2))
+    assert {v.name for v in verify.violations(cheaper)} == {"fresh_prices_are_no_better_than_all"}
 
 
 def test_a_risk_or_a_range_that_does_not_follow_is_found() -> None:

@@ -223,6 +223,7 @@ def procure(
         break_even=money_risks.break_evens(asked, [pool for pool in posed.whole.pools if pool.available]),
         sensitivity=turned,
         apart=_apart(posed, solutions[0], settings),
+        fresh=_fresh(posed, solutions[0], settings),
         stale_prices=tuple(_stale(asked, instance, alternatives)),
         assumptions=(*_of_mixing(posed.mixtures, alternatives), *_assumptions(asked, instance, alternatives)),
         asked=asked.stated
@@ -299,13 +300,27 @@ def _apart(posed: Posed, first: ProgramSolution, settings: Settings) -> schema.A
     """The best answer without jobs on several pools, where the first has one."""
     if all(len(place) == 1 for place in first.run.values()):
         return None
-    asked = posed.instance.asked
-    alone = _pruned(replace(posed.whole, columns=[c for c in posed.whole.columns if not c.other_pools]), across=True)
-    apart = best(alone, ProcureVariant(), asked.objective, settings)
-    if apart is None:
+    return _best_of(posed, [c for c in posed.whole.columns if not c.other_pools], settings)
+
+
+def _fresh(posed: Posed, first: ProgramSolution, settings: Settings) -> schema.Apart | None:
+    """The best answer at prices that a source gives for the last year, where the first has another price."""
+    whole = posed.whole
+    fresh = [money_risks.is_fresh(whole.asked, pool) for pool in whole.pools]
+    if all(fresh[p] for place in first.run.values() for p in posed.lean.as_offered(place)):
+        return None
+    return _best_of(posed, [c for c in whole.columns if all(fresh[p] for p in c.place)], settings)
+
+
+def _best_of(posed: Posed, columns: Sequence[Column], settings: Settings) -> schema.Apart:
+    """The best answer with some of the columns."""
+    fewer = _pruned(replace(posed.whole, columns=columns), across=True)
+    objective = posed.whole.asked.objective
+    solution = best(fewer, ProcureVariant(), objective, settings)
+    if solution is None:
         return schema.Apart(value=None, what="")
-    sign = -1e6 if asked.objective == "tokens-per-dollar" else 1.0
-    return schema.Apart(value=apart.value * sign, what=document.what(alone, apart))
+    sign = -1e6 if objective == "tokens-per-dollar" else 1.0
+    return schema.Apart(value=solution.value * sign, what=document.what(fewer, solution))
 
 
 def _stale(asked: Portfolio, instance: ProcureInstance, alternatives: tuple[schema.Alternative, ...]) -> Iterator[str]:

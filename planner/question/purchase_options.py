@@ -79,8 +79,9 @@ class ProcureQuestion:
         "Date at which prices are checked for age (default: today).",
         "Day from which the age of prices counts; today unless said.", metavar="DATE")] = None
     max_price_age: Annotated[float | str | None, Option(
-        "Leave out what is offered at older prices, e.g. '12 months'.",
-        'What is offered at older prices is left out: seconds, or ``"12 months"``.', metavar="TIME")] = None
+        "Leave out what is offered at older, undated or assumed prices, e.g. 365d.",
+        'What is offered at older, undated or assumed prices is left out: seconds, or ``"365 d"``.', metavar="TIME",
+        flags=("--max-price-age", "--fresh"))] = None
     survive: Annotated[int | str | None, Option(
         "Deadlines hold though a job loses K nodes for a repair, e.g. N-1.",
         'Nodes that a job may lose for the time of a repair and keep its deadline: ``1`` or ``"N-1"``.',

@@ -384,7 +384,7 @@ class Sensitivity(Record):
 
 
 class Apart(Record):
-    """The best answer if every job runs on one pool."""
+    """The best answer under one more condition: every job on one pool, or prices of the last year alone."""
 
     value: float | None
     """None where nothing keeps the limits so."""
@@ -406,6 +406,8 @@ class Procurement(Answer[Alternative]):
     sensitivity: tuple[Sensitivity, ...]
     apart: Apart | None = None
     """Where the first alternative has a job on several pools."""
+    fresh: Sparse[Apart] = None
+    """Where the first alternative rests on a price that is older than a year, or assumed."""
     stale_prices: tuple[str, ...]
     assumptions: tuple[Assumption, ...]
     asked: Sparse[OfferQuestion] = None

@@ -82,7 +82,26 @@ def together_is_no_worse_than_apart(document: Procurement) -> Iterator[str]:
         yield f"apart reaches {apart.value:.9g}, better than the bound of {bound:.9g}"
 
 
-WHOLE_CHECKS = (optimality_is_of_the_first, binding_is_what_binds, together_is_no_worse_than_apart)
+def fresh_prices_are_no_better_than_all(document: Procurement) -> Iterator[str]:
+    """What is reached at prices of the last year stands beside an answer that rests on others, and beats no bound."""
+    fresh = document.fresh
+    if fresh is None:
+        return
+    if not any("prices" in said for a in document.alternatives[:1] for said in a.rests_on or ()):
+        yield "it says what prices of the last year reach, and rests on no others"
+    bound = document.optimality.bound
+    better = -1.0 if document.question.objective == "tokens-per-dollar" else 1.0
+    cents = sum(_rounding(document.optimality.unit, a) for a in document.alternatives[:1])
+    if fresh.value is not None and better * fresh.value < better * bound - 1e-6 * abs(bound) - cents:
+        yield f"prices of the last year reach {fresh.value:.9g}, better than the bound of {bound:.9g}"
+
+
+WHOLE_CHECKS = (
+    optimality_is_of_the_first,
+    binding_is_what_binds,
+    together_is_no_worse_than_apart,
+    fresh_prices_are_no_better_than_all,
+)
 
 
 STALE_DAYS = 365

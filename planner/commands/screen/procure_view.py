@@ -85,6 +85,11 @@ def _headline(found: Procurement, as_money: Money) -> None:
     )
     if best.rests_on:
         render.text(f"rests on {'; '.join(best.rests_on)}")
+    if found.fresh is not None:
+        answer = (
+            f"{found.fresh.what}, {_value(found, found.fresh.value, as_money)}" if found.fresh.what else "no answer"
+        )
+        render.text(f"at prices of the last year alone: {answer} (--fresh 365d)")
     asked = dict(found.question.limits)
     dates = [name for name in asked if name.startswith("deadline:")]
     if len(dates) > _MOST_NAMED:
@@ -312,13 +317,19 @@ def _single_pools(found: Procurement, as_money: Money) -> None:
     """The best answer with every job on a single pool, to show the gain of mixed pools."""
     if found.apart is None:
         return
-    value, unit = found.apart.value, found.optimality.unit
-    if value is None:
+    if found.apart.value is None:
         render.labelled("Single pools", "no answer meets the limits with every job on one pool")
         return
-    amounts = {"USD": as_money(value), "d": f"{value:,.1f} d", "kg": f"{value / 1000:,.1f} t CO2e"}
-    amount = amounts.get(unit, f"{format_count(value)} tokens per USD")
+    amount = _value(found, found.apart.value, as_money)
     render.labelled("Single pools", f"best with every job on one pool: {found.apart.what}, {amount}")
+
+
+def _value(found: Procurement, value: float | None, as_money: Money) -> str:
+    """A value of the objective with its unit."""
+    if value is None:
+        return ""
+    amounts = {"USD": as_money(value), "d": f"{value:,.1f} d", "kg": f"{value / 1000:,.1f} t CO2e"}
+    return amounts.get(found.optimality.unit, f"{format_count(value)} tokens per USD")
 
 
 def _rent_or_buy(found: Procurement) -> None:

@@ -46,6 +46,11 @@ def rests_on(asked: Portfolio, used: Sequence[SupplyPool]) -> Iterator[str]:
         yield f"an exchange rate of {rate.date or 'no date'}"
 
 
+def is_fresh(asked: Portfolio, pool: SupplyPool) -> bool:
+    """Whether a source gives the pool's price for the last year; nodes that are owned have none."""
+    return pool.quote is None or not (pool.quote.assumed or is_stale(pool.quote.date, asked.as_of))
+
+
 NINE_OF_TEN = 1.2816
 """Standard deviations above the mean that 90 % of a normal distribution lie below."""
 

@@ -125,7 +125,8 @@ def _offered(catalog: Catalog, asked: Portfolio, candidate: NodeOption, way: Way
             f"and its accelerator no current one; give one: "
             f'price = {{ amount = "{"$300k" if way == "buy" else "$40/h"}", date = "{asked.as_of}" }}'
         )
-    if asked.max_price_age_days is not None and is_stale(quote.date, asked.as_of, asked.max_price_age_days):
+    oldest = asked.max_price_age_days
+    if oldest is not None and (quote.assumed or is_stale(quote.date, asked.as_of, oldest)):
         return
     node = catalog.node(candidate.node)
     if candidate.nics is not None:
