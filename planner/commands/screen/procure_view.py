@@ -86,10 +86,8 @@ def _headline(found: Procurement, as_money: Money) -> None:
     if best.rests_on:
         render.text(f"rests on {'; '.join(best.rests_on)}")
     if found.fresh is not None:
-        answer = (
-            f"{found.fresh.what}, {_value(found, found.fresh.value, as_money)}" if found.fresh.what else "no answer"
-        )
-        render.text(f"at prices of the last year alone: {answer} (--fresh 365d)")
+        answer = ", ".join(filter(None, (found.fresh.what, _value(found, found.fresh.value, as_money))))
+        render.text(f"at prices of the last year alone: {answer or 'no answer'} (--fresh 365d)")
     asked = dict(found.question.limits)
     dates = [name for name in asked if name.startswith("deadline:")]
     if len(dates) > _MOST_NAMED:
