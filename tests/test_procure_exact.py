@@ -274,6 +274,27 @@ def test_marginal_values_are_what_solving_again_finds() -> None:
                 assert value.gain == 0.0 or again < first.value * (1 - 1e-9), (seed, value.limit)
 
 
+def test_the_whole_budget_buys_the_earliest_completion_that_trying_everything_finds() -> None:
+    sooner = same = 0
+    for seed in SEEDS[::4]:
+        instance = with_limits(random_instance(seed), budget=3e6)
+        first = best(instance, ProcureVariant(), "cost", SETTINGS)
+        if first is None:
+            continue
+        least_done = best_value(instance, "time")
+
+        solution = shadow_prices.soonest(instance, first, SETTINGS)
+
+        if first.use["budget"] > 1.5e6 or least_done > 0.99 * first.done:
+            assert solution is None, seed
+            same += 1
+        else:
+            assert solution is not None and solution.done == pytest.approx(least_done, rel=2e-4), seed
+            assert solution.use["budget"] <= 3e6 * (1 + 1e-9), seed
+            sooner += 1
+    assert sooner > 5 and same > 5
+
+
 def test_conflicts_are_smallest_and_relaxations_suffice() -> None:
     told = 0
     for seed in SEEDS:

@@ -224,6 +224,7 @@ def procure(
         sensitivity=turned,
         apart=_apart(posed, solutions[0], settings),
         fresh=_fresh(posed, solutions[0], settings),
+        soonest=_soonest(posed, solutions[0], settings) if depth.marginal else None,
         stale_prices=tuple(_stale(asked, instance, alternatives)),
         assumptions=(*_of_mixing(posed.mixtures, alternatives), *_assumptions(asked, instance, alternatives)),
         asked=asked.stated
@@ -310,6 +311,16 @@ def _fresh(posed: Posed, first: ProgramSolution, settings: Settings) -> schema.A
     if all(fresh[p] for place in first.run.values() for p in posed.lean.as_offered(place)):
         return None
     return _best_of(posed, [c for c in whole.columns if all(fresh[p] for p in c.place)], settings)
+
+
+def _soonest(posed: Posed, first: ProgramSolution, settings: Settings) -> schema.Soonest | None:
+    """The earliest completion within the budget, where the first answer leaves most of that and ends later."""
+    solution = shadow_prices.soonest(posed.lean, first, settings)
+    if solution is None:
+        return None
+    return schema.Soonest(
+        done_day=solution.done, cash_usd=solution.use["budget"], what=document.what(posed.lean, solution)
+    )
 
 
 def _best_of(posed: Posed, columns: Sequence[Column], settings: Settings) -> schema.Apart:

@@ -391,6 +391,14 @@ class Apart(Record):
     what: str
 
 
+class Soonest(Record):
+    """The earliest completion that the whole budget buys."""
+
+    done_day: float
+    cash_usd: float
+    what: str
+
+
 class Procurement(Answer[Alternative]):
     """The answer."""
 
@@ -408,6 +416,8 @@ class Procurement(Answer[Alternative]):
     """Where the first alternative has a job on several pools."""
     fresh: Sparse[Apart] = None
     """Where the first alternative rests on a price that is older than a year, or assumed."""
+    soonest: Sparse[Soonest] = None
+    """Where the first alternative leaves most of the budget, and more of it buys an earlier day."""
     stale_prices: tuple[str, ...]
     assumptions: tuple[Assumption, ...]
     asked: Sparse[OfferQuestion] = None

@@ -96,7 +96,20 @@ def fresh_prices_are_no_better_than_all(document: Procurement) -> Iterator[str]:
         yield f"prices of the last year reach {fresh.value:.9g}, better than the bound of {bound:.9g}"
 
 
+def whole_budget_buys_an_earlier_day(document: Procurement) -> Iterator[str]:
+    """The earliest completion keeps the budget and is before that of the first alternative."""
+    soonest = document.soonest
+    if soonest is None:
+        return
+    budget = document.question.limits.get("budget", 0.0)
+    if soonest.cash_usd > budget * (1 + 1e-6):
+        yield f"the earliest completion costs {soonest.cash_usd:.9g}, and the budget is {budget:.9g}"
+    if any(soonest.done_day >= a.done_day for a in document.alternatives[:1]):
+        yield f"the earliest completion is on day {soonest.done_day:g}, not before the first alternative"
+
+
 WHOLE_CHECKS = (
+    whole_budget_buys_an_earlier_day,
     optimality_is_of_the_first,
     binding_is_what_binds,
     together_is_no_worse_than_apart,

@@ -292,6 +292,13 @@ def _binding(found: Procurement, as_money: Money) -> None:
     ]
     rest = f"; not binding: {', '.join(loose)}" if loose else ""
     render.labelled("Limited by", f"{names}{rest}")
+    if found.soonest is not None:
+        more = found.soonest
+        render.labelled(
+            "More money",
+            f"the whole budget buys day {more.done_day:,.0f} in place of {best.done_day:,.0f}: {more.what}, "
+            f"{as_money(more.cash_usd)}",
+        )
     worth = [_worth(value, as_money) for value in found.marginal_values if value.gain > 0]
     if found.marginal_values:
         render.labelled(

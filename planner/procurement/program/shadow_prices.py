@@ -23,6 +23,20 @@ from planner.schema.procurement import MarginalValue
 STEPS = {"USD": 1e5, "W": 5e4, "d": DAYS_PER_MONTH, "kg": 1e4}
 """$100k, 50 kW, a month, 10 t; one of what is counted."""
 
+MOST_LEFT = 0.5
+"""Share of a budget below which what an answer pays leaves most of it."""
+SOONER = 0.01
+"""Share of the days by which an earlier end is worth naming."""
+
+
+def soonest(instance: ProcureInstance, first: ProgramSolution, settings: Settings) -> ProgramSolution | None:
+    """The earliest completion within the budget; None unless the first answer leaves most of that and ends later."""
+    budget = instance.asked.limits.budget
+    if budget is None or instance.asked.objective == "time" or first.use["budget"] > budget * MOST_LEFT:
+        return None
+    earliest = best(instance, ProcureVariant(), "time", settings)
+    return earliest if earliest is not None and earliest.done < first.done * (1 - SOONER) else None
+
 
 def marginal_values(instance: ProcureInstance, first: ProgramSolution, settings: Settings) -> tuple[MarginalValue, ...]:
     """The shadow price of every limit, in the order of the limits."""
