@@ -15,6 +15,7 @@ def restrictions(instance: ProcureInstance) -> Iterator[str]:
     """What every answer to this instance keeps to, a clause each."""
     pools = [instance.pools[p] for p in sorted({p for c in instance.columns for p in c.place})]
     limited = instance.asked.limits
+    yield "plans are without levers (CUDA graphs, kernels, offload, modules recomputed by name)"
     yield "jobs stay where they are"
 
     # Under a budget a later day of some copies may be what others are paid with.
