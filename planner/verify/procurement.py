@@ -87,7 +87,7 @@ def fresh_prices_are_no_better_than_all(document: Procurement) -> Iterator[str]:
     fresh = document.fresh
     if fresh is None:
         return
-    if not any("prices" in said for a in document.alternatives[:1] for said in a.rests_on or ()):
+    if not any("prices" in reason for a in document.alternatives[:1] for reason in a.rests_on or ()):
         yield "it says what prices of the last year reach, and rests on no others"
     bound = document.optimality.bound
     better = -1.0 if document.question.objective == "tokens-per-dollar" else 1.0
