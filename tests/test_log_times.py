@@ -44,6 +44,10 @@ TIMES: dict[str, tuple[list[str], list[float]]] = {
     "a bar of every step": (["\r".join(logs.bars(UNEVEN))], [3.37]),
     "a bar of every tenth step": (["\r".join(logs.bars(UNEVEN, drawn=10))], [3.37]),
     "a bar on lines of its own": (logs.bars(UNEVEN), [3.37]),
+    "a bar behind a rank and a date": (
+        [f"[rank0]: 2026-01-01T12:00:00Z {bar.strip()}" for bar in logs.bars(UNEVEN)], [3.37],
+    ),
+    "bars one behind another on a line": (["".join(logs.bars(UNEVEN))], [3.37]),
     "three steps in a second": (["\r".join(logs.bars(FAST))], [0.31]),
     "evaluations between": (with_pauses(PAUSED), [3.4]),
     "too little time for whole seconds, but every step": (["\r".join(logs.bars([5.0, *[0.52] * 40]))], [0.52]),
@@ -215,3 +219,9 @@ def test_mlperf_says_model_and_platform(tmp_path: Path) -> None:
     row = cells.of_log(run, load())
     expected = {"model": "llama3.1-8b", "family": "dense", "accelerator": "GB200", "num_accelerators": "8"}
     assert row.items() >= (expected | {"accelerators_per_node": "4"}).items()
+
+
+@sweep("described", ["Epoch 0: ", "Loading checkpoint shards: ", "Map (num_proc=8): "])
+def test_a_bar_of_something_else_says_no_step(tmp_path: Path, described: str) -> None:
+    """Lightning counts micro-batches of an epoch, others count files."""
+    assert runs(tmp_path, logs.bars(UNEVEN, before=described)) == []

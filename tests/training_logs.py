@@ -180,6 +180,15 @@ def bigscience(times: Times = STEADY) -> list[str]:
     ]
 
 
+def argonne(times: Times = STEADY) -> list[str]:
+    return [
+        f"[2026-01-01 12:00:00.709465][INFO][training_log.py:661] -  iteration={step:8}/  105963 | "
+        f"consumed_samples={step * 96:8} | elapsed_time_per_iteration_ms={1e3 * time:.1f} | learning_rate=1.8e-07 | "
+        "global_batch_size=   96 | lm loss=9.1"
+        for step, time in enumerate(times, 1)
+    ]
+
+
 def bridge(times: Times = STEADY) -> list[str]:
     return [f"Step Time : {time:.2f}s GPU utilization: 456.7MODEL_TFLOP/s/GPU" for time in times]
 
@@ -331,6 +340,7 @@ FORMS: dict[str, tuple[Callable[[Times], Iterable[str]], float, float | None]] =
     "NeMo": (nemo, 4.0, None),
     "GPT-NeoX": (neox, 4.0, None),
     "Megatron-Bridge": (bridge, 4.0, None),
+    "Megatron-DeepSpeed": (argonne, 4.0, None),
     "Levanter": (levanter, 4.0, None),
     "OLMo": (olmo, 4.0, 42.949e9),
     "OLMo-core": (olmo_core, 4.0, 40 * 2.0**30),
