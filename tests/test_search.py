@@ -26,6 +26,7 @@ from tests.sweeps import sweep
 from tests.test_compressed import flash
 
 PRICE = next(price for price in CATALOG.node("p5.48xlarge").prices if price.basis == "on-demand")
+FEW = "cp=1|2 micro=1|2|4"
 COARSE = "cp=1 micro=1..4 recompute=none|block:0.5|full"
 SHARED = "tp=1|2 pp=1 micro=1 ep=1|8 recompute=none|full cp_algorithm=none|p2p|all_gather|a2a|a2a+p2p"
 OFFLOADED = "tp=1|2 pp=1|2 micro=1 ep=8 recompute=none|selective|full offload=none|optimizer|optimizer:0.5"
@@ -36,9 +37,9 @@ OFFLOADED += (
 # A limit that names a space is the median of that space's values: what about half of the candidates keep. Of every
 # three, `make test` asks the first whether all searches agree, and the last whether bounds hold: each class is met.
 SPACES = {
-    "dense": (("llama2-7b", "dgx-a100-40gb:2"), {"batches": (64,)}),
-    "dense, nothing folded": (("llama2-7b", "dgx-a100-40gb:2"), {"batches": (64,), "fold": False}),
-    "uneven layers": (("llama2-7b", "dgx-a100-40gb:3"), {"batches": (48,)}),
+    "dense": (("llama2-7b", "dgx-a100-40gb:2"), {"batches": (64,), "pins": FEW}),
+    "dense, nothing folded": (("llama2-7b", "dgx-a100-40gb:2"), {"batches": (64,), "pins": FEW, "fold": False}),
+    "uneven layers": (("llama2-7b", "dgx-a100-40gb:3"), {"batches": (48,), "pins": FEW}),
     "dispatched": (
         ("mixtral-8x7b", "dgx-h100:2"),
         {"batches": (16,), "pins": "pp=1 micro=1|2 ep=1|8 ep_overlap=off|on dispatcher=none|alltoall|allgather|deepep"},
@@ -62,7 +63,7 @@ SPACES = {
         {"batches": (64,), "counts": (1, 2, 4), "price": PRICE, "max_cost_usd": "cost", "pins": COARSE},
     ),
     "counts": (("llama3-8b", "dgx-h100:3"), {"batches": (32, 64), "counts": (1, 2, 3), "pins": COARSE}),
-    "deadline": (("llama2-7b", "dgx-a100-40gb:2"), {"batches": (64,), "deadline_s": "dense"}),
+    "deadline": (("llama2-7b", "dgx-a100-40gb:2"), {"batches": (64,), "pins": FEW, "deadline_s": "dense"}),
     "own runs": (
         ("llama3-8b", "dgx-h100:4"),
         {
@@ -86,9 +87,9 @@ SPACES = {
         ("llama3-8b", "dgx-h100:4"),
         {"batches": (64,), "counts": (1, 4), "objective": "energy", "pins": COARSE, "fold": False},
     ),
-    "latent": (("deepseek-v2-lite", "dgx-h100:2"), {"batches": (64,), "pins": "micro=1..2"}),
+    "latent": (("deepseek-v2-lite", "dgx-h100:2"), {"batches": (64,), "pins": "cp=1|2 micro=1|2"}),
     "offloaded": (("mixtral-8x7b", "dgx-h100:2"), {"batches": (16,), "pins": OFFLOADED}),
-    "mixture": (("mixtral-8x7b", "dgx-h100:4"), {"batches": (32,), "pins": "cp=1 micro=1..2"}),
+    "mixture": (("mixtral-8x7b", "dgx-h100:4"), {"batches": (32,), "pins": "cp=1 pp=1|2|4 micro=1..2"}),
     "precisions": (("llama3-8b", "dgx-h100:2"), {"batches": (32,), "pins": "precision=bf16|fp8 recompute=selective"}),
     "no replicas": (("llama3-70b", "dgx-h100:1"), {"batches": (8,), "pins": "dp=1 cp=1"}),
     "behind a trained tower": (
