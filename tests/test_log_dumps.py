@@ -104,6 +104,17 @@ DUMPS = {
         [line.replace("dp_replicate=1, dp_shard=8", "dp_replicate=2, dp_shard=8") for line in logs.TITAN_HEAD],
         {"num_accelerators": "16", "zero_stage": "3"},
     ),
+    "torchtitan before it accumulated": (
+        ["[rank0]:[titan] Training starts at step 1, with local batch size 8, global batch size 64, "
+         "sequence length 4096, total steps 1000 (warmup 200)"],
+        {"global_batch_seqs": "64", "micro_batch": "8", "seq_len": "4096"},
+    ),
+    "Lightning": (
+        ["    devices: 8", "    num_nodes: 4", "  precision: bf16-mixed"],
+        {"num_accelerators": "32", "precision": "bf16"},
+    ),
+    "Lightning, of one node nobody knows": (["    devices: 8"], {"num_accelerators": EMPTY}),
+    "nanotron with experts": (["  dp=4,", "  expert_parallel_size=2,"], {"num_accelerators": EMPTY, "ep": "2"}),
     "nanotron": (
         ["       parallelism=ParallelismArgs(dp=4,", "       pp=2,", "       tp=2,", "       recompute_layer=False,",
          "       tokens=TokensArgs(sequence_length=4096,", "       micro_batch_size=2,",

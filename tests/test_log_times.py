@@ -74,6 +74,9 @@ TIMES: dict[str, tuple[list[str], list[float]]] = {
     ),
     "a step of one micro-batch, every tenth of which is printed": (logs.litgpt([9.0, *[2.4] * 200])[9::10], [2.4]),
     "tokens without padding": (logs.torchtune_disk(), []),
+    "three digits of which the last are zeros": (
+        [line.replace("4.1K", "4K").replace("3.9K", "4K") for line in logs.nanotron()], [4.0],
+    ),
     "batches in a second": ([line for line in logs.composer() if "samples" not in line], [4.0]),
     "too few digits": (logs.bridge([0.5, *[0.05] * 20]), []),
     "MLPerf's blocks, without evaluations": (logs.mlperf_blocks([9.0, *[6.0] * 20]), [6.0 / 256]),

@@ -208,9 +208,9 @@ def _counts(dump: Dump, row: Mapping[str, str]) -> dict[str, str]:
     batch = row.get("global_batch_seqs", "")
     if "model_parallel_size" in dump and "batch_size" in dump:
         steps = steps or "1"  # Megatron-LM v1 does not accumulate
-    replicas = _product(dump.get("dp_replicate", "1"), dump.get("dp_shard", "")) or _product(dump.get("dp", ""))
+    replicas = _product(dump.get("dp_replicate", "1"), dump.get("dp_shard", "")) or _replicas_of_nanotron(dump, row)
     count = int(row.get("num_accelerators", "0") or 0) or (replicas or 0) * groups
-    count = count or _product(dump.get("devices", ""), dump.get("num_nodes", "1")) or 0
+    count = count or _product(dump.get("devices", ""), dump.get("num_nodes", "")) or 0
     if not count and groups == 1:
         count = _product(dump.get("deepspeed_world_size", "")) or 0
     if not count and (of_rank := _product(micro, steps)) and batch.isdecimal() and int(batch) % of_rank == 0:
@@ -219,6 +219,11 @@ def _counts(dump: Dump, row: Mapping[str, str]) -> dict[str, str]:
     if not batch and count and (of_rank := _product(micro, steps)) and count % groups == 0:
         counts["global_batch_seqs"] = str(of_rank * count // groups)
     return counts
+
+
+def _replicas_of_nanotron(dump: Dump, row: Mapping[str, str]) -> int | None:
+    """The replicas that ``dp`` says; None where experts are split, which nanotron counts apart."""
+    return _product(dump.get("dp", "")) if row.get("ep", "1") == "1" else None
 
 
 def _product(*texts: str) -> int | None:

@@ -22,9 +22,9 @@ PARAMETER = re.compile(r"Config param ([a-z]\w+): (\S.*?)\s*$")
 """MaxText (MaxText/pyconfig.py)."""
 TITAN = re.compile(
     r"local batch size (?P<micro_batch>\d+), global batch size (?P<global_batch_seqs>\d+), "
-    r"gradient accumulation steps \d+, sequence length (?P<seq_len>\d+)(?:, total steps (?P<total_steps>\d+))?"
+    r"(?:gradient accumulation steps \d+, )?sequence length (?P<seq_len>\d+)(?:, total steps (?P<total_steps>\d+))?"
 )
-"""torchtitan (torchtitan/train.py): "Trainer is initialized with"."""
+"""torchtitan (torchtitan/train.py): "Trainer is initialized with", until 2025 "Training starts at step 1, with"."""
 TRAINER = re.compile(
     r"^.*?\b(Instantaneous batch size per device|Total train batch size.*?|Gradient Accumulation steps"
     r"|Total optimization steps) = ([\d,]+)"

@@ -25,6 +25,8 @@ STEP = ("step", "step_of_bar", "step_of_pipe", "samples")
 """Groups that number a step."""
 CLOCKS = {"clock": 1.0, "clock_ms": 1e-3, "stamp_ms": 1e-3}
 """Groups that say how much time has passed -> seconds to which they are printed."""
+THREE_DIGITS = 0.005
+"""Share of a number that three digits lose at most."""
 Kind = Literal["reserved", "allocated"]
 
 
@@ -91,7 +93,9 @@ def rounding(text: str) -> float:
     mantissa, _, exponent = digits.partition("e")
     decimals = len(mantissa.partition(".")[2])
     value = float(digits)
-    return 0.5 * 10.0 ** (int(exponent or 0) - decimals) / value if value else 0.0
+    lost = 0.5 * 10.0 ** (int(exponent or 0) - decimals) / value if value else 0.0
+    # Numbers with a suffix have three digits, of which zeros at the end are not printed.
+    return min(lost, THREE_DIGITS) if text[-1] in _FACTORS else lost
 
 
 def seconds_of(clock: str) -> float:
