@@ -106,7 +106,7 @@ def test_a_command_line_finds_its_model(capsys: pytest.CaptureFixture[str]) -> N
     answer = ask(capsys, "compare mine.json best.json")
     assert answer.code == 0
     assert "Gain           best: " in answer.report
-    assert " more tokens per second (80 %: " in answer.report
+    assert " faster (80 %: " in answer.report
     assert "recompute" in answer.report
     assert "Warning" not in answer.report
     gained = ask(capsys, "compare mine.json best.json --json").document
@@ -556,6 +556,26 @@ def test_gains_are_those_of_the_figures() -> None:
     assert json.loads(json.dumps(found.days)) == 0
 
 
+def test_other_tokens_are_said_first_and_time_is_for_the_same_tokens(
+    capsys: pytest.CaptureFixture[str], folder: Path
+) -> None:
+    """The second trains ten times the tokens in twenty times the time."""
+    one = plan(Case("megatron-core", "llama3-8b", "dgx-h100:4", "zero=0"))
+    prediction = replace(one.prediction, tokens_per_s=one.prediction.tokens_per_s / 2)
+    workload = replace(one.workload, tokens=10 * one.workload.tokens)
+    slow = replace(one, prediction=prediction, workload=workload, money=replace(one.money, days=20 * one.money.days))
+    share = comparison.token_share(one, slow)
+    assert share == pytest.approx(0.1) and comparison.compare(one, slow).days == pytest.approx(one.money.days)
+    assert comparison.token_share(one, one) == 1.0
+    for tokens in ("1B", "2B"):
+        ask(capsys, f"estimate gpt2 --cluster dgx-a100-40gb:1 micro=8 --tokens {tokens} -o {tokens}.json")
+    lines = ask(capsys, "compare 1B.json 2B.json").report.splitlines()
+    assert lines[0] == "Tokens         they differ, 1.00 B and 2.00 B: time and money are for 1.00 B on both sides"
+    assert lines[1] == "Gain           none: the two are the same plan"
+    (time,) = (line.split() for line in lines if line.startswith("time "))
+    assert time[1:3] == time[3:5]
+
+
 def test_plans_of_other_models_gain_nothing_and_equal_ones_say_so(
     capsys: pytest.CaptureFixture[str], folder: Path
 ) -> None:
@@ -565,6 +585,6 @@ def test_plans_of_other_models_gain_nothing_and_equal_ones_say_so(
         (folder / f"{name}.json").write_text(document.as_json(whole), encoding="utf-8")
     said = ask(capsys, "compare one.json other.json").report
     assert "Gain           not comparable: they train different models" in said
-    assert "more tokens" not in said
-    assert "fewer tokens" not in said
+    assert "faster" not in said
+    assert "slower" not in said
     assert "Gain           none: the two are the same plan" in ask(capsys, "compare one.json one.json").report

@@ -11,8 +11,8 @@ import pytest
 
 import planner
 from planner.commands.screen import typeset
-from planner.planning import order
-from planner.report import recommendation
+from planner.planning import order, why_this_plan
+from planner.report import quantities, recommendation
 from planner.schema.plan import Plan, PlanSet
 from tests.asking import ask
 from tests.sweeps import sweep
@@ -283,3 +283,31 @@ def test_it_is_said_that_no_usual_run_fits_or_how_much_faster_the_plan_is(found:
     assert gains["offloaded"] == ["a default FSDP run does not fit on this cluster"]
     assert gains["tight"] is None, "48 accelerators cannot share 1,024 sequences"
     assert gains["adapters"] is None
+
+
+# ---- words and units -------------------------------------------------------------------------------------------------
+
+
+def test_energy_and_carbon_are_said_where_they_count(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = "plan llama3-8b --cluster dgx-h100:1 --batch 64 --pin tp=2,cp=1 --top 2 --tokens 1B --region fr"
+    shown, table = (ask(capsys, f"{asked} --objective {name}").out for name in ("energy", "time"))
+    plan = planner.plan(
+        "llama3-8b", "dgx-h100:1", batch=64, pin="tp=2,cp=1", top=2, tokens="1B", region="fr", objective="energy"
+    )[0]
+    assert plan.energy.energy_j is not None and plan.energy.carbon_kg is not None
+    figures = f"{plan.energy.energy_j / 3.6e6:,.3g} kWh, {plan.energy.carbon_kg / 1000:.3g} t CO2e: "
+    assert f"Energy         {figures}75 % of maximum power, PUE 1.25, fr" in shown
+    assert "energy  time vs #1" in shown and "Energy  " not in table and "cost  time vs #1" in table
+
+
+def test_times_of_an_answer_are_in_the_unit_of_the_plan_to_run() -> None:
+    assert (quantities.days(0.365), quantities.days(1.6, 0.365)) == ("8.76 h", "38.4 h")
+    assert (quantities.days(1.6), quantities.days(0.9, 1.6), quantities.days(1584.7)) == ("1.6 d", "0.9 d", "1,585 d")
+    assert (quantities.seconds(1.5, 0.9), quantities.seconds(0.9, 1.5)) == ("1,500 ms", "0.90 s")
+
+
+def test_a_cause_has_one_name(found: dict[str, PlanSet]) -> None:
+    plan = found["mixture"][0]
+    largest = {**plan.prediction.breakdown, "vector": 2 * plan.prediction.step_time_s}
+    changed = replace(plan, prediction=replace(plan.prediction, breakdown=largest))
+    assert any(line.startswith("element-wise (") for line in why_this_plan._binds(changed, {}))

@@ -358,7 +358,7 @@ def test_a_comparison_from_python_is_a_page(tmp_path: Path) -> None:
     found = planner.compare(PLANS / "fsdp.json", PLANS / "dense.json")
     html = planner.page([found, str(PLANS / "pools.json")], tmp_path / "both.html")
     unlike = planner.page([replace(found, questions=("models",))], tmp_path / "unlike.html")
-    assert "fewer tokens per second" not in unlike and "not comparable: they train different models" in unlike
+    assert "slower (80 %" not in unlike and "not comparable: they train different models" in unlike
     assert "Two plans compared" in html and (tmp_path / "both.html").read_text(encoding="utf-8") == html
 
 

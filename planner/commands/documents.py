@@ -99,13 +99,19 @@ def compare(mine: Path, best: Path, as_json: bool) -> None:
     for label, line in _answer(found, names[1], *plans):
         render.labelled(label, line)
     render.text()
-    render.table(("", *names), [*found.differing, *_figures(*plans)], align="lll")
+    render.table(
+        ("", *names),
+        [*found.differing, *_figures(plans[0], plans[1], comparison.token_share(plans[0], plans[1]))],
+        align="lll",
+    )
     render.text()
     render.labelled("Prices", *paid)
 
 
-def _figures(first: Plan, second: Plan) -> Iterator[tuple[str, str, str]]:
-    """Name and both values of each predicted figure, these in one unit."""
+def _figures(first: Plan, second: Plan, share: float) -> Iterator[tuple[str, str, str]]:
+    """Name and both values of each predicted figure, in one unit and for the first plan's tokens, `share` times the
+    second's.
+    """
     from planner.base.units import format_bytes, format_count, format_percent, format_seconds, format_usd
 
     def row(name: str, write: Callable[..., str], one: float, other: float) -> tuple[str, str, str]:
@@ -117,29 +123,31 @@ def _figures(first: Plan, second: Plan) -> Iterator[tuple[str, str, str]]:
     yield row("tokens/s", format_count, a.tokens_per_s, b.tokens_per_s)
     yield "MFU", format_percent(a.mfu), format_percent(b.mfu)
     yield row("memory/GPU", format_bytes, a.memory.total_bytes, b.memory.total_bytes)
-    yield row("time", format_seconds, first.money.days * _DAY, second.money.days * _DAY)
+    yield row("time", format_seconds, first.money.days * _DAY, second.money.days * share * _DAY)
     if first.money.usd_total is not None and second.money.usd_total is not None:
-        yield row("cost", format_usd, first.money.usd_total, second.money.usd_total)
+        yield row("cost", format_usd, first.money.usd_total, second.money.usd_total * share)
 
 
 def _answer(found: Comparison, name: str, first: Plan, second: Plan) -> Iterator[tuple[str, str]]:
     """Label and line of each sentence of the answer."""
     from planner.api.plan_sources import too_large
     from planner.base.units import format_count, format_seconds, format_usd
-    from planner.planning.comparison import TOKENS, gained
+    from planner.planning.comparison import TOKENS, faster
 
+    if TOKENS in found.questions:
+        tokens = [format_count(plan.workload.tokens) for plan in (first, second)]
+        yield "Tokens", f"they differ, {tokens[0]} and {tokens[1]}: time and money are for {tokens[0]} on both sides"
     money = "" if found.usd is None else f", {format_usd(abs(found.usd))} {'saved' if found.usd <= 0 else 'more'}"
     time = f"{format_seconds(abs(found.days) * _DAY)} {'sooner' if found.days <= 0 else 'later'}"
-    if not found.differing and found.tokens == 1.0 and not found.questions:
+    if not found.differing and found.tokens == 1.0 and not {*found.questions} - {TOKENS}:
         yield "Gain", "none: the two are the same plan"
         return
     if "models" in found.questions:
         yield "Gain", "not comparable: they train different models"
     else:
-        of = f" (for {format_count(first.workload.tokens)} tokens)" if TOKENS in found.questions else ""
-        yield "Gain", f"{name}: {gained(found)}, done {time}{money}{of}"
-    if found.questions:
-        yield "Warning", f"they answer different questions: different {', '.join(found.questions)}"
+        yield "Gain", f"{name}: {faster(found)}, done {time}{money}"
+    if other := [question for question in found.questions if question != TOKENS]:
+        yield "Warning", f"they answer different questions: different {', '.join(other)}"
     for plan, which in ((first, "first"), (second, "second")):
         if too_large(plan):
             yield "Warning", f"the {which} does not fit into memory"

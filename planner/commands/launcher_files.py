@@ -89,7 +89,7 @@ def _report(folder: Path, made: Made) -> None:
     missing = {
         name: [f"<{s.name}>: {s.says} (--set {s.name}=...)" for s in bundle.missing] for name, bundle in bundles.items()
     }
-    losses = {name: [f"{loss.field}: {loss.why}" for loss in bundle.losses] for name, bundle in bundles.items()}
+    losses = {name: [f"{loss.called}: {loss.why}" for loss in bundle.losses] for name, bundle in bundles.items()}
     for label, lines in (("Start", starts), ("Fill in", missing), ("Not expressed", losses)):
         render.labelled(label, *_merged(lines))
     render.labelled("Excluded", *made.refused)

@@ -267,7 +267,7 @@ def _readme(plan: Plan, made: Bundle) -> str:
     """Four lines."""
     step = f"{format_seconds(plan.prediction.step_time_s)} a step {'measured' if plan.measured else 'predicted'}"
     fill = ", ".join(f"{placeholder(s.name)} ({s.says})" for s in made.missing)
-    lost = "; ".join(f"{loss.field} ({loss.why})" for loss in made.losses)
+    lost = "; ".join(f"{loss.called} ({loss.why})" for loss in made.losses)
     lines = (
         f"{plan.workload.name} on {plan.cluster.name} with {made.target}: {step}.",
         f"Start: {made.start}",

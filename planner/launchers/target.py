@@ -41,12 +41,38 @@ class EnvironmentSetting:
     default: str | None = None
 
 
+FIELDS = {
+    "batch.micro": "micro-batch",
+    "cluster.pools": "nodes",
+    "money.days": "length of the run",
+    "money.goodput": "restarts",
+    "parallelism.pp": "pipeline stages",
+    "parallelism.zero_stage": "ZeRO stage",
+    "recompute": "recomputation",
+    "recompute.policy": "recomputation",
+    "site": "settings of the site",
+    "site container.image": "container image",
+    "workload": "model and data",
+    "workload.shape": "the model's shape",
+    "workload.shape.moe.router.balance": "balance of the router",
+    "workload.shape.moe.router.z_loss": "z-loss of the router",
+    "workload.shape.mixers": "mixers of the layers",
+    "workload.shape.vocab": "vocabulary",
+}
+"""Fields of a plan whose last name is not what people call them."""
+
+
 @dataclass(frozen=True, slots=True)
 class Loss:
     """A field of the plan that the launcher does not take over, and what happens instead."""
 
     field: str
     why: str
+
+    @property
+    def called(self) -> str:
+        """The field in words."""
+        return FIELDS.get(self.field, self.field.rpartition(".")[2].replace("_", " "))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,6 +21,7 @@ from planner.question.given import Progress
 from planner.question.job_pools import JobPool, Pools, merged
 from planner.question.request import Request, goodput_over, preemptions, restart
 from planner.schema.plan import Plan, PlanDifference, PlanSet, Reasons, SearchSection
+from planner.schema.plan_prediction import called
 
 
 def nothing(request: Request, pools: Pools, refused: Sequence[str]) -> str:
@@ -67,7 +68,7 @@ def _binds(best: Plan) -> tuple[str, ...]:
 def _largest(best: Plan) -> list[str]:
     parts = best.prediction.breakdown
     name = max(parts, key=lambda part: parts[part])
-    return [f"{name} {format_percent(parts[name] / best.prediction.step_time_s, 0)}"]
+    return [f"{called(name)} {format_percent(parts[name] / best.prediction.step_time_s, 0)}"]
 
 
 def _where(plan: Plan) -> str:

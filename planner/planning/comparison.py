@@ -40,7 +40,7 @@ def compare(first: Plan, second: Plan) -> Comparison:
     the first's tokens: where the second trains on others, its own in proportion.
     """
     questions = tuple(_questions(first, second))
-    share = first.workload.tokens / second.workload.tokens if TOKENS in questions else 1.0
+    share = token_share(first, second)
     paid = (first.money.usd_total, second.money.usd_total)
     tokens = second.prediction.tokens_per_s / first.prediction.tokens_per_s
     interval = _interval(tokens, *half_width(first, second, conformal_intervals.read(load())))
@@ -55,6 +55,11 @@ def compare(first: Plan, second: Plan) -> Comparison:
         distinguishable=not interval.low <= 1.0 <= interval.high,
         plans=(first, second),
     )
+
+
+def token_share(first: Plan, second: Plan) -> float:
+    """Tokens of the first plan over those of the second; 1 where they differ by less than a step."""
+    return first.workload.tokens / second.workload.tokens if TOKENS in _questions(first, second) else 1.0
 
 
 def differences(plans: Sequence[Plan], chosen: Plan, catalog: Catalog) -> tuple[PlanDifference, ...] | None:
@@ -122,11 +127,11 @@ def _same(first: Plan, second: Plan) -> bool:
     return stated[0] == stated[1]
 
 
-def gained(found: Comparison) -> str:
-    """How many more tokens a second the second plan trains on, or that the two are not distinguishable."""
+def faster(found: Comparison) -> str:
+    """How much faster the second plan trains, by tokens a second, or that the two are not distinguishable."""
     known = conformal_intervals.read(load())
     interval = found.interval or _interval(found.tokens, *half_width(*found.plans, known))
-    return in_words(interval, "more tokens per second", "fewer tokens per second")
+    return in_words(interval, "faster", "slower")
 
 
 def scaled(difference: PlanDifference, ratio: float) -> Interval:

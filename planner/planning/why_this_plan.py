@@ -19,6 +19,7 @@ from planner.question.request import Request
 from planner.question.search_problem import Prepared, prepare, problem
 from planner.schema.hardware import SPLIT_SCHEDULES
 from planner.schema.plan import Plan, PlanDifference, Reasons
+from planner.schema.plan_prediction import called
 from planner.search.branch_and_bound import Bounded
 from planner.search.problem import Candidate, SearchResult
 from planner.space.cost_grid import single_grid
@@ -91,7 +92,7 @@ def _binds(best: Plan, gained: dict[str, float]) -> tuple[str, ...]:
     ]
     parts = best.prediction.breakdown
     largest = max(parts, key=lambda name: parts[name])
-    lines.append(f"{largest} ({format_percent(parts[largest] / best.predicted_s, 0)} of the step)")
+    lines.append(f"{called(largest)} ({format_percent(parts[largest] / best.predicted_s, 0)} of the step)")
     return tuple(lines)
 
 
@@ -153,8 +154,7 @@ def _grown(best: Plan, other: Plan) -> str:
     scale = best.batch.global_ / other.batch.global_
     grown = {name: theirs.get(name, 0.0) * scale - mine.get(name, 0.0) for name in sorted(mine.keys() | theirs.keys())}
     cause = max(grown, key=lambda name: grown[name])
-    name = cause.upper() if len(cause) == 2 else cause
-    return f"; {name} +{format_seconds(grown[cause])} a step" if grown[cause] > 0 else ""
+    return f"; {called(cause)} +{format_seconds(grown[cause])} a step" if grown[cause] > 0 else ""
 
 
 _NAMED = {

@@ -10,9 +10,9 @@ from typing import NamedTuple
 from planner.base.units import format_bytes
 from planner.report import vega_lite
 from planner.report.blocks import Box, Caption, Chart, Drawing, Section, TextTable, Wire
-from planner.report.quantities import term
 from planner.report.vega_lite import PALETTE
 from planner.schema.plan import MemorySection, Parallelism, Plan, StageMemory
+from planner.schema.plan_prediction import called
 
 CELL, GAP = 17.0, 3.0
 """Pixels of an accelerator, and between two."""
@@ -154,7 +154,7 @@ def _rate(bytes_per_s: float) -> str:
 
 GIB = 2.0**30
 KINDS: tuple[str, ...] = ("parameters", "gradients", "optimizer", "activations", "buffers", "resident")
-NAMES = (*map(term, KINDS),)
+NAMES = (*map(called, KINDS),)
 
 
 def memory_section(plan: Plan) -> Section:

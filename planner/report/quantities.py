@@ -16,22 +16,26 @@ if TYPE_CHECKING:
     from planner.schema.plan import Parallelism
 
 _DAY = 86400.0
-_TERMS = {"vector": "element-wise", "tp": "TP", "cp": "CP", "ep": "EP", "dp": "DP", "resident": "runtime"}
 
 
-def seconds(value: float) -> str:
-    """A step's time in seconds whatever its size, so that rows compare at a glance."""
-    return format_seconds(value) if value < 1 else f"{value:,.{2 if value < 10 else 1}f} s"
+def seconds(value: float, like: float | None = None) -> str:
+    """A step's time in seconds whatever its size, so that rows compare at a glance; in the unit of another, `like`."""
+    least = value if like is None else like
+    return format_seconds(value, like) if least < 1 else f"{value:,.{2 if value < 10 else 1}f} s"
 
 
-def days(value: float) -> str:
-    """A run's length: days, unless it is over within one."""
-    return f"{value:,.{0 if value >= 1000 else 1}f} d" if value >= 1 else format_seconds(value * _DAY)
+def days(value: float, like: float | None = None) -> str:
+    """A run's length: days, unless it is over within one; in the unit of another, `like`."""
+    least = value if like is None else like
+    if least < 1:
+        return format_seconds(value * _DAY, least * _DAY)
+    return f"{value:,.{0 if value >= 1000 else 1}f} d"
 
 
-def term(name: str) -> str:
-    """A cause of a step's time or a kind of memory, as it is called: ``vector`` is element-wise kernels'."""
-    return _TERMS.get(name, name)
+def energy(joules: float) -> str:
+    """Electricity: ``8,140 kWh``, ``313 MWh``."""
+    kwh = joules / 3.6e6
+    return f"{_digits(kwh)} kWh" if kwh < 1e4 else f"{_digits(kwh / 1e3)} MWh"
 
 
 def limit(name: str) -> str:

@@ -80,7 +80,7 @@ def _gain(found: Comparison) -> Iterator[tuple[str, list[str]]]:
     if "models" in found.questions:
         yield "Gain", ["not comparable: they train different models"]
         return
-    gain = [comparison.gained(found), f"{found.days:+,.1f} days"]
+    gain = [comparison.faster(found), f"{found.days:+,.1f} days"]
     if found.usd is not None:
         gain.append(f"{format_usd(abs(found.usd))} {'saved' if found.usd <= 0 else 'more'}")
     yield "Gain", gain

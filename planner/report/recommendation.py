@@ -38,7 +38,7 @@ def lines(plan_set: PlanSet) -> Lines:
         yield "Recommended", [f"{behind}{_varied(plan_set, plan)}{configuration(plan)}"]
     if needed := packages(plan):
         yield "Needs", [", ".join(needed)]
-    yield from expected(plan, plan_set.reasons.binds, plan_set.usual)
+    yield from expected(plan, plan_set.reasons.binds, plan_set.usual, by_energy=plan_set.search.objective == "energy")
 
 
 def at_an_edge(plan_set: PlanSet) -> str:
@@ -69,12 +69,15 @@ def of_plan(plan: Plan) -> Lines:
     yield from expected(plan)
 
 
-def expected(plan: Plan, binds: Sequence[str] = (), usual: UsualRun | None = None) -> Lines:
+def expected(plan: Plan, binds: Sequence[str] = (), usual: UsualRun | None = None, *, by_energy: bool = False) -> Lines:
     """What to expect of a plan: time, money, memory, what limits it where that is known, and how sure that is."""
     yield "Speed", _speed(plan)
     if usual is not None:
         yield "Gain", [_gain(usual)]
-    yield "Cost", _money(plan)
+    cost = _money(plan)
+    yield "Cost", cost[:1] if by_energy else cost
+    if by_energy:
+        yield "Energy", [_energy(plan)]
     yield _fits(plan), [_memory(plan)]
     if binds:
         yield "Bottleneck", ["; ".join(binds)]
@@ -188,6 +191,15 @@ def _priced(price: PriceUsed, plan: Plan) -> str:
     hour = quantities.dated(price)
     changed_by = f"{hour} (--price, --basis, --vendor)"
     return changed_by if len(changed_by) <= ROOM else hour
+
+
+def _energy(plan: Plan) -> str:
+    """Electricity and carbon of the run, and what both rest on."""
+    used = plan.energy
+    if used.energy_j is None or used.carbon_kg is None:
+        return used.basis
+    basis = used.basis.replace("the node's maximum", "maximum")
+    return f"{quantities.energy(used.energy_j)}, {used.carbon_kg / 1e3:,.3g} t CO2e: {basis}"
 
 
 def _offered(plan: Plan, price: PriceUsed) -> str:

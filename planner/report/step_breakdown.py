@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 from planner.base.units import format_percent, format_seconds
 from planner.report import pass_orders, vega_lite
 from planner.report.blocks import Block, Chart, Lines, Section, TextTable
-from planner.report.quantities import seconds, term
+from planner.report.quantities import seconds
 from planner.schema.plan import Group, Plan
+from planner.schema.plan_prediction import called
 
 FAMILIES = {
     "compute": (
@@ -50,7 +51,7 @@ def section(plans: Sequence[Plan], chosen: Plan) -> Section:
 def _causes(plan: Plan) -> Chart:
     total = sum(plan.prediction.breakdown.values())
     causes = sorted(plan.prediction.breakdown.items(), key=lambda each: -each[1])
-    rows = [(term(cause), kind(cause), seconds(took), format_percent(took / total)) for cause, took in causes]
+    rows = [(called(cause), kind(cause), seconds(took), format_percent(took / total)) for cause, took in causes]
     values = [
         {"row": row[0], "part": row[1], "value": took, "text": f"{row[2]}, {row[3]}"}
         for row, (_, took) in zip(rows, causes, strict=True)

@@ -23,6 +23,15 @@ class ExpandedSection(Record):
     activations_bytes: float
 
 
+CALLED = {"vector": "element-wise", "tp": "TP", "cp": "CP", "ep": "EP", "dp": "DP", "resident": "runtime"}
+"""Causes of a step's time and kinds of memory that people call otherwise than documents do."""
+
+
+def called(name: str) -> str:
+    """A cause of a step's time or a kind of memory, in words."""
+    return CALLED.get(name, name)
+
+
 class HostMemory(Record):
     """Bytes in a node's own memory, all its accelerators holding as much as those of the stage that puts most there."""
 

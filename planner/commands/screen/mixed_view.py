@@ -32,14 +32,16 @@ def _letter(index: int) -> str:
 
 def ranking(plans: Sequence[Plan], gain: str, against: Mapping[int, str]) -> None:
     """One line a plan: where it stands, how it is cut, what it takes, and how much more than the first, by rank."""
-    rows = []
+    rows, first = [], plans[0]
     for p in plans:
         money, found = p.money, p.prediction
         used = " + ".join(f"{q.count:,} x {q.node}{'@' + q.zone if q.zone else ''}" for q in p.cluster.pools)
         memory = f"{100 * found.memory.total_bytes / found.memory.capacity_bytes:.0f} %"
+        step = seconds(found.step_time_s, first.prediction.step_time_s)
+        cost = "-" if money.usd_total is None else format_usd(money.usd_total)
         rows.append([
-            str(p.rank), used, _cut(p), p.precision, seconds(found.step_time_s), format_percent(found.mfu), memory,
-            days(money.days), format_usd(money.usd_total) if money.usd_total is not None else "-", against.get(p.rank),
+            str(p.rank), used, _cut(p), p.precision, step, format_percent(found.mfu), memory,
+            days(money.days, first.money.days), cost, against.get(p.rank),
         ])  # fmt: skip
     headers = ["#", "nodes", "pipelines", "prec", "step", "MFU", "memory", "time", "cost", gain]
     render.table(headers, rows, align="rlllrrrrrr", priority=["prec", "MFU", "memory", gain], folded="nodes")

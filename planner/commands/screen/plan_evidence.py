@@ -15,16 +15,17 @@ from planner.base.units import (
 )
 from planner.commands.screen import render
 from planner.report import quantities, recommendation
-from planner.report.quantities import seconds, term
+from planner.report.quantities import seconds
 from planner.schema.plan import Plan, PlanSet
 from planner.schema.plan_machines import node_counts
+from planner.schema.plan_prediction import called
 
 
 def time(plan: Plan) -> None:
     """The step by cause; of a plan that was run, what was measured, too."""
     step = plan.predicted_s
     parts = sorted(plan.prediction.breakdown.items(), key=lambda item: -item[1])
-    listed = [f"{term(name)} {format_percent(s / step)}" for name, s in parts if s / step >= 0.0005]
+    listed = [f"{called(name)} {format_percent(s / step)}" for name, s in parts if s / step >= 0.0005]
     predicted = " predicted" if plan.measured else ""
     render.labelled("Step time", *_measured(plan), f"{seconds(step)}{predicted}: {'  '.join(listed)}")
     if (own := plan.prediction.own_runs) is not None:

@@ -18,7 +18,7 @@ from planner.commands.screen.hand_over import hand_over
 from planner.planning import order
 from planner.planning.comparison import in_short, stated
 from planner.planning.shortlist import LOOKED_AT
-from planner.report import recommendation
+from planner.report import quantities, recommendation
 from planner.report.quantities import days, degrees, seconds, took
 from planner.schema.hardware import SPLIT_SCHEDULES
 from planner.schema.plan import Plan, PlanSet, SearchSection
@@ -254,63 +254,46 @@ def _ranking(plan_set: PlanSet) -> None:
     if _over_pools(plan_set):
         mixed_view.ranking(plans, gain, against)
         return
-    shown = [name for name in ("vpp", "cp", "ep", "etp") if any(getattr(p.parallelism, name) > 1 for p in plans)]
-    several = len({p.cluster.pools[0].count for p in plans}) > 1
-    batches = len({p.batch.global_ for p in plans}) > 1
-    precisions = len({p.precision for p in plans}) > 1
-    headers = ["#", *(["nodes"] if several else []), *(["batch"] if batches else []), *(["prec"] if precisions else [])]
-    schedules = any(p.parallelism.schedule in SPLIT_SCHEDULES for p in plans)
-    headers += ["TP", "PP", *(name.upper() for name in shown), *(["schedule"] if schedules else [])]
-    headers += ["DP", "micro", "ZeRO", "recompute"]
-    measured = any(p.measured for p in plans)
-    headers += [
-        "step",
-        *(["runs"] if measured else []),
-        "tokens/s",
-        "MFU",
-        "memory",
-        "time",
-        "cost",
-        gain,
-    ]
-    rows = [
-        [*_degrees(p, shown, several, batches, precisions, schedules), *_figures(p, measured), against.get(p.rank)]
-        for p in plans
-    ]
-    behind = 7 + measured
-    align = "r" * (len(headers) - behind - 1) + "l" + "r" * behind
-    render.table(headers, rows, align=align, priority=["MFU", "tokens/s"])
+    by_energy = plan_set.search.objective == "energy"
+    rows = [{**_cells(plan, plan_set.plan_to_run, by_energy), gain: against.get(plan.rank, "-")} for plan in plans]
+    same = {name for name in VARIED if len({row[name] for row in rows}) == 1}
+    neutral = {name for name, cell in NEUTRAL.items() if all(row[name] == cell for row in rows)}
+    if all(plan.parallelism.schedule not in SPLIT_SCHEDULES for plan in plans):
+        neutral.add("schedule")
+    headers = [name for name in rows[0] if name not in same | neutral]
+    align = "".join("l" if name == "recompute" else "r" for name in headers)
+    render.table(headers, [[row[name] for name in headers] for row in rows], align=align, priority=["MFU", "tokens/s"])
 
 
-def _degrees(
-    plan: Plan, shown: Sequence[str], several: bool, batches: bool, precisions: bool, schedules: bool
-) -> list[str]:
-    p = plan.parallelism
-    cells = [str(plan.rank), *([f"{plan.cluster.pools[0].count:,}"] if several else [])]
-    cells += [f"{plan.batch.global_:,}"] if batches else []
-    cells += [plan.precision] if precisions else []
-    cells += [str(p.tp), str(p.pp), *(str(getattr(p, name)) for name in shown), *([p.schedule] if schedules else [])]
-    return [
-        *cells,
-        f"{p.dp:,}",
-        str(plan.batch.micro),
-        str(p.zero_stage),
-        plan.recompute.policy.replace("selective:", "selective ").partition(" ")[0],
-    ]
+VARIED = ("nodes", "batch", "prec")
+"""Columns that are left out where all plans say the same."""
+NEUTRAL = {"VPP": "1", "CP": "1", "EP": "1", "ETP": "1", "runs": "-"}
+"""Columns that are left out where every plan has this."""
 
 
-def _figures(plan: Plan, measured: bool) -> list[str]:
-    """What is known of a plan, and in how many runs its step was measured where any plan of the table was."""
-    found, money = plan.prediction, plan.money
-    return [
-        seconds(found.step_time_s),
-        *([f"{plan.measured.runs:,}" if plan.measured else "-"] if measured else []),
-        format_count(found.tokens_per_s),
-        format_percent(found.mfu),
-        f"{found.memory.total_bytes / 2**30:.1f} GiB",
-        days(money.days),
-        format_usd(money.usd_total) if money.usd_total is not None else "-",
-    ]
+def _cells(plan: Plan, run: Plan, by_energy: bool) -> dict[str, str]:
+    """A row by column, in the units of the plan to run; with energy in place of money where plans are ranked by it."""
+    cut, predicted, money, joules = plan.parallelism, plan.prediction, plan.money, plan.energy.energy_j
+    cost = "-" if money.usd_total is None else format_usd(money.usd_total)
+    return {
+        "#": str(plan.rank),
+        "nodes": f"{plan.cluster.pools[0].count:,}",
+        "batch": f"{plan.batch.global_:,}",
+        "prec": plan.precision,
+        **{axis.upper(): str(getattr(cut, axis)) for axis in ("tp", "pp", "vpp", "cp", "ep", "etp")},
+        "schedule": cut.schedule,
+        "DP": f"{cut.dp:,}",
+        "micro": str(plan.batch.micro),
+        "ZeRO": str(cut.zero_stage),
+        "recompute": plan.recompute.policy.replace("selective:", "selective ").partition(" ")[0],
+        "step": seconds(predicted.step_time_s, run.prediction.step_time_s),
+        "runs": f"{plan.measured.runs:,}" if plan.measured else "-",
+        "tokens/s": format_count(predicted.tokens_per_s, run.prediction.tokens_per_s),
+        "MFU": format_percent(predicted.mfu),
+        "memory": f"{predicted.memory.total_bytes / 2**30:.1f} GiB",
+        "time": days(money.days, run.money.days),
+        **({"energy": quantities.energy(joules)} if by_energy and joules is not None else {"cost": cost}),
+    }
 
 
 def _counts(found: PlanSet) -> None:
@@ -319,10 +302,11 @@ def _counts(found: PlanSet) -> None:
         return
     per_node = found.plans[0].cluster.pools[0].accelerators_per_node
     tried = [point.accelerators // per_node for point in found.front]
-    rows = []
+    rows, run = [], found.plan_to_run
     for nodes, point in zip(tried, found.front, strict=True):
         cost = format_usd(point.usd_total) if point.usd_total is not None else "-"
-        rows.append([f"{nodes:,}", point.label, seconds(point.step_time_s), days(point.days), cost])
+        step = seconds(point.step_time_s, run.prediction.step_time_s)
+        rows.append([f"{nodes:,}", point.label, step, days(point.days, run.money.days), cost])
     render.table(["nodes", "best plan", "step", "time to train", "cost"], rows, align="rlrrr")
     gaps = "; a range of at most 16 counts is tried whole" if tried[-1] - tried[0] >= 16 else ""
     render.text(f"  smallest count tried that fits: {tried[0]:,}{gaps}")

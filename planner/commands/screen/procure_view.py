@@ -253,7 +253,7 @@ def _spot(best: Alternative, as_money: Money) -> None:
         assert job.spot is not None
         risk, even = job.spot, job.spot.break_even_per_node_day
         instead = f"on demand {as_money(risk.on_demand_usd or 0.0)}"
-        cheaper = "" if even is None else f"; {instead}, cheaper above {even:.2g} preemptions"
+        cheaper = "" if even is None else f"; {instead}, cheaper above {even:.2g} preemptions a node and day"
         lines.append(
             f"{job.name}: {as_money(risk.usd)}, done day {job.finish_day:,.1f} expected; 90 % of runs "
             f"{as_money(risk.usd_90)}, day {risk.finish_90_day:,.1f}, at {risk.preemptions_per_node_day:g} "
