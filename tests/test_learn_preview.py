@@ -103,6 +103,15 @@ def test_mlperfs_rate_of_tokens_is_no_rate_of_sequences(capsys: pytest.CaptureFi
     assert run["step_time_s"] is None and "no count of sequences" in run["refused"]
 
 
+def test_a_run_without_memory_shows_its_steps_and_learns_none_of_them(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["init", "site", "lab"]) == 0
+    name = log("train.log", logs.megatron_arguments(), logs.megatron(), [OUT_OF_MEMORY])
+    (run,) = preview(capsys, name)["runs"]
+    assert (run["step_time_s"], run["verdict"]) == (4.0, "out of memory")
+    assert main(["learn", name, "--set", H100, "--site", "lab"]) == 0
+    assert ",oom," in Path("lab/runs.csv").read_text() and ",4," not in Path("lab/runs.csv").read_text()
+
+
 # ---- how runs ended --------------------------------------------------------------------------------------------------
 
 SLOWED = [9.0, *([17.4, 17.5, 17.3] * 8), *([20.0, 20.1, 19.9] * 8)]

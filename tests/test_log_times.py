@@ -192,6 +192,13 @@ FILES: dict[str, tuple[dict[str, Sequence[str]], list[str]]] = {
         {"a.log": [*ARGUMENTS, *logs.megatron()],
          "b.log": [*logs.megatron_arguments(tensor_model_parallel_size=4), *logs.megatron(first=21)]}, ["", ""],
     ),
+    "a rotated file next to another job's": (
+        {"other.log": logs.megatron(), "train.log": logs.megatron(first=21), "train.log.1": logs.megatron()},
+        ["", "continued at step 21 in train.log"],
+    ),
+    "a file that could go on two runs": (
+        {"a.log": logs.megatron(), "b.log": logs.megatron(), "c.log": logs.megatron(first=21)}, ["", "", ""],
+    ),
     "plans of a shortlist": ({"rank-1/train.log": logs.megatron(), "rank-2/train.log": logs.megatron()}, ["", ""]),
 }  # fmt: skip
 """What there is -> files and their lines, and what is said of each run that they are."""

@@ -41,11 +41,14 @@ class RunFinding:
     token_s: float | None = None
     """Seconds of a token on one accelerator, where that is what is logged."""
 
+    before_s: float | None = None
+    """Seconds of a step before memory ran out: shown, and not learned."""
+
     @property
     def step_time_s(self) -> float | None:
         """Seconds of a step."""
         text = self.row.get("step_time_s")
-        return float(text) if text else None
+        return float(text) if text else self.before_s
 
     @property
     def tokens_per_s(self) -> float | None:
@@ -66,10 +69,13 @@ def of_run(run: LoggedRun, base: Cells) -> list[RunFinding]:
     """
     notes = (*run.notes, *(f"{conflict}: not taken over" for conflict in run.conflicts))
     row = {**base, **_memory(run)}
+    counted = reading.measured(run)
     if run.out_of_memory:
         how = f"ran out of memory after {format_many(len(run.steps or run.ticks), 'logged step')}"
-        return [RunFinding(run=run, row={**row, "metric": "oom"}, notes=(how, *notes), verdict=run.verdict, reason=how)]
-    counted = reading.measured(run)
+        before_s = _of_steady(run, counted[0], row, (), run.verdict).step_time_s if counted else None
+        row |= {"metric": "oom"}
+        notes = (how, *notes)
+        return [RunFinding(run=run, row=row, notes=notes, verdict=run.verdict, reason=how, before_s=before_s)]
     verdict = judged(run, counted)
     if not counted and run.whole_run_s:
         row |= {"step_time_s": f"{run.whole_run_s:.6g}", "grade": "B"}

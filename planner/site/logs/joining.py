@@ -2,7 +2,7 @@
 
 Files of ranks have names that differ in the number of a rank alone, or are those that torchrun writes for each. A run
 goes on another's if both are of one folder, one format and one configuration, and its steps begin where the other's
-end, or in the second half of them.
+end, or in the second half of them; where several could be meant, the one of the same name but for numbers.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from planner.site.logs.records import LoggedRun, LoggedStep, Tick
 
 Log = tuple[Path, Sequence[LoggedRun]]
 """A file and the runs that it holds."""
+_NUMBERED = re.compile(r"\.(?:log|txt|out|err|gz)\b|[\W_]*\d+")
+"""What the names of a job's files differ in: numbers and dates; an extension may come before or behind them."""
 _RANKED = re.compile(
     r"(?i)((?:^|[^a-z])(?:global[-_]?rank|local[-_]?rank|rank|worker|node|host|proc|task|gpu|default)[-_.=]?)\d+"
 )
@@ -103,8 +105,11 @@ def _continued(logs: Sequence[Log]) -> list[tuple[Path, list[LoggedRun]]]:
     kept: dict[tuple[int, int], LoggedRun] = {}
     for place, number in sorted(places, key=lambda at: logs[at[0]][1][at[1]].first):
         path, runs = logs[place]
-        able = (at for at, one in kept.items() if logs[at[0]][0].parent == path.parent and _goes_on(one, runs[number]))
-        if (before := next(able, None)) is None:
+        able = [at for at, one in kept.items() if logs[at[0]][0].parent == path.parent and _goes_on(one, runs[number])]
+        named = [at for at in able if _stem(logs[at[0]][0]) == _stem(path)]
+        sure = named or (able if runs[number].stated else [])
+        # A file that could go on several runs, or says nothing of what ran, has a name that tells.
+        if (before := sure[0] if len(sure) == 1 else None) is None:
             kept[place, number] = runs[number]
         else:
             kept[before] = _put_together(kept[before], runs[number])
@@ -113,6 +118,11 @@ def _continued(logs: Sequence[Log]) -> list[tuple[Path, list[LoggedRun]]]:
         for place, (path, _) in enumerate(logs)
         if any(at[0] == place for at in kept)
     ]
+
+
+def _stem(path: Path) -> str:
+    """The part of a file's name that all files of a job have."""
+    return _NUMBERED.sub("", path.name)
 
 
 def _goes_on(before: LoggedRun, run: LoggedRun) -> bool:
