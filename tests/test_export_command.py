@@ -80,7 +80,7 @@ def test_each_plan_of_a_set_is_told_of(capsys: pytest.CaptureFixture[str], folde
     kept = [f"rank-{p['rank']}" for p in found["plans"] if p["rank"] != 2]
     others = f"({', '.join(kept)})" if len(kept) > 1 else f"({kept[0]})"
     assert [line.endswith("(rank-2)") for line in said if " runtime: " in line] == [True]
-    assert [line.endswith(others) for line in said if "norm_epsilon" in line] == [True]
+    assert [line.endswith(others) for line in said if "norm epsilon" in line] == [True]
     assert len([line for line in said if "<data-path>" in line]) == 1
     assert not [line for line in said if "(--set" in line and "rank-" in line]
     assert len([line for line in said if line.startswith("Start ")]) == 1
