@@ -21,6 +21,7 @@ from planner.procurement.program.restrictions import restrictions
 from planner.procurement.program.several_starts import with_several_starts
 from planner.procurement.program.solve import best
 from planner.procurement.question import reading
+from planner.procurement.question.portfolio import Limits
 from planner.procurement.throughput.column import Column
 from planner.question.typed_file import TypedFile
 from tests.procuring import hired, job, portfolio
@@ -146,6 +147,25 @@ def test_terms_begin_with_their_jobs_and_those_of_one_day_are_one_pool() -> None
 
 def test_no_more_terms_are_held_than_are_offered() -> None:
     assert best(with_several_starts(two_terms_apart(copies=2)), ProcureVariant(), "cost", SETTINGS) is None
+
+
+def test_under_a_monthly_limit_terms_begin_on_different_days_too() -> None:
+    """Two terms of 30 days at 10,000 a month: the first takes 9,856 of the 9,900 that may be spent in its month.
+
+    The 44 that are left pay for 0.13 days, so that the second begins on day 30.3 or later, not on its release.
+    """
+    jobs = (job(0, 30.0), job(1, 100.0, 30.0))
+    term = hire("reserved-1y", TERM, 2, month_usd=1e4, held_days=TERM_DAYS, end_day=TERM_DAYS, copies=2)
+    asked = portfolio(jobs, "cost", Limits(monthly=9_900.0))
+    instance = ProcureInstance(asked, [term], [Column(j, 0, 30.0, 1e3) for j in range(2)])
+
+    assert best(instance, ProcureVariant(), "cost", SETTINGS) is None
+    solution = best(with_several_starts(instance), ProcureVariant(), "cost", SETTINGS)
+
+    assert solution is not None and sum(solution.hold.values()) == 2
+    (second,) = solution.starts.values()
+    assert second >= 30.30
+    assert solution.value == pytest.approx(2 * term.held_usd)
 
 
 def test_too_large_a_question_says_that_copies_share_their_first_days(monkeypatch: pytest.MonkeyPatch) -> None:
