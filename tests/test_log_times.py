@@ -61,6 +61,9 @@ TIMES: dict[str, tuple[list[str], list[float]]] = {
     "two regimes": (logs.megatron(SLOWED), [17.4, 20.0]),
     "two regimes on a bar": (["\r".join(logs.bars(SLOWED))], [17.4, 20.0]),
     "a regime that is faster": (logs.megatron([20.0, *SLOWED[46:], *SLOWED[1:46]]), [20.0, 17.4]),
+    "a long warm-up is no regime": (
+        logs.megatron([30.0, 20.0, 15.0, 12.0, 10.0, 9.0, 8.0, 7.5, 7.0, *[4.0] * 60]), [4.0],
+    ),
     "a few slow steps are no regime": (logs.megatron([9.0, *[4.0] * 40, *[6.0] * 3, *[4.0] * 40]), [4.0]),
     "a day and more": (
         [line.replace('"0:', '"1 day, 0:') for line in logs.llama_factory([9.0, *[7.5] * 40])], [7.5],

@@ -29,6 +29,8 @@ CHANGED = 1.08
 """Times by which medians of two regimes differ at least."""
 SEPARATE = 0.9
 """Share of each regime's lines that lie on its own side of the middle between the two."""
+UNSTEADY = 0.1
+"""Spread above which slow lines at the beginning are warm-up and no regime."""
 SHORTEST = 8
 """Lines of a regime at least, and a tenth of all."""
 
@@ -92,6 +94,9 @@ def selections(times: Sequence[float], disturbed: Sequence[bool], *, first: bool
     """
     begin = 1 if first else 0
     cuts = [begin, *(begin + cut for cut in _cuts(times[begin:])), len(times)]
+    if first and len(cuts) > 2 and _warms_up(times[begin : cuts[1]], times[cuts[1] : cuts[2]]):
+        cuts = cuts[1:]
+        begin = cuts[0]
     for start, end in pairwise(cuts):
         places = list(range(start, end))
         warm = _warm(places, times) if first and start == begin else places
@@ -107,6 +112,11 @@ def selections(times: Sequence[float], disturbed: Sequence[bool], *, first: bool
         }
         left_out = {reason: leaves for reason, leaves in left_out.items() if leaves}
         yield Selection(counted, left_out, len(cuts) - 1, start, end - 1)
+
+
+def _warms_up(before: Sequence[float], behind: Sequence[float]) -> bool:
+    """Whether the first lines are slower than those behind them, and no regime of their own: they do not agree."""
+    return median(before) > median(behind) and spread(before) > UNSTEADY
 
 
 def _without(places: Sequence[int], kept: Sequence[int]) -> list[int]:
