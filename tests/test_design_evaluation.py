@@ -13,8 +13,9 @@ from planner.axes import AXES
 from planner.question.plan_options import PlanOptions
 from planner.question.reading import request
 from planner.question.search_problem import prepare, problem
-from planner.search.best_per_machine import Machine, best_on_each, on
+from planner.search.best_per_machine import best_on_each
 from planner.search.branch_and_bound import Bounded
+from planner.search.side_by_side import Machine, on
 from planner.space.levers import BY_DEFAULT
 from planner.study.program.evaluation import POINT_S, ROW_S, SAMPLED, TABLE_ROW_S, Evaluator
 from tests.designing import TINY, _limited, known, study

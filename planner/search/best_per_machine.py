@@ -1,48 +1,46 @@
 """The best candidate on each of many machines that differ in how fast and how large they are: one space, many answers.
 
-Every machine's rows stand beside the others', so that one pass of the cost functions prices a layout on all of them.
-The same bound, the same ties and so the same plans as :class:`~planner.search.branch_and_bound.Bounded` on each
-machine alone.
+Few machines are searched side by side (:mod:`planner.search.side_by_side`). Of many, most rows are left out first:
+
+1. The best rows of machines that were searched before are priced on all machines, which bounds each machine's best
+   from above. Where none of them fits, the smallest such machine is searched.
+2. No row is faster on any of the machines than on one that has the best of each of their figures. Rows whose bound
+   there is above all of the bounds from above are left out.
+3. The machines are halved along the figure in which they differ most. Each half begins anew with the rows that are
+   left, until rows times machines are few.
+
+The plans are those of :class:`~planner.search.branch_and_bound.Bounded` on each machine alone, ties included.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import pairwise
-from typing import TypeVar
+from collections.abc import Hashable, Sequence
+from dataclasses import replace
+from operator import attrgetter
 
 import numpy as np
 from numpy.typing import NDArray
 
 from planner.cost import pipeline, stage_memory
-from planner.cost.figures import Array, Device, Figure, Network
-from planner.search import best_per_size, branch_and_bound, costing
-from planner.search.problem import Candidate, SearchProblem, Target, decode
-from planner.space.cost_grid import WIRED
+from planner.cost.figures import Array, Device
+from planner.search import best_per_size, branch_and_bound, costing, side_by_side
+from planner.search.problem import Candidate, SearchProblem
+from planner.search.side_by_side import Machine, Space, on
 
-_ROWS = 1 << 19
-"""Rows of a group of machines: enough that arrays are long, few enough that they stay small (some 200 MB)."""
+_FEW = 1 << 17
+"""Rows times machines that are searched side by side: arrays are long, and take some tens of MB."""
+_SEEDS = 8
+"""Best rows of other machines, the last ones, that are priced before a search."""
+_ROUNDING = 1e-9
+"""Share by which sums of floating-point numbers may differ."""
 _SPACE = ("accelerators", "domain", "leaf")
 """Figures of a network that say which layouts there are, not how fast: machines of one call share them."""
-Part = TypeVar("Part", Device, Network)
-
-
-@dataclass(frozen=True, slots=True)
-class Machine:
-    """What the candidates of one space may run on."""
-
-    devices: dict[str, Device]
-    """By precision."""
-    network: Network
-    capacity: float
-    """Bytes that a plan may hold."""
-
-
-def on(problem: SearchProblem, machine: Machine) -> SearchProblem:
-    """The problem of a question asked about one machine."""
-    figures = replace(problem.figures, devices=machine.devices, network=machine.network)
-    return replace(problem, figures=figures, capacity=machine.capacity)
+_MORE_IS_FASTER = (
+    *("matrix_rate", "matrix_rate_16", "attention_rate", "memory_rate", "host_bandwidth", "memory", "peak"),
+)
+"""Figures of a device of which the largest bounds all."""
+_LESS_IS_FASTER = ("inner_half",)
+"""Figures of a device of which the smallest bounds all. Machines of one group share the others."""
 
 
 def best_on_each(
@@ -65,7 +63,13 @@ def best_on_each(
     if len({tuple(getattr(machine.network, name) for name in _SPACE) for machine in machines}) > 1:
         raise ValueError(f"machines differ in {', '.join(_SPACE)}")
     known = needs(problem) if held is None else held
-    return [best for group in _groups(known, machines) for best in _best(problem, known, group)]
+    search = _Search(whole(problem, known), machines)
+    if search.whole.height * len(machines) <= _FEW:
+        search.together(search.whole, range(len(machines)))
+    else:
+        for group in _alike(machines):
+            search.divided(search.whole, group)
+    return search.best
 
 
 def needs(problem: SearchProblem) -> list[Array]:
@@ -77,106 +81,132 @@ def needs(problem: SearchProblem) -> list[Array]:
     return bytes_needed
 
 
-def _groups(held: Sequence[Array], machines: Sequence[Machine]) -> Iterator[Sequence[Machine]]:
-    """Machines that share arrays: of each only the rows that fit into its memory stand in them."""
-    least = np.concatenate([_least(need) for need in held])
-    ends = np.cumsum([np.count_nonzero(least <= machine.capacity) for machine in machines])
-    starts = np.flatnonzero(np.diff(ends // _ROWS, prepend=-1))
-    for start, end in pairwise((*starts.tolist(), len(machines))):
-        yield machines[start:end]
+def whole(problem: SearchProblem, held: Sequence[Array]) -> Space:
+    """All rows of a problem."""
+    return Space(problem, problem, held, [np.arange(block.height) for block in problem.blocks])
 
 
-def _least(need: Array) -> Array:
-    """Bytes of each row under the options with which it holds least."""
-    return np.asarray(need.reshape(-1, need.shape[-1]).min(axis=0))
+class _Search:
+    """The machines' best candidates as far as they are known, and rows that were the best of some."""
+
+    def __init__(self, whole: Space, machines: Sequence[Machine]) -> None:
+        self.whole, self.machines = whole, machines
+        self.best: list[Candidate | None] = [None] * len(machines)
+        self.seeds: list[tuple[int, int]] = []
+        """Block and row in the whole space, the latest last."""
+
+    def together(self, space: Space, places: Sequence[int], below: Array | None = None) -> None:
+        """Searches machines side by side and notes their best rows as seeds."""
+        found = side_by_side.best(space, [self.machines[place] for place in places], below)
+        for place, candidate in zip(places, found, strict=True):
+            self.best[place] = candidate
+        for seed in dict.fromkeys(self._row(candidate) for candidate in found if candidate is not None):
+            self.seeds = [*(other for other in self.seeds if other != seed), seed][-_SEEDS:]
+
+    def _row(self, candidate: Candidate) -> tuple[int, int]:
+        return candidate.block, candidate.flat % self.whole.problem.blocks[candidate.block].height
+
+    def divided(self, space: Space, places: Sequence[int]) -> None:
+        """Searches machines that are alike, half by half."""
+        places, below = self._bounded(space, self._room_for_any(space, places))
+        if not len(places):
+            return
+        space = narrowed(space, _fastest([self.machines[place] for place in places]), float(below.max()))
+        halves = _halves([self.machines[place] for place in places])
+        if space.height * len(places) <= _FEW or halves is None:
+            self.together(space, places, below)
+            return
+        for half in halves:
+            self.divided(space, [places[n] for n in half])
+
+    def _room_for_any(self, space: Space, places: Sequence[int]) -> Sequence[int]:
+        """Machines on which some row fits; on the others there is no plan."""
+        least = space.least_held()
+        return [place for place in places if self.machines[place].capacity >= least]
+
+    def _bounded(self, space: Space, places: Sequence[int]) -> tuple[Sequence[int], Array]:
+        """Machines that have a plan, with values that their best are below."""
+        below = self._seeded(places, self.seeds)
+        while len(places) and not np.isfinite(below).all():
+            # What fits into the smallest memory fits into all.
+            unknown = np.flatnonzero(~np.isfinite(below)).tolist()
+            smallest = min(unknown, key=lambda n: self.machines[places[n]].capacity)
+            self.together(space, [places[smallest]])
+            known = self.best[places[smallest]]
+            if known is None:
+                places = [*places[:smallest], *places[smallest + 1 :]]
+                below = np.delete(below, smallest)
+            else:
+                below = np.minimum(below, self._seeded(places, [self._row(known)]))
+        return places, below
+
+    def _seeded(self, places: Sequence[int], seeds: Sequence[tuple[int, int]]) -> Array:
+        """Values that the best on each machine is below; infinite where no seed fits."""
+        rows = [sorted(row for place, row in seeds if place == n) for n in range(len(self.whole.problem.blocks))]
+        space = self.whole.taken([np.array(each, dtype=np.intp) for each in rows])
+        found = side_by_side.best(space, [self.machines[place] for place in places])
+        values = [np.inf if candidate is None else candidate.value for candidate in found]
+        return np.array(values) * (1.0 + _ROUNDING)
 
 
-def _best(problem: SearchProblem, held: Sequence[Array], machines: Sequence[Machine]) -> list[Candidate | None]:
-    origins = [_fitting(need, machines) for need in held]
-    whole = _repeated(problem, machines, origins)
-    known = _Known(whole, held, [rows for _, rows in origins])
-    groups = [block.rows[WIRED] for block in whole.blocks]
-    best = best_per_size.searched(whole, known, groups, len(machines), known.tables)
-    best_candidates: list[Candidate | None] = []
-    for n, value in enumerate(best.value.tolist()):
-        if not np.isfinite(value):
-            best_candidates.append(None)
-            continue
-        block = int(best.block[n])
-        option, row = divmod(int(best.flat[n]), whole.blocks[block].height)
-        at = option * problem.blocks[block].height + int(origins[block][1][row])
-        best_candidates.append(decode(problem, block, at, value, float(best.time[n]), float(best.memory[n])))
-    return best_candidates
+def narrowed(space: Space, fastest: Machine, below: float) -> Space:
+    """The rows that may be below a value on a machine."""
+    problem = on(space.problem, fastest)
+    tables = costing.tables(problem, [n for n, block in enumerate(problem.blocks) if block.height])
+    kept: list[NDArray[np.intp]] = []
+    for index, block in enumerate(problem.blocks):
+        rows = np.arange(0)
+        if block.height:
+            rows = np.flatnonzero(branch_and_bound.quick_objective_bound(problem, index, tables[index]) <= below)
+        step = costing.rows_per_chunk(block)
+        near = [rows[:0]]
+        for start in range(0, len(rows), step):
+            part = rows[start : start + step]
+            fits = space.held[index][..., part] <= problem.capacity
+            bound = branch_and_bound.lower_bound(*tables[index].part(part, least=True), fits)
+            near.append(part[branch_and_bound.objective(problem, index, part, bound) <= below])
+        kept.append(np.concatenate(near))
+    return space.taken(kept)
 
 
-def _fitting(need: Array, machines: Sequence[Machine]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Machine and row of everything that fits under some options, machine by machine."""
-    capacity = np.array([machine.capacity for machine in machines])
-    machine, row = np.nonzero(_least(need) <= capacity[:, None])
-    return machine, row
+def _fastest(machines: Sequence[Machine]) -> Machine:
+    """A machine that none of them beats in anything."""
+    devices = {name: _fastest_device([machine.devices[name] for machine in machines]) for name in machines[0].devices}
+    network = best_per_size.fastest([machine.network for machine in machines])
+    return Machine(devices, network, max(machine.capacity for machine in machines))
 
 
-class _Known:
-    """Bounds of rows, as what they hold is known beforehand: see :class:`planner.search.best_per_size.Bounds`."""
-
-    def __init__(self, whole: SearchProblem, held: Sequence[Array], origins: Sequence[NDArray[np.intp]]) -> None:
-        self._whole, self._held, self._origins = whole, held, origins
-        self.tables = costing.tables(whole, [n for n, block in enumerate(whole.blocks) if block.height])
-        self._values = [
-            branch_and_bound.quick_objective_bound(whole, n, self.tables[n]) if n in self.tables else np.empty(0)
-            for n in range(len(held))
-        ]
-        self._looked = [np.zeros(block.height, dtype=bool) for block in whole.blocks]
-
-    def of_group(self, index: int, rows: NDArray[np.intp]) -> Array:
-        return self._values[index][rows]
-
-    def looked(self, index: int, rows: NDArray[np.intp]) -> NDArray[np.bool_]:
-        return self._looked[index][rows]
-
-    def look(self, index: int, rows: NDArray[np.intp]) -> None:
-        """Finds out what fits, and bounds that."""
-        fresh = rows[~self._looked[index][rows]]
-        step = costing.rows_per_chunk(self._whole.blocks[index])
-        for start in range(0, len(fresh), step):
-            part = fresh[start : start + step]
-            fits = self.held(index, part) <= self._whole.room(index, part)
-            bound = branch_and_bound.lower_bound(*self.tables[index].part(part, least=True), fits)
-            self._values[index][part] = branch_and_bound.objective(self._whole, index, part, bound)
-        self._looked[index][fresh] = True
-
-    def held(self, index: int, rows: NDArray[np.intp]) -> NDArray[np.float64]:
-        return np.asarray(self._held[index][..., self._origins[index][rows]])
+def _fastest_device(devices: Sequence[Device]) -> Device:
+    most = {name: max(getattr(device, name) for device in devices) for name in _MORE_IS_FASTER}
+    least = {name: min(getattr(device, name) for device in devices) for name in _LESS_IS_FASTER}
+    return replace(devices[0], **most, **least)
 
 
-def _repeated(
-    problem: SearchProblem, machines: Sequence[Machine], origins: Sequence[tuple[NDArray[np.intp], NDArray[np.intp]]]
-) -> SearchProblem:
-    """The problem with every row once for each machine that it fits on, given as machine and row."""
-    blocks = tuple(
-        replace(
-            block,
-            rows={**{axis: column[row] for axis, column in block.rows.items()}, WIRED: machine},
-            family=block.family[row],
-        )
-        for block, (machine, row) in zip(problem.blocks, origins, strict=True)
-    )
-    capacity = np.array([machine.capacity for machine in machines])
-    targets = tuple(
-        Target(target.weight[row], target.limit[row], capacity[machine])
-        for target, (machine, row) in zip(problem.targets, origins, strict=True)
-    )
-    devices = {name: _stacked([machine.devices[name] for machine in machines]) for name in machines[0].devices}
-    figures = replace(problem.figures, devices=devices, network=_stacked([machine.network for machine in machines]))
-    return replace(problem, figures=figures, blocks=blocks, targets=targets)
+def _alike(machines: Sequence[Machine]) -> list[list[int]]:
+    """Places of machines that share all figures of which it is not known which value is faster."""
+    varied = (*_MORE_IS_FASTER, *_LESS_IS_FASTER)
+    shared = attrgetter(*(name for name in Device.__dataclass_fields__ if name not in varied))
+    groups: dict[Hashable, list[int]] = {}
+    for place, machine in enumerate(machines):
+        groups.setdefault(tuple(shared(device) for device in machine.devices.values()), []).append(place)
+    return list(groups.values())
 
 
-def _stacked(parts: Sequence[Part]) -> Part:
-    """Figures that differ as columns, shape (machines,); those that do not as they are."""
-    columns: dict[str, Figure] = {}
-    for name in type(parts[0]).__dataclass_fields__:
-        if name == "dimensions":
-            continue
-        values = [getattr(part, name) for part in parts]
-        columns[name] = values[0] if len(set(values)) == 1 else np.array(values, dtype=float)
-    return replace(parts[0], **columns)
+def _halves(machines: Sequence[Machine]) -> tuple[list[int], list[int]] | None:
+    """Places of the slower and of the faster half in the figure with the largest ratio; None where all are equal."""
+    figures = np.array([_logarithms(machine) for machine in machines])
+    figure = figures[:, np.ptp(figures, axis=0).argmax()]
+    values = np.unique(figure)
+    if len(values) == 1:
+        return None
+    # Machines of one value stay together.
+    upper = figure >= values[min(max(1, np.searchsorted(values, np.median(figure))), len(values) - 1)]
+    return np.flatnonzero(~upper).tolist(), np.flatnonzero(upper).tolist()
+
+
+def _logarithms(machine: Machine) -> list[float]:
+    devices = [getattr(device, name) for device in machine.devices.values() for name in _MORE_IS_FASTER]
+    network = [getattr(machine.network, name) for name in best_per_size.FIGURES]
+    return [
+        float(np.log(figure)) if 0.0 < figure < np.inf else 0.0 for figure in (*devices, *network, machine.capacity)
+    ]

@@ -26,9 +26,12 @@ _LOOK_AHEAD = 4
 """Rows of which it is found out what fits, for each that is then costed."""
 _AT_FIRST = 16
 """Rows of one group that are costed before the first look at its best; twice as many before each look after that."""
+_WITHIN_BOUNDS = 64
+"""The same where a bound of each group's best is known: few rows are within it, and most of them are costed anyway."""
 LESS_IS_FASTER = ("scaleup_latency", "nic_latency", "base", "mesh", "bridged")
 """Figures of a network of which the smallest bounds all; of the others the largest."""
-_FIGURES = tuple(name for name in Network.__dataclass_fields__ if name != "dimensions")
+FIGURES = tuple(name for name in Network.__dataclass_fields__ if name != "dimensions")
+"""Figures of a network that are numbers."""
 
 
 @dataclass
@@ -82,7 +85,7 @@ def best_of_each(
 
 def fastest(networks: Sequence[Network]) -> Network:
     """A network that none of them beats in anything."""
-    best = {n: (min if n in LESS_IS_FASTER else max)(getattr(network, n) for network in networks) for n in _FIGURES}
+    best = {n: (min if n in LESS_IS_FASTER else max)(getattr(network, n) for network in networks) for n in FIGURES}
     return Network(**best, dimensions=networks[0].dimensions)
 
 
@@ -104,7 +107,7 @@ def _repeated(problem: SearchProblem, networks: Sequence[Network], kept: Sequenc
     """The problem with every row once for each network, those that are kept."""
     stacked: dict[str, Any] = {
         name: values[0] if len(set(values)) == 1 else np.array(values, dtype=float)
-        for name in _FIGURES
+        for name in FIGURES
         if (values := [getattr(network, name) for network in networks])
     }
     n = len(networks)
@@ -192,6 +195,7 @@ def searched(
     groups: Sequence[NDArray[np.intp]],
     count: int,
     ready: Mapping[int, CostTable],
+    below: Array | None = None,
 ) -> Best:
     """The best candidate of every group.
 
@@ -201,12 +205,14 @@ def searched(
         groups: each row's group, by block.
         count: groups there are.
         ready: tables of blocks, where they were made already.
+        below: values that the best of each group is known to be below; infinite where nothing is known.
     """
     empty = np.zeros(count, dtype=np.int64)
-    best = Best(np.full(count, np.inf), empty.copy(), empty.copy(), np.zeros(count), np.zeros(count))
+    least = np.full(count, np.inf) if below is None else below.copy()
+    best = Best(least, empty.copy(), empty.copy(), np.zeros(count), np.zeros(count))
     waiting = [np.arange(block.height) for block in problem.blocks]
     tables = dict(ready)
-    at_once = _AT_FIRST
+    at_once = _AT_FIRST if below is None else _WITHIN_BOUNDS
     while True:
         waiting = [
             rows[_worth(bounds.of_group(i, rows), best.value[groups[i][rows]])] for i, rows in enumerate(waiting)

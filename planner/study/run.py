@@ -37,8 +37,8 @@ LONGEST_S = 100 * 3600.0
 """Longest time of a proof, seconds: longer ones are for shards."""
 LARGEST_SHARE = 2_000_000
 """Points that one shard may have."""
-CHUNK = 128
-"""Points that are evaluated side by side."""
+CHUNK = 512
+"""Points that are evaluated side by side: the more there are, the fewer rows are bounded for each."""
 WORTH_S = 2.0
 """CPU seconds that a process of this machine must have to do: it takes up to one to begin."""
 POLL_S = 0.2

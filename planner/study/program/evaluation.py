@@ -21,15 +21,16 @@ from planner.question import search_problem as question
 from planner.question.request import goodput_of
 from planner.question.search_problem import Prepared, prepare, problem
 from planner.schema.hardware import Cluster
-from planner.search.best_per_machine import Machine, best_on_each, needs
+from planner.search.best_per_machine import best_on_each, needs
 from planner.search.branch_and_bound import Bounded
 from planner.search.problem import Candidate
+from planner.search.side_by_side import Machine
 from planner.space.cost_grid import single_grid
 from planner.study.program.clusters import Clusters, Values
 from planner.study.question.study import Objective, Point, Study, StudyWorkload
 
 _HELD = 1 << 26
-"""Most bytes that are kept of what the candidates of one space hold."""
+"""Most bytes that are kept of what candidates hold, of all spaces together."""
 SAMPLED = 16
 """Points, spread over all, whose numbers of layouts say what a search takes."""
 POINT_S, ROW_S, TABLE_ROW_S = 4e-4, 3e-7, 1e-5
@@ -266,7 +267,7 @@ class Evaluator:
             if _same_plans(space.prepared):
                 asked = problem(space.prepared, 1)
                 held = needs(asked) if space.held is None else space.held
-                space.held = held if sum(machine_list.nbytes for machine_list in held) <= _HELD else None
+                self._keep(space, held)
                 machine_list = [Machine(p.figures.devices, p.figures.network, p.usable) for p in machines.values()]
                 space.found |= dict(zip(machines, best_on_each(asked, machine_list, held), strict=True))
                 continue
@@ -275,6 +276,16 @@ class Evaluator:
                 space.found[key] = answer.best[0] if answer.best else None
                 if answer.closest is not None:
                     space.least = answer.closest.memory
+
+    def _keep(self, space: _Space, held: list[Array]) -> None:
+        """Remembers what the candidates of a space hold, and forgets that of others where it is too much."""
+        others = [other for other in self._spaces.values() if isinstance(other, _Space) and other is not space]
+        kept = sum(need.nbytes for other in others for need in other.held or ())
+        own = sum(need.nbytes for need in held)
+        if kept + own > _HELD:
+            for other in others:
+                other.held = None
+        space.held = held if own <= _HELD else None
 
     def _least(self, space: _Space, prepared: Prepared) -> float:
         if space.least is None:
