@@ -170,11 +170,14 @@ def test_under_a_monthly_limit_terms_begin_on_different_days_too() -> None:
 
 def test_too_large_a_question_says_that_copies_share_their_first_days(monkeypatch: pytest.MonkeyPatch) -> None:
     said = "copies of an offer share their first days"
-    assert said not in set(restrictions(with_several_starts(two_terms_apart())))
+    assert said not in set(restrictions(with_several_starts(two_terms_apart()), 1e6))
 
     monkeypatch.setattr(several_starts, "MOST_COLUMNS", 3)
 
-    assert said in set(restrictions(with_several_starts(two_terms_apart())))
+    two_usd = 2 * two_terms_apart().pools[0].held_usd
+    assert said not in set(restrictions(with_several_starts(two_terms_apart()), 0.99 * two_usd))
+
+    assert said in set(restrictions(with_several_starts(two_terms_apart()), 1e6))
 
 
 ASKED = """

@@ -200,7 +200,7 @@ def procure(
         turned = tuple(_sensitivity(catalog, posed, solutions[0], settings)) if depth.sensitivity else ()
     first = solutions[0]
     sign = -1e6 if asked.objective == "tokens-per-dollar" else 1.0
-    kept_to = tuple(restrictions(posed.lean))
+    kept_to = tuple(restrictions(posed.lean, first.cost))
     result = schema.Procurement(
         generator=Generator(version=__version__, seed=0, inputs=dict(asked.inputs)),
         question=question(instance),

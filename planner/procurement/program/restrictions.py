@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from planner.procurement.program.instance import ProcureInstance
@@ -11,8 +12,8 @@ SHARED_DAYS = "copies of an offer share their first days"
 """No bound is of the whole problem where this is a restriction."""
 
 
-def restrictions(instance: ProcureInstance) -> Iterator[str]:
-    """What every answer to this instance keeps to, a clause each."""
+def restrictions(instance: ProcureInstance, best_usd: float) -> Iterator[str]:
+    """What the best answer to this instance, of so many US dollars, was sought among, a clause each."""
     pools = [instance.pools[p] for p in sorted({p for c in instance.columns for p in c.place})]
     limited = instance.asked.limits
     yield "plans are without levers (CUDA graphs, kernels, offload, modules recomputed by name)"
@@ -20,7 +21,8 @@ def restrictions(instance: ProcureInstance) -> Iterator[str]:
 
     # Under a budget a later day of some copies may be what others are paid with.
     saves = any(pool.copies > 1 and pool.idle_usd > 0 for pool in pools) and limited.budget is not None
-    if not has_all_starts(instance) or (saves and instance.asked.objective not in COUNT_MONEY):
+    most_usd = best_usd if instance.asked.objective == "cost" else math.inf
+    if not has_all_starts(instance, most_usd) or (saves and instance.asked.objective not in COUNT_MONEY):
         yield SHARED_DAYS
 
     if limited.monthly is not None and any(pool.held for pool in pools):

@@ -81,8 +81,8 @@ def _begin_together(instance: ProcureInstance, solution: ProgramSolution, p: int
     return instance.as_offered((p,)) == instance.as_offered((q,)) and abs(days[0] - days[1]) <= EPS
 
 
-def has_all_starts(instance: ProcureInstance) -> bool:
-    """Whether the columns leave every offer as many first days as may be of use."""
+def has_all_starts(instance: ProcureInstance, most_usd: float) -> bool:
+    """Whether the columns leave every offer as many first days as may be of use to an answer of so many US dollars."""
     jobs: dict[int, set[int]] = {}
     tried: dict[int, set[int]] = {}
     for c in instance.columns:
@@ -90,7 +90,17 @@ def has_all_starts(instance: ProcureInstance) -> bool:
             jobs.setdefault(offered, set()).add(c.job)
             tried.setdefault(offered, set()).add(p)
     wanted = _starts(instance)
-    return all(min(wanted.get(p, 1), len(jobs[p])) <= len(tried[p]) for p in tried)
+    return all(
+        min(wanted.get(p, 1), len(jobs[p])) <= len(tried[p])
+        or (len(tried[p]) + 1) * _least_usd(instance.pools[p]) > most_usd
+        for p in tried
+    )
+
+
+def _least_usd(pool: SupplyPool) -> float:
+    """US dollars that a copy costs, at least, on whatever day it begins."""
+    whole = pool.fixed_charge if pool.day_charge == 0 else 0.0
+    return whole + (pool.held_usd if pool.term_days else 0.0)
 
 
 def _starts(instance: ProcureInstance) -> dict[int, int]:
