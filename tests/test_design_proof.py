@@ -249,6 +249,7 @@ def test_the_command_proves(tmp_path: Any, monkeypatch: pytest.MonkeyPatch, caps
     assert main(["design", "s.toml", "--quick"]) == 0
     said = capsys.readouterr().out
     assert "proven by bounds" in said and "all others bounded away: this is the optimum" in said
+    assert "plans are without levers" in said
     assert not [*tmp_path.glob("*.journal")]
     assert main(["design", "s.toml", "--quick", "--trials", "5"]) == 0
     said = capsys.readouterr().out

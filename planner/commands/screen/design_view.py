@@ -29,6 +29,8 @@ _FRONT = 8
 """Points of a front on the screen."""
 _TELLING = 0.05
 """Share of the variance from which the interaction of two axes is reported: below it, it is noise of the trials."""
+_WITHOUT_LEVERS = "plans are without levers (CUDA graphs, kernels, offload, modules recomputed by name)"
+"""What `plan` tries beyond its base space, and a point's plans do not."""
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 
 
@@ -269,7 +271,7 @@ def _search(found: StudyResult) -> None:
     else:
         how = f"{s.tried:,} trials by {s.method} (seed {s.seed}) in {s.outer_points:,} points"
         how += f", {s.feasible:,} feasible{took}"
-    render.labelled("Search", how, *_unproven(found))
+    render.labelled("Search", how, *_unproven(found), _WITHOUT_LEVERS)
     if found.importance:
         render.labelled("Importance", f"{found.importance_method}{_interaction(found)}")
 
