@@ -14,6 +14,7 @@ from planner.calibration.runs.measured_run import Run
 from planner.calibration.runs.variants import RunVariant
 from planner.catalog import Catalog
 from planner.cost.figures import Stack
+from planner.figures.cost_inputs import LOGIT_BYTES, LOSS_TRAFFIC
 from planner.figures.efficiency import Efficiencies
 
 
@@ -54,7 +55,8 @@ def _slack(stack: Stack, frame: Frame) -> Stack:
 
 
 def _plain_loss(stack: Stack, _: Frame) -> Stack:
-    return replace(stack, logit_bytes=stack.logit_copies, logit_bytes_split=stack.logit_copies)
+    bytes_ = np.where(stack.loss_traffic <= LOSS_TRAFFIC[0], *LOGIT_BYTES)
+    return replace(stack, logit_bytes=bytes_, logit_bytes_split=bytes_)
 
 
 def _without(**figures: float) -> Callable[[Stack, Frame], Stack]:

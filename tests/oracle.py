@@ -634,7 +634,7 @@ def tower(p):
 def head(p):
     """Logits, and passes over them for the loss."""
     width = p.shape.vocab / p.layout.tp
-    passes = tokens(p) * width * (p.device.element + logit(p, p.stack.logit_copies)) / p.device.memory_rate
+    passes = tokens(p) * width * (p.stack.loss_traffic / 2.0 + 2.0 * (p.device.element - 2.0)) / p.device.memory_rate
     once = plus(trained(p, tokens(p), width, p.shape.hidden, 1.0, p.device.matrix_rate_16), (passes, passes))
     return times(once, p.shape.losses)
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from planner import api, catalog, cost
-from planner.axes.table import EP_OVERLAP, GRAPHS, OFFLOAD, PRECISION, RECOMPUTE, ZERO
+from planner.axes.table import ATTENTION_KERNEL, EP_OVERLAP, GRAPHS, OFFLOAD, PRECISION, RECOMPUTE, ZERO
 from planner.axes.values import IN_PLACE
 from planner.base.errors import WrongQuestion
 from planner.base.resources import data
@@ -187,6 +187,16 @@ def test_stated_degrees_are_taken_as_they_are(known, read):
 )
 def test_only_runs_that_ran_out_of_memory_count_as_such(text, ran_out):
     assert reading._ran_out(text) is ran_out
+
+
+@pytest.mark.slow
+def test_recipes_of_spring_2024_left_attention_to_flash_attention_2(read):
+    """NeMo's launcher had cuDNN's attention off from February to August 2024."""
+    kernels = {
+        run.release: {v.options[ATTENTION_KERNEL] for v in run.variants} for run in read if run.runtime == "nemo"
+    }
+    assert kernels["24.03.01"] == kernels["24.07"] == {"flash-2"}
+    assert kernels["25.09"] == {"none"}
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from planner import cost
+from planner import catalog, cost
 from planner.axes.options import option_values
 from planner.axes.table import sharing
 from planner.axes.values import MODULES
@@ -725,6 +725,13 @@ def test_states_sharded_at_once_hide_nothing():
     for zero in (0.0, 2.0):
         other, same = (replace(each, options=replace(chosen, zero=zero)) for each in (usual, grid))
         assert cost.evaluate(other).time == cost.evaluate(same).time
+
+
+@pytest.mark.parametrize(("runtime", "counted", "per_rank"), [("megatron-core", 40e6, 1e6), ("nemo", 2.0**27, 0.0)])
+def test_runtimes_cut_buckets_as_their_code_does(runtime, counted, per_rank):
+    """Megatron-LM: max(40M, 1M a data-parallel rank); recipes of Megatron-Bridge: 128 Mi, however many ranks."""
+    record = catalog.load().runtimes[runtime]
+    assert (record.bucket_parameters, record.bucket_parameters_per_rank) == (counted, per_rank)
 
 
 def test_a_large_bucket_is_one_call():

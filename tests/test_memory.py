@@ -8,7 +8,7 @@ import pytest
 from planner import api, catalog, cost
 from planner.axes.options import option_values
 from planner.axes.values import FULL, NO_RECOMPUTE, OFFLOADED, SELECTIVE, Recompute, recompute
-from planner.cost import data_parallel, pipeline, stage_memory
+from planner.cost import data_parallel, pipeline, stage_memory, transformer
 from planner.cost.figures import Grid
 from planner.cost.layer_activations import layer_activations
 from planner.figures import cost_inputs
@@ -73,6 +73,24 @@ def test_a_compiled_loss_takes_less():
     before, after = grid_of(release="2024"), grid_of(release="2025")
     less = 8.0 * tokens(before) * before.shape.vocab * before.stack.activation_factor
     assert held(before) - held(after) == pytest.approx(less, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    "runtime, release, moved",
+    [
+        ("megatron-core", "", 32.0),
+        ("megatron-deepspeed", "", 52.0),
+        ("fsdp2", "2024", 52.0),
+        ("fsdp2", "2025", 8.0),
+        ("hf-trainer-liger", "", 6.0),
+    ],
+)
+def test_kernels_of_the_loss_move_what_their_code_says(runtime, release, moved):
+    """Bytes of a logit, half each way: fused by Megatron, operator by operator, compiled, and Liger's, which reads
+    logits twice and writes their gradient once, in 16 bit.
+    """
+    grid = grid_of(runtime=runtime, release=release)
+    assert float(transformer.loss_bytes(grid)) == tokens(grid) * grid.shape.vocab * moved / 2.0
 
 
 def test_a_split_vocabulary_takes_a_share_and_a_copy_more():

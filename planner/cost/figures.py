@@ -360,8 +360,8 @@ class Stack:
     """ZeRO stages below this sum gradients of bf16 in fp32 beside those held."""
     parameter_wire: Figure
     fused_attention: Figure
-    logit_copies: Figure
-    """Bytes per logit that its kernels move; what it holds is `logit_bytes`."""
+    loss_traffic: Figure
+    """Bytes per logit that the loss's kernels move, both passes; what it holds is `logit_bytes`."""
     logit_bytes: Figure
     """Most bytes that a logit takes while the loss and its gradient are computed."""
     logit_bytes_split: Figure

@@ -310,8 +310,8 @@ def head_shape(grid: Grid) -> Product:
 
 
 def loss_bytes(grid: Grid) -> Figure:
-    """Memory traffic of the loss over logits, each way."""
-    per_logit = grid.device.element + elements.logit_bytes(grid, grid.stack.logit_copies)
+    """Memory traffic of the loss over logits, each way: half of what its kernels move."""
+    per_logit = 0.5 * grid.stack.loss_traffic + 2.0 * (grid.device.element - elements.NARROW)
     return tokens(grid) * grid.shape.vocab / grid.layout.tp * per_logit
 
 

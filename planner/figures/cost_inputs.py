@@ -508,6 +508,24 @@ LOGIT_BYTES = (6.0, 10.0)
 """Bytes that a logit takes in the loss: fused (16-bit logits, fp32 values of their exponentials), and not."""
 
 
+LOSS_TRAFFIC = (32.0, 52.0)
+"""Bytes of a logit that kernels of the loss read and write, both passes: Megatron-LM's fused one, compiled between its
+collectives (d98e8a64, core/fusions/fused_cross_entropy.py: 22 forward, 10 backward), and one operator by operator
+(core/tensor_parallel/cross_entropy.py: 38 and 14; as many in PyTorch's cross entropy of logits cast to fp32)."""
+COMPILED_LOSS = 8.0
+"""Bytes of a logit that a loss compiled whole moves: logits read twice, read again, their gradient written."""
+
+
+def _loss_traffic(runtime: Runtime, release: str) -> float:
+    """Bytes of a logit that kernels of the loss read and write, both passes."""
+    if runtime.loss_traffic:
+        return runtime.loss_traffic
+    if runtime.fused_loss_since and release >= runtime.fused_loss_since:
+        return COMPILED_LOSS
+    fused, apart = LOSS_TRAFFIC
+    return fused if runtime.fused_cross_entropy else apart
+
+
 def _logit_bytes(runtime: Runtime, release: str) -> tuple[float, float]:
     """Bytes that a logit takes in the loss on a rank with the whole vocabulary, and on one with a share of it."""
     fused, apart = LOGIT_BYTES
@@ -532,6 +550,7 @@ def stack(runtime: Runtime, reached: RuntimeEfficiency, release: str, accelerato
                 "fused_attention",
                 "logit_bytes",
                 "logit_bytes_split",
+                "loss_traffic",
                 "kernels_per_layer",
                 "selective_recompute",
             ),
@@ -541,7 +560,7 @@ def stack(runtime: Runtime, reached: RuntimeEfficiency, release: str, accelerato
         fp32_sums_below_zero=float(runtime.at(release).fp32_sums_below_zero),
         parameter_wire=runtime.parameter_wire_bytes,
         fused_attention=float(fused and accelerator.generation not in runtime.fused_attention_not_on),
-        logit_copies=6.0 if runtime.fused_cross_entropy else 10.0,
+        loss_traffic=_loss_traffic(runtime, release),
         logit_bytes=whole,
         logit_bytes_split=split,
         drops_scores=float("scores" in drops),

@@ -294,6 +294,9 @@ class Runtime(Entry):
     """Most bytes that a logit takes while the loss and its gradient are computed; 0: 6 if fused, else 10."""
     logit_bytes_split: NotNegative = 0.0
     """Most bytes that a logit takes where tensor-parallel ranks share the vocabulary; 0: as `logit_bytes`."""
+    loss_traffic: NotNegative = 0.0
+    """Bytes of a logit that the loss's kernels read and write, both passes; 0: 32 if fused, 8 if compiled whole, else
+    52."""
     chunked_loss: bool = False
     """Logits are made and turned into the loss a few tokens at a time: never all of them at once."""
     shards_hidden: bool = False

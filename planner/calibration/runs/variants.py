@@ -13,7 +13,7 @@ from itertools import product
 
 from planner.axes import AXES
 from planner.axes.options import OptionValues, option_values
-from planner.axes.table import DP_OVERLAP, EP_OVERLAP
+from planner.axes.table import ATTENTION_KERNEL, DP_OVERLAP, EP_OVERLAP
 from planner.axes.values import (
     FUNCTION_IN_8_BIT,
     NO_RECOMPUTE,
@@ -29,7 +29,7 @@ from planner.calibration.runs.layouts import AxisReading, RunSoftware, StatedRun
 from planner.figures.matrix_formats import can_train_in
 from planner.models import context
 from planner.schema.hardware import Accelerator, Runtime
-from planner.schema.plan_layout import PLACES
+from planner.schema.plan_layout import ALONE, PLACES
 from planner.schema.workload import LOW_PRECISION, Workload
 
 OVERLAPS = tuple(
@@ -138,6 +138,7 @@ def variants(
     policies = _policies(row, work, known, date, software.late, inferred)
     policies = _function_in_8_bit(work, megatron, precision, policies, inferred)
     zeros = _zero_stages(row, known, date, inferred)
+    says.setdefault(ATTENTION_KERNEL.name, _attention_kernel(known, date, inferred))
     plain = {name: value for name, value in words.options(says).items() if name in _WORDED}
     run = StatedRun(row, says, software, inferred)
     for layout, rank, likely in degrees(run, work, n):
@@ -166,7 +167,7 @@ def variants(
             )
 
 
-_WORDED = ("zero_scope", "offload", "graphs", "attention_kernel", "cp_algorithm")
+_WORDED = ("zero_scope", "offload", "graphs", ATTENTION_KERNEL.name, "cp_algorithm")
 """Options that are what words say, and neutral where they say nothing."""
 
 
@@ -175,6 +176,15 @@ def _schedule(pp: int, says: Mapping[str, object], known: Runtime, date: str) ->
     default = known.default("schedule", date)
     chosen = str(says.get("schedule") or (default.value if default else ONE_F_ONE_B))
     return chosen if pp > 1 and chosen in SPLIT_SCHEDULES else ONE_F_ONE_B
+
+
+def _attention_kernel(known: Runtime, date: str, inferred: list[str]) -> str:
+    """The kernel that recipes of the runtime's release name, where words name none."""
+    default = known.default(ATTENTION_KERNEL.name, date)
+    if default is None or default.value == ALONE:
+        return ALONE
+    inferred.append(f"attention kernel: {default.value}, {known.id}'s default")
+    return str(default.value)
 
 
 def _switches(run: StatedRun, layout: Mapping[str, int]) -> dict[str, list[AxisReading]]:
