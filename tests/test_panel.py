@@ -77,8 +77,8 @@ def test_a_job_that_cannot_be_predicted_is_refused(tmp_path, known):
 
 REACHED = {"dense": (0.94, 1.04), "moe": (0.85, 1.05)}
 """Geometric means of our best plans over what was measured of the published ones. Asked for: 0.97-1.04 and 0.95-1.05.
-Dense reaches 0.953, mixtures 0.862 (bounds rounded out; 0.871 before modules recomputed by name, graphs, dispatchers and
-kernels were in the space of `plan`, whose best this judges; 0.8816 before fused dispatchers sent a token once to a
+Dense reaches 0.953, mixtures 0.862 (bounds rounded out; 0.871 before modules recomputed by name, graphs, dispatchers
+and kernels were in the space of `plan`, whose best this judges; 0.8816 before fused dispatchers sent a token once to a
 rank, as their source code does, at what their own kernels' tables say; 0.9697 and 0.904 while what a published plan
 does not state was read as the fastest that fits, no longer as its runtime's default): gpt-oss, five of their 23, is
 predicted a fifth too fast under any plan; the others reach 0.916 (0.929 without levers, 0.944 before that). It was
