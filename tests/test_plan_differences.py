@@ -73,7 +73,7 @@ def test_identical_plans_differ_by_nothing() -> None:
     found = comparison.compare(one, one)
     assert found.interval is not None
     assert (found.interval.low, found.interval.high, found.distinguishable) == (1.0, 1.0, False)
-    assert comparison.gained(found) == "the same"
+    assert comparison.faster(found) == "the same"
 
 
 def test_plans_that_share_no_machine_err_independently() -> None:

@@ -178,7 +178,7 @@ def _years(
     bill: Sequence[schema.Line],
     stretches: Sequence[ScheduledStretch],
 ) -> tuple[schema.Year, ...]:
-    """Every line laid on the days on which it falls due; cents that rounding leaves go to the last year."""
+    """Every line laid on the days on which it falls due; cents that rounding leaves go to the last year that has a share."""
     pools = {pool.id: (p, pool) for p, pool in enumerate(instance.pools)}
     count = max(
         1,
@@ -226,5 +226,7 @@ def _days_of(year: int, count: int) -> tuple[float, float]:
 
 
 def _spread(usd: float, shares: Sequence[float]) -> list[float]:
-    parts = [round(usd * share, 2) for share in shares[:-1]]
-    return [*parts, round(usd - sum(parts), 2)]
+    parts = [round(usd * share, 2) for share in shares]
+    last = max((year for year, share in enumerate(shares) if share > 0), default=len(shares) - 1)
+    parts[last] = round(usd - sum(parts[:last]), 2)
+    return parts
