@@ -178,7 +178,7 @@ def _years(
     bill: Sequence[schema.Line],
     stretches: Sequence[ScheduledStretch],
 ) -> tuple[schema.Year, ...]:
-    """Every line laid on the days on which it falls due; cents that rounding leaves go to the last year that has a share."""
+    """Every line laid on the days on which it falls due; cents of rounding go to the last that has a share."""
     pools = {pool.id: (p, pool) for p, pool in enumerate(instance.pools)}
     count = max(
         1,
