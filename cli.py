@@ -2,7 +2,7 @@
 
 import sys
 
-from planner.commands import main
+from planner.commands.command_line import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -64,7 +64,7 @@ def _context(command: click.Command, name: str, parent: click.Context | None = N
 
 def all_commands() -> list[tuple[str, str]]:
     """``("clusterwright catalog list", help text)`` for every command of the program."""
-    from planner.commands import PROGRAM, cli
+    from planner.commands.command_line import PROGRAM, cli
 
     settings = {key: value for key, value in cli.context_settings.items() if key != "max_content_width"}
     root = click.Context(cli, info_name=PROGRAM, terminal_width=HELP_WIDTH, **settings)

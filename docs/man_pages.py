@@ -9,7 +9,7 @@ import click
 from click_man.core import write_man_pages
 
 from planner.base.version import __version__
-from planner.commands import PROGRAM, cli
+from planner.commands.command_line import PROGRAM, cli
 
 
 def loaded(group: click.Group) -> click.Group:

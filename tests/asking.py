@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from planner import commands
+from planner.commands import command_line
 
 CPU_TIME = re.compile(r"^(Search .*), [\d.]+ s$", re.MULTILINE)
 
@@ -39,7 +39,7 @@ class Answer(NamedTuple):
 def ask(capsys: pytest.CaptureFixture[str], line: str) -> Answer:
     """Run ``clusterwright LINE``; no answer leaves as anything but 0, 1 or 2, and none with a traceback."""
     capsys.readouterr()
-    code = commands.main(shlex.split(line))
+    code = command_line.main(shlex.split(line))
     out, err = capsys.readouterr()
     assert code in (0, 1, 2), f"{line}: exit code {code}\n{err}"
     assert "Traceback" not in out + err

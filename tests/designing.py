@@ -9,7 +9,7 @@ import pytest
 
 from planner import catalog
 from planner.catalog.files import TomlDocument
-from planner.commands import main
+from planner.commands.command_line import main
 from planner.study import run as designing
 from planner.study.question import reading
 from planner.study.question.study import Study

@@ -33,7 +33,7 @@ from typing import Any, NamedTuple
 from planner import catalog
 from planner.base.errors import ClusterwrightError
 from planner.base.processes import Workers, spread
-from planner.commands import DEFECT, main
+from planner.commands.command_line import DEFECT, main
 
 ROOT = Path(__file__).parents[1]
 SAVED = ROOT / "tests" / "data" / "fuzzed"

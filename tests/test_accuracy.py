@@ -20,7 +20,7 @@ from planner.calibration.fit.frame import Frame
 from planner.calibration.measuring import measure
 from planner.calibration.report import prediction_errors, validation
 from planner.calibration.runs import names, reading
-from planner.commands import main
+from planner.commands.command_line import main
 from planner.cost import elements
 from planner.cost.products import product_time
 from planner.figures import conformal_intervals, cost_inputs

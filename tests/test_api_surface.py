@@ -14,7 +14,7 @@ import pytest
 import clusterwright as cw
 import planner
 from planner.axes import PINNED
-from planner.commands import cli
+from planner.commands.command_line import cli
 from planner.schema.plan import PlanSet
 from tests.api_questions import ROOT
 from tests.sweeps import sweep

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from planner import commands
+from planner.commands import command_line
 from planner.launchers import astra_sim
 from planner.planning.by_layer import LayerOptions, layered
 from tests.cases import CATALOG
@@ -93,19 +93,19 @@ def test_libras_files_have_no_loop(tmp_path):
 def test_what_is_no_workload_is_refused(text, tmp_path, capsys):
     path = tmp_path / "w.txt"
     path.write_text(text, encoding="utf-8")
-    assert commands.main(["models", "layers", str(path)]) == 2
+    assert command_line.main(["models", "layers", str(path)]) == 2
     return capsys.readouterr().err
 
 
 def test_a_plan_is_exported(tmp_path, capsys):
     plan, folder = tmp_path / "plan.json", tmp_path / "out"
     asked = ["plan", "llama3-8b", "--cluster", "dgx-h100:2", "--pin", "pp=1,cp=1", "--top", "1", "-o", str(plan)]
-    assert commands.main(asked) == 0
-    assert commands.main(["export", str(plan), "--to", "astra-sim", "-o", str(folder)]) == 0
+    assert command_line.main(asked) == 0
+    assert command_line.main(["export", str(plan), "--to", "astra-sim", "-o", str(folder)]) == 0
     found = astra_sim.read(folder / "workload.txt")
     assert len(found.rows) == 1 + 32 * 7 + 2
     assert json.loads((folder / "target.json").read_text(encoding="utf-8"))["target"] == "astra-sim"
-    assert commands.main(["export", str(plan), "--to", "astra-sim", "-o", str(folder), "--force"]) == 0
+    assert command_line.main(["export", str(plan), "--to", "astra-sim", "-o", str(folder), "--force"]) == 0
     assert "Not expressed" in capsys.readouterr().out
 
 
@@ -135,9 +135,9 @@ def test_a_cluster_of_ones_own(name, tmp_path, capsys):
     plan, lab, out = tmp_path / "plan.json", tmp_path / "lab.toml", tmp_path / "out"
     lab.write_text(LABS[name], encoding="utf-8")
     asked = ["plan", "llama3.2-1b", "--cluster", str(lab), "--pin", "pp=1,cp=1", "--top", "1", "-o", str(plan)]
-    assert commands.main(asked) == 0
+    assert command_line.main(asked) == 0
     export = ["export", str(plan), "--to", "astra-sim", "-o", str(out)]
-    alone = commands.main(export)
+    alone = command_line.main(export)
     said = capsys.readouterr().err
     if name in ("matrix", "vector"):
         assert alone == 2 and f"plan 1: {name} takes" in said and "(--cluster FILE.toml)" in said
@@ -147,7 +147,7 @@ def test_a_cluster_of_ones_own(name, tmp_path, capsys):
         assert alone == 0, said
         network = (out / "network.yml").read_text(encoding="utf-8")
         assert "npus_count: [ 8, 2 ]" in network and "bandwidth: [ 400, 50 ]" in network
-    assert commands.main([*export, "--cluster", str(lab), "--force"]) == 0, capsys.readouterr().err
+    assert command_line.main([*export, "--cluster", str(lab), "--force"]) == 0, capsys.readouterr().err
     found = astra_sim.read(out / "workload.txt")
     document = json.loads(plan.read_text(encoding="utf-8"))["plans"][0]
     parts = sum(
@@ -161,26 +161,26 @@ def test_another_cluster_than_the_plans_is_refused(tmp_path, capsys):
     plan, lab = tmp_path / "plan.json", tmp_path / "lab.toml"
     lab.write_text('count = 2\nnode = "dgx-a100-80gb"\n', encoding="utf-8")
     asked = ["plan", "llama3.2-1b", "--cluster", "dgx-h100:2", "--pin", "pp=1,cp=1", "--top", "1", "-o", str(plan)]
-    assert commands.main(asked) == 0
+    assert command_line.main(asked) == 0
     export = ["export", str(plan), "--cluster", str(lab), "-o", str(tmp_path / "out")]
-    assert commands.main([*export, "--to", "astra-sim"]) == 2
+    assert command_line.main([*export, "--to", "astra-sim"]) == 2
     assert "--cluster lab has dgx-a100-80gb" in capsys.readouterr().err
-    assert commands.main([*export, "--to", "megatron"]) == 2
+    assert command_line.main([*export, "--to", "megatron"]) == 2
     assert "--cluster is for astra-sim" in capsys.readouterr().err
 
 
 def test_adapters_have_no_layers(tmp_path, capsys):
     plan = tmp_path / "plan.json"
     asked = ["plan", "llama2-7b", "--method", "lora", "--cluster", "dgx-h100:1", "--pin", "pp=1,cp=1", "--top", "1"]
-    assert commands.main([*asked, "-o", str(plan)]) == 0
-    assert commands.main(["export", str(plan), "--to", "astra-sim", "-o", str(tmp_path / "out")]) == 2
+    assert command_line.main([*asked, "-o", str(plan)]) == 0
+    assert command_line.main(["export", str(plan), "--to", "astra-sim", "-o", str(tmp_path / "out")]) == 2
     assert "have no layers here" in capsys.readouterr().err
 
 
 def test_stages_have_no_place_in_it(tmp_path, capsys):
     plan = tmp_path / "plan.json"
     asked = ["plan", "llama3-8b", "--cluster", "dgx-h100:2", "--pin", "pp=2,cp=1", "--top", "1", "-o", str(plan)]
-    assert commands.main(asked) == 0
-    assert commands.main(["export", str(plan), "--to", "astra-sim", "-o", str(tmp_path / "out")]) == 2
+    assert command_line.main(asked) == 0
+    assert command_line.main(["export", str(plan), "--to", "astra-sim", "-o", str(tmp_path / "out")]) == 2
     assert "pp 2" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()

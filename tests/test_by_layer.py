@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner import commands
 from planner.base.errors import WrongQuestion
 from planner.catalog import cluster
+from planner.commands import command_line
 from planner.cost import convolution, dlrm, products, transformer
 from planner.cost.expanded_memory import Far
 from planner.cost.figures import Device
@@ -158,7 +158,7 @@ def test_ways_to_cut_tables_keep_their_order():
 
 
 def test_json_has_what_the_table_has(capsys):
-    assert commands.main(["models", "layers", "llama3-8b", "--tp", "8", "--dp", "4", "--json"]) == 0
+    assert command_line.main(["models", "layers", "llama3-8b", "--tp", "8", "--dp", "4", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert (told["kind"], told["tp"], told["micro"]) == ("model-layers", 8, 1)
     by_name = {layer["name"]: layer for layer in told["layers"]}

@@ -10,8 +10,8 @@ import click
 import pytest
 
 import planner
-from planner import commands
 from planner.base.errors import NoAnswer, WrongQuestion
+from planner.commands import command_line
 from planner.commands.lazy import LazyCommand
 from tests.asking import ask
 from tests.sweeps import sweep
@@ -46,7 +46,7 @@ def test_start_up_loads_nothing_heavy(arguments: list[str]) -> None:
 def test_help_lists_every_command_with_its_summary(capsys: pytest.CaptureFixture[str]) -> None:
     answer = ask(capsys, "--help")
     assert answer.code == 0
-    for name, entry in commands.COMMANDS.items():
+    for name, entry in command_line.COMMANDS.items():
         assert f"  {name} " in answer.out
         assert entry.summary in answer.out
 
@@ -59,9 +59,9 @@ def test_version() -> None:
     assert run("--version").stdout == f"clusterwright {planner.__version__}\n"
 
 
-@sweep("name", commands.COMMANDS)
+@sweep("name", command_line.COMMANDS)
 def test_every_command_exists_and_explains_itself(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    command = commands.cli.get_command(click.Context(commands.cli), name)
+    command = command_line.cli.get_command(click.Context(command_line.cli), name)
     assert command is not None
     assert command.name == name
     for flag in ("--help", "-h"):
@@ -89,7 +89,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], No
     """Install a command ``fake`` that runs the given function."""
 
     def install(action: Callable[[], object]) -> None:
-        monkeypatch.setitem(commands.COMMANDS, "fake", LazyCommand(__name__, "fake_command", "Fake."))
+        monkeypatch.setitem(command_line.COMMANDS, "fake", LazyCommand(__name__, "fake_command", "Fake."))
         monkeypatch.setattr(
             sys.modules[__name__], "fake_command", click.Command("fake", callback=action), raising=False
         )
@@ -122,19 +122,19 @@ def test_exit_codes(
     message: str,
 ) -> None:
     fake(_raise(error))
-    assert commands.main(["fake"]) == code
+    assert command_line.main(["fake"]) == code
     assert capsys.readouterr() == ("", message)
 
 
 def test_ctrl_c_is_quiet(fake: Callable[[Callable[[], object]], None], capsys: pytest.CaptureFixture[str]) -> None:
     fake(_raise(KeyboardInterrupt()))
-    assert commands.main(["fake"]) == 130
+    assert command_line.main(["fake"]) == 130
     assert capsys.readouterr().err.strip() == ""
 
 
 def test_a_command_may_return_its_exit_code(fake: Callable[[Callable[[], object]], None]) -> None:
     fake(lambda: 1)
-    assert commands.main(["fake"]) == 1
+    assert command_line.main(["fake"]) == 1
 
 
 def test_a_defect_asks_for_a_report(
@@ -142,13 +142,13 @@ def test_a_defect_asks_for_a_report(
 ) -> None:
     monkeypatch.delenv("CLUSTERWRIGHT_DEBUG", raising=False)
     fake(_raise(ZeroDivisionError("division by zero")))
-    assert commands.main(["fake"]) == 70
+    assert command_line.main(["fake"]) == 70
     captured = capsys.readouterr().err
     assert captured.startswith("clusterwright: this should not have happened: ZeroDivisionError: division by zero\n")
     assert "report" in captured
     assert "Traceback" not in captured
     monkeypatch.setenv("CLUSTERWRIGHT_DEBUG", "1")
-    assert commands.main(["fake"]) == 70
+    assert command_line.main(["fake"]) == 70
     assert "Traceback" in capsys.readouterr().err
 
 
@@ -158,7 +158,7 @@ def test_a_closed_pipe_is_quiet(arguments: list[str]) -> None:
     os.close(read)
     result = _into(write, *arguments)
     os.close(write)
-    assert (result.returncode, result.stderr) == (commands.PIPE_CLOSED, "")
+    assert (result.returncode, result.stderr) == (command_line.PIPE_CLOSED, "")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device that is always full")

@@ -13,7 +13,7 @@ from planner.base.resources import data
 from planner.calibration.fit import collectives
 from planner.calibration.runs.collective_tables import TimedCollectives, read
 from planner.catalog.cluster import cluster
-from planner.commands import cli
+from planner.commands.command_line import cli
 from planner.cost import nccl_algorithms
 from planner.cost.collective_times import group
 from planner.figures import cost_inputs

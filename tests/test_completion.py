@@ -14,7 +14,8 @@ from click.shell_completion import BashComplete
 
 from planner import catalog, launchers
 from planner.axes import PINNED
-from planner.commands import COMMANDS, cli, completion
+from planner.commands import completion
+from planner.commands.command_line import COMMANDS, cli
 from planner.models import families, workload
 from tests.asking import ask
 from tests.sweeps import sweep
@@ -78,7 +79,8 @@ def completing_commands() -> list[str]:
 def test_nothing_heavy_is_imported_to_complete() -> None:
     """A completion takes less than half a second because of what it does not import."""
     asked = {"_CLUSTERWRIGHT_COMPLETE": "bash_complete", "COMP_CWORD": "4"}
-    code = "import sys; from planner.commands import main\ntry: main([])\nexcept SystemExit: print(*sys.modules)"
+    start = "import sys; from planner.commands.command_line import main"
+    code = f"{start}\ntry: main([])\nexcept SystemExit: print(*sys.modules)"
     for words in ("plan llama3-8b --cluster dgx", "export plan.json --to meg", "plan x --runtime meg"):
         line = {"COMP_WORDS": f"clusterwright {words}"}
         found = subprocess.run(

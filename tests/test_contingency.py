@@ -11,7 +11,7 @@ import pytest
 from planner import planning
 from planner.api import plans
 from planner.base.errors import ClusterwrightError, WrongQuestion
-from planner.commands import main
+from planner.commands.command_line import main
 from planner.question.plan_options import PlanOptions
 from planner.question.reading import request
 from planner.schema.plan import ContingencyPlan, PlanSet

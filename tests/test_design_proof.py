@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from planner.base.errors import WrongQuestion
-from planner.commands import main
+from planner.commands.command_line import main
 from planner.study import merge
 from planner.study import run as designing
 from planner.study.program import boxes

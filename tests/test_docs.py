@@ -18,7 +18,7 @@ from unittest import mock
 import pytest
 
 import planner
-from planner import commands
+from planner.commands import command_line
 from tests.sources import syntax
 from tests.sweeps import sweep
 
@@ -65,7 +65,7 @@ def _run_here(command: str, folder: Path) -> str:
     printed = io.StringIO()
     streams = contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed)
     with mock.patch.dict(os.environ, kept | private, clear=True), contextlib.chdir(folder), streams[0], streams[1]:
-        assert commands.main(shlex.split(command)[1:]) in (0, 1, 2), printed.getvalue()
+        assert command_line.main(shlex.split(command)[1:]) in (0, 1, 2), printed.getvalue()
     return printed.getvalue()
 
 

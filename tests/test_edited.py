@@ -28,7 +28,7 @@ EDITED, CHANGED = "plan.json: edited since it was written", "the built-in catalo
 
 @pytest.fixture(scope="module")
 def text(tmp_path_factory: pytest.TempPathFactory) -> str:
-    from planner.commands import main
+    from planner.commands.command_line import main
 
     file = tmp_path_factory.mktemp("plans") / "plan.json"
     assert main(["plan", "llama3-8b", "--cluster", "dgx-h100:2", "--top", "2", "-o", str(file)]) == 0

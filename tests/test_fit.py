@@ -9,7 +9,7 @@ import pytest
 from planner import api
 from planner.api import plans
 from planner.base.errors import NoAnswer, WrongQuestion
-from planner.commands import main
+from planner.commands.command_line import main
 from planner.question.plan_options import PlanOptions
 from planner.schema.listings import FittingTraining
 from tests.asking import ask

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from planner import catalog as catalogs
 from planner.base.errors import WrongQuestion
 from planner.catalog import skypilot_prices
-from planner.commands import cli, main
+from planner.commands.command_line import cli, main
 
 DAY = "2026-11-20"
 

@@ -69,7 +69,7 @@ ALLOWED = {
     "planner/base/csv_rows.py": "rows appended, half a row left out on reading",
     "planner/site/folder.py": "rows appended under a lock, half a row left out on reading",
     "planner/study/program/trial_storage.py": "trials appended under a lock; half a trial at the end is cut off",
-    "planner/commands/__init__.py": "the null device, in place of streams that are closed",
+    "planner/commands/command_line.py": "the null device, in place of streams that are closed",
 }
 """Files that open others to write: why a kill there leaves nothing half-written."""
 
@@ -162,7 +162,7 @@ def test_every_command_that_writes_is_killed() -> None:
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with something for each command to read."""
-    from planner.commands import main
+    from planner.commands.command_line import main
 
     folder = tmp_path_factory.mktemp("killed")
     runs = (ROOT / "benchmarks/data/measured_runs.csv").read_text(encoding="utf-8").splitlines(keepends=True)
@@ -204,7 +204,7 @@ def test_a_command_that_is_killed_leaves_all_or_nothing(
     """At each of its events that change a file, what stands there is what was there or the whole new file; first where
     nothing is, then where all is. Killed at the last event, the same words work again.
     """
-    from planner.commands import main
+    from planner.commands.command_line import main
 
     if name == "report":
         pytest.importorskip("jinja2")

@@ -13,7 +13,7 @@ from planner.base.errors import WrongQuestion
 from planner.calibration import run
 from planner.calibration.runs import reading
 from planner.catalog import load
-from planner.commands import main
+from planner.commands.command_line import main
 from planner.planning import document
 from planner.schema.plan import PlanSet
 from planner.site import cells, folder, log_rows, sharing

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import clusterwright as cw
-from planner.commands import main
+from planner.commands.command_line import main
 from planner.site.logs import verdicts
 from tests import training_logs as logs
 from tests.sweeps import sweep

@@ -13,7 +13,7 @@ import pytest
 
 from planner import api, verify
 from planner.base.errors import NoAnswer
-from planner.commands import main
+from planner.commands.command_line import main
 from planner.launchers import plan_facts
 from planner.launchers.bundle import trainers
 from planner.mixed import answer, batch_shares, problem

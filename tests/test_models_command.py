@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from planner import commands
 from planner.base.errors import WrongQuestion
 from planner.base.resources import data
+from planner.commands import command_line
 from planner.models import families
 from planner.models.workload import HUB, library, model
 from tests.sweeps import sweep
@@ -39,7 +39,7 @@ Captured = pytest.CaptureFixture[str]
 
 def run(captured: Captured, *arguments: object) -> str:
     """Standard output of a command that answers."""
-    code = commands.main(["models", *map(str, arguments)])
+    code = command_line.main(["models", *map(str, arguments)])
     out, err = captured.readouterr()
     assert (code, err) == (0, "")
     return out
@@ -47,7 +47,7 @@ def run(captured: Captured, *arguments: object) -> str:
 
 def refused(captured: Captured, *arguments: object) -> str:
     """The message of a command that is a wrong question."""
-    code = commands.main(["models", *map(str, arguments)])
+    code = command_line.main(["models", *map(str, arguments)])
     out, err = captured.readouterr()
     assert (code, out) == (2, "")
     assert "Traceback" not in err
@@ -112,11 +112,11 @@ def test_show_a_recommender(capsys: Captured) -> None:
 
 
 def test_what_only_transformers_answer_says_so(capsys: Captured) -> None:
-    assert commands.main("estimate resnet50 --cluster dgx-h100:1".split()) == 2
+    assert command_line.main("estimate resnet50 --cluster dgx-h100:1".split()) == 2
     err = capsys.readouterr().err
     assert "resnet50 is a convolutional network" in err
     assert "clusterwright models layers resnet50" in err and "clusterwright plan resnet50" in err
-    assert commands.main("plan dlrm-small --cluster dgx-h100:1".split()) == 2
+    assert command_line.main("plan dlrm-small --cluster dgx-h100:1".split()) == 2
     err = capsys.readouterr().err
     assert "dlrm-small is a recommender" in err and "clusterwright plan" not in err
 

@@ -11,7 +11,7 @@ import pytest
 
 from planner.base.errors import WrongQuestion
 from planner.catalog import load
-from planner.commands import main
+from planner.commands.command_line import main
 from planner.cost.nearness import (
     DOUBLED,
     NEAR,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from planner.catalog import load
-from planner.commands import main
+from planner.commands.command_line import main
 from planner.planning import document
 from planner.procurement import run
 from planner.procurement.question import reading

@@ -11,7 +11,7 @@ from planner import catalog
 from planner.axes.table import ZERO
 from planner.base.errors import WrongQuestion
 from planner.calibration.runs import columns, names, reading
-from planner.commands import main
+from planner.commands.command_line import main
 from planner.figures import conformal_intervals
 from tests.sweeps import sweep
 from tests.words import worded

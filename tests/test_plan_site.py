@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import clusterwright as cw
-from planner.commands import main
+from planner.commands.command_line import main
 from planner.schema.plan import Plan, PlanSet
 from planner.site import cells
 from tests.words import worded

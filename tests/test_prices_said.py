@@ -13,7 +13,7 @@ import planner
 from planner import report
 from planner.base.errors import WrongQuestion
 from planner.catalog import ages
-from planner.commands import main
+from planner.commands.command_line import main
 from planner.report import quantities
 from planner.schema.plan import Plan
 from tests.sweeps import sweep

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from planner.base.errors import WrongQuestion
 from planner.catalog import load
-from planner.commands import cli
+from planner.commands.command_line import cli
 from planner.commands.screen import procure_view
 from planner.planning import document
 from planner.procurement import run as procuring

@@ -11,7 +11,7 @@ import pytest
 
 from planner import api
 from planner.catalog import load
-from planner.commands import main
+from planner.commands.command_line import main
 from planner.planning import document
 from planner.procurement import run
 from planner.procurement.program import pruning

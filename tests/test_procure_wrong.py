@@ -11,7 +11,7 @@ import pytest
 from planner.base.errors import NoAnswer
 from planner.base.units import UnitError
 from planner.catalog import load
-from planner.commands import main
+from planner.commands.command_line import main
 from planner.procurement import run
 from planner.procurement.question import reading
 from planner.procurement.run import Depth

@@ -17,7 +17,7 @@ from planner.base.errors import WrongQuestion
 from planner.calibration.fit.frame import Frame
 from planner.calibration.report import validation
 from planner.calibration.runs import reading
-from planner.commands import main
+from planner.commands.command_line import main
 from planner.cost import layer_times, transformer
 from planner.cost.figures import Grid, Times, stacked
 from planner.cost.layer_times import LayerTable, Point

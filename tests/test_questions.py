@@ -14,7 +14,8 @@ import pytest
 
 import clusterwright as cw
 from planner.axes import AXES
-from planner.commands import cli, completion
+from planner.commands import completion
+from planner.commands.command_line import cli
 from planner.question.axis_keywords import Axes, GivenAxes
 from planner.question.document_options import (
     CalibrateQuestion,
@@ -80,7 +81,7 @@ def test_every_field_is_described(name: str) -> None:
 def test_helps_load_nothing_heavy() -> None:
     """``--help`` of the program and of a command that asks is printed at once."""
     code = (
-        "import sys; from planner.commands import main\n"
+        "import sys; from planner.commands.command_line import main\n"
         "main(sys.argv[1:]); print(*{name.partition('.')[0] for name in sys.modules})"
     )
     for command in ([], ["plan"], ["procure"], ["export"]):

@@ -23,7 +23,7 @@ from planner import report
 from planner.base.errors import WrongQuestion
 from planner.report import machines, offers, pass_orders, step_breakdown, vega_lite
 from planner.report import plans as reports
-from planner.report.blocks import Chart, Drawing, TextTable, library
+from planner.report.html_page import Chart, Drawing, TextTable, library
 from planner.schema.plan import Plan, PlanSet
 from tests.api_questions import STUDY
 from tests.asking import ask, refused
@@ -39,7 +39,7 @@ HOSTILE = """</script><script>alert(1)</script><img src=x onerror="alert(2)">'"&
 @pytest.fixture(autouse=True)
 def stubbed(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("jinja2")
-    monkeypatch.setattr("planner.report.blocks.library", lambda: "window.vegaEmbed = null;")
+    monkeypatch.setattr("planner.report.html_page.library", lambda: "window.vegaEmbed = null;")
 
 
 class Page(HTMLParser):

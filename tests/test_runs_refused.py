@@ -11,7 +11,7 @@ from planner.axes.table import SEQUENCE_PARALLEL
 from planner.base.errors import WrongQuestion
 from planner.calibration.runs import columns, reading
 from planner.calibration.runs.measured_run import Run
-from planner.commands import main
+from planner.commands.command_line import main
 from tests.sweeps import sweep
 from tests.test_own_runs import validated, wrote
 from tests.words import worded

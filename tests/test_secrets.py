@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from planner.base.secrets import scrubbed, shown
-from planner.commands import COMMANDS, main
+from planner.commands.command_line import COMMANDS, main
 from tests.asking import ask
 from tests.sweeps import sweep
 

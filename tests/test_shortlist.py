@@ -21,7 +21,7 @@ from planner.calibration.fit.frame import Frame
 from planner.calibration.report.prediction_errors import same_job
 from planner.calibration.runs import reading
 from planner.catalog import load
-from planner.commands import main
+from planner.commands.command_line import main
 from planner.figures.efficiency import Efficiencies
 from planner.planning import order, shortlist
 from planner.planning.shortlist import ShortlistOptions

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from planner.base.errors import WrongQuestion
-from planner.commands import main
+from planner.commands.command_line import main
 from planner.site import folder, profile
 from tests.test_whole_or_not import killed_at
 from tests.words import worded

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from planner.base.errors import WrongQuestion
-from planner.commands import main
+from planner.commands.command_line import main
 from planner.launchers import EXPORTERS, bundle, parts
 from planner.launchers.benchmark import short
 from planner.launchers.bundle import Bundle

@@ -8,8 +8,8 @@ import pytest
 
 from planner import catalog
 from planner.base import resources
-from planner.commands import main
-from planner.commands.start import USED_BY
+from planner.commands.command_line import main
+from planner.commands.init_and_examples import USED_BY
 from planner.procurement.question import reading as portfolio
 from planner.study.question import reading as study
 from tests.asking import ask

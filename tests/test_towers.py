@@ -9,7 +9,7 @@ import pytest
 
 import planner
 from planner.base.errors import WrongQuestion
-from planner.commands import main
+from planner.commands.command_line import main
 from planner.cost import tower
 from planner.figures.cost_inputs import shape
 from planner.models import files, model_rules

@@ -10,7 +10,7 @@ import pytest
 
 import clusterwright as cw
 from planner.base.errors import WrongQuestion
-from planner.commands import main
+from planner.commands.command_line import main
 from planner.schema.plan import Parallelism, Plan
 from planner.site.trace import ranks, reading, report
 from planner.site.trace.ranks import RankTrace, kind, shares

@@ -159,10 +159,10 @@ def test_a_temporary_file_that_somebody_laid_in_the_way_is_not_written_through(t
 
 def test_a_process_that_is_asked_to_end_removes_what_is_half_written(tmp_path: Path) -> None:
     code = (
-        "import sys, time; from planner.base import writing; from planner import commands\n"
+        "import sys, time; from planner.base import writing; from planner.commands import command_line\n"
         "fill = lambda made: ((made / 'a').write_text('x'), print('begun', flush=True), time.sleep(60))\n"
         "commands._run = lambda argv: writing.put_folder(__import__('pathlib').Path(sys.argv[1]), fill)\n"
-        "commands.main([])"
+        "command_line.main([])"
     )
     with subprocess.Popen([sys.executable, "-c", code, str(tmp_path / "out")], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None

@@ -30,7 +30,7 @@ from planner.calibration.fit.counted_runs import lab
 from planner.calibration.fit.frame import Frame
 from planner.calibration.report import labs
 from planner.calibration.runs import reading
-from planner.commands import main
+from planner.commands.command_line import main
 from planner.figures.efficiency import Efficiencies
 from planner.planning import document
 from planner.procurement import run as procurement

@@ -16,7 +16,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner import api, commands
+from planner import api
+from planner.commands import command_line
 from planner.planning.document import reader
 from tests.asking import ask, refused
 from tests.sweeps import sweep
@@ -378,7 +379,7 @@ def questions(draw: st.DrawFn) -> list[str]:
 def test_no_question_ends_in_a_traceback(words: list[str]) -> None:
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        code = commands.main(words)
+        code = command_line.main(words)
     told = f"{shlex.join(words)}\n{err.getvalue()}"
     assert code in (0, 1, 2), told
     assert "Traceback" not in out.getvalue() + err.getvalue(), told
@@ -398,5 +399,5 @@ def test_no_file_ends_in_a_traceback(content: str | bytes, line: str) -> None:
     path.write_bytes(content if isinstance(content, bytes) else content.encode("utf-8", "replace"))
     err = io.StringIO()
     with contextlib.redirect_stderr(err):
-        code = commands.main(line.format(path).split())
+        code = command_line.main(line.format(path).split())
     assert (code, err.getvalue().count("anything.json") > 0) == (2, True), err.getvalue()

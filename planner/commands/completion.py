@@ -104,7 +104,7 @@ def completion(ctx: click.Context, shell: str) -> None:
     """  # noqa: D301 - click reads the control character itself
     from click.shell_completion import get_completion_class
 
-    from planner.commands import PROGRAM, cli
+    from planner.commands.command_line import PROGRAM, cli
 
     made = get_completion_class(shell)
     assert made is not None

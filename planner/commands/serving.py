@@ -150,7 +150,7 @@ def serve(folder: Path, port: int, time_limit: str) -> None:
     from planner.commands.one_search import OneSearch
     from planner.commands.screen import render
     from planner.question.values import positive_amount
-    from planner.report import blocks
+    from planner.report import html_page
 
     try:
         import uvicorn
@@ -164,7 +164,7 @@ def serve(folder: Path, port: int, time_limit: str) -> None:
     except OSError as error:
         raise WrongQuestion(f"--port {port}: {error.strerror or error}; --port 0 takes a free one") from None
     writing.make_folder(folder)
-    blocks.library()  # seconds, in which Ctrl-C ends all: later it would wait for them
+    html_page.library()  # seconds, in which Ctrl-C ends all: later it would wait for them
     render.labelled("Open", f"http://{web.HOST}:{listening.getsockname()[1]}/?token={token}")
     settings = uvicorn.Config(application, log_level="error", access_log=False, server_header=False)
     server: Any = uvicorn.Server(settings)  # whose handler is replaced

@@ -20,7 +20,7 @@ from planner.base.errors import ClusterwrightError, WrongQuestion
 from planner.base.secrets import scrubbed
 from planner.commands.agent_tools import AgentTools
 from planner.commands.one_search import OneSearch
-from planner.report.blocks import rendered
+from planner.report.html_page import rendered
 
 if TYPE_CHECKING:
     from starlette.requests import Request

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from planner.base.units import format_bytes
 from planner.report import vega_lite
-from planner.report.blocks import Box, Caption, Chart, Drawing, Section, TextTable, Wire
+from planner.report.html_page import Box, Caption, Chart, Drawing, Section, TextTable, Wire
 from planner.report.vega_lite import PALETTE
 from planner.schema.plan import MemorySection, Parallelism, Plan, StageMemory
 from planner.schema.plan_prediction import called

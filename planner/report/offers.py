@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from planner.base.units import format_percent, format_power, format_usd
 from planner.report import plans, recommendation, step_breakdown, vega_lite
-from planner.report.blocks import Chart, Content, Lines, Section, TextTable
+from planner.report.html_page import Chart, Content, Lines, Section, TextTable
 from planner.report.quantities import amount, limit, limited
 from planner.schema.plan import Plan
 from planner.schema.procurement import Alternative, PoolBought, Procurement

@@ -7,7 +7,7 @@ from typing import Any
 
 from planner.base.units import format_bytes, format_count, format_percent, format_power, format_usd
 from planner.report import machines, quantities, recommendation, step_breakdown, vega_lite
-from planner.report.blocks import Block, Chart, Content, Lines, Section, Sliders, TextTable
+from planner.report.html_page import Block, Chart, Content, Lines, Section, Sliders, TextTable
 from planner.report.quantities import days, seconds
 from planner.schema.plan import Assumption, OlderRelease, Plan, PlanSet
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from planner.base.units import format_percent, format_seconds
 from planner.report import pass_orders, vega_lite
-from planner.report.blocks import Block, Chart, Lines, Section, TextTable
+from planner.report.html_page import Block, Chart, Lines, Section, TextTable
 from planner.report.quantities import seconds
 from planner.schema.plan import Group, Plan
 from planner.schema.plan_prediction import called

@@ -12,7 +12,7 @@ from planner.base import csv_rows
 from planner.base.errors import WrongQuestion
 from planner.base.units import format_percent
 from planner.report import plans, quantities, vega_lite
-from planner.report.blocks import Block, Chart, Content, Lines, Section, TextTable
+from planner.report.html_page import Block, Chart, Content, Lines, Section, TextTable
 from planner.report.quantities import seconds
 from planner.schema.reports import Validation
 from planner.schema.study import UNITS, StudyResult, Trial, Value

@@ -5,8 +5,9 @@ that states its equation; what it finds is named after it.
 
 Not checked, since a plan does not say enough: how long each cause in the breakdown takes (only that all of them add up
 and that no hardware is beaten), the exact bytes of activations and buffers (only bounds), the price and the carbon of
-electricity, and that tensor parallelism stays in a scale-up domain (a question may waive that rule, and a plan
-records only waivers of what has to divide, in `waived`: exactly these are then left out).
+electricity, that a search left nothing better out (``search.proven_optimal``, ``search.gap``: take searching again, as
+``explain --recheck`` does), and that tensor parallelism stays in a scale-up domain (a question may waive that rule, and
+a plan records only waivers of what has to divide, in `waived`: exactly these are then left out).
 """
 
 from planner.verify.finding import Inconsistent

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from planner.base.errors import WrongQuestion
-from planner.commands import main
+from planner.commands.command_line import main
 from planner.site.trace import reading
 from planner.site.trace.ranks import TraceFile
 from tests.launchers.environments import python

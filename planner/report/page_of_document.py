@@ -10,7 +10,7 @@ from planner.base.units import format_bytes, format_count, format_seconds, forma
 from planner.planning import comparison, document
 from planner.planning.document.reader import LARGEST_STUDY, json_file
 from planner.report import offers, plans, quantities, studies, vega_lite
-from planner.report.blocks import Chart, Content, Lines, Section, TextTable
+from planner.report.html_page import Chart, Content, Lines, Section, TextTable
 from planner.report.quantities import seconds
 from planner.schema.images import ImagePlan
 from planner.schema.plan import Plan, PlanSet
