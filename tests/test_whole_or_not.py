@@ -161,7 +161,7 @@ def test_a_process_that_is_asked_to_end_removes_what_is_half_written(tmp_path: P
     code = (
         "import sys, time; from planner.base import writing; from planner.commands import command_line\n"
         "fill = lambda made: ((made / 'a').write_text('x'), print('begun', flush=True), time.sleep(60))\n"
-        "commands._run = lambda argv: writing.put_folder(__import__('pathlib').Path(sys.argv[1]), fill)\n"
+        "command_line._run = lambda argv: writing.put_folder(__import__('pathlib').Path(sys.argv[1]), fill)\n"
         "command_line.main([])"
     )
     with subprocess.Popen([sys.executable, "-c", code, str(tmp_path / "out")], stdout=subprocess.PIPE) as process:
