@@ -19,6 +19,7 @@ from planner.study.program.clusters import Clusters
 from planner.study.program.evaluation import Evaluator
 from tests.designing import TINY, Tried, study, whole
 from tests.sweeps import sweep
+from tests.test_recommended import WITHOUT_LEVERS
 
 known = cache(catalog.load)
 
@@ -43,6 +44,10 @@ count = 1
 CAPITAL = 8 * 3000.0 + 20000.0
 
 
+UNNAMED = "recompute=none|selective|block:0.25|block:0.5|block:0.75|full"
+"""No module is recomputed by its name: points are plans without levers."""
+
+
 @pytest.mark.slow
 def test_objectives_of_several_workloads_are_their_weighted_means():
     """Each from the plan that ``clusterwright plan`` makes: model FLOP/s are ``MFU peak accelerators``."""
@@ -52,7 +57,7 @@ def test_objectives_of_several_workloads_are_their_weighted_means():
     peak = known().accelerators["H100-SXM5-80GB"].peak["bf16"]
     worth: dict[str, list[float]] = {name: [] for name in asked.objectives}
     for model, (batch, _) in JOBS.items():
-        plan = api.plan(model, "dgx-h100:1", batch=batch, pin=("cp=1", "micro=1")).plans[0]
+        plan = api.plan(model, "dgx-h100:1", batch=batch, pin=("cp=1", "micro=1", WITHOUT_LEVERS, UNNAMED)).plans[0]
         assert plan.energy.energy_j is not None
         worth["performance-per-dollar"].append(plan.prediction.mfu * peak * 8 / CAPITAL)
         worth["step-time"].append(plan.prediction.step_time_s)

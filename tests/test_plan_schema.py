@@ -157,7 +157,18 @@ def _missing(record: dict[str, Any]) -> None:
     optional = (
         ADDED
         | AXES_ADDED
-        | {"offers", "question", "places_head", "by_stage", "held", "cuts_by_work", "chunks", "nearest_runs"}
+        | {
+            "offers",
+            "question",
+            "places_head",
+            "by_stage",
+            "held",
+            "cuts_by_work",
+            "chunks",
+            "nearest_runs",
+            "levers",
+            "usual",
+        }
     )
     del record[[key for key in record if key not in optional][-1]]
 

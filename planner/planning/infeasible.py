@@ -147,7 +147,10 @@ def _least(catalog: Catalog, request: Request, objective: str, runs: MeasuredRun
         prepared = prepare(catalog, replace(request, objective=objective))
     except ClusterwrightError:
         return None
-    best = ranked.search(catalog, prepared, runs, top=1).plans
+    ranking = ranked.search(catalog, prepared, runs, top=3)  # with levers, with host memory, without both
+    best = [
+        plan for _, plan in sorted(zip(ranking.found.best, ranking.plans, strict=True), key=lambda pair: pair[0].value)
+    ]
     return answer.front_point(best[0]) if best else None
 
 

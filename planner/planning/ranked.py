@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+import numpy as np
+
 from planner import cost
 from planner.axes.table import ATTENTION_KERNEL, GRAPHS
 from planner.base.errors import ClusterwrightError
@@ -89,7 +91,7 @@ def search(
 
 
 def _listed(prepared: Prepared, top: int, front: bool, advance: Callable[[int], None] | None) -> SearchResult:
-    """What was result, and of the best candidates the first `top` that are not dominated."""
+    """What was found, and of the best candidates the first `top` that are not dominated."""
     wanted = WIDER * top if top > 1 and prepared.request.fold else top
     while True:
         result = Bounded(front=front).search(problem(prepared, wanted), advance)
@@ -109,9 +111,36 @@ def beyond(prepared: Prepared, base: SearchResult) -> LeverSearch | None:
     levers = levers_of(prepared)
     if not levers:
         return None
+    if not base.best and _limited(prepared.request):
+        return _within_limits(prepared)
     best = base.best[0] if base.best else None
-    found = waves.search(partial(wave, prepared), legal_rows(prepared), prepared.request.pins, levers, best)
-    return replace(found, device=_plainer(prepared, found.device)) if found.device else found
+    result = waves.search(partial(wave, prepared), legal_rows(prepared), prepared.request.pins, levers, best)
+    if result.device is None:
+        return result
+    plainer = result.device if _limited(prepared.request) else _plainer(prepared, result.device)
+    worth = best is None or plainer.value <= (1.0 - order.TIED) * best.value
+    return replace(result, device=plainer if worth else result.device)
+
+
+def _limited(request: Request) -> bool:
+    return request.deadline_s is not None or request.max_cost_usd is not None
+
+
+def _within_limits(prepared: Prepared) -> LeverSearch | None:
+    """What levers bring where nothing of the base space keeps the limits: the best of the question without these, as
+    far as it keeps them.
+    """
+    free = replace(prepared.request, deadline_s=None, max_cost_usd=None)
+    targets = tuple(replace(target, limit=np.full_like(target.limit, np.inf)) for target in prepared.targets)
+    unlimited = replace(prepared, request=free, targets=targets)
+    result = beyond(unlimited, Bounded().search(problem(unlimited, 1)))
+    if result is None:
+        return None
+    device, host = (
+        candidate if candidate and _keeps_limits(answer.plan(prepared, candidate, 1)) else None
+        for candidate in (result.device, result.host)
+    )
+    return replace(result, device=device, host=host)
 
 
 def _plainer(prepared: Prepared, candidate: Candidate) -> Candidate:

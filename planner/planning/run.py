@@ -194,7 +194,7 @@ def _front(
     """Over several counts the best of each count; on one count, faster against leaner."""
     if len(prepared.request.counts) == 1:
         if runs is None:
-            points = [answer.front_point_of(prepared, candidate) for candidate in found.front]
+            points = [answer.front_point_of(prepared, candidate) for candidate in found.front or found.best]
         else:
             plans = [answer.plan(prepared, candidate, 1, runs) for candidate in found.front]
             points = [answer.front_point(plan) for plan in plans if not runs.ran_out(plan)]

@@ -326,7 +326,9 @@ def _search(found: PlanSet) -> None:
 def _levers(search: SearchSection) -> Iterator[str]:
     """What was searched beyond that, and how much better what was left out could be."""
     if (levers := search.levers) is not None:
-        best = f"the best {format_percent(levers.gained)} better, a tie" if levers.gained else "the best is listed"
+        tie = levers.gained <= order.TIED / (1.0 - order.TIED)
+        why = "a tie" if tie else "which a longer list has (--top 5)"
+        best = f"the best {format_percent(levers.gained)} better, {why}" if levers.gained else "the best is listed"
         left = f"at most {format_percent(levers.left_out)} better" if levers.left_out else "none"
         yield f"{levers.looked_at:,} more with other {', '.join(levers.axes)}: {best}; left out: {left}"
 
