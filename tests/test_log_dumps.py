@@ -126,6 +126,23 @@ DUMPS = {
         ['  "hidden_size": 2048,', '  "num_hidden_layers": 24,', '  "num_key_value_heads": 8,', '  "batch_size": 3,'],
         {"hidden": "2048", "layers": "24", "kv_heads": "8", "micro_batch": EMPTY},
     ),
+    "modules recomputed by name": (
+        dotted(**OLD, recompute_granularity="selective", recompute_modules=["core_attn", "mlp"]),
+        {"activation_recompute": "selective:core_attn+mlp"},
+    ),
+    "attention alone": (
+        dotted(**OLD, recompute_granularity="selective", recompute_modules=["core_attn"]),
+        {"activation_recompute": "selective"},
+    ),
+    "a module that is unknown": (
+        dotted(**OLD, recompute_granularity="selective", recompute_modules=["core_attn", "other"]),
+        {"activation_recompute": EMPTY},
+    ),
+    "graphs and host memory": (
+        dotted(**OLD, cuda_graph_impl="local", optimizer_cpu_offload=True, optimizer_offload_fraction=0.5),
+        {"notes": "CUDA graphs: modules; optimizer offload 50 %"},
+    ),
+    "neither": (dotted(**OLD, cuda_graph_impl=None, optimizer_cpu_offload=False), {"notes": EMPTY}),
     "two names that differ": (
         dotted(micro_batch_size=2, train_micro_batch_size_per_gpu=4), {"micro_batch": EMPTY},
     ),

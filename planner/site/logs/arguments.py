@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from planner.axes import values as axis_values
+from planner.base.errors import WrongQuestion
 from planner.base.units import format_many
 from planner.schema.launcher_table import launcher_table
 from planner.site.logs import dumps
@@ -55,6 +57,8 @@ PRECISIONS = (
 """Part of a word for a precision -> precision; the first that matches counts."""
 _VALUE = re.compile(r"(?!(?:[Nn]one|null|~)$)[A-Za-z0-9][\w.:+-]{0,40}", re.ASCII)
 """A number, a switch or a name; nothing that a spreadsheet would take for a formula."""
+_LIST = re.compile(r"\[[\w', \"]{0,120}\]", re.ASCII)
+"""Names in brackets."""
 _SWITCHES = {"True": "1", "true": "1", "False": "0", "false": "0"}
 _OFF = ("None", "none", "null", "False", "false", "0")
 _ON = ("True", "true", "1")
@@ -71,7 +75,8 @@ def known(name: str, value: str) -> bool:
     """Whether an argument says something of the configuration; that nothing is recomputed says something, too."""
     if name in RECOMPUTE and value in _OFF:
         return True
-    return (name in COLUMNS or name in KEPT) and _VALUE.fullmatch(value) is not None
+    form = _LIST if name == "recompute_modules" else _VALUE
+    return (name in COLUMNS or name in KEPT) and form.fullmatch(value) is not None
 
 
 def of_settings(settings: Mapping[str, Any]) -> dict[str, str]:
@@ -93,7 +98,21 @@ def columns(dump: Dump) -> dict[str, str]:
         row.pop("kv_heads", None)
     if _odd(row):
         row.pop("num_accelerators")
+    row["notes"] = "; ".join(_notes(dump))
     return {name: value for name, value in row.items() if value}
+
+
+def _notes(dump: Dump) -> Iterator[str]:
+    """What is launched and kept elsewhere, as notes of a measured run say it (docs/runs.md)."""
+    graphs = dump.get("cuda_graph_impl") in ("local", "transformer_engine")
+    if graphs or any(dump.get(name) in _ON for name in ("enable_cuda_graph", "external_cuda_graph")):
+        yield "CUDA graphs: modules"
+    if dump.get("optimizer_cpu_offload") in _ON:
+        share = dump.get("optimizer_offload_fraction", "1")
+        part = float(share) if re.fullmatch(r"[01](\.\d+)?", share) else 1.0
+        yield f"optimizer offload {100 * part:.0f} %"
+    if dump.get("fine_grained_activation_offloading") in _ON:
+        yield "activations in host memory"
 
 
 def conflicts(dump: Dump) -> Iterator[str]:
@@ -184,6 +203,8 @@ def _recompute(dump: Dump) -> str:
     method = switches.get("recompute_method", switches.get("activations_checkpoint_method", "None"))
     layers = switches.get("recompute_num_layers", switches.get("activations_checkpoint_num_layers", "1"))
     switch = switches.get("activation_checkpointing", "None")
+    if granularity == "selective" and (named := re.findall(r"\w+", dump.get("recompute_modules", ""))):
+        return _of_modules(named)
     if granularity in ("selective", "full"):
         return f"block:{layers}" if (granularity, method) == ("full", "block") else granularity
     if method in ("uniform", "block"):  # Megatron-LM v2.6, which recomputes whole layers only
@@ -193,6 +214,14 @@ def _recompute(dump: Dump) -> str:
     if switch == "fine_grained":
         return "selective"
     return "none" if switches and all(value in _OFF or _is_number(value) for value in switches.values()) else ""
+
+
+def _of_modules(named: Sequence[str]) -> str:
+    """Selective recomputation of modules by name; empty where one is unknown here."""
+    try:
+        return axis_values.modules("+".join(named), named).name
+    except WrongQuestion:
+        return ""
 
 
 def _is_number(text: str) -> bool:
