@@ -142,6 +142,7 @@ DUMPS = {
         dotted(**OLD, cuda_graph_impl="local", optimizer_cpu_offload=True, optimizer_offload_fraction=0.5),
         {"notes": "CUDA graphs: modules; optimizer offload 50 %"},
     ),
+    "no accelerators": (dotted(**OLD | {"world_size": 0}), {"num_accelerators": EMPTY}),
     "neither": (dotted(**OLD, cuda_graph_impl=None, optimizer_cpu_offload=False), {"notes": EMPTY}),
     "two names that differ": (
         dotted(micro_batch_size=2, train_micro_batch_size_per_gpu=4), {"micro_batch": EMPTY},

@@ -99,7 +99,7 @@ def columns(dump: Dump) -> dict[str, str]:
     if _odd(row):
         row.pop("num_accelerators")
     row["notes"] = "; ".join(_notes(dump))
-    return {name: value for name, value in row.items() if value}
+    return {name: value for name, value in row.items() if value and not (name in STRICT and value == "0")}
 
 
 def _notes(dump: Dump) -> Iterator[str]:
