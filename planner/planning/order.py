@@ -45,24 +45,24 @@ def not_dominated(candidates: Iterable[Candidate]) -> tuple[Candidate, ...]:
 
 
 def recommended(plans: Sequence[Plan]) -> int:
-    """Place of the plan to run: the first that needs nothing :func:`untried`, or a simpler one of the same question
-    within :data:`TIED` of it.
+    """Place of the plan to run: the first that needs nothing :func:`seldom_measured`, or a simpler one of the same
+    question within :data:`TIED` of it.
 
     Arguments:
         plans: Best first; where any was measured, the first is the one to run.
     """
     if any(plan.measured for plan in plans):
         return 0
-    able = [place for place, plan in enumerate(plans) if not untried(plan)] or [*range(len(plans))]
+    able = [place for place, plan in enumerate(plans) if not seldom_measured(plan)] or [*range(len(plans))]
     first = plans[able[0]]
     most = (1.0 + TIED) * first.money.days
     tied = [place for place in able if question(plans[place]) == question(first) and plans[place].money.days <= most]
     return min(tied, key=lambda place: (kinds(plans[place]), place))
 
 
-def untried(plan: Plan) -> bool:
-    """Whether a plan keeps in host memory what no measured run kept there: activations, a part of the optimizer states,
-    or copies that overlap.
+def seldom_measured(plan: Plan) -> bool:
+    """Whether a plan keeps in host memory what few measured runs keep there: activations, a part of the optimizer
+    states, or copies that overlap.
     """
     part = 0.0 < OFFLOAD.value(OFFLOAD.of(plan)) < 1.0
     return part or not (OFFLOAD_OVERLAP.is_neutral(plan) and ACTIVATION_OFFLOAD.is_neutral(plan))

@@ -58,7 +58,7 @@ def levers(plan: Plan) -> str:
     named = [axis for axis in LEVERS if axis.is_mentioned(plan)]
     beyond = [axis for axis in named if axis not in (DISPATCHER, OFFLOAD, RECOMPUTE)]
     modules = [RECOMPUTE] if plan.recompute.policy.startswith("selective:") else []
-    part = [OFFLOAD] if OFFLOAD in named and (beyond or order.untried(plan)) else []
+    part = [OFFLOAD] if OFFLOAD in named and (beyond or order.seldom_measured(plan)) else []
     listed = (axis for axis in LEVERS if axis in (*beyond, *modules, *part))
     return " ".join(f"{axis.name}={axis.spell(axis.value(axis.of(plan)))}" for axis in listed)
 

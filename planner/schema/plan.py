@@ -320,7 +320,7 @@ class LeverSection(Record):
     looked_at: int
     """Candidates with other values on them."""
     gained: float
-    """How much better the best of them is than the best plan listed: less than a tie, else it is listed."""
+    """How much better the best of them is than the best plan listed: less than a tie, unless few were asked for."""
     left_out: float
     """How much better, at most, one that was not looked at could be than the best found (relative)."""
 

@@ -172,7 +172,7 @@ def _how_sure(plan_set: PlanSet) -> None:
         render.text(f"  {_ranks(ranks)} {_are(ranks)} not distinguishable from #{chosen.rank} (80 %){note}")
     for plan in plan_set.plans:
         if plan is not chosen and (with_levers := recommendation.levers(plan)):
-            unseen = ": no measured run kept this in host memory" if order.untried(plan) else ""
+            unseen = ": few measured runs keep this in host memory" if order.seldom_measured(plan) else ""
             render.text(f"  #{plan.rank} takes {with_levers}{unseen}")
 
 
