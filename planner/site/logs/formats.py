@@ -18,6 +18,8 @@ from planner.site.logs.records import LoggedStep, Per, Tick
 _N = r"(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d*)?(?:e[-+]?\d+)?(?![.,]?\d)"
 """A number as Python formats it: a point for decimals, commas for thousands at most. Where a locale has put a comma for
 the decimals, none is there."""
+_CLOCK = r"(?:\d+:)*\d+(?![:\d])"
+"""Time that has passed, as ``1:02:03``; nothing where a part of it is missing."""
 _FACTORS = {"K": 1e3, "k": 1e3, "M": 1e6, "G": 1e9}
 MEMORY = {"mib": 2.0**20, "gib": 2.0**30, "gb": 1e9, "mb": 1e6, "b": 1.0}
 """Group -> bytes of its unit."""
@@ -58,7 +60,7 @@ class LogFormat:
 
 
 def _pattern(text: str) -> re.Pattern[str]:
-    return re.compile(text.replace("{N}", _N))
+    return re.compile(text.replace("{N}", _N).replace("{C}", _CLOCK))
 
 
 def _format(row: Mapping[str, str | bool]) -> LogFormat:
