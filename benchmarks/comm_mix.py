@@ -39,8 +39,8 @@ from typing import Any
 from benchmarks.paired import LEAST, interval, narrow
 from planner.base.errors import ClusterwrightError
 from planner.calibration.measuring.timing import trimmed_mean
-from planner.comm import integer_program
-from planner.comm.integer_program import ChooseOptions
+from planner.comm import back_end_choice
+from planner.comm.back_end_choice import ChooseOptions
 from planner.comm.tables import measuring, rank
 from planner.comm.tables.measured_times import TimesTable
 from planner.comm.tables.timing import times
@@ -183,7 +183,7 @@ def compared(
 ) -> dict[str, Any]:
     """Chosen on the table's rounds, run in launches."""
     mpi = next(who.backend for who in table.candidates if who.backend != "gloo")
-    found = integer_program.choose(calls(table, ranks, sizes), table, ChooseOptions(switch_s=0.0), "table")
+    found = back_end_choice.choose(calls(table, ranks, sizes), table, ChooseOptions(switch_s=0.0), "table")
     rules = [
         {"op": r.op, "ranks": r.ranks, "least": r.bytes_min, "most": r.bytes_max, "backend": r.backend}
         for r in found.rules

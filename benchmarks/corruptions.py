@@ -27,7 +27,7 @@ from planner import catalog
 from planner.api import buying, plan_sources, plans, rechecking
 from planner.base.errors import ClusterwrightError, DocumentChanged
 from planner.comm import run
-from planner.comm.integer_program import ChooseOptions
+from planner.comm.back_end_choice import ChooseOptions
 from planner.cost.calls import OPERATIONS
 from planner.planning import document
 from planner.schema.digest import DIGEST

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from planner import api, catalog, verify
 from planner.base.errors import WrongQuestion
-from planner.comm import integer_program, run
+from planner.comm import back_end_choice, run
+from planner.comm.back_end_choice import BackEndInstance, ChooseOptions, Live
 from planner.comm.calls_of_one_pool import grid_of, listed, place_of
-from planner.comm.integer_program import BackEndInstance, ChooseOptions, Live
 from planner.comm.routing import rules as routed
 from planner.comm.routing.rules import rule_of
 from planner.comm.tables import measured_times, nccl_methods
@@ -62,7 +62,7 @@ def best(instance: BackEndInstance) -> float:
     """By trying everything."""
     every = itertools.product(*(list(each) for each in instance.seconds))
     return min(
-        (integer_program.value(instance, each) for each in every if integer_program.allowed(instance, each)),
+        (back_end_choice.value(instance, each) for each in every if back_end_choice.allowed(instance, each)),
         default=math.inf,
     )
 
@@ -70,11 +70,11 @@ def best(instance: BackEndInstance) -> float:
 @settings(max_examples=60, deadline=None)
 @given(instances())
 def test_the_program_finds_the_best_of_all_choices(instance: BackEndInstance) -> None:
-    found = integer_program.solve(instance)
+    found = back_end_choice.solve(instance)
     if found is None:
         assert best(instance) == math.inf
         return
-    assert integer_program.allowed(instance, found.candidates)
+    assert back_end_choice.allowed(instance, found.candidates)
     assert found.seconds == pytest.approx(best(instance), rel=1e-6) and found.gap <= 1e-6
 
 
@@ -84,7 +84,7 @@ def test_more_to_choose_from_never_makes_it_worse(instance: BackEndInstance) -> 
     one = replace(instance, most=1)
     assert best(instance) <= best(one)
     wider = replace(instance, seconds=[{**each, CollectiveMethod("more"): 9.0} for each in instance.seconds], most=3)
-    mine, more = integer_program.solve(replace(instance, most=3)), integer_program.solve(wider)
+    mine, more = back_end_choice.solve(replace(instance, most=3)), back_end_choice.solve(wider)
     if mine is not None:
         assert more is not None and more.seconds <= mine.seconds + 1e-9
 
@@ -120,8 +120,8 @@ def calls(name: str = "dense") -> tuple[Plan, tuple]:
     return plan, listed(plan, CATALOG)
 
 
-def chosen(found: TimesTable, name: str = "dense", **asked: object) -> integer_program.Chosen:
-    return integer_program.choose(calls(name)[1], found, ChooseOptions(**({"switch_s": 0.0} | asked)), "table.csv")  # type: ignore[arg-type]
+def chosen(found: TimesTable, name: str = "dense", **asked: object) -> back_end_choice.Chosen:
+    return back_end_choice.choose(calls(name)[1], found, ChooseOptions(**({"switch_s": 0.0} | asked)), "table.csv")  # type: ignore[arg-type]
 
 
 def test_what_is_faster_is_used_and_saves_what_shows() -> None:
@@ -196,7 +196,7 @@ def test_rules_have_no_holes_and_say_what_was_chosen() -> None:
         for op, ranks in {(rule.op, rule.ranks) for rule in found.rules}:
             for group in {rule.group for rule in found.rules if (rule.op, rule.ranks) == (op, ranks)}:
                 mine = [r for r in found.rules if (r.op, r.ranks, r.group) == (op, ranks, group)]
-                assert mine[0].bytes_min == 0 and mine[-1].bytes_max == integer_program.LARGEST
+                assert mine[0].bytes_min == 0 and mine[-1].bytes_max == back_end_choice.LARGEST
                 assert all(b.bytes_min == a.bytes_max + 1 for a, b in itertools.pairwise(mine))
         for call, told in zip(every, found.calls, strict=True):
             rule = rule_of(found.rules, call.op, call.group, call.ranks, call.bytes)

@@ -13,9 +13,9 @@ import pytest
 from planner import api, catalog, verify
 from planner.base.errors import WrongQuestion
 from planner.comm import calls_of_several_pools
+from planner.comm.back_end_choice import ChooseOptions
 from planner.comm.calls_of_one_pool import CAUSES, known_of, listed
 from planner.comm.calls_of_several_pools import PoolCall
-from planner.comm.integer_program import ChooseOptions
 from planner.comm.routing.rules import rule_of
 from planner.comm.run import modelled, with_rules
 from planner.comm.tables import timing

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from planner.base.errors import DocumentChanged, WrongQuestion
-from planner.catalog.store import Catalog
+from planner.catalog.loading import Catalog
 from planner.planning import document
 from planner.schema.digest import content_digest
 from tests.asking import ask

@@ -16,7 +16,7 @@ from planner.base.errors import WrongQuestion
 from planner.cost import stage_memory
 from planner.mixed import (
     batch_shares,
-    integer_program,
+    bundle_counts,
     pipelines,
     pool_subsets,
     problem,
@@ -25,8 +25,8 @@ from planner.mixed import (
     stages,
     subproblems,
 )
+from planner.mixed.bundle_counts import Columns, Offer
 from planner.mixed.groups import PlacedStage, found_pipeline, memory_of_placed_stage
-from planner.mixed.integer_program import Columns, Offer
 from planner.mixed.problem import PreparedPools
 from planner.planning import document
 from planner.question import pools as pooled
@@ -174,7 +174,7 @@ def test_the_integer_program_agrees_with_trying_all() -> None:
             nodes = -(-need // 2)
             if np.all(nodes <= offer.nodes) and np.array(counts) @ columns.delivered >= 12 and sum(counts) <= 6:
                 best = min(best, float(nodes @ np.array(offer.weights)))
-        found = integer_program.assign(columns, offer, 6, whole=True, gap=0.0)
+        found = bundle_counts.assign(columns, offer, 6, whole=True, gap=0.0)
         assert (found.value if found else float("inf")) == pytest.approx(best)
 
 

@@ -2,8 +2,8 @@
 
 from planner.catalog.cluster import cluster, cluster_from_file, joined
 from planner.catalog.files import FOLDERS, ONE, FileProblem
+from planner.catalog.loading import Catalog, UnknownName, load, version
 from planner.catalog.merge_layers import BUILT_IN, CatalogLayer, problems
-from planner.catalog.store import Catalog, UnknownName, load, version
 
 __all__ = [
     "BUILT_IN",

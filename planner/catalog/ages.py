@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 
 from planner.base.errors import WrongQuestion
-from planner.catalog.store import Catalog
+from planner.catalog.loading import Catalog
 from planner.schema.hardware import Entry
 
 STALE_DAYS = 365

@@ -20,7 +20,7 @@ from typing import NamedTuple
 from planner.base import reading
 from planner.base.errors import WrongQuestion
 from planner.catalog.files import MAX_BYTES, PRICE_COLUMNS
-from planner.catalog.store import Catalog
+from planner.catalog.loading import Catalog
 from planner.schema.hardware import Node
 
 REQUIRED = ("InstanceType", "AcceleratorName", "AcceleratorCount", "Price", "SpotPrice", "Region")

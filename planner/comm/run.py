@@ -11,9 +11,9 @@ from planner.base.errors import WrongQuestion
 from planner.base.reading import short_hash
 from planner.catalog import Catalog
 from planner.comm import calls_of_several_pools
+from planner.comm.back_end_choice import ChooseOptions, Chosen, choose, pin
 from planner.comm.calls_of_one_pool import grid_of, known_of, listed, place_of
 from planner.comm.calls_of_several_pools import KnownPlan, PoolCall
-from planner.comm.integer_program import ChooseOptions, Chosen, choose, pin
 from planner.comm.tables import measured_times as tables
 from planner.comm.tables import nccl_methods as by_model
 from planner.comm.tables.measured_times import CollectiveMethod

@@ -106,13 +106,13 @@ def choose(
     from planner import verify
     from planner.api import plan_sources as plans
     from planner.base import writing
-    from planner.comm import integer_program, run
+    from planner.comm import back_end_choice, run
     from planner.commands.screen import comm_view, render
     from planner.planning import document
 
     plan = plans.read(file, asked["rank"])
     verify.check(plan, may_exceed_limits=True)
-    chosen_by = integer_program.ChooseOptions(
+    chosen_by = back_end_choice.ChooseOptions(
         most=_at_least_one("--most", asked["most"]),
         margin=_share("--margin", asked["margin"]),
         switch_s=_quantity("--switch", asked["switch"], "time"),

@@ -10,7 +10,7 @@ electricity, that a search left nothing better out (``search.proven_optimal``, `
 a plan records only waivers of what has to divide, in `waived`: exactly these are then left out).
 """
 
+from planner.verify.check_plan import CHECKS, UNLIKE_CHECKS, check, least_step_time, violations
 from planner.verify.finding import Inconsistent
-from planner.verify.run import CHECKS, UNLIKE_CHECKS, check, least_step_time, violations
 
 __all__ = ["CHECKS", "UNLIKE_CHECKS", "Inconsistent", "check", "least_step_time", "violations"]

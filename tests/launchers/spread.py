@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from planner import api, catalog
-from planner.comm import integer_program, run
+from planner.comm import back_end_choice, run
 from planner.launchers import EXPORTERS
 from planner.launchers.bundle import refusals
 from planner.models.workload import find_model
@@ -163,5 +163,5 @@ def chosen_plan() -> Plan:
         header = "backend,algorithm,protocol,op,ranks,bytes,round,seconds"
         path.write_text("\n".join([header, *rows]) + "\n", encoding="utf-8")
         return run.with_rules(
-            whole, catalog.load(), [str(path)], integer_program.ChooseOptions(launcher="nccl-tuner"), "plan"
+            whole, catalog.load(), [str(path)], back_end_choice.ChooseOptions(launcher="nccl-tuner"), "plan"
         )[1]

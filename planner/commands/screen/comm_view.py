@@ -11,7 +11,7 @@ from planner.base.units import format_bytes, format_percent, format_seconds
 from planner.commands.screen import render
 
 if TYPE_CHECKING:
-    from planner.comm.integer_program import Chosen
+    from planner.comm.back_end_choice import Chosen
     from planner.comm.tables.measured_times import CollectiveMethod, TableCell, TimesTable
     from planner.cost.calls import Call
     from planner.schema.plan import Plan
