@@ -72,6 +72,34 @@ def test_logs_that_say_nothing_are_named_with_the_reason(capsys: pytest.CaptureF
     assert preview(capsys, bad, code=1)["runs"] == []
 
 
+def test_two_frameworks_in_a_file_are_two_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    """Each with what is dumped in front of its own steps: the card that torchtitan names is not Megatron's."""
+    megatron, titan = [*logs.megatron_arguments(), *logs.megatron()], [*logs.TITAN_HEAD, *logs.torchtitan()]
+    for parts in ((megatron, titan), (titan, megatron)):
+        runs = preview(capsys, log("train.log", *parts))["runs"]
+        by_format = {run["format"]: run["cells"] for run in runs}
+        assert (by_format["Megatron-LM"]["tp"], by_format["torchtitan"]["tp"]) == ("2", "1")
+        assert "accelerator" not in by_format["Megatron-LM"] and by_format["torchtitan"]["micro_batch"] == "2"
+    (run,) = preview(capsys, log("train.log", logs.bars([1.0] * 30), megatron))["runs"]
+    assert run["format"] == "Megatron-LM"  # bars of data that are prepared are no run
+
+
+@sweep(
+    ("parts", "says"),
+    [
+        ((logs.megatron_arguments(world_size=0), logs.megatron()), "num_accelerators is 0"),
+        ((logs.megatron_arguments(seq_length=10**11), logs.megatron()), "seq_len 100000000000: at most 1,000,000,000"),
+        ((logs.megatron([1e297] * 20),), "step_time_s 1e+297: at most 86,400"),
+    ],
+)
+def test_what_no_run_can_have_been_is_refused(
+    capsys: pytest.CaptureFixture[str], parts: tuple[Sequence[str], ...], says: str
+) -> None:
+    document = preview(capsys, log("train.log", *parts), code=1)
+    assert document["runs"][0]["step_time_s"] is None
+    assert says in document["reasons"][0]
+
+
 def test_a_rate_of_tokens_alone_is_no_step_time(capsys: pytest.CaptureFixture[str]) -> None:
     (run,) = preview(capsys, log("train.log", logs.torchtune_disk()))["runs"]
     assert (run["step_time_s"], run["refused"]) == (None, "counts the tokens that are trained on, without padding: "

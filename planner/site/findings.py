@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from planner.base.units import format_many, format_seconds
+from planner.calibration.runs.columns import MEASURED, impossible_cell
 from planner.site.cells import Cells, missing
 from planner.site.logs import reading
 from planner.site.logs.records import LoggedRun, Per, Steady, Verdict
@@ -20,7 +21,7 @@ RATES: Mapping[Per, tuple[str, ...]] = {
 }
 """What a logged duration is of -> columns that make it a step's."""
 FASTEST_S = 0.002
-"""Seconds of a step at least: what takes less was a rate of something else, as of tokens in logs of MLPerf's GPT-3."""
+"""Seconds of a step at least: rates that say less are of something else, as of tokens in logs of MLPerf's GPT-3."""
 _WHOLE = re.compile(r"[1-9]\d{0,11}", re.ASCII)
 
 
@@ -61,12 +62,28 @@ class RunFinding:
 
 
 def of_run(run: LoggedRun, base: Cells) -> list[RunFinding]:
-    """What a run says, for each batch and regime; one finding without a step time where it says none.
+    """What a run says, for each batch and regime; one finding without a step time where it says none, or says what no
+    run can have been.
 
     Args:
         run: Of a log.
         base: Cells of its configuration, from the log, a plan and a person.
     """
+    findings = _of_run(run, base)
+    impossible = (impossible_cell({**finding.row, "task": ""}) for finding in findings)
+    return [
+        replace(finding, row=_untimed(finding.row), token_s=None, before_s=None, reason=f"{why}: no run can have that")
+        if why
+        else finding
+        for finding, why in zip(findings, impossible, strict=True)
+    ]
+
+
+def _untimed(row: Cells) -> Cells:
+    return {column: text for column, text in row.items() if column not in MEASURED}
+
+
+def _of_run(run: LoggedRun, base: Cells) -> list[RunFinding]:
     notes = (*run.notes, *(f"{conflict}: not taken over" for conflict in run.conflicts))
     row = {**base, **_memory(run)}
     counted = reading.measured(run)
@@ -105,8 +122,10 @@ def _of_steady(run: LoggedRun, measured: Steady, base: Cells, notes: tuple[str, 
         seconds *= float(row["global_batch_seqs"])
     if measured.per == "token":
         seconds *= float(row["seq_len"]) / float(row["num_accelerators"])
-    if measured.per != "step" and seconds < FASTEST_S:
-        reason = f"{seconds:.2g} s a step: what it logs in a second is no count of sequences"
+    if seconds < FASTEST_S:
+        reason = f"{seconds:.2g} s a step: no step is so short"
+        if measured.per != "step":
+            reason = f"{seconds:.2g} s a step: what it logs in a second is no count of sequences"
         return RunFinding(run=run, row=row, notes=notes, verdict=verdict, reason=reason)
     row["step_time_s"] = f"{seconds:.6g}"
     return RunFinding(run=run, row=row, notes=notes, verdict=verdict, token_s=token_s)

@@ -90,6 +90,12 @@ COUNTS = (
     *("num_accelerators", "accelerators_per_node", "seq_len", "global_batch_seqs", "micro_batch"),
     *("tp", "pp", "vpp", "cp", "ep", "etp", "dp", "layers", "hidden", "heads", "kv_heads", "num_experts", "topk"),
 )
+MOST: Mapping[str, float] = {
+    **{"layers": MOST_LAYERS, "step_time_s": 86_400.0, "memory_gb_per_gpu": 10_000.0},
+    **{"num_accelerators": 1e7, "accelerators_per_node": 1e4, "seq_len": 1e9, "global_batch_seqs": 1e9},
+    **{"hidden": 1e6, "heads": 1e5, "num_experts": 1e5},
+}
+"""Column -> what no run has had, by a factor of ten and more: a step of a day, ten million accelerators."""
 SWITCHES = ("sequence_parallel", "gated_mlp")
 TASKS = ("pretrain", "mlperf-pretrain", "lora", "sft", "finetune")
 
@@ -111,8 +117,8 @@ def impossible_cell(row: Mapping[str, str]) -> str:
             return f"{name} {text} is negative"
         if name in COUNTS and not value.is_integer():
             return f"{name} {text} is not whole"
-        if name == "layers" and value > MOST_LAYERS:
-            return f"layers {text}: at most {MOST_LAYERS:,}"
+        if value > MOST.get(name, math.inf):
+            return f"{name} {text}: at most {MOST[name]:,.0f}"
     for name in SWITCHES:
         if (text := (row.get(name) or "").strip()) not in ("", "0", "1", "0.0", "1.0"):
             return f"{name} {text!r}: 0 and 1 are known"

@@ -115,12 +115,19 @@ def _notes(dump: Dump) -> Iterator[str]:
         yield "activations in host memory"
 
 
+def impossible(dump: Dump) -> str:
+    """Why a dump can be of no run; empty where it can."""
+    return "num_accelerators is 0: no run has that" if "0" in _values(dump, "num_accelerators") else ""
+
+
 def conflicts(dump: Dump) -> Iterator[str]:
     """What the names of one column say differently, and counts that cannot be of one run."""
+    row = _named(dump)
     for column in STRICT:
         if len(values := _values(dump, column)) > 1:
             yield f"{column} is {' and '.join(values)}"
-    row = _named(dump)
+        elif row.get(column) == "0":
+            yield f"{column} is 0"
     if _odd(row):
         yield f"{format_many(int(row['num_accelerators']), 'accelerator')} do not divide into TP x PP x CP"
 

@@ -6,6 +6,7 @@ the run began (:class:`Tick`), of which differences count.
 
 from __future__ import annotations
 
+import math
 import re
 import tomllib
 from collections.abc import Mapping
@@ -81,6 +82,8 @@ SUMMARY = {name: _pattern(_LINES[name]) for name in ("runtime", "rate", "samples
 """What Hugging Face's Trainer says of a whole run; warm-up and evaluations are in it."""
 DEVICES = tuple(_pattern(text) for text in _LINES["devices"].values())
 """Lines that name the accelerator as its driver does."""
+_MAKERS = ("NVIDIA", "Tesla", "AMD", "capacity: ", "accelerators_name", "submission_platform")
+"""Words of such lines."""
 
 
 def number(text: str) -> float:
@@ -127,7 +130,7 @@ def line_of(match: re.Match[str], at: int | None, disturbed: bool) -> LoggedStep
         return _tick(groups, clock, step, disturbed)
     name, text, per = _time(groups)
     value = number(text)
-    if value <= 0:
+    if not 0.0 < value < math.inf:
         return None
     seconds = {"ms": value / 1e3, "s": value}.get(name, 1.0 / value)
     batch = int(groups["batch"]) if "batch" in groups else None
@@ -163,6 +166,13 @@ def _time(groups: Mapping[str, str]) -> tuple[str, str, Per]:
     per: Mapping[str, Per] = {"tokens": "token", "sequences": "sequence", "steps": "step", "ms": "step", "s": "step"}
     name = next(name for name in per if name in groups)
     return name, groups[name], per[name]
+
+
+def device(line: str) -> str:
+    """The accelerator that a line names; empty of most."""
+    if not any(maker in line for maker in _MAKERS):
+        return ""
+    return next((match["device"] for pattern in DEVICES if (match := pattern.search(line))), "")
 
 
 def memory(match: re.Match[str]) -> float | None:

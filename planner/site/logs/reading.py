@@ -1,13 +1,15 @@
 """A whole log as runs: lines are read once, in any amount, and each is looked at by what it holds.
 
-Another run begins where a configuration is dumped that differs, where a framework says that it begins, and where steps
-are counted from the first one again. Steps that go back, but not to the first, are those of a run that was resumed.
+Another run begins where a configuration is dumped that differs, where a framework says that it begins, where steps are
+counted from the first one again, and where another framework's lines take the place of those before, which never come
+again: that is known at the end, so that such a file is read once more. Steps that go back, but not to the first, are
+those of a run that was resumed.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
@@ -18,6 +20,7 @@ from planner.site.logs.micro_batches import MicroBatches
 from planner.site.logs.records import LoggedRun, LoggedStep, Steady, Tick, lines
 from planner.site.logs.steady import FEWEST, OPEN, steady
 from planner.site.logs.summary import Summary
+from planner.site.logs.takeovers import Spans
 from planner.site.logs.verdicts import Ending, verdict
 
 MOST_STEPS = 1_000_000
@@ -26,11 +29,10 @@ MOST_LOST = 0.015
 """Share of a step time that may have been lost when it was printed."""
 _RANK = re.compile(r"^\s*(?:\[(?:default|rank|Rank )?(\d{1,6})\]:?|(\d{1,6}):\s)")
 """What torchrun, Slurm and PyTorch put before the lines of a rank."""
-_MAKERS = ("NVIDIA", "Tesla", "AMD", "capacity: ", "accelerators_name", "submission_platform")
-"""Words of lines that name an accelerator."""
-
-
-_TRAINER = next(place for place, shape in enumerate(FORMATS) if shape.name == "Hugging Face Trainer")
+MOST_CUTS = 100
+"""Changes of the framework in one file that are looked for."""
+_BARS = "Hugging Face Trainer"
+_TRAINER = next(place for place, shape in enumerate(FORMATS) if shape.name == _BARS)
 _MARKS = ("loss", "train_runtime", "[step=", ":::MLLOG")
 """Words of lines that name a format and say no time."""
 
@@ -70,6 +72,7 @@ class _Run:
     """The step that a line before has named."""
     total: int = 0
     summary: Summary = field(default_factory=Summary)
+    spans: Spans = field(default_factory=Spans)
 
     @property
     def begun(self) -> bool:
@@ -80,6 +83,16 @@ class _Run:
     def failed(self) -> bool:
         """Whether a line says that it ended before its time; of a log of anything else an error says nothing."""
         return self.ending.verdict is not None and (not self.ending.general or bool(self.stated))
+
+    @property
+    def is_trainers(self) -> bool:
+        """Whether Hugging Face's Trainer printed something of it, or nobody did."""
+        return not self.spans.by_format or bool(self.summary) or "Total optimization steps" in self.stated
+
+    @property
+    def cuts(self) -> frozenset[int]:
+        """Numbers of the lines at which another framework takes over: bars may be of anything in another one's run."""
+        return frozenset(self.spans.cuts(without="" if self.is_trainers else _BARS))
 
     @property
     def holds_something(self) -> bool:
@@ -95,7 +108,12 @@ def read(path: Path) -> list[LoggedRun]:
     """
     if recorded.is_recorded(path):
         return recorded.read(path)
-    return [_finished(run) for run in _runs(lines(path)) if run.holds_something]
+    runs = list(_runs(lines(path)))
+    cuts: frozenset[int] = frozenset()
+    while (more := frozenset().union(*(run.cuts for run in runs)) - cuts) and len(cuts) < MOST_CUTS:
+        cuts |= more
+        runs = list(_runs(lines(path), cuts))
+    return [_finished(run) for run in runs if run.holds_something]
 
 
 def measured(run: LoggedRun) -> list[Steady]:
@@ -124,19 +142,32 @@ def why_unread(run: LoggedRun) -> str:
     return f"{count:,} logged step{'' if count == 1 else 's'}; at least {FEWEST} must be left behind the warm-up"
 
 
-def _runs(text: Iterable[str]) -> Iterator[_Run]:
+def _runs(text: Iterable[str], cuts: Collection[int] = ()) -> Iterator[_Run]:
+    """The runs of a log.
+
+    Args:
+        text: Its lines.
+        cuts: Numbers of lines at which another framework takes over.
+    """
     run = _Run()
     for number, line in enumerate(text, 1):
+        if number in cuts:
+            yield run
+            run = _Run()
         stated = [*arguments.stated(line)]
+        device = formats.device(line)
         differs = run.begun and any(run.stated.get(name, value) != value for name, value in stated)
         if differs:
             yield run  # a configuration that differs is dumped behind its steps
             run = _Run(device=run.device, stated=run.repeated)
         elif run.begun and "*** Running" in line and formats.BEGINS.search(line):
             yield run
-            run = _next(run)
+            run = _next(run) if run.is_trainers else _Run(stated=run.repeated)
         if run.begun:
             run.repeated |= dict(stated)
+        if stated or device:
+            run.spans.note_dump(number)
+        run.device = run.device or device
         for name, value in stated:
             if (before := run.stated.setdefault(name, value)) != value:
                 run.conflicts[name] = f"{name} is {before} and {value}"
@@ -145,6 +176,7 @@ def _runs(text: Iterable[str]) -> Iterator[_Run]:
                 yield run
                 run = _next(run)
             _add(run, place, entry, line)
+            run.spans.note_step(FORMATS[place].name, number)
         _noted(run, line)
         run.ending.note(line, number, max((counter.newest for counter in run.counters.values()), default=0))
     yield run
@@ -213,7 +245,7 @@ def _add(run: _Run, place: int, entry: LoggedStep | Tick, line: str) -> None:
 
 
 def _noted(run: _Run, line: str) -> None:
-    """Notes what a line says of memory, evaluations, the task, the accelerator, and the run as a whole."""
+    """Notes what a line says of memory, evaluations, the task, and the run as a whole."""
     if "reserved" in line or "emory" in line:
         peaks = [formats.memory(match) for shape in FORMATS if shape.memory and (match := shape.memory.search(line))]
         run.memory = max((peak for peak in (run.memory, *peaks) if peak), default=None)
@@ -224,8 +256,6 @@ def _noted(run: _Run, line: str) -> None:
         run.disturbed = True
     if "train_" in line or "TrainOutput" in line:
         run.summary.note(line)
-    if not run.device and any(maker in line for maker in _MAKERS):
-        run.device = next((match["device"] for pattern in formats.DEVICES if (match := pattern.search(line))), "")
 
 
 def _finished(run: _Run) -> LoggedRun:
@@ -249,7 +279,7 @@ def _finished(run: _Run) -> LoggedRun:
         memory_kind=shape.memory_kind if shape and run.memory else "",
         conflicts=(*run.conflicts.values(), *arguments.conflicts(stated)),
         whole_run_s=run.summary.step_s(total, ticks[0].step if ticks else 0, stated),
-        unread=_unread(run, shape),
+        unread=arguments.impossible(stated) or _unread(run, shape),
         total=total,
         notes=tuple(_notes(run, place)),
     )
