@@ -9,7 +9,7 @@ import pytest
 
 import planner
 from planner.base.errors import WrongQuestion
-from planner.cost import connections, layer_activations, pipeline, transformer
+from planner.cost import hyper_connections, layer_activations, pipeline, transformer
 from planner.cost.figures import stacked
 from planner.figures.cost_inputs import shape
 from planner.launchers.bundle import refusals
@@ -70,7 +70,7 @@ def test_streams_are_kept_moved_and_sent() -> None:
     more = layer_activations.layer_activations(four, 1.0).full - layer_activations.layer_activations(one, 1.0).full
     assert float(more) == pytest.approx(2 * 2 * (4 + 1) * tokens * 4096)
     assert float(pipeline.transfer_bytes(four)) == 4 * float(pipeline.transfer_bytes(one))
-    assert float(connections.vector_bytes(four)) == pytest.approx(2 * 11 * 2 * tokens * 4096)
+    assert float(hyper_connections.vector_bytes(four)) == pytest.approx(2 * 11 * 2 * tokens * 4096)
 
 
 def test_other_models_of_one_table_keep_their_figures() -> None:

@@ -11,9 +11,9 @@ from pydantic import ConfigDict
 
 from planner.base import typed
 from planner.base.errors import WrongQuestion, did_you_mean, suggestion
+from planner.catalog.checking import build, format_problems
 from planner.catalog.files import FileProblem, FileRecord, TomlDocument, read_document
 from planner.catalog.loading import Catalog
-from planner.catalog.merge_layers import build, format_problems
 from planner.schema.hardware import Accelerator, Cluster, Fabric, Node
 from planner.schema.quantities import STRICT
 

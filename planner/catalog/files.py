@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -35,6 +35,8 @@ OTHER_FILES = ("kernels.csv",)
 PRICED = {"accelerator": "accelerators", "node": "nodes"}
 PRICE_COLUMNS = ("kind", "id", "basis", "usd", "region", "date", "source", "low", "high", "assumed")
 MAX_BYTES = 10_000_000
+HINTED = 100
+"""Problems told with the nearest names: a name is compared with all, and a folder may hold thousands of both."""
 
 Path_ = tuple[str | int, ...]
 """Where in a TOML document: table names, keys and list positions."""
@@ -248,3 +250,8 @@ def _price_row(row: dict[str, Any], file: str, line: int, problems: list[FilePro
         money = {key: f"{value} USD" for key, value in row.items() if key in ("usd", "low", "high") and value}
         fields = {key: value for key, value in row.items() if value} | money
         yield PriceRow(PRICED[kind], name, fields, file, line)
+
+
+def hint(name: str, choices: Iterable[str], problems: Sequence[FileProblem]) -> str:
+    """The names nearest to one that there is not; nothing if there are :data:`HINTED` problems already."""
+    return did_you_mean(name, list(choices)) if len(problems) < HINTED else ""

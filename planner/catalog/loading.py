@@ -12,8 +12,9 @@ from typing import TypeVar, cast
 from planner.base.errors import WrongQuestion, same_but_case, suggestion
 from planner.base.reading import short_hash
 from planner.base.resources import data, own
+from planner.catalog.checking import BUILT_IN, TYPES, build, format_problems
 from planner.catalog.files import FOLDERS, FileProblem, misplaced
-from planner.catalog.merge_layers import BUILT_IN, TYPES, CatalogLayer, build, format_problems, merged
+from planner.catalog.merge_layers import CatalogLayer, merged
 from planner.schema.efficiency import AcceleratorEfficiency, CollectiveEfficiency, FabricEfficiency, RuntimeEfficiency
 from planner.schema.hardware import Accelerator, Entry, Fabric, Node, Region, Runtime
 

@@ -17,8 +17,9 @@ import click
 
 from planner.base.errors import ClusterwrightError, DocumentChanged
 from planner.base.version import __version__
-from planner.commands.lazy import LazyCommand, LazyGroup, PipeClosed, usage_message
+from planner.commands.lazy import LazyCommand, LazyGroup, PipeClosed
 from planner.commands.screen import render
+from planner.commands.usage_messages import usage_message
 
 PROGRAM = "clusterwright"
 

@@ -119,7 +119,7 @@ class Shape:
     entries_kept: Figure = 0.0
     """Elements of a token that make compressed entries (the backward pass reads them), mean of layers that attend."""
     streams: Figure = 1.0
-    """Residual streams (:mod:`planner.cost.connections`)."""
+    """Residual streams (:mod:`planner.cost.hyper_connections`)."""
     recurrent_first: Figure = 0.0
     """Width of the product before a recurrence ..."""
     recurrent_inner: Figure = 0.0

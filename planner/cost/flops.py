@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.cost import attention, connections, tower
+from planner.cost import attention, hyper_connections, tower
 from planner.cost.figures import Figure, Grid, Shape
 
 
@@ -34,7 +34,7 @@ def token_work(s: Shape) -> TokenWork:
     body = s.layers - s.leading_dense
     mixed = body * s.moe_share
     products = s.layers * (around * (1.0 + s.cross_share) + recurrence) + mixed * moe
-    products = products + connections.work(s)
+    products = products + hyper_connections.work(s)
     products = products + (2.0 + s.gated) * s.hidden * (s.layers - mixed - body * s.idle_share) * s.ffn
     scores = s.layers * s.attention_share * s.attended * attention.scores(s)
     states = s.layers * (s.recurrent_share * s.recurrent_work + s.attention_share * attention.indexed(s))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.cost import connections, elements
+from planner.cost import elements, hyper_connections
 from planner.cost.attention import kv_width
 from planner.cost.experts import routed_copies, width
 from planner.cost.figures import Figure, Grid, Options
@@ -111,7 +111,7 @@ def layer_activations(grid: Grid, moe: Figure, *, fused: Figure | None = None) -
     linear = linear - (1.0 - s.reads_mlp_input) * dispatched + 2.0 * 2.0 * wide * t * s.magnitude_outputs
     unread = (1.0 - s.reads_input) * s.mixing_share + (1.0 - s.reads_mlp_input) * (1.0 - s.idle_share)
     unread = unread * (2.0 * wide - trained_cast) * t * s.hidden / shard
-    full = norms + inputs + linear + read + scores - unread + connections.kept_bytes(grid, shard)
+    full = norms + inputs + linear + read + scores - unread + hyper_connections.kept_bytes(grid, shard)
     dropped = stack.drops_scores * scores + stack.drops_activation * read + stack.drops_norms * norms
     dropped = dropped + stack.drops_linear * 0.5 * linear - stack.unread_outputs * 2.0 * wide * t * s.hidden / shard
     # What is dropped twice over counts once.

@@ -14,12 +14,12 @@ import numpy as np
 from planner.cost import (
     attention,
     collective_times,
-    connections,
     convolution,
     data_parallel,
     dlrm,
     elements,
     experts,
+    hyper_connections,
     products,
     recurrent,
     tower,
@@ -165,9 +165,9 @@ def of_transformer(grid: Grid) -> tuple[Operator, ...]:
         operators += _attention(grid, float(s.layers * s.attention_share), region)
     if float(s.recurrent_share):
         operators += _recurrence(grid, float(s.layers * s.recurrent_share), region)
-    if connections.mixed(grid):
-        operators.append(_bound_by_memory(grid, "streams", float(s.layers), connections.vector_bytes(grid)))
-        operators.append(_product(grid, connections.product(grid), 2.0 * float(s.layers)))
+    if hyper_connections.mixed(grid):
+        operators.append(_bound_by_memory(grid, "streams", float(s.layers), hyper_connections.vector_bytes(grid)))
+        operators.append(_product(grid, hyper_connections.product(grid), 2.0 * float(s.layers)))
     if dense > 0:
         operators += _mlp(grid, s.ffn, dense, region, "", _gradients(grid, mixture=False))
     if mixed and float(s.shared_ffn):

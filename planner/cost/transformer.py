@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.cost import attention, collective_times, connections, elements, experts, frozen, products, recurrent
+from planner.cost import attention, collective_times, elements, experts, frozen, hyper_connections, products, recurrent
 from planner.cost.figures import Figure, Grid, Options, by_kind
 from planner.cost.micro_batch import cast_bytes, input_cast_bytes, moved, region_bytes, sequence_shard, tokens
 from planner.cost.products import LayerPart, Product
@@ -271,9 +271,9 @@ def _kernels(grid: Grid, shares: tuple[Figure, ...]) -> tuple[_Kernels, ...]:
         plain = 1.0 - moe - s.idle_share
         matrix = projections + dense.scaled(plain) + (shared + routed).scaled(moe)
         vector = moved(grid, mixing.moved + plain * dense_bytes + moe * routed_bytes)
-        if connections.mixed(grid):
-            matrix = matrix + connections.matrix(grid)
-            vector = vector + moved(grid, connections.vector_bytes(grid))
+        if hyper_connections.mixed(grid):
+            matrix = matrix + hyper_connections.matrix(grid)
+            vector = vector + moved(grid, hyper_connections.vector_bytes(grid))
         vector = vector + apart.scaled(moe) + frozen.dequantising(grid, moe)
         exchanged = experts.exposed(grid, matrix + mixing.kernel + vector, exchange)
         parts = {

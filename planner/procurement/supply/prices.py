@@ -10,8 +10,8 @@ from pathlib import Path
 from planner.base.errors import WrongQuestion
 from planner.catalog import Catalog, FileProblem
 from planner.catalog.ages import age_days
+from planner.catalog.checking import build, format_problems
 from planner.catalog.files import read_entries
-from planner.catalog.merge_layers import build, format_problems
 from planner.procurement.question.portfolio import WAYS, NodeOption, Way
 from planner.question import node_prices
 from planner.question.node_prices import newest
