@@ -23,7 +23,7 @@ from benchmarks import measure
 from planner import planning as one_pool
 from planner.base.errors import NoAnswer, WrongQuestion
 from planner.catalog import Catalog, load
-from planner.mixed import batch_shares, problem, run
+from planner.mixed import batch_shares, prepared_pools, run
 from planner.question import pools as pooled
 from planner.question.job_pools import JobPool, Pools
 from planner.question.plan_options import PlanOptions
@@ -131,7 +131,7 @@ def pooled_nodes(each: Problem) -> tuple[str, ...]:
 def even_split(known: Catalog, wanted: Request, pools: Pools, batch: int) -> float | None:
     """Seconds of the best step in which all accelerators work on equal shares, cut alike on every pool."""
     try:
-        prepared = problem.prepare(known, wanted, pools, batch)
+        prepared = prepared_pools.prepare(known, wanted, pools, batch)
     except NoAnswer:
         return None
     setting, kinds = prepared.setting, prepared.setting.kinds

@@ -29,8 +29,8 @@ from benchmarks import measure
 from planner.axes.values import NO_RECOMPUTE
 from planner.catalog import load
 from planner.figures.profiles import importing, overlay
-from planner.mixed import batch_shares, layer_split, pipelines, problem, stages
-from planner.mixed.problem import PreparedPools
+from planner.mixed import batch_shares, layer_split, pipelines, prepared_pools, stages
+from planner.mixed.prepared_pools import PreparedPools
 from planner.question.job_pools import Pools
 from planner.question.plan_options import PlanOptions
 from planner.question.reading import pooled_request
@@ -122,7 +122,7 @@ def prepared(run: Run, known: Known, folder: Path) -> PreparedPools:
             replace(p, cluster=replace(p.cluster, node=replace(p.cluster.node, accelerators=run.tp))) for p in pools.all
         )
         pools = Pools(every, pools.given)
-    return problem.prepare(catalog, wanted, pools, run.batch, few=True)
+    return prepared_pools.prepare(catalog, wanted, pools, run.batch, few=True)
 
 
 def probed(of: PreparedPools, tp: int) -> PreparedPools:

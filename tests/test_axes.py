@@ -19,7 +19,7 @@ from planner.cost import experts, split_schedules
 from planner.cost.figures import Options
 from planner.launchers import plan_facts
 from planner.launchers.registry import EXPORTERS
-from planner.mixed import problem
+from planner.mixed import prepared_pools
 from planner.planning.comparison import compare
 from planner.question.axis_keywords import Axes
 from planner.question.plan_options import PlanOptions
@@ -179,7 +179,7 @@ def test_plans_over_several_pools_are_held_to_it_or_search_it():
         if axis.pools is not None:
             pins = parse_pins([f"{axis.name}={text(axis, refused[axis.name])}"])
             with pytest.raises(WrongQuestion, match=f"{axis.name}=.*plans over several pools have"):
-                problem._refuse_other_pins(replace(wanted, pins=pins))
+                prepared_pools._refuse_other_pins(replace(wanted, pins=pins))
 
 
 def test_every_trainer_says_whether_it_expresses_it():

@@ -16,18 +16,18 @@ from planner.base.errors import WrongQuestion
 from planner.cost import stage_memory
 from planner.mixed import (
     batch_shares,
-    bundle_counts,
+    integer_program,
     pipelines,
     pool_subsets,
-    problem,
+    prepared_pools,
     run,
     search,
     stages,
     subproblems,
 )
-from planner.mixed.bundle_counts import Columns, Offer
 from planner.mixed.groups import PlacedStage, found_pipeline, memory_of_placed_stage
-from planner.mixed.problem import PreparedPools
+from planner.mixed.integer_program import Columns, Offer
+from planner.mixed.prepared_pools import PreparedPools
 from planner.planning import document
 from planner.question import pools as pooled
 from planner.question.job_pools import Pools, default_link, merged
@@ -45,7 +45,7 @@ SMALL = ("ws-4xrtx6000:2", "t4-4:2")
 
 def posed(model: str, clusters: tuple[str, ...], **asked: Any) -> PreparedPools:
     known, wanted, pools = pooled_request(model, clusters, PlanOptions(**asked))
-    return problem.prepare(known, wanted, pools, wanted.batches[-1])
+    return prepared_pools.prepare(known, wanted, pools, wanted.batches[-1])
 
 
 def planned(*clusters: str, model: str = "gpt2-medium", **asked: Any) -> PlanSet:
@@ -174,7 +174,7 @@ def test_the_integer_program_agrees_with_trying_all() -> None:
             nodes = -(-need // 2)
             if np.all(nodes <= offer.nodes) and np.array(counts) @ columns.delivered >= 12 and sum(counts) <= 6:
                 best = min(best, float(nodes @ np.array(offer.weights)))
-        found = bundle_counts.assign(columns, offer, 6, whole=True, gap=0.0)
+        found = integer_program.assign(columns, offer, 6, whole=True, gap=0.0)
         assert (found.value if found else float("inf")) == pytest.approx(best)
 
 
@@ -263,7 +263,7 @@ def test_what_is_not_used_shortens_no_deadline() -> None:
     kept = pool_subsets.PreparedCache(known, wanted, pools, 1024)
     found, _ = kept.prepared(pools.all[:2])
     assert len(found.pools.all) == 3
-    longest, most = problem.limits(wanted, pools.all[:2], 1024)
+    longest, most = prepared_pools.limits(wanted, pools.all[:2], 1024)
     assert (found.setting.longest, found.setting.most) == (longest, most)
     everything, _ = kept.prepared(pools.all)
     assert everything.setting.longest < 0.999 * longest and everything.setting.most < 0.999 * most
@@ -512,7 +512,7 @@ def test_pins_that_only_one_pool_can_have_are_not_ignored(pin: str) -> None:
     axis = pin.partition("=")[0]
     known, wanted, pools = pooled_request("gpt2", SMALL, PlanOptions(pin=(pin,)))
     with pytest.raises(WrongQuestion, match=axis):
-        problem.prepare(known, wanted, pools, wanted.batches[-1])
+        prepared_pools.prepare(known, wanted, pools, wanted.batches[-1])
 
 
 def test_a_pool_that_was_refused_is_told_with_the_reason(capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,10 +16,10 @@ from planner.base.errors import NoAnswer
 from planner.commands.command_line import main
 from planner.launchers import plan_facts
 from planner.launchers.bundle import trainers
-from planner.mixed import answer, batch_shares, problem
+from planner.mixed import answer, batch_shares, prepared_pools
 from planner.mixed import launchable as alike
 from planner.mixed.batch_shares import MixedPlan
-from planner.mixed.problem import PreparedPools
+from planner.mixed.prepared_pools import PreparedPools
 from planner.question.plan_options import PlanOptions
 from planner.question.reading import pooled_request
 from planner.schema.plan import Plan, PlanSet
@@ -35,7 +35,7 @@ def planned(model: str, *clusters: str, **asked: Any) -> PlanSet:
 @cache
 def posed(clusters: tuple[str, ...], **asked: Any) -> PreparedPools:
     known, wanted, pools = pooled_request("gpt2-medium", clusters, PlanOptions(**asked))
-    return problem.prepare(known, wanted, pools, wanted.batches[-1])
+    return prepared_pools.prepare(known, wanted, pools, wanted.batches[-1])
 
 
 def starts(plan: Plan) -> bool:
@@ -159,7 +159,7 @@ def test_it_is_the_best_within_the_limits(limit: str, by_rate: bool) -> None:
 def test_kinds_are_those_whose_document_has_one_cut(model: str, unlike: tuple[int, ...]) -> None:
     """Of every way in which degrees may agree and differ, as the stages of the written plan say."""
     known, wanted, pools = pooled_request(model, ("dgx-h100:1", "dgx-a100-80gb:2"), PlanOptions(batch="64"))
-    prepared = problem.prepare(known, wanted, pools, 64)
+    prepared = prepared_pools.prepare(known, wanted, pools, 64)
     kinds, seen, alike_there = prepared.setting.kinds, {}, set()
     mine = set(alike._cut_alike(prepared, (0, 1)).tolist())
     for row in range(len(kinds)):
@@ -179,7 +179,7 @@ def test_kinds_are_those_whose_document_has_one_cut(model: str, unlike: tuple[in
 def test_only_these_kinds_are_listed_where_they_are_asked_for() -> None:
     """With the same figures to the bit as among all kinds."""
     known, wanted, pools = pooled_request("llama3.2-1b", ("dgx-h100:1", "dgx-a100-80gb:1"), PlanOptions(batch="64"))
-    every, only = (problem.prepare(known, wanted, pools, 64, shared=shared) for shared in ((), alike.AXES))
+    every, only = (prepared_pools.prepare(known, wanted, pools, 64, shared=shared) for shared in ((), alike.AXES))
     on_both = [np.flatnonzero(np.all(each.setting.kinds.usage > 0, axis=-1)) for each in (every, only)]
     rows = alike._cut_alike(every, (0, 1))
     assert 0 < len(on_both[1]) == len(rows) < len(on_both[0])

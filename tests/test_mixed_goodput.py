@@ -9,8 +9,8 @@ import pytest
 from planner import verify
 from planner.base.errors import NoAnswer
 from planner.catalog import Catalog
-from planner.cost.money import ACCELERATOR_MTBF_S
-from planner.mixed import answer, problem, run, search
+from planner.cost.goodput import ACCELERATOR_MTBF_S
+from planner.mixed import answer, prepared_pools, run, search
 from planner.planning import document
 from planner.question.job_pools import JobPool, Pools, default_link
 from planner.question.plan_options import PlanOptions
@@ -192,7 +192,7 @@ def test_a_deadline_that_interruptions_break_is_missed() -> None:
 def test_a_plan_whose_own_goodput_breaks_a_limit_is_not_kept() -> None:
     """The search knows limits with the goodput of all nodes; the plan is judged by its own."""
     known, wanted, pools = posed()
-    prepared = problem.prepare(known, wanted, pools, 1024)
+    prepared = prepared_pools.prepare(known, wanted, pools, 1024)
     (found, *_) = search.search(prepared.setting).best
     days = answer.plan(prepared, found, 1).money.days
     for share, stays in ((1.01, True), (0.99, False)):

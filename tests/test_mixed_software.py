@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from planner import api
-from planner.mixed import answer, batch_shares, dependence, problem, releases, run
+from planner.mixed import answer, batch_shares, dependence, prepared_pools, releases, run
 from planner.mixed.dependence import unbeaten
 from planner.planning import document
 from planner.question.plan_options import PlanOptions
@@ -37,7 +37,7 @@ def close() -> PlanSet:
 @pytest.mark.slow
 def test_figures_that_do_not_change_reprice_every_kind_of_pipeline_to_the_same_step() -> None:
     known, wanted, pools = posed("gpt2-medium", "T4:4,RTX6000:4", batch="64")
-    prepared = problem.prepare(known, wanted, pools, 64)
+    prepared = prepared_pools.prepare(known, wanted, pools, 64)
     assert len(prepared.older) == 2, "the question states no release"
     rng, compared = np.random.default_rng(2), set()
     for index in rng.permutation(len(prepared.setting.kinds))[:60]:
@@ -60,7 +60,7 @@ def test_an_older_release_of_a_mixed_plan_is_slower_on_young_accelerators() -> N
 def test_an_older_release_that_lacks_what_a_mixed_plan_uses_says_so() -> None:
     known, wanted, pools = posed("gpt2-medium", "T4:4,RTX6000:4", batch="64")
     wanted = replace(wanted, older="2021", runtime=replace(wanted.runtime, releases=("2021", "2026")))
-    prepared = problem.prepare(known, wanted, pools, 64)
+    prepared = prepared_pools.prepare(known, wanted, pools, 64)
     wide = int(np.flatnonzero(prepared.setting.kinds.width > 1)[0])
     found = batch_shares.shortest_step(prepared.setting, np.array([wide]), np.array([1]))
     assert found is not None
@@ -70,7 +70,7 @@ def test_an_older_release_that_lacks_what_a_mixed_plan_uses_says_so() -> None:
 
 def test_under_a_framework_of_unknown_name_a_mixed_plan_is_as_unsure_as_frameworks_are_apart() -> None:
     known, wanted, pools = posed("gpt2-medium", "T4:4,RTX6000:4", batch="64", runtime="any")
-    prepared = problem.prepare(known, wanted, pools, 64)
+    prepared = prepared_pools.prepare(known, wanted, pools, 64)
     found = batch_shares.shortest_step(prepared.setting, np.array([0]), np.array([1]))
     assert found is not None and len(prepared.plausible) == len(wanted.runtime.between) > 3
     spread, alone = releases.time_spread(prepared, found), releases.time_spread(replace(prepared, plausible=()), found)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from planner.mixed import layer_split, pipelines, problem
+from planner.mixed import layer_split, pipelines, prepared_pools
 from planner.question.plan_options import PlanOptions
 from planner.question.reading import pooled_request
 from tests.one_forward_one_backward import program, seconds
@@ -59,7 +59,7 @@ def test_a_slow_link_costs_the_stage_before_it_half_and_the_one_behind_it_all() 
 def test_leading_dense_layers_take_what_their_stage_s_policy_makes_of_them() -> None:
     """Kept or computed again: what they add to the first stage is a policy's own, not the least of all."""
     known, wanted, pools = pooled_request("deepseek-v2-lite", ("dgx-h100:1", "dgx-a100-80gb:1"), PlanOptions())
-    of = problem.prepare(known, wanted, pools, wanted.batches[-1])
+    of = prepared_pools.prepare(known, wanted, pools, wanted.batches[-1])
     chain = ((0, 1), (1, 1))
     rows = pipelines.rows_of(chain, of.tables)
     found, table = pipelines.chain_costs(chain, rows, of.tables, of.links), of.tables[0]
@@ -73,7 +73,7 @@ def test_leading_dense_layers_take_what_their_stage_s_policy_makes_of_them() -> 
 def test_within_a_pool_transfers_are_priced_as_in_one_cluster() -> None:
     """The slower side, once: what the efficiencies of one cluster were fitted with."""
     known, wanted, pools = pooled_request("gpt2-medium", ("ws-4xrtx6000:2", "t4-4:2"), PlanOptions(batch="64"))
-    of = problem.prepare(known, wanted, pools, wanted.batches[-1])
+    of = prepared_pools.prepare(known, wanted, pools, wanted.batches[-1])
     chain = ((0, 2), (1, 2))
     rows = pipelines.rows_of(chain, of.tables)
     stages, at = pipelines.places(chain), slice(0, 50)

@@ -9,16 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.cost import network_bill
-from planner.cost.money import (
-    ACCELERATOR_MTBF_S,
-    Ownership,
-    annuity,
-    break_even_utilisation,
-    capital_recovery,
-    goodput,
-    hourly_cost,
-    resale,
-)
+from planner.cost.goodput import ACCELERATOR_MTBF_S, goodput
+from planner.cost.ownership import Ownership, annuity, break_even_utilisation, capital_recovery, hourly_cost, resale
 from tests.sweeps import sweep
 
 CASES: dict[str, list[dict[str, Any]]] = tomllib.loads(

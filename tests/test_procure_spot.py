@@ -15,7 +15,7 @@ from planner.base.errors import WrongQuestion
 from planner.catalog import load
 from planner.catalog.files import TomlDocument
 from planner.commands.screen import procure_view
-from planner.cost.money import at_best, failure_rate, wall_time_deviation
+from planner.cost.goodput import at_best, failure_rate, wall_time_deviation
 from planner.procurement import run
 from planner.procurement.question import reading
 from planner.procurement.run import Depth

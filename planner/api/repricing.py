@@ -15,7 +15,7 @@ from planner.axes import AXES
 from planner.base.errors import WrongQuestion
 from planner.catalog import Catalog
 from planner.comm import calls_of_several_pools
-from planner.cost.money import PoolFailures, joint_goodput
+from planner.cost.goodput import PoolFailures, joint_goodput
 from planner.mixed import given
 from planner.planning import comparison
 from planner.planning.document import price_section

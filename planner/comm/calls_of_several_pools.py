@@ -25,9 +25,9 @@ from planner.cost.evaluate import passes
 from planner.cost.figures import Array, Grid, Layout, Network, Options
 from planner.mixed import batch_shares, given, layer_split, pipelines, stages
 from planner.mixed.batch_shares import BundleSetting, Placement
-from planner.mixed.bundle_counts import Offer
+from planner.mixed.integer_program import Offer
 from planner.mixed.pipelines import Chain, PipelineTemplates
-from planner.mixed.problem import joint_stack
+from planner.mixed.prepared_pools import joint_stack
 from planner.mixed.stages import Priced, StageConfigs
 from planner.question import job_pools as pools
 from planner.question.job_pools import JobPool, LinkBetween, Pools, part_of

@@ -20,7 +20,7 @@ from planner.mixed.groups import (
     scalar,
     sequences_per_pool,
 )
-from planner.mixed.problem import PreparedPools
+from planner.mixed.prepared_pools import PreparedPools
 from planner.planning import document
 from planner.planning.document import PoolInUse, Solution
 from planner.question.request import Request

@@ -13,7 +13,7 @@ from planner.cost import data_parallel
 from planner.cost.data_parallel import ShardedState
 from planner.cost.evaluate import jitter
 from planner.cost.figures import Array, Device, Grid, Layout, Network, Options, Shape, Stack
-from planner.mixed.bundle_counts import Offer
+from planner.mixed.integer_program import Offer
 from planner.mixed.pipelines import PipelineTemplates
 from planner.mixed.stages import option_figures
 

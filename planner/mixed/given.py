@@ -14,10 +14,10 @@ from planner.axes.table import ZERO
 from planner.base.errors import NoAnswer, WrongQuestion
 from planner.catalog import Catalog
 from planner.cost.figures import Network
-from planner.mixed import answer, batch_shares, layer_split, pipelines, problem, stages
+from planner.mixed import answer, batch_shares, layer_split, pipelines, prepared_pools, stages
 from planner.mixed.layer_split import LayerSplit, StageCosts
 from planner.mixed.pipelines import Chain, PipelineTemplates
-from planner.mixed.problem import BoundPools, PreparedPools, RuleSetting
+from planner.mixed.prepared_pools import BoundPools, PreparedPools, RuleSetting
 from planner.mixed.run import of_given
 from planner.mixed.stages import Priced, StageConfigs
 from planner.question.given_groups import spelled_group
@@ -86,12 +86,12 @@ def _in_use(offered: Pools, groups: Sequence[Group]) -> tuple[Pools, list[Group]
 
 def _prepared(catalog: Catalog, request: Request, offered: Pools, groups: Sequence[Group]) -> PreparedPools:
     """The question with these groups as its only kinds of pipelines, in their order."""
-    bound = problem.bind(catalog, request, offered)
+    bound = prepared_pools.bind(catalog, request, offered)
     for group in groups:
         if wrong := next(_wrong(bound, group), ""):
             raise WrongQuestion(f"{_named(offered, group)}: {wrong}")
     _enough(offered, groups, request.batches[0])
-    policies = problem.able_policies(request)
+    policies = prepared_pools.able_policies(request)
     depth = max(len(g.stages) for g in groups)
     tables = tuple(
         stages.priced(f, configs(groups, i), bound.options, bound.precision, policies, depth, most)
@@ -100,7 +100,7 @@ def _prepared(catalog: Catalog, request: Request, offered: Pools, groups: Sequen
     by_group = [templates(g, row, tables, bound.links) for row, g in enumerate(groups)]
     kinds = pipelines.joined([kind for kind, _ in by_group])
     splits = tuple(split for _, split in by_group)
-    return problem.prepared(bound, tables, tuple(chain_of(g) for g in groups), kinds, request.batches[0], splits)
+    return prepared_pools.prepared(bound, tables, tuple(chain_of(g) for g in groups), kinds, request.batches[0], splits)
 
 
 def _enough(offered: Pools, groups: Sequence[Group], batch: int) -> None:
@@ -131,19 +131,19 @@ def _wrong(bound: BoundPools, group: Group) -> Iterator[str]:
         yield f"its stages hold {held:,} layers, {request.workload.model.name} has {layers:,}"
     if group.stages[0].layers < lead:
         yield f"the first stage holds the {lead} leading dense layers"
-    if len(group.stages) > 1 and not problem.may_be_cut(request):
+    if len(group.stages) > 1 and not prepared_pools.may_be_cut(request):
         yield f"{request.runtime.id} cuts {request.workload.model.name} into equal stages only"
-    able = [policy.name for policy in problem.able_policies(request)]
+    able = [policy.name for policy in prepared_pools.able_policies(request)]
     if lacking := {s.recompute for s in group.stages} - {*able}:
         yield f"{request.runtime.id} recomputes {', '.join(able)}, not {min(lacking)}"
     if group.width > 1 and not (bound.options[ZERO] or request.workload.model.moe):
         yield "width > 1 is of pipelines that share optimizer states (zero=1) or experts"
     for stage in group.stages:
-        columns = problem.columns_of(
+        columns = prepared_pools.columns_of(
             np.array([[stage.tp, stage.cp, stage.ep, group.micro, group.width]]), pools[stage.pool].cluster
         )
         setting = RuleSetting(request.workload, pools[stage.pool].cluster, request.runtime)
-        if broken := [r for r in problem.rules_of_stages(request) if not r.holds(columns, setting).all()]:
+        if broken := [r for r in prepared_pools.rules_of_stages(request) if not r.holds(columns, setting).all()]:
             yield f"on {pools[stage.pool].name}: {broken[0].name}: {broken[0].says}"
         if stage.ep > (stage.tp * stage.cp * group.width if request.workload.model.moe else 1):
             yield f"ep={stage.ep} experts' ranks among {stage.tp * stage.cp * group.width} ranks of a stage"

@@ -16,7 +16,7 @@ from planner.mixed import batch_shares, layer_split, pipelines, stages
 from planner.mixed.batch_shares import BundleGroup, MixedPlan
 from planner.mixed.layer_split import LayerSplit, StageCosts
 from planner.mixed.pipelines import Chain
-from planner.mixed.problem import PreparedPools
+from planner.mixed.prepared_pools import PreparedPools
 from planner.mixed.stages import StageConfigs
 from planner.planning.document import FullestStage
 from planner.planning.document.conditions import stage_memory_section

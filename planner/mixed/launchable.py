@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from planner.cost.figures import Array
 from planner.mixed import batch_shares
 from planner.mixed.batch_shares import BundleSetting, MixedPlan
-from planner.mixed.problem import PreparedPools
+from planner.mixed.prepared_pools import PreparedPools
 
 Rows = NDArray[np.intp]
 AXES = ("tp", "cp", "ep")

@@ -10,8 +10,8 @@ from itertools import combinations
 from planner.axes.values import Recompute
 from planner.base.errors import ClusterwrightError, NoAnswer
 from planner.catalog import Catalog
-from planner.cost.money import RESTART_S
-from planner.mixed import answer, launchable, pipelines, problem, search
+from planner.cost.goodput import RESTART_S
+from planner.mixed import answer, launchable, pipelines, prepared_pools, search
 from planner.mixed.answer import step_value, value_of
 from planner.mixed.batch_shares import MixedPlan
 from planner.question.job_pools import JobPool, Pools
@@ -35,7 +35,7 @@ class FoundPlan:
 
     value: float
     plan: Plan
-    made: tuple[problem.PreparedPools, MixedPlan] | None = None
+    made: tuple[prepared_pools.PreparedPools, MixedPlan] | None = None
     """What it was written from; None of the search of one pool."""
 
 
@@ -130,7 +130,7 @@ def best_on(catalog: Catalog, request: Request, pools: Pools, part: Sequence[Job
     return min(plans, key=lambda plan: plan.value).plan if plans else None
 
 
-def _written(prepared: problem.PreparedPools, mixed_plans: Sequence[MixedPlan]) -> list[FoundPlan]:
+def _written(prepared: prepared_pools.PreparedPools, mixed_plans: Sequence[MixedPlan]) -> list[FoundPlan]:
     """The documents of plans, but of those that interruptions keep from their end or beyond their limits."""
     docs = [(mixed, answer.kept(prepared, mixed)) for mixed in mixed_plans]
     return [FoundPlan(value_of(prepared.request, doc), doc, (prepared, mixed)) for mixed, doc in docs if doc]
@@ -138,10 +138,10 @@ def _written(prepared: problem.PreparedPools, mixed_plans: Sequence[MixedPlan]) 
 
 def _policies(request: Request) -> list[tuple[Recompute, ...]]:
     """Policies of recomputation that are searched together: where pipelines are all of one kind, each by itself."""
-    return [(able_policy,) for able_policy in problem.able_policies(request)] if request.launchable else [()]
+    return [(able_policy,) for able_policy in prepared_pools.able_policies(request)] if request.launchable else [()]
 
 
-def _exactly(prepared: problem.PreparedPools, exact: tuple[int, ...]) -> list[MixedPlan]:
+def _exactly(prepared: prepared_pools.PreparedPools, exact: tuple[int, ...]) -> list[MixedPlan]:
     """The best plan on just these pools, if there is one."""
     if prepared.request.launchable:
         mixed = launchable.best(prepared, exact)
@@ -238,18 +238,20 @@ class PreparedCache:
     pools: Pools
     batch: int
     kinds: int = 0
-    coarse: dict[str, problem.PreparedPools | None] = field(default_factory=dict)
-    own: dict[tuple[str, ...], problem.PreparedPools] = field(default_factory=dict)
+    coarse: dict[str, prepared_pools.PreparedPools | None] = field(default_factory=dict)
+    own: dict[tuple[str, ...], prepared_pools.PreparedPools] = field(default_factory=dict)
     policies: tuple[Recompute, ...] = ()
     """Policies of recomputation; none: all that can be."""
 
-    def prepared(self, part: Sequence[JobPool]) -> tuple[problem.PreparedPools, list[tuple[int, ...]] | None]:
+    def prepared(self, part: Sequence[JobPool]) -> tuple[prepared_pools.PreparedPools, list[tuple[int, ...]] | None]:
         """A question over some of the pools, and which of its pools these are; None for every set of them.
 
         Raises:
             ClusterwrightError: these pools cannot work together as asked, or nothing fits.
         """
-        shared = None if problem.fine(part) else self._shared(problem.common_precision(self.request, part))
+        shared = (
+            None if prepared_pools.fine(part) else self._shared(prepared_pools.common_precision(self.request, part))
+        )
         if shared is None or any(p not in shared.pools.all for p in part):
             names = tuple(p.name for p in part)
             if names not in self.own:
@@ -257,13 +259,13 @@ class PreparedCache:
                 self.kinds += len(self.own[names].setting.kinds)
             shared = self.own[names]
         # What is offered beside these pools changes nothing for them, and so not how often they are interrupted.
-        longest, most = problem.limits(self.request, part, self.batch)
+        longest, most = prepared_pools.limits(self.request, part, self.batch)
         shared = replace(shared, setting=replace(shared.setting, longest=longest, most=most))
         if len(part) > EVERY_SET:
             return shared, None
         return shared, [tuple(shared.pools.all.index(p) for p in part)]
 
-    def _shared(self, precision: str) -> problem.PreparedPools | None:
+    def _shared(self, precision: str) -> prepared_pools.PreparedPools | None:
         """The question over all pools that have a precision; None where they cannot be asked together."""
         if precision not in self.coarse:
             pins = Pins({**self.request.pins.bounds, "precision": Bound((precision,))})
@@ -271,7 +273,7 @@ class PreparedCache:
             able = []
             for pool in self.pools.all:
                 try:
-                    problem.common_precision(asked, [pool])
+                    prepared_pools.common_precision(asked, [pool])
                     able.append(pool)
                 except ClusterwrightError:
                     continue
@@ -283,9 +285,9 @@ class PreparedCache:
                 self.coarse[precision] = None
         return self.coarse[precision]
 
-    def _prepare(self, request: Request, offered: Pools, *, few: bool | None = None) -> problem.PreparedPools:
+    def _prepare(self, request: Request, offered: Pools, *, few: bool | None = None) -> prepared_pools.PreparedPools:
         shared = launchable.AXES if request.launchable else ()
-        return problem.prepare(
+        return prepared_pools.prepare(
             self.catalog, request, offered, self.batch, few=few, policies=self.policies, shared=shared
         )
 

@@ -13,12 +13,12 @@ import numpy as np
 from planner.axes.options import OptionValues
 from planner.axes.table import PRECISION, RECOMPUTE
 from planner.catalog import Catalog
-from planner.mixed import batch_shares, layer_split, pipelines, problem, stages
+from planner.mixed import batch_shares, layer_split, pipelines, prepared_pools, stages
 from planner.mixed.batch_shares import MixedPlan
 from planner.mixed.groups import found_pipeline, one_config
 from planner.mixed.layer_split import LayerSplit
 from planner.mixed.pipelines import PipelineTemplates
-from planner.mixed.problem import PreparedPools
+from planner.mixed.prepared_pools import PreparedPools
 from planner.models import context
 from planner.planning import releases
 from planner.planning.document import Spread
@@ -68,14 +68,14 @@ def time_spread(prepared: PreparedPools, mixed_plan: MixedPlan) -> Spread:
 
 def under(catalog: Catalog, prepared: PreparedPools, mixed_plan: MixedPlan, request: Request, offered: Pools) -> float:
     """Seconds of a step of the same groups by the software and the links of another question about the same pools."""
-    other = problem.otherwise(catalog, prepared, request, offered)
+    other = prepared_pools.otherwise(catalog, prepared, request, offered)
     return _time(other, mixed_plan, other.figures)
 
 
 def _time(prepared: PreparedPools, mixed_plan: MixedPlan, figures: Sequence[Figures]) -> float:
     """Seconds of a step of the same groups by other figures of every pool."""
     kinds = pipelines.joined([_repriced(prepared, group.kind, figures) for group in mixed_plan.groups])
-    setting = replace(prepared.setting, kinds=kinds, stack=problem.joint_stack(figures))
+    setting = replace(prepared.setting, kinds=kinds, stack=prepared_pools.joint_stack(figures))
     on = batch_shares.together(setting, kinds, np.array([group.copies for group in mixed_plan.groups]))
     factor = batch_shares.straggler_factor_on(setting, setting.network_of(on.pools))
     shown = batch_shares.reductions(

@@ -1,7 +1,7 @@
 """The best mixed plan: branch and bound over subproblems and over how long a step may take.
 
 For a step time T every kind of bundle delivers a known number of sequences, so that the least nodes for it are an
-integer program (:mod:`planner.mixed.bundle_counts`), the more easily kept the longer T. With reductions at their
+integer program (:mod:`planner.mixed.integer_program`), the more easily kept the longer T. With reductions at their
 least, the shortest T at which it can be kept bounds a subproblem (:mod:`planner.mixed.subproblems`), found by
 bisection; the same bundles with the reductions that they really have are a plan. Where the two are apart, the
 subproblem is split.
@@ -19,9 +19,9 @@ from itertools import count
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.mixed import bundle_counts
+from planner.mixed import integer_program
 from planner.mixed.batch_shares import BundleSetting, MixedPlan, kind_time, shortest_step
-from planner.mixed.bundle_counts import Assigned
+from planner.mixed.integer_program import Assigned
 from planner.mixed.subproblems import GAP as GAP_OF_NODES
 from planner.mixed.subproblems import Subproblem, list_subproblems
 
@@ -325,5 +325,5 @@ def _lower_rate(setting: BundleSetting, subproblem: Subproblem, high: float) -> 
     columns, _ = subproblem.on.families.best(np.maximum(rate, 0.0))
     offer = setting.offer
     wide = replace(offer, nodes=tuple(n * high for n in offer.nodes))
-    assigned = bundle_counts.assign(columns, wide, subproblem.most * high, whole=False)
+    assigned = integer_program.assign(columns, wide, subproblem.most * high, whole=False)
     return assigned.value if assigned is not None else 0.0

@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.cost.figures import Array, Network
-from planner.mixed import batch_shares, bundle_counts
+from planner.mixed import batch_shares, integer_program
 from planner.mixed.batch_shares import BundleSetting
-from planner.mixed.bundle_counts import Assigned, Columns, Families
+from planner.mixed.integer_program import Assigned, Columns, Families
 from planner.mixed.pipelines import PipelineTemplates
 
 GAP = 5e-3
@@ -46,7 +46,7 @@ class TemplatesOnPools:
     @cached_property
     def families(self) -> Families:
         """The kinds, grouped by the accelerators and replicas that a bundle of them needs."""
-        return bundle_counts.families(self.kinds.usage, self.kinds.width)
+        return integer_program.families(self.kinds.usage, self.kinds.width)
 
     @cached_property
     def network(self) -> Network:
@@ -116,7 +116,7 @@ class Subproblem:
         """The least nodes that do the batch within `step` seconds, and the row of each column (:meth:`columns`)."""
         columns, rows = self.columns(step, exposed)
         floor = self.low if self.low > 1 else 0
-        assigned = bundle_counts.assign(
+        assigned = integer_program.assign(
             columns, self.on.setting.offer, self.most, whole=whole, gap=GAP, least_per_pool=floor
         )
         return assigned, self.on.rows[rows]

@@ -19,7 +19,7 @@ from planner.axes.options import OptionValues
 from planner.axes.table import PRECISION, SCHEDULE
 from planner.base.errors import WrongQuestion
 from planner.catalog import Catalog
-from planner.cost import money, stage_memory
+from planner.cost import goodput, money, stage_memory
 from planner.figures.efficiency import Efficiency
 from planner.planning import infeasible, releases
 from planner.planning.document import Spread
@@ -228,7 +228,7 @@ def _figures(prepared: Prepared, best: Sequence[_Priced], asked: Sequence[str]) 
         accelerators = nodes * request.cluster.node.accelerators
         tokens = layout["batch"] * request.workload.sequence
         steps = money.steps(request.workload.tokens, layout["batch"], request.workload.sequence)
-        seconds = float(money.wall_time(priced.time, steps, goodput_of(request, float(nodes)).fraction))
+        seconds = float(goodput.wall_time(priced.time, steps, goodput_of(request, float(nodes)).fraction))
         evaluated[choice.place] = EvaluatedConfiguration(
             configuration=name,
             fits=priced.memory <= prepared.usable,

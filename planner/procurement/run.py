@@ -16,7 +16,7 @@ from planner.base.units import format_count, format_power, format_usd
 from planner.base.version import __version__
 from planner.catalog import Catalog
 from planner.catalog.ages import is_stale
-from planner.cost.money import resale
+from planner.cost.ownership import resale
 from planner.procurement.answer import document, money_risks
 from planner.procurement.program import infeasible, pruning, shadow_prices
 from planner.procurement.program.alternatives import families, ranked

@@ -11,7 +11,8 @@ import numpy as np
 from planner.base.errors import NoAnswer, WrongQuestion
 from planner.base.units import format_seconds
 from planner.cost.figures import Figure
-from planner.cost.money import CHECKPOINT_PAUSE_S, HOUR_S, RESTART_S, GoodputEstimate, PoolFailures, joint_goodput
+from planner.cost.goodput import CHECKPOINT_PAUSE_S, RESTART_S, GoodputEstimate, PoolFailures, joint_goodput
+from planner.cost.money import HOUR_S
 from planner.figures import cost_inputs
 from planner.models.parameters import parameters
 from planner.question.job_pools import JobPool

@@ -18,7 +18,8 @@ from planner.base.reading import short_hash
 from planner.base.typed import Misfit, Where, missing, reads, record
 from planner.catalog import Catalog
 from planner.catalog.files import FileProblem, TomlDocument, read_document
-from planner.cost.money import DAYS_PER_YEAR, Ownership
+from planner.cost.money import DAYS_PER_YEAR
+from planner.cost.ownership import Ownership
 from planner.models import workload
 from planner.question.plan_options import PlanOptions
 from planner.question.values import TABLE, Money, PositiveShare, Residual, Several, Share, span

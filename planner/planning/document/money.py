@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from planner.cost import money
-from planner.cost.money import GoodputEstimate, PoolFailures, basis, joint_goodput, wall_time
+from planner.cost.goodput import GoodputEstimate, PoolFailures, basis, joint_goodput, wall_time
 from planner.planning.document.solution import PoolInUse, Solution
 from planner.question.job_pools import JobPool
 from planner.question.node_prices import MarketPrice

@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from planner.cost.money import resale, used
+from planner.cost.ownership import resale, used
 from planner.procurement.program.instance import ProcureInstance, ProgramSolution, ScheduledStretch
 from planner.procurement.question.portfolio import DAYS_PER_YEAR
 from planner.procurement.supply import prices

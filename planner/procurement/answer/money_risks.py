@@ -8,16 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from planner.catalog.ages import is_stale
-from planner.cost.money import (
-    DAY_S,
-    GoodputEstimate,
-    at_best,
-    break_even_utilisation,
-    failure_rate,
-    hourly_cost,
-    rent,
-    wall_time_deviation,
-)
+from planner.cost.goodput import GoodputEstimate, at_best, failure_rate, wall_time_deviation
+from planner.cost.money import DAY_S, rent
+from planner.cost.ownership import break_even_utilisation, hourly_cost
 from planner.procurement.question.portfolio import Portfolio
 from planner.procurement.supply.pools import SupplyPool
 from planner.procurement.supply.prices import OLD_RATE_DAYS

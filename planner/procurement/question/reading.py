@@ -14,7 +14,7 @@ from pydantic import ConfigDict, Field
 from planner.base.errors import ClusterwrightError, nearest
 from planner.base.typed import Finding, Misfit, keeps, keys, missing, reads, wrong
 from planner.catalog import Catalog
-from planner.cost.money import RESTART_S
+from planner.cost.goodput import RESTART_S
 from planner.models import workload
 from planner.procurement.question.portfolio import (
     PRICE,

@@ -14,7 +14,9 @@ from typing import NamedTuple, cast
 from planner.base.errors import WrongQuestion
 from planner.catalog import Catalog
 from planner.cost import money, network_bill
-from planner.cost.money import ACCELERATOR_MTBF_S, DAYS_PER_YEAR, RESTART_S, charge, facility_per_month, goodput, resale
+from planner.cost.goodput import ACCELERATOR_MTBF_S, RESTART_S, goodput
+from planner.cost.money import DAYS_PER_YEAR
+from planner.cost.ownership import charge, facility_per_month, resale
 from planner.figures.cost_inputs import HOST_BANDWIDTH
 from planner.models.parameters import parameters
 from planner.models.workload import find_model, optimizer

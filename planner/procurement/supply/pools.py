@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from planner.cost import money
-from planner.cost.money import RESTART_S
+from planner.cost.goodput import RESTART_S
 from planner.procurement.question.portfolio import NodeOption, Portfolio
 from planner.procurement.supply.prices import TERM_DAYS
 from planner.question.values import DAYS_PER_MONTH

@@ -16,7 +16,7 @@ from planner.base.errors import NoAnswer, WrongQuestion
 from planner.base.processes import Workers, spread
 from planner.catalog import Catalog
 from planner.cost import money
-from planner.cost.money import wall_time
+from planner.cost.goodput import wall_time
 from planner.figures import cost_inputs
 from planner.planning import answer
 from planner.procurement.question.portfolio import Job

@@ -9,7 +9,7 @@ from typing import Literal
 from planner.base.errors import WrongQuestion
 from planner.catalog import Catalog
 from planner.cost import money
-from planner.cost.money import hourly_cost
+from planner.cost.ownership import hourly_cost
 from planner.question import node_prices
 from planner.question.reading import request
 from planner.question.request import Request

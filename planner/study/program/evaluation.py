@@ -16,7 +16,7 @@ from planner.base.errors import ClusterwrightError, WrongQuestion
 from planner.catalog import Catalog
 from planner.cost import money
 from planner.cost.figures import Array
-from planner.cost.money import wall_time
+from planner.cost.goodput import wall_time
 from planner.question import search_problem as question
 from planner.question.request import goodput_of
 from planner.question.search_problem import Prepared, prepare, problem

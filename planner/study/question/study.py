@@ -11,7 +11,7 @@ from typing import Annotated, ClassVar, Literal, get_args
 from pydantic import ConfigDict
 
 from planner.base.typed import reads
-from planner.cost.money import Ownership
+from planner.cost.ownership import Ownership
 from planner.question.plan_options import PlanOptions
 from planner.question.values import TABLE, FabricId, NodeId, RegionId, whole
 from planner.schema.study import UNITS, Axis, Rate, StudyQuestion, Value

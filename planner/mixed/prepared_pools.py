@@ -23,7 +23,7 @@ from planner.figures.efficiency import Efficiency
 from planner.figures.profiles.profile import Profile
 from planner.mixed import pipelines, stages
 from planner.mixed.batch_shares import BundleSetting
-from planner.mixed.bundle_counts import Offer
+from planner.mixed.integer_program import Offer
 from planner.mixed.layer_split import LayerSplit
 from planner.mixed.pipelines import Chain, PipelineTemplates
 from planner.mixed.stages import SHARED, Priced, StageConfigs
