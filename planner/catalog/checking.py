@@ -75,7 +75,7 @@ def build(kind: type[T], name: str, record: FileRecord, problems: list[FileProbl
     """The checked record of one entry; None, with every problem of it noted, if something is wrong."""
     if record.broken:
         return None
-    if impossible := list(_beyond_types(record.fields)):
+    if impossible := [*_beyond_types(record.fields), *_assumed_of_nothing(kind, record.fields, problems)]:
         problems.extend(_problem(name, record, key, reason) for key, reason in impossible)
         return None
     try:
@@ -92,16 +92,12 @@ def dangling(
     known: Mapping[str, Mapping[str, object]],
     problems: list[FileProblem],
 ) -> None:
-    """Notes references of an entry to ids not in `known` (kind -> ids), and `assumed` keys that name no field."""
+    """Notes references of an entry to ids not in `known` (kind -> ids)."""
     for key, target in REFERENCES.get(kind, {}).items():
         value = record.fields.get(key)
         if isinstance(value, str) and value not in known[target]:
             reason = f'= "{value}": no such {target[:-1]}{hint(value, known[target], problems)}'
             problems.append(_problem(name, record, (key,), reason))
-    names = [field.name for field in fields(TYPES[kind])]
-    for key in _table(record.fields.get("assumed")):
-        if key.split(".")[0] not in names:
-            problems.append(_problem(name, record, ("assumed", key), f"names no field{hint(key, names, problems)}"))
 
 
 def _problem(name: str, record: FileRecord, key: Sequence[str | int], reason: str) -> FileProblem:
@@ -123,6 +119,16 @@ def _beyond_types(given: Mapping[str, Any]) -> Iterator[tuple[tuple[str | int, .
             yield (key,), f"= {value}: must be a finite number"
         if isinstance(value, bool) and key in ("year", "accelerators", "nics", "leaf_nodes", "compute_units"):
             yield (key,), f"= {str(value).lower()}: must be a whole number"
+
+
+def _assumed_of_nothing(
+    kind: type[Entry], given: Mapping[str, Any], problems: Sequence[FileProblem]
+) -> Iterator[tuple[tuple[str, str], str]]:
+    """Keys of `assumed` that name no field."""
+    names = [field.name for field in fields(kind)]
+    for key in _table(given.get("assumed")):
+        if key.split(".")[0] not in names:
+            yield ("assumed", key), f"names no field{hint(key, names, problems)}"
 
 
 def _message(finding: typed.Finding) -> str:
