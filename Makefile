@@ -76,20 +76,22 @@ fuzz: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.fuzzing --seconds $(or $(SECONDS),60) --seed $(or $(SEED),0) --workers $(or $(WORKERS),1)
 
 # For every platform and Python that is supported; no registry's address goes into it. uv is used where it is installed, and
-# otherwise taken from an environment of the moment.
+# otherwise taken from an environment of the moment. Extras stay in the names: pip takes `coverage` and `coverage[toml]` for two.
+LOCKING = PATH="$$PATH:$(BIN)" uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+	--no-header --no-strip-extras
 lock: $(VENV)/.installed-dev
 	@command -v uv > /dev/null || $(BIN)/python -m pip install -qq --disable-pip-version-check uv
-	PATH="$$PATH:$(BIN)" uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
-		--no-header --extra dev pyproject.toml -o requirements/dev.txt
-	PATH="$$PATH:$(BIN)" uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
-		--no-header --extra dask --extra mcp --extra serve -c requirements/dev.txt pyproject.toml -o requirements/network.txt
+	$(LOCKING) --extra dev pyproject.toml -o requirements/dev.txt
+	$(LOCKING) --extra dask --extra mcp --extra serve -c requirements/dev.txt pyproject.toml -o requirements/network.txt
+	$(LOCKING) -c requirements/dev.txt pyproject.toml -o requirements/image.txt
+	printf '%s\n' build hatchling | $(LOCKING) -c requirements/dev.txt - -o requirements/release.txt
 
 # Known vulnerabilities of the locked packages. Without an answer from the index it says so and fails: silence is no pass.
 audit: | $(BIN)/python
 	@rm -f build/audit.json; mkdir -p build
 	@$(BIN)/python -m venv build/audit && build/audit/bin/python -m pip install -qq --disable-pip-version-check pip-audit || true
-	@build/audit/bin/python -m pip_audit -r requirements/dev.txt -r requirements/network.txt --require-hashes --disable-pip \
-		-f json -o build/audit.json; code=$$?; \
+	@build/audit/bin/python -m pip_audit -r requirements/dev.txt -r requirements/network.txt -r requirements/release.txt \
+		--require-hashes --disable-pip -f json -o build/audit.json; code=$$?; \
 	test -s build/audit.json || { echo "audit: could not run (no pip-audit, or no answer from the index)"; exit 3; }; exit $$code
 
 # CI begins here: what is not in the lock file, or has another hash, is not installed.

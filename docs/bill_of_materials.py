@@ -1,6 +1,6 @@
 """The packages that the project is developed and tested with, as CycloneDX JSON: ``python -m docs.bill_of_materials``.
 
-Read from the lock file, so that it says the same on every machine: name, version, where it holds, SHA-256 of each file.
+Read from the lock files, so that it says the same on every machine: name, version, where it holds, SHA-256 of each file.
 https://cyclonedx.org/docs/1.6/json/
 """
 
@@ -16,14 +16,14 @@ from typing import Any
 from planner.base.version import __version__
 
 ROOT = Path(__file__).parents[1]
-LOCK = ROOT / "requirements" / "dev.txt"
-PINNED = re.compile(r"([A-Za-z0-9_.-]+)==([^\s;\\]+)(?: ; ([^\\\n]+?))?\s*\\\n")
+LOCKS = ("dev.txt", "network.txt", "release.txt")
+PINNED = re.compile(r"([A-Za-z0-9_.-]+)(?:\[[^\]]*\])?==([^\s;\\]+)(?: ; ([^\\\n]+?))?\s*\\\n")
 
 
 def component(entry: str) -> dict[str, Any]:
-    """A package of the lock file."""
+    """A package of a lock file."""
     match = PINNED.match(entry)
-    assert match is not None, f"{LOCK}: not a pinned package: {entry:.60}"
+    assert match is not None, f"not a pinned package: {entry:.60}"
     name, version, where = match.groups()
     hashes = [{"alg": "SHA-256", "content": each} for each in re.findall(r"sha256:([0-9a-f]{64})", entry)]
     found = {"type": "library", "name": name, "version": version, "purl": f"pkg:pypi/{name}@{version}"}
@@ -33,7 +33,12 @@ def component(entry: str) -> dict[str, Any]:
 
 def bill() -> dict[str, Any]:
     """The whole document."""
-    components = [component(entry) for entry in re.split(r"\n(?=[A-Za-z0-9])", LOCK.read_text(encoding="utf-8"))]
+    entries = [
+        entry for lock in LOCKS
+        for entry in re.split(r"\n(?=[A-Za-z0-9])", (ROOT / "requirements" / lock).read_text(encoding="utf-8"))
+    ]  # fmt: skip
+    # By name and version: a lock file that repeats a package of another one pins the same files.
+    components = [*{each["bom-ref"]: each for each in map(component, entries)}.values()]
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     direct = {re.split(r"[\[<>=;\s]", each)[0].lower() for each in project["dependencies"]}
     return {
