@@ -1,16 +1,21 @@
 """Wrong input for all that is read: ``python -m tests.fuzzing --seconds 60 --seed 0 --workers 1 [READER ...]``.
 
 Each reader has files that are right. What stands in them is replaced, left out and repeated: leaves of a JSON document,
-words and lines of other texts. A wrong file may be refused, never crash (exit 70), hang (10 s) or fill the memory.
-Prints JSON: inputs by reader, and what failed with the file that did it; exits with 1 if anything did.
+words and lines of other texts. Half of the changes are strange; the other half are such as a person makes, a number
+scaled or a value that stands elsewhere behind the same word, so that what comes after reading is reached, too.
+A wrong file may be refused, never crash (exit 70), hang (20 s) or fill the memory. Prints JSON: inputs by reader, how
+many were accepted (exit 0), and what failed with the file that did it; exits with 1 if anything failed.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import contextlib
 import hashlib
+import inspect
 import io
+import itertools
 import json
 import os
 import random
@@ -29,6 +34,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest import mock
+from urllib.parse import parse_qs
 
 from planner import catalog
 from planner.base.errors import ClusterwrightError
@@ -38,13 +45,15 @@ from planner.commands.command_line import DEFECT, main
 ROOT = Path(__file__).parents[1]
 SAVED = ROOT / "tests" / "data" / "fuzzed"
 """Files that once crashed a reader or made it hang, in a folder of its name; `make fuzz` adds what it finds."""
-HANGS_S = 10.0
+HANGS_S = 20.0
 CLOCKS = ((signal.SIGPROF, signal.ITIMER_PROF, 1), (signal.SIGALRM, signal.ITIMER_REAL, 6))
 """Of its own time; of the wall's more, since others may use the machine."""
 MOST_BYTES = 2_000_000_000
 SLICE_S = 1.0
 """What a reader gets before the next one's turn: equal time, so that quick ones see most."""
 MOST_EDITS = 3
+WORD = re.compile(r"[^\s=,;:\"'()\[\]{}]+")
+NUMBER = re.compile(r"(?<![\w.-])\d+(\.\d+)?")
 IN_MEMORY = Path("/dev/shm")
 """Where files cost nothing, on Linux: on a disk, writing them takes as long as reading them."""
 STRANGE: tuple[Any, ...] = (
@@ -53,19 +62,14 @@ STRANGE: tuple[Any, ...] = (
     *("../..", "~", "10 Gbit/s", "5 %", "2026-13-45", "1..2", "$1", "--", "[", "{", "}", "\n", "a=b", "1,2"),
     *([], {}, [[]], {"": {}}, [None], [1, "x"], {"id": 1}),
 )
-COLLECTIVES = "backend,op,ranks,bytes,seconds\ngloo,all-reduce,2,8,1e-5\ngloo,all-reduce,2,1024,2e-5\n"
-PROFILE_HEADER = "model,accelerator,micro_batch,tp,layer_first,layer_last,forward_s,backward_s,update_s\n"
-PROFILE_ROWS = tuple(
-    f"opt-350m,GH200-96GB,1,1,{row}\n"
-    for row in ("0,0,0.0002,0.0001,0.001", "1,24,0.002,0.004,0.001", "25,25,0.003,0.004,0.001")
-)
-PRICES = (
-    "InstanceType,AcceleratorName,AcceleratorCount,vCPUs,MemoryGiB,GpuInfo,Price,SpotPrice,Region,AvailabilityZone\n"
-    "p4d.24xlarge,A100,8.0,96,1152,,21.9576,8.12,us-east-1,us-east-1a\n"
-    "p5.48xlarge,H100,8,192,2048,,55.04,,us-east-2,us-east-2b\n"
-)
+FACTORS = (0, 0.1, 0.5, 0.9, 1.1, 2, 3, 10, 100)
+"""Of numbers that a person might have meant."""
 Edit = tuple[int, int, Any]
 """Where (counted round), how, with what."""
+MILD = 0.6
+"""Share of the inputs whose changes are all mild."""
+HARD = 4
+"""Ways that are strange; from here on they are mild, and with what is a factor."""
 
 
 @dataclass(frozen=True)
@@ -93,15 +97,19 @@ def places(value: Any) -> Iterator[tuple[Any, Any]]:
         yield from places(inner)
 
 
-def spoilt_json(text: str, edits: Sequence[Edit]) -> str:
+def spoilt_json(text: str, edits: Sequence[Edit], right: Sequence[str] = ()) -> str:
     """The document with leaves and branches replaced, left out, or put elsewhere."""
     document = json.loads(text)
     for where, how, value in edits:
         found = [*places(document)]
+        if how >= HARD:
+            found = [each for each in found if not isinstance(each[0][each[1]], dict | list)]
         if not found:
             break
         holder, key = found[where % len(found)]
-        if how % 4 == 0:
+        if how >= HARD:
+            holder[key] = _meant(holder[key], value, _behind(tuple(right)).get(str(key), ()), where)
+        elif how % 4 == 0:
             del holder[key]
         elif how % 4 == 1 and isinstance(holder, dict):
             holder[str(value)] = holder[key]
@@ -114,38 +122,153 @@ def spoilt_json(text: str, edits: Sequence[Edit]) -> str:
     return text
 
 
-def spoilt_text(text: str, edits: Sequence[Edit]) -> str:
+def spoilt_text(text: str, edits: Sequence[Edit], right: Sequence[str] = ()) -> str:
     """The text with words replaced and lines left out, repeated and cut."""
     for where, how, value in edits:
         lines = text.splitlines()
-        words = [*re.finditer(r"[^\s=,;:\"'()\[\]{}]+", text)]
+        words = [*WORD.finditer(text)]
+        if how >= HARD:
+            words = [each for each in words if any(letter.isdigit() for letter in each[0])] or words
         if how % 4 >= 2 and words:
-            word = words[where % len(words)]
-            text = text[: word.start()] + (value if isinstance(value, str) else json.dumps(value)) + text[word.end() :]
+            number = where % len(words)
+            word = words[number]
+            new = value if isinstance(value, str) else json.dumps(value)
+            if how >= HARD:
+                before = [each[0] for each in WORD.finditer(text[: word.start()])][-1:]
+                new = str(_meant(word[0], value, _behind(tuple(right)).get("".join(before), ()), where))
+            text = text[: word.start()] + new + text[word.end() :]
         elif lines:
             line = where % len(lines)
             text = "\n".join([*lines[:line], *([lines[line]] * 2 if how % 2 else []), *lines[line + 1 :], ""])
     return text
 
 
+def _meant(value: Any, factor: float, others: Sequence[Any], where: int) -> Any:
+    """What a person may have written instead: another number of its kind, or a value that stands in such a place."""
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, int | float):
+        return type(value)(value * factor)
+    if isinstance(value, str) and others and where % 2:
+        return others[where // 2 % len(others)]
+    number = NUMBER.search(value) if isinstance(value, str) else None
+    if number is None:
+        return others[where % len(others)] if others else value
+    scaled = float(number[0]) * factor
+    new = f"{scaled:.0f}" if number[0].isdecimal() else f"{scaled:g}"
+    return value[: number.start()] + new + value[number.end() :]
+
+
+@cache
+def _behind(right: tuple[str, ...]) -> dict[str, list[Any]]:
+    """Key, or word -> the values that stand behind it in right files."""
+    found: dict[str, list[Any]] = {}
+    for text in right:
+        try:
+            pairs = [(str(key), holder[key]) for holder, key in places(json.loads(text))]
+        except ValueError:
+            words = [each[0] for each in WORD.finditer(text)]
+            pairs = [*itertools.pairwise(words)]
+        for key, value in pairs:
+            if isinstance(value, str):
+                found.setdefault(key, []).append(value)
+    return {key: sorted(set(values)) for key, values in found.items()}
+
+
 # ---- what reads ------------------------------------------------------------------------------------------------------
 
 
 def command(*words: str) -> Callable[[Path], object]:
-    """Asks the command line; FILE is the spoilt one, FOLDER the catalog that it is in."""
+    """Asks the command line; FILE is the spoilt one, FOLDER the catalog that it is in, NEW none yet, WORDS its own."""
 
     def ask(file: Path) -> int:
-        places = {"FILE": file, "FOLDER": file.parent.parent}
-        if (code := main([str(places.get(word, word)) for word in words])) == DEFECT:
+        places = {
+            "FILE": [file],
+            "FOLDER": [file.parent.parent],
+            "NEW": [file.with_name(f"{time.monotonic_ns()}.journal")],
+        }
+        if "WORDS" in words:
+            places["WORDS"] = file.read_text(encoding="utf-8", errors="replace").split()
+        if (code := main([str(part) for word in words for part in places.get(word, [word])])) == DEFECT:
             raise AssertionError("exit code 70")
         return code
 
     return ask
 
 
-def flags(file: Path) -> object:
-    """Asks for an estimate with the words of a file."""
-    return command("estimate", "llama3-8b", *file.read_text(encoding="utf-8", errors="replace").split())(file)
+def called(file: Path) -> object:
+    """Calls a tool of agents: its name and arguments stand in a file, and have the types that it states."""
+    from pydantic import ValidationError
+
+    from planner.commands.agent_tools import AgentTools
+
+    (file.parent / "small.json").write_text(_small(), encoding="utf-8")
+    tools = {tool.__name__: tool for tool in AgentTools(file.parent).all()}
+    asked = json.loads(file.read_text(encoding="utf-8", errors="replace"))
+    if not isinstance(asked, dict) or str(asked.get("tool")) not in tools:
+        return 2
+    tool = tools[asked["tool"]]
+    try:
+        given = _arguments(tool.__name__, tool).model_validate(asked.get("arguments"))
+    except ValidationError:
+        return 2
+    return tool(**{name: getattr(given, name) for name in given.model_fields_set})
+
+
+def _arguments(name: str, tool: Callable[..., Any]) -> Any:
+    from pydantic import create_model
+
+    taken = inspect.signature(tool, eval_str=True).parameters.values()
+    fields: Any = {each.name: (each.annotation, ... if each.default is each.empty else each.default) for each in taken}
+    return create_model(name, __config__={"extra": "forbid"}, **fields)
+
+
+def on_the_page(file: Path) -> None:
+    """What the form of ``serve`` asks: its answer is kept, and its report made."""
+    from planner.commands.agent_tools import AgentTools
+    from planner.commands.web import Pages
+
+    tools = AgentTools(file.parent)
+
+    class AtOnce:
+        async def answer(self, tool: str, asked: dict[str, Any]) -> Any:
+            return getattr(tools, tool)(**asked)
+
+    pages = Pages(tools, "", AtOnce())  # type: ignore[arg-type]
+    given = {name: values[0].strip() for name, values in parse_qs(file.read_text("utf-8", "replace")).items()}
+    with _without_charts():
+        pages._reported(asyncio.run(pages._planned(given)))
+
+
+def reported(file: Path) -> object:
+    """A page with whatever is read, less the library of its charts."""
+    with _without_charts():
+        return command("report", "FILE", "-o", "page.html")(file)
+
+
+def _without_charts() -> Any:
+    return mock.patch("planner.report.html_page.library", lambda: "")
+
+
+def sandboxed() -> bool:
+    """Whether scripts can be run here."""
+    from planner.launchers.reading.shell import sandbox
+
+    with tempfile.TemporaryDirectory() as place:
+        script = Path(place) / "start.sh"
+        script.write_text("torchrun train.py\n", encoding="utf-8")
+        try:
+            sandbox.ran(script)
+        except ClusterwrightError:
+            return False
+    return True
+
+
+@cache
+def _small() -> str:
+    from planner import api
+
+    return api.plan("llama3-8b", "dgx-h100:1", pin="cp=1,micro=1", batch=64, top=1).to_json()
 
 
 def texts(pattern: str) -> list[str]:
@@ -163,7 +286,8 @@ def readers() -> list[Reader]:
     from planner.site import profile
     from planner.site.logs import reading as logs
     from planner.study.question import reading as study
-    from tests import profiles_of_steps, training_logs
+    from tests import agent_questions, profiles_of_steps, towers, training_logs
+    from tests import right_files as small
     from tests.test_comm_table import NCCL
 
     known, timed = catalog.load(), answered.estimate("llama3-8b", "dgx-h100:1", tp=2)
@@ -175,6 +299,13 @@ def readers() -> list[Reader]:
         explain(timed, trace=str(file))
 
     configurations = json.loads((ROOT / "tests/data/huggingface_configs.json").read_text(encoding="utf-8"))["models"]
+    seeing = [json.dumps(each["config"]) for each in towers.DATA.values()]
+    hearing = [json.dumps(each["config"]) for each in towers.SOUND.values()]
+    questions = [json.dumps({"tool": each.tool, "arguments": each.arguments}) for each in agent_questions.QUESTIONS
+                 if not isinstance(each.holds, str) and each.arguments.get("file", "small.json") == "small.json"
+                 and not {"portfolio", "mine", "runs"} & {*each.arguments}
+                 and not isinstance(each.arguments.get("cluster"), list)]  # fmt: skip
+    log = "\n".join([*training_logs.megatron_arguments(), *training_logs.megatron([14.0] * 20), ""])
     runs = (ROOT / "benchmarks/data/measured_runs.csv").read_text(encoding="utf-8").splitlines()
     on = ("--cluster", "dgx-h100:16", "--model", "llama3-8b")
     return [
@@ -194,7 +325,7 @@ def readers() -> list[Reader]:
         Reader("site", "site.toml", [profile.TEMPLATE.format(name="x")], profile.read),
         Reader("runs", "runs.csv", ["\n".join([runs[0], *runs[n : n + 2], ""]) for n in (1, 900, 1500, 2000)],
                command("validate", "FILE")),
-        Reader("collectives", "table.csv", [COLLECTIVES],
+        Reader("collectives", "table.csv", [small.COLLECTIVES],
                command("comm", "import", "FILE", "--from", "csv", "-o", "table")),
         Reader("nccl-tests", "all_reduce.txt", [NCCL],
                command("comm", "import", "FILE", "--from", "nccl-tests", "-o", "table")),
@@ -204,9 +335,9 @@ def readers() -> list[Reader]:
             "import", "FILE", "--from", "torchtitan", "--cluster", "dgx-h100:8", "--model", "llama3-8b")),
         Reader("deepspeed", "deepspeed.json", texts("tests/golden/export/deepspeed/ds_config.json"), command(
             "import", "FILE", "--from", "deepspeed", "--cluster", "dgx-h100:4", "--model", "llama3-8b")),
-        Reader("profile", "layers.csv", ["".join([PROFILE_HEADER, *PROFILE_ROWS])],
+        Reader("profile", "layers.csv", ["".join([small.PROFILE_HEADER, *small.PROFILE_ROWS])],
                command("profile", "import", "FILE", "-o", "own")),
-        Reader("prices", "aws/vms.csv", [PRICES], command("catalog", "import-prices", "FOLDER", "-o", "own")),
+        Reader("prices", "aws/vms.csv", [small.PRICES], command("catalog", "import-prices", "FOLDER", "-o", "own")),
         Reader("recheck", "plan.json", [answered.plan("llama3-8b", "dgx-h100:1", top=2).to_json()],
                command("explain", "FILE", "--recheck")),
         Reader("images", "plan.json", [images], command("explain", "FILE")),
@@ -214,12 +345,28 @@ def readers() -> list[Reader]:
         Reader("offer", "offer.json", [offer], command("explain", "FILE")),
         Reader("offer again", "offer.json", [offer], command("explain", "FILE", "--recheck")),
         Reader("logs", "train.log", ["\n".join([*form([4.0] * 20), ""]) for form, *_ in training_logs.FORMS.values()],
-               logs.read),
+               lambda f: not logs.read(f)),
         Reader("trace", "trace.json", [json.dumps(profiles_of_steps.kineto(
                    [each for n in range(3) for each in profiles_of_steps.a_step(n, 20.0 * n)]))],
                traced),
-        Reader("flags", "flags", ["--cluster dgx-h100:2 --precision bf16 --batch 64 --seq 4096 tp=2 pp=2 micro=1",
-                             "--cluster dgx-a100-80gb:1 --method lora --rank 8 --optimizer adamw --tokens 1B"], flags),
+        Reader("flags", "flags", small.FLAGS, command("estimate", "WORDS")),
+        Reader("fit", "flags", small.FITS, command("fit", "WORDS")),
+        Reader("procure", "portfolio.toml", small.PORTFOLIOS,
+               command("procure", "FILE", "--top", "1", "--time-limit", "5", "--json")),
+        Reader("procure flags", "flags", small.PURCHASES, command("procure", "WORDS", "--quick", "--time-limit", "5")),
+        Reader("design", "study.toml", [small.STUDY],
+               command("design", "FILE", "--trials", "2", "--time", "1 s", "--storage", "NEW", "--quick")),
+        Reader("towers", "config.json", seeing, command("models", "import", "FILE", "--images", "2")),
+        Reader("sounds", "config.json", hearing, command("models", "import", "FILE", "--audio", "2@10")),
+        Reader("report", "plan.json", [*texts("tests/golden/plans/*/dense.json"), images, offer, timed.to_json()],
+               reported),
+        Reader("serve", "form", small.FORMS, on_the_page),
+        Reader("mcp", "question.json", questions, called),
+        Reader("learn", "train.log", [log],
+               command("learn", "FILE", "--dry-run", "--set", f"accelerator={small.KIND}")),
+        *([Reader("run script", "start.sh", texts("tests/golden/export/megatron/start.sh"), command(
+            "import", "FILE", "--from", "megatron", "--run-script", "--env", "NODE_RANK=0", "--env", "MASTER_ADDR=x",
+            *on))] if sandboxed() else []),
     ]  # fmt: skip
 
 
@@ -236,12 +383,17 @@ def drawn(chance: random.Random) -> list[Edit]:
         lambda: "".join(chr(chance.choice((chance.randrange(32, 127), chance.randrange(0x11000)))) for _ in range(4)),
     )
     count = chance.randint(1, MOST_EDITS)
+    if chance.random() < MILD:
+        return [
+            (chance.randrange(10**5), HARD + chance.choice((1, 2, 2, 3, 3)), chance.choice(FACTORS))
+            for _ in range(count)
+        ]
     # Copies: what one edit puts into a document, the next may change.
-    return [(chance.randrange(10**5), chance.randrange(4), deepcopy(chance.choice(kinds)())) for _ in range(count)]
+    return [(chance.randrange(10**5), chance.randrange(HARD), deepcopy(chance.choice(kinds)())) for _ in range(count)]
 
 
-def once(reader: Reader, text: str, folder: Path) -> None:
-    """Asks a reader for one file; raises where it neither answers nor refuses."""
+def once(reader: Reader, text: str, folder: Path) -> bool:
+    """Asks a reader for one file: whether it was accepted; raises where it neither answers nor refuses."""
 
     def late(*_: object) -> None:
         raise Hang(f"more than {HANGS_S:g} s")
@@ -255,9 +407,10 @@ def once(reader: Reader, text: str, folder: Path) -> None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            reader.ask(file)
+            answer = reader.ask(file)
+            return not isinstance(answer, int) or answer == 0
     except ClusterwrightError:
-        pass
+        return False
     finally:
         for _, timer, _ in CLOCKS:
             signal.setitimer(timer, 0)
@@ -278,47 +431,63 @@ def save(failed: dict[str, str]) -> None:
         (SAVED / failed["reader"] / hashlib.sha256(content).hexdigest()[:16]).write_bytes(content)
 
 
-def failure(reader: Reader, text: str, folder: Path) -> str:
-    """What went wrong with a file; empty if it was answered or refused."""
+def failure(reader: Reader, text: str, folder: Path) -> tuple[str, bool]:
+    """What went wrong with a file, empty if it was answered or refused; and whether it was accepted."""
     try:
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-            once(reader, text, folder)
+            return "", once(reader, text, folder)
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        return "".join(traceback.format_exception_only(error))
-    return ""
+        return "".join(traceback.format_exception_only(error)), False
 
 
-def turn(reader: Reader, number: int, folder: Path, most: int | None = None) -> tuple[int, dict[str, str] | None]:
-    """Asks a reader for spoilt files for a second, or `most` of them: how many it was, and the simplest that failed."""
+class Turn(NamedTuple):
+    """What came of a reader's turn."""
+
+    inputs: int
+    accepted: int
+    failed: dict[str, str] | None = None
+
+
+def turn(reader: Reader, number: int, folder: Path, most: int | None = None) -> Turn:
+    """Asks a reader for spoilt files for a second, or `most` of them, until one fails: the simplest that does."""
     spoil = spoilt_json if reader.file.endswith(".json") else spoilt_text
-    chance, ends, count = random.Random(f"{reader.name} {number}"), time.monotonic() + SLICE_S, 0
+    chance, ends, count, accepted = random.Random(f"{reader.name} {number}"), time.monotonic() + SLICE_S, 0, 0
     while (count < most) if most else (time.monotonic() < ends):
         right, edits = chance.choice(reader.right), drawn(chance)
         count += 1
-        if failure(reader, spoil(right, edits), folder):
+        error, taken = failure(reader, spoil(right, edits, reader.right), folder)
+        accepted += taken
+        if error:
             tries = [[each] for each in edits] + [[e for e in edits if e is not each] for each in edits] + [edits]
-            for text in (spoil(right, fewer) for fewer in tries):
-                if error := failure(reader, text, folder):
-                    return count, {"reader": reader.name, "error": error, "file": text}
-            return count, {"reader": reader.name, "error": "once, not again", "file": spoil(right, edits)}
-    return count, None
+            for text in (spoil(right, fewer, reader.right) for fewer in tries):
+                if error := failure(reader, text, folder)[0]:
+                    return Turn(count, accepted, {"reader": reader.name, "error": error, "file": text})
+            text = spoil(right, edits, reader.right)
+            return Turn(count, accepted, {"reader": reader.name, "error": "once, not again", "file": text})
+    return Turn(count, accepted)
 
 
 def fuzz(seconds: float, first: int, chosen: Sequence[Reader], most: int | None = None) -> dict[str, Any]:
     """All readers in turns until the time is over; each one turn at least, of a second or of `most` inputs."""
-    began, number, counts, failures = time.monotonic(), first, dict.fromkeys((r.name for r in chosen), 0), []
+    began, number, failures = time.monotonic(), first, []
+    counts, accepted = (dict.fromkeys((r.name for r in chosen), 0) for _ in range(2))
     before = Path.cwd()
     with tempfile.TemporaryDirectory(dir=IN_MEMORY if IN_MEMORY.is_dir() else None) as place:
         os.chdir(place)
         try:
-            while number == first or time.monotonic() - began < seconds:
+            over = False
+            while not over:
                 for reader in chosen:
+                    over = time.monotonic() - began >= seconds
+                    if over and number > first:
+                        break
                     folder = Path(tempfile.mkdtemp(dir=place))
-                    count, failed = turn(reader, number, folder, most)
-                    counts[reader.name] += count
-                    failures += [failed] if failed else []
+                    done = turn(reader, number, folder, most)
+                    counts[reader.name] += done.inputs
+                    accepted[reader.name] += done.accepted
+                    failures += [done.failed] if done.failed else []
                     shutil.rmtree(folder)
                 number += 1
         finally:
@@ -326,7 +495,8 @@ def fuzz(seconds: float, first: int, chosen: Sequence[Reader], most: int | None 
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
     if most > MOST_BYTES:
         failures.append({"reader": "all", "error": f"{most:,} bytes of memory", "file": ""})
-    return {"inputs": sum(counts.values()), "by_reader": counts, "seconds": round(time.monotonic() - began, 1),
+    return {"inputs": sum(counts.values()), "accepted": sum(accepted.values()), "by_reader": counts,
+            "accepted_by_reader": accepted, "seconds": round(time.monotonic() - began, 1),
             "peak_bytes": most, "failures": failures}  # fmt: skip
 
 
@@ -350,8 +520,9 @@ def side_by_side(asked: Asked, names: Sequence[str], workers: int) -> dict[str, 
     """Readers by several processes, each for its share of the time; the same inputs as by one, while time lasts."""
     began, share = time.monotonic(), asked._replace(seconds=asked.seconds * workers / len(names))
     found = [each for _, each in sorted(spread(fuzzed, share, names, Workers(workers)), key=lambda pair: pair[0])]
-    return {"inputs": sum(each["inputs"] for each in found),
-            "by_reader": {name: n for each in found for name, n in each["by_reader"].items()},
+    return {**{name: sum(each[name] for each in found) for name in ("inputs", "accepted")},
+            **{name: {reader: n for each in found for reader, n in each[name].items()}
+               for name in ("by_reader", "accepted_by_reader")},
             "seconds": round(time.monotonic() - began, 1), "peak_bytes": max(each["peak_bytes"] for each in found),
             "failures": [one for each in found for one in each["failures"]]}  # fmt: skip
 

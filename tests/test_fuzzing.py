@@ -83,6 +83,22 @@ def test_what_is_refused_is_no_failure() -> None:
     assert found(ask) == {}
 
 
+def test_what_is_accepted_is_counted() -> None:
+    """A reader of all text takes each input, one that refuses takes none."""
+    for answer, accepted in ((0, 20), (1, 0), (None, 20)):
+        reader = fuzzing.Reader("some", "x.toml", ["a = 1\n"], lambda file, answer=answer: answer)  # type: ignore[misc]
+        assert fuzzing.fuzz(0, 0, [reader], most=20)["accepted"] == accepted
+
+
+def test_mild_changes_are_what_a_person_writes() -> None:
+    mild, right = fuzzing.HARD + 2, ["--on 4 GiB\n", "--on few\n"]
+    assert fuzzing.spoilt_text(right[0], [(0, mild, 2)], right) == "--on 8 GiB\n"
+    assert fuzzing.spoilt_text(right[0], [(1, mild, 2)], right) == "--on 4 GiB\n"
+    assert fuzzing.spoilt_text(right[0], [(3, mild, 2)], right) == "--on few GiB\n"
+    assert fuzzing.spoilt_json('{"a": [2, true]}', [(0, mild, 0.5)]) == '{"a": [1, true]}'
+    assert fuzzing.spoilt_json('{"a": [2, true]}', [(1, mild, 0.5)]) == '{"a": [2, false]}'
+
+
 def test_readers_shared_by_processes_see_what_they_see_in_one(monkeypatch: pytest.MonkeyPatch) -> None:
     def ask(file: Path) -> None:
         if "-1" in file.read_text(encoding="utf-8", errors="surrogatepass"):
