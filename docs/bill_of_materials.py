@@ -1,6 +1,6 @@
 """The packages that the project is developed and tested with, as CycloneDX JSON: ``python -m docs.bill_of_materials``.
 
-Read from the lock files, so that it says the same on every machine: name, version, where it holds, SHA-256 of each file.
+Read from the lock files, so that it says the same on every machine: name, version, where it holds, SHA-256 of files.
 https://cyclonedx.org/docs/1.6/json/
 """
 

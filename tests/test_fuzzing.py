@@ -74,6 +74,18 @@ def test_a_hang_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "more than 0.2 s" in found(lambda file: time.sleep(60))["error"]
 
 
+@pytest.mark.parametrize(("error", "told"), [(ZeroDivisionError("of nothing"), True), (fuzzing.Hang("late"), False)])
+def test_what_fails_only_once_is_told_with_its_error_unless_it_was_the_clock(error: BaseException, told: bool) -> None:
+    once = [error]
+
+    def ask(file: Path) -> None:
+        if once:
+            raise once.pop()
+
+    says = found(ask).get("error", "")
+    assert ("once, not again" in says and "of nothing" in says) is told
+
+
 def test_what_is_refused_is_no_failure() -> None:
     from planner.base.errors import WrongQuestion
 
