@@ -65,7 +65,7 @@ def test_an_older_toml_file_is_read() -> None:
         (f"{RUN} --parallelism.new_degree 2", "--parallelism.new_degree: may change"),
         (RUN.replace("70b", "8b_first_85_pct_layers_nvfp4"), "4-bit products cannot be taken over"),
         (TOML.replace('"full"', '"some"'), "activation_checkpoint.mode some: choose none, selective, full"),
-        (TOML.replace('"float8"', '"mx"'), "model.converters mx: cannot be taken over"),
+        (TOML.replace('"float8"', '"awq"'), "model.converters awq: cannot be taken over"),
         (TOML.replace("steps = 1000", "steps ="), "not TOML"),
     ],
 )

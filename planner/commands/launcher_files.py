@@ -149,7 +149,12 @@ def _limits(exporter: Exporter) -> str:
 @click.option(
     "--from",
     "source",
-    type=click.Choice(["megatron", "torchtitan", "trainer", "deepspeed", "llama-factory", "axolotl"]),
+    type=click.Choice(
+        [
+            *("megatron", "torchtitan", "trainer", "deepspeed", "llama-factory", "axolotl", "gpt-neox", "olmo"),
+            *("llm-foundry", "torchtune", "nemo", "nanotron", "primus"),
+        ]
+    ),
     help="What the configuration is for, where it does not show.",
 )
 @click.option("--cluster", multiple=True, required=True, metavar="NODE:COUNT", help="Where it runs: dgx-h100:16.")
@@ -163,7 +168,18 @@ def _limits(exporter: Exporter) -> str:
 @click.option("--run-script", is_flag=True, help="Run the script in a sandbox and read what it starts (Linux).")
 @click.option("--arg", "arguments", multiple=True, metavar="WORD", help="Argument that the script is started with.")
 @click.option("--env", "variables", multiple=True, metavar="NAME=VALUE", help="Variable that the script finds set.")
-@click.option("--ignore", "ignored", multiple=True, metavar="OPTION", help="Option of the command that is left out.")
+@click.option(
+    "--ignore", "ignored", multiple=True, metavar="OPTION", help="Option, or key of a file, that is left out."
+)
+@click.option(
+    "--file",
+    "files",
+    multiple=True,
+    metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="File that the configuration names (DeepSpeed's, Accelerate's), or that belongs to it.",
+)
+@click.option("--ran", is_flag=True, help="The job ran so: that it is predicted not to fit is a warning.")
 @click.option("--json", "as_json", is_flag=True, help="Print the plan instead of the report.")
 @options.output("Write the plan to a file.")
 def import_(
@@ -171,8 +187,9 @@ def import_(
 ) -> int:
     """Read CONFIGURATION into a plan with predictions: a command line, a script with one, or a trainer's own file.
 
-    Read are commands of Megatron-LM, torchtitan and Hugging Face's Trainer (TRL, DeepSpeed-Chat), DeepSpeed's JSON,
-    and the YAML of TRL, LLaMA-Factory and Axolotl.
+    Read are commands of Megatron-LM, Megatron-DeepSpeed, ms-swift, torchtitan and Hugging Face's Trainer (TRL,
+    DeepSpeed-Chat), DeepSpeed's JSON, and the files of TRL, LLaMA-Factory, Axolotl, GPT-NeoX, OLMo, llm-foundry,
+    torchtune, NeMo 1, nanotron, Primus and torchtitan until 0.2.
 
     A command line is one word, in quotes. A script is read, not run: where it leaves open what it starts, --run-script
     runs it without network, rights or files of yours but its own folder. Exits with 1 if the plan does not fit.
@@ -189,7 +206,9 @@ def import_(
     pinned = {} if recompute is None else {"recompute": recompute}
     variables = dict(map(_variable, asked.pop("variables")))
     ignored = frozenset(name.lstrip("-") for name in asked.pop("ignored"))
-    started = reading.Started(asked.pop("arguments"), variables, asked.pop("run_script"), ignored)
+    files = asked.pop("files")
+    ran = asked.pop("ran")
+    started = reading.Started(asked.pop("arguments"), variables, asked.pop("run_script"), ignored, files)
     found = reading.plan(source, configuration, cluster, pinned=pinned, started=started, **asked)
     plan_view.deliver(found.plans, as_json=as_json, output=output)
     if not as_json:
@@ -198,7 +217,9 @@ def import_(
         render.labelled("Differs", *found.differs)
         if found.unread:
             render.labelled("Ignored", f"{', '.join(found.unread)}: a plan has no field for these")
-    return 0 if found.plans.search.feasible else 1
+        if ran and not found.plans.search.feasible:
+            render.labelled("Warning", "predicted not to fit, and it ran: what is above under Memory is too high here")
+    return 0 if ran or found.plans.search.feasible else 1
 
 
 def _read_as(found: Present) -> str:

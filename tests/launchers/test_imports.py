@@ -16,7 +16,7 @@ import pytest
 
 from planner.base.errors import WrongQuestion
 from planner.launchers import reading
-from planner.launchers.reading import command, megatron, torchtitan
+from planner.launchers.reading import command, megatron_family, torchtitan
 from planner.launchers.reading.found_options import FoundOptions
 from planner.launchers.reading.shell import sandbox
 from planner.launchers.reading.shell.script import Script, script
@@ -74,7 +74,7 @@ NEEDS_GPU = ("--moe-permute-fusion",)
 
 def arguments(ran: Script) -> list[str]:
     """The words behind the training program."""
-    started = command.command(ran, megatron.OPTIONS)
+    started = command.command(ran, megatron_family.OPTIONS)
     assert started is not None
     return [word for word in started.words if word not in NEEDS_GPU]
 
@@ -167,15 +167,15 @@ def test_megatrons_examples_are_read_as_megatron_reads_them(tmp_path: Path, monk
         called = " ".join([example.path, *example.arguments])
         if example.refused is not None:
             with pytest.raises(WrongQuestion, match=example.refused):
-                megatron.read(ran)
+                megatron_family.read(ran)
             continue
         if example.invalid is not None:
             invalid[called] = example.invalid
-        read[called] = megatron.read(ran)
+        read[called] = megatron_family.read(ran)
         if text is not None:  # what is only read is the same, or refused
             only_read = None
             try:
-                only_read = megatron.read(text)
+                only_read = megatron_family.read(text)
             except WrongQuestion as error:
                 assert "--run-script" in str(error) or "no option of Megatron" in str(error), called
             assert only_read is None or wanted(only_read) == wanted(read[called]), called

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from planner.base.errors import WrongQuestion
 from planner.launchers.reading.found_options import Options
 from planner.launchers.reading.shell.expansion import holds_options, open_variable
-from planner.launchers.reading.shell.script import Script, Words
+from planner.launchers.reading.shell.script import Branches, Script, Words
 
 _LAUNCHERS = ("torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch", "deepspeed")
 """Modules behind ``-m`` that start the training program rather than being it."""
@@ -84,7 +84,7 @@ def _refuse_several(read: Sequence[Options], known: Collection[str]) -> None:
         if differ:
             one, two = (_written(differ[0], each) for each in (first, other))
             more = f" (and in {', '.join(f'--{name}' for name in differ[1:4])})" if differ[1:] else ""
-            raise WrongQuestion(
+            raise Branches(
                 f"the script may start commands with {one} and with {two}{more}: set the variable that decides in the "
                 "script, or read what it starts with --run-script"
             )
@@ -114,7 +114,11 @@ def _assumed(script: Script) -> Iterator[str]:
 
 
 def _arguments(words: Words) -> tuple[Words, Words]:
-    """(the launcher's words, the training program's) of a command."""
+    """(the launcher's words, the training program's) of a command; behind ``--`` a program starts another."""
+    started = next((at for at, word in enumerate(words) if word == "--"), len(words))
+    if any(word.endswith(".py") for word in words[started:]):
+        before, inner = _arguments(words[started + 1 :])
+        return (*words[: started + 1], *before), inner
     for place, word in enumerate(words):
         module = place and words[place - 1] == "-m" and word not in _LAUNCHERS
         if module or word.endswith(".py"):
@@ -137,8 +141,10 @@ def options(words: Sequence[str], known: Collection[str]) -> Options:
     name = None
     for word in words:
         if known and holds_options(word):
+            variable = re.sub(r"\W|\[.*", "", word)
             raise WrongQuestion(
-                f"{word}: the text does not set it; write its options out, or read what it starts (--run-script)"
+                f"{word}: the text does not set it; --env {variable}='...' does (empty where it is), "
+                "or read what it starts (--run-script)"
             )
         if word.startswith("--") and len(word) > 2:
             name, equals, value = word[2:].partition("=")

@@ -71,6 +71,9 @@ def plan(
         found = _batched(_interleaved(found, name), source, _ranks(found, name, cluster, asked))
         priced = _priced(found, name, cluster, pinned, asked)
     best = priced.plans[0]
+    if found.sequence is None and asked.get("seq") is None:
+        left = f"length of sequences not stated: {best.workload.sequence:,} (--seq)"
+        found = replace(found, assumed=[*found.assumed, left])
     if source == "deepspeed":
         deepspeed.check(text_of(text), best.cluster.accelerators)
     return Present(source, priced, found.unread, tuple(_differences(found, best)), found.assumed)
@@ -177,7 +180,12 @@ def _model(found: FoundOptions, model: str | None, source: str, folder: Path) ->
     if model is not None:
         return model
     if found.model is not None:
-        workload.model(found.model)
+        try:
+            workload.model(found.model)
+        except WrongQuestion as error:
+            raise WrongQuestion(
+                f"{error}\n--model says which of the library it is, or names a file of your own"
+            ) from None
         return found.model
     if not found.shape:
         raise WrongQuestion(f"--from {source}: the configuration does not name the model; give it (--model llama3-8b)")

@@ -1,4 +1,4 @@
-"""Megatron-LM's arguments to axes of a plan."""
+"""Megatron-LM's options, all of them today's and understood, to axes of a plan."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ from planner.axes.table import OFFLOAD_OVERLAP
 from planner.axes.values import ALONE, activation_offload, offload_name
 from planner.base.errors import WrongQuestion
 from planner.launchers.reading import megatron_model, megatron_options
-from planner.launchers.reading.command import command
 from planner.launchers.reading.found_options import FoundOptions, Options, Reading, degree, measure, number
-from planner.launchers.reading.shell.script import Script
 from planner.schema.workload import MOST_LAYERS
 
 TABLE = megatron_options.TABLE
@@ -21,28 +19,17 @@ STRATEGY = {
     "optim": 1,
     **{word: int(zero) for word, zero in TABLE.words("data-parallel-sharding-strategy").items()},
 }
-_PROGRAMS: dict[str, str] = TABLE.head["programs"]
 _MUON = {"muon": 0, "dist_muon": 1}
 """Names of Muon -> the ZeRO stage that they mean by themselves."""
-_FORK = ("deepspeed starts it: a fork of Megatron-LM, whose options are read as Megatron-LM's",)
-OPTIONS = frozenset(megatron_options.READ | megatron_options.REFUSED.keys())
-"""By which a command is known as one of Megatron-LM."""
+NARROW = "gradients stay in 16 bit; predicted in 32 bit"
 
 
-def read(script: Script) -> FoundOptions:
-    """A command line, or a script with one.
+def found_options(flags: Options) -> FoundOptions:
+    """Options that are all understood as axes of a plan.
 
     Raises:
-        WrongQuestion: it says nothing, or something that no plan can say.
+        WrongQuestion: a value that no plan can say.
     """
-    started = command(script, OPTIONS)
-    flags = started.options if started else {}
-    if started is None or not megatron_options.READ & flags.keys():
-        raise WrongQuestion("--from megatron: no option of Megatron-LM in it (--tensor-model-parallel-size ...)")
-    if (program := started.program.rpartition("/")[2]) in _PROGRAMS:
-        raise WrongQuestion(f"{program}: {_PROGRAMS[program]}; only decoders are read (pretrain_gpt.py)")
-    flags = megatron_model.completed(flags, program)
-    megatron_options.refuse(flags)
     if (kind := flags.get("optimizer", ["adam"])) not in (["adam"], ["sgd"], *([name] for name in _MUON)):
         raise WrongQuestion(f"--optimizer {' '.join(kind):.40}: choose adam, sgd or muon; others keep other states")
     chunks = _chunks(flags)
@@ -63,8 +50,6 @@ def read(script: Script) -> FoundOptions:
         cp_algorithm="+".join(flags.get("cp-comm-type", ["p2p"])),
         cp_levels=_levels(flags),
         kernel=megatron_options.attention_kernel(flags),
-        ranks=started.ranks,
-        assumed=(*started.assumed, *(_FORK if started.starter == "deepspeed" else ())),
         chunks=chunks,
         differs=_differences(flags),
         unread=megatron_options.ignored(flags),
@@ -205,7 +190,7 @@ def _precision(flags: Options) -> str:
 
 
 def _differences(flags: Options) -> tuple[str, ...]:
-    narrow = () if _wide_gradients(flags) else ("gradients stay in 16 bit; predicted in 32 bit",)
+    narrow = () if _wide_gradients(flags) else (NARROW,)
     if flags.get("cuda-graph-impl", ["none"]) != ["none"] and _graphs(flags) is None:
         narrow = (*narrow, "CUDA graphs as stated; predicted without")
     return tuple(dict.fromkeys((*narrow, *megatron_options.differences(flags))))

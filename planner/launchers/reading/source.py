@@ -7,17 +7,19 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from planner.base.errors import WrongQuestion
-from planner.launchers.reading import deepspeed, megatron, torchtitan, trainer
+from planner.launchers.reading import deepspeed, formats, megatron_family, torchtitan, trainer
 from planner.launchers.reading.found_options import FoundOptions
 from planner.launchers.reading.shell import sandbox
-from planner.launchers.reading.shell.script import Script, script
+from planner.launchers.reading.shell.script import Branches, Script, script
+from planner.launchers.reading.trainer_dialects import mapping, with_files
 from planner.models import files
 from planner.schema.launcher_table import launcher_table
 
 COMMANDS: dict[str, Callable[[Script], FoundOptions]] = {
-    "megatron": megatron.read,
+    "megatron": megatron_family.read,
     "torchtitan": torchtitan.read,
     "trainer": trainer.read_command,
 }
@@ -26,7 +28,9 @@ FILES: dict[str, Callable[[str, Path], FoundOptions]] = {
     "llama-factory": trainer.read_file("llama-factory"),
     "axolotl": trainer.read_file("axolotl"),
 }
-SOURCES = (*COMMANDS, *FILES)
+TABLED = tuple(formats.formats())
+"""Formats that a table alone says how to read."""
+SOURCES = (*COMMANDS, *FILES, *TABLED, "primus")
 """What a configuration may be for: a command or a script with one, or a file of its own format."""
 
 
@@ -38,7 +42,9 @@ class Started:
     environment: Mapping[str, str] = field(default_factory=dict)
     run: bool = False
     ignored: frozenset[str] = frozenset()
-    """Options, without dashes, that are left out."""
+    """Options, without dashes, or keys of a file that are left out."""
+    files: tuple[Path, ...] = ()
+    """Files that the configuration names, and others that belong to it."""
 
 
 AS_IT_IS = Started()
@@ -52,21 +58,74 @@ def read(source: str, text: str, started: Started = AS_IT_IS) -> FoundOptions:
         WrongQuestion: it cannot be read.
     """
     folder = Path(text).parent if _is_file(text) else Path()
+    options = _found(source, text, folder, started)
+    if started.files:
+        named = ", ".join(path.name for path in started.files)
+        options = replace(options, assumed=[*options.assumed, f"read with it: {named}"])
+    if started.ignored and source not in COMMANDS:
+        left = ", ".join(sorted(started.ignored))
+        options = replace(options, assumed=[*options.assumed, f"left out as asked: {left}"])
+    return options
+
+
+def _found(source: str, text: str, folder: Path, started: Started) -> FoundOptions:
     if source == "trainer" and _file_for(text_of(text)) == "trainer":
-        return trainer.read_file("trainer")(text_of(text), folder)
+        return trainer.read_file("trainer")(_whole(text_of(text), started), folder)
     if source == "torchtitan" and torchtitan.IS_FILE.search(text_of(text)):
-        return torchtitan.read_file(text_of(text))
+        return torchtitan.read_file(text_of(text), started.ignored)
     if source not in COMMANDS:
-        if started != AS_IT_IS:
-            raise WrongQuestion(f"--from {source}: a file, not a script: --run-script, --arg and --env say nothing")
-        return FILES[source](text_of(text), folder)
+        if started.run or started.arguments:
+            raise WrongQuestion(f"--from {source}: a file, not a script: --run-script and --arg say nothing")
+        if source == "primus":
+            values = with_files(mapping(text_of(text)), started.files)
+            return megatron_family.read_primus(values, started.environment, started.ignored)
+        if source in TABLED:
+            return formats.read(formats.formats()[source], flat(text_of(text), started))
+        return FILES[source](_whole(text_of(text), started), folder)
     if started.run and not Path(text).is_file():
         raise WrongQuestion("--run-script: needs the name of a script")
-    if started.run:
-        found = sandbox.ran(Path(text), started.arguments, started.environment)
-    else:
-        found = script(text_of(text), started.arguments, started.environment)
-    return COMMANDS[source](replace(found, ignored=started.ignored, folder=folder))
+    try:
+        commands = started.run and sandbox.ran(Path(text), started.arguments, started.environment)
+        commands = commands or script(text_of(text), started.arguments, started.environment)
+        return _of_script(source, commands, folder, started)
+    except Branches as branches:
+        if started.run or not _is_file(text):
+            raise
+        try:
+            commands = sandbox.ran(Path(text), started.arguments, started.environment)
+            read = _of_script(source, commands, folder, started)
+        except WrongQuestion:
+            raise branches from None
+        how = "its branches leave open what the script starts: it was run in the sandbox (--env and --arg say more)"
+        return replace(read, assumed=[*read.assumed, how])
+
+
+def _of_script(source: str, commands: Script, folder: Path, started: Started) -> FoundOptions:
+    return COMMANDS[source](replace(commands, ignored=started.ignored, folder=folder, files=started.files))
+
+
+def _whole(text: str, started: Started) -> str:
+    """A file's text with those that belong to it, without what is left out."""
+    if not started.files and not started.ignored:
+        return text
+    values = with_files(mapping(text), started.files)
+    return json.dumps(_left_in(values, started.ignored), default=str)
+
+
+def _left_in(values: Mapping[str, Any], ignored: frozenset[str], before: str = "") -> dict[str, Any]:
+    return {
+        key: _left_in(value, ignored, f"{before}{key}.") if isinstance(value, dict) else value
+        for key, value in values.items()
+        if ignored.isdisjoint((key, f"{before}{key}"))
+    }
+
+
+def flat(text: str, started: Started = AS_IT_IS) -> dict[str, Any]:
+    """A file's keys with those of its sections, without what is left out."""
+    values = with_files(mapping(text), started.files)
+    inner = values.get("parameters")
+    whole = formats.flat(inner if isinstance(inner, dict) else values, started.environment)
+    return {key: value for key, value in whole.items() if started.ignored.isdisjoint((key, key.rpartition(".")[2]))}
 
 
 def text_of(text: str) -> str:
@@ -117,7 +176,9 @@ def detect(text: str) -> str:
 _MARKS = {
     "torchtitan": re.compile(r"--(parallelism|training)\.\w|torchtitan"),
     "trainer": re.compile(r"--(per_device_train_batch_size|(actor_)?model_name_or_path|zero_stage)\b"),
-    "megatron": re.compile(r"--(tensor-model-parallel-size|micro-batch-size|num-layers)\b|pretrain_gpt"),
+    "megatron": re.compile(
+        r"--(tensor-model-parallel-size|micro-batch-size|num-layers)\b|pretrain_gpt|\bmegatron (sft|pt)\s",
+    ),
 }
 """What a command of each trainer holds."""
 _FILE_MARKS: Mapping[str, list[str]] = {
@@ -127,7 +188,7 @@ _FILE_MARKS: Mapping[str, list[str]] = {
 """Trainer -> keys of its files, the most telling first."""
 _UNREAD: Mapping[str, tuple[str, ...]] = {
     "GPT-NeoX": ("pipe-parallel-size", "model-parallel-size", "pipe_parallel_size", "model_parallel_size"),
-    "Accelerate (name the command that launches with it)": ("distributed_type", "compute_environment"),
+    "Accelerate (a trainer's file or command is read with it: --file)": ("distributed_type", "compute_environment"),
     "MaxText": ("base_emb_dim", "ici_fsdp_parallelism", "base_num_decoder_layers"),
     "llm-foundry": ("global_train_batch_size", "device_train_microbatch_size"),
     "Primus": ("work_group", "exp_name", "modules"),
@@ -147,14 +208,18 @@ def _file_for(text: str) -> str | None:
         WrongQuestion: a file of a format that no reader takes, by its name if that is known.
     """
     keys = _keys(text)
-    if keys is None:
+    if keys is None and not re.search(r"^parameters:\s*$", text, re.MULTILINE):
         return None
+    if (tabled := _tabled(text)) is not None or keys is None:
+        return tabled
+    if {"work_group", "modules"} <= keys:
+        return "primus"
     for source, marks in _FILE_MARKS.items():
         if keys.intersection(marks):
             return source
     counted = {name: len(keys.intersection(marks)) for name, marks in _UNREAD.items()}
     best = max(counted, key=lambda name: counted[name])
-    known = ", ".join(_FILE_MARKS)
+    known = ", ".join((*_FILE_MARKS, *TABLED, "primus"))
     if counted[best]:
         raise WrongQuestion(f"a configuration of {best}: no reader takes it; read are commands, and files for {known}")
     raise WrongQuestion(
@@ -162,14 +227,22 @@ def _file_for(text: str) -> str | None:
     )
 
 
+def _tabled(text: str) -> str | None:
+    """The format of a file that a table alone says how to read."""
+    try:
+        kind = formats.format_of(flat(text))
+    except WrongQuestion:
+        return None
+    return kind.name if kind else None
+
+
 def _keys(text: str) -> set[str] | None:
     """Keys of a text that is JSON or YAML; None where it is neither."""
-    if text.lstrip().startswith("{"):
+    if re.match(r"(\s*#[^\n]*\n)*\s*\{", text):
         try:
-            found = json.loads(text)
-        except (ValueError, RecursionError):
+            return {*mapping(text)}
+        except WrongQuestion:
             return None
-        return {str(key) for key in found} if isinstance(found, dict) else None
     lines = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
     keyed = [line for line in lines if re.match(r"[\"']?[\w.-]+[\"']?:(\s|$)", line)]
     if not keyed or any(

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from planner.base import reading
 from planner.base.errors import WrongQuestion
+from planner.launchers.reading import formats
 from planner.launchers.reading.command import command
 from planner.launchers.reading.found_options import FoundOptions, Options, Reading
 from planner.launchers.reading.shell.script import Script
+from planner.launchers.reading.trainer_dialects import library_name
 from planner.schema.hardware import SPLIT_SCHEDULES
 from planner.schema.launcher_table import launcher_table
 
@@ -21,6 +23,9 @@ IS_FILE = re.compile(r"^\[(training|parallelism|job|model)\]\s*$", re.MULTILINE)
 """A heading of a TOML file of torchtitan's."""
 _P, _T = "parallelism.", "training."
 _SCHEDULE, _RESHARD = f"{_P}pipeline_parallel_schedule", f"{_P}fsdp_reshard_after_forward"
+_EXPERTS = f"{_P}expert_tensor_parallel_degree"
+_PRECISIONS = {"float8": "fp8", "mx": "mxfp8"}
+"""Converter of linear layers -> precision."""
 _READ = {option.name for option in TABLE.options.values() if not option.is_job}
 _MATTERS = re.compile(TABLE.head["options"]["matter"])
 _HARMLESS = re.compile("|".join(TABLE.head["options"]["harmless"]))
@@ -161,22 +166,39 @@ def _differences(reading: Reading, pp: int) -> Iterator[str]:
         yield f"computes in {' '.join(kind):.20}; predicted in bfloat16"
 
 
-def read_file(text: str) -> FoundOptions:
-    """A job's TOML file.
+def read_file(text: str, ignored: Collection[str] = ()) -> FoundOptions:
+    """A job's TOML file, without the keys that are ignored.
 
     Raises:
         WrongQuestion: no TOML, or something that no plan can say.
     """
-    flat = _flat(text)
+    return found_tables({name: value for name, value in _flat(text).items() if name not in ignored})
+
+
+def found_tables(flat: dict[str, Any], model: str = "") -> FoundOptions:
+    """Options of all tables as axes of a plan.
+
+    Args:
+        flat: ``table.name`` -> value.
+        model: The model, where they do not name it.
+
+    Raises:
+        WrongQuestion: something that no plan can say.
+    """
+    if (optimizer := str(flat.get("optimizer.name", "AdamW"))) not in ("AdamW", "Adam"):
+        raise WrongQuestion(f"optimizer.name {optimizer:.40}: choose AdamW, Adam; --ignore optimizer.name prices AdamW")
     policy = str(flat.pop("activation_checkpoint.mode", "selective"))
     if policy not in ("none", "selective", "full"):
         raise WrongQuestion(f"activation_checkpoint.mode {policy:.40}: choose none, selective, full")
     kinds = _converters(flat)
-    name = f"{flat.get('model.name', '')}-{flat['model.flavor']}".lower() if flat.get("model.flavor") else ""
-    config = Config(name, 8, 2048, 0, policy, precision="fp8" if kinds else "bf16")
+    name = f"{flat.get('model.name', '')}-{flat['model.flavor']}".lower() if flat.get("model.flavor") else model
+    name = library_name(TABLE.head["flavors"].get(name, name))
+    config = Config(name, 8, 2048, 0, policy, precision=kinds[0] if kinds else "bf16")
     formerly = TABLE.head["formerly"]
     known = {formerly.get(name, name): [str(value)] for name, value in flat.items() if value is not False}
-    passed = ("activation_checkpoint.", "float8.")
+    passed = ("activation_checkpoint.", "float8.", "quantize.", "mx.", "primus_turbo.")
+    if known.get(_EXPERTS) == ["1"]:
+        del known[_EXPERTS]
     return found_options({name: value for name, value in known.items() if not name.startswith(passed)}, config)
 
 
@@ -186,8 +208,7 @@ def _flat(text: str) -> dict[str, Any]:
         tables = reading.toml(text)
     except reading.MalformedToml as error:
         raise WrongQuestion(f"--from torchtitan: not TOML: {error}") from None
-    pairs = [(table, inner) for table, inner in tables.items() if isinstance(inner, dict)]
-    return {f"{table}.{name}": value for table, inner in pairs for name, value in inner.items()}
+    return formats.flat({table: inner for table, inner in tables.items() if isinstance(inner, dict)}, {})
 
 
 def _converters(flat: dict[str, Any]) -> list[str]:
@@ -196,6 +217,7 @@ def _converters(flat: dict[str, Any]) -> list[str]:
     kinds = [str(kind) for kind in listed] if isinstance(listed, list) else [str(listed)]
     if flat.pop("float8.enable_float8_linear", False):
         kinds = ["float8"]
-    if kinds not in ([], ["float8"]):
+    formats_of_kinds = {_PRECISIONS.get(kind.rpartition(".")[2]) for kind in kinds}
+    if None in formats_of_kinds or len(formats_of_kinds) > 1:
         raise WrongQuestion(f"model.converters {', '.join(kinds):.60}: cannot be taken over")
-    return kinds
+    return [str(kind) for kind in formats_of_kinds]

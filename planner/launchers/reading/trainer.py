@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from planner.base.errors import WrongQuestion
+from planner.launchers.reading import megatron_family
 from planner.launchers.reading.command import command
 from planner.launchers.reading.found_options import FoundOptions
 from planner.launchers.reading.shell.script import Script
@@ -17,6 +18,7 @@ from planner.launchers.reading.trainer_dialects import (
     DIALECTS,
     LIGER,
     NAMES,
+    NEAREST,
     OPTIMIZERS,
     OPTIONS,
     OTHERWISE,
@@ -30,10 +32,14 @@ from planner.launchers.reading.trainer_dialects import (
     Values,
     accelerate,
     count,
+    fsdp_config,
+    launched,
+    library_name,
     mapping,
     named_file,
     sharding,
     true,
+    with_files,
 )
 from planner.schema.launcher_table import launcher_table
 
@@ -47,6 +53,12 @@ PREFERENCES = re.compile(r"(^|[/_-])(dpo|grpo|ppo|kto|orpo|cpo|rloo|reward|gkd|b
 """In the name of a program or its folder: models that are compared, judged or sampled from."""
 PADS = "sequences are as long as the longest of a micro-batch; predicted all as long as the limit (packing fills them)"
 _QUANTISERS: list[str] = WORDS["keys"]["quantisers"]
+_MATTER, _BESIDES = (re.compile(WORDS["keys"][name]) for name in ("matter", "besides"))
+_PROGRAMS: dict[str, str] = WORDS["programs"]
+_SHOWN = ("processes", "plugins", "torch_dtype", "pure_bf16")
+"""Keys that other lines tell of."""
+_LAUNCHES = {"config_file", "mixed_precision", "use_deepspeed", "deepspeed_config_file", "use_fsdp"}
+"""Options of ``accelerate launch`` that say how the job is spread and computed."""
 _HARMLESS = re.compile("|".join(WORDS["keys"]["harmless"]))
 _TRL_ONLY: list[str] = launcher_table("trl").head["marks"]
 
@@ -60,6 +72,8 @@ def read_command(script: Script) -> FoundOptions:
     started = command(script, OPTIONS)
     if started is None:
         raise WrongQuestion("--from trainer: no option of a Trainer in it (--per_device_train_batch_size ...)")
+    if other := _PROGRAMS.get(started.program.rpartition("/")[2]):
+        raise WrongQuestion(f"{started.program}: {other}; its options say less than they do of the Trainer's")
     if of := PREFERENCES.search(f"{script.folder.absolute()}/{started.program}".lower()):
         raise WrongQuestion(
             f"{started.program}: by its name ({of[2]}) it trains on preferences, rewards or its own answers; only "
@@ -67,12 +81,16 @@ def read_command(script: Script) -> FoundOptions:
         )
     values: dict[str, Any] = {name: _word(words) for name, words in started.options.items()}
     if isinstance(values.get("config"), str):
-        values = {**mapping(named_file(script.folder, values["config"])), **values}
-    given = started.launcher.get("config_file")
-    if given:
-        launched = accelerate(mapping(named_file(script.folder, given[0])))
-        values = {**launched, **values}
-        if "gradient_checkpointing" in launched:  # FSDP recomputes, whatever the program's own switch says
+        values = {**mapping(named_file(script.folder, values["config"], script.files)), **values}
+    values = with_files(values, script.files)
+    if started.starter == "swift":
+        values = {"tuner_type": values.get("train_type", "lora"), **values}
+    if not _LAUNCHES.isdisjoint(started.launcher):
+        given = started.launcher.get("config_file")
+        file = mapping(named_file(script.folder, given[0], script.files)) if given else {}
+        launch = accelerate({**file, **launched(started.launcher)})
+        values = {**launch, **values}
+        if "gradient_checkpointing" in launch:  # FSDP recomputes, whatever the program's own switch says
             values["gradient_checkpointing"] = True
     chats = "zero_stage" in values
     found = _read(CHAT if chats else TRAINER, {"dtype": "fp16" if chats else None, **values}, script.folder)
@@ -89,6 +107,8 @@ def _read(dialect: Dialect, values: Values, folder: Path) -> FoundOptions:
         dialect = TRL
         if values.get("bf16") is None and not true(values.get("fp16")):
             values = {**values, "bf16": TRL.defaults["bf16"]}
+    if dialect.name == "llama-factory" and not values.keys().isdisjoint(megatron_family.adapter_marks()):
+        return megatron_family.read_adapter(values)
     _refuse(dialect, values)
     sharded, assumed = sharding(values, folder)
     base = _base(dialect, values)
@@ -97,9 +117,12 @@ def _read(dialect: Dialect, values: Values, folder: Path) -> FoundOptions:
     settings: dict[str, object] = {
         **sharded.settings,
         "micro": micro,
-        "recompute": "full" if _recomputes(dialect, values) else "none",
+        "recompute": "full" if _recomputes(dialect, values, folder) else "none",
     }
-    settings |= {axis: int(size) for axis in ("tp", "cp") if (size := _size(values, axis)) > 1}
+    settings |= {axis: size for axis in ("tp", "cp") if (size := _size(dialect, values, axis) or 1) > 1}
+    replicas = _size(dialect, values, "replicas") or 1
+    if replicas > 1 and sharded.settings.get("zero"):
+        settings["zero_scope"] = "node"
     offloads = true(values.get(OFFLOADING)) and sharded.settings.get("zero") in (0, 3)
     if offloads:
         settings["activation_offload"] = "all"
@@ -118,14 +141,22 @@ def _read(dialect: Dialect, values: Values, folder: Path) -> FoundOptions:
         rank=_whole(dialect, values, "rank") if lora else None,
         targets=_targets(targets, assumed) if lora else None,
         optimizer=_optimizer(dialect, values),
-        model=_library_name(str(dialect.get(values, "model") or "")) or None,
-        ranks=values.get("processes"),
+        model=library_name(str(dialect.get(values, "model") or "")) or None,
+        ranks=values.get("processes") or _size(dialect, values, "ranks"),
+        degrees=_mesh(dialect, values, replicas),
+        shards=replicas if replicas > 1 else None,
         differs=tuple(_differs(dialect, values, sharded)),
         unread=sorted(
             str(name) for name in values if _unread(str(name), values[name]) and not (offloads and name == OFFLOADING)
         ),
         assumed=[*_defaults(dialect, values), *assumed],
     )
+
+
+def _mesh(dialect: Dialect, values: Values, replicas: int) -> tuple[int, int] | None:
+    """Replicas and shards, where they are stated."""
+    shards = _size(dialect, values, "shards")
+    return (replicas, shards or -1) if shards or replicas > 1 else None
 
 
 def _quantising(values: Values) -> str:
@@ -141,6 +172,19 @@ def _refuse(dialect: Dialect, values: Values) -> None:
     for name in filter(REFUSED.__contains__, values):
         if values[name] not in (None, False, "false", "False", "none", "", 0, "no"):
             raise WrongQuestion(f"--from {dialect.name}: {name}: {REFUSED[name]} cannot be taken over")
+    whole = values.get("model_quantization_config_kwargs") == {"dequantize": True}
+    wrong = sorted(
+        name
+        for name in values
+        if _matters(name, values[name]) and name not in UNDERSTOOD and not (whole and name.startswith("model_quant"))
+    )
+    if true(values.get(OFFLOADING)) and values.get("deepspeed"):
+        wrong.append(OFFLOADING)
+    if wrong:
+        raise WrongQuestion(
+            f"--from {dialect.name}: {', '.join(wrong[:6])}: may change precision, memory or time, and no plan holds "
+            f"it; --ignore {wrong[0]} prices the rest without"
+        )
     if values.get("stage") not in STAGES:
         raise WrongQuestion(f"--from {dialect.name}: {values['stage']!s:.40}: only plain training and LoRA are read")
     if true(values.get("do_predict")) and not true(values.get("do_train")):
@@ -156,6 +200,13 @@ def _differs(dialect: Dialect, values: Values, sharded: FoundOptions) -> Iterato
     predicted = LIGER if _base(dialect, values) else ()
     notes = dict.fromkeys(text for name, text in OTHERWISE.items() if true(values.get(name)) and name not in predicted)
     yield from (f"{text}; predicted without" for text in notes)
+    if (name := str(dialect.get(values, "optimizer") or "")) in NEAREST:
+        yield f"optimizer {name}, of which {NEAREST[name][1]}; predicted as {NEAREST[name][0]}"
+    if plugins := [str(name).rpartition(".")[2] for name in values.get("plugins") or () if "Liger" not in str(name)]:
+        yield f"kernels of plugins as stated ({', '.join(plugins)}); predicted with the runtime's usual ones"
+    narrow = true(values.get("pure_bf16")) or str(values.get("torch_dtype")) in ("bfloat16", "float16")
+    if narrow and not dialect.adapts(values) and sharded.runtime == "pytorch-ddp":
+        yield "weights and optimizer states in 16 bit, without a copy in 32 bit; predicted with one"
     if count(values, "lora_dim") and not true(values.get("only_optimize_lora")):
         yield "embeddings and norms are trained, too; predicted frozen"
     if _base(dialect, values) == 4 and not true(dialect.get(values, "nested")):
@@ -182,13 +233,17 @@ def _defaults(dialect: Dialect, values: Values) -> Iterator[str]:
             yield f"{NAMES[name][0]} not stated: {value}, the program's default"
 
 
-def _recomputes(dialect: Dialect, values: Values) -> bool:
+def _recomputes(dialect: Dialect, values: Values, folder: Path) -> bool:
+    if true(fsdp_config(values, folder).get("activation_checkpointing")):
+        return True
     return true(dialect.get(values, "recompute")) and not true(values.get("disable_gradient_checkpointing"))
 
 
 def _precision(values: Values, assumed: list[str]) -> str:
     if (kind := values.get("dtype")) in ("bf16", "fp16"):
         return str(kind)
+    if true(values.get("pure_bf16")):
+        return "bf16"
     for name in ("bf16", "fp16"):
         if values.get(name) == "auto":
             assumed.append(f"{name} auto: bf16, as accelerators since Ampere have it")
@@ -201,6 +256,8 @@ def _precision(values: Values, assumed: list[str]) -> str:
 
 def _optimizer(dialect: Dialect, values: Values) -> str:
     name = str(dialect.get(values, "optimizer") or "adamw_torch")
+    if name in NEAREST:
+        return NEAREST[name][0]
     if name not in OPTIMIZERS:
         raise WrongQuestion(f"--from {dialect.name}: optimizer {name:.40}: choose {', '.join(sorted(OPTIMIZERS))}")
     return OPTIMIZERS[name]
@@ -211,25 +268,27 @@ def _targets(given: Any, assumed: list[str]) -> tuple[str, ...] | None:
         assumed.append("LoRA's layers not stated: q, k, v and o (--target says others)")
         return None
     names = [*map(str, given)] if isinstance(given, list) else [name.strip() for name in str(given).split(",")]
+    names = [part for name in names for part in _alternatives(name)]
     if unknown := [name for name in names if name not in TARGETS]:
         raise WrongQuestion(f"LoRA layer {unknown[0]:.40}: choose {', '.join(TARGETS)}")
     return tuple(dict.fromkeys(target for name in names for target in TARGETS[name]))
 
 
-def _library_name(name: str) -> str:
-    """An id of the library for a name on the hub; a path or an unknown name as it is."""
-    from planner.models.workload import library
-
-    if not name or Path(name).exists():
-        return str(Path(name) / "config.json") if name and Path(name).is_dir() else name
-    own = re.sub(r"(-?(hf|instruct|chat|base|it|v0\.\d|2507|bf16))+$", "", name.rpartition("/")[2].lower())
-    plain = re.sub(r"[^a-z0-9.]", "", own.removeprefix("meta-"))
-    return next((known for known in library() if re.sub(r"[^a-z0-9.]", "", known) == plain), name)
-
-
 def _unread(name: str, value: Any) -> bool:
-    stated = name not in UNDERSTOOD and value not in (None, False) and name != "processes"
+    stated = name not in UNDERSTOOD and value not in (None, False) and name not in _SHOWN
     return stated and not _HARMLESS.fullmatch(name)
+
+
+def _alternatives(name: str) -> list[str]:
+    """The linear layers of a pattern that ends in them: ``(mlp|self_attn).(up|q|o)_proj``."""
+    ending = re.search(r"\(([a-z|]+)\)_proj$", name)
+    return [f"{letter}_proj" for letter in ending[1].split("|")] if ending else [name]
+
+
+def _matters(name: str, value: Any) -> bool:
+    """Whether a key speaks of parallelism, precision, memory or batch, and is set."""
+    on = str(value).lower() not in ("none", "null", "false", "no", "", "0", "1")
+    return bool(on and _MATTER.fullmatch(name) and not _BESIDES.fullmatch(name)) and name not in _SHOWN
 
 
 # ---- values ----------------------------------------------------------------------------------------------------------
@@ -240,11 +299,11 @@ def _word(words: list[str]) -> Any:
     return True if not words else words[0] if len(words) == 1 else words
 
 
-def _size(values: Values, axis: str) -> int:
-    names = {"tp": ("tp_size", "tensor_parallel_size"), "cp": ("cp_size", "context_parallel_size")}[axis]
-    value = next((values[name] for name in names if values.get(name) is not None), 1)
+def _size(dialect: Dialect, values: Values, name: str) -> int | None:
+    if (value := dialect.get(values, name)) is None:
+        return None
     if not re.fullmatch(r"[1-9][0-9]{0,6}", str(value)):
-        raise WrongQuestion(f"{names[1]} {value!s:.40}: must be a whole number from 1")
+        raise WrongQuestion(f"{NAMES[name][-1]} {value!s:.40}: must be a whole number from 1")
     return int(value)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from planner.base.errors import WrongQuestion, malformed
 from planner.launchers.reading import deepspeed
 from planner.launchers.reading.found_options import FoundOptions
 from planner.models import files
+from planner.models.workload import library
 from planner.schema.launcher_table import launcher_table
 
 Values = Mapping[str, Any]
@@ -36,6 +37,13 @@ OPTIONS = frozenset(UNDERSTOOD - OTHERWISE.keys() | {*WORDS["keys"]["known"]})
 LIGER: list[str] = WORDS["otherwise"]["fused kernels (Liger)"]
 """Keys that switch Liger's kernels on, whose loss takes logits in chunks."""
 OPTIMIZERS: Mapping[str, str] = {word: optimizer for optimizer, words in WORDS["optimizers"].items() for word in words}
+NEAREST: Mapping[str, tuple[str, str]] = {
+    word: (optimizer, what)
+    for optimizer, kinds in WORDS["nearest"].items()
+    for what, words in kinds.items()
+    for word in words
+}
+"""An optimizer that is not priced -> the nearest that is, and what of its own differs."""
 TARGETS: Mapping[str, list[str]] = WORDS["targets"]
 """Names of linear layers -> matrices of a block."""
 FSDP: Mapping[str, Mapping[str, Any]] = WORDS["fsdp"]
@@ -60,7 +68,11 @@ class Dialect:
             return bool(values.get("finetuning_type", "lora") == "lora")
         if self.name == "axolotl":
             return values.get("adapter") in ("lora", "qlora")
-        return true(values.get("use_peft")) or max(count(values, "lora_dim"), count(values, "lora_rank")) > 0
+        return (
+            "lora" in (values.get("tuner_type"), values.get("train_type"))
+            or true(values.get("use_peft"))
+            or max(count(values, "lora_dim"), count(values, "lora_rank")) > 0
+        )
 
 
 TRAINER = Dialect("trainer", WORDS["defaults"])
@@ -75,7 +87,9 @@ DIALECTS = {
 
 def true(value: Any) -> bool:
     """Whether a value switches something on, as YAML or a command line says it."""
-    return value is True or (isinstance(value, str) and value.lower() in ("true", "yes", "1", "unsloth", "offload"))
+    return value is True or (
+        isinstance(value, str) and value.lower() in ("true", "yes", "1", "unsloth", "offload", "legacy")
+    )
 
 
 def count(values: Values, name: str) -> int:
@@ -118,10 +132,26 @@ def accelerate(config: Values) -> dict[str, Any]:
     return found
 
 
+def launched(options: Mapping[str, list[str]]) -> dict[str, Any]:
+    """Options of ``accelerate launch`` as its configuration says them."""
+    config: dict[str, Any] = {name: words[0] if words else True for name, words in options.items()}
+    engine = {
+        key: config[key] for key in ("deepspeed_config_file", "zero_stage", "offload_optimizer_device") if key in config
+    }
+    if "use_deepspeed" in config or engine:
+        config |= {"distributed_type": "DEEPSPEED", "deepspeed_config": engine}
+    if "use_fsdp" in config:
+        inner = {key: value for key, value in config.items() if key.startswith("fsdp_")}
+        config |= {"distributed_type": "FSDP", "fsdp_config": inner}
+    return config
+
+
 def _zero(inner: Values) -> dict[str, Any]:
     """Accelerate's own few keys as a DeepSpeed configuration."""
     device = inner.get("offload_optimizer_device", "none")
-    zero = {"stage": inner.get("zero_stage", 2), "offload_optimizer": {"device": device}}
+    stage = inner.get("zero_stage", 2)
+    stage = int(stage) if re.fullmatch(r"[0-3]", str(stage)) else stage
+    zero = {"stage": stage, "offload_optimizer": {"device": device}}
     return {"zero_optimization": zero, "bf16": {"enabled": "auto"}, "train_micro_batch_size_per_gpu": "auto"}
 
 
@@ -135,6 +165,8 @@ def sharding(values: Values, folder: Path) -> tuple[FoundOptions, list[str]]:
             "overlap_comm": True,
             "offload_param": {"device": device},
         }  # dschat/utils/ds_utils.py
+    if built := re.fullmatch(r"zero([0-3])(_offload)?", str(given)):  # ms-swift's own files (swift/config)
+        given = _zero({"zero_stage": int(built[1]), "offload_optimizer_device": "cpu" if built[2] else "none"})
     if given is not None and given is not False:
         text = json.dumps(given) if isinstance(given, dict) else named_file(folder, str(given))
         found = deepspeed.read(text)
@@ -145,17 +177,28 @@ def sharding(values: Values, folder: Path) -> tuple[FoundOptions, list[str]]:
             "bf16.enabled",
         )
         return found, [line for line in found.assumed if not line.startswith(micro_lines)]
-    config = values.get("fsdp_config") or {}
+    config = fsdp_config(values, folder)
     words = _words(values.get("fsdp"))
     if words or config or values.get("fsdp_version"):
-        return _fsdp(words, config if isinstance(config, dict) else {}), []
+        return _fsdp(words, config), []
     return FoundOptions(runtime="pytorch-ddp", settings={"zero": 0}), [
         "no sharding: replicas (DistributedDataParallel)"
     ]
 
 
+def fsdp_config(values: Values, folder: Path) -> dict[str, Any]:
+    """FSDP's settings, their prefix left out, from the configuration or the file that it names.
+
+    Raises:
+        WrongQuestion: there is no such file.
+    """
+    given = values.get("fsdp_config") or {}
+    config = mapping(named_file(folder, given)) if isinstance(given, str) else given
+    return {str(key).removeprefix("fsdp_"): value for key, value in config.items()} if isinstance(config, dict) else {}
+
+
 def _fsdp(words: list[str], config: Values) -> FoundOptions:
-    plain = {str(key).removeprefix("fsdp_"): value for key, value in config.items()}
+    plain = config
     kind = str(plain.get("sharding_strategy", "")).lower() or next(
         (word for word in words if word in FSDP), "full_shard"
     )
@@ -184,16 +227,35 @@ def _inner(config: Values, name: str) -> Values:
     return value
 
 
-def named_file(folder: Path, name: str) -> str:
-    """A file that a configuration names, from its own folder or one above it, or where we are.
+def with_files(values: Values, given: Sequence[Path]) -> dict[str, Any]:
+    """A configuration with the files beside it that it does not find: those that it names, Accelerate's, and others
+    whose keys it does not set itself.
+    """
+    whole = dict(values)
+    for path in given:
+        inner = mapping(files.read_text(path))
+        named = [key for key, value in values.items() if isinstance(value, str) and Path(value).name == path.name]
+        if named:
+            whole |= dict.fromkeys(named, inner)
+        else:
+            whole = {**(accelerate(inner) if "distributed_type" in inner else inner), **whole}
+    return whole
+
+
+def named_file(folder: Path, name: str, given: Sequence[Path] = ()) -> str:
+    """A file that a configuration names, of those that are `given`, from its own folder or one above it, or where we
+    are.
 
     Raises:
         WrongQuestion: there is none.
     """
+    for path in given:
+        if path.name == Path(name).name:
+            return files.read_text(path)
     for place in (folder, *[*folder.parents][:3], Path.cwd()):
         if (place / name).is_file():
             return files.read_text(place / name)
-    raise WrongQuestion(f"{name:.100}: no such file in {folder}; the configuration names it")
+    raise WrongQuestion(f"{name:.100}: no such file in {folder}; the configuration names it (--file says where it is)")
 
 
 def mapping(text: str) -> dict[str, Any]:
@@ -213,3 +275,12 @@ def mapping(text: str) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise WrongQuestion("not a mapping of options in YAML")
     return {str(key): value for key, value in found.items()}
+
+
+def library_name(name: str) -> str:
+    """An id of the library for a name on the hub, in a file or of a function; a path or an unknown name as it is."""
+    if not name or Path(name).exists():
+        return str(Path(name) / "config.json") if name and Path(name).is_dir() else name
+    own = re.sub(r"([-_](hf|instruct|chat|base|it|v0\.\d|2507|bf16))+$", "", name.rpartition("/")[2].lower())
+    plain = re.sub(r"[^a-z0-9]", "", own.removeprefix("meta-"))
+    return next((known for known in library() if re.sub(r"[^a-z0-9]", "", known) == plain), name)

@@ -17,6 +17,9 @@ LARGEST = 1_000_000
 MOST_DIGITS = 18
 _PARAMETER = re.compile(r"(?P<name>[A-Za-z_]\w*|[0-9@*#?])(?P<index>\[[^]]*\])?(?P<rest>.*)", re.DOTALL)
 _DEFAULT = re.compile(r"(?P<colon>:?)(?P<kind>[-=+])(?P<word>.*)", re.DOTALL)
+_INNER = r"\((?:[^()]|\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\))*\)"
+_WORDS = re.compile(rf"(?:\${_INNER}|`[^`]*`|\S)+")
+"""Words of a value: what it leaves to another command is one, with its blanks."""
 _ARITHMETIC: Mapping[type[ast.operator], Callable[[int, int], int]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -97,7 +100,10 @@ class Expander:
         at = 0
         while at < len(text):
             piece: tuple[tuple[str, ...], bool, bool]
-            if text[at] == "\\" and text[at + 1 : at + 2] in ("$", '"', "\\", "`"):
+            if text.startswith("\\\n", at):
+                piece = (("",), True, False)
+                at += 2
+            elif text[at] == "\\" and text[at + 1 : at + 2] in ("$", '"', "\\", "`"):
                 piece, at = ((text[at + 1],), True, False), at + 2
             elif text[at] in "$`":
                 end, texts, many = self._variable(text, at, depth)
@@ -118,6 +124,8 @@ class Expander:
         raw = text[at:end]
         if raw.startswith("$((") and raw.endswith("))"):
             return end, (self._computed(raw),), False
+        if summed := re.fullmatch(r"\$\(\s*expr\s+(.*)\)", raw, re.DOTALL):
+            return end, (self._computed(f"$(({summed[1].replace(chr(92), '')}))", raw),), False
         if raw.startswith("${") and (found := _PARAMETER.fullmatch(raw[2:-1])):
             if found["rest"]:
                 return end, *self._defaulted(found, raw, depth)
@@ -167,8 +175,8 @@ class Expander:
                 at = end
         return "".join(parts)
 
-    def _computed(self, raw: str) -> str:
-        """``$(( ... ))``; itself where a variable in it is not known."""
+    def _computed(self, raw: str, left: str | None = None) -> str:
+        """``$(( ... ))``; where a variable in it is not known itself, or what it is `left` as."""
         plain = Expander(self.values, self.unset, self.defaults)
 
         def put(found: re.Match[str]) -> str:
@@ -178,7 +186,7 @@ class Expander:
         inner = plain.text(f'"{raw[3:-2]}"')
         text = re.sub(r"[A-Za-z_]\w*", put, inner) if not re.search(r"\$", inner) else "?"
         number = computed(text)
-        return raw if number is None else str(number)
+        return (left or raw) if number is None else str(number)
 
 
 def computed(text: str) -> int | None:
@@ -203,7 +211,7 @@ def _sum(node: ast.expr) -> int:
 
 def _split(text: str) -> list[str]:
     """A value as an unquoted variable gives it: blanks at an end separate it from what is written there."""
-    words = text.split()
+    words = _WORDS.findall(text) if "$(" in text or "`" in text else text.split()
     if not words:
         return ["", ""] if text else [""]
     return [*([""] if text[0].isspace() else []), *words, *([""] if text[-1].isspace() else [])]

@@ -33,6 +33,10 @@ _INNER = {"bash", "sh", "sbatch", "srun", "qsub"}
 """Commands that run a here-document; of the first two ``-c`` is a script."""
 
 
+class Branches(WrongQuestion):
+    """A script whose branches leave open what it starts."""
+
+
 @dataclass(frozen=True, slots=True)
 class Script:
     """What a script may start.
@@ -50,6 +54,8 @@ class Script:
     unread: tuple[str, ...] = ()
     ignored: frozenset[str] = frozenset()
     folder: Path = Path()
+    files: tuple[Path, ...] = ()
+    """Files that stand for those that it names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +81,32 @@ def script(text: str, arguments: Sequence[str] = (), environment: Mapping[str, s
     if _PASTED.match(text):
         return Script(((_pasted(text),),))
     reader = _Reader()
+    asked = _asked_of_slurm(text)
+    environment = {**asked, **(environment or {})}
+    reader.defaults |= {name: value for name, value in asked.items() if re.search(rf"\$\{{?{name}\b", text)}
     body = parsed(text)
     unset: dict[str, Value] = dict.fromkeys(_assigned_names(body), ())
-    ways = reader.run(body, [_Way({**unset, **(environment or {}), **_given(arguments)})], 0)
+    ways = reader.run(body, [_Way({**unset, **environment, **_given(arguments)})], 0)
     return Script(tuple(dict.fromkeys(way.commands for way in ways)), reader.defaults, tuple(reader.unread))
+
+
+_SLURM = {
+    "nodes": ("SLURM_NNODES", "SLURM_JOB_NUM_NODES"),
+    "ntasks": ("SLURM_NTASKS", "SLURM_NPROCS"),
+    "ntasks-per-node": ("SLURM_NTASKS_PER_NODE",),
+    "gpus-per-node": ("SLURM_GPUS_PER_NODE", "SLURM_GPUS_ON_NODE"),
+    "gres": ("SLURM_GPUS_PER_NODE", "SLURM_GPUS_ON_NODE"),
+}
+"""Option of ``#SBATCH`` -> variables that a job finds."""
+
+
+def _asked_of_slurm(text: str) -> dict[str, str]:
+    """Variables that Slurm sets, by the numbers of the script's own ``#SBATCH`` lines."""
+    variables: dict[str, str] = {}
+    for option, value in re.findall(r"^#SBATCH\s+--([\w-]+)[=\s]+(\S+)", text, re.MULTILINE):
+        if option in _SLURM and (count := re.fullmatch(r"(?:[A-Za-z]\w*:)*(\d{1,7})", value)):
+            variables |= dict.fromkeys(_SLURM[option], count[1])
+    return variables
 
 
 def _assigned_names(body: Body) -> Iterator[str]:
@@ -129,7 +157,7 @@ class _Reader:
             self.steps += len(ways)
             ways = _distinct(after for way in ways for after in self.step(statement, way, depth))
             if len(ways) > MOST_WAYS or self.steps > MOST_STEPS:
-                raise WrongQuestion("too many branches to follow; --run-script runs the script in a sandbox instead")
+                raise Branches("too many branches to follow; --run-script runs the script in a sandbox instead")
         return [*ways]
 
     def step(self, statement: Statement, way: _Way, depth: int) -> Iterable[_Way]:

@@ -1,0 +1,299 @@
+"""Files of trainers that a table alone says how to read (``launchers/formats.toml``)."""
+
+from __future__ import annotations
+
+import math
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from planner.axes import AXES
+from planner.base.errors import WrongQuestion
+from planner.launchers.reading.found_options import FoundOptions
+from planner.launchers.reading.trainer_dialects import library_name
+
+Values = Mapping[str, Any]
+NO_SETTINGS = ("batch", "precision", "dp", "nodes")
+"""Axes that other fields say."""
+UNSET = ("none", "null", "false", "", "[]", "{}")
+"""How values are spelt that switch nothing on."""
+COUNTS = {"micro", "batch", "accumulation", "sequence", "steps", "rank", "replicas", "nodes", "devices", "dp"} | {
+    axis.name for axis in AXES.values() if axis.kind == "count"
+}
+PADS = "sequences are as long as the longest of a micro-batch; predicted all as long as the limit (packing fills them)"
+_DURATION = re.compile(r"(\d[\d.e+]*)(ba|tok|T)?")
+_INSERTED = re.compile(r"\$\{([^${}]+)\}")
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A trainer's file.
+
+    Attributes:
+        name: By which it is asked for.
+        rows: Everything that its section of the table says.
+    """
+
+    name: str
+    rows: Values
+
+    @property
+    def says(self) -> Mapping[str, tuple[str, Values]]:
+        """Key -> what it says, and its words where they are listed."""
+        rows = {key: row if isinstance(row, list) else [row, {}] for key, row in self.rows["says"].items()}
+        return {key: (fact, words) for key, (fact, words) in rows.items()}
+
+    def holds(self, values: Values) -> bool:
+        """Whether a file, flat, is one of its kind."""
+        tops = {key.partition(".")[0] for key in values}
+        inside = self.rows.get("inside", ())
+        return tops >= {*self.rows["marks"]} and (not inside or not values.keys().isdisjoint(inside))
+
+
+@cache
+def _sections() -> dict[str, Any]:
+    path = Path(__file__).resolve().parent.parent / "formats.toml"
+    return tomllib.loads(path.read_text(encoding="utf-8"))
+
+
+@cache
+def formats() -> Mapping[str, Format]:
+    """Name -> format, as the table has them."""
+    sections = _sections()
+    return {name: Format(name, {**sections["common"], **rows}) for name, rows in sections.items() if "says" in rows}
+
+
+@cache
+def family() -> Mapping[str, Values]:
+    """Trainer -> what its keys are beyond Megatron-LM's options."""
+    rows: Mapping[str, Values] = _sections()["megatron-family"]
+    return rows
+
+
+def format_of(values: Values) -> Format | None:
+    """The format of a file, flat; None where no table has it."""
+    return next((kind for kind in formats().values() if kind.holds(values)), None)
+
+
+def flat(values: Values, environment: Mapping[str, str], before: str = "") -> dict[str, Any]:
+    """A file's sections under ``section.key``, dashes of keys as underscores, and what ``${...}`` inserts put in.
+
+    Args:
+        values: As YAML has it.
+        environment: Variables that ``${NAME:default}`` may ask for.
+        before: Sections around, with their dots.
+    """
+    whole: dict[str, Any] = {}
+    for key, value in values.items():
+        name = f"{before}{str(key).replace('-', '_')}"
+        if isinstance(value, dict) and value:
+            whole |= flat(value, environment, f"{name}.")
+        else:
+            whole[name] = value
+    if before:
+        return whole
+    return {name: _inserted(value, name.rpartition(".")[0], whole, environment) for name, value in whole.items()}
+
+
+def _inserted(value: Any, section: str, values: Values, environment: Mapping[str, str]) -> Any:
+    """A value with ``${section.key}`` and ``${NAME:default}`` put in; what nobody sets stays."""
+
+    def one(match: re.Match[str]) -> str:
+        name, colon, usual = match[1].partition(":")
+        if name == "multiply" and re.fullmatch(r"[\d, ]+", usual):
+            return str(math.prod(map(int, usual.split(","))))
+        if name.startswith("."):  # of the same section
+            name = f"{section}{name}"
+        if name in environment:
+            return environment[name]
+        known = values.get(name)
+        return str(known) if known is not None and known != value else usual if colon else match[0]
+
+    if not isinstance(value, str) or "${" not in value:
+        return value
+    for _ in range(4):
+        value = _INSERTED.sub(one, value)
+    return int(value) if re.fullmatch(r"\d{1,12}", value) else value
+
+
+def read(kind: Format, values: Values) -> FoundOptions:
+    """A file, flat, as axes of a plan.
+
+    Raises:
+        WrongQuestion: a key that may change what is predicted and is not understood, or a value that is not known.
+    """
+    _refuse(kind, values)
+    stated = _facts(kind, values)
+    facts = {**kind.rows.get("usual", {}), **stated}
+    zero = facts.pop("zero", None)
+    settings: dict[str, object] = {axis: facts[axis] for axis in AXES if axis in facts and axis not in NO_SETTINGS}
+    if zero == "node":
+        settings |= {"zero": 3, "zero_scope": "node"}
+    runtime = str(facts.get("runtime", kind.rows["runtime"]))
+    if runtime == "fsdp" and zero == 0:
+        runtime = "pytorch-ddp"
+    if zero in (0, 1, 2, 3) and runtime not in ("fsdp", "fsdp2", "pytorch-ddp"):
+        settings["zero"] = zero
+    model = library_name(_plain(str(facts["model"]))) if facts.get("model") else None
+    adapted = kind.name == "torchtune" and "lora" in str(facts.get("model"))
+    method = str(facts.get("method", "pretrain"))
+    if adapted:
+        quantised = ".qlora" in str(facts["model"])
+        method, runtime = ("qlora", "hf-trainer") if quantised else ("lora", runtime)
+        settings |= {"zero": 3} if quantised else {}
+    nodes = facts.get("nodes")
+    devices = facts.get("devices")
+    degrees = [int(facts.get(axis, 1)) for axis in ("tp", "pp", "cp", "dp")]
+    ranks = nodes * devices if nodes and devices else degrees[0] * degrees[1] * degrees[2] * degrees[3]
+    return FoundOptions(
+        runtime=runtime,
+        settings={"micro": 1, **settings},
+        batch=facts.get("batch"),
+        accumulation=facts.get("accumulation"),
+        per_rank=int(facts.get("micro", 1)) * int(facts.get("accumulation", 1)),
+        sequence=facts.get("sequence"),
+        precision=facts.get("precision"),
+        steps=_steps(facts),
+        method=method,
+        rank=facts.get("rank") if adapted else None,
+        targets=_targets(facts) if adapted else None,
+        optimizer=facts.get("optimizer"),
+        shape=_shape(kind, facts),
+        model=model,
+        ranks=ranks if (nodes and devices) or "dp" in facts else None,
+        differs=tuple(_differs(kind, values, zero)),
+        unread=sorted(name for name in values if _left(kind, name, values[name])),
+        assumed=[*_assumed(kind, stated)],
+    )
+
+
+def _assumed(kind: Format, stated: Values) -> Iterator[str]:
+    """What of a plan is left to the program, and what it takes by itself."""
+    usual = {"micro": 1, **kind.rows.get("usual", {})}
+    for fact in ("micro", "accumulation", "precision", "recompute", "zero"):
+        if fact in usual and fact not in stated and (fact != "accumulation" or "batch" not in stated):
+            yield f"{fact} not stated: {usual[fact]}, the program's default"
+
+
+def _plain(component: str) -> str:
+    """Torchtune's function as a model's name: ``torchtune.models.llama3_1.lora_llama3_1_8b``."""
+    return re.sub(r"^(q?lora_)", "", component.rpartition(".")[2]) if component.startswith("torchtune.") else component
+
+
+def _spelt(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) or value is None else str(value)
+
+
+def _facts(kind: Format, values: Values) -> dict[str, Any]:
+    facts: dict[str, Any] = {}
+    for key, (fact, words) in kind.says.items():
+        value = values.get(key)
+        text = _spelt(value)
+        if fact in facts or (text in UNSET and text not in words):
+            continue
+        if known := {word.lower(): meaning for word, meaning in words.items()}:
+            if text.lower() in known:
+                facts[fact] = known[text.lower()]
+            elif fact not in COUNTS:
+                raise WrongQuestion(f"--from {kind.name}: {key} {text:.40}: choose {', '.join(words)}")
+        if fact in COUNTS and fact not in facts:
+            facts[fact] = _count(kind, key, text)
+        elif not known:
+            facts[fact] = int(text) if re.fullmatch(r"\d{1,12}", text) else value
+    return {fact: value for fact, value in facts.items() if fact != "plain"}
+
+
+def _count(kind: Format, key: str, text: str) -> int:
+    if not re.fullmatch(r"[1-9]\d{0,11}(\.0)?", text):
+        how = "; --env NAME=VALUE says it" if "${" in text else ""
+        raise WrongQuestion(f"--from {kind.name}: {key} {text:.40}: a whole number from 1 is expected{how}")
+    return int(text.removesuffix(".0"))
+
+
+def _left(kind: Format, name: str, value: Any) -> bool:
+    """Whether a key is set and nothing is read from it."""
+    rows = kind.rows
+    otherwise = {key for keys in rows.get("otherwise", {}).values() for key in keys}
+    known = name in rows["says"] or name in rows.get("only", {}) or name in otherwise
+    return (
+        not known
+        and _spelt(value) not in UNSET
+        and not any(re.fullmatch(pattern, name) for pattern in rows["harmless"])
+    )
+
+
+def _refuse(kind: Format, values: Values) -> None:
+    left = sorted(name for name in values if _left(kind, name, values[name]))
+    wrong = [name for name in left if re.fullmatch(kind.rows["matter"], name)]
+    wrong += [
+        key
+        for key, only in kind.rows.get("only", {}).items()
+        if _spelt(values.get(key)) not in UNSET and not re.fullmatch(only, _spelt(values[key]))
+    ]
+    if wrong:
+        named = ", ".join(f"{name} {_spelt(values[name]):.20}" for name in wrong[:6])
+        more = f" and {len(wrong) - 6} more" if wrong[6:] else ""
+        raise WrongQuestion(
+            f"--from {kind.name}: {named}{more}: may change precision, memory or time, and no plan holds it; "
+            f"--ignore {wrong[0]} prices the rest without"
+        )
+
+
+def _steps(facts: Values) -> int | None:
+    if facts.get("steps"):
+        return int(facts["steps"])
+    match = _DURATION.fullmatch(str(facts.get("duration", "")))
+    if match is None:
+        return None
+    amount = float(match[1])
+    if match[2] in ("tok", "T"):
+        amount /= int(facts.get("batch", 1)) * int(facts.get("sequence", 1))
+    return int(amount) or None
+
+
+def _targets(facts: Values) -> tuple[str, ...]:
+    names = {"q_proj": "q", "k_proj": "k", "v_proj": "v", "output_proj": "o"}
+    targets = [names[name] for name in facts.get("targets", ()) if name in names]
+    return (*targets, *(("up", "down", "gate") if facts.get("mlp_targets") else ()))
+
+
+def _shape(kind: Format, facts: Values) -> dict[str, Any]:
+    """Fields of the model, as far as the file says them; none where it names the model instead."""
+    shape = {fact.removeprefix("shape."): value for fact, value in facts.items() if fact.startswith("shape.")}
+    if not {"layers", "hidden", "heads"} <= shape.keys():
+        return {}
+    if any(name.startswith("moe.") for name in shape):
+        raise WrongQuestion(f"--from {kind.name}: experts are read by name alone: say the model (--model)")
+    hidden, heads = shape["hidden"], shape["heads"]
+    gated = shape.setdefault("gated", shape.get("activation") in ("swiglu", "geglu"))
+    width = shape.get("ffn", hidden * int(facts.get("ffn_ratio", 4)))
+    if gated and "gated" in kind.rows:
+        parts, multiple = kind.rows["gated"]
+        width = -(-(width // parts) // multiple) * multiple
+    biased = facts.get("bias.attention")
+    positions = facts.get("positions")
+    shape |= {} if biased is None else {"qkv_bias": biased, "output_bias": biased}
+    shape |= {} if biased is None or "mlp_bias" in shape else {"mlp_bias": biased}
+    shape |= {"positions": positions} if positions in ("alibi", "none") else {}
+    shape |= {"learned_positions": facts["sequence"]} if positions == "learned" and facts.get("sequence") else {}
+    return {
+        "kv_heads": heads,
+        "head_dim": hidden // heads,
+        **shape,
+        "ffn": width,
+        "dropout": bool(facts.get("dropout")),
+    }
+
+
+def _differs(kind: Format, values: Values, zero: object) -> Iterator[str]:
+    for text, keys in kind.rows.get("otherwise", {}).items():
+        if any(_spelt(values.get(key)) not in (*UNSET, "fp32") for key in keys):
+            yield text
+    if zero == 2 and kind.rows["runtime"] == "fsdp":
+        yield "weights stay whole after the forward pass; predicted as given back"
+    if kind.name == "torchtune" and not values.get("dataset.packed"):
+        yield PADS

@@ -1,0 +1,237 @@
+"""Commands and files with options of Megatron-LM, its earlier releases, its forks, and what builds on it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from planner.axes import AXES
+from planner.base.errors import WrongQuestion
+from planner.launchers.reading import deepspeed, formats, megatron, megatron_model, megatron_options, torchtitan
+from planner.launchers.reading.command import command
+from planner.launchers.reading.found_options import FoundOptions, Options
+from planner.launchers.reading.shell.script import Script, Words
+from planner.launchers.reading.trainer_dialects import library_name, named_file
+from planner.models import workload
+from planner.schema.launcher_table import launcher_table
+
+Values = Mapping[str, Any]
+_FORKS: Mapping[str, Any] = launcher_table("megatron").head["forks"]
+RENAMED: Mapping[str, str] = _FORKS["renamed"]
+"""Option of an older Megatron-LM or of a fork -> today's, with its value where that is fixed."""
+_PROGRAMS: dict[str, str] = megatron.TABLE.head["programs"]
+_FORK = ("deepspeed starts it: a fork of Megatron-LM, whose options are read as Megatron-LM's",)
+OPTIONS = frozenset(RENAMED.keys() | megatron_options.READ | megatron_options.REFUSED.keys())
+"""By which a command is known as one of Megatron-LM."""
+_OFF = ("false", "none", "null", "")
+
+
+def read(script: Script) -> FoundOptions:
+    """A command line, or a script with one.
+
+    Raises:
+        WrongQuestion: it says nothing, or something that no plan can say.
+    """
+    if (swift := read_swift(script)) is not None:
+        return swift
+    started = command(script, OPTIONS)
+    flags = started.options if started else {}
+    flags, engine, assumed = todays(flags, script.folder)
+    if started is None or not megatron_options.READ & flags.keys():
+        raise WrongQuestion("--from megatron: no option of Megatron-LM in it (--tensor-model-parallel-size ...)")
+    if (program := started.program.rpartition("/")[2]) in _PROGRAMS:
+        raise WrongQuestion(f"{program}: {_PROGRAMS[program]}; only decoders are read (pretrain_gpt.py)")
+    flags = megatron_model.completed(flags, program)
+    megatron_options.refuse(flags)
+    options = megatron.found_options(flags)
+    whole = forked(options, engine) if engine else options
+    forks = _FORK if started.starter == "deepspeed" and not engine else ()
+    return replace(whole, ranks=started.ranks, assumed=(*started.assumed, *assumed, *forks))
+
+
+def todays(flags: Options, folder: Path) -> tuple[Options, dict[str, object], list[str]]:
+    """A command's options as today's Megatron-LM has them, what DeepSpeed says beside them, and what was assumed.
+
+    Raises:
+        WrongQuestion: mixtures of DeepSpeed's own, or a file of DeepSpeed that no plan can say.
+    """
+    options = dict(flags)
+    by_engine = not {"deepspeed", "zero-stage", "deepspeed_config", "deepspeed-config"}.isdisjoint(flags)
+    for name in RENAMED.keys() & flags.keys():
+        option, _, value = RENAMED[name].partition(" ")
+        values = options.pop(name)
+        options.setdefault(option, [value] if value else values)
+    if not by_engine:
+        return options, {}, []
+    experts = options.pop("num-experts", ["1"])
+    if any(value != "1" for value in experts):
+        raise WrongQuestion(f"--num-experts {' '.join(experts):.40}: mixtures of DeepSpeed are read by no plan")
+    options = {name: values for name, values in options.items() if not re.fullmatch(_FORKS["experts"], name)}
+    if "no-pipeline-parallel" in options:
+        options |= {"pipeline-model-parallel-size": ["1"]}
+        options.pop("no-pipeline-parallel")
+    settings, assumed = _engine(options, folder)
+    return {name: values for name, values in options.items() if name not in _FORKS["engine"]}, settings, assumed
+
+
+def _engine(flags: Options, folder: Path) -> tuple[dict[str, object], list[str]]:
+    """What DeepSpeed's file and options say: the file leads, where it can be read."""
+    given = (flags.get("deepspeed_config") or flags.get("deepspeed-config") or [""])[0]
+    stated = (flags.get("zero-stage") or [""])[0]
+    try:
+        read = deepspeed.read(named_file(folder, given)) if given else None
+    except WrongQuestion as error:
+        if not stated:
+            raise WrongQuestion(f"{error}; --zero-stage N behind the command says what counts") from None
+        read = None
+    if read is not None:
+        return {axis: read.settings[axis] for axis in ("zero", "offload")}, []
+    notes = [f"{given:.60}: not read; --zero-stage {stated}"] if given else []
+    return {"zero": int(stated) if stated.isdigit() else 0}, notes
+
+
+def forked(found: FoundOptions, settings: Mapping[str, object]) -> FoundOptions:
+    """What a fork with DeepSpeed trains, in its runtime, which has fewer axes."""
+    whole = {**found.settings, **settings}
+    neutral = {name: (row.spell(row.neutral), str(row.neutral)) for name, row in AXES.items()}
+    kept = {
+        axis: value for axis, value in whole.items() if str(value) not in neutral[axis] or axis in ("zero", "micro")
+    }
+    kept.pop("dp_overlap", None)
+    differs = tuple(text for text in found.differs if text != megatron.NARROW)  # as that runtime has them
+    settings = {"recompute": "none", **kept}
+    return replace(found, runtime="megatron-deepspeed", settings=settings, chunks=None, differs=differs)
+
+
+def from_keys(name: str, values: Values, model: str, accumulation: int | None = None) -> FoundOptions:
+    """Keys of a trainer that are Megatron-LM's options, as axes of a plan.
+
+    Args:
+        name: The trainer, as the table calls it.
+        values: Key -> value.
+        model: What it calls its model.
+        accumulation: Micro-batches of a step, where it says these rather than a batch.
+
+    Raises:
+        WrongQuestion: a key that is not understood.
+    """
+    rows = formats.family()[name]
+    flags: Options = {}
+    for option in rows["usual"]:
+        head, *words = option.split()
+        flags[head] = words
+    differs: list[str] = []
+    for key, value in values.items():
+        if text := next((text for text, keys in rows["otherwise"].items() if re.fullmatch(keys, key)), None):
+            if str(value).lower() not in _OFF:
+                differs.append(text)
+            continue
+        if re.fullmatch(rows["harmless"], key):
+            continue
+        option = rows["renamed"].get(key, key.replace("_", "-"))
+        row = megatron.TABLE.options.get(option)
+        if str(value).lower() in _OFF:
+            flags.pop(option, None)
+        elif row is not None and not row.is_axis and row.says.startswith(("shape.", "latent", "recurrence")):
+            if "router" not in row.says:
+                raise WrongQuestion(
+                    f"{key} {value!s:.20}: another model than {model} is trained; --ignore {key} and --model"
+                )
+        else:
+            switch = value is True or str(value).lower() == "true" or (row is not None and row.format == "switch")
+            flags[option] = [] if switch else [str(word) for word in (value if isinstance(value, list) else [value])]
+    for option in ("fp16", "fp8-format", "fp4-format"):
+        if option == "fp16" and option in flags:
+            flags.pop("bf16", None)
+    known = library_name(model)
+    read = _of_model(flags, known)
+    micro = int(str(read.settings["micro"]))
+    read = replace(read, runtime=rows["runtime"], model=known, differs=(*read.differs, *dict.fromkeys(differs)))
+    if accumulation is None:
+        return read
+    return replace(read, batch=None, per_rank=micro * accumulation, accumulation=accumulation)
+
+
+def _of_model(flags: Options, name: str) -> FoundOptions:
+    """The options read with what Megatron-LM's reader has to know of a model that is named rather than written."""
+    built = workload.model(name)
+    known: Options = {"num-layers": [str(built.layers)]}
+    known |= {"num-experts": [str(built.moe.experts)]} if built.moe else {}
+    known |= {"multi-latent-attention": []} if built.latent else {}
+    whole = {**known, **flags}
+    megatron_options.refuse(whole)
+    return replace(megatron.found_options(whole), shape={})
+
+
+def swift(words: Words) -> tuple[str, dict[str, Any]]:
+    """(model, key -> value) of ``megatron sft --key value ...``."""
+    values: dict[str, Any] = {}
+    key = ""
+    for word in words[2:]:
+        if word.startswith("--"):
+            key = word[2:]
+            values[key] = True
+        elif key:
+            values[key] = word if values[key] is True else values[key]
+    return str(values.get("model", "")), values
+
+
+def read_swift(script: Script) -> FoundOptions | None:
+    """A script that starts ms-swift's ``megatron sft`` or ``megatron pt``; None where it starts another program."""
+    ways = {
+        words for way in script.ways for words in way if words[0].endswith("megatron") and words[1] in ("sft", "pt")
+    }
+    if not ways:
+        return None
+    (words, *others) = sorted(ways)
+    if others:
+        raise WrongQuestion("the script starts several trainings of ms-swift; read one of them")
+    model, values = swift(words)
+    read = from_keys("ms-swift", _without(values, script.ignored), model)
+    adapts = "lora" in (values.get("tuner_type"), values.get("train_type"))
+    if adapts:
+        return replace(read, method="lora", rank=int(values.get("lora_rank", 8)), targets=None)
+    return replace(read, method="finetune" if words[1] == "sft" else "pretrain")
+
+
+def _without(values: Values, ignored: Iterable[str]) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if key not in ignored}
+
+
+def adapter_marks() -> list[str]:
+    """Keys by which a YAML of LLaMA-Factory trains with Megatron-LM."""
+    marks: list[str] = formats.family()["mcore-adapter"]["marks"]
+    return marks
+
+
+def read_adapter(values: Values) -> FoundOptions:
+    """LLaMA-Factory's YAML for its Megatron-Core adapter or Megatron-Bridge."""
+    adapts = values.get("finetuning_type", "lora") == "lora"
+    accumulation = int(values.get("gradient_accumulation_steps") or 1)
+    read = from_keys("mcore-adapter", values, str(values.get("model_name_or_path", "")), accumulation)
+    differs = (*read.differs, formats.PADS)
+    rank = int(values.get("lora_rank") or 8) if adapts else None
+    return replace(read, method="lora" if adapts else "finetune", differs=differs, rank=rank)
+
+
+def read_primus(values: Values, environment: Mapping[str, str], ignored: Iterable[str]) -> FoundOptions:
+    """Primus's experiment with Megatron-LM.
+
+    Raises:
+        WrongQuestion: no module that trains with it.
+    """
+    inner = formats.flat(values, environment)
+    module = next((key.removesuffix(".framework") for key in inner if key.endswith(".framework")), "")
+    framework = inner.get(f"{module}.framework")
+    if framework not in ("megatron", "torchtitan"):
+        raise WrongQuestion(f"a configuration of Primus for {framework}: read are those for megatron and torchtitan")
+    start = f"{module}.overrides."
+    overrides = {key.removeprefix(start): value for key, value in inner.items() if key.startswith(start)}
+    if framework == "torchtitan":
+        name = str(inner.get(f"{module}.model", "")).removesuffix(".yaml")
+        return torchtitan.found_tables(_without(overrides, ignored), name)
+    model = str(inner.get(f"{module}.model", "")).removesuffix(".yaml").removesuffix("-pretrain")
+    return from_keys("primus", _without(overrides, ignored), model)

@@ -1,0 +1,215 @@
+"""``import`` of files and commands that tables say how to read: minimal texts of our own, one construct each."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from planner.base.errors import WrongQuestion
+from planner.launchers import reading
+
+NEOX = """{
+  "pipe_parallel_size": 4, "model_parallel_size": 2, "num_layers": 44, "hidden_size": 6144,
+  "num_attention_heads": 64, "seq_length": 2048, "pos_emb": "rotary", "no_weight_tying": true,
+  "optimizer": {"type": "Adam", "params": {"lr": 1.0e-4}}, "zero_optimization": {"stage": 1, "overlap_comm": True},
+  "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 32, "checkpoint_activations": true,
+  "fp16": {"enabled": true}, "log_interval": 2, "tensorboard-dir": "x",
+}"""
+OLMO = """
+model: {d_model: 4096, n_heads: 32, n_layers: 32, mlp_hidden_size: 22016, layer_norm_type: rms, norm_after: true,
+        attention_layer_norm: true, include_bias: false, weight_tying: false, rope: true, max_sequence_length: 4096,
+        embedding_size: 100352, activation_type: swiglu}
+device_train_microbatch_size: 2
+global_train_batch_size: 1024
+precision: amp_bf16
+fsdp: {wrapping_strategy: by_block, precision: mixed}
+max_duration: 4e9T
+"""
+FOUNDRY = """
+variables: {max_seq_len: 2048}
+max_seq_len: ${variables.max_seq_len}
+model: {name: mpt_causal_lm, d_model: 4096, n_heads: 32, n_layers: 32, expansion_ratio: 4, vocab_size: 50368}
+global_train_batch_size: 1024
+device_train_microbatch_size: 8
+precision: amp_bf16
+fsdp_config: {sharding_strategy: FULL_SHARD, activation_checkpointing: true}
+max_duration: 100ba
+"""
+TUNE = """
+model: {_component_: torchtune.models.llama3_1.lora_llama3_1_8b, lora_rank: 8, lora_attn_modules: [q_proj, v_proj]}
+checkpointer: {checkpoint_dir: x}
+metric_logger: {log_dir: x}
+tokenizer: {max_seq_len: 2048}
+batch_size: 2
+dtype: bf16
+enable_activation_checkpointing: true
+optimizer: {_component_: torch.optim.AdamW, lr: 1e-4}
+"""
+NEMO = """
+trainer: {num_nodes: 16, devices: 8, precision: bf16, max_steps: 10}
+exp_manager: {name: x}
+model: {micro_batch_size: 1, global_batch_size: 256, tensor_model_parallel_size: 4, pipeline_model_parallel_size: 2,
+        virtual_pipeline_model_parallel_size: 4, sequence_parallel: true, encoder_seq_length: 8192, num_layers: 32,
+        hidden_size: 4096, ffn_hidden_size: 14336, num_attention_heads: 32, num_query_groups: 8, normalization: rmsnorm,
+        bias: false, activation: fast-swiglu, position_embedding_type: rope, share_embeddings_and_output_weights: false,
+        optim: {name: mcore_distributed_optim, overlap_grad_sync: true}}
+"""
+NANOTRON = """
+parallelism: {dp: 4, tp: 2, pp: 1, pp_engine: 1f1b, tp_mode: REDUCE_SCATTER}
+tokens: {micro_batch_size: 3, batch_accumulation_per_replica: 2, sequence_length: 4096, train_steps: 10}
+model: {dtype: bfloat16, model_config: {num_hidden_layers: 28, hidden_size: 2048, intermediate_size: 8192,
+        num_attention_heads: 16, num_key_value_heads: 8, vocab_size: 32000, hidden_act: silu}}
+optimizer: {zero_stage: 1, accumulate_grad_in_fp32: true}
+"""
+PRIMUS = """
+work_group: ${TEAM:amd}
+modules:
+  pre_trainer:
+    framework: megatron
+    model: llama3.1_8B.yaml
+    overrides: {micro_batch_size: 2, global_batch_size: 64, seq_length: 8192, tensor_model_parallel_size: "${TP:4}",
+                recompute_granularity: full, recompute_method: block, recompute_num_layers: 16, fp8: hybrid,
+                enable_primus_turbo: true, wandb_project: x}
+"""
+ADAPTER = """
+model_name_or_path: Qwen/Qwen3-30B-A3B
+finetuning_type: full
+cutoff_len: 4096
+per_device_train_batch_size: 1
+gradient_accumulation_steps: 8
+bf16: true
+pipeline_model_parallel_size: 4
+expert_model_parallel_size: 2
+use_distributed_optimizer: true
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "text", "settings", "rest"),
+    [
+        ("gpt-neox", NEOX, {"tp": 2, "pp": 4, "zero": 1, "recompute": "full"}, {"precision": "fp16", "per_rank": 128}),
+        ("olmo", OLMO, {"micro": 2, "recompute": "none"}, {"runtime": "fsdp", "batch": 1024, "steps": 953}),
+        ("llm-foundry", FOUNDRY, {"micro": 8, "recompute": "full"}, {"sequence": 2048, "steps": 100}),
+        ("torchtune", TUNE, {"micro": 2}, {"model": "llama3.1-8b", "method": "lora", "targets": ("q", "v")}),
+        ("nemo", NEMO, {"tp": 4, "pp": 2, "vpp": 4, "zero": 1, "dp_overlap": "on"}, {"ranks": 128, "batch": 256}),
+        ("nanotron", NANOTRON, {"tp": 2, "zero": 1, "sequence_parallel": "on"}, {"ranks": 8, "per_rank": 6}),
+        ("primus", PRIMUS, {"tp": 4, "recompute": "block:0.5"}, {"precision": "fp8-delayed", "model": "llama3.1-8b"}),
+        ("llama-factory", ADAPTER, {"pp": 4, "ep": 2, "zero": 1}, {"runtime": "megatron-core", "per_rank": 8}),
+    ],
+)
+def test_files_of_trainers_are_found_out_and_read(
+    source: str, text: str, settings: dict[str, Any], rest: dict[str, Any], tmp_path: Path
+) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text(text, encoding="utf-8")
+
+    found = reading.read(reading.detect(str(path)), str(path))
+
+    assert reading.detect(str(path)) == source
+    assert {axis: found.settings.get(axis) for axis in settings} == settings
+    assert {name: getattr(found, name) for name in rest} == rest
+    assert not found.unread or source == "llama-factory"
+
+
+def test_gated_widths_are_the_models_own() -> None:
+    """OLMo states both halves (22,016 of 2 x 11,008), GPT-NeoX three parts rounded up (32,768 / 3 to 11,008)."""
+    gated = NEOX.replace('"pos_emb"', '"activation": "swiglu", "intermediate_size": 32768, "pos_emb"')
+    assert reading.read("olmo", OLMO).shape["ffn"] == 11008
+    assert reading.read("gpt-neox", gated).shape["ffn"] == 11008
+
+
+@pytest.mark.parametrize(
+    ("source", "text", "key"),
+    [
+        ("gpt-neox", NEOX.replace('"fp16"', '"te_fp8_format": "hybrid", "fp16"'), "te_fp8_format"),
+        ("olmo", OLMO + "some_parallel_degree: 4\n", "some_parallel_degree"),
+        ("torchtune", TUNE + "fsdp_cpu_offload: true\n", "fsdp_cpu_offload"),
+        ("primus", PRIMUS.replace("fp8: hybrid", "pipeline_shards: 3"), "pipeline-shards"),
+        ("llama-factory", "cutoff_len: 8\nmodel_name_or_path: llama3-8b\nmesh_shape: 2x4\n", "mesh_shape"),
+        ("axolotl", "base_model: llama3-8b\nzigzag_offload: true\n", "zigzag_offload"),
+    ],
+)
+def test_a_key_that_may_matter_is_never_ignored(source: str, text: str, key: str) -> None:
+    with pytest.raises(WrongQuestion, match=f"{key}.*--ignore"):
+        reading.read(source, text)
+    keys = frozenset((key, key.replace("-", "_")))
+    found = reading.read(source, text, reading.Started(ignored=keys))
+    assert any("left out as asked" in line for line in found.assumed)
+
+
+def test_variables_of_a_file_are_the_callers_or_its_defaults() -> None:
+    assert reading.read("primus", PRIMUS, reading.Started(environment={"TP": "2"})).settings["tp"] == 2
+
+
+def test_axolotls_mesh_is_replicas_of_shards() -> None:
+    text = "base_model: llama3-8b\nfsdp_version: 2\ndp_shard_size: 4\ndp_replicate_size: 2\ntensor_parallel_size: 2\n"
+    found = reading.read("axolotl", text)
+    assert (found.degrees, found.settings["tp"], found.settings["zero_scope"]) == ((2, 4), 2, "node")
+    with pytest.raises(WrongQuestion, match="2 replicas of 4 shards are not the 4 ranks"):
+        reading.plan("axolotl", text, ["dgx-h100:1"])
+
+
+FORK = "deepspeed pretrain_gpt.py --num-layers 32 --hidden-size 4096 --num-attention-heads 32 --seq-length 2048 "
+FORK += "--micro-batch-size 2 --global-batch-size 512 --tensor-model-parallel-size 4 --bf16 "
+
+
+def test_options_of_forks_and_earlier_releases_are_todays() -> None:
+    fork = "--checkpoint-activations --num-key-value-heads 8 --num-experts 1 --topk 1 --deepspeed --zero-stage 1"
+    found = reading.read("megatron", FORK + fork)
+    assert found.runtime == "megatron-deepspeed"
+    assert found.settings == {"tp": 4, "micro": 2, "zero": 1, "recompute": "full"}
+    assert found.shape["kv_heads"] == 8
+    older = reading.read("megatron", FORK.replace("deepspeed ", "python ") + "--activations-checkpoint-method uniform")
+    assert (older.runtime, older.settings["recompute"]) == ("megatron-core", "full")
+    with pytest.raises(WrongQuestion, match="num-experts 64"):
+        reading.read("megatron", FORK + "--num-experts 64 --deepspeed --zero-stage 1")
+    with pytest.raises(WrongQuestion, match="--zero-stage N"):
+        reading.read("megatron", FORK + "--deepspeed --deepspeed_config made_by_sed.json")
+
+
+def test_ms_swifts_megatron_is_read_with_its_defaults() -> None:
+    command = "NPROC_PER_NODE=8 megatron sft --model Qwen/Qwen2.5-7B --tensor_model_parallel_size 4 --max_length 8192"
+    found = reading.read(reading.detect(command), f"{command} --sequence_parallel true --optimizer_cpu_offload false")
+    assert (found.model, found.batch, found.sequence, found.method) == ("qwen2.5-7b", 16, 8192, "finetune")
+    assert (found.settings["recompute"], found.settings["sequence_parallel"]) == ("selective", "on")
+
+
+def test_slurms_own_lines_sums_and_commands_in_values_are_followed() -> None:
+    script = "#!/bin/bash\n#SBATCH --nodes=4\n#SBATCH --gres=gpu:a100:8\nN=$SLURM_GPUS_PER_NODE\nACC=$(expr 64 / $N)\n"
+    script += "LOG=run_$(ssh host nvidia-smi --query-gpu=name | wc -l)\n"
+    script += (
+        "torchrun --nnodes $SLURM_NNODES --nproc_per_node $N t.py --model_name_or_path llama3-8b --output_dir $LOG "
+    )
+    found = reading.read("trainer", script + "--per_device_train_batch_size 1 --gradient_accumulation_steps $ACC")
+    assert (found.ranks, found.accumulation, found.unread) == (32, 8, [])
+    assert any("SLURM_NNODES 4" in line for line in found.assumed)
+
+
+def test_accelerates_own_options_and_a_file_beside_it_count(tmp_path: Path) -> None:
+    (tmp_path / "fsdp.yaml").write_text(
+        "distributed_type: FSDP\nfsdp_config: {fsdp_version: 2}\nmixed_precision: bf16\n"
+    )
+    recipe = "model_name_or_path: llama3-8b\nper_device_train_batch_size: 2\nfsdp_unknown: 1\n"
+    beside = reading.Started(files=(tmp_path / "fsdp.yaml",))
+    command = (
+        "accelerate launch --mixed_precision bf16 --use_deepspeed --zero_stage 3 t.py --model_name_or_path llama3-8b"
+    )
+
+    assert reading.read("trainer", recipe, beside).settings["zero"] == 3
+    assert reading.read("trainer", recipe).settings["zero"] == 0
+    found = reading.read("trainer", f"{command} --per_device_train_batch_size 1")
+    assert (found.runtime, found.settings["zero"], found.precision) == ("deepspeed", 3, "bf16")
+
+
+def test_an_optimizer_without_a_price_is_the_nearest_with_a_note() -> None:
+    found = reading.read("axolotl", "base_model: llama3-8b\noptimizer: ademamix\n")
+    assert found.optimizer == "adamw"
+    assert any("ademamix" in line for line in found.differs)
+
+
+def test_earlier_releases_of_torchtitan_are_read() -> None:
+    text = "[model]\nname = 'llama3'\nflavor = '405B'\nnorm_type = 'rmsnorm'\nconverters = ['quantize.linear.float8']\n"
+    text += "[training]\nlocal_batch_size = 2\n[parallelism]\nexpert_tensor_parallel_degree = 1\n"
+    text += "[quantize.linear.float8]\nfilter_fqns = ['output']\n"
+    found = reading.read("torchtitan", text)
+    assert (found.model, found.precision, found.settings["micro"]) == ("llama3.1-405b", "fp8", 2)
