@@ -268,7 +268,8 @@ def _shape(kind: Format, facts: Values) -> dict[str, Any]:
         return {}
     if any(name.startswith("moe.") for name in shape):
         raise WrongQuestion(f"--from {kind.name}: experts are read by name alone: say the model (--model)")
-    hidden, heads = shape["hidden"], shape["heads"]
+    hidden = shape["hidden"]
+    heads = shape["heads"]
     gated = shape.setdefault("gated", shape.get("activation") in ("swiglu", "geglu"))
     width = shape.get("ffn", hidden * int(facts.get("ffn_ratio", 4)))
     if gated and "gated" in kind.rows:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from planner.base.errors import WrongQuestion
-from planner.launchers.reading.shell import conditions
+from planner.launchers.reading.shell import conditions, slurm_variables
 from planner.launchers.reading.shell.expansion import Expander, Value
 from planner.launchers.reading.shell.lexing import tokens
 from planner.launchers.reading.shell.syntax import Body, Branch, Case, Command, Function, Loop, Statement, parsed
@@ -81,32 +81,13 @@ def script(text: str, arguments: Sequence[str] = (), environment: Mapping[str, s
     if _PASTED.match(text):
         return Script(((_pasted(text),),))
     reader = _Reader()
-    asked = _asked_of_slurm(text)
+    asked = slurm_variables.asked_of_slurm(text)
     environment = {**asked, **(environment or {})}
     reader.defaults |= {name: value for name, value in asked.items() if re.search(rf"\$\{{?{name}\b", text)}
     body = parsed(text)
     unset: dict[str, Value] = dict.fromkeys(_assigned_names(body), ())
     ways = reader.run(body, [_Way({**unset, **environment, **_given(arguments)})], 0)
     return Script(tuple(dict.fromkeys(way.commands for way in ways)), reader.defaults, tuple(reader.unread))
-
-
-_SLURM = {
-    "nodes": ("SLURM_NNODES", "SLURM_JOB_NUM_NODES"),
-    "ntasks": ("SLURM_NTASKS", "SLURM_NPROCS"),
-    "ntasks-per-node": ("SLURM_NTASKS_PER_NODE",),
-    "gpus-per-node": ("SLURM_GPUS_PER_NODE", "SLURM_GPUS_ON_NODE"),
-    "gres": ("SLURM_GPUS_PER_NODE", "SLURM_GPUS_ON_NODE"),
-}
-"""Option of ``#SBATCH`` -> variables that a job finds."""
-
-
-def _asked_of_slurm(text: str) -> dict[str, str]:
-    """Variables that Slurm sets, by the numbers of the script's own ``#SBATCH`` lines."""
-    variables: dict[str, str] = {}
-    for option, value in re.findall(r"^#SBATCH\s+--([\w-]+)[=\s]+(\S+)", text, re.MULTILINE):
-        if option in _SLURM and (count := re.fullmatch(r"(?:[A-Za-z]\w*:)*(\d{1,7})", value)):
-            variables |= dict.fromkeys(_SLURM[option], count[1])
-    return variables
 
 
 def _assigned_names(body: Body) -> Iterator[str]:

@@ -1,0 +1,23 @@
+"""Variables that Slurm sets in a job, as far as the script itself asks for them."""
+
+from __future__ import annotations
+
+import re
+
+_SLURM = {
+    "nodes": ("SLURM_NNODES", "SLURM_JOB_NUM_NODES"),
+    "ntasks": ("SLURM_NTASKS", "SLURM_NPROCS"),
+    "ntasks-per-node": ("SLURM_NTASKS_PER_NODE",),
+    "gpus-per-node": ("SLURM_GPUS_PER_NODE", "SLURM_GPUS_ON_NODE"),
+    "gres": ("SLURM_GPUS_PER_NODE", "SLURM_GPUS_ON_NODE"),
+}
+"""Option of ``#SBATCH`` -> variables that a job finds."""
+
+
+def asked_of_slurm(text: str) -> dict[str, str]:
+    """Variables that Slurm sets, by the numbers of the script's own ``#SBATCH`` lines."""
+    variables: dict[str, str] = {}
+    for option, value in re.findall(r"^#SBATCH\s+--([\w-]+)[=\s]+(\S+)", text, re.MULTILINE):
+        if option in _SLURM and (count := re.fullmatch(r"(?:[A-Za-z]\w*:)*(\d{1,7})", value)):
+            variables |= dict.fromkeys(_SLURM[option], count[1])
+    return variables
