@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import click
 
 from planner.commands import completion, options
+from planner.question import option
 from planner.question.plan_options import FitQuestion, PlanOptions, PlanQuestion
+from planner.question.rl_options import RLOptions, post_training_only
+from planner.schema.choices import RLTask
 
 
 @click.command(cls=options.PinsAxes)
@@ -16,6 +19,7 @@ from planner.question.plan_options import FitQuestion, PlanOptions, PlanQuestion
 @options.declared(PlanQuestion, "cluster", ("fabric", "site"))
 @options.shown
 @options.declared(PlanQuestion, ("accelerators", "all"))
+@options.declared(RLOptions, ("prompts", "steps"))
 def plan(model: str, cluster: tuple[str, ...], as_json: bool, output: Path | None, verbose: bool, **asked: Any) -> None:
     """Rank the ways to train MODEL on a cluster.
 
@@ -28,11 +32,21 @@ def plan(model: str, cluster: tuple[str, ...], as_json: bool, output: Path | Non
       clusterwright plan llama3-8b --cluster dgx-h100:4 --shortlist 5 --to megatron+slurm -o shortlist.json
       clusterwright plan gpt2-xl --cluster dgx-a100-40gb:4 --cluster dgx-v100:8
       clusterwright plan resnet50 --accelerators A100:4,V100:4,RTX6000:8 --batch 1024
+      clusterwright plan qwen3-32b --task grpo --response 3k/8k --cluster dgx-h100:8 --cluster hgx-h20:4
     """  # noqa: D301 - click reads the control character itself
     from planner.api import answers
     from planner.commands.screen import images_view, plan_view, render
 
+    rl = {name: asked.pop(name) for name in option.asked(RLOptions)}
     question = PlanOptions(**asked)
+    if question.task in get_args(RLTask):
+        from planner.api import post_training
+        from planner.commands.screen import rl_view
+
+        answer = post_training.asked_by_flags(model, cluster, rl, question)
+        rl_view.deliver(answer, as_json=as_json, output=output, verbose=verbose)
+        return
+    post_training_only(rl)
     if answers.counts_images(model):
         images_view.deliver(answers.images(model, cluster, question), as_json=as_json, output=output)
         return

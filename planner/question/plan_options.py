@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from planner.question.axis_keywords import GivenAxes
 from planner.question.option import Option
-from planner.schema.choices import METHODS, Basis, Objective, Target, Task
+from planner.schema.choices import METHODS, Basis, Objective, RLTask, Target, Task
 
 if TYPE_CHECKING:
     from planner.question.axis_keywords import Axes
@@ -38,8 +38,9 @@ METHOD = Option(
     complete=METHODS,
 )
 TASK = Option(
-    "What a fine-tuning learns from: texts (sft), or pairs of answers (dpo; reward, a model of scores).",
-    "What a fine-tuning learns from: texts, or pairs of answers.",
+    "What a fine-tuning learns from: texts (sft), pairs of answers (dpo; reward, a model of scores), or its own responses"
+    " (grpo, ppo, rloo: rollout and training together, by plan alone).",
+    "What a fine-tuning learns from: texts, or pairs of answers (its own responses: :func:`plan_rl`).",
 )
 LENGTHS = Option(
     "Tokens of a fine-tuning's texts, packed: mean and 95th percentile (600/2k), or a file of them.",
@@ -99,7 +100,7 @@ class Setting:
         "Tokens of the busiest expert-parallel rank over an even share: 1.3 (default: even).",
         "Tokens of the busiest expert-parallel rank over an even share (1.3); even if not given.", metavar="X")] = None
     method: Annotated[str, METHOD] = "pretrain"
-    task: Annotated[Task, TASK] = "sft"
+    task: Annotated[Task | RLTask, TASK] = "sft"
     lengths: Annotated[str | Path | Sequence[float] | None, LENGTHS] = None
     rank: Annotated[int | None, RANK] = None
     targets: Annotated[Sequence[Target] | None, Option(says="Matrices with LoRA factors.")] = None

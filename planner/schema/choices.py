@@ -9,6 +9,14 @@ Target = Literal["q", "k", "v", "o", "up", "down", "gate"]
 Task = Literal["sft", "dpo", "reward"]
 """What a fine-tuning learns from: texts, or pairs of a chosen and a rejected answer, by comparison with the model as it
 was (DPO, arXiv 2305.18290) or as scores (a reward model)."""
+RLTask = Literal["grpo", "ppo", "rloo"]
+"""What a post-training by reinforcement learning estimates advantages by: groups of responses (GRPO, arXiv 2402.03300),
+a critic (PPO, arXiv 1707.06347), or the other responses to a prompt (RLOO, arXiv 2402.14740)."""
+Placement = Literal["colocated", "in-step", "one-step-off", "async"]
+"""Where rollout and training are: on the same accelerators in turns; apart, waiting for each other; apart, a batch
+ahead; apart, as many batches ahead as the staleness says."""
+Engine = Literal["vllm", "sglang", "tensorrt-llm", "megatron"]
+"""What generates responses."""
 Basis = Literal["on-demand", "spot", "reserved-1y", "reserved-3y"]
 """What kind of hourly price is meant."""
 Objective = Literal["time", "cost", "energy", "tokens-per-dollar"]

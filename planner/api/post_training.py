@@ -1,0 +1,117 @@
+"""RL post-training from Python and the command line: one question record, one answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from planner.api import records
+from planner.api.entry import asks
+from planner.base.errors import WrongQuestion
+from planner.models.workload import find_model
+from planner.question import pools
+from planner.question.given import Named, listed, texts
+from planner.question.plan_options import PlanOptions
+from planner.question.reading import _bases, _inputs, _price, catalog_of
+from planner.question.rl_options import TAKEN, RLQuestion, training_options, unused
+from planner.rl import problem, run
+from planner.schema.hardware import Price
+from planner.schema.rl import RLPlanSet
+
+
+@asks(RLQuestion)
+def plan_rl(asked: RLQuestion) -> RLPlanSet:
+    """The best steps of a post-training by reinforcement learning, rollout and training together, best first.
+
+    Args: as declared.
+
+    Raises:
+        WrongQuestion: a name, a value or a combination that cannot be.
+        NoAnswer: no placement fits; the message says what would.
+
+    >>> best = plan_rl("llama3.1-8b", "dgx-h100:2", response="1k/4k", placement="colocated")[0]
+    >>> best.placement, best.trainer.accelerators
+    ('colocated', 16)
+    """
+    return planned(asked, list(listed(records.as_clusters(asked.cluster))))
+
+
+def planned(asked: RLQuestion, clusters: list[Named]) -> RLPlanSet:
+    """As :func:`plan_rl`; messages name flags.
+
+    Raises:
+        WrongQuestion: a name, a value or a combination that cannot be.
+        NoAnswer: no placement fits; the message says what would.
+    """
+    options = training_options(asked)
+    if asked.objective not in ("time", "cost"):
+        raise WrongQuestion(f"--objective {asked.objective} --task {asked.task}: choose time or cost (of a step)")
+    if not clusters:
+        raise WrongQuestion("on what? --cluster dgx-h100:16; a second --cluster for accelerators of another kind")
+    known = catalog_of(options)
+    model = find_model(records.as_model(asked.model))
+    work = problem.work(model, asked.task, asked)
+    bases = _bases(known, clusters, options)
+    names = pools.names(bases)
+    given = pools.prices(asked.price, names) if asked.price is not None else {}
+    paid: list[tuple[Price | None, str]] = []
+    for name, (base, _) in zip(names, bases, strict=True):
+        stated = given.get(name, given.get(""))
+        paid.append(_price(known, base.node, PlanOptions(price=stated, basis=asked.basis)))
+    machines = [
+        problem.Machines(pool=pool, usd_per_s=_per_second(pool.price, pool.cluster.node.accelerators))
+        for pool in pools.pools(bases, paid, ()).all
+    ]
+    question = run.Asked(
+        known=known,
+        work=work,
+        machines=machines,
+        training=options,
+        replica=problem.pinned_replica(texts(asked.rollout)),
+        split=problem.stated_split(asked.split, machines),
+        tried=problem.staleness(asked.placement, asked.staleness),
+        objective=asked.objective,
+        inputs=_inputs(known, model, clusters),
+        assumptions=_left_open(asked, work),
+    )
+    return run.plan(question)
+
+
+def asked_by_flags(
+    model: str, clusters: Sequence[str], flags: Mapping[str, Any], options: PlanOptions
+) -> RLPlanSet:  # fmt: skip
+    """The answer to ``plan --task grpo``.
+
+    Raises:
+        WrongQuestion: as :func:`planned`, or a flag that says nothing of such a training.
+        NoAnswer: as :func:`planned`.
+    """
+    if idle := unused(options):
+        instead = {"batch": "; say --prompts and --samples", "seq": "; say --response", "lengths": "; say --response"}
+        flag = f"--{idle[0].replace('_', '-')}"
+        raise WrongQuestion(f"{flag}: says nothing of --task {options.task}{instead.get(idle[0], '; leave it out')}")
+    return planned(RLQuestion(model, clusters, **flags, **{name: getattr(options, name) for name in TAKEN}),
+                   list(clusters))  # fmt: skip
+
+
+def _per_second(price: Price | None, accelerators: int) -> float | None:
+    """US dollars of one accelerator and second."""
+    return None if price is None else float(price.usd) / accelerators / 3600.0
+
+
+def _left_open(asked: RLQuestion, work: problem.Work) -> tuple[tuple[str, str, str], ...]:
+    """What the question did not say and this program chose."""
+    lengths = f"{work.demand.lengths.mean:,.0f} tokens a response"
+    spread = "log-normal, cut at the cap"
+    open_ones = (
+        (not isinstance(asked.response, str) or "/" in asked.response, f"{lengths}, {spread}",
+         "a mean and a cap do not say the spread; a file of lengths does", "--response"),
+        (asked.samples is None, f"{work.demand.samples:.0f} responses to a prompt", "as usual of it", "--samples"),
+        (asked.runtime is None, "the default training framework", "its newest release", "--runtime"),
+        (asked.engine == "vllm", f"{work.engine.name} generates", "the usual engine", "--engine"),
+        (asked.reward is None, "a verifier scores responses", "it takes no accelerator", "--reward"),
+        (asked.rollout_precision is None, "bf16 rollout", "8-bit weights change what is sampled; ask for them",
+         "--rollout-precision"),
+        (True, "the same learning at any staleness", "no published law says what staleness costs", "--staleness"),
+    )  # fmt: skip
+    return tuple((what, why, flag) for is_open, what, why, flag in open_ones if is_open)

@@ -1,0 +1,157 @@
+"""Post-training on one screen: the recommended placement, its timeline by role, and the other placements."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from planner.base.units import format_bytes, format_count, format_many, format_seconds
+from planner.commands.screen import hand_over, render
+from planner.schema.rl import RLPlan, RLPlanSet, RolloutSide, TrainerSide
+
+WIDTH = 48
+"""Characters of a timeline."""
+PLACED = {
+    "colocated": "colocated",
+    "in-step": "apart, in step",
+    "one-step-off": "apart, one step off",
+    "async": "apart, asynchronous",
+}
+PHASES = (
+    ("generation", "generation_s"),
+    ("log-probabilities", "log_probabilities_s"),
+    ("reference", "reference_s"),
+    ("critic", "critic_s"),
+    ("reward", "reward_s"),
+    ("update", "update_s"),
+    ("weights", "sync_s"),
+    ("other", "other_s"),
+)
+
+
+def deliver(found: RLPlanSet, *, as_json: bool, output: Path | None, verbose: bool) -> None:
+    """Prints the report or the document, and writes the document where asked."""
+
+    def whole(answer: RLPlanSet) -> None:
+        show(answer, verbose=verbose)
+
+    after = f"clusterwright explain {output}" if output else "-o FILE keeps the answer; explain FILE shows it again"
+    hand_over.hand_over(found, whole, as_json=as_json, output=output, after=after)
+
+
+def show(found: RLPlanSet, *, verbose: bool = False) -> None:
+    """The whole report."""
+    work, best = found.work, found.plans[0]
+    render.text(
+        f"{work.task.upper()} of {work.model} on {' + '.join(found.pools)}: {work.prompts:,} prompts x {work.samples} "
+        f"responses of {work.response_mean:,.0f} tokens (at most {work.response_cap:,.0f}), "
+        f"{format_many(work.updates, 'update')} a step"
+    )
+    render.text()
+    _recommended(found, best)
+    render.text()
+    _timeline(best)
+    render.text()
+    _others(found)
+    search = found.search
+    proof = "proven" if search.proven else "not proven"
+    render.labelled(
+        "Search",
+        f"{search.trainers:,} layouts of trainers, {search.replicas} of replicas, {search.programs} integer programs; "
+        f"{proof} over the splits tried, to {search.gap:.1%}",
+    )
+    hand_over.assumed(found.assumptions, verbose)
+
+
+def _recommended(found: RLPlanSet, best: RLPlan) -> None:
+    ahead = f" (staleness {best.staleness:g})" if best.staleness else ""
+    render.labelled("Placement", f"{PLACED[best.placement]}{ahead}")
+    render.labelled("Training", _training(best.trainer))
+    if best.critic:
+        render.labelled("Critic", _training(best.critic))
+    for side in best.rollout:
+        render.labelled("Rollout", _rollout(side, found.engine))
+    low, high = format_seconds(best.step_low_s), format_seconds(best.step_high_s)
+    render.labelled("Step", f"{format_seconds(best.step_s)} (80 %: {low} to {high}), {_phases(best)}")
+    render.labelled("Waits", best.waits)
+    trained, made = best.trainer.tokens_per_s, best.rollout[0].tokens_per_s
+    render.labelled("Speed", f"{format_count(best.tokens_per_s)} tokens/s; a GPU trains {format_count(trained)} and "
+                    f"generates {format_count(made)} tokens/s")  # fmt: skip
+    render.labelled("Memory", _memory(best))
+    if best.usd_per_step is None or best.usd is None:
+        render.labelled("Cost", "no price in the catalog (--price)")
+    else:
+        run = f"{format_many(found.work.steps, 'step')} take {best.days:.1f} d and ${best.usd:,.0f}"
+        render.labelled("Cost", f"${best.usd_per_step:,.2f} a step; {run}")
+    if found.evidence:
+        render.labelled("Evidence", found.evidence)
+
+
+def _training(side: TrainerSide) -> str:
+    degrees = " ".join(f"{axis}={value}" for axis, value in side.layout.items() if value != 1 or axis in ("tp", "dp"))
+    away = ", states in host memory meanwhile" if side.offloads else ""
+    return (
+        f"{side.accelerators:,} x {side.accelerator}: {degrees} zero={side.zero} recompute={side.recompute}, "
+        f"{side.precision}, {side.runtime}{away}"
+    )
+
+
+def _rollout(side: RolloutSide, engine: str) -> str:
+    wide = f"tp={side.tp}" + (f" x {side.groups} attention groups" if side.groups > 1 else "")
+    return (
+        f"{side.accelerators:,} x {side.accelerator}: {format_many(side.replicas, 'replica')} of {wide}, "
+        f"{side.precision}, {engine}; {side.sequences:,.0f} responses each, {side.in_flight:,.0f} at a time"
+    )
+
+
+def _phases(plan: RLPlan) -> str:
+    parts = [f"{name} {format_seconds(getattr(plan.phases, key))}" for name, key in PHASES if getattr(plan.phases, key)]
+    hidden = f"; {format_seconds(plan.phases.hidden_s)} of them overlap" if plan.phases.hidden_s > 0.005 else ""
+    return ", ".join(parts) + hidden
+
+
+def _memory(plan: RLPlan) -> str:
+    trainer = f"training {format_bytes(plan.trainer.memory_bytes)} of {format_bytes(plan.trainer.capacity_bytes)}"
+    sides = [
+        f"rollout {format_bytes(side.weight_bytes)} of weights and {format_bytes(side.cache_bytes)} of cache of "
+        f"{format_bytes(side.capacity_bytes)}"
+        for side in plan.rollout
+    ]
+    return "; ".join((trainer, *sides))
+
+
+def _timeline(plan: RLPlan) -> None:
+    """A step by role: g generation, t training, w weights, o other, . waiting."""
+    phases = plan.phases
+    train = phases.log_probabilities_s + phases.reference_s + phases.critic_s + phases.reward_s + phases.update_s
+    moved = phases.sync_s + phases.other_s
+    scale = WIDTH / plan.step_s
+
+    def bar(*parts: tuple[str, float]) -> str:
+        text = "".join(mark * round(seconds * scale) for mark, seconds in parts)
+        return text[:WIDTH].ljust(WIDTH, ".")
+
+    render.text(f"One step of {format_seconds(plan.step_s)} (g generation, t training, w weights and other, . waits):")
+    if plan.placement == "colocated":
+        render.text(f"  both     {bar(('g', phases.generation_s), ('t', train), ('w', moved))}")
+        return
+    late = max(plan.step_s - moved - train, 0.0) if plan.placement == "in-step" else 0.0
+    render.text(f"  rollout  {bar(('g', min(phases.generation_s, plan.step_s - moved)))}")
+    render.text(f"  trainer  {bar(('.', late), ('t', min(train, plan.step_s - moved - late)), ('w', moved))}")
+
+
+def _others(found: RLPlanSet) -> None:
+    """The best of every placement."""
+    rows = []
+    for plan in found.plans:
+        split = "all" if plan.placement == "colocated" else (
+            f"{plan.trainer.accelerators} : {sum(side.accelerators for side in plan.rollout)}"
+        )  # fmt: skip
+        usd = "" if plan.usd_per_step is None else f"${plan.usd_per_step:,.2f}"
+        rows.append([
+            str(plan.rank), PLACED[plan.placement], f"{plan.staleness:g}", split, format_seconds(plan.step_s), usd,
+            format_seconds(plan.phases.generation_s),
+            format_seconds(plan.step_s if plan.placement == "colocated" else plan.phases.update_s),
+        ])  # fmt: skip
+    headers = ["#", "placement", "staleness", "train : rollout", "step", "a step", "generation"]
+    render.table(headers, [row[:-1] for row in rows], align="rlrlrrr", priority=["staleness", "generation"])
+    render.text()

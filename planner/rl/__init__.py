@@ -1,0 +1,1 @@
+"""RL post-training: rollout and training planned together."""

@@ -1,0 +1,236 @@
+"""Choices of layouts as plans of the document: phases, memory, dollars, what waits for what, and an interval."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner.axes.table import PRECISION, RECOMPUTE, ZERO
+from planner.models.parameters import parameters
+from planner.rl import candidates, decode, placements, problem, training
+from planner.rl.candidates import Replicas, Training
+from planner.rl.constants import Fitted
+from planner.rl.decode import Served
+from planner.rl.problem import Machines, Work
+from planner.rl.program import Choice, Point
+from planner.schema.choices import Placement
+from planner.schema.rl import RLPhases, RLPlan, RLWork, RolloutSide, TrainerSide
+
+DAY_S = 86400.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """What plans of one question share."""
+
+    work: Work
+    machines: Sequence[Machines]
+    fit: Fitted
+    replica: Mapping[str, int]
+    """Pinned degrees of a replica."""
+
+    def described(self) -> RLWork:
+        """The step's work as the document says it."""
+        work, demand = self.work, self.work.demand
+        return RLWork(
+            task=work.task,
+            model=work.model.id,
+            parameters=parameters(work.model).total,
+            prompts=round(demand.sequences / demand.samples),
+            samples=round(demand.samples),
+            prompt_tokens=demand.prompt,
+            response_mean=demand.lengths.mean,
+            response_cap=demand.lengths.cap,
+            updates=work.updates,
+            reference=work.reference,
+            critic=work.critic.id if work.critic else None,
+            reward=work.reward.id if work.reward else None,
+            tokens=work.tokens,
+            steps=work.steps,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timed:
+    """A placement's seconds, and the replicas that generate in them."""
+
+    placement: Placement
+    staleness: float
+    generation: float
+    sync: float
+    step: float
+    rollout: tuple[RolloutSide, ...]
+    offloads: bool
+
+
+def colocated_plan(found: Found, trained: Training, served: Served) -> RLPlan | None:
+    """The fastest colocated step on a pool: of all layouts of replicas, with the trainer's states in host memory while
+    responses are generated or resident; None where no replica fits.
+    """
+    work, machines, fit = found.work, found.machines[trained.pool], found.fit
+    layout = problem.replica_layouts(work.model, machines.cluster, found.replica)
+    best: Timed | None = None
+    for offloads in (True, False):
+        resident = 0.0 if offloads else trained.states
+        share = work.engine.memory_share_colocated if offloads else work.engine.memory_share
+        offered = candidates.replicas(served, layout, work, trained.pool, share, resident, 0.0, fit)
+        counts = np.floor(machines.accelerators / layout.accelerators)
+        each = work.demand.sequences / np.maximum(counts, 1.0)
+        seconds = np.array(
+            [np.interp(n, offered.each, row) for n, row in zip(each, offered.seconds, strict=True)], dtype=float
+        )
+        seconds = np.where(np.isfinite(offered.seconds[:, 0]) & (counts >= 1), seconds, np.inf)
+        j = int(np.argmin(seconds))
+        if not np.isfinite(seconds[j]):
+            continue
+        size = (machines.accelerators, machines.accelerators)
+        sync = candidates.synchronised(work, trained, served, served, size, False)
+        if not offloads:
+            sync -= 2.0 * trained.states / float(served.device.host_bandwidth)
+        step = float(placements.step("colocated", seconds[j], trained.seconds, sync, work.updates, 0.0)) + fit.other
+        if best is None or step < best.step:
+            sides = (_side(found, offered, j, int(counts[j]), float(each[j]), float(seconds[j])),)
+            best = Timed(placement="colocated", staleness=0.0, generation=float(seconds[j]), sync=sync, step=step,
+                         rollout=sides, offloads=offloads)  # fmt: skip
+    return None if best is None else _plan(found, trained, best)
+
+
+def plan_apart(found: Found, point: Point, choice: Choice) -> RLPlan:
+    """A choice of the integer program as a plan."""
+    trained = point.trainings[choice.training]
+    window = point.window(choice.training, choice.step)
+    sides = []
+    done = sum(count * point.offered[p].taken_in(window)[j] for p, j, count in choice.replicas)
+    for p, j, count in choice.replicas:
+        offered = point.offered[p]
+        each = float(offered.taken_in(window)[j]) * point.sequences / done
+        seconds = float(np.interp(each, offered.each, offered.seconds[j]))
+        sides.append(_side(found, offered, j, count, each, seconds))
+    generation = max(
+        float(np.interp(side.sequences, point.offered[p].each, point.offered[p].seconds[j]))
+        for side, (p, j, _) in zip(sides, choice.replicas, strict=True)
+    )
+    sync = point.sync_s[choice.training] - found.fit.other
+    step = placements.step(
+        point.placement, generation, trained.seconds, sync + found.fit.other, point.updates, point.staleness
+    )
+    timed = Timed(
+        placement=point.placement,
+        staleness=point.staleness,
+        generation=generation,
+        sync=sync,
+        step=float(step),
+        rollout=tuple(sides),
+        offloads=False,
+    )
+    return _plan(found, trained, timed)
+
+
+def _side(found: Found, offered: Replicas, j: int, count: int, each: float, seconds: float) -> RolloutSide:
+    """Replicas of one layout."""
+    machines, layout = found.machines[offered.pool], offered.layout
+    wide = int(layout.accelerators[j])
+    weights = float(decode.weights(offered.served, layout)[j])
+    return RolloutSide(
+        pool=machines.pool.name,
+        accelerator=machines.cluster.accelerator.id,
+        accelerators=count * wide,
+        replicas=count,
+        tp=int(layout.tp[j]),
+        groups=int(layout.groups[j]),
+        precision=found.work.rollout_precision,
+        sequences=each,
+        in_flight=float(min(offered.in_flight[j], each)),
+        weight_bytes=weights,
+        cache_bytes=max(offered.capacity - weights, 0.0),
+        capacity_bytes=machines.cluster.accelerator.memory,
+        tokens_per_s=each * found.work.demand.lengths.mean / max(seconds, 1e-9) / wide,
+    )
+
+
+def _trainer(found: Found, trained: training.Trainer, pool: int, seconds: float, offloads: bool) -> TrainerSide:
+    machines = found.machines[pool]
+    _, packed = training.packed(found.work.demand, found.work.updates, trained.accelerators)
+    return TrainerSide(
+        pool=machines.pool.name,
+        accelerator=machines.cluster.accelerator.id,
+        accelerators=trained.accelerators,
+        runtime=trained.runtime,
+        precision=trained.options[PRECISION],
+        layout=dict(trained.layout),
+        zero=trained.options[ZERO],
+        recompute=trained.options[RECOMPUTE].name,
+        packed_tokens=packed,
+        memory_bytes=trained.memory,
+        capacity_bytes=trained.capacity,
+        offloads=offloads,
+        tokens_per_s=found.work.tokens / max(seconds, 1e-9) / trained.accelerators,
+    )
+
+
+def _plan(found: Found, trained: Training, timed: Timed) -> RLPlan:
+    work, fit = found.work, found.fit
+    alone = trained.seconds + timed.generation + timed.sync + fit.other
+    half = math.hypot(fit.half_width, 0.0)
+    usd = _usd_per_s(found, trained, timed)
+    return RLPlan(
+        rank=1,
+        placement=timed.placement,
+        staleness=timed.staleness,
+        trainer=_trainer(found, trained.trainer, trained.pool, trained.seconds, timed.offloads),
+        critic=_trainer(found, trained.critic, trained.pool, trained.critic_s, timed.offloads)
+        if trained.critic
+        else None,
+        rollout=timed.rollout,
+        phases=RLPhases(
+            generation_s=timed.generation,
+            log_probabilities_s=trained.log_probabilities_s,
+            reference_s=trained.reference_s,
+            critic_s=trained.critic_s,
+            reward_s=trained.reward_s,
+            update_s=trained.update_s,
+            sync_s=timed.sync,
+            other_s=fit.other,
+            hidden_s=alone - timed.step,
+        ),
+        step_s=timed.step,
+        step_low_s=timed.step * math.exp(-half),
+        step_high_s=timed.step * math.exp(half),
+        waits=_waits(trained, timed),
+        tokens_per_s=work.tokens / timed.step,
+        usd_per_step=None if usd is None else usd * timed.step,
+        usd=None if usd is None else usd * timed.step * work.steps,
+        days=timed.step * work.steps / DAY_S,
+    )
+
+
+def _usd_per_s(found: Found, trained: Training, timed: Timed) -> float | None:
+    """US dollars a second of the accelerators in use; None where a price is not known."""
+    names = {each.pool.name: each.usd_per_s for each in found.machines}
+    used = [(found.machines[trained.pool].usd_per_s, trained.trainer.accelerators)]
+    if timed.placement != "colocated":
+        used += [(names[side.pool], side.accelerators) for side in timed.rollout]
+    total = 0.0
+    for price, accelerators in used:
+        if price is None:
+            return None
+        total += price * accelerators
+    return total
+
+
+def _waits(trained: Training, timed: Timed) -> str:
+    """What waits for what."""
+    if timed.placement == "colocated":
+        share = timed.generation / timed.step
+        return f"training waits for rollout and rollout for training, in turns; rollout is {share:.0%} of the step"
+    idle = timed.step - timed.sync - (timed.generation if timed.generation > trained.seconds else trained.seconds)
+    longer, other = ("rollout", "trainers") if timed.generation > trained.seconds else ("training", "replicas")
+    shorter = min(timed.generation, trained.seconds)
+    share = max(0.0, 1.0 - shorter / max(timed.step, 1e-9))
+    if timed.placement == "in-step":
+        return f"trainers wait for the last response, replicas for new weights; {longer} is the longer part"
+    del idle
+    return f"{longer} sets the pace; {other} wait {share:.0%} of the step"

@@ -1,0 +1,180 @@
+"""What may train and what may roll out, priced: trainers by the exact search, replicas by sequences of each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from planner.catalog import Catalog
+from planner.cost.figures import Array
+from planner.models.parameters import parameters
+from planner.question.plan_options import PlanOptions
+from planner.rl import generation, sync, training
+from planner.rl.constants import Fitted
+from planner.rl.decode import Rollout, Served
+from planner.rl.generation import Room
+from planner.rl.problem import Machines, Work
+from planner.rl.training import Trainer
+from planner.schema.workload import Model
+
+POINTS = 28
+"""Numbers of sequences a replica for which a rollout is priced; between them seconds are linear."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """Who trains, and the seconds that all models of the algorithm take there."""
+
+    pool: int
+    """Place of the pool in the question."""
+    trainer: Trainer
+    critic: Trainer | None
+    log_probabilities_s: float
+    reference_s: float
+    critic_s: float
+    reward_s: float
+    update_s: float
+
+    @property
+    def seconds(self) -> float:
+        """Of all phases of training; they follow one another on the same accelerators."""
+        return self.log_probabilities_s + self.reference_s + self.critic_s + self.reward_s + self.update_s
+
+    @property
+    def states(self) -> float:
+        """Bytes on an accelerator that can be moved to host memory."""
+        return self.trainer.states + (self.critic.states if self.critic else 0.0)
+
+
+def trained(
+    known: Catalog, work: Work, machines: Sequence[Machines], place: int, size: int, asked: PlanOptions, fit: Fitted
+) -> Training | None:
+    """Training on so many accelerators of a pool; None where nothing fits or no layout is legal."""
+    cluster = machines[place].part(size)
+
+    def of(model: Model, forwards: int) -> Trainer | None:
+        return training.best(known, model, cluster, work.demand, work.updates, forwards, asked)
+
+    policy = of(work.model, work.forwards)
+    if policy is None:
+        return None
+    critic = None
+    if work.critic is not None:
+        critic = policy if work.critic == work.model else of(work.critic, 1)
+        if critic is None:
+            return None
+    stretch = stretched(work.model, fit)
+    forward = stretch * policy.forward_s
+    reward_s = 0.0
+    if work.reward is not None:
+        share = parameters(work.reward).active / parameters(work.model).active
+        reward_s = forward * share
+    return Training(
+        pool=place,
+        trainer=policy,
+        critic=critic,
+        log_probabilities_s=forward,
+        reference_s=forward * work.reference,
+        critic_s=stretch * (critic.update_s + critic.forward_s) if critic else 0.0,
+        reward_s=reward_s,
+        update_s=stretch * policy.update_s,
+    )
+
+
+def stretched(model: Model, fit: Fitted) -> float:
+    """Measured seconds of training over those of packed pre-training."""
+    return fit.training_experts if model.moe else fit.training
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replicas:
+    """Layouts of replicas on one pool, with the seconds of a rollout over sequences a replica."""
+
+    pool: int
+    served: Served
+    layout: Rollout
+    room: Room
+    in_flight: Array
+    capacity: float
+    """Bytes of an accelerator that weights and cache may fill."""
+    each: Array
+    """Sequences of a replica, ascending; ..."""
+    seconds: Array
+    """... of a rollout with so many, by layout: shape (layouts, points), never falling."""
+
+    def taken_in(self, limit: float) -> Array:
+        """Sequences that a replica of each layout completes within so many seconds; less than one: none."""
+        known = np.isfinite(self.seconds[:, 0])
+        done = [
+            float(np.interp(limit, row, self.each, left=0.0)) if ok else 0.0
+            for row, ok in zip(self.seconds, known, strict=True)
+        ]
+        return np.array(done)
+
+
+def replicas(
+    served: Served, layout: Rollout, work: Work, place: int, share: float, resident: float, stale: float, fit: Fitted
+) -> Replicas:
+    """All layouts of a pool, priced.
+
+    Args:
+        served: The model on the pool's accelerators.
+        layout: The layouts.
+        work: What a step generates.
+        place: Of the pool.
+        share: Of the memory that the engine may take.
+        resident: Bytes that something else keeps there.
+        stale: Batches that rollout may be ahead.
+        fit: What measured rollouts take over their kernels.
+    """
+    engine = work.engine
+    capacity = max(min(served.device.memory * share, served.device.memory - resident) - engine.reserved, 0.0)
+    room = generation.room(served, layout, capacity, engine.sequences, engine.prefix_caching)
+    each = np.unique(np.round(np.geomspace(1.0, work.demand.sequences, POINTS)))
+    seconds = generation.seconds(served, layout, work.demand, room, each[:, None], stale).T * fit.generation
+    return Replicas(
+        pool=place,
+        served=served,
+        layout=layout,
+        room=room,
+        in_flight=generation.in_flight(work.demand, room, layout),
+        capacity=capacity,
+        each=each,
+        seconds=np.maximum.accumulate(seconds, axis=1),
+    )
+
+
+def kept(options: Replicas) -> Replicas:
+    """Those layouts that hold a sequence at all."""
+    rows = np.flatnonzero(np.isfinite(options.seconds[:, 0]))
+    room = replace(options.room, tokens=options.room.tokens[rows])
+    return replace(
+        options,
+        layout=options.layout.taken(rows),
+        room=room,
+        in_flight=options.in_flight[rows],
+        seconds=options.seconds[rows],
+    )
+
+
+def synchronised(
+    work: Work, training: Training, trainers: Served, replicas_on: Served, sizes: tuple[int, int], apart: bool
+) -> float:
+    """Seconds in which weights reach the replicas; on the same accelerators by resharding.
+
+    Args:
+        work: What is trained.
+        training: Who trains.
+        trainers: The policy on the trainers' pool.
+        replicas_on: The policy on the pool of the replicas that take weights in slowest.
+        sizes: Accelerators that train, and that roll out.
+        apart: Whether these are others.
+    """
+    weights = 2.0 * parameters(work.model).total
+    bucketed = work.engine.id == "sglang"
+    if apart:
+        return sync.between(weights, trainers.shape, trainers.network, replicas_on.network, sizes, bucketed)
+    moved = sync.offload(training.states, float(trainers.device.host_bandwidth))
+    return sync.in_place(weights, trainers.shape, trainers.network, sizes[0], bucketed) + moved

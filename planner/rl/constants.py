@@ -1,0 +1,87 @@
+"""Figures of rollout engines and of what measured steps say, read from data files beside this module."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from planner.base import units
+from planner.base.errors import WrongQuestion, suggestion
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineFigures:
+    """A rollout engine. SI."""
+
+    id: str
+    name: str
+    aliases: tuple[str, ...]
+    memory_share: float
+    """Of the memory that weights and cache may fill, alone on an accelerator, ..."""
+    memory_share_colocated: float
+    """... and beside a trainer whose states are elsewhere meanwhile."""
+    sequences: float
+    """Most in flight on a replica."""
+    reserved: float
+    """Bytes of captured graphs and workspace."""
+    prefix_caching: bool
+    host: float
+    """Seconds between two iterations, and ..."""
+    host_sequence: float
+    """... for each sequence."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fitted:
+    """What measured steps take over the model's own figures (``fitted.toml`` says what each is)."""
+
+    generation: float
+    training: float
+    training_experts: float
+    across_s: float
+    other: float
+    half_width: float
+    unknown_lengths: float
+
+
+@lru_cache(maxsize=4)
+def _table(name: str) -> dict[str, Any]:
+    return tomllib.loads((Path(__file__).parent / name).read_text(encoding="utf-8"))
+
+
+def fitted() -> Fitted:
+    """The fitted figures."""
+    seconds = ("across_s", "other")
+    return Fitted(**{k: units.parse(v, "time") if k in seconds else v for k, v in _table("fitted.toml").items()})
+
+
+def engines() -> dict[str, EngineFigures]:
+    """The engines by id."""
+    kinds = {"reserved": "bytes", "host": "time", "host_sequence": "time"}
+    return {
+        entry: EngineFigures(
+            id=entry,
+            **{
+                key: units.parse(value, kinds[key]) if key in kinds else tuple(value) if key == "aliases" else value
+                for key, value in table.items()
+            },
+        )
+        for entry, table in _table("engines.toml").items()
+    }
+
+
+def engine(name: str) -> EngineFigures:
+    """One engine, by its id or another of its names.
+
+    Raises:
+        WrongQuestion: no such engine; the nearest.
+    """
+    known = engines()
+    plain = name.strip().lower()
+    for each in known.values():
+        if plain == each.id or plain in each.aliases:
+            return each
+    raise WrongQuestion(f"--engine {name}: it can be {', '.join(known)}.{suggestion(plain, known)}")

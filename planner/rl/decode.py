@@ -1,0 +1,198 @@
+"""Seconds of one decoding iteration and of a prefill, layer by layer, on a replica of a rollout engine.
+
+Each group of kernels takes the longer of its bytes over the memory's rate and its products over the matrix rate; each
+kernel takes :data:`KERNEL_S` beside, and exchanges are those of :mod:`planner.cost.collective_times`. With b live
+sequences a replica of g accelerators, tensor parallelism t in attention and ``a = g / t`` attention groups, ``b / a``
+sequences stand on each; experts lie over all g. A token picks k of E experts, so that an iteration touches
+``E (1 - (1 - k / E)^b)`` of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from planner.cost import collective_times
+from planner.cost.figures import Array, Device, Figure, Network, Shape
+from planner.models.context import attended
+from planner.schema.workload import Model
+
+WEIGHT_REACH = 0.8
+"""Share of the memory's nominal rate that decoding kernels reach: `mem_bw_empirical_scaling_factor` of aiconfigurator's
+systems, which its authors set by operators measured on H100, H200 and B200 (ai-dynamo/aiconfigurator, systems/*.yaml).
+FlashMLA reads keys and values at 3,000 of 3,350 GB/s, 0.9 (deepseek-ai/FlashMLA, README)."""
+KERNEL_S = 3e-6
+"""Seconds that a captured kernel takes beside its bytes and products: `mem_empirical_constant_latency` there."""
+DENSE_KERNELS = 10
+"""Of a layer: norm, products of queries, keys and values, rotation, cache write, attention, output, norm, two products
+of the MLP and its function (vllm/model_executor/models/llama.py, compiled)."""
+EXPERT_KERNELS = 6
+"""What a mixture adds: router, choice, sorting, and the sum over experts (layers/fused_moe/fused_moe.py)."""
+LATENT_KERNELS = 6
+"""What latent attention adds: two more projections, their norms, two absorbed products (layers/mla.py)."""
+LOGIT_PASSES = 5.0
+"""Times that a logit of 4 bytes moves: written, scaled, its maximum, its exponentials and the choice (v1/sample)."""
+PREFILL_REACH = 0.7
+"""Of the products' reachable rate in a prefill of mixed lengths, chunk by chunk."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rollout:
+    """Layouts of replicas as columns."""
+
+    tp: Array
+    groups: Array
+    """Attention groups of a replica (attention data parallel); 1 unless experts are spread over them."""
+
+    @property
+    def accelerators(self) -> Array:
+        """Of one replica."""
+        return self.tp * self.groups
+
+    def taken(self, rows: Array) -> Rollout:
+        """Some of the layouts."""
+        return Rollout(tp=self.tp[rows], groups=self.groups[rows])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Served:
+    """A model as an engine serves it on one pool."""
+
+    shape: Shape
+    """Means over layers, without a runtime."""
+    device: Device
+    """In the precision of the rollout."""
+    bandwidth: float
+    """Nominal B/s of the memory."""
+    network: Network
+    weight_bytes: float
+    """Bytes of a weight."""
+    cache_bytes: float
+    """Bytes of an element of keys and values."""
+    host_s: float
+    """Seconds between two iterations, and ..."""
+    host_sequence_s: float
+    """... for each sequence in flight."""
+    across_s: float = 0.0
+    """Seconds of a sum across domains beside NCCL's own."""
+    near: float = 1.0
+    """Positions that attention reads over those there are: less than 1 with windows."""
+
+    @property
+    def expert_layers(self) -> float:
+        """Layers with a mixture."""
+        return float((self.shape.layers - self.shape.leading_dense) * self.shape.moe_share)
+
+    @property
+    def parameters(self) -> tuple[float, float]:
+        """Parameters outside experts, and of all experts."""
+        s = self.shape
+        plain = (s.layers - self.expert_layers) * s.mlp_parameters + self.expert_layers * s.shared_parameters
+        ends = s.embedding_parameters + (1.0 - s.tied) * s.head_parameters
+        outside = s.layers * s.attention_parameters + plain + ends
+        return float(outside), float(self.expert_layers * s.experts * s.expert_parameters)
+
+    @property
+    def cache_per_token(self) -> float:
+        """Bytes of keys and values of a token on one rank that holds all heads, over layers."""
+        s = self.shape
+        width = s.kv_rank if s.kv_latent else s.kv_heads * (s.qk_dim + s.v_dim)
+        return float(s.layers * s.attention_share * width * self.cache_bytes)
+
+
+def windowed(model: Model, context: float) -> float:
+    """Positions that attention reads over those there are, mean over a response."""
+    return float(min(1.0, attended(model, context) / (0.5 * context)))
+
+
+def cache_ranks(served: Served, layout: Rollout) -> Array:
+    """Over how many ranks a sequence's cache is cut: latent caches are not."""
+    heads = 1.0 if served.shape.kv_latent else max(1.0, float(served.shape.kv_heads))
+    return np.minimum(layout.tp, heads)
+
+
+def weights(served: Served, layout: Rollout) -> Array:
+    """Bytes of weights on one accelerator."""
+    outside, experts = served.parameters
+    return served.weight_bytes * (outside / layout.tp + experts / layout.accelerators)
+
+
+def iteration(served: Served, layout: Rollout, live: Figure, context: Figure) -> Array:
+    """Seconds of one token for `live` sequences a replica, each of `context` tokens before it.
+
+    Layouts lie on the last axis; `live` and `context` broadcast against it.
+    """
+    s, device = served.shape, served.device
+    memory, rate = served.bandwidth * WEIGHT_REACH, device.matrix_rate
+    each = np.maximum(live / layout.groups, 1.0)
+    tp, spread = layout.tp, layout.accelerators
+
+    dense = s.layers - served.expert_layers
+    attention = _longer(served.weight_bytes * s.attention_parameters / tp / memory,
+                        2.0 * each * s.attention_parameters / tp / rate)  # fmt: skip
+    mlp = _longer(served.weight_bytes * s.mlp_parameters / tp / memory, 2.0 * each * s.mlp_parameters / tp / rate)
+    layers = s.layers * attention + dense * mlp
+    layers = layers + s.layers * s.attention_share * _cache(served, layout, each, context, memory)
+    if served.expert_layers:
+        share = s.experts_per_token / s.experts
+        touched = s.experts * (1.0 - (1.0 - share) ** np.maximum(live, 1.0)) / spread
+        shared = _longer(served.weight_bytes * s.shared_parameters / tp / memory,
+                         2.0 * each * s.shared_parameters / tp / rate)  # fmt: skip
+        routed = _longer(
+            served.weight_bytes * touched * s.expert_parameters / memory,
+            2.0 * np.maximum(live, 1.0) * s.experts_per_token * s.expert_parameters / spread / rate,
+        )
+        layers = layers + served.expert_layers * (shared + routed)
+    kernels = DENSE_KERNELS * s.layers + EXPERT_KERNELS * served.expert_layers
+    kernels = kernels + LATENT_KERNELS * s.layers * (s.kv_latent > 0)
+    logits = _longer(served.weight_bytes * s.head_parameters / tp / memory, 2.0 * each * s.head_parameters / tp / rate)
+    logits = logits + LOGIT_PASSES * 4.0 * each * s.vocab / tp / memory
+    host = served.host_s + served.host_sequence_s * live
+    return layers + kernels * KERNEL_S + logits + host + exchanged(served, layout, each)
+
+
+def _longer(moved: Figure, multiplied: Figure) -> Array:
+    """The longer of two ways to be busy."""
+    return np.maximum(moved, multiplied)
+
+
+def _cache(served: Served, layout: Rollout, each: Figure, context: Figure, memory: float) -> Array:
+    """Seconds of a layer's attention: keys and values read, and multiplied with by every query head."""
+    s = served.shape
+    width = s.kv_rank if s.kv_latent else s.kv_heads * (s.qk_dim + s.v_dim) / cache_ranks(served, layout)
+    read = each * context * served.near * width * served.cache_bytes / memory
+    products = s.kv_rank + s.kv_latent if s.kv_latent else s.qk_dim + s.v_dim
+    work = 2.0 * each * context * served.near * s.heads / layout.tp * products
+    return np.maximum(read, work / served.device.matrix_rate_16)
+
+
+def exchanged(served: Served, layout: Rollout, tokens: Figure) -> Array:
+    """Seconds of all exchanges of an iteration: two sums a layer over tensor-parallel ranks, and dispatch and
+    combination of experts over attention groups.
+
+    Inside a domain a sum is one kernel that reads every peer's part and writes the sum back (two-shot,
+    vllm/csrc/custom_all_reduce.cuh): a direct exchange there and back. Across domains it is NCCL's.
+    """
+    s = served.shape
+    network = replace(served.network, accelerators=np.maximum(layout.accelerators, 1.0))
+    size = 2.0 * tokens * s.hidden
+    across = collective_times.group(network, layout.tp, np.ones_like(layout.tp))
+    direct = collective_times.all_to_all(network, 2.0 * size, across)
+    nccl = collective_times.all_reduce(network, size, across) + served.across_s
+    sums = np.where(layout.tp <= network.domain, direct, nccl)
+    total = 2.0 * s.layers * np.where(layout.tp > 1, sums, 0.0)
+    if served.expert_layers:
+        wide = collective_times.group(network, layout.accelerators, np.ones_like(layout.tp))
+        sent = collective_times.all_to_all(network, size * s.experts_per_token / layout.tp, wide)
+        total = total + 2.0 * served.expert_layers * np.where(layout.groups > 1, sent, 0.0)
+    return total
+
+
+def prefill(served: Served, layout: Rollout, tokens: Figure) -> Array:
+    """Seconds in which a replica reads so many prompt tokens."""
+    s = served.shape
+    outside, _ = served.parameters
+    active = outside - s.embedding_parameters + served.expert_layers * s.experts_per_token * s.expert_parameters
+    work = 2.0 * active * tokens / layout.accelerators / (served.device.matrix_rate * PREFILL_REACH)
+    return np.asarray(work)

@@ -1,0 +1,291 @@
+"""A question about post-training made computable: the step's work, the pools, and a model as engines serve it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from planner.base import reading, units
+from planner.base.errors import NoAnswer, WrongQuestion
+from planner.catalog import Catalog
+from planner.figures import cost_inputs
+from planner.figures.efficiency import reached
+from planner.figures.matrix_formats import can_train_in
+from planner.models.parameters import parameters
+from planner.models.workload import find_model, workload
+from planner.question.job_pools import JobPool, part_of
+from planner.question.rl_options import RLOptions
+from planner.question.values import sequence_length
+from planner.rl import decode, lengths
+from planner.rl.constants import EngineFigures, engine
+from planner.rl.decode import Rollout, Served
+from planner.rl.generation import Demand
+from planner.schema.choices import Placement, RLTask
+from planner.schema.hardware import Cluster, Runtime
+from planner.schema.workload import Model
+
+LARGEST_FILE = 50_000_000
+ROLLOUT_BYTES = {"bf16": 2.0, "fp16": 2.0, "fp8": 1.0}
+"""Precisions of rollout -> bytes of a weight."""
+CONTEXT = 2**17
+"""Tokens up to which rotary positions are taken to be stretched where the library's sequence is shorter."""
+WIDEST = 64
+"""Accelerators of a replica, at most."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """What a step does."""
+
+    task: RLTask
+    model: Model
+    demand: Demand
+    updates: int
+    reference: bool
+    critic: Model | None
+    reward: Model | None
+    steps: int
+    engine: EngineFigures
+    rollout_precision: str
+
+    @property
+    def forwards(self) -> int:
+        """Forward passes of the policy's size over all sequences beside the updates: log-probabilities before them,
+        which trainers compute anew since an engine's differ by rounding (verl, NeMo-RL, TRL), and a reference.
+        """
+        return 1 + self.reference
+
+    @property
+    def tokens(self) -> float:
+        """Prompts and responses of a step."""
+        return self.demand.sequences * (self.demand.prompt + self.demand.lengths.mean)
+
+
+def work(model: Model, task: RLTask, asked: RLOptions) -> Work:
+    """What a question says of its step, checked.
+
+    Raises:
+        WrongQuestion: a value or a combination that cannot be; the message names the flag.
+    """
+    if model.family != "decoder":
+        raise WrongQuestion(f"--task {task}: {model.id} is no decoder; it generates nothing")
+    if asked.critic is not None and task != "ppo":
+        raise WrongQuestion(f"--critic {asked.critic}: {task} has none; leave it out, or take --task ppo")
+    samples = asked.samples if asked.samples is not None else (1 if task == "ppo" else 16)
+    if task != "ppo" and samples < 2:
+        raise WrongQuestion(f"--samples {samples}: {task} compares the responses to a prompt; take 2 or more")
+    if asked.response is None:
+        raise WrongQuestion(
+            "--response: how long are responses? Write the mean and the cap in tokens: --response 2k/8k"
+        )
+    prompt = sequence_length(asked.prompt_length)
+    assert prompt is not None
+    responses = _responses(asked.response)
+    context = model.sequence if model.learned_positions else max(model.sequence, CONTEXT)
+    if prompt + responses.cap > context:
+        raise WrongQuestion(
+            f"--response {asked.response}: prompts of {prompt:,} tokens with responses up to {responses.cap:,.0f} are "
+            f"longer than the context of {model.id}, {context:,}; take a lower cap"
+        )
+    sequences = asked.prompts * samples
+    if asked.updates > sequences:
+        raise WrongQuestion(f"--updates {asked.updates}: a step has {sequences:,} responses; take at most as many")
+    precision = asked.rollout_precision or "bf16"
+    if precision not in ROLLOUT_BYTES:
+        raise WrongQuestion(f"--rollout-precision {precision}: it can be {', '.join(ROLLOUT_BYTES)}")
+    critic = find_model(asked.critic) if asked.critic else model if task == "ppo" else None
+    return Work(
+        task=task,
+        model=model,
+        demand=Demand(sequences=float(sequences), prompt=float(prompt), lengths=responses, samples=float(samples)),
+        updates=asked.updates,
+        reference=asked.reference,
+        critic=critic,
+        reward=find_model(asked.reward) if asked.reward else None,
+        steps=asked.steps,
+        engine=engine(asked.engine),
+        rollout_precision=precision,
+    )
+
+
+def _responses(stated: str | Path | Sequence[float]) -> lengths.Lengths:
+    """Lengths as stated: mean and cap, a file, or numbers."""
+    if not isinstance(stated, str | Path):
+        values = np.array(list(stated), dtype=float)
+        return lengths.of_values(values, float(values.max()) if len(values) else 1.0)
+    mean, slash, cap = str(stated).partition("/")
+    try:
+        if slash:
+            return lengths.of_mean(units.parse(mean, "count"), units.parse(cap, "count"))
+    except units.UnitError:
+        pass
+    if not Path(stated).is_file():
+        raise WrongQuestion(f"--response {stated}: no such file; or write mean and cap in tokens: 2k/8k")
+    words = reading.text(Path(stated), "a file of lengths", LARGEST_FILE).replace(",", " ").split()
+    try:
+        values = np.array([float(word) for word in words])
+    except ValueError as error:
+        raise WrongQuestion(f"--response {stated}: one length in tokens a line; {error}") from None
+    return lengths.of_values(values, float(values.max()) if len(values) else 1.0)
+
+
+def staleness(placement: Placement | None, stated: float | None) -> Mapping[Placement, tuple[float, ...]]:
+    """Which placements are tried, each with its staleness.
+
+    Raises:
+        WrongQuestion: a staleness that the placement cannot have.
+    """
+    most = 1.0 if stated is None else stated
+    if placement in ("colocated", "in-step") and stated:
+        raise WrongQuestion(
+            f"--staleness {stated:g} --placement {placement}: nothing is stale there; take --placement async"
+        )
+    if placement == "one-step-off" and stated not in (None, 1.0):
+        raise WrongQuestion(f"--staleness {stated:g} --placement one-step-off: it is 1 there; take --placement async")
+    if placement == "async" and stated == 0:
+        raise WrongQuestion("--staleness 0 --placement async: rollout would wait; take --placement in-step")
+    beyond = tuple(sorted({s for s in (0.25, 0.5, 1.0) if s < most} | {most})) if most else ()
+    offered: dict[Placement, tuple[float, ...]] = {"colocated": (0.0,), "in-step": (0.0,)}
+    if most >= 1.0:
+        offered["one-step-off"] = (1.0,)
+    if beyond:
+        offered["async"] = beyond if stated is None else (stated,)
+    return {name: values for name, values in offered.items() if placement in (None, name)}
+
+
+# ---- machines --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machines:
+    """A pool of the question."""
+
+    pool: JobPool
+    usd_per_s: float | None
+    """Of one accelerator."""
+
+    @property
+    def cluster(self) -> Cluster:
+        """All of it."""
+        return self.pool.cluster
+
+    @property
+    def accelerators(self) -> int:
+        """Of the pool."""
+        return self.pool.cluster.accelerators
+
+    def part(self, accelerators: int) -> Cluster:
+        """So many accelerators of the pool, whole nodes or a part of one."""
+        node = self.cluster.node
+        if accelerators % node.accelerators == 0:
+            return replace(self.cluster, count=accelerators // node.accelerators)
+        return replace(self.cluster, node=part_of(node, accelerators), count=1)
+
+    def sizes(self) -> tuple[int, ...]:
+        """Accelerators that one role may have beside another in the same pool: quarters, in whole nodes where there
+        are several.
+        """
+        unit = self.cluster.node.accelerators if self.cluster.count > 1 else 1
+        whole = self.accelerators // unit
+        return tuple(sorted({max(1, whole * quarter // 4) * unit for quarter in (1, 2, 3) if whole > 1}))
+
+
+def served(known: Catalog, model: Model, work: Work, cluster: Cluster, runtime: Runtime, across_s: float) -> Served:
+    """A model as an engine serves it on a cluster.
+
+    Raises:
+        WrongQuestion: a precision that the accelerator does not have.
+    """
+    part, precision = cluster.accelerator, work.rollout_precision
+    if not can_train_in(part, precision):
+        raise WrongQuestion(f"--rollout-precision {precision}: {part.id} has no {precision}; take bf16")
+    efficiency = reached(known, part, runtime, runtime.releases[-1])
+    longest = work.demand.prompt + work.demand.lengths.cap
+    return Served(
+        shape=cost_inputs.shape(workload(model, method="full"), None),
+        device=cost_inputs.device(part, efficiency.accelerator, precision, runtime.releases[-1]),
+        bandwidth=part.memory_bandwidth,
+        network=cost_inputs.network(cluster, efficiency.accelerator),
+        weight_bytes=ROLLOUT_BYTES[precision],
+        cache_bytes=2.0,
+        host_s=work.engine.host,
+        host_sequence_s=work.engine.host_sequence,
+        near=decode.windowed(model, longest),
+        across_s=across_s,
+    )
+
+
+def replica_layouts(model: Model, cluster: Cluster, pinned: Mapping[str, int]) -> Rollout:
+    """Layouts of replicas: tensor parallelism over powers of two that divide the heads; of a mixture also attention
+    groups, over all of whose accelerators its experts are spread.
+
+    Raises:
+        WrongQuestion: none that is pinned.
+    """
+    domain = cluster.node.accelerators
+    most = min(WIDEST, cluster.accelerators)
+    experts = model.moe.experts if model.moe else 1
+    pairs = []
+    for tp in (2**i for i in range(7)):
+        for groups in (2**i for i in range(7)):
+            wide = tp * groups
+            whole = wide <= domain or wide % domain == 0 or domain % wide == 0
+            spread = groups == 1 or (model.moe is not None and tp <= domain and experts % wide == 0)
+            if wide <= most and model.heads % tp == 0 and whole and spread:
+                pairs.append((tp, groups))
+    kept = [pair for pair in pairs if pair == (pinned.get("tp", pair[0]), pinned.get("groups", pair[1]))]
+    if not kept:
+        words = ",".join(f"{axis}={value}" for axis, value in pinned.items())
+        able = sorted({tp for tp, _ in pairs})
+        raise WrongQuestion(f"--rollout {words}: no replica of {model.id} is so; tp can be {', '.join(map(str, able))}")
+    tp, groups = np.array(kept, dtype=float).T
+    return Rollout(tp=tp, groups=groups)
+
+
+def pinned_replica(texts: Sequence[str]) -> dict[str, int]:
+    """``tp=4,groups=1``.
+
+    Raises:
+        WrongQuestion: another axis, or no whole number.
+    """
+    pinned: dict[str, int] = {}
+    for word in (word for text in texts for word in re.split(r"[,\s]+", text) if word):
+        axis, equals, value = word.partition("=")
+        if axis not in ("tp", "groups") or not equals or not value.isdecimal() or not int(value):
+            raise WrongQuestion(f"--rollout {word}: write tp=4, or tp=1,groups=16 of a mixture of experts")
+        pinned[axis] = int(value)
+    return pinned
+
+
+def stated_split(text: str | None, machines: Sequence[Machines]) -> tuple[int, int] | None:
+    """``32:96``: accelerators that train, and that roll out.
+
+    Raises:
+        WrongQuestion: no two numbers, or more than there are.
+    """
+    if text is None:
+        return None
+    if not re.fullmatch(r"[1-9]\d{0,6}:[1-9]\d{0,6}", text):
+        raise WrongQuestion(f"--split {text}: write accelerators that train and that roll out: 32:96")
+    train, rollout = map(int, text.split(":"))
+    total = sum(each.accelerators for each in machines)
+    if train + rollout > total:
+        raise WrongQuestion(f"--split {text}: there are {total:,} accelerators; take {train}:{total - train}")
+    return train, rollout
+
+
+def holds(machines: Sequence[Machines], model: Model) -> None:
+    """Refuses pools whose memory holds no copy of the weights.
+
+    Raises:
+        NoAnswer: they do not.
+    """
+    needed = 2.0 * parameters(model).total
+    if all(each.accelerators * each.cluster.accelerator.memory < needed for each in machines):
+        raise NoAnswer(
+            f"no pool holds the weights of {model.id}, {needed / 2**30:,.0f} GiB in bf16; take more accelerators"
+        )

@@ -1,0 +1,219 @@
+"""Which accelerators train and which roll out, apart: an integer program for each point of placement and staleness.
+
+For a step of tau seconds every replica completes a known number q of sequences (:meth:`Replicas.taken_in`), so that
+what remains is linear. Variables: z_i, 1 if the training i is chosen; x_ij, replicas of layout j beside it.
+
+    minimise   sum_i usd_i z_i + sum_ij usd_j a_j x_ij
+    chosen     sum_i z_i = 1
+    pool_ip    sum_{j in p} a_j x_ij <= R_ip z_i        R_ip: accelerators of pool p that training i leaves
+    batch      sum_ij q_ij(tau) x_ij >= N
+
+with q_ij of the seconds that training i leaves rollout within tau. The shortest tau is found by bisection between the
+shortest that the relaxation without whole replicas allows, and the best of plain splits: one layout a pool. Trainings
+that are longer than tau alone have no z.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner.cost.figures import Array
+from planner.rl import placements
+from planner.rl.candidates import Replicas, Training
+from planner.schema.choices import Placement
+from planner.solver import Linear, Problem, total
+
+PRECISION = 5e-3
+"""Relative width to which the shortest step is bisected."""
+POINTS = 8
+"""Longer steps at which the cheapest accelerators are looked for, over :data:`LONGEST` times the shortest."""
+LONGEST = 4.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Point:
+    """One placement and staleness, with what may train and roll out."""
+
+    placement: Placement
+    staleness: float
+    updates: int
+    sequences: float
+    trainings: Sequence[Training]
+    offered: Sequence[Replicas]
+    """One for each pool."""
+    sizes: Sequence[int]
+    """Accelerators of each pool."""
+    left: int | None
+    """Accelerators of all pools that roll out, where the question says so."""
+    usd: Sequence[float]
+    """Of an accelerator and second, by pool; ones where no price is known."""
+    sync_s: Sequence[float]
+    """By training."""
+
+    def window(self, training: int, step: float) -> float:
+        """Seconds that a step of `step` seconds leaves for the rollout beside a training; nothing where it is longer
+        itself.
+        """
+        seconds = self.trainings[training].seconds
+        room = step - self.sync_s[training]
+        if room < seconds * (1.0 - 1e-12):
+            return 0.0
+        if self.placement == "in-step":
+            return room - seconds / self.updates
+        if self.placement == "one-step-off":
+            return room
+        return _within(room, seconds, self.staleness)
+
+    def room(self, training: int) -> list[int]:
+        """Accelerators of each pool that a training leaves."""
+        chosen = self.trainings[training]
+        used = [chosen.trainer.accelerators * (pool == chosen.pool) for pool in range(len(self.sizes))]
+        return [size - own for size, own in zip(self.sizes, used, strict=True)]
+
+
+def _within(room: float, training: float, staleness: float) -> float:
+    """The longest rollout whose step, by the mean of the longer of two, is within `room`."""
+    low, high = 0.0, room
+    for _ in range(30):
+        middle = 0.5 * (low + high)
+        fits = float(placements.step("async", middle, training, 0.0, 1, staleness)) <= room
+        low, high = (middle, high) if fits else (low, middle)
+    return low
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A training and replicas of layouts beside it."""
+
+    step: float
+    training: int
+    replicas: tuple[tuple[int, int, int], ...]
+    """(Pool, layout, count)."""
+    usd: float
+    """Of the step, as far as prices are known."""
+
+
+@dataclass(frozen=True)
+class Solved:
+    """The fastest and the cheapest choice of a point, and how sure that is."""
+
+    fastest: Choice
+    cheapest: Choice
+    gap: float
+    """By which a faster one could beat the fastest, at most."""
+    programs: int
+
+
+def solve(point: Point) -> Solved | None:
+    """The best choices; None where no training leaves room for a replica that completes the batch."""
+    bounds = [_shortest(point, i, lambda i, step: _relaxed(point, i, step)) for i in range(len(point.trainings))]
+    plain = [_shortest(point, i, lambda i, step: _one_layout(point, i, step)) for i in range(len(point.trainings))]
+    low, high = min(bounds, default=np.inf), min(plain, default=np.inf)
+    if not np.isfinite(high):
+        return None
+    best, programs = None, 0
+    while high > low * (1.0 + PRECISION):
+        middle = float(np.sqrt(low * high))
+        choice, programs = _cheapest(point, middle), programs + 1
+        if choice is None:
+            low = middle
+        else:
+            best, high = choice, middle
+    if best is None:
+        best, programs = _cheapest(point, high * (1.0 + 1e-9)), programs + 1
+        assert best is not None, "a plain split that the program does not find"
+    cheapest = best
+    for step in best.step * np.geomspace(1.0, LONGEST, POINTS)[1:]:
+        choice, programs = _cheapest(point, float(step)), programs + 1
+        if choice is not None and choice.usd < cheapest.usd:
+            cheapest = choice
+    return Solved(best, cheapest, high / low - 1.0, programs)
+
+
+def _shortest(point: Point, training: int, sequences: Callable[[int, float], float]) -> float:
+    """Seconds of the shortest step in which so many sequences are completed; infinite where no step is long enough."""
+    floor = point.trainings[training].seconds + point.sync_s[training]
+    low, high = floor, 64.0 * floor + 1e5
+    if sequences(training, high) < point.sequences:
+        return np.inf
+    if sequences(training, low * (1.0 + 1e-9)) >= point.sequences:
+        return low * (1.0 + 1e-9)
+    for _ in range(40):
+        middle = float(np.sqrt(low * high))
+        enough = sequences(training, middle) >= point.sequences
+        low, high = (low, middle) if enough else (middle, high)
+    return high
+
+
+def _rates(point: Point, training: int, step: float) -> list[tuple[Array, Array]]:
+    """Sequences and accelerators of a replica of each layout, by pool."""
+    window = point.window(training, step)
+    return [(each.taken_in(window), each.layout.accelerators) for each in point.offered]
+
+
+def _relaxed(point: Point, training: int, step: float) -> float:
+    """Sequences that parts of replicas complete on what a training leaves, at most."""
+    most = 0.0
+    for room, (done, width) in zip(point.room(training), _rates(point, training, step), strict=True):
+        fits = width <= room
+        most += room * float(np.max(done[fits] / width[fits], initial=0.0))
+    return most
+
+
+def _one_layout(point: Point, training: int, step: float) -> float:
+    """Sequences that whole replicas of the best one layout of each pool complete."""
+    most, left = 0.0, point.left
+    for room, (done, width) in zip(point.room(training), _rates(point, training, step), strict=True):
+        room = room if left is None else min(room, left)
+        counts = np.floor(room / width)
+        each = counts * done
+        if len(each):
+            most += float(np.max(each))
+            left = None if left is None else left - int(counts[int(np.argmax(each))] * width[int(np.argmax(each))])
+    return most
+
+
+def _cheapest(point: Point, step: float) -> Choice | None:
+    """The cheapest accelerators that complete the batch within a step, by the integer program; None if none do."""
+    problem = Problem()
+    chosen: list[Linear] = []
+    costs: list[Linear] = []
+    batch: list[Linear] = []
+    columns: dict[tuple[int, int, int], Linear] = {}
+    for i, training in enumerate(point.trainings):
+        if point.window(i, step) <= 0.0:
+            continue
+        z = problem.integer(f"z_{i}", high=1)
+        chosen.append(z)
+        costs.append(training.trainer.accelerators * point.usd[training.pool] * z)
+        everything: list[Linear] = []
+        for p, (room, (done, width)) in enumerate(
+            zip(point.room(i), _rates(point, i, step), strict=True)
+        ):  # fmt: skip
+            used: list[Linear] = []
+            for j in np.flatnonzero((done >= 1.0) & (width <= room)):
+                x = problem.integer(f"x_{i}_{p}_{j}", high=int(room // width[j]))
+                columns[i, p, int(j)] = x
+                used.append(float(width[j]) * x)
+                batch.append(float(done[j]) * x)
+                costs.append(float(width[j]) * point.usd[p] * x)
+            if used:
+                problem.constrain(total(used) - float(room) * z <= 0, f"pool_{i}_{p}")
+            everything += used
+        if point.left is not None and everything:
+            problem.constrain(total(everything) - float(point.left) * z <= 0, f"split_{i}")
+    if not batch:
+        return None
+    problem.constrain(total(chosen) == 1, "chosen")
+    problem.constrain(total(batch) >= point.sequences, "batch")
+    problem.minimise(total(costs))
+    outcome = problem.solve(gap=1e-6)
+    if not outcome.status.found:
+        return None
+    counts = {key: round(outcome.value(x)) for key, x in columns.items()}
+    replicas = tuple((p, j, count) for (_, p, j), count in counts.items() if count)
+    training = next(i for (i, _, _), count in counts.items() if count)
+    return Choice(step, training, replicas, float(outcome.objective or 0.0) * step)

@@ -1,0 +1,193 @@
+"""The trainer's part of a step: updates and forward passes, by the exact search of one pool.
+
+Sequences are packed, so that a micro-batch holds the tokens of several; attention keeps to each. The forward passes of
+old log-probabilities and of a reference are priced as the reference model of a preference task is: beside the update,
+in the update's own layout. A rank that has the longest sequence of an optimizer step works at least as long as on
+that: ``max(1, longest / (tokens / dp))``. Memory must hold it, too, in one micro-batch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from planner import cost
+from planner.axes.options import OptionValues
+from planner.base.errors import ClusterwrightError
+from planner.catalog import Catalog
+from planner.cost import stage_memory
+from planner.cost.evaluate import terms
+from planner.models import fine_tuning
+from planner.models.context import attended, in_texts
+from planner.models.parameters import parameters
+from planner.question.plan_options import PlanOptions
+from planner.question.reading import request
+from planner.question.search_problem import Prepared, prepare, problem
+from planner.rl.generation import Demand
+from planner.schema.hardware import Cluster
+from planner.schema.workload import Model
+from planner.search.branch_and_bound import Bounded
+from planner.search.problem import Candidate
+from planner.space.cost_grid import Figures, single_grid
+
+SHORTLIST = 32
+"""Best layouts by packed time, among which is the best whose longest sequence fits and delays least."""
+LAYOUT_AXES = ("tp", "cp", "pp", "vpp", "ep", "dp", "micro")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trainer:
+    """A model trained on some accelerators: the best layout, and what it takes of every step of the algorithm."""
+
+    accelerators: int
+    layout: Mapping[str, int]
+    options: OptionValues
+    update_s: float
+    """All optimizer steps of a step of the algorithm."""
+    forward_s: float
+    """One forward pass of all its sequences."""
+    delay: float
+    """Factor by which the longest sequence stretches them; in both."""
+    memory: float
+    """Bytes on the fullest accelerator."""
+    states: float
+    """Of these, weights, gradients and optimizer states: what is moved to host memory between phases."""
+    capacity: float
+    half_width: float
+    """Of the 80 % interval of an optimizer step, log scale."""
+    proven: bool
+    """Whether no other layout of the space is faster."""
+    candidates: int
+    runtime: str
+    flops: float
+    """Model FLOPs of an optimizer step."""
+
+
+def packed(demand: Demand, updates: int, accelerators: int) -> tuple[int, int]:
+    """Packed sequences of an optimizer step, and tokens of each: as many as go round over any data-parallel degree."""
+    sequences = demand.sequences / updates
+    tokens = sequences * (demand.prompt + demand.lengths.mean)
+    count = accelerators * 2 ** max(0, math.floor(math.log2(max(sequences / accelerators, 1.0))))
+    if count > sequences:
+        count = 2 ** max(0, math.floor(math.log2(sequences)))
+    return count, max(1, round(tokens / count))
+
+
+def best(
+    known: Catalog,
+    model: Model,
+    cluster: Cluster,
+    demand: Demand,
+    updates: int,
+    forwards: int,
+    asked: PlanOptions,
+) -> Trainer | None:
+    """The best layout of a trainer on all of a cluster; None where none is legal or fits.
+
+    Args:
+        known: The catalog.
+        model: What is trained.
+        cluster: The accelerators of the role.
+        demand: Sequences and lengths of a step.
+        updates: Optimizer steps.
+        forwards: Forward passes of all sequences beside the updates.
+        asked: Runtime, precision, pins, optimizer and risk.
+    """
+    count, tokens = packed(demand, updates, cluster.accelerators)
+    plain = replace(asked, batch=count, seq=tokens, tokens=float(count * tokens), task="sft", top=1)
+    try:
+        _, wanted = request(model, cluster, plain, known=known)
+        wanted = replace(wanted, older="")
+        prepared = prepare(known, wanted)
+    except ClusterwrightError:
+        return None
+    prepared = replace(prepared, figures=_of_responses(prepared.figures, model, demand, forwards / 1.0))
+    result = Bounded().search(problem(prepared, SHORTLIST))
+    choice = _first_fitting(prepared, model, result.best, demand, updates)
+    if choice is None:
+        return None
+    candidate, memory, delay = choice
+    without = replace(prepared.figures, shape=replace(prepared.figures.shape, reference=0.0))
+    grid = single_grid(without, candidate.layout, candidate.options)
+    update = float(cost.evaluate(grid).time)
+    forward = (candidate.time - update) / forwards if forwards else 0.0
+    stages = terms(grid).memories
+    states = max(float(stage.parameters + stage.gradients + stage.optimizer) for stage in stages)
+    listed = len(result.best) == SHORTLIST
+    bound = result.best[-1].time if listed else math.inf
+    return Trainer(
+        accelerators=cluster.accelerators,
+        layout={axis: candidate.layout[axis] for axis in LAYOUT_AXES},
+        options=candidate.options,
+        update_s=update * updates * delay,
+        forward_s=forward * updates * delay,
+        delay=delay,
+        memory=memory,
+        states=states,
+        capacity=cluster.accelerator.memory,
+        half_width=max(width for width, _ in prepared.sure.values()),
+        proven=result.proven and candidate.time * delay <= bound,
+        candidates=result.candidates,
+        runtime=f"{wanted.runtime.id}@{wanted.release}",
+        flops=float(cost.model_flops(grid)),
+    )
+
+
+def _of_responses(figures: Figures, model: Model, demand: Demand, forwards: float) -> Figures:
+    """The figures of packed responses, each of which attention keeps to, with forward passes beside."""
+    texts = [demand.prompt + float(length) for length in demand.lengths.values[::40]]
+    shape = replace(
+        figures.shape,
+        attended=in_texts(model, texts),
+        text=fine_tuning.around_token(texts),
+        attended_full=fine_tuning.around_token(texts),
+        reference=forwards,
+    )
+    return replace(figures, shape=shape)
+
+
+def _first_fitting(
+    prepared: Prepared, model: Model, listed: Sequence[Candidate], demand: Demand, updates: int
+) -> tuple[Candidate, float, float] | None:
+    """The candidate with the shortest step, delays counted, whose longest sequence fits; its memory and its delay."""
+    whole = demand.prompt + demand.lengths.cap
+    shape = prepared.figures.shape
+    long = replace(shape, sequence=whole, attended=attended(model, whole), text=whole, attended_full=whole)
+    figures = replace(prepared.figures, shape=long)
+    choice: tuple[Candidate, float, float] | None = None
+    for candidate in listed:
+        if choice is not None and candidate.time >= choice[0].time * choice[2]:
+            break  # the list is in the order of times without delays
+        delay = _delay(demand, updates, candidate.layout["dp"])
+        if choice is not None and candidate.time * delay >= choice[0].time * choice[2]:
+            continue
+        memory = max(candidate.memory, _held(figures, candidate, whole, float(shape.sequence)))
+        if memory <= prepared.usable:
+            choice = (candidate, memory, delay)
+    return choice
+
+
+def _delay(demand: Demand, updates: int, ranks: int) -> float:
+    """How much longer the rank with the longest sequence takes than one with an even share."""
+    sequences = demand.sequences / updates
+    longest = demand.prompt + demand.lengths.longest(sequences)
+    share = sequences * (demand.prompt + demand.lengths.mean) / ranks
+    return max(1.0, longest / share)
+
+
+def _held(figures: Figures, candidate: Candidate, whole: float, packed_tokens: float) -> float:
+    """Bytes with the longest sequence in a micro-batch of its own; what is packed may hold more."""
+    if candidate.layout["micro"] * packed_tokens >= whole:
+        return candidate.memory
+    layout: dict[str, Any] = {**candidate.layout, "micro": 1}
+    grid = single_grid(figures, layout, candidate.options)
+    return float(np.max(stage_memory.largest(stage_memory.stages(grid, terms(grid).stages.split))))
+
+
+def weight_bytes(model: Model, width: float) -> float:
+    """Bytes of all weights of a model."""
+    return parameters(model).total * width
