@@ -15,6 +15,8 @@ import clusterwright as cw
 import planner
 from planner.axes import PINNED
 from planner.commands.command_line import cli
+from planner.question.option import asked
+from planner.question.rl_options import RLOptions
 from planner.schema.plan import PlanSet
 from tests.api_questions import ROOT
 from tests.sweeps import sweep
@@ -104,6 +106,7 @@ def test_flags_and_keywords_are_called_the_same(name: str) -> None:
     flags -= {"force"} - keywords  # of -o, which Python has not
     flags -= {"cross_validate"} if name != "calibrate" else set()
     beside = {"sweep", "bom"} if name == "procure" else {"launchable", "objective"} if name == "estimate" else set()
+    beside |= set(asked(RLOptions)) if name == "plan" else set()  # which Python asks by another function, plan_rl
     assert flags - keywords <= beside, "a flag that Python lacks"
     positional = {"model", "cluster", "settings", "portfolio", "study", "mine", "best", "plans", "runs", "output"}
     axes = set(planner.api.Axes.__annotations__) if name == "estimate" else set()

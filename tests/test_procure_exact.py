@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from planner.base.solver import SolverName, installed
 from planner.procurement.program import infeasible, pruning, shadow_prices
 from planner.procurement.program.alternatives import families, ranked
 from planner.procurement.program.instance import FAR, ProcureInstance, ProcureVariant, Settings, limits
@@ -16,7 +17,6 @@ from planner.procurement.question.portfolio import Job, Limits
 from planner.procurement.throughput.column import Column
 from planner.question.plan_options import PlanOptions
 from planner.question.values import DAYS_PER_MONTH
-from planner.solver import SolverName, installed
 from tests.procuring import answers, best_ratio, best_value, bought, hired, job, portfolio, random_instance, with_limits
 from tests.sweeps import sweep
 

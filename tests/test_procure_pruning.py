@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from planner.base.solver import Outcome, Problem, Status
 from planner.catalog import cluster
 from planner.procurement.program import pruning
 from planner.procurement.program.instance import ProcureInstance, ProcureVariant, Settings, alike
@@ -15,7 +16,6 @@ from planner.procurement.program.solve import best, solve
 from planner.procurement.question.portfolio import Limits
 from planner.procurement.supply.pools import SupplyPool
 from planner.procurement.throughput.column import Column
-from planner.solver import Outcome, Problem, Status
 from tests.procuring import CATALOG, bought, hired, job, portfolio, random_instance
 from tests.sequencing import scarce_instance
 

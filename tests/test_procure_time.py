@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from planner.base.errors import NoAnswer
+from planner.base.solver import Linear, Outcome, Problem, Status
 from planner.procurement.program import cuts, infeasible, shadow_prices
 from planner.procurement.program import solve as solving
 from planner.procurement.program.instance import ProcureInstance, ProcureVariant, ProgramSolution, Settings
 from planner.procurement.program.solve import best, solve
 from planner.procurement.throughput.column import Column
-from planner.solver import Linear, Outcome, Problem, Status
 from tests.procuring import best_value, bought, hired, job, portfolio, random_instance
 from tests.sequencing import QUOTA, TERM, hire, least_cost, scarce_instance
 from tests.sweeps import sweep

@@ -14,9 +14,9 @@ import warnings
 import numpy as np
 import pytest
 
-from planner import solver
+from planner.base import solver
 from planner.base.errors import ClusterwrightError
-from planner.solver import Linear, Problem, Status, dot, total
+from planner.base.solver import Linear, Problem, Status, dot, total
 from tests.sweeps import sweep
 
 
@@ -225,7 +225,7 @@ def test_among_equal_optima_names_decide_not_the_order_of_asking() -> None:
 
 def test_nothing_is_printed_or_warned_of() -> None:
     told = (
-        "from planner.solver import Problem; p = Problem(); x = p.integer('x'); p.constrain(2 * x >= 3, 'r'); "
+        "from planner.base.solver import Problem; p = Problem(); x = p.integer('x'); p.constrain(2 * x >= 3, 'r'); "
         "p.minimise(x); assert p.solve().objective == 2; p.solve(max_nodes=0)"
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}

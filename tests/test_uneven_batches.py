@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.base.errors import NoAnswer
+from planner.base.solver import Problem, total
 from planner.rebalancing import Epoch, NodeModel, Nodes, batch_choice, batch_split, nodes, step_time
 from planner.rebalancing.batch_split import compute_time, even, sync_start
-from planner.solver import Problem, total
 from tests.sweeps import sweep
 
 REGIMES = ("compute", "communication", "mixed")

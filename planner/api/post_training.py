@@ -14,7 +14,7 @@ from planner.question.given import Named, listed, texts
 from planner.question.plan_options import PlanOptions
 from planner.question.reading import _bases, _inputs, _price, catalog_of
 from planner.question.rl_options import TAKEN, RLQuestion, training_options, unused
-from planner.rl import problem, run
+from planner.rl import constants, problem, run
 from planner.schema.hardware import Price
 from planner.schema.rl import RLPlanSet
 
@@ -62,7 +62,7 @@ def planned(asked: RLQuestion, clusters: list[Named]) -> RLPlanSet:
         problem.Machines(pool=pool, usd_per_s=_per_second(pool.price, pool.cluster.node.accelerators))
         for pool in pools.pools(bases, paid, ()).all
     ]
-    question = run.Asked(
+    question = problem.PostTraining(
         known=known,
         work=work,
         machines=machines,
@@ -72,6 +72,7 @@ def planned(asked: RLQuestion, clusters: list[Named]) -> RLPlanSet:
         tried=problem.staleness(asked.placement, asked.staleness),
         objective=asked.objective,
         inputs=_inputs(known, model, clusters),
+        excess=constants.fitted(),
         assumptions=_left_open(asked, work),
     )
     return run.plan(question)
@@ -99,7 +100,7 @@ def _per_second(price: Price | None, accelerators: int) -> float | None:
     return None if price is None else float(price.usd) / accelerators / 3600.0
 
 
-def _left_open(asked: RLQuestion, work: problem.Work) -> tuple[tuple[str, str, str], ...]:
+def _left_open(asked: RLQuestion, work: problem.RLStep) -> tuple[tuple[str, str, str], ...]:
     """What the question did not say and this program chose."""
     lengths = f"{work.demand.lengths.mean:,.0f} tokens a response"
     spread = "log-normal, cut at the cap"

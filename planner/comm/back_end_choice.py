@@ -23,13 +23,13 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from planner.base.errors import NoAnswer, WrongQuestion
+from planner.base.solver import Problem, total
 from planner.comm.routing.rules import spelt
 from planner.comm.tables import nccl_methods
 from planner.comm.tables.measured_times import CollectiveMethod, TimesTable, student
 from planner.comm.tables.timing import Time, times
 from planner.cost.calls import Call
 from planner.schema.plan import CallChoice, CommunicationRule
-from planner.solver import Problem, total
 
 GAP = 1e-9
 """Relative gap at which the solver may stop."""

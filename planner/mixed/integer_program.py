@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.base.solver import Problem, Status, dot
 from planner.cost.figures import Array
-from planner.solver import Problem, Status, dot
 
 Integers = NDArray[np.int64]
 MOST_BRANCHES = 500

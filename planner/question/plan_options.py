@@ -38,8 +38,8 @@ METHOD = Option(
     complete=METHODS,
 )
 TASK = Option(
-    "What a fine-tuning learns from: texts (sft), pairs of answers (dpo; reward, a model of scores), or its own responses"
-    " (grpo, ppo, rloo: rollout and training together, by plan alone).",
+    "What a fine-tuning learns from: texts (sft), pairs of answers (dpo; reward, a model of scores), or its own"
+    " responses (grpo, ppo, rloo: rollout and training together, by plan alone).",
     "What a fine-tuning learns from: texts, or pairs of answers (its own responses: :func:`plan_rl`).",
 )
 LENGTHS = Option(

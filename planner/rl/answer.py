@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,46 +10,35 @@ import numpy as np
 from planner.axes.table import PRECISION, RECOMPUTE, ZERO
 from planner.models.parameters import parameters
 from planner.rl import candidates, decode, placements, problem, training
-from planner.rl.candidates import Replicas, Training
-from planner.rl.constants import Fitted
+from planner.rl.candidates import ReplicaOptions, Training
 from planner.rl.decode import Served
-from planner.rl.problem import Machines, Work
-from planner.rl.program import Choice, Point
+from planner.rl.problem import PostTraining, RLStep
+from planner.rl.program import PlacementPoint, RoleChoice
 from planner.schema.choices import Placement
 from planner.schema.rl import RLPhases, RLPlan, RLWork, RolloutSide, TrainerSide
 
 DAY_S = 86400.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class Found:
-    """What plans of one question share."""
-
-    work: Work
-    machines: Sequence[Machines]
-    fit: Fitted
-    replica: Mapping[str, int]
-    """Pinned degrees of a replica."""
-
-    def described(self) -> RLWork:
-        """The step's work as the document says it."""
-        work, demand = self.work, self.work.demand
-        return RLWork(
-            task=work.task,
-            model=work.model.id,
-            parameters=parameters(work.model).total,
-            prompts=round(demand.sequences / demand.samples),
-            samples=round(demand.samples),
-            prompt_tokens=demand.prompt,
-            response_mean=demand.lengths.mean,
-            response_cap=demand.lengths.cap,
-            updates=work.updates,
-            reference=work.reference,
-            critic=work.critic.id if work.critic else None,
-            reward=work.reward.id if work.reward else None,
-            tokens=work.tokens,
-            steps=work.steps,
-        )
+def described(work: RLStep) -> RLWork:
+    """The step's work as the document says it."""
+    demand = work.demand
+    return RLWork(
+        task=work.task,
+        model=work.model.id,
+        parameters=parameters(work.model).total,
+        prompts=round(demand.sequences / demand.samples),
+        samples=round(demand.samples),
+        prompt_tokens=demand.prompt,
+        response_mean=demand.lengths.mean,
+        response_cap=demand.lengths.cap,
+        updates=work.updates,
+        reference=work.reference,
+        critic=work.critic.id if work.critic else None,
+        reward=work.reward.id if work.reward else None,
+        tokens=work.tokens,
+        steps=work.steps,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,21 +54,22 @@ class Timed:
     offloads: bool
 
 
-def colocated_plan(found: Found, trained: Training, served: Served) -> RLPlan | None:
+def colocated_plan(asked: PostTraining, trained: Training, served: Served) -> RLPlan | None:
     """The fastest colocated step on a pool: of all layouts of replicas, with the trainer's states in host memory while
     responses are generated or resident; None where no replica fits.
     """
-    work, machines, fit = found.work, found.machines[trained.pool], found.fit
-    layout = problem.replica_layouts(work.model, machines.cluster, found.replica)
+    work = asked.work
+    machines = asked.machines[trained.pool]
+    layout = problem.replica_layouts(work.model, machines.cluster, asked.replica)
     best: Timed | None = None
     for offloads in (True, False):
         resident = 0.0 if offloads else trained.states
         share = work.engine.memory_share_colocated if offloads else work.engine.memory_share
-        offered = candidates.replicas(served, layout, work, trained.pool, share, resident, 0.0, fit)
+        offered = candidates.replicas(asked, trained.pool, served, layout, (share, resident), 0.0)
         counts = np.floor(machines.accelerators / layout.accelerators)
-        each = work.demand.sequences / np.maximum(counts, 1.0)
+        assigned = work.demand.sequences / np.maximum(counts, 1.0)
         seconds = np.array(
-            [np.interp(n, offered.each, row) for n, row in zip(each, offered.seconds, strict=True)], dtype=float
+            [np.interp(n, offered.assigned, row) for n, row in zip(assigned, offered.seconds, strict=True)], dtype=float
         )
         seconds = np.where(np.isfinite(offered.seconds[:, 0]) & (counts >= 1), seconds, np.inf)
         j = int(np.argmin(seconds))
@@ -90,15 +79,18 @@ def colocated_plan(found: Found, trained: Training, served: Served) -> RLPlan | 
         sync = candidates.synchronised(work, trained, served, served, size, False)
         if not offloads:
             sync -= 2.0 * trained.states / float(served.device.host_bandwidth)
-        step = float(placements.step("colocated", seconds[j], trained.seconds, sync, work.updates, 0.0)) + fit.other
+        step = (
+            float(placements.step("colocated", seconds[j], trained.seconds, sync, work.updates, 0.0))
+            + asked.excess.other
+        )
         if best is None or step < best.step:
-            sides = (_side(found, offered, j, int(counts[j]), float(each[j]), float(seconds[j])),)
+            sides = (_side(asked, offered, j, int(counts[j]), float(assigned[j]), float(seconds[j])),)
             best = Timed(placement="colocated", staleness=0.0, generation=float(seconds[j]), sync=sync, step=step,
                          rollout=sides, offloads=offloads)  # fmt: skip
-    return None if best is None else _plan(found, trained, best)
+    return None if best is None else _plan(asked, trained, best)
 
 
-def plan_apart(found: Found, point: Point, choice: Choice) -> RLPlan:
+def plan_apart(asked: PostTraining, point: PlacementPoint, choice: RoleChoice) -> RLPlan:
     """A choice of the integer program as a plan."""
     trained = point.trainings[choice.training]
     window = point.window(choice.training, choice.step)
@@ -106,16 +98,16 @@ def plan_apart(found: Found, point: Point, choice: Choice) -> RLPlan:
     done = sum(count * point.offered[p].taken_in(window)[j] for p, j, count in choice.replicas)
     for p, j, count in choice.replicas:
         offered = point.offered[p]
-        each = float(offered.taken_in(window)[j]) * point.sequences / done
-        seconds = float(np.interp(each, offered.each, offered.seconds[j]))
-        sides.append(_side(found, offered, j, count, each, seconds))
+        assigned = float(offered.taken_in(window)[j]) * point.sequences / done
+        seconds = float(np.interp(assigned, offered.assigned, offered.seconds[j]))
+        sides.append(_side(asked, offered, j, count, assigned, seconds))
     generation = max(
-        float(np.interp(side.sequences, point.offered[p].each, point.offered[p].seconds[j]))
+        float(np.interp(side.sequences, point.offered[p].assigned, point.offered[p].seconds[j]))
         for side, (p, j, _) in zip(sides, choice.replicas, strict=True)
     )
-    sync = point.sync_s[choice.training] - found.fit.other
+    sync = point.sync_s[choice.training] - asked.excess.other
     step = placements.step(
-        point.placement, generation, trained.seconds, sync + found.fit.other, point.updates, point.staleness
+        point.placement, generation, trained.seconds, sync + asked.excess.other, point.updates, point.staleness
     )
     timed = Timed(
         placement=point.placement,
@@ -126,12 +118,15 @@ def plan_apart(found: Found, point: Point, choice: Choice) -> RLPlan:
         rollout=tuple(sides),
         offloads=False,
     )
-    return _plan(found, trained, timed)
+    return _plan(asked, trained, timed)
 
 
-def _side(found: Found, offered: Replicas, j: int, count: int, each: float, seconds: float) -> RolloutSide:
+def _side(
+    asked: PostTraining, offered: ReplicaOptions, j: int, count: int, assigned: float, seconds: float
+) -> RolloutSide:
     """Replicas of one layout."""
-    machines, layout = found.machines[offered.pool], offered.layout
+    machines = asked.machines[offered.pool]
+    layout = offered.layout
     wide = int(layout.accelerators[j])
     weights = float(decode.weights(offered.served, layout)[j])
     return RolloutSide(
@@ -141,19 +136,19 @@ def _side(found: Found, offered: Replicas, j: int, count: int, each: float, seco
         replicas=count,
         tp=int(layout.tp[j]),
         groups=int(layout.groups[j]),
-        precision=found.work.rollout_precision,
-        sequences=each,
-        in_flight=float(min(offered.in_flight[j], each)),
+        precision=asked.work.rollout_precision,
+        sequences=assigned,
+        in_flight=float(min(offered.in_flight[j], assigned)),
         weight_bytes=weights,
         cache_bytes=max(offered.capacity - weights, 0.0),
         capacity_bytes=machines.cluster.accelerator.memory,
-        tokens_per_s=each * found.work.demand.lengths.mean / max(seconds, 1e-9) / wide,
+        tokens_per_s=assigned * asked.work.demand.lengths.mean / max(seconds, 1e-9) / wide,
     )
 
 
-def _trainer(found: Found, trained: training.Trainer, pool: int, seconds: float, offloads: bool) -> TrainerSide:
-    machines = found.machines[pool]
-    _, packed = training.packed(found.work.demand, found.work.updates, trained.accelerators)
+def _trainer(asked: PostTraining, trained: training.Trainer, pool: int, seconds: float, offloads: bool) -> TrainerSide:
+    machines = asked.machines[pool]
+    _, packed = training.packed(asked.work.demand, asked.work.updates, trained.accelerators)
     return TrainerSide(
         pool=machines.pool.name,
         accelerator=machines.cluster.accelerator.id,
@@ -167,21 +162,21 @@ def _trainer(found: Found, trained: training.Trainer, pool: int, seconds: float,
         memory_bytes=trained.memory,
         capacity_bytes=trained.capacity,
         offloads=offloads,
-        tokens_per_s=found.work.tokens / max(seconds, 1e-9) / trained.accelerators,
+        tokens_per_s=asked.work.tokens / max(seconds, 1e-9) / trained.accelerators,
     )
 
 
-def _plan(found: Found, trained: Training, timed: Timed) -> RLPlan:
-    work, fit = found.work, found.fit
-    alone = trained.seconds + timed.generation + timed.sync + fit.other
-    half = math.hypot(fit.half_width, 0.0)
-    usd = _usd_per_s(found, trained, timed)
+def _plan(asked: PostTraining, trained: Training, timed: Timed) -> RLPlan:
+    work = asked.work
+    alone = trained.seconds + timed.generation + timed.sync + asked.excess.other
+    half = math.hypot(asked.excess.half_width, 0.0)
+    usd = _usd_per_s(asked, trained, timed)
     return RLPlan(
         rank=1,
         placement=timed.placement,
         staleness=timed.staleness,
-        trainer=_trainer(found, trained.trainer, trained.pool, trained.seconds, timed.offloads),
-        critic=_trainer(found, trained.critic, trained.pool, trained.critic_s, timed.offloads)
+        trainer=_trainer(asked, trained.trainer, trained.pool, trained.seconds, timed.offloads),
+        critic=_trainer(asked, trained.critic, trained.pool, trained.critic_s, timed.offloads)
         if trained.critic
         else None,
         rollout=timed.rollout,
@@ -193,7 +188,7 @@ def _plan(found: Found, trained: Training, timed: Timed) -> RLPlan:
             reward_s=trained.reward_s,
             update_s=trained.update_s,
             sync_s=timed.sync,
-            other_s=fit.other,
+            other_s=asked.excess.other,
             hidden_s=alone - timed.step,
         ),
         step_s=timed.step,
@@ -207,10 +202,10 @@ def _plan(found: Found, trained: Training, timed: Timed) -> RLPlan:
     )
 
 
-def _usd_per_s(found: Found, trained: Training, timed: Timed) -> float | None:
+def _usd_per_s(asked: PostTraining, trained: Training, timed: Timed) -> float | None:
     """US dollars a second of the accelerators in use; None where a price is not known."""
-    names = {each.pool.name: each.usd_per_s for each in found.machines}
-    used = [(found.machines[trained.pool].usd_per_s, trained.trainer.accelerators)]
+    names = {machine.pool.name: machine.usd_per_s for machine in asked.machines}
+    used = [(asked.machines[trained.pool].usd_per_s, trained.trainer.accelerators)]
     if timed.placement != "colocated":
         used += [(names[side.pool], side.accelerators) for side in timed.rollout]
     total = 0.0

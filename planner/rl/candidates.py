@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from planner.catalog import Catalog
 from planner.cost.figures import Array
 from planner.models.parameters import parameters
-from planner.question.plan_options import PlanOptions
 from planner.rl import generation, sync, training
-from planner.rl.constants import Fitted
+from planner.rl.constants import MeasuredExcess
 from planner.rl.decode import Rollout, Served
 from planner.rl.generation import Room
-from planner.rl.problem import Machines, Work
-from planner.rl.training import Trainer
+from planner.rl.problem import PostTraining, RLStep
+from planner.rl.training import Passes, Trainer
 from planner.schema.workload import Model
 
 POINTS = 28
@@ -39,7 +36,7 @@ class Training:
 
     @property
     def seconds(self) -> float:
-        """Of all phases of training; they follow one another on the same accelerators."""
+        """Seconds of all phases of training; they follow one another on the same accelerators."""
         return self.log_probabilities_s + self.reference_s + self.critic_s + self.reward_s + self.update_s
 
     @property
@@ -48,14 +45,13 @@ class Training:
         return self.trainer.states + (self.critic.states if self.critic else 0.0)
 
 
-def trained(
-    known: Catalog, work: Work, machines: Sequence[Machines], place: int, size: int, asked: PlanOptions, fit: Fitted
-) -> Training | None:
+def trained(asked: PostTraining, place: int, size: int) -> Training | None:
     """Training on so many accelerators of a pool; None where nothing fits or no layout is legal."""
-    cluster = machines[place].part(size)
+    work = asked.work
+    cluster = asked.machines[place].part(size)
 
     def of(model: Model, forwards: int) -> Trainer | None:
-        return training.best(known, model, cluster, work.demand, work.updates, forwards, asked)
+        return training.best(asked.known, model, cluster, Passes(work.demand, work.updates, forwards), asked.training)
 
     policy = of(work.model, work.forwards)
     if policy is None:
@@ -65,7 +61,7 @@ def trained(
         critic = policy if work.critic == work.model else of(work.critic, 1)
         if critic is None:
             return None
-    stretch = stretched(work.model, fit)
+    stretch = stretched(work.model, asked.excess)
     forward = stretch * policy.forward_s
     reward_s = 0.0
     if work.reward is not None:
@@ -83,13 +79,13 @@ def trained(
     )
 
 
-def stretched(model: Model, fit: Fitted) -> float:
+def stretched(model: Model, fit: MeasuredExcess) -> float:
     """Measured seconds of training over those of packed pre-training."""
     return fit.training_experts if model.moe else fit.training
 
 
 @dataclass(frozen=True, kw_only=True)
-class Replicas:
+class ReplicaOptions:
     """Layouts of replicas on one pool, with the seconds of a rollout over sequences a replica."""
 
     pool: int
@@ -99,7 +95,7 @@ class Replicas:
     in_flight: Array
     capacity: float
     """Bytes of an accelerator that weights and cache may fill."""
-    each: Array
+    assigned: Array
     """Sequences of a replica, ascending; ..."""
     seconds: Array
     """... of a rollout with so many, by layout: shape (layouts, points), never falling."""
@@ -108,46 +104,48 @@ class Replicas:
         """Sequences that a replica of each layout completes within so many seconds; less than one: none."""
         known = np.isfinite(self.seconds[:, 0])
         done = [
-            float(np.interp(limit, row, self.each, left=0.0)) if ok else 0.0
+            float(np.interp(limit, row, self.assigned, left=0.0)) if ok else 0.0
             for row, ok in zip(self.seconds, known, strict=True)
         ]
         return np.array(done)
 
 
 def replicas(
-    served: Served, layout: Rollout, work: Work, place: int, share: float, resident: float, stale: float, fit: Fitted
-) -> Replicas:
+    asked: PostTraining, place: int, served: Served, layout: Rollout, memory: tuple[float, float], stale: float
+) -> ReplicaOptions:
     """All layouts of a pool, priced.
 
     Args:
+        asked: What a step generates, on which engine.
+        place: Place of the pool in the question.
         served: The model on the pool's accelerators.
         layout: The layouts.
-        work: What a step generates.
-        place: Of the pool.
-        share: Of the memory that the engine may take.
-        resident: Bytes that something else keeps there.
+        memory: Share of the memory that the engine may take, and bytes that something else keeps there.
         stale: Batches that rollout may be ahead.
-        fit: What measured rollouts take over their kernels.
     """
+    work = asked.work
+    share, resident = memory
     engine = work.engine
     capacity = max(min(served.device.memory * share, served.device.memory - resident) - engine.reserved, 0.0)
     room = generation.room(served, layout, capacity, engine.sequences, engine.prefix_caching)
-    each = np.unique(np.round(np.geomspace(1.0, work.demand.sequences, POINTS)))
-    seconds = generation.seconds(served, layout, work.demand, room, each[:, None], stale).T * fit.generation
-    return Replicas(
+    assigned = np.unique(np.round(np.geomspace(1.0, work.demand.sequences, POINTS)))
+    seconds = (
+        generation.seconds(served, layout, work.demand, room, assigned[:, None], stale).T * asked.excess.generation
+    )
+    return ReplicaOptions(
         pool=place,
         served=served,
         layout=layout,
         room=room,
         in_flight=generation.in_flight(work.demand, room, layout),
         capacity=capacity,
-        each=each,
+        assigned=assigned,
         seconds=np.maximum.accumulate(seconds, axis=1),
     )
 
 
-def kept(options: Replicas) -> Replicas:
-    """Those layouts that hold a sequence at all."""
+def kept(options: ReplicaOptions) -> ReplicaOptions:
+    """The layouts that hold a sequence at all."""
     rows = np.flatnonzero(np.isfinite(options.seconds[:, 0]))
     room = replace(options.room, tokens=options.room.tokens[rows])
     return replace(
@@ -160,7 +158,7 @@ def kept(options: Replicas) -> Replicas:
 
 
 def synchronised(
-    work: Work, training: Training, trainers: Served, replicas_on: Served, sizes: tuple[int, int], apart: bool
+    work: RLStep, training: Training, trainers: Served, replicas_on: Served, sizes: tuple[int, int], apart: bool
 ) -> float:
     """Seconds in which weights reach the replicas; on the same accelerators by resharding.
 

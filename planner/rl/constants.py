@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -18,9 +19,9 @@ class EngineFigures:
 
     id: str
     name: str
-    aliases: tuple[str, ...]
+    aliases: Sequence[str]
     memory_share: float
-    """Of the memory that weights and cache may fill, alone on an accelerator, ..."""
+    """Share of the memory that weights and cache may fill, alone on an accelerator, ..."""
     memory_share_colocated: float
     """... and beside a trainer whose states are elsewhere meanwhile."""
     sequences: float
@@ -35,7 +36,7 @@ class EngineFigures:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fitted:
+class MeasuredExcess:
     """What measured steps take over the model's own figures (``fitted.toml`` says what each is)."""
 
     generation: float
@@ -52,25 +53,22 @@ def _table(name: str) -> dict[str, Any]:
     return tomllib.loads((Path(__file__).parent / name).read_text(encoding="utf-8"))
 
 
-def fitted() -> Fitted:
+def fitted() -> MeasuredExcess:
     """The fitted figures."""
     seconds = ("across_s", "other")
-    return Fitted(**{k: units.parse(v, "time") if k in seconds else v for k, v in _table("fitted.toml").items()})
+    return MeasuredExcess(
+        **{k: units.parse(v, "time") if k in seconds else v for k, v in _table("fitted.toml").items()}
+    )
 
 
 def engines() -> dict[str, EngineFigures]:
     """The engines by id."""
     kinds = {"reserved": "bytes", "host": "time", "host_sequence": "time"}
-    return {
-        entry: EngineFigures(
-            id=entry,
-            **{
-                key: units.parse(value, kinds[key]) if key in kinds else tuple(value) if key == "aliases" else value
-                for key, value in table.items()
-            },
-        )
-        for entry, table in _table("engines.toml").items()
-    }
+    known: dict[str, EngineFigures] = {}
+    for entry, table in _table("engines.toml").items():
+        figures: dict[str, Any] = {k: units.parse(v, kinds[k]) if k in kinds else v for k, v in table.items()}
+        known[entry] = EngineFigures(id=entry, **figures)
+    return known
 
 
 def engine(name: str) -> EngineFigures:
@@ -81,7 +79,7 @@ def engine(name: str) -> EngineFigures:
     """
     known = engines()
     plain = name.strip().lower()
-    for each in known.values():
-        if plain == each.id or plain in each.aliases:
-            return each
+    for figures in known.values():
+        if plain == figures.id or plain in figures.aliases:
+            return figures
     raise WrongQuestion(f"--engine {name}: it can be {', '.join(known)}.{suggestion(plain, known)}")

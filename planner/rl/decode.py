@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from planner.cost import collective_times
 from planner.cost.figures import Array, Device, Figure, Network, Shape
@@ -25,8 +26,8 @@ FlashMLA reads keys and values at 3,000 of 3,350 GB/s, 0.9 (deepseek-ai/FlashMLA
 KERNEL_S = 3e-6
 """Seconds that a captured kernel takes beside its bytes and products: `mem_empirical_constant_latency` there."""
 DENSE_KERNELS = 10
-"""Of a layer: norm, products of queries, keys and values, rotation, cache write, attention, output, norm, two products
-of the MLP and its function (vllm/model_executor/models/llama.py, compiled)."""
+"""Kernels of a layer: norm, products of queries, keys and values, rotation, cache write, attention, output, norm, two
+products of the MLP and its function (vllm/model_executor/models/llama.py, compiled)."""
 EXPERT_KERNELS = 6
 """What a mixture adds: router, choice, sorting, and the sum over experts (layers/fused_moe/fused_moe.py)."""
 LATENT_KERNELS = 6
@@ -34,7 +35,7 @@ LATENT_KERNELS = 6
 LOGIT_PASSES = 5.0
 """Times that a logit of 4 bytes moves: written, scaled, its maximum, its exponentials and the choice (v1/sample)."""
 PREFILL_REACH = 0.7
-"""Of the products' reachable rate in a prefill of mixed lengths, chunk by chunk."""
+"""Share of the products' reachable rate in a prefill of mixed lengths, chunk by chunk."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,10 +48,10 @@ class Rollout:
 
     @property
     def accelerators(self) -> Array:
-        """Of one replica."""
+        """Accelerators of one replica."""
         return self.tp * self.groups
 
-    def taken(self, rows: Array) -> Rollout:
+    def taken(self, rows: NDArray[np.intp]) -> Rollout:
         """Some of the layouts."""
         return Rollout(tp=self.tp[rows], groups=self.groups[rows])
 
@@ -123,22 +124,24 @@ def iteration(served: Served, layout: Rollout, live: Figure, context: Figure) ->
 
     Layouts lie on the last axis; `live` and `context` broadcast against it.
     """
-    s, device = served.shape, served.device
-    memory, rate = served.bandwidth * WEIGHT_REACH, device.matrix_rate
-    each = np.maximum(live / layout.groups, 1.0)
-    tp, spread = layout.tp, layout.accelerators
+    s = served.shape
+    memory = served.bandwidth * WEIGHT_REACH
+    rate = served.device.matrix_rate
+    per_group = np.maximum(live / layout.groups, 1.0)
+    tp = layout.tp
+    spread = layout.accelerators
 
     dense = s.layers - served.expert_layers
     attention = _longer(served.weight_bytes * s.attention_parameters / tp / memory,
-                        2.0 * each * s.attention_parameters / tp / rate)  # fmt: skip
-    mlp = _longer(served.weight_bytes * s.mlp_parameters / tp / memory, 2.0 * each * s.mlp_parameters / tp / rate)
+                        2.0 * per_group * s.attention_parameters / tp / rate)  # fmt: skip
+    mlp = _longer(served.weight_bytes * s.mlp_parameters / tp / memory, 2.0 * per_group * s.mlp_parameters / tp / rate)
     layers = s.layers * attention + dense * mlp
-    layers = layers + s.layers * s.attention_share * _cache(served, layout, each, context, memory)
+    layers = layers + s.layers * s.attention_share * _cache(served, layout, per_group, context, memory)
     if served.expert_layers:
         share = s.experts_per_token / s.experts
         touched = s.experts * (1.0 - (1.0 - share) ** np.maximum(live, 1.0)) / spread
         shared = _longer(served.weight_bytes * s.shared_parameters / tp / memory,
-                         2.0 * each * s.shared_parameters / tp / rate)  # fmt: skip
+                         2.0 * per_group * s.shared_parameters / tp / rate)  # fmt: skip
         routed = _longer(
             served.weight_bytes * touched * s.expert_parameters / memory,
             2.0 * np.maximum(live, 1.0) * s.experts_per_token * s.expert_parameters / spread / rate,
@@ -146,28 +149,31 @@ def iteration(served: Served, layout: Rollout, live: Figure, context: Figure) ->
         layers = layers + served.expert_layers * (shared + routed)
     kernels = DENSE_KERNELS * s.layers + EXPERT_KERNELS * served.expert_layers
     kernels = kernels + LATENT_KERNELS * s.layers * (s.kv_latent > 0)
-    logits = _longer(served.weight_bytes * s.head_parameters / tp / memory, 2.0 * each * s.head_parameters / tp / rate)
-    logits = logits + LOGIT_PASSES * 4.0 * each * s.vocab / tp / memory
+    logits = _longer(
+        served.weight_bytes * s.head_parameters / tp / memory, 2.0 * per_group * s.head_parameters / tp / rate
+    )
+    logits = logits + LOGIT_PASSES * 4.0 * per_group * s.vocab / tp / memory
     host = served.host_s + served.host_sequence_s * live
-    return layers + kernels * KERNEL_S + logits + host + exchanged(served, layout, each)
+    seconds: Array = layers + kernels * KERNEL_S + logits + host + exchanged(served, layout, per_group)
+    return seconds
 
 
-def _longer(moved: Figure, multiplied: Figure) -> Array:
+def _longer(moved: Figure, multiplied: Figure) -> Figure:
     """The longer of two ways to be busy."""
     return np.maximum(moved, multiplied)
 
 
-def _cache(served: Served, layout: Rollout, each: Figure, context: Figure, memory: float) -> Array:
+def _cache(served: Served, layout: Rollout, per_group: Figure, context: Figure, memory: float) -> Figure:
     """Seconds of a layer's attention: keys and values read, and multiplied with by every query head."""
     s = served.shape
     width = s.kv_rank if s.kv_latent else s.kv_heads * (s.qk_dim + s.v_dim) / cache_ranks(served, layout)
-    read = each * context * served.near * width * served.cache_bytes / memory
+    read = per_group * context * served.near * width * served.cache_bytes / memory
     products = s.kv_rank + s.kv_latent if s.kv_latent else s.qk_dim + s.v_dim
-    work = 2.0 * each * context * served.near * s.heads / layout.tp * products
+    work = 2.0 * per_group * context * served.near * s.heads / layout.tp * products
     return np.maximum(read, work / served.device.matrix_rate_16)
 
 
-def exchanged(served: Served, layout: Rollout, tokens: Figure) -> Array:
+def exchanged(served: Served, layout: Rollout, tokens: Figure) -> Figure:
     """Seconds of all exchanges of an iteration: two sums a layer over tensor-parallel ranks, and dispatch and
     combination of experts over attention groups.
 

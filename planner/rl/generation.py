@@ -67,7 +67,7 @@ def moments(lengths: Lengths, sequences: float) -> Array:
     return lengths.longest(sequences) * np.linspace(0.0, 1.0, MOMENTS + 1) ** 1.5
 
 
-def seconds(served: Served, layout: Rollout, demand: Demand, space: Room, each: Array, stale: float = 0.0) -> Array:
+def seconds(served: Served, layout: Rollout, demand: Demand, space: Room, assigned: Array, stale: float = 0.0) -> Array:
     """Seconds of a step's rollout on replicas of some layouts.
 
     Args:
@@ -75,31 +75,31 @@ def seconds(served: Served, layout: Rollout, demand: Demand, space: Room, each: 
         layout: Layouts on the last axis.
         demand: The whole step's.
         space: What a replica holds.
-        each: Sequences of a replica, on the axes before the last.
+        assigned: Sequences of a replica, on the axes before the last.
         stale: Batches that may be in flight beyond the one waited for.
 
     Returns:
-        As `each` broadcasts against the layouts; infinite where not one sequence fits.
+        As `assigned` broadcasts against the layouts; infinite where not one sequence fits.
     """
     lengths = demand.lengths
     most = in_flight(demand, space, layout)
-    started = np.minimum(each * (1.0 + stale), most)
+    started = np.minimum(assigned * (1.0 + stale), most)
     edges = moments(lengths, demand.sequences)
     middle = 0.5 * (edges[1:] + edges[:-1])
     alive = lengths.above(middle)
     steps = np.diff(edges)
 
     waited = alive > stale / (1.0 + stale) if stale else np.ones_like(alive, dtype=bool)
-    live = np.maximum(alive.reshape(-1, *[1] * np.ndim(each)) * started, 1.0)
-    context = (demand.prompt + middle).reshape(-1, *[1] * np.ndim(each))
-    each_iteration = decode.iteration(served, layout, live, context)
-    width = (steps * waited).reshape(-1, *[1] * np.ndim(each))
-    draining = np.sum(each_iteration * width, axis=0)
+    live = np.maximum(alive.reshape(-1, *[1] * np.ndim(assigned)) * started, 1.0)
+    context = (demand.prompt + middle).reshape(-1, *[1] * np.ndim(assigned))
+    iterations = decode.iteration(served, layout, live, context)
+    width = (steps * waited).reshape(-1, *[1] * np.ndim(assigned))
+    draining = np.sum(iterations * width, axis=0)
 
     mean_context = demand.prompt + 0.5 * float(np.mean(lengths.values**2)) / lengths.mean
-    busy = np.minimum(each * (0.5 + stale), most) if stale else most
+    busy = np.minimum(assigned * (0.5 + stale), most) if stale else most
     rate = np.maximum(busy, 1.0) / decode.iteration(served, layout, np.maximum(busy, 1.0), mean_context)
-    queued = np.maximum(each - started, 0.0) * lengths.mean / rate
-    whole = np.maximum(queued + draining, each * lengths.mean / rate if stale else 0.0)
-    prompts = each * demand.prompt / (demand.samples if space.shares_prompts else 1.0)
+    queued = np.maximum(assigned - started, 0.0) * lengths.mean / rate
+    whole = np.maximum(queued + draining, assigned * lengths.mean / rate if stale else 0.0)
+    prompts = assigned * demand.prompt / (demand.samples if space.shares_prompts else 1.0)
     return np.where(most >= 1.0, whole + decode.prefill(served, layout, prompts), np.inf)

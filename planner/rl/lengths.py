@@ -60,7 +60,8 @@ def _cut(share: float) -> NDArray[np.float64]:
     """Quantiles over the cap of the distribution whose mean is that share of it."""
     normal = NormalDist()
     scores = np.array([normal.inv_cdf((i + 0.5) / POINTS) for i in range(POINTS)])
-    low, high = -12.0, 8.0
+    low = -12.0
+    high = 8.0
     for _ in range(50):
         middle = 0.5 * (low + high)
         short = float(np.minimum(np.exp(middle + WIDTH * scores), 1.0).mean()) < share

@@ -18,13 +18,14 @@ from planner.figures.matrix_formats import can_train_in
 from planner.models.parameters import parameters
 from planner.models.workload import find_model, workload
 from planner.question.job_pools import JobPool, part_of
+from planner.question.plan_options import PlanOptions
 from planner.question.rl_options import RLOptions
 from planner.question.values import sequence_length
 from planner.rl import decode, lengths
-from planner.rl.constants import EngineFigures, engine
+from planner.rl.constants import EngineFigures, MeasuredExcess, engine
 from planner.rl.decode import Rollout, Served
 from planner.rl.generation import Demand
-from planner.schema.choices import Placement, RLTask
+from planner.schema.choices import Objective, Placement, RLTask
 from planner.schema.hardware import Cluster, Runtime
 from planner.schema.workload import Model
 
@@ -38,7 +39,7 @@ WIDEST = 64
 
 
 @dataclass(frozen=True, kw_only=True)
-class Work:
+class RLStep:
     """What a step does."""
 
     task: RLTask
@@ -65,7 +66,7 @@ class Work:
         return self.demand.sequences * (self.demand.prompt + self.demand.lengths.mean)
 
 
-def work(model: Model, task: RLTask, asked: RLOptions) -> Work:
+def work(model: Model, task: RLTask, asked: RLOptions) -> RLStep:
     """What a question says of its step, checked.
 
     Raises:
@@ -98,7 +99,7 @@ def work(model: Model, task: RLTask, asked: RLOptions) -> Work:
     if precision not in ROLLOUT_BYTES:
         raise WrongQuestion(f"--rollout-precision {precision}: it can be {', '.join(ROLLOUT_BYTES)}")
     critic = find_model(asked.critic) if asked.critic else model if task == "ppo" else None
-    return Work(
+    return RLStep(
         task=task,
         model=model,
         demand=Demand(sequences=float(sequences), prompt=float(prompt), lengths=responses, samples=float(samples)),
@@ -166,7 +167,7 @@ class Machines:
 
     pool: JobPool
     usd_per_s: float | None
-    """Of one accelerator."""
+    """US dollars of one accelerator and second."""
 
     @property
     def cluster(self) -> Cluster:
@@ -175,7 +176,7 @@ class Machines:
 
     @property
     def accelerators(self) -> int:
-        """Of the pool."""
+        """Accelerators of the pool."""
         return self.pool.cluster.accelerators
 
     def part(self, accelerators: int) -> Cluster:
@@ -194,19 +195,40 @@ class Machines:
         return tuple(sorted({max(1, whole * quarter // 4) * unit for quarter in (1, 2, 3) if whole > 1}))
 
 
-def served(known: Catalog, model: Model, work: Work, cluster: Cluster, runtime: Runtime, across_s: float) -> Served:
+@dataclass(frozen=True, kw_only=True)
+class PostTraining:
+    """A question with everything looked up."""
+
+    known: Catalog
+    work: RLStep
+    machines: Sequence[Machines]
+    training: PlanOptions
+    """Runtime, precision, pins, optimizer and risk of the trainer."""
+    replica: Mapping[str, int]
+    """Pinned degrees of a replica."""
+    split: tuple[int, int] | None
+    tried: Mapping[Placement, tuple[float, ...]]
+    objective: Objective
+    inputs: Mapping[str, str]
+    excess: MeasuredExcess
+    assumptions: Sequence[tuple[str, str, str]] = ()
+
+
+def served(asked: PostTraining, cluster: Cluster, runtime: Runtime) -> Served:
     """A model as an engine serves it on a cluster.
 
     Raises:
         WrongQuestion: a precision that the accelerator does not have.
     """
-    part, precision = cluster.accelerator, work.rollout_precision
+    work = asked.work
+    part = cluster.accelerator
+    precision = work.rollout_precision
     if not can_train_in(part, precision):
         raise WrongQuestion(f"--rollout-precision {precision}: {part.id} has no {precision}; take bf16")
-    efficiency = reached(known, part, runtime, runtime.releases[-1])
+    efficiency = reached(asked.known, part, runtime, runtime.releases[-1])
     longest = work.demand.prompt + work.demand.lengths.cap
     return Served(
-        shape=cost_inputs.shape(workload(model, method="full"), None),
+        shape=cost_inputs.shape(workload(work.model, method="full"), None),
         device=cost_inputs.device(part, efficiency.accelerator, precision, runtime.releases[-1]),
         bandwidth=part.memory_bandwidth,
         network=cost_inputs.network(cluster, efficiency.accelerator),
@@ -214,8 +236,8 @@ def served(known: Catalog, model: Model, work: Work, cluster: Cluster, runtime: 
         cache_bytes=2.0,
         host_s=work.engine.host,
         host_sequence_s=work.engine.host_sequence,
-        near=decode.windowed(model, longest),
-        across_s=across_s,
+        near=decode.windowed(work.model, longest),
+        across_s=asked.excess.across_s,
     )
 
 
@@ -272,7 +294,7 @@ def stated_split(text: str | None, machines: Sequence[Machines]) -> tuple[int, i
     if not re.fullmatch(r"[1-9]\d{0,6}:[1-9]\d{0,6}", text):
         raise WrongQuestion(f"--split {text}: write accelerators that train and that roll out: 32:96")
     train, rollout = map(int, text.split(":"))
-    total = sum(each.accelerators for each in machines)
+    total = sum(machine.accelerators for machine in machines)
     if train + rollout > total:
         raise WrongQuestion(f"--split {text}: there are {total:,} accelerators; take {train}:{total - train}")
     return train, rollout
@@ -285,7 +307,7 @@ def holds(machines: Sequence[Machines], model: Model) -> None:
         NoAnswer: they do not.
     """
     needed = 2.0 * parameters(model).total
-    if all(each.accelerators * each.cluster.accelerator.memory < needed for each in machines):
+    if all(machine.accelerators * machine.cluster.accelerator.memory < needed for machine in machines):
         raise NoAnswer(
             f"no pool holds the weights of {model.id}, {needed / 2**30:,.0f} GiB in bf16; take more accelerators"
         )

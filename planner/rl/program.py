@@ -1,7 +1,8 @@
 """Which accelerators train and which roll out, apart: an integer program for each point of placement and staleness.
 
-For a step of tau seconds every replica completes a known number q of sequences (:meth:`Replicas.taken_in`), so that
-what remains is linear. Variables: z_i, 1 if the training i is chosen; x_ij, replicas of layout j beside it.
+For a step of tau seconds every replica completes a known number q of sequences
+(:meth:`~planner.rl.candidates.ReplicaOptions.taken_in`), so that what remains is linear. Variables:
+z_i, 1 if the training i is chosen; x_ij, replicas of layout j beside it.
 
     minimise   sum_i usd_i z_i + sum_ij usd_j a_j x_ij
     chosen     sum_i z_i = 1
@@ -20,11 +21,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from planner.base.solver import Linear, Problem, total
 from planner.cost.figures import Array
 from planner.rl import placements
-from planner.rl.candidates import Replicas, Training
+from planner.rl.candidates import ReplicaOptions, Training
 from planner.schema.choices import Placement
-from planner.solver import Linear, Problem, total
 
 PRECISION = 5e-3
 """Relative width to which the shortest step is bisected."""
@@ -34,7 +35,7 @@ LONGEST = 4.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Point:
+class PlacementPoint:
     """One placement and staleness, with what may train and roll out."""
 
     placement: Placement
@@ -42,14 +43,14 @@ class Point:
     updates: int
     sequences: float
     trainings: Sequence[Training]
-    offered: Sequence[Replicas]
+    offered: Sequence[ReplicaOptions]
     """One for each pool."""
     sizes: Sequence[int]
     """Accelerators of each pool."""
     left: int | None
     """Accelerators of all pools that roll out, where the question says so."""
     usd: Sequence[float]
-    """Of an accelerator and second, by pool; ones where no price is known."""
+    """US dollars of an accelerator and second, by pool; ones where no price is known."""
     sync_s: Sequence[float]
     """By training."""
 
@@ -71,12 +72,13 @@ class Point:
         """Accelerators of each pool that a training leaves."""
         chosen = self.trainings[training]
         used = [chosen.trainer.accelerators * (pool == chosen.pool) for pool in range(len(self.sizes))]
-        return [size - own for size, own in zip(self.sizes, used, strict=True)]
+        return [size - taken for size, taken in zip(self.sizes, used, strict=True)]
 
 
 def _within(room: float, training: float, staleness: float) -> float:
     """The longest rollout whose step, by the mean of the longer of two, is within `room`."""
-    low, high = 0.0, room
+    low = 0.0
+    high = room
     for _ in range(30):
         middle = 0.5 * (low + high)
         fits = float(placements.step("async", middle, training, 0.0, 1, staleness)) <= room
@@ -85,7 +87,7 @@ def _within(room: float, training: float, staleness: float) -> float:
 
 
 @dataclass(frozen=True)
-class Choice:
+class RoleChoice:
     """A training and replicas of layouts beside it."""
 
     step: float
@@ -93,50 +95,57 @@ class Choice:
     replicas: tuple[tuple[int, int, int], ...]
     """(Pool, layout, count)."""
     usd: float
-    """Of the step, as far as prices are known."""
+    """US dollars of the step, as far as prices are known."""
 
 
 @dataclass(frozen=True)
 class Solved:
     """The fastest and the cheapest choice of a point, and how sure that is."""
 
-    fastest: Choice
-    cheapest: Choice
+    fastest: RoleChoice
+    cheapest: RoleChoice
     gap: float
     """By which a faster one could beat the fastest, at most."""
     programs: int
 
 
-def solve(point: Point) -> Solved | None:
+def solve(point: PlacementPoint) -> Solved | None:
     """The best choices; None where no training leaves room for a replica that completes the batch."""
     bounds = [_shortest(point, i, lambda i, step: _relaxed(point, i, step)) for i in range(len(point.trainings))]
     plain = [_shortest(point, i, lambda i, step: _one_layout(point, i, step)) for i in range(len(point.trainings))]
-    low, high = min(bounds, default=np.inf), min(plain, default=np.inf)
+    low = min(bounds, default=np.inf)
+    high = min(plain, default=np.inf)
     if not np.isfinite(high):
         return None
-    best, programs = None, 0
+    best = None
+    programs = 0
     while high > low * (1.0 + PRECISION):
         middle = float(np.sqrt(low * high))
-        choice, programs = _cheapest(point, middle), programs + 1
+        choice = _cheapest(point, middle)
+        programs += 1
         if choice is None:
             low = middle
         else:
-            best, high = choice, middle
+            best = choice
+            high = middle
     if best is None:
-        best, programs = _cheapest(point, high * (1.0 + 1e-9)), programs + 1
+        best = _cheapest(point, high * (1.0 + 1e-9))
+        programs += 1
         assert best is not None, "a plain split that the program does not find"
     cheapest = best
     for step in best.step * np.geomspace(1.0, LONGEST, POINTS)[1:]:
-        choice, programs = _cheapest(point, float(step)), programs + 1
+        choice = _cheapest(point, float(step))
+        programs += 1
         if choice is not None and choice.usd < cheapest.usd:
             cheapest = choice
     return Solved(best, cheapest, high / low - 1.0, programs)
 
 
-def _shortest(point: Point, training: int, sequences: Callable[[int, float], float]) -> float:
+def _shortest(point: PlacementPoint, training: int, sequences: Callable[[int, float], float]) -> float:
     """Seconds of the shortest step in which so many sequences are completed; infinite where no step is long enough."""
     floor = point.trainings[training].seconds + point.sync_s[training]
-    low, high = floor, 64.0 * floor + 1e5
+    low = floor
+    high = 64.0 * floor + 1e5
     if sequences(training, high) < point.sequences:
         return np.inf
     if sequences(training, low * (1.0 + 1e-9)) >= point.sequences:
@@ -148,13 +157,13 @@ def _shortest(point: Point, training: int, sequences: Callable[[int, float], flo
     return high
 
 
-def _rates(point: Point, training: int, step: float) -> list[tuple[Array, Array]]:
+def _rates(point: PlacementPoint, training: int, step: float) -> list[tuple[Array, Array]]:
     """Sequences and accelerators of a replica of each layout, by pool."""
     window = point.window(training, step)
-    return [(each.taken_in(window), each.layout.accelerators) for each in point.offered]
+    return [(options.taken_in(window), options.layout.accelerators) for options in point.offered]
 
 
-def _relaxed(point: Point, training: int, step: float) -> float:
+def _relaxed(point: PlacementPoint, training: int, step: float) -> float:
     """Sequences that parts of replicas complete on what a training leaves, at most."""
     most = 0.0
     for room, (done, width) in zip(point.room(training), _rates(point, training, step), strict=True):
@@ -163,20 +172,21 @@ def _relaxed(point: Point, training: int, step: float) -> float:
     return most
 
 
-def _one_layout(point: Point, training: int, step: float) -> float:
+def _one_layout(point: PlacementPoint, training: int, step: float) -> float:
     """Sequences that whole replicas of the best one layout of each pool complete."""
-    most, left = 0.0, point.left
+    most = 0.0
+    left = point.left
     for room, (done, width) in zip(point.room(training), _rates(point, training, step), strict=True):
         room = room if left is None else min(room, left)
         counts = np.floor(room / width)
-        each = counts * done
-        if len(each):
-            most += float(np.max(each))
-            left = None if left is None else left - int(counts[int(np.argmax(each))] * width[int(np.argmax(each))])
+        made = counts * done
+        if len(made):
+            most += float(np.max(made))
+            left = None if left is None else left - int(counts[int(np.argmax(made))] * width[int(np.argmax(made))])
     return most
 
 
-def _cheapest(point: Point, step: float) -> Choice | None:
+def _cheapest(point: PlacementPoint, step: float) -> RoleChoice | None:
     """The cheapest accelerators that complete the batch within a step, by the integer program; None if none do."""
     problem = Problem()
     chosen: list[Linear] = []
@@ -215,5 +225,5 @@ def _cheapest(point: Point, step: float) -> Choice | None:
         return None
     counts = {key: round(outcome.value(x)) for key, x in columns.items()}
     replicas = tuple((p, j, count) for (_, p, j), count in counts.items() if count)
-    training = next(i for (i, _, _), count in counts.items() if count)
-    return Choice(step, training, replicas, float(outcome.objective or 0.0) * step)
+    chosen_training = next(i for (i, _, _), count in counts.items() if count)
+    return RoleChoice(step, chosen_training, replicas, float(outcome.objective or 0.0) * step)

@@ -3,44 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
 from planner.base.errors import NoAnswer
 from planner.base.version import __version__
-from planner.catalog import Catalog
 from planner.models.parameters import parameters
 from planner.models.workload import workload
-from planner.question.plan_options import PlanOptions
 from planner.question.reading import _runtime
-from planner.rl import candidates, problem, program
-from planner.rl.answer import Found, colocated_plan, plan_apart
+from planner.rl import answer, candidates, problem, program
+from planner.rl.answer import colocated_plan, plan_apart
 from planner.rl.candidates import Training
-from planner.rl.constants import Fitted, fitted
 from planner.rl.decode import Rollout, Served
-from planner.rl.problem import Machines, Work
-from planner.rl.program import Point
+from planner.rl.problem import PostTraining
+from planner.rl.program import PlacementPoint
 from planner.schema.choices import Objective, Placement
 from planner.schema.plan import Assumption, Generator
 from planner.schema.rl import RLFrontPoint, RLPlan, RLPlanSet, RLSearch
-
-
-@dataclass(frozen=True, kw_only=True)
-class Asked:
-    """A question with everything looked up."""
-
-    known: Catalog
-    work: Work
-    machines: Sequence[Machines]
-    training: PlanOptions
-    """Runtime, precision, pins, optimizer and risk of the trainer."""
-    replica: Mapping[str, int]
-    """Pinned degrees of a replica."""
-    split: tuple[int, int] | None
-    tried: Mapping[Placement, tuple[float, ...]]
-    objective: Objective
-    inputs: Mapping[str, str]
-    assumptions: Sequence[tuple[str, str, str]] = ()
 
 
 @dataclass
@@ -52,9 +31,11 @@ class _Counts:
     programs: int = 0
     proven: bool = True
     gap: float = 0.0
+    trained: dict[tuple[int, int], Training | None] = field(default_factory=dict)
+    """By pool and accelerators: a whole pool trains alike whether it rolls out in turns or not."""
 
 
-def plan(asked: Asked) -> RLPlanSet:
+def plan(asked: PostTraining) -> RLPlanSet:
     """The best step of every placement, the best of all first.
 
     Raises:
@@ -62,40 +43,35 @@ def plan(asked: Asked) -> RLPlanSet:
         NoAnswer: nothing fits; the message says what would.
     """
     problem.holds(asked.machines, asked.work.model)
-    fit = fitted()
-    served = _served(asked, fit)
+    served = _served(asked)
     counts = _Counts()
     plans: list[RLPlan] = []
-    front: list[RLFrontPoint] = []
     if "colocated" in asked.tried and asked.split is None:
         for place in range(len(asked.machines)):
-            trained = _trained(asked, place, asked.machines[place].accelerators, fit, counts)
-            found = colocated_plan(_found(asked, fit), trained, served[place]) if trained else None
-            plans += [found] if found else []
+            trained = _trained(asked, place, asked.machines[place].accelerators, counts)
+            together = colocated_plan(asked, trained, served[place]) if trained else None
+            plans += [together] if together else []
     apart = {name: values for name, values in asked.tried.items() if name != "colocated"}
-    if apart and sum(each.accelerators for each in asked.machines) > 1:
+    if apart and sum(machine.accelerators for machine in asked.machines) > 1:
         trainings = [
-            trained
-            for place, size in _trainers(asked)
-            if (trained := _trained(asked, place, size, fit, counts)) is not None
+            trained for place, size in _trainers(asked) if (trained := _trained(asked, place, size, counts)) is not None
         ]
         counts.splits = len(trainings)
         for placement, stalenesses in apart.items():
             for stale in stalenesses:
-                plans += _apart(asked, fit, served, trainings, placement, stale, counts)
+                plans += _apart(asked, served, trainings, placement, stale, counts)
     if not plans:
         raise NoAnswer(_nothing(asked))
     best_first = sorted(plans, key=lambda plan: _value(asked.objective, plan))
-    front = _front(best_first)
     kept = _one_of_each(best_first)
     return RLPlanSet(
         generator=Generator(version=__version__, seed=0, inputs=dict(asked.inputs)),
-        work=_found(asked, fit).described(),
+        work=answer.described(asked.work),
         engine=asked.work.engine.id,  # type: ignore[arg-type]
         objective=asked.objective,
-        pools=tuple(f"{each.cluster.node.id}:{each.cluster.count}" for each in asked.machines),
+        pools=tuple(f"{machine.cluster.node.id}:{machine.cluster.count}" for machine in asked.machines),
         plans=tuple(replace(plan, rank=rank) for rank, plan in enumerate(kept, 1)),
-        front=front,
+        front=_front(best_first),
         search=RLSearch(
             trainers=counts.trainers,
             replicas=sum(len(layout.tp) for layout in _layouts(asked)),
@@ -109,49 +85,49 @@ def plan(asked: Asked) -> RLPlanSet:
     )
 
 
-def _found(asked: Asked, fit: Fitted) -> Found:
-    return Found(work=asked.work, machines=asked.machines, fit=fit, replica=asked.replica)
-
-
-def _served(asked: Asked, fit: Fitted) -> list[Served]:
-    """The policy as the engine serves it on each pool."""
+def _served(asked: PostTraining) -> list[Served]:
+    """The policy as the engine serves it on machine pool."""
     work = workload(asked.work.model, method="full")
     served = []
-    for each in asked.machines:
-        runtime, _ = _runtime(asked.known, asked.training.runtime, each.cluster.accelerator, work)
-        served.append(problem.served(asked.known, asked.work.model, asked.work, each.cluster, runtime, fit.across_s))
+    for machine in asked.machines:
+        runtime, _ = _runtime(asked.known, asked.training.runtime, machine.cluster.accelerator, work)
+        served.append(problem.served(asked, machine.cluster, runtime))
     return served
 
 
-def _layouts(asked: Asked) -> list[Rollout]:
-    return [problem.replica_layouts(asked.work.model, each.cluster, asked.replica) for each in asked.machines]
+def _layouts(asked: PostTraining) -> list[Rollout]:
+    return [problem.replica_layouts(asked.work.model, machine.cluster, asked.replica) for machine in asked.machines]
 
 
-def _trainers(asked: Asked) -> list[tuple[int, int]]:
+def _trainers(asked: PostTraining) -> list[tuple[int, int]]:
     """(Pool, accelerators) that may train beside a rollout elsewhere."""
     if asked.split is not None:
-        return [(p, asked.split[0]) for p, each in enumerate(asked.machines) if asked.split[0] <= each.accelerators]
+        return [
+            (p, asked.split[0]) for p, machine in enumerate(asked.machines) if asked.split[0] <= machine.accelerators
+        ]
     several = len(asked.machines) > 1
     pairs = []
-    for place, each in enumerate(asked.machines):
-        sizes = each.sizes()
-        kept = sizes if not several else tuple(size for size in sizes if size * 2 == each.accelerators)
-        pairs += [(place, size) for size in (*kept, *([each.accelerators] if several else []))]
+    for place, machine in enumerate(asked.machines):
+        sizes = machine.sizes()
+        kept = sizes if not several else tuple(size for size in sizes if size * 2 == machine.accelerators)
+        pairs += [(place, size) for size in (*kept, *([machine.accelerators] if several else []))]
     return pairs
 
 
-def _trained(asked: Asked, place: int, size: int, fit: Fitted, counts: _Counts) -> Training | None:
+def _trained(asked: PostTraining, place: int, size: int, counts: _Counts) -> Training | None:
     """A pool's training, searched once for every placement."""
-    found = candidates.trained(asked.known, asked.work, asked.machines, place, size, asked.training, fit)
-    if found is not None:
-        counts.trainers += found.trainer.candidates
-        counts.proven = counts.proven and found.trainer.proven
-    return found
+    if (place, size) in counts.trained:
+        return counts.trained[place, size]
+    training = candidates.trained(asked, place, size)
+    counts.trained[place, size] = training
+    if training is not None:
+        counts.trainers += training.trainer.candidates
+        counts.proven = counts.proven and training.trainer.proven
+    return training
 
 
 def _apart(
-    asked: Asked,
-    fit: Fitted,
+    asked: PostTraining,
     served: Sequence[Served],
     trainings: Sequence[Training],
     placement: Placement,
@@ -162,14 +138,12 @@ def _apart(
     ahead = stale if placement == "async" else 0.0
     offered = [
         candidates.kept(
-            candidates.replicas(
-                served[place], layout, asked.work, place, asked.work.engine.memory_share, 0.0, ahead, fit
-            )
+            candidates.replicas(asked, place, served[place], layout, (asked.work.engine.memory_share, 0.0), ahead)
         )
         for place, layout in enumerate(_layouts(asked))
     ]
-    sizes = [each.accelerators for each in asked.machines]
-    point = Point(
+    sizes = [machine.accelerators for machine in asked.machines]
+    point = PlacementPoint(
         placement=placement,
         staleness=stale,
         updates=asked.work.updates,
@@ -178,8 +152,8 @@ def _apart(
         offered=offered,
         sizes=sizes,
         left=None if asked.split is None else asked.split[1],
-        usd=[1.0 if each.usd_per_s is None else each.usd_per_s for each in asked.machines],
-        sync_s=[_sync(asked, fit, served, each, sum(sizes)) for each in trainings],
+        usd=[1.0 if machine.usd_per_s is None else machine.usd_per_s for machine in asked.machines],
+        sync_s=[_sync(asked, served, trained, sum(sizes)) for trained in trainings],
     )
     solved = program.solve(point)
     if solved is None:
@@ -187,14 +161,14 @@ def _apart(
     counts.programs += solved.programs
     counts.gap = max(counts.gap, solved.gap)
     choices = dict.fromkeys((solved.fastest, solved.cheapest))
-    return [plan_apart(_found(asked, fit), point, choice) for choice in choices]
+    return [plan_apart(asked, point, choice) for choice in choices]
 
 
-def _sync(asked: Asked, fit: Fitted, served: Sequence[Served], trained: Training, total: int) -> float:
+def _sync(asked: PostTraining, served: Sequence[Served], trained: Training, total: int) -> float:
     """Seconds of weights to replicas elsewhere, and of what a step takes beside its phases."""
-    slowest = min(served, key=lambda each: float(each.network.nic))
+    slowest = min(served, key=lambda model: float(model.network.nic))
     sizes = (trained.trainer.accelerators, max(total - trained.trainer.accelerators, 1))
-    return candidates.synchronised(asked.work, trained, served[trained.pool], slowest, sizes, True) + fit.other
+    return candidates.synchronised(asked.work, trained, served[trained.pool], slowest, sizes, True) + asked.excess.other
 
 
 def _value(objective: Objective, plan: RLPlan) -> float:
@@ -207,13 +181,13 @@ def _value(objective: Objective, plan: RLPlan) -> float:
 def _one_of_each(plans: Sequence[RLPlan]) -> list[RLPlan]:
     """The best of every placement, best first."""
     best: dict[str, RLPlan] = {}
-    for each in plans:
-        best.setdefault(each.placement, each)
+    for plan in plans:
+        best.setdefault(plan.placement, plan)
     return list(best.values())
 
 
 def _front(plans: Sequence[RLPlan]) -> tuple[RLFrontPoint, ...]:
-    """The fastest and the cheapest at each staleness."""
+    """The fastest and the cheapest at machine staleness."""
     points = []
     for stale in sorted({plan.staleness for plan in plans}):
         alike = [plan for plan in plans if plan.staleness == stale]
@@ -236,12 +210,12 @@ def _front(plans: Sequence[RLPlan]) -> tuple[RLFrontPoint, ...]:
     return tuple(points)
 
 
-def _nothing(asked: Asked) -> str:
+def _nothing(asked: PostTraining) -> str:
     """Why there is no placement, and what would relax it."""
     weights = 2.0 * parameters(asked.work.model).total / 2**30
     have = ", ".join(
-        f"{each.accelerators:,} x {each.cluster.accelerator.id} ({each.cluster.accelerator.memory / 2**30:,.0f} GiB)"
-        for each in asked.machines
+        f"{cluster.accelerators:,} x {cluster.accelerator.id} ({cluster.accelerator.memory / 2**30:,.0f} GiB)"
+        for cluster in (machine.cluster for machine in asked.machines)
     )
     return (
         f"no placement fits: weights of {weights:,.0f} GiB in bf16, and responses up to "

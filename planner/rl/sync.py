@@ -31,8 +31,8 @@ def tensor_seconds(shape: Shape, bucketed: bool) -> float:
     layers = float(shape.layers)
     mixtures = float((shape.layers - shape.leading_dense) * shape.moe_share)
     experts = mixtures * float(shape.experts) * (2.0 + float(shape.gated))
-    each = BUCKETED_S if bucketed else TENSOR_S
-    return DENSE_TENSOR_S * LAYER_TENSORS * layers + each * experts
+    of_one = BUCKETED_S if bucketed else TENSOR_S
+    return DENSE_TENSOR_S * LAYER_TENSORS * layers + of_one * experts
 
 
 def between(

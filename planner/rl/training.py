@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -34,7 +34,7 @@ from planner.search.branch_and_bound import Bounded
 from planner.search.problem import Candidate
 from planner.space.cost_grid import Figures, single_grid
 
-SHORTLIST = 32
+SHORTLIST = 12
 """Best layouts by packed time, among which is the best whose longest sequence fits and delays least."""
 LAYOUT_AXES = ("tp", "cp", "pp", "vpp", "ep", "dp", "micro")
 
@@ -55,10 +55,10 @@ class Trainer:
     memory: float
     """Bytes on the fullest accelerator."""
     states: float
-    """Of these, weights, gradients and optimizer states: what is moved to host memory between phases."""
+    """Weights, gradients and optimizer states in it: what is moved to host memory between phases."""
     capacity: float
     half_width: float
-    """Of the 80 % interval of an optimizer step, log scale."""
+    """Half-width of the 80 % interval of an optimizer step, log scale."""
     proven: bool
     """Whether no other layout of the space is faster."""
     candidates: int
@@ -77,26 +77,27 @@ def packed(demand: Demand, updates: int, accelerators: int) -> tuple[int, int]:
     return count, max(1, round(tokens / count))
 
 
-def best(
-    known: Catalog,
-    model: Model,
-    cluster: Cluster,
-    demand: Demand,
-    updates: int,
-    forwards: int,
-    asked: PlanOptions,
-) -> Trainer | None:
+class Passes(NamedTuple):
+    """What a trainer does in a step."""
+
+    demand: Demand
+    updates: int
+    """Optimizer steps."""
+    forwards: int
+    """Forward passes of all sequences beside the updates."""
+
+
+def best(known: Catalog, model: Model, cluster: Cluster, passes: Passes, asked: PlanOptions) -> Trainer | None:
     """The best layout of a trainer on all of a cluster; None where none is legal or fits.
 
     Args:
         known: The catalog.
         model: What is trained.
         cluster: The accelerators of the role.
-        demand: Sequences and lengths of a step.
-        updates: Optimizer steps.
-        forwards: Forward passes of all sequences beside the updates.
+        passes: What is done with the sequences of a step.
         asked: Runtime, precision, pins, optimizer and risk.
     """
+    demand, updates, forwards = passes
     count, tokens = packed(demand, updates, cluster.accelerators)
     plain = replace(asked, batch=count, seq=tokens, tokens=float(count * tokens), task="sft", top=1)
     try:
@@ -105,7 +106,7 @@ def best(
         prepared = prepare(known, wanted)
     except ClusterwrightError:
         return None
-    prepared = replace(prepared, figures=_of_responses(prepared.figures, model, demand, forwards / 1.0))
+    prepared = replace(prepared, figures=_of_responses(prepared.figures, model, demand, float(forwards)))
     result = Bounded().search(problem(prepared, SHORTLIST))
     choice = _first_fitting(prepared, model, result.best, demand, updates)
     if choice is None:

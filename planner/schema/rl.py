@@ -61,7 +61,7 @@ class TrainerSide(Record):
     offloads: bool
     """Whether its states are in host memory while responses are generated."""
     tokens_per_s: float
-    """Of an accelerator, while it trains."""
+    """Tokens that an accelerator trains on, while it does."""
 
 
 class RolloutSide(Record):
@@ -76,9 +76,9 @@ class RolloutSide(Record):
     """Attention groups of a replica: experts are spread over tp x groups accelerators."""
     precision: str
     sequences: float
-    """Of a step, on one replica."""
+    """Responses of a step on one replica."""
     in_flight: float
-    """Of them at a time, at most."""
+    """Responses that a replica works on at a time, at most."""
     weight_bytes: float
     """On one accelerator."""
     cache_bytes: float
@@ -93,7 +93,7 @@ class RLPhases(Record):
 
     generation_s: float
     log_probabilities_s: float
-    """Of the policy before its updates."""
+    """Old log-probabilities, of the policy before its updates."""
     reference_s: float
     critic_s: float
     """Values and updates of a critic."""
@@ -105,7 +105,7 @@ class RLPhases(Record):
     other_s: float
     """What a step takes beside: data, rewards, checkpoints of the controller."""
     hidden_s: float
-    """Of all these, what runs at the same time as another phase: they add up to the step with it taken off."""
+    """Seconds of these that run at the same time as another phase: they add up to the step with it taken off."""
 
 
 class RLPlan(Record):
@@ -126,10 +126,10 @@ class RLPlan(Record):
     waits: str
     """What waits for what, in words."""
     tokens_per_s: float
-    """Of all accelerators, prompts and responses."""
+    """Tokens of prompts and responses, all accelerators together."""
     usd_per_step: float | None
     usd: float | None
-    """Of all steps."""
+    """US dollars of all steps."""
     days: float
 
 

@@ -12,9 +12,10 @@ if TYPE_CHECKING:
     from planner.schema.images import ImagePlan
     from planner.schema.plan import Assumption, PlanSet
     from planner.schema.procurement import Procurement
+    from planner.schema.rl import RLPlanSet
     from planner.schema.study import StudyResult
 
-Answer = TypeVar("Answer", "PlanSet", "Procurement", "StudyResult", "ImagePlan")
+Answer = TypeVar("Answer", "PlanSet", "Procurement", "StudyResult", "ImagePlan", "RLPlanSet")
 
 
 def hand_over(found: Answer, show: Callable[[Answer], None], *, as_json: bool, output: Path | None, after: str) -> None:

@@ -28,62 +28,65 @@ PHASES = (
 )
 
 
-def deliver(found: RLPlanSet, *, as_json: bool, output: Path | None, verbose: bool) -> None:
+def deliver(answer: RLPlanSet, *, as_json: bool, output: Path | None, verbose: bool) -> None:
     """Prints the report or the document, and writes the document where asked."""
 
-    def whole(answer: RLPlanSet) -> None:
-        show(answer, verbose=verbose)
+    def whole(shown: RLPlanSet) -> None:
+        show(shown, verbose=verbose)
 
     after = f"clusterwright explain {output}" if output else "-o FILE keeps the answer; explain FILE shows it again"
-    hand_over.hand_over(found, whole, as_json=as_json, output=output, after=after)
+    hand_over.hand_over(answer, whole, as_json=as_json, output=output, after=after)
 
 
-def show(found: RLPlanSet, *, verbose: bool = False) -> None:
+def show(answer: RLPlanSet, *, verbose: bool = False) -> None:
     """The whole report."""
-    work, best = found.work, found.plans[0]
+    work = answer.work
+    best = answer.plans[0]
     render.text(
-        f"{work.task.upper()} of {work.model} on {' + '.join(found.pools)}: {work.prompts:,} prompts x {work.samples} "
+        f"{work.task.upper()} of {work.model} on {' + '.join(answer.pools)}: {work.prompts:,} prompts x {work.samples} "
         f"responses of {work.response_mean:,.0f} tokens (at most {work.response_cap:,.0f}), "
         f"{format_many(work.updates, 'update')} a step"
     )
     render.text()
-    _recommended(found, best)
+    _recommended(answer, best)
     render.text()
     _timeline(best)
     render.text()
-    _others(found)
-    search = found.search
+    _others(answer)
+    search = answer.search
     proof = "proven" if search.proven else "not proven"
     render.labelled(
         "Search",
         f"{search.trainers:,} layouts of trainers, {search.replicas} of replicas, {search.programs} integer programs; "
         f"{proof} over the splits tried, to {search.gap:.1%}",
     )
-    hand_over.assumed(found.assumptions, verbose)
+    hand_over.assumed(answer.assumptions, verbose)
 
 
-def _recommended(found: RLPlanSet, best: RLPlan) -> None:
+def _recommended(answer: RLPlanSet, best: RLPlan) -> None:
     ahead = f" (staleness {best.staleness:g})" if best.staleness else ""
     render.labelled("Placement", f"{PLACED[best.placement]}{ahead}")
     render.labelled("Training", _training(best.trainer))
     if best.critic:
         render.labelled("Critic", _training(best.critic))
     for side in best.rollout:
-        render.labelled("Rollout", _rollout(side, found.engine))
-    low, high = format_seconds(best.step_low_s), format_seconds(best.step_high_s)
+        render.labelled("Rollout", _rollout(side, answer.engine))
+    low = format_seconds(best.step_low_s)
+    high = format_seconds(best.step_high_s)
     render.labelled("Step", f"{format_seconds(best.step_s)} (80 %: {low} to {high}), {_phases(best)}")
     render.labelled("Waits", best.waits)
-    trained, made = best.trainer.tokens_per_s, best.rollout[0].tokens_per_s
+    trained = best.trainer.tokens_per_s
+    made = best.rollout[0].tokens_per_s
     render.labelled("Speed", f"{format_count(best.tokens_per_s)} tokens/s; a GPU trains {format_count(trained)} and "
                     f"generates {format_count(made)} tokens/s")  # fmt: skip
     render.labelled("Memory", _memory(best))
     if best.usd_per_step is None or best.usd is None:
         render.labelled("Cost", "no price in the catalog (--price)")
     else:
-        run = f"{format_many(found.work.steps, 'step')} take {best.days:.1f} d and ${best.usd:,.0f}"
+        run = f"{format_many(answer.work.steps, 'step')} take {best.days:.1f} d and ${best.usd:,.0f}"
         render.labelled("Cost", f"${best.usd_per_step:,.2f} a step; {run}")
-    if found.evidence:
-        render.labelled("Evidence", found.evidence)
+    if answer.evidence:
+        render.labelled("Evidence", answer.evidence)
 
 
 def _training(side: TrainerSide) -> str:
@@ -139,10 +142,10 @@ def _timeline(plan: RLPlan) -> None:
     render.text(f"  trainer  {bar(('.', late), ('t', min(train, plan.step_s - moved - late)), ('w', moved))}")
 
 
-def _others(found: RLPlanSet) -> None:
+def _others(answer: RLPlanSet) -> None:
     """The best of every placement."""
     rows = []
-    for plan in found.plans:
+    for plan in answer.plans:
         split = "all" if plan.placement == "colocated" else (
             f"{plan.trainer.accelerators} : {sum(side.accelerators for side in plan.rollout)}"
         )  # fmt: skip

@@ -12,12 +12,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from planner.base.solver import Linear, Outcome, total
 from planner.procurement.program.calendar import Choice, Collision
 from planner.procurement.program.instance import ProcureInstance, ProcureVariant, ProgramSolution, Settings, better
 from planner.procurement.program.integer_program import ProcureProgram, build
 from planner.procurement.program.job_order import EPS
 from planner.procurement.throughput.column import Place
-from planner.solver import Linear, Outcome, total
 
 
 def forbid(program: ProcureProgram, instance: ProcureInstance, choice: Choice, collision: Collision, n: str) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from planner.base.solver import GAP, SolverName
 from planner.procurement.question.portfolio import Job, Portfolio
 from planner.procurement.supply.pools import SupplyPool
 from planner.procurement.throughput.column import Column, Place, Survival
-from planner.solver import GAP, SolverName
 
 FAR = 40 * 365.25
 """Days: a deadline that no longer limits anything."""

@@ -20,6 +20,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from planner.base.solver import Linear, Problem, total
 from planner.procurement.program.calendar import month_share
 from planner.procurement.program.instance import (
     FAR,
@@ -37,7 +38,6 @@ from planner.procurement.program.resources import Resource, resources
 from planner.procurement.supply.pools import SupplyPool
 from planner.procurement.throughput.column import Place
 from planner.question.values import DAYS_PER_MONTH
-from planner.solver import Linear, Problem, total
 
 MOST_DAYS = 3000
 """First or last days of jobs that the program asks of, on all pools together; the order of jobs keeps to every one."""

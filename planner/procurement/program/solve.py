@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 
 from planner.base.errors import NoAnswer
+from planner.base.solver import Outcome, Status
 from planner.procurement.program import cuts
 from planner.procurement.program.calendar import (
     Arranged,
@@ -33,7 +34,6 @@ from planner.procurement.program.job_order import EPS
 from planner.procurement.program.on_dates import on_dates
 from planner.procurement.program.several_starts import merged
 from planner.procurement.throughput.column import Place
-from planner.solver import Outcome, Status
 
 SHORTEST_STEP = 1e-4
 """Relative width to which the earliest completion is narrowed down."""
