@@ -13,7 +13,7 @@ from planner.rl.constants import MeasuredExcess
 from planner.rl.decode import Rollout, Served
 from planner.rl.generation import Room
 from planner.rl.problem import PostTraining, RLStep
-from planner.rl.training import Passes, Trainer
+from planner.rl.training import Trainer, TrainerPasses
 from planner.schema.workload import Model
 
 POINTS = 28
@@ -51,7 +51,9 @@ def trained(asked: PostTraining, place: int, size: int) -> Training | None:
     cluster = asked.machines[place].part(size)
 
     def of(model: Model, forwards: int) -> Trainer | None:
-        return training.best(asked.known, model, cluster, Passes(work.demand, work.updates, forwards), asked.training)
+        return training.best(
+            asked.known, model, cluster, TrainerPasses(work.demand, work.updates, forwards), asked.training
+        )
 
     policy = of(work.model, work.forwards)
     if policy is None:

@@ -77,7 +77,7 @@ def packed(demand: Demand, updates: int, accelerators: int) -> tuple[int, int]:
     return count, max(1, round(tokens / count))
 
 
-class Passes(NamedTuple):
+class TrainerPasses(NamedTuple):
     """What a trainer does in a step."""
 
     demand: Demand
@@ -87,7 +87,7 @@ class Passes(NamedTuple):
     """Forward passes of all sequences beside the updates."""
 
 
-def best(known: Catalog, model: Model, cluster: Cluster, passes: Passes, asked: PlanOptions) -> Trainer | None:
+def best(known: Catalog, model: Model, cluster: Cluster, passes: TrainerPasses, asked: PlanOptions) -> Trainer | None:
     """The best layout of a trainer on all of a cluster; None where none is legal or fits.
 
     Args:
