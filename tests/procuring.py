@@ -258,6 +258,54 @@ def best_ratio(instance: ProcureInstance, window: float) -> float:
     return best
 
 
+def most_tokens_of_one(instance: ProcureInstance) -> float:
+    """Most tokens of the one job, pool by pool; 0 if nothing does it. What is bought begins as late as its work lets
+    it, so that a day more of work costs a day more of both, until the budget or the window is used up.
+    """
+    (only,), limits, most = instance.jobs, instance.asked.limits, 0.0
+    for c in instance.columns:
+        pool = instance.pools[c.pool]
+        window = only.deadline_day - max(only.release_day, pool.start_day)
+        after = HORIZON - only.deadline_day
+        month_day = 0.0 if pool.hired else pool.month_usd / (365.25 / 12)
+        capital = pool.capital + after * month_day
+        daily = pool.day_usd + month_day
+        rooms = [window]
+        if limits.budget is not None and daily:
+            rooms.append((limits.budget - capital) / daily)
+        if limits.carbon is not None and pool.day_kg:
+            rooms.append(limits.carbon / pool.day_kg)
+        if min(rooms) >= c.days and within(limits, [] if pool.hired else [pool], pool.capital, 0.0, 0.0):
+            most = max(most, min(rooms) * c.tokens_per_s * 86400.0)
+    return most
+
+
+def most_tokens_in_one_window(instance: ProcureInstance, window: float) -> float:
+    """Most tokens where all jobs have one window and nothing limits the work itself; 0 if nothing does it."""
+    days = {(c.job, c.pool): (c.days, c.tokens_per_s * 86400.0) for c in instance.columns}
+    most = 0.0
+    for run in itertools.product(range(len(instance.pools)), repeat=len(instance.jobs)):
+        if not all((j, p) in days for j, p in enumerate(run)):
+            continue
+        held = [instance.pools[p] for p in set(run) if not instance.pools[p].hired]
+        if not within(instance.asked.limits, held, sum(pool.capital for pool in held), 0.0, 0.0):
+            continue
+        tokens = 0.0
+        for p in set(run):
+            mine = [days[j, p] for j, q in enumerate(run) if q == p]
+            room = window - instance.pools[p].start_day
+            hired_apart = instance.pools[p].hired
+            if (max if hired_apart else sum)(d for d, _ in mine) > room:  # type: ignore[operator]
+                tokens = -math.inf
+            elif hired_apart:
+                tokens += room * sum(speed for _, speed in mine)
+            else:
+                spare = room - sum(d for d, _ in mine)
+                tokens += sum(d * speed for d, speed in mine) + spare * max(speed for _, speed in mine)
+        most = max(most, tokens)
+    return most
+
+
 def _ratio(
     instance: ProcureInstance, run: tuple[int, ...], days: dict[tuple[int, int], tuple[float, float]], window: float
 ) -> float:

@@ -221,6 +221,23 @@ def test_a_sweep_of_tokens_per_dollar_has_their_sign_and_the_portfolio_s_money(h
     assert "EUR 50.0k" in run(*line).output
 
 
+def test_what_is_to_be_spent_buys_the_most_tokens_or_the_earliest_day(home: Path) -> None:
+    line = ("--model", "llama3-8b", "--spend", "$300k", "--within", "20d", "--node", "nebius-8x-h100", "--quick")
+    most = json.loads(run(*line, "--json").output)
+    (job,) = most["alternatives"][0]["workloads"]
+    assert most["question"]["objective"] == "tokens" and most["question"]["limits"]["budget"] == 300_000
+    assert job["tokens"] == pytest.approx(job["plan"]["workload"]["tokens"])
+    assert job["tokens"] == pytest.approx(most["optimality"]["value"])
+    assert most["alternatives"][0]["cost"]["cash_usd"] == pytest.approx(300_000, rel=1e-4)
+    assert "most tokens within budget $300k" in run(*line).output
+    # The same work is done for the same money no later.
+    soonest = json.loads(run(*line, "--tokens", f"{job['tokens']:.0f}", "--json").output)
+    assert soonest["question"]["objective"] == "time"
+    assert soonest["optimality"]["value"] <= most["alternatives"][0]["done_day"] * (1 + 1e-3)
+    both = run(*line, "--budget", "$1M")
+    assert isinstance(both.exception, WrongQuestion) and "--spend and --budget" in str(both.exception)
+
+
 def test_the_bill_of_materials_adds_up_to_the_cent(home: Path) -> None:
     import csv
 

@@ -17,7 +17,19 @@ from planner.procurement.question.portfolio import Job, Limits
 from planner.procurement.throughput.column import Column
 from planner.question.plan_options import PlanOptions
 from planner.question.values import DAYS_PER_MONTH
-from tests.procuring import answers, best_ratio, best_value, bought, hired, job, portfolio, random_instance, with_limits
+from tests.procuring import (
+    answers,
+    best_ratio,
+    best_value,
+    bought,
+    hired,
+    job,
+    most_tokens_in_one_window,
+    most_tokens_of_one,
+    portfolio,
+    random_instance,
+    with_limits,
+)
 from tests.sweeps import sweep
 
 SETTINGS = Settings(gap=1e-9)
@@ -107,6 +119,25 @@ def test_most_tokens_per_dollar() -> None:
         assert -found.value * 1e6 == pytest.approx(wanted, rel=1e-5), seed
         assert found.bound <= found.value * (1 - 1e-9)
     assert answered > 150 and several > 60
+
+
+def test_most_tokens_agree_with_trying_everything() -> None:
+    """Of one job within a budget every pool is tried; of two jobs in one window every pair, each working to its end."""
+    answered = limited = 0
+    for seed in SEEDS:
+        some = _one_window(seed)
+        one = replace(random_instance(seed), columns=[c for c in some.columns if c.job == 0])
+        one = replace(one, asked=replace(one.asked, jobs=one.jobs[:1]))
+        for instance, wanted in ((one, most_tokens_of_one(one)), (some, most_tokens_in_one_window(some, 60.0))):
+            found = best(instance, ProcureVariant(), "tokens", SETTINGS)
+            assert (found is None) == (wanted == 0.0), seed
+            if found is not None:
+                answered += 1
+                budget = instance.asked.limits.budget
+                limited += budget is not None and found.use["budget"] > budget * 0.999
+                assert -found.value * 1e6 == pytest.approx(wanted, rel=1e-5), seed
+                assert found.bound <= found.value and -found.bound * 1e6 <= wanted * (1 + 1e-5), seed
+    assert answered > 300 and limited > 5
 
 
 @sweep("name", ["budget", "power", "capital", "racks", "carbon"])

@@ -372,7 +372,7 @@ def test_a_rented_machine_beside_machines_of_one_s_own(tmp_path: Path) -> None:
     )
     # One search for both; the spot machine is taken back now and then.
     assert posed.mixtures.wanted == 0 and spot.days > usual.days
-    plans = [posed.mixtures.plan(c) for c in (spot, usual)]
+    plans = [posed.mixtures.plan(c, 1e9) for c in (spot, usual)]
     assert plans[0].prediction == plans[1].prediction
     assert plans[0].money.goodput.mtbf_s < plans[1].money.goodput.mtbf_s
     assert sorted(pool.zone for pool in plans[0].cluster.pools) == ["", "rented"]

@@ -1,4 +1,4 @@
-"""The five cases of docs/procurement.md: what their prose claims stands in the answers that the program printed there.
+"""The six cases of docs/procurement.md: what their prose claims stands in the answers that the program printed there.
 
 ``tests/test_docs.py`` holds the printed answers to what the program prints today.
 """
@@ -76,6 +76,14 @@ def test_four_models_keep_capital_and_power() -> None:
     assert figure(r"#1: capital \$([\d.]+M)", printed) <= 100e6
     assert figure(r"\n1  .*?([\d.]+) MW", printed) <= 15
     assert figure(r"\n1  .*? d +\$([\d.]+M)", printed) <= 130.5e6
+
+
+def test_five_megawatts_are_filled_for_the_whole_year() -> None:
+    _, printed = case("five-megawatts")
+    assert 4.5 < figure(r"\n1  .*?([\d.]+) MW", printed) <= 5
+    tokens = figure(r"accelerators\): ([\d.]+) T tokens", printed)
+    rate, days = figure(r" T +([\d.]+) M +", printed), figure(r" M +([\d.]+) d ", printed)
+    assert rate * 1e6 * days * 86400 == pytest.approx(tokens * 1e12, rel=0.01)
 
 
 def test_manoa_reproduces_both_bounds() -> None:

@@ -163,7 +163,10 @@ class AgentTools:
         found = planner.fit(None if model is None else self._named(model), **asked)
         return {"count": len(found), "fits": [asdict(each) for each in found[:MOST_ROWS]]}
 
-    @offers(ProcureQuestion, *("model", "tokens", "batch", "seq", "budget", "power", "deadline", "objective", "ways"))
+    @offers(
+        ProcureQuestion,
+        *("model", "tokens", "batch", "seq", "budget", "spend", "power", "deadline", "objective", "ways"),
+    )
     def procure(
         self,
         portfolio: str | None = None,
@@ -175,7 +178,8 @@ class AgentTools:
     ) -> Answer:
         """What to buy or rent, and when it is done: for one model, or for the jobs of a portfolio file.
 
-        budget is "$5M", power "400 kW", deadline "60 d", ways "buy,on-demand,spot,reserved-1y,reserved-3y".
+        budget is "$5M" (spend: the most tokens for it, or with tokens the earliest day), power "400 kW",
+        deadline "60 d", ways "buy,on-demand,spot,reserved-1y,reserved-3y".
         """
         import planner
 

@@ -199,15 +199,15 @@ def procure(
         gains = shadow_prices.marginal_values(posed.lean, solutions[0], settings) if depth.marginal else ()
         turned = tuple(_sensitivity(catalog, posed, solutions[0], settings)) if depth.sensitivity else ()
     first = solutions[0]
-    sign = -1e6 if asked.objective == "tokens-per-dollar" else 1.0
+    scale = document.SCALES.get(asked.objective, 1.0)
     kept_to = tuple(restrictions(posed.lean, first.cost))
     result = schema.Procurement(
         generator=Generator(version=__version__, seed=0, inputs=dict(asked.inputs)),
         question=question(instance),
         optimality=schema.Optimality(
             gap=first.gap,
-            bound=first.bound * sign,
-            value=first.value * sign,
+            bound=first.bound * scale,
+            value=first.value * scale,
             unit=document.UNITS[asked.objective],
             method=f"{METHOD}; {', '.join(kept_to)}",
             pools=sum(pool.available for pool in posed.whole.pools),
@@ -286,14 +286,14 @@ def _sensitivity(
     catalog: Catalog, posed: Posed, usual: ProgramSolution, settings: Settings
 ) -> Iterator[schema.Sensitivity]:
     asked = posed.instance.asked
-    sign = -1e6 if asked.objective == "tokens-per-dollar" else 1.0
+    scale = document.SCALES.get(asked.objective, 1.0)
     for factor in PRICE_SWING:
         instance = repriced(catalog, posed, factor)
         turned = best(instance, ProcureVariant(), asked.objective, settings)
         if turned is not None:
             same = families(instance, turned) == families(posed.lean, usual)
             yield schema.Sensitivity(
-                prices=factor, value=turned.value * sign, what=document.what(instance, turned), same=same
+                prices=factor, value=turned.value * scale, what=document.what(instance, turned), same=same
             )
 
 
@@ -330,8 +330,8 @@ def _best_of(posed: Posed, columns: Sequence[Column], settings: Settings) -> sch
     solution = best(fewer, ProcureVariant(), objective, settings)
     if solution is None:
         return schema.Apart(value=None, what="")
-    sign = -1e6 if objective == "tokens-per-dollar" else 1.0
-    return schema.Apart(value=solution.value * sign, what=document.what(fewer, solution))
+    scale = document.SCALES.get(objective, 1.0)
+    return schema.Apart(value=solution.value * scale, what=document.what(fewer, solution))
 
 
 def _stale(asked: Portfolio, instance: ProcureInstance, alternatives: tuple[schema.Alternative, ...]) -> Iterator[str]:

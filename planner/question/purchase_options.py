@@ -63,7 +63,11 @@ class ProcureQuestion:
     deadline: Annotated[float | str | None, Option(
         "Deadline, e.g. 60d.",
         'When it must be done: seconds, or ``"60 d"``.', metavar="TIME", flags=("--deadline", "--within"))] = None
-    objective: Annotated[Literal["time", "cost", "tokens-per-dollar", "carbon"] | None, Option(
+    spend: Annotated[float | str | None, Option(
+        "The most tokens for so much money, e.g. '$5M'; with --tokens, the earliest completion.",
+        "The most tokens for so much money, or with `tokens` the earliest day: a budget and an objective in one.",
+        metavar="USD")] = None
+    objective: Annotated[Literal["time", "cost", "tokens-per-dollar", "tokens", "carbon"] | None, Option(
         "What to optimise (default: cost).",
         "What is best; least cost unless said.")] = None
     node: Annotated[str | Node | Sequence[str | Node], Option(

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from planner.base.units import format_percent, format_power, format_usd
 from planner.report import plans, recommendation, step_breakdown, vega_lite
 from planner.report.html_page import Chart, Content, Lines, Section, TextTable
-from planner.report.quantities import amount, limit, limited
+from planner.report.quantities import SOUGHT, amount, limit, limited
 from planner.schema.plan import Plan
 from planner.schema.procurement import Alternative, PoolBought, Procurement
 
@@ -215,7 +215,7 @@ def _about(found: Procurement) -> Lines:
     q = found.question
     limits = [f"{limit(name)} {limited(name, value, format_usd)}" for name, value in q.limits.items()]
     lines = [
-        ("Asked", [f"least {q.objective} over {q.horizon_days:,.0f} days, {q.charge}, prices as of {q.as_of}"]),
+        ("Asked", [f"{SOUGHT[q.objective]} over {q.horizon_days:,.0f} days, {q.charge}, prices as of {q.as_of}"]),
         ("Limits", limits),
         ("Made by", [f"clusterwright {found.generator.version}"]),
         ("Inputs", [f"{origin}: {digest}" for origin, digest in found.generator.inputs.items()]),

@@ -54,6 +54,13 @@ def limited(name: str, value: float, as_money: Callable[[float], str]) -> str:
     return format_power(value) if kind == "power" else f"{value:,.0f} kg" if kind == "carbon" else f"{value:,.0f}"
 
 
+SOUGHT = {
+    "time": "earliest completion", "cost": "least cost", "carbon": "least carbon", "tokens": "most tokens",
+    "tokens-per-dollar": "most tokens per dollar",
+}  # fmt: skip
+"""What is best under each objective of an offer."""
+
+
 def amount(value: float, unit: str) -> str:
     """So much of what an offer counts: US dollars, watts, days, kilograms, tokens per dollar or pieces."""
     if unit == "USD":

@@ -68,7 +68,7 @@ class ProcureOptions(Record):
     name: str
     as_of: str
     horizon_days: float
-    objective: Literal["time", "cost", "tokens-per-dollar", "carbon"]
+    objective: Literal["time", "cost", "tokens-per-dollar", "tokens", "carbon"]
     charge: Literal["cash", "amortised"]
     """Whether a purchase counts whole, or by the share of its life that the horizon takes."""
     currency: Currency

@@ -23,8 +23,9 @@ from planner.verify.well_formed import LARGEST, beyond, numbers
 def optimality_is_of_the_first(document: Procurement) -> Iterator[str]:
     """The proof is of the first alternative, ``gap = |value - bound| / |value|``; no alternative beats the bound."""
     sure = document.optimality
-    better = -1.0 if document.question.objective == "tokens-per-dollar" else 1.0
-    unit = {"time": "d", "cost": "USD", "carbon": "kg"}.get(document.question.objective, "tokens/USD")
+    better = _sign(document)
+    units = {"time": "d", "cost": "USD", "carbon": "kg", "tokens": "tokens"}
+    unit = units.get(document.question.objective, "tokens/USD")
     if not document.alternatives:
         yield "there is no alternative"
         return
@@ -46,6 +47,11 @@ def optimality_is_of_the_first(document: Procurement) -> Iterator[str]:
     values = [better * a.value for a in document.alternatives[1:]]
     if any(later < earlier - 1e-6 * abs(earlier) - sum(cents.values()) for earlier, later in pairwise(values)):
         yield "alternatives are not in the order of their values"
+
+
+def _sign(document: Procurement) -> float:
+    """-1 where more of the objective is better, else 1."""
+    return -1.0 if document.question.objective in ("tokens", "tokens-per-dollar") else 1.0
 
 
 def _rounding(unit: str, a: Alternative) -> float:
@@ -76,7 +82,7 @@ def together_is_no_worse_than_apart(document: Procurement) -> Iterator[str]:
         yield f"a job is{'' if joined else ' not'} on several pools, and apart is {apart}"
     if apart is None or apart.value is None:
         return
-    better = -1.0 if document.question.objective == "tokens-per-dollar" else 1.0
+    better = _sign(document)
     cents = sum(_rounding(document.optimality.unit, a) for a in document.alternatives[:1])
     if not math.isfinite(apart.value) or better * apart.value < better * bound - 1e-6 * abs(bound) - cents:
         yield f"apart reaches {apart.value:.9g}, better than the bound of {bound:.9g}"
@@ -90,7 +96,7 @@ def fresh_prices_are_no_better_than_all(document: Procurement) -> Iterator[str]:
     if not any("prices" in reason for a in document.alternatives[:1] for reason in a.rests_on or ()):
         yield "it says what prices of the last year reach, and rests on no others"
     bound = document.optimality.bound
-    better = -1.0 if document.question.objective == "tokens-per-dollar" else 1.0
+    better = _sign(document)
     cents = sum(_rounding(document.optimality.unit, a) for a in document.alternatives[:1])
     if fresh.value is not None and better * fresh.value < better * bound - 1e-6 * abs(bound) - cents:
         yield f"prices of the last year reach {fresh.value:.9g}, better than the bound of {bound:.9g}"
@@ -171,16 +177,15 @@ def numbers_are_possible(_: ProcureOptions, a: Alternative) -> Iterator[str]:
 
 
 def value_is_of_the_objective(question: ProcureOptions, a: Alternative) -> Iterator[str]:
-    """The value is what the question minimises: cost, last day, carbon; or tokens over cost."""
+    """The value is what the question minimises: cost, last day, carbon; or tokens, in all or over cost."""
     tokens = sum(job.tokens_per_s * calendar.days_worked(job) * 86400 for job in a.workloads)
     ratio = tokens / a.cost.total_usd if a.cost.total_usd else None
     if (a.tokens_per_usd is None) != (ratio is None) or (
         ratio and not math.isclose(a.tokens_per_usd or 0, ratio, rel_tol=1e-6)
     ):
         yield f"tokens_per_usd is {a.tokens_per_usd}, and {ratio} follows"
-    wanted = {"cost": a.cost.total_usd, "time": a.done_day, "carbon": a.carbon_kg}.get(
-        question.objective, ratio or math.inf
-    )
+    values = {"cost": a.cost.total_usd, "time": a.done_day, "carbon": a.carbon_kg, "tokens": tokens}
+    wanted = values.get(question.objective, ratio or math.inf)
     if not math.isclose(a.value, wanted, rel_tol=1e-6, abs_tol=bill.CENT):
         yield f"value is {a.value:.9g}, and {wanted:.9g} follows for {question.objective}"
 

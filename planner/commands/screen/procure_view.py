@@ -79,9 +79,10 @@ def _headline(found: Procurement, as_money: Money) -> None:
     parts = _accelerators(found, best)
     # A bound of some of the answers says nothing of the whole question: it stands in the search's line alone.
     proven = "" if sure.whole is False else f", gap {format_percent(sure.gap, 2 if sure.gap else 0)}"
+    tokens = f"{format_count(best.value)} tokens, " if sure.unit == "tokens" else ""
     render.text(
-        f"{best.what[:1].upper()}{best.what[1:]} ({parts:,} accelerators): {as_money(best.cost.total_usd)}, done day "
-        f"{best.done_day:.0f} (80 %: {earliest:.0f}-{latest:.0f}){proven}"
+        f"{best.what[:1].upper()}{best.what[1:]} ({parts:,} accelerators): {tokens}{as_money(best.cost.total_usd)}, "
+        f"done day {best.done_day:.0f} (80 %: {earliest:.0f}-{latest:.0f}){proven}"
     )
     if best.rests_on:
         render.text(f"rests on {'; '.join(best.rests_on)}")
@@ -94,10 +95,7 @@ def _headline(found: Procurement, as_money: Money) -> None:
         asked = {name: value for name, value in asked.items() if name not in dates}
     limits = [f"{quantities.limit(name)} {quantities.limited(name, value, as_money)}" for name, value in asked.items()]
     limits += [f"{len(dates)} deadlines"] if len(dates) > _MOST_NAMED else []
-    objective = {"time": "earliest completion", "cost": "least cost", "carbon": "least carbon"}
-    render.text(
-        f"{objective.get(found.question.objective, 'most tokens per dollar')} within {', '.join(limits) or 'no limit'}"
-    )
+    render.text(f"{quantities.SOUGHT[found.question.objective]} within {', '.join(limits) or 'no limit'}")
 
 
 def _accelerators(found: Procurement, best: Alternative) -> int:
@@ -310,6 +308,7 @@ def _worth(value: MarginalValue, as_money: Money) -> str:
     step = {"USD": as_money(value.step), "W": format_power(value.step), "d": f"{value.step:.0f} d"}
     gain = {
         "USD": f"saves {as_money(value.gain)}",
+        "tokens": f"gains {format_count(value.gain)} tokens",
         "d": f"finishes {value.gain:.1f} d earlier",
         "kg": f"saves {value.gain / 1000:,.1f} t CO2e",
     }
@@ -333,8 +332,7 @@ def _value(found: Procurement, value: float | None, as_money: Money) -> str:
     """A value of the objective with its unit."""
     if value is None:
         return ""
-    amounts = {"USD": as_money(value), "d": f"{value:,.1f} d", "kg": f"{value / 1000:,.1f} t CO2e"}
-    return amounts.get(found.optimality.unit, f"{format_count(value)} tokens per USD")
+    return as_money(value) if found.optimality.unit == "USD" else quantities.amount(value, found.optimality.unit)
 
 
 def _rent_or_buy(found: Procurement) -> None:

@@ -26,7 +26,9 @@ POOL_FIELDS = (
     *("colocated", "load", "pue", "racks", "switch_ports"),
 )
 """What a document says of a pool by the name that the pool itself has for it."""
-UNITS = {"time": "d", "cost": "USD", "tokens-per-dollar": "tokens/USD", "carbon": "kg"}
+UNITS = {"time": "d", "cost": "USD", "tokens-per-dollar": "tokens/USD", "tokens": "tokens", "carbon": "kg"}
+SCALES = {"tokens-per-dollar": -1e6, "tokens": -1e6}
+"""What a program's value is multiplied by where it minimises millions of tokens, negative; 1 elsewhere."""
 
 
 def alternative(
@@ -69,8 +71,9 @@ def _worked(job: schema.JobDone) -> float:
 
 
 def value(instance: ProcureInstance, cost: float, carbon: float, tokens: float, done: float) -> float:
-    """The objective's value, larger is better for tokens per dollar only."""
-    values = {"cost": cost, "carbon": carbon, "time": done, "tokens-per-dollar": tokens / cost if cost else math.inf}
+    """The objective's value; larger is better for tokens, in all or per dollar."""
+    ratio = tokens / cost if cost else math.inf
+    values = {"cost": cost, "carbon": carbon, "time": done, "tokens": tokens, "tokens-per-dollar": ratio}
     return values[instance.asked.objective]
 
 
@@ -116,14 +119,20 @@ def _job(
     mine = [s for s in stretches if s.job == j]
     end = solution.finish(j)
     start = mine[0].start
-    plan = speeds.plan(column)
+    pauses = sum(s.pool == place[0] for s in mine) - 1
+    tokens = job.tokens
+    days = column.days
+    if instance.asked.objective == "tokens":  # what is asked of the job is the least that it sees
+        days = sum(s.end - s.start for s in mine if s.pool == place[0]) - pauses * job.restart_days
+        tokens = column.tokens_per_s * days * money.DAY_S
+    plan = speeds.plan(column, tokens)
     interval = plan.prediction.intervals["step_time_s"]
     low, high = (x / plan.prediction.step_time_s for x in (interval.low, interval.high))
     return schema.JobDone(
         name=job.name,
         model=plan.workload.model,
-        tokens=job.tokens,
-        days=column.days,
+        tokens=tokens,
+        days=days,
         tokens_per_s=column.tokens_per_s,
         release_day=job.release_day,
         deadline_day=job.deadline_day,
@@ -133,7 +142,7 @@ def _job(
         pools=tuple(instance.pools[p].id for p in place),
         interruptible=job.interruptible,
         restart_days=job.restart_days if job.interruptible else 0.0,
-        pauses=sum(s.pool == place[0] for s in mine) - 1,
+        pauses=pauses,
         schedule=tuple(
             schema.Stretch(pool=instance.pools[s.pool].id, copy=s.copy, start_day=s.start, end_day=s.end) for s in mine
         ),

@@ -55,7 +55,9 @@ class ProcureVariant:
     """The instance turned a little: what is minimised, which limits are off or moved, what is forbidden."""
 
     minimise: str = "cost"
-    """cost, carbon, the name of a limit whose use is minimised, or nothing where any answer will do."""
+    """cost, carbon, tokens (which are then maximised), the name of a limit whose use is minimised, or nothing where any
+    answer will do.
+    """
     per_million_tokens: float = 0.0
     """US dollars that a million tokens are worth: with it, jobs may run on beyond their tokens."""
     dropped: frozenset[str] = frozenset()
@@ -69,6 +71,13 @@ class ProcureVariant:
     """Day by which every job must be done."""
     scale: float = 1.0
     """On the work of every job."""
+    least_tokens: float = 0.0
+    """Millions of tokens that all jobs together must see."""
+
+    @property
+    def works_on(self) -> bool:
+        """Whether jobs may run on beyond their tokens."""
+        return self.per_million_tokens > 0 or self.minimise == "tokens" or self.least_tokens > 0
 
 
 @dataclass(frozen=True)

@@ -113,7 +113,6 @@ def build(instance: ProcureInstance, variant: ProcureVariant) -> ProcureProgram:
 
 
 def _variables(program: ProcureProgram, instance: ProcureInstance, variant: ProcureVariant) -> None:
-    more = variant.per_million_tokens > 0
     for c in instance.columns:
         closed = any(instance.pools[p].way in variant.without for p in c.place)
         if c.job not in program.alike or closed or too_large(instance, variant, c.place):
@@ -127,7 +126,7 @@ def _variables(program: ProcureProgram, instance: ProcureInstance, variant: Proc
         label = name(c.job, c.place)
         run = program.run[key] = program.problem.integer(f"run_{label}", high=program.number(key))
         program.days[key] = days
-        if more:
+        if variant.works_on:
             work = program.work[key] = program.problem.continuous(f"work_{label}")
             program.problem.constrain(work >= days * run, f"enough_{label}")
             program.problem.constrain(work <= (end - start) * run, f"window_{label}")
@@ -416,6 +415,8 @@ def _limits(program: ProcureProgram, instance: ProcureInstance, variant: Procure
             continue
         scale = value or 1.0
         program.problem.constrain(program.use[limit.name] / scale <= value / scale, limit.name.replace(":", "_"))
+    if variant.least_tokens > 0:
+        program.problem.constrain(program.tokens / variant.least_tokens >= 1, "tokens")
     monthly = monthly_limit(instance.asked, variant)
     if monthly is not None:
         if "monthly" in variant.dropped:
@@ -491,11 +492,15 @@ def _cuts(program: ProcureProgram, instance: ProcureInstance, variant: ProcureVa
 
 
 def _objective(program: ProcureProgram, instance: ProcureInstance, variant: ProcureVariant) -> Linear:
-    """US dollars over a thousand; kilograms over a thousand; or the use of a limit over its value."""
+    """US dollars or kilograms over a thousand; tokens over a million million, negative; or the use of a limit over its
+    value.
+    """
     if variant.per_million_tokens > 0:
         return program.cost / 1e3 - variant.per_million_tokens / 1e3 * program.tokens
     if variant.minimise == "cost":
         return program.cost / 1e3
+    if variant.minimise == "tokens":
+        return -program.tokens / MILLION
     if variant.minimise == "carbon":
         return program.use["carbon"] / TONNE
     if not variant.minimise:

@@ -48,7 +48,7 @@ def _as_long_as_needed(instance: ProcureInstance) -> Iterator[Column]:
     """
     asked = instance.asked
     months = instance.asked.limits.monthly is not None
-    if asked.resale is None or months or asked.objective == "tokens-per-dollar":
+    if asked.resale is None or months or asked.objective in ("tokens", "tokens-per-dollar"):
         yield from instance.columns
         return
     joined = {p for c in instance.columns if c.other_pools for p in c.place}

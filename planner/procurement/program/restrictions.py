@@ -7,9 +7,13 @@ from collections.abc import Iterator
 
 from planner.procurement.program.instance import ProcureInstance
 from planner.procurement.program.several_starts import COUNT_MONEY, has_all_starts
+from planner.procurement.supply.acquiring import MOST_ACCELERATORS, ladder
+from planner.procurement.supply.pools import offers
 
 SHARED_DAYS = "copies of an offer share their first days"
 """No bound is of the whole problem where this is a restriction."""
+FIRST_SIZES = 7
+"""Sizes of clusters that are named before the dots."""
 
 
 def restrictions(instance: ProcureInstance, best_usd: float) -> Iterator[str]:
@@ -18,6 +22,9 @@ def restrictions(instance: ProcureInstance, best_usd: float) -> Iterator[str]:
     limited = instance.asked.limits
     yield "plans are without levers (CUDA graphs, kernels, offload, modules recomputed by name)"
     yield "jobs stay where they are"
+    if _has_sizes_between(instance):
+        tried = ", ".join(map(str, ladder(instance.asked)[:FIRST_SIZES]))
+        yield f"clusters have {tried} ... nodes (at most {MOST_ACCELERATORS:,} accelerators)"
 
     # Under a budget a later day of some copies may be what others are paid with.
     saves = any(pool.copies > 1 and pool.idle_usd > 0 for pool in pools) and limited.budget is not None
@@ -30,3 +37,14 @@ def restrictions(instance: ProcureInstance, best_usd: float) -> Iterator[str]:
 
     sold = "purchases are kept or sold whole months later"
     yield "nothing bought is sold" if instance.asked.resale is None else sold
+
+
+def _has_sizes_between(instance: ProcureInstance) -> bool:
+    """Whether some sizes of a cluster are left out that the question does not name."""
+    candidates = instance.asked.candidates
+    named = {offer for offer, x in zip(offers(candidates), candidates, strict=True) if x.counts}
+    counts: dict[str, set[int]] = {}
+    for pool in instance.pools:
+        if pool.available and pool.offer not in named:
+            counts.setdefault(pool.offer, set()).add(pool.cluster.count)
+    return any(len(sizes) < max(sizes) for sizes in counts.values())

@@ -5,7 +5,8 @@ An integer program has no duals: each limit is moved by its usual step, and the 
 
 from __future__ import annotations
 
-from planner.procurement.answer.document import UNITS
+from planner.procurement.answer.document import SCALES, UNITS
+from planner.procurement.program.infeasible import reaching
 from planner.procurement.program.instance import (
     Limit,
     ProcureInstance,
@@ -32,7 +33,7 @@ SOONER = 0.01
 def soonest(instance: ProcureInstance, first: ProgramSolution, settings: Settings) -> ProgramSolution | None:
     """The earliest completion within the budget; None unless the first answer leaves most of that and ends later."""
     budget = instance.asked.limits.budget
-    if budget is None or instance.asked.objective == "time" or first.use["budget"] > budget * MOST_LEFT:
+    if budget is None or instance.asked.objective in ("time", "tokens") or first.use["budget"] > budget * MOST_LEFT:
         return None
     earliest = best(instance, ProcureVariant(), "time", settings)
     return earliest if earliest is not None and earliest.done < first.done * (1 - SOONER) else None
@@ -54,9 +55,16 @@ def _marginal_value(
 ) -> MarginalValue:
     objective = instance.asked.objective
     by = step(limit)
+    if objective == "tokens" and limit.name == "horizon":
+        instance = reaching(instance, limit.value + by)  # what is bought is there as long
     again = best(instance, moved(ProcureVariant(), limit.name, limit.value + by), objective, settings)
     gain = 0.0 if again is None else first.value - again.value
-    scale = 1e6 if objective == "tokens-per-dollar" else 1.0
     # What lies within the gap of either answer is no gain.
     worth = gain if gain > 2 * settings.gap * abs(first.value) else 0.0
-    return MarginalValue(limit=limit.name, step=by, unit=limit.unit, gain=worth * scale, gain_unit=UNITS[objective])
+    return MarginalValue(
+        limit=limit.name,
+        step=by,
+        unit=limit.unit,
+        gain=worth * abs(SCALES.get(objective, 1.0)),
+        gain_unit=UNITS[objective],
+    )

@@ -18,7 +18,7 @@ from planner.procurement.program.calendar import (
     most_in_a_month,
     stretches,
 )
-from planner.procurement.program.cuts import charge, forbid, keys
+from planner.procurement.program.cuts import SAFELY, charge, forbid, keys
 from planner.procurement.program.instance import (
     FAR,
     USUAL,
@@ -29,7 +29,7 @@ from planner.procurement.program.instance import (
     better,
     monthly_limit,
 )
-from planner.procurement.program.integer_program import ProcureProgram, build, name, own_watts
+from planner.procurement.program.integer_program import MILLION, ProcureProgram, build, name, own_watts
 from planner.procurement.program.job_order import EPS
 from planner.procurement.program.on_dates import on_dates
 from planner.procurement.program.several_starts import merged
@@ -123,7 +123,7 @@ def _sought(
         return None, True  # some job fits nowhere in its window
     known: ProgramSolution | None = None
     # Nothing costs, emits or takes less than nothing; what more tokens are worth may be any amount.
-    reached = -math.inf if variant.per_million_tokens > 0 else 0.0
+    reached = -math.inf if variant.works_on else 0.0
     proven = math.inf
     if cuts.pays(program):
         instance, known, bound = cuts.narrowed(
@@ -229,7 +229,7 @@ def _ordered(
         months = [limit - usd for usd in held]
     arrangement = arranged(instance, variant, program.shared, choice, months)
     least = {j: program.days[program.first(j), place] for j, place in choice.run.items()}
-    if not arrangement.collisions or variant.per_million_tokens <= 0:
+    if not arrangement.collisions or not variant.works_on:
         return arrangement, choice
 
     def worked(share: float) -> Choice:
@@ -302,12 +302,14 @@ def best(
     instance: ProcureInstance, variant: ProcureVariant, objective: str, settings: Settings = USUAL
 ) -> ProgramSolution | None:
     """The best answer under an objective of the question; its value is days, US dollars, kilograms, or (negative)
-    million tokens per US dollar.
+    million tokens, in all or per US dollar.
     """
     if objective == "time":
         return _earliest(instance, variant, settings)
     if objective == "tokens-per-dollar":
         return _most_per_dollar(instance, variant, settings)
+    if objective == "tokens":
+        return _most_tokens(instance, variant, settings)
     solution = solve(instance, replace(variant, minimise=objective), settings)
     return None if solution is None else replace(solution, value=solution.value * 1e3, bound=solution.bound * 1e3)
 
@@ -346,6 +348,18 @@ def _no_earlier(instance: ProcureInstance, variant: ProcureVariant) -> float:
         done = ready + c.days * variant.scale
         first[c.job] = min(done, first.get(c.job, FAR))
     return max(first.values())
+
+
+def _most_tokens(instance: ProcureInstance, variant: ProcureVariant, settings: Settings) -> ProgramSolution | None:
+    """The most tokens within all limits; and of the answers with so many the cheapest."""
+    most = solve(instance, replace(variant, minimise="tokens"), settings)
+    if most is None:
+        return None
+    enough = most.tokens * (1 - SAFELY)
+    cheapest = _tried(instance, replace(variant, minimise="cost", least_tokens=enough), settings)
+    # An order that the jobs have may leave less room than the program saw.
+    chosen = most if cheapest is None or cheapest.tokens < enough * (1 - SAFELY) else cheapest
+    return replace(chosen, value=-chosen.tokens, bound=min(most.bound * MILLION, -most.tokens))
 
 
 def _most_per_dollar(instance: ProcureInstance, variant: ProcureVariant, settings: Settings) -> ProgramSolution | None:

@@ -45,7 +45,7 @@ OF_FLAG: dict[Where, str] = {
     ("objective",): "--objective",
 }
 """Keys of a portfolio that a flag sets."""
-UNITS = {"budget": "USD", "power": "W", "deadline": "s", "max_price_age": "s"}
+UNITS = {"budget": "USD", "spend": "USD", "power": "W", "deadline": "s", "max_price_age": "s"}
 """Keywords whose numbers are in SI units, or US dollars, and the unit that a portfolio writes behind them."""
 
 
@@ -127,7 +127,29 @@ def _overridden(data: dict[str, Any], flags: ProcureQuestion) -> tuple[dict[str,
         rows = listed(data.get("workloads", []))
         data["workloads"] = [{**row, "deadline": deadline} if isinstance(row, dict) else row for row in rows]
         by_flag |= {("workloads", n, "deadline"): "--deadline" for n in range(len(rows))}
+    if (spend := _text(flags, "spend")) is not None:
+        data, more = _spent(data, flags, spend)
+        by_flag |= more
     return data, by_flag
+
+
+def _spent(data: dict[str, Any], flags: ProcureQuestion, spend: str) -> tuple[dict[str, Any], dict[Where, str]]:
+    """The data with a budget that is to be spent: on the earliest completion where every workload says its tokens, else
+    on the most tokens.
+
+    Raises:
+        WrongQuestion: the flags name a budget or an objective, too.
+    """
+    for flag in ("budget", "objective"):
+        if getattr(flags, flag) is not None:
+            raise WrongQuestion(
+                f"--spend and --{flag}: --spend is a budget whose objective is the most tokens, or with --tokens the "
+                "earliest completion; leave one of them out"
+            )
+    rows = [row for row in listed(data.get("workloads", [])) if isinstance(row, dict)]
+    objective = "time" if all("tokens" in row or "samples" in row for row in rows) else "tokens"
+    data = _with(_with(data, ("limits", "budget"), spend), ("objective",), objective)
+    return data, {("limits", "budget"): "--spend", ("objective",): "--spend"}
 
 
 def _with(table: dict[str, Any], where: Where, value: Any) -> dict[str, Any]:

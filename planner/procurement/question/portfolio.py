@@ -48,7 +48,7 @@ DAYS_PER_YEAR = 365.25
 Way = Literal["buy", "on-demand", "spot", "reserved-1y", "reserved-3y"]
 """How nodes are come by. What is owned already is a way of its own, `own`."""
 WAYS: tuple[Way, ...] = get_args(Way)
-Objective = Literal["time", "cost", "tokens-per-dollar", "carbon"]
+Objective = Literal["time", "cost", "tokens-per-dollar", "tokens", "carbon"]
 OBJECTIVES: tuple[Objective, ...] = get_args(Objective)
 NetworkPrices = Literal["parts", "libra"]
 Charge = Literal["cash", "amortised"]

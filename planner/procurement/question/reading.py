@@ -207,7 +207,7 @@ def _jobs(file: TypedFile, table: PortfolioTable) -> tuple[Job, ...]:
     for n, entry in enumerate(table.workloads):
         jobs: list[Job] = []
         with file.noting("workloads", n):
-            jobs = list(_job(entry, table.horizon_days))
+            jobs = list(_job(entry, table))
         # A model's id names a workload without a name, and a periodic one's runs are name#1, name#2 and so on.
         for name in sorted({job.name for job in all_jobs} & {job.name for job in jobs})[:1]:
             file.wrong(("workloads", n, "name"), f"{name!r} appears twice; every workload needs its own name")
@@ -217,13 +217,18 @@ def _jobs(file: TypedFile, table: PortfolioTable) -> tuple[Job, ...]:
     return tuple(all_jobs)
 
 
-def _job(table: JobTable, horizon: float) -> Iterator[Job]:
-    """The runs of a workload within the horizon (days)."""
+def _job(table: JobTable, asked_of_all: PortfolioTable) -> Iterator[Job]:
+    """The runs of a workload within the horizon. If the most tokens are sought and it names none, it sees a step's at
+    least.
+    """
+    horizon = asked_of_all.horizon_days
     if late := list(_late(table, horizon)):
         raise Misfit(*late)
     asked = table.options()
     trained = _trained(table)
     tokens = trained.tokens if table.samples is None else table.samples * trained.sequence
+    if asked_of_all.objective == "tokens" and table.tokens is None and table.samples is None:
+        tokens = float(trained.batch * trained.sequence)
     for suffix, start, end in _times(table, horizon):
         yield Job(
             name=f"{table.name or trained.model.id}{suffix}",

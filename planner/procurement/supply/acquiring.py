@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import pairwise
 
 from planner import catalog as catalogs
 from planner.base.errors import WrongQuestion
@@ -21,6 +22,8 @@ from planner.schema.hardware import Cluster, Node, Price
 
 LADDER = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048)
 """Sizes that are tried where the question names none."""
+FINER = tuple(sorted({round(a + (b - a) * part / 4) for a, b in pairwise(LADDER) for part in range(5)}))
+"""Where the most tokens are sought, sizes in between: the whole budget buys more of those."""
 MOST_ACCELERATORS = 4096
 """In one cluster, where the question names no other bound."""
 MORE = 4
@@ -77,7 +80,7 @@ def _details(pool: SupplyPool) -> tuple[str, ...]:
 
 def _owned(catalog: Catalog, asked: Portfolio, owned: Owned) -> Iterator[SupplyPool]:
     region = owned.region or asked.regions[0]
-    for count in _sizes(catalog.node(owned.node), (), owned.count, 1):
+    for count in _sizes(asked, catalog.node(owned.node), (), owned.count, 1):
         cluster = catalogs.cluster(catalog, owned.node, count, owned.fabric, region)
         yield SupplyPool(
             id=f"own {count} x {owned.node}",
@@ -106,13 +109,20 @@ def standing(catalog: Catalog, asked: Portfolio) -> dict[str, float]:
     return taken
 
 
-def _sizes(node: Node, counts: tuple[int, ...], at_most: int | None, least: int, beyond: int = 1) -> list[int]:
+def ladder(asked: Portfolio) -> tuple[int, ...]:
+    """Nodes of the clusters that are tried where the question names none."""
+    return FINER if asked.objective == "tokens" else LADDER
+
+
+def _sizes(
+    asked: Portfolio, node: Node, counts: tuple[int, ...], at_most: int | None, least: int, beyond: int = 1
+) -> list[int]:
     """Sizes to try: those named, or the ladder up to the most (which is tried, too), and up to `beyond` times as many,
     for what more of it would bring.
     """
     most = at_most if at_most is not None else max(1, MOST_ACCELERATORS // node.accelerators)
-    asked = {at_most, at_most + 1} if at_most and beyond > 1 else {at_most} if at_most else set()
-    tried = counts or tuple(sorted({n for n in LADDER if n <= most * beyond} | asked))
+    named = {at_most, at_most + 1} if at_most and beyond > 1 else {at_most} if at_most else set()
+    tried = counts or tuple(sorted({n for n in ladder(asked) if n <= most * beyond} | named))
     sizes = [n for n in tried if least <= n and (n <= most or beyond > 1)]
     return [n for n in sizes if n == 1 or node.fabric is not None]
 
@@ -132,7 +142,8 @@ def _offered(catalog: Catalog, asked: Portfolio, candidate: NodeOption, way: Way
     if candidate.nics is not None:
         node = replace(node, nics=candidate.nics)
     linked = replace(node, fabric=candidate.fabric or node.fabric)
-    counts = _sizes(linked, candidate.counts, candidate.at_most, candidate.min_order, MORE if candidate.at_most else 1)
+    beyond = MORE if candidate.at_most else 1
+    counts = _sizes(asked, linked, candidate.counts, candidate.at_most, candidate.min_order, beyond)
     if not counts or counts[0] > (candidate.at_most or counts[0]):
         raise WrongQuestion(f"{candidate.node}: no size from {candidate.min_order} to {candidate.at_most} is available")
     elsewhere = asked.regions if way == "buy" else (_sold_in(catalog, quote, asked),)

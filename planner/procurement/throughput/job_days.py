@@ -209,10 +209,12 @@ class Throughputs:
         mine = self._work[self._jobs.index(job)]
         return list(dict.fromkeys(why for key, why in self._why.items() if key.job == mine))
 
-    def plan(self, column: Column) -> Plan:
-        """The training plan behind a column, as ``clusterwright plan`` would write it for that cluster."""
+    def plan(self, column: Column, tokens: float) -> Plan:
+        """The training plan behind a column for so many tokens, as ``clusterwright plan`` would write it for that
+        cluster.
+        """
         if column.other_pools and self._mixtures:
-            return self._mixtures.plan(column)
+            return self._mixtures.plan(column, tokens)
         job, pool = self._jobs[column.job], self._pools[column.pool]
         candidate = self._candidate(column.job, column.pool)
         assert candidate is not None
@@ -223,7 +225,7 @@ class Throughputs:
             price=pool.quote if pool.hired else None,
             sold_as=pool.sold_as,
         )
-        wanted = replace(wanted, workload=replace(wanted.workload, tokens=job.tokens))
+        wanted = replace(wanted, workload=replace(wanted.workload, tokens=tokens))
         return answer.plan(prepare(self._catalog, wanted), candidate, 1)
 
     def _candidate(self, j: int, p: int) -> Candidate | None:

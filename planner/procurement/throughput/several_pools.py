@@ -92,7 +92,7 @@ class Mixtures:
             mixture = self._found[key]
             if isinstance(mixture, _Found):
                 place = tuple(together.place[n] for n in mixture.used)
-                plan = self._for(mixture.plan, self._asked.jobs[j], place)
+                plan = self._for(mixture.plan, self._asked.jobs[j].tokens, place)
                 known = self._plans.get((j, frozenset(place)))
                 if known is None or plan.money.days < known[1].money.days:
                     self._plans[j, frozenset(place)] = place, plan
@@ -114,9 +114,10 @@ class Mixtures:
                 worked.add((name, together.asked.pools))
         return [message for key, message in why.items() if key not in worked]
 
-    def plan(self, column: Column) -> Plan:
-        """The training plan behind a column."""
-        return self._plans[column.job, frozenset(column.place)][1]
+    def plan(self, column: Column, tokens: float) -> Plan:
+        """The training plan behind a column for so many tokens."""
+        place, plan = self._plans[column.job, frozenset(column.place)]
+        return self._for(plan, tokens, place)
 
     def _key(self, j: int, together: JointPools) -> Key:
         """What the speed of a job on several pools depends on."""
@@ -148,11 +149,11 @@ class Mixtures:
         without = [f"{nodes} ({why})" for nodes, _, why in (text.partition(": ") for text in texts)]
         return f"its best plan excludes {' and '.join(without) or 'all but one of them'}"
 
-    def _for(self, plan: Plan, job: Job, place: Place) -> Plan:
-        """The plan for a job's own tokens, and for how the pools fail."""
+    def _for(self, plan: Plan, tokens: float, place: Place) -> Plan:
+        """The plan for so many tokens, and for how the pools fail."""
         pools = [self._pools[p] for p in place]
         restarts, preemptions = zip(*((pool.restart_s, pool.preemptions_per_node_s) for pool in pools), strict=True)
-        return document.for_another_run(plan, job.tokens, restarts, preemptions)
+        return document.for_another_run(plan, tokens, restarts, preemptions)
 
 
 def _used(plan: Plan, parts: Sequence[Part]) -> tuple[int, ...]:
