@@ -1,4 +1,4 @@
-"""The text of ``docs/procurement.md``: five portfolios, what the program answers, and prose that quotes those answers.
+"""The text of ``docs/procurement.md``: six portfolios, what the program answers, and prose that quotes those answers.
 
 A figure in the prose is written as ``{{pattern}}``: what the pattern's group finds in the answer printed below it. So
 the words cannot say other numbers than the program; where a pattern finds nothing, the prose has to be thought over.

@@ -11,18 +11,22 @@ import pytest
 from click.testing import CliRunner
 
 from planner.base.errors import WrongQuestion
+from planner.base.stopping import Watch
 from planner.catalog import load
-from planner.commands.command_line import cli
+from planner.commands.command_line import cli, main
 from planner.commands.screen import procure_view
 from planner.planning import document
 from planner.procurement import run as procuring
-from planner.procurement.program.instance import ProcureVariant
+from planner.procurement.program import shadow_prices
+from planner.procurement.program import solve as solving
+from planner.procurement.program.instance import ProcureVariant, Settings
 from planner.procurement.program.restrictions import SHARED_DAYS, restrictions
 from planner.procurement.program.solve import best
 from planner.procurement.question import flags as asking
 from planner.procurement.question import reading
 from planner.procurement.run import Depth, pose
 from planner.question.purchase_options import ProcureQuestion
+from tests.procuring import random_instance
 from tests.procuring_lab import answered, lab
 
 
@@ -236,6 +240,41 @@ def test_what_is_to_be_spent_buys_the_most_tokens_or_the_earliest_day(home: Path
     assert soonest["optimality"]["value"] <= most["alternatives"][0]["done_day"] * (1 + 1e-3)
     both = run(*line, "--budget", "$1M")
     assert isinstance(both.exception, WrongQuestion) and "--spend and --budget" in str(both.exception)
+
+
+def test_ctrl_c_leaves_the_best_so_far(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    whole = document.dump(answered(home))
+    monkeypatch.setattr(shadow_prices, "marginal_values", interrupted)
+    assert main(["procure", str(lab(home)), "--json"]) == 130
+    found = json.loads(capsys.readouterr().out)
+    assert found["optimality"]["stopped"] is True
+    assert found["alternatives"][0] == whole["alternatives"][0]
+    assert found["marginal_values"] == found["sensitivity"] == [] and "soonest" not in found
+    with pytest.raises(KeyboardInterrupt):  # Python is not content with less
+        procuring.procure(load(), reading.read(lab(home), load()), depth=Depth(sensitivity=False))
+
+
+def test_ctrl_c_on_a_bisection_keeps_what_was_proven(monkeypatch: pytest.MonkeyPatch) -> None:
+    instance = random_instance(13)
+    whole = best(instance, ProcureVariant(), "time", Settings(gap=1e-9))
+    solve, calls = solving.solve, []
+
+    def interrupted(*given: Any) -> Any:
+        calls.append(given)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return solve(*given)
+
+    monkeypatch.setattr(solving, "solve", interrupted)
+    watch = Watch(keeps=True)
+    found = best(instance, ProcureVariant(), "time", Settings(gap=1e-9, watch=watch))
+    assert watch.stopped and found is not None and whole is not None
+    assert found.bound <= whole.value <= found.value * (1 + 1e-9) and found.gap > whole.gap
 
 
 def test_the_bill_of_materials_adds_up_to_the_cent(home: Path) -> None:

@@ -285,6 +285,21 @@ def test_no_bar_in_a_pipe(capsys: pytest.CaptureFixture[str], monkeypatch: pytes
     assert capsys.readouterr() == ("", "")
 
 
+def test_long_work_says_how_far_it_is_in_a_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", log)
+    monkeypatch.setattr(sys, "__stderr__", log)
+    monkeypatch.delenv("CLUSTERWRIGHT_PROGRESS")
+    monkeypatch.setattr(render, "FIRST_LINE_S", 0.05)
+    with render.progress("search", 4) as advance:
+        advance(3, note="best 9.61 s")
+        for _ in range(200):
+            time.sleep(0.02)
+            if log.getvalue():
+                break
+    assert log.getvalue().startswith("search 75%, best 9.61 s, 0 s so far\n")
+
+
 def test_no_bar_for_short_or_quiet_work(
     open_terminal: Callable[..., Terminal], monkeypatch: pytest.MonkeyPatch
 ) -> None:

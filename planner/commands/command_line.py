@@ -16,6 +16,7 @@ from typing import Any
 import click
 
 from planner.base.errors import ClusterwrightError, DocumentChanged
+from planner.base.stopping import INTERRUPTED
 from planner.base.version import __version__
 from planner.commands.lazy import LazyCommand, LazyGroup, PipeClosed
 from planner.commands.screen import render
@@ -69,8 +70,6 @@ COMMANDS = {
 }
 """Name -> where the command is and its line in ``--help``."""
 
-INTERRUPTED = 130
-"""Exit code after Ctrl-C: 128 + SIGINT."""
 PIPE_CLOSED = 141
 """Exit code when the reader of our output has gone: 128 + SIGPIPE."""
 DEFECT = 70

@@ -30,11 +30,11 @@ def procure(
     verbose: bool,
     output: Path | None,
     **asked: Any,
-) -> None:
+) -> int:
     """Recommend what to buy or rent for a portfolio of jobs, which network to use, and how to train on it.
 
     An integer program selects among precomputed plans. The answer states the proven gap, the binding limits and
-    their shadow prices.
+    their shadow prices. Ctrl-C ends the search with the best answer so far (exit code 130).
 
     \b
       clusterwright procure examples/portfolios/pretrain-8b.toml
@@ -44,7 +44,8 @@ def procure(
     """  # noqa: D301 - click reads the control character itself
     from planner.api import buying
     from planner.base.errors import WrongQuestion
-    from planner.commands.screen import procure_view, render
+    from planner.base.stopping import INTERRUPTED, Watch
+    from planner.commands.screen import procure_view
     from planner.procurement import run
     from planner.procurement.program.instance import Settings
 
@@ -52,24 +53,26 @@ def procure(
         raise WrongQuestion("--bom is a table by itself; leave --json and --sweep out")
     question = ProcureQuestion(portfolio, **asked)
     known, wanted = buying.portfolio(question)
-    settings = Settings(time_limit_s=question.time_limit, engine=question.engine)
-    bar = None if as_json or bom else render.progress
+    watch = Watch(keeps=sweep is None and not bom)
+    settings = Settings(time_limit_s=question.time_limit, engine=question.engine, watch=watch)
+    bar = procure_view.progress(watch)
     if sweep is not None:
         from planner.procurement import sweep as sweeping
 
         procure_view.deliver_sweep(
             sweeping.swept(known, wanted, sweep, settings=settings, progress=bar), as_json=as_json, output=output
         )
-        return
+        return 0
     if bom:
         found = run.procure(
             known, wanted, depth=run.Depth(top=1, marginal=False, sensitivity=False), settings=settings, progress=bar
         )
         procure_view.deliver_bill(found, output=output)
-        return
+        return 0
     depth = run.Depth(top=question.top, marginal=not question.quick, sensitivity=not question.quick)
     found = run.procure(known, wanted, depth=depth, settings=settings, progress=bar)
     procure_view.deliver(found, as_json=as_json, output=output, verbose=verbose)
+    return INTERRUPTED if watch.stopped else 0
 
 
 @click.command()

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 
 from planner.base.errors import NoAnswer
 from planner.base.typed import part
@@ -187,7 +188,7 @@ def procure(
     started, cpu = time.perf_counter(), time.process_time()
     posed = pose(catalog, asked, progress, engine=settings.engine)
     instance = posed.instance
-    with _shown(progress, "alternatives"):
+    with _shown(progress, "integer programs"):
         solutions = ranked(instance, posed.lean, asked.objective, depth.top, settings)
     if not solutions:
         message = conflict_message(asked, _conflict(catalog, posed, settings, progress))
@@ -196,9 +197,15 @@ def procure(
         document.alternative(instance, posed.speeds, solution, rank) for rank, solution in enumerate(solutions, 1)
     )
     with _shown(progress, "marginal values and sensitivities"):
-        gains = shadow_prices.marginal_values(posed.lean, solutions[0], settings) if depth.marginal else ()
-        turned = tuple(_sensitivity(catalog, posed, solutions[0], settings)) if depth.sensitivity else ()
-    first = solutions[0]
+        first = solutions[0]
+        watch = settings.watch
+        marginal = partial(shadow_prices.marginal_values, posed.lean, first, settings)
+        gains = watch.optional(marginal, ()) if depth.marginal else ()
+        sensitivity = partial(_sensitivity, catalog, posed, first, settings)
+        turned = watch.optional(sensitivity, ()) if depth.sensitivity else ()
+        apart = watch.optional(partial(_apart, posed, first, settings), None)
+        fresh = watch.optional(partial(_fresh, posed, first, settings), None)
+        soonest = watch.optional(partial(_soonest, posed, first, settings), None) if depth.marginal else None
     scale = document.SCALES.get(asked.objective, 1.0)
     kept_to = tuple(restrictions(posed.lean, first.cost))
     result = schema.Procurement(
@@ -216,15 +223,16 @@ def procure(
             mixed_gap=posed.mixtures.gap,
             restrictions=kept_to,
             whole=SHARED_DAYS not in kept_to,
+            stopped=watch.stopped or None,
         ),
         alternatives=alternatives,
         binding=_binding(alternatives[0], gains),
         marginal_values=gains,
         break_even=money_risks.break_evens(asked, [pool for pool in posed.whole.pools if pool.available]),
         sensitivity=turned,
-        apart=_apart(posed, solutions[0], settings),
-        fresh=_fresh(posed, solutions[0], settings),
-        soonest=_soonest(posed, solutions[0], settings) if depth.marginal else None,
+        apart=apart,
+        fresh=fresh,
+        soonest=soonest,
         stale_prices=tuple(_stale(asked, instance, alternatives)),
         assumptions=(*_of_mixing(posed.mixtures, alternatives), *_assumptions(asked, instance, alternatives)),
         asked=asked.stated
@@ -284,17 +292,21 @@ def repriced(catalog: Catalog, posed: Posed, factor: float) -> ProcureInstance:
 
 def _sensitivity(
     catalog: Catalog, posed: Posed, usual: ProgramSolution, settings: Settings
-) -> Iterator[schema.Sensitivity]:
+) -> tuple[schema.Sensitivity, ...]:
     asked = posed.instance.asked
     scale = document.SCALES.get(asked.objective, 1.0)
+    swings = []
     for factor in PRICE_SWING:
         instance = repriced(catalog, posed, factor)
         turned = best(instance, ProcureVariant(), asked.objective, settings)
         if turned is not None:
             same = families(instance, turned) == families(posed.lean, usual)
-            yield schema.Sensitivity(
-                prices=factor, value=turned.value * scale, what=document.what(instance, turned), same=same
+            swings.append(
+                schema.Sensitivity(
+                    prices=factor, value=turned.value * scale, what=document.what(instance, turned), same=same
+                )
             )
+    return tuple(swings)
 
 
 def _apart(posed: Posed, first: ProgramSolution, settings: Settings) -> schema.Apart | None:

@@ -126,6 +126,10 @@ class Optimality(Record):
     """Whether the bound is of all answers that the question allows with each job on one cluster; else of those alone
     that keep to the restrictions.
     """
+    stopped: Sparse[bool] = None
+    """Whether Ctrl-C ended the search: what was not computed by then (alternatives, marginal values, answers under one
+    more condition) is left out.
+    """
 
 
 class Line(Record):

@@ -78,7 +78,7 @@ def together_is_no_worse_than_apart(document: Procurement) -> Iterator[str]:
     joined = any(len(job.pools) > 1 for a in document.alternatives[:1] for job in a.workloads)
     apart = document.apart
     bound = document.optimality.bound
-    if (apart is not None) != joined:
+    if (apart is not None) != joined and not document.optimality.stopped:
         yield f"a job is{'' if joined else ' not'} on several pools, and apart is {apart}"
     if apart is None or apart.value is None:
         return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,8 @@ from planner.commands.screen.hand_over import assumed, hand_over
 from planner.report import quantities, recommendation
 
 if TYPE_CHECKING:
+    from planner.base.stopping import Watch
+    from planner.question.given import Progress
     from planner.schema.procurement import Alternative, JobDone, MarginalValue, PoolBought, Procurement
 
 _SHOWN = 6
@@ -35,6 +38,18 @@ def deliver(found: Procurement, *, as_json: bool, output: Path | None, verbose: 
     hand_over(
         found, partial(show, verbose=verbose), as_json=as_json, output=output, after=written if output else unwritten
     )
+
+
+def progress(watch: Watch) -> Progress:
+    """Progress of the work, beside it the best answer and the bound that the search has told of."""
+
+    @contextmanager
+    def shown(what: str, total: float | None) -> Iterator[Callable[[int], None]]:
+        with render.progress(what, total) as advance:
+            watch.say = partial(advance, 0)
+            yield advance
+
+    return shown
 
 
 def money(found: Procurement) -> Money:
@@ -380,7 +395,8 @@ def _rests(found: Procurement, verbose: bool) -> None:
         f"{_counted(sure.pools, 'purchase option')}, {_counted(sure.columns, 'precomputed plan')}"
         f"{mixed if sure.mixed_columns else ''}{among}; "
         f"bound {sure.bound:,.6g} {sure.unit}, proven gap {format_percent(sure.gap, 2)}"
-        f"{' to these alone' if sure.whole is False else ''}",
+        f"{' to these alone' if sure.whole is False else ''}"
+        f"{'; stopped by Ctrl-C: what was not computed by then is left out' if sure.stopped else ''}",
     )
 
 

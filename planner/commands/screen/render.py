@@ -12,6 +12,7 @@ import os
 import shutil
 import sys
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol, TextIO
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 PROGRAM = "clusterwright"
 QUIET_SECONDS = 1.0
 """Work that takes less than this shows no bar."""
+FIRST_LINE_S, SELDOM_S = 10.0, 60.0
+"""In a pipe: seconds of work before its first line, and between lines at most."""
 
 
 LABEL_WIDTH = 15
@@ -129,17 +132,20 @@ def _folded(message: str, stream: TextIO) -> str:
 
 @contextmanager
 def progress(description: str, total: float | None, *, quiet: bool = False) -> Iterator[Advance]:
-    """Show a bar on the terminal's stderr once the work has lasted a second; elsewhere, and if `quiet`, show nothing.
+    """Show a bar on the terminal's stderr once the work has lasted a second; in a pipe a line now and then, once it has
+    lasted some more. If `quiet`, show nothing; with ``CLUSTERWRIGHT_PROGRESS=off``, nothing in a pipe.
 
     Work of which nobody knows how much there is (no `total`) gets a clock in place of a bar and the time that is left.
 
     Yields:
         A callable ``advance(n=1, note="")``.
     """
-    if quiet or not sys.stderr.isatty():
+    terminal = sys.stderr.isatty()
+    watched = terminal or (sys.stderr is sys.__stderr__ and os.environ.get("CLUSTERWRIGHT_PROGRESS") != "off")
+    if quiet or not watched:
         yield _ignore
         return
-    bar = _Bar(description, total)
+    bar = _Bar(description, total) if terminal else _Lines(description, total)
     try:
         yield bar.advance
     finally:
@@ -148,6 +154,31 @@ def progress(description: str, total: float | None, *, quiet: bool = False) -> I
 
 def _ignore(n: float = 1, note: str = "") -> None:
     """Advance nothing: nobody is watching."""
+
+
+class _Lines:
+    """Progress where no bar can move: a line after some seconds of work, and then ever more seldom."""
+
+    def __init__(self, description: str, total: float | None) -> None:
+        self._description, self._total, self._done, self._note = description, total, 0.0, ""
+        self._began, self._stopped = time.monotonic(), threading.Event()
+        threading.Thread(target=self._tell, daemon=True).start()
+
+    def advance(self, n: float = 1, note: str = "") -> None:
+        self._done += n
+        self._note = note or self._note
+
+    def _tell(self) -> None:
+        wait_s = FIRST_LINE_S
+        while not self._stopped.wait(wait_s):
+            share = f" {self._done / self._total:.0%}" if self._total else ""
+            note = f", {self._note}" if self._note else ""
+            lasted = time.monotonic() - self._began
+            print(f"{self._description}{share}{note}, {lasted:,.0f} s so far", file=sys.stderr, flush=True)
+            wait_s = min(2 * wait_s, SELDOM_S)
+
+    def stop(self) -> None:
+        self._stopped.set()
 
 
 class _Bar:

@@ -6,6 +6,8 @@ cuts, the best with other nodes.
 
 from __future__ import annotations
 
+from functools import partial
+
 from planner.procurement.program.instance import (
     ProcureInstance,
     ProcureVariant,
@@ -28,7 +30,8 @@ def ranked(
     solutions = [first]
     for chosen, narrowed in ((lean, _other_ways), (instance, _other_nodes)):
         while len(solutions) < top:
-            solution = best(chosen, narrowed(instance, solutions), objective, settings)
+            variant = narrowed(instance, solutions)
+            solution = settings.watch.optional(partial(best, chosen, variant, objective, settings), None)
             if solution is None:
                 break
             solutions.append(solution)

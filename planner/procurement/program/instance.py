@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from planner.base.solver import GAP, SolverName
+from planner.base.stopping import Watch
 from planner.procurement.question.portfolio import Job, Portfolio
 from planner.procurement.supply.pools import SupplyPool
 from planner.procurement.throughput.column import Column, Place, Survival
@@ -184,6 +185,8 @@ class Settings:
     solver: SolverName = "highs"
     engine: str | None = None
     """A cluster that searches the plans (:class:`planner.base.processes.Workers`)."""
+    watch: Watch = field(default_factory=Watch)
+    """Told of answers and bounds; may end the search with the best so far."""
 
 
 USUAL = Settings()

@@ -134,7 +134,15 @@ def _sought(
             return _at_least(known, reached, proven), True
         program = build(instance, variant)
     for n in range(ROUNDS):
-        outcome = program.problem.solve(gap=settings.gap, time_limit_s=settings.time_limit_s, solver=settings.solver)
+        try:
+            outcome = program.problem.solve(
+                gap=settings.gap, time_limit_s=settings.time_limit_s, solver=settings.solver
+            )
+        except KeyboardInterrupt:
+            if known is None:
+                raise
+            settings.watch.stop()
+            return _at_least(known, reached, proven), False
         if outcome.status is Status.INFEASIBLE or (known is not None and not outcome.status.found):
             return _at_least(known, reached, proven), math.isinf(proven)
         if not outcome.status.found:
@@ -142,6 +150,8 @@ def _sought(
                 f"no answer was found in {settings.time_limit_s:g} s, and none was excluded; allow more time"
             )
         reached = max(reached, outcome.bound)  # what is asked next leaves out more
+        if variant.minimise == "cost":
+            settings.watch.found(1e3 * (outcome.objective if known is None else known.value), 1e3 * reached)
         choice = _choice(instance, variant, program, outcome)
         fewer = _on_fewer(instance, choice)
         if outcome.status is Status.FEASIBLE and fewer:
@@ -327,12 +337,17 @@ def _earliest(instance: ProcureInstance, variant: ProcureVariant, settings: Sett
         # The best thinkable is often reached: it is asked first, then the middle.
         middle = (low + high) / 2 if asked_low else low
         asked_low = True
-        trial = solve(instance, replace(variant, latest=middle * (1 + 1e-9)), settings)
+        try:
+            trial = solve(instance, replace(variant, latest=middle * (1 + 1e-9)), settings)
+        except KeyboardInterrupt:
+            settings.watch.stop()
+            break
         if trial is None:
             low = middle
         else:
             earliest = trial
             high = min(middle, trial.done)
+        settings.watch.found(high, low)
     if monthly_limit(instance.asked, variant) is not None and _holds(instance):
         # Not every first day was tried of what was not found.
         sooner = _earliest(instance, _without_monthly(variant), settings)
