@@ -26,6 +26,7 @@ from planner.procurement.question import flags as asking
 from planner.procurement.question import reading
 from planner.procurement.run import Depth, pose
 from planner.question.purchase_options import ProcureQuestion
+from planner.schema.procurement import Stretch
 from tests.procuring import random_instance
 from tests.procuring_lab import answered, lab
 
@@ -275,6 +276,18 @@ def test_ctrl_c_on_a_bisection_keeps_what_was_proven(monkeypatch: pytest.MonkeyP
     found = best(instance, ProcureVariant(), "time", Settings(gap=1e-9, watch=watch))
     assert watch.stopped and found is not None and whole is not None
     assert found.bound <= whole.value <= found.value * (1 + 1e-9) and found.gap > whole.gap
+
+
+@pytest.mark.parametrize(("second", "counted"), [(0.0, 16), (4.0, 16), (10.0, 8), (12.0, 8)])
+def test_what_jobs_hire_counts_as_often_as_it_works_at_a_time(home: Path, second: float, counted: int) -> None:
+    offer = answered(home)
+    best_of_all = offer.alternatives[0]
+    job = best_of_all.workloads[0]
+    pool = replace(best_of_all.pools[0], id="hired", way="on-demand", copies=2, accelerators=16)
+    stretches = [Stretch(pool="hired", copy=0, start_day=day, end_day=day + 10.0) for day in (0.0, second)]
+    jobs = tuple(replace(job, pools=("hired",), schedule=(stretch,)) for stretch in stretches)
+    best_of_all = replace(best_of_all, pools=(pool,), workloads=jobs)
+    assert procure_view._accelerators(offer, best_of_all) == counted
 
 
 def test_the_bill_of_materials_adds_up_to_the_cent(home: Path) -> None:

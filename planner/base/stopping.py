@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 T = TypeVar("T")
+U = TypeVar("U")
 INTERRUPTED = 130
 """Exit code of what Ctrl-C ended, with an answer or without: 128 + SIGINT."""
 
@@ -42,12 +43,14 @@ class Watch:
             raise KeyboardInterrupt
         self.stopped = True
 
-    def optional(self, work: Callable[[], T], without: T) -> T:
+    def optional(self, work: Callable[[], T], without: U) -> T | U:
         """What some work finds that an answer can do without; `without` where the search is or was stopped."""
         if self.stopped:
             return without
+        found: T | U = without
         try:
             found = work()
         except KeyboardInterrupt:
             self.stop()
-        return without if self.stopped else found
+        whole = not self.stopped  # the work itself may have been stopped, and its answer be less than it should
+        return found if whole else without

@@ -378,7 +378,9 @@ def _assumptions(
             flag="[reliability] preemptions_per_node_day",
         )
     if any(pool.way in TERM_DAYS for pool in chosen):
-        yield Assumption(what="a reserved term is paid in full", why="as it is sold", flag="ways")
+        yield Assumption(
+            what="a term is paid for to its end, month by month", why="as it is sold", flag="ways"
+        )
     for why in dict.fromkeys(
         a.what + ": " + a.why for x in alternatives for j in x.workloads for a in j.plan.assumptions
     ):

@@ -114,14 +114,23 @@ def _headline(found: Procurement, as_money: Money) -> None:
 
 
 def _accelerators(found: Procurement, best: Alternative) -> int:
-    """In all; what jobs hire one after the other is counted once, and no more of what is owned than there is."""
-    counted = sum(x.accelerators // (x.copies if x.way in ("on-demand", "spot") else 1) for x in best.pools)
+    """In all; of what jobs hire as many as ever work at a time, and no more of what is owned than there is."""
+    counted = 0
+    for pool in best.pools:
+        copies = _at_a_time(best, pool) if pool.way in ("on-demand", "spot") else pool.copies
+        counted += pool.accelerators // pool.copies * copies
     for node, count in found.question.owned.items():
         mine = [pool for pool in best.pools if pool.way == "own" and pool.node == node]
         taken = sum(pool.count * pool.copies for pool in mine)
         if taken > count:
             counted -= (taken - count) * mine[0].accelerators // (mine[0].count * mine[0].copies)
     return counted
+
+
+def _at_a_time(best: Alternative, pool: PoolBought) -> int:
+    """Clusters of a pool that work at once, at most."""
+    times = [(s.start_day, s.end_day) for job in best.workloads for s in job.schedule if s.pool == pool.id]
+    return max(sum(start <= day < end - 1e-6 for start, end in times) for day, _ in times)
 
 
 def _alternatives(found: Procurement, as_money: Money) -> None:

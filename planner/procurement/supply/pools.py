@@ -106,7 +106,7 @@ class SupplyPool:
     start_day: float = 0.0
     end_day: float = math.inf
     held_days: float = 0.0
-    """For which `month_usd` is due; a term is paid whole, even beyond the horizon."""
+    """For which `month_usd` is due; of a term all its months, even beyond the horizon."""
     fixed_charge: float = 0.0
     """What holding it adds to the cost that is minimised, without what is paid by month or day."""
     day_charge: float = 0.0
