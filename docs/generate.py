@@ -93,7 +93,13 @@ def _refresh(found: re.Match[str], folder: Path) -> str:
 
 def run(command: str, folder: Path) -> str:
     """What a command prints, to both streams, without a user's own catalog or terminal settings."""
-    private = {"HOME": str(folder), "XDG_CONFIG_HOME": str(folder / ".config"), "NO_COLOR": "1", "PYTHONUTF8": "1"}
+    private = {
+        "HOME": str(folder),
+        "XDG_CONFIG_HOME": str(folder / ".config"),
+        "XDG_CACHE_HOME": str(folder / ".cache"),
+        "NO_COLOR": "1",
+        "PYTHONUTF8": "1",
+    }
     private["SOURCE_DATE_EPOCH"] = MADE_ON
     private["CLUSTERWRIGHT_PROGRESS"] = "off"
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("CLUSTERWRIGHT_", "FORCE_COLOR"))}

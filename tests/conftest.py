@@ -26,6 +26,7 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ[FOLDER] = tempfile.mkdtemp(prefix="answers")
     os.environ["CLUSTERWRIGHT_PROGRESS"] = "off"  # however slow the machine
     os.environ["XDG_CONFIG_HOME"] = str(Path(os.environ[FOLDER], "nobody"))
+    os.environ["XDG_CACHE_HOME"] = str(Path(os.environ[FOLDER], "cache"))
     for name in ("CLUSTERWRIGHT_CATALOG", "CLUSTERWRIGHT_MODELS", "CLUSTERWRIGHT_SITE", "FORCE_COLOR"):
         os.environ.pop(name, None)
 

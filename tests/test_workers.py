@@ -34,6 +34,7 @@ from planner.commands.command_line import main
 from planner.figures.efficiency import Efficiencies
 from planner.planning import document
 from planner.procurement import run as procurement
+from planner.procurement.program.instance import Settings
 from planner.procurement.question import reading as portfolio
 from planner.procurement.throughput import job_days
 from planner.study import run as designing
@@ -352,7 +353,7 @@ def test_plans_of_a_portfolio_are_searched_on_a_cluster(
     asked = portfolio.read(procuring_lab.lab(home), known())
     alone = procurement.pose(known(), asked).columns
     monkeypatch.setattr(job_days, "_searched", None)  # nothing is searched here
-    assert procurement.pose(known(), asked, engine=f"dask://{cluster.address}").columns == alone
+    assert procurement.pose(known(), asked, settings=Settings(engine=f"dask://{cluster.address}")).columns == alone
 
 
 @pytest.mark.parametrize("more", [{"site": True}, {"cross_validate": False}, {"file": None, "measure": True}])

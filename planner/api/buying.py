@@ -42,8 +42,15 @@ def procure(asked: ProcureQuestion) -> Procurement:
     between("time_limit", asked.time_limit, 1, MOST)
     known, wanted = portfolio(asked)
     depth = run.Depth(top=asked.top, marginal=not asked.quick, sensitivity=not asked.quick)
-    settings = Settings(time_limit_s=asked.time_limit, engine=asked.engine)
+    settings = Settings(time_limit_s=asked.time_limit, engine=asked.engine, cache=cache(asked))
     return run.procure(known, wanted, depth=depth, settings=settings, progress=asked.progress)
+
+
+def cache(asked: ProcureQuestion) -> Path | None:
+    """The folder that plans are kept in from one question to the next, if they are to be."""
+    from planner.procurement.throughput.kept_plans import usual_folder
+
+    return None if asked.no_cache else usual_folder()
 
 
 def portfolio(asked: ProcureQuestion) -> tuple[Catalog, Portfolio]:

@@ -19,7 +19,7 @@ from planner.question.purchase_options import DesignQuestion, ProcureQuestion
 @click.argument("portfolio", required=False, type=options.PATH, metavar="[PORTFOLIO.toml]")
 @options.declared(ProcureQuestion, ("model", "region"), "top")
 @click.option("--sweep", metavar="LIMIT=A..B", help="Best answer at several values of a limit: budget=1M..20M.")
-@options.declared(ProcureQuestion, ("as_of", "survive"), ("quick", "time_limit"), "catalog", "engine")
+@options.declared(ProcureQuestion, ("as_of", "survive"), ("quick", "no_cache"), "catalog", "engine")
 @click.option("--bom", is_flag=True, help="Only the bill of materials of the best answer, as CSV (with -o to a file).")
 @options.shown
 def procure(
@@ -54,7 +54,9 @@ def procure(
     question = ProcureQuestion(portfolio, **asked)
     known, wanted = buying.portfolio(question)
     watch = Watch(keeps=sweep is None and not bom)
-    settings = Settings(time_limit_s=question.time_limit, engine=question.engine, watch=watch)
+    settings = Settings(
+        time_limit_s=question.time_limit, engine=question.engine, cache=buying.cache(question), watch=watch
+    )
     bar = procure_view.progress(watch)
     if sweep is not None:
         from planner.procurement import sweep as sweeping

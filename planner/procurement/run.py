@@ -39,6 +39,7 @@ from planner.procurement.supply.prices import OLD_RATE_DAYS, TERM_DAYS
 from planner.procurement.throughput.bounds import EVERYTHING, LowerBounds, Reach
 from planner.procurement.throughput.column import Column, survivals
 from planner.procurement.throughput.job_days import Throughputs
+from planner.procurement.throughput.kept_plans import KeptPlans
 from planner.procurement.throughput.several_pools import Mixtures
 from planner.schema import procurement as schema
 from planner.schema.plan import Assumption, Generator
@@ -85,7 +86,7 @@ def pose(
     *,
     reach: Reach | None = None,
     known: Posed | None = None,
-    engine: str | None = None,
+    settings: Settings = USUAL,
 ) -> Posed:
     """Pools and their columns; not those that cannot matter, even at the best rate of their machines.
 
@@ -96,7 +97,7 @@ def pose(
         reach: What may matter. By default what is done in time for the budget, and for what prices that fall would make
             of it; where a job has nothing then, more.
         known: The same with fewer columns, whose searches are not made again.
-        engine: A cluster that makes them in place of this machine.
+        settings: Who searches plans, and where those of earlier questions are kept.
 
     Raises:
         NoAnswer: a job fits on nothing that can be had; the message says why.
@@ -104,9 +105,12 @@ def pose(
     offered = known.whole.pools if known else pools(catalog, asked)
     mixtures = known.mixtures if known else Mixtures(catalog, asked, offered)
     lost = asked.reliability.survive is not None
+    engine = settings.engine
     speeds = (
         known.speeds if known else Throughputs(catalog, asked.jobs, offered, mixtures, every_size=lost, engine=engine)
     )
+    if known is None and settings.cache is not None:
+        speeds.kept = KeptPlans(settings.cache, catalog)
     if reach is None:
         reach = Reach(usd=_budget(asked) / PRICE_SWING[0], late_usd=0.0)
     columns = _columns(speeds, len(asked.jobs), reach, progress)
@@ -186,7 +190,7 @@ def procure(
         NoAnswer: the limits conflict; the message names the smallest set that does, and what would relax it.
     """
     started, cpu = time.perf_counter(), time.process_time()
-    posed = pose(catalog, asked, progress, engine=settings.engine)
+    posed = pose(catalog, asked, progress, settings=settings)
     instance = posed.instance
     with _shown(progress, "integer programs"):
         solutions = ranked(instance, posed.lean, asked.objective, depth.top, settings)
@@ -378,9 +382,7 @@ def _assumptions(
             flag="[reliability] preemptions_per_node_day",
         )
     if any(pool.way in TERM_DAYS for pool in chosen):
-        yield Assumption(
-            what="a term is paid for to its end, month by month", why="as it is sold", flag="ways"
-        )
+        yield Assumption(what="a term is paid for to its end, month by month", why="as it is sold", flag="ways")
     for why in dict.fromkeys(
         a.what + ": " + a.why for x in alternatives for j in x.workloads for a in j.plan.assumptions
     ):

@@ -40,7 +40,7 @@ def swept(
     """
     name, low, high = _range(asked, text)
     limits = replace(asked.limits, **{name: high})
-    posed = run.pose(catalog, replace(asked, limits=limits), progress, engine=settings.engine)
+    posed = run.pose(catalog, replace(asked, limits=limits), progress, settings=settings)
     points: list[dict[str, Any]] = []
     reached = None
     for n in range(POINTS):

@@ -97,6 +97,9 @@ class ProcureQuestion:
     time_limit: Annotated[float, Option(
         "Seconds for each integer program.",
         "Seconds for a program.", metavar="S", range=(1, None), unset=60)] = 60.0
+    no_cache: Annotated[bool, Option(
+        "Search every plan; keep none, and use none that earlier questions kept.",
+        "Whether plans that earlier questions searched are left alone, and none kept.")] = False
     engine: Annotated[str | None, engine(
         "Search plans",
         'Searches plans on a Dask cluster: ``"dask://HOST:PORT"``.')] = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from planner.base.solver import GAP, SolverName
 from planner.base.stopping import Watch
@@ -185,6 +186,8 @@ class Settings:
     solver: SolverName = "highs"
     engine: str | None = None
     """A cluster that searches the plans (:class:`planner.base.processes.Workers`)."""
+    cache: Path | None = None
+    """Folder of plans that earlier questions searched; None: all are searched."""
     watch: Watch = field(default_factory=Watch)
     """Told of answers and bounds; may end the search with the best so far."""
 

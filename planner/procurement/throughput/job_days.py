@@ -23,6 +23,7 @@ from planner.procurement.question.portfolio import Job
 from planner.procurement.supply.pools import SupplyPool
 from planner.procurement.throughput.bounds import EVERYTHING, LowerBounds, Reach, least
 from planner.procurement.throughput.column import Column, Key, machine, wiring, work
+from planner.procurement.throughput.kept_plans import KeptPlans, PlanTask, Size, SizeAnswers
 from planner.question.reading import request
 from planner.question.request import Request, goodput_of
 from planner.question.search_problem import prepare, problem
@@ -42,12 +43,6 @@ SHARE = 4
 """Searches that a process is given at a time."""
 
 
-_Size = tuple[Key, int]
-"""A wiring and a count that go together."""
-_Answer = tuple[dict[_Size, Candidate], str]
-"""The best plan on every size and wiring; and if there is none, why."""
-
-
 class _Speed(NamedTuple):
     """A key that equal speeds share: numbers of the job's work, and of the machine without price, place and wiring."""
 
@@ -61,16 +56,7 @@ class _Machine:
 
     fabrics: dict[Key, Cluster]
     """Wiring -> a cluster that has it."""
-    wanted: set[_Size]
-
-
-class _Task(NamedTuple):
-    """One search: a job on one machine, in some of its wirings and counts."""
-
-    job: Job
-    pool: SupplyPool
-    fabrics: dict[Key, Cluster]
-    wanted: set[_Size]
+    wanted: set[Size]
 
 
 class Throughputs:
@@ -97,10 +83,12 @@ class Throughputs:
     ) -> None:
         self._catalog, self._mixtures, self._every_size, self._engine = catalog, mixtures, every_size, engine
         self._jobs, self._pools = jobs, pools
+        self.kept: KeptPlans | None = None
+        """What earlier questions searched, where it is to be used."""
         works: dict[Key, int] = {}
         self._work = [works.setdefault(work(job), len(works)) for job in jobs]
-        self._found: dict[_Speed, dict[_Size, Candidate]] = {}
-        self._asked: dict[_Speed, set[_Size]] = {}
+        self._found: dict[_Speed, dict[Size, Candidate]] = {}
+        self._asked: dict[_Speed, set[Size]] = {}
         self.searches = 0
         """Made so far."""
         self._why: dict[_Speed, str] = {}
@@ -139,19 +127,19 @@ class Throughputs:
         """Searches that all columns take, less those made."""
         return len(self._open(reach)) + (self._mixtures.wanted if self._mixtures else 0)
 
-    def _open(self, reach: Reach) -> dict[_Speed, _Task]:
-        tasks: dict[_Speed, _Task] = {}
+    def _open(self, reach: Reach) -> dict[_Speed, PlanTask]:
+        tasks: dict[_Speed, PlanTask] = {}
         for p, pool in enumerate(self._pools):
             for j, job in enumerate(self._jobs):
                 if self._is_known(j, p) or not self.least.within(reach, j, p):
                     continue
                 key, size = self._key(j, p)
                 known = self._machines[key.machine]
-                task = tasks.setdefault(key, _Task(job, pool, known.fabrics, set()))
+                task = tasks.setdefault(key, PlanTask(job, pool, known.fabrics, set()))
                 task.wanted.update(known.wanted if self._every_size else [size])
         return tasks
 
-    def _key(self, j: int, p: int) -> tuple[_Speed, _Size]:
+    def _key(self, j: int, p: int) -> tuple[_Speed, Size]:
         board, wired = self._keys[p]
         return _Speed(self._work[j], board), (wired, self._pools[p].cluster.count)
 
@@ -159,7 +147,7 @@ class Throughputs:
         key, size = self._key(j, p)
         return size in self._asked.get(key, ())
 
-    def _keep(self, key: _Speed, task: _Task, candidates: dict[_Size, Candidate], why: str) -> None:
+    def _keep(self, key: _Speed, task: PlanTask, candidates: dict[Size, Candidate], why: str) -> None:
         self.searches += 1
         self._asked.setdefault(key, set()).update(task.wanted)
         self._found.setdefault(key, {}).update(candidates)
@@ -173,14 +161,24 @@ class Throughputs:
 
     def _search(self, advance: Callable[[int], None] | None, processes: int | None, reach: Reach) -> None:
         tasks = self._open(reach)
+        for key, task in list(tasks.items()) if self.kept else ():
+            if self.kept and (known := self.kept.known(task)):
+                self._keep(key, tasks.pop(key), *known)
+                self.searches -= 1
+                if advance:
+                    advance(1)
         side_by_side = processes or (min(os.cpu_count() or 1, MOST_PROCESSES) if len(tasks) >= MANY else 1)
-        answers: dict[int, _Answer] = {}
+        answers: dict[int, SizeAnswers] = {}
         for place, task_answer in _answers(self._catalog, list(tasks.values()), Workers(side_by_side, self._engine)):
             answers[place] = task_answer
             if advance:
                 advance(1)
         for place, (key, task) in enumerate(tasks.items()):
             self._keep(key, task, *answers[place])
+            if self.kept:
+                self.kept.keep(task, answers[place])
+        if self.kept:
+            self.kept.write()
 
     def column(self, j: int, p: int) -> Column | None:
         """One job on one pool; None where it does not fit."""
@@ -231,7 +229,7 @@ class Throughputs:
     def _candidate(self, j: int, p: int) -> Candidate | None:
         key, size = self._key(j, p)
         if not self._is_known(j, p):
-            task = _Task(self._jobs[j], self._pools[p], self._machines[key.machine].fabrics, {size})
+            task = PlanTask(self._jobs[j], self._pools[p], self._machines[key.machine].fabrics, {size})
             self._keep(key, task, *_searched(self._catalog, task))
         return self._found[key].get(size)
 
@@ -251,7 +249,7 @@ def _request(catalog: Catalog, job: Job, pool: SupplyPool) -> Request:
     return request(job.model, f"{pool.node.id}:1", replace(job.asked, catalog=None), known=catalog)[1]
 
 
-def _searched(catalog: Catalog, task: _Task) -> _Answer:
+def _searched(catalog: Catalog, task: PlanTask) -> SizeAnswers:
     """The best plan on every size and wiring that is wanted of a machine, by one search; and if there is none, why."""
     job, pool, fabrics, wanted = task
     counts = tuple(sorted({count for _, count in wanted}))
@@ -272,7 +270,7 @@ def _searched(catalog: Catalog, task: _Task) -> _Answer:
     return {(wirings[n], count): candidate for (n, count), candidate in best.items()}, why
 
 
-def _answers(catalog: Catalog, tasks: Sequence[_Task], workers: Workers) -> Iterator[tuple[int, _Answer]]:
+def _answers(catalog: Catalog, tasks: Sequence[PlanTask], workers: Workers) -> Iterator[tuple[int, SizeAnswers]]:
     """Each task's place with its search's answer, as they come: made in this process, several or a cluster."""
     starts = range(0, len(tasks), SHARE)
     shares = [tasks[start : start + SHARE] for start in starts]
@@ -280,5 +278,5 @@ def _answers(catalog: Catalog, tasks: Sequence[_Task], workers: Workers) -> Iter
         yield from enumerate(answers, starts[place])
 
 
-def _all_searched(catalog: Catalog, tasks: Sequence[_Task]) -> list[_Answer]:
+def _all_searched(catalog: Catalog, tasks: Sequence[PlanTask]) -> list[SizeAnswers]:
     return [_searched(catalog, task) for task in tasks]
