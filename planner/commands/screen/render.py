@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 PROGRAM = "clusterwright"
 QUIET_SECONDS = 1.0
 """Work that takes less than this shows no bar."""
-FIRST_LINE_S, SELDOM_S = 10.0, 60.0
+FIRST_LINE_S = 10.0
+SELDOM_S = 60.0
 """In a pipe: seconds of work before its first line, and between lines at most."""
 
 
@@ -160,8 +161,12 @@ class _Lines:
     """Progress where no bar can move: a line after some seconds of work, and then ever more seldom."""
 
     def __init__(self, description: str, total: float | None) -> None:
-        self._description, self._total, self._done, self._note = description, total, 0.0, ""
-        self._began, self._stopped = time.monotonic(), threading.Event()
+        self._description = description
+        self._total = total
+        self._done = 0.0
+        self._note = ""
+        self._began = time.monotonic()
+        self._stopped = threading.Event()
         threading.Thread(target=self._tell, daemon=True).start()
 
     def advance(self, n: float = 1, note: str = "") -> None:

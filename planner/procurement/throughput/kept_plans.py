@@ -29,7 +29,7 @@ from planner.schema.hardware import Cluster
 from planner.search.problem import Candidate
 
 MOST_FILES = 100
-"""Of jobs; those that were written first make room."""
+"""A file for each job; those that were written first make room."""
 MOST_PLANS = 20_000
 """In a file, some 8 MB: more are not kept."""
 DIGITS = 24
@@ -148,10 +148,9 @@ def _plan(kept: Any) -> Candidate | None:
     """
     if isinstance(kept, str):
         return None
-    time, memory, value = (_positive(kept[name]) for name in ("time", "memory", "value"))
     stated: Mapping[str, Any] = kept["options"]
     return Candidate(
-        NOWHERE, NOWHERE, value, time, memory,
+        NOWHERE, NOWHERE, _positive(kept["value"]), _positive(kept["time"]), _positive(kept["memory"]),
         layout={str(axis): int(degree) for axis, degree in kept["layout"].items()},
         options=option_values(**{axis.name: axis.value(stated[axis.name]) for axis in OPTION_AXES}),
     )  # fmt: skip
