@@ -1,6 +1,7 @@
 """Which accelerator cluster to buy, rent or use, and how to train on it: the surface of :mod:`planner`.
 
-Ask: plan, plan_rl, estimate, fit, procure, design, plan_images. Work with an answer: compare, explain, export, page, load.
+Ask: plan, plan_rl, estimate, fit, procure, design, plan_images.
+Work with an answer: compare, explain, export, page, load.
 Learn from runs: validate, calibrate, learn. Change the catalog's records: model, cluster, node, accelerator,
 list_models and its like. ``help(clusterwright.plan)`` says what it takes.
 
