@@ -143,6 +143,12 @@ DUMPS = {
         {"notes": "CUDA graphs: modules; optimizer offload 50 %"},
     ),
     "no accelerators": (dotted(**OLD | {"world_size": 0}), {"num_accelerators": EMPTY}),
+    "a type in place of a count, of a log that holds its program": (["    batch_size: int"], {"micro_batch": EMPTY}),
+    "what is put in place of a dump": (
+        ['  "n_layer": 12,', "INFO:__main__:Overriding config: n_embd=7168,n_layer=40,use_cache=False"],
+        {"layers": EMPTY, "hidden": "7168"},
+    ),
+    "nodes and what is in each": (["num_gpus_per_node: 8", "num_nodes: 2"], {"num_accelerators": "16"}),
     "neither": (dotted(**OLD, cuda_graph_impl=None, optimizer_cpu_offload=False), {"notes": EMPTY}),
     "two names that differ": (
         dotted(micro_batch_size=2, train_micro_batch_size_per_gpu=4), {"micro_batch": EMPTY},

@@ -81,6 +81,21 @@ TIMES: dict[str, tuple[list[str], list[float]]] = {
         [line.replace("4.1K", "4K").replace("3.9K", "4K") for line in logs.nanotron()], [4.0],
     ),
     "batches in a second": ([line for line in logs.composer() if "samples" not in line], [4.0]),
+    "three regimes in whole milliseconds": (
+        ["step:0/900 train_time:0ms", *(
+            f"step:{n}/900 train_time:{33 * min(n, 300) + 60 * min(max(n - 300, 0), 300) + 87 * max(n - 600, 0)}ms"
+            for n in range(1, 901)
+        )],
+        [0.033, 0.06, 0.087],
+    ),
+    "two jobs that write to one file": (
+        [line for pair in zip(logs.llama_factory([7.5] * 50), logs.llama_factory([7.5] * 90)[40:], strict=True)
+         for line in pair], [7.5],
+    ),
+    "a bar that counts micro-batches": (
+        [f"Epoch 0: 0%| | {n}/999 [01:{n:02}<1:00:00, 0.54it/s, global_step={n // 8}.0, train_step_timing in s=2.2]"
+         for n in range(1, 50)], [],
+    ),
     "too few digits": (logs.bridge([0.5, *[0.05] * 20]), []),
     "MLPerf's blocks, without evaluations": (logs.mlperf_blocks([9.0, *[6.0] * 20]), [6.0 / 256]),
     "losses without a time": (["{'loss': 1.2, 'learning_rate': 1e-05, 'epoch': 0.1}"] * 20, []),
@@ -112,6 +127,7 @@ REASONS = {
     "micro-batches of which the last is printed": "prints the time of one micro-batch of 4, not of a step",
     "tokens without padding": "counts the tokens that are trained on, without padding",
     "too few digits": "printed with too few digits (10 % are lost)",
+    "a bar that counts micro-batches": "it counts micro-batches, and times one of them",
     "losses without a time": "Hugging Face Trainer: its lines say no time of a step",
 }
 

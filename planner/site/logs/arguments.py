@@ -15,6 +15,7 @@ from typing import Any
 from planner.axes import values as axis_values
 from planner.base.errors import WrongQuestion
 from planner.base.units import format_many
+from planner.calibration.runs.columns import COUNTS
 from planner.schema.launcher_table import launcher_table
 from planner.site.logs import dumps
 
@@ -57,6 +58,8 @@ PRECISIONS = (
 """Part of a word for a precision -> precision; the first that matches counts."""
 _VALUE = re.compile(r"(?!(?:[Nn]one|null|~)$)[A-Za-z0-9][\w.:+-]{0,40}", re.ASCII)
 """A number, a switch or a name; nothing that a spreadsheet would take for a formula."""
+_COUNT = re.compile(r"\d{1,15}(\.0)?", re.ASCII)
+"""A count: logs of programs that print themselves hold types in its place."""
 _LIST = re.compile(r"\[[\w', \"]{0,120}\]", re.ASCII)
 """Names in brackets."""
 _SWITCHES = {"True": "1", "true": "1", "False": "0", "false": "0"}
@@ -75,7 +78,7 @@ def known(name: str, value: str) -> bool:
     """Whether an argument says something of the configuration; that nothing is recomputed says something, too."""
     if name in RECOMPUTE and value in _OFF:
         return True
-    form = _LIST if name == "recompute_modules" else _VALUE
+    form = _LIST if name == "recompute_modules" else _COUNT if COLUMNS.get(name) in COUNTS else _VALUE
     return (name in COLUMNS or name in KEPT) and form.fullmatch(value) is not None
 
 
@@ -246,7 +249,8 @@ def _counts(dump: Dump, row: Mapping[str, str]) -> dict[str, str]:
         steps = steps or "1"  # Megatron-LM v1 does not accumulate
     replicas = _product(dump.get("dp_replicate", "1"), dump.get("dp_shard", "")) or _replicas_of_nanotron(dump, row)
     count = int(row.get("num_accelerators", "0") or 0) or (replicas or 0) * groups
-    count = count or _product(dump.get("devices", ""), dump.get("num_nodes", "")) or 0
+    in_node = dump.get("devices", dump.get("num_gpus_per_node", ""))
+    count = count or _product(in_node, dump.get("num_nodes", "")) or 0
     if not count and groups == 1:
         count = _product(dump.get("deepspeed_world_size", "")) or 0
     if not count and (of_rank := _product(micro, steps)) and batch.isdecimal() and int(batch) % of_rank == 0:

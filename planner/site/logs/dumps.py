@@ -18,6 +18,9 @@ QUOTED = re.compile(r"""^\s*["']([a-z]\w{2,60})["']: ["']?([\w.+-]+)["']?,?\s*$"
 """``"num_hidden_layers": 32,``: a Hugging Face configuration."""
 ASSIGNED = re.compile(r"\b([a-z]\w{1,60})=([\w.+-]+)\b")
 """``tp=8``: nanotron's records, torchtitan's mesh."""
+OVERRIDDEN = (" with parallelism: ", "Overriding config: ")
+"""What stands before settings in a line: torchtitan's mesh, and what Hugging Face's run_clm.py (examples/pytorch) puts
+in place of what it has dumped, so that the two contradict each other."""
 PARAMETER = re.compile(r"Config param ([a-z]\w+): (\S.*?)\s*$")
 """MaxText (MaxText/pyconfig.py)."""
 TITAN = re.compile(
@@ -50,7 +53,7 @@ def stated(line: str) -> Iterator[tuple[str, str]]:
         yield match[1], match[2]
     elif "local batch size" in line and (match := TITAN.search(line)):
         yield from ((name, value) for name, value in match.groupdict().items() if value)
-    elif " with parallelism: " in line or ("Args(" in line and "=" in line):
+    elif any(word in line for word in OVERRIDDEN) or ("Args(" in line and "=" in line):
         yield from ASSIGNED.findall(line)
     elif " = " in line and (match := TRAINER.search(line)):
         yield match[1].partition(" (")[0], match[2].replace(",", "")

@@ -23,6 +23,8 @@ BLOCK = 10.0
 """Resolutions of the clock that a block lasts at least: rounding moves it by some 4 %."""
 LOST = 0.82
 """Resolutions that a piece of time has lost, at two standard deviations."""
+MOST_WRITERS = 16
+"""Jobs and ranks that write to one file at once."""
 SMOOTHED = 10
 """Lines of a moving average (tqdm's weighs the newest by 0.3) after which the first ones are forgotten."""
 
@@ -113,17 +115,23 @@ def by_average(ticks: Sequence[Tick]) -> Steady | None:
 def _lapses(ticks: Sequence[Tick]) -> Iterator[Lapse]:
     """The time from each step to the next that is printed; a bar is drawn again at the same step, and that says no more
     than when it was reached.
+
+    Jobs that write to one file are told apart by their steps and clocks: a line goes on what is nearest before it.
     """
-    before: Tick | None = None
+    open_ends: list[Tick] = []
     for tick in ticks:
-        if before is None or tick.begins or tick.step < before.step or tick.clock_s < before.clock_s:
-            before = replace(tick, disturbed=False)  # another bar, or the same one after a restart
-        elif tick.step == before.step:
-            before = replace(before, disturbed=before.disturbed or tick.disturbed)
-        else:
-            disturbed = tick.disturbed or before.disturbed
-            yield Lapse(tick.step, tick.step - before.step, tick.clock_s - before.clock_s, disturbed)
-            before = replace(tick, disturbed=False)
+        able = [end for end in open_ends if end.step <= tick.step and end.clock_s <= tick.clock_s and not tick.begins]
+        before = max(able, key=lambda end: (end.step, end.clock_s), default=None)
+        if before is None:
+            open_ends = [*open_ends[1 - MOST_WRITERS :], replace(tick, disturbed=False)]  # another bar, or a restart
+            continue
+        open_ends.remove(before)
+        if tick.step == before.step:
+            open_ends.append(replace(before, disturbed=before.disturbed or tick.disturbed))
+            continue
+        disturbed = tick.disturbed or before.disturbed
+        yield Lapse(tick.step, tick.step - before.step, tick.clock_s - before.clock_s, disturbed)
+        open_ends.append(replace(tick, disturbed=False))
 
 
 def _blocks(lapses: Iterable[Lapse], least_s: float) -> Iterator[Lapse]:

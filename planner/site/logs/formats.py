@@ -16,7 +16,7 @@ from typing import Literal
 
 from planner.site.logs.records import LoggedStep, Per, Tick
 
-_N = r"(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d*)?(?:e[-+]?\d+)?(?![.,]?\d)"
+_N = r"(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d*)?(?:e[-+]?\d{1,2})?(?![.,]?\d)"
 """A number as Python formats it: a point for decimals, commas for thousands at most. Where a locale has put a comma for
 the decimals, none is there."""
 _CLOCK = r"(?:\d+:)*\d+(?![:\d])"
@@ -24,10 +24,12 @@ _CLOCK = r"(?:\d+:)*\d+(?![:\d])"
 _FACTORS = {"K": 1e3, "k": 1e3, "M": 1e6, "G": 1e9}
 MEMORY = {"mib": 2.0**20, "gib": 2.0**30, "gb": 1e9, "mb": 1e6, "b": 1.0}
 """Group -> bytes of its unit."""
-STEP = ("step", "step_of_bar", "step_of_pipe", "samples")
-"""Groups that number a step."""
+STEP = ("step", "step_of_bar", "step_of_pipe", "samples", "bar")
+"""Groups that number a step; of several the first."""
 CLOCKS = {"clock": 1.0, "clock_ms": 1e-3, "stamp_ms": 1e-3}
 """Groups that say how much time has passed -> seconds to which they are printed."""
+MOST_STEPS = 1e18
+"""What a step's number is read as at most."""
 THREE_DIGITS = 0.005
 """Share of a number that three digits lose at most."""
 Kind = Literal["reserved", "allocated"]
@@ -61,7 +63,8 @@ class LogFormat:
 
 
 def _pattern(text: str) -> re.Pattern[str]:
-    return re.compile(text.replace("{N}", _N).replace("{C}", _CLOCK))
+    """A pattern of the table; a number of more than 18 digits is none."""
+    return re.compile(text.replace("{N}", _N).replace("{C}", _CLOCK).replace(r"\d+", r"\d{1,18}"))
 
 
 def _format(row: Mapping[str, str | bool]) -> LogFormat:
@@ -121,8 +124,8 @@ def line_of(match: re.Match[str], at: int | None, disturbed: bool) -> LoggedStep
         disturbed: Whether an evaluation or a checkpoint was reported since the step before.
     """
     groups = {name: text for name, text in match.groupdict().items() if text is not None}
-    count = next((text for name, text in groups.items() if name in STEP), None)
-    step = at if count is None else int(number(count))
+    count = next((groups[name] for name in STEP if name in groups), None)
+    step = at if count is None else int(min(number(count), MOST_STEPS))
     clock = next((name for name in CLOCKS if name in groups), None)
     if step is None:
         return None
@@ -149,7 +152,7 @@ def _tick(groups: Mapping[str, str], clock: str, step: int, disturbed: bool) -> 
         begins="begins" in groups,
         disturbed=disturbed,
         average_s=_average(groups),
-        total=int(number(groups["total"])) if "total" in groups else 0,
+        total=int(min(number(groups["total"]), MOST_STEPS)) if "total" in groups else 0,
     )
 
 

@@ -1,4 +1,6 @@
-"""Steps of a framework that prints each micro-batch and marks the last one of a step (litgpt)."""
+"""Steps of a framework that prints each micro-batch and marks the last one of a step (litgpt), or whose bar counts them
+(Lightning, where gradients of several batches add up).
+"""
 
 from __future__ import annotations
 
@@ -7,6 +9,16 @@ from dataclasses import dataclass
 
 from planner.site.logs import formats
 from planner.site.logs.records import LoggedStep
+
+
+def of_bar(match: re.Match[str]) -> str:
+    """Why a bar's time is none of a step, in words: it counts twice the steps and more; empty where it does not."""
+    groups = match.groupdict()
+    done = groups.get("done") or groups.get("step_of_bar")
+    bar = groups.get("bar") or (groups.get("step") if groups.get("done") else None)
+    if bar is None or done is None or int(bar) <= 2.0 * (float(done) + 1.0):
+        return ""
+    return f"its bar is at {int(bar):,} after {float(done):,.0f} steps: it counts micro-batches, and times one of them"
 
 
 @dataclass(slots=True)

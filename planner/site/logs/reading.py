@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
 
-from planner.site.logs import arguments, elapsed, formats, recorded, tasks
+from planner.site.logs import arguments, elapsed, formats, micro_batches, recorded, tasks
 from planner.site.logs.formats import FORMATS, LogFormat
 from planner.site.logs.micro_batches import MicroBatches
 from planner.site.logs.records import LoggedRun, LoggedStep, Steady, Tick, lines
@@ -32,8 +32,10 @@ _RANK = re.compile(r"^\s*(?:\[(?:default|rank|Rank )?(\d{1,6})\]:?|(\d{1,6}):\s)
 MOST_CUTS = 100
 """Changes of the framework in one file that are looked for."""
 _BARS = "Hugging Face Trainer"
+_TRAINERS = {_BARS, "DeepSpeed", "LLaMA-Factory", "MLPerf"}
+"""Formats whose lines stand in logs of Hugging Face's Trainer."""
 _TRAINER = next(place for place, shape in enumerate(FORMATS) if shape.name == _BARS)
-_MARKS = ("loss", "train_runtime", "[step=", ":::MLLOG")
+_MARKS = ("loss", "train_runtime", "[step=", ":::MLLOG", " trl:")
 """Words of lines that name a format and say no time."""
 
 
@@ -58,6 +60,8 @@ class _Run:
     micro_batches: MicroBatches = field(default_factory=MicroBatches)
     marked: int | None = None
     """The format that a line names which says no time."""
+    unread: str = ""
+    """Why its lines say no time of a step, where one says so."""
     stated: dict[str, str] = field(default_factory=dict)
     repeated: dict[str, str] = field(default_factory=dict)
     """What was stated behind its last step: where that turns out to differ, it begins the next dump."""
@@ -118,8 +122,10 @@ def read(path: Path) -> list[LoggedRun]:
 
 def measured(run: LoggedRun) -> list[Steady]:
     """What the steps of a run say that was not lost when they were printed, for each batch and regime."""
+    if run.unread:
+        return []
     if not run.ticks:
-        return [] if run.unread else [one for one in steady(run.steps) if one.rounding <= MOST_LOST]
+        return [one for one in steady(run.steps) if one.rounding <= MOST_LOST]
     exact = [one for one in elapsed.steady(run.ticks) if one.rounding <= MOST_LOST]
     if exact or run.whole_run_s:
         return exact
@@ -131,7 +137,7 @@ def why_unread(run: LoggedRun) -> str:
     """Why a run whose steps are logged says no step time, in words."""
     if run.unread:
         return run.unread
-    count = len(run.steps) or len(run.ticks)
+    count = len({line.step for line in run.steps or run.ticks})
     coarse = elapsed.steady(run.ticks) if run.ticks else steady(run.steps)
     if coarse and run.ticks:
         return (
@@ -206,6 +212,10 @@ def _entry(run: _Run, place: int, shape: LogFormat, match: re.Match[str]) -> Log
     if "iteration" in shape.step.groupindex:
         run.marked = place
         return run.micro_batches.step(match, run.disturbed)
+    if bar := micro_batches.of_bar(match):
+        run.marked = place
+        run.unread = bar
+        return None
     if "step" in shape.step.groupindex or shape.head is not None or "samples" in shape.step.groupindex:
         return formats.line_of(match, run.at, run.disturbed)
     return formats.line_of(match, len(run.logged.get(place, ())) + 1, run.disturbed)
@@ -215,7 +225,7 @@ def _total(match: re.Match[str]) -> int:
     """Steps of the run, where a line about a step says so; a bar may be of something else."""
     groups = match.groupdict()
     text = groups.get("total")
-    return 0 if text is None or groups.get("clock") else int(formats.number(text))
+    return 0 if text is None or groups.get("clock") else int(min(formats.number(text), formats.MOST_STEPS))
 
 
 def _rank(line: str) -> str:
@@ -278,7 +288,7 @@ def _finished(run: _Run) -> LoggedRun:
         memory_bytes=run.memory or None,
         memory_kind=shape.memory_kind if shape and run.memory else "",
         conflicts=(*run.conflicts.values(), *arguments.conflicts(stated)),
-        whole_run_s=run.summary.step_s(total, ticks[0].step if ticks else 0, stated),
+        whole_run_s=run.summary.step_s(total, ticks[0].step if ticks else 0, stated) if names <= _TRAINERS else None,
         unread=arguments.impossible(stated) or _unread(run, shape),
         total=total,
         notes=tuple(_notes(run, place)),
@@ -288,6 +298,8 @@ def _finished(run: _Run) -> LoggedRun:
 
 def _believed(run: _Run) -> int | None:
     """The place of the format that is read: the first of the table whose lines say a step time."""
+    if run.unread:
+        return run.marked
     places = sorted(run.logged)
     exact = (place for place in places if _is_exact(run.logged[place]))
     marked = _TRAINER if run.marked is None and run.summary else run.marked
@@ -303,8 +315,8 @@ def _is_exact(entries: list[LoggedStep | Tick]) -> bool:
 
 
 def _unread(run: _Run, shape: LogFormat | None) -> str:
-    if shape is None:
-        return ""
+    if shape is None or run.unread:
+        return run.unread
     if not run.logged and not run.summary:
         return run.micro_batches.unread or f"{shape.name}: its lines say no time of a step"
     if shape.varies:

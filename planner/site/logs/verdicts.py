@@ -23,9 +23,9 @@ STRAGGLING = 0.1
 """Share of lines that straggle in a run that is slow."""
 LONGEST = 160
 """Characters of a line that are kept."""
-_RANK = re.compile(r"\[[Rr]ank\s?(\d+)\]|^\s*\[?(?:default|rank)?(\d{1,6})\]?:\s|\brank\s*: (\d+)")
+_RANK = re.compile(r"\[[Rr]ank\s?(\d{1,6})\]|^\s*\[?(?:default|rank)?(\d{1,6})\]?:\s|\brank\s*: (\d{1,6})\b")
 _FINITE = re.compile(r"""\b(?:loss|lm loss|CE loss|CrossEntropyLoss)["']?\s*[:=]\s*["']?\d""")
-_ROOT = re.compile(r"^\s*rank\s+: (\d+) \(local_rank")
+_ROOT = re.compile(r"^\s*rank\s+: (\d{1,6}) \(local_rank")
 """The rank that torchrun names as the first that failed."""
 
 
