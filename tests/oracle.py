@@ -748,9 +748,14 @@ def shards(p, g):
     return float(gcd(int(g.inside), int(g.n))) if p.options.zero_in_node > 0 else g.n
 
 
+def summed_whole(p):
+    """Sharded states of a runtime that all-reduces gradients all the same, and gathers after the update."""
+    return p.stack.reduces_whole and p.options.zero == 1
+
+
 def whole_after(p):
-    """Sharded states of a runtime that reduces once after the passes and gathers once after the update."""
-    return p.stack.sharded_at_once and p.options.zero == 1
+    """The same by one call after the passes, where buckets count no parameters."""
+    return summed_whole(p) and not p.stack.bucket_parameters
 
 
 def call_count(p, parameters, layers):
@@ -785,7 +790,7 @@ def reduce_and_gather(p, parameters, g, layers):
     size = parameters * gradient_sent(p) * p.shape.trained / times
     n = shards(p, g)
     within, across = Group(n, min(g.inside, n), g.reach), Group(g.n / n, max(g.inside / n, 1.0), g.reach)
-    if zero < 1 or whole_after(p):
+    if zero < 1 or summed_whole(p):
         reduce = times * all_reduce(p, size, g)
     else:
         reduce = times * (gather(p, size, within) + all_reduce(p, size / n, across))
@@ -807,10 +812,11 @@ def exposed(p, stages, first):
     reduce, gathered, last, opening = (a + b for a, b in zip(of_dense, of_experts, strict=True))
     zero, micro_batches = p.options.zero, p.layout.batch / (p.layout.dp * p.layout.micro)
     on = 1.0 if p.options.dp_overlap and not whole_after(p) else 0.0
+    beside = on and not summed_whole(p)
     alone = last + (opening if zero >= 3 else 0.0)
     behind = reduce + (gathered if zero >= 3 else 0.0) - alone
     late = alone + shows(behind, p.stack.dp_overlap * first[1], on, p.device.collective_share)
-    early = opening + shows(gathered - opening, p.stack.dp_overlap * first[0], on, p.device.collective_share)
+    early = opening + shows(gathered - opening, p.stack.dp_overlap * first[0], beside, p.device.collective_share)
     often = zero >= 3 or (zero >= 2 and p.stack.gathers_working_copy > 0)
     return (micro_batches if zero >= 2 else 1.0) * late + (micro_batches if often else 1.0) * early
 

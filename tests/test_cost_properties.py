@@ -716,15 +716,27 @@ def test_states_sharded_at_once_hide_nothing():
     """One all-reduce after the passes and one gather after the update (nanotron with ZeRO 1), whatever may overlap."""
     grid = with_layout(single_grid(figures_of("tied"), *_plain("tied")), dp=64, batch=64)
     chosen = replace(grid.options, zero=1.0, zero_in_node=0.0, dp_overlap=1.0)
-    grid = replace(grid, stack=replace(grid.stack, bucket_bytes=26214400.0, sharded_at_once=1.0), options=chosen)
+    grid = replace(grid, stack=replace(grid.stack, bucket_bytes=26214400.0, reduces_whole=1.0), options=chosen)
     found = [c for c in calls(grid) if c.group == "dp"]
     assert [(c.op, c.count) for c in found] == [("all-reduce", 1.0), ("all-gather", 1.0)]
     assert all(c.exposed_s == pytest.approx(c.alone_s) for c in found)
-    usual = replace(grid, stack=replace(grid.stack, sharded_at_once=0.0))
+    usual = replace(grid, stack=replace(grid.stack, reduces_whole=0.0))
     assert cost.evaluate(usual).exposed < cost.evaluate(grid).exposed
     for zero in (0.0, 2.0):
         other, same = (replace(each, options=replace(chosen, zero=zero)) for each in (usual, grid))
         assert cost.evaluate(other).time == cost.evaluate(same).time
+
+
+def test_internevo_sums_whole_buckets_beside_the_pass_and_gathers_beside_nothing():
+    """All-reduces of 512 Mi parameters, of which the last shows (hybrid_zero_optim.py); broadcasts after the update."""
+    record = catalog.load().runtimes["internevo"]
+    grid = with_layout(single_grid(figures_of("tied"), *_plain("tied")), dp=64, batch=64)
+    options = replace(grid.options, zero=1.0, zero_in_node=0.0, dp_overlap=1.0)
+    stack = replace(grid.stack, bucket_parameters=record.bucket_parameters / 1000, reduces_whole=1.0, dp_overlap=1.0)
+    found = {c.op: c for c in calls(replace(grid, stack=stack, options=options)) if c.group == "dp"}
+    summed, gathered = found["all-reduce"], found["all-gather"]
+    assert record.reduces_whole and summed.exposed_s < summed.alone_s
+    assert gathered.exposed_s == pytest.approx(gathered.alone_s)
 
 
 @pytest.mark.parametrize(("runtime", "counted", "per_rank"), [("megatron-core", 40e6, 1e6), ("nemo", 2.0**27, 0.0)])

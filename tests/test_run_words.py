@@ -7,7 +7,16 @@ import numpy as np
 import pytest
 
 from planner.axes import AXES
-from planner.axes.table import DISPATCHER, DP_OVERLAP, EP_OVERLAP, RECOMPUTE, SEQUENCE_PARALLEL, TP_OVERLAP, ZERO
+from planner.axes.table import (
+    ATTENTION_KERNEL,
+    DISPATCHER,
+    DP_OVERLAP,
+    EP_OVERLAP,
+    RECOMPUTE,
+    SEQUENCE_PARALLEL,
+    TP_OVERLAP,
+    ZERO,
+)
 from planner.axes.values import FULL, NO_RECOMPUTE, OFFLOADED, SELECTIVE
 from planner.calibration.fit.frame import Frame
 from planner.calibration.report.validation import judged
@@ -183,7 +192,7 @@ def test_nvl_and_pcie_cards_are_no_sxm_modules(known):
     [
         ("NeMo AutoModel", "automodel"),
         ("NeMo 25.04", "nemo"),
-        ("InternEvo", "megatron-core"),
+        ("InternEvo", "internevo"),
         ("MegaBlocks", "megatron-core"),
         ("HAI-LLM", "hai-llm"),
         ("XTuner V1", "fsdp2"),
@@ -259,6 +268,15 @@ def test_what_a_row_leaves_open_is_the_release_s_default(known):
             assert (options[TP_OVERLAP], options[RECOMPUTE]) == (False, NO_RECOMPUTE)
     assert "dp_overlap: on, megatron-core's default (or off)" in new.inferred
     assert "dp_overlap: off, megatron-core's default" in old.inferred
+
+
+def test_torchtitan_on_blackwell_had_flash_attention_2_until_it_asked_for_cudnn(known):
+    def kernels(accelerator, date):
+        cells = row(framework="torchtitan", framework_date=date, accelerator=accelerator, tp="1")
+        return {variant.options[ATTENTION_KERNEL] for variant in run_of(cells, known).variants}
+
+    assert kernels("B200", "2025.03") == {"flash-2"}
+    assert kernels("B200", "2025.06") == kernels("H100-SXM-80GB", "2025.03") == {"none"}
 
 
 def test_what_a_row_states_is_no_default(known):

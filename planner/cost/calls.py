@@ -305,7 +305,7 @@ def _reduced(
     """An all-reduce, or a scatter over shards and an all-reduce over their replicas, of each bucket."""
     network = grid.network
     size = data_parallel.gradient_bytes(grid, parameters) / count
-    if float(grid.options.zero) < 1 or float(data_parallel.at_once(grid)) > 0:
+    if float(grid.options.zero) < 1 or float(data_parallel.summed_whole(grid)) > 0:
         yield _times(
             _call(grid, CallKind(REDUCE, name, "dp"), g, size, collective_times.all_reduce(network, size, g)), count
         )

@@ -124,9 +124,14 @@ def shards_and_replicas(g: CollectiveGroup, shards: Figure) -> tuple[CollectiveG
     return collective_times.parts(g, shards)
 
 
+def summed_whole(grid: Grid) -> Figure:
+    """1 where gradients are all-reduced though states are sharded, and parameters gathered beside nothing."""
+    return grid.stack.reduces_whole * (grid.options.zero == 1)
+
+
 def at_once(grid: Grid) -> Figure:
-    """1 where sharded states are reduced by one call after the passes, and gathered by one after the update."""
-    return grid.stack.sharded_at_once * (grid.options.zero == 1)
+    """1 where that is one call after the passes: buckets of so many parameters are sent as they fill."""
+    return summed_whole(grid) * (grid.stack.bucket_parameters <= 0)
 
 
 def bucket(grid: Grid) -> Figure:
@@ -193,7 +198,7 @@ def _reduce_and_gather(
     scatter = collective_times.gather(network, call_bytes, within) + collective_times.all_reduce(
         network, call_bytes / shards, across
     )
-    scattered = (options.zero >= 1) & (at_once(grid) <= 0)
+    scattered = (options.zero >= 1) & (summed_whole(grid) <= 0)
     reduce = reductions * np.where(scattered, scatter, collective_times.all_reduce(network, call_bytes, g))
     gathered = gathers * collective_times.gather(network, moved / gathers, within)
     if grid.expanded is not None:
@@ -269,12 +274,13 @@ def data_parallel_traffic(
     gathers = np.where(whole | ((options.zero >= 2) & (stack.gathers_working_copy > 0)), steps, 1.0)
     gathers = gathers * (1.0 + whole * grid.shape.reference)
     overlapping = options.dp_overlap * (1.0 - at_once(grid))
+    beside_forward = options.dp_overlap * (1.0 - summed_whole(grid))
     toll = grid.device.collective_share
     last = both.last_reduce + whole * both.first_gather
     others = both.reduce + whole * both.gather - last
     late = last + collective_times.shown(others, stack.dp_overlap * backward, overlapping, toll)
     others = both.gather - both.first_gather
-    early = both.first_gather + collective_times.shown(others, stack.dp_overlap * forward, overlapping, toll)
+    early = both.first_gather + collective_times.shown(others, stack.dp_overlap * forward, beside_forward, toll)
     return DataParallelTraffic(reductions, late, gathers, early, whole)
 
 

@@ -388,8 +388,8 @@ class Stack:
     """Parameters that one overlapped call reduces or gathers; 0: by bytes."""
     bucket_parameters_per_rank: Figure = 0.0
     """The least of them for every rank that shares them."""
-    sharded_at_once: Figure = 0.0
-    """1 if sharded states (ZeRO 1) mean an all-reduce after the passes and a gather after the update, each whole."""
+    reduces_whole: Figure = 0.0
+    """1 if gradients are all-reduced where states are sharded (ZeRO 1), and parameters gathered beside nothing."""
     update_bytes: Figure
     """Bytes per parameter of a rank's shard that copies of gradients take during the update."""
     gather_launches: Figure = 0.0

@@ -166,6 +166,7 @@ def how_sure(
             precision=precision,
             kind="moe" if work.model.moe else "dense",
             runtime=request.runtime.measured_as or request.runtime.id,
+            framework=request.runtime.id,
             method=work.method.kind,
             sequence=work.sequence,
         ),

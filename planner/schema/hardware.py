@@ -227,6 +227,8 @@ class RuntimeDefault:
     """Repository, commit and line that say so."""
     since: Annotated[str, Field(pattern=_MONTH)] | None = None
     """Year and month from when on; none: always."""
+    on: tuple[str, ...] = ()
+    """Generations of accelerators that it does so on; none: all."""
     also: tuple[int | float | str | bool, ...] = ()
     """What else its own sources start: recipes that differ from each other, or from what a flag is by itself."""
 
@@ -313,9 +315,9 @@ class Runtime(Entry):
     communication overlaps (Megatron); 0: by `bucket_bytes`."""
     bucket_parameters_per_rank: NotNegative = 0.0
     """The least of that for every rank that shares them."""
-    sharded_at_once: bool = False
-    """With sharded states (ZeRO 1) gradients are all-reduced by one call after the passes, and parameters gathered by
-    one after the update: nothing runs beside either."""
+    reduces_whole: bool = False
+    """With sharded states (ZeRO 1) gradients are all-reduced, and parameters gathered after the update, beside nothing.
+    Reductions run beside the pass in buckets of `bucket_parameters`; without that, one runs after it."""
     update_bytes: NotNegative = 0.0
     """Bytes per parameter of a rank's optimizer shard that flat copies of gradients take during the update."""
     gather_launches: NotNegative = 0.0
@@ -348,13 +350,14 @@ class Runtime(Entry):
         """Names under which its efficiencies may stand, its own first."""
         return (self.id, self.measured_as) if self.measured_as else (self.id,)
 
-    def default(self, what: str, date: str) -> RuntimeDefault | None:
+    def default(self, what: str, date: str, generation: str = "") -> RuntimeDefault | None:
         """What a release of that date does about an axis where nothing is said; None where its sources do not say.
 
         A year counts to its end.
         """
         then = dated(date if "." in date else f"{date}.12")
         known = [d for d in self.defaults.get(what, ()) if not d.since or then is None or (dated(d.since) or 0) <= then]
+        known = [d for d in known if not d.on or generation in d.on]
         return known[-1] if known else None
 
     def lacks(self, release: str) -> tuple[str, ...]:

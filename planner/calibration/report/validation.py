@@ -145,6 +145,7 @@ def situation(run: Run, precision: str) -> Situation:
         precision=precision,
         kind=kind,
         runtime=runtime,
+        framework=run.runtime,
         method=run.task,
         sequence=sequence_of(run),
     )

@@ -138,7 +138,7 @@ def variants(
     policies = _policies(row, work, known, date, software.late, inferred)
     policies = _function_in_8_bit(work, megatron, precision, policies, inferred)
     zeros = _zero_stages(row, known, date, inferred)
-    says.setdefault(ATTENTION_KERNEL.name, _attention_kernel(known, date, inferred))
+    says.setdefault(ATTENTION_KERNEL.name, _attention_kernel(known, date, part, inferred))
     plain = {name: value for name, value in words.options(says).items() if name in _WORDED}
     run = StatedRun(row, says, software, inferred)
     for layout, rank, likely in degrees(run, work, n):
@@ -178,9 +178,9 @@ def _schedule(pp: int, says: Mapping[str, object], known: Runtime, date: str) ->
     return chosen if pp > 1 and chosen in SPLIT_SCHEDULES else ONE_F_ONE_B
 
 
-def _attention_kernel(known: Runtime, date: str, inferred: list[str]) -> str:
-    """The kernel that recipes of the runtime's release name, where words name none."""
-    default = known.default(ATTENTION_KERNEL.name, date)
+def _attention_kernel(known: Runtime, date: str, part: Accelerator, inferred: list[str]) -> str:
+    """The kernel that recipes or code of the runtime's release name, where words name none."""
+    default = known.default(ATTENTION_KERNEL.name, date, part.generation)
     if default is None or default.value == ALONE:
         return ALONE
     inferred.append(f"attention kernel: {default.value}, {known.id}'s default")
