@@ -288,6 +288,7 @@ def readers() -> list[Reader]:
     from planner.study.question import reading as study
     from tests import agent_questions, profiles_of_steps, towers, training_logs
     from tests import right_files as small
+    from tests import test_import_formats as formats
     from tests.test_comm_table import NCCL
 
     known, timed = catalog.load(), answered.estimate("llama3-8b", "dgx-h100:1", tp=2)
@@ -335,6 +336,9 @@ def readers() -> list[Reader]:
             "import", "FILE", "--from", "torchtitan", "--cluster", "dgx-h100:8", "--model", "llama3-8b")),
         Reader("deepspeed", "deepspeed.json", texts("tests/golden/export/deepspeed/ds_config.json"), command(
             "import", "FILE", "--from", "deepspeed", "--cluster", "dgx-h100:4", "--model", "llama3-8b")),
+        Reader("formats", "job.yaml", [
+            formats.NEOX, formats.OLMO, formats.FOUNDRY, formats.TUNE, formats.NEMO, formats.NANOTRON, formats.PRIMUS,
+            formats.ADAPTER], command("import", "FILE", "--cluster", "dgx-h100:16")),
         Reader("profile", "layers.csv", ["".join([small.PROFILE_HEADER, *small.PROFILE_ROWS])],
                command("profile", "import", "FILE", "-o", "own")),
         Reader("prices", "aws/vms.csv", [small.PRICES], command("catalog", "import-prices", "FOLDER", "-o", "own")),

@@ -21,8 +21,10 @@ NO_SETTINGS = ("batch", "precision", "dp", "nodes")
 """Axes that other fields say."""
 UNSET = ("none", "null", "false", "", "[]", "{}")
 """How values are spelt that switch nothing on."""
-COUNTS = {"micro", "batch", "accumulation", "sequence", "steps", "rank", "replicas", "nodes", "devices", "dp"} | {
-    axis.name for axis in AXES.values() if axis.kind == "count"
+COUNTS = {
+    *("micro", "batch", "accumulation", "sequence", "steps", "rank", "replicas", "nodes", "devices", "dp", "ffn_ratio"),
+    *(f"shape.{name}" for name in ("layers", "hidden", "ffn", "heads", "kv_heads", "head_dim", "vocab")),
+    *(axis.name for axis in AXES.values() if axis.kind == "count"),
 }
 PADS = "sequences are as long as the longest of a micro-batch; predicted all as long as the limit (packing fills them)"
 _DURATION = re.compile(r"(\d[\d.e+]*)(ba|tok|T)?")
@@ -256,8 +258,9 @@ def _steps(facts: Values) -> int | None:
 
 
 def _targets(facts: Values) -> tuple[str, ...]:
+    given = facts["targets"] if isinstance(facts.get("targets"), list) else ()
     names = {"q_proj": "q", "k_proj": "k", "v_proj": "v", "output_proj": "o"}
-    targets = [names[name] for name in facts.get("targets", ()) if name in names]
+    targets = [names[name] for name in map(str, given) if name in names]
     return (*targets, *(("up", "down", "gate") if facts.get("mlp_targets") else ()))
 
 

@@ -14,7 +14,7 @@ from planner.launchers.reading import deepspeed, formats, megatron, megatron_mod
 from planner.launchers.reading.command import command
 from planner.launchers.reading.found_options import FoundOptions, Options
 from planner.launchers.reading.shell.script import Script, Words
-from planner.launchers.reading.trainer_dialects import library_name, named_file
+from planner.launchers.reading.trainer_dialects import count, library_name, named_file
 from planner.models import workload
 from planner.schema.launcher_table import launcher_table
 
@@ -193,7 +193,7 @@ def read_swift(script: Script) -> FoundOptions | None:
     read = from_keys("ms-swift", _without(values, script.ignored), model)
     adapts = "lora" in (values.get("tuner_type"), values.get("train_type"))
     if adapts:
-        return replace(read, method="lora", rank=int(values.get("lora_rank", 8)), targets=None)
+        return replace(read, method="lora", rank=count(values, "lora_rank") or 8, targets=None)
     return replace(read, method="finetune" if words[1] == "sft" else "pretrain")
 
 
@@ -210,10 +210,10 @@ def adapter_marks() -> list[str]:
 def read_adapter(values: Values) -> FoundOptions:
     """LLaMA-Factory's YAML for its Megatron-Core adapter or Megatron-Bridge."""
     adapts = values.get("finetuning_type", "lora") == "lora"
-    accumulation = int(values.get("gradient_accumulation_steps") or 1)
+    accumulation = count(values, "gradient_accumulation_steps") or 1
     read = from_keys("mcore-adapter", values, str(values.get("model_name_or_path", "")), accumulation)
     differs = (*read.differs, formats.PADS)
-    rank = int(values.get("lora_rank") or 8) if adapts else None
+    rank = (count(values, "lora_rank") or 8) if adapts else None
     return replace(read, method="lora" if adapts else "finetune", differs=differs, rank=rank)
 
 
