@@ -24,7 +24,7 @@ _MEGATRON = (
     *("--data-path", "--tokenizer-type", "--tokenizer-model", "--vocab-size"),
 )
 _TORCHTITAN = (
-    *("--checkpoint.folder", "--checkpoint.interval", "--training.steps"),
+    *("--checkpoint.folder", "--checkpoint.interval", "--checkpoint.async_mode", "--training.steps"),
     *("--dataloader.dataset", "--hf_assets_path"),
 )
 _MAXTEXT = (
@@ -37,7 +37,7 @@ _MAXTEXT = (
     "load_parameters_path",
 )
 _DROPPED: Mapping[str, Mapping[str, int]] = {
-    "megatron": dict.fromkeys(_MEGATRON, 1),
+    "megatron": {**dict.fromkeys(_MEGATRON, 1), "--async-save": 0, "--use-persistent-ckpt-worker": 0},
     megatron_bridge.EXPORTER.name: {},
     primus.EXPORTER.name: {},
     "torchtitan": {"--checkpoint.enable": 0, **dict.fromkeys(_TORCHTITAN, 1)},

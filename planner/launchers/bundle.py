@@ -230,6 +230,8 @@ def _refuse(plan: Plan, exporters: Sequence[Exporter]) -> None:
         if why:
             able = [e.name for e in EXPORTERS.values() if e.role == exporter.role and not any(refusals(plan, e))]
             instead = f"; these can: {', '.join(able)}" if able else ""
+            if exporter.runtime not in (None, plan.runtime.name) and "runs on accelerators" not in str(why):
+                instead += f", or plan for it (--runtime {exporter.runtime})"
             raise WrongQuestion(f"plan {plan.rank} cannot be written for {exporter.name}: {'; '.join(why)}{instead}")
 
 

@@ -77,7 +77,7 @@ def _group(plan: Plan, job: LaunchJob, values: Values, name: str, index: int, fi
         "completions": pool.count,
         "completionMode": "Indexed",
         "backoffLimit": 0,
-        "template": {"spec": pod},
+        "template": {**pods.placed(job), "spec": pod},
     }
     return {"name": f"pool-{index}", "replicas": 1, "template": {"spec": job_template}}
 
@@ -145,7 +145,11 @@ def pytorchjob(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
     pod = pods.pod(job, pods.devices(pool), _PYTORCHJOB_RANKS + torchrun.self_contained(job), values, name="pytorch")
 
     def replicas(count: int) -> dict[str, Any]:
-        return {"replicas": count, "restartPolicy": "OnFailure" if again else "Never", "template": {"spec": pod}}
+        return {
+            "replicas": count,
+            "restartPolicy": "OnFailure" if again else "Never",
+            "template": {**pods.placed(job), "spec": pod},
+        }
 
     workers = {"Worker": replicas(pool.count - 1)} if pool.count > 1 else {}
     document = {

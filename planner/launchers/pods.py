@@ -76,6 +76,12 @@ def metadata(job: LaunchJob, name: str, values: Values) -> dict[str, Any]:
     return {"name": name, "namespace": values["namespace"], **labels}
 
 
+def placed(job: LaunchJob) -> dict[str, Any]:
+    """Metadata of a pod's template: the level of Kueue's topology that a pool's pods should share."""
+    level = job.site.kubernetes.topology
+    return {"metadata": {"annotations": {"kueue.x-k8s.io/podset-preferred-topology": level}}} if level else {}
+
+
 def restarts(job: LaunchJob, values: Values) -> tuple[int, tuple[Loss, ...]]:
     """How often a job begins anew, and what to do where it must not: without a folder that outlives its pods it would
     begin at step 0 each time.

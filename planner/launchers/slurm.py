@@ -62,6 +62,10 @@ def _request(plan: Plan, job: LaunchJob, pool: Pool, name: str, values: Values) 
     """Options of one component; each says its own, so none depends on what Slurm hands on from the first."""
     kind, partition = (values[of_pool(name, setting)] or values[setting] for setting in ("gpu-type", "partition"))
     yield f"#SBATCH --time={MEASURED if job.benchmark else limit(plan)}"
+    if not job.benchmark:
+        yield "#SBATCH --requeue"
+        if (jobs := _jobs(plan)) > 1 and len(plan.cluster.pools) == 1:
+            yield f"#SBATCH --array=1-{jobs}%1"
     if partition:
         yield f"#SBATCH --partition={option(partition)}"
     if values["account"]:
@@ -77,7 +81,7 @@ def _request(plan: Plan, job: LaunchJob, pool: Pool, name: str, values: Values) 
 def _of_site(job: LaunchJob) -> Iterator[str]:
     """Options that a site's profile says."""
     slurm = job.site.slurm
-    for name in ("qos", "reservation", "constraint", "switches"):
+    for name in ("qos", "reservation", "constraint", "switches", "segment"):
         if (value := getattr(slurm, name)) is not None:
             yield f"#SBATCH --{name}={option(str(value), '&|*()[]')}"
     if job.site.storage.logs:
@@ -172,10 +176,14 @@ def _hours(plan: Plan) -> int:
     return max(math.ceil(plan.money.days * 24 * 1.1), 1)
 
 
+def _jobs(plan: Plan) -> int:
+    """Jobs, one after the other, that a run takes: each goes on from the last checkpoint."""
+    return math.ceil(_hours(plan) / LONGEST_H)
+
+
 def loses(plan: Plan) -> Iterator[Loss]:
-    """A run that is longer than a job may be."""
-    if _hours(plan) > LONGEST_H:
-        jobs = math.ceil(_hours(plan) / LONGEST_H)
+    """A run over several pools that is longer than a job may be: Slurm has no arrays of heterogeneous jobs."""
+    if (jobs := _jobs(plan)) > 1 and len(plan.cluster.pools) > 1:
         yield Loss(
             "money.days",
             f"a job ends after {LONGEST_H // 24} days; submit it {format_many(jobs, 'time')} (--dependency=singleton)",

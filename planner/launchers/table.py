@@ -46,6 +46,8 @@ def plan_says(plan: Plan, values: Mapping[str, str], decided: Mapping[str, Any])
     job = {
         **values,
         "always": True,
+        # Megatron-LM writes sharded gradients and weights (fsdp_dtensor) before it goes on (training/checkpointing.py).
+        "asynchronous": plan.parallelism.zero_stage < 2,
         "graphs": plan.graphs,
         "optimizer": known["optimizer"],
         "save_interval": plan_facts.steps_between_checkpoints(plan),

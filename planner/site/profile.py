@@ -96,6 +96,8 @@ class SlurmProfile:
     """Features that nodes need, ``--constraint``."""
     switches: Annotated[int, Field(ge=1, le=1000, strict=True)] | None = None
     """Most leaf switches that a job may be spread over."""
+    segment: Annotated[int, Field(ge=1, le=1000, strict=True)] | None = None
+    """Nodes that must lie in one block of Slurm's block topology (an NVL72 rack has 18), ``--segment``."""
     containers: Literal["pyxis"] | None = None
     """What starts the image: ``srun --container-image`` (pyxis and enroot); None: nothing does."""
 
@@ -109,6 +111,8 @@ class KubernetesProfile:
     namespace: Word | None = None
     queue: Word | None = None
     """Queue of Kueue or Volcano."""
+    topology: Word | None = None
+    """Level of Kueue's topology that a pool's pods should share, a label of nodes."""
     claims: tuple[Annotated[str, reads(claim)], ...] = ()
     """Persistent volume claims, each with where it is mounted."""
     resources: Annotated[Mapping[str, int], reads(counts)] = field(default_factory=dict)
@@ -179,11 +183,13 @@ name = "{name}"                      # as reports and measured runs call this si
 # reservation = "maintenance"
 # constraint = "h100&ib"             # features that nodes need
 # switches = 1                       # most leaf switches that a job is spread over
+# segment = 16                       # nodes in one block of the topology (NVL72)
 # containers = "pyxis"               # srun starts the image (pyxis, enroot); without it nothing does
 
 [kubernetes]
 # namespace = "training"
 # queue = "research"                 # of Kueue or Volcano
+# topology = "cloud.google.com/gce-topology-block"  # level of Kueue's topology that pods should share
 # claims = ["shared-data:/checkpoints"]  # persistent volume claims
 # resources = {{ "rdma/ib" = 8 }}      # of a node, with its accelerators; on AWS "vpc.amazonaws.com/efa" = 32
 # capabilities = ["IPC_LOCK"]        # RDMA registers memory

@@ -63,6 +63,8 @@ exec torchrun \
   --load '<save>' \
   --save '<save>' \
   --save-interval 55 \
+  --async-save \
+  --use-persistent-ckpt-worker \
   --data-path '<data-path>' \
   --tokenizer-type HuggingFaceTokenizer \
   --tokenizer-model '<tokenizer-model>'

@@ -36,4 +36,5 @@ exec torchrun \
   --dataloader.dataset c4 \
   --checkpoint.enable \
   --checkpoint.folder '<save>' \
-  --checkpoint.interval 686
+  --checkpoint.interval 686 \
+  --checkpoint.async_mode async
