@@ -226,8 +226,7 @@ def _refuse(plan: Plan, exporters: Sequence[Exporter]) -> None:
         reason = f"it breaks {', '.join(plan.waived)}, which its question waived, and no launcher splits so"
         raise WrongQuestion(f"plan {plan.rank} cannot be written for {'+'.join(e.name for e in exporters)}: {reason}")
     for exporter in exporters:
-        why = list(refusals(plan, exporter))
-        if why:
+        if why := list(refusals(plan, exporter)):
             able = [e.name for e in EXPORTERS.values() if e.role == exporter.role and not any(refusals(plan, e))]
             instead = f"; these can: {', '.join(able)}" if able else ""
             if exporter.runtime not in (None, plan.runtime.name) and "runs on accelerators" not in str(why):

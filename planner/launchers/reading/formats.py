@@ -19,6 +19,7 @@ from planner.launchers.reading.trainer_dialects import library_name
 Values = Mapping[str, Any]
 NO_SETTINGS = ("batch", "precision", "dp", "nodes")
 """Axes that other fields say."""
+ATTENTION = {"q_proj": "q", "k_proj": "k", "v_proj": "v", "output_proj": "o"}
 UNSET = ("none", "null", "false", "", "[]", "{}")
 """How values are spelt that switch nothing on."""
 COUNTS = {
@@ -136,8 +137,7 @@ def read(kind: Format, values: Values) -> FoundOptions:
     if zero == "node":
         settings |= {"zero": 3, "zero_scope": "node"}
     runtime = str(facts.get("runtime", kind.rows["runtime"]))
-    if runtime == "fsdp" and zero == 0:
-        runtime = "pytorch-ddp"
+    runtime = "pytorch-ddp" if runtime == "fsdp" and zero == 0 else runtime
     if zero in (0, 1, 2, 3) and runtime not in ("fsdp", "fsdp2", "pytorch-ddp"):
         settings["zero"] = zero
     model = library_name(_plain(str(facts["model"]))) if facts.get("model") else None
@@ -147,10 +147,8 @@ def read(kind: Format, values: Values) -> FoundOptions:
         quantised = ".qlora" in str(facts["model"])
         method, runtime = ("qlora", "hf-trainer") if quantised else ("lora", runtime)
         settings |= {"zero": 3} if quantised else {}
-    nodes = facts.get("nodes")
-    devices = facts.get("devices")
-    degrees = [int(facts.get(axis, 1)) for axis in ("tp", "pp", "cp", "dp")]
-    ranks = nodes * devices if nodes and devices else degrees[0] * degrees[1] * degrees[2] * degrees[3]
+    degrees = math.prod(int(facts.get(axis, 1)) for axis in ("tp", "pp", "cp", "dp"))
+    ranks = facts.get("nodes", 0) * facts.get("devices", 0) or (degrees if "dp" in facts else None)
     return FoundOptions(
         runtime=runtime,
         settings={"micro": 1, **settings},
@@ -166,7 +164,7 @@ def read(kind: Format, values: Values) -> FoundOptions:
         optimizer=facts.get("optimizer"),
         shape=_shape(kind, facts),
         model=model,
-        ranks=ranks if (nodes and devices) or "dp" in facts else None,
+        ranks=ranks,
         differs=tuple(_differs(kind, values, zero)),
         unread=sorted(name for name in values if _left(kind, name, values[name])),
         assumed=[*_assumed(kind, stated)],
@@ -259,8 +257,7 @@ def _steps(facts: Values) -> int | None:
 
 def _targets(facts: Values) -> tuple[str, ...]:
     given = facts["targets"] if isinstance(facts.get("targets"), list) else ()
-    names = {"q_proj": "q", "k_proj": "k", "v_proj": "v", "output_proj": "o"}
-    targets = [names[name] for name in map(str, given) if name in names]
+    targets = [ATTENTION[name] for name in map(str, given) if name in ATTENTION]
     return (*targets, *(("up", "down", "gate") if facts.get("mlp_targets") else ()))
 
 
