@@ -3,6 +3,7 @@
 from functools import cache
 from itertools import product
 from typing import NamedTuple
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -79,14 +80,14 @@ def searched(prepared: Prepared, capacity: float, budget: int = 10**12) -> tuple
     """The base space's best, and what levers bring."""
     base = Bounded().search(problem(prepared, 1, capacity=capacity)).best
     known = base[0].value if base else np.inf
-    found = waves.search(
-        lambda rows, pins: wave(prepared, rows, pins, capacity),
-        legal_rows(prepared),
-        prepared.request.pins,
-        levers_of(prepared, EVERY),
-        base[0] if base else None,
-        budget,
-    )
+    with mock.patch.object(waves, "BUDGET", budget):
+        found = waves.search(
+            lambda rows, pins: wave(prepared, rows, pins, capacity),
+            legal_rows(prepared),
+            prepared.request.pins,
+            levers_of(prepared, EVERY),
+            base[0] if base else None,
+        )
     return known, found
 
 

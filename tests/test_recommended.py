@@ -58,6 +58,31 @@ def test_the_printed_configuration_is_the_plan(found: dict[str, PlanSet], name: 
         )
 
 
+@pytest.mark.parametrize("top", [1, 2, 7])
+def test_the_recommended_plan_does_not_depend_on_how_many_are_listed(found: dict[str, PlanSet], top: int) -> None:
+    listed = planner.plan("llama3-70b", "dgx-h100:16", top=top, pin=(WITHOUT_LEVERS,)).plans
+    assert len(listed) == top and listed[0].axes == found["dense"][0].axes
+
+
+def test_the_best_of_each_count_is_what_is_recommended_on_it(found: dict[str, PlanSet]) -> None:
+    """On 16 nodes not the fastest but a simpler plan; on one, what the optimizer in host memory makes possible."""
+    front = planner.plan("llama3-70b", "dgx-h100:15..16", pin=(WITHOUT_LEVERS,)).front
+    assert front[-1].step_time_s == found["dense"][0].prediction.step_time_s
+    assert planner.plan("llama3-70b", "dgx-h100:2", batch=64, pin="tp=8,micro=1").front[0].label == "TP8 PP2, offload"
+
+
+@pytest.mark.parametrize(("ratio", "word"), [(1.19, "high"), (1.49, "fair"), (1.99, "low"), (2.01, "very low")])
+def test_confidence_follows_the_interval(found: dict[str, PlanSet], ratio: float, word: str) -> None:
+    plan = found["dense"][0]
+    interval = replace(plan.prediction.intervals["step_time_s"], low=1.0, high=ratio)
+    plan = replace(plan, prediction=replace(plan.prediction, intervals={"step_time_s": interval}))
+    assert dict(recommendation.of_plan(plan))["Confidence"][0].startswith(f"{word}, ±")
+    assert plan.nearest_runs
+    elsewhere = replace(plan.nearest_runs[0], how_near="no run of this accelerator, same model")
+    unseen = dict(recommendation.of_plan(replace(plan, nearest_runs=(elsewhere,))))["Confidence"][0]
+    assert unseen.startswith("very low" if ratio > 2 else "low")
+
+
 def test_what_few_measured_runs_keep_in_host_memory_is_shown_and_not_recommended(found: dict[str, PlanSet]) -> None:
     """The fastest plan moves activations to the host; the one to run does without, and says what it needs."""
     chosen, *others = found["levers"].plans

@@ -499,3 +499,15 @@ def test_every_candidate_is_counted_once_for_the_bar() -> None:
     told: list[int] = []
     Bounded().search(question, told.append)
     assert sum(told) == question.candidates
+
+
+def test_a_search_that_is_asked_to_end_bounds_what_it_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of each block those rows are bounded that promise most."""
+    question = space("dense")
+    whole = Bounded().search(question)
+    monkeypatch.setattr(costing, "rows_per_chunk", lambda block: 4)
+    monkeypatch.setattr(branch_and_bound.stopping, "asked", lambda: True)
+    stopped = Bounded(stops=True).search(question)
+    assert whole.proven and not stopped.proven
+    assert stopped.least_left <= whole.best[0].value <= stopped.best[0].value
+    assert Bounded().search(question) == whole, "others are not asked"

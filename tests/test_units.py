@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.base import units
+from planner.question import values
 from tests.sweeps import sweep
 from tests.words import worded
 
@@ -106,3 +107,8 @@ def test_commas_separate_thousands(text: str, value: float) -> None:
 def test_other_commas_are_refused(text: str) -> None:
     with pytest.raises(units.UnitError, match="a comma separates thousands"):
         units.parse(text, "count")
+
+
+@sweep(("text", "usd"), [("1k", 1e3), ("2.5M", 2.5e6), ("1000", 1e3), ("1e6", 1e6), ("$5M", 5e6), (7, 7.0)])
+def test_a_budget_needs_no_currency(text: str | int, usd: float) -> None:
+    assert values.positive_amount("--max-cost", units.plain_dollars(text), "money") == usd

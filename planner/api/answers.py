@@ -10,6 +10,7 @@ from planner import planning
 from planner.base.errors import WrongQuestion
 from planner.catalog import Catalog
 from planner.models import families, workload
+from planner.planning import order
 from planner.planning.contingency import contingencies
 from planner.question import pools
 from planner.question.given import Named, Progress, counted, joined, listed, path, texts
@@ -185,7 +186,8 @@ def _by_goodput(
     wanted = ask(model, cluster, plain)[1]
 
     def of(batch: int, tokens: float) -> PlanSet:
-        return plan(model, cluster, replace(plain, batch=batch, tokens=f"{tokens:.0f}"), progress)
+        top = max(plain.top, order.CHOSEN_AMONG)
+        return plan(model, cluster, replace(plain, batch=batch, tokens=f"{tokens:.0f}", top=top), progress)
 
     return global_batch.by_goodput(of, wanted, noise)
 

@@ -1,17 +1,30 @@
 """Ctrl-C on a search that has an answer already: the best so far is what is told, and what is left of the work is not
 done.
+
+An integer program is interrupted (:class:`Watch`); a search over layouts looks whether it was asked to end
+(:func:`asked`), and a second Ctrl-C ends the program.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 T = TypeVar("T")
 U = TypeVar("U")
+Progress = Callable[[str, float | None], AbstractContextManager[Callable[[int], None]]]
+"""Given what is done and how many units of it, a context that yields ``advance(n)``."""
+Note = Callable[[str], None]
 INTERRUPTED = 130
 """Exit code of what Ctrl-C ended, with an answer or without: 128 + SIGINT."""
+STOPPED = "stopped"
+"""How the method of a search ends that was asked to end."""
+_ASKED = threading.Event()
 
 
 def _silent(_: str) -> None:
@@ -54,3 +67,35 @@ class Watch:
             self.stop()
         whole = not self.stopped  # the work itself may have been stopped, and its answer be less than it should
         return found if whole else without
+
+
+def note_of(advance: object) -> Note | None:
+    """What shows a text beside the progress, where ``advance.notes`` says that ``advance(0, text)`` does."""
+    return partial(advance, 0) if callable(advance) and getattr(advance, "notes", False) else None
+
+
+def asked() -> bool:
+    """Whether the search under way was asked to end with the best so far."""
+    return _ASKED.is_set()
+
+
+@contextmanager
+def best_so_far() -> Iterator[Callable[[], bool]]:
+    """Until this is left, the first Ctrl-C only sets what :func:`asked` returns, for searches that look at it; where
+    the signal is handled by somebody else, or not in this thread, nothing changes.
+    """
+    main = threading.current_thread() is threading.main_thread()
+    if not main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield asked
+        return
+
+    def ask(*_: object) -> None:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        _ASKED.set()
+
+    signal.signal(signal.SIGINT, ask)
+    try:
+        yield asked
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        _ASKED.clear()

@@ -106,6 +106,12 @@ def _dollars(text: str) -> str:
     return f"{match[1]}{match[2]} {scale}USD{(match[4] or '').replace(' ', '')}"
 
 
+def plain_dollars(amount: float | str | None) -> float | str | None:
+    """``"2.5M"`` and ``"1000"`` as US dollars, ``"2.5 MUSD"``; any other text as it is."""
+    plain = re.fullmatch(r"\s*([\d.,_]+(?:[eE]\+?\d+)?)\s*([kKMB]?)\s*", amount) if isinstance(amount, str) else None
+    return f"{plain[1]} {plain[2].replace('K', 'k')}USD" if plain else amount
+
+
 def _finite(value: float, text: object) -> float:
     if not math.isfinite(value):
         raise UnitError(f"{text!r:.80} is not a finite number")

@@ -7,6 +7,7 @@ from typing import Any, get_args
 
 import click
 
+from planner.base import stopping
 from planner.commands import completion, options
 from planner.question import option
 from planner.question.plan_options import FitQuestion, PlanOptions, PlanQuestion
@@ -20,10 +21,11 @@ from planner.schema.choices import RLTask
 @options.shown
 @options.declared(PlanQuestion, ("accelerators", "all"))
 @options.declared(RLOptions, ("prompts", "steps"))
-def plan(model: str, cluster: tuple[str, ...], as_json: bool, output: Path | None, verbose: bool, **asked: Any) -> None:
+def plan(model: str, cluster: tuple[str, ...], as_json: bool, output: Path | None, verbose: bool, **asked: Any) -> int:
     """Rank the ways to train MODEL on a cluster.
 
-    MODEL is an id (clusterwright models list), a TOML file or a Hugging Face config.json.
+    MODEL is an id (clusterwright models list), a TOML file or a Hugging Face config.json. Ctrl-C ends a long search
+    with the best plans so far.
 
     \b
       clusterwright plan llama3-70b --cluster dgx-h100:16
@@ -45,13 +47,16 @@ def plan(model: str, cluster: tuple[str, ...], as_json: bool, output: Path | Non
 
         answer = post_training.asked_by_flags(model, cluster, rl, question)
         rl_view.deliver(answer, as_json=as_json, output=output, verbose=verbose)
-        return
+        return 0
     post_training_only(rl)
     if answers.counts_images(model):
         images_view.deliver(answers.images(model, cluster, question), as_json=as_json, output=output)
-        return
-    found = answers.plan(model, cluster, question, None if as_json else render.progress)
+        return 0
+    with stopping.best_so_far() as asked_to_end:
+        found = answers.plan(model, cluster, question, None if as_json else render.progress)
+        code = stopping.INTERRUPTED if asked_to_end() else 0
     plan_view.deliver(found, as_json=as_json, output=output, verbose=verbose)
+    return code
 
 
 @click.command(cls=options.TakesAxes)
@@ -92,7 +97,7 @@ def estimate(
 @click.argument("model", required=False, shell_complete=completion.models)
 @options.declared(FitQuestion, ("on", "catalog"))
 @options.json("Print JSON.")
-def fit(model: str | None, on: str | None, most: int, as_json: bool, **asked: Any) -> None:
+def fit(model: str | None, on: str | None, most: int, as_json: bool, **asked: Any) -> int:
     """Which accelerators hold a fine-tuning of MODEL, or which models fit on the accelerators you have.
 
     Of every accelerator of the catalog, the fewest that hold it, with the rent of the run; the fewest, cheapest and
@@ -106,8 +111,13 @@ def fit(model: str | None, on: str | None, most: int, as_json: bool, **asked: An
     from planner.api import plans
     from planner.commands.screen import fit_view, render
 
-    found = plans.fits(model, on, PlanOptions(**asked), most, None if as_json else render.progress)
+    with stopping.best_so_far() as asked_to_end:
+        found = plans.fits(model, on, PlanOptions(**asked), most, None if as_json else render.progress)
+        code = stopping.INTERRUPTED if asked_to_end() else 0
+    if code:
+        render.error("stopped; what was looked at until then")
     if as_json:
         render.json(fit_view.document(found))
     else:
         fit_view.show(found, on, asked)
+    return code

@@ -57,7 +57,7 @@ def by_goodput(plans_of: Callable[[int, float], PlanSet], wanted: Request, noise
         raise errors[0][1]
     entries = [(value_of(wanted, plan), batch, plan) for batch, plans in answers for plan in plans.plans]
     entries.sort(key=lambda entry: entry[0])
-    first = order.recommended([plan for _, _, plan in entries[: wanted.top]])
+    first = order.recommended([plan for _, _, plan in entries])
     entries = [entries[place] for place in order.with_first(first, len(entries))]
     noted = Assumption(
         what=f"a noise scale of {noise:,.0f} sequences",

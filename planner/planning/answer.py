@@ -386,8 +386,9 @@ def _point(
     cut = found.parallelism
     policy = found.recompute.policy
     degrees = " ".join(f"{axis.upper()}{n}" for axis in ("tp", "pp", "cp", "ep", "dp") if (n := getattr(cut, axis)) > 1)
+    host = ", offload" if found.offloaded or any(found.offload.values()) else ""
     return schema.FrontPoint(
-        label=f"{degrees or 'one rank'}{'' if policy == 'none' else f', recompute {policy}'}",
+        label=f"{degrees or 'one rank'}{'' if policy == 'none' else f', recompute {policy}'}{host}",
         accelerators=accelerators,
         step_time_s=step_time,
         days=run.days,

@@ -24,6 +24,8 @@ from planner.search.problem import Candidate
 TIED = 0.03
 """Relative difference of step times within which the order of plans says nothing: so close, measured times are judged
 equal, too (calibration/report/prediction_errors.py, APART)."""
+CHOSEN_AMONG = 5
+"""Best plans among which the one to run is chosen, so that it does not depend on how many are listed."""
 DEGREES = ("nodes", "batch", "tp", "pp", "cp", "ep", "etp")
 """What candidates share, besides precision, of which one can dominate another."""
 
@@ -45,12 +47,13 @@ def not_dominated(candidates: Iterable[Candidate]) -> tuple[Candidate, ...]:
 
 
 def recommended(plans: Sequence[Plan]) -> int:
-    """Place of the plan to run: the first that needs nothing :func:`seldom_measured`, or a simpler one of the same
-    question within :data:`TIED` of it.
+    """Place of the plan to run: of the first :data:`CHOSEN_AMONG` the first that needs nothing :func:`seldom_measured`,
+    or a simpler one of the same question within :data:`TIED` of it.
 
     Arguments:
-        plans: Best first; where any was measured, the first is the one to run.
+        plans: Best first; where any of those was measured, the first is the one to run.
     """
+    plans = plans[:CHOSEN_AMONG]
     if any(plan.measured for plan in plans):
         return 0
     able = [place for place, plan in enumerate(plans) if not seldom_measured(plan)] or [*range(len(plans))]

@@ -7,7 +7,8 @@ else. What ran out of memory is no plan.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -16,6 +17,7 @@ import numpy as np
 from planner import cost
 from planner.axes.table import ATTENTION_KERNEL, GRAPHS
 from planner.base.errors import ClusterwrightError
+from planner.base.stopping import Progress
 from planner.catalog import Catalog
 from planner.planning import answer, order
 from planner.planning.answer import MeasuredRuns
@@ -58,7 +60,7 @@ def search(
     *,
     top: int,
     front: bool = False,
-    advance: Callable[[int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Ranking:
     """The best `top` plans of a prepared question.
 
@@ -68,11 +70,11 @@ def search(
         runs: What was measured, if anything.
         top: How many.
         front: Whether to find the front of objective against memory, too.
-        advance: Told how many candidates have been dealt with.
+        progress: Shows how many candidates have been dealt with; Ctrl-C ends the search with the best so far.
     """
     if runs is None:
-        base = _listed(prepared, top, front, advance)
-        levers = beyond(prepared, base)
+        base = _listed(prepared, top, front, progress)
+        levers = beyond(prepared, base, progress)
         result = replace(base, best=_with(levers, base.best, top)[:top]) if levers else base
         plans = tuple(answer.plan(prepared, candidate, rank) for rank, candidate in enumerate(result.best, 1))
         return Ranking(result, plans, levers=levers, least=base.best[0].value if base.best else None)
@@ -80,25 +82,32 @@ def search(
     wanted = top + len(runs.pins(prepared.request))
     levers = None
     while True:
-        found = Bounded(front=front).search(problem(prepared, wanted), advance)
-        levers = levers or beyond(prepared, found)
+        found = _searched(prepared, wanted, front, progress)
+        levers = levers or beyond(prepared, found, progress)
         best = _without_dominated(prepared, found)
         listed = replace(found, best=_with(levers, best, top) if levers else best)
         ranking = replace(_ranked(prepared, listed, tried, runs, top), levers=levers)
-        if len(ranking.plans) == top or len(found.best) < wanted:
+        if len(ranking.plans) == top or len(found.best) < wanted or not found.proven:
             return ranking
-        wanted, advance = WIDER * wanted, None
+        wanted, progress = WIDER * wanted, None
 
 
-def _listed(prepared: Prepared, top: int, front: bool, advance: Callable[[int], None] | None) -> SearchResult:
+def _searched(prepared: Prepared, wanted: int, front: bool, progress: Progress | None) -> SearchResult:
+    """The base space searched for so many candidates."""
+    posed = problem(prepared, wanted)
+    with progress("search", posed.candidates) if progress else nullcontext() as advance:
+        return Bounded(front=front, stops=True).search(posed, advance)
+
+
+def _listed(prepared: Prepared, top: int, front: bool, progress: Progress | None) -> SearchResult:
     """What was found, and of the best candidates the first `top` that are not dominated."""
     wanted = WIDER * top if top > 1 and prepared.request.fold else top
     while True:
-        result = Bounded(front=front).search(problem(prepared, wanted), advance)
+        result = _searched(prepared, wanted, front, progress)
         best = _without_dominated(prepared, result)
-        if len(best) >= top or len(result.best) < wanted:
+        if len(best) >= top or len(result.best) < wanted or not result.proven:
             return replace(result, best=best[:top])
-        wanted, advance = WIDER * wanted, None
+        wanted, progress = WIDER * wanted, None
 
 
 def _without_dominated(prepared: Prepared, result: SearchResult) -> tuple[Candidate, ...]:
@@ -106,15 +115,19 @@ def _without_dominated(prepared: Prepared, result: SearchResult) -> tuple[Candid
     return order.not_dominated(result.best) if prepared.request.fold else result.best
 
 
-def beyond(prepared: Prepared, base: SearchResult) -> LeverSearch | None:
-    """The best with levers that is better than the best of the base space; None where the question leaves none free."""
+def beyond(prepared: Prepared, base: SearchResult, progress: Progress | None = None) -> LeverSearch | None:
+    """The best with levers that is better than the best of the base space; None where the question leaves none free,
+    or was asked to end before.
+    """
     levers = levers_of(prepared)
-    if not levers:
+    if not levers or not base.proven:
         return None
     if not base.best and _limited(prepared.request):
         return _within_limits(prepared)
     best = base.best[0] if base.best else None
-    result = waves.search(partial(wave, prepared), legal_rows(prepared), prepared.request.pins, levers, best)
+    rows = legal_rows(prepared)
+    pins = prepared.request.pins
+    result = waves.search(partial(wave, prepared), rows, pins, levers, best, progress=progress)
     if result.device is None:
         return result
     plainer = result.device if _limited(prepared.request) else _plainer(prepared, result.device)

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from planner import verify
 from planner.base.errors import ClusterwrightError, NoAnswer, WrongQuestion
+from planner.base.stopping import STOPPED, asked
 from planner.catalog import Catalog
 from planner.planning import answer, comparison, document, infeasible, order, ranked, usual, why_this_plan
 from planner.planning.answer import MeasuredRuns
@@ -21,7 +22,6 @@ from planner.question.search_problem import OWN_RUNS_SHARED, Prepared, levers_of
 from planner.schema.plan import FrontPoint, LeverSection, MeasuredSection, Plan, PlanSet, SearchQuestion, SearchSection
 from planner.search.branch_and_bound import Bounded
 from planner.search.costing import near_duplicates
-from planner.search.problem import SearchResult
 from planner.verify.prediction import hardware_is_not_beaten
 
 
@@ -42,8 +42,10 @@ def plan(
     started = time.perf_counter()
     cpu = time.process_time()
     prepared = prepare(catalog, request)
-    with progress("search", problem(prepared, 1).candidates) if progress else nullcontext() as advance:
-        ranking = ranked.search(catalog, prepared, runs, top=request.top, front=True, advance=advance)
+    most = max(request.top, order.CHOSEN_AMONG)
+    ranking = ranked.search(catalog, prepared, runs, top=most, front=True, progress=progress)
+    if not ranking.plans and not ranking.found.proven:
+        raise KeyboardInterrupt
     if not ranking.plans:
         raise NoAnswer(infeasible.nothing_fits(catalog, prepared, ranking, runs))
     plans = ranking.plans
@@ -52,17 +54,18 @@ def plan(
         if not places:
             raise NoAnswer("no plan is left for a shortlist: all were run, or the target starts none (--to, --pin)")
     else:
-        places = order.with_first(order.recommended(plans), len(plans))
+        places = order.with_first(order.recommended(plans), len(plans))[: request.top]
     plans = tuple(replace(plans[place], rank=rank) for rank, place in enumerate(places, 1))
     found = replace(ranking.found, best=tuple(ranking.found.best[place] for place in places))
+    ranking = replace(ranking, found=found, plans=plans)
     differences = comparison.differences(plans, plans[0], catalog)
     result = PlanSet(
-        search=_search_section(prepared, replace(ranking, found=found)),
+        search=_search_section(prepared, ranking),
         plans=plans,
         recommended=plans[0].rank,
         differences=differences,
         reasons=why_this_plan.reasons(prepared, found, plans, differences or (), ranking.least),
-        front=_front(catalog, prepared, found, runs, progress),
+        front=_front(catalog, prepared, ranking, runs, progress),
         meta={
             "wall_s": round(time.perf_counter() - started, 3),
             "cpu_s": round(time.process_time() - cpu, 3),
@@ -151,7 +154,9 @@ def _search_section(prepared: Prepared, ranking: Ranking) -> SearchSection:
     request = prepared.request
     found = ranking.found
     searched = _levers(prepared, ranking)
-    left_out = searched.left_out if searched else 0.0
+    # Asked to end, the search left a part of the base space out.
+    least = min((candidate.value for candidate in found.best), default=math.inf)
+    left_out = searched.left_out if searched else 0.0 if found.proven else max(0.0, least / found.least_left - 1.0)
     variants = 1
     levers = ranking.levers
     if request.fold and ranking.as_predicted and not (levers and found.best[0] in (levers.device, levers.host)):
@@ -161,7 +166,7 @@ def _search_section(prepared: Prepared, ranking: Ranking) -> SearchSection:
         feasible=found.feasible,
         costed=found.costed,
         proven_optimal=found.proven and not left_out,
-        method=found.method,
+        method=f"{found.method}, {STOPPED}" if asked() else found.method,
         objective=request.objective,
         near_duplicates=variants,
         gap=left_out,
@@ -187,11 +192,13 @@ def _levers(prepared: Prepared, ranking: Ranking) -> LeverSection | None:
 def _front(
     catalog: Catalog,
     prepared: Prepared,
-    found: SearchResult,
+    listed: Ranking,
     runs: MeasuredRuns | None,
     progress: Progress | None,
 ) -> tuple[FrontPoint, ...]:
-    """Over several counts the best of each count; on one count, faster against leaner."""
+    """Over several counts the plan to run on each; on one count, faster against leaner."""
+    found = listed.found
+    chosen = listed.plans[0]
     if len(prepared.request.counts) == 1:
         if runs is None:
             points = [answer.front_point_of(prepared, candidate) for candidate in found.front or found.best]
@@ -199,22 +206,26 @@ def _front(
             plans = [answer.plan(prepared, candidate, 1, runs) for candidate in found.front]
             points = [answer.front_point(plan) for plan in plans if not runs.ran_out(plan)]
         return tuple(point for point in points if not any(_beats(other, point) for other in points))
-    best_of_each: list[FrontPoint] = []
+    best_of_each: list[Plan] = []
     with progress("best of each count", len(prepared.request.counts)) if progress else nullcontext() as advance:
         for count in prepared.request.counts:
-            best_of_each += _best_on(catalog, replace(prepared.request, counts=(count,), top=1), runs)
+            if asked():
+                break
+            taken = chosen.cluster.pools[0].count == count
+            best_of_each += [chosen] if taken else _best_on(catalog, replace(prepared.request, counts=(count,)), runs)
             if advance:
                 advance(1)
-    return tuple(best_of_each)
+    return tuple(map(answer.front_point, best_of_each))
 
 
-def _best_on(catalog: Catalog, request: Request, runs: MeasuredRuns | None) -> list[FrontPoint]:
-    """The best plan of a question as a point; nothing where no layout is legal or nothing fits."""
+def _best_on(catalog: Catalog, request: Request, runs: MeasuredRuns | None) -> list[Plan]:
+    """The plan of a question to run; nothing where no layout is legal or nothing fits."""
     try:
         alone = prepare(catalog, request)
     except ClusterwrightError:
         return []
-    return [*map(answer.front_point, ranked.search(catalog, alone, runs, top=1).plans)]
+    plans = ranked.search(catalog, alone, runs, top=order.CHOSEN_AMONG).plans
+    return [plans[order.recommended(plans)]] if plans else []
 
 
 def _beats(one: FrontPoint, other: FrontPoint) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
+from planner.base import stopping
 from planner.base.errors import NoAnswer, WrongQuestion
 from planner.catalog import Catalog
 from planner.figures import cost_inputs, matrix_formats
@@ -50,10 +51,14 @@ def on_catalog(
     every, fewest = [], []
     for part in accelerators(known):
         found = [fit for count in _doubling(1, most) if (fit := _on(known, model, part, count, asked))]
+        if stopping.asked():  # what was being looked at is not found in full
+            break
         every += found
         fewest += found[:1]
         if advance is not None:
             advance(1)
+    if not every and stopping.asked():
+        raise KeyboardInterrupt
     if not every:
         raise NoAnswer(
             f"no {most:,} accelerators of one kind in the catalog hold it; allow more (--most), or train less"
@@ -80,10 +85,15 @@ def on_accelerators(
     if len(clusters) != 1:
         raise WrongQuestion(f"--on {text}: no one kind of node holds so many; ask for as many as whole nodes have")
     for model in sorted(models, key=lambda each: -parameters(each).total):
-        if len(found) < top and (fit := _longest(known, model, clusters[0], asked)):
+        fit = _longest(known, model, clusters[0], asked) if len(found) < top else None
+        if stopping.asked():
+            break
+        if fit:
             found.append(fit)
         if advance is not None:
             advance(1)
+    if not found and stopping.asked():
+        raise KeyboardInterrupt
     if not found:
         none = f"{models[0].id} does not fit" if len(models) == 1 else f"of {len(models):,} models none fits"
         raise NoAnswer(f"{none} on {text}: --method {asked.method}, from {asked.seq or SHORTEST:,} tokens a sequence")

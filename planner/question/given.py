@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from planner.base.stopping import Progress as Progress
 from planner.schema.hardware import Cluster, Node
 from planner.schema.images import ImagePlan
 from planner.schema.plan import Plan, PlanSet
@@ -31,8 +31,6 @@ Kept = Planned | StudyResult | ImagePlan
 """Every kind of document that is written."""
 Source = str | Path | Planned
 """A document, or the file that holds one."""
-Progress = Callable[[str, float | None], AbstractContextManager[Callable[[int], None]]]
-"""Given what is done and how many units of it, a context that yields ``advance(n)``."""
 
 
 def listed(given: Named | Sequence[Named]) -> list[Named]:

@@ -22,7 +22,13 @@ from planner.question.job_pools import Pools, merged
 from planner.question.plan_options import PlanOptions
 from planner.question.request import OBJECTIVES, Request
 from planner.question.values import batches as batches_of
-from planner.question.values import parse_risk, plain_price, positive_amount, sequence_length, whole_numbers
+from planner.question.values import (
+    parse_risk,
+    plain_price,
+    positive_amount,
+    sequence_length,
+    whole_numbers,
+)
 from planner.schema.choices import Basis
 from planner.schema.hardware import Accelerator, Cluster, Node, Price, Runtime, dated
 from planner.schema.notebook import spelled
@@ -209,7 +215,7 @@ def request(
         waived=_waived(texts(asked.waive)),
         objective=asked.objective,
         deadline_s=positive_amount("--deadline", asked.deadline, "time"),
-        max_cost_usd=positive_amount("--max-cost", asked.max_cost, "money"),
+        max_cost_usd=positive_amount("--max-cost", units.plain_dollars(asked.max_cost), "money"),
         top=asked.top,
         fold=not asked.all,
         launchable=asked.launchable,

@@ -15,10 +15,10 @@ from planner.report.quantities import days, seconds
 from planner.schema.plan import Interval, NearestRun, Plan, PlanSet, PriceUsed, SearchQuestion, UsualRun
 from planner.schema.plan_machines import node_counts, pool_names
 
-HIGH, FAIR = 0.08, 0.15
-"""Half-widths of the 80 % interval up to which confidence is called high, and fair. Words for a reader, fitted to
-nothing: the interval beside the word is what was measured."""
-
+CONFIDENCE = {1.2: "high", 1.5: "fair", 2.0: "low", math.inf: "very low"}
+"""Ratio of the two ends of the 80 % interval up to which each word stands. Within a fifth, plans of one cluster can be
+told apart; within a half, a budget can be set; within a factor of two, most generations of accelerators can be told
+apart. Words for a reader, fitted to nothing: the interval beside the word is what was measured."""
 
 ROOM = 65
 """Columns behind a label on a terminal of 80."""
@@ -240,9 +240,11 @@ def _confidence(plan: Plan) -> str:
     if interval is None:
         return "unknown: no measured run is like this one"
     half = _half(interval)
-    word = "high" if half <= HIGH else "fair" if half <= FAIR else "low"
+    word = next(word for ratio, word in CONFIDENCE.items() if interval.high <= ratio * interval.low)
+    if word in ("high", "fair") and plan.nearest_runs and plan.nearest_runs[0].how_near.startswith("no run"):
+        word = "low"
     reasons = interval.basis.removeprefix("80 %: ").partition("; from ")[0]
-    return f"{word}, ±{format_percent(half, 0)} (80 %): {reasons}"
+    return f"{word}, ±{format_percent(half, 0)}: {reasons}"
 
 
 def measured_elsewhere(run: NearestRun) -> str:

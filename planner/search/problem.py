@@ -89,6 +89,8 @@ class SearchResult:
     method: str
     closest: Candidate | None
     """Where nothing fits: the candidate that needs the least memory."""
+    least_left: float = np.inf
+    """Objective that no candidate undercuts of those that were left out when the search was asked to end."""
 
 
 def decode(problem: SearchProblem, block: int, flat: int, value: float, time: float, memory: float) -> Candidate:
@@ -118,15 +120,25 @@ class SearchTally(NamedTuple):
     """The candidate of least memory, where none fits."""
 
 
-def answer(problem: SearchProblem, tally: SearchTally, method: str) -> SearchResult:
-    """The result of a search, its hits as candidates."""
+def answer(problem: SearchProblem, tally: SearchTally, method: str, least_left: float = np.inf) -> SearchResult:
+    """The result of a search, its hits as candidates, with a bound on what it left out."""
     best = decoded(problem, tally.best)
     front = decoded(problem, tally.front)
     least = tally.least
     closest = None
     if least is not None and not tally.feasible:
         closest = decode(problem, least.block, least.flat, np.inf, np.inf, least.memory)
-    return SearchResult(best, front, problem.candidates, tally.feasible, tally.costed, True, method, closest)
+    return SearchResult(
+        best=best,
+        front=front,
+        candidates=problem.candidates,
+        feasible=tally.feasible,
+        costed=tally.costed,
+        proven=not np.isfinite(least_left),
+        method=method,
+        closest=closest,
+        least_left=least_left,
+    )
 
 
 def flat_indices(shape: Sequence[int], rows: NDArray[np.intp], within: NDArray[np.intp]) -> NDArray[np.intp]:

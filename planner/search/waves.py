@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
@@ -19,12 +20,14 @@ from numpy.typing import NDArray
 from planner.axes import AXES
 from planner.axes.options import DIMENSIONS
 from planner.axes.table import ATTENTION_KERNEL, DISPATCHER, ZERO
+from planner.base.stopping import Progress, asked, note_of
 from planner.cost import pipeline, stage_memory
 from planner.cost.evaluate import StepPasses
 from planner.cost.figures import Array
 from planner.search import branch_and_bound, costing
 from planner.search.branch_and_bound import Bounded
 from planner.search.costing import CostTable
+from planner.search.incumbent import incumbent
 from planner.search.problem import Candidate, SearchProblem
 from planner.space.enumerate_layouts import Rows
 from planner.space.levers import FASTER, HOST, LEANER, Levers
@@ -83,19 +86,20 @@ class BoundedRows:
 
 
 def search(
-    problem_of: Problem, rows: Rows, pins: Pins, levers: Levers, base: Candidate | None, budget: int = BUDGET
+    pose: Problem, rows: Rows, pins: Pins, levers: Levers, base: Candidate | None, progress: Progress | None = None
 ) -> LeverSearch:
-    """The best candidate under any levers that is better than the best of the base space.
+    """The best candidate under any levers that is better than the best of the base space, after :data:`BUDGET`
+    candidates at most; Ctrl-C ends the search with the best so far.
 
     Args:
-        problem_of: Makes problems of rows.
+        pose: Makes problems of rows.
         rows: All legal ones.
         pins: Of the question.
         levers: At least one.
         base: The best of the base space; None where nothing fits.
-        budget: Candidates to look at.
+        progress: Shows how far a wave is, and the best so far.
     """
-    fastest = problem_of(rows, _neutral(levers, pins))
+    fastest = pose(rows, _neutral(levers, pins))
     if fastest is None:
         return LeverSearch(None, None, base.value if base else np.inf, 0, np.inf)
     tables = costing.tables(fastest)
@@ -107,20 +111,25 @@ def search(
     least_left = np.inf
     for wave, axes in _waves(levers):
         waiting = waiting.below(best.value if best else np.inf)
-        if not len(waiting.value):
+        if not len(waiting.value) or asked():
+            least_left = float(np.min(waiting.value, initial=least_left))
             break
-        problem, whole = _problem(problem_of, waiting.rows, pins, levers, axes, AT_ONCE * budget)
+        problem, whole = _problem(pose, waiting.rows, pins, levers, axes, AT_ONCE * BUDGET)
         if problem is None:
             continue
         if best and not whole:
             problem = _held(problem, best, free=LEANER if looked_at else levers.added)
-        share = np.inf if whole else (FIRST if wave == "device" else 1.0) * budget - looked_at
+        share = np.inf if whole else (FIRST if wave == "device" else 1.0) * BUDGET - looked_at
         able, left = _within(problem, waiting, share)
         looked_at += able.candidates
         least_left = left if whole else np.min(waiting.value)
-        better = Bounded(below=best.value if best else np.inf).search(able).best
-        if better and (best is None or better[0].value < best.value):
-            best = by_wave[wave] = better[0]
+        with progress(f"levers ({wave})", able.candidates) if progress else nullcontext() as advance:
+            if best and (note := note_of(advance)):
+                note(incumbent(best.time, best.value, float(np.min(waiting.value))))
+            result = Bounded(below=best.value if best else np.inf, stops=True).search(able, advance)
+        least_left = min(least_left, result.least_left)
+        if result.best and (best is None or result.best[0].value < best.value):
+            best = by_wave[wave] = result.best[0]
     known = best.value if best else np.inf
     left_out = least_left if least_left < known else np.inf
     return LeverSearch(by_wave.get("device"), by_wave.get("host"), known, looked_at, left_out)

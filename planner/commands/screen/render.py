@@ -139,7 +139,7 @@ def progress(description: str, total: float | None, *, quiet: bool = False) -> I
     Work of which nobody knows how much there is (no `total`) gets a clock in place of a bar and the time that is left.
 
     Yields:
-        A callable ``advance(n=1, note="")``.
+        A callable ``advance(n=1, note="")`` with ``advance.notes``.
     """
     terminal = sys.stderr.isatty()
     watched = terminal or (sys.stderr is sys.__stderr__ and os.environ.get("CLUSTERWRIGHT_PROGRESS") != "off")
@@ -148,7 +148,7 @@ def progress(description: str, total: float | None, *, quiet: bool = False) -> I
         return
     bar = _Bar(description, total) if terminal else _Lines(description, total)
     try:
-        yield bar.advance
+        yield bar
     finally:
         bar.stop()
 
@@ -160,6 +160,8 @@ def _ignore(n: float = 1, note: str = "") -> None:
 class _Lines:
     """Progress where no bar can move: a line after some seconds of work, and then ever more seldom."""
 
+    notes = True
+
     def __init__(self, description: str, total: float | None) -> None:
         self._description = description
         self._total = total
@@ -169,7 +171,7 @@ class _Lines:
         self._stopped = threading.Event()
         threading.Thread(target=self._tell, daemon=True).start()
 
-    def advance(self, n: float = 1, note: str = "") -> None:
+    def __call__(self, n: float = 1, note: str = "") -> None:
         self._done += n
         self._note = note or self._note
 
@@ -189,19 +191,22 @@ class _Lines:
 class _Bar:
     """A progress bar that appears only when the work turns out to be long; of unknown work, how long it has taken."""
 
+    notes = True
+
     def __init__(self, description: str, total: float | None) -> None:
-        self._description, self._total, self._done = description, total, 0.0
+        self._description, self._total, self._done, self._note = description, total, 0.0, ""
         self._shown: Progress | None = None
         self._one_at_a_time, self._stopped = threading.Lock(), False
         self._timer = threading.Timer(QUIET_SECONDS, self._show)
         self._timer.daemon = True
         self._timer.start()
 
-    def advance(self, n: float = 1, note: str = "") -> None:
+    def __call__(self, n: float = 1, note: str = "") -> None:
         with self._one_at_a_time:
             self._done += n
+            self._note = note or self._note
             if self._shown is not None:
-                self._shown.update(self._shown.task_ids[0], completed=self._done, note=note)
+                self._shown.update(self._shown.task_ids[0], completed=self._done, note=self._note)
 
     def _show(self) -> None:
         from rich.console import Console
@@ -216,7 +221,8 @@ class _Bar:
         )
 
         what, note = (TextColumn(f"{{task.{part}}}", markup=False) for part in ("description", "fields[note]"))
-        known = (what, BarColumn(), TaskProgressColumn(), note, TimeRemainingColumn(), TextColumn("left"))
+        done = (SpinnerColumn(), what, BarColumn(12), TaskProgressColumn())
+        known = (*done, note, TimeRemainingColumn(), TextColumn("left"))
         unknown = (SpinnerColumn(), what, note, TimeElapsedColumn())
         with self._one_at_a_time:
             if self._stopped:
@@ -226,7 +232,7 @@ class _Bar:
                 console=Console(file=sys.stderr, no_color=not _colour(sys.stderr)),
                 transient=True,
             )
-            bar.add_task(self._description, total=self._total, completed=self._done, note="")  # type: ignore[arg-type]
+            bar.add_task(self._description, total=self._total, completed=self._done, note=self._note)  # type: ignore[arg-type]
             bar.start()
             self._shown = bar
 

@@ -11,7 +11,7 @@ from typing import Any
 from planner.base.errors import WrongQuestion
 from planner.base.secrets import without_passwords
 from planner.base.typed import Where, listed
-from planner.base.units import UnitError
+from planner.base.units import UnitError, plain_dollars
 from planner.catalog import Catalog
 from planner.catalog.files import TomlDocument
 from planner.procurement.question.portfolio import WAYS, NodeOption, Portfolio
@@ -106,6 +106,8 @@ def named_nodes(flags: ProcureQuestion) -> Sequence[str | Node]:
 def _text(flags: ProcureQuestion, keyword: str) -> str | None:
     """The value of a keyword as a portfolio writes it: a number with its SI unit, a day as an ISO date."""
     value = getattr(flags, keyword)
+    if isinstance(value, str) and UNITS.get(keyword) == "USD":
+        return str(plain_dollars(value))
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, date):

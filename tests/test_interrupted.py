@@ -1,0 +1,63 @@
+"""Ctrl-C during a search: the best plan so far, marked as not proven, and exit code 130."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from planner.base import stopping
+from planner.commands import command_line
+from planner.search import costing, waves
+
+ASKED = ["plan", "llama3-8b", "--cluster", "dgx-h100:1", "--batch", "64", "--pin", "tp=1|2|4,recompute=none|full"]
+
+
+@pytest.fixture(autouse=True)
+def ctrl_c_is_python_s() -> Iterator[None]:
+    """A test runner's workers may ignore the signal."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_ctrl_c_during_the_search_prints_the_best_so_far(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def one_row(block: object) -> int:
+        if not stopping.asked():
+            os.kill(os.getpid(), signal.SIGINT)
+        return 1
+
+    monkeypatch.setattr(costing, "rows_per_chunk", one_row)
+    assert command_line.main([*ASKED, "--json"]) == 130
+    search = json.loads(capsys.readouterr().out)["search"]
+    assert search["method"].endswith(", stopped") and not search["proven_optimal"]
+    assert "levers" not in search
+
+
+def test_ctrl_c_during_the_levers_prints_the_best_without_them(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables = waves._waves
+
+    def interrupted(levers: waves.Levers) -> Iterator[tuple[str, tuple[str, ...]]]:
+        os.kill(os.getpid(), signal.SIGINT)
+        return tables(levers)
+
+    monkeypatch.setattr(waves, "_waves", interrupted)
+    assert command_line.main(ASKED) == 130
+    shown = capsys.readouterr().out
+    assert shown.count("Recommended") == 1
+    assert "Search         stopped: the best so far of " in shown and ", not proven: another may be up to " in shown
+
+
+def test_a_second_ctrl_c_ends_the_program() -> None:
+    with pytest.raises(KeyboardInterrupt), stopping.best_so_far() as asked:
+        os.kill(os.getpid(), signal.SIGINT)
+        assert asked()
+        os.kill(os.getpid(), signal.SIGINT)
+    assert not stopping.asked()
