@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,17 @@ def _workers(measured: dict[str, Any]) -> str:
     for points, rows in by.items():
         cells = [f"{row['cpu_s']:.1f}" for row in rows] + [f"{row['of_cpu']:.2f}" for row in rows[1:]]
         lines.append(f"| {points:,} | {' | '.join(cells)} |")
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, *_dask(measured.get("dask", ()))]) + "\n"
+
+
+def _dask(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """What a Dask cluster on loopback takes, its workers' start included."""
+    if rows:
+        yield "\n| points | Dask workers | one killed | CPU s | s on the clock | best |\n|---|---|---|---|---|---|"
+    for row in rows:
+        killed = "yes" if row["killed"] else "no"
+        figures = f"{row['cpu_s']:.0f} | {row['wall_s']:.0f} | {row['best']:.6g}"
+        yield f"| {row['points']:,} | {row['workers']} | {killed} | {figures} |"
 
 
 def _points(measured: list[dict[str, Any]]) -> str:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
+import random
 import tomllib
 from dataclasses import replace
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +17,7 @@ from planner.base.errors import NoAnswer, WrongQuestion
 from planner.catalog import load
 from planner.catalog.files import TomlDocument
 from planner.procurement import run
-from planner.procurement.program.instance import ProcureInstance, ProcureVariant
+from planner.procurement.program.instance import ProcureInstance, ProcureVariant, Settings
 from planner.procurement.program.solve import best as solved
 from planner.procurement.question import reading
 from planner.procurement.run import Depth
@@ -22,7 +25,7 @@ from planner.procurement.throughput.column import Column, Survival
 from planner.question.typed_file import TypedFile
 from planner.schema.procurement import Alternative, Procurement
 from planner.verify import procurement as verify
-from tests.procuring import hired, job, portfolio
+from tests.procuring import best_value, hired, job, portfolio, random_instance
 
 ASKED = """
 name = "survive"
@@ -65,6 +68,43 @@ ONE = 'survive = "N-1"'
 
 
 @pytest.mark.slow
+@pytest.mark.slow
+def test_agrees_with_trying_everything_where_nodes_may_be_lost() -> None:
+    """Every job on a pool is done some days before its deadline: an assignment has those deadlines from the start."""
+    answered = dearer = 0
+    for seed in range(320):
+        whole = random_instance(seed)
+        chance = random.Random(seed)
+        early = {(c.job, c.place): chance.choice((0.0, 1.0, 5.0, 15.0)) for c in whole.columns}
+        survivals = {key: Survival(tokens_per_s=0.0, days=days, kept_free=days) for key, days in early.items()}
+        found = solved(replace(whole, survivals=survivals), ProcureVariant(), "cost", Settings(gap=1e-9))
+        wanted = min(
+            (
+                best_value(_assigned(whole, assigned, early), "cost")
+                for assigned in product(range(len(whole.pools)), repeat=len(whole.jobs))
+                if all((j, (p,)) in early for j, p in enumerate(assigned))
+            ),
+            default=math.inf,
+        )
+        assert (found is None) == math.isinf(wanted), seed
+        if found is not None:
+            answered += 1
+            dearer += wanted > best_value(whole, "cost") * (1 + 1e-6)
+            assert found.value == pytest.approx(wanted, rel=1e-6) and found.bound <= wanted * (1 + 1e-6), seed
+    assert answered > 100 and dearer > 20
+
+
+def _assigned(
+    whole: ProcureInstance, run: tuple[int, ...], early: dict[tuple[int, tuple[int, ...]], float]
+) -> ProcureInstance:
+    """The question with each job on one pool alone, and due so much earlier there."""
+    jobs = tuple(
+        replace(each, deadline_day=each.deadline_day - early[j, (run[j],)]) for j, each in enumerate(whole.jobs)
+    )
+    columns = [c for c in whole.columns if c.pool == run[c.job]]
+    return replace(whole, asked=replace(whole.asked, jobs=jobs), columns=columns)
+
+
 def test_a_deadline_that_just_held_takes_more_nodes() -> None:
     slow, fast = (best(170.0, counts=n).workloads[0] for n in ("2", "4"))
     # On 4 nodes it continues on 2 while the lost one is repaired; on 2, with no smaller size, it waits.
