@@ -22,7 +22,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests import fuzzing, profiles_of_steps, training_logs
+from tests import profiles_of_steps, right_files, training_logs
 from tests.test_comm_table import NCCL
 from tests.test_docs import ROOT, generate
 from tests.test_killed import CONFIG
@@ -90,7 +90,7 @@ def texts() -> dict[str, str]:
         "path/config.json": json.dumps(CONFIG), "my-runs.csv": "".join(runs[:30]),
         "ds_config.json": (ROOT / "tests/golden/export/deepspeed/ds_config.json").read_text(encoding="utf-8"),
         "train.log": "\n".join([*training_logs.megatron([1.1 * s for s in training_logs.STEADY]), ""]),
-        "profiles.csv": "".join([fuzzing.PROFILE_HEADER, *fuzzing.PROFILE_ROWS]), "measured.csv": TABLE,
+        "profiles.csv": "".join([right_files.PROFILE_HEADER, *right_files.PROFILE_ROWS]), "measured.csv": TABLE,
         "all_reduce.txt": NCCL, "rank0.json": json.dumps(profiles_of_steps.kineto(steps)),
         "rank8.json": json.dumps(profiles_of_steps.kineto(steps, 8)), "nccl.csv": collectives(),
     }  # fmt: skip

@@ -16,7 +16,7 @@ import clusterwright as cw
 from planner.base import resources
 from planner.base.errors import DocumentChanged
 from planner.planning import document
-from tests import fuzzing
+from tests import right_files
 from tests.api_questions import ROOT, sets
 from tests.asking import ask
 from tests.sweeps import sweep
@@ -82,7 +82,7 @@ def test_whatever_json_prints_is_loaded(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "plan.json").write_text(sets().to_json(), encoding="utf-8")
-    (tmp_path / "times.csv").write_text(fuzzing.COLLECTIVES, encoding="utf-8")
+    (tmp_path / "times.csv").write_text(right_files.COLLECTIVES, encoding="utf-8")
     some = resources.runs().read_text(encoding="utf-8").splitlines(keepends=True)[:4]
     (tmp_path / "runs.csv").write_text("".join(some), encoding="utf-8")
     ask(capsys, "init site lab")

@@ -18,7 +18,7 @@ from planner import catalog
 from planner.comm.tables import measuring
 from planner.planning import document
 from planner.study import run as designing
-from tests import fuzzing, training_logs
+from tests import right_files, training_logs
 from tests.designing import TINY, TWO, study
 from tests.test_docs import generate
 from tests.test_whole_or_not import at_events, killed_at
@@ -172,9 +172,9 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "start.sh": (ROOT / "tests/golden/export/megatron/start.sh").read_text(encoding="utf-8"),
         "runs.csv": "".join(runs[:6]),
         "train.log": "\n".join([*training_logs.megatron([3.5 * time for time in training_logs.STEADY]), ""]),
-        "layers.csv": "".join([fuzzing.PROFILE_HEADER, *fuzzing.PROFILE_ROWS]),
-        "lists/aws/vms.csv": fuzzing.PRICES,
-        "measured.csv": fuzzing.COLLECTIVES,
+        "layers.csv": "".join([right_files.PROFILE_HEADER, *right_files.PROFILE_ROWS]),
+        "lists/aws/vms.csv": right_files.PRICES,
+        "measured.csv": right_files.COLLECTIVES,
     }
     for name, text in texts.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)

@@ -180,7 +180,11 @@ def swift(words: Words) -> tuple[str, dict[str, Any]]:
 
 
 def read_swift(script: Script) -> FoundOptions | None:
-    """A script that starts ms-swift's ``megatron sft`` or ``megatron pt``; None where it starts another program."""
+    """A script that starts ms-swift's ``megatron sft`` or ``megatron pt``; None where it starts another program.
+
+    Raises:
+        WrongQuestion: it starts several, or says something that no plan can say.
+    """
     ways = {
         words for way in script.ways for words in way if words[0].endswith("megatron") and words[1] in ("sft", "pt")
     }
