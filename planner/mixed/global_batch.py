@@ -19,14 +19,16 @@ def scale(text: float | str) -> float:
     """A noise scale in sequences, as a person writes it or a number.
 
     Raises:
-        WrongQuestion: not a number above 0.
+        WrongQuestion: not a number of sequences.
     """
     try:
         count = units.parse(text, "count")
     except units.UnitError as error:
         raise WrongQuestion(f"--noise-scale {error}") from None
-    if count <= 0:
-        raise WrongQuestion(f"--noise-scale {text}: sequences, more than 0 (the noise scale, or a critical batch size)")
+    if not 1 <= count <= 1e12:
+        raise WrongQuestion(
+            f"--noise-scale {text}: from 1 to 1e12 sequences (the noise scale, or a critical batch size)"
+        )
     return count
 
 

@@ -205,7 +205,7 @@ def workload(
         model=chosen,
         sequence=length,
         batch=given.batch if batch is None else fine_tuning.count("batch", batch, LARGEST_BATCH),
-        tokens=given.tokens if tokens is None else _tokens(tokens),
+        tokens=given.tokens if tokens is None else _tokens(tokens, length),
         method=how,
         optimizer=_find_optimizer(optimizer, how),
         mtp_layers=_modules(chosen, method if isinstance(method, str) else method.kind, mtp_layers),
@@ -305,11 +305,13 @@ def _from_path(path: Path, chosen: str) -> Model:
 # ---- values ----------------------------------------------------------------------------------------------------------
 
 
-def _tokens(value: float | str) -> float:
+def _tokens(value: float | str, sequence: int) -> float:
     try:
         number = units.parse(value, "count")
     except units.UnitError as error:
         raise WrongQuestion(f"tokens = {error}") from None
     if not 1 <= number <= 1e18:
         raise WrongQuestion(f"tokens = {value!r}: must be from 1 to 1e18")
+    if number < sequence:
+        raise WrongQuestion(f"tokens = {value!r}: less than one sequence of {sequence:,}")
     return number

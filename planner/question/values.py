@@ -7,6 +7,7 @@ none, is refused. Types of fields of records need a :class:`QuestionContext` for
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -49,6 +50,8 @@ def usd(text: object, currency: Currency) -> float:
         raise units.UnitError(f"{text!r} is no amount; write for example {example(code)}") from None
     if value < 0:
         raise units.UnitError(f"{text!r}: must not be negative")
+    if value > MOST_USD["money"]:
+        raise units.UnitError(f"{text!r}: must be at most {MOST_USD['money']:,.0f} US dollars")
     return value
 
 
@@ -73,6 +76,8 @@ T = TypeVar("T")
 DAY_S = 86400.0
 DAYS_PER_MONTH = 365.25 / 12
 MOST_NODES = 100_000
+MOST_USD = {"money": 1e15, "price per hour": 1e6}
+"""US dollars of an amount, and of an hour of an accelerator: more is a slip of the pen."""
 LONGEST_DAYS = 20 * 365.25
 TABLE = ConfigDict(extra="forbid", coerce_numbers_to_str=True, allow_inf_nan=False)
 """How tables of question files are read: unknown keys are refused, a number may stand for the text that it is."""
@@ -271,6 +276,8 @@ def positive_amount(flag: str, text: float | str | None, dimension: str) -> floa
         raise WrongQuestion(f"{flag} {error}") from None
     if value <= 0:
         raise WrongQuestion(f"{flag} {text}: must be more than nothing")
+    if value > MOST_USD.get(dimension, math.inf):
+        raise WrongQuestion(f"{flag} {text}: must be at most {MOST_USD[dimension]:,.0f} US dollars")
     return value
 
 
