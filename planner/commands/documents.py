@@ -64,8 +64,11 @@ def report(files: tuple[Path, ...], output: Path) -> None:
     """  # noqa: D301 - click reads the control character itself
     from planner.api import documents
     from planner.commands.screen import render
+    from planner.report import html_page
 
     size = len(documents.written(files, output).encode())
+    if not html_page.library():
+        render.error("the page has tables and no charts: vl-convert, which holds their script, failed (ulimit -v?)")
     render.labelled("Written", f"{output}, {size / 1e6:.1f} MB; open it in a browser (it prints to PDF, too)")
 
 
