@@ -130,7 +130,7 @@ def _read(dialect: Dialect, values: Values, folder: Path) -> FoundOptions:
     targets = "all" if true(values.get("lora_target_linear")) else dialect.get(values, "targets")
     steps = _whole(dialect, values, "steps")
     return FoundOptions(
-        runtime=_quantising(values) if base or offloads else sharded.runtime,
+        runtime=_quantising(values) if base or offloads or _fuses(dialect, values) else sharded.runtime,
         settings=settings,
         accumulation=accumulation,
         per_rank=micro * accumulation,
@@ -162,6 +162,12 @@ def _mesh(dialect: Dialect, values: Values, replicas: int) -> tuple[int, int] | 
 def _quantising(values: Values) -> str:
     """The runtime whose predictions hold for quantised weights, with Liger's kernels or without."""
     return "hf-trainer-liger" if any(true(values.get(name)) for name in LIGER) else "hf-trainer"
+
+
+def _fuses(dialect: Dialect, values: Values) -> bool:
+    """Whether adapters are trained with Liger's kernels, as plans of adapters are, and shards are no more than ZeRO's."""
+    alone = _size(values, "tp") == _size(values, "cp") == 1
+    return dialect.adapts(values) and alone and _quantising(values) == "hf-trainer-liger"
 
 
 def _untrained(values: Values) -> bool:
@@ -197,7 +203,7 @@ def _refuse(dialect: Dialect, values: Values) -> None:
 
 def _differs(dialect: Dialect, values: Values, sharded: FoundOptions) -> Iterator[str]:
     yield from sharded.differs
-    predicted = LIGER if _base(dialect, values) else ()
+    predicted = LIGER if _base(dialect, values) or _fuses(dialect, values) else ()
     notes = dict.fromkeys(text for name, text in OTHERWISE.items() if true(values.get(name)) and name not in predicted)
     yield from (f"{text}; predicted without" for text in notes)
     if (name := str(dialect.get(values, "optimizer") or "")) in NEAREST:
