@@ -2,8 +2,9 @@
 
 Each leaf of a plan set, a plan over several pools, shares of images, a plan with rules for its calls, an offer and a
 study is changed to other values of its own kind. A change is seen by the record (it cannot be read), by the digest, by
-:mod:`planner.verify` deriving what follows from other figures, or by ``explain --recheck`` pricing the plans again.
-``alone`` is without the digest: what somebody who writes a fitting digest, too, can change unseen. Prints JSON.
+:mod:`planner.verify` deriving what follows from other figures, by ``explain`` pricing plans again one by one ("told"),
+or by ``explain --recheck`` asking the whole question again. ``alone`` is without the digest: what somebody who writes a
+fitting digest, too, can change unseen; ``explained`` is that without ``--recheck``. Prints JSON.
 """
 
 from __future__ import annotations
@@ -182,14 +183,18 @@ def changed(table: dict[str, Any], place: Place, value: object) -> dict[str, Any
 
 
 def seen_by(table: dict[str, Any], tables: Sequence[str] = ()) -> str:
-    """What refuses a document: its records, what follows from its figures, or pricing its plans again; or nothing."""
+    """What refuses a document: its records, what follows from its figures, or making it again; or nothing."""
     by = "record"
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
             found = document.parse_document({key: value for key, value in table.items() if key != DIGEST}, "file")
-        by = "verify"
-        plan_sources.consistent(found)
+            by = "verify"
+            plan_sources.consistent(found)
+            plan_sources.warn_of_changes(found, "file")
+            rechecking.warn_of_figures(found, "file")
+        if told:
+            return "told"
         by = "recheck"
         rechecking.check(found, "file", rechecking.RecheckInputs(tables=tuple(tables)))
     except ClusterwrightError:
@@ -233,6 +238,7 @@ def corrupt(kind: str, seed: int = 0, each: int = 1, most: int | None = None) ->
         "changes": total,
         "with_digest": round(digested / total, 4),
         "alone": round(1 - counts["nothing"] / total, 4),
+        "explained": round(1 - (counts["nothing"] + counts["recheck"]) / total, 4),
         "seen_by": dict(sorted(counts.items())),
         "unseen": dict(unseen.most_common()),
     }

@@ -13,6 +13,7 @@ from planner import api, catalog
 from planner.api import plan_sources, rechecking
 from planner.base.errors import NoAnswer, WrongQuestion
 from planner.planning import document
+from planner.schema.digest import content_digest
 from planner.schema.plan import PlanSet
 from planner.study import run as designing
 from planner.verify import Inconsistent
@@ -175,17 +176,37 @@ def _on(cluster: dict[str, Any], node: str) -> dict[str, Any]:
 @pytest.mark.slow
 @sweep("kind", ["plan set", "several pools", "images", "offer"])
 def test_changes_of_a_leaf_are_seen(kind: str) -> None:
-    """A sample of what ``python -m benchmarks.corruptions`` does: 99 % by the digest, 95 % without it."""
+    """A sample of what ``python -m benchmarks.corruptions`` does: 99 % by the digest, 95 % without it, two thirds by
+    `explain` alone, which makes no search.
+    """
     found = corruptions.corrupt(kind, seed=7, most=24)
     assert found["changes"] == 24
     assert found["with_digest"] >= 0.99
     assert found["alone"] >= 0.95, found["unseen"]
+    assert found["explained"] >= 0.66, found["seen_by"]
 
 
 @pytest.mark.slow
 def test_without_a_change_nothing_is_seen() -> None:
     for kind in ("plan set", "several pools", "images", "offer"):
         assert corruptions.seen_by(document.stamped(corruptions.made(kind))) == ""
+
+
+def test_explain_alone_tells_a_figure_that_this_program_would_not_write(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Carbon follows from no other figure of a document; of another program's documents nothing is told."""
+    file = tmp_path / "plan.json"
+    table = document.dump(api.estimate("llama3-8b", "dgx-h100:1", tp=8))
+    for changes, told in (({}, False), ({"carbon_kg": 7.0}, True), ({"carbon_kg": 7.0, "version": "0.0.9"}, False)):
+        edited = json.loads(json.dumps(table))
+        plan = edited["plans"][0]
+        plan["energy"]["carbon_kg"] = changes.get("carbon_kg", plan["energy"]["carbon_kg"])
+        plan["generator"]["version"] = changes.get("version", plan["generator"]["version"])
+        file.write_text(json.dumps({**edited, "digest": content_digest(edited)}), encoding="utf-8")
+        answer = ask(capsys, f"explain {file}")
+        assert answer.code == 0
+        assert ("not what this program makes of it: plans.0.energy.carbon_kg: 7 in the document" in answer.err) is told
 
 
 def test_a_set_of_before_states_no_question() -> None:

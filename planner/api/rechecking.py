@@ -11,7 +11,7 @@ from pathlib import Path
 from planner import catalog as catalogs
 from planner.api import answers, plans, repricing
 from planner.api.plan_sources import consistent
-from planner.base.errors import NoAnswer, WrongQuestion
+from planner.base.errors import NoAnswer, WrongQuestion, warn_of_change
 from planner.base.version import __version__
 from planner.catalog import Catalog
 from planner.comm import run
@@ -104,6 +104,39 @@ def _not_made_again(found: Kept) -> str:
     return ""
 
 
+def warn_of_figures(found: Kept, where: str) -> None:
+    """Says which figures of a document's plans this program would not write, where it made them from today's catalog.
+
+    Each plan is priced by itself, in tens of milliseconds; what only a search knows is for :func:`check`.
+    """
+    catalog = catalogs.load()
+    now = {f"catalog {origin}": version for origin, version in catalog.versions().items()}
+    first = found.plans[0] if isinstance(found, PlanSet) and found.plans else found
+    if isinstance(first, PlanSet | StudyResult) or first.generator.version != __version__:
+        return
+    inputs = first.generator.inputs
+    if any(now.get(name) != of for name, of in inputs.items() if not name.startswith(("model ", "portfolio "))):
+        return
+    try:
+        made = _priced(found, catalog, where)
+    except (WrongQuestion, NoAnswer) as error:
+        warn_of_change(f"{where}: its plans cannot be priced again: {error}")
+        return
+    if changed := [*differences(document.dump(found), document.dump(made))]:
+        more = f", and {len(changed) - 1:,} more" if len(changed) > 1 else ""
+        warn_of_change(f"{where}: not what this program makes of it: {changed[0]}{more}; --recheck lists them")
+
+
+def _priced(found: Kept, catalog: Catalog, where: str) -> Kept:
+    """The document with its plans, and what follows from them, made again one by one; nothing is searched."""
+    if isinstance(found, PlanSet):
+        alone = repricing.plan_set(replace(found, question=None), catalog, where)
+        return replace(alone, question=found.question)
+    if isinstance(found, Procurement):
+        return replace(again(replace(found, asked=None), where), asked=found.asked)
+    return again(found, where)
+
+
 GIVEN_BY = {"site": "--site DIR", "--catalog": "--catalog DIR"}
 """How a catalog that stands over the built-in one is named; the others are of the environment."""
 
@@ -120,7 +153,7 @@ def _not_at_hand(written: Mapping[str, object], inputs: RecheckInputs) -> Iterat
         yield f"it was made with your own catalog ({origin}), which is not given here: {GIVEN_BY.get(origin, origin)}"
 
 
-def again(found: Kept, where: str, inputs: RecheckInputs) -> Kept:
+def again(found: Kept, where: str, inputs: RecheckInputs = RecheckInputs()) -> Kept:
     """The document with its plans as this catalog and this program make them; arguments as of :func:`check`.
 
     Raises:

@@ -92,6 +92,9 @@ def show(asked: ExplainQuestion, *, as_json: bool = False) -> None:
     given, where = plan_sources.opened(asked.plans, document.load_document)
     trace = tuple(Path(each).expanduser() for each in _several(asked.trace))
     same = 0 if means is None else rechecking.check(given, where, means)
+    if means is None and isinstance(asked.plans, str | Path):
+        plan_sources.consistent(given)
+        rechecking.warn_of_figures(given, where)
     if isinstance(given, StudyResult | ImagePlan):
         options = {
             "--rank": asked.rank,
