@@ -268,8 +268,8 @@ def test_everything_can_be_said() -> None:
     assert (built.sequence, built.batch, built.tokens) == (512, 64, 2e12)
     assert built.method == Method(kind="lora", rank=8, targets=("q", "v"))
     assert built.optimizer == optimizer("sgd")
-    again = workload("gpt2", method=built.method, optimizer=built.optimizer, tokens=5)
-    assert (again.method, again.optimizer, again.tokens) == (built.method, built.optimizer, 5.0)
+    again = workload("gpt2", method=built.method, optimizer=built.optimizer, tokens=5000)
+    assert (again.method, again.optimizer, again.tokens) == (built.method, built.optimizer, 5000.0)
 
 
 @pytest.mark.parametrize(("name", "base"), [("qlora", "nf4"), ("qlora:int8", "int8")])

@@ -133,7 +133,9 @@ def _priced(found: Kept, catalog: Catalog, where: str) -> Kept:
         alone = repricing.plan_set(replace(found, question=None), catalog, where)
         return replace(alone, question=found.question)
     if isinstance(found, Procurement):
-        return replace(again(replace(found, asked=None), where), asked=found.asked)
+        offered = again(replace(found, asked=None), where)
+        assert isinstance(offered, Procurement)
+        return replace(offered, asked=found.asked)
     return again(found, where)
 
 

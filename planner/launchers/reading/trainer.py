@@ -165,8 +165,8 @@ def _quantising(values: Values) -> str:
 
 
 def _fuses(dialect: Dialect, values: Values) -> bool:
-    """Whether adapters are trained with Liger's kernels, as plans of adapters are, and shards are no more than ZeRO's."""
-    alone = _size(values, "tp") == _size(values, "cp") == 1
+    """Whether adapters are trained with Liger's kernels, as plans of adapters are, on shards that ZeRO has."""
+    alone = all((_size(dialect, values, axis) or 1) == 1 for axis in ("tp", "cp"))
     return dialect.adapts(values) and alone and _quantising(values) == "hf-trainer-liger"
 
 
