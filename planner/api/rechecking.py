@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from planner import catalog as catalogs
 from planner.api import answers, plans, repricing
+from planner.api.differences import differences, leaves
 from planner.api.plan_sources import consistent
 from planner.base.errors import NoAnswer, WrongQuestion, warn_of_change
 from planner.base.version import __version__
@@ -25,28 +24,8 @@ from planner.schema.plan import AskedPlans, Generator, Plan, PlanSet
 from planner.schema.procurement import Alternative, OfferQuestion, Procurement
 from planner.schema.study import StudyResult
 
-SAME = 1e-12
-"""Relative: what two machines' floating-point libraries may make of one formula."""
-LARGEST = sys.float_info.max
-"""Whole numbers beyond have no float to compare."""
 SHOWN = 20
 """Differences that a message lists."""
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """A leaf of a document that has another value today."""
-
-    path: str
-    before: object
-    now: object
-
-    def __str__(self) -> str:
-        return f"{self.path}: {_shown(self.before)} in the document, {_shown(self.now)} today"
-
-
-def _shown(value: object) -> str:
-    return f"{value:.12g}" if isinstance(value, float) else f"{value!r:.80}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,33 +262,3 @@ def _images(found: ImagePlan, catalog: Catalog, where: str, own: Sequence[Cluste
     inputs = {name: of for name, of in made.generator.inputs.items() if not name.startswith("cluster ")}
     inputs |= {name: of for name, of in found.generator.inputs.items() if name.startswith("cluster ")}
     return replace(made, generator=replace(made.generator, inputs=inputs))
-
-
-# ---- leaf by leaf ----------------------------------------------------------------------------------------------------
-
-
-def leaves(value: object, path: str = "") -> Iterator[tuple[str, object]]:
-    """Every place in a document that holds nothing else, with what stands there."""
-    if isinstance(value, Mapping | list) and value:
-        for key, inner in value.items() if isinstance(value, Mapping) else enumerate(value):
-            yield from leaves(inner, f"{path}.{key}" if path else str(key))
-    else:
-        yield path, value
-
-
-def differences(before: object, now: object) -> Iterator[Difference]:
-    """Leaves that are not the same in two documents; what one of them lacks is None there."""
-    old, new = dict(leaves(before)), dict(leaves(now))
-    for path in [*old, *(path for path in new if path not in old)]:
-        if not _same(old.get(path), new.get(path)):
-            yield Difference(path, old.get(path), new.get(path))
-
-
-def _same(one: object, other: object) -> bool:
-    if isinstance(one, bool) or isinstance(other, bool):
-        return one is other
-    if isinstance(one, int | float) and isinstance(other, int | float):
-        if isinstance(one, int) and isinstance(other, int):
-            return one == other  # also where no float is as large
-        return one == other or (max(abs(one), abs(other)) < LARGEST and math.isclose(one, other, rel_tol=SAME))
-    return one == other

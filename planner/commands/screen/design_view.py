@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from planner.api.rechecking import leaves
+from planner.api.differences import leaves
 from planner.base.units import (
     UNITS,
     format_bytes,
