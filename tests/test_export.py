@@ -327,11 +327,11 @@ def outline(value: Any) -> Any:
 def test_hostile_names_stay_data_in_slurm_skypilot_and_dstack() -> None:
     for text in HOSTILE[::EVERY]:
         unlike = files(named(two_pools(plan(PIPED)), text), "torchrun+slurm")["job.sbatch"]
-        assert len([line for line in unlike.splitlines() if line.startswith("#SBATCH")]) == 14, repr(text)
+        assert len([line for line in unlike.splitlines() if line.startswith("#SBATCH")]) == 16, repr(text)
         assert subprocess.run(["bash", "-n"], input=unlike, text=True, check=False).returncode == 0
         made = files(named(plan(DENSE), text), "megatron+slurm")
         options = [line for line in made["job.sbatch"].splitlines() if line.startswith("#SBATCH")]
-        assert len(options) == 7, repr(text)
+        assert len(options) == 9, repr(text)
         assert subprocess.run(["bash", "-n"], input=made["job.sbatch"], text=True, check=False).returncode == 0
         if any(not (c.isalnum() or c in "._-,/+") for c in text):
             with pytest.raises(WrongQuestion, match="SBATCH"):

@@ -149,13 +149,13 @@ def test_a_cell_longer_than_any_is_refused(tmp_path: Path) -> None:
         own_runs.read(load(tmp_path))
 
 
-@pytest.mark.parametrize("step", ["9600000", "0.001"])
+@pytest.mark.parametrize("step", ["80000", "0.003"])
 def test_what_is_written_of_runs_far_off_is_read_again(tmp_path: Path, step: str) -> None:
-    """A time in other units than seconds: its run is as far off as a file may say, and pulls others little."""
+    """A time in other units than seconds: its run is far off, and pulls others little."""
     given = wrote(tmp_path, *SLOW, {"id": "d", "tp": "4", "step_time_s": step})
     assert main(["calibrate", str(given), "--site", "-o", str(tmp_path / "catalog")]) == 0
     (found,) = own_runs.read(load(tmp_path / "catalog")).values()
-    assert np.abs(found.residual[3]) == own_runs.FURTHEST and found.scatter[3] > 1
+    assert 8 < np.abs(found.residual[3]) <= own_runs.FURTHEST and found.scatter[3] > 1
     assert abs(found.shared) < 0.3
 
 

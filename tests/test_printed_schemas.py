@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests import fuzzing, training_logs
+from tests import right_files, training_logs
 from tests.asking import ask
 from tests.plans import plans
 from tests.test_docs import generate
@@ -67,8 +67,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     texts = {
         "own/nodes/lab.toml": '[lab]\nname = "Lab"\nkind = "servr"\n',
         "renamed/nodes/lab.toml": '[lab]\nextends = "dgx-h100"\nname = "Lab"\n',
-        "aws/vms.csv": fuzzing.PRICES.replace("p5.48xlarge,H100,8", "p5.48xlarge,H100,4"),
-        "layers.csv": "".join([fuzzing.PROFILE_HEADER, *fuzzing.PROFILE_ROWS]),
+        "aws/vms.csv": right_files.PRICES.replace("p5.48xlarge,H100,8", "p5.48xlarge,H100,4"),
+        "layers.csv": "".join([right_files.PROFILE_HEADER, *right_files.PROFILE_ROWS]),
         "plan.json": plans("mixture").to_json(),
         "config.json": json.dumps(CONFIG),
         "train.log": "\n".join(training_logs.megatron()),
