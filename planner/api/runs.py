@@ -36,7 +36,7 @@ def validate(asked: ValidateQuestion) -> Report:
     error = "" if overall["mape"] is None else f", {overall['mape']:.1%} off on average"
     return Report(
         document=document,
-        summary=f"{overall['n']:,} runs, {overall['covered']:,} predicted{error}",
+        summary=f"{overall['n']:,} runs, {overall.get('covered', overall['n']):,} predicted{error}",
         table=tuple(_typed(per_run)),
     )
 
@@ -48,11 +48,14 @@ def validated(asked: ValidateQuestion) -> tuple[dict[str, Any], str]:
         WrongQuestion: the file cannot be read as runs.
     """
     from planner.calibration import run
+    from planner.rl import measured, validation
     from planner.site import folder
 
     site = folder.named(path(asked.site))
     shipped = resources.runs() if site is None else site.runs
     known = load(path(asked.catalog), path(asked.site))
+    if (file := path(asked.runs)) is not None and (steps := measured.rows(file)) is not None:
+        return validation.validate(known, steps)
     return run.validate(known, path(asked.runs) or shipped, asked.by, parse_risk(asked.oom_risk))
 
 

@@ -176,7 +176,25 @@ def validate(file: Path | None, output: Path | None, as_json: bool, **asked: Any
     if as_json:
         render.report(document)
         return
+    if document["kind"] == "rl-validation":
+        _show_post_training(document)
+        return
     _show(document, output)
+
+
+def _show_post_training(document: dict[str, Any]) -> None:
+    """Errors of steps of RL post-training."""
+    from planner.commands.screen import render
+    from planner.rl import validation
+
+    rows = [
+        [group["name"], str(group["n"]), *(percent(group[key]) for key in ("mape", "median", "bias", "in_80"))]
+        for group in (*document["groups"], {"name": "all", **document["overall"]})
+    ]
+    render.table(["source", "steps", "MAPE", "median", "bias", "in 80 %"], rows, align="lrrrrr", priority=["median"])
+    render.text()
+    for label, text in validation.lines(document):
+        render.labelled(label, text)
 
 
 def _show(document: dict[str, Any], output: Path | None) -> None:

@@ -173,8 +173,7 @@ def synchronised(
         apart: Whether these are others.
     """
     weights = 2.0 * parameters(work.model).total
-    bucketed = work.engine.id == "sglang"
     if apart:
-        return sync.between(weights, trainers.shape, trainers.network, replicas_on.network, sizes, bucketed)
+        return sync.between(weights, trainers.shape, trainers.network, replicas_on.network, sizes)
     moved = sync.offload(training.states, float(trainers.device.host_bandwidth))
-    return sync.in_place(weights, trainers.shape, trainers.network, sizes[0], bucketed) + moved
+    return sync.in_place(weights, trainers.shape, trainers.network, sizes[0]) + moved

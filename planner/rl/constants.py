@@ -42,7 +42,6 @@ class MeasuredExcess:
     generation: float
     training: float
     training_experts: float
-    across_s: float
     other: float
     half_width: float
     unknown_lengths: float
@@ -55,9 +54,8 @@ def _table(name: str) -> dict[str, Any]:
 
 def fitted() -> MeasuredExcess:
     """The fitted figures."""
-    seconds = ("across_s", "other")
     return MeasuredExcess(
-        **{k: units.parse(v, "time") if k in seconds else v for k, v in _table("fitted.toml").items()}
+        **{k: units.parse(v, "time") if k == "other" else v for k, v in _table("fitted.toml").items()}
     )
 
 

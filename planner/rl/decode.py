@@ -75,8 +75,6 @@ class Served:
     """Seconds between two iterations, and ..."""
     host_sequence_s: float
     """... for each sequence in flight."""
-    across_s: float = 0.0
-    """Seconds of a sum across domains beside NCCL's own."""
     near: float = 1.0
     """Positions that attention reads over those there are: less than 1 with windows."""
 
@@ -185,8 +183,7 @@ def exchanged(served: Served, layout: Rollout, tokens: Figure) -> Figure:
     size = 2.0 * tokens * s.hidden
     across = collective_times.group(network, layout.tp, np.ones_like(layout.tp))
     direct = collective_times.all_to_all(network, 2.0 * size, across)
-    nccl = collective_times.all_reduce(network, size, across) + served.across_s
-    sums = np.where(layout.tp <= network.domain, direct, nccl)
+    sums = np.where(layout.tp <= network.domain, direct, collective_times.all_reduce(network, size, across))
     total = 2.0 * s.layers * np.where(layout.tp > 1, sums, 0.0)
     if served.expert_layers:
         wide = collective_times.group(network, layout.accelerators, np.ones_like(layout.tp))

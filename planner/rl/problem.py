@@ -237,7 +237,6 @@ def served(asked: PostTraining, cluster: Cluster, runtime: Runtime) -> Served:
         host_s=work.engine.host,
         host_sequence_s=work.engine.host_sequence,
         near=decode.windowed(work.model, longest),
-        across_s=asked.excess.across_s,
     )
 
 

@@ -13,12 +13,8 @@ import math
 
 from planner.cost.figures import Network, Shape
 
-TENSOR_S = 0.8e-3
-"""Seconds of one tensor outside a bucket: 15.8 s over 18,700 of them, less their bytes."""
-BUCKETED_S = 0.2e-3
-"""Seconds of one tensor in the checkpoint engine's buckets: 4.4 s over the same."""
-DENSE_TENSOR_S = 0.2e-3
-"""Seconds of a tensor that is no expert's: 0.12 s over 340 of them, less their bytes."""
+TENSOR_S = 0.2e-3
+"""Seconds of one tensor in a bucket, as trainers send them now: 4.4 s over 18,700 of them, less their bytes."""
 WAKE_S = 1.0
 """Seconds in which an engine on the same accelerators sleeps and wakes: captured graphs and workspace are kept, the
 cache is mapped anew (vLLM, sleep mode: below one second a side)."""
@@ -26,17 +22,16 @@ LAYER_TENSORS = 9.0
 """Tensors of a layer outside experts: two norms, four of attention, three of an MLP (Hugging Face checkpoints)."""
 
 
-def tensor_seconds(shape: Shape, bucketed: bool) -> float:
+def tensor_seconds(shape: Shape) -> float:
     """Seconds of handling all tensors of a checkpoint, whatever their bytes."""
     layers = float(shape.layers)
     mixtures = float((shape.layers - shape.leading_dense) * shape.moe_share)
     experts = mixtures * float(shape.experts) * (2.0 + float(shape.gated))
-    of_one = BUCKETED_S if bucketed else TENSOR_S
-    return DENSE_TENSOR_S * LAYER_TENSORS * layers + of_one * experts
+    return TENSOR_S * (LAYER_TENSORS * layers + experts)
 
 
 def between(
-    weight_bytes: float, shape: Shape, trainer: Network, rollout: Network, accelerators: tuple[int, int], bucketed: bool
+    weight_bytes: float, shape: Shape, trainer: Network, rollout: Network, accelerators: tuple[int, int]
 ) -> float:
     """Seconds of a broadcast from trainers to replicas on other accelerators.
 
@@ -45,15 +40,15 @@ def between(
     """
     sending = float(trainer.nic) * min(float(trainer.domain), accelerators[0])
     taking = float(rollout.nic) * min(float(rollout.domain), accelerators[1])
-    return weight_bytes / min(sending, taking) + tensor_seconds(shape, bucketed)
+    return weight_bytes / min(sending, taking) + tensor_seconds(shape)
 
 
-def in_place(weight_bytes: float, shape: Shape, network: Network, accelerators: int, bucketed: bool) -> float:
+def in_place(weight_bytes: float, shape: Shape, network: Network, accelerators: int) -> float:
     """Seconds of resharding on the same accelerators: an all-gather of all weights, of which each keeps its part."""
     inside = min(float(network.domain), accelerators)
     nodes = math.ceil(accelerators / max(inside, 1.0))
     rate = float(network.scaleup) if nodes == 1 else min(float(network.scaleup), inside * float(network.nic))
-    return weight_bytes / rate + tensor_seconds(shape, bucketed) + WAKE_S
+    return weight_bytes / rate + tensor_seconds(shape) + WAKE_S
 
 
 def offload(state_bytes: float, host_rate: float) -> float:

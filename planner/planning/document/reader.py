@@ -82,6 +82,7 @@ REPORTS = {
     "kernel-calibration": "kinds",
     "lesson": "rows",
     "procurement-sweep": "points",
+    "rl-validation": "rows",
     "trace-report": "rows",
     "validation": "groups",
 }

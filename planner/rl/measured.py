@@ -1,0 +1,304 @@
+"""Measured steps of post-training as questions, and what this program makes of them.
+
+A row (docs/rl.md has its columns) says models, accelerators, split, layouts and lengths as far as they were published.
+What it leaves open is taken by stated rules: prompts of :data:`PROMPT` tokens, :data:`SAMPLES` responses to a prompt,
+as many responses a step as :data:`RESPONSES`, a mean length of :data:`MEAN` tokens or half the cap. Nothing is searched
+but what of a trainer's layout is not stated.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from planner.base import reading
+from planner.base.errors import ClusterwrightError, NoAnswer, WrongQuestion
+from planner.calibration.runs import names
+from planner.catalog import Catalog, cluster
+from planner.models.workload import find_model
+from planner.question.job_pools import JobPool, part_of
+from planner.question.plan_options import PlanOptions
+from planner.rl import candidates, constants, lengths, placements, problem
+from planner.rl.candidates import Training
+from planner.rl.constants import MeasuredExcess
+from planner.rl.generation import Demand
+from planner.rl.problem import Machines, PostTraining, RLStep
+from planner.schema.choices import Placement
+from planner.schema.hardware import Cluster
+
+PROMPT = 112.0
+"""Tokens of a prompt where a row says none: what throughput and step leave beside the mean length in the rows that have
+all three (NeMo-RL's recipes on OpenMathInstruct-2, median)."""
+SAMPLES = 16.0
+RESPONSES = 512 * SAMPLES
+"""Responses of a step: those of verl's recipes (512 prompts)."""
+MEAN = 1100.0
+"""Tokens of a response where a row does not say: as of Llama 3.1 8B on mathematics (NeMo-RL's rows, 1,019 to 1,129)."""
+CAP = 8192.0
+STREAMED = 4
+"""Parts of a batch that verl's trainer takes as they come in where rollout is apart and nothing is stale
+(require_batches and trigger_parameter_sync_step of its recipes)."""
+REQUIRED = ("source", "model", "accelerator", "mode", "step_s", "gpus_train", "gpus_rollout")
+"""Columns without which a file holds no measured steps of post-training."""
+LARGEST_FILE = 20_000_000
+MODELS = {"qwen2.5-math-7b": "qwen2.5-7b", "qwen2.5-7b-instruct": "qwen2.5-7b"}
+"""Models that differ from the library's in their weights alone."""
+PHASES = {
+    "generation": "gen_s",
+    "log-probabilities": "logprob_s",
+    "reference": "ref_s",
+    "update": "update_s",
+    "weights": "reshard_or_sync_s",
+}
+"""Phase -> its column."""
+Row = Mapping[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepParts:
+    """A row's step before what measured steps take over it: seconds of kernels and of packed training."""
+
+    placement: Placement
+    staleness: float
+    updates: int
+    generation: float
+    log_probabilities: float
+    reference: float
+    update: float
+    sync: float
+    experts: bool
+    lengths_known: bool
+    tokens: float
+    fits: bool
+
+    def phases(self, excess: MeasuredExcess) -> dict[str, float]:
+        """Seconds by phase as they are predicted."""
+        stretch = excess.training_experts if self.experts else excess.training
+        return {
+            "generation": excess.generation * self.generation,
+            "log-probabilities": stretch * self.log_probabilities,
+            "reference": stretch * self.reference,
+            "update": stretch * self.update,
+            "weights": self.sync,
+        }
+
+    def step(self, excess: MeasuredExcess) -> float:
+        """Seconds of the step as they are predicted."""
+        parts = self.phases(excess)
+        training = parts["log-probabilities"] + parts["reference"] + parts["update"]
+        whole = placements.step(
+            self.placement, parts["generation"], training, self.sync + excess.other, self.updates, self.staleness
+        )
+        return float(whole)
+
+
+def rows(path: Path) -> list[Row] | None:
+    """The rows of a file of measured steps of post-training; None of any other file."""
+    text = reading.text(path, "a file of measured runs", LARGEST_FILE)
+    reader = csv.DictReader(io.StringIO(text))
+    if not set(REQUIRED) <= set(reader.fieldnames or ()):
+        return None
+    return [{key: value or "" for key, value in row.items() if key} for row in reader]
+
+
+def number(row: Row, column: str) -> float | None:
+    """A column's number; None where it is empty.
+
+    Raises:
+        WrongQuestion: a text that is no number of at least 0.
+    """
+    text = row.get(column, "").strip()
+    if not text:
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value < 1e12:
+        raise WrongQuestion(f"{column} {text!r}: must be a number of at least 0")
+    return value
+
+
+def placement(row: Row) -> Placement:
+    """A row's placement.
+
+    Raises:
+        WrongQuestion: a mode that is none.
+    """
+    mode = row["mode"].lower()
+    stale = number(row, "staleness") or 0.0
+    if mode.startswith("colocated"):
+        return "colocated"
+    if "one-step" in mode or "one step" in mode:
+        return "one-step-off"
+    if "async" in mode:
+        return "async" if stale else "in-step"
+    if "disaggregated" in mode or "apart" in mode or "sync" in mode:
+        return "in-step"
+    raise WrongQuestion(f"mode {row['mode']!r}: colocated, disaggregated, one-step-off or async")
+
+
+def demand(row: Row) -> tuple[Demand, int, bool]:
+    """What a row generates in a step, its optimizer steps, and whether its mean length is known."""
+    samples = number(row, "samples_per_prompt") or SAMPLES
+    prompts = number(row, "prompts_per_step")
+    sequences = number(row, "rollout_sequences") or (prompts * samples if prompts else RESPONSES)
+    cap = number(row, "max_response")
+    stated = number(row, "mean_length")
+    cap = max(cap or CAP, 1.05 * (stated or 0.0))
+    mean = stated or min(MEAN, 0.5 * cap)
+    batch = number(row, "train_global_batch") or sequences
+    if prompts and batch == prompts:  # counted in prompts, as verl does
+        batch = batch * samples
+    updates = max(1, round(sequences / batch))
+    responses = lengths.of_mean(min(mean, 0.98 * cap), cap)
+    whole = Demand(sequences=sequences, prompt=PROMPT, lengths=responses, samples=min(samples, sequences))
+    return whole, updates, stated is not None
+
+
+def accelerators(known: Catalog, name: str, count: int) -> Cluster:
+    """So many accelerators in equal nodes, or in equal parts of one kind of node.
+
+    Raises:
+        WrongQuestion: an accelerator that the catalog has not, or that no node holds.
+    """
+    part = names.accelerator(name)
+    held = [node for node in known.nodes.values() if node.accelerator == part]
+    if not held:
+        raise WrongQuestion(f"accelerator {name!r}: no node of the catalog holds it")
+    node = max(held, key=lambda node: (count % node.accelerators == 0, node.accelerators))
+    nodes = math.ceil(count / node.accelerators)
+    while count % nodes:
+        nodes += 1
+    usual = cluster(known, node.id, 1, node.fabric or "ethernet-25g", None)
+    return replace(usual, node=part_of(usual.node, count // nodes), count=nodes)
+
+
+def parts(known: Catalog, row: Row) -> StepParts:
+    """A row's step, priced as it was run.
+
+    Raises:
+        WrongQuestion: a name or a figure that cannot be.
+        NoAnswer: nothing fits, or what the row does not say cannot be told.
+    """
+    sizes = number(row, "gpus_train"), number(row, "gpus_rollout")
+    if not sizes[0] or not sizes[1]:
+        raise NoAnswer("the accelerators of training and rollout are not stated")
+    where = placement(row)
+    wanted, updates, known_lengths = demand(row)
+    if where == "in-step" and "verl" in row["framework"].lower():
+        updates = max(updates, STREAMED)
+    excess = constants.fitted()
+    reference = bool(row.get("ref_s")) or (row["source"].startswith("nemo-rl") and row["algorithm"] != "DAPO")
+    engine = row.get("engine", "").split("+")[0].strip() or "vllm"
+    model = find_model(MODELS.get(row["model"], row["model"]))
+    step = RLStep(
+        task="grpo",
+        model=model,
+        demand=wanted,
+        updates=updates,
+        reference=reference,
+        critic=None,
+        reward=None,
+        steps=1,
+        engine=constants.engine(engine.split(",")[0]),
+        rollout_precision="fp8" if row.get("precision_rollout") == "fp8" else "bf16",
+    )
+    trainers = accelerators(known, row["accelerator"], int(sizes[0]))
+    rollers = accelerators(known, row["accelerator"], int(sizes[1]))
+    asked = PostTraining(
+        known=known,
+        work=step,
+        machines=[Machines(pool=JobPool(name=name, cluster=c), usd_per_s=None)
+                  for name, c in (("train", trainers), ("rollout", rollers))],
+        training=_training(row),
+        replica={"tp": int(tp)} if (tp := number(row, "gen_tp")) else {},
+        split=None,
+        tried={},
+        objective="time",
+        inputs={},
+        excess=replace(excess, generation=1.0, training=1.0, training_experts=1.0),
+    )  # fmt: skip
+    trained, fits = _trained(asked)
+    if where != "colocated" and "verl" in row["framework"].lower() and not number(row, "logprob_s"):
+        trained = replace(trained, log_probabilities_s=0.0)  # those of the engine are taken: use_rollout_log_probs
+    return _timed(asked, trained, where, number(row, "staleness") or 0.0, known_lengths, fits)
+
+
+RUNTIMES = (("fsdp", "fsdp2"), ("megatron", "megatron-core"), ("nemo", "megatron-core"), ("deepspeed", "deepspeed"))
+"""What stands in a row's engine -> the runtime."""
+
+
+def _training(row: Row) -> PlanOptions:
+    """The trainer of a row: its runtime, its degrees, activations recomputed as RL trainers do by default (verl,
+    `enable_gradient_checkpointing: True`; NeMo-RL, `activation_checkpointing: true` of its recipes).
+    """
+    engine = row.get("engine", "").lower()
+    runtime = next((name for word, name in RUNTIMES if word in engine), "megatron-core")
+    pins = [f"{axis}={int(value)}" for axis in ("tp", "cp", "ep", "pp") if (value := number(row, f"train_{axis}"))]
+    if runtime == "fsdp2" and not pins:
+        pins = ["tp=1", "pp=1"]
+    precision = "fp8" if row.get("precision_train") == "fp8" else None
+    return PlanOptions(method="full", runtime=runtime, pin=(*pins, "recompute=full"), precision=precision,
+                       oom_risk="50 %")  # fmt: skip
+
+
+def _trained(asked: PostTraining) -> tuple[Training, bool]:
+    """The trainer as stated; with fewer pins where no such layout is legal here (uneven stages), and without a limit
+    of memory where nothing fits.
+    """
+    pins = asked.training.pin
+    tried = [pins, [p for p in pins if not str(p).startswith("pp")], ["recompute=full"], []]
+    for some in tried:
+        training = replace(asked.training, pin=tuple(some))
+        trained = candidates.trained(replace(asked, training=training), 0, asked.machines[0].accelerators)
+        if trained is not None:
+            return trained, True
+    raise NoAnswer("no layout of the trainer fits")
+
+
+def _timed(
+    asked: PostTraining, trained: Training, where: Placement, stale: float, known_lengths: bool, fits: bool
+) -> StepParts:
+    work = asked.work
+    rollers = asked.machines[1]
+    runtime = asked.known.runtime(trained.trainer.runtime.partition("@")[0])
+    on_trainers, served = (problem.served(asked, each.cluster, runtime) for each in asked.machines)
+    try:
+        layout = problem.replica_layouts(work.model, rollers.cluster, asked.replica)
+    except ClusterwrightError:
+        layout = problem.replica_layouts(work.model, rollers.cluster, {})
+    engine = work.engine
+    colocated = where == "colocated"
+    share = engine.memory_share_colocated if colocated else engine.memory_share
+    ahead = stale if where == "async" else 0.0
+    offered = candidates.replicas(asked, 1, served, layout, (share, 0.0), ahead)
+    counts = np.floor(rollers.accelerators / layout.accelerators)
+    assigned = work.demand.sequences / np.maximum(counts, 1.0)
+    seconds = np.array([np.interp(n, offered.assigned, row) for n, row in zip(assigned, offered.seconds, strict=True)])
+    seconds = np.where(np.isfinite(offered.seconds[:, 0]) & (counts >= 1), seconds, np.inf)
+    if not np.any(np.isfinite(seconds)):
+        raise NoAnswer("no replica holds the weights and a response")
+    plain = np.where(layout.groups == 1, seconds, np.inf)
+    generation = float(np.min(plain if np.any(np.isfinite(plain)) else seconds))
+    sizes = (asked.machines[0].accelerators, rollers.accelerators)
+    return StepParts(
+        placement=where,
+        staleness=stale,
+        updates=work.updates,
+        generation=generation,
+        log_probabilities=trained.log_probabilities_s,
+        reference=trained.reference_s,
+        update=trained.update_s,
+        sync=candidates.synchronised(work, trained, on_trainers, served, sizes, not colocated),
+        experts=work.model.moe is not None,
+        lengths_known=known_lengths,
+        tokens=work.tokens,
+        fits=fits,
+    )
