@@ -74,7 +74,7 @@ DIGEST_SAYS = "First 16 digits of the SHA-256 of all else in what a file holds; 
 
 def kinds() -> dict[str, Any]:
     """Every document that files hold and ``load`` reads: its name, its record."""
-    from planner.schema import images, plan, procurement, reports, study
+    from planner.schema import images, plan, procurement, reports, rl, study
 
     return {
         "plan": plan.Plan, "plan-set": plan.PlanSet, "procurement": procurement.Procurement, "study": study.StudyResult,
@@ -82,7 +82,7 @@ def kinds() -> dict[str, Any]:
         "communication": reports.Communication, "communication-table": reports.CommunicationTable,
         "calibration": reports.FitToRuns, "kernel-calibration": reports.FitToKernels,
         "collective-calibration": reports.FitToCollectives, "lesson": reports.Learnt,
-        "procurement-sweep": reports.ProcurementSweep, "trace-report": reports.TraceReport,
+        "procurement-sweep": reports.ProcurementSweep, "trace-report": reports.TraceReport, "rl-plan": rl.RLPlanSet,
     }  # fmt: skip
 
 

@@ -111,7 +111,7 @@ def test_a_mark_of_the_byte_order_is_no_text(capsys: pytest.CaptureFixture[str],
     [
         ("[" * 100_000, "explain odd", "odd: nested too deeply"),
         ("[" * 100_000, "models show odd.json", "malformed JSON: nested too deeply"),
-        ("{}", "explain odd", "odd: no kind; expected plan, plan-set, procurement, study or image-plan"),
+        ("{}", "explain odd", "odd: no kind; expected plan, plan-set, procurement, study, image-plan or rl-plan"),
         ('{"kind": 3}', "explain odd", "odd: kind is 3; expected plan"),
         ("\udcff", "validate odd", "odd: not UTF-8 text (byte 0)"),
         ('{"kind":"plan","schema_version":1,"x":"\\ud800"}', "explain odd", "odd: half a character (a lone surrogate)"),

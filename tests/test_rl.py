@@ -5,11 +5,13 @@ from __future__ import annotations
 import itertools
 import random
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
 
+import planner
 from planner.api.post_training import plan_rl
 from planner.base.errors import WrongQuestion
 from planner.commands.command_line import cli
@@ -17,6 +19,8 @@ from planner.rl import constants, decode, generation, lengths, placements, progr
 from planner.rl.decode import Rollout
 from planner.rl.generation import Demand
 from planner.rl.program import PlacementPoint
+from planner.verify import Inconsistent
+from planner.verify.post_training import check_post_training
 
 
 class FakeReplicas:
@@ -177,8 +181,14 @@ def test_more_staleness_never_lengthens_a_step() -> None:
     assert steps == sorted(steps, reverse=True)
 
 
-def test_colocated_phases_add_up_and_the_document_is_read_again(tmp_path: object) -> None:
+def test_colocated_phases_add_up_and_the_document_is_read_again(tmp_path: Path) -> None:
     found = plan_rl("llama3.1-8b", "dgx-h100:1", response="1k/4k", placement="colocated")
+    (tmp_path / "rl.json").write_text(found.to_json(), encoding="utf-8")
+    assert planner.load(tmp_path / "rl.json") == found
+    check_post_training(found)
+    longer = replace(found, plans=(replace(found[0], step_s=2.0 * found[0].step_s),))
+    with pytest.raises(Inconsistent, match="step_s"):
+        check_post_training(longer)
 
     phases = found[0].phases
     parts = [seconds for name, seconds in vars(phases).items() if name != "hidden_s"]
@@ -192,6 +202,7 @@ def test_colocated_phases_add_up_and_the_document_is_read_again(tmp_path: object
         ({"critic": "llama3.1-8b"}, "critic="),
         ({"staleness": 0.5, "placement": "colocated"}, "staleness=0.5"),
         ({"response": "100k/200k"}, "response="),
+        ({"response": "2k/8k", "prompt_length": 130_000}, "response="),
         ({"response": None}, "response:"),
         ({"rollout_precision": "int3"}, "rollout_precision="),
         ({"split": "9:9"}, "split="),
@@ -208,3 +219,17 @@ def test_flags_of_post_training_need_its_task() -> None:
     refused = CliRunner().invoke(cli, ["plan", "llama3-8b", "--cluster", "dgx-h100:1", "--prompts", "64"])
 
     assert str(refused.exception) == "--prompts: with --task grpo, ppo or rloo only"
+
+
+def test_measured_steps_are_predicted_or_said_to_be_missing(tmp_path: Path) -> None:
+    """Two rows of the file: one that can be told, one without its accelerators."""
+    file = Path(__file__).parent.parent / "benchmarks" / "data" / "rl_runs.csv"
+    header, *lines = file.read_text(encoding="utf-8").splitlines()
+    some = [line for line in lines if line.startswith(("rl-nemo-rl-011", "rl-nemo-rl-012", "rl-gpu-recipes-001"))]
+    (tmp_path / "some.csv").write_text("\n".join((header, *some)), encoding="utf-8")
+
+    document = planner.validate(tmp_path / "some.csv").document
+
+    assert document["overall"]["n"] == 2 and document["overall"]["mape"] < 0.5
+    assert [pair["right"] for pair in document["pairs"]] == [True]
+    assert document["not_covered"][0]["id"] == "rl-gpu-recipes-001"

@@ -188,7 +188,7 @@ EDITS: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "no version": (lambda d: d.pop("schema_version"), "schema_version is None"),
     "another kind": (
         lambda d: d.update(kind="plam"),
-        "kind is 'plam'; expected plan, plan-set, procurement, study or image-plan",
+        "kind is 'plam'; expected plan, plan-set, procurement, study, image-plan or rl-plan",
     ),
     "a kind that is no word": (lambda d: d.update(kind=["plan"]), "kind is"),
     "an unknown key": (lambda d: d["plans"][0]["batch"].update(mikro=2), "plans.0.batch.mikro"),

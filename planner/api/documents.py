@@ -23,12 +23,13 @@ from planner.schema.plan import Plan, PlanSet
 from planner.schema.procurement import Procurement
 from planner.schema.record import Report
 from planner.schema.reports import Comparison
+from planner.schema.rl import RLPlanSet
 from planner.schema.study import StudyResult
 from planner.site.folder import named
 
 
 @entry
-def load(path: str | Path) -> PlanSet | Plan | Procurement | StudyResult | ImagePlan | Comparison | Report:
+def load(path: str | Path) -> PlanSet | Plan | Procurement | StudyResult | ImagePlan | RLPlanSet | Comparison | Report:
     """The document at `path`, any that the program wrote (``-o FILE``, ``--json``, ``to_json``); one without a record
     of its own (a validation, calls of a plan, ...) as a :class:`~planner.schema.record.Report`.
 
@@ -152,7 +153,7 @@ def _files(bundles: Mapping[str, Bundle]) -> list[dict[str, Any]]:
 
 HEAD_BYTES = 4096
 """Of a page, in which it says what wrote it."""
-Shown = str | Path | PlanSet | Plan | Procurement | StudyResult | ImagePlan | Comparison | Report
+Shown = str | Path | PlanSet | Plan | Procurement | StudyResult | ImagePlan | RLPlanSet | Comparison | Report
 """A document, an answer, or the file that holds one."""
 
 

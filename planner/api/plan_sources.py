@@ -18,9 +18,10 @@ from planner.schema.hardware import Cluster
 from planner.schema.images import ImagePlan
 from planner.schema.plan import Plan, PlanSet
 from planner.schema.procurement import Procurement
+from planner.schema.rl import RLPlanSet
 from planner.schema.study import StudyResult
 from planner.site.profile import SiteProfile
-from planner.verify import images, one_question, procurement, study
+from planner.verify import images, one_question, post_training, procurement, study
 from planner.verify.contingency import check as check_contingency
 
 Found = TypeVar("Found", bound=Kept)
@@ -108,6 +109,8 @@ def consistent(found: Kept) -> None:
         procurement.check(found)
     elif isinstance(found, ImagePlan):
         images.check_images(found)
+    elif isinstance(found, RLPlanSet):
+        post_training.check_post_training(found)
     elif isinstance(found, StudyResult):
         study.check(found)
         for plan in (plan for point in (*found.best, *found.pareto) for plan in point.plan):

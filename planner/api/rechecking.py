@@ -22,6 +22,7 @@ from planner.schema.images import ImagePlan
 from planner.schema.model_reading import read
 from planner.schema.plan import AskedPlans, Generator, Plan, PlanSet
 from planner.schema.procurement import Alternative, OfferQuestion, Procurement
+from planner.schema.rl import RLPlanSet
 from planner.schema.study import StudyResult
 
 SHOWN = 20
@@ -91,7 +92,7 @@ def warn_of_figures(found: Kept, where: str) -> None:
     catalog = catalogs.load()
     now = {f"catalog {origin}": version for origin, version in catalog.versions().items()}
     first = found.plans[0] if isinstance(found, PlanSet) and found.plans else found
-    if isinstance(first, PlanSet | StudyResult) or first.generator.version != __version__:
+    if isinstance(first, PlanSet | StudyResult | RLPlanSet) or first.generator.version != __version__:
         return
     inputs = first.generator.inputs
     if any(now.get(name) != of for name, of in inputs.items() if not name.startswith(("model ", "portfolio "))):
@@ -165,6 +166,8 @@ def again(found: Kept, where: str, inputs: RecheckInputs = RecheckInputs()) -> K
         )
     if isinstance(found, ImagePlan):
         return _images(found, catalog, where, own)
+    if isinstance(found, RLPlanSet):
+        raise NoAnswer(f"{where}: a plan of post-training is not made again from its document; ask again instead")
     from planner.study.merge import again as evaluated
 
     return evaluated(catalog, found, where)

@@ -11,6 +11,7 @@ from planner.schema.hardware import Cluster, Node
 from planner.schema.images import ImagePlan
 from planner.schema.plan import Plan, PlanSet
 from planner.schema.procurement import Procurement
+from planner.schema.rl import RLPlanSet
 from planner.schema.study import StudyResult
 
 
@@ -27,7 +28,7 @@ Named = str | Path | Cluster | InZone
 Machines = Named | Node
 """What a question may be about: a cluster by name, file or record; a node's record is one of it."""
 Planned = PlanSet | Plan | Procurement
-Kept = Planned | StudyResult | ImagePlan
+Kept = Planned | StudyResult | ImagePlan | RLPlanSet
 """Every kind of document that is written."""
 Source = str | Path | Planned
 """A document, or the file that holds one."""

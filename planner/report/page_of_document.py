@@ -16,9 +16,10 @@ from planner.schema.images import ImagePlan
 from planner.schema.plan import Plan, PlanSet
 from planner.schema.procurement import Procurement
 from planner.schema.reports import Communication, Comparison, Validation
+from planner.schema.rl import RLPlanSet
 from planner.schema.study import StudyResult
 
-Kept = PlanSet | Plan | Procurement | StudyResult | ImagePlan
+Kept = PlanSet | Plan | Procurement | StudyResult | ImagePlan | RLPlanSet
 """What ``-o FILE`` writes."""
 PRINTED = {"comparison": Comparison, "validation": Validation, "communication": Communication}
 """Kind of document that ``--json`` prints -> its record."""
@@ -59,6 +60,8 @@ def shown(found: Kept, origin: str) -> Content:
         return plans.of_plan(found, origin)
     if isinstance(found, Procurement):
         return offers.of_offer(found, origin)
+    if isinstance(found, RLPlanSet):
+        raise WrongQuestion(f"{origin}: no page is drawn of post-training; explain prints it")
     return of_images(found, origin) if isinstance(found, ImagePlan) else studies.of_study(found, origin)
 
 

@@ -13,7 +13,7 @@ from planner.api.rechecking import RecheckInputs
 from planner.api.wording import in_keywords
 from planner.base.errors import WrongQuestion
 from planner.base.units import format_many, format_percent, format_seconds
-from planner.commands.screen import design_view, images_view, plan_view, procure_view, render
+from planner.commands.screen import design_view, images_view, plan_view, procure_view, render, rl_view
 from planner.planning import document
 from planner.question.document_options import ExplainQuestion
 from planner.question.given import listed, path
@@ -24,6 +24,7 @@ from planner.schema.plan import Plan, PlanSet
 from planner.schema.procurement import Procurement
 from planner.schema.record import dump
 from planner.schema.reports import TracedRank, TraceReport
+from planner.schema.rl import RLPlanSet
 from planner.schema.study import StudyResult
 
 
@@ -95,7 +96,7 @@ def show(asked: ExplainQuestion, *, as_json: bool = False) -> None:
     if means is None and isinstance(asked.plans, str | Path):
         plan_sources.consistent(given)
         rechecking.warn_of_figures(given, where)
-    if isinstance(given, StudyResult | ImagePlan):
+    if isinstance(given, StudyResult | ImagePlan | RLPlanSet):
         options = {
             "--rank": asked.rank,
             "--workload": asked.workload,
@@ -150,7 +151,7 @@ def _plan(
 
 
 def _whole(
-    found: StudyResult | ImagePlan, where: str, options: Mapping[str, object], as_json: bool, verbose: bool
+    found: StudyResult | ImagePlan | RLPlanSet, where: str, options: Mapping[str, object], as_json: bool, verbose: bool
 ) -> None:
     """A document of which no one plan is chosen."""
     for flag, value in options.items():
@@ -161,6 +162,8 @@ def _whole(
         render.json(document.stamped(found))
     elif isinstance(found, StudyResult):
         design_view.show(found, verbose=verbose)
+    elif isinstance(found, RLPlanSet):
+        rl_view.show(found, verbose=verbose)
     else:
         images_view.show(found)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from planner.base.units import format_bytes, format_count, format_many, format_seconds
+from planner.base.units import format_bytes, format_count, format_many, format_percent, format_seconds
 from planner.commands.screen import hand_over, render
 from planner.schema.rl import RLPlan, RLPlanSet, RolloutSide, TrainerSide
 
@@ -58,7 +58,7 @@ def show(answer: RLPlanSet, *, verbose: bool = False) -> None:
     render.labelled(
         "Search",
         f"{search.trainers:,} layouts of trainers, {search.replicas} of replicas, {search.programs} integer programs; "
-        f"{proof} over the splits tried, to {search.gap:.1%}",
+        f"{proof} over the splits tried, to {format_percent(search.gap)}",
     )
     hand_over.assumed(answer.assumptions, verbose)
 

@@ -15,6 +15,7 @@ from planner.schema.digest import DIGEST, is_edited
 from planner.schema.images import ImagePlan
 from planner.schema.procurement import Procurement
 from planner.schema.record import Report, _adapter
+from planner.schema.rl import RLPlanSet
 from planner.schema.study import StudyResult
 from planner.schema.versions import SCHEMA_VERSION, require_known_version
 
@@ -40,6 +41,10 @@ def load(path: Path) -> schema.PlanSet | schema.Plan:
     return answer
 
 
+AnyAnswer = schema.PlanSet | schema.Plan | Procurement | StudyResult | ImagePlan | RLPlanSet
+"""Every kind of document that holds plans of some kind."""
+
+
 def load_any(path: Path) -> schema.PlanSet | schema.Plan | Procurement:
     """Reads a plan, a set of plans or an offer from a file.
 
@@ -49,7 +54,7 @@ def load_any(path: Path) -> schema.PlanSet | schema.Plan | Procurement:
     return parse(json_file(path, LARGEST_FILE), str(path))
 
 
-def load_document(path: Path) -> schema.PlanSet | schema.Plan | Procurement | StudyResult | ImagePlan:
+def load_document(path: Path) -> AnyAnswer:
     """Reads any document that holds plans: also a study, and a plan of images.
 
     Raises:
@@ -137,9 +142,9 @@ def parse(data: object, where: str) -> schema.PlanSet | schema.Plan | Procuremen
     return answer
 
 
-def parse_document(data: object, where: str) -> schema.PlanSet | schema.Plan | Procurement | StudyResult | ImagePlan:
+def parse_document(data: object, where: str) -> AnyAnswer:
     """A document from JSON types; see :func:`load_document`."""
-    answer: schema.PlanSet | schema.Plan | Procurement | StudyResult | ImagePlan = _parsed(data, where, DOCUMENTS)
+    answer: AnyAnswer = _parsed(data, where, DOCUMENTS)
     return answer
 
 
@@ -150,7 +155,7 @@ def parse_answer(data: object, where: str, kinds: Mapping[str, type]) -> Any:
 
 PLANS: dict[str, type] = {"plan": schema.Plan, "plan-set": schema.PlanSet, "procurement": Procurement}
 """Kinds that hold plans to start."""
-DOCUMENTS: dict[str, type] = {**PLANS, "study": StudyResult, "image-plan": ImagePlan}
+DOCUMENTS: dict[str, type] = {**PLANS, "study": StudyResult, "image-plan": ImagePlan, "rl-plan": RLPlanSet}
 """Kinds that ``-o`` writes and ``explain`` prints."""
 
 
