@@ -29,7 +29,7 @@ from planner.schema.choices import Placement
 
 PRECISION = 5e-3
 """Relative width to which the shortest step is bisected."""
-POINTS = 8
+POINTS = 4
 """Longer steps at which the cheapest accelerators are looked for, over :data:`LONGEST` times the shortest."""
 LONGEST = 4.0
 
@@ -79,7 +79,7 @@ def _within(room: float, training: float, staleness: float) -> float:
     """The longest rollout whose step, by the mean of the longer of two, is within `room`."""
     low = 0.0
     high = room
-    for _ in range(30):
+    for _ in range(16):
         middle = 0.5 * (low + high)
         fits = float(placements.step("async", middle, training, 0.0, 1, staleness)) <= room
         low, high = (middle, high) if fits else (low, middle)
@@ -150,7 +150,7 @@ def _shortest(point: PlacementPoint, training: int, sequences: Callable[[int, fl
         return np.inf
     if sequences(training, low * (1.0 + 1e-9)) >= point.sequences:
         return low * (1.0 + 1e-9)
-    for _ in range(40):
+    for _ in range(24):
         middle = float(np.sqrt(low * high))
         enough = sequences(training, middle) >= point.sequences
         low, high = (low, middle) if enough else (middle, high)
