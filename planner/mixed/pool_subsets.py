@@ -249,9 +249,8 @@ class PreparedCache:
         Raises:
             ClusterwrightError: these pools cannot work together as asked, or nothing fits.
         """
-        shared = (
-            None if prepared_pools.fine(part) else self._shared(prepared_pools.common_precision(self.request, part))
-        )
+        fine = prepared_pools.fine(part)
+        shared = None if fine else self._shared(prepared_pools.common_precision(self.request, part))
         if shared is None or any(p not in shared.pools.all for p in part):
             names = tuple(p.name for p in part)
             if names not in self.own:
@@ -294,8 +293,8 @@ class PreparedCache:
 
 def _stands_on(plan: Plan, part: Sequence[JobPool], batch: int) -> bool:
     """Whether a plan of one pool, of the same batch, is on one of these."""
-    stands = plan.cluster.pools[0]
-    return plan.batch.global_ == batch and any((stands.node, stands.zone) == (p.cluster.node.id, p.zone) for p in part)
+    at = (plan.cluster.pools[0].node, plan.cluster.pools[0].zone)
+    return plan.batch.global_ == batch and at in [(p.cluster.node.id, p.zone) for p in part]
 
 
 def _steps(advance: object) -> search.Advance | None:
