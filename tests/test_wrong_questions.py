@@ -205,7 +205,10 @@ EDITS: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "less memory": (_memory, "total_bytes"),
     "a cheaper runner-up": (lambda d: d["plans"][1]["money"].update(usd_total=1.0), "usd_total"),
     "a number beyond floats": (lambda d: d["plans"][0]["axes"].update(batch=10**400), "batch.global_ is beyond"),
-    "a billion layers": (lambda d: d["plans"][0]["workload"]["shape"].update(layers=10**9), "at most 10,000"),
+    "a billion layers": (
+        lambda d: [plan["workload"]["shape"].update(layers=10**9) for plan in d["plans"]],
+        "at most 10,000",
+    ),
     "a kind of ten megabytes": (lambda d: d.update(kind="x" * 10**7), "kind is 'xxx"),
 }
 
@@ -225,7 +228,8 @@ def test_an_edited_plan_is_refused(name: str, capsys: pytest.CaptureFixture[str]
 def test_control_characters_of_a_plan_do_not_reach_the_terminal(
     written: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    written["plans"][0]["workload"]["name"] = "red\x1b[31m\u202e"
+    for plan in written["plans"]:
+        plan["workload"]["name"] = "red\x1b[31m\u202e"
     written["reasons"]["why_not"] = ["two\nlines"]
     Path("plan.json").write_text(json.dumps(written), encoding="utf-8")
     told = ask(capsys, "explain plan.json").out
