@@ -142,7 +142,7 @@ def _ranking(found: StudyResult) -> None:
             n,
             *(quantities.objective(name, value) for name, value in point.objectives.items()),
             None if point.capital_usd is None else format_usd(point.capital_usd),
-            None if point.power_w is None else units.format_power(point.power_w),
+            None if point.power_w is None else quantity.format_power(point.power_w),
             *(quantities.axis(point.axes[path], units[path]) for path in paths),
         ]
         for n, point in enumerate(found.best, 1)
@@ -159,7 +159,7 @@ def _front(found: StudyResult) -> None:
     rows = [
         [
             *(quantities.objective(name, value) for name, value in point.objectives.items()),
-            None if point.power_w is None else units.format_power(point.power_w),
+            None if point.power_w is None else quantity.format_power(point.power_w),
             *(quantities.axis(point.axes[path], units[path]) for path in paths),
             quantities.degrees(point.plan[0].parallelism),
         ]
