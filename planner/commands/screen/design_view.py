@@ -8,7 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from planner.api.differences import leaves
-from planner.base.units import UNITS, format_bytes, format_count, format_percent, format_seconds, format_usd
+from planner.base.units import (
+    UNITS,
+    format_bytes,
+    format_count,
+    format_percent,
+    format_power,
+    format_seconds,
+    format_usd,
+)
 from planner.commands.screen import render
 from planner.commands.screen.hand_over import assumed, hand_over
 from planner.report import quantities
@@ -142,7 +150,7 @@ def _ranking(found: StudyResult) -> None:
             n,
             *(quantities.objective(name, value) for name, value in point.objectives.items()),
             None if point.capital_usd is None else format_usd(point.capital_usd),
-            None if point.power_w is None else quantity.format_power(point.power_w),
+            None if point.power_w is None else format_power(point.power_w),
             *(quantities.axis(point.axes[path], units[path]) for path in paths),
         ]
         for n, point in enumerate(found.best, 1)
@@ -159,7 +167,7 @@ def _front(found: StudyResult) -> None:
     rows = [
         [
             *(quantities.objective(name, value) for name, value in point.objectives.items()),
-            None if point.power_w is None else quantity.format_power(point.power_w),
+            None if point.power_w is None else format_power(point.power_w),
             *(quantities.axis(point.axes[path], units[path]) for path in paths),
             quantities.degrees(point.plan[0].parallelism),
         ]
