@@ -260,9 +260,7 @@ class PreparedCache:
         # What is offered beside these pools changes nothing for them, and so not how often they are interrupted.
         longest, most = prepared_pools.limits(self.request, part, self.batch)
         shared = replace(shared, setting=replace(shared.setting, longest=longest, most=most))
-        if len(part) > EVERY_SET:
-            return shared, None
-        return shared, [tuple(shared.pools.all.index(p) for p in part)]
+        return shared, None if len(part) > EVERY_SET else [tuple(shared.pools.all.index(p) for p in part)]
 
     def _shared(self, precision: str) -> prepared_pools.PreparedPools | None:
         """The question over all pools that have a precision; None where they cannot be asked together."""
