@@ -15,9 +15,10 @@ import planner
 from planner.api.post_training import plan_rl
 from planner.base.errors import WrongQuestion
 from planner.commands.command_line import cli
-from planner.rl import constants, decode, generation, lengths, placements, program
-from planner.rl.decode import Rollout
-from planner.rl.generation import Demand
+from planner.cost import decoding, generation, response_lengths, rl_step
+from planner.cost.decoding import Rollout
+from planner.cost.generation import Demand
+from planner.rl import constants, program
 from planner.rl.program import PlacementPoint
 from planner.verify import Inconsistent
 from planner.verify.post_training import check_post_training
@@ -108,19 +109,19 @@ def test_program_finds_what_trying_everything_finds(seed: int) -> None:
 
 def test_stated_mean_is_the_mean_of_cut_lengths() -> None:
     for mean, cap in ((200.0, 28_672.0), (1060.0, 4096.0), (3200.0, 4096.0)):
-        responses = lengths.of_mean(mean, cap)
+        responses = response_lengths.of_mean(mean, cap)
 
         assert responses.mean == pytest.approx(mean, rel=1e-4)
         assert responses.longest(1e6) <= cap
 
 
-def served(**changed: object) -> decode.Served:
+def served(**changed: object) -> decoding.Served:
     """Llama 3.1 8B on H100s."""
     found = _asked("llama3.1-8b", "dgx-h100:2")
     return replace(found, **changed)  # type: ignore[arg-type]
 
 
-def _asked(model: str, cluster: str) -> decode.Served:
+def _asked(model: str, cluster: str) -> decoding.Served:
     from planner.catalog import load
     from planner.models.workload import model as find
     from planner.question.plan_options import PlanOptions
@@ -150,14 +151,14 @@ def test_one_sequence_costs_the_weights_once_over_the_memory_rate() -> None:
     cache of one sequence and the host add less than half of that."""
     alone = Rollout(tp=np.array([1.0]), groups=np.array([1.0]))
 
-    seconds = float(decode.iteration(served(), alone, 1.0, 1000.0)[0])
+    seconds = float(decoding.iteration(served(), alone, 1.0, 1000.0)[0])
 
     assert 5.6e-3 < seconds < 1.5 * 5.6e-3
 
 
 def test_a_batch_that_exceeds_the_cache_waits() -> None:
     layout = Rollout(tp=np.array([1.0]), groups=np.array([1.0]))
-    demand = Demand(sequences=512.0, prompt=200.0, lengths=lengths.of_mean(1000.0, 4000.0), samples=16.0)
+    demand = Demand(sequences=512.0, prompt=200.0, lengths=response_lengths.of_mean(1000.0, 4000.0), samples=16.0)
     wide = generation.room(served(), layout, 70e9, 4096, True)
     narrow = replace(wide, tokens=wide.tokens / 50.0)
 
@@ -171,12 +172,12 @@ def test_a_batch_that_exceeds_the_cache_waits() -> None:
 def test_more_staleness_never_lengthens_a_step() -> None:
     """With the same rates, more batches in flight hide more of the tail and of what batches differ by."""
     layout = Rollout(tp=np.array([1.0]), groups=np.array([1.0]))
-    demand = Demand(sequences=2048.0, prompt=200.0, lengths=lengths.of_mean(2000.0, 28_000.0), samples=16.0)
+    demand = Demand(sequences=2048.0, prompt=200.0, lengths=response_lengths.of_mean(2000.0, 28_000.0), samples=16.0)
     room = generation.room(served(), layout, 70e9, 4096, True)
     steps = []
     for stale in (0.1, 0.3, 1.0, 4.0):
         rollout = float(generation.seconds(served(), layout, demand, room, np.array([[64.0]]), stale)[0, 0])
-        steps.append(float(placements.step("async", rollout, 40.0, 1.0, 1, stale)))
+        steps.append(float(rl_step.step("async", rollout, 40.0, 1.0, 1, stale)))
 
     assert steps == sorted(steps, reverse=True)
 

@@ -113,6 +113,8 @@ def _left_open(asked: RLQuestion, work: problem.RLStep) -> tuple[tuple[str, str,
         (asked.reward is None, "a verifier scores responses", "it takes no accelerator", "--reward"),
         (asked.rollout_precision is None, "bf16 rollout", "8-bit weights change what is sampled; ask for them",
          "--rollout-precision"),
+        (True, f"host times and memory shares of {work.engine.name}",
+         "no engine was timed; what measured steps take beyond them is fitted", "--engine"),
         (True, "the same learning at any staleness", "no published law says what staleness costs", "--staleness"),
     )  # fmt: skip
     return tuple((what, why, flag) for is_open, what, why, flag in open_ones if is_open)

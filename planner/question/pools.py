@@ -137,7 +137,7 @@ def of_accelerators(known: Catalog, text: str, fabric: str | None, region: str |
             several = "; --cluster NODE:A..B tries several counts" if ".." in count else ""
             raise WrongQuestion(f"--accelerators {part.strip()}: how many? Write {name}:4{several}")
         if int(count):
-            found += _some(known, accelerator(known, name), int(count), fabric, region)
+            found += so_many(known, accelerator(known, name), int(count), fabric, region)
     return found
 
 
@@ -182,7 +182,7 @@ def offered(known: Catalog, name: str, count: str) -> str:
     return f"{listed}--accelerators {name}:{wanted or 8} takes what is usual"
 
 
-def _some(known: Catalog, part: str, count: int, fabric: str | None, region: str | None) -> list[Cluster]:
+def so_many(known: Catalog, part: str, count: int, fabric: str | None, region: str | None) -> list[Cluster]:
     """So many accelerators: nodes that they fill, if these are not small; else the most whole nodes of the largest kind
     and a part of one, with its share of ports and power.
     """

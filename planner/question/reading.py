@@ -126,7 +126,7 @@ def request_over(known: Catalog, model: str | Model, clusters: Sequence[Cluster]
     first = clusters[0]
     _, wanted = request(model, replace(first, count=1), replace(asked, price=None, fabric=None), known=known)
     for each in clusters:
-        _runtime(known, asked.runtime or wanted.runtime.id, each.accelerator, wanted.workload)
+        runtime_of(known, asked.runtime or wanted.runtime.id, each.accelerator, wanted.workload)
     inputs = _inputs(known, wanted.workload.model, ())
     return replace(wanted, cluster=first, counts=(first.count,), price=None, sold_as="", inputs=inputs)
 
@@ -195,7 +195,7 @@ def request(
     found = model if isinstance(model, Model) else workload.model(model)
     batches = batches_of(_usual_batch(found, base, asked), asked.batch)
     asked_workload = _workload(found, batches[-1], asked)
-    runtime, release = _runtime(known, asked.runtime, base.accelerator, asked_workload)
+    runtime, release = runtime_of(known, asked.runtime, base.accelerator, asked_workload)
     pins = _pins(asked)
     split_schedules.refuse_missing(known, runtime, pins)
     price, sold_as = _price(known, base.node, asked)
@@ -353,7 +353,7 @@ def _placed(known: Catalog, found: Cluster, asked: PlanOptions) -> tuple[Cluster
     return found, (found.count,)
 
 
-def _runtime(known: Catalog, text: str | None, part: Accelerator, work: Workload) -> tuple[Runtime, str]:
+def runtime_of(known: Catalog, text: str | None, part: Accelerator, work: Workload) -> tuple[Runtime, str]:
     """``megatron-core`` or ``megatron-core@2024``; unless named, :func:`default_runtime`."""
     able = [name for name in _training(known, work) if part.vendor in known.runtime(name).vendors]
     default = default_runtime(known, part, work)

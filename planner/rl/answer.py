@@ -8,16 +8,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.axes.table import PRECISION, RECOMPUTE, ZERO
+from planner.cost import decoding, rl_step
+from planner.cost.decoding import Served
+from planner.cost.money import DAY_S
 from planner.models.parameters import parameters
-from planner.rl import candidates, decode, placements, problem, training
+from planner.rl import candidates, problem, training
 from planner.rl.candidates import ReplicaOptions, Training
-from planner.rl.decode import Served
 from planner.rl.problem import PostTraining, RLStep
 from planner.rl.program import PlacementPoint, RoleChoice
 from planner.schema.choices import Placement
 from planner.schema.rl import RLPhases, RLPlan, RLWork, RolloutSide, TrainerSide
-
-DAY_S = 86400.0
 
 
 def described(work: RLStep) -> RLWork:
@@ -66,12 +66,7 @@ def colocated_plan(asked: PostTraining, trained: Training, served: Served) -> RL
         resident = 0.0 if offloads else trained.states
         share = work.engine.memory_share_colocated if offloads else work.engine.memory_share
         offered = candidates.replicas(asked, trained.pool, served, layout, (share, resident), 0.0)
-        counts = np.floor(machines.accelerators / layout.accelerators)
-        assigned = work.demand.sequences / np.maximum(counts, 1.0)
-        seconds = np.array(
-            [np.interp(n, offered.assigned, row) for n, row in zip(assigned, offered.seconds, strict=True)], dtype=float
-        )
-        seconds = np.where(np.isfinite(offered.seconds[:, 0]) & (counts >= 1), seconds, np.inf)
+        counts, assigned, seconds = offered.over(machines.accelerators, work.demand.sequences)
         j = int(np.argmin(seconds))
         if not np.isfinite(seconds[j]):
             continue
@@ -80,8 +75,7 @@ def colocated_plan(asked: PostTraining, trained: Training, served: Served) -> RL
         if not offloads:
             sync -= 2.0 * trained.states / float(served.device.host_bandwidth)
         step = (
-            float(placements.step("colocated", seconds[j], trained.seconds, sync, work.updates, 0.0))
-            + asked.excess.other
+            float(rl_step.step("colocated", seconds[j], trained.seconds, sync, work.updates, 0.0)) + asked.excess.other
         )
         if best is None or step < best.step:
             sides = (_side(asked, offered, j, int(counts[j]), float(assigned[j]), float(seconds[j])),)
@@ -106,7 +100,7 @@ def plan_apart(asked: PostTraining, point: PlacementPoint, choice: RoleChoice) -
         for side, (p, j, _) in zip(sides, choice.replicas, strict=True)
     )
     sync = point.sync_s[choice.training] - asked.excess.other
-    step = placements.step(
+    step = rl_step.step(
         point.placement, generation, trained.seconds, sync + asked.excess.other, point.updates, point.staleness
     )
     timed = Timed(
@@ -128,7 +122,7 @@ def _side(
     machines = asked.machines[offered.pool]
     layout = offered.layout
     wide = int(layout.accelerators[j])
-    weights = float(decode.weights(offered.served, layout)[j])
+    weights = float(decoding.weights(offered.served, layout)[j])
     return RolloutSide(
         pool=machines.pool.name,
         accelerator=machines.cluster.accelerator.id,
@@ -169,7 +163,7 @@ def _trainer(asked: PostTraining, trained: training.Trainer, pool: int, seconds:
 def _plan(asked: PostTraining, trained: Training, timed: Timed) -> RLPlan:
     work = asked.work
     alone = trained.seconds + timed.generation + timed.sync + asked.excess.other
-    half = math.hypot(asked.excess.half_width, 0.0)
+    half = asked.excess.half_width
     usd = _usd_per_s(asked, trained, timed)
     return RLPlan(
         rank=1,
@@ -221,11 +215,9 @@ def _waits(trained: Training, timed: Timed) -> str:
     if timed.placement == "colocated":
         share = timed.generation / timed.step
         return f"training waits for rollout and rollout for training, in turns; rollout is {share:.0%} of the step"
-    idle = timed.step - timed.sync - (timed.generation if timed.generation > trained.seconds else trained.seconds)
     longer, other = ("rollout", "trainers") if timed.generation > trained.seconds else ("training", "replicas")
     shorter = min(timed.generation, trained.seconds)
     share = max(0.0, 1.0 - shorter / max(timed.step, 1e-9))
     if timed.placement == "in-step":
         return f"trainers wait for the last response, replicas for new weights; {longer} is the longer part"
-    del idle
     return f"{longer} sets the pace; {other} wait {share:.0%} of the step"

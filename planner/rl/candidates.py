@@ -6,12 +6,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from planner.cost import generation, weight_sync
+from planner.cost.decoding import Rollout, Served
 from planner.cost.figures import Array
+from planner.cost.generation import Room
 from planner.models.parameters import parameters
-from planner.rl import generation, sync, training
+from planner.rl import training
 from planner.rl.constants import MeasuredExcess
-from planner.rl.decode import Rollout, Served
-from planner.rl.generation import Room
 from planner.rl.problem import PostTraining, RLStep
 from planner.rl.training import Trainer, TrainerPasses
 from planner.schema.workload import Model
@@ -45,15 +46,14 @@ class Training:
         return self.trainer.states + (self.critic.states if self.critic else 0.0)
 
 
-def trained(asked: PostTraining, place: int, size: int) -> Training | None:
-    """Training on so many accelerators of a pool; None where nothing fits or no layout is legal."""
+def trained(asked: PostTraining, place: int, size: int, *, limited: bool = True) -> Training | None:
+    """Training on so many accelerators of a pool; None where nothing fits (if `limited`) or no layout is legal."""
     work = asked.work
     cluster = asked.machines[place].part(size)
 
     def of(model: Model, forwards: int) -> Trainer | None:
-        return training.best(
-            asked.known, model, cluster, TrainerPasses(work.demand, work.updates, forwards), asked.training
-        )
+        passes = TrainerPasses(work.demand, work.updates, forwards)
+        return training.best(asked.known, model, cluster, passes, asked.training, limited=limited)
 
     policy = of(work.model, work.forwards)
     if policy is None:
@@ -111,6 +111,14 @@ class ReplicaOptions:
         ]
         return np.array(done)
 
+    def over(self, accelerators: int, sequences: float) -> tuple[Array, Array, Array]:
+        """Replicas of each layout on so many accelerators, sequences of each, and seconds of all; infinite: none."""
+        counts = np.floor(accelerators / self.layout.accelerators)
+        assigned = sequences / np.maximum(counts, 1.0)
+        pairs = zip(assigned, self.seconds, strict=True)
+        seconds = np.array([np.interp(share, self.assigned, row) for share, row in pairs], dtype=float)
+        return counts, assigned, np.where(np.isfinite(self.seconds[:, 0]) & (counts >= 1), seconds, np.inf)
+
 
 def replicas(
     asked: PostTraining, place: int, served: Served, layout: Rollout, memory: tuple[float, float], stale: float
@@ -131,9 +139,7 @@ def replicas(
     capacity = max(min(served.device.memory * share, served.device.memory - resident) - engine.reserved, 0.0)
     room = generation.room(served, layout, capacity, engine.sequences, engine.prefix_caching)
     assigned = np.unique(np.round(np.geomspace(1.0, work.demand.sequences, POINTS)))
-    seconds = (
-        generation.seconds(served, layout, work.demand, room, assigned[:, None], stale).T * asked.excess.generation
-    )
+    kernels = generation.seconds(served, layout, work.demand, room, assigned[:, None], stale).T
     return ReplicaOptions(
         pool=place,
         served=served,
@@ -142,7 +148,7 @@ def replicas(
         in_flight=generation.in_flight(work.demand, room, layout),
         capacity=capacity,
         assigned=assigned,
-        seconds=np.maximum.accumulate(seconds, axis=1),
+        seconds=np.maximum.accumulate(asked.excess.generation * kernels, axis=1),
     )
 
 
@@ -174,6 +180,6 @@ def synchronised(
     """
     weights = 2.0 * parameters(work.model).total
     if apart:
-        return sync.between(weights, trainers.shape, trainers.network, replicas_on.network, sizes)
-    moved = sync.offload(training.states, float(trainers.device.host_bandwidth))
-    return sync.in_place(weights, trainers.shape, trainers.network, sizes[0]) + moved
+        return weight_sync.between(weights, trainers.shape, trainers.network, replicas_on.network, sizes)
+    moved = weight_sync.offload(training.states, float(trainers.device.host_bandwidth))
+    return weight_sync.in_place(weights, trainers.shape, trainers.network, sizes[0]) + moved

@@ -20,14 +20,16 @@ import numpy as np
 from planner.base import reading
 from planner.base.errors import ClusterwrightError, NoAnswer, WrongQuestion
 from planner.calibration.runs import names
-from planner.catalog import Catalog, cluster
+from planner.catalog import Catalog
+from planner.cost import response_lengths, rl_step
+from planner.cost.generation import Demand
 from planner.models.workload import find_model
+from planner.question import pools
 from planner.question.job_pools import JobPool, part_of
 from planner.question.plan_options import PlanOptions
-from planner.rl import candidates, constants, lengths, placements, problem
+from planner.rl import candidates, constants, problem
 from planner.rl.candidates import Training
 from planner.rl.constants import MeasuredExcess
-from planner.rl.generation import Demand
 from planner.rl.problem import Machines, PostTraining, RLStep
 from planner.schema.choices import Placement
 from planner.schema.hardware import Cluster
@@ -73,9 +75,12 @@ class StepParts:
     update: float
     sync: float
     experts: bool
-    lengths_known: bool
     tokens: float
-    fits: bool
+    lengths_known: bool = True
+    fits: bool = True
+    """Whether the trainer fits at a risk of 50 %."""
+    as_stated: bool = True
+    """Whether both layouts are those of the row, and not others since its own are not legal here."""
 
     def phases(self, excess: MeasuredExcess) -> dict[str, float]:
         """Seconds by phase as they are predicted."""
@@ -92,7 +97,7 @@ class StepParts:
         """Seconds of the step as they are predicted."""
         parts = self.phases(excess)
         training = parts["log-probabilities"] + parts["reference"] + parts["update"]
-        whole = placements.step(
+        whole = rl_step.step(
             self.placement, parts["generation"], training, self.sync + excess.other, self.updates, self.staleness
         )
         return float(whole)
@@ -157,7 +162,7 @@ def demand(row: Row) -> tuple[Demand, int, bool]:
     if prompts and batch == prompts:  # counted in prompts, as verl does
         batch = batch * samples
     updates = max(1, round(sequences / batch))
-    responses = lengths.of_mean(min(mean, 0.98 * cap), cap)
+    responses = response_lengths.of_mean(min(mean, 0.98 * cap), cap)
     whole = Demand(sequences=sequences, prompt=PROMPT, lengths=responses, samples=min(samples, sequences))
     return whole, updates, stated is not None
 
@@ -169,15 +174,13 @@ def accelerators(known: Catalog, name: str, count: int) -> Cluster:
         WrongQuestion: an accelerator that the catalog has not, or that no node holds.
     """
     part = names.accelerator(name)
-    held = [node for node in known.nodes.values() if node.accelerator == part]
-    if not held:
+    if part is None:
         raise WrongQuestion(f"accelerator {name!r}: no node of the catalog holds it")
-    node = max(held, key=lambda node: (count % node.accelerators == 0, node.accelerators))
-    nodes = math.ceil(count / node.accelerators)
-    while count % nodes:
-        nodes += 1
-    usual = cluster(known, node.id, 1, node.fabric or "ethernet-25g", None)
-    return replace(usual, node=part_of(usual.node, count // nodes), count=nodes)
+    filled = pools.so_many(known, part, count, None, None)
+    if len(filled) == 1:
+        return filled[0]
+    nodes = next(nodes for nodes in range(len(filled), count + 1) if count % nodes == 0)
+    return replace(filled[0], node=part_of(filled[0].node, count // nodes), count=nodes)
 
 
 def parts(known: Catalog, row: Row) -> StepParts:
@@ -225,10 +228,11 @@ def parts(known: Catalog, row: Row) -> StepParts:
         inputs={},
         excess=replace(excess, generation=1.0, training=1.0, training_experts=1.0),
     )  # fmt: skip
-    trained, fits = _trained(asked)
+    trained, fits, stated = _trained(asked)
     if where != "colocated" and "verl" in row["framework"].lower() and not number(row, "logprob_s"):
         trained = replace(trained, log_probabilities_s=0.0)  # those of the engine are taken: use_rollout_log_probs
-    return _timed(asked, trained, where, number(row, "staleness") or 0.0, known_lengths, fits)
+    timed = _timed(asked, trained, where, number(row, "staleness") or 0.0)
+    return replace(timed, lengths_known=known_lengths, fits=fits, as_stated=stated and timed.as_stated)
 
 
 RUNTIMES = (("fsdp", "fsdp2"), ("megatron", "megatron-core"), ("nemo", "megatron-core"), ("deepspeed", "deepspeed"))
@@ -249,40 +253,38 @@ def _training(row: Row) -> PlanOptions:
                        oom_risk="50 %")  # fmt: skip
 
 
-def _trained(asked: PostTraining) -> tuple[Training, bool]:
-    """The trainer as stated; with fewer pins where no such layout is legal here (uneven stages), and without a limit
-    of memory where nothing fits.
+def _trained(asked: PostTraining) -> tuple[Training, bool, bool]:
+    """The trainer as stated, or with fewer pins where no such layout is legal here (uneven stages); whether it fits,
+    and whether it is as stated. What does not fit is priced without a limit of memory.
     """
     pins = asked.training.pin
-    tried = [pins, [p for p in pins if not str(p).startswith("pp")], ["recompute=full"], []]
-    for some in tried:
-        training = replace(asked.training, pin=tuple(some))
-        trained = candidates.trained(replace(asked, training=training), 0, asked.machines[0].accelerators)
-        if trained is not None:
-            return trained, True
-    raise NoAnswer("no layout of the trainer fits")
+    for some in (pins, [p for p in pins if not str(p).startswith("pp")], ["recompute=full"], []):
+        stated = replace(asked, training=replace(asked.training, pin=tuple(some)))
+        for fits in (True, False):
+            trained = candidates.trained(stated, 0, asked.machines[0].accelerators, limited=fits)
+            if trained is not None:
+                return trained, fits, some is pins
+    raise NoAnswer("no layout of the trainer is legal")
 
 
-def _timed(
-    asked: PostTraining, trained: Training, where: Placement, stale: float, known_lengths: bool, fits: bool
-) -> StepParts:
+def _timed(asked: PostTraining, trained: Training, where: Placement, stale: float) -> StepParts:
+    """A row's phases on its accelerators."""
     work = asked.work
     rollers = asked.machines[1]
     runtime = asked.known.runtime(trained.trainer.runtime.partition("@")[0])
     on_trainers, served = (problem.served(asked, each.cluster, runtime) for each in asked.machines)
+    as_stated = True
     try:
         layout = problem.replica_layouts(work.model, rollers.cluster, asked.replica)
     except ClusterwrightError:
+        as_stated = False
         layout = problem.replica_layouts(work.model, rollers.cluster, {})
     engine = work.engine
     colocated = where == "colocated"
     share = engine.memory_share_colocated if colocated else engine.memory_share
     ahead = stale if where == "async" else 0.0
     offered = candidates.replicas(asked, 1, served, layout, (share, 0.0), ahead)
-    counts = np.floor(rollers.accelerators / layout.accelerators)
-    assigned = work.demand.sequences / np.maximum(counts, 1.0)
-    seconds = np.array([np.interp(n, offered.assigned, row) for n, row in zip(assigned, offered.seconds, strict=True)])
-    seconds = np.where(np.isfinite(offered.seconds[:, 0]) & (counts >= 1), seconds, np.inf)
+    _, _, seconds = offered.over(rollers.accelerators, work.demand.sequences)
     if not np.any(np.isfinite(seconds)):
         raise NoAnswer("no replica holds the weights and a response")
     plain = np.where(layout.groups == 1, seconds, np.inf)
@@ -298,7 +300,6 @@ def _timed(
         update=trained.update_s,
         sync=candidates.synchronised(work, trained, on_trainers, served, sizes, not colocated),
         experts=work.model.moe is not None,
-        lengths_known=known_lengths,
         tokens=work.tokens,
-        fits=fits,
+        as_stated=as_stated,
     )

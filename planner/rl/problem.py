@@ -12,19 +12,20 @@ import numpy as np
 from planner.base import reading, units
 from planner.base.errors import NoAnswer, WrongQuestion
 from planner.catalog import Catalog
+from planner.cost import response_lengths
+from planner.cost.decoding import Rollout, Served
+from planner.cost.generation import Demand
 from planner.figures import cost_inputs
 from planner.figures.efficiency import reached
 from planner.figures.matrix_formats import can_train_in
+from planner.models.context import attended
 from planner.models.parameters import parameters
 from planner.models.workload import find_model, workload
 from planner.question.job_pools import JobPool, part_of
 from planner.question.plan_options import PlanOptions
 from planner.question.rl_options import RLOptions
 from planner.question.values import sequence_length
-from planner.rl import decode, lengths
 from planner.rl.constants import EngineFigures, MeasuredExcess, engine
-from planner.rl.decode import Rollout, Served
-from planner.rl.generation import Demand
 from planner.schema.choices import Objective, Placement, RLTask
 from planner.schema.hardware import Cluster, Runtime
 from planner.schema.workload import Model
@@ -118,15 +119,15 @@ def work(model: Model, task: RLTask, asked: RLOptions) -> RLStep:
     )
 
 
-def _responses(stated: str | Path | Sequence[float]) -> lengths.Lengths:
+def _responses(stated: str | Path | Sequence[float]) -> response_lengths.Lengths:
     """Lengths as stated: mean and cap, a file, or numbers."""
     if not isinstance(stated, str | Path):
         values = np.array(list(stated), dtype=float)
-        return lengths.of_values(values, float(values.max()) if len(values) else 1.0)
+        return response_lengths.of_values(values, float(values.max()) if len(values) else 1.0)
     mean, slash, cap = str(stated).partition("/")
     try:
         if slash:
-            return lengths.of_mean(units.parse(mean, "count"), units.parse(cap, "count"))
+            return response_lengths.of_mean(units.parse(mean, "count"), units.parse(cap, "count"))
     except units.UnitError:
         pass
     if not Path(stated).is_file():
@@ -136,7 +137,7 @@ def _responses(stated: str | Path | Sequence[float]) -> lengths.Lengths:
         values = np.array([float(word) for word in words])
     except ValueError as error:
         raise WrongQuestion(f"--response {stated}: one length in tokens a line; {error}") from None
-    return lengths.of_values(values, float(values.max()) if len(values) else 1.0)
+    return response_lengths.of_values(values, float(values.max()) if len(values) else 1.0)
 
 
 def staleness(placement: Placement | None, stated: float | None) -> Mapping[Placement, tuple[float, ...]]:
@@ -219,6 +220,11 @@ class PostTraining:
     assumptions: Sequence[tuple[str, str, str]] = ()
 
 
+def windowed(model: Model, context: float) -> float:
+    """Positions that attention reads over those there are, mean over a response."""
+    return float(min(1.0, attended(model, context) / (0.5 * context)))
+
+
 def served(asked: PostTraining, cluster: Cluster, runtime: Runtime) -> Served:
     """A model as an engine serves it on a cluster.
 
@@ -241,7 +247,7 @@ def served(asked: PostTraining, cluster: Cluster, runtime: Runtime) -> Served:
         cache_bytes=2.0,
         host_s=work.engine.host,
         host_sequence_s=work.engine.host_sequence,
-        near=decode.windowed(work.model, longest),
+        near=windowed(work.model, longest),
     )
 
 

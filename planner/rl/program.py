@@ -22,8 +22,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.base.solver import Linear, Problem, total
+from planner.cost import rl_step
 from planner.cost.figures import Array
-from planner.rl import placements
 from planner.rl.candidates import ReplicaOptions, Training
 from planner.schema.choices import Placement
 
@@ -81,7 +81,7 @@ def _within(room: float, training: float, staleness: float) -> float:
     high = room
     for _ in range(16):
         middle = 0.5 * (low + high)
-        fits = float(placements.step("async", middle, training, 0.0, 1, staleness)) <= room
+        fits = float(rl_step.step("async", middle, training, 0.0, 1, staleness)) <= room
         low, high = (middle, high) if fits else (low, middle)
     return low
 

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field, replace
 
 from planner.base.errors import NoAnswer
 from planner.base.version import __version__
+from planner.cost.decoding import Rollout, Served
 from planner.models.parameters import parameters
 from planner.models.workload import workload
-from planner.question.reading import _runtime
+from planner.question.reading import runtime_of
 from planner.rl import answer, candidates, problem, program
 from planner.rl.answer import colocated_plan, plan_apart
 from planner.rl.candidates import Training
-from planner.rl.decode import Rollout, Served
 from planner.rl.problem import PostTraining
 from planner.rl.program import PlacementPoint
 from planner.schema.choices import Objective, Placement
@@ -80,17 +80,16 @@ def plan(asked: PostTraining) -> RLPlanSet:
             proven=counts.proven,
             gap=counts.gap,
         ),
-        evidence="",
         assumptions=tuple(Assumption(what=what, why=why, flag=flag) for what, why, flag in asked.assumptions),
     )
 
 
 def _served(asked: PostTraining) -> list[Served]:
-    """The policy as the engine serves it on machine pool."""
+    """The policy as the engine serves it on every pool."""
     work = workload(asked.work.model, method="full")
     served = []
     for machine in asked.machines:
-        runtime, _ = _runtime(asked.known, asked.training.runtime, machine.cluster.accelerator, work)
+        runtime, _ = runtime_of(asked.known, asked.training.runtime, machine.cluster.accelerator, work)
         served.append(problem.served(asked, machine.cluster, runtime))
     return served
 
@@ -187,7 +186,7 @@ def _one_of_each(plans: Sequence[RLPlan]) -> list[RLPlan]:
 
 
 def _front(plans: Sequence[RLPlan]) -> tuple[RLFrontPoint, ...]:
-    """The fastest and the cheapest at machine staleness."""
+    """The fastest and the cheapest at every staleness."""
     points = []
     for stale in sorted({plan.staleness for plan in plans}):
         alike = [plan for plan in plans if plan.staleness == stale]

@@ -21,13 +21,12 @@ from planner.base.errors import ClusterwrightError
 from planner.catalog import Catalog
 from planner.cost import stage_memory
 from planner.cost.evaluate import terms
+from planner.cost.generation import Demand
 from planner.models import fine_tuning
 from planner.models.context import attended, in_texts
-from planner.models.parameters import parameters
 from planner.question.plan_options import PlanOptions
 from planner.question.reading import request
 from planner.question.search_problem import Prepared, prepare, problem
-from planner.rl.generation import Demand
 from planner.schema.hardware import Cluster
 from planner.schema.workload import Model
 from planner.search.branch_and_bound import Bounded
@@ -50,21 +49,15 @@ class Trainer:
     """All optimizer steps of a step of the algorithm."""
     forward_s: float
     """One forward pass of all its sequences."""
-    delay: float
-    """Factor by which the longest sequence stretches them; in both."""
     memory: float
     """Bytes on the fullest accelerator."""
     states: float
     """Weights, gradients and optimizer states in it: what is moved to host memory between phases."""
     capacity: float
-    half_width: float
-    """Half-width of the 80 % interval of an optimizer step, log scale."""
     proven: bool
     """Whether no other layout of the space is faster."""
     candidates: int
     runtime: str
-    flops: float
-    """Model FLOPs of an optimizer step."""
 
 
 def packed(demand: Demand, updates: int, accelerators: int) -> tuple[int, int]:
@@ -87,7 +80,9 @@ class TrainerPasses(NamedTuple):
     """Forward passes of all sequences beside the updates."""
 
 
-def best(known: Catalog, model: Model, cluster: Cluster, passes: TrainerPasses, asked: PlanOptions) -> Trainer | None:
+def best(
+    known: Catalog, model: Model, cluster: Cluster, passes: TrainerPasses, asked: PlanOptions, *, limited: bool = True
+) -> Trainer | None:
     """The best layout of a trainer on all of a cluster; None where none is legal or fits.
 
     Args:
@@ -96,6 +91,7 @@ def best(known: Catalog, model: Model, cluster: Cluster, passes: TrainerPasses, 
         cluster: The accelerators of the role.
         passes: What is done with the sequences of a step.
         asked: Runtime, precision, pins, optimizer and risk.
+        limited: Whether it must fit; else memory has no limit, as where a run has shown that it did.
     """
     demand, updates, forwards = passes
     count, tokens = packed(demand, updates, cluster.accelerators)
@@ -106,9 +102,11 @@ def best(known: Catalog, model: Model, cluster: Cluster, passes: TrainerPasses, 
         prepared = prepare(known, wanted)
     except ClusterwrightError:
         return None
-    prepared = replace(prepared, figures=_of_responses(prepared.figures, model, demand, float(forwards)))
-    result = Bounded().search(problem(prepared, SHORTLIST))
-    choice = _first_fitting(prepared, model, result.best, demand, updates)
+    figures = _of_responses(prepared.figures, model, demand, float(forwards))
+    prepared = replace(prepared, figures=figures)
+    room = prepared.usable if limited else math.inf
+    result = Bounded().search(problem(prepared, SHORTLIST, capacity=None if limited else math.inf))
+    choice = _first_fitting(prepared, model, result.best, TrainerPasses(demand, updates, forwards), room)
     if choice is None:
         return None
     candidate, memory, delay = choice
@@ -126,15 +124,12 @@ def best(known: Catalog, model: Model, cluster: Cluster, passes: TrainerPasses, 
         options=candidate.options,
         update_s=update * updates * delay,
         forward_s=forward * updates * delay,
-        delay=delay,
         memory=memory,
         states=states,
         capacity=cluster.accelerator.memory,
-        half_width=max(width for width, _ in prepared.sure.values()),
         proven=result.proven and candidate.time * delay <= bound,
         candidates=result.candidates,
         runtime=f"{wanted.runtime.id}@{wanted.release}",
-        flops=float(cost.model_flops(grid)),
     )
 
 
@@ -152,9 +147,12 @@ def _of_responses(figures: Figures, model: Model, demand: Demand, forwards: floa
 
 
 def _first_fitting(
-    prepared: Prepared, model: Model, listed: Sequence[Candidate], demand: Demand, updates: int
+    prepared: Prepared, model: Model, listed: Sequence[Candidate], passes: TrainerPasses, room: float
 ) -> tuple[Candidate, float, float] | None:
-    """The candidate with the shortest step, delays counted, whose longest sequence fits; its memory and its delay."""
+    """The candidate with the shortest step, delays counted, whose longest sequence fits into so many bytes; its memory
+    and its delay.
+    """
+    demand, updates, _ = passes
     whole = demand.prompt + demand.lengths.cap
     shape = prepared.figures.shape
     long = replace(shape, sequence=whole, attended=attended(model, whole), text=whole, attended_full=whole)
@@ -167,7 +165,7 @@ def _first_fitting(
         if choice is not None and candidate.time * delay >= choice[0].time * choice[2]:
             continue
         memory = max(candidate.memory, _held(figures, candidate, whole, float(shape.sequence)))
-        if memory <= prepared.usable:
+        if memory <= room:
             choice = (candidate, memory, delay)
     return choice
 
@@ -187,8 +185,3 @@ def _held(figures: Figures, candidate: Candidate, whole: float, packed_tokens: f
     layout: dict[str, Any] = {**candidate.layout, "micro": 1}
     grid = single_grid(figures, layout, candidate.options)
     return float(np.max(stage_memory.largest(stage_memory.stages(grid, terms(grid).stages.split))))
-
-
-def weight_bytes(model: Model, width: float) -> float:
-    """Bytes of all weights of a model."""
-    return parameters(model).total * width

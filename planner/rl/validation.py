@@ -50,6 +50,7 @@ def validate(known: Catalog, rows: Sequence[Row]) -> tuple[dict[str, Any], str]:
         "tokens": _tokens(priced),
         "infeasible": sum(not parts.fits for _, parts in priced)
         + sum("fits" in lost["reason"] or "holds" in lost["reason"] for lost in missing),
+        "not_as_stated": [row["id"] for row, parts in priced if not parts.as_stated],
         "not_covered": missing,
         "rows": table,
     }
@@ -165,5 +166,7 @@ def lines(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     beyond = "".join(f"; {each['id']} {each['ratio']:.2f}" for each in off)
     yield "Tokens", f"{len(document['tokens']) - len(off)} of {len(document['tokens'])} rows agree within 6 %{beyond}"
     yield "Fits", f"{document['infeasible']} steps that ran are predicted infeasible at a risk of 50 %"
+    if others := document["not_as_stated"]:
+        yield "Other layouts", f"{len(others)} steps, whose stated layouts are not legal here: {', '.join(others)}"
     for lost in document["not_covered"]:
         yield "Not covered", f"{lost['id']}: {lost['reason']}"

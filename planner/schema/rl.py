@@ -173,8 +173,6 @@ class RLPlanSet(Answer[RLPlan]):
     plans: tuple[RLPlan, ...]
     front: tuple[RLFrontPoint, ...]
     search: RLSearch
-    evidence: str
-    """The nearest measured steps, in words."""
     assumptions: tuple[Assumption, ...]
 
     def parts(self) -> tuple[RLPlan, ...]:

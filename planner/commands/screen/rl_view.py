@@ -85,8 +85,6 @@ def _recommended(answer: RLPlanSet, best: RLPlan) -> None:
     else:
         run = f"{format_many(answer.work.steps, 'step')} take {best.days:.1f} d and ${best.usd:,.0f}"
         render.labelled("Cost", f"${best.usd_per_step:,.2f} a step; {run}")
-    if answer.evidence:
-        render.labelled("Evidence", answer.evidence)
 
 
 def _training(side: TrainerSide) -> str:

@@ -5,7 +5,7 @@
   soon as their share of the sequences is there, so that one of u updates is left when the last response ends.
 * one step off: trainers work on the batch before the one that is generated: the longer of both, then weights.
 * asynchronous with staleness s: rates alone count once s hides what batches differ by; below one batch, trainers wait
-  for the part of the tail that s does not hide, which :mod:`planner.rl.generation` has in its seconds already.
+  for the part of the tail that s does not hide, which :mod:`planner.cost.generation` has in its seconds already.
 """
 
 from __future__ import annotations

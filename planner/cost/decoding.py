@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 
 from planner.cost import collective_times
 from planner.cost.figures import Array, Device, Figure, Network, Shape
-from planner.models.context import attended
-from planner.schema.workload import Model
 
 WEIGHT_REACH = 0.8
 """Share of the memory's nominal rate that decoding kernels reach: `mem_bw_empirical_scaling_factor` of aiconfigurator's
@@ -98,11 +96,6 @@ class Served:
         s = self.shape
         width = s.kv_rank if s.kv_latent else s.kv_heads * (s.qk_dim + s.v_dim)
         return float(s.layers * s.attention_share * width * self.cache_bytes)
-
-
-def windowed(model: Model, context: float) -> float:
-    """Positions that attention reads over those there are, mean over a response."""
-    return float(min(1.0, attended(model, context) / (0.5 * context)))
 
 
 def cache_ranks(served: Served, layout: Rollout) -> Array:

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from planner.cost import decoding
+from planner.cost.decoding import Rollout, Served
 from planner.cost.figures import Array
-from planner.rl import decode
-from planner.rl.decode import Rollout, Served
-from planner.rl.lengths import Lengths
+from planner.cost.response_lengths import Lengths
 
 MOMENTS = 40
 """Points of a response at which iterations are priced."""
@@ -49,8 +49,8 @@ class Room:
 
 def room(served: Served, layout: Rollout, capacity: float, most: float, shares: bool) -> Room:
     """Room for the cache of a replica in so many bytes of each accelerator."""
-    left = np.maximum(capacity - decode.weights(served, layout), 0.0)
-    per_token = served.cache_per_token / decode.cache_ranks(served, layout)
+    left = np.maximum(capacity - decoding.weights(served, layout), 0.0)
+    per_token = served.cache_per_token / decoding.cache_ranks(served, layout)
     return Room(tokens=left / per_token * layout.groups, sequences=most * 1.0, shares_prompts=shares)
 
 
@@ -92,14 +92,14 @@ def seconds(served: Served, layout: Rollout, demand: Demand, space: Room, assign
     waited = alive > stale / (1.0 + stale) if stale else np.ones_like(alive, dtype=bool)
     live = np.maximum(alive.reshape(-1, *[1] * np.ndim(assigned)) * started, 1.0)
     context = (demand.prompt + middle).reshape(-1, *[1] * np.ndim(assigned))
-    iterations = decode.iteration(served, layout, live, context)
+    iterations = decoding.iteration(served, layout, live, context)
     width = (steps * waited).reshape(-1, *[1] * np.ndim(assigned))
     draining = np.sum(iterations * width, axis=0)
 
     mean_context = demand.prompt + 0.5 * float(np.mean(lengths.values**2)) / lengths.mean
     busy = np.minimum(assigned * (0.5 + stale), most) if stale else most
-    rate = np.maximum(busy, 1.0) / decode.iteration(served, layout, np.maximum(busy, 1.0), mean_context)
+    rate = np.maximum(busy, 1.0) / decoding.iteration(served, layout, np.maximum(busy, 1.0), mean_context)
     queued = np.maximum(assigned - started, 0.0) * lengths.mean / rate
     whole = np.maximum(queued + draining, assigned * lengths.mean / rate if stale else 0.0)
     prompts = assigned * demand.prompt / (demand.samples if space.shares_prompts else 1.0)
-    return np.where(most >= 1.0, whole + decode.prefill(served, layout, prompts), np.inf)
+    return np.where(most >= 1.0, whole + decoding.prefill(served, layout, prompts), np.inf)
