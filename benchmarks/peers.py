@@ -4,7 +4,7 @@ GPT-3 175B with 2,048 tokens a sequence and 64 sequences a step on 64 H100. The 
 it has, and says how many candidates that is. Calculon (Apache-2.0) evaluates one after the other; whole rows of its own
 exhaustive search, drawn at random, give its rate, and its own count of the space over the rate the time to a proven
 best, extrapolated. SimuMax (Apache-2.0) proves nothing: its rate is that of single estimates. Ours are the whole
-`plan`, which proves the best of its space by bounds, and `evaluate_many`. Peers are checkouts that you bring, and are
+`plan`, which prices only the candidates that bounds leave and proves the best of all, and `evaluate_many`. Peers are checkouts that you bring, and are
 left out where you bring none; SimuMax needs pandas and sympy.
 
     git clone https://github.com/calculon-ai/calculon; git clone https://github.com/MooreThreads/SimuMax
@@ -43,9 +43,9 @@ def of_ours(number: int) -> Iterator[dict[str, Any]]:
     search = found.search
     yield {
         "tool": "clusterwright plan",
-        "evaluations": search.candidates,
+        "evaluations": search.costed,
         "cpu_s": round(cpu_s, 2),
-        "per_cpu_s": round(search.candidates / cpu_s),
+        "per_cpu_s": round(search.costed / cpu_s),
         "space": search.candidates,
         "best_cpu_s": round(cpu_s, 2) if search.proven_optimal else None,
     }
