@@ -1,11 +1,11 @@
 """Evaluations a CPU second, and CPU seconds to a proven best plan of one job, side by side with peers.
 
 GPT-3 175B with 2,048 tokens a sequence and 64 sequences a step on 64 H100. The spaces differ: each tool searches what
-it has, and says how many candidates that is. Calculon (Apache-2.0) evaluates one after the other; whole rows of its own
-exhaustive search, drawn at random, give its rate, and its own count of the space over the rate the time to a proven
-best, extrapolated. SimuMax (Apache-2.0) proves nothing: its rate is that of single estimates. Ours are the whole
-`plan`, which prices only the candidates that bounds leave and proves the best of all, and `evaluate_many`. Peers are checkouts that you bring, and are
-left out where you bring none; SimuMax needs pandas and sympy.
+it has, and says how many candidates that is. Calculon (Apache-2.0) evaluates one after the other; whole rows of its
+own exhaustive search, drawn at random, give its rate, and its own count of the space over the rate the time to a
+proven best, extrapolated. SimuMax (Apache-2.0) proves nothing: its rate is that of single estimates. Ours are the
+whole `plan`, which prices only the candidates that bounds leave and proves the best of all, and `evaluate_many`.
+Peers are checkouts that you bring, and are left out where you bring none; SimuMax needs pandas and sympy.
 
     git clone https://github.com/calculon-ai/calculon; git clone https://github.com/MooreThreads/SimuMax
     python benchmarks/peers.py [--calculon DIR] [--simumax DIR] [--json] [--tiny]
