@@ -337,8 +337,9 @@ def readers() -> list[Reader]:
         Reader("deepspeed", "deepspeed.json", texts("tests/golden/export/deepspeed/ds_config.json"), command(
             "import", "FILE", "--from", "deepspeed", "--cluster", "dgx-h100:4", "--model", "llama3-8b")),
         Reader("formats", "job.yaml", [
-            formats.NEOX, formats.OLMO, formats.FOUNDRY, formats.TUNE, formats.NEMO, formats.NANOTRON, formats.PRIMUS,
+            formats.NEOX, formats.OLMO, formats.FOUNDRY, formats.TUNE, formats.NEMO, formats.NANOTRON,
             formats.ADAPTER], command("import", "FILE", "--cluster", "dgx-h100:16")),
+        Reader("primus", "job.yaml", [formats.PRIMUS], command("import", "FILE", "--cluster", "mi300x-8:16")),
         Reader("profile", "layers.csv", ["".join([small.PROFILE_HEADER, *small.PROFILE_ROWS])],
                command("profile", "import", "FILE", "-o", "own")),
         Reader("prices", "aws/vms.csv", [small.PRICES], command("catalog", "import-prices", "FOLDER", "-o", "own")),

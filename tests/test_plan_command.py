@@ -384,7 +384,7 @@ def test_a_model_from_hugging_face(capsys: pytest.CaptureFixture[str]) -> None:
         "plan llama3-8b --cluster dgx-h100:16 --batch 1",
         "plan llama3-8b --cluster dgx-h100:4 --seq 131072 --batch 32",
         "plan llama3-8b --cluster dgx-h100:4 --seq 8191",
-        "plan llama3-8b --cluster dgx-h100:2 --tokens 8k",
+        "plan llama3-8b --cluster dgx-h100:2 --tokens 9k",
         "plan llama2-7b --cluster ws-8xrtx3090:2 --method lora --batch 64",
         "plan mpt-1b --cluster ws-2xrtx4090:1",
     ],

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import click
 
-from planner.base.errors import suggestion
+from planner.base.errors import nearest, suggestion
 
 
 def usage_message(error: click.ClickException) -> str:
@@ -21,8 +21,8 @@ def usage_message(error: click.ClickException) -> str:
         choices = _choices(context, wrong[0])
         axes: list[str] = getattr(context.command, "axis_options", list)()
         other = _called_here(wrong[1], [*choices, *axes]) if wrong[0] == "option" else None
-        nearest = suggestion(wrong[1], choices) or suggestion(wrong[1], axes)
-        message += f" Did you mean {other}?" if other else nearest
+        hidden = {*nearest(wrong[1], [*choices, *axes])[:1]} <= {*axes}  # the axes, which the help lists apart
+        message += f" Did you mean {other}?" if other else suggestion(wrong[1], axes if hidden else choices)
     return f"{message} ({context.command_path} --help)"
 
 

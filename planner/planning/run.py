@@ -91,7 +91,7 @@ def _question(request: Request) -> SearchQuestion:
 
 
 def best(catalog: Catalog, request: Request) -> tuple[Plan, SearchSection]:
-    """The best plan that :func:`plan` would give and how it was searched, without a front, alternatives or reasons.
+    """The plan that :func:`plan` would recommend and how it was searched, without a front, alternatives or reasons.
 
     Not verified: whoever publishes it does that.
 
@@ -100,10 +100,10 @@ def best(catalog: Catalog, request: Request) -> tuple[Plan, SearchSection]:
         NoAnswer: layouts exist, and none fits into memory or within the limits; the message says what would.
     """
     prepared = prepare(catalog, replace(request, top=1))
-    ranking = ranked.search(catalog, prepared, top=1)
+    ranking = ranked.search(catalog, prepared, top=order.CHOSEN_AMONG)
     if not ranking.plans:
         raise NoAnswer(infeasible.nothing_fits(catalog, prepared, ranking))
-    return ranking.plans[0], _search_section(prepared, ranking)
+    return ranking.plans[order.recommended(ranking.plans)], _search_section(prepared, ranking)
 
 
 def priced(catalog: Catalog, request: Request, rank: int = 1, measured: MeasuredSection | None = None) -> Plan:

@@ -16,7 +16,7 @@ from planner.catalog import Catalog
 from planner.figures import cost_inputs, matrix_formats
 from planner.models.parameters import parameters
 from planner.models.workload import library, workload
-from planner.planning import ranked
+from planner.planning import order, ranked
 from planner.question import pools
 from planner.question.given import joined
 from planner.question.plan_options import PlanOptions
@@ -130,33 +130,33 @@ def _best(fit: FittingTraining, every: Sequence[FittingTraining]) -> tuple[str, 
 
 
 def _on(known: Catalog, model: str | Model, part: str, count: int, asked: PlanOptions) -> FittingTraining | None:
-    """The fastest plan on so many accelerators; None where none fits or nothing trains so there."""
+    """The plan that is recommended on so many accelerators; None where none fits or nothing trains so there."""
     clusters = pools.of_accelerators(known, f"{part}:{count}", asked.fabric, asked.region)
-    return _fastest(known, model, clusters[0], asked) if len(clusters) == 1 else None
+    return _recommended(known, model, clusters[0], asked) if len(clusters) == 1 else None
 
 
 def _longest(known: Catalog, model: Model, cluster: Cluster, asked: PlanOptions) -> FittingTraining | None:
     """With the longest sequences: from the length asked for, or the shortest, doubled while they fit."""
     found = None
     for length in _doubling(SHORTEST, LONGEST) if asked.seq is None else (asked.seq,):
-        fit = _fastest(known, model, cluster, replace(asked, seq=length))
+        fit = _recommended(known, model, cluster, replace(asked, seq=length))
         if fit is None:
             break
         found = fit
     return found
 
 
-def _fastest(known: Catalog, model: str | Model, cluster: Cluster, asked: PlanOptions) -> FittingTraining | None:
+def _recommended(known: Catalog, model: str | Model, cluster: Cluster, asked: PlanOptions) -> FittingTraining | None:
     try:
         _, wanted = request(model, cluster, asked, known=known)
         if least_bytes(wanted.workload) > cluster.accelerators * cluster.accelerator.memory:
             return None
-        ranking = ranked.search(known, prepare(known, replace(wanted, top=1)), top=1)
+        plans = ranked.search(known, prepare(known, replace(wanted, top=1)), top=order.CHOSEN_AMONG).plans
     except WrongQuestion:
         if not _trains(known, cluster, model, asked):
             return None
         raise
-    return _fit(ranking.plans[0], wanted) if ranking.plans else None
+    return _fit(plans[order.recommended(plans)], wanted) if plans else None
 
 
 def _trains(known: Catalog, cluster: Cluster, model: str | Model, asked: PlanOptions) -> bool:

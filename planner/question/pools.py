@@ -185,6 +185,9 @@ def offered(known: Catalog, name: str, count: str) -> str:
 def so_many(known: Catalog, part: str, count: int, fabric: str | None, region: str | None) -> list[Cluster]:
     """So many accelerators: nodes that they fill, if these are not small; else the most whole nodes of the largest kind
     and a part of one, with its share of ports and power.
+
+    Raises:
+        WrongQuestion: if no node of the catalog holds that accelerator.
     """
     holding = [node for node in known.nodes.values() if node.accelerator == part]
     if not holding:

@@ -354,7 +354,11 @@ def _placed(known: Catalog, found: Cluster, asked: PlanOptions) -> tuple[Cluster
 
 
 def runtime_of(known: Catalog, text: str | None, part: Accelerator, work: Workload) -> tuple[Runtime, str]:
-    """``megatron-core`` or ``megatron-core@2024``; unless named, :func:`default_runtime`."""
+    """``megatron-core`` or ``megatron-core@2024``; unless named, :func:`default_runtime`.
+
+    Raises:
+        WrongQuestion: if the release is unknown or the runtime cannot do this work on that accelerator.
+    """
     able = [name for name in _training(known, work) if part.vendor in known.runtime(name).vendors]
     default = default_runtime(known, part, work)
     name, at, release = (default if text is None else text).partition("@")
