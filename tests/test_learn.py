@@ -62,7 +62,19 @@ def rows(site: Path) -> list[dict[str, str]]:
 
 
 def learn(*arguments: str) -> int:
-    return main(["learn", *arguments, "--site", "lab"])
+    """Whatever the times: synthetic ones are far off their predictions."""
+    return main(["learn", *arguments, "--site", "lab", "--accept"])
+
+
+def test_a_run_twice_off_is_learned_only_if_it_is_accepted(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    name = log("train.log", logs.megatron_arguments(), logs.megatron([9.0, *[400.0] * 20]))
+    assert main(["learn", name, "--set", H100, "--site", "lab"]) == 2
+    said = capsys.readouterr().err
+    assert "times off. Nothing was written" in said and "--accept" in said
+    assert len((site / "runs.csv").read_text(encoding="utf-8").splitlines()) == 1
+    assert learn(name, "--set", H100) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "MFU measured" in shown and "tokens/s/GPU measured" in shown and "the next plan of the kind" in shown
 
 
 def test_a_log_that_says_all_needs_no_plan(site: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -136,7 +136,7 @@ def test_a_run_without_memory_shows_its_steps_and_learns_none_of_them(capsys: py
     name = log("train.log", logs.megatron_arguments(), logs.megatron(), [OUT_OF_MEMORY])
     (run,) = preview(capsys, name)["runs"]
     assert (run["step_time_s"], run["verdict"]) == (4.0, "out of memory")
-    assert main(["learn", name, "--set", H100, "--site", "lab"]) == 0
+    assert main(["learn", name, "--set", H100, "--site", "lab", "--accept"]) == 0
     assert ",oom," in Path("lab/runs.csv").read_text() and ",4," not in Path("lab/runs.csv").read_text()
 
 
@@ -188,7 +188,7 @@ def test_a_run_that_failed_teaches_no_speed_unless_asked(capsys: pytest.CaptureF
     name = log("train.log", logs.megatron_arguments(), logs.megatron(), [WATCHDOG.format(rank=3, number=812)])
     assert main(["learn", name, "--set", H100, "--site", "lab"]) == 2
     assert "hung: a collective did not end in time" in capsys.readouterr().err
-    assert main(["learn", name, "--set", H100, "--site", "lab", "--failed"]) == 0
+    assert main(["learn", name, "--set", H100, "--site", "lab", "--failed", "--accept"]) == 0
     assert "4.00 s a step measured" in capsys.readouterr().out
 
 
@@ -196,7 +196,7 @@ def test_of_a_log_the_runs_that_did_not_fail_are_learned(capsys: pytest.CaptureF
     assert main(["init", "site", "lab"]) == 0
     failed = [*logs.megatron_arguments(), *logs.megatron(), WATCHDOG.format(rank=3, number=812)]
     name = log("train.log", failed, logs.megatron_arguments(tensor_model_parallel_size=4), logs.megatron())
-    assert main(["learn", name, "--set", H100, "--site", "lab"]) == 0
+    assert main(["learn", name, "--set", H100, "--site", "lab", "--accept"]) == 0
     assert "a run that failed is left out: hung" in capsys.readouterr().out
     assert len(Path("lab/runs.csv").read_text().splitlines()) == 2
 

@@ -39,7 +39,7 @@ def ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
 
 
 def learn(rank: int, *measured: str, plan: str = "plans.json") -> None:
-    assert main(["learn", "--site", "lab", "--plan", plan, "--rank", str(rank), *measured]) == 0
+    assert main(["learn", "--site", "lab", "--plan", plan, "--rank", str(rank), "--accept", *measured]) == 0
 
 
 def degrees(plan: dict[str, Any]) -> tuple[Any, ...]:
@@ -83,6 +83,46 @@ def test_a_measured_plan_is_ranked_by_its_measurement(ask: Answers, capsys: pyte
     out = capsys.readouterr().out
     assert "step  runs  tokens/s" in out and "measured in 1 run (prediction +" in out and "measured here, 1 run" in out
     assert "Site           lab: 2 runs, 1 framework" in out
+
+
+@pytest.mark.slow
+def test_a_measured_plan_comes_before_those_that_cannot_be_told_from_it(ask: Answers) -> None:
+    """The plan of rank 3 was measured 6 % behind the best: less than the best may be off by."""
+    before = ask("--top", "3")["plans"]
+    learn(3, "--step-time", f"{1.06 * before[0]['prediction']['step_time_s']:.3f}s")
+
+    first, other = ask("--top", "2")["plans"]
+
+    assert degrees(first) == degrees(before[2]) and first["measured"]["runs"] == 1
+    assert other["prediction"]["step_time_s"] < first["prediction"]["step_time_s"]
+
+
+@pytest.mark.slow
+def test_memory_is_learned(ask: Answers, capsys: pytest.CaptureFixture[str]) -> None:
+    """Plans are as unsure as a peak 30 % above its prediction (and more: of that, the allocator held all), and less
+    sure where another plan ran out.
+    """
+    plans = ask("--top", "6")["plans"]
+    rank = min(range(6), key=lambda place: plans[place]["prediction"]["memory"]["total_bytes"]) + 1
+    lean = plans[rank - 1]["prediction"]
+    peak = 1.3 * lean["memory"]["total_bytes"]
+    stated = ("--set", f"memory_gb_per_gpu={peak / 1e9:.3f}", "--set", "memory_kind=max reserved")
+
+    learn(rank, "--step-time", f"{lean['step_time_s']:.3f}s", *stated)
+    assert f"peak of {peak / 2**30:.1f} GiB measured" in capsys.readouterr().out
+    after = ask("--top", "6")
+    learn(next(plan["rank"] for plan in after["plans"] if "measured" not in plan), "--oom")
+    short = ask("--top", "6")
+
+    assert margin({"plans": plans}) < 1.2 and 1.3 < margin(after) < margin(short)
+    assert main(["plan", *ASKED, *FEW, "--site", "lab"]) == 0
+    assert f"{peak / 2**30:.1f} GiB" in capsys.readouterr().out
+
+
+def margin(document: dict[str, Any]) -> float:
+    """Upper end of the 80 % interval of a plan's peak, over the peak."""
+    prediction = next(plan["prediction"] for plan in document["plans"] if not plan.get("measured"))
+    return float(prediction["intervals"]["memory_bytes"]["high"] / prediction["memory"]["total_bytes"])
 
 
 def test_all_that_follows_from_a_step_follows_from_the_measured_one(ask: Answers) -> None:
@@ -248,7 +288,7 @@ def test_the_environment_names_a_site(ask: Answers, monkeypatch: pytest.MonkeyPa
 @pytest.mark.slow
 def test_python_asks_the_same(ask: Answers) -> None:
     ask("--top", "2")
-    report = cw.learn(plan="plans.json", rank=2, step_time="8s", site="lab")
+    report = cw.learn(plan="plans.json", rank=2, step_time="8s", site="lab", accept=True)
     assert report.rows()[0]["step_time_s"] == "8"
     found = cw.plan("llama3-8b", "dgx-h100:1", batch=128, pin=FEW[1:], site="lab")
     assert found[0].measured is not None and found[0].measured.step_time_s == 8.0

@@ -186,7 +186,7 @@ def test_runs_go_on_when_one_fails_and_are_learned_from(
     assert said[1::2] == ["rank-1: done", "rank-2: ran out of memory", "rank-3: failed; see rank-3/train.log"]
     assert found.returncode == 1
     assert main(["init", "site", "lab"]) == 0
-    assert main(["learn", "trial/rank-1/train.log", "trial/rank-2/train.log", "--site", "lab"]) == 0
+    assert main(["learn", "trial/rank-1/train.log", "trial/rank-2/train.log", "--site", "lab", "--accept"]) == 0
     assert main(["learn", "trial/rank-3/train.log", "--site", "lab"]) == 2
     again = cw.plan("llama3-8b", "dgx-h100:1", batch=128, top=30, site="lab")
     first, second = (cw.load(trial / f"rank-{n}" / "plan.json") for n in (1, 2))

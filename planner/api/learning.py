@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -26,15 +27,13 @@ from planner.question.request import Request
 from planner.schema.plan import Plan, PlanSet, ShortlistSection, SiteSection
 from planner.site import cells, folder, journal, log_rows, previews, sharing
 from planner.site.folder import Site
+from planner.site.forecasts import DOUBTFUL, RunForecast
 from planner.site.journal import LearntRow, SiteRuns
 from planner.site.log_rows import Known, Measured
 from planner.site.logs.records import LoggedRun
 from planner.site.previews import Preview
 from planner.site.sharing import Shared
 
-DOUBTFUL = 2.0
-"""Times that a prediction of what really ran is hardly ever off: 8 of 2,380 published runs are, outside one sweep over
-plans that nobody would run."""
 MOST_LISTED = 30
 """Plans of a shortlist: more than anybody runs."""
 MATCHED = ("micro_batch", "zero_stage", "activation_recompute", "precision")
@@ -73,8 +72,9 @@ class Lesson:
             return
         off = row.predicted_s / time
         yield f"{measured}, {format_seconds(row.predicted_s)} predicted ({100 * (off - 1):+.0f} %)"
+        yield from _with_predictions(row.measured.row, row.predicted, time)
         if not 1 / DOUBTFUL < off < DOUBTFUL:
-            yield f"more than {DOUBTFUL:g} times off: is that the configuration that ran? (--plan FILE --rank N)"
+            yield f"more than {DOUBTFUL:g} times off: learned as --accept says"
 
     def unmatched(self, row: LearntRow) -> Iterator[str]:
         """What a row would have to say for a plan to be known as run."""
@@ -82,6 +82,14 @@ class Lesson:
             yield (
                 f"does not say {', '.join(absent)}: no plan is matched with it (--plan FILE, or --set {absent[0]}=...)"
             )
+
+    def surer(self) -> str:
+        """How much surer the next plan of the kind is; empty where nothing was predicted."""
+        row = next((row for row in self.rows if row.predicted and row.now), None)
+        if row is None or row.predicted is None or row.now is None:
+            return ""
+        before, now = (math.expm1(forecast.half_width) for forecast in (row.predicted, row.now))
+        return f"the next plan of the kind: ±{format_percent(now)} (80 %), ±{format_percent(before)} before"
 
     def judgement(self) -> str:
         """What the journal says of predictions now."""
@@ -111,6 +119,8 @@ class Lesson:
                 {
                     "new": row.new,
                     "predicted_s": row.predicted_s,
+                    "predicted_mfu": row.predicted and row.predicted.mfu,
+                    "predicted_memory_bytes": row.predicted and row.predicted.memory_bytes,
                     "reason": row.reason,
                     "told": list(row.measured.notes),
                     "row": dict(row.measured.row),
@@ -119,6 +129,19 @@ class Lesson:
             ],
             "fit": self.fit,
         }
+
+
+def _with_predictions(row: Mapping[str, str], predicted: RunForecast | None, time: float) -> Iterator[str]:
+    """Rates and memory that were measured, each next to its prediction."""
+    if predicted is None:
+        return
+    off = predicted.step_time_s / time
+    tokens = _tokens(row) / time
+    rate = f"{tokens:,.0f} tokens/s/GPU measured, {tokens / off:,.0f} predicted; " if tokens else ""
+    yield f"{rate}{format_percent(predicted.mfu * off)} MFU measured, {format_percent(predicted.mfu)} predicted"
+    held = number(row, "memory_gb_per_gpu")
+    measured = f"peak of {held * 1e9 / 2**30:.1f} GiB measured, " if held else "no peak of memory logged, "
+    yield f"{measured}{predicted.memory_bytes / 2**30:.1f} GiB predicted"
 
 
 def section(there: Site, fit: dict[str, Any] | None, **about: Any) -> SiteSection:
@@ -195,7 +218,7 @@ def lesson(asked: LearnQuestion) -> Lesson:
         seconds = None if asked.step_time is None else log_rows.seconds(asked.step_time)
         found = [log_rows.of_value(seconds, plans[0] if plans else None, stated, there.profile.name)]
         _possible(found, plans)
-    rows, fit = journal.learn(there, found, known, stated)
+    rows, fit = journal.learn(there, found, known, stated, accept=asked.accept)
     every = () if plan is None else _plans(plan, None)
     return Lesson(
         site=there,

@@ -167,7 +167,8 @@ def fit_site(file: Path, output: Path, known: Catalog) -> dict[str, Any]:
         WrongQuestion: the folder holds another fit, or the file holds no run with a time that can be predicted.
     """
     overlay.check_free(output, "site.toml")
-    frame = Frame(known, [run for run in reading.read(file, known) if run.measured])
+    runs = reading.read(file, known)
+    frame = Frame(known, [run for run in runs if run.measured])
     if not frame.runs:
         raise WrongQuestion(f"{file}: no run with a time that can be predicted")
     # From what is shipped, not from a site's own overlay: fitting again gives the same.
@@ -182,6 +183,10 @@ def fit_site(file: Path, output: Path, known: Catalog) -> dict[str, Any]:
     written = overlay.write_overlay(output, changed, source, date, name="site.toml")
     written.append(near.write(output, changed.own, f"{source}, {date}", "site.csv"))
     written.append(conformal_intervals.write(output, left, f"{source}, each held out in turn, {date}", "site.csv"))
+    held_bytes = site_correction.memory_widths(
+        Frame(known, runs), site_fit.efficiencies, conformal_intervals.read(built_in, conformal_intervals.MEMORY)
+    )
+    written.append(conformal_intervals.write(output, held_bytes, f"{source}, {date}", "memory-site.csv"))
     written.append(
         nearest_runs.write(output, evidence.nearest_rows(frame, site_fit.efficiencies, evidence.OWN), "site.csv")
     )

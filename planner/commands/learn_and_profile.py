@@ -87,7 +87,7 @@ def _show_lesson(found: Lesson) -> None:
         notes = (*found.judged(row), *row.measured.notes, *found.unmatched(row))
         render.labelled("Run" if row.new else "Known", found.named(row), *notes)
     render.labelled("Journal", f"{sum(row.new for row in found.rows)} of {len(found.rows)} rows new, {found.site.runs}")
-    render.labelled("Site", found.judgement())
+    render.labelled("Site", *filter(None, (found.judgement(), found.surer())))
     render.labelled("Next", *found.next())
 
 

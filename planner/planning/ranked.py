@@ -191,7 +191,11 @@ def _ranked(prepared: Prepared, found: SearchResult, own: Sequence[Candidate], r
     more = [(candidate, answer.plan(prepared, candidate, 1, runs)) for candidate in own]
     pairs += [pair for pair in more if runs.key(pair[1]) not in keys]
     able = [pair for pair in pairs if not runs.ran_out(pair[1]) and _keeps_limits(pair[1])]
-    kept = sorted(able, key=_value)[:top]
+    ordered = sorted(able, key=_value)
+    kept = ordered[:top]
+    run = next((pair for pair in ordered[top:] if pair[1].measured), None)
+    if run and order.recommended([plan for _, plan in (*kept, run)]) == top:
+        kept[-1] = run  # the one to run, whatever the number of plans that are listed
     return Ranking(
         found=replace(found, best=tuple(candidate for candidate, _ in kept)),
         plans=tuple(replace(plan, rank=rank) for rank, (_, plan) in enumerate(kept, 1)),

@@ -127,6 +127,9 @@ class LearnQuestion:
     failed: Annotated[bool, Option(
         "Learn the speed of runs that failed, too.",
         "Whether runs that failed teach their speed, too.")] = False
+    accept: Annotated[bool, Option(
+        "Learn runs more than twice off their prediction, too.",
+        "Whether runs more than twice off their prediction are learned, too.")] = False
     dry_run: Annotated[bool, Option(
         "Show what would be learned, and write nothing.",
         "Whether to say what would be learned, run by run, and write nothing.")] = False

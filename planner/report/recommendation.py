@@ -229,7 +229,16 @@ def _memory(plan: Plan) -> str:
     risk = f", OOM probability {format_risk(m.oom_chance)}" if m.oom_chance is not None else ""
     if _fits(plan) == "Too risky" and m.oom_risk is not None:
         risk += f", above {format_risk(m.oom_risk)} (--oom-risk)"
-    return f"in {m.total_bytes / 2**30:.1f} of {m.capacity_bytes / 2**30:.0f} GiB{risk}"
+    peak = peak_bytes(plan)
+    if peak != m.total_bytes:
+        risk = f" as measured, {m.total_bytes / 2**30:.1f} predicted"
+    return f"in {peak / 2**30:.1f} of {m.capacity_bytes / 2**30:.0f} GiB{risk}"
+
+
+def peak_bytes(plan: Plan) -> float:
+    """The largest peak that a run of the plan logged, else the one that is predicted."""
+    logged = plan.measured.memory_bytes if plan.measured else None
+    return logged or plan.prediction.memory.total_bytes
 
 
 def _confidence(plan: Plan) -> str:

@@ -379,6 +379,9 @@ class LearntRun(Record):
     new: bool
     """Whether the journal did not have it."""
     predicted_s: float | None
+    predicted_mfu: float | None = None
+    predicted_memory_bytes: float | None = None
+    """Peak, counted as the run's own was."""
     reason: str
     """Why it cannot be predicted; empty if it can."""
     notes: Annotated[tuple[str, ...], Field(alias="told")]

@@ -16,15 +16,13 @@ from planner.base import writing
 from planner.base.errors import WrongQuestion
 from planner.base.reading import short_hash
 from planner.calibration import run as calibration
-from planner.calibration.fit.frame import Frame
 from planner.calibration.runs import reading
-from planner.calibration.runs.measured_run import Run
-from planner.catalog import Catalog
-from planner.figures.efficiency import Efficiencies
+from planner.catalog import Catalog, load
 from planner.question.request import Request
 from planner.schema.plan import MeasuredSection, Plan
-from planner.site import cells, folder
+from planner.site import cells, folder, forecasts
 from planner.site.folder import Site
+from planner.site.forecasts import RunForecast
 from planner.site.log_rows import Measured
 from planner.space.pins import Pins, parse_pins
 
@@ -175,8 +173,8 @@ def _answers(row: folder.Row, request: Request) -> bool:
     )
 
 
-FITTED = "site"
-"""Name of the files in a site's catalog that its fit writes (:func:`planner.calibration.run.fit_site`)."""
+FITTED = ("site.toml", "site.csv", "memory-site.csv")
+"""Names of the files in a site's catalog that its fit writes (:func:`planner.calibration.run.fit_site`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,13 +184,21 @@ class LearntRow:
     measured: Measured
     new: bool
     """Whether the journal did not have it."""
-    predicted_s: float | None
+    predicted: RunForecast | None
+    """Before it was learned; None: it cannot be predicted."""
+    now: RunForecast | None
+    """With it."""
     reason: str
     """Why it cannot be predicted, and so teaches nothing yet; empty if it can."""
 
+    @property
+    def predicted_s(self) -> float | None:
+        """Seconds of a step that were predicted."""
+        return None if self.predicted is None else self.predicted.step_time_s
+
 
 def learn(
-    site: Site, measured: Sequence[Measured], catalog: Catalog, stated: Collection[str] = ()
+    site: Site, measured: Sequence[Measured], catalog: Catalog, stated: Collection[str] = (), *, accept: bool = True
 ) -> tuple[list[LearntRow], dict[str, Any] | None]:
     """Adds measured rows to a site's journal and fits its catalog to all of them.
 
@@ -201,12 +207,14 @@ def learn(
         measured: Rows, of one or several logs.
         catalog: What the site's runs were predicted with until now.
         stated: Columns that a person stated: a row that they make impossible is refused, not kept.
+        accept: Whether runs more than :data:`~planner.site.forecasts.DOUBTFUL` times off are learned, too.
 
     Returns:
         Each row with its prediction until now, and the fit's document (None: no run of the journal can be predicted).
 
     Raises:
-        WrongQuestion: the journal or the catalog cannot be written, or what was stated cannot be of a run.
+        WrongQuestion: the journal or the catalog cannot be written, what was stated cannot be of a run, or a run is so
+            far off that it is another one.
     """
     runs = [
         reading.run_of({**dict.fromkeys(reading.REQUIRED, ""), **measured_run.row}, catalog)
@@ -215,13 +223,25 @@ def learn(
     for run in runs:
         if blamed := [column for column in stated if re.search(rf"\b{column}\b", run.reason)]:
             raise WrongQuestion(f"--set {blamed[0]}: {run.reason}; nothing was written")
-    before = _predicted(runs, catalog)
+    before = forecasts.predicted(runs, catalog)
+    if not accept:
+        for measured_run, forecast in zip(measured, before, strict=True):
+            time = _number(measured_run.row, "step_time_s")
+            forecasts.refuse_doubtful(described(measured_run.row), time, forecast)
     added = {row["id"] for row in folder.add(site.runs, [measured_run.row for measured_run in measured])}
+    fit = fitted(site, catalog)
+    now = forecasts.predicted(runs, load(site=site.folder))
     rows = [
-        LearntRow(measured=measured_run, new=measured_run.row["id"] in added, predicted_s=seconds, reason=run.reason)
-        for measured_run, run, seconds in zip(measured, runs, before, strict=True)
+        LearntRow(
+            measured=measured_run,
+            new=measured_run.row["id"] in added,
+            predicted=forecast,
+            now=later,
+            reason=run.reason,
+        )
+        for measured_run, run, forecast, later in zip(measured, runs, before, now, strict=True)
     ]
-    return rows, fitted(site, catalog)
+    return rows, fit
 
 
 def fitted(site: Site, catalog: Catalog) -> dict[str, Any] | None:
@@ -231,7 +251,7 @@ def fitted(site: Site, catalog: Catalog) -> dict[str, Any] | None:
     digest = _digest(site.runs)  # before the fit: rows that others add meanwhile are not in it
     runs = reading.read(site.runs, catalog)
     if not any(run.measured and run.covered and run.variants for run in runs):
-        for path in (*site.catalog.glob(f"*/{FITTED}.toml"), *site.catalog.glob(f"*/{FITTED}.csv")):
+        for path in (path for name in FITTED for path in site.catalog.glob(f"*/{name}")):
             path.unlink(missing_ok=True)
         nothing = {"rows": 0, "frameworks": 0, "before": None, "left_out": None, "journal": digest}
         writing.write(site.fit, json.dumps(nothing, indent=2) + "\n", replace=True)
@@ -258,13 +278,6 @@ def changed(site: Site, fit: Mapping[str, Any] | None) -> bool:
 
 def _digest(path: Path) -> str:
     return short_hash(path.read_bytes())
-
-
-def _predicted(runs: Sequence[Run], catalog: Catalog) -> list[float | None]:
-    """Seconds of a step of each run, with the catalog as it is."""
-    frame = Frame(catalog, runs)
-    times = dict(zip((run.id for run in frame.runs), frame.predict(Efficiencies.of(catalog)).time, strict=True))
-    return [float(times[run.id]) if run.id in times and math.isfinite(times[run.id]) else None for run in runs]
 
 
 def described(row: Mapping[str, str]) -> str:

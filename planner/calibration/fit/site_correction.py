@@ -8,6 +8,7 @@ document states the errors before the fit, after it, and with each run predicted
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -17,11 +18,12 @@ from numpy.typing import NDArray
 
 from planner.calibration.fit.frame import Frame
 from planner.calibration.report.prediction_errors import Errors
-from planner.calibration.report.validation import situation
+from planner.calibration.report.validation import memory_residuals, situation
 from planner.cost.figures import Array
 from planner.cost.nearness import SITE, OwnRuns, covariance, scatters, weighed
+from planner.cost.stage_memory import TAIL
 from planner.figures import step_time_interval
-from planner.figures.conformal_intervals import Width
+from planner.figures.conformal_intervals import FEWEST, Width, found_memory, width
 from planner.figures.efficiency import Efficiencies
 from planner.figures.own_runs import FURTHEST, runtime_of
 from planner.schema.plan_prediction import MOST_OWN_RUNS
@@ -30,6 +32,12 @@ PRIOR_RUNS = 3
 """How many own runs the shipped scatter counts as: two that happen to agree make nothing sure."""
 SHORTEST = 0.01
 """Share of a step that its passes take at least, whatever was measured."""
+STILL_FITS = TAIL / math.log(0.95 / 0.05)
+"""Widest half-width at which a peak still fits at a risk of 5 %, over ``log(capacity / peak)``
+(:func:`planner.cost.stage_memory.usable`).
+"""
+FURTHEST_SHORT = math.log(2.0)
+"""Most that one run out of memory widens the interval: further off, it was hardly the plan that is stated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +141,37 @@ def widths(frame: Frame, predicted: Array, known: Mapping[str, Width]) -> dict[s
         key: Width(float(np.sqrt((prior + sum(squares_of)) / (PRIOR_RUNS + len(squares_of)))), len(squares_of))
         for key, squares_of in squares.items()
     }
+
+
+def memory_widths(frame: Frame, using: Efficiencies, known: Mapping[str, Width]) -> dict[str, Width]:
+    """Half-widths of peak memory under each runtime that a site has run.
+
+    A run that held more than was predicted, or ran out of memory where that fits, widens the interval until it reaches
+    what was held, so that plans near it are as unsure; never so far that what has trained would not fit.
+    With :data:`~planner.figures.conformal_intervals.FEWEST` runs they alone say how sure memory is.
+
+    Args:
+        frame: The site's runs, those that ran out of memory too.
+        using: Efficiencies fitted to them.
+        known: Half-widths of what is shipped.
+    """
+    prediction = frame.predict(using)
+    rows, residuals = memory_residuals(frame, prediction)
+    residual_of = dict(zip(rows.tolist(), residuals.tolist(), strict=True))
+    room = np.log(frame.capacity[prediction.row] / prediction.memory)
+    by_runtime: dict[str, Width] = {}
+    for runtime in sorted({run.runtime for run in frame.runs}):
+        members = [i for i, run in enumerate(frame.runs) if run.runtime == runtime]
+        own = [residual_of[i] for i in members if i in residual_of]
+        short = [min(float(room[i]), FURTHEST_SHORT) for i in members if frame.runs[i].out_of_memory]
+        if not own and not short:
+            continue
+        half = width(np.abs(own)).half if len(own) >= FEWEST else found_memory(known, runtime)[0]
+        least_room = min((float(room[i]) for i in members if not frame.runs[i].out_of_memory), default=math.inf)
+        reached = max(half, *short, *(-residual for residual in own))
+        most = max(half, STILL_FITS * least_room)
+        by_runtime[runtime] = Width(min(reached, most), len(own) + len(short))
+    return by_runtime
 
 
 def site_document(frame: Frame, shipped: Efficiencies, site_fit: SiteFit, held_out: Array) -> dict[str, Any]:

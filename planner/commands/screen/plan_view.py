@@ -291,7 +291,7 @@ def _cells(plan: Plan, run: Plan, by_energy: bool) -> dict[str, str]:
         "runs": f"{plan.measured.runs:,}" if plan.measured else "-",
         "tokens/s": format_count(predicted.tokens_per_s, run.prediction.tokens_per_s),
         "MFU": format_percent(predicted.mfu),
-        "memory": f"{predicted.memory.total_bytes / 2**30:.1f} GiB",
+        "memory": f"{recommendation.peak_bytes(plan) / 2**30:.1f} GiB",
         "time": days(money.days, run.money.days),
         **({"energy": quantities.energy(joules)} if by_energy and joules is not None else {"cost": cost}),
     }
