@@ -38,8 +38,12 @@ TARGETS = {
     "llama-factory": ("llama_factory.yaml", "llama-factory", {"method": "lora"}),
     "axolotl": ("axolotl.yaml", "axolotl", {"method": "lora"}),
     "trl": ("sft.yaml", "trainer", {"method": "lora"}),
+    "hf-trainer": ("start.sh", "trainer", {"method": "lora"}),
+    "primus": ("primus.yaml", "primus", {"runtime": "primus"}),
 }
 """Target -> which of its files is read again, as what, and what a question must say to be exported there."""
+ON = {"primus": ("mi300x-8x",)}
+"""Nodes of a target that does not run on all of :data:`NODES`."""
 
 
 def _asked(chance: random.Random) -> dict[str, Any]:
@@ -94,13 +98,16 @@ def imported(chance: random.Random) -> str:
     """The best plan through a launcher's files."""
     target = chance.choice([*TARGETS])
     file, source, must = TARGETS[target]
-    model, cluster = chance.choice(MODELS[:4]), f"{chance.choice(NODES)}:{chance.choice((1, 2))}"  # decoders
+    node = chance.choice(ON.get(target, NODES))
+    model, cluster = chance.choice(MODELS[:4]), f"{node}:{chance.choice((1, 2))}"  # decoders
     asked = {**_asked(chance), "method": "pretrain", **must, "top": 1}
     found = api.plan(model, cluster, **asked)
     with tempfile.TemporaryDirectory() as place:
         api.export(found, target, place, force=True)
         unsaid = {"seq": asked["seq"], "batch": asked["batch"]} if source == "deepspeed" else {}
-        read = reading.plan(source, str(Path(place) / file), (cluster,), model=model, **unsaid)
+        beside = tuple(Path(place).glob("accelerate.yaml")) if file.endswith(".yaml") else ()
+        started = reading.Started(files=beside)
+        read = reading.plan(source, str(Path(place) / file), (cluster,), model=model, started=started, **unsaid)
     figures = [
         (one.step_time_s, one.memory.total_bytes) for one in (found[0].prediction, read.plans.plans[0].prediction)
     ]

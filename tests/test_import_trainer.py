@@ -170,6 +170,10 @@ def test_a_command_is_read_with_the_files_that_it_names(folder: Path) -> None:
     found = reading.read("trainer", text)
     assert (found.runtime, found.settings["zero"], found.sequence, found.ranks) == ("fsdp2", 3, 8192, 16)
     assert (found.method, found.rank, found.targets) == ("lora", 8, None)
+    degrees = {"parallelism_config_dp_replicate_size": 2, "parallelism_config_dp_shard_size": 8}
+    (folder / "fsdp.yaml").write_text(yaml.safe_dump({**FSDP, "parallelism_config": degrees}))
+    found = reading.read("trainer", text)
+    assert (found.settings["zero_scope"], found.degrees) == ("node", (2, 8))
     engine = {"zero_stage": 2, "offload_optimizer_device": "cpu"}
     (folder / "fsdp.yaml").write_text(yaml.safe_dump({"distributed_type": "DEEPSPEED", "deepspeed_config": engine}))
     found = reading.read("trainer", text)

@@ -39,6 +39,7 @@ _HOMES = {
     **dict.fromkeys(("calibrate", "validate"), "calibrate_and_validate"),
     **dict.fromkeys(("learn", "profile"), "learn_and_profile"),
     **dict.fromkeys(("mcp", "serve"), "serving"),
+    **dict.fromkeys(("sign", "verify"), "signatures"),
 }
 """Commands whose module has another name."""
 COMMANDS = {
@@ -54,6 +55,8 @@ COMMANDS = {
         "explain": "Print a saved plan again, with its reasons.",
         "report": "Write documents as one HTML page with charts.",
         "compare": "Compare two plans and report the gain.",
+        "sign": "Sign a document with your SSH key.",
+        "verify": "Check who signed a document.",
         "export": "Write a plan as the files of a launcher.",
         "import": "Read a launcher's configuration into a plan.",
         "catalog": "List, show and check hardware, fabrics, prices and runtimes.",

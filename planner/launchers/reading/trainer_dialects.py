@@ -124,7 +124,7 @@ def accelerate(config: Values) -> dict[str, Any]:
         engine = _inner(config, "deepspeed_config")
         found["deepspeed"] = engine.get("deepspeed_config_file") or _zero(engine)
     degrees = _inner(config, "parallelism_config")
-    for axis in ("tp", "cp"):
+    for axis in ("tp", "cp", "dp_shard", "dp_replicate"):
         size = degrees.get(f"parallelism_config_{axis}_size")
         found |= {f"{axis}_size": size} if size else {}
     if kind not in ("FSDP", "DEEPSPEED", "MULTI_GPU", "NO"):
