@@ -20,7 +20,7 @@ from planner.base.errors import NoAnswer, WrongQuestion
 PURPOSE = "clusterwright"
 """OpenSSH's namespace of a signature."""
 MOST_BYTES = 1_000_000
-"""Of a signature, and of a list of signers."""
+"""Size of a signature, or of a list of signers, that is read."""
 _KEY = re.compile(r"with (\S+ key \S+)")
 
 
