@@ -15,7 +15,7 @@ from planner.api.entry import asks, entry
 from planner.api.records import as_cluster
 from planner.base import writing
 from planner.base.errors import WrongQuestion
-from planner.launchers import Bundle
+from planner.launchers import Bundle, post_training
 from planner.planning import comparison, document
 from planner.question.document_options import ExportQuestion
 from planner.schema.images import ImagePlan
@@ -126,14 +126,28 @@ def bundled(asked: ExportQuestion, settings: Callable[[], Mapping[str, str]]) ->
         Inconsistent: a plan's figures contradict each other.
     """
     target = asked.to if isinstance(asked.to, str) else "+".join(asked.to)
+    source = asked.plans
+    if isinstance(source, str | Path) and document.is_post_training(Path(source).expanduser()):
+        source = cast(RLPlanSet, plan_sources.opened(source, document.load_document)[0])
+    if isinstance(source, RLPlanSet):
+        return _post_training(source, target, asked, settings())
     cluster = None if asked.cluster is None else as_cluster(asked.cluster)
     chosen, alone, run = plan_sources.launched(
-        asked.plans, rank=asked.rank, workload=asked.workload, alternative=asked.alternative, lost=asked.lost
+        source, rank=asked.rank, workload=asked.workload, alternative=asked.alternative, lost=asked.lost
     )
     site = named(None if asked.site is None else Path(asked.site))
     made = plan_sources.Wanted(target, settings(), cluster, asked.benchmark, site.profile if site else None)
     bundles, refused = plan_sources.bundles(chosen, alone, made)
     return Made(bundles, refused, run if run in bundles else None, len(chosen), target)
+
+
+def _post_training(answer: RLPlanSet, target: str, asked: ExportQuestion, given: Mapping[str, str]) -> Made:
+    """Files of a post-training: the placement of that rank, else the recommended one."""
+    plan_sources.consistent(answer)
+    rank = asked.rank or 1
+    if not 1 <= rank <= len(answer.plans):
+        raise WrongQuestion(f"--rank {rank}: it holds placements 1 to {len(answer.plans)}")
+    return Made({"": post_training.made(answer, answer.plans[rank - 1], target, given)}, (), None, 1, target)
 
 
 def exported(folder: Path, made: Made) -> dict[str, Any]:

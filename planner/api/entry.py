@@ -163,13 +163,13 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
 def _late() -> dict[str, Any]:
     """Types that records name without importing them."""
     from planner.question.axis_keywords import Axes
-    from planner.question.given import Machines, Named, Progress, Source
+    from planner.question.given import Launched, Machines, Named, Progress, Source
     from planner.schema.hardware import Node
     from planner.schema.images import ImagePlan
     from planner.schema.study import StudyResult
     from planner.schema.workload import Model
 
-    found = (Axes, ImagePlan, Machines, Model, Named, Node, Progress, Source, StudyResult)
+    found = (Axes, ImagePlan, Launched, Machines, Model, Named, Node, Progress, Source, StudyResult)
     return dict(zip(LATE, found, strict=True))
 
 

@@ -77,7 +77,8 @@ def entries(ctx: click.Context, param: click.Parameter, incomplete: str) -> list
 
 def targets(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Targets of export, chained with ``+``."""
-    return _beginning(TARGETS if "+" in incomplete else ["list", "astra-sim", *TARGETS], incomplete, "+")
+    alone = ("list", "astra-sim", "verl", "nemo-rl")  # trl is among the others
+    return _beginning(TARGETS if "+" in incomplete else [*alone, *TARGETS], incomplete, "+")
 
 
 def axes(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:

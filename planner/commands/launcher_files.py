@@ -37,6 +37,7 @@ def export(file: Path | None, as_json: bool, **asked: Any) -> None:
       clusterwright export plan.json --to megatron+jobset --site my-site
       clusterwright export offer.json --workload base --to megatron+slurm
       clusterwright export plan.json --to astra-sim
+      clusterwright export rl.json --to verl
       clusterwright export --to list
     """  # noqa: D301 - click reads the control character itself
     from planner import launchers
@@ -128,6 +129,7 @@ def _list(as_json: bool) -> None:
     render.table(headers, rows, align="llllll", priority=("limits", "version", "tested"))
     render.text()
     render.text("astra-sim writes the text workload and network of a simulator; it does not chain.")
+    render.text("verl, nemo-rl and trl write a plan of post-training (plan --task grpo); they do not chain.")
     render.text(
         "Chain a trainer, an environment and a scheduler with +: megatron+slurm. --json lists what each expresses."
     )

@@ -14,7 +14,7 @@ from planner.base.units import format_seconds
 from planner.launchers import plan_facts, profiles, quoting, torchrun
 from planner.launchers.profiles import EXTRA
 from planner.launchers.registry import EXPORTERS
-from planner.launchers.target import Allowed, EnvironmentSetting, Exporter, LaunchJob, Loss, placeholder, spelt
+from planner.launchers.target import Allowed, EnvironmentSetting, Exporter, LaunchJob, Loss, Values, placeholder, spelt
 from planner.planning import document
 from planner.schema.plan import Plan
 from planner.site.profile import SiteProfile
@@ -33,6 +33,7 @@ class Bundle:
     start: str
 
 
+HEAD = ("name", "version", "level", "validated_by")
 Changed = Callable[[Exporter, Plan, LaunchJob], LaunchJob]
 """Given a trainer, a plan and the trainer's job, another job of the same trainer."""
 
@@ -82,11 +83,15 @@ def bundle(
     if torchrun.NAME not in job.files:
         job = replace(job, files={**job.files, torchrun.NAME: torchrun.script(plan, job, header)})
     lost = tuple(loss for loss in (*lost, *job.losses) if not (changed and loss.field == "money.days"))
-    missing = tuple(s for s in offered.values() if _stands(placeholder(s.name), values, job))
-    files = {name: _announced(name, text, missing) for name, text in job.files.items()}
+    missing = tuple(s for s in offered.values() if stands(placeholder(s.name), values, job))
+    files = {name: announced(name, text, missing) for name, text in job.files.items()}
     made = Bundle(target, files, missing, lost, job.start)
-    described = _described(plan, exporters, job, made, values)
-    return replace(made, files={"README": _readme(plan, made), "target.json": described, **files})
+    step = f"{format_seconds(plan.prediction.step_time_s)} a step {'measured' if plan.measured else 'predicted'}"
+    title = f"{plan.workload.name} on {plan.cluster.name} with {target}: {step}."
+    where = {"rank": plan.rank, "model": plan.workload.model, "cluster": plan.cluster.name}
+    heads = [{key: getattr(exporter, key) for key in HEAD} for exporter in exporters]
+    whole = described(where, heads, job, made, values)
+    return replace(made, files={"README": readme(title, made), "target.json": whole, **files})
 
 
 def _with_extra(job: LaunchJob, values: Mapping[str, str]) -> LaunchJob:
@@ -246,14 +251,14 @@ def _header(plan: Plan, target: str) -> str:
     )
 
 
-def _stands(mark: str, values: Mapping[str, str], job: LaunchJob) -> bool:
+def stands(mark: str, values: Mapping[str, str], job: LaunchJob) -> bool:
     """Whether a placeholder was left, and reached a file (some settings matter to some plans only)."""
     if mark not in values.values():
         return False
     return any(mark in text for name, text in job.files.items() if name != torchrun.PLAN)
 
 
-def _announced(name: str, text: str, missing: Sequence[EnvironmentSetting]) -> str:
+def announced(name: str, text: str, missing: Sequence[EnvironmentSetting]) -> str:
     """The file with a list of its placeholders at its top, where its syntax has comments."""
     here = [s for s in missing if placeholder(s.name) in text]
     if not here or name.endswith((".json", ".csv")):
@@ -264,30 +269,24 @@ def _announced(name: str, text: str, missing: Sequence[EnvironmentSetting]) -> s
     return "".join([*lines[:after], note, *lines[after:]])
 
 
-def _readme(plan: Plan, made: Bundle) -> str:
+def readme(title: str, made: Bundle) -> str:
     """Four lines."""
-    step = f"{format_seconds(plan.prediction.step_time_s)} a step {'measured' if plan.measured else 'predicted'}"
     fill = ", ".join(f"{placeholder(s.name)} ({s.says})" for s in made.missing)
     lost = "; ".join(f"{loss.called} ({loss.why})" for loss in made.losses)
-    lines = (
-        f"{plan.workload.name} on {plan.cluster.name} with {made.target}: {step}.",
-        f"Start: {made.start}",
-        f"Fill in: {fill or 'nothing'}{' (clusterwright export --set NAME=VALUE)' if fill else ''}",
-        f"Not taken over: {lost or 'nothing'}",
-    )
+    left = f"{fill} (clusterwright export --set NAME=VALUE)" if fill else "nothing"
+    lines = (title, f"Start: {made.start}", f"Fill in: {left}", f"Not taken over: {lost or 'nothing'}")
     return "".join(quoting.line(line) + "\n" for line in lines)
 
 
-def _described(
-    plan: Plan, exporters: Sequence[Exporter], job: LaunchJob, made: Bundle, values: Mapping[str, str]
+def described(
+    where: Mapping[str, Any], launchers: Sequence[Mapping[str, Any]], job: LaunchJob, made: Bundle, values: Values
 ) -> str:
-    described: dict[str, Any] = {
+    """What ``target.json`` says: the plan, what it was written for, the command, and what is open or lost."""
+    said: dict[str, Any] = {
         "kind": "target",
         "target": made.target,
-        "plan": {"rank": plan.rank, "model": plan.workload.model, "cluster": plan.cluster.name},
-        "launchers": [
-            {"name": e.name, "version": e.version, "level": e.level, "validated_by": e.validated_by} for e in exporters
-        ],
+        "plan": dict(where),
+        "launchers": [*launchers],
         "argv": list(job.argv),
         "command": list(job.command),
         "environment": dict(job.environment),
@@ -297,4 +296,4 @@ def _described(
         "settings": {name: value for name, value in values.items() if value not in ("", placeholder(name))},
         "lossy": [{"field": loss.field, "why": loss.why} for loss in made.losses],
     }
-    return json.dumps(described, indent=2, ensure_ascii=False) + "\n"
+    return json.dumps(said, indent=2, ensure_ascii=False) + "\n"

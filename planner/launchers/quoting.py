@@ -9,7 +9,7 @@ from typing import Any
 
 from planner.launchers.target import LaunchProgram, Shell
 
-_OVERRIDE = re.compile(r"[a-z_]+[\w.]*=")
+_OVERRIDE = re.compile(r"\+?[a-z_]+[\w.]*=")
 """``key=value``, as OmegaConf has options."""
 
 

@@ -12,7 +12,7 @@ from planner.question.plan_options import SITE
 from planner.question.purchase_options import WORKERS, engine
 
 if TYPE_CHECKING:
-    from planner.question.given import Machines, Named, Source
+    from planner.question.given import Launched, Machines, Named, Source
     from planner.schema.images import ImagePlan
     from planner.schema.study import StudyResult
 
@@ -65,7 +65,7 @@ class ExplainQuestion:
 class ExportQuestion:
     """``clusterwright export`` and :func:`planner.export`."""
 
-    plans: Annotated[Source, Option(says="The document, or the file that holds it.")]
+    plans: Annotated[Launched, Option(says="The document, or the file that holds it.")]
     to: Annotated[str | Sequence[str], Option(
         "megatron, megatron+slurm, ...; list: all.",
         'Targets, chained: ``"megatron+slurm"`` or ``["megatron", "slurm"]``.', metavar="TARGET", complete="targets")]

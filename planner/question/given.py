@@ -32,6 +32,8 @@ Kept = Planned | StudyResult | ImagePlan | RLPlanSet
 """Every kind of document that is written."""
 Source = str | Path | Planned
 """A document, or the file that holds one."""
+Launched = Source | RLPlanSet
+"""A document that may be written for a launcher, or the file that holds one."""
 
 
 def listed(given: Named | Sequence[Named]) -> list[Named]:

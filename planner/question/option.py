@@ -14,7 +14,7 @@ from dataclasses import Field, dataclass, fields
 from types import NoneType, UnionType
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
-LATE = ("Axes", "ImagePlan", "Machines", "Model", "Named", "Node", "Progress", "Source", "StudyResult")
+LATE = ("Axes", "ImagePlan", "Launched", "Machines", "Model", "Named", "Node", "Progress", "Source", "StudyResult")
 """Types of annotations that take long to import: only who checks a value against them does so."""
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.axes.table import PRECISION, RECOMPUTE, ZERO
+from planner.axes.table import OPTION_AXES, PRECISION, RECOMPUTE, ZERO
 from planner.cost import decoding, rl_step
 from planner.cost.decoding import Served
 from planner.cost.money import DAY_S
@@ -127,6 +127,7 @@ def _side(
         pool=machines.pool.name,
         accelerator=machines.cluster.accelerator.id,
         accelerators=count * wide,
+        per_node=machines.cluster.node.accelerators,
         replicas=count,
         tp=int(layout.tp[j]),
         groups=int(layout.groups[j]),
@@ -136,6 +137,7 @@ def _side(
         weight_bytes=weights,
         cache_bytes=max(offered.capacity - weights, 0.0),
         capacity_bytes=machines.cluster.accelerator.memory,
+        memory_share=(offered.capacity + asked.work.engine.reserved) / machines.cluster.accelerator.memory,
         tokens_per_s=assigned * asked.work.demand.lengths.mean / max(seconds, 1e-9) / wide,
     )
 
@@ -147,11 +149,17 @@ def _trainer(asked: PostTraining, trained: training.Trainer, pool: int, seconds:
         pool=machines.pool.name,
         accelerator=machines.cluster.accelerator.id,
         accelerators=trained.accelerators,
+        per_node=machines.cluster.node.accelerators,
         runtime=trained.runtime,
         precision=trained.options[PRECISION],
         layout=dict(trained.layout),
         zero=trained.options[ZERO],
         recompute=trained.options[RECOMPUTE].name,
+        options={
+            axis.name: axis.state(trained.options[axis])
+            for axis in OPTION_AXES
+            if axis not in (PRECISION, RECOMPUTE, ZERO) and trained.options[axis] != axis.neutral
+        },
         packed_tokens=packed,
         memory_bytes=trained.memory,
         capacity_bytes=trained.capacity,

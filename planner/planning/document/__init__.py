@@ -4,6 +4,7 @@ from planner.planning.document.money import for_another_run, goodput_of, money_s
 from planner.planning.document.reader import (
     chosen,
     is_as_written,
+    is_post_training,
     load,
     load_answer,
     load_any,
@@ -29,6 +30,7 @@ __all__ = [
     "for_another_run",
     "goodput_of",
     "is_as_written",
+    "is_post_training",
     "load",
     "load_answer",
     "load_any",

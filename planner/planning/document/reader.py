@@ -112,6 +112,16 @@ def is_as_written(path: Path) -> bool:
     return isinstance(data, Mapping) and DIGEST in data and not is_edited(data)
 
 
+def is_post_training(path: Path) -> bool:
+    """Whether a file holds a plan of post-training.
+
+    Raises:
+        WrongQuestion: it cannot be read.
+    """
+    data = json_file(path, LARGEST_FILE)
+    return isinstance(data, Mapping) and data.get("kind") == "rl-plan"
+
+
 def json_file(path: Path, largest: int) -> object:
     """What a file of at most `largest` bytes holds, as JSON types.
 
