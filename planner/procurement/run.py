@@ -19,7 +19,7 @@ from planner.catalog import Catalog
 from planner.catalog.ages import is_stale
 from planner.cost.ownership import resale
 from planner.procurement.answer import document, money_risks
-from planner.procurement.program import infeasible, pruning, shadow_prices
+from planner.procurement.program import infeasible, moving, pruning, shadow_prices
 from planner.procurement.program.alternatives import families, ranked
 from planner.procurement.program.instance import (
     USUAL,
@@ -210,8 +210,9 @@ def procure(
         apart = watch.optional(partial(_apart, posed, first, settings), None)
         fresh = watch.optional(partial(_fresh, posed, first, settings), None)
         soonest = watch.optional(partial(_soonest, posed, first, settings), None) if depth.marginal else None
+        moving_usd = watch.optional(partial(_moving_usd, posed, first), None) if depth.marginal else None
     scale = document.SCALES.get(asked.objective, 1.0)
-    kept_to = tuple(restrictions(posed.lean, first.cost))
+    kept_to = tuple(restrictions(posed.lean, first.cost, moving_usd))
     result = schema.Procurement(
         generator=Generator(version=__version__, seed=0, inputs=dict(asked.inputs)),
         question=question(instance),
@@ -227,6 +228,7 @@ def procure(
             mixed_gap=posed.mixtures.gap,
             restrictions=kept_to,
             whole=SHARED_DAYS not in kept_to,
+            moving_bound_usd=moving_usd,
             stopped=watch.stopped or None,
         ),
         alternatives=alternatives,
@@ -327,6 +329,12 @@ def _fresh(posed: Posed, first: ProgramSolution, settings: Settings) -> schema.A
     if all(fresh[p] for place in first.run.values() for p in posed.lean.as_offered(place)):
         return None
     return _best_of(posed, [c for c in whole.columns if all(fresh[p] for p in c.place)], settings)
+
+
+def _moving_usd(posed: Posed, first: ProgramSolution) -> float | None:
+    """US dollars that no answer is cheaper than whose jobs move between pools at checkpoints; None if unknown."""
+    speeds = posed.speeds
+    return moving.least_usd(posed.whole, speeds.at_least, first.value, lambda pair: speeds.look_closer(*pair))
 
 
 def _soonest(posed: Posed, first: ProgramSolution, settings: Settings) -> schema.Soonest | None:

@@ -126,6 +126,10 @@ class Optimality(Record):
     """Whether the bound is of all answers that the question allows with each job on one cluster; else of those alone
     that keep to the restrictions.
     """
+    moving_bound_usd: Sparse[float] = None
+    """US dollars that no answer is cheaper than, of those that keep to the other restrictions, in which jobs move
+    between pools at checkpoints: a relaxation in which moves cost nothing. Where costs are minimised and it was asked.
+    """
     stopped: Sparse[bool] = None
     """Whether Ctrl-C ended the search: what was not computed by then (alternatives, marginal values, answers under one
     more condition) is left out.

@@ -41,6 +41,9 @@ def optimality_is_of_the_first(document: Procurement) -> Iterator[str]:
     gap = abs(sure.value - sure.bound) / max(abs(sure.value), 1e-9)
     if not math.isclose(sure.gap, gap, rel_tol=1e-6, abs_tol=1e-9):
         yield f"gap is {sure.gap:.6g}, and {gap:.6g} follows from value and bound"
+    moving = sure.moving_bound_usd
+    if moving is not None and not (sure.unit == "USD" and 0 <= moving <= sure.value * (1 + 1e-6) + cents[1]):
+        yield f"with moves nothing costs less than {moving:.9g}, and the value is {sure.value:.9g} {sure.unit}"
     for a in document.alternatives:
         if better * a.value < better * sure.bound - 1e-6 * abs(sure.bound) - cents[a.rank]:
             yield f"alternative {a.rank} of {a.value:.9g} is better than the bound of {sure.bound:.9g}"

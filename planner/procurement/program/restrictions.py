@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from planner.base.units import format_percent
 from planner.procurement.program.instance import ProcureInstance
 from planner.procurement.program.several_starts import COUNT_MONEY, has_all_starts
 from planner.procurement.supply.acquiring import MOST_ACCELERATORS, ladder
@@ -16,20 +17,24 @@ FIRST_SIZES = 7
 """Sizes of clusters that are named before the dots."""
 
 
-def restrictions(instance: ProcureInstance, best_usd: float) -> Iterator[str]:
-    """What the best answer to this instance, of so many US dollars, was sought among, a clause each."""
+def restrictions(instance: ProcureInstance, best_usd: float, moving_usd: float | None = None) -> Iterator[str]:
+    """What the best answer to this instance, of so many US dollars, was sought among, a clause each; no answer in which
+    jobs move costs less than `moving_usd`, where that is known.
+    """
     pools = [instance.pools[p] for p in sorted({p for c in instance.columns for p in c.place})]
     limited = instance.asked.limits
     yield "plans are without levers (CUDA graphs, kernels, offload, modules recomputed by name)"
-    yield "jobs stay where they are"
+    saves = 0.0 if moving_usd is None or not best_usd else 1 - moving_usd / best_usd
+    bound = "" if moving_usd is None else f" (moves at checkpoints would save at most {format_percent(saves, 2)})"
+    yield f"jobs stay where they are{bound}"
     if _has_sizes_between(instance):
         tried = ", ".join(map(str, ladder(instance.asked)[:FIRST_SIZES]))
         yield f"clusters have {tried} ... nodes (at most {MOST_ACCELERATORS:,} accelerators)"
 
     # Under a budget a later day of some copies may be what others are paid with.
-    saves = any(pool.copies > 1 and pool.idle_usd > 0 for pool in pools) and limited.budget is not None
+    later_pays = any(pool.copies > 1 and pool.idle_usd > 0 for pool in pools) and limited.budget is not None
     most_usd = best_usd if instance.asked.objective == "cost" else math.inf
-    if not has_all_starts(instance, most_usd) or (saves and instance.asked.objective not in COUNT_MONEY):
+    if not has_all_starts(instance, most_usd) or (later_pays and instance.asked.objective not in COUNT_MONEY):
         yield SHARED_DAYS
 
     if limited.monthly is not None and any(pool.held for pool in pools):

@@ -35,7 +35,6 @@ from planner.search.problem import Candidate
 if TYPE_CHECKING:
     from planner.procurement.throughput.several_pools import Mixtures
 
-
 MANY = 128
 """Searches from which on it pays to begin other processes: each takes 0.7 CPU s to begin, a search less than 0.1."""
 MOST_PROCESSES = 8
@@ -115,7 +114,7 @@ class Throughputs:
             processes: that search side by side; by default as many as there are cores, and one for a small question.
             reach: jobs on pools that cannot matter, even at their best rate, are not searched.
         """
-        self._search(advance, processes, reach)
+        self._search(self._open(reach), advance, processes)
         columns = [
             self.column(j, p) for p in range(len(self._pools)) for j in range(len(self._jobs)) if self._is_known(j, p)
         ]
@@ -147,6 +146,24 @@ class Throughputs:
         key, size = self._key(j, p)
         return size in self._asked.get(key, ())
 
+    def at_least(self, j: int, p: int) -> float | None:
+        """Days of a job on a pool, at the best rate if no plan was searched; None: it does not train fast enough."""
+        if not self._is_known(j, p):
+            return self.least.days[j][p]
+        column = self.column(j, p)
+        return column.days if column and column.tokens_per_s >= self._jobs[j].min_tokens_per_s else None
+
+    def look_closer(self, j: int, p: int) -> bool:
+        """Search a job's plans on a pool's machine, in this size, if it is unknown, and all that are late."""
+        if self._is_known(j, p):
+            return False
+        key, size = self._key(j, p)
+        same = (q for q in range(len(self._pools)) if self._key(j, q)[0] == key and not self.least.in_time(j, q))
+        sizes = {size, *(self._key(j, q)[1] for q in same)}
+        fabrics = self._machines[key.machine].fabrics
+        self._search({key: PlanTask(self._jobs[j], self._pools[p], fabrics, sizes)}, None, 1)
+        return True
+
     def _keep(self, key: _Speed, task: PlanTask, candidates: dict[Size, Candidate], why: str) -> None:
         self.searches += 1
         self._asked.setdefault(key, set()).update(task.wanted)
@@ -159,8 +176,9 @@ class Throughputs:
         """What jobs take at least on pools."""
         return least(self._catalog, self._jobs, self._pools)
 
-    def _search(self, advance: Callable[[int], None] | None, processes: int | None, reach: Reach) -> None:
-        tasks = self._open(reach)
+    def _search(
+        self, tasks: dict[_Speed, PlanTask], advance: Callable[[int], None] | None, processes: int | None
+    ) -> None:
         for key, task in list(tasks.items()) if self.kept else ():
             if self.kept and (known := self.kept.known(task)):
                 self._keep(key, tasks.pop(key), *known)
