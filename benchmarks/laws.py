@@ -42,7 +42,7 @@ TARGETS = {
     "primus": ("primus.yaml", "primus", {"runtime": "primus"}),
 }
 """Target -> which of its files is read again, as what, and what a question must say to be exported there."""
-ON = {"primus": ("mi300x-8x",)}
+ON = {"primus": ("mi300x-8",)}
 """Nodes of a target that does not run on all of :data:`NODES`."""
 
 

@@ -1,5 +1,6 @@
 """``import`` of files and commands that tables say how to read: minimal texts of our own, one construct each."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -139,6 +140,18 @@ def test_a_key_that_may_matter_is_never_ignored(source: str, text: str, key: str
 
 def test_variables_of_a_file_are_the_callers_or_its_defaults() -> None:
     assert reading.read("primus", PRIMUS, reading.Started(environment={"TP": "2"})).settings["tp"] == 2
+
+
+def test_an_experiment_of_primus_says_its_own_shape() -> None:
+    """As `export --to primus` writes it: over the model without a shape, so that its keys name no other model."""
+    keys = {"num_layers": 4, "hidden_size": 64, "num_attention_heads": 4, "ffn_hidden_size": 256, "seq_length": 128}
+    keys |= {"micro_batch_size": 1, "global_batch_size": 8, "max_position_embeddings": 128, "vocab_size": 1024}
+    module = {"framework": "megatron", "model": "language_model.yaml", "overrides": keys}
+    text = json.dumps({"work_group": "amd", "modules": {"pre_trainer": module}})
+
+    found = reading.read("primus", text)
+
+    assert (found.model, found.shape["layers"], found.shape["hidden"], found.sequence) == (None, 4, 64, 128)
 
 
 def test_axolotls_mesh_is_replicas_of_shards() -> None:

@@ -106,6 +106,10 @@ def forked(found: FoundOptions, settings: Mapping[str, object]) -> FoundOptions:
     return replace(found, runtime="megatron-deepspeed", settings=settings, chunks=None, differs=differs)
 
 
+UNSHAPED = "language_model"
+"""Primus's model without a shape (configs/models/megatron/language_model.yaml): the experiment's own keys say it."""
+
+
 def from_keys(name: str, values: Values, model: str, accumulation: int | None = None) -> FoundOptions:
     """Keys of a trainer that are Megatron-LM's options, as axes of a plan.
 
@@ -135,7 +139,10 @@ def from_keys(name: str, values: Values, model: str, accumulation: int | None = 
         row = megatron.TABLE.options.get(option)
         if str(value).lower() in _OFF:
             flags.pop(option, None)
-        elif row is not None and not row.is_axis and row.says.startswith(("shape.", "latent", "recurrence")):
+        elif (
+            model != UNSHAPED and row is not None and not row.is_axis
+            and row.says.startswith(("shape.", "latent", "recurrence"))
+        ):  # fmt: skip
             if "router" not in row.says:
                 raise WrongQuestion(
                     f"{key} {value!s:.20}: another model than {model} is trained; --ignore {key} and --model"
@@ -146,8 +153,8 @@ def from_keys(name: str, values: Values, model: str, accumulation: int | None = 
     for option in ("fp16", "fp8-format", "fp4-format"):
         if option == "fp16" and option in flags:
             flags.pop("bf16", None)
-    known = library_name(model)
-    read = _of_model(flags, known)
+    known = None if model == UNSHAPED else library_name(model)
+    read = _of_model(flags, known) if known is not None else megatron.found_options(flags)
     micro = int(str(read.settings["micro"]))
     read = replace(read, runtime=rows["runtime"], model=known, differs=(*read.differs, *dict.fromkeys(differs)))
     if accumulation is None:
