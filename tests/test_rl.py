@@ -234,3 +234,12 @@ def test_measured_steps_are_predicted_or_said_to_be_missing(tmp_path: Path) -> N
     assert document["overall"]["n"] == 2 and document["overall"]["mape"] < 0.5
     assert [pair["right"] for pair in document["pairs"]] == [True]
     assert document["not_covered"][0]["id"] == "rl-gpu-recipes-001"
+
+
+def test_a_critic_and_a_policy_fit_beside_each_other() -> None:
+    """Where one model fills the accelerators, two are sharded further: states of one stay while the other trains."""
+    alone = plan_rl("llama3.1-8b", "dgx-h100:1", response="1k/4k", placement="colocated")[0].trainer
+    both = plan_rl("llama3.1-8b", "dgx-h100:1", task="ppo", prompts=8192, response="1k/4k", placement="colocated")[0]
+    assert both.critic is not None
+    assert both.trainer.memory_bytes < alone.memory_bytes
+    assert alone.memory_bytes + 36 * 2**30 > alone.capacity_bytes

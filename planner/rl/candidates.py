@@ -51,17 +51,24 @@ def trained(asked: PostTraining, place: int, size: int, *, limited: bool = True)
     work = asked.work
     cluster = asked.machines[place].part(size)
 
-    def of(model: Model, forwards: int) -> Trainer | None:
-        passes = TrainerPasses(work.demand, work.updates, forwards)
+    def of(model: Model, forwards: int, beside: float = 0.0) -> Trainer | None:
+        passes = TrainerPasses(work.demand, work.updates, forwards, beside)
         return training.best(asked.known, model, cluster, passes, asked.training, limited=limited)
+
+    def critic_of(policy: Trainer, beside: float) -> Trainer | None:
+        assert work.critic is not None
+        return policy if work.critic == work.model else of(work.critic, 1, beside)
 
     policy = of(work.model, work.forwards)
     if policy is None:
         return None
     critic = None
     if work.critic is not None:
-        critic = policy if work.critic == work.model else of(work.critic, 1)
-        if critic is None:
+        critic = critic_of(policy, 0.0)
+        if critic is not None and not _both_fit(policy, critic):
+            policy = of(work.model, work.forwards, critic.states)
+            critic = None if policy is None else critic_of(policy, policy.states)
+        if policy is None or critic is None or not _both_fit(policy, critic):
             return None
     stretch = stretched(work.model, asked.excess)
     forward = stretch * policy.forward_s
@@ -79,6 +86,11 @@ def trained(asked: PostTraining, place: int, size: int, *, limited: bool = True)
         reward_s=reward_s,
         update_s=stretch * policy.update_s,
     )
+
+
+def _both_fit(policy: Trainer, critic: Trainer) -> bool:
+    """Whether each can train while the other's states stay on the same accelerators."""
+    return max(policy.memory + critic.states, critic.memory + policy.states) <= policy.room
 
 
 def stretched(model: Model, fit: MeasuredExcess) -> float:

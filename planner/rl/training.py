@@ -54,6 +54,8 @@ class Trainer:
     states: float
     """Weights, gradients and optimizer states in it: what is moved to host memory between phases."""
     capacity: float
+    room: float
+    """Bytes of it that training may fill; infinite where memory has no limit."""
     proven: bool
     """Whether no other layout of the space is faster."""
     candidates: int
@@ -78,6 +80,8 @@ class TrainerPasses(NamedTuple):
     """Optimizer steps."""
     forwards: int
     """Forward passes of all sequences beside the updates."""
+    beside: float = 0.0
+    """Bytes of an accelerator that another model's states keep meanwhile."""
 
 
 def best(
@@ -93,7 +97,7 @@ def best(
         asked: Runtime, precision, pins, optimizer and risk.
         limited: Whether it must fit; else memory has no limit, as where a run has shown that it did.
     """
-    demand, updates, forwards = passes
+    demand, updates, forwards, beside = passes
     count, tokens = packed(demand, updates, cluster.accelerators)
     plain = replace(asked, batch=count, seq=tokens, tokens=float(count * tokens), task="sft", top=1)
     try:
@@ -105,8 +109,9 @@ def best(
     figures = _of_responses(prepared.figures, model, demand, float(forwards))
     prepared = replace(prepared, figures=figures)
     room = prepared.usable if limited else math.inf
-    result = Bounded().search(problem(prepared, SHORTLIST, capacity=None if limited else math.inf))
-    choice = _first_fitting(prepared, model, result.best, TrainerPasses(demand, updates, forwards), room)
+    left = room - beside
+    result = Bounded().search(problem(prepared, SHORTLIST, capacity=left if beside or not limited else None))
+    choice = _first_fitting(prepared, model, result.best, TrainerPasses(demand, updates, forwards), left)
     if choice is None:
         return None
     candidate, memory, delay = choice
@@ -127,6 +132,7 @@ def best(
         memory=memory,
         states=states,
         capacity=cluster.accelerator.memory,
+        room=room,
         proven=result.proven and candidate.time * delay <= bound,
         candidates=result.candidates,
         runtime=f"{wanted.runtime.id}@{wanted.release}",
@@ -152,7 +158,7 @@ def _first_fitting(
     """The candidate with the shortest step, delays counted, whose longest sequence fits into so many bytes; its memory
     and its delay.
     """
-    demand, updates, _ = passes
+    demand, updates, _, _ = passes
     whole = demand.prompt + demand.lengths.cap
     shape = prepared.figures.shape
     long = replace(shape, sequence=whole, attended=attended(model, whole), text=whole, attended_full=whole)
