@@ -98,7 +98,7 @@ def printed() -> dict[str, Any]:
         "catalog-import": listings.CatalogImport, "catalog-stale": listings.StalePrices,
         "export": listings.WrittenFolders, "export-targets": listings.ExportTargets,
         "profile-import": listings.ProfileImport, "shared-runs": listings.SharedRuns,
-        "lesson-preview": listings.LessonPreview,
+        "lesson-preview": listings.LessonPreview, "site-runs": listings.ListedRuns,
     }  # fmt: skip
 
 

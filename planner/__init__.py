@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         procure,
         validate,
     )
+    from planner.api.site_runs import SiteJournal
     from planner.base.errors import ClusterwrightError, NoAnswer, WrongQuestion
     from planner.commands.screen.explained import explain
     from planner.schema.hardware import Accelerator, Cluster, Node
@@ -58,6 +59,7 @@ __all__ = [
     "Node",
     "Plan",
     "PlanSet",
+    "SiteJournal",
     "WrongQuestion",
     "__version__",
     "accelerator",
@@ -93,6 +95,7 @@ _HOMES = {
     **dict.fromkeys(("Plan", "PlanSet"), "planner.schema.plan"),
     "Inconsistent": "planner.verify.finding",
     "Model": "planner.schema.workload",
+    "SiteJournal": "planner.api.site_runs",
     "explain": "planner.commands.screen.explained",
 }
 """Where names are that are not in ``planner.api``."""

@@ -23,7 +23,7 @@ from tests.sweeps import sweep
 
 SURFACE = [
     *("Accelerator", "Axes", "Cluster", "ClusterwrightError", "Inconsistent", "Model", "NoAnswer", "Node"),
-    *("Plan", "PlanSet", "WrongQuestion", "__version__"),
+    *("Plan", "PlanSet", "SiteJournal", "WrongQuestion", "__version__"),
     *("accelerator", "calibrate", "cluster", "compare", "design", "estimate", "evaluate_many", "explain"),
     *("export", "fit", "learn"),
     *("list_accelerators", "list_fabrics", "list_models", "list_nodes", "list_regions", "list_runtimes"),

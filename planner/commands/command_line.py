@@ -47,6 +47,7 @@ COMMANDS = {
     for name, summary in {
         "init": "Start a commented portfolio, study or cluster file, or a site.",
         "learn": "Read training logs into a site's journal; adapt predictions.",
+        "runs": "Look at a site's runs, correct them, undo, merge.",
         "plan": "Rank the ways to train a model on a cluster.",
         "fit": "Which accelerators hold a fine-tuning; which models fit on some.",
         "estimate": "Predict one given configuration, and what limits it.",

@@ -464,6 +464,30 @@ class SharedRuns(Record):
     notes: tuple[str, ...]
 
 
+class ListedRun(Record):
+    """One run of a site, and what its catalog predicts of it now, with it learned."""
+
+    predicted_s: float | None
+    predicted_memory_bytes: float | None
+    """Peak, counted as the run's own was."""
+    reason: str
+    """Why it cannot be predicted; empty if it can."""
+    row: dict[str, str]
+    """As the journal has it: column -> cell."""
+
+
+class ListedRuns(Record):
+    """Runs of a site's journal, and what was changed (``runs ... --json``)."""
+
+    kind: Literal["site-runs"] = "site-runs"
+    schema_version: Literal[1] = 1
+    journal: str
+    change: str | None
+    """In words; null where nothing was changed."""
+    runs: tuple[ListedRun, ...]
+    """All, the one asked for, or those that a change put in."""
+
+
 class RunEnding(Record):
     """What a verdict on a run rests on."""
 

@@ -165,6 +165,18 @@ def add(path: Path, rows: Sequence[Row]) -> list[Row]:
         raise WrongQuestion(f"{path}: cannot be written: {error.strerror or error}") from None
 
 
+def rewrite(path: Path, rows: Sequence[Row]) -> None:
+    """Puts these rows in the place of a journal's: its columns stay, and those that it lacks come behind.
+
+    Raises:
+        WrongQuestion: it cannot be read or written.
+    """
+    columns = list(dict.fromkeys((*_header(path), *(column for row in rows for column in row))))
+    header = io.StringIO()
+    csv.writer(header, lineterminator="\n").writerow(columns)
+    writing.write(path, header.getvalue() + _text(columns, rows), replace=True)
+
+
 @contextmanager
 def _locked(path: Path) -> Iterator[int]:
     with locking.Lock(path):

@@ -62,13 +62,17 @@ def predicted(runs: Sequence[Run], catalog: Catalog) -> list[RunForecast | None]
     return [forecasts.get(run.id) for run in runs]
 
 
-def refuse_doubtful(what: str, time: float | None, forecast: RunForecast | None) -> None:
+CORRECTED = "Correct it with --set or --plan FILE --rank N"
+
+
+def refuse_doubtful(what: str, time: float | None, forecast: RunForecast | None, cure: str = CORRECTED) -> None:
     """Refuses a run that is further off than predictions of what really ran.
 
     Args:
         what: Of which configuration it is said to be.
         time: Seconds of a step that were measured.
         forecast: What was predicted.
+        cure: What to do about it.
 
     Raises:
         WrongQuestion: it is so far off, with what usually explains that.
@@ -84,6 +88,6 @@ def refuse_doubtful(what: str, time: float | None, forecast: RunForecast | None)
     )
     raise WrongQuestion(
         f"{what}: {format_seconds(time)} a step measured, {format_seconds(forecast.step_time_s)} predicted, "
-        f"{off:.1f} times off. Nothing was written. What usually explains it: {usual}. Correct it with --set or "
-        "--plan FILE --rank N; --accept learns it as it is"
+        f"{off:.1f} times off. Nothing was written. What usually explains it: {usual}. {cure}; "
+        "--accept learns it as it is"
     )

@@ -36,24 +36,30 @@ class Measured:
     """What was counted and what was not, in words."""
 
 
-def given(texts: Sequence[str], catalog: Catalog) -> dict[str, str]:
+def given(texts: Sequence[str], catalog: Catalog, *, measured: bool = False) -> dict[str, str]:
     """``COLUMN=VALUE`` as cells.
+
+    Args:
+        texts: The cells.
+        catalog: Where names of accelerators and runtimes stand.
+        measured: Whether columns that only a measurement fills may be among them: ``runs edit``, not ``--set``.
 
     Raises:
         WrongQuestion: no such column, one that is measured, or a value that it cannot hold.
     """
     row = {}
+    flag = "" if measured else "--set "
     for text in texts:
         column, equals, value = (part.strip() for part in text.partition("="))
         if not equals or not value:
-            raise WrongQuestion(f"--set {text}: write COLUMN=VALUE, as accelerator=H100-SXM5-80GB")
-        if column in TAKEN:
-            raise WrongQuestion(f"--set {column}: comes from the log, or from --step-time and --oom")
+            raise WrongQuestion(f"{flag}{text}: write COLUMN=VALUE, as accelerator=H100-SXM5-80GB")
+        if column in TAKEN and not measured:
+            raise WrongQuestion(f"{flag}{column}: comes from the log, or from --step-time and --oom")
         if column not in folder.COLUMNS or column in folder.OWN:
             hint = did_you_mean(column, folder.COLUMNS, most=1)
-            raise WrongQuestion(f"--set {column}: no such column{hint} (docs/runs.md)")
+            raise WrongQuestion(f"{flag}{column}: no such column{hint} (docs/runs.md)")
         if why := sharing.wrong(column, value, catalog):
-            raise WrongQuestion(f"--set {column}={value}: {why}")
+            raise WrongQuestion(f"{flag}{column}={value}: {why}")
         row[column] = value
     if "accelerator" in row:  # a published name of it, too
         row["accelerator"] = names.accelerator(row["accelerator"], catalog.accelerators) or row["accelerator"]
