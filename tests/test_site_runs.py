@@ -62,7 +62,7 @@ def test_shared_rows_are_merged_once(journal: Path, capsys: pytest.CaptureFixtur
     assert [run["row"]["step_time_s"] for run in document["runs"]] == ["14.1", "14.9"]
 
     assert runs("merge", "rows.csv") == 0
-    assert len(ids()) == 2
+    assert "merged 0 runs of 2" in capsys.readouterr().out and len(ids()) == 2
     assert runs("merge", "other") == 0
     assert len(ids()) == 2
 
