@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from planner.base.errors import WrongQuestion
-from planner.launchers import deepspeed, plan_facts, quoting, table
+from planner.launchers import checks, deepspeed, plan_facts, quoting, table
 from planner.launchers.target import LaunchJob, LaunchProgram, Loss, Shell, Values, by_table
 from planner.schema.launcher_table import launcher_table
 from planner.schema.plan import Plan
@@ -23,12 +23,13 @@ TABLE = launcher_table("accelerate")
 
 def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
     """The configuration (and DeepSpeed's), and ``accelerate launch`` on one node."""
-    job = launched(plan, job, values, LaunchProgram(values["script"]))
+    job = launched(plan, job, values, values["script"])
     return replace(job, environment={**job.environment, ACCUMULATION: str(plan.batch.accumulation)})
 
 
 def launched(plan: Plan, job: LaunchJob, values: Values, *program: str) -> LaunchJob:
-    """The same for any program that the plan's engine carries, with its arguments."""
+    """The same for any program, a file or a module, that the plan's engine carries, with its arguments."""
+    job = checks.with_check(plan, job, "accelerate")
     files = deepspeed.with_file(plan, values) if route(plan) == "DEEPSPEED" else {}
     settings = configuration(plan, values)
     lint(settings, plan.cluster.accelerators)
@@ -38,7 +39,7 @@ def launched(plan: Plan, job: LaunchJob, values: Values, *program: str) -> Launc
         command=(
             *("accelerate", "launch", "--config_file", NAME, "--machine_rank", Shell("$NODE_RANK")),
             *("--main_process_ip", Shell("$MASTER_ADDR"), "--main_process_port", values["master-port"]),
-            *program,
+            *(LaunchProgram(checks.NAME), *program),
         ),
         environment={**job.environment, **plan.env},
         files={**job.files, **files},

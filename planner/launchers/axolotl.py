@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from planner.launchers import accelerate, deepspeed, hf_trainer, lora, plan_facts, quoting, table, torchrun
+from planner.launchers import accelerate, checks, deepspeed, hf_trainer, lora, plan_facts, quoting, table, torchrun
 from planner.launchers.target import LaunchJob, LaunchProgram, Values, by_table
 from planner.schema.launcher_table import launcher_table
 from planner.schema.plan import Plan
@@ -23,9 +23,10 @@ def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
     options = configuration(plan, values)
     files = {NAME: quoting.yaml(options)}
     files |= deepspeed.with_file(plan, values) if "deepspeed" in options else {}
+    job = checks.with_check(plan, job, "accelerate")
     return replace(
         job,
-        command=(*torchrun.rendezvous(plan, values), LaunchProgram("-m"), "axolotl.cli.train", NAME),
+        command=(*torchrun.rendezvous(plan, values), LaunchProgram(checks.NAME), "axolotl.cli.train", NAME),
         argv=(NAME,),
         options=options,
         environment={**job.environment, **plan.env},

@@ -11,7 +11,7 @@ from typing import Any
 
 from planner.base.errors import WrongQuestion, meant
 from planner.base.units import format_seconds
-from planner.launchers import plan_facts, profiles, quoting, torchrun
+from planner.launchers import checks, plan_facts, profiles, quoting, torchrun
 from planner.launchers.profiles import EXTRA
 from planner.launchers.registry import EXPORTERS
 from planner.launchers.target import Allowed, EnvironmentSetting, Exporter, LaunchJob, Loss, Values, placeholder, spelt
@@ -97,10 +97,10 @@ def bundle(
 def _with_extra(job: LaunchJob, values: Mapping[str, str]) -> LaunchJob:
     """The trainer's command with what is given besides, and what of it contradicts the plan."""
     extra = profiles.words(values[EXTRA.name])
-    texts = {name: str(value).lower() if isinstance(value, bool) else value for name, value in job.options.items()}
-    options = (f"--{name}={text}" for name, text in texts.items())
+    options = (f"--{name}={str(v).lower() if isinstance(v, bool) else v}" for name, v in job.options.items())
     lost = profiles.contradictions([*job.argv, *options], extra)
-    return replace(job, command=(*job.command, *extra), argv=(*job.argv, *extra), losses=(*job.losses, *lost))
+    job = replace(job, environment={**(checks.WARN if lost else {}), **job.environment}, losses=(*job.losses, *lost))
+    return replace(job, command=(*job.command, *extra), argv=(*job.argv, *extra))
 
 
 NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", re.ASCII)

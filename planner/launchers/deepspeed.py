@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from planner.base.errors import WrongQuestion, did_you_mean
-from planner.launchers import plan_facts, table, torchrun
+from planner.launchers import checks, plan_facts, table, torchrun
 from planner.launchers.target import LaunchJob, LaunchProgram, Loss, Values, by_table
 from planner.schema.launcher_table import launcher_table
 from planner.schema.plan import Plan
@@ -28,9 +28,10 @@ def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
     settings = configuration(plan, values)
     lint(settings, plan.cluster.accelerators, plan.parallelism.tp * plan.parallelism.pp)
     argv = ("--deepspeed", "--deepspeed_config", NAME)
+    job = checks.with_check(plan, job, "deepspeed")
     return replace(
         job,
-        command=(*torchrun.rendezvous(plan, values), LaunchProgram(values["script"]), *argv),
+        command=(*torchrun.rendezvous(plan, values), LaunchProgram(checks.NAME), values["script"], *argv),
         argv=argv,
         environment={**job.environment, **plan.env},
         files={**job.files, NAME: json.dumps(settings, indent=2) + "\n"},

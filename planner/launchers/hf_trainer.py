@@ -15,7 +15,7 @@ from typing import Any
 
 from planner.launchers import accelerate, lora, plan_facts, table
 from planner.launchers.scripts import script
-from planner.launchers.target import LaunchJob, LaunchProgram, Loss, Values, by_table
+from planner.launchers.target import LaunchJob, Loss, Values, by_table
 from planner.schema.launcher_table import launcher_table
 from planner.schema.plan import Plan
 
@@ -28,7 +28,9 @@ PAGED = ("paged-adamw", "paged-adam-8bit")
 EMBEDDING_STATES = 6.0
 """Bytes that states of an embedding's parameter take more than of others: 8 in place of 2 (transformers, trainer.py,
 create_optimizer, where bitsandbytes is told to keep them in 32 bit)."""
-OWN_MODEL = Loss("workload.shape", "the model is what its config.json says; nothing compares it with the plan's")
+OWN_MODEL = Loss(
+    "workload.shape", "the model is what its config.json says; the job stops where its parameters are others"
+)
 
 
 def facts(plan: Plan, values: Values, decided: Mapping[str, Any]) -> table.Facts:
@@ -108,7 +110,7 @@ def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
     """Accelerate's job with a script that is written here, too, and all that it is told."""
     options = table.settings(TABLE, facts(plan, values, {}))
     argv = tuple(word for name, value in options for word in (f"--{name}", _word(value)))
-    job = accelerate.launched(plan, job, values, LaunchProgram(NAME), *argv)
+    job = accelerate.launched(plan, job, values, NAME, *argv)
     return replace(job, argv=argv, files={**job.files, NAME: script("hf_trainer.py")}, needed=(*job.needed, NAME))
 
 
@@ -119,7 +121,7 @@ def _word(value: object) -> str:
 def loses(plan: Plan) -> Iterator[Loss]:
     """What is the model's own, or left to Accelerate."""
     yield from trainer_loses(plan)
-    yield Loss("workload.shape", "the model's own config.json; train.py stops where layers, width or vocabulary differ")
+    yield Loss("workload.shape", "the model's own config.json; the job stops where sizes or parameters differ")
 
 
 EXPORTER = by_table("hf-trainer", emit=emit, refuses=refuses, loses=loses)

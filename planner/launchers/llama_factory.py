@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from planner.launchers import accelerate, hf_trainer, quoting, table
-from planner.launchers.target import LaunchJob, LaunchProgram, Values, by_table
+from planner.launchers.target import LaunchJob, Values, by_table
 from planner.schema.launcher_table import launcher_table
 from planner.schema.plan import Plan
 
@@ -20,7 +20,7 @@ TABLE = launcher_table("llama-factory")
 def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
     """Accelerate's job with LLaMA-Factory's module and its configuration."""
     options = configuration(plan, values)
-    job = accelerate.launched(plan, job, values, LaunchProgram("-m"), "llamafactory.launcher", NAME)
+    job = accelerate.launched(plan, job, values, "llamafactory.launcher", NAME)
     return replace(
         job, argv=(NAME,), options=options, files={**job.files, NAME: quoting.yaml(options)}, needed=(*job.needed, NAME)
     )

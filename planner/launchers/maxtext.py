@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from planner.launchers import plan_facts, quoting, table, tpu
+from planner.launchers import checks, plan_facts, quoting, table, tpu
 from planner.launchers.target import LaunchJob, LaunchProgram, Loss, Values, by_table
 from planner.schema.launcher_table import launcher_table
 from planner.schema.plan import Plan
@@ -214,6 +214,7 @@ def loses(plan: Plan) -> Iterator[Loss]:
     yield from plan_facts.other_runtime(plan, ("maxtext",))
     yield from plan_facts.shape_losses(plan)
     yield from _model_losses(plan.workload.shape)
+    yield checks.unchecked(plan, 'compare "number parameters" in its log')
     if plan.recompute.policy == "none":
         yield Loss("recompute.policy", "products are kept, norms and functions between them are computed again")
     if plan.overlap.tp or plan.overlap.dp or plan.overlap.p2p:

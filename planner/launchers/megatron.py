@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from planner.axes.table import ATTENTION_KERNEL
-from planner.launchers import megatron_hybrid, megatron_model, plan_facts, table, torchrun
+from planner.launchers import checks, megatron_hybrid, megatron_model, plan_facts, table, torchrun
 from planner.launchers.target import LaunchJob, LaunchProgram, Loss, Values, by_table
 from planner.schema.launcher_table import launcher_table
 from planner.schema.plan import Plan
@@ -24,11 +24,14 @@ CONNECTIONS = "CUDA_DEVICE_MAX_CONNECTIONS"
 
 def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
     """The command of one node."""
-    program = megatron_hybrid.PROGRAMS[0] if megatron_hybrid.is_one(plan.workload.shape) else "pretrain_gpt.py"
+    hybrid = megatron_hybrid.is_one(plan.workload.shape)
+    program = values["megatron-lm"] + "/" + (megatron_hybrid.PROGRAMS[0] if hybrid else "pretrain_gpt.py")
     argv = arguments(plan, values)
+    job = job if hybrid else checks.with_check(plan, job, "megatron")
+    started = (LaunchProgram(program),) if hybrid else (LaunchProgram(checks.NAME), program)
     return replace(
         job,
-        command=(*torchrun.rendezvous(plan, values), LaunchProgram(values["megatron-lm"] + "/" + program), *argv),
+        command=(*torchrun.rendezvous(plan, values), *started, *argv),
         argv=argv,
         environment={**performance(plan), **job.environment, **environment(plan), **plan.env},
     )
@@ -209,7 +212,9 @@ def loses(plan: Plan) -> Iterator[Loss]:
     yield from plan_facts.other_runtime(plan, ("megatron-core",))
     yield from plan_facts.shape_losses(plan)
     yield from megatron_model.loses(plan.workload.shape, plan.parallelism.tp)
-    yield from megatron_hybrid.loses(plan) if megatron_hybrid.is_one(plan.workload.shape) else ()
+    if megatron_hybrid.is_one(plan.workload.shape):
+        yield from megatron_hybrid.loses(plan)
+        yield checks.unchecked(plan, "its log has the parameters of every (tensor, pipeline) rank")
     if _optimizer(plan) == "muon":
         yield Loss("workload.optimizer", "needs Megatron-LM core_v0.18.0 and its package emerging-optimizers")
     if str(ATTENTION_KERNEL.of(plan)).startswith("flash"):

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from planner.launchers import lora, megatron, plan_facts, table, torchrun
+from planner.launchers import checks, lora, megatron, plan_facts, table, torchrun
 from planner.launchers.scripts import script
 from planner.launchers.target import LaunchJob, LaunchProgram, Loss, Values, by_table
 from planner.schema.launcher_table import launcher_table
@@ -31,6 +31,7 @@ def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
     """``torchrun ... train.py`` with its settings in a file."""
     options = described(plan, values)
     text = json.dumps(options, indent=2) + "\n"
+    job = checks.with_check(plan, job, "megatron")
     return replace(
         job,
         command=(*torchrun.rendezvous(plan, values), LaunchProgram(NAME)),
@@ -144,7 +145,7 @@ def loses(plan: Plan) -> Iterator[Loss]:
     """What is the recipe's own."""
     yield from plan_facts.other_runtime(plan, ("megatron-core", "nemo"))
     yield from plan_facts.shape_losses(plan)
-    yield Loss("workload.shape", "the recipe's own, of its config.json; train.py stops where layers or widths differ")
+    yield Loss("workload.shape", "the recipe's own, of its config.json; train.py stops where others are built")
     if plan.workload.shape["moe"]:
         yield Loss("workload.shape.moe.router", "balanced as the recipe says")
 

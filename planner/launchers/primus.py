@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from planner.launchers import megatron, megatron_hybrid, plan_facts, quoting
+from planner.launchers import checks, megatron, megatron_hybrid, plan_facts, quoting
 from planner.launchers.target import LaunchJob, Loss, Shell, Values, by_table
 from planner.schema.launcher_table import launcher_table
 from planner.schema.plan import Plan
@@ -127,6 +127,7 @@ def refuses(plan: Plan) -> Iterator[str]:
 def loses(plan: Plan) -> Iterator[Loss]:
     """What Megatron's arguments lose."""
     yield from (loss for loss in plan_facts.other_runtime(plan, ("primus",)) if loss.field == "runtime")
+    yield checks.unchecked(plan, "its log has the parameters of every (tensor, pipeline) rank")
     yield from (loss for loss in megatron.loses(plan) if loss.field not in ("runtime", "dispatcher"))
 
 

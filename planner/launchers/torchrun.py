@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from planner.base.errors import WrongQuestion
-from planner.launchers import plan_facts, quoting
+from planner.launchers import checks, plan_facts, quoting
 from planner.launchers.plan_facts import nodes, per_node
 from planner.launchers.target import LaunchJob, LaunchProgram, Loss, Shell, Values, by_table
 from planner.schema.plan import Plan
@@ -86,6 +86,7 @@ def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
 def loses(plan: Plan) -> Iterator[Loss]:
     """It starts processes: everything else is the script's to read."""
     yield Loss("parallelism, batch, precision, recompute", "left to the script, which finds them in plan.json")
+    yield checks.unchecked(plan, "your script has to")
     yield from plan_facts.own_script_losses(plan)
 
 

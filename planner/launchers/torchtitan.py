@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from planner.launchers import plan_facts, quoting, table, torchrun
+from planner.launchers import checks, plan_facts, quoting, table, torchrun
 from planner.launchers.scripts import script
 from planner.launchers.target import LaunchJob, LaunchProgram, Loss, Values, by_table
 from planner.schema.hardware import SPLIT_SCHEDULES
@@ -33,6 +33,7 @@ BALANCE = 1e-3
 
 def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
     """The module, and the command of one node."""
+    job = checks.with_check(plan, job)
     argv = ("--module", MODULE, "--config", FUNCTION, *table.argv(TABLE, facts(plan, values)))
     return replace(
         job,

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from planner.launchers import accelerate, hf_trainer, lora, quoting, table
-from planner.launchers.target import LaunchJob, LaunchProgram, Loss, Values, by_table
+from planner.launchers.target import LaunchJob, Loss, Values, by_table
 from planner.schema.launcher_table import launcher_table
 from planner.schema.plan import Plan
 
@@ -22,7 +22,7 @@ def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
     task = plan.workload.task or "sft"
     name, options = f"{task}.yaml", configuration(plan, values)
     argv = ("--config", name)
-    job = accelerate.launched(plan, job, values, LaunchProgram("-m"), f"trl.scripts.{task}", *argv)
+    job = accelerate.launched(plan, job, values, f"trl.scripts.{task}", *argv)
     return replace(
         job, argv=argv, options=options, files={**job.files, name: quoting.yaml(options)}, needed=(*job.needed, name)
     )

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from planner.base.errors import WrongQuestion
+from planner.launchers import checks
 from planner.launchers.reading.found_options import Options
 from planner.launchers.reading.shell.expansion import holds_options, open_variable
 from planner.launchers.reading.shell.script import Branches, Script, Words
@@ -59,7 +60,8 @@ def command(script: Script, known: Collection[str]) -> TrainingCommand | None:
     _refuse_several(read, known)
     ranks = {_ranks(options(_arguments(words)[0], ())) for words in found}
     launcher, arguments = _arguments(found[0])
-    program = found[0][len(launcher)] if launcher or len(arguments) < len(found[0]) else ""
+    started = _unchecked(found[0]) if any(map(_is_check, found[0])) else found[0]
+    program = started[len(launcher)] if launcher or len(arguments) < len(started) else ""
     return TrainingCommand(
         program=program,
         words=arguments,
@@ -119,11 +121,24 @@ def _arguments(words: Words) -> tuple[Words, Words]:
     if any(word.endswith(".py") for word in words[started:]):
         before, inner = _arguments(words[started + 1 :])
         return (*words[: started + 1], *before), inner
+    if any(_is_check(word) for word in words):
+        return _arguments(_unchecked(words))
     for place, word in enumerate(words):
         module = place and words[place - 1] == "-m" and word not in _LAUNCHERS
         if module or word.endswith(".py"):
             return words[:place], words[place + 1 :]
     return (), words
+
+
+def _is_check(word: str) -> bool:
+    return word.rpartition("/")[2] == checks.NAME
+
+
+def _unchecked(words: Words) -> Words:
+    """A command of an exported job without the check that starts its program, which is a file or a module."""
+    at = next(place for place, word in enumerate(words) if _is_check(word))
+    module = not "".join(words[at + 1 : at + 2]).endswith(".py")
+    return (*words[:at], *(("-m",) if module else ()), *words[at + 1 :])
 
 
 def _names(words: Sequence[str]) -> set[str]:

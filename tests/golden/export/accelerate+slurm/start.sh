@@ -14,4 +14,4 @@ exec accelerate launch \
   --machine_rank "$NODE_RANK" \
   --main_process_ip "$MASTER_ADDR" \
   --main_process_port 29500 \
-  '<script>'
+  plan_check.py '<script>'

@@ -12,4 +12,4 @@ exec torchrun \
   --node-rank "$NODE_RANK" \
   --master-addr "$MASTER_ADDR" \
   --master-port 29500 \
-  -m axolotl.cli.train axolotl.yaml
+  plan_check.py axolotl.cli.train axolotl.yaml

@@ -14,6 +14,6 @@ exec torchrun \
   --node-rank "$NODE_RANK" \
   --master-addr "$MASTER_ADDR" \
   --master-port 29500 \
-  '<script>' \
+  plan_check.py '<script>' \
   --deepspeed \
   --deepspeed_config ds_config.json

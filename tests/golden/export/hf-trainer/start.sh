@@ -15,7 +15,7 @@ exec accelerate launch \
   --machine_rank "$NODE_RANK" \
   --main_process_ip "$MASTER_ADDR" \
   --main_process_port 29500 \
-  train.py \
+  plan_check.py train.py \
   --model_name_or_path '<model>' \
   --train_file '<train-file>' \
   --block_size 8192 \

@@ -11,4 +11,4 @@ exec accelerate launch \
   --machine_rank "$NODE_RANK" \
   --main_process_ip "$MASTER_ADDR" \
   --main_process_port 29500 \
-  -m llamafactory.launcher llama_factory.yaml
+  plan_check.py llamafactory.launcher llama_factory.yaml

@@ -22,7 +22,7 @@ exec torchrun \
   --node-rank "$NODE_RANK" \
   --master-addr "$MASTER_ADDR" \
   --master-port 29500 \
-  '<megatron-lm>/pretrain_gpt.py' \
+  plan_check.py '<megatron-lm>/pretrain_gpt.py' \
   --tensor-model-parallel-size 2 \
   --pipeline-model-parallel-size 1 \
   --context-parallel-size 1 \

@@ -22,7 +22,7 @@ exec torchrun \
   --node-rank "$NODE_RANK" \
   --master-addr "$MASTER_ADDR" \
   --master-port 29500 \
-  '<megatron-lm>/pretrain_gpt.py' \
+  plan_check.py '<megatron-lm>/pretrain_gpt.py' \
   --tensor-model-parallel-size 4 \
   --pipeline-model-parallel-size 4 \
   --num-virtual-stages-per-pipeline-rank 4 \

@@ -49,6 +49,15 @@ def configuration(job, words=()):
     return config
 
 
+def checked(chunks):
+    """The chunks of the model, compared with the plan before they are wrapped, and before adapters are put in."""
+    import plan_check
+
+    plan_check.count(chunks)
+    plan_check.over_all_ranks()
+    return chunks
+
+
 def main():
     from megatron.bridge.training.finetune import finetune
     from megatron.bridge.training.gpt_step import forward_step
@@ -56,6 +65,8 @@ def main():
 
     with open("bridge.json", encoding="utf-8") as file:
         config = configuration(json.load(file), sys.argv[1:])
+    hooks = getattr(config.model, "pre_wrap_hooks", None)
+    (config.model.register_pre_wrap_hook if hooks is None else hooks.append)(checked)
     train = finetune if config.checkpoint.pretrained_checkpoint else pretrain
     train(config, forward_step)
 

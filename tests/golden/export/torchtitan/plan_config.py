@@ -2,6 +2,7 @@
 from functools import partial
 
 import torch.nn as nn
+from plan_check import compare
 from torchtitan.components.checkpoint import CheckpointManager
 from torchtitan.components.loss import ChunkedLossWrapper, CrossEntropyLoss
 from torchtitan.components.optimizer import default_adamw
@@ -94,13 +95,31 @@ def model():
     return config
 
 
+CHECKED = []
+
+
+def checked(split):
+    """Compares the whole model and its mesh with the plan, before either is split."""
+
+    def first(model, *, parallel_dims, **known):
+        if not CHECKED:
+            mesh = parallel_dims
+            degrees = {"ranks": mesh.world_size, "replicas": mesh.dp_replicate, "shards": mesh.dp_shard}
+            compare(degrees | {"tp": mesh.tp, "cp": mesh.cp, "pp": mesh.pp, "ep": mesh.ep})
+            compare({"parameters": sum(parameter.numel() for parameter in model.parameters())})
+            CHECKED.append(True)
+        return split(model, parallel_dims=parallel_dims, **known)
+
+    return first
+
+
 def plan():
     spec = ModelSpec(
         name="llama3",
         flavor="plan",
         model=model(),
-        parallelize_fn=parallelize_llama,
-        pipelining_fn=pipeline_llm,
+        parallelize_fn=checked(parallelize_llama),
+        pipelining_fn=checked(pipeline_llm),
         post_optimizer_build_fn=None,
         state_dict_adapter=Llama3StateDictAdapter,
     )

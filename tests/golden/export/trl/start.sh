@@ -11,5 +11,5 @@ exec accelerate launch \
   --machine_rank "$NODE_RANK" \
   --main_process_ip "$MASTER_ADDR" \
   --main_process_port 29500 \
-  -m trl.scripts.sft \
+  plan_check.py trl.scripts.sft \
   --config sft.yaml

@@ -1,0 +1,65 @@
+"""``plan_check.py``: a job stops before its first step where its model or its mesh is not the plan's."""
+
+from typing import Any
+
+import pytest
+
+from planner.launchers import bundle, parts
+from tests.launchers.environments import given
+from tests.launchers.spread import Case, plan
+
+H100 = "dgx-h100:2"
+CHECKED = {
+    "megatron": Case("megatron-core", "qwen3-30b-a3b", H100, "ep=8 tp=2"),
+    "torchtitan": Case("fsdp2", "llama3-8b", H100, "tp=2"),
+    "hf-trainer": Case("hf-trainer", "llama3-8b", H100, "zero=3"),
+    "deepspeed": Case("deepspeed", "llama3-8b", H100, "zero=1"),
+    "trl": Case("hf-trainer", "llama3-8b", "dgx-h100:1", "micro=2", "lora"),
+}
+
+
+def files(target: str, case: Case, **more: str) -> dict[str, str]:
+    return dict(bundle(plan(case), parts(target), given(target) | more).files)
+
+
+def check(target: str, case: Case) -> dict[str, Any]:
+    """The names of the exported check, which imports no launcher before it starts one."""
+    held: dict[str, Any] = {"__name__": "plan_check"}
+    exec(files(target, case)["plan_check.py"], held)
+    return held
+
+
+@pytest.mark.parametrize("target", CHECKED)
+def test_another_model_or_mesh_stops_the_job(
+    target: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The plan's own figures pass; one rank or parameter more is told with both figures."""
+    held = check(target, CHECKED[target])
+    planned = dict(held["PLANNED"])
+    assert planned["parameters"] == plan(CHECKED[target]).workload.parameters
+
+    held["compare"](planned)
+    assert "as planned" in capsys.readouterr().out
+    with pytest.raises(SystemExit, match=rf"ranks {planned['ranks'] + 1} \(plan: {planned['ranks']}\)"):
+        held["compare"](planned | {"ranks": planned["ranks"] + 1})
+    with pytest.raises(SystemExit, match="nothing is trained"):
+        held["compare"](planned | {"parameters": planned["parameters"] + 1})
+    held["compare"]({"parameters": planned["parameters"] + 1}, within=1e-3)
+
+    monkeypatch.setenv("PLAN_CHECK", "warn")
+    held["compare"](planned | {"ranks": planned["ranks"] + 1})
+    assert "NOT what was planned" in capsys.readouterr().out
+
+
+def test_adapters_are_counted_apart() -> None:
+    """Rank 16 on q, k, v, o of Llama 3 8B: 32 layers x 16 x (8192 + 5120 + 5120 + 8192) = 13,631,488."""
+    planned = check("trl", CHECKED["trl"])["PLANNED"]
+    assert planned["trained"] == 13_631_488
+    assert planned["parameters"] == 8_030_261_248
+
+
+def test_a_job_that_is_changed_on_purpose_is_warned() -> None:
+    """What ``extra-args`` contradicts would stop the job each time."""
+    changed = {"extra-args": "--tensor-model-parallel-size 4"}
+    assert "export PLAN_CHECK=warn" in files("megatron", CHECKED["megatron"], **changed)["start.sh"]
+    assert "PLAN_CHECK" not in files("megatron", CHECKED["megatron"])["start.sh"]
