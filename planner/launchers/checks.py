@@ -19,6 +19,7 @@ from planner.schema.plan import Plan
 from planner.schema.workload import Method
 
 NAME = "plan_check.py"
+UNHOOKED = '\ndef hook():\n    """Nothing: what is started compares by itself."""\n\n'
 WARN = {"PLAN_CHECK": "warn"}
 """Environment of a job that was changed on purpose: the check tells and goes on."""
 
@@ -58,7 +59,7 @@ def planned(plan: Plan, whole: bool) -> dict[str, Any]:
 
 def with_check(plan: Plan, job: LaunchJob, hook: str | None = None) -> LaunchJob:
     """The job with the file beside it; `hook` names the program's way to build a model, where a program is started."""
-    hooked = script(f"plan_check_{hook}.py") if hook else "\n"
+    hooked = script(f"plan_check_{hook}.py") if hook else UNHOOKED
     values = planned(plan, whole=hook in ("accelerate", "deepspeed"))
     if hook == "deepspeed" and plan.parallelism.tp * plan.parallelism.pp > 1:
         values["parameters"] = None  # a rank's own part is all that it is given

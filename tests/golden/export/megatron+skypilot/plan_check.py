@@ -108,7 +108,7 @@ def over_all_ranks():
     copies = of_stage // (degrees["ep"] * degrees["etp"]), of_stage // degrees["tp"], of_stage
     summed = torch.tensor(COUNTS, dtype=torch.int64, device="cuda" if torch.cuda.is_available() else "cpu")
     torch.distributed.all_reduce(summed)
-    found = sum(number // times for number, times in zip(summed.tolist(), copies))
+    found = sum(number // times for number, times in zip(summed.tolist(), copies, strict=True))
     words, built = PLANNED["vocabulary"], PLANNED["built"]
     compare({"vocabulary": built}, within=0.03 + 128 * degrees["tp"] / words)
     PLANNED["parameters"] = PLANNED["parameters"] and PLANNED["parameters"] + (built - words) * PLANNED["width"]
