@@ -7,6 +7,7 @@ import random
 import re
 import shutil
 import signal
+import subprocess
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -139,6 +140,7 @@ WRITERS = {
     "init portfolio": Writer("init portfolio out.toml --force"),
     "init study": Writer("init study out.toml --force"),
     "init site": Writer("init site fresh", answers=2),
+    "sign": Writer("sign plan.json --key key -o out --force"),
 }  # fmt: skip
 """Every command that has ``-o`` or keeps a folder."""
 KEEP_FOLDERS = {"learn", "init site"}
@@ -181,6 +183,8 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / name).write_text(text, encoding="utf-8")
     assert main([*f"plan {ON} --batch 128 --top 1 -o".split(), str(folder / "plan.json")]) == 0
     assert main(["init", "site", str(folder / "lab")]) == 0
+    if shutil.which("ssh-keygen"):
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / "key")], check=True)
     return folder
 
 
@@ -209,6 +213,8 @@ def test_a_command_that_is_killed_leaves_all_or_nothing(
     if name == "report":
         pytest.importorskip("jinja2")
         pytest.importorskip("vl_convert")
+    if name == "sign" and not shutil.which("ssh-keygen"):
+        pytest.skip("no ssh-keygen")
     folder, asked = tmp_path / "here", WRITERS[name]
     words = [*asked.words.split(), *asked.further.split()]
     shutil.copytree(prepared, folder)
