@@ -47,7 +47,7 @@ def signature(content: bytes, key: Path) -> str:
         raise WrongQuestion(f"--key {key}: no such file; ssh-keygen -t ed25519 makes a key")
     done = _ssh_keygen(["sign", "-f", str(key)], content)
     if done.returncode:
-        raise WrongQuestion(f"--key {key}: ssh-keygen does not sign with it: {_said(done)}")
+        raise WrongQuestion(f"--key {key}: ssh-keygen does not sign with it: {_message(done)}")
     return done.stdout.decode("ascii", "replace")
 
 
@@ -68,14 +68,14 @@ def signer(content: bytes, sealed: Path, signers: Path) -> Signer:
     files = ["-f", str(signers), "-s", str(sealed)]
     named = _ssh_keygen(["find-principals", *files])
     if named.returncode:
-        raise NoAnswer(f"{sealed}: by no key of {signers}: {_said(named)}")
+        raise NoAnswer(f"{sealed}: by no key of {signers}: {_message(named)}")
     why = ""
     for name in _names(named.stdout):
         done = _ssh_keygen(["verify", *files, "-I", name], content)
         if not done.returncode:
-            found = _KEY.search(done.stdout.decode("utf-8", "replace"))
-            return Signer(name, found[1] if found else "key unknown")
-        why = _said(done)
+            key = _KEY.search(done.stdout.decode("utf-8", "replace"))
+            return Signer(name, key[1] if key else "key unknown")
+        why = _message(done)
     raise NoAnswer(f"{sealed}: not a signature of this file: {why or 'it names nobody'}")
 
 
@@ -94,7 +94,7 @@ def _ssh_keygen(words: Sequence[str], content: bytes = b"") -> subprocess.Comple
     return subprocess.run([program, "-Y", action, *purpose, *others], input=content, capture_output=True, check=False)
 
 
-def _said(done: subprocess.CompletedProcess[bytes]) -> str:
+def _message(done: subprocess.CompletedProcess[bytes]) -> str:
     """The last line that it said, without what a terminal would act on."""
     lines = (done.stderr or done.stdout).decode("utf-8", "replace").split("\n")
     words = ["".join(filter(str.isprintable, line)).strip() for line in lines]

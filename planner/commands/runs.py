@@ -42,12 +42,12 @@ def list_(site: Path | None, as_json: bool) -> None:
     from planner.site.journal import described
 
     site_journal = _journal(site)
-    found = site_journal.runs()
+    learned = site_journal.runs()
     if as_json:
-        render.json(site_journal.document(found))
+        render.json(site_journal.document(learned))
         return
     rows = []
-    for run in found:
+    for run in learned:
         time = number(run.row, "step_time_s")
         held = number(run.row, "memory_gb_per_gpu")
         rows.append(

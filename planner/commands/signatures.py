@@ -18,7 +18,7 @@ from planner.commands import options
 def sign(file: Path, key: Path, output: Path | None, force: bool) -> None:
     """Sign a document with your SSH key, by OpenSSH's ssh-keygen.
 
-    The signature is a file beside the document, which stays as it is. It holds for the document byte by byte.
+    The signature is a file next to the document, which stays as it is. It holds for the document byte by byte.
 
     \b
       clusterwright plan llama3-70b --cluster dgx-h100:16 -o plan.json

@@ -282,7 +282,7 @@ def described(
     where: Mapping[str, Any], launchers: Sequence[Mapping[str, Any]], job: LaunchJob, made: Bundle, values: Values
 ) -> str:
     """What ``target.json`` says: the plan, what it was written for, the command, and what is open or lost."""
-    said: dict[str, Any] = {
+    target: dict[str, Any] = {
         "kind": "target",
         "target": made.target,
         "plan": dict(where),
@@ -296,4 +296,4 @@ def described(
         "settings": {name: value for name, value in values.items() if value not in ("", placeholder(name))},
         "lossy": [{"field": loss.field, "why": loss.why} for loss in made.losses],
     }
-    return json.dumps(said, indent=2, ensure_ascii=False) + "\n"
+    return json.dumps(target, indent=2, ensure_ascii=False) + "\n"

@@ -1,7 +1,7 @@
 """A plan of RL post-training as a trainer's files: verl, NeMo-RL and TRL, each by its table ``rl_*.toml``.
 
 The files of a trainer inherit its own configuration, and say what the plan decides. A decision that the table has no
-option for is refused, unless the trainer does so anyhow (``expresses``) or loses it, which is told (``loses``).
+option for is refused, unless the trainer does so anyhow (``expresses``) or loses it, which is listed (``loses``).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from planner.base.errors import WrongQuestion, meant
 from planner.base.units import format_seconds
 from planner.launchers import quoting, table
 from planner.launchers.bundle import Bundle, announced, described, readme, settings, stands
-from planner.launchers.post_training_files import WRITERS, Told
+from planner.launchers.post_training_files import WRITERS, Settings
 from planner.launchers.target import EnvironmentSetting, LaunchJob, Loss, placeholder, spelt
 from planner.schema.launcher_table import LauncherTable, launcher_table
 from planner.schema.rl import RLPlan, RLPlanSet, RolloutSide, TrainerSide
@@ -52,29 +52,29 @@ def made(answer: RLPlanSet, plan: RLPlan, target: str, given: Mapping[str, str])
     offered = {key: EnvironmentSetting(key, *words[key]) for key in rows.head["settings"]}
     values = settings(offered, given)
     known = facts(answer, plan, values)
-    refused, lost = _unsaid(rows, known)
+    refused, lost = _left_out(rows, known)
     if refused:
         raise WrongQuestion(
             f"plan {plan.rank} cannot be written for {target}: {'; '.join(refused)}; plan again "
             "with --runtime, --pin or --placement for what it has"
         )
     options = table.document(rows, table.facts(known, {}))
-    files, command, start = WRITERS[target](Told(rows.head, known, options, values))
+    files, command, start = WRITERS[target](Settings(rows.head, known, options, values))
     job = LaunchJob(files=files, command=command)
     missing = tuple(setting for setting in offered.values() if stands(placeholder(setting.name), values, job))
     text = {file: announced(file, whole, missing) for file, whole in files.items()}
     ready = Bundle(target, text, missing, tuple(lost), start)
     where = {"rank": plan.rank, "model": answer.work.model, "cluster": " + ".join(answer.pools)}
     head = {"name": target, **{key: rows.head[key] for key in ("version", "level", "validated_by")}}
-    said = described(where, [head], job, ready, values)
+    account = described(where, [head], job, ready, values)
     title = (
         f"{answer.work.task.upper()} of {where['model']} on {where['cluster']} with {target}: "
         f"{plan.placement}, {format_seconds(plan.step_s)} a step predicted"
     )
-    return Bundle(target, {"README": readme(title, ready), "target.json": said, **text}, missing, tuple(lost), start)
+    return Bundle(target, {"README": readme(title, ready), "target.json": account, **text}, missing, tuple(lost), start)
 
 
-def _unsaid(rows: LauncherTable, known: Mapping[str, Any]) -> tuple[list[str], list[Loss]]:
+def _left_out(rows: LauncherTable, known: Mapping[str, Any]) -> tuple[list[str], list[Loss]]:
     """Why a plan cannot be written, and what of it is lost."""
     refused: list[str] = []
     lost: list[Loss] = []
@@ -226,10 +226,10 @@ def _sequences(plan: RLPlan, updates: int, known: Mapping[str, Any]) -> dict[str
 
 def _engine(known: Mapping[str, Any], side: RolloutSide, values: Mapping[str, str]) -> dict[str, Any]:
     """The engine's own figures, of a trainer whose engine is configured elsewhere where roles are apart."""
-    own = {"share": known["memory_share"], "tp": side.tp, "longest": known["longest"]}
-    served = {**own, "replicas": side.replicas, "model": values["model"]}
+    memory = {"share": known["memory_share"], "tp": side.tp, "longest": known["longest"]}
+    served = {**memory, "replicas": side.replicas, "model": values["model"]}
     return {
-        **{f"colocated_{name}": None if known["apart"] else value for name, value in own.items()},
+        **{f"colocated_{name}": None if known["apart"] else value for name, value in memory.items()},
         **{f"served_{name}": value if known["apart"] else None for name, value in served.items()},
         "server": values.get("server") if known["apart"] else None,
     }

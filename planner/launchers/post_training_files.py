@@ -1,4 +1,4 @@
-"""Files of trainers of post-training: what verl, NeMo-RL and TRL are told, in their own syntax, and the command."""
+"""Files of trainers of post-training: what verl, NeMo-RL and TRL are set to, in their own syntax, and the command."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ PREFIXES = {"verl.trainer.main_ppo": "", MODULES["one-step-off"]: "one_step_off_
 """Program -> how the names of its configurations begin."""
 
 
-class Told(NamedTuple):
-    """What a trainer is told."""
+class Settings(NamedTuple):
+    """What a trainer is set to."""
 
     head: Mapping[str, Any]
     """Its table's title, versions and file."""
@@ -31,12 +31,12 @@ Written = tuple[dict[str, str], tuple[str, ...], str]
 """Files, the command, and how a person starts it."""
 
 
-def _verl(told: Told) -> Written:
+def _verl(given: Settings) -> Written:
     """Overrides of verl's own configuration."""
-    module = MODULES.get(told.known["roles"], STREAMING)
-    inherited = f"{PREFIXES[module]}{told.head['configuration']}"
+    module = MODULES.get(given.known["roles"], STREAMING)
+    inherited = f"{PREFIXES[module]}{given.head['configuration']}"
     command = ("python3", LaunchProgram("-m"), module, f"--config-name={inherited}")
-    words = (f"{name}={_hydra(value)}" for name, value in told.options.items())
+    words = (f"{name}={_hydra(value)}" for name, value in given.options.items())
     text = quoting.command((*command, *words))
     start = f"#!/bin/bash\n# In the folder of verl's source.\nset -euo pipefail\n{text}\n"
     return {"start.sh": start}, command, "bash start.sh in the folder of verl's source, on the head of a Ray cluster"
@@ -52,32 +52,32 @@ def _hydra(value: Any) -> str:
     return text if plain and text else f"'{escaped}'"
 
 
-def _nemo_rl(told: Told) -> Written:
+def _nemo_rl(given: Settings) -> Written:
     """A recipe that inherits one of NeMo-RL's."""
-    inherited = f"{told.values['repository']}/examples/configs/{told.head['configuration']}.yaml"
-    command = ("uv", "run", "examples/run_grpo.py", "--config", told.head["writes"])
-    start = f"uv run examples/run_grpo.py --config {told.head['writes']} in the folder of NeMo-RL's source"
-    whole = {"defaults": inherited, **table.nested(told.options)}
-    return {told.head["writes"]: quoting.yaml(whole)}, command, start
+    inherited = f"{given.values['repository']}/examples/configs/{given.head['configuration']}.yaml"
+    command = ("uv", "run", "examples/run_grpo.py", "--config", given.head["writes"])
+    start = f"uv run examples/run_grpo.py --config {given.head['writes']} in the folder of NeMo-RL's source"
+    whole = {"defaults": inherited, **table.nested(given.options)}
+    return {given.head["writes"]: quoting.yaml(whole)}, command, start
 
 
-def _trl(told: Told) -> Written:
+def _trl(given: Settings) -> Written:
     """The script's configuration, Accelerate's, and of rollout elsewhere the command of its engine."""
-    own = {name: value for name, value in told.options.items() if "/" not in name}
+    trainer = {name: value for name, value in given.options.items() if "/" not in name}
     below = table.nested(
-        {name.partition("/")[2]: v for name, v in told.options.items() if name.startswith("accelerate/")}
+        {name.partition("/")[2]: v for name, v in given.options.items() if name.startswith("accelerate/")}
     )
-    served = {name.partition("/")[2]: v for name, v in told.options.items() if name.startswith("serve/")}
-    files = {"trl.yaml": quoting.yaml(own), "accelerate.yaml": quoting.yaml(below)}
+    served = {name.partition("/")[2]: v for name, v in given.options.items() if name.startswith("serve/")}
+    files = {"trl.yaml": quoting.yaml(trainer), "accelerate.yaml": quoting.yaml(below)}
     if served:
         words = (word for name, value in served.items() for word in (f"--{name}", str(value)))
         files["serve.sh"] = f"#!/bin/bash\nset -euo pipefail\n{quoting.command(('trl', 'vllm-serve', *words))}\n"
-    command = ("trl", told.known["task"], "--config", "trl.yaml", "--accelerate_config", "accelerate.yaml")
+    command = ("trl", given.known["task"], "--config", "trl.yaml", "--accelerate_config", "accelerate.yaml")
     before = "bash serve.sh on the node that rolls out, then " if served else ""
     return files, command, f"{before}{' '.join(command)} on every node"
 
 
-WRITERS: Mapping[str, Callable[[Told], Written]] = {
+WRITERS: Mapping[str, Callable[[Settings], Written]] = {
     "verl": _verl,
     "nemo-rl": _nemo_rl,
     "trl": _trl,
