@@ -94,12 +94,12 @@ def test_what_few_measured_runs_keep_in_host_memory_is_shown_and_not_recommended
     assert order.recommended([fastest]) == 0
 
 
-@pytest.mark.parametrize("days", [60, 55])
+@pytest.mark.parametrize("days", [61, 56])
 def test_limits_that_only_levers_keep_are_kept(days: int) -> None:
-    """Without levers 62.8 days at the fastest; with a kernel that is no tie here 59.7, with host memory 54.6."""
+    """Without levers 63.3 days at the fastest; with a kernel that is no tie here 60.3, with host memory 55.2."""
     found = planner.plan("qwen3-30b-a3b", "dgx-h100:2", deadline=f"{days} d")
     assert all(plan.money.days <= days for plan in found.plans)
-    assert order.seldom_measured(found[0]) == (days == 55)
+    assert order.seldom_measured(found[0]) == (days == 56)
 
 
 def test_some_configuration_offloads(found: dict[str, PlanSet]) -> None:

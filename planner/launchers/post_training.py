@@ -15,7 +15,7 @@ from planner.base.errors import WrongQuestion, meant
 from planner.base.units import format_seconds
 from planner.launchers import quoting, table
 from planner.launchers.bundle import Bundle, announced, described, readme, settings, stands
-from planner.launchers.post_training_files import WRITERS, Settings
+from planner.launchers.post_training_files import WRITERS, PostTrainingSettings
 from planner.launchers.target import EnvironmentSetting, LaunchJob, Loss, placeholder, spelt
 from planner.schema.launcher_table import LauncherTable, launcher_table
 from planner.schema.rl import RLPlan, RLPlanSet, RolloutSide, TrainerSide
@@ -59,7 +59,7 @@ def made(answer: RLPlanSet, plan: RLPlan, target: str, given: Mapping[str, str])
             "with --runtime, --pin or --placement for what it has"
         )
     options = table.document(rows, table.facts(known, {}))
-    files, command, start = WRITERS[target](Settings(rows.head, known, options, values))
+    files, command, start = WRITERS[target](PostTrainingSettings(rows.head, known, options, values))
     job = LaunchJob(files=files, command=command)
     missing = tuple(setting for setting in offered.values() if stands(placeholder(setting.name), values, job))
     text = {file: announced(file, whole, missing) for file, whole in files.items()}

@@ -15,7 +15,7 @@ PREFIXES = {"verl.trainer.main_ppo": "", MODULES["one-step-off"]: "one_step_off_
 """Program -> how the names of its configurations begin."""
 
 
-class Settings(NamedTuple):
+class PostTrainingSettings(NamedTuple):
     """What a trainer is set to."""
 
     head: Mapping[str, Any]
@@ -31,7 +31,7 @@ Written = tuple[dict[str, str], tuple[str, ...], str]
 """Files, the command, and how a person starts it."""
 
 
-def _verl(given: Settings) -> Written:
+def _verl(given: PostTrainingSettings) -> Written:
     """Overrides of verl's own configuration."""
     module = MODULES.get(given.known["roles"], STREAMING)
     inherited = f"{PREFIXES[module]}{given.head['configuration']}"
@@ -52,7 +52,7 @@ def _hydra(value: Any) -> str:
     return text if plain and text else f"'{escaped}'"
 
 
-def _nemo_rl(given: Settings) -> Written:
+def _nemo_rl(given: PostTrainingSettings) -> Written:
     """A recipe that inherits one of NeMo-RL's."""
     inherited = f"{given.values['repository']}/examples/configs/{given.head['configuration']}.yaml"
     command = ("uv", "run", "examples/run_grpo.py", "--config", given.head["writes"])
@@ -61,7 +61,7 @@ def _nemo_rl(given: Settings) -> Written:
     return {given.head["writes"]: quoting.yaml(whole)}, command, start
 
 
-def _trl(given: Settings) -> Written:
+def _trl(given: PostTrainingSettings) -> Written:
     """The script's configuration, Accelerate's, and of rollout elsewhere the command of its engine."""
     trainer = {name: value for name, value in given.options.items() if "/" not in name}
     below = table.nested(
@@ -77,7 +77,7 @@ def _trl(given: Settings) -> Written:
     return files, command, f"{before}{' '.join(command)} on every node"
 
 
-WRITERS: Mapping[str, Callable[[Settings], Written]] = {
+WRITERS: Mapping[str, Callable[[PostTrainingSettings], Written]] = {
     "verl": _verl,
     "nemo-rl": _nemo_rl,
     "trl": _trl,

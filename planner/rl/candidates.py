@@ -51,13 +51,13 @@ def trained(asked: PostTraining, place: int, size: int, *, limited: bool = True)
     work = asked.work
     cluster = asked.machines[place].part(size)
 
-    def of(model: Model, forwards: int, beside: float = 0.0) -> Trainer | None:
-        passes = TrainerPasses(work.demand, work.updates, forwards, beside)
+    def of(model: Model, forwards: int, other_bytes: float = 0.0) -> Trainer | None:
+        passes = TrainerPasses(work.demand, work.updates, forwards, other_bytes)
         return training.best(asked.known, model, cluster, passes, asked.training, limited=limited)
 
-    def critic_of(policy: Trainer, beside: float) -> Trainer | None:
+    def critic_of(policy: Trainer, other_bytes: float) -> Trainer | None:
         assert work.critic is not None
-        return policy if work.critic == work.model else of(work.critic, 1, beside)
+        return policy if work.critic == work.model else of(work.critic, 1, other_bytes)
 
     policy = of(work.model, work.forwards)
     if policy is None:

@@ -80,7 +80,7 @@ class TrainerPasses(NamedTuple):
     """Optimizer steps."""
     forwards: int
     """Forward passes of all sequences beside the updates."""
-    beside: float = 0.0
+    other_bytes: float = 0.0
     """Bytes of an accelerator that another model's states keep meanwhile."""
 
 
@@ -97,7 +97,7 @@ def best(
         asked: Runtime, precision, pins, optimizer and risk.
         limited: Whether it must fit; else memory has no limit, as where a run has shown that it did.
     """
-    demand, updates, forwards, beside = passes
+    demand, updates, forwards, other_bytes = passes
     count, tokens = packed(demand, updates, cluster.accelerators)
     plain = replace(asked, batch=count, seq=tokens, tokens=float(count * tokens), task="sft", top=1)
     try:
@@ -109,8 +109,8 @@ def best(
     figures = _of_responses(prepared.figures, model, demand, float(forwards))
     prepared = replace(prepared, figures=figures)
     room = prepared.usable if limited else math.inf
-    left = room - beside
-    result = Bounded().search(problem(prepared, SHORTLIST, capacity=left if beside or not limited else None))
+    left = room - other_bytes
+    result = Bounded().search(problem(prepared, SHORTLIST, capacity=left if other_bytes or not limited else None))
     choice = _first_fitting(prepared, model, result.best, TrainerPasses(demand, updates, forwards), left)
     if choice is None:
         return None
