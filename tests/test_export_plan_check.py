@@ -18,6 +18,11 @@ CHECKED = {
 }
 
 
+HOOKS = {"megatron": "GPTModel.__init__", "torchtitan": "compares by itself", "hf-trainer": "before(Accelerator",
+         "deepspeed": 'before(deepspeed, "initialize"', "trl": "before(Accelerator"}  # fmt: skip
+"""Target -> what stands in its check alone of those there are."""
+
+
 def files(target: str, case: Case, **more: str) -> dict[str, str]:
     return dict(bundle(plan(case), parts(target), given(target) | more).files)
 
@@ -49,6 +54,12 @@ def test_another_model_or_mesh_stops_the_job(
     monkeypatch.setenv("PLAN_CHECK", "warn")
     held["compare"](planned | {"ranks": planned["ranks"] + 1})
     assert "NOT what was planned" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("target", CHECKED)
+def test_the_check_hooks_into_the_library_that_builds_the_model(target: str) -> None:
+    text = files(target, CHECKED[target])["plan_check.py"]
+    assert {hook for hook in HOOKS.values() if hook in text} == {HOOKS[target]}
 
 
 def test_adapters_are_counted_apart() -> None:

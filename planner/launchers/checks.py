@@ -21,7 +21,7 @@ from planner.schema.workload import Method
 NAME = "plan_check.py"
 UNHOOKED = '\ndef hook():\n    """Nothing: what is started compares by itself."""\n\n'
 WARN = {"PLAN_CHECK": "warn"}
-"""Environment of a job that was changed on purpose: the check tells and goes on."""
+"""Environment of a job that was changed on purpose: the check reports and continues."""
 
 
 def planned(plan: Plan, whole: bool) -> dict[str, Any]:
@@ -58,7 +58,14 @@ def planned(plan: Plan, whole: bool) -> dict[str, Any]:
 
 
 def with_check(plan: Plan, job: LaunchJob, hook: str | None = None) -> LaunchJob:
-    """The job with the file beside it; `hook` names the program's way to build a model, where a program is started."""
+    """The job with the file in its folder.
+
+    Args:
+        plan: What is launched.
+        job: The job of its trainer.
+        hook: The script ``plan_check_HOOK`` of the library that builds the model; None where the exported module
+            compares by itself.
+    """
     hooked = script(f"plan_check_{hook}.py") if hook else UNHOOKED
     values = planned(plan, whole=hook in ("accelerate", "deepspeed"))
     if hook == "deepspeed" and plan.parallelism.tp * plan.parallelism.pp > 1:
@@ -69,7 +76,7 @@ def with_check(plan: Plan, job: LaunchJob, hook: str | None = None) -> LaunchJob
 
 
 def unchecked(plan: Plan, line: str) -> Loss:
-    """A trainer that nothing can be hung into: what to look for in its log."""
+    """What is lost with a trainer that gives no place for a check: what to look for in its log."""
     return Loss(
         "workload.parameters", f"nothing stops another model than the plan's {plan.workload.parameters:,}: {line}"
     )
