@@ -172,7 +172,7 @@ class SiteJournal:
 
     def _predicted(self, rows: Sequence[dict[str, str]]) -> tuple[JournalRun, ...]:
         catalog = self._catalog()
-        runs = [reading.run_of(_complete(row), catalog) for row in rows]
+        runs = [reading.run_of_cells(row, catalog) for row in rows]
         made = forecasts.predicted(runs, catalog)
         return tuple(
             JournalRun(row=row, now=now, reason=run.reason) for row, run, now in zip(rows, runs, made, strict=True)
@@ -194,7 +194,7 @@ class SiteJournal:
         if row.get("metric") != "oom" and not row.get("step_time_s"):
             raise WrongQuestion(f"{where}: says neither step_time_s nor metric=oom; nothing was written")
         new = folder.identified(row, self._site.profile.name)
-        reason = reading.run_of(_complete(new), self._catalog()).reason
+        reason = reading.run_of_cells(new, self._catalog()).reason
         if any(re.search(rf"\b{column}\b", reason) for column in stated):
             raise WrongQuestion(f"{where}: {reason}; nothing was written")
         return new
@@ -202,10 +202,6 @@ class SiteJournal:
     def _fitted(self, change: Change) -> Change:
         journal.fitted(self._site, self._catalog())
         return change
-
-
-def _complete(row: Row) -> dict[str, str]:
-    return {**dict.fromkeys(reading.REQUIRED, ""), **row}
 
 
 def _place(rows: Sequence[Row], run: str) -> int:

@@ -216,10 +216,7 @@ def learn(
         WrongQuestion: the journal or the catalog cannot be written, what was stated cannot be of a run, or a run is so
             far off that it is another one.
     """
-    runs = [
-        reading.run_of({**dict.fromkeys(reading.REQUIRED, ""), **measured_run.row}, catalog)
-        for measured_run in measured
-    ]
+    runs = [reading.run_of_cells(measured_run.row, catalog) for measured_run in measured]
     for run in runs:
         if blamed := [column for column in stated if re.search(rf"\b{column}\b", run.reason)]:
             raise WrongQuestion(f"--set {blamed[0]}: {run.reason}; nothing was written")

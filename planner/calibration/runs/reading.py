@@ -98,6 +98,11 @@ def run_of(row: Mapping[str, str], catalog: Catalog) -> Run:
         return replace(run, reason=" ".join(str(error).split()))
 
 
+def run_of_cells(cells: Mapping[str, str], catalog: Catalog) -> Run:
+    """The run of a row that has not every column: those that it lacks are empty."""
+    return run_of({**dict.fromkeys(REQUIRED, ""), **cells}, catalog)
+
+
 def _noted(what: str, notes: str) -> str:
     """What stands behind a word in the notes: ``dispatcher: alltoall;``."""
     found = re.search(rf"\b{what}: ([^;]+)", notes)
