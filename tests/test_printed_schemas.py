@@ -98,7 +98,7 @@ def asked(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
 def test_what_is_printed_is_as_its_schema_says(line: str, kind: str, asked: Any, capsys: Any) -> None:
     if "workload.txt" in line:
         ask(capsys, "models layers gpt2 --tp 2 --dp 8 -o workload.txt --force")
-    if "learn" in line:
+    if "learn" in line or "--site lab" in line:
         ask(capsys, "init site lab")
         ask(capsys, "learn --step-time 4.31s --plan plan.json --rank 1 --site lab")
     found = asked(line)

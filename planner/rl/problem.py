@@ -33,12 +33,6 @@ from planner.schema.workload import Model
 LARGEST_FILE = 50_000_000
 ROLLOUT_BYTES = {"bf16": 2.0, "fp16": 2.0, "fp8": 1.0}
 """Precisions of rollout -> bytes of a weight."""
-CONTEXTS = {
-    "qwen3-next": 262_144, "qwen3-": 40_960, "llama2-": 4_096, "llama3-": 8_192, "deepseek-v3": 163_840,
-}  # fmt: skip
-"""How a model's id begins -> `max_position_embeddings` of its checkpoints' config.json, the first that fits, ..."""
-CONTEXT = 2**17
-"""... and of all others: Llama 3.1 and later, Qwen2.5, gpt-oss and most since 2024."""
 WIDEST = 64
 """Accelerators of a replica, at most."""
 
@@ -91,9 +85,8 @@ def work(model: Model, task: RLTask, asked: RLOptions) -> RLStep:
     prompt = sequence_length(asked.prompt_length)
     assert prompt is not None
     responses = _responses(asked.response)
-    listed = next((tokens for start, tokens in CONTEXTS.items() if model.id.startswith(start)), CONTEXT)
-    context = model.sequence if model.learned_positions else max(model.sequence, listed)
-    if prompt + responses.cap > context:
+    context = model.learned_positions or model.context
+    if context and prompt + responses.cap > context:
         raise WrongQuestion(
             f"--response {asked.response}: prompts of {prompt:,} tokens with responses up to {responses.cap:,.0f} are "
             f"longer than the context of {model.id}, {context:,}; take a lower cap"

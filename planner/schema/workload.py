@@ -373,6 +373,9 @@ class Model(Entry):
     """What follows, block by block; repeated. None: as the mixture says, else dense MLPs."""
     sequence: Count
     """Tokens per sequence by default."""
+    context: Sparse[Count] = None
+    """Most positions, those of the prompt included: `max_position_embeddings` of its checkpoint's config.json; none: no
+    source was opened that says it."""
     batch: Count
     """Global batch in sequences by default."""
     tokens: Tokens
