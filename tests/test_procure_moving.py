@@ -57,6 +57,7 @@ def test_no_answer_with_a_move_costs_less_than_the_bound() -> None:
         bound = bound_of(instance, value)
 
         assert bound <= moving * (1 + 1e-6), seed
+        assert bound_of(instance, 2 * value) <= moving * (1 + 1e-6), f"{seed}: the known answer is what keeps it low"
         answered += 1
         cheaper += moving < value * (1 - 1e-6)
         near += bound > 0.9 * moving
