@@ -25,7 +25,7 @@ LLAMA: dict[str, Any] = DATA["llama3-8b"]["config"]
 SHAPE = set(Model.__dataclass_fields__) - {
     *("id", "name", "source", "date", "assumed", "notes"),
     *("sequence", "batch", "tokens", "dropout"),
-    *("norm_epsilon", "rotary"),
+    *("norm_epsilon", "rotary", "context"),
 }
 """Fields that a configuration determines, but for norms and positions, which those of the test leave to the class."""
 

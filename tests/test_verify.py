@@ -109,6 +109,9 @@ METHOD, CAUSAL = "workload.method.kind", "workload.shape.causal"
 FP8, NORM_BIAS = "cluster.pools.*.peak_flops.fp8", "workload.shape.norm_bias"
 """A peak that is not used; biases that an RMSNorm lacks anyway."""
 
+CONTEXT = "workload.shape.context"
+"""The most positions of a checkpoint, where its file says it: only rollouts are held to it."""
+
 OLDER = "runtime.older.step_time_s"
 """What an older release takes, where it can do what the plan does."""
 
@@ -116,13 +119,13 @@ SEVERAL = {"money.price.offers.low_usd", "money.price.offers.median_usd"}
 """Where several providers sell the accelerator: of one, they are its price."""
 
 ALSO = {
-    "dense": {OLDER, METHOD, CAUSAL, FP8, NORM_BIAS}
+    "dense": {OLDER, CONTEXT, METHOD, CAUSAL, FP8, NORM_BIAS}
     | SEVERAL
     | {"axes.tp_overlap", "axes.p2p_overlap", "axes.rank_order", "runtime.places_head"},
-    "lora": {OLDER, CAUSAL, FP8, NORM_BIAS, "axes.zero_scope"}
+    "lora": {OLDER, CONTEXT, CAUSAL, FP8, NORM_BIAS, "axes.zero_scope"}
     | SEVERAL
     | {"runtime.chunked_loss"},  # Buffers of gathered weights hold more than a copy of the logits.
-    "fsdp": {OLDER, METHOD, CAUSAL, FP8, NORM_BIAS}
+    "fsdp": {OLDER, CONTEXT, METHOD, CAUSAL, FP8, NORM_BIAS}
     | SEVERAL
     | {"axes.zero", "runtime.bytes_per_parameter.gathers_working_copy"},
     "mixture": {METHOD, CAUSAL, FP8, NORM_BIAS}  # Its older release has no ep_overlap, and so no step time.

@@ -151,13 +151,11 @@ def _architecture(kind: str, where: Path) -> Architecture:
 
 def _planning(reader: Reader, fields: Mapping[str, Any]) -> dict[str, Any]:
     """Sequence, batch and tokens: not in a configuration but for the longest sequence it allows."""
-    if fields.get("family") == "vision":
-        sequence = fields["learned_positions"]
-    else:
-        sequence = min([SEQUENCE, *(reader.whole(key) for key in _POSITIONS if reader.has(key))])
+    context = min((reader.whole(key) for key in _POSITIONS if reader.has(key)), default=None)
+    sequence = fields["learned_positions"] if fields.get("family") == "vision" else min(SEQUENCE, context or SEQUENCE)
     why = "a planning default; config.json does not state it"
     assumed = dict.fromkeys(("sequence", "batch", "tokens"), why)
-    return {"sequence": sequence, "batch": BATCH, "tokens": TOKENS, "assumed": assumed}
+    return {"sequence": sequence, "context": context, "batch": BATCH, "tokens": TOKENS, "assumed": assumed}
 
 
 def _origin(kind: str, entry: str) -> dict[str, Any]:
