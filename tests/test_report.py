@@ -21,7 +21,8 @@ import pytest
 import planner
 from planner import report
 from planner.base.errors import WrongQuestion
-from planner.report import machines, offers, pass_orders, step_breakdown, vega_lite
+from planner.planning import comparison
+from planner.report import key_figures, machines, offers, pass_orders, step_breakdown, vega_lite
 from planner.report import plans as reports
 from planner.report.html_page import Chart, Drawing, TextTable, library
 from planner.schema.plan import Plan, PlanSet
@@ -256,6 +257,53 @@ def test_causes_add_up_to_the_step() -> None:
 def test_causes_of_the_cost_model_have_their_kind() -> None:
     found = {cause for name in ("dense", "mixture", "pools", "uneven") for cause in first(name).prediction.breakdown}
     assert {cause for cause in found if step_breakdown.kind(cause) == "other"} == set()
+
+
+def test_a_page_leads_with_three_figures_and_marks_the_recommended_plan() -> None:
+    found = plans("dense")
+    chosen = found.plan_to_run
+    shown = Page(report.page([report.shown(found, "dense")]))
+    (marked,) = [each for each in shown.of("tr") if each.get("class") == "recommended"]
+    assert marked["data-point"] == f"plan-{chosen.rank}"
+    figures = report.shown(found, "dense").figures
+    assert len(figures) == 3 and figures[0].value == f"{chosen.prediction.step_time_s:,.1f} s"
+    table = reports._choice(found).blocks[0]
+    assert isinstance(table, TextTable) and table.headers[:3] == ("plan", "step", "cost")
+
+
+def test_plans_are_compared_with_their_intervals() -> None:
+    """The ends of a line are the interval of the difference times what the recommended plan takes."""
+    found = plans("dense")
+    apart = comparison.stated(found)
+    assert apart
+    chart = step_breakdown.section(found.plans, found.plan_to_run, apart).blocks[1]
+    assert isinstance(chart, Chart)
+    (ends,) = [layer["data"]["values"] for layer in chart.spec["layer"] if "data" in layer]
+    first = found.plan_to_run.prediction.step_time_s
+    for end, difference in zip(ends, apart, strict=True):
+        plan = found.plans[difference.rank - 1]
+        same_work = plan.prediction.step_time_s / first / difference.time
+        assert end["low"] == pytest.approx(first * difference.interval.low * same_work)
+        assert end["low"] < plan.prediction.step_time_s < end["high"]
+    point = reports._point(found.plans[1], found, apart[0])
+    assert point["days_low"] < found.plans[1].money.days < point["days_high"]  # type: ignore[operator]
+
+
+def test_axes_that_a_reader_chooses_have_their_titles_in_the_drawing() -> None:
+    spec = vega_lite.points(
+        [{"id": "a", "kind": "plan", "days": 1.0, "gib": 2.0}], {"days": "days", "gib": "GiB"}, ("plan",)
+    )
+    texts = [layer["mark"]["text"]["expr"] for layer in spec["layer"] if "expr" in layer["mark"].get("text", "")]
+    assert texts == ["titles[across]", "titles[up]"]
+
+
+def test_bought_machines_that_stand_idle_are_a_warning() -> None:
+    pools = [
+        SimpleNamespace(id="a", way=way, utilisation=used)
+        for way, used in (("buy", 0.09), ("buy", 0.9), ("spot", 0.09))
+    ]
+    (warning,) = key_figures.idle(SimpleNamespace(pools=pools))  # type: ignore[arg-type]
+    assert "in use 9 % of the time" in warning
 
 
 # ---- files -----------------------------------------------------------------------------------------------------------

@@ -184,3 +184,16 @@ def test_ctrl_c_ends_a_page_that_is_drawn(tmp_path: Path) -> None:
     assert process.returncode == 130 and "Traceback" not in said
     assert time.monotonic() - begun < 3
     assert not list(tmp_path.iterdir())
+
+
+def test_a_table_sorts_by_what_its_cells_say(chromium: Any, tmp_path: Path) -> None:
+    opened = Opened(chromium, tmp_path / "page.html", pages()["plan"], 390)
+    table = opened.page.locator("table").first
+    header = table.locator("thead th", has_text="memory")
+    header.locator(".sort").click()
+    held = [float(re.sub(r"[^\d.]", "", text)) for text in table.locator("tbody td:nth-child(8)").all_inner_texts()]
+    assert len(held) > 1 and held == sorted(held) and header.get_attribute("aria-sort") == "ascending"
+    header.locator(".sort").click()
+    turned = [float(re.sub(r"[^\d.]", "", text)) for text in table.locator("tbody td:nth-child(8)").all_inner_texts()]
+    assert turned == held[::-1] and opened.problems == []
+    opened.context.close()

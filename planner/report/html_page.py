@@ -41,6 +41,8 @@ class TextTable:
     rows: Sequence[Sequence[str]]
     ids: Sequence[str] = ()
     """Of rows that a chart's points stand for, in order."""
+    recommended: str = ""
+    """The id of the row that is advised; empty where none is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +128,15 @@ class Section:
 
 
 @dataclass(frozen=True, slots=True)
+class KeyFigure:
+    """A figure that leads the page, what it is of, and how sure it is."""
+
+    value: str
+    what: str
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Content:
     """All that a page shows of one document."""
 
@@ -133,6 +144,8 @@ class Content:
     origin: str
     """Its file's name, or its kind."""
     sections: Sequence[Section]
+    figures: Sequence[KeyFigure] = ()
+    """At most three, which lead the page."""
 
 
 TEMPLATES = Path(__file__).parent / "templates"

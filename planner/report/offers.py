@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from planner.base.units import format_percent, format_power, format_usd
-from planner.report import plans, recommendation, step_breakdown, vega_lite
+from planner.report import key_figures, plans, recommendation, step_breakdown, vega_lite
 from planner.report.html_page import Chart, Content, Lines, Section, TextTable
 from planner.report.quantities import SOUGHT, amount, limit, limited
 from planner.schema.plan import Plan
@@ -27,6 +27,7 @@ def of_offer(found: Procurement, origin: str) -> Content:
             *_job_plans(best),
             Section("Sources and assumptions", (_about(found), plans.assumed(found.assumptions))),
         ],
+        [*key_figures.of_offer(best)],
     )
 
 
@@ -34,6 +35,7 @@ def _best(found: Procurement, best: Alternative) -> Lines:
     cost, o = best.cost, found.optimality
     lines = [
         ("What", best.what.split("; ")),
+        ("Warning", [*key_figures.idle(best)]),
         ("Cost", [f"{format_usd(cost.total_usd)} in all, of which {format_usd(cost.capital_usd)} capital"]),
         ("Done", [f"day {best.done_day:,.0f} of {found.question.horizon_days:,.0f}"]),
         ("Power", [f"{format_power(best.power_w)}, {best.racks:,.0f} racks"] if best.power_w else []),

@@ -9,7 +9,7 @@ from planner.base.errors import WrongQuestion
 from planner.base.units import format_bytes, format_count, format_seconds, format_usd
 from planner.planning import comparison, document
 from planner.planning.document.reader import LARGEST_STUDY, json_file
-from planner.report import offers, plans, quantities, studies, vega_lite
+from planner.report import key_figures, offers, plans, quantities, step_breakdown, studies, vega_lite
 from planner.report.html_page import Chart, Content, Lines, Section, TextTable
 from planner.report.quantities import seconds
 from planner.schema.images import ImagePlan
@@ -75,7 +75,23 @@ def of_comparison(found: Comparison, origin: str) -> Content:
     ]
     table = TextTable("Where they differ", ("axis", "first", "second"), found.differing)
     top = Section("Gain of the second plan", (Lines([each for each in lines if each[1]]), table))
-    return Content("Two plans compared", origin, [top])
+    if "models" in found.questions:
+        return Content("Two plans compared", origin, [top])
+    named = dict(zip(("first", "second"), found.plans, strict=True))
+    return Content("Two plans compared", origin, [top, _steps(found, named)], [*key_figures.of_comparison(found)])
+
+
+def _steps(found: Comparison, named: Mapping[str, Plan]) -> Section:
+    """Both steps by kind of time, with the interval of the second's, and of each of its causes what it gains."""
+    first = found.plans[0].prediction.step_time_s
+    ends = []
+    summary = "What one saves in one place it may spend in another."
+    if found.interval is not None:
+        # The interval is of tokens a second; a step's is its inverse, for the second plan's own batch.
+        scale = first * found.step * found.tokens
+        ends = [("second", scale / found.interval.high, scale / found.interval.low)]
+        summary += " The line: 80 % of the difference from the first."
+    return Section("Where the time goes", (step_breakdown.by_kind("Steps, by kind of time", summary, named, ends),))
 
 
 def _gain(found: Comparison) -> Iterator[tuple[str, list[str]]]:

@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from planner.base.units import format_bytes, format_count, format_percent, format_power, format_usd
-from planner.report import machines, quantities, recommendation, step_breakdown, vega_lite
+from planner.planning import comparison
+from planner.report import key_figures, machines, quantities, recommendation, step_breakdown, vega_lite
 from planner.report.html_page import Block, Chart, Content, Lines, Section, Sliders, TextTable
 from planner.report.quantities import days, seconds
-from planner.schema.plan import Assumption, OlderRelease, Plan, PlanSet
+from planner.schema.plan import Assumption, OlderRelease, Plan, PlanDifference, PlanSet
 
 AXES = {
     "days": (("days", 1.0), ("hours", 24.0), ("minutes", 1440.0), ("seconds", 86400.0)),
@@ -31,13 +32,14 @@ def of_set(found: PlanSet, origin: str) -> Content:
         [
             Section("Recommendation", (Lines([*recommendation.lines(found), *_edge(found)]), linear(plan))),
             _choice(found),
-            step_breakdown.section(found.plans[:8], plan),
+            step_breakdown.section(found.plans[:8], plan, comparison.stated(found)),
             machines.memory_section(plan),
             *_reasons(found),
             machines.section(plan),
             *_contingency(found),
             sources(plan),
         ],
+        [*key_figures.of_plan(plan)],
     )
 
 
@@ -55,7 +57,7 @@ def of_plan(plan: Plan, origin: str) -> Content:
         machines.section(plan),
         sources(plan),
     ]
-    return Content(_title(plan), origin, [top, *parts])
+    return Content(_title(plan), origin, [top, *parts], [*key_figures.of_plan(plan)])
 
 
 def _title(plan: Plan) -> str:
@@ -79,16 +81,22 @@ def linear(plan: Plan) -> Sliders:
 def _choice(found: PlanSet) -> Section:
     """Every plan as a row and a point; points of the front that are no plan of the set, too."""
     plans = found.plans
+    chosen = found.plan_to_run
     ids = [f"plan-{plan.rank}" for plan in plans]
-    headers = ("plan", "machines", "configuration", "step", "tokens/s", "MFU", "memory", "time", "cost", "power")
-    table = TextTable("Plans, best first", headers, [_row(plan) for plan in plans], ids)
+    apart = {difference.rank: difference for difference in comparison.stated(found)}
+    headers = ("plan", "step", "cost", "time", f"time vs #{chosen.rank}", "tokens/s", "MFU", "memory", "power",
+               "machines", "configuration")  # fmt: skip
+    rows = [_row(plan, apart.get(plan.rank)) for plan in plans]
+    table = TextTable("Plans, best first", headers, rows, ids, f"plan-{chosen.rank}")
     if len(plans) + len(found.front) < 2:
         return Section("Plans", (table,))
-    values = [*_front(found), *(_point(plan, found) for plan in plans)]
+    values = [*_front(found), *(_point(plan, found, apart.get(plan.rank)) for plan in plans)]
     axes = _axes(values)
     if not axes:
         return Section("Plans", (table,))
     summary = "Lower is better on each axis. A plan chosen here or in the table is marked in both."
+    if apart:
+        summary += f" Lines: 80 % of the difference from #{chosen.rank}."
     titles = {name: title for name, (title, _) in axes.items()}
     spec = vega_lite.points(_in_units(values, axes), titles, ("recommended", "plan", "front"))
     return Section("Plans", (table, Chart("Trade-offs", summary, spec, _points_table(values, titles))))
@@ -109,26 +117,28 @@ def _unit(name: str, most: float) -> tuple[str, float]:
 
 
 def _in_units(values: Sequence[Mapping[str, Any]], axes: Mapping[str, tuple[str, float]]) -> list[dict[str, Any]]:
-    """The points with their figures in the units of the axes."""
+    """The points with their figures, and the ends of what these are within, in the units of the axes."""
+    factors = {f"{name}{end}": factor for name, (_, factor) in axes.items() for end in ("", "_low", "_high")}
     return [
-        {**each, **{name: each[name] * factor for name, (_, factor) in axes.items() if each.get(name) is not None}}
-        for each in values
+        {**point, **{name: point[name] * factor for name, factor in factors.items() if point.get(name) is not None}}
+        for point in values
     ]
 
 
-def _row(plan: Plan) -> tuple[str, ...]:
+def _row(plan: Plan, apart: PlanDifference | None) -> tuple[str, ...]:
     found, money, power = plan.prediction, plan.money, plan.energy.power_w
     return (
         f"#{plan.rank}",
-        _machines(plan),
-        recommendation.configuration(plan),
         seconds(found.step_time_s),
+        "–" if money.usd_total is None else format_usd(money.usd_total),
+        days(money.days),
+        "–" if apart is None else comparison.in_short(apart.interval),
         format_count(found.tokens_per_s),
         format_percent(found.mfu),
         format_bytes(found.memory.total_bytes),
-        days(money.days),
-        "–" if money.usd_total is None else format_usd(money.usd_total),
         "–" if power is None else format_power(power),
+        _machines(plan),
+        recommendation.configuration(plan),
     )
 
 
@@ -151,7 +161,7 @@ def _energy(mwh: float) -> str:
     return f"{mwh * factor:,.1f} {title.removeprefix('energy (').removesuffix(')')}"
 
 
-def _point(plan: Plan, found: PlanSet) -> dict[str, object]:
+def _point(plan: Plan, found: PlanSet, apart: PlanDifference | None) -> dict[str, object]:
     joules = plan.energy.energy_j
     figures = {
         "days": plan.money.days,
@@ -161,7 +171,22 @@ def _point(plan: Plan, found: PlanSet) -> dict[str, object]:
         "accelerators": float(plan.cluster.accelerators),
     }
     kind = "recommended" if plan == found.plan_to_run else "plan"
-    return {"id": f"plan-{plan.rank}", "label": f"#{plan.rank}", "kind": kind, **_texts(figures)}
+    name = {"name": f"#{plan.rank}, recommended"} if kind == "recommended" else {}
+    within = _within(plan, found.plan_to_run, apart)
+    return {"id": f"plan-{plan.rank}", "label": f"#{plan.rank}", "kind": kind, **name, **_texts(figures), **within}
+
+
+def _within(plan: Plan, chosen: Plan, apart: PlanDifference | None) -> dict[str, float]:
+    """Ends of the 80 % interval of a plan's days and US dollars, both from its difference from the chosen plan."""
+    if apart is None:
+        return {}
+    known = {"days": (chosen.money.days, plan.money.days), "usd": (chosen.money.usd_total, plan.money.usd_total)}
+    ends: dict[str, float] = {}
+    for name, (first, second) in known.items():
+        if first and second:
+            interval = comparison.scaled(apart, second / first)
+            ends |= {f"{name}_low": first * interval.low, f"{name}_high": first * interval.high}
+    return ends
 
 
 def _front(found: PlanSet) -> list[dict[str, object]]:

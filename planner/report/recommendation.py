@@ -144,7 +144,7 @@ def _speed(plan: Plan) -> list[str]:
     """A step and its rates. MFU counts attention in full, as if nothing were masked, and nothing recomputed."""
     found, each = plan.prediction, 1.0 / plan.cluster.accelerators
     interval = found.intervals.get("step_time_s")
-    span = f" (80 %: {_from_to(interval)})" if interval else ""
+    span = f" (80 %: {from_to(interval)})" if interval else ""
     chip = "chip" if plan.cluster.pools[0].accelerator.startswith(NO_GPUS) else "GPU"
     flops = found.model_flops / found.step_time_s * each / 1e12
     return [
@@ -163,7 +163,7 @@ def _gain(usual: UsualRun) -> str:
     return f"{ratio:.2g}x a default FSDP run on this cluster{span}"
 
 
-def _from_to(interval: Interval) -> str:
+def from_to(interval: Interval) -> str:
     """Both ends of an interval of seconds, their unit once where it is one."""
     (low, unit), (high, other) = (seconds(end).split() for end in (interval.low, interval.high))
     return f"{low} to {high} {other}" if unit == other else f"{low} {unit} to {high} {other}"

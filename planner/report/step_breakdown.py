@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from planner.base.units import format_percent, format_seconds
+from planner.planning import comparison
 from planner.report import pass_orders, vega_lite
 from planner.report.html_page import Block, Chart, Lines, Section, TextTable
 from planner.report.quantities import seconds
-from planner.schema.plan import Group, Plan
+from planner.schema.plan import Group, Plan, PlanDifference
 from planner.schema.plan_prediction import called
 
 FAMILIES = {
@@ -40,11 +41,13 @@ def kind(cause: str) -> str:
     return next((name for name, causes in FAMILIES.items() if cause in causes), "other")
 
 
-def section(plans: Sequence[Plan], chosen: Plan) -> Section:
-    """Causes of the chosen plan's step, those of all plans by kind, and one step's timeline."""
+def section(plans: Sequence[Plan], chosen: Plan, apart: Sequence[PlanDifference] = ()) -> Section:
+    """Causes of the chosen plan's step, those of all plans by kind, and one step's timeline; `apart`: how sure the
+    others' differences from the chosen plan are.
+    """
     blocks: list[Block] = [_causes(chosen)]
     if len(plans) > 1:
-        blocks.append(_compared(plans))
+        blocks.append(_compared(plans, chosen, apart))
     return Section("Where the time goes", (*blocks, *_timelines(chosen)))
 
 
@@ -62,19 +65,39 @@ def _causes(plan: Plan) -> Chart:
     return Chart(title, f"Of {seconds(total)}, {largest}.", vega_lite.bars(values, "seconds", KINDS), table)
 
 
-def _compared(plans: Sequence[Plan]) -> Chart:
+def _compared(plans: Sequence[Plan], chosen: Plan, apart: Sequence[PlanDifference]) -> Chart:
+    rows = {plan.rank: f"#{plan.rank}{', recommended' * (plan is chosen)}" for plan in plans}
+    named = {rows[plan.rank]: plan for plan in plans}
+    first = chosen.prediction.step_time_s
+    intervals = []
+    for difference in apart:
+        if row := rows.get(difference.rank):
+            within = comparison.scaled(difference, named[row].prediction.step_time_s / first)
+            intervals.append((row, first * within.low, first * within.high))
+    summary = "What each plan saves in one place it spends in another."
+    if intervals:
+        summary += f" Lines: 80 % of the difference from #{chosen.rank}."
+    return by_kind("Steps of all plans, by kind of time", summary, named, intervals)
+
+
+def by_kind(
+    title: str, summary: str, plans: Mapping[str, Plan], intervals: Sequence[tuple[str, float, float]] = ()
+) -> Chart:
+    """Steps of named plans by kind of time; an interval has the name, and seconds from and to."""
     values, rows = [], []
-    for plan in plans:
+    for row, plan in plans.items():
         sums = {name: sum(t for c, t in plan.prediction.breakdown.items() if kind(c) == name) for name in KINDS}
         values += [
-            {"row": f"#{plan.rank}", "part": name, "value": took, "text": seconds(took)}
-            for name, took in sums.items()
-            if took
+            {"row": row, "part": name, "value": took, "text": seconds(took)} for name, took in sums.items() if took
         ]
-        rows.append((f"#{plan.rank}", *(seconds(sums[name]) for name in KINDS)))
-    summary = "What each plan saves in one place it spends in another."
-    table = TextTable("Steps of all plans, by kind", ("plan", *KINDS), rows)
-    return Chart("Steps of all plans, by kind of time", summary, vega_lite.bars(values, "seconds", KINDS), table)
+        within = next((f"{seconds(low)} to {seconds(high)}" for name, low, high in intervals if name == row), "–")
+        rows.append((row, *(seconds(sums[name]) for name in KINDS), *[within] * bool(intervals)))
+    ends = [
+        {"row": row, "low": low, "high": high, "text": f"{seconds(low)} to {seconds(high)}"}
+        for row, low, high in intervals
+    ]
+    table = TextTable(title, ("plan", *KINDS, *["80 %"] * bool(intervals)), rows)
+    return Chart(title, summary, vega_lite.bars(values, "seconds", KINDS, intervals=ends), table)
 
 
 # ---- timeline --------------------------------------------------------------------------------------------------------

@@ -31,11 +31,13 @@ def spec(values: Values, height: int | None = None, **more: Any) -> dict[str, An
     }
 
 
-def bars(values: Values, unit: str, parts: Sequence[str], *, limit: float | None = None) -> dict[str, Any]:
+def bars(
+    values: Values, unit: str, parts: Sequence[str], *, limit: float | None = None, intervals: Values = ()
+) -> dict[str, Any]:
     """Horizontal bars, stacked where a row has several parts.
 
     `values` have ``row``, ``part`` (of `parts`, which order the colours), ``value`` in `unit` and ``text`` as read.
-    A `limit` is a rule across all rows.
+    A `limit` is a rule across all rows. Each of `intervals` is a line on its ``row`` from ``low`` to ``high``.
     """
     bar = {
         "mark": {"type": "bar", "cursor": "default"},
@@ -53,8 +55,18 @@ def bars(values: Values, unit: str, parts: Sequence[str], *, limit: float | None
         "mark": {"type": "rule", "strokeDash": [5, 4], "strokeWidth": 2, "aria": False},
         "encoding": {"x": {"field": "limit", "type": "quantitative"}},
     }
+    within = {
+        "data": {"values": list(intervals)},
+        "mark": {"type": "rule", "strokeWidth": 3, "aria": False},
+        "encoding": {
+            "y": {"field": "row", "type": "nominal", "sort": None},
+            "x": {"field": "low", "type": "quantitative"},
+            "x2": {"field": "high"},
+            "tooltip": tooltip({"row": "", "text": "80 %"}),
+        },
+    }
     rows = len({each["row"] for each in values})
-    return spec(placed, ROW * rows, layer=[bar] if limit is None else [bar, rule])
+    return spec(placed, ROW * rows, layer=[bar, *[rule] * (limit is not None), *[within] * bool(intervals)])
 
 
 def coloured(parts: Sequence[str], values: Values, field: str = "part") -> dict[str, Any]:
@@ -84,7 +96,8 @@ SHORT = {"labelExpr": "format(datum.value, abs(datum.value) < 1000 ? '~r' : '~s'
 def points(values: Values, axes: Mapping[str, str], kinds: Sequence[str]) -> dict[str, Any]:
     """Points over two axes that a reader chooses from `axes` (field -> title); a click chooses a point by its ``id``.
 
-    `values` have ``id``, ``label``, ``kind`` (of `kinds`) and a number for each axis, where it is known.
+    `values` have ``id``, ``label``, ``kind`` (of `kinds`) and a number for each axis, where it is known; where an
+    axis's ``_low`` and ``_high`` are known, too, a line joins them. A point that has a ``name`` carries it.
     """
     names, titles = list(axes), list(axes.values())
     first, second = names[0], names[1] if len(names) > 1 else names[0]
@@ -93,28 +106,70 @@ def points(values: Values, axes: Mapping[str, str], kinds: Sequence[str]) -> dic
         for name, value, label in (("across", first, "Across: "), ("up", second, "Up: "))
     ]
     shapes = [kind for kind in kinds if any(each["kind"] == kind for each in values)]
-    chosen = {"test": "datum.id === chosen", "value": 260}
+    within = any(f"{name}_low" in value for value in values for name in names)
     axis: dict[str, Any] = {"type": "quantitative", "title": None, "scale": {"zero": False}, "axis": SHORT}
+    place = {"x": {"field": "x", **axis}, "y": {"field": "y", **axis}}
+    clear = {"condition": {"test": "chosen === '' || datum.id === chosen", "value": 0.9}, "value": 0.35}
+    marks = {
+        "mark": {"type": "point", "filled": True, "cursor": "pointer"},
+        "encoding": {
+            **place,
+            "color": coloured(kinds, values, "kind"),
+            "shape": {"field": "kind", "type": "nominal", "title": None, "scale": {"domain": shapes}},
+            "size": {"condition": [{"test": f"datum.id === chosen || {ADVISED}", "value": 260}], "value": 90},
+            "opacity": clear,
+            "tooltip": tooltip({"label": "", **{f"{name}_text": title for name, title in axes.items()}}),
+        },
+    }
+    named = {
+        "transform": [{"filter": "isValid(datum.name)"}],
+        "mark": {"type": "text", "align": "left", "baseline": "bottom", "dx": 8, "dy": -4, "fontSize": 12},
+        "encoding": {**place, "text": {"field": "name", "type": "nominal"}, "opacity": clear},
+    }
     return spec(
         values,
         300,
-        params=[*picked, {"name": "chosen", "value": ""}],
+        params=[*picked, {"name": "chosen", "value": ""}, {"name": "titles", "value": dict(axes)}],
         transform=[
             {"calculate": "datum[across]", "as": "x"},
             {"calculate": "datum[up]", "as": "y"},
+            # A point without an interval has one of no length: an axis that no interval is known of keeps its extent.
+            *(_end(to, name, end) for to, name in (("x", "across"), ("y", "up")) for end in ("_low", "_high")),
             {"filter": "isValid(datum.x) && isValid(datum.y)"},
         ],
-        mark={"type": "point", "filled": True, "cursor": "pointer"},
-        encoding={
-            "x": {"field": "x", **axis},
-            "y": {"field": "y", **axis},
-            "color": coloured(kinds, values, "kind"),
-            "shape": {"field": "kind", "type": "nominal", "title": None, "scale": {"domain": shapes}},
-            "size": {"condition": chosen, "value": 90},
-            "opacity": {"condition": {"test": "chosen === '' || datum.id === chosen", "value": 0.9}, "value": 0.35},
-            "tooltip": tooltip({"label": "", **{f"{name}_text": title for name, title in axes.items()}}),
-        },
-    )
+        layer=[
+            *(_interval(name, place) for name in "xy" if within),
+            marks,
+            *[named] * any("name" in value for value in values),
+            _title("across", {"x": {"expr": "width"}, "y": {"expr": "height + 34"}, "align": "right"}),
+            _title("up", {"x": 0, "y": -10, "align": "left"}),
+        ],
+        padding={"top": 24, "bottom": 10, "left": 5, "right": 5},
+    )  # fmt: skip
+
+
+ADVISED = "datum.kind === 'recommended'"
+
+
+def _end(axis: str, chosen: str, end: str) -> dict[str, str]:
+    """The calculation of one end of a point's interval on the axis that a reader has chosen."""
+    known = f"datum[{chosen} + '{end}']"
+    return {"calculate": f"isValid({known}) ? {known} : datum.{axis}", "as": f"{axis}{end}"}
+
+
+def _interval(axis: str, place: Mapping[str, Any]) -> dict[str, Any]:
+    """A line from the low to the high end of what points have on an axis."""
+    ends = {axis: {**place[axis], "field": f"{axis}_low"}, f"{axis}2": {"field": f"{axis}_high"}}
+    return {
+        "mark": {"type": "rule", "strokeWidth": 1.5, "opacity": 0.45, "aria": False},
+        "encoding": {**place, **ends},
+    }
+
+
+def _title(axis: str, placed: Mapping[str, Any]) -> dict[str, Any]:
+    """The title of the axis that a reader has chosen, which stands in print, too."""
+    text = {"type": "text", "fontSize": 12, "text": {"expr": f"titles[{axis}]"}, "aria": False, **placed}
+    return {"data": {"values": [{}]}, "mark": text}
 
 
 def spans(values: Values, unit: str, parts: Sequence[str], rows: Sequence[str]) -> dict[str, Any]:

@@ -70,6 +70,46 @@ function copying(button) {
     navigator.clipboard.writeText(text).then(() => { button.textContent = "Copied"; }));
 }
 
+// What a cell says as a number in base units; texts, which hold none at their start, sort by their letters.
+const UNITS = { ms: 1e-3, µs: 1e-6, min: 60, h: 3600, d: 86400, k: 1e3, kW: 1e3, M: 1e6, MW: 1e6, B: 1e9, G: 1e9, T: 1e12, KiB: 2 ** 10, MiB: 2 ** 20, GiB: 2 ** 30, TiB: 2 ** 40 };
+function figure(text) {
+  const [, number, unit] = /^[#$]?([+-]?[\d.,]+)\s*([^\s/]*)/.exec(text.trim()) ?? [];
+  return number === undefined ? NaN : Number(number.replaceAll(",", "")) * (UNITS[unit] ?? 1);
+}
+
+// A click on a header sorts its column, and once more the other way round; long tables can be filtered.
+const LONG = 8;
+function sorting(table) {
+  const body = table.tBodies[0];
+  if (body.rows.length < 2) return;
+  const cell = (row, place) => row.cells[place].textContent;
+  [...table.tHead.rows[0].cells].forEach((head, place) => {
+    const button = Object.assign(document.createElement("button"), { type: "button", className: "sort" });
+    button.append(...head.childNodes);
+    head.append(button);
+    button.addEventListener("click", () => {
+      const sign = head.getAttribute("aria-sort") === "ascending" ? -1 : 1;
+      for (const other of head.parentElement.cells) other.removeAttribute("aria-sort");
+      head.setAttribute("aria-sort", sign > 0 ? "ascending" : "descending");
+      const order = (a, b) => {
+        const [one, two] = [figure(cell(a, place)), figure(cell(b, place))];
+        if (isNaN(one) || isNaN(two)) return isNaN(one) - isNaN(two) || sign * cell(a, place).localeCompare(cell(b, place));
+        return sign * (one - two);
+      };
+      body.append(...[...body.rows].sort(order));
+    });
+  });
+  if (body.rows.length < LONG) return;
+  const field = Object.assign(document.createElement("input"), { type: "search", className: "filter", placeholder: "Filter rows" });
+  field.setAttribute("aria-label", `Filter rows: ${table.caption.textContent}`);
+  field.addEventListener("input", () => {
+    const words = field.value.toLowerCase().split(/\s+/);
+    for (const row of body.rows) row.hidden = !words.every((word) => row.textContent.toLowerCase().includes(word));
+  });
+  table.parentElement.before(field);
+}
+
+document.querySelectorAll("table").forEach(sorting);
 document.querySelectorAll("form.linear").forEach(linear);
 document.querySelectorAll("button.copy").forEach(copying);
 // What is in sight first is drawn first; the browser paints in between.

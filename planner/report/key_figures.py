@@ -1,0 +1,72 @@
+"""The three figures that lead a page: what a reader came for, and how sure each is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from planner.base.units import format_count, format_percent, format_risk, format_usd
+from planner.report import quantities, recommendation
+from planner.report.html_page import KeyFigure
+from planner.schema.plan import Plan
+from planner.schema.procurement import Alternative
+from planner.schema.reports import Comparison
+
+RARELY = 0.5
+"""Share of its days in use below which a bought machine is a warning: half of what is paid for it stands idle."""
+
+
+def of_plan(plan: Plan) -> Iterator[KeyFigure]:
+    """A step, the price of the run (its days where there is no price), and memory."""
+    memory = plan.prediction.memory
+    money = plan.money
+    interval = plan.prediction.intervals.get("step_time_s")
+    span = "" if interval is None else f"80 %: {recommendation.from_to(interval)}"
+    took = quantities.days(money.days)
+    tokens = f"for {format_count(plan.workload.tokens)} tokens"
+    yield KeyFigure(quantities.seconds(plan.prediction.step_time_s), "a step", span)
+    if money.usd_total is None:
+        yield KeyFigure(took, tokens, "no such price in the catalog")
+    else:
+        yield KeyFigure(format_usd(money.usd_total), tokens, took)
+    held = f"{recommendation.peak_bytes(plan) / 2**30:.1f} of {memory.capacity_bytes / 2**30:.0f} GiB"
+    risk = "" if memory.oom_chance is None else f"OOM probability {format_risk(memory.oom_chance)}"
+    yield KeyFigure(held, "of an accelerator's memory", risk)
+
+
+def of_offer(best: Alternative) -> Iterator[KeyFigure]:
+    """What is paid, when all is done, and how much of its time the machines are in use."""
+    cost = best.cost
+    yield KeyFigure(format_usd(cost.total_usd), "in all", f"{format_usd(cost.capital_usd)} of it capital")
+    low = max(job.finish_low for job in best.workloads)
+    high = max(job.finish_high for job in best.workloads)
+    yield KeyFigure(f"day {best.done_day:,.0f}", "done", f"80 %: day {low:,.0f} to {high:,.0f}")
+    most = max(sum(pool.accelerators for pool in best.pools), 1)
+    used = sum(pool.accelerators * pool.utilisation for pool in best.pools) / most
+    yield KeyFigure(format_percent(used, 0), f"of the days of {most:,} accelerators in use")
+
+
+def idle(best: Alternative) -> Iterator[str]:
+    """Bought machines that stand idle for most of the time."""
+    for pool in best.pools:
+        if pool.way == "buy" and pool.utilisation < RARELY:
+            yield (
+                f"{pool.id}: bought, and in use {format_percent(pool.utilisation, 0)} of the time; "
+                "rent it (--ways), sell it earlier, or give it more work"
+            )
+
+
+def of_comparison(found: Comparison) -> Iterator[KeyFigure]:
+    """Tokens a second, days and US dollars of the second plan against the first."""
+    interval = found.interval
+    ends = "" if interval is None else f"80 %: {_more(interval.low)} to {_more(interval.high)}"
+    words = "" if found.distinguishable else "; not distinguishable"
+    yield KeyFigure(_more(found.tokens), "tokens a second", f"{ends}{words}".removeprefix("; "))
+    sooner = "sooner" if found.days <= 0 else "later"
+    yield KeyFigure(quantities.days(abs(found.days)), sooner, "the first plan's tokens on both")
+    if found.usd is not None:
+        yield KeyFigure(format_usd(abs(found.usd)), "saved" if found.usd <= 0 else "more")
+
+
+def _more(ratio: float) -> str:
+    return f"{100.0 * (ratio - 1.0):+.1f} %" if math.isfinite(ratio) else "–"
