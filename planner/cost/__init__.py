@@ -1,4 +1,8 @@
-"""The one cost model: pure functions from figures to figures, broadcasting over whatever the figures are."""
+"""The one cost model: pure functions from figures to figures, broadcasting over whatever the figures are.
+
+Whether any candidate has something is asked by ``np.count_nonzero``: of a number or a short array, of which a search
+asks tens of thousands of times, it takes a tenth as long as ``np.any``.
+"""
 
 from planner.cost.evaluate import StepCost, StepPasses, breakdown, evaluate, passes
 from planner.cost.figures import Device, Grid, Layout, Network, Options, Shape, Stack

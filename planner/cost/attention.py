@@ -36,10 +36,10 @@ def projections(s: Shape, tokens: Figure = 1.0, tp: Figure = 1.0) -> tuple[Produ
     latent = s.kv_rank > 0
     direct = queries * (1.0 + s.attention_gate) + _kv_width(s, tp) - s.reused_keys / tp
     first = np.where(latent, s.query_rank + s.kv_rank, direct)
-    index = (Product("index", tokens, s.index_products / s.hidden, s.hidden),) if np.any(s.index_products) else ()
+    index = Product("index", tokens, s.index_products / s.hidden, s.hidden)
     return (
         Product("qkv", tokens, first, s.hidden),
-        *index,
+        *((index,) if np.count_nonzero(s.index_products) else ()),
         Product("queries up", tokens, queries * latent, np.where(s.query_rank > 0, s.query_rank, s.hidden)),
         Product("keys, values up", tokens, s.kv_up / tp, s.kv_latent),
         *_outputs(s, tokens, tp),
@@ -49,7 +49,7 @@ def projections(s: Shape, tokens: Figure = 1.0, tp: Figure = 1.0) -> tuple[Produ
 def _outputs(s: Shape, tokens: Figure, tp: Figure) -> tuple[Product, ...]:
     """One product, or one a group of heads to its latent, as many multiply-adds as of all heads to one, and another."""
     whole = s.heads * s.v_dim
-    if not np.any(s.output_width):
+    if not np.count_nonzero(s.output_width):
         return (Product("output", tokens, s.hidden, whole / tp),)
     groups = Product("outputs to latents", tokens, s.output_rank, whole / tp)
     return groups, Product("output", tokens, s.hidden, np.where(s.output_width > 0, s.output_width, whole) / tp)
@@ -99,7 +99,7 @@ WIDTH = 256.0
 def kernel_rate(grid: Grid) -> Figure:
     """Rate of the kernel asked for over the device's `attention_rate`; 1 where the runtime chooses."""
     asked = grid.options.attention_kernel
-    if not np.any(asked):
+    if not np.count_nonzero(asked):
         return 1.0
     rates = (1.0, *(getattr(grid.device, name.replace("-", "_")) for name in ATTENTION_KERNELS))
     return sum((asked == code) * rate for code, rate in enumerate(rates))
@@ -148,7 +148,7 @@ def kernel(grid: Grid) -> LayerPart:
             2.0 * whole + 11.0 * written / d.memory_rate,
         ),
     )
-    return scored + LayerPart(index, 2.0 * index) if np.any(s.index_width) else scored
+    return scored + LayerPart(index, 2.0 * index) if np.count_nonzero(s.index_width) else scored
 
 
 def vector_bytes(grid: Grid) -> Figure:
@@ -167,7 +167,7 @@ def exchanging(grid: Grid) -> Figure:
     inside a ring those of a scale-up domain.
     """
     o, layout = grid.options, grid.layout
-    if not np.any(o.context_exchanged) and not np.any(o.context_layered):
+    if not np.count_nonzero(o.context_exchanged) and not np.count_nonzero(o.context_layered):
         return 1.0
     inside = collective_times.group(grid.network, layout.cp, layout.tp).inside
     return 1.0 + o.context_exchanged * (layout.cp - 1.0) + o.context_layered * (inside - 1.0)
@@ -197,9 +197,9 @@ def context_parallel(grid: Grid, kernel: LayerPart) -> LayerPart:
         collective_times.shown(once, window * kernel.forward, share, toll),
         collective_times.shown(2.0 * once, window * kernel.backward, share, toll),
     )
-    if np.any(o.context_gathered):
+    if np.count_nonzero(o.context_gathered):
         passed = passed + context_gather(grid).scaled(o.context_gathered)
-    return (passed + context_exchange(grid) if np.any(x > 1) else passed).scaled(layout.cp > 1)
+    return (passed + context_exchange(grid) if np.count_nonzero(x > 1) else passed).scaled(layout.cp > 1)
 
 
 def context_exchange(grid: Grid) -> LayerPart:

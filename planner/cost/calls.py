@@ -235,7 +235,7 @@ def _experts(grid: Grid) -> Iterator[tuple[Call, str]]:
     """Dispatch and combine each way, and a gather over expert-tensor ranks (:func:`experts.exposed`)."""
     network, layout = grid.network, grid.layout
     routed = experts.dispatch(grid)
-    if np.any(grid.options.dispatcher == experts.ALL_GATHERED):
+    if np.count_nonzero(grid.options.dispatcher == experts.ALL_GATHERED):
         for op in (GATHER, SCATTER):
             yield _call(grid, CallKind(op, "ep", "ep"), routed.group, routed.bytes_sent, routed.seconds), "both"
         return

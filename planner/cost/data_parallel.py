@@ -40,7 +40,7 @@ def blocks_of_stage(grid: Grid, stage: StageLayers) -> ShardedState:
         dense, experts = (sum(parts) for parts in zip(*by_kinds, strict=True))
     else:
         dense, experts = _blocks(grid, stage.layers, stage.leading)
-    if np.any(grid.shape.orthogonal):
+    if np.count_nonzero(grid.shape.orthogonal):
         dense, experts = muon.whole_matrices(grid, dense, experts, replicas(grid).shards)
     return ShardedState(dense, experts)
 
@@ -143,10 +143,10 @@ def bucket(grid: Grid) -> Figure:
     """
     stack = grid.stack
     size: Figure = np.inf
-    if np.any(stack.bucket_bytes):
+    if np.count_nonzero(stack.bucket_bytes):
         matrix = frozen.block_parameters(grid, grid.shape.moe_share) / MATRICES
         size = np.where(stack.bucket_bytes > 0, np.maximum(stack.bucket_bytes / grid.device.element, matrix), np.inf)
-    if np.any(stack.bucket_parameters):
+    if np.count_nonzero(stack.bucket_parameters):
         counted = np.maximum(stack.bucket_parameters, stack.bucket_parameters_per_rank * grid.layout.dp)
         size = np.where((stack.bucket_parameters > 0) & (grid.options.dp_overlap > 0), counted, size)
     return size
@@ -298,11 +298,11 @@ def update(grid: Grid, split: StageSplit) -> Figure:
     on_host, on_device = update_rates(grid)
     away = options.offload
     seconds = np.where(away > 0, away * on_host + (1.0 - away) * on_device, on_device)
-    if np.any(options.offload_overlap):
+    if np.count_nonzero(options.offload_overlap):
         sent = np.maximum(elements.gradient_wire(grid), elements.parameter_wire(grid))
         longest = away * np.maximum(sent, elements.step_bytes(grid)) / grid.device.host_bandwidth
         seconds = np.where(options.offload_overlap > 0, np.maximum(longest, (1.0 - away) * on_device), seconds)
-    if np.any(s.orthogonal):
+    if np.count_nonzero(s.orthogonal):
         stages = extremes(s, grid.layout, split)
         dense_shards = np.where(options.zero >= 1, r.dense_shards, 1.0)
         outside = s.outside_step_bytes / grid.device.memory_rate / dense_shards

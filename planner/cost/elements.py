@@ -49,7 +49,7 @@ def sums_in_fp32(grid: Grid) -> Figure:
     ZeRO stages of a runtime that does so, unless the optimizer is offloaded (engine.py, _do_optimizer_sanity_check).
     """
     options = grid.options
-    if not np.any(grid.stack.fp32_sums_below_zero):
+    if not np.count_nonzero(grid.stack.fp32_sums_below_zero):
         return 0.0  # without an axis for the stages of ZeRO
     return (options.zero < grid.stack.fp32_sums_below_zero) * grid.device.bf16 * (options.offload <= 0)
 

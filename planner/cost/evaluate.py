@@ -72,14 +72,14 @@ def passes(grid: Grid) -> StepPasses:
     """Prices each kind of layer, the embedding and the head: as modelled, or as measured where that is known."""
     modelled = transformer.layers(grid), (transformer.embedding(grid), transformer.head(grid))
     layers, ends = fine_tuning.tuned(grid, *layer_times.overridden(grid, *modelled))
-    if np.any(grid.shape.tower_parameters):
+    if np.count_nonzero(grid.shape.tower_parameters):
         ends = ends[0] + tower.seconds(grid), ends[1]
     if offloads(grid):
         layers = _copying(grid, layers)
     step_passes = StepPasses(layers if grid.expanded is None else _stashing(grid, layers), ends)
     return (
         replace(step_passes, weights=_weights(grid, modelled[0], step_passes))
-        if np.any(grid.options.schedule)
+        if np.count_nonzero(grid.options.schedule)
         else step_passes
     )
 
@@ -233,7 +233,7 @@ def breakdown(grid: Grid, priced: StepPasses | None = None) -> dict[str, Figure]
         parts[name] = steps * pipeline.together(n, [part.forward + part.backward for part in layer_parts])
     parts["recompute"] = steps * pipeline.together(n, [layer.again for layer in s.layers])
     parts["embedding"] = steps * at_start * (s.embedding.forward + s.embedding.backward)
-    if np.any(grid.shape.tower_parameters):
+    if np.count_nonzero(grid.shape.tower_parameters):
         tower_passes = tower.seconds(grid)
         parts["tower"] = steps * at_start * (tower_passes.forward + tower_passes.backward)
         parts["embedding"] = parts["embedding"] - parts["tower"]

@@ -32,15 +32,15 @@ def tuned(
 ) -> tuple[tuple[Layer, ...], tuple[LayerPart, LayerPart]]:
     """Layers and ends (embedding, head) of a fine-tuning; of any other as they came."""
     s = grid.shape
-    if np.any(s.magnitude_outputs):
+    if np.count_nonzero(s.magnitude_outputs):
         mean = magnitudes(grid)
         layers = tuple(_with(layer, "magnitudes", mean) for layer in layers)
-    if np.any(s.backward_share < 1.0):
+    if np.count_nonzero(s.backward_share < 1.0):
         kept = 0 if s.pattern else 1  # the leading dense one
         layers = (*layers[:kept], *(_backward(layer, s.backward_share) for layer in layers[kept:]))
         frozen = replace(grid, shape=replace(s, weight_gradient=0.0))
         ends = LayerPart(ends[0].forward, 0.0 * ends[0].backward), transformer.head(frozen)
-    if np.any(s.reference):
+    if np.count_nonzero(s.reference):
         first, last = (LayerPart(end.forward, end.backward + s.reference * end.forward) for end in ends)
         ends = first, last
         layers = tuple(_with(layer, "reference", LayerPart(0.0, s.reference * layer.forward)) for layer in layers)

@@ -52,4 +52,4 @@ def kept_bytes(grid: Grid, shard: Figure) -> Figure:
 
 def mixed(grid: Grid) -> bool:
     """Whether there are several streams."""
-    return bool(np.any(grid.shape.streams > 1.0))
+    return bool(np.count_nonzero(grid.shape.streams > 1.0))

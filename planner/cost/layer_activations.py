@@ -48,7 +48,7 @@ STASH = 5.0
 
 def offloads(grid: Grid) -> bool:
     """Whether any option has activations in host memory."""
-    return any(np.any(getattr(grid.options, name)) for name in OFFLOADING)
+    return any(np.count_nonzero(getattr(grid.options, name)) for name in OFFLOADING)
 
 
 def hidden_shard(grid: Grid) -> Figure:
@@ -126,7 +126,7 @@ def layer_activations(grid: Grid, moe: Figure, *, fused: Figure | None = None) -
     normed = ((s.kv_rank > 0) * s.attention_share * s.reads_input + moe * s.reads_mlp_input) * norm
     modules = options.recompute_latents * latents + options.recompute_function * function
     modules = modules + options.recompute_norms * normed + options.recompute_mlp * whole
-    if np.any(options.recompute_mixture):
+    if np.count_nonzero(options.recompute_mixture):
         mixture = linears * (before * moe * (shared + routed) + s.reads_mlp_input * dispatched)
         mixture = mixture + functions * s.reads_inner * after * moe * (shared + routed)
         modules = modules + options.recompute_mixture * (mixture - options.recompute_function * function)
@@ -136,7 +136,7 @@ def layer_activations(grid: Grid, moe: Figure, *, fused: Figure | None = None) -
     inputs_only = np.maximum(share, options.recompute_offloaded)
     again = np.maximum((share > 0) * full, modules)
     kept = s.backward_share * (inputs_only * stored + (1.0 - inputs_only) * some)
-    if np.any(options.graph_inputs):
+    if np.count_nonzero(options.graph_inputs):
         kept = kept + options.graph_inputs * s.backward_share * stored
     if not offloads(grid):
         return Activations(full, kept, again)

@@ -117,9 +117,9 @@ def split(shape: Shape, layout: Layout) -> StageSplit:
     dealt = equal(shape, layout)
     if not np.all(layout.looped):
         return _where(layout.looped < 1, folded(shape, layout), dealt)
-    if np.any(shape.head_layers):
+    if np.count_nonzero(shape.head_layers):
         dealt = _where((shape.head_layers > 0) & (layout.pp > 1), by_cost(shape, layout), dealt)
-    if np.any(shape.placed_head):
+    if np.count_nonzero(shape.placed_head):
         dealt = _where((shape.placed_head > 0) & (layout.pp > 1), placed(shape, layout, dealt.last), dealt)
     return dealt
 
@@ -205,7 +205,7 @@ class StageLayers:
 def together(counts: Sequence[Figure], values: Sequence[Figure]) -> Figure:
     """``sum n x`` over kinds of layers, those of which there are none left out."""
     weighted: Figure = 0.0
-    for place, value in enumerate(n * x for n, x in zip(counts, values, strict=True) if np.any(n)):
+    for place, value in enumerate(n * x for n, x in zip(counts, values, strict=True) if np.count_nonzero(n)):
         weighted = weighted + value if place else value
     return weighted
 
@@ -258,13 +258,13 @@ def extremes(shape: Shape, layout: Layout, split: StageSplit) -> tuple[StageLaye
     first = np.minimum(shape.leading_dense, np.floor(split.first / layout.vpp))
     ends = StageLayers(0.0, 1.0, split.first, first), StageLayers(pp - 1.0, two, split.last, 0.0)
     beyond = two * (shape.leading_dense - first)
-    if not np.any(beyond):
+    if not np.count_nonzero(beyond):
         return ends[0], StageLayers(1.0, three, split.middle, 0.0), ends[1]
     chunk = np.ceil(split.middle / layout.vpp)
     before_last = np.maximum(pp - 2.0, 0.0)
     full = shape.layers - split.first - split.last - before_last * (split.middle - 1.0)
     unfilled, without = (np.minimum(1.0 + n, before_last) for n in (np.floor(beyond / chunk), np.ceil(beyond / chunk)))
-    between = [1.0, unfilled, without] if np.any((unfilled > 1) & (unfilled < without)) else [1.0, without]
+    between = [1.0, unfilled, without] if np.count_nonzero((unfilled > 1) & (unfilled < without)) else [1.0, without]
     inner = [
         StageLayers(i, three, split.middle - (i > full), np.clip(beyond - (i - 1.0) * chunk, 0.0, chunk))
         for i in between
@@ -423,7 +423,7 @@ def layer_time(grid: Grid, layer: Layer) -> LayerTime:
     share = options.recompute_layers
     selected = options.recompute_selective * layer.selective + layer.modules
     again = grid.shape.backward_share * (share * layer.forward + (1.0 - share) * selected)
-    if not np.any(layer.hidden):
+    if not np.count_nonzero(layer.hidden):
         return LayerTime(layer.forward, layer.backward + again, again)
     alone = np.minimum(grid.layout.pp / micro_batches(grid.layout), 1.0) * layer.hidden
     return LayerTime(layer.forward + 0.5 * alone, layer.backward + 0.5 * alone + again, again, alone)
@@ -504,7 +504,7 @@ def flow(grid: Grid, s: Stages) -> Flow:
     ends = s.embedding.forward + s.embedding.backward + s.head.forward + s.head.backward
     total = together(_all(grid.shape), [x.forward + x.backward for x in s.layers]) + ends + layout.pp * s.transfer
     bubble = (np.maximum(total, slowest) - slowest) / layout.vpp
-    if np.any(grid.options.schedule):
+    if np.count_nonzero(grid.options.schedule):
         apart = 0.0 if s.weights is None else split_schedules.idle(grid, *split_passes(grid, s))
         bubble = np.where(grid.options.schedule > 0, apart, bubble)
     return Flow(micro_batches(layout) * slowest + bubble, slowest, bubble, forward, backward)

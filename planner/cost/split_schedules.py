@@ -87,9 +87,9 @@ def _products(grid: Grid, moe: Figure) -> Iterator[tuple[Figure, Product]]:
     s = grid.shape
     kinds = (
         (s.attention_share * (1.0 + s.cross_share), attention.shapes(grid)),
-        (s.recurrent_share, recurrent.shapes(grid) if np.any(s.recurrent_share) else ()),
+        (s.recurrent_share, recurrent.shapes(grid) if np.count_nonzero(s.recurrent_share) else ()),
         (1.0 - moe - s.idle_share, transformer.mlp_shapes(grid, s.ffn)),
-        (moe, (*transformer.mlp_shapes(grid, s.shared_ffn), *experts.shapes(grid)) if np.any(moe) else ()),
+        (moe, (*transformer.mlp_shapes(grid, s.shared_ffn), *experts.shapes(grid)) if np.count_nonzero(moe) else ()),
     )
     yield from ((share, product) for share, shapes in kinds for product in shapes)
 

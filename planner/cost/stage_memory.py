@@ -133,13 +133,15 @@ def _states(grid: Grid, held: ShardedState, r: Replicas) -> tuple[Figure, Figure
     on_device = 1.0 - grid.options.offload
     optimizer = (s.state_bytes * s.trained + master) * on_device
     hosted: Figure = 0.0
-    if np.any(grid.options.offload):
+    if np.count_nonzero(grid.options.offload):
         hosted_bytes = s.state_bytes * s.trained + master + elements.FP32 * s.trained
         hosted = bytes_of(hosted_bytes * grid.options.offload, 1.0)
     outside: Figure = 0.0
-    if np.any(s.orthogonal):
+    if np.count_nonzero(s.orthogonal):
         outside = s.outside_state_bytes * on_device * held.ends / np.where(zero >= 1, r.dense_shards, 1.0)
-    copies = bytes_of(elements.update_bytes(grid) * s.trained * on_device, 1.0) if np.any(stack.update_bytes) else 0.0
+    copies: Figure = 0.0
+    if np.count_nonzero(stack.update_bytes):
+        copies = bytes_of(elements.update_bytes(grid) * s.trained * on_device, 1.0)
     gradients = elements.gradient_bytes(grid) * s.trained
     ends = frozen.beside_blocks(grid) * held.ends / np.where(zero >= 3, r.dense_shards, 1.0)
     return (
@@ -163,7 +165,7 @@ def in_flight(grid: Grid, index: Figure) -> Figure:
     flying = np.minimum(
         np.maximum(first - index * np.where(interleaved, 2.0 / layout.vpp, 1.0), 1.0), micro_batches(layout)
     )
-    if np.any(grid.options.schedule):
+    if np.count_nonzero(grid.options.schedule):
         flying = np.where(grid.options.schedule > 0, split_schedules.moments(grid, index)[0][0], flying)
     return flying
 
@@ -267,7 +269,7 @@ def passing(grid: Grid, again: Figure) -> Passing:
 def _gathered(grid: Grid) -> Figure:
     """All ranks' tokens, and their sums, where they are gathered for experts."""
     asked = grid.options.dispatcher
-    return 2.0 * experts.gathered_tokens(grid) * (asked == experts.ALL_GATHERED) if np.any(asked) else 0.0
+    return 2.0 * experts.gathered_tokens(grid) * (asked == experts.ALL_GATHERED) if np.count_nonzero(asked) else 0.0
 
 
 def of_layers(grid: Grid) -> tuple[tuple[Activations, ...], Passing]:
@@ -288,7 +290,7 @@ def held_by(grid: Grid, split: StageSplit) -> tuple[StageLayers, ...]:
     ranks between hold as many layers, the last of these puts most of them off.
     """
     first, *between, last = extremes(grid.shape, grid.layout, split)
-    if np.any(grid.options.schedule):
+    if np.count_nonzero(grid.options.schedule):
         between = [replace(stage, index=grid.layout.pp - 2.0) for stage in between]
     return first, *between, last
 
@@ -305,8 +307,8 @@ def stages(grid: Grid, split: StageSplit) -> tuple[Memory, ...]:
     within = (comes.always + comes.layer) * stack.activation_factor
     at_end = (comes.always + np.maximum(comes.layer, comes.loss)) * stack.activation_factor
     alone = with_head(layout)
-    first = np.where(alone, at_end, within) if np.any(alone) else within
-    if np.any(s.tower_parameters):
+    first = np.where(alone, at_end, within) if np.count_nonzero(alone) else within
+    if np.count_nonzero(s.tower_parameters):
         first = np.maximum(first, (comes.always + tower.working(grid)) * stack.activation_factor)
     dealt = held_by(grid, split)
     last = np.where(layout.looped > 0, at_end, within) if not np.all(layout.looped) else at_end
@@ -318,21 +320,21 @@ def stages(grid: Grid, split: StageSplit) -> tuple[Memory, ...]:
         counts = stage.counts
         hosted = 0.0
         activations = together([micro * n for n in counts], kept) + overlapped_layer(grid, kept)
-        if any(np.any(layer.moved) for layer in own_layers):
+        if any(np.count_nonzero(layer.moved) for layer in own_layers):
             staged, hosted = _moved(own_layers, micro, counts)
             activations = activations + staged
             hosted = exists * hosted
-        if np.any(grid.options.schedule):
+        if np.count_nonzero(grid.options.schedule):
             activations = put_off(grid, stage)
             if stage is dealt[-1]:
                 activations = activations + split_schedules.head_waiting_bytes(grid)
         if stage is dealt[0]:
             activations = activations + micro * s.dropout * t * s.hidden / hidden_shard(grid)
-            activations = activations + micro * tower.kept(grid) if np.any(s.tower_trained) else activations
+            activations = activations + micro * tower.kept(grid) if np.count_nonzero(s.tower_trained) else activations
         parameters, gradients, optimizer, copies, states = (
             exists * state for state in _states(grid, parameters_held, r)
         )
-        if stage is dealt[0] and np.any(s.tower_parameters):
+        if stage is dealt[0] and np.count_nonzero(s.tower_parameters):
             parameters = parameters + tower.held(grid)
         memories.append(
             _placed(
@@ -356,7 +358,7 @@ def stages(grid: Grid, split: StageSplit) -> tuple[Memory, ...]:
 
 def _beyond_host(grid: Grid, hosted: Figure) -> Figure:
     """Infinite where so many bytes of every accelerator are more than its node's host memory holds, else 0."""
-    return np.where(hosted > grid.network.host_memory, np.inf, 0.0) if np.any(hosted) else 0.0
+    return np.where(hosted > grid.network.host_memory, np.inf, 0.0) if np.count_nonzero(hosted) else 0.0
 
 
 def _moved(layers: Sequence[Activations], micro: Figure, counts: Sequence[Figure]) -> tuple[Figure, Figure]:
@@ -383,7 +385,7 @@ def middle_stages(grid: Grid, stage: StageLayers) -> list[Memory]:
     factor = grid.stack.activation_factor
     activations = micro * together(stage.counts, kept) + overlapped_layer(grid, kept)
     activations += _moved(layers, micro, stage.counts)[0]
-    if np.any(grid.options.schedule):
+    if np.count_nonzero(grid.options.schedule):
         activations = put_off(grid, stage)
     whole = Memory(
         parameters,

@@ -134,7 +134,7 @@ class _Kernels:
         """
         late = LayerPart(np.maximum(behind.forward, 0.0), np.maximum(behind.backward, 0.0))
         modules = self.modules
-        if np.any(modules):
+        if np.count_nonzero(modules):
             relaunched = relaunches(grid, self.moe) * grid.device.launch
             modules = np.maximum(modules - late.backward, relaunched + np.minimum(behind.backward, 0.0))
             modules = np.maximum(modules, 0.0)
@@ -217,7 +217,7 @@ def mixers(grid: Grid, kernel: LayerPart) -> Mixing:
     s = grid.shape
     matrix = attention.matrix(grid)
     around = attention.vector_bytes(grid)
-    if not np.any(s.recurrent_share) and np.all(s.attention_share == 1.0):
+    if not np.count_nonzero(s.recurrent_share) and np.all(s.attention_share == 1.0):
         return Mixing(matrix, kernel, around)
     share, other = s.attention_share, s.recurrent_share
     # A block with both has one norm and one residual: those of the recurrence are left out there.
@@ -264,7 +264,7 @@ def _kernels(grid: Grid, shares: tuple[Figure, ...]) -> tuple[_Kernels, ...]:
     dense_bytes = mlp_vector_bytes(grid, s.ffn)
     routed_bytes = experts.vector_bytes(grid) + experts.shared_bytes(grid)
     apart = experts.unfused_kernels(grid)
-    named = np.any(modules_named(grid.options))
+    named = np.count_nonzero(modules_named(grid.options))
     width = (1.0 + s.gated) * grid.device.element * tokens(grid) / grid.layout.tp
 
     def build(moe: Figure) -> _Kernels:
