@@ -125,9 +125,10 @@ def narrow_heads(grid: Grid) -> LayerPart:
 def kernel(grid: Grid) -> LayerPart:
     """Scores and their product with the values.
 
-    Fused: ``2 tokens attended heads (qk + v) / tp`` FLOPs at the kernel's rate, ``rate / (1 + s_half cp / (x s))``: a
-    context-parallel rank works on blocks of x s / cp tokens, x the ranks that exchange heads; the backward pass does
-    2.5 times as many at a lower rate. Narrow heads: :func:`narrow_heads`. Of texts packed into a sequence, s is theirs.
+    Fused: ``2 tokens (attended + windowed edge) heads (qk + v) / tp`` FLOPs at the kernel's rate, ``rate / (1 + s_half
+    cp / (x s))``, edge the positions that partly masked tiles of a window cost: a context-parallel rank works on blocks
+    of x s / cp tokens, x the ranks that exchange heads; the backward pass does 2.5 times as many at a lower rate.
+    Narrow heads: :func:`narrow_heads`. Of texts packed into a sequence, s is theirs.
     Unfused: whole scores as products, and ~6.5 passes forward and ~11 backward over them in memory.
     A sparse one's index scores all positions: ``2 tokens s / 2 width`` FLOPs as a product, twice as many backward.
     """
@@ -135,7 +136,7 @@ def kernel(grid: Grid) -> LayerPart:
     work = kernel_flops(grid)
     blocks = layout.cp / exchanging(grid)
     rate = d.attention_rate * stack.attention * kernel_rate(grid) / (1.0 + d.attention_half * blocks / s.text)
-    fused = work * s.attended / rate
+    fused = work * (s.attended + s.windowed * d.window_edge) / rate
     slower = narrow_heads(grid)
     written = d.element * tokens(grid) * s.sequence * s.heads / layout.tp * (1.0 + s.cross_share)
     whole = work * s.attended_full / d.matrix_rate_16

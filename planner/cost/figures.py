@@ -13,6 +13,8 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.cost.second_memory import Expansion
+
 Figure = Any
 """A float, or an array of floats that broadcasts against the others."""
 Array = NDArray[np.float64]
@@ -80,6 +82,8 @@ class Shape:
     """Tokens of the text that attention keeps to: the whole sequence, less where texts are packed into it."""
     attended_full: Figure
     """Positions attended to by kernels that do not skip masked ones: the whole sequence."""
+    windowed: Figure = 0.0
+    """Share of the layers that attend in which a window cuts what a token attends to."""
     head_layers: Figure = 0.0
     """Layers that the head counts as where stages are cut by cost; 0 where every stage holds as many layers."""
     placed_head: Figure = 0.0
@@ -277,6 +281,10 @@ class Device:
     triton: Figure = 1.0
     exponentials: Figure = 0.0
     """Time of a score's exponential over that of its two products, heads 128 wide."""
+    window_edge: Figure = 128.0
+    """Positions beyond a window that its kernel takes as long for: tiles that are partly masked."""
+    recurrence: Figure = 0.26
+    """Rate of a recurrence's kernels over `attention_rate`, forward."""
     memory_rate: Figure
     """Reachable B/s of memory-bound kernels."""
     launch: Figure
@@ -293,22 +301,6 @@ class Device:
     """Share of the machine that a collective's kernels hold while it runs beside compute."""
     element: Figure = 2.0
     """Bytes of an activation, and of a weight or gradient that products read and write."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Expansion:
-    """A second, slower memory beside an accelerator's own. SI."""
-
-    memory: Figure
-    """Bytes of one unit that plans may fill."""
-    rate: Figure
-    """Reachable B/s of one unit."""
-    latency: Figure
-    """Seconds of one request."""
-    sharers: Figure
-    """Accelerators that share one unit; infinite: all of the cluster."""
-    concurrent: Figure
-    """1 if both memories are read at once, 0: one after the other."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,12 +1,12 @@
 """A recurrence in place of attention: products before and behind it, its kernel, element-wise traffic, what it keeps.
 
-Heads are dealt to tensor-parallel ranks as attention's are (Megatron-LM, core/ssm/mamba_mixer.py). No run of one is in
-the data: kernels in chunks are taken to reach attention's rate.
+Heads are dealt to tensor-parallel ranks as attention's are (Megatron-LM, core/ssm/mamba_mixer.py). Kernels in chunks
+are Triton's, far below attention's rate, and no faster on Blackwell than on Hopper (`Device.recurrence`).
 """
 
 from __future__ import annotations
 
-from planner.cost import attention, elements, products
+from planner.cost import elements, products
 from planner.cost.figures import Figure, Grid
 from planner.cost.micro_batch import input_cast_bytes, sequence_shard, tokens
 from planner.cost.products import LayerPart, Product
@@ -35,11 +35,16 @@ def kernel_flops(grid: Grid) -> Figure:
     return 2.0 * tokens(grid) * grid.shape.recurrent_chunked / grid.layout.tp
 
 
+BACKWARD = 3.1
+"""Seconds of the backward pass over those of the forward pass: gated delta rule of fla 0.5, 32 heads, 8,192 tokens, 3.1
+on H200 and 3.2 on GB200 (QwenLM/FlashQLA@c18a4860, benchmark/). Of Mamba-2's no measurement was found."""
+
+
 def kernel(grid: Grid) -> LayerPart:
-    """The recurrence in chunks, at attention's rates, 2.5 times as many FLOPs backward."""
+    """The recurrence in chunks, ``flops / (recurrence attention_rate)``; what it moves is in :func:`vector_bytes`."""
     d = grid.device
-    forward = kernel_flops(grid) / (d.attention_rate * grid.stack.attention)
-    return LayerPart(forward, forward * attention.BACKWARD * d.attention_backward)
+    forward = kernel_flops(grid) / (d.attention_rate * d.recurrence * grid.stack.attention)
+    return LayerPart(forward, forward * BACKWARD)
 
 
 def vector_bytes(grid: Grid) -> Figure:

@@ -9,13 +9,14 @@ from typing import Any, TypeVar
 
 from planner.base.errors import WrongQuestion
 from planner.cost import flops, frozen
-from planner.cost.figures import Device, Dimensions, Expansion, Figure, Network, NetworkDimension, Shape, Stack
+from planner.cost.figures import Device, Dimensions, Figure, Network, NetworkDimension, Shape, Stack
 from planner.cost.nccl_algorithms import HOPS, OPERATIONS, PROTOCOLS, CollectiveLibrary, Protocol
 from planner.cost.other_families import Software
+from planner.cost.second_memory import Expansion
 from planner.figures import kinds_of_layers, muon_matrices
 from planner.figures.matrix_formats import peak_of
 from planner.models import blocks, compressed, fine_tuning, recurrent
-from planner.models.context import attended, in_texts
+from planner.models.context import attended, in_texts, windowed
 from planner.models.parameters import (
     Parameters,
     adapted_matrices,
@@ -77,6 +78,7 @@ def shape(workload: Workload, runtime: Runtime | None, *, mean: bool = False) ->
         attended=in_texts(model, workload.texts) if workload.texts else attended(model, workload.sequence),
         text=fine_tuning.around_token(workload.texts) if workload.texts else workload.sequence,
         attended_full=workload.sequence,
+        windowed=windowed(model, fine_tuning.around_token(workload.texts) if workload.texts else workload.sequence),
         head_layers=head_layers(model) if runtime and runtime.balances_head else 0.0,
         cross_share=cross,
         experts=moe.experts if moe else 0,

@@ -14,8 +14,8 @@ from planner.schema.workload import Workload
 
 OF_A_KIND = (
     *("moe_share", "attention_share", "recurrent_share", "mixing_share", "idle_share"),
-    *("kv_heads", "qk_dim", "v_dim", "attended", "reused_keys", "index_products", "index_width", "entries_kept"),
-    *("attention_parameters", "attention_orthogonal"),
+    *("kv_heads", "qk_dim", "v_dim", "attended", "windowed", "reused_keys"),
+    *("index_products", "index_width", "entries_kept", "attention_parameters", "attention_orthogonal"),
 )
 """Figures that layers of one kind have for themselves; of the model they are means."""
 

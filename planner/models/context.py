@@ -54,6 +54,13 @@ def attended(model: Model, sequence: float) -> float:
     return share * _within(sequence, model.window.size, model.causal) + (1 - share) * whole
 
 
+def windowed(model: Model, text: float) -> float:
+    """Share of the layers that attend in which a window cuts a text of so many tokens."""
+    if model.window is None or model.compressed is not None or model.window.size >= text:
+        return 0.0
+    return blocks.windowed(model)
+
+
 def in_texts(model: Model, texts: Sequence[float], weights: Sequence[float] | None = None) -> float:
     """Positions attended to where attention keeps to each text: ``sum w L a(L) / sum w L``, lengths L with weights w
     (1).

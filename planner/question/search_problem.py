@@ -15,7 +15,7 @@ from planner.axes.table import PRECISION
 from planner.base.errors import WrongQuestion, meant
 from planner.catalog import Catalog
 from planner.cost import stage_memory
-from planner.cost.figures import Expansion
+from planner.cost.second_memory import Expansion
 from planner.figures import conformal_intervals, cost_inputs, nearest_runs, step_time_interval
 from planner.figures.efficiency import Efficiency, reached
 from planner.figures.nearest_runs import NearbyRuns

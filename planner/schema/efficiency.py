@@ -30,6 +30,11 @@ class AcceleratorEfficiency(Entry):
     exponentials: float = 0.0
     """Time of a score's exponential over that of its two products, in heads 128 wide: what narrower heads wait for
     (matrix FLOPs a clock and compute unit over 8,192, where a unit takes 16 exponentials a clock). 0: not known."""
+    window_edge: float = 128.0
+    """Positions beyond a window that an attention kernel takes as long for: tiles that are partly masked, and what
+    short rows of tiles do not hide."""
+    recurrence: float = 0.26
+    """Rate of a recurrence's kernels in chunks over `attention`, forward."""
     memory: float
     """Reachable fraction of the memory bandwidth by element-wise kernels."""
     launch: float

@@ -22,7 +22,6 @@ from planner.axes.values import (
 from planner.cost import layer_times
 from planner.cost.figures import (
     Device,
-    Expansion,
     Figure,
     Grid,
     Layout,
@@ -35,6 +34,7 @@ from planner.cost.figures import (
 )
 from planner.cost.figures import Options as OptionFigures
 from planner.cost.nearness import Label
+from planner.cost.second_memory import Expansion
 from planner.figures.own_runs import NearRuns
 from planner.space.blocks import Block
 
