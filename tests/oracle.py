@@ -295,7 +295,7 @@ def kernel(p):
     if p.stack.fused_attention > 0:
         block = s.text * exchanging(p) / p.layout.cp
         rate = d.attention_rate * p.stack.attention / (1.0 + d.attention_half / block)
-        forward = work * s.attended / rate
+        forward = work * (s.attended + d.window_edge * s.windowed) / rate
         # One exponential a score: beside two products of a head's width forward, beside five backward.
         x, narrow = d.exponentials * p.stack.attention, max(256.0 / (s.qk_dim + s.v_dim), 1.0)
         once, again = (1.0 + x * narrow) / (1.0 + x), (1.0 + 0.4 * x * narrow) / (1.0 + 0.4 * x)
@@ -341,8 +341,12 @@ def clamps(p, moe):
 
 
 def biases(p, moe):
-    """Of its output elements: a product, a sum, a join; backward a join, and a product and a sum of two gradients."""
+    """Of its output elements: a product, a sum, a join; backward a join, and a product and a sum of two gradients.
+    With probabilities of two elements' width all but what is given and taken is as wide, and cast at the end.
+    """
     out = p.shape.biased_experts * p.shape.hidden * unfused(p, moe)
+    if sends_once(p):
+        return (2 + 5 + 4 + 3) * out, (3 + 3 + 2 * (4 + 2) + 2) * out
     return (1 + 3 + 2) * out, (2 + 2 * 3) * out
 
 
@@ -403,6 +407,12 @@ def joining(p):
     return times(widths, each)
 
 
+def sends_once(p):
+    """Whether a fused dispatcher is used: as asked, else over several domains where the runtime has one."""
+    g, asked = group(p, p.layout.ep, p.layout.etp), p.options.dispatcher
+    return asked == 2 if asked else p.stack.dispatch_once and g.n > g.inside
+
+
 def exchange(p):
     """Dispatch and combine of a pass: all-to-all over ep, gather over etp.
 
@@ -414,7 +424,7 @@ def exchange(p):
     asked = p.options.dispatcher
     if asked == 3:  # All tokens go to all ranks.
         return 2.0 * gather(p, p.device.element * tokens(p) / cut.tp * s.hidden * cut.ep, g)
-    once = asked == 2 if asked else p.stack.dispatch_once and g.n > g.inside
+    once = sends_once(p)
     sent = all_to_all(p, size, g)
     if once:
         token = size / max(s.experts_per_token, 1.0)

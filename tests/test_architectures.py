@@ -10,8 +10,10 @@ import pytest
 
 import planner
 from docs import architectures
+from planner.axes.options import option_values
 from planner.base.errors import WrongQuestion
 from planner.commands.screen import models_view
+from planner.cost import recurrent as recurrent_cost
 from planner.cost.flops import training_flops
 from planner.figures.cost_inputs import shape
 from planner.models import blocks, files, recurrent
@@ -24,7 +26,9 @@ from planner.models.huggingface.hybrids import GEMMA, HYBRIDS
 from planner.models.parameters import indexing, lora_parameters, parameters
 from planner.models.workload import from_file, workload
 from planner.schema.workload import Model, Recurrence
+from planner.space.cost_grid import single_grid
 from planner.verify import model as verified
+from tests.cases import figures
 from tests.sweeps import sweep
 from tests.words import worded
 
@@ -218,6 +222,31 @@ def test_longer_sequences_cost_a_recurrence_no_more_a_token() -> None:
     assert _trained(mixed, 128.0) < _trained(mixed, 4096.0)
 
 
+@sweep(
+    ("node", "heads", "groups", "kind", "chunk", "milliseconds"),
+    [
+        ("dgx-h200", 32, 16, "delta", 64, 0.472),  # QwenLM/FlashQLA@c18a4860, benchmark/benchmark_results_H200.txt, fla
+        ("gb200-nvl72", 32, 16, "delta", 64, 0.482),  # benchmark_results_GB200.txt
+        ("dgx-h100", 128, 1, "mamba2", 256, 8192 / 12.62e3),  # vllm-project/vllm 27299, tokens a second
+    ],
+)
+def test_kernels_of_recurrences_take_what_tables_say(
+    node: str, heads: int, groups: int, kind: Any, chunk: int, milliseconds: float
+) -> None:
+    """Of 8,192 tokens, with keys, values, results and the states of chunks moved once, within a fifth.
+
+    Twice as many heads take less than twice as long in these tables (0.814 and 0.761 ms), not so here.
+    """
+    width = 128 if kind == "delta" else 64
+    own = Recurrence(kind=kind, heads=heads, value_dim=width, key_heads=groups, key_dim=128, chunk=chunk)
+    model = tiny(recurrence=own, mixers=("recurrent",), sequence=8192)
+    ones = dict.fromkeys(("tp", "pp", "vpp", "cp", "ep", "etp", "dp", "micro", "batch", "nodes"), 1)
+    grid = single_grid(figures(model, f"{node}:1", "megatron-core"), ones, option_values(precision="bf16"))
+    inner = heads * width
+    moved = 2.0 * (2.0 * inner + 2.0 * groups * 128 + 4.0 * inner * 128 / chunk) * 8192 / grid.device.memory_rate
+    assert float(recurrent_cost.kernel(grid).forward + moved) == pytest.approx(milliseconds * 1e-3, rel=0.2)
+
+
 def test_shares_of_the_cost_model_follow_the_blocks() -> None:
     found = shape(workload(read("nemotron-h-8b")), None)
     assert (found.attention_share, found.recurrent_share, found.mixing_share) == (4 / 52, 24 / 52, 28 / 52)
@@ -270,9 +299,9 @@ def test_plans_are_made_and_hold_up(entry: str) -> None:
 
 
 @pytest.mark.parametrize(("entry", "what"), [("bamba-9b", "recurrence"), ("phi-1", None)])
-def test_what_no_run_has_shown_is_assumed(entry: str, what: str | None) -> None:
+def test_what_few_runs_have_shown_is_assumed(entry: str, what: str | None) -> None:
     found = planner.plan(read(entry), "dgx-h100:4", batch=256, top=1).plans[0]
-    assert [a.what for a in found.assumptions if "no run with a recurrence is measured" in a.why] == (
+    assert [a.what for a in found.assumptions if "few runs with a recurrence are measured" in a.why] == (
         [f"{entry}.{what}"] if what else []
     )
 

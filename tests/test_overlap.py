@@ -230,10 +230,14 @@ def test_a_plain_all_to_all_sends_every_copy():
 def test_biased_experts_move_what_their_kernels_read_and_write():
     """One copy of 2,880 inner and outer elements of two bytes: clamps 46,080 and bias 34,560 bytes forward."""
     grid = single_grid(figures_of("windows"), *_plain("windows"))
+    grid = replace(grid, options=replace(grid.options, dispatcher=1.0))
     copies, rate = experts.routed_copies(grid), grid.device.memory_rate / grid.stack.vector
     found = experts.unfused_kernels(grid)
     assert found.forward == pytest.approx(copies * (46_080 + 34_560) / rate)
     assert found.backward == pytest.approx(copies * (57_600 + 46_080) / rate)
+    fused = experts.unfused_kernels(replace(grid, options=replace(grid.options, dispatcher=experts.ONCE_PER_DOMAIN)))
+    assert fused.forward == pytest.approx(copies * (46_080 + 80_640) / rate), "probabilities are in 32 bit"
+    assert fused.backward == pytest.approx(copies * (57_600 + 115_200) / rate)
     clamps = experts.unfused_kernels(replace(grid, shape=replace(grid.shape, biased_experts=0.0)))
     assert clamps.forward == pytest.approx(copies * 46_080 / rate)
     sums = experts.unfused_kernels(replace(grid, shape=replace(grid.shape, clamped_experts=0.0)))

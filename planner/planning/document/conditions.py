@@ -155,7 +155,7 @@ def assumptions(solution: Solution) -> tuple[schema.Assumption, ...]:
 
 
 def _unmeasured(solution: Solution) -> Iterator[schema.Assumption]:
-    """Kinds of blocks of which the fits have no run."""
+    """Kinds of blocks of which the fits have few runs."""
     model = solution.request.workload.model
     for what, kind in (
         ("recurrence", "a recurrence"),
@@ -163,7 +163,7 @@ def _unmeasured(solution: Solution) -> Iterator[schema.Assumption]:
         ("compressed", "compressed attention"),
     ):
         if getattr(model, what) is not None:
-            why = f"no run with {kind} is measured: kernels are priced by equations, at rates of attention and products"
+            why = f"few runs with {kind} are measured: kernels are priced by equations and tables of kernels"
             yield schema.Assumption(what=f"{model.id}.{what}", why=why, flag="calibrate")
 
 
