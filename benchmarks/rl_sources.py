@@ -9,10 +9,12 @@ figures are searched one after the other on a log scale, which few figures and s
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from statistics import fmean
+
+import numpy as np
 
 from planner.base.errors import ClusterwrightError
 from planner.catalog import load
@@ -84,11 +86,15 @@ def main() -> None:
     print(f"all {len(rows)} rows: {said(whole)}")
     inside = {True: 0, False: 0}
     counted = {True: 0, False: 0}
+    phases: dict[str, list[float]] = {}
     for source in dict.fromkeys(row["source"] for row, _ in rows):
         without = fit([(row, parts) for row, parts in rows if row["source"] != source])
         own = [(row, parts) for row, parts in rows if row["source"] == source]
         errors = [parts.step(without) / float(row["step_s"]) - 1.0 for row, parts in own]
         fitted = [parts.step(whole) / float(row["step_s"]) - 1.0 for row, parts in own]
+        for row, parts in own:
+            for name, error in _phase_errors(row, parts, without):
+                phases.setdefault(name, []).append(abs(error))
         for (_, parts), error in zip(own, errors, strict=True):
             half = without.half_width if parts.lengths_known else without.unknown_lengths
             counted[parts.lengths_known] += 1
@@ -100,6 +106,18 @@ def main() -> None:
         )
     for stated, word in ((True, "stated"), (False, "assumed")):
         print(f"lengths {word}: {inside[stated]} of {counted[stated]} left-out steps in their 80 % intervals")
+    for name, off in phases.items():
+        print(f"{name}: 80 % of {len(off)} left-out phases within {np.quantile(off, 0.8):.2f} (log)")
+
+
+def _phase_errors(row: Row, parts: StepParts, excess: MeasuredExcess) -> Iterator[tuple[str, float]]:
+    """Phases of a row and their errors, log scale; where roles are apart, what is called generation is a wait."""
+    predicted = parts.phases(excess)
+    for name, column in PHASES.items():
+        taken = float(row[column] or 0)
+        is_wait = name == "generation" and parts.placement != "colocated"
+        if taken and predicted[name] and name != "weights" and not is_wait:
+            yield name, math.log(predicted[name] / taken)
 
 
 if __name__ == "__main__":

@@ -106,7 +106,8 @@ def test_flags_and_keywords_are_called_the_same(name: str) -> None:
     flags -= {"force"} - keywords  # of -o, which Python has not
     flags -= {"cross_validate"} if name != "calibrate" else set()
     beside = {"sweep", "bom"} if name == "procure" else {"launchable", "objective"} if name == "estimate" else set()
-    beside |= set(asked(RLOptions)) if name == "plan" else set()  # which Python asks by another function, plan_rl
+    beside |= set(asked(RLOptions)) if name in ("plan", "estimate") else set()  # plan_rl and estimate_rl ask these
+    beside |= {"measured"} if name == "estimate" else set()
     assert flags - keywords <= beside, "a flag that Python lacks"
     positional = {"model", "cluster", "settings", "portfolio", "study", "mine", "best", "plans", "runs", "output"}
     axes = set(planner.api.Axes.__annotations__) if name == "estimate" else set()

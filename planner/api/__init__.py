@@ -16,7 +16,7 @@ if TYPE_CHECKING:
         list_targets,
     )
     from planner.api.plans import estimate, evaluate_many, fit, plan, plan_images
-    from planner.api.post_training import plan_rl
+    from planner.api.post_training import estimate_rl, plan_rl
     from planner.api.records import accelerator, cluster, model, node
     from planner.api.runs import calibrate, learn, validate
     from planner.question.axis_keywords import Axes
@@ -25,7 +25,7 @@ _HOMES = {
     "buying": ("design", "procure"),
     "documents": ("compare", "export", "load", "page"),
     "plans": ("estimate", "evaluate_many", "fit", "plan", "plan_images"),
-    "post_training": ("plan_rl",),
+    "post_training": ("estimate_rl", "plan_rl"),
     "records": ("accelerator", "cluster", "model", "node"),
     "runs": ("calibrate", "learn", "validate"),
 }
@@ -39,6 +39,7 @@ __all__ = [
     "compare",
     "design",
     "estimate",
+    "estimate_rl",
     "evaluate_many",
     "export",
     "fit",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from planner.api import records
@@ -13,8 +14,8 @@ from planner.question import pools
 from planner.question.given import Named, listed, texts
 from planner.question.plan_options import PlanOptions
 from planner.question.reading import _bases, _inputs, _price, catalog_of
-from planner.question.rl_options import TAKEN, RLQuestion, training_options, unused
-from planner.rl import constants, problem, run
+from planner.question.rl_options import TAKEN, RLEstimateQuestion, RLQuestion, training_options, unused
+from planner.rl import constants, normal, phase_names, problem, run, stated
 from planner.schema.hardware import Price
 from planner.schema.rl import RLPlanSet
 
@@ -43,7 +44,15 @@ def planned(asked: RLQuestion, clusters: list[Named]) -> RLPlanSet:
         WrongQuestion: a name, a value or a combination that cannot be.
         NoAnswer: no placement fits; the message says what would.
     """
-    options = training_options(asked)
+    return run.plan(looked_up(asked, clusters, training_options(asked)))
+
+
+def looked_up(asked: RLQuestion, clusters: list[Named], options: PlanOptions) -> problem.PostTraining:
+    """A question with everything looked up.
+
+    Raises:
+        WrongQuestion: a name, a value or a combination that cannot be.
+    """
     if asked.objective not in ("time", "cost"):
         raise WrongQuestion(f"--objective {asked.objective} --task {asked.task}: choose time or cost (of a step)")
     if not clusters:
@@ -62,20 +71,76 @@ def planned(asked: RLQuestion, clusters: list[Named]) -> RLPlanSet:
         problem.Machines(pool=pool, usd_per_s=_per_second(pool.price, pool.cluster.node.accelerators))
         for pool in pools.pools(bases, paid, ()).all
     ]
-    question = problem.PostTraining(
+    return problem.PostTraining(
         known=known,
         work=work,
         machines=machines,
         training=options,
         replica=problem.pinned_replica(texts(asked.rollout)),
         split=problem.stated_split(asked.split, machines),
+        offloads=None if asked.states is None else asked.states == "host",
         tried=problem.staleness(asked.placement, asked.staleness),
         objective=asked.objective,
         inputs=_inputs(known, model, clusters),
         excess=constants.fitted(),
         assumptions=_left_open(asked, work),
     )
-    return run.plan(question)
+
+
+@asks(RLEstimateQuestion)
+def estimate_rl(asked: RLEstimateQuestion) -> RLPlanSet:
+    """One step of a post-training as stated, whether it fits or not; with `measured`, which of its phases are slow.
+
+    An axis of the trainer that is not given is neutral, as in :func:`estimate`; a replica is ``tp=1`` unless `rollout`
+    says. Apart, `split` or a second cluster says who rolls out.
+
+    Args: as declared.
+
+    Raises:
+        WrongQuestion: a name, a value or a combination that cannot be.
+        NoAnswer: no replica holds the weights and a response.
+
+    >>> mine = estimate_rl("llama3.1-8b", "dgx-h100:2", "recompute=full", response="1k/4k", placement="colocated",
+    ...                    measured={"generation": 1e3})
+    >>> mine.measured.phases[0].verdict
+    'slow'
+    """
+    return estimated(asked, list(listed(records.as_clusters(asked.cluster))))
+
+
+def estimated(asked: RLEstimateQuestion, clusters: list[Named]) -> RLPlanSet:
+    """As :func:`estimate_rl`; messages name flags.
+
+    Raises:
+        WrongQuestion: a name, a value or a combination that cannot be.
+        NoAnswer: no replica holds the weights and a response.
+    """
+    if asked.placement is None:
+        raise WrongQuestion(
+            f"--task {asked.task}: how is it placed? --placement colocated, in-step, one-step-off or async (and apart "
+            "--split TRAIN:ROLLOUT)"
+        )
+    taken = None if asked.measured is None else phase_names.measured(asked.measured)
+    pins = (*texts(asked.pin), *(word for text in texts(asked.settings) for word in text.split()))
+    question = looked_up(asked, clusters, replace(training_options(asked), pin=pins))
+    question = replace(question, replica={"tp": 1, "groups": 1, **question.replica})
+    if asked.placement == "async" and asked.staleness is None:
+        question = replace(question, tried={"async": (1.0,)})
+    answer = stated.stated(question)
+    return answer if taken is None else replace(answer, measured=normal.compared(question, answer, taken))
+
+
+def estimated_by_flags(
+    model: str, clusters: Sequence[str], flags: Mapping[str, Any], options: PlanOptions
+) -> RLPlanSet:  # fmt: skip
+    """The answer to ``estimate --task grpo``.
+
+    Raises:
+        WrongQuestion: as :func:`estimated`, or a flag that says nothing of such a training.
+        NoAnswer: as :func:`estimated`.
+    """
+    taken = {**flags, **_taken(options)}
+    return estimated(RLEstimateQuestion(model, clusters, **taken), list(clusters))
 
 
 def asked_by_flags(
@@ -87,12 +152,20 @@ def asked_by_flags(
         WrongQuestion: as :func:`planned`, or a flag that says nothing of such a training.
         NoAnswer: as :func:`planned`.
     """
+    return planned(RLQuestion(model, clusters, **flags, **_taken(options)), list(clusters))
+
+
+def _taken(options: PlanOptions) -> dict[str, Any]:
+    """What of all trainings' options a post-training takes.
+
+    Raises:
+        WrongQuestion: a flag that says nothing of it.
+    """
     if idle := unused(options):
         instead = {"batch": "; say --prompts and --samples", "seq": "; say --response", "lengths": "; say --response"}
         flag = f"--{idle[0].replace('_', '-')}"
         raise WrongQuestion(f"{flag}: says nothing of --task {options.task}{instead.get(idle[0], '; leave it out')}")
-    return planned(RLQuestion(model, clusters, **flags, **{name: getattr(options, name) for name in TAKEN}),
-                   list(clusters))  # fmt: skip
+    return {name: getattr(options, name) for name in TAKEN}
 
 
 def _per_second(price: Price | None, accelerators: int) -> float | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from planner.base.errors import WrongQuestion
 from planner.question.option import Option
@@ -69,8 +69,11 @@ class RLOptions:
         "Precision of rollout: bf16, fp8 (default: bf16).",
         'Of rollout: ``"bf16"`` or ``"fp8"``.', metavar="P")] = None
     rollout: Annotated[str | Sequence[str], Option(
-        "Fix the layout of a replica: tp=4,groups=1.",
-        'Layout of a replica: ``"tp=4"``, ``"tp=1,groups=16"``.', metavar="AXIS=VALUE")] = ()
+        "Fix a replica: tp=4,groups=1, and its engine's share=0.6 of the memory and sequences=256 in flight.",
+        'A replica: ``"tp=4"``, ``"tp=1,groups=16,share=0.6,sequences=256"``.', metavar="AXIS=VALUE")] = ()
+    states: Annotated[Literal["host", "accelerator"] | None, Option(
+        "Colocated: where the trainer's states are while responses are generated (default: the faster).",
+        "Where a colocated trainer's states are while responses are generated; the faster unless said.")] = None
     split: Annotated[str | None, Option(
         "Accelerators that train and that roll out, apart: 32:96 (default: quarters are tried).",
         'Accelerators that train and that roll out: ``"32:96"``.', metavar="TRAIN:ROLLOUT")] = None
@@ -98,6 +101,19 @@ class RLQuestion(RLOptions):
     objective: Annotated[Objective, Option(says='What is best: ``"time"`` or ``"cost"`` of a step.')] = "time"
     oom_risk: Annotated[float | str, Option(says="Accepted chance of running out of memory.")] = Setting.oom_risk
     catalog: Annotated[str | Path | None, CATALOG] = None
+
+
+@dataclass(frozen=True)
+class RLEstimateQuestion(RLQuestion):
+    """``clusterwright estimate --task grpo`` and :func:`planner.estimate_rl`."""
+
+    settings: Annotated[str | Sequence[str], Option(says='Layout of the trainer: ``"tp=2 pp=4 micro=2"``.')] = ()
+    _: KW_ONLY
+    measured: Annotated[str | Path | Mapping[str, float] | None, Option(
+        "With --task grpo, ppo, rloo: seconds that a step took, generation=120,update=40,step=230, or a log of verl or "
+        "NeMo-RL: which phase is slow, and why.",
+        'Seconds that phases took, ``"generation=120,update=40"`` or a mapping, or a log of verl or NeMo-RL.',
+        metavar="PHASE=SECONDS|LOG")] = None
 
 
 # fmt: on
@@ -139,6 +155,6 @@ def post_training_only(asked: Mapping[str, Any]) -> None:
     Raises:
         WrongQuestion: one was given.
     """
-    for field in fields(RLOptions):
-        if asked[field.name] != field.default:
+    for field in fields(RLEstimateQuestion):
+        if field.name in asked and asked[field.name] != field.default:
             raise WrongQuestion(f"--{field.name.replace('_', '-')}: with --task grpo, ppo or rloo only")

@@ -62,7 +62,7 @@ def colocated_plan(asked: PostTraining, trained: Training, served: Served) -> RL
     machines = asked.machines[trained.pool]
     layout = problem.replica_layouts(work.model, machines.cluster, asked.replica)
     best: Timed | None = None
-    for offloads in (True, False):
+    for offloads in (True, False) if asked.offloads is None else (asked.offloads,):
         resident = 0.0 if offloads else trained.states
         share = work.engine.memory_share_colocated if offloads else work.engine.memory_share
         offered = candidates.replicas(asked, trained.pool, served, layout, (share, resident), 0.0)

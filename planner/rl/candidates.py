@@ -14,7 +14,7 @@ from planner.models.parameters import parameters
 from planner.rl import training
 from planner.rl.constants import MeasuredExcess
 from planner.rl.problem import PostTraining, RLStep
-from planner.rl.training import Trainer, TrainerPasses
+from planner.rl.training import Trainer, TrainerPasses, Tried
 from planner.schema.workload import Model
 
 POINTS = 28
@@ -46,14 +46,18 @@ class Training:
         return self.trainer.states + (self.critic.states if self.critic else 0.0)
 
 
-def trained(asked: PostTraining, place: int, size: int, *, limited: bool = True) -> Training | None:
-    """Training on so many accelerators of a pool; None where nothing fits (if `limited`) or no layout is legal."""
+def trained(asked: PostTraining, place: int, size: int, tried: Tried = "fitting") -> Training | None:
+    """Training on so many accelerators of a pool; None where no layout of those tried is legal and fits.
+
+    Raises:
+        WrongQuestion: a stated layout is not legal.
+    """
     work = asked.work
     cluster = asked.machines[place].part(size)
 
     def of(model: Model, forwards: int, other_bytes: float = 0.0) -> Trainer | None:
         passes = TrainerPasses(work.demand, work.updates, forwards, other_bytes)
-        return training.best(asked.known, model, cluster, passes, asked.training, limited=limited)
+        return training.best(asked.known, model, cluster, passes, asked.training, tried)
 
     def critic_of(policy: Trainer, other_bytes: float) -> Trainer | None:
         assert work.critic is not None
@@ -65,10 +69,10 @@ def trained(asked: PostTraining, place: int, size: int, *, limited: bool = True)
     critic = None
     if work.critic is not None:
         critic = critic_of(policy, 0.0)
-        if critic is not None and not _both_fit(policy, critic):
+        if tried == "fitting" and critic is not None and not both_fit(policy, critic):
             policy = of(work.model, work.forwards, critic.states)
             critic = None if policy is None else critic_of(policy, policy.states)
-        if policy is None or critic is None or not _both_fit(policy, critic):
+        if policy is None or critic is None or (tried == "fitting" and not both_fit(policy, critic)):
             return None
     stretch = stretched(work.model, asked.excess)
     forward = stretch * policy.forward_s
@@ -88,7 +92,7 @@ def trained(asked: PostTraining, place: int, size: int, *, limited: bool = True)
     )
 
 
-def _both_fit(policy: Trainer, critic: Trainer) -> bool:
+def both_fit(policy: Trainer, critic: Trainer) -> bool:
     """Whether each can train while the other's states stay on the same accelerators."""
     return max(policy.memory + critic.states, critic.memory + policy.states) <= policy.room
 

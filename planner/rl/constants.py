@@ -54,9 +54,13 @@ def _table(name: str) -> dict[str, Any]:
 
 def fitted() -> MeasuredExcess:
     """The fitted figures."""
-    return MeasuredExcess(
-        **{k: units.parse(v, "time") if k == "other" else v for k, v in _table("fitted.toml").items()}
-    )
+    rows = {name: value for name, value in _table("fitted.toml").items() if name != "phases"}
+    return MeasuredExcess(**{k: units.parse(v, "time") if k == "other" else v for k, v in rows.items()})
+
+
+def phase_widths() -> dict[str, float]:
+    """Half widths of the 80 % intervals of phases, log scale."""
+    return dict(_table("fitted.toml")["phases"])
 
 
 def engines() -> dict[str, EngineFigures]:

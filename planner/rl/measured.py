@@ -261,7 +261,7 @@ def _trained(asked: PostTraining) -> tuple[Training, bool, bool]:
     for some in (pins, [p for p in pins if not str(p).startswith("pp")], ["recompute=full"], []):
         stated = replace(asked, training=replace(asked.training, pin=tuple(some)))
         for fits in (True, False):
-            trained = candidates.trained(stated, 0, asked.machines[0].accelerators, limited=fits)
+            trained = candidates.trained(stated, 0, asked.machines[0].accelerators, "fitting" if fits else "any")
             if trained is not None:
                 return trained, fits, some is pins
     raise NoAnswer("no layout of the trainer is legal")

@@ -21,6 +21,7 @@ from planner.figures.matrix_formats import can_train_in
 from planner.models.context import attended
 from planner.models.parameters import parameters
 from planner.models.workload import find_model, workload
+from planner.question.given import texts
 from planner.question.job_pools import JobPool, part_of
 from planner.question.plan_options import PlanOptions
 from planner.question.rl_options import RLOptions
@@ -107,7 +108,7 @@ def work(model: Model, task: RLTask, asked: RLOptions) -> RLStep:
         critic=critic,
         reward=find_model(asked.reward) if asked.reward else None,
         steps=asked.steps,
-        engine=engine(asked.engine),
+        engine=engine_as_set(asked.engine, pinned_replica(texts(asked.rollout))),
         rollout_precision=precision,
     )
 
@@ -203,13 +204,15 @@ class PostTraining:
     machines: Sequence[Machines]
     training: PlanOptions
     """Runtime, precision, pins, optimizer and risk of the trainer."""
-    replica: Mapping[str, int]
+    replica: Mapping[str, float]
     """Pinned degrees of a replica."""
     split: tuple[int, int] | None
     tried: Mapping[Placement, tuple[float, ...]]
     objective: Objective
     inputs: Mapping[str, str]
     excess: MeasuredExcess
+    offloads: bool | None = None
+    """Whether a colocated trainer's states are in host memory meanwhile; None: as is faster."""
     assumptions: Sequence[tuple[str, str, str]] = ()
 
 
@@ -244,7 +247,7 @@ def served(asked: PostTraining, cluster: Cluster, runtime: Runtime) -> Served:
     )
 
 
-def replica_layouts(model: Model, cluster: Cluster, pinned: Mapping[str, int]) -> Rollout:
+def replica_layouts(model: Model, cluster: Cluster, pinned: Mapping[str, float]) -> Rollout:
     """Layouts of replicas: tensor parallelism over powers of two that divide the heads; of a mixture also attention
     groups, over all of whose accelerators its experts are spread.
 
@@ -264,26 +267,46 @@ def replica_layouts(model: Model, cluster: Cluster, pinned: Mapping[str, int]) -
                 pairs.append((tp, groups))
     kept = [pair for pair in pairs if pair == (pinned.get("tp", pair[0]), pinned.get("groups", pair[1]))]
     if not kept:
-        words = ",".join(f"{axis}={value}" for axis, value in pinned.items())
+        words = ",".join(f"{axis}={value:g}" for axis, value in pinned.items() if axis in ("tp", "groups"))
         able = sorted({tp for tp, _ in pairs})
         raise WrongQuestion(f"--rollout {words}: no replica of {model.id} is so; tp can be {', '.join(map(str, able))}")
     tp, groups = np.array(kept, dtype=float).T
     return Rollout(tp=tp, groups=groups)
 
 
-def pinned_replica(texts: Sequence[str]) -> dict[str, int]:
-    """``tp=4,groups=1``.
+def pinned_replica(texts: Sequence[str]) -> dict[str, float]:
+    """``tp=4,groups=1,share=0.6,sequences=256``.
 
     Raises:
-        WrongQuestion: another axis, or no whole number.
+        WrongQuestion: another word, or no such number.
     """
-    pinned: dict[str, int] = {}
+    pinned: dict[str, float] = {}
     for word in (word for text in texts for word in re.split(r"[,\s]+", text) if word):
-        axis, equals, value = word.partition("=")
-        if axis not in ("tp", "groups") or not equals or not value.isdecimal() or not int(value):
-            raise WrongQuestion(f"--rollout {word}: write tp=4, or tp=1,groups=16 of a mixture of experts")
-        pinned[axis] = int(value)
+        axis, _, value = word.partition("=")
+        pattern = r"0?\.\d{1,6}|1" if axis == "share" else r"[1-9]\d{0,8}"
+        if axis not in ("tp", "groups", "share", "sequences") or not re.fullmatch(pattern, value, re.ASCII):
+            raise WrongQuestion(
+                f"--rollout {word}: write tp=4, or tp=1,groups=16 of a mixture of experts; share=0.6 of the memory and "
+                "sequences=256 in flight are the engine's"
+            )
+        pinned[axis] = float(value)
     return pinned
+
+
+def engine_as_set(name: str, pinned: Mapping[str, float]) -> EngineFigures:
+    """An engine with the share of the memory and the sequences in flight that a question says.
+
+    Raises:
+        WrongQuestion: no such engine.
+    """
+    known = engine(name)
+    colocated = pinned.get("share", known.memory_share_colocated)
+    return replace(
+        known,
+        memory_share=pinned.get("share", known.memory_share),
+        memory_share_colocated=colocated,
+        sequences=pinned.get("sequences", known.sequences),
+    )
 
 
 def stated_split(text: str | None, machines: Sequence[Machines]) -> tuple[int, int] | None:

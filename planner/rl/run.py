@@ -43,7 +43,7 @@ def plan(asked: PostTraining) -> RLPlanSet:
         NoAnswer: nothing fits; the message says what would.
     """
     problem.holds(asked.machines, asked.work.model)
-    served = _served(asked)
+    served = served_on_pools(asked)
     counts = _Counts()
     plans: list[RLPlan] = []
     if "colocated" in asked.tried and asked.split is None:
@@ -61,30 +61,35 @@ def plan(asked: PostTraining) -> RLPlanSet:
             for stale in stalenesses:
                 plans += _apart(asked, served, trainings, placement, stale, counts)
     if not plans:
-        raise NoAnswer(_nothing(asked))
+        raise NoAnswer(nothing_fits(asked))
     best_first = sorted(plans, key=lambda plan: _value(asked.objective, plan))
-    kept = _one_of_each(best_first)
+    search = RLSearch(
+        trainers=counts.trainers,
+        replicas=sum(len(layout.tp) for layout in layouts_of(asked)),
+        splits=counts.splits,
+        programs=counts.programs,
+        proven=counts.proven,
+        gap=counts.gap,
+    )
+    return document(asked, best_first, search)
+
+
+def document(asked: PostTraining, best_first: Sequence[RLPlan], search: RLSearch) -> RLPlanSet:
+    """Placements as a document: the best of each, and the fastest and cheapest at every staleness."""
     return RLPlanSet(
         generator=Generator(version=__version__, seed=0, inputs=dict(asked.inputs)),
         work=answer.described(asked.work),
         engine=asked.work.engine.id,  # type: ignore[arg-type]
         objective=asked.objective,
         pools=tuple(f"{machine.cluster.node.id}:{machine.cluster.count}" for machine in asked.machines),
-        plans=tuple(replace(plan, rank=rank) for rank, plan in enumerate(kept, 1)),
+        plans=tuple(replace(plan, rank=rank) for rank, plan in enumerate(_one_of_each(best_first), 1)),
         front=_front(best_first),
-        search=RLSearch(
-            trainers=counts.trainers,
-            replicas=sum(len(layout.tp) for layout in _layouts(asked)),
-            splits=counts.splits,
-            programs=counts.programs,
-            proven=counts.proven,
-            gap=counts.gap,
-        ),
+        search=search,
         assumptions=tuple(Assumption(what=what, why=why, flag=flag) for what, why, flag in asked.assumptions),
     )
 
 
-def _served(asked: PostTraining) -> list[Served]:
+def served_on_pools(asked: PostTraining) -> list[Served]:
     """The policy as the engine serves it on every pool."""
     work = workload(asked.work.model, method="full")
     served = []
@@ -94,7 +99,8 @@ def _served(asked: PostTraining) -> list[Served]:
     return served
 
 
-def _layouts(asked: PostTraining) -> list[Rollout]:
+def layouts_of(asked: PostTraining) -> list[Rollout]:
+    """Layouts of replicas on every pool, as far as the question leaves them open."""
     return [problem.replica_layouts(asked.work.model, machine.cluster, asked.replica) for machine in asked.machines]
 
 
@@ -139,7 +145,7 @@ def _apart(
         candidates.kept(
             candidates.replicas(asked, place, served[place], layout, (asked.work.engine.memory_share, 0.0), ahead)
         )
-        for place, layout in enumerate(_layouts(asked))
+        for place, layout in enumerate(layouts_of(asked))
     ]
     sizes = [machine.accelerators for machine in asked.machines]
     point = PlacementPoint(
@@ -152,7 +158,7 @@ def _apart(
         sizes=sizes,
         left=None if asked.split is None else asked.split[1],
         usd=[1.0 if machine.usd_per_s is None else machine.usd_per_s for machine in asked.machines],
-        sync_s=[_sync(asked, served, trained, sum(sizes)) for trained in trainings],
+        sync_s=[synchronised(asked, served, trained, sum(sizes)) for trained in trainings],
     )
     solved = program.solve(point)
     if solved is None:
@@ -163,7 +169,7 @@ def _apart(
     return [plan_apart(asked, point, choice) for choice in choices]
 
 
-def _sync(asked: PostTraining, served: Sequence[Served], trained: Training, total: int) -> float:
+def synchronised(asked: PostTraining, served: Sequence[Served], trained: Training, total: int) -> float:
     """Seconds of weights to replicas elsewhere, and of what a step takes beside its phases."""
     slowest = min(served, key=lambda model: float(model.network.nic))
     sizes = (trained.trainer.accelerators, max(total - trained.trainer.accelerators, 1))
@@ -209,7 +215,7 @@ def _front(plans: Sequence[RLPlan]) -> tuple[RLFrontPoint, ...]:
     return tuple(points)
 
 
-def _nothing(asked: PostTraining) -> str:
+def nothing_fits(asked: PostTraining) -> str:
     """Why there is no placement, and what would relax it."""
     weights = 2.0 * parameters(asked.work.model).total / 2**30
     have = ", ".join(

@@ -11,21 +11,22 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from planner import cost
 from planner.axes.options import OptionValues
-from planner.base.errors import ClusterwrightError
+from planner.base.errors import ClusterwrightError, WrongQuestion
 from planner.catalog import Catalog
 from planner.cost import stage_memory
 from planner.cost.evaluate import terms
 from planner.cost.generation import Demand
 from planner.models import fine_tuning
 from planner.models.context import attended, in_texts
+from planner.question.given import texts
 from planner.question.plan_options import PlanOptions
-from planner.question.reading import request
+from planner.question.reading import one_configuration, request
 from planner.question.search_problem import Prepared, prepare, problem
 from planner.schema.hardware import Cluster
 from planner.schema.workload import Model
@@ -35,6 +36,9 @@ from planner.space.cost_grid import Figures, single_grid
 
 SHORTLIST = 12
 """Best layouts by packed time, among which is the best whose longest sequence fits and delays least."""
+Tried = Literal["fitting", "any", "stated"]
+"""Layouts that fit; those that do not, too, as where a run has shown that they do; or the one that pins state, whatever
+it takes, with what they leave open neutral."""
 LAYOUT_AXES = ("tp", "cp", "pp", "vpp", "ep", "dp", "micro")
 
 
@@ -55,7 +59,7 @@ class Trainer:
     """Weights, gradients and optimizer states in it: what is moved to host memory between phases."""
     capacity: float
     room: float
-    """Bytes of it that training may fill; infinite where memory has no limit."""
+    """Bytes of it that training may fill."""
     proven: bool
     """Whether no other layout of the space is faster."""
     candidates: int
@@ -85,7 +89,7 @@ class TrainerPasses(NamedTuple):
 
 
 def best(
-    known: Catalog, model: Model, cluster: Cluster, passes: TrainerPasses, asked: PlanOptions, *, limited: bool = True
+    known: Catalog, model: Model, cluster: Cluster, passes: TrainerPasses, asked: PlanOptions, tried: Tried
 ) -> Trainer | None:
     """The best layout of a trainer on all of a cluster; None where none is legal or fits.
 
@@ -95,7 +99,10 @@ def best(
         cluster: The accelerators of the role.
         passes: What is done with the sequences of a step.
         asked: Runtime, precision, pins, optimizer and risk.
-        limited: Whether it must fit; else memory has no limit, as where a run has shown that it did.
+        tried: Which layouts are.
+
+    Raises:
+        WrongQuestion: a stated layout is not legal.
     """
     demand, updates, forwards, other_bytes = passes
     count, tokens = packed(demand, updates, cluster.accelerators)
@@ -103,15 +110,21 @@ def best(
     try:
         _, wanted = request(model, cluster, plain, known=known)
         wanted = replace(wanted, older="")
+        if tried == "stated":
+            wanted = replace(wanted, pins=one_configuration(wanted, texts(asked.pin)))
         prepared = prepare(known, wanted)
     except ClusterwrightError:
+        if tried == "stated":
+            raise
         return None
     figures = _of_responses(prepared.figures, model, demand, float(forwards))
     prepared = replace(prepared, figures=figures)
-    room = prepared.usable if limited else math.inf
-    left = room - other_bytes
+    limited = tried == "fitting"
+    left = prepared.usable - other_bytes if limited else math.inf
     result = Bounded().search(problem(prepared, SHORTLIST, capacity=left if other_bytes or not limited else None))
     choice = _first_fitting(prepared, model, result.best, TrainerPasses(demand, updates, forwards), left)
+    if choice is None and tried == "stated":
+        raise WrongQuestion(f"{' '.join(texts(asked.pin))}: no layout of {cluster.accelerators:,} accelerators is so")
     if choice is None:
         return None
     candidate, memory, delay = choice
@@ -132,7 +145,7 @@ def best(
         memory=memory,
         states=states,
         capacity=cluster.accelerator.memory,
-        room=room,
+        room=prepared.usable,
         proven=result.proven and candidate.time * delay <= bound,
         candidates=result.candidates,
         runtime=f"{wanted.runtime.id}@{wanted.release}",

@@ -12,7 +12,7 @@ from planner.base.units import format_seconds
 from planner.schema import notebook
 from planner.schema.choices import Engine, Objective, Placement, RLTask
 from planner.schema.plan import Assumption, Generator
-from planner.schema.record import Answer, Record
+from planner.schema.record import Answer, Record, Sparse
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -141,6 +141,33 @@ class RLPlan(Record):
     days: float
 
 
+class MeasuredPhase(Record):
+    """A phase of a measured step beside its prediction."""
+
+    phase: str
+    measured_s: float
+    predicted_s: float
+    low_s: float
+    high_s: float
+    """Ends of the interval that holds 80 % of measured phases."""
+    verdict: Literal["as predicted", "slow", "fast"]
+    causes: tuple[str, ...]
+    """What would explain it, with the figure at which it does."""
+
+
+class MeasuredStep(Record):
+    """Whether a measured step is normal."""
+
+    source: str
+    """What it was read from."""
+    phases: tuple[MeasuredPhase, ...]
+    """What loses most seconds first; the step itself is one."""
+    unread: tuple[str, ...]
+    """Times in a log that are no phase."""
+    verdict: str
+    """All of it in a sentence."""
+
+
 class RLFrontPoint(Record):
     """The fastest and the cheapest step at one staleness."""
 
@@ -182,6 +209,10 @@ class RLPlanSet(Answer[RLPlan]):
     front: tuple[RLFrontPoint, ...]
     search: RLSearch
     assumptions: tuple[Assumption, ...]
+    fits: Sparse[bool] = None
+    """Whether both sides of a stated job fit into memory at the accepted risk."""
+    measured: Sparse[MeasuredStep] = None
+    """The user's own step beside a stated job."""
 
     def parts(self) -> tuple[RLPlan, ...]:
         """The placements."""

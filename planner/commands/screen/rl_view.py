@@ -6,7 +6,7 @@ from pathlib import Path
 
 from planner.base.units import format_bytes, format_count, format_many, format_percent, format_seconds
 from planner.commands.screen import hand_over, render
-from planner.schema.rl import RLPlan, RLPlanSet, RolloutSide, TrainerSide
+from planner.schema.rl import MeasuredStep, RLPlan, RLPlanSet, RolloutSide, TrainerSide
 
 WIDTH = 48
 """Characters of a timeline."""
@@ -52,6 +52,15 @@ def show(answer: RLPlanSet, *, verbose: bool = False) -> None:
     render.text()
     _timeline(best)
     render.text()
+    if answer.measured:
+        _measured(answer.measured)
+    if answer.fits is None:
+        _searched(answer)
+    hand_over.assumed(answer.assumptions, verbose)
+
+
+def _searched(answer: RLPlanSet) -> None:
+    """The other placements, and how sure it is that none is better."""
     _others(answer)
     search = answer.search
     proof = "proven" if search.proven else "not proven"
@@ -60,7 +69,28 @@ def show(answer: RLPlanSet, *, verbose: bool = False) -> None:
         f"{search.trainers:,} layouts of trainers, {search.replicas} of replicas, {search.programs} integer programs; "
         f"{proof} over the splits tried, to {format_percent(search.gap)}",
     )
-    hand_over.assumed(answer.assumptions, verbose)
+
+
+def _measured(step: MeasuredStep) -> None:
+    """A measured step beside the prediction, and what would explain it."""
+    rows = [
+        [
+            phase.phase,
+            format_seconds(phase.measured_s),
+            format_seconds(phase.predicted_s),
+            f"{format_seconds(phase.low_s)} to {format_seconds(phase.high_s)}",
+            phase.verdict,
+        ]
+        for phase in step.phases
+    ]
+    render.table(["phase", "measured", "predicted", "80 %", ""], rows, align="lrrll", priority=["80 %"])
+    render.text()
+    render.labelled("Normal?", *step.verdict.split("; "))
+    for phase in step.phases:
+        render.labelled("Perhaps", *(f"{phase.phase}: {cause}" for cause in phase.causes))
+    render.labelled("Measured", step.source)
+    if step.unread:
+        render.labelled("Not read", f"{', '.join(step.unread)}: no phase of a step")
 
 
 def _recommended(answer: RLPlanSet, best: RLPlan) -> None:
@@ -79,7 +109,8 @@ def _recommended(answer: RLPlanSet, best: RLPlan) -> None:
     made = best.rollout[0].tokens_per_s
     render.labelled("Speed", f"{format_count(best.tokens_per_s)} tokens/s; a GPU trains {format_count(trained)} and "
                     f"generates {format_count(made)} tokens/s")  # fmt: skip
-    render.labelled("Memory", _memory(best))
+    over = "" if answer.fits is not False else "; training does not fit at the accepted risk"
+    render.labelled("Memory", f"{_memory(best)}{over}")
     if best.usd_per_step is None or best.usd is None:
         render.labelled("Cost", "no price in the catalog (--price)")
     else:
