@@ -334,7 +334,7 @@ def test_hostile_names_stay_data_in_slurm_skypilot_and_dstack() -> None:
         assert subprocess.run(["bash", "-n"], input=unlike, text=True, check=False).returncode == 0
         made = files(named(plan(DENSE), text), "megatron+slurm")
         options = [line for line in made["job.sbatch"].splitlines() if line.startswith("#SBATCH")]
-        assert len(options) == 9, repr(text)
+        assert len(options) == 10, repr(text)
         assert subprocess.run(["bash", "-n"], input=made["job.sbatch"], text=True, check=False).returncode == 0
         if any(not (c.isalnum() or c in "._-,/+") for c in text):
             with pytest.raises(WrongQuestion, match="SBATCH"):

@@ -252,16 +252,6 @@ def test_a_job_that_is_started_again_goes_on() -> None:
     assert "--finetune" not in options  # it would begin again, from step 0, whenever it is started
 
 
-@pytest.mark.parametrize(("days", "jobs"), [(6.0, 1), (20.0, 4)])
-def test_a_run_that_outlasts_a_slurm_job_is_several_one_after_the_other(days: float, jobs: int) -> None:
-    """22 days with a tenth more, of 7 each: four. Over several pools it is told (golden files of torchrun+slurm)."""
-    whole = replace(dense(), money=replace(dense().money, days=days))
-    made = bundle(whole, parts("megatron+slurm"), given("megatron+slurm"))
-    assert ("#SBATCH --array=" in made.files["job.sbatch"]) == (jobs > 1)
-    assert jobs == 1 or f"#SBATCH --array=1-{jobs}%1\n" in made.files["job.sbatch"]
-    assert not [loss.field for loss in made.losses if loss.field.startswith("money")]
-
-
 # ---- plans over several pools --------------------------------------------------------------------------------------
 
 

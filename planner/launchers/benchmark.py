@@ -22,7 +22,9 @@ NAME, LOG = "benchmark.sh", "train.log"
 _MEGATRON = (
     *("--load", "--save", "--save-interval", "--train-iters"),
     *("--data-path", "--tokenizer-type", "--tokenizer-model", "--vocab-size"),
+    *("--exit-duration-in-mins", "--exit-signal"),
 )
+_MEGATRON_SWITCHES = ("--async-save", "--use-persistent-ckpt-worker", "--exit-signal-handler")
 _TORCHTITAN = (
     *("--checkpoint.folder", "--checkpoint.interval", "--checkpoint.async_mode", "--training.steps"),
     *("--dataloader.dataset", "--hf_assets_path"),
@@ -37,7 +39,7 @@ _MAXTEXT = (
     "load_parameters_path",
 )
 _DROPPED: Mapping[str, Mapping[str, int]] = {
-    "megatron": {**dict.fromkeys(_MEGATRON, 1), "--async-save": 0, "--use-persistent-ckpt-worker": 0},
+    "megatron": {**dict.fromkeys(_MEGATRON, 1), **dict.fromkeys(_MEGATRON_SWITCHES, 0)},
     megatron_bridge.EXPORTER.name: {},
     primus.EXPORTER.name: {},
     "torchtitan": {"--checkpoint.enable": 0, **dict.fromkeys(_TORCHTITAN, 1)},

@@ -71,6 +71,8 @@ def overrides(plan: Plan, values: Values) -> dict[str, Any]:
     four_bit, schedule = plan.precision == "mxfp4", SCHEDULES.get(plan.parallelism.schedule)
     plain = replace(plan, precision="bf16") if four_bit else plan
     found = {**SET_BACK, **dict(_as_kept(megatron.arguments(plain, values))), **(MXFP4 if four_bit else {})}
+    for name in ("exit_signal", "exit_signal_handler"):
+        found.pop(name, None)  # a number of signal.Signals there, which YAML has no word for; the minutes are enough
     # With data_path alone its hooks would fetch a corpus of their own and train on that.
     found["train_data_path"] = found.pop("data_path")
     # Wherever it is told to save, it does so here (backends/megatron/patches/args/checkpoint_path_patches.py).

@@ -22,6 +22,7 @@ def settings(site: SiteProfile, plan: Plan, offered: Container[str]) -> Mapping[
         "image": site.container.image,
         "partition": site.slurm.partition,
         "account": site.slurm.account,
+        "time-limit": site.slurm.time_limit,
         "namespace": site.kubernetes.namespace,
         "queue": site.kubernetes.queue,
         "save": saved and f"{saved.rstrip('/')}/{quoting.slug(plan.workload.model)}",

@@ -5,20 +5,18 @@ Options: Slurm 22.05. GPU lines cannot be tried without GPUs: :func:`lint` reads
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from planner.base.errors import WrongQuestion
-from planner.base.units import format_many
-from planner.launchers import plan_facts, quoting, skypilot_and_dstack, torchrun
+from planner.launchers import plan_facts, quoting, skypilot_and_dstack, time_limit, torchrun
 from planner.launchers.target import EnvironmentSetting, LaunchJob, Loss, Values, by_table, of_pool, placeholder
 from planner.schema.plan import Plan, Pool
 
 NAME = "job.sbatch"
-LONGEST_H = 7 * 24
-"""Time limit that most partitions allow, hours."""
+HANDLES = "--exit-signal-handler"
+"""Option of a trainer that saves and ends when Slurm sends it ``SIGUSR1``, which torchrun and bash let pass."""
 
 
 def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
@@ -41,6 +39,7 @@ def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
         f"#SBATCH --job-name={quoting.slug(plan.workload.model)}",
         "#SBATCH hetjob\n".join(groups) + "set -euo pipefail",
         "",
+        *_next_job(plan, job, values),
         f'export MASTER_ADDR="$(scontrol show hostnames "${first}" | head -n 1)"',
         "export SLURM_CPU_BIND=none",
         f"exec srun {' : '.join(_step(job, index, pool, len(pools)) for index, pool in enumerate(pools))}",
@@ -61,11 +60,13 @@ def _no_containers(job: LaunchJob) -> tuple[Loss, ...]:
 def _request(plan: Plan, job: LaunchJob, pool: Pool, name: str, values: Values) -> Iterator[str]:
     """Options of one component; each says its own, so none depends on what Slurm hands on from the first."""
     kind, partition = (values[of_pool(name, setting)] or values[setting] for setting in ("gpu-type", "partition"))
-    yield f"#SBATCH --time={MEASURED if job.benchmark else limit(plan)}"
+    yield f"#SBATCH --time={MEASURED if job.benchmark else limit(time_limit.job_s(plan, values))}"
     if not job.benchmark:
         yield "#SBATCH --requeue"
-        if (jobs := _jobs(plan)) > 1 and len(plan.cluster.pools) == 1:
+        if (jobs := time_limit.jobs(plan, values)) > 1 and len(plan.cluster.pools) == 1:
             yield f"#SBATCH --array=1-{jobs}%1"
+        if HANDLES in job.argv:
+            yield f"#SBATCH --signal=USR1@{time_limit.ending_s(plan, values)}"
     if partition:
         yield f"#SBATCH --partition={option(partition)}"
     if values["account"]:
@@ -149,6 +150,7 @@ def _step(job: LaunchJob, index: int, pool: Pool, pools: int) -> str:
     """What ``srun`` starts on one component; SLURM_PROCID counts nodes over all of them."""
     group = f"--het-group={index} " if pools > 1 else ""
     inner = f'NODE_RANK="$SLURM_PROCID" NPROC_PER_NODE={pool.accelerators_per_node} exec bash {torchrun.NAME}'
+    inner = f'trap "" USR1; {inner}' if HANDLES in job.argv else inner
     return f"{group}{_container(job)}--nodes={pool.count} --ntasks={pool.count} bash -c {quoting.word(inner)}"
 
 
@@ -166,28 +168,24 @@ MEASURED = "0-00:30:00"
 """Time limit of a job that only measures a few steps: loading and compiling take longer than they."""
 
 
-def limit(plan: Plan) -> str:
-    """The predicted days and a tenth more, at most a week, as ``D-HH:MM:SS``."""
-    hours = min(_hours(plan), LONGEST_H)
-    return f"{hours // 24}-{hours % 24:02d}:00:00"
+def limit(seconds: int) -> str:
+    """A time limit as ``D-HH:MM:SS``."""
+    minutes, rest = divmod(seconds, 60)
+    return f"{minutes // 1440}-{minutes // 60 % 24:02d}:{minutes % 60:02d}:{rest:02d}"
 
 
-def _hours(plan: Plan) -> int:
-    return max(math.ceil(plan.money.days * 24 * 1.1), 1)
+def _next_job(plan: Plan, job: LaunchJob, values: Values) -> Iterator[str]:
+    """Lines that queue the next job of a run over several pools: Slurm has no arrays of heterogeneous jobs.
 
-
-def _jobs(plan: Plan) -> int:
-    """Jobs, one after the other, that a run takes: each goes on from the last checkpoint."""
-    return math.ceil(_hours(plan) / LONGEST_H)
-
-
-def loses(plan: Plan) -> Iterator[Loss]:
-    """A run over several pools that is longer than a job may be: Slurm has no arrays of heterogeneous jobs."""
-    if (jobs := _jobs(plan)) > 1 and len(plan.cluster.pools) > 1:
-        yield Loss(
-            "money.days",
-            f"a job ends after {LONGEST_H // 24} days; submit it {format_many(jobs, 'time')} (--dependency=singleton)",
-        )
+    A job that is requeued has queued it before.
+    """
+    jobs = time_limit.jobs(plan, values)
+    if job.benchmark or jobs == 1 or len(plan.cluster.pools) == 1:
+        return
+    yield f"# The run takes {jobs} jobs: each queues the next, which starts after it."
+    yield f"if ((${{JOB_OF_RUN:=1}} < {jobs} && ${{SLURM_RESTART_COUNT:-0}} == 0)); then"
+    yield f'  JOB_OF_RUN=$((JOB_OF_RUN + 1)) sbatch --dependency="afterany:$SLURM_JOB_ID" {NAME}'
+    yield "fi"
 
 
 def _unlike(plan: Plan) -> bool:
@@ -209,4 +207,4 @@ def of_pools(plan: Plan) -> Iterator[EnvironmentSetting]:
         yield EnvironmentSetting(of_pool(name, "partition"), f"partition of {name}", "")
 
 
-EXPORTER = by_table("slurm", emit=emit, loses=loses, of_pools=of_pools)
+EXPORTER = by_table("slurm", emit=emit, of_pools=of_pools)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from planner.launchers import plan_facts
+from planner.launchers import plan_facts, time_limit
 from planner.schema.launcher_table import JOB, LauncherTable, spelt
 from planner.schema.plan import Plan
 
@@ -48,7 +48,9 @@ def plan_says(plan: Plan, values: Mapping[str, str], decided: Mapping[str, Any])
         "always": True,
         # Megatron-LM writes sharded gradients and weights (fsdp_dtensor) before it goes on (training/checkpointing.py).
         "asynchronous": plan.parallelism.zero_stage < 2,
+        "exit_minutes": time_limit.exit_minutes(plan, values),
         "graphs": plan.graphs,
+        "limited": time_limit.SETTING in values,
         "optimizer": known["optimizer"],
         "save_interval": plan_facts.steps_between_checkpoints(plan),
         "steps": steps,

@@ -90,6 +90,8 @@ class SlurmProfile:
 
     partition: Word | None = None
     account: Word | None = None
+    time_limit: Word | None = None
+    """Longest time of one job, such as ``24 h``; None: a week."""
     qos: Word | None = None
     reservation: Word | None = None
     constraint: Word | None = None
@@ -179,6 +181,7 @@ name = "{name}"                      # as reports and measured runs call this si
 [slurm]
 # partition = "gpu"
 # account = "research"
+# time_limit = "24 h"                # longest job: a longer run is several, one after the other
 # qos = "high"
 # reservation = "maintenance"
 # constraint = "h100&ib"             # features that nodes need

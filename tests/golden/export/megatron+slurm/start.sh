@@ -68,6 +68,9 @@ exec torchrun \
   --save-interval 67 \
   --async-save \
   --use-persistent-ckpt-worker \
+  --exit-duration-in-mins 10062 \
+  --exit-signal-handler \
+  --exit-signal SIGUSR1 \
   --data-path '<data-path>' \
   --tokenizer-type HuggingFaceTokenizer \
   --tokenizer-model '<tokenizer-model>'

@@ -1,0 +1,60 @@
+"""Jobs of Slurm save and end before their time limit, and a longer run is several of them."""
+
+import re
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from planner.base.errors import WrongQuestion
+from planner.launchers import bundle, parts
+from planner.schema.plan import Plan
+from tests.launchers.environments import given
+from tests.launchers.spread import Case, plan, two_pools
+
+DENSE = plan(Case("megatron-core", "llama3-70b", "dgx-h100:16", "tp=4 pp=4 vpp=4 cp=2"))
+
+
+def of_days(whole: Plan, days: float) -> Plan:
+    return replace(whole, money=replace(whole.money, days=days))
+
+
+@pytest.mark.parametrize(("days", "limit", "jobs"), [(6.0, "", 1), (20.0, "", 4), (6.0, "24 h", 7), (0.5, "4h", 4)])
+def test_a_run_that_outlasts_a_slurm_job_is_several_one_after_the_other(days: float, limit: str, jobs: int) -> None:
+    """22 days with a tenth more, of 7 each: four. 159 h of 24 h each, of which 23.7 train: 7. 14 h of 3.7 h: four."""
+    settings = given("megatron+slurm") | {"time-limit": limit}
+    made = bundle(of_days(DENSE, days), parts("megatron+slurm"), settings)
+    assert ("#SBATCH --array=" in made.files["job.sbatch"]) == (jobs > 1)
+    assert jobs == 1 or f"#SBATCH --array=1-{jobs}%1\n" in made.files["job.sbatch"]
+
+
+def test_a_megatron_job_saves_and_ends_before_slurm_kills_it() -> None:
+    """Of 4 h the last 900 s, two steps and a checkpoint's copy are left: told by the clock and by Slurm's signal."""
+    settings = given("megatron+slurm") | {"time-limit": "4 h"}
+    made = bundle(DENSE, parts("megatron+slurm"), settings)
+    steps_s = 2 * DENSE.prediction.step_time_s + DENSE.money.goodput.checkpoint_blocks_s
+    ends_s = int(re.findall(r"^#SBATCH --signal=USR1@(\d+)$", made.files["job.sbatch"], re.M)[0])
+    assert "#SBATCH --time=0-04:00:00\n" in made.files["job.sbatch"]
+    assert 900 + steps_s <= ends_s < 900 + steps_s + 1
+    assert f"--exit-duration-in-mins {(4 * 3600 - ends_s) // 60} " in made.files["start.sh"]
+    assert "--exit-signal-handler" in made.files["start.sh"] and "--exit-signal SIGUSR1" in made.files["start.sh"]
+    # Bash hands an ignored signal on: torchrun, which has no handler of its own, would die of it.
+    assert """bash -c 'trap "" USR1; NODE_RANK""" in made.files["job.sbatch"]
+    assert "exit-" not in bundle(DENSE, parts("megatron"), given("megatron")).files["start.sh"]
+    with pytest.raises(WrongQuestion, match="time-limit=4: '4': no unit"):
+        bundle(DENSE, parts("megatron+slurm"), settings | {"time-limit": "4"})
+
+
+def test_a_job_over_several_pools_queues_the_next_one_itself(tmp_path: Path) -> None:
+    """Slurm has no arrays of heterogeneous jobs. The last queues none, nor does one that was requeued."""
+    pair = of_days(two_pools(plan(Case("megatron-core", "llama3-8b", "dgx-h100:4", "pp=4"))), 13.0)
+    script = bundle(pair, parts("torchrun+slurm"), given("torchrun+slurm")).files["job.sbatch"]
+    for name in ("sbatch", "scontrol", "srun"):
+        (tmp_path / name).write_text(f'#!/bin/bash\n[ {name} = sbatch ] && echo "$JOB_OF_RUN $*" >> queued || true\n')
+        (tmp_path / name).chmod(0o755)
+    usual = {"PATH": f"{tmp_path}:/usr/bin:/bin", "SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST_HET_GROUP_0": "n1"}
+    for more in ({}, {"JOB_OF_RUN": "2"}, {"JOB_OF_RUN": "3"}, {"SLURM_RESTART_COUNT": "1"}):
+        subprocess.run(["bash", "-c", script], cwd=tmp_path, env=usual | more, check=True)
+    queued = (tmp_path / "queued").read_text(encoding="utf-8").splitlines()
+    assert queued == [f"{n} --dependency=afterany:7 job.sbatch" for n in (2, 3)]
