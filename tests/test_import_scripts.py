@@ -234,14 +234,14 @@ torchrun --seen "$(ls {outside} {folder} /root /etc 2>&1 | tr '\\n' ' ')" --net 
 def test_a_script_that_starts_nothing_is_told(
     text: str, says: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sandbox, "SECONDS", 5 if "memory" in says else 1)
+    monkeypatch.setattr(sandbox, "SECONDS", 5 if "long" in says else sandbox.SECONDS)
     monkeypatch.setattr(sandbox, "MEMORY_BYTES", 50_000_000)
     began = time.monotonic()
     (folder / "bad.sh").write_text(text, encoding="utf-8")
     with pytest.raises(WrongQuestion) as caught:
         sandbox.ran(folder / "bad.sh")
     assert says in str(caught.value)
-    assert time.monotonic() - began < 5  # memory ends it, not time
+    assert "long" in says or time.monotonic() - began < sandbox.SECONDS  # memory ends it, not time
 
 
 @needs_sandbox
