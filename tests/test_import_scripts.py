@@ -234,7 +234,7 @@ torchrun --seen "$(ls {outside} {folder} /root /etc 2>&1 | tr '\\n' ' ')" --net 
 def test_a_script_that_starts_nothing_is_told(
     text: str, says: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sandbox, "SECONDS", 5 if "long" in says else sandbox.SECONDS)
+    monkeypatch.setattr(sandbox, "SECONDS", 5 if "long" in says else 60)
     monkeypatch.setattr(sandbox, "MEMORY_BYTES", 50_000_000)
     began = time.monotonic()
     (folder / "bad.sh").write_text(text, encoding="utf-8")
