@@ -19,6 +19,8 @@ from planner.base.errors import WrongQuestion
 WIDTH = 1.0
 """Standard deviation of a response's logarithm: assumed between the widths that published histograms of reasoning
 models show (0.6 of short answers to 1.3 of mathematics), told among the assumptions of an answer."""
+MOST_MEAN = 0.98
+"""Largest mean over the cap that has a distribution: at 1 every response is cut, and no width is left to solve for."""
 POINTS = 4000
 """Quantiles of a distribution: its longest ten-thousandth still counts for itself."""
 

@@ -162,7 +162,7 @@ def demand(row: Row) -> tuple[Demand, int, bool]:
     if prompts and batch == prompts:  # counted in prompts, as verl does
         batch = batch * samples
     updates = max(1, round(sequences / batch))
-    responses = response_lengths.of_mean(min(mean, 0.98 * cap), cap)
+    responses = response_lengths.of_mean(min(mean, response_lengths.MOST_MEAN * cap), cap)
     whole = Demand(sequences=sequences, prompt=PROMPT, lengths=responses, samples=min(samples, sequences))
     return whole, updates, stated is not None
 

@@ -29,6 +29,11 @@ ROUNDS = 12
 """Halvings of a factor on a log scale."""
 MOST = 1e3
 """Largest factor that is looked at."""
+ALIKE = 1.3
+"""Phases whose factors over their predictions are this near may have one cause: assumed, an update's interval is as wide."""
+MARGIN = 0.05
+"""Share of the step by which phases of a few seconds may be off, whatever their factor: assumed, no published step has
+these phases apart."""
 
 
 def compared(asked: PostTraining, answer: RLPlanSet, taken: PhaseSeconds) -> MeasuredStep:
@@ -49,8 +54,7 @@ def _row(asked: PostTraining, plan: RLPlan, phase: str, taken: dict[str, float])
     measured_s = taken[phase]
     predicted = predicted_s(plan, phase)
     width = math.log(plan.step_high_s / plan.step_s) if phase == "step" else phase_widths()[phase]
-    # A share of the step: seconds that a small phase may be off by at least.
-    margin = 0.05 * plan.step_s if phase in ("wait", "other", "weights") else 0.0
+    margin = MARGIN * plan.step_s if phase in ("wait", "other", "weights") else 0.0
     low = predicted * math.exp(-width) - margin
     high = predicted * math.exp(width) + margin
     slow = measured_s > high
@@ -124,13 +128,14 @@ def _slow_generation(asked: PostTraining, plan: RLPlan, phase: str, measured_s: 
     work = asked.work
     mean = work.demand.lengths.mean
     cap = work.demand.lengths.cap
+    longest = response_lengths.MOST_MEAN * cap
     trained = stated.training(asked)
 
     def seconds(changed: PostTraining) -> float:
         return predicted_s(stated.with_training(changed, trained).plans[0], phase)
 
     def longer(factor: float) -> PostTraining:
-        lengths = response_lengths.of_mean(min(mean * factor, 0.98 * cap), cap)
+        lengths = response_lengths.of_mean(min(mean * factor, longest), cap)
         return replace(asked, work=replace(work, demand=replace(work.demand, lengths=lengths)))
 
     def fewer(factor: float) -> PostTraining:
@@ -140,7 +145,7 @@ def _slow_generation(asked: PostTraining, plan: RLPlan, phase: str, measured_s: 
     def later(factor: float) -> PostTraining:
         return replace(asked, work=replace(work, engine=replace(work.engine, host=work.engine.host * factor)))
 
-    if (factor := _reaching(longer, seconds, measured_s, 0.98 * cap / mean)) is not None:
+    if (factor := _reaching(longer, seconds, measured_s, longest / mean)) is not None:
         yield (
             f"responses of {mean * factor:,.0f} tokens in the mean (--response says {mean:,.0f}) take as long: look at "
             "the mean response length that the trainer prints"
@@ -171,7 +176,7 @@ def _slow_training(
     alike = [
         name
         for name in passes
-        if name in taken and name != phase and taken[name] / max(predicted_s(plan, name), 1e-9) > over / 1.3
+        if name in taken and name != phase and taken[name] / max(predicted_s(plan, name), 1e-9) > over / ALIKE
     ]
     padded = (demand.prompt + demand.lengths.cap) / (demand.prompt + demand.lengths.mean)
     width = math.exp(phase_widths()[phase])

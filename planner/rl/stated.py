@@ -1,4 +1,4 @@
-"""A step of post-training as stated, priced without a search: what ``estimate`` answers, and ``import``."""
+"""A step of post-training as stated, priced without a search: what ``estimate`` answers."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def with_training(asked: PostTraining, trained: Training) -> RLPlanSet:
     policy = trained.trainer
     alone = policy.memory <= policy.room
     fits = alone if trained.critic is None else candidates.both_fit(policy, trained.critic)
-    search = RLSearch(trainers=trained.trainer.candidates, replicas=1, splits=1, programs=0, proven=True, gap=0.0)
+    search = RLSearch(trainers=trained.trainer.candidates, replicas=1, splits=1, programs=0, proven=False, gap=0.0)
     return replace(document(asked, [plan], search), fits=fits)
 
 

@@ -149,7 +149,7 @@ class MeasuredPhase(Record):
     predicted_s: float
     low_s: float
     high_s: float
-    """Ends of the interval that holds 80 % of measured phases."""
+    """Ends of its 80 % interval; docs/rl.md says what the width of each phase rests on."""
     verdict: Literal["as predicted", "slow", "fast"]
     causes: tuple[str, ...]
     """What would explain it, with the figure at which it does."""

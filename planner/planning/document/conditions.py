@@ -163,7 +163,7 @@ def _unmeasured(solution: Solution) -> Iterator[schema.Assumption]:
         ("compressed", "compressed attention"),
     ):
         if getattr(model, what) is not None:
-            why = f"few runs with {kind} are measured: kernels are priced by equations and tables of kernels"
+            why = f"few runs with {kind} are measured: its kernels are priced by equations"
             yield schema.Assumption(what=f"{model.id}.{what}", why=why, flag="calibrate")
 
 
