@@ -30,7 +30,7 @@ ROUNDS = 12
 MOST = 1e3
 """Largest factor that is looked at."""
 ALIKE = 1.3
-"""Phases whose factors over their predictions are this near may share a cause: assumed, an update's interval is as wide."""
+"""Phases whose factors over their predictions are this near may share a cause: assumed, an update's width."""
 MARGIN = 0.05
 """Share of the step by which phases of a few seconds may be off, whatever their factor: assumed, no published step has
 these phases apart."""
