@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from planner.axes import AXES
-from planner.launchers import EXPORTERS, plan_facts, table
+from planner.launchers import EXPORTERS, plan_facts, table, time_limit
 from planner.launchers.bundle import losses, refusals
 from planner.launchers.plan_facts import FACTS
 from planner.launchers.target import LaunchJob
@@ -104,6 +104,7 @@ def test_every_option_is_written_by_a_plan_or_only_read(name: str, monkeypatch: 
     settings = {s.name: s.default for s in EXPORTERS[name].settings if s.default is not None} | given(name)
     for _, whole in expressible(name):
         EXPORTERS[name].emit(plan_facts.complete(whole), LaunchJob(), settings)
+    EXPORTERS[name].emit(plan_facts.complete(whole), LaunchJob(), {**settings, time_limit.SETTING: ""})  # under Slurm
     only_read = {option.name for option in whole_table.options.values() if option.says.startswith("read.")}
     unwritten = {option.name for option in whole_table.options.values()} - written - only_read
     assert not [option for option in unwritten if not option.startswith(RARE[name])]
