@@ -300,7 +300,7 @@ def test_hostile_names_stay_data_in_kubernetes(scheduler: str, tmp_path: Path, t
         words = run(["bash", "-c", container(made[f"{scheduler}.yaml"])], folder, tools)
         assert words[words.index("29500") + 1 :][:2] == ["plan_check.py", text]
         held = sorted(path.name for path in folder.iterdir())
-        assert held == ["ds_config.json", "plan_check.py"], f"{text!r} was run"
+        assert held == ["ds_config.json", "plan_check.py", "release_check.py"], f"{text!r} was run"
         assert (folder / "ds_config.json").read_text(encoding="utf-8") == made["ds_config.json"]
         shapes.add(json.dumps(outline(yaml.safe_load(made[f"{scheduler}.yaml"]))))
     assert len(shapes) == 1, "a name changed the shape of the document"
@@ -312,7 +312,8 @@ def test_ray_sends_what_every_node_reads() -> None:
     for text in HOSTILE[::EVERY]:
         made = files(named(some("deepspeed"), text), "deepspeed+rayjob", script=text, image=text)
         held = yaml.safe_load(made["configmap.yaml"])["data"]
-        assert held == {name: made[name] for name in ("ray_train.py", "start.sh", "ds_config.json", "plan_check.py")}
+        sent = ("ray_train.py", "start.sh", "ds_config.json", "plan_check.py", "release_check.py")
+        assert held == {name: made[name] for name in sent}
         spec = yaml.safe_load(made["rayjob.yaml"])["spec"]
         assert spec["entrypoint"] == "python /job/ray_train.py"
         assert spec["rayClusterSpec"]["workerGroupSpecs"][0]["template"]["spec"]["containers"][0]["image"] == text

@@ -17,7 +17,7 @@ from tests.words import worded
 
 TRANSCRIPT = Path(__file__).parent / "golden" / "transcripts" / "export.txt"
 KEPT = Path(__file__).parent / "golden" / "plans" / "1" / "dense.json"
-EXPECTED = ["README", "job.sbatch", "plan.json", "plan_check.py", "start.sh", "target.json"]
+EXPECTED = ["README", "job.sbatch", "plan.json", "plan_check.py", "release_check.py", "start.sh", "target.json"]
 LINES = (
     "export plan.json --to megatron+slurm --rank 1",
     "export plan.json --to megatron+slurm --rank 1",

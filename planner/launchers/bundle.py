@@ -11,7 +11,7 @@ from typing import Any
 
 from planner.base.errors import WrongQuestion, meant
 from planner.base.units import format_seconds
-from planner.launchers import checks, plan_facts, profiles, quoting, torchrun
+from planner.launchers import checks, plan_facts, profiles, quoting, releases, torchrun
 from planner.launchers.profiles import EXTRA
 from planner.launchers.registry import EXPORTERS
 from planner.launchers.target import Allowed, EnvironmentSetting, Exporter, LaunchJob, Loss, Values, placeholder, spelt
@@ -79,7 +79,7 @@ def bundle(
         if changed is not None and exporter.role == "trainer":
             job = changed(exporter, plan, job)
         if exporter.role == "trainer":
-            job = _with_extra(job, values)
+            job = releases.with_check(exporter, _with_extra(job, values), values)
     if torchrun.NAME not in job.files:
         job = replace(job, files={**job.files, torchrun.NAME: torchrun.script(plan, job, header)})
     lost = tuple(loss for loss in (*lost, *job.losses) if not (changed and loss.field == "money.days"))

@@ -20,6 +20,7 @@ JOBS = {
     "plan_check_deepspeed.py": ("deepspeed+ray-train", Case("deepspeed", "llama3-8b", H100, "zero=1"), "plan_check.py"),
     "plan_check_megatron.py": ("megatron", Case("megatron-core", "llama3-8b", H100, "tp=2"), "plan_check.py"),
     "ray_train.py": ("torchrun+ray-train", Case("fsdp2", "llama3-8b", H100, ""), "ray_train.py"),
+    "release_check.py": ("megatron", Case("megatron-core", "llama3-8b", H100, "tp=2"), "release_check.py"),
     "torchtitan.py": ("torchtitan", Case("fsdp2", "llama3-8b", H100, "precision=fp8"), "plan_config.py"),
     "torchtitan_dense.py": ("torchtitan", Case("fsdp2", "llama3-8b", "dgx-h100:2", "pp=2"), "plan_config.py"),
     "torchtitan_mixture.py": ("torchtitan", Case("fsdp2", "qwen3-30b-a3b", "dgx-h100:4", "ep=8"), "plan_config.py"),

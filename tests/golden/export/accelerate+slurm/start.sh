@@ -8,6 +8,7 @@ set -euo pipefail
 : "${NODE_RANK:?this node, from 0 to 3}"
 : "${MASTER_ADDR:?address of node 0}"
 export ACCELERATE_GRADIENT_ACCUMULATION_STEPS=16
+python3 release_check.py
 
 exec accelerate launch \
   --config_file accelerate.yaml \

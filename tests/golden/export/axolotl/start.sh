@@ -5,6 +5,7 @@ cd "$(dirname "$0")" || exit
 set -euo pipefail
 : "${NODE_RANK:?this node, from 0 to 1}"
 : "${MASTER_ADDR:?address of node 0}"
+python3 release_check.py
 
 exec torchrun \
   --nnodes 2 \

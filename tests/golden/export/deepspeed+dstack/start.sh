@@ -7,6 +7,7 @@ cd "$(dirname "$0")" || exit
 set -euo pipefail
 : "${NODE_RANK:?this node, from 0 to 3}"
 : "${MASTER_ADDR:?address of node 0}"
+python3 release_check.py
 
 exec torchrun \
   --nnodes 4 \

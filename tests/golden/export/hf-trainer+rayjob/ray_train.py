@@ -13,7 +13,7 @@ from ray.train.torch import TorchConfig, TorchTrainer
 NODES = 8
 RESOURCES = {"GPU": 8}
 RESTARTS = 0
-FILES = ["start.sh", "plan_check.py", "accelerate.yaml", "train.py"]
+FILES = ["start.sh", "plan_check.py", "accelerate.yaml", "train.py", "release_check.py"]
 OF_THE_WORKER = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_PORT")
 PR_SET_PDEATHSIG = 1
 

@@ -9,6 +9,7 @@ cd "$(dirname "$0")" || exit
 set -euo pipefail
 : "${NODE_RANK:?this node, from 0 to 7}"
 : "${MASTER_ADDR:?address of node 0}"
+python3 release_check.py
 
 exec accelerate launch \
   --config_file accelerate.yaml \

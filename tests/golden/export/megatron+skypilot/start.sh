@@ -15,6 +15,7 @@ export TORCH_NCCL_AVOID_RECORD_STREAMS=1
 export NVTE_FWD_LAYERNORM_SM_MARGIN=16
 export NVTE_BWD_LAYERNORM_SM_MARGIN=16
 export CUDA_DEVICE_MAX_CONNECTIONS=1
+python3 release_check.py
 
 exec torchrun \
   --nnodes 32 \

@@ -9,6 +9,7 @@ set -euo pipefail
 : "${NODE_RANK:?this node, from 0 to 7}"
 : "${MASTER_ADDR:?address of node 0}"
 export PYTHONPATH=.
+python3 release_check.py
 
 exec torchrun \
   --nnodes 8 \

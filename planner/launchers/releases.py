@@ -1,0 +1,55 @@
+"""``release_check.py``: a job stops before it starts where its program is of another release than it was written for.
+
+The section ``release`` of a launcher's table has one row a package:
+
+    [release.Megatron-LM]
+    tried = ["0.16.1", "0.20.0"]                # releases whose own code has read such files
+    checkout = "megatron-lm"                    # of a program that is no package: the setting that names its folder,
+    file = "megatron/core/package_info.py"      # and the file in it that says its release
+    since = { "0.16" = ["exit-signal"] }        # release -> options that it brought
+    state = "components/data/loader.py"         # a file by which a package between two releases is known
+    newer = "..."                               # what later releases call otherwise
+
+Releases between the lowest and the highest that was tried are taken, by their first two numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from planner.launchers.scripts import script
+from planner.launchers.target import Exporter, LaunchJob, Values
+from planner.schema.launcher_table import launcher_table
+
+NAME = "release_check.py"
+
+
+def with_check(exporter: Exporter, job: LaunchJob, values: Values) -> LaunchJob:
+    """The trainer's job with the file in its folder, which ``start.sh`` runs first."""
+    rows: Mapping[str, Mapping[str, Any]] = launcher_table(exporter.name).head.get("release", {})
+    if not rows:
+        return job
+    listed = "".join(f"    {_written_for(name, row, job, values)!r},\n" for name, row in rows.items())
+    text = script(NAME, WRITTEN_FOR=f"[\n{listed}]")
+    return replace(job, files={**job.files, NAME: text}, needed=(*job.needed, NAME))
+
+
+def _written_for(name: str, row: Mapping[str, Any], job: LaunchJob, values: Values) -> dict[str, Any]:
+    """What is checked of one package, as arguments of the script's ``check``."""
+    since = {f"--{option}": release for release, options in row.get("since", {}).items() for option in options}
+    return {
+        "name": name,
+        "tried": row["tried"],
+        "checkout": f"{values[row['checkout']]}/{row['file']}" if "checkout" in row else None,
+        "newer": row.get("newer"),
+        "state": row.get("state"),
+        "options": {option: since[option] for option in job.argv if option in since},
+    }
+
+
+def first(job: LaunchJob) -> Iterator[str]:
+    """The lines of ``start.sh`` before its program."""
+    if NAME in job.files:
+        yield f"python3 {NAME}"
