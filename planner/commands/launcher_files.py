@@ -8,13 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from planner.base.errors import WrongQuestion
 from planner.commands import options
 from planner.question.document_options import ExportQuestion
+from planner.question.rl_options import RLOptions
 
 if TYPE_CHECKING:
     from planner.api.documents import Made
+    from planner.api.imported_step import ImportedStep
     from planner.launchers.reading import Present
     from planner.launchers.target import Exporter
 
@@ -146,6 +149,9 @@ def _limits(exporter: Exporter) -> str:
     return "; ".join(short)
 
 
+TOO_HIGH = "predicted not to fit, and it ran: what is above under Memory is too high here"
+
+
 @click.command("import", context_settings={"ignore_unknown_options": True})
 @click.argument("configuration")
 @click.option(
@@ -154,7 +160,7 @@ def _limits(exporter: Exporter) -> str:
     type=click.Choice(
         [
             *("megatron", "torchtitan", "trainer", "deepspeed", "llama-factory", "axolotl", "gpt-neox", "olmo"),
-            *("llm-foundry", "torchtune", "nemo", "nanotron", "primus"),
+            *("llm-foundry", "torchtune", "nemo", "nanotron", "primus", "verl"),
         ]
     ),
     help="What the configuration is for, where it does not show.",
@@ -167,6 +173,7 @@ def _limits(exporter: Exporter) -> str:
 @click.option("--tokens", metavar="N", help="Tokens to train on, e.g. 1T.")
 @click.option("--precision", metavar="P", help="Precision, where it does not state it.")
 @click.option("--recompute", metavar="POLICY", help="none, selective or full, where it does not state it.")
+@options.declared(RLOptions, "prompt_length", "response")
 @click.option("--run-script", is_flag=True, help="Run the script in a sandbox and read what it starts (Linux).")
 @click.option("--arg", "arguments", multiple=True, metavar="WORD", help="Argument that the script is started with.")
 @click.option("--env", "variables", multiple=True, metavar="NAME=VALUE", help="Variable that the script finds set.")
@@ -191,7 +198,8 @@ def import_(
 
     Read are commands of Megatron-LM, Megatron-DeepSpeed, ms-swift, torchtitan and Hugging Face's Trainer (TRL,
     DeepSpeed-Chat), DeepSpeed's JSON, and the files of TRL, LLaMA-Factory, Axolotl, GPT-NeoX, OLMo, llm-foundry,
-    torchtune, NeMo 1, nanotron, Primus and torchtitan until 0.2.
+    torchtune, NeMo 1, nanotron, Primus and torchtitan until 0.2; of post-training verl's command or YAML, whose step is
+    priced as estimate --task does.
 
     A command line is one word, in quotes. A script is read, not run: where it leaves open what it starts, --run-script
     runs it without network, rights or files of yours but its own folder. Exits with 1 if the plan does not fit.
@@ -199,10 +207,13 @@ def import_(
     \b
       clusterwright import train.sh --from megatron --cluster dgx-h100:16 -o mine.json
       clusterwright import ds_config.json --from deepspeed --model llama3-8b --cluster dgx-a100-80gb:4
+      clusterwright import run_grpo.sh --response 1k --cluster dgx-h100:1
       clusterwright compare mine.json best.json
     """  # noqa: D301 - click reads the control character itself
+    from planner.api import imported_step
     from planner.commands.screen import plan_view, render
     from planner.launchers import reading
+    from planner.launchers.reading import trainers_of_rl
 
     recompute = asked.pop("recompute")
     pinned = {} if recompute is None else {"recompute": recompute}
@@ -211,6 +222,14 @@ def import_(
     files = asked.pop("files")
     ran = asked.pop("ran")
     started = reading.Started(asked.pop("arguments"), variables, asked.pop("run_script"), ignored, files)
+    context = click.get_current_context()
+    lengths = {name: asked.pop(name) for name in ("response", "prompt_length")}
+    lengths = {n: v for n, v in lengths.items() if context.get_parameter_source(n) is not ParameterSource.DEFAULT}
+    if source in trainers_of_rl.SOURCES or (source is None and (source := trainers_of_rl.detected(configuration))):
+        step = imported_step.imported(source, configuration, cluster, started, {**asked, **pinned, **lengths})
+        return _deliver_step(step, as_json, output, ran)
+    for name in lengths:
+        raise WrongQuestion(f"--{name.replace('_', '-')}: for configurations of post-training only")
     found = reading.plan(source, configuration, cluster, pinned=pinned, started=started, **asked)
     plan_view.deliver(found.plans, as_json=as_json, output=output)
     if not as_json:
@@ -220,8 +239,22 @@ def import_(
         if found.unread:
             render.labelled("Ignored", f"{', '.join(found.unread)}: a plan has no field for these")
         if ran and not found.plans.search.feasible:
-            render.labelled("Warning", "predicted not to fit, and it ran: what is above under Memory is too high here")
+            render.labelled("Warning", TOO_HIGH)
     return 0 if ran or found.plans.search.feasible else 1
+
+
+def _deliver_step(step: ImportedStep, as_json: bool, output: Path | None, ran: bool) -> int:
+    """Shows a stated step of post-training, and what of its configuration that does not show."""
+    from planner.commands.screen import render, rl_view
+
+    rl_view.deliver(step.answer, as_json=as_json, output=output, verbose=False)
+    if not as_json:
+        render.labelled("Read as", f"{step.source}: {step.settings}")
+        render.labelled("Assumes", *step.assumed)
+        render.labelled("Differs", *step.differs)
+        if ran and not step.answer.fits:
+            render.labelled("Warning", TOO_HIGH)
+    return 0 if ran or step.answer.fits else 1
 
 
 def _read_as(found: Present) -> str:

@@ -144,7 +144,8 @@ def facts(answer: RLPlanSet, plan: RLPlan, values: Mapping[str, str]) -> dict[st
         "rollout_tp": side.tp, "groups": side.groups, "rollout_precision": side.precision,
         "rollout_ep": side.tp * side.groups if side.groups > 1 else 1,
         "memory_share": round(side.memory_share, 3),
-        "in_flight": max(1, int(side.in_flight)),
+        # Each attention group is an engine with a limit of its own (verl, vllm_async_server.py, at 1dda039b).
+        "in_flight": max(1, math.ceil(side.in_flight / side.groups)),
         "streamed_at_once": max(1, int(side.in_flight / work.samples)) if streams else None,
         "streamed_samples": work.samples if streams else None,
         "streamed_prompts": work.prompts * work.steps if streams else None,

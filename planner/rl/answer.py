@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -94,7 +94,10 @@ def plan_apart(asked: PostTraining, point: PlacementPoint, choice: RoleChoice) -
         offered = point.offered[p]
         assigned = float(offered.taken_in(window)[j]) * point.sequences / done
         seconds = float(np.interp(assigned, offered.assigned, offered.seconds[j]))
-        sides.append(_side(asked, offered, j, count, assigned, seconds))
+        side = _side(asked, offered, j, count, assigned, seconds)
+        ahead = point.staleness if point.placement == "async" else 0.0
+        started = min(float(offered.in_flight[j]), assigned * (1.0 + ahead))
+        sides.append(replace(side, in_flight=started))
     generation = max(
         float(np.interp(side.sequences, point.offered[p].assigned, point.offered[p].seconds[j]))
         for side, (p, j, _) in zip(sides, choice.replicas, strict=True)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from planner.base.errors import WrongQuestion
 from planner.launchers.reading import deepspeed, formats, megatron_family, torchtitan, trainer
@@ -18,6 +18,7 @@ from planner.launchers.reading.trainer_dialects import mapping, with_files
 from planner.models import files
 from planner.schema.launcher_table import launcher_table
 
+T = TypeVar("T")
 COMMANDS: dict[str, Callable[[Script], FoundOptions]] = {
     "megatron": megatron_family.read,
     "torchtitan": torchtitan.read,
@@ -82,26 +83,34 @@ def _found(source: str, text: str, folder: Path, started: Started) -> FoundOptio
         if source in TABLED:
             return formats.read(formats.formats()[source], flat(text_of(text), started))
         return FILES[source](_whole(text_of(text), started), folder)
+    options, how = of_script(COMMANDS[source], text, folder, started)
+    return replace(options, assumed=[*options.assumed, how]) if how else options
+
+
+def of_script(reader: Callable[[Script], T], text: str, folder: Path, started: Started) -> tuple[T, str]:
+    """What a reader makes of a command or a script, and how that had to be read where its branches left it open.
+
+    Raises:
+        WrongQuestion: it cannot be read.
+    """
     if started.run and not Path(text).is_file():
         raise WrongQuestion("--run-script: needs the name of a script")
+
+    def read_as(commands: Script) -> T:
+        return reader(replace(commands, ignored=started.ignored, folder=folder, files=started.files))
+
     try:
         commands = started.run and sandbox.ran(Path(text), started.arguments, started.environment)
-        commands = commands or script(text_of(text), started.arguments, started.environment)
-        return _of_script(source, commands, folder, started)
+        return read_as(commands or script(text_of(text), started.arguments, started.environment)), ""
     except Branches as branches:
         if started.run or not _is_file(text):
             raise
         try:
-            commands = sandbox.ran(Path(text), started.arguments, started.environment)
-            read = _of_script(source, commands, folder, started)
+            options = read_as(sandbox.ran(Path(text), started.arguments, started.environment))
         except WrongQuestion:
             raise branches from None
         how = "its branches leave open what the script starts: it was run in the sandbox (--env and --arg say more)"
-        return replace(read, assumed=[*read.assumed, how])
-
-
-def _of_script(source: str, commands: Script, folder: Path, started: Started) -> FoundOptions:
-    return COMMANDS[source](replace(commands, ignored=started.ignored, folder=folder, files=started.files))
+        return options, how
 
 
 def _whole(text: str, started: Started) -> str:
@@ -195,7 +204,6 @@ _UNREAD: Mapping[str, tuple[str, ...]] = {
     "NeMo or Megatron-Bridge": ("trainer", "exp_manager", "ddp", "train", "checkpoint"),
     "OLMo": ("device_train_microbatch_size", "wandb_group", "model_ladder"),
     "torchtune": ("_component_", "recipe", "tune"),
-    "veRL": ("actor_rollout_ref",),
     "Kubernetes": ("apiVersion",),
 }
 """What other files hold: they are told by name."""

@@ -232,7 +232,7 @@ class _Reader:
             return self.run(parsed(inner), [way], depth + 1)
         if words[0] in self.functions:
             return self.called(words, way, depth)
-        started = any(word.startswith("--") for word in words) and words[0] not in ("echo", "printf", "cat")
+        started = words[0] not in ("echo", "printf", "cat") and any(w.startswith("--") or w == "-m" for w in words)
         return [replace(way, commands=(*way.commands, tuple(words)))] if started else [way]
 
     def inner(self, words: Sequence[str], statement: Command, way: _Way) -> str | None:

@@ -1,0 +1,39 @@
+"""Which trainer of post-training a configuration is for, and its stated step."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+from planner.launchers.reading import verl
+from planner.launchers.reading.post_training import StatedStep
+from planner.launchers.reading.source import Started, of_script, text_of
+
+SOURCES = ("verl",)
+_MARKS = {"verl": re.compile(r"\bverl\.(trainer|experimental)\.\w|^actor_rollout_ref\s*:", re.MULTILINE)}
+_FILE = re.compile(r"\A(\s*#[^\n]*\n|\s*\n|---\n)*[\w.]+:(\s|$)")
+
+
+def detected(text: str) -> str | None:
+    """The trainer by whose words a configuration is known; `text` is a command, or names a file."""
+    inner = text_of(text)
+    return next((source for source, mark in _MARKS.items() if mark.search(inner)), None)
+
+
+def read(source: str, text: str, started: Started) -> StatedStep:
+    """What a configuration states.
+
+    Raises:
+        WrongQuestion: it cannot be read, or says what no stated step holds.
+    """
+    folder = Path(text).parent if len(text) < 4096 and Path(text).is_file() else Path()
+    how = ""
+    if _FILE.match(text_of(text)):
+        step = verl.read_file(text_of(text), started.ignored)
+    else:
+        step, how = of_script(verl.read, text, folder, started)
+    assumed = [*([how] if how else [])]
+    if started.ignored:
+        assumed.append(f"left out as asked: {', '.join(sorted(started.ignored))}")
+    return replace(step, assumed=(*step.assumed, *assumed))

@@ -1,0 +1,300 @@
+"""verl's configuration to a stated step: overrides of a command line, or its YAML; of three programs.
+
+``main_ppo`` is colocated, ``one_step_off_policy`` one step off, ``fully_async_policy`` asynchronous, or in step where
+its ``staleness_threshold`` is 0. Read at 1dda039b. ``max_num_seqs`` and ``data_parallel_size`` go to vLLM as they are
+(verl/workers/rollout/vllm_rollout/vllm_async_server.py, lines 310 and 361-376), where each data-parallel rank is an
+engine with the limit of its own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from planner.base.errors import WrongQuestion
+from planner.launchers.post_training_files import MODULES, STREAMING
+from planner.launchers.reading.hydra import flat, overrides
+from planner.launchers.reading.post_training import Said, StatedStep, other_keys, renamed, settings
+from planner.launchers.reading.shell.expansion import open_variable
+from planner.launchers.reading.shell.script import Branches, Script
+from planner.launchers.reading.trainer_dialects import mapping
+from planner.schema.choices import Placement
+from planner.schema.launcher_table import launcher_table
+
+PLACED: Mapping[str, Placement] = {
+    MODULES["colocated"]: "colocated", MODULES["one-step-off"]: "one-step-off", STREAMING: "async",
+}  # fmt: skip
+TASKS = {"grpo": "grpo", "rloo": "rloo", "gae": "ppo"}
+CRITIC_FREE = ("reinforce_plus_plus", "reinforce_plus_plus_baseline", "gpg", "opo", "grpo_passk", "rloo_vectorized",
+               "grpo_vectorized", "optimal_token_baseline", "gdpo")  # fmt: skip
+"""Estimators of advantages with the work of GRPO."""
+ENGINES = {"vllm": "vllm", "sglang": "sglang", "trtllm": "tensorrt-llm"}
+AXES = {
+    "megatron": ("tp", "cp", "pp", "vpp", "ep", "zero", "recompute", "sequence_parallel", "dispatcher", "offload",
+                 "offload_overlap", "dp_overlap"),
+    "fsdp": ("cp", "zero", "recompute"),
+}  # fmt: skip
+PADDED = "responses are padded to the longest of their micro-batch; predicted packed, which takes less"
+ROLE = "actor_rollout_ref."
+ACTOR = f"{ROLE}actor."
+ROLLOUT = f"{ROLE}rollout."
+
+
+def read(script: Script) -> StatedStep:
+    """A command, or a script with one.
+
+    Raises:
+        WrongQuestion: it starts none of verl's programs that train, or says what no stated step holds.
+    """
+    commands: list[tuple[str, dict[str, Any]]] = []
+    for way in script.ways:
+        for words in way:
+            module = next((word for at, word in enumerate(words) if at and words[at - 1] == "-m"), "")
+            if module.startswith("verl.") and (started := (module, overrides(words))) not in commands:
+                commands.append(started)
+    if not commands:
+        raise WrongQuestion(f"--from verl: no command with python3 -m {', '.join(PLACED)} in it")
+    steps = []
+    for module, values in commands:
+        if module not in PLACED:
+            raise WrongQuestion(f"--from verl: {module}: read are {', '.join(PLACED)}")
+        try:
+            steps.append(_read(PLACED[module], {n: v for n, v in values.items() if n not in script.ignored}))
+        except WrongQuestion:
+            if len(commands) == 1:
+                raise
+    if any(step != steps[0] for step in steps[1:]) or len(steps) < len(commands):
+        _refuse_several([values for _, values in commands])
+    return steps[0]
+
+
+def _refuse_several(started: Sequence[Mapping[str, Any]]) -> None:
+    """Refuses a script that may start commands of different steps.
+
+    Raises:
+        Branches: always; it names a key in which they differ.
+    """
+    first = started[0]
+    name, other = next((name, values.get(name)) for values in started[1:] for name in (*values, *first)
+                       if values.get(name) != first.get(name))  # fmt: skip
+    raise Branches(
+        f"the script may start commands with {name} {first.get(name, 'left out')!s:.40} and {other!s:.40}: set the "
+        "variable that decides (--env NAME=VALUE), or read what it starts with --run-script"
+    )
+
+
+def read_file(text: str, ignored: frozenset[str]) -> StatedStep:
+    """A YAML of its configuration.
+
+    Raises:
+        WrongQuestion: it says what no stated step holds.
+    """
+    values = flat(mapping(text))
+    placement: Placement = "async" if "async_training.staleness_threshold" in values else "colocated"
+    if placement == "colocated" and ("rollout.nnodes" in values or values.get(f"{ROLE}hybrid_engine") is False):
+        placement = "one-step-off"
+    return _read(placement, {name: value for name, value in values.items() if name not in ignored})
+
+
+def _read(placement: Placement, values: Mapping[str, Any]) -> StatedStep:
+    kind = _engine(values)
+    said = Said(source="verl", values=renamed("verl", values), rows=launcher_table(f"rl_verl_{kind}"))
+    read_keys = {row.name.lstrip("+") for row in said.rows.options.values() if not row.is_job}
+    if left := next((n for n in read_keys & said.values.keys() if open_variable(str(said.values[n]))), None):
+        raise WrongQuestion(f"--from verl: {left} {said.values[left]:.60}: the text does not set it; --env does")
+    estimator = str(said.get("algorithm.adv_estimator"))
+    if estimator not in TASKS and estimator not in CRITIC_FREE:
+        able = ", ".join((*TASKS, *CRITIC_FREE))
+        raise WrongQuestion(f"--from verl: algorithm.adv_estimator {estimator:.40}: read are {able}")
+    task = TASKS.get(estimator, "grpo")
+    streams = placement == "async"
+    stale = said.get("async_training.staleness_threshold") if streams else None
+    if streams and not stale:
+        placement = "in-step"
+    mini = said.count(f"{ACTOR}ppo_mini_batch_size")
+    updates, prompts = _batches(said, mini, streams)
+    apart = placement != "colocated"
+    reference = bool(said.get(f"{ACTOR}use_kl_loss") or said.get("algorithm.use_kl_in_reward"))
+    aside = [] if task == "ppo" else [r"critic\..*"]
+    aside += [] if reference else [rf"{re.escape(ROLE)}ref\..*"]
+    aside += [] if streams else [r"async_training\..*", r"data\.gen_batch_size"]
+    differs = [
+        *_alike(said, "critic.", "the critic", task == "ppo"),
+        *_alike(said, f"{ROLE}ref.", "the reference", reference),
+    ]
+    aside += [rf"{re.escape(ROLE)}model\.enable_gradient_checkpointing"] if kind == "megatron" else []
+    differs += other_keys(said, re.compile("|".join(aside)))
+    if apart and said.get("algorithm.rollout_correction.bypass_mode") is not False:
+        differs.append("old log-probabilities are the engine's (bypass_mode); predicted computed by the trainer")
+    if estimator not in TASKS:
+        differs.append(f"advantages by {estimator}; predicted as GRPO, whose work is the same")
+    said = _completed(_offloads(said, kind, apart, differs), differs)
+    axes = settings(said, AXES[kind])
+    differs += _sharding(said, kind, axes)
+    groups = said.count(f"{ROLLOUT}data_parallel_size")
+    wide = groups * said.count(f"{ROLLOUT}tensor_model_parallel_size")
+    if (spread := said.get(f"{ROLLOUT}expert_parallel_size") or 1) not in (wide, 1 if groups == 1 else wide):
+        differs.append(f"a replica spreads its experts over {spread} ranks; predicted over all {wide}")
+    samples = said.count(f"{ROLLOUT}n")
+    padded = said.get(f"{ROLE}model.use_remove_padding") is False
+    dynamic = bool(said.get(f"{ACTOR}use_dynamic_bsz")) and not padded
+    cp = int(str(axes.get("cp", 1)))
+    return StatedStep(
+        model=str(said.get(f"{ROLE}model.path") or ""),
+        asked={
+            "task": task, "prompts": prompts, "samples": samples, "updates": updates, "reference": reference,
+            "placement": placement, "staleness": float(stale) if stale else None,
+            "engine": _named(said, f"{ROLLOUT}name", ENGINES),
+            "rollout_precision": said.fact("rollout_precision"),
+            "rollout": _replica(said, groups, samples, apart, streams),
+            "states": None if apart else said.fact("states"),
+            "critic": said.get("critic.model.path") if task == "ppo" else None,
+            "reward": said.get("reward.reward_model.model_path") if said.get("reward.reward_model.enable") else None,
+            "steps": _steps(said, prompts, streams),
+            "runtime": "megatron-core" if kind == "megatron" else "fsdp2", "precision": "bf16",
+        },
+        settings=axes,
+        train=said.count("trainer.nnodes") * said.count("trainer.n_gpus_per_node"),
+        rollout=said.count("rollout.nnodes") * said.count("rollout.n_gpus_per_node") if apart else None,
+        response_cap=said.count("data.max_response_length"),
+        prompt_cap=said.count("data.max_prompt_length"),
+        group_tokens=said.count(f"{ACTOR}ppo_max_token_len_per_gpu") * cp if dynamic else None,
+        micro_responses=None if dynamic else said.count(f"{ACTOR}ppo_micro_batch_size_per_gpu"),
+        differs=(*differs, *([PADDED] if padded else [])),
+    )  # fmt: skip
+
+
+def _engine(values: Mapping[str, Any]) -> str:
+    """``megatron`` or ``fsdp``.
+
+    Raises:
+        WrongQuestion: another engine trains.
+    """
+    for name in ("model_engine", f"{ACTOR}strategy"):
+        value = values.get(name)
+        if value == "megatron":
+            return "megatron"
+        if value not in (None, "dp", "fsdp", "fsdp2"):
+            raise WrongQuestion(f"--from verl: {name}={value!s:.40}: read are megatron, fsdp and fsdp2")
+    return "fsdp"
+
+
+def _named(said: Said, name: str, words: Mapping[str, str]) -> str:
+    value = said.get(name)
+    if value not in words:
+        stated = "is not stated" if value is None else f"{value!s:.40}"
+        raise WrongQuestion(f"--from verl: {name} {stated}: read are {', '.join(words)}")
+    return words[value]
+
+
+def _batches(said: Said, mini: int, streams: bool) -> tuple[int, int]:
+    """Updates and prompts of a step; of a stream, those between two synchronisations."""
+    if streams:
+        updates = said.count("async_training.trigger_parameter_sync_step") * said.count(
+            "async_training.require_batches"
+        )
+        return updates, mini * updates
+    prompts = said.count("data.train_batch_size")
+    generated = said.get("data.gen_batch_size")
+    if generated not in (None, prompts):
+        raise WrongQuestion(
+            f"--from verl: data.gen_batch_size {generated}: more is generated than trained on, which no stated step "
+            "holds; --ignore data.gen_batch_size prices the rest without"
+        )
+    if prompts % mini:
+        raise WrongQuestion(
+            f"--from verl: {ACTOR}ppo_mini_batch_size {mini}: does not divide data.train_batch_size {prompts}"
+        )
+    return prompts // mini, prompts
+
+
+def _steps(said: Said, prompts: int, streams: bool) -> int | None:
+    """Steps of the run, where they are said."""
+    if streams:
+        return said.count("rollout.total_rollout_steps") // prompts if said.get("rollout.total_rollout_steps") else None
+    return said.count("trainer.total_training_steps") if said.get("trainer.total_training_steps") else None
+
+
+def _replica(said: Said, groups: int, samples: int, apart: bool, streams: bool) -> str:
+    """A replica as ``--rollout`` says it: its limit of responses is that of a data-parallel rank."""
+    tp = said.count(f"{ROLLOUT}tensor_model_parallel_size")
+    share = said.get(f"{ROLLOUT}standalone_gpu_memory_utilization") if apart else None
+    share = said.get(f"{ROLLOUT}gpu_memory_utilization") if share is None else share
+    at_once = said.count(f"{ROLLOUT}max_num_seqs")
+    if streams:
+        at_once = min(at_once, max(1, said.count("async_training.concurrent_samples_per_replica") * samples // groups))
+    return f"tp={tp},groups={groups},share={float(share):.6g},sequences={at_once}"
+
+
+def _offloads(said: Said, kind: str, apart: bool, differs: list[str]) -> Said:
+    """The configuration with one place of the trainer's states: that of the optimizer's."""
+    where = f"{ACTOR}megatron." if kind == "megatron" else f"{ACTOR}fsdp_config."
+    parts = ("param", "grad", "optimizer") if kind == "megatron" else ("param", "optimizer")
+    stated = {f"{where}{part}_offload": bool(said.get(f"{where}{part}_offload")) for part in parts}
+    optimizer = stated[f"{where}optimizer_offload"]
+    if len(set(stated.values())) > 1:
+        differs.append(f"weights and optimizer states are in different places while responses are generated; "
+                       f"predicted all {'in host memory' if optimizer else 'on the accelerator'}")  # fmt: skip
+    elif apart and optimizer:
+        differs.append("states are in host memory between phases; predicted on the accelerator, where rollout is apart")
+    return Said(source=said.source, values={**said.values, **dict.fromkeys(stated, optimizer)}, rows=said.rows)
+
+
+def _sharding(said: Said, kind: str, axes: dict[str, object]) -> Iterator[str]:
+    """Adds to the axes what no row says, and tells what is predicted otherwise."""
+    if kind == "megatron":
+        if str(axes.get("tp", 1)) == "1":
+            axes.pop("sequence_parallel", None)
+        parts = said.get(f"{ACTOR}megatron.expert_tensor_parallel_size")
+        if str(axes.get("ep", 1)) != "1" and parts != 1 and str(axes.get("tp", 1)) != "1":
+            yield f"experts are cut over {parts or axes['tp']} ranks (expert_tensor_parallel_size); predicted whole"
+        return
+    if str(axes.get("cp", 1)) != "1":
+        axes["cp_algorithm"] = "a2a"
+    if "fsdp2" not in (said.get(f"{ACTOR}strategy"), said.get(f"{ACTOR}fsdp_config.strategy")):
+        yield "FSDP 1 shards the states; predicted with FSDP2"
+    size = said.get(f"{ACTOR}fsdp_config.fsdp_size") or -1
+    per_node = said.count("trainer.n_gpus_per_node")
+    if size == per_node and said.count("trainer.nnodes") > 1:
+        axes["zero_scope"] = "node"
+    elif size not in (-1, per_node * said.count("trainer.nnodes")):
+        key = f"{ACTOR}fsdp_config.fsdp_size"
+        raise WrongQuestion(
+            f"--from verl: {key} {size}: states are sharded over all ranks or over the {per_node} of a node; "
+            f"--ignore {key} prices the first"
+        )
+
+
+def _completed(said: Said, differs: list[str]) -> Said:
+    """The configuration with what its trainer sets by itself, and without what is off."""
+    values = dict(said.values)
+    megatron = f"{ACTOR}megatron."
+    optimizer_keys = f"{ACTOR}optim.override_optimizer_config."
+    if values.get(f"{megatron}use_megatron_fsdp"):  # verl/utils/megatron_utils.py, from line 410
+        values.setdefault(f"{megatron}override_ddp_config.data_parallel_sharding_strategy", "optim_grads_params")
+        values.setdefault(f"{megatron}override_ddp_config.overlap_grad_reduce", True)
+    if not values.get(f"{optimizer_keys}optimizer_cpu_offload"):
+        if values.get(f"{optimizer_keys}use_precision_aware_optimizer"):
+            differs.append("an optimizer that is aware of precision (use_precision_aware_optimizer); predicted without")
+        values = {name: value for name, value in values.items() if not name.startswith(optimizer_keys)}
+    else:  # Megatron Core asks for it, and takes the whole where no fraction is said
+        values[f"{optimizer_keys}use_precision_aware_optimizer"] = True
+        values.setdefault(f"{optimizer_keys}optimizer_offload_fraction", 1.0)
+    if values.get("reward.reward_model.enable"):
+        differs.append("the reward model has an engine on the rollout's accelerators; predicted on the trainer's")
+    return Said(source=said.source, values=values, rows=said.rows)
+
+
+def _alike(said: Said, prefix: str, who: str, there: bool) -> Iterator[str]:
+    """Where another model is laid out otherwise than the policy, in whose layout it is predicted."""
+    differ = []
+    for name, value in said.values.items():
+        end = name.removeprefix(prefix)
+        policy = said.get(f"{ACTOR}{re.sub('^fsdp[.]', 'fsdp_config.', end)}")
+        if name.startswith(prefix) and re.search(
+            r"(?<!batch)(_size|_offload|ppo_.*_per_gpu|_granularity|_method|_layers)$", end
+        ):
+            differ += [f"{end} {value}"] if (value or policy) and value not in (policy, None, -1) else []
+    if differ and there:
+        yield f"{who} has {', '.join(differ)}; predicted in the policy's layout"

@@ -1,0 +1,119 @@
+"""Configurations of post-training as stated steps: what export wrote reads back, and no key is dropped in silence."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from planner.api import imported_step
+from planner.api.post_training import plan_rl
+from planner.base.errors import WrongQuestion
+from planner.launchers import post_training
+from planner.launchers.reading.source import Started
+from planner.schema.rl import RLPlan, RLPlanSet
+
+GIVEN = {"model": "org/policy", "max-prompt": "512"}
+RUNTIMES = {"verl": ("megatron-core", "fsdp2")}
+COMMAND = (
+    "python3 -m verl.trainer.main_ppo algorithm.adv_estimator=grpo data.train_batch_size=512 "
+    "data.max_prompt_length=1024 data.max_response_length=3072 actor_rollout_ref.model.path=Qwen/Qwen3-8B "
+    "actor_rollout_ref.actor.strategy=fsdp2 actor_rollout_ref.actor.ppo_mini_batch_size=128 "
+    "actor_rollout_ref.actor.use_dynamic_bsz=True actor_rollout_ref.rollout.name=vllm actor_rollout_ref.rollout.n=8"
+)
+
+
+def read(source: str, text: str, cluster: str, *ignored: str, **given: Any) -> imported_step.ImportedStep:
+    """A configuration on a cluster."""
+    started = Started(ignored=frozenset(ignored))
+    return imported_step.imported(source, text, [cluster], started, given)
+
+
+@pytest.fixture(scope="module", params=("megatron-core", "fsdp2"))
+def answer(request: pytest.FixtureRequest) -> RLPlanSet:
+    """Llama 3.1 8B on two nodes, one of them for each role."""
+    pin = "zero=1,tp=2" if request.param == "megatron-core" else "tp=1,pp=1"
+    found = plan_rl("llama3.1-8b", "dgx-h100:2", response="1k/4k", updates=4, split="8:8", pin=pin, rollout="tp=2",
+                    reference=True, runtime=request.param)  # fmt: skip
+    assert isinstance(found, RLPlanSet)
+    return found
+
+
+def stated(plan: RLPlan) -> tuple[Any, ...]:
+    """What of a plan a configuration states, but for the micro-batch."""
+    trainer = plan.trainer
+    layout = {axis: degree for axis, degree in trainer.layout.items() if axis != "micro"}
+    side = plan.rollout[0]
+    return (plan.placement, plan.staleness, layout, trainer.zero, trainer.recompute, trainer.options, side.tp,
+            side.groups, side.precision, side.replicas, trainer.accelerators)  # fmt: skip
+
+
+@pytest.mark.parametrize("source", RUNTIMES)
+def test_what_export_wrote_reads_back(answer: RLPlanSet, source: str, tmp_path: Path) -> None:
+    """The micro-batch is as large as the longest response at least, in the file as in what is read from it."""
+    for plan in answer.plans:
+        made = post_training.made(answer, plan, source, GIVEN)
+        file = tmp_path / "configuration"
+        file.write_text(next(text for name, text in made.files.items() if name in ("start.sh", "nemo-rl.yaml")))
+
+        found = read(source, str(file), "dgx-h100:2", model="llama3.1-8b", response="1k/4k")
+
+        mine = found.answer.plans[0]
+        assert stated(mine) == stated(plan)
+        assert found.answer.work == answer.work
+        assert mine.phases.generation_s == pytest.approx(plan.phases.generation_s, rel=0.02)
+        longest, packed = 512 + 4000, plan.trainer.packed_tokens
+        if plan.trainer.layout["micro"] * packed >= longest:
+            assert mine.trainer.layout["micro"] == plan.trainer.layout["micro"]
+        else:
+            assert plan.trainer.layout["micro"] <= mine.trainer.layout["micro"] <= longest / packed
+        again = post_training.made(found.answer, mine, source, GIVEN)
+        assert [t for n, t in again.files.items() if n != "target.json" and n != "README"] == [
+            t for n, t in made.files.items() if n != "target.json" and n != "README"]  # fmt: skip
+
+
+def test_command_without_response_lengths_says_what_it_took() -> None:
+    found = read("verl", COMMAND, "dgx-h100:1")
+
+    plan = found.answer.plans[0]
+    assert (plan.placement, plan.trainer.zero, plan.trainer.recompute) == ("colocated", 3, "full")
+    assert (found.answer.work.updates, found.answer.work.response_cap) == (4, 3072)
+    assert plan.rollout[0].tp == 2 and plan.rollout[0].in_flight == 256  # verl's own defaults
+    assert any("--response" in text for text in found.assumed)
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (
+            "actor_rollout_ref.model.lora_rank=32",
+            "lora_rank 32: may change .* --ignore actor_rollout_ref.model.lora_rank",
+        ),
+        ("actor_rollout_ref.actor.new_parallel_size=4", "new_parallel_size: may change"),
+        ("actor_rollout_ref.actor.ppo_epochs=2", "ppo_epochs 2"),
+        ("actor_rollout_ref.rollout.n=${N}", "n \\$\\{N\\}: the text does not set it"),
+        ("algorithm.adv_estimator=remax", "adv_estimator remax: read are grpo"),
+        ("trainer.nnodes=4", "8 accelerators train there, and 32 by the configuration"),
+        ("actor_rollout_ref.actor.fsdp_config.fsdp_size=2", "fsdp_size 2"),
+    ],
+)
+def test_what_no_stated_step_holds_is_refused(more: str, words: str) -> None:
+    with pytest.raises(WrongQuestion, match=words):
+        read("verl", f"{COMMAND} {more}", "dgx-h100:1")
+
+
+def test_ignored_key_is_told() -> None:
+    key = "actor_rollout_ref.actor.new_parallel_size"
+
+    found = read("verl", f"{COMMAND} {key}=4", "dgx-h100:1", key)
+
+    assert f"left out as asked: {key}" in found.assumed
+
+
+def test_limit_of_responses_is_that_of_an_attention_group(answer: RLPlanSet) -> None:
+    plan = answer.plans[0]
+    wide = replace(plan, rollout=(replace(plan.rollout[0], groups=4, in_flight=400.0),))
+
+    made = post_training.made(answer, wide, "verl", GIVEN)
+
+    assert "max_num_seqs=100 " in made.files["start.sh"]
