@@ -18,7 +18,7 @@ CHECKED = {
 }
 
 
-HOOKS = {"megatron": "GPTModel.__init__", "torchtitan": "compares by itself", "hf-trainer": "before(Accelerator",
+HOOKS = {"megatron": "GPTModel.__init__", "torchtitan": "in_tokens(sys.argv", "hf-trainer": "before(Accelerator",
          "deepspeed": 'before(deepspeed, "initialize"', "trl": "before(Accelerator"}  # fmt: skip
 """Target -> what stands in its check alone of those there are."""
 
@@ -74,3 +74,22 @@ def test_a_job_that_is_changed_on_purpose_is_warned() -> None:
     changed = {"extra-args": "--tensor-model-parallel-size 4"}
     assert "export PLAN_CHECK=warn" in files("megatron", CHECKED["megatron"], **changed)["start.sh"]
     assert "PLAN_CHECK" not in files("megatron", CHECKED["megatron"])["start.sh"]
+
+
+def test_options_of_torchtitan_after_its_release_count_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two stages, micro-batches of 2, 4 a step of a rank, 64 in all, of 8,192 tokens; what stands behind leads."""
+    held = check("torchtitan", Case("fsdp2", "llama3-8b", H100, "tp=2"))
+    monkeypatch.delenv("PLAN_DATASET", raising=False)
+    words = "--module plan_config --training.local_batch_size 8 --parallelism.pipeline_parallel_microbatch_size 2"
+    words += " --training.global_batch_size 64 --training.seq_len 4096 --dataloader.dataset c4 --training.seq_len=8192"
+
+    said = held["in_tokens"](words.split())
+
+    assert said[:2] == ["--module", "plan_config"]
+    assert dict(zip(said[2::2], said[3::2], strict=True)) == {
+        "--training.max_context_length": "8192",
+        "--training.num_tokens_per_microbatch_per_dp_rank": "16384",
+        "--training.num_tokens_per_train_step": "524288",
+        "--parallelism.num_pp_microbatches": "4",
+    }
+    assert held["os"].environ.pop("PLAN_DATASET") == "c4"

@@ -1,7 +1,7 @@
 """torchtitan: a module with the model's shape, and the command line.
 
 The module is needed because torchtitan knows models, recomputation and 8-bit formats only as Python functions; every
-degree and batch is an option. Written against, and tried on, torchtitan 0.3.0.
+degree and batch is an option. Written against, and tried on, torchtitan 0.3.0 and main of August 2026 (b5bcd76c).
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ BALANCE = 1e-3
 
 def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
     """The module, and the command of one node."""
-    job = checks.with_check(plan, job)
+    job = checks.with_check(plan, job, "torchtitan")
     argv = ("--module", MODULE, "--config", FUNCTION, *table.argv(TABLE, facts(plan, values)))
     return replace(
         job,
-        command=(*torchrun.rendezvous(plan, values), LaunchProgram("-m"), "torchtitan.train", *argv),
+        command=(*torchrun.rendezvous(plan, values), LaunchProgram(checks.NAME), "torchtitan.train", *argv),
         argv=argv,
         environment={**job.environment, **plan.env, "PYTHONPATH": "."},
         files={**job.files, f"{MODULE}.py": module(plan, values)},

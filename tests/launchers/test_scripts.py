@@ -15,10 +15,11 @@ H100 = "dgx-h100:1"
 JOBS = {
     "hf_trainer.py": ("hf-trainer", Case("hf-trainer", "llama3-8b", H100, "zero=3"), "train.py"),
     "megatron_bridge.py": ("megatron-bridge", Case("megatron-core", "llama3-8b", H100, "tp=2"), "train.py"),
-    "plan_check.py": ("torchtitan", Case("fsdp2", "llama3-8b", H100, ""), "plan_check.py"),
+    "plan_check.py": ("megatron-bridge", Case("megatron-core", "llama3-8b", H100, "tp=2"), "plan_check.py"),
     "plan_check_accelerate.py": ("hf-trainer", Case("hf-trainer", "llama3-8b", H100, "zero=3"), "plan_check.py"),
     "plan_check_deepspeed.py": ("deepspeed+ray-train", Case("deepspeed", "llama3-8b", H100, "zero=1"), "plan_check.py"),
     "plan_check_megatron.py": ("megatron", Case("megatron-core", "llama3-8b", H100, "tp=2"), "plan_check.py"),
+    "plan_check_torchtitan.py": ("torchtitan", Case("fsdp2", "llama3-8b", H100, ""), "plan_check.py"),
     "ray_train.py": ("torchrun+ray-train", Case("fsdp2", "llama3-8b", H100, ""), "ray_train.py"),
     "release_check.py": ("megatron", Case("megatron-core", "llama3-8b", H100, "tp=2"), "release_check.py"),
     "torchtitan.py": ("torchtitan", Case("fsdp2", "llama3-8b", H100, "precision=fp8"), "plan_config.py"),

@@ -17,7 +17,7 @@ exec torchrun \
   --node-rank "$NODE_RANK" \
   --master-addr "$MASTER_ADDR" \
   --master-port 29500 \
-  -m torchtitan.train \
+  plan_check.py torchtitan.train \
   --module plan_config \
   --config plan \
   --parallelism.data_parallel_replicate_degree 1 \

@@ -1,14 +1,14 @@
 # Llama 3 8B: the model and what torchtitan takes as code.
+import os
 from functools import partial
 
 import torch.nn as nn
 from plan_check import compare
-from torchtitan.components.checkpoint import CheckpointManager
+from torchtitan.components.checkpointer import CheckpointManager
 from torchtitan.components.loss import ChunkedLossWrapper, CrossEntropyLoss
 from torchtitan.components.optimizer import default_adamw
 from torchtitan.config import ParallelismConfig
 from torchtitan.distributed.pipeline_parallel import pipeline_llm
-from torchtitan.hf_datasets.text_datasets import HuggingFaceTextDataLoader
 from torchtitan.models.common import ComplexRoPE, Embedding, Linear, RMSNorm
 from torchtitan.models.common.config_utils import (
     decoder_vocab_size,
@@ -23,6 +23,20 @@ from torchtitan.models.llama3.state_dict_adapter import Llama3StateDictAdapter
 from torchtitan.protocols.model_spec import ModelSpec
 from torchtitan.trainer import Trainer
 
+try:
+    from torchtitan.hf_datasets.text_datasets import HuggingFaceTextDataLoader
+
+    def data():
+        return HuggingFaceTextDataLoader.Config()
+except ImportError:  # main of August 2026 (b5bcd76c)
+    from torchtitan.components.data import ConcatThenSplitPackingConfig, GrainDataLoader
+    from torchtitan.hf_datasets.text_datasets import DATASETS
+
+    def data():
+        dataset = DATASETS[os.environ.get("PLAN_DATASET", "c4")]
+        return GrainDataLoader.Config(dataset=ConcatThenSplitPackingConfig(dataset=dataset))
+
+
 LAYERS = 32
 DIM = 4096
 HEADS = 32
@@ -36,6 +50,7 @@ TIED = False
 CONVERTERS = []
 RECOMPUTE = None
 MODEL_PARTS = None
+LENGTH = "max_seq_len" if "max_seq_len" in ComplexRoPE.Config.__dataclass_fields__ else "max_context_length"
 
 LINEAR = {"weight": partial(nn.init.trunc_normal_, std=0.02), "bias": nn.init.zeros_}
 EMBEDDING = {"weight": skip_param_init if TIED else partial(nn.init.normal_, std=1.0)}
@@ -63,7 +78,7 @@ def block(layer):
             wo_param_init=deep(layer),
             inner_attention=get_attention_config("flex"),
             fuse_qkv=True,
-            rope=ComplexRoPE.Config(dim=HEAD_DIM, max_seq_len=SEQUENCE, theta=500000.0),
+            rope=ComplexRoPE.Config(dim=HEAD_DIM, **{LENGTH: SEQUENCE}, theta=500000.0),
             qk_norm=None,
         ),
         feed_forward=make_ffn_config(
@@ -127,7 +142,7 @@ def plan():
         loss=ChunkedLossWrapper.Config(loss_fn=CrossEntropyLoss.Config(global_vocab_size=decoder_vocab_size(spec))),
         model_spec=spec,
         optimizer=default_adamw(lr=1.0e-4),
-        dataloader=HuggingFaceTextDataLoader.Config(),
+        dataloader=data(),
         parallelism=ParallelismConfig(module_fqns_per_model_part=MODEL_PARTS),
         checkpoint=CheckpointManager.Config(),
         activation_checkpoint=RECOMPUTE,

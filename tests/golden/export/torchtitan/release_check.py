@@ -10,7 +10,7 @@ from importlib import metadata, util
 from pathlib import Path
 
 WRITTEN_FOR = [
-    {'name': 'torchtitan', 'tried': ['0.3.0'], 'checkout': None, 'newer': None, 'state': None, 'options': {'--module': '0.3', '--config': '0.3'}},
+    {'name': 'torchtitan', 'tried': ['0.3.0'], 'checkout': None, 'newer': None, 'state': 'components/data/loader.py', 'options': {'--module': '0.3', '--config': '0.3'}},
 ]
 
 
