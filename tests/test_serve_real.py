@@ -55,6 +55,18 @@ class Served:
         """The same by who holds the token."""
         return self.ask(method, path, body, self.token, **headers)
 
+    def answered(self, question: dict[str, str], **headers: str) -> tuple[int, str, str]:
+        """What a question comes to; its own address says how far it is until then."""
+        found = self.own("POST", "/", urlencode(question), **headers)
+        end = time.monotonic() + 120
+        place = ""
+        while (found[0], found[1][:11]) == (303, "/questions/") or found[0] == 200:
+            assert time.monotonic() < end
+            place = found[1] or place
+            found = self.own("GET", place)
+            time.sleep(0.1)
+        return found
+
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
@@ -107,7 +119,7 @@ def test_the_token_becomes_a_cookie(served: Served) -> None:
 
 def test_a_question_is_answered_with_its_report(served: Served) -> None:
     own = f"http://127.0.0.1:{served.address.port}"
-    status, place, _ = served.own("POST", "/", urlencode(QUESTION), Origin=own)
+    status, place, _ = served.answered(QUESTION, Origin=own)
     assert status == 303 and re.fullmatch(r"/plans/plan-[0-9a-f]{12}\.json", place)
     assert (served.folder / place.removeprefix("/plans/")).exists()
     status, _, html = served.own("GET", place)
@@ -125,7 +137,7 @@ def test_a_browser_asks_and_is_shown_the_report(served: Served) -> None:
         page.goto(served.address.geturl())
         for name, value in QUESTION.items():
             page.fill(f"#{name}", value)
-        page.click("button[type=submit]")
+        page.click("form[action='/'] button[type=submit]")
         page.wait_for_url("**/plans/plan-*.json")
         assert "GPT-2" in page.title()
 
@@ -140,12 +152,16 @@ def test_a_browser_asks_and_is_shown_the_report(served: Served) -> None:
         ({"model": ""}, "a model and a cluster"),
         ({"batch": "many"}, "no whole number"),
         ({"pin": "tp=3"}, "tp"),
+        ({"deadline": "1 s"}, "No plan keeps a deadline"),
     ],
 )
-def test_what_cannot_be_is_said_above_the_form(served: Served, change: dict[str, str], says: str) -> None:
+def test_what_cannot_be_is_said_at_its_field(served: Served, change: dict[str, str], says: str) -> None:
     before = sorted(served.folder.iterdir())
-    status, _, text = served.own("POST", "/", urlencode({**QUESTION, **change}))
+    status, _, text = served.answered({**QUESTION, **change})
     assert (status, says in text, "<script" in text) == (400, True, False)
+    if not any("/" in value for value in change.values()):
+        (field,) = change
+        assert re.search(rf'id="{field}"[^>]*aria-describedby="problem"', text)
     assert sorted(served.folder.iterdir()) == before
 
 
@@ -203,7 +219,7 @@ def test_ctrl_c_ends_a_search_at_once(tmp_path: Path) -> None:
         assert "Traceback" not in rest
         asking.join(10)
         _until(lambda: not _searches(tmp_path))
-    assert answers in ([], [400]) and not list((tmp_path / "own").iterdir()), "the search was waited for"
+    assert answers in ([], [303], [400]) and not list((tmp_path / "own").iterdir()), "the search was waited for"
 
 
 def _ask_in_vain(served: Served, answers: list[int]) -> None:
@@ -222,9 +238,35 @@ def _until(holds: Callable[[], bool], seconds: float = 30.0) -> None:
 def test_a_search_out_of_time_is_ended_and_said(tmp_path: Path) -> None:
     with _begun(tmp_path / "own", "--time-limit", "1 s") as process:
         served = Served(tmp_path / "own", process)
-        status, _, text = served.own("POST", "/", urlencode(SLOW))
+        status, _, text = served.answered(SLOW)
         assert status == 400 and "no answer within" in text and "--time-limit" in text
         _until(lambda: not _searches(tmp_path))
         assert not list((tmp_path / "own").iterdir())
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=30)
+
+
+@pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="no /proc")
+def test_a_second_question_waits_and_the_first_can_be_cancelled(tmp_path: Path) -> None:
+    with _begun(tmp_path / "own") as process:
+        served = Served(tmp_path / "own", process)
+        _, first, _ = served.own("POST", "/", urlencode(SLOW))
+        _, second, _ = served.own("POST", "/", urlencode(QUESTION))
+        assert "so far" in served.own("GET", first)[2]
+        assert "Waits for 1 question asked before" in served.own("GET", second)[2]
+        assert first in served.own("GET", "/")[2] and second in served.own("GET", "/")[2]
+        assert served.own("POST", first, "do=cancel")[:2] == (303, "/")
+        assert "cancelled" in served.own("GET", first)[2]
+        _until(lambda: served.own("GET", second)[1].startswith("/plans/"))
+        process.send_signal(signal.SIGINT)
+        rest, _ = process.communicate(timeout=30)
+        assert "Traceback" not in rest
+
+
+def test_kept_answers_are_listed_and_compared(served: Served) -> None:
+    names = [served.answered({**QUESTION, "batch": batch})[1].removeprefix("/plans/") for batch in ("32", "64")]
+    assert "GPT-2 (124M) on 1 × dgx-v100" in served.own("GET", "/")[2]
+    status, _, html = served.own("GET", f"/compared?plan={names[0]}&plan={names[1]}")
+    assert status == 200 and "Two plans compared" in html and "different" in html.lower()
+    assert served.own("GET", f"/compared?plan={names[0]}&plan=../plan-0.json")[0] == 404
+    assert served.ask("GET", f"/compared?plan={names[0]}")[0] == 403

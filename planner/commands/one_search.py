@@ -1,8 +1,8 @@
 """A search in a process of its own, which can be ended at any time: ``python -m planner.commands.one_search DIR PID``.
 
-The question comes as JSON on standard input; what a tool of agents answers, or what is wrong, goes as JSON to standard
-output. The process ends with who began it: when its answer is no longer waited for, when its time is over, and when
-its parent is gone.
+The question comes as JSON on standard input; how far the search is, and last what a tool of agents answers, or what is
+wrong, goes as lines of JSON to standard output. The process ends with who began it: when its answer is no longer waited
+for, when its time is over, and when its parent is gone.
 """
 
 from __future__ import annotations
@@ -10,18 +10,35 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from planner.base.errors import ClusterwrightError, WrongQuestion
 from planner.base.processes import end_with_parent
+from planner.base.stopping import best_so_far
 from planner.base.units import format_seconds
 
 MOST_WAITING = 4
 """Questions that wait for their turn; more are told to come again."""
 LIMIT_S = 600.0
 """Seconds that a search takes at most where nothing else is said."""
+WATCHED = ("document",)
+"""Tools that tell how far they are, and end with the best so far where they are asked to."""
+SELDOM_S = 0.2
+"""Seconds between two lines that tell how far a search is."""
+LONGEST_BYTES = 2**30
+"""Longest answer."""
+Told = dict[str, Any]
+"""How far a search is: ``what`` is done, the ``share`` of it, and a ``note`` on the best so far."""
+
+
+def _untold(_: Told) -> None:
+    """Tell nobody."""
 
 
 class OneSearch:
@@ -39,8 +56,15 @@ class OneSearch:
         if self._process is not None and self._process.returncode is None:
             self._process.kill()
 
-    async def answer(self, tool: str, asked: dict[str, Any]) -> Any:
+    def stop(self) -> None:
+        """Asks the search that is under way to end with the best so far."""
+        if self._process is not None and self._process.returncode is None:
+            self._process.send_signal(signal.SIGINT)
+
+    async def answer(self, tool: str, asked: dict[str, Any], tell: Callable[[Told], None] = _untold) -> Any:
         """What a tool of :class:`planner.commands.agent_tools.AgentTools` answers; cancelled, its process ends.
+
+        `tell` hears how far it is, first when its turn has come.
 
         Raises:
             WrongQuestion: what cannot be, what does not fit, no answer in time, or too many questions before this one.
@@ -52,7 +76,8 @@ class OneSearch:
             async with self._turn:
                 try:
                     question = json.dumps({"tool": tool, "asked": asked}).encode()
-                    text = await asyncio.wait_for(self._answered(question), self.limit_s)
+                    tell({"what": "begins", "share": 0.0, "note": ""})
+                    answer = await asyncio.wait_for(self._answered(question, tell), self.limit_s)
                 finally:
                     self.end()
                     if self._process is not None:
@@ -64,23 +89,51 @@ class OneSearch:
             ) from None
         finally:
             self._waiting -= 1
-        answer = json.loads(text)
         if "problem" in answer:
             raise WrongQuestion(answer["problem"])
         return answer["answer"]
 
-    async def _answered(self, asked: bytes) -> bytes:
-        self._process = await asyncio.create_subprocess_exec(
+    async def _answered(self, asked: bytes, tell: Callable[[Told], None]) -> dict[str, Any]:
+        process = self._process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-P", "-m", "planner.commands.one_search", str(self.folder), str(os.getpid())),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
             start_new_session=True,  # Ctrl-C is for the server, which ends it
+            limit=LONGEST_BYTES,
         )
-        text, _ = await self._process.communicate(asked)
-        if self._process.returncode:
+        assert process.stdin is not None and process.stdout is not None
+        process.stdin.write(asked)
+        process.stdin.close()
+        message: dict[str, Any] = {}
+        async for line in process.stdout:
+            message = json.loads(line)
+            if "told" in message:
+                tell(message["told"])
+        if await process.wait() or "told" in message or not message:
             raise WrongQuestion("the search was ended; the terminal of the server may say why")
-        return text
+        return message
+
+
+@contextmanager
+def telling(what: str, total: float | None) -> Iterator[Callable[..., None]]:
+    """Progress of a search as lines of JSON on standard output."""
+    done = 0.0
+    said = -SELDOM_S
+    told = ""
+
+    def advance(n: float = 1, note: str = "") -> None:
+        nonlocal done, said, told
+        done += n
+        told = note or told
+        if time.monotonic() - said >= SELDOM_S:
+            said = time.monotonic()
+            share = min(done / total, 1.0) if total else None
+            print(json.dumps({"told": {"what": what, "share": share, "note": told}}), flush=True)
+
+    vars(advance)["notes"] = True
+    advance(0)
+    yield advance
 
 
 def main() -> None:
@@ -91,7 +144,11 @@ def main() -> None:
     question = json.load(sys.stdin)
     try:
         tool = getattr(AgentTools(Path(sys.argv[1])), question["tool"])
-        answer = {"answer": tool(**question["asked"])}
+        watched = {"progress": telling} if question["tool"] in WATCHED else {}
+        with best_so_far():
+            answer = {"answer": tool(**question["asked"], **watched)}
+    except KeyboardInterrupt:
+        answer = {"problem": "stopped before a plan was found"}
     except ClusterwrightError as error:
         answer = {"problem": str(error)}
     except OSError as error:

@@ -7,9 +7,9 @@ of this run: first in the address, then in a cookie that the pages of no other s
 from __future__ import annotations
 
 import asyncio
-import re
 import secrets
-from collections.abc import Coroutine
+import time
+from collections.abc import Mapping
 from http.cookies import SimpleCookie
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,8 +19,9 @@ from planner.base import writing
 from planner.base.errors import ClusterwrightError, WrongQuestion
 from planner.base.secrets import scrubbed
 from planner.commands.agent_tools import AgentTools
+from planner.commands.asked_questions import Question, Questions, at_field, summary
 from planner.commands.one_search import OneSearch
-from planner.report.html_page import rendered
+from planner.report.html_page import TEMPLATES, rendered, script_hash
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -52,8 +53,13 @@ FIELDS: dict[str, tuple[str, str]] = {
 }
 """Field -> its label, and an example."""
 NUMBERS = ("batch", "seq")
-LISTED = re.compile(r" \(list_\w+\(\)\)")
-"""What Python's messages add; the form lists these itself."""
+LABELS = {name: label for name, (label, _) in FIELDS.items()}
+WATCHING = (TEMPLATES / "waiting.js").read_text(encoding="utf-8")
+"""What looks how far a question is, in place of loading its page anew, which loses the focus."""
+PATIENCE_S = 2.0
+"""Seconds that an answer is waited for before the page says how far it is."""
+MOST_LISTED = 20
+"""Answers that the form lists, newest first."""
 
 
 def application(folder: Path, token: str, search: OneSearch) -> Any:
@@ -73,6 +79,9 @@ def application(folder: Path, token: str, search: OneSearch) -> Any:
     routes = [
         Route("/", pages.form, methods=["GET"]),
         Route("/", pages.asked, methods=["POST"]),
+        Route("/questions/{id}", pages.question, methods=["GET"]),
+        Route("/questions/{id}", pages.ended, methods=["POST"]),
+        Route("/compared", pages.compared, methods=["GET"]),
         Route("/plans/{name}", pages.report, methods=["GET"]),
     ]
     hosts = Middleware(TrustedHostMiddleware, allowed_hosts=[HOST, "localhost"])
@@ -84,7 +93,10 @@ class Pages:
 
     def __init__(self, tools: AgentTools, token: str, search: OneSearch) -> None:
         """`tools` read and keep, `search` answers; `token` is of this run."""
-        self.tools, self.token, self.search = tools, token, search
+        self.tools = tools
+        self.token = token
+        self.search = search
+        self.questions = Questions(search)
 
     async def form(self, request: Request) -> Response:
         """The form; with the token in the address, a cookie of it and the address without."""
@@ -97,76 +109,138 @@ class Pages:
         return self._refused(request) or self._page({}, "")
 
     async def asked(self, request: Request) -> Response:
-        """A plan is made, kept, and shown; what cannot be is said above the form."""
-        from starlette.responses import RedirectResponse
-
+        """A question waits for its turn; what cannot be is said at its field."""
         if refused := self._refused(request):
             return refused
-        body = b""
-        async for part in request.stream():
-            body += part
-            if len(body) > MOST_BYTES:
-                return _text("a question is shorter than that", 413)
-        given = {name: values[0].strip() for name, values in parse_qs(body.decode("utf-8", "replace")).items()}
-        try:
-            name = await _while_connected(request, self._planned(given))
-        except ClusterwrightError as error:
-            return self._page(given, LISTED.sub("", scrubbed(str(error))), 400)
-        return RedirectResponse(f"/plans/{name}", status_code=303, headers=HEADERS)
+        given = await _sent(request)
+        if given is None:
+            return _text("a question is shorter than that", 413)
+        question = self.questions.ask(given, self._planned)
+        assert question.task is not None
+        await asyncio.wait([question.task], timeout=PATIENCE_S)
+        return self._state(question)
+
+    async def question(self, request: Request) -> Response:
+        """How far a question is, or where its answer stands."""
+        if refused := self._refused(request):
+            return refused
+        question = self.questions.asked.get(request.path_params["id"])
+        if question is None:
+            return _text("no such question; the form lists the answers that are kept", 404)
+        return self._state(question) if question.is_over else self._waiting(question)
+
+    async def ended(self, request: Request) -> Response:
+        """A question that is stopped, with the best so far, or cancelled."""
+        if refused := self._refused(request):
+            return refused
+        question = self.questions.asked.get(request.path_params["id"])
+        given = await _sent(request)
+        if question is None or given is None:
+            return _text("no such question", 404)
+        if given.get("do") == "stop":
+            self.questions.stop(question)
+            return _elsewhere(f"/questions/{question.id}")
+        self.questions.cancel(question)
+        if question.task is not None:
+            await asyncio.wait([question.task], timeout=PATIENCE_S)
+        return _elsewhere("/")
+
+    async def compared(self, request: Request) -> Response:
+        """Two kept answers or more on one page; of two, the second against the first."""
+        if refused := self._refused(request):
+            return refused
+        return await self._shown(request.query_params.getlist("plan")[:MOST_LISTED])
 
     async def report(self, request: Request) -> Response:
         """The report on a plan that is kept."""
+        return self._refused(request) or await self._shown([request.path_params["name"]])
+
+    async def _shown(self, names: list[str]) -> Response:
         from starlette.concurrency import run_in_threadpool
         from starlette.responses import HTMLResponse
 
-        if refused := self._refused(request):
-            return refused
         try:
-            html = await run_in_threadpool(self._reported, request.path_params["name"])
+            html = await run_in_threadpool(self._reported, names)
         except ClusterwrightError as error:
             return _text(scrubbed(str(error)), 404)
         return HTMLResponse(html, headers=HEADERS)
 
-    async def _planned(self, given: dict[str, str]) -> str:
+    def _state(self, question: Question) -> Response:
+        """The answer's address, the form with what is wrong, or the question's own address."""
+        if question.kept:
+            return _elsewhere(f"/plans/{question.kept}")
+        if question.problem:
+            return self._page(question.given, question.problem, 400)
+        return _elsewhere(f"/questions/{question.id}")
+
+    async def _planned(self, question: Question) -> str:
         """The name of the file that holds the answer."""
-        asked: dict[str, Any] = {name: given[name] for name in FIELDS if given.get(name)}
+        asked: dict[str, Any] = {name: question.given[name] for name in FIELDS if question.given.get(name)}
         for name in NUMBERS:
             if name in asked:
                 asked[name] = _whole(name, asked[name])
         if not asked.get("model") or not asked.get("cluster"):
-            raise WrongQuestion("a model and a cluster, at least: llama3-8b on dgx-h100:4")
+            missing = "cluster" if asked.get("model") else "model"
+            raise WrongQuestion(f"{missing}: a model and a cluster are needed, at least: llama3-8b on dgx-h100:4")
         kept = f"plan-{secrets.token_hex(6)}.json"
         asked["cluster"] = asked["cluster"].split()
-        text = await self.search.answer("document", asked)
+
+        def tell(told: dict[str, Any]) -> None:
+            question.told = told
+
+        text = await self.search.answer("document", asked, tell)
         writing.write(self.tools.folder / kept, text, replace=True)
         return kept
 
-    def _reported(self, name: str) -> str:
+    def _reported(self, names: list[str]) -> str:
         from planner.api import documents
 
-        path = self.tools.folder / name
-        if name not in {each.name for each in self.tools.folder.glob("plan-*.json") if not each.is_symlink()}:
-            raise WrongQuestion(f"no plan {name!r} is kept here")
-        return documents.written([path], None)
+        kept = {path.name: path for path in self._kept()}
+        if missing := [name for name in names if name not in kept]:
+            raise WrongQuestion(f"no plan {missing[0]!r} is kept here")
+        if not names:
+            raise WrongQuestion("choose the answers to compare in the list below the form")
+        paths = [kept[name] for name in names]
+        compared = [documents.compare(*paths)] if len(paths) == 2 else []
+        return documents.written([*compared, *paths], None)
 
-    def _page(self, given: dict[str, str], problem: str, status: int = 200) -> Response:
-        from starlette.responses import HTMLResponse
+    def _kept(self) -> list[Path]:
+        """Answers, newest first."""
+        files = [path for path in self.tools.folder.glob("plan-*.json") if not path.is_symlink()]
+        return sorted(files, key=lambda path: path.stat().st_mtime, reverse=True)
 
+    def _page(self, given: Mapping[str, str], problem: str, status: int = 200) -> Response:
         import planner
 
-        kept = sorted(self.tools.folder.glob("plan-*.json"), key=lambda path: path.stat().st_mtime, reverse=True)
+        place, words = at_field(problem, LABELS)
         html = rendered(
             "question.html",
             fields=FIELDS,
             given=given,
-            problem=problem,
-            kept=[path.name for path in kept[:20]],
+            problem=words,
+            place=place,
+            open=[question for question in self.questions.asked.values() if not question.is_over],
+            kept=[(path.name, *summary(path, path.stat().st_mtime_ns)) for path in self._kept()[:MOST_LISTED]],
             known={
-                "model": [each.id for each in planner.list_models()],
-                "cluster": [f"{each.id}:1" for each in planner.list_nodes()],
+                "model": [model.id for model in planner.list_models()],
+                "cluster": [f"{node.id}:1" for node in planner.list_nodes()],
             },
         )
-        return HTMLResponse(html, status, headers={**HEADERS, "content-security-policy": STRICT})
+        return _html(html, status)
+
+    def _waiting(self, question: Question) -> Response:
+        lasted = time.monotonic() - question.asked_s
+        before = self.questions.before(question)
+        html = rendered(
+            "waiting.html",
+            question=question,
+            lasted=f"{lasted:,.0f} s",
+            before=before,
+            labels=LABELS,
+            script=WATCHING,
+        )
+        policy = f"{STRICT}; script-src '{script_hash(WATCHING)}'; connect-src 'self'"
+        return _html(html, 200, policy)
 
     def _refused(self, request: Request) -> Response | None:
         cookies = SimpleCookie(request.headers.get("cookie", ""))
@@ -181,27 +255,26 @@ class Pages:
         return secrets.compare_digest(text.encode(), self.token.encode())
 
 
-async def _while_connected(request: Request, answer: Coroutine[Any, Any, str]) -> str:
-    """The answer; who has gone away meanwhile is not answered, and what was begun for him ends.
-
-    Raises:
-        WrongQuestion: he has.
-    """
-    task = asyncio.ensure_future(answer)
-    gone = asyncio.ensure_future(_gone(request))
-    try:
-        await asyncio.wait((task, gone), return_when=asyncio.FIRST_COMPLETED)
-        if not task.done():
-            raise WrongQuestion("nobody waits for the answer any longer")
-        return task.result()
-    finally:
-        task.cancel()
-        gone.cancel()
+async def _sent(request: Request) -> dict[str, str] | None:
+    """Fields of a form; None where they are longer than any of ours."""
+    body = b""
+    async for part in request.stream():
+        body += part
+        if len(body) > MOST_BYTES:
+            return None
+    return {name: values[0].strip() for name, values in parse_qs(body.decode("utf-8", "replace")).items()}
 
 
-async def _gone(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
+def _elsewhere(address: str) -> Response:
+    from starlette.responses import RedirectResponse
+
+    return RedirectResponse(address, status_code=303, headers=HEADERS)
+
+
+def _html(html: str, status: int, policy: str = STRICT) -> Response:
+    from starlette.responses import HTMLResponse
+
+    return HTMLResponse(html, status, headers={**HEADERS, "content-security-policy": policy})
 
 
 def _whole(name: str, text: str) -> int:
@@ -211,7 +284,7 @@ def _whole(name: str, text: str) -> int:
     try:
         return sequence_length(text) or 0
     except WrongQuestion:
-        raise WrongQuestion(f"{FIELDS[name][0]}: {text!r} is no whole number; write 8192 or 8k") from None
+        raise WrongQuestion(f"{name}: {text!r} is no whole number; write 8192 or 8k") from None
 
 
 def _text(message: str, status: int) -> Response:

@@ -165,7 +165,7 @@ def page(documents: Sequence[Content]) -> str:
         "page.html",
         documents=documents,
         scripts=scripts,
-        hashes=[_hash(each) for each in scripts],
+        hashes=[script_hash(each) for each in scripts],
         palette=vega_lite.PALETTE,
         version=__version__,
     )
@@ -219,6 +219,6 @@ def _missing(name: str) -> WrongQuestion:
     return WrongQuestion(f"a page needs {name}, which is not installed: pip install 'clusterwright[report]'")
 
 
-def _hash(script: str) -> str:
+def script_hash(script: str) -> str:
     """As a content security policy states it (https://www.w3.org/TR/CSP3/#grammardef-hash-source)."""
     return "sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()

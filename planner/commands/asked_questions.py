@@ -1,0 +1,133 @@
+"""Questions of the page of ``clusterwright serve``: each has an address and a turn, and tells how far it is."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+
+from planner.base.errors import ClusterwrightError
+from planner.base.secrets import scrubbed
+from planner.base.units import format_usd
+from planner.commands.one_search import OneSearch, Told
+from planner.report import quantities
+
+MOST_KEPT = 100
+"""Questions that are remembered; what they were answered stays in the folder."""
+LISTED = re.compile(r" \(list_\w+\(\)\)")
+"""What Python's messages add; the form lists these itself."""
+NAMED = re.compile(r"\b(\w+)='?([^'\s,()]+(?: [^'\s,()]+)?)'?")
+"""An argument of Python in a message, and its value."""
+
+
+@dataclass
+class Question:
+    """One question, from when it was asked until it is answered."""
+
+    id: str
+    given: Mapping[str, str]
+    """Field of the form -> what stands in it."""
+    told: Told | None = None
+    """How far its search is; None while it waits for its turn."""
+    asked_s: float = field(default_factory=time.monotonic)
+    kept: str = ""
+    """The file that holds the answer."""
+    problem: str = ""
+    """Why there is none."""
+    task: asyncio.Task[None] | None = None
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether its search runs."""
+        return self.told is not None and not self.is_over
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it is answered, or will never be."""
+        return bool(self.kept or self.problem)
+
+
+class Questions:
+    """All questions of this run, oldest first."""
+
+    def __init__(self, search: OneSearch) -> None:
+        """`search` answers them one after the other."""
+        self.search = search
+        self.asked: dict[str, Question] = {}
+
+    def ask(self, given: Mapping[str, str], answer: Callable[[Question], Awaitable[str]]) -> Question:
+        """A question that waits for its turn; `answer` names the file that holds the answer."""
+        question = Question(secrets.token_hex(6), given)
+        question.task = asyncio.ensure_future(self._answered(question, answer))
+        self.asked[question.id] = question
+        for old in list(self.asked)[:-MOST_KEPT]:
+            if self.asked[old].is_over:
+                del self.asked[old]
+        return question
+
+    async def _answered(self, question: Question, answer: Callable[[Question], Awaitable[str]]) -> None:
+        try:
+            question.kept = await answer(question)
+        except ClusterwrightError as error:
+            question.problem = LISTED.sub("", scrubbed(str(error)))
+        except asyncio.CancelledError:
+            question.problem = "cancelled"
+            raise
+
+    def before(self, question: Question) -> int:
+        """How many questions are answered before this one."""
+        earlier = list(self.asked.values())[: list(self.asked).index(question.id)]
+        return sum(not other.is_over for other in earlier)
+
+    def stop(self, question: Question) -> None:
+        """Ends the search of a question with the best so far; one that still waits is not asked any longer."""
+        if question.is_under_way:
+            self.search.stop()
+        else:
+            self.cancel(question)
+
+    def cancel(self, question: Question) -> None:
+        """Ends a question without an answer."""
+        if question.task is not None and not question.is_over:
+            question.task.cancel()
+
+
+def at_field(problem: str, labels: Mapping[str, str]) -> tuple[str, str]:
+    """The field at which a problem stands, empty where it is of none, and the problem in the words of the form.
+
+    `labels`: field -> label. What messages call ``deadline='9 h'`` is there the value of a labelled field.
+    """
+    if problem.startswith("no model"):
+        return "model", problem
+    if problem.startswith("no node"):
+        return "cluster", problem
+    first = re.match(r"(\w+)(?:=|: )", problem)
+    names = [name for name, _ in NAMED.findall(problem) if name in labels]
+    place = first[1] if first and first[1] in labels else "pin" if first and "=" in first[0] else "".join(names[:1])
+    words = NAMED.sub(lambda named: f"{labels[named[1]]}: {named[2]}" if named[1] in labels else named[0], problem)
+    return place, words.removeprefix(f"{labels.get(place, '')}: ") if place else words
+
+
+@lru_cache(maxsize=256)
+def summary(path: Path, changed: int) -> tuple[str, str]:
+    """What a kept answer is of, and its step, days and dollars; `changed`: when the file was."""
+    del changed
+    try:
+        held = json.loads(path.read_text(encoding="utf-8"))
+        plan = next((plan for plan in held["plans"] if plan["rank"] == held.get("recommended")), held["plans"][0])
+        pools = " + ".join(f"{pool['count']} × {pool['node']}" for pool in plan["cluster"]["pools"])
+        usd = plan["money"].get("usd_total")
+        cost = "" if usd is None else f", {format_usd(usd)}"
+        step = quantities.seconds(plan["prediction"]["step_time_s"])
+        return (
+            f"{plan['workload']['name']} on {pools}",
+            f"{step} a step, {quantities.days(plan['money']['days'])}{cost}",
+        )
+    except (OSError, ValueError, KeyError, IndexError, TypeError):
+        return path.name, ""

@@ -1,0 +1,22 @@
+"""Questions of the page of ``serve``: messages of Python in the words of the form, each at its field."""
+
+from __future__ import annotations
+
+from planner.commands.asked_questions import at_field
+from planner.commands.web import LABELS
+from tests.sweeps import sweep
+
+
+@sweep(
+    "problem, place, words",
+    [
+        ("no model 'gtp2'. Did you mean gpt2?", "model", "no model 'gtp2'. Did you mean gpt2?"),
+        ("cluster='dgx-v100': how many?", "cluster", "dgx-v100: how many?"),
+        ("tokens='many' is not a quantity", "tokens", "many is not a quantity"),
+        ("tp=3: 8 accelerators don't split that way", "pin", "tp=3: 8 accelerators don't split that way"),
+        ("No plan keeps it: 9 h would (deadline='9 h').", "deadline", "No plan keeps it: 9 h would (Deadline: 9 h)."),
+        ("4 questions wait already", "", "4 questions wait already"),
+    ],
+)
+def test_a_problem_stands_at_its_field_in_the_words_of_the_form(problem: str, place: str, words: str) -> None:
+    assert at_field(problem, LABELS) == (place, words)
