@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from planner.commands.asked_questions import at_field
+import asyncio
+import time
+from pathlib import Path
+
+from planner.commands.asked_questions import LEFT, Questions, at_field
+from planner.commands.one_search import OneSearch
 from planner.commands.web import LABELS
 from tests.sweeps import sweep
 
@@ -20,3 +25,19 @@ from tests.sweeps import sweep
 )
 def test_a_problem_stands_at_its_field_in_the_words_of_the_form(problem: str, place: str, words: str) -> None:
     assert at_field(problem, LABELS) == (place, words)
+
+
+@sweep("keep, viewed, problem", [("", False, LEFT), ("on", False, ""), ("", True, "")])
+def test_a_search_ends_when_its_page_is_left_unless_it_was_asked_to_go_on(
+    tmp_path: Path, keep: str, viewed: bool, problem: str
+) -> None:
+    async def asked() -> str:
+        questions = Questions(OneSearch(tmp_path), left_s=0.2)
+        question = questions.ask({"keep": keep}, lambda _: asyncio.sleep(30, ""))
+        for _ in range(10):
+            await asyncio.sleep(0.05)
+            question.seen_s = time.monotonic() if viewed else question.seen_s
+        questions.cancel(question)
+        return question.problem
+
+    assert asyncio.run(asked()) == problem

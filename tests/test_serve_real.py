@@ -19,6 +19,7 @@ from urllib.parse import urlencode, urlsplit
 
 import pytest
 
+from planner.commands.asked_questions import LEFT, LEFT_S
 from tests.test_report_real import BROWSER
 
 MISSING = [name for name in ("starlette", "uvicorn", "vl_convert") if find_spec(name) is None]
@@ -261,6 +262,19 @@ def test_a_second_question_waits_and_the_first_can_be_cancelled(tmp_path: Path) 
         process.send_signal(signal.SIGINT)
         rest, _ = process.communicate(timeout=30)
         assert "Traceback" not in rest
+
+
+@pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="no /proc")
+def test_a_search_whose_page_is_left_is_ended_and_can_be_asked_again(tmp_path: Path) -> None:
+    with _begun(tmp_path / "own") as process:
+        served = Served(tmp_path / "own", process)
+        _, left, _ = served.own("POST", "/", urlencode(SLOW))
+        _until(lambda: bool(_searches(tmp_path)))
+        _until(lambda: not _searches(tmp_path), LEFT_S + 10)
+        status, _, text = served.own("GET", left)
+        assert status == 410 and LEFT in text and "Ask again</button>" in text and f'value="{SLOW["model"]}"' in text
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=30)
 
 
 def test_kept_answers_are_listed_and_compared(served: Served) -> None:

@@ -15,9 +15,13 @@ from pathlib import Path
 from planner.base.errors import ClusterwrightError
 from planner.base.secrets import scrubbed
 from planner.base.units import format_usd
-from planner.commands.one_search import OneSearch, Told
+from planner.commands.one_search import OneSearch, Progress
 from planner.report import quantities
 
+LEFT_S = 15.0
+"""Seconds after which a question whose page nobody has asked for is ended: its page polls, so its tab is closed."""
+LEFT = "The search was ended because its page was left."
+"""What the address of such a question says."""
 MOST_KEPT = 100
 """Questions that are remembered; what they were answered stays in the folder."""
 LISTED = re.compile(r" \(list_\w+\(\)\)")
@@ -27,15 +31,19 @@ NAMED = re.compile(r"\b(\w+)='?([^'\s,()]+(?: [^'\s,()]+)?)'?")
 
 
 @dataclass
-class Question:
+class PageQuestion:
     """One question, from when it was asked until it is answered."""
 
     id: str
     given: Mapping[str, str]
     """Field of the form -> what stands in it."""
-    told: Told | None = None
+    progress: Progress | None = None
     """How far its search is; None while it waits for its turn."""
     asked_s: float = field(default_factory=time.monotonic)
+    seen_s: float = field(default_factory=time.monotonic)
+    """When its page was asked for last."""
+    is_kept_on: bool = False
+    """Whether it goes on when nobody looks at its page."""
     kept: str = ""
     """The file that holds the answer."""
     problem: str = ""
@@ -45,7 +53,7 @@ class Question:
     @property
     def is_under_way(self) -> bool:
         """Whether its search runs."""
-        return self.told is not None and not self.is_over
+        return self.progress is not None and not self.is_over
 
     @property
     def is_over(self) -> bool:
@@ -56,14 +64,15 @@ class Question:
 class Questions:
     """All questions of this run, oldest first."""
 
-    def __init__(self, search: OneSearch) -> None:
-        """`search` answers them one after the other."""
+    def __init__(self, search: OneSearch, left_s: float = LEFT_S) -> None:
+        """`search` answers them one after the other; one whose page is left for `left_s` seconds is ended."""
         self.search = search
-        self.asked: dict[str, Question] = {}
+        self.left_s = left_s
+        self.asked: dict[str, PageQuestion] = {}
 
-    def ask(self, given: Mapping[str, str], answer: Callable[[Question], Awaitable[str]]) -> Question:
+    def ask(self, given: Mapping[str, str], answer: Callable[[PageQuestion], Awaitable[str]]) -> PageQuestion:
         """A question that waits for its turn; `answer` names the file that holds the answer."""
-        question = Question(secrets.token_hex(6), given)
+        question = PageQuestion(secrets.token_hex(6), given, is_kept_on=bool(given.get("keep")))
         question.task = asyncio.ensure_future(self._answered(question, answer))
         self.asked[question.id] = question
         for old in list(self.asked)[:-MOST_KEPT]:
@@ -71,28 +80,38 @@ class Questions:
                 del self.asked[old]
         return question
 
-    async def _answered(self, question: Question, answer: Callable[[Question], Awaitable[str]]) -> None:
+    async def _answered(self, question: PageQuestion, answer: Callable[[PageQuestion], Awaitable[str]]) -> None:
+        watch = asyncio.ensure_future(self._watched(question))
         try:
             question.kept = await answer(question)
         except ClusterwrightError as error:
             question.problem = LISTED.sub("", scrubbed(str(error)))
         except asyncio.CancelledError:
-            question.problem = "cancelled"
+            question.problem = question.problem or "cancelled"
             raise
+        finally:
+            watch.cancel()
 
-    def before(self, question: Question) -> int:
+    async def _watched(self, question: PageQuestion) -> None:
+        """Ends a question when its page is left."""
+        while question.is_kept_on or time.monotonic() - question.seen_s < self.left_s:
+            await asyncio.sleep(self.left_s / 10)
+        self.cancel(question)
+        question.problem = LEFT
+
+    def before(self, question: PageQuestion) -> int:
         """How many questions are answered before this one."""
         earlier = list(self.asked.values())[: list(self.asked).index(question.id)]
         return sum(not other.is_over for other in earlier)
 
-    def stop(self, question: Question) -> None:
+    def stop(self, question: PageQuestion) -> None:
         """Ends the search of a question with the best so far; one that still waits is not asked any longer."""
         if question.is_under_way:
             self.search.stop()
         else:
             self.cancel(question)
 
-    def cancel(self, question: Question) -> None:
+    def cancel(self, question: PageQuestion) -> None:
         """Ends a question without an answer."""
         if question.task is not None and not question.is_over:
             question.task.cancel()

@@ -24,7 +24,7 @@ from planner.base.stopping import best_so_far
 from planner.base.units import format_seconds
 
 MOST_WAITING = 4
-"""Questions that wait for their turn; more are told to come again."""
+"""Questions that wait for their turn; more are asked to come again."""
 LIMIT_S = 600.0
 """Seconds that a search takes at most where nothing else is said."""
 WATCHED = ("document",)
@@ -33,11 +33,11 @@ SELDOM_S = 0.2
 """Seconds between two lines that tell how far a search is."""
 LONGEST_BYTES = 2**30
 """Longest answer."""
-Told = dict[str, Any]
+Progress = dict[str, Any]
 """How far a search is: ``what`` is done, the ``share`` of it, and a ``note`` on the best so far."""
 
 
-def _untold(_: Told) -> None:
+def _unheard(_: Progress) -> None:
     """Tell nobody."""
 
 
@@ -61,7 +61,7 @@ class OneSearch:
         if self._process is not None and self._process.returncode is None:
             self._process.send_signal(signal.SIGINT)
 
-    async def answer(self, tool: str, asked: dict[str, Any], tell: Callable[[Told], None] = _untold) -> Any:
+    async def answer(self, tool: str, asked: dict[str, Any], tell: Callable[[Progress], None] = _unheard) -> Any:
         """What a tool of :class:`planner.commands.agent_tools.AgentTools` answers; cancelled, its process ends.
 
         `tell` hears how far it is, first when its turn has come.
@@ -93,7 +93,7 @@ class OneSearch:
             raise WrongQuestion(answer["problem"])
         return answer["answer"]
 
-    async def _answered(self, asked: bytes, tell: Callable[[Told], None]) -> dict[str, Any]:
+    async def _answered(self, asked: bytes, tell: Callable[[Progress], None]) -> dict[str, Any]:
         process = self._process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-P", "-m", "planner.commands.one_search", str(self.folder), str(os.getpid())),
             stdin=asyncio.subprocess.PIPE,
@@ -108,9 +108,9 @@ class OneSearch:
         message: dict[str, Any] = {}
         async for line in process.stdout:
             message = json.loads(line)
-            if "told" in message:
-                tell(message["told"])
-        if await process.wait() or "told" in message or not message:
+            if "progress" in message:
+                tell(message["progress"])
+        if await process.wait() or "progress" in message or not message:
             raise WrongQuestion("the search was ended; the terminal of the server may say why")
         return message
 
@@ -119,17 +119,17 @@ class OneSearch:
 def telling(what: str, total: float | None) -> Iterator[Callable[..., None]]:
     """Progress of a search as lines of JSON on standard output."""
     done = 0.0
-    said = -SELDOM_S
-    told = ""
+    printed_s = -SELDOM_S
+    latest = ""
 
     def advance(n: float = 1, note: str = "") -> None:
-        nonlocal done, said, told
+        nonlocal done, printed_s, latest
         done += n
-        told = note or told
-        if time.monotonic() - said >= SELDOM_S:
-            said = time.monotonic()
+        latest = note or latest
+        if time.monotonic() - printed_s >= SELDOM_S:
+            printed_s = time.monotonic()
             share = min(done / total, 1.0) if total else None
-            print(json.dumps({"told": {"what": what, "share": share, "note": told}}), flush=True)
+            print(json.dumps({"progress": {"what": what, "share": share, "note": latest}}), flush=True)
 
     vars(advance)["notes"] = True
     advance(0)

@@ -19,7 +19,7 @@ from planner.base import writing
 from planner.base.errors import ClusterwrightError, WrongQuestion
 from planner.base.secrets import scrubbed
 from planner.commands.agent_tools import AgentTools
-from planner.commands.asked_questions import Question, Questions, at_field, summary
+from planner.commands.asked_questions import LEFT, LEFT_S, PageQuestion, Questions, at_field, summary
 from planner.commands.one_search import OneSearch
 from planner.report.html_page import TEMPLATES, rendered, script_hash
 
@@ -58,6 +58,8 @@ WATCHING = (TEMPLATES / "waiting.js").read_text(encoding="utf-8")
 """What looks how far a question is, in place of loading its page anew, which loses the focus."""
 PATIENCE_S = 2.0
 """Seconds that an answer is waited for before the page says how far it is."""
+SELDOM_S = 1.0
+"""Seconds between two looks of a page at how far its question is."""
 MOST_LISTED = 20
 """Answers that the form lists, newest first."""
 
@@ -127,18 +129,25 @@ class Pages:
         question = self.questions.asked.get(request.path_params["id"])
         if question is None:
             return _text("no such question; the form lists the answers that are kept", 404)
+        question.seen_s = time.monotonic()
+        if "next" in request.query_params and question.task is not None:
+            await asyncio.wait([question.task], timeout=SELDOM_S)
         return self._state(question) if question.is_over else self._waiting(question)
 
     async def ended(self, request: Request) -> Response:
-        """A question that is stopped, with the best so far, or cancelled."""
+        """A question that is stopped, with the best so far, or cancelled, or kept on when its page is left."""
         if refused := self._refused(request):
             return refused
         question = self.questions.asked.get(request.path_params["id"])
         given = await _sent(request)
         if question is None or given is None:
             return _text("no such question", 404)
-        if given.get("do") == "stop":
-            self.questions.stop(question)
+        if given.get("do") in ("stop", "keep"):
+            question.seen_s = time.monotonic()
+            if given["do"] == "keep":
+                question.is_kept_on = True
+            else:
+                self.questions.stop(question)
             return _elsewhere(f"/questions/{question.id}")
         self.questions.cancel(question)
         if question.task is not None:
@@ -165,15 +174,15 @@ class Pages:
             return _text(scrubbed(str(error)), 404)
         return HTMLResponse(html, headers=HEADERS)
 
-    def _state(self, question: Question) -> Response:
+    def _state(self, question: PageQuestion) -> Response:
         """The answer's address, the form with what is wrong, or the question's own address."""
         if question.kept:
             return _elsewhere(f"/plans/{question.kept}")
         if question.problem:
-            return self._page(question.given, question.problem, 400)
+            return self._page(question.given, question.problem, 410 if question.problem == LEFT else 400)
         return _elsewhere(f"/questions/{question.id}")
 
-    async def _planned(self, question: Question) -> str:
+    async def _planned(self, question: PageQuestion) -> str:
         """The name of the file that holds the answer."""
         asked: dict[str, Any] = {name: question.given[name] for name in FIELDS if question.given.get(name)}
         for name in NUMBERS:
@@ -185,8 +194,8 @@ class Pages:
         kept = f"plan-{secrets.token_hex(6)}.json"
         asked["cluster"] = asked["cluster"].split()
 
-        def tell(told: dict[str, Any]) -> None:
-            question.told = told
+        def tell(progress: dict[str, Any]) -> None:
+            question.progress = progress
 
         text = await self.search.answer("document", asked, tell)
         writing.write(self.tools.folder / kept, text, replace=True)
@@ -219,6 +228,7 @@ class Pages:
             given=given,
             problem=words,
             place=place,
+            left=problem == LEFT,
             open=[question for question in self.questions.asked.values() if not question.is_over],
             kept=[(path.name, *summary(path, path.stat().st_mtime_ns)) for path in self._kept()[:MOST_LISTED]],
             known={
@@ -228,7 +238,7 @@ class Pages:
         )
         return _html(html, status)
 
-    def _waiting(self, question: Question) -> Response:
+    def _waiting(self, question: PageQuestion) -> Response:
         lasted = time.monotonic() - question.asked_s
         before = self.questions.before(question)
         html = rendered(
@@ -237,6 +247,7 @@ class Pages:
             lasted=f"{lasted:,.0f} s",
             before=before,
             labels=LABELS,
+            left_s=f"{LEFT_S:.0f}",
             script=WATCHING,
         )
         policy = f"{STRICT}; script-src '{script_hash(WATCHING)}'; connect-src 'self'"

@@ -1,8 +1,15 @@
 "use strict";
-// Shows how far the search is, once a second; where it is over, the address leads to the answer.
-setInterval(async () => {
-  const answer = await fetch(location.href, { redirect: "manual" });
-  if (answer.type === "opaqueredirect" || !answer.ok) return location.reload();
-  const page = new DOMParser().parseFromString(await answer.text(), "text/html");
-  document.getElementById("state").replaceChildren(...page.getElementById("state").childNodes);
-}, 1000);
+// Shows how far the search is; where it is over, the address leads to the answer. The server answers once a second: a
+// timer of this page would sleep with its tab, and the search would be taken for left.
+(async () => {
+  for (;;) {
+    const answer = await fetch("?next", { redirect: "manual" }).catch(() => null);
+    if (answer === null) {
+      await new Promise((done) => setTimeout(done, 1000));
+      continue;
+    }
+    if (answer.type === "opaqueredirect" || !answer.ok) return location.reload();
+    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+    document.getElementById("state").replaceChildren(...page.getElementById("state").childNodes);
+  }
+})();
