@@ -17,6 +17,7 @@ from planner.base.errors import WrongQuestion
 from planner.schema.launcher_table import FOLDER, LauncherTable, spelt
 
 Values = Mapping[str, Any]
+PADDED = "responses are padded to the longest of their micro-batch; predicted packed, which takes less"
 UNSET: tuple[Any, ...] = (None, False, "", (), [], {})
 
 

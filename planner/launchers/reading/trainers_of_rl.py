@@ -6,12 +6,15 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-from planner.launchers.reading import verl
+from planner.launchers.reading import nemo_rl, verl
 from planner.launchers.reading.post_training import StatedStep
 from planner.launchers.reading.source import Started, of_script, text_of
 
-SOURCES = ("verl",)
-_MARKS = {"verl": re.compile(r"\bverl\.(trainer|experimental)\.\w|^actor_rollout_ref\s*:", re.MULTILINE)}
+SOURCES = ("verl", "nemo-rl")
+_MARKS = {
+    "verl": re.compile(r"\bverl\.(trainer|experimental)\.\w|^actor_rollout_ref\s*:", re.MULTILINE),
+    "nemo-rl": re.compile(r"run_grpo\w*\.py|^(grpo|loss_fn)\s*:|^defaults\s*:.*grpo.*yaml", re.MULTILINE),
+}
 _FILE = re.compile(r"\A(\s*#[^\n]*\n|\s*\n|---\n)*[\w.]+:(\s|$)")
 
 
@@ -29,10 +32,12 @@ def read(source: str, text: str, started: Started) -> StatedStep:
     """
     folder = Path(text).parent if len(text) < 4096 and Path(text).is_file() else Path()
     how = ""
-    if _FILE.match(text_of(text)):
+    if not _FILE.match(text_of(text)):
+        step, how = of_script(verl.read if source == "verl" else nemo_rl.read, text, folder, started)
+    elif source == "verl":
         step = verl.read_file(text_of(text), started.ignored)
     else:
-        step, how = of_script(verl.read, text, folder, started)
+        step = nemo_rl.read_file(text_of(text), folder, tuple(started.files), started.ignored)
     assumed = [*([how] if how else [])]
     if started.ignored:
         assumed.append(f"left out as asked: {', '.join(sorted(started.ignored))}")

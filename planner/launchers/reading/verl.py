@@ -15,7 +15,7 @@ from typing import Any
 from planner.base.errors import WrongQuestion
 from planner.launchers.post_training_files import MODULES, STREAMING
 from planner.launchers.reading.hydra import flat, overrides
-from planner.launchers.reading.post_training import Said, StatedStep, other_keys, renamed, settings
+from planner.launchers.reading.post_training import PADDED, Said, StatedStep, other_keys, renamed, settings
 from planner.launchers.reading.shell.expansion import open_variable
 from planner.launchers.reading.shell.script import Branches, Script
 from planner.launchers.reading.trainer_dialects import mapping
@@ -35,7 +35,6 @@ AXES = {
                  "offload_overlap", "dp_overlap"),
     "fsdp": ("cp", "zero", "recompute"),
 }  # fmt: skip
-PADDED = "responses are padded to the longest of their micro-batch; predicted packed, which takes less"
 ROLE = "actor_rollout_ref."
 ACTOR = f"{ROLE}actor."
 ROLLOUT = f"{ROLE}rollout."

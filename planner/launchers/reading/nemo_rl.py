@@ -1,0 +1,194 @@
+"""NeMo-RL's recipe to a stated step: its YAML with those that it inherits (``defaults``), or the command with one.
+
+A trajectory of at most s steps of age is asynchronous rollout with staleness s; one step off is written the same way
+and is read so, too. What no file says stands as in examples/configs/grpo_math_1B.yaml of 7ea279ab.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from planner.base.errors import WrongQuestion
+from planner.launchers.reading.hydra import flat, overrides
+from planner.launchers.reading.post_training import PADDED, Said, StatedStep, other_keys, settings
+from planner.launchers.reading.shell.script import Script
+from planner.launchers.reading.trainer_dialects import mapping, named_file
+from planner.schema.launcher_table import launcher_table
+
+AXES = {
+    "megatron": ("tp", "cp", "pp", "vpp", "ep", "zero", "recompute", "sequence_parallel", "dispatcher", "offload",
+                 "offload_overlap", "dp_overlap"),
+    "dtensor": ("tp", "cp", "recompute", "sequence_parallel"),
+}  # fmt: skip
+BASES = ("grpo_math_1B.yaml", "grpo_math_1B_megatron.yaml")
+"""Recipes at the root of the others: where they are not at hand, ``rl_reading.toml`` says what they leave."""
+DEEPEST = 9
+"""Recipes that inherit one another, at most."""
+POLICY = "policy."
+VLLM = "policy.generation.vllm_cfg."
+
+
+def read(script: Script) -> StatedStep:
+    """A command with ``examples/run_grpo.py --config FILE key=value``.
+
+    Raises:
+        WrongQuestion: there is none, or it says what no stated step holds.
+    """
+    for words in (words for way in script.ways for words in way):
+        if any(re.search(r"run_grpo\w*\.py$", word) for word in words):
+            after = words[words.index("--config") + 1 :] if "--config" in words else ()
+            given = (word.partition("=")[2] for word in words if word.startswith("--config="))
+            name = next(iter((*after, *given)), "")
+            if not name:
+                raise WrongQuestion("--from nemo-rl: the command names no recipe (--config FILE)")
+            text = named_file(script.folder, name, script.files)
+            return read_file(text, script.folder / Path(name).parent, script.files, script.ignored, overrides(words))
+    raise WrongQuestion("--from nemo-rl: no command with run_grpo.py in it")
+
+
+def read_file(
+    text: str, folder: Path, files: tuple[Path, ...], ignored: frozenset[str], over: Mapping[str, Any] | None = None
+) -> StatedStep:
+    """A recipe.
+
+    Args:
+        text: Its YAML.
+        folder: Where it is.
+        files: Files that stand for those that it inherits.
+        ignored: Keys that are left out.
+        over: Values of a command line, which lead.
+
+    Raises:
+        WrongQuestion: it inherits what is not there, or says what no stated step holds.
+    """
+    assumed: list[str] = []
+    values = flat(_inherited(mapping(text), folder, files, assumed, 0))
+    values = {name: value for name, value in {**values, **(over or {})}.items() if name not in ignored}
+    return _read(values, tuple(assumed))
+
+
+def _inherited(
+    values: Mapping[str, Any], folder: Path, files: tuple[Path, ...], assumed: list[str], depth: int
+) -> dict[str, Any]:
+    """A recipe over those that it inherits; the last of several leads."""
+    parents = values.get("defaults", [])
+    whole: dict[str, Any] = {}
+    for name in map(str, [parents] if isinstance(parents, str) else parents):
+        if depth >= DEEPEST:
+            raise WrongQuestion(f"--from nemo-rl: defaults {name:.60}: more than {DEEPEST} recipes inherit one another")
+        try:
+            text = named_file(folder, name, files)
+        except WrongQuestion:
+            if Path(name).name not in BASES:
+                raise
+            assumed.append(f"{Path(name).name} is not at hand: what it says is taken from NeMo-RL 7ea279ab")
+            if "megatron" in name:
+                whole = _over(whole, {"policy": {"megatron_cfg": {"enabled": True}}})
+            continue
+        whole = _over(whole, _inherited(mapping(text), (folder / name).parent, files, assumed, depth + 1))
+    return _over(whole, values)
+
+
+def _over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Mappings in mappings, of which the second leads."""
+    whole = dict(below)
+    for name, value in above.items():
+        inner = whole.get(name)
+        whole[name] = _over(inner, value) if isinstance(inner, dict) and isinstance(value, dict) else value
+    return whole
+
+
+def _read(values: dict[str, Any], assumed: tuple[str, ...]) -> StatedStep:
+    kind = "megatron" if values.get(f"{POLICY}megatron_cfg.enabled") else "dtensor"
+    if not values.get(f"{POLICY}megatron_cfg.activation_checkpointing"):
+        values.pop(f"{POLICY}megatron_cfg.recompute_granularity", None)
+    elif kind == "megatron":
+        values.setdefault(f"{POLICY}megatron_cfg.recompute_granularity", "full")
+    if not values.get(f"{POLICY}megatron_cfg.fp8_cfg.enabled"):
+        values.pop(f"{POLICY}megatron_cfg.fp8_cfg.fp8_recipe", None)
+    said = Said(source="nemo-rl", values=values, rows=launcher_table(f"rl_nemo_rl_{kind}"))
+    other = {"megatron": "dtensor", "dtensor": "megatron"}[kind]
+    differs = list(other_keys(said, re.compile(rf"policy\.{other}_cfg\..*")))
+    if (backend := said.get(f"{POLICY}generation.backend")) != "vllm":
+        raise WrongQuestion(f"--from nemo-rl: policy.generation.backend {backend!s:.40}: read is vllm")
+    axes = settings(said, AXES[kind])
+    if str(axes.get("tp", 1)) == "1":
+        axes.pop("sequence_parallel", None)
+    if kind == "dtensor":
+        axes["zero"] = 3
+    prompts = said.count("grpo.num_prompts_per_step")
+    samples = said.count("grpo.num_generations_per_prompt")
+    batch = said.count(f"{POLICY}train_global_batch_size")
+    if prompts * samples % batch:
+        raise WrongQuestion(
+            f"--from nemo-rl: policy.train_global_batch_size {batch:,}: does not divide the {prompts * samples:,} "
+            "responses of a step"
+        )
+    apart = said.get(f"{POLICY}generation.colocated.enabled") is False
+    stale = said.count("grpo.async_grpo.max_trajectory_age_steps") if said.get("grpo.async_grpo.enabled") else None
+    if stale and not apart:
+        raise WrongQuestion(
+            "--from nemo-rl: grpo.async_grpo.enabled: only where policy.generation.colocated.enabled is false; nothing "
+            "is stale in a step that is colocated"
+        )
+    train, rollout = _split(said, apart)
+    longest = said.count(f"{POLICY}max_total_sequence_length")
+    cap = min(longest, said.get(f"{POLICY}generation.max_new_tokens") or longest)
+    prompt_cap = min(longest, said.get("data.max_input_seq_length") or longest)
+    packs = said.get(f"{POLICY}sequence_packing.enabled")
+    dynamic = said.get(f"{POLICY}dynamic_batching.enabled")
+    micro = said.count(f"{POLICY}train_micro_batch_size")
+    group = said.get(f"{POLICY}{'sequence_packing' if packs else 'dynamic_batching'}.train_mb_tokens")
+    rloo = said.get("grpo.use_leave_one_out_baseline") and said.get("grpo.normalize_rewards") is False
+    steps = said.get("grpo.max_num_steps")
+    return StatedStep(
+        model=str(said.get(f"{POLICY}model_name") or ""),
+        asked={
+            "task": "rloo" if rloo else "grpo", "prompts": prompts, "samples": samples,
+            "updates": prompts * samples // batch,
+            "reference": not said.get("grpo.skip_reference_policy_logprobs_calculation"),
+            "placement": "async" if stale else "in-step" if apart else "colocated",
+            "staleness": float(stale) if stale else None, "engine": "vllm",
+            "rollout_precision": said.fact("rollout_precision"), "rollout": _replica(said),
+            "states": None if apart else "host", "steps": steps if steps and steps < 1e6 else None,
+            "runtime": "megatron-core" if kind == "megatron" else "fsdp2",
+            "precision": said.fact("precision") or "bf16",
+        },
+        settings=axes,
+        train=train,
+        rollout=rollout,
+        response_cap=cap if cap < longest else max(1, longest - 256),
+        prompt_cap=prompt_cap if prompt_cap < longest else None,
+        group_tokens=(group or longest * micro) if packs or dynamic else None,
+        micro_responses=None if packs or dynamic else micro,
+        differs=(*differs, *([] if packs or dynamic else [PADDED])),
+        assumed=assumed,
+    )  # fmt: skip
+
+
+def _split(said: Said, apart: bool) -> tuple[int, int | None]:
+    """Accelerators that train and that roll out: rollout has nodes of its own, or accelerators of the only one."""
+    nodes = said.count("cluster.num_nodes")
+    per_node = said.count("cluster.gpus_per_node")
+    if not apart:
+        return nodes * per_node, None
+    where = f"{POLICY}generation.colocated.resources."
+    each_node = said.count(f"{where}gpus_per_node")
+    rollout = each_node * (said.get(f"{where}num_nodes") or 1)
+    if rollout >= nodes * per_node:
+        raise WrongQuestion(
+            f"--from nemo-rl: {where}: {rollout} accelerators roll out of {nodes * per_node}: none train"
+        )
+    return nodes * per_node - rollout, rollout
+
+
+def _replica(said: Said) -> str:
+    """A replica as ``--rollout`` says it."""
+    tp = said.count(f"{VLLM}tensor_parallel_size")
+    spread = said.count(f"{VLLM}expert_parallel_size")
+    limit = said.get(f"{POLICY}generation.vllm_kwargs.max_num_seqs")
+    share = float(said.get(f"{VLLM}gpu_memory_utilization"))
+    return f"tp={tp},groups={max(1, spread // tp)},share={share:.6g}" + (f",sequences={limit}" if limit else "")
