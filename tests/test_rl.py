@@ -12,14 +12,17 @@ import pytest
 from click.testing import CliRunner
 
 import planner
+from planner.api import documents
 from planner.api.post_training import plan_rl
 from planner.base.errors import WrongQuestion
 from planner.commands.command_line import cli
 from planner.cost import decoding, generation, response_lengths, rl_step
 from planner.cost.decoding import Rollout
 from planner.cost.generation import Demand
-from planner.rl import constants, program
+from planner.report import post_training as page
+from planner.rl import comparison, constants, program
 from planner.rl.program import PlacementPoint
+from planner.schema.rl import RLPlanSet
 from planner.verify import Inconsistent
 from planner.verify.post_training import check_post_training
 
@@ -243,3 +246,27 @@ def test_a_critic_and_a_policy_fit_beside_each_other() -> None:
     assert both.critic is not None
     assert both.trainer.memory_bytes < alone.memory_bytes
     assert alone.memory_bytes + 36 * 2**30 > alone.capacity_bytes
+
+
+def test_gain_of_a_placement_is_told_with_its_interval(tmp_path: Path) -> None:
+    files = []
+    for placement in ("colocated", "async"):
+        answer = plan_rl("llama3.1-8b", "dgx-h100:2", response="1k/4k", updates=4, placement=placement)
+        files.append(tmp_path / f"{placement}.json")
+        files[-1].write_text(answer.to_json(), encoding="utf-8")
+    steps = [document for document in map(documents.load, files) if isinstance(document, RLPlanSet)]
+
+    shown = CliRunner().invoke(cli, ["compare", *map(str, files)])
+    gain = comparison.compared(steps[0], steps[1])
+
+    assert gain["gain"] == pytest.approx(steps[0].plans[0].step_s / steps[1].plans[0].step_s)
+    assert gain["low"] < gain["gain"] < gain["high"] and gain["questions"] == []
+    assert f"async: {abs(gain['gain'] - 1):.1%}" in shown.output and "80 %" in shown.output
+    for step in steps:
+        plan = step.plans[0]
+        spans = list(page.spans(plan))
+        assert max(end for *_, end in spans) <= plan.step_s * (1 + 1e-9)
+        busy = sum(end - start for _, _, start, end in spans)
+        phases = sum(seconds for name, seconds in vars(plan.phases).items() if name != "hidden_s")
+        assert busy == pytest.approx(phases)
+        assert len(page.of_post_training(step, "plan").figures) == 3

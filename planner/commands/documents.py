@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from planner.base.errors import WrongQuestion
 from planner.commands import options
 from planner.question.document_options import ExplainQuestion
 
@@ -92,6 +93,9 @@ def compare(mine: Path, best: Path, as_json: bool) -> None:
     from planner.planning import comparison, document
     from planner.report import quantities
 
+    if document.is_post_training(mine) or document.is_post_training(best):
+        _compare_steps(mine, best, as_json)
+        return
     plans = [plan_sources.sound(plan_sources.read(file)) for file in (mine, best)]
     found = comparison.compare(plans[0], plans[1])
     if as_json:
@@ -109,6 +113,33 @@ def compare(mine: Path, best: Path, as_json: bool) -> None:
     )
     render.text()
     render.labelled("Prices", *paid)
+
+
+def _compare_steps(mine: Path, best: Path, as_json: bool) -> None:
+    """The gain of one step of post-training over another's, and where they differ."""
+    from planner.api import plan_sources
+    from planner.commands.screen import render
+    from planner.planning import document
+    from planner.rl import comparison
+    from planner.schema.rl import RLPlanSet
+
+    answers = [plan_sources.opened(file, document.load_document)[0] for file in (mine, best)]
+    first, second = answers
+    if not isinstance(first, RLPlanSet) or not isinstance(second, RLPlanSet):
+        raise WrongQuestion(f"{mine} and {best}: one is a plan of post-training and the other is none")
+    gain = comparison.compared(first, second)
+    if as_json:
+        render.json(gain)
+        return
+    names = (mine.stem, best.stem) if mine.stem != best.stem else (str(mine), str(best))
+    if "models" in gain["questions"]:
+        render.labelled("Gain", "not comparable: they train different models")
+    else:
+        render.labelled("Gain", f"{names[1]}: {comparison.sentence(gain)}")
+    if gain["questions"]:
+        render.labelled("Warning", f"they answer different questions: different {', '.join(gain['questions'])}")
+    render.text()
+    render.table(("", *names), gain["differing"], align="lll")
 
 
 def _figures(first: Plan, second: Plan, share: float) -> Iterator[tuple[str, str, str]]:

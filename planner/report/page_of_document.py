@@ -9,7 +9,7 @@ from planner.base.errors import WrongQuestion
 from planner.base.units import format_bytes, format_count, format_seconds, format_usd
 from planner.planning import comparison, document
 from planner.planning.document.reader import LARGEST_STUDY, json_file
-from planner.report import key_figures, offers, plans, quantities, step_breakdown, studies, vega_lite
+from planner.report import key_figures, offers, plans, post_training, quantities, step_breakdown, studies, vega_lite
 from planner.report.html_page import Chart, Content, Lines, Section, TextTable
 from planner.report.quantities import seconds
 from planner.schema.images import ImagePlan
@@ -61,7 +61,7 @@ def shown(found: Kept, origin: str) -> Content:
     if isinstance(found, Procurement):
         return offers.of_offer(found, origin)
     if isinstance(found, RLPlanSet):
-        raise WrongQuestion(f"{origin}: no page is drawn of post-training; explain prints it")
+        return post_training.of_post_training(found, origin)
     return of_images(found, origin) if isinstance(found, ImagePlan) else studies.of_study(found, origin)
 
 

@@ -45,6 +45,7 @@ class MeasuredExcess:
     other: float
     half_width: float
     unknown_lengths: float
+    difference: float
 
 
 @lru_cache(maxsize=4)
