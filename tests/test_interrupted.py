@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 
 from planner.base import stopping
 from planner.commands import command_line
+from planner.mixed import pool_subsets
+from planner.question.job_pools import JobPool
 from planner.search import costing, waves
 
 ASKED = ["plan", "llama3-8b", "--cluster", "dgx-h100:1", "--batch", "64", "--pin", "tp=1|2|4,recompute=none|full"]
@@ -53,6 +55,23 @@ def test_ctrl_c_during_the_levers_prints_the_best_without_them(
     shown = capsys.readouterr().out
     assert shown.count("Recommended") == 1
     assert "Search         stopped: the best so far of " in shown and ", not proven: another may be up to " in shown
+
+
+def test_ctrl_c_over_several_pools_prints_the_best_so_far(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After the pools by themselves: no set of several is searched, so nothing bounds what they would reach."""
+    sets = pool_subsets.pool_sets
+
+    def interrupted(pools: Sequence[JobPool]) -> list[tuple[JobPool, ...]]:
+        if not stopping.asked():
+            os.kill(os.getpid(), signal.SIGINT)
+        return sets(pools)
+
+    monkeypatch.setattr(pool_subsets, "pool_sets", interrupted)
+    assert command_line.main(["plan", "gpt2", "--cluster", "dgx-v100:1", "--cluster", "t4-4:1", "--batch", "64"]) == 130
+    shown = capsys.readouterr().out
+    assert "Search         stopped: the best so far of " in shown and ", not proven: what is left has no bound" in shown
 
 
 def test_a_second_ctrl_c_ends_the_program() -> None:

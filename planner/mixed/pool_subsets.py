@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations
 
 from planner.axes.values import Recompute
+from planner.base import stopping
 from planner.base.errors import ClusterwrightError, NoAnswer
 from planner.catalog import Catalog
 from planner.cost.goodput import RESTART_S
@@ -74,6 +75,9 @@ def any_pipelines(catalog: Catalog, request: Request, pools: Pools, batch: int, 
     sets = _PoolSubsetSearch(PreparedCache(catalog, request, pools, batch), alone, _steps(advance), by_steps)
     left = float("inf")
     for part in pool_sets(pools.all):
+        if stopping.asked():  # nothing is known of the sets that are left
+            left = 0.0
+            break
         best = min([*sets.reached.values(), *(step_value(request, plan) for _, plan, _ in alone)], default=float("inf"))
         if sets.cannot_beat(part, best * (1.0 - slack)):
             left = min(left, best * (1.0 - slack))
@@ -81,7 +85,7 @@ def any_pipelines(catalog: Catalog, request: Request, pools: Pools, batch: int, 
         sets.search(part)
     bound = min([left, *sets.bounds.values()])
     best = min(sets.reached.values(), default=float("inf"))
-    gap = max(1.0 - bound / best, 0.0) if math.isfinite(best) else 0.0
+    gap = max(1.0 - bound / best, 0.0) if math.isfinite(best) else float(bound == 0.0)
     return Searched(tuple(sets.plans), gap, sets.kept.kinds, tuple(sets.errors.items()), tuple(sets.done))
 
 
@@ -95,6 +99,8 @@ def identical_pipelines(catalog: Catalog, request: Request, pools: Pools, batch:
     errors: dict[frozenset[str], ClusterwrightError] = {}
     done: list[frozenset[str]] = []
     for part in (p for n in range(1, pipelines.MOST_POOLS + 1) for p in combinations(pools.all, n)):
+        if stopping.asked():
+            break
         names = frozenset(p.name for p in part)
         candidates = []
         for option in kept:
@@ -113,7 +119,8 @@ def identical_pipelines(catalog: Catalog, request: Request, pools: Pools, batch:
         done.append(names)
         _, prepared, mixed = min(candidates, key=lambda entry: entry[0])
         plans += _written(prepared, [mixed])
-    return Searched(tuple(plans), 0.0, sum(option.kinds for option in kept), tuple(errors.items()), tuple(done))
+    gap = 1.0 if stopping.asked() else 0.0
+    return Searched(tuple(plans), gap, sum(option.kinds for option in kept), tuple(errors.items()), tuple(done))
 
 
 def best_on(catalog: Catalog, request: Request, pools: Pools, part: Sequence[JobPool]) -> Plan | None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from planner import planning
 from planner.base.errors import ClusterwrightError, NoAnswer, WrongQuestion
+from planner.base.stopping import STOPPED, asked
 from planner.base.units import format_percent
 from planner.catalog import Catalog
 from planner.mixed.answer import value_of
@@ -157,6 +158,8 @@ def answered(
         searched = [_searched(catalog, request, pools, batch, single, advance) for batch in request.batches]
     one = [FoundPlan(value, plan) for value, plan, _ in single]
     candidates = one + [plan for s in searched for plan in s.plans if _adds(plan, one)]
+    if not candidates and asked():
+        raise KeyboardInterrupt
     if not candidates:
         wrong = [error for s in searched for _, error in s.errors]
         if wrong and all(isinstance(error, WrongQuestion) for error in (*wrong, *(e for _, e in errors))):
@@ -175,8 +178,8 @@ def answered(
             candidates=kinds + sum(section.candidates for section in sections),
             feasible=kinds + sum(section.feasible for section in sections),
             costed=kinds + sum(section.costed for section in sections),
-            proven_optimal=gap == 0.0,
-            method=METHODS[request.launchable],
+            proven_optimal=gap == 0.0 and not asked(),
+            method=f"{METHODS[request.launchable]}, {STOPPED}" if asked() else METHODS[request.launchable],
             objective=request.objective,
             near_duplicates=1,
             gap=gap,
@@ -231,14 +234,17 @@ def alone(catalog: Catalog, request: Request, pools: Sequence[JobPool]) -> Singl
     whole = request.objective == "time" and not limited and steps_decide(request, pools)
     known: list[tuple[Request, Plan, SearchSection]] = []
     for pool in pools:
-        asked = replace(_on_one(request, pool, whole=whole), weighs_own_runs=False)
-        same = next(((plan, how) for other, plan, how in known if other == asked), None)
+        if answers and asked():
+            refused.append((pool.name, NoAnswer("not searched, because the search was stopped")))
+            continue
+        question = replace(_on_one(request, pool, whole=whole), weighs_own_runs=False)
+        same = next(((plan, how) for other, plan, how in known if other == question), None)
         try:
-            best, how = same or planning.best(catalog, asked)
+            best, how = same or planning.best(catalog, question)
         except ClusterwrightError as error:
             refused.append((pool.name, error))
             continue
-        known.append((asked, best, how))
+        known.append((question, best, how))
         answers.append((value_of(request, best), _in_zone(best, pool), how))
     return answers, refused
 

@@ -19,6 +19,7 @@ from itertools import count
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.base import stopping
 from planner.mixed import integer_program
 from planner.mixed.batch_shares import BundleSetting, MixedPlan, kind_time, shortest_step
 from planner.mixed.integer_program import Assigned
@@ -155,7 +156,7 @@ def _quickest(state: _State, subproblems: list[Subproblem], looks: int) -> None:
     heapq.heapify(heap)
     while heap:
         bound, _, subproblem, bounded = heapq.heappop(heap)
-        if bound >= state.reach or state.looked >= looks:
+        if bound >= state.reach or state.looked >= looks or stopping.asked():
             state.aside(min(bound, *(entry[0] for entry in heap)) if heap else bound)
             return
         state.look()
@@ -270,7 +271,7 @@ def _by_intervals(state: _State, subproblems: list[Subproblem], looks: int) -> N
             heapq.heappush(heap, (bound, next(order), part, _SHORTEST * end, end))
     while heap:
         bound, _, subproblem, low, high = heapq.heappop(heap)
-        if bound >= state.reach or state.looked >= looks:
+        if bound >= state.reach or state.looked >= looks or stopping.asked():
             state.aside(min(bound, *(entry[0] for entry in heap)) if heap else bound)
             return
         state.look()
