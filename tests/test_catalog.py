@@ -380,6 +380,14 @@ def test_a_malformed_cluster_file_is_refused(text: str, known: Catalog, tmp_path
     return raised.value
 
 
+@pytest.mark.parametrize(
+    "text", ["[[pools]]\nnode = 'dgx-h100'\ncount = 2\n", "[a]\naccelerators = 8\n[b]\naccelerators = 4\n"]
+)
+def test_a_cluster_file_of_several_kinds_is_told_to_be_several_files(tmp_path: Path, text: str) -> None:
+    with pytest.raises(WrongQuestion, match="several kinds of nodes: write a file for each, and repeat --cluster"):
+        catalog.cluster_from_file(write(tmp_path / "lab.toml", text), catalog.load())
+
+
 def test_a_cluster_file_that_is_not_there_is_refused(known: Catalog, tmp_path: Path) -> None:
     with pytest.raises(WrongQuestion, match="No such file"):
         catalog.cluster_from_file(tmp_path / "none.toml", known)

@@ -80,6 +80,10 @@ def cluster_from_file(path: Path, catalog: Catalog) -> Cluster:
     document = read_document(path, problems)
     if document is None:
         raise WrongQuestion(format_problems(problems, limit=None))
+    if kinds := _kinds(document):
+        line = document.line((kinds[0],))
+        several = "several kinds of nodes: write a file for each, and repeat --cluster for one job over all of them"
+        raise WrongQuestion(format_problems([FileProblem(str(path), line, ", ".join(kinds), several)]))
     node = _node(document, catalog, problems)
     fabric = _part(Fabric, document, catalog, problems)
     changed_accelerator = _accelerator(node, catalog, document, problems)
@@ -93,6 +97,14 @@ def cluster_from_file(path: Path, catalog: Catalog) -> Cluster:
     share = table.utilisation_of_peak_power or cluster.utilisation_of_peak_power
     cluster = cluster if changed_accelerator is None else replace(cluster, accelerator=changed_accelerator)
     return replace(cluster, name=path.stem if table.name is None else table.name, utilisation_of_peak_power=share)
+
+
+def _kinds(document: TomlDocument) -> list[str]:
+    """Keys under which a file holds clusters or nodes of several kinds, which it cannot."""
+    tables = {name: value for name, value in document.data.items() if isinstance(value, list | dict)}
+    lists = [name for name, value in tables.items() if isinstance(value, list) and name != "prices"]
+    others = [name for name in tables if name not in vars(ClusterTable)]
+    return lists or (others if "node" not in document.data and len(others) > 1 else [])
 
 
 def _problem(document: TomlDocument, finding: typed.Finding) -> FileProblem:
