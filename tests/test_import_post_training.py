@@ -179,3 +179,24 @@ def test_recipe_that_no_stated_step_holds_is_refused(tmp_path: Path, more: str, 
 
     with pytest.raises(WrongQuestion, match=words):
         read("nemo-rl", str(child), "dgx-h100:1")
+
+
+def test_trl_is_read_with_its_server(answer: RLPlanSet, tmp_path: Path) -> None:
+    """16 responses a micro-batch of 8 ranks, 64 of them a step of the optimizer, 4 steps of it on 8,192 responses."""
+    plan = next(plan for plan in answer.plans if plan.placement == "in-step")
+    trainer = replace(plan.trainer, runtime="fsdp2@2026", layout={axis: 1 for axis in plan.trainer.layout}, zero=3,
+                      options={}, recompute="full")  # fmt: skip
+    made = post_training.made(answer, replace(plan, trainer=trainer), "trl", GIVEN)
+    for name, text in made.files.items():
+        (tmp_path / name).write_text(text)
+    started = Started(files=(tmp_path / "accelerate.yaml", tmp_path / "serve.sh"))
+
+    found = imported_step.imported("trl", str(tmp_path / "trl.yaml"), ["dgx-h100:2"], started,
+                                   {"model": "llama3.1-8b", "response": "1k"})  # fmt: skip
+
+    mine = found.answer.plans[0]
+    assert (mine.placement, mine.trainer.zero, mine.trainer.recompute) == ("in-step", 3, "full")
+    assert (mine.trainer.accelerators, mine.rollout[0].replicas, mine.rollout[0].tp) == (8, 4, 2)
+    assert (found.answer.work.updates, found.answer.work.prompts, found.answer.work.samples) == (4, 512, 16)
+    with pytest.raises(WrongQuestion, match="how many processes"):
+        imported_step.imported("trl", str(tmp_path / "trl.yaml"), ["dgx-h100:2"], Started(), {"model": "llama3.1-8b"})

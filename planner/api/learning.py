@@ -290,6 +290,11 @@ def _plans(path: Path | None, rank: int | None) -> tuple[Plan, ...]:
         if rank is not None:
             raise WrongQuestion("--rank names a plan of --plan FILE")
         return ()
+    if document.is_post_training(path.expanduser()):
+        raise WrongQuestion(
+            f"{path}: steps of post-training are not learned from: the journal has no columns for rollout; estimate "
+            "--task with --measured LOG judges one, and validate reads a file of them (docs/rl.md)"
+        )
     found = document.load(path.expanduser())
     if isinstance(found, PlanSet) and rank is None:
         return found.plans

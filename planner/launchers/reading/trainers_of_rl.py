@@ -6,15 +6,20 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-from planner.launchers.reading import nemo_rl, verl
+from planner.launchers.reading import nemo_rl, trl_rl, verl
 from planner.launchers.reading.post_training import StatedStep
 from planner.launchers.reading.source import Started, of_script, text_of
 
-SOURCES = ("verl", "nemo-rl")
 _MARKS = {
     "verl": re.compile(r"\bverl\.(trainer|experimental)\.\w|^actor_rollout_ref\s*:", re.MULTILINE),
+    "trl": re.compile(
+        r"\btrl (grpo|rloo)\b|\w*(grpo|rloo)\w*\.py\b.*--|^(num_generations|vllm_mode)\s*:", re.MULTILINE
+    ),
     "nemo-rl": re.compile(r"run_grpo\w*\.py|^(grpo|loss_fn)\s*:|^defaults\s*:.*grpo.*yaml", re.MULTILINE),
 }
+COMMANDS = {"verl": verl.read, "nemo-rl": nemo_rl.read, "trl": trl_rl.read}
+FILES = {"verl": verl.read_file, "nemo-rl": nemo_rl.read_file, "trl": trl_rl.read_file}
+SOURCES = tuple(COMMANDS)
 _FILE = re.compile(r"\A(\s*#[^\n]*\n|\s*\n|---\n)*[\w.]+:(\s|$)")
 
 
@@ -32,12 +37,10 @@ def read(source: str, text: str, started: Started) -> StatedStep:
     """
     folder = Path(text).parent if len(text) < 4096 and Path(text).is_file() else Path()
     how = ""
-    if not _FILE.match(text_of(text)):
-        step, how = of_script(verl.read if source == "verl" else nemo_rl.read, text, folder, started)
-    elif source == "verl":
-        step = verl.read_file(text_of(text), started.ignored)
+    if _FILE.match(text_of(text)):
+        step = FILES[source](text_of(text), folder, tuple(started.files), started.ignored)
     else:
-        step = nemo_rl.read_file(text_of(text), folder, tuple(started.files), started.ignored)
+        step, how = of_script(COMMANDS[source], text, folder, started)
     assumed = [*([how] if how else [])]
     if started.ignored:
         assumed.append(f"left out as asked: {', '.join(sorted(started.ignored))}")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from planner.base.errors import WrongQuestion
@@ -83,7 +84,7 @@ def _refuse_several(started: Sequence[Mapping[str, Any]]) -> None:
     )
 
 
-def read_file(text: str, ignored: frozenset[str]) -> StatedStep:
+def read_file(text: str, folder: Path, files: tuple[Path, ...], ignored: frozenset[str]) -> StatedStep:
     """A YAML of its configuration.
 
     Raises:

@@ -1,0 +1,151 @@
+"""TRL's GRPO and RLOO to a stated step: the script's YAML or its command, with Accelerate's file and its server's.
+
+Colocated where ``vllm_mode`` is colocate, in step where it is server; the accelerators of a server are those of the
+``trl vllm-serve`` command. Defaults are those of TRL f2cd5771 (trl/trainer/grpo_config.py, trl/scripts/vllm_serve.py).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from planner.base.errors import WrongQuestion
+from planner.launchers.reading.command import options
+from planner.launchers.reading.hydra import flat, word
+from planner.launchers.reading.post_training import PADDED, Said, StatedStep, other_keys
+from planner.launchers.reading.shell.script import Script, Words, script
+from planner.launchers.reading.trainer_dialects import accelerate, launched, mapping, named_file, sharding
+from planner.models import files
+from planner.schema.launcher_table import launcher_table
+
+PROGRAM = re.compile(r"(.*/)?(?!async)\w*(grpo|rloo)\w*(\.py)?")
+SERVES = "vllm-serve"
+
+
+def read(commands: Script) -> StatedStep:
+    """A command, or a script with one.
+
+    Raises:
+        WrongQuestion: there is none, or it says what no stated step holds.
+    """
+    started = [words for way in commands.ways for words in way]
+    trains = next((words for words in started if _at(words) is not None), None)
+    if trains is None:
+        raise WrongQuestion("--from trl: no command with trl grpo, grpo.py, trl rloo or rloo.py in it")
+    at = _at(trains) or 0
+    before = _options(trains[:at])
+    values = _options(trains[at + 1 :])
+    if isinstance(values.get("config"), str):
+        values = {**mapping(named_file(commands.folder, values["config"], commands.files)), **values}
+    launch = {name: [str(value)] for name, value in before.items()}
+    config: dict[str, Any] = launched(launch)
+    for name in (before.get("config_file"), values.get("accelerate_config")):
+        if isinstance(name, str):
+            config = {**mapping(named_file(commands.folder, name, commands.files)), **config}
+    serve = next((_options(words) for words in started if SERVES in words), None)
+    return _with_files(values, config, serve, commands.folder, commands.files, commands.ignored)
+
+
+def read_file(text: str, folder: Path, given: tuple[Path, ...], ignored: frozenset[str]) -> StatedStep:
+    """The script's YAML.
+
+    Raises:
+        WrongQuestion: it says what no stated step holds.
+    """
+    return _with_files(mapping(text), {}, None, folder, given, ignored)
+
+
+def _at(words: Words) -> int | None:
+    """Place of the program in a command."""
+    return next((at for at, text in enumerate(words) if at and PROGRAM.fullmatch(text)), None)
+
+
+def _options(words: Words) -> dict[str, Any]:
+    """Options and their values; a switch is on."""
+    said = options(words, ())
+    return {name: True if not texts else word(texts[0]) for name, texts in said.items()}
+
+
+def _with_files(
+    values: Mapping[str, Any],
+    config: Mapping[str, Any],
+    serve: Mapping[str, Any] | None,
+    folder: Path,
+    given: tuple[Path, ...],
+    ignored: frozenset[str],
+) -> StatedStep:
+    """The configuration with the files that belong to it: Accelerate's, and the script that serves."""
+    for path in given:
+        text = files.read_text(path)
+        if SERVES in text:
+            serve = next(_options(words) for way in script(text).ways for words in way if SERVES in words)
+        elif "distributed_type" in text:
+            config = {**mapping(text), **config}
+    whole = {**flat(values), **flat(config, "accelerate/"), **flat(serve or {}, "serve/")}
+    whole = {name: value for name, value in whole.items() if name not in ignored}
+    said = Said(source="trl", values=whole, rows=launcher_table("rl_trl"))
+    return _read(said, config, folder)
+
+
+def _read(said: Said, config: Mapping[str, Any], folder: Path) -> StatedStep:
+    differs = [*other_keys(said, re.compile("job_.*")), PADDED]
+    if said.get("use_vllm") is not True:
+        raise WrongQuestion("--from trl: use_vllm is not set: transformers generates, which no stated step holds")
+    if said.get("fp16") or said.get("bf16") is False:
+        raise WrongQuestion("--from trl: bf16 is off: a stated step trains in bf16")
+    apart = said.get("vllm_mode") == "server"
+    processes = said.get("accelerate/num_processes")
+    if processes is None:
+        raise WrongQuestion("--from trl: how many processes train? --file accelerate.yaml (num_processes) says it")
+    train = said.count("accelerate/num_processes")
+    sharded, _ = sharding(accelerate(config), folder)
+    zero: object = sharded.settings.get("zero", 0)
+    if said.get("accelerate/fsdp_config.fsdp_version") == 2:
+        zero = said.fact("zero") or 3
+    else:
+        differs += sharded.differs
+    micro = said.count("per_device_train_batch_size")
+    batch = micro * said.count("gradient_accumulation_steps") * train
+    per_step = said.get("steps_per_generation")
+    generated = said.get("generation_batch_size") or (micro * train * per_step if per_step else batch)
+    samples = said.count("num_generations")
+    if generated % batch or generated % samples:
+        raise WrongQuestion(f"--from trl: generation_batch_size {generated:,}: a multiple of {batch:,} responses of an "
+                            f"optimizer step and of {samples} generations is expected")  # fmt: skip
+    steps = said.get("max_steps")
+    updates = generated // batch
+    recomputes = said.get("gradient_checkpointing") or said.get("accelerate/fsdp_config.fsdp_activation_checkpointing")
+    return StatedStep(
+        model=str(said.get("model_name_or_path") or ""),
+        asked={
+            "task": "grpo", "prompts": generated // samples, "samples": samples, "updates": updates,
+            "reference": bool(said.get("beta")), "placement": "in-step" if apart else "colocated",
+            "engine": "vllm", "rollout": _replica(said, apart), "states": None if apart else "accelerator",
+            "steps": max(1, steps // updates) if isinstance(steps, int) and steps > 0 else None,
+            "reward": said.get("reward_model_name_or_path"), "runtime": sharded.runtime, "precision": "bf16",
+        },
+        settings={"zero": zero, "recompute": "full" if recomputes else "none"},
+        train=train,
+        rollout=_served(said) if apart else None,
+        response_cap=said.count("max_completion_length"),
+        prompt_cap=said.get("max_prompt_length"),
+        group_tokens=None,
+        micro_responses=micro,
+        differs=tuple(differs),
+    )  # fmt: skip
+
+
+def _served(said: Said) -> int:
+    """Accelerators of the server."""
+    if not any(name.startswith("serve/") for name in said.values):
+        raise WrongQuestion("--from trl: vllm_mode server: what serves? --file says the script with trl vllm-serve")
+    return said.count("serve/tensor_parallel_size") * said.count("serve/data_parallel_size")
+
+
+def _replica(said: Said, apart: bool) -> str:
+    """A replica as ``--rollout`` says it."""
+    tp = said.count("serve/tensor_parallel_size" if apart else "vllm_tensor_parallel_size")
+    share = float(said.get("serve/gpu_memory_utilization" if apart else "vllm_gpu_memory_utilization"))
+    return f"tp={tp},share={share:.6g}"
