@@ -136,7 +136,8 @@ def bundled(asked: ExportQuestion, settings: Callable[[], Mapping[str, str]]) ->
         source, rank=asked.rank, workload=asked.workload, alternative=asked.alternative, lost=asked.lost
     )
     site = named(None if asked.site is None else Path(asked.site))
-    made = plan_sources.Wanted(target, settings(), cluster, asked.benchmark, site.profile if site else None)
+    profile = site.profile if site else None
+    made = plan_sources.Wanted(target, settings(), cluster, asked.benchmark, profile, asked.preflight)
     bundles, refused = plan_sources.bundles(chosen, alone, made)
     return Made(bundles, refused, run if run in bundles else None, len(chosen), target)
 

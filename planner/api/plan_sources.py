@@ -208,6 +208,8 @@ class Wanted(NamedTuple):
     """Whether each is a few steps on mock data, and a script in the folder above runs them in turn."""
     site: SiteProfile | None
     """What all jobs of the site need."""
+    preflight: bool = False
+    """Whether each checks its machines before it starts."""
 
 
 def bundles(plans: Sequence[Plan], alone: bool, wanted: Wanted) -> tuple[dict[str, Bundle], list[str]]:
@@ -220,6 +222,8 @@ def bundles(plans: Sequence[Plan], alone: bool, wanted: Wanted) -> tuple[dict[st
         raise WrongQuestion("--cluster is for astra-sim: launchers find all they need in the plan.")
     if wanted.measure and wanted.target == SIMULATOR:
         raise WrongQuestion("--benchmark: astra-sim runs no training")
+    if wanted.preflight and wanted.target == SIMULATOR:
+        raise WrongQuestion("--preflight: astra-sim runs on no machines")
     exporters = () if wanted.target == SIMULATOR else launchers.parts(wanted.target)
     known = catalogs.load()
     made, refused = {}, []
@@ -232,6 +236,7 @@ def bundles(plans: Sequence[Plan], alone: bool, wanted: Wanted) -> tuple[dict[st
                     launchers.of_its_pools(wanted.given, plan, plans),
                     benchmark.short if wanted.measure else None,
                     site=wanted.site,
+                    before=wanted.preflight,
                 )
                 if exporters
                 else astra_sim.bundle(plan, by_layer.of_plan(known, plan, wanted.cluster))

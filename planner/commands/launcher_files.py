@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("file", type=options.PATH, required=False)
-@options.declared(ExportQuestion, "to", "output", ("rank", "set"), "cluster", "benchmark", "site", "force")
+@options.declared(ExportQuestion, "to", "output", ("rank", "set"), "cluster", "benchmark", "preflight", "site", "force")
 @options.json("Print what was written as JSON.")
 def export(file: Path | None, as_json: bool, **asked: Any) -> None:
     """Write the plan or the plans in FILE (or one of an offer) as the files of a launcher.

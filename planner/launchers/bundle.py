@@ -11,7 +11,7 @@ from typing import Any
 
 from planner.base.errors import WrongQuestion, meant
 from planner.base.units import format_seconds
-from planner.launchers import checks, plan_facts, profiles, quoting, releases, torchrun
+from planner.launchers import checks, plan_facts, preflight, profiles, quoting, releases, torchrun
 from planner.launchers.profiles import EXTRA
 from planner.launchers.registry import EXPORTERS
 from planner.launchers.target import Allowed, EnvironmentSetting, Exporter, LaunchJob, Loss, Values, placeholder, spelt
@@ -45,6 +45,7 @@ def bundle(
     changed: Changed | None = None,
     *,
     site: SiteProfile | None = None,
+    before: bool = False,
 ) -> Bundle:
     """The files of a plan that has passed :mod:`planner.verify`.
 
@@ -54,6 +55,7 @@ def bundle(
         given: Settings; they lead over the site's.
         site: What every job of the site needs.
         changed: What makes another job of the trainer's: one that only measures.
+        before: Whether the machines are checked before the job starts.
 
     Raises:
         WrongQuestion: a setting that no target has, or a plan that one of them cannot express.
@@ -70,8 +72,7 @@ def bundle(
     if any(exporter.name == "nccl-tuner" for exporter in exporters):
         lost = tuple(loss for loss in lost if loss != plan_facts.UNTUNED)
     header = _header(plan, target)
-    measures = changed is not None
-    job = LaunchJob(files={torchrun.PLAN: written}, site=site, benchmark=measures, environment=site.environment)
+    job = LaunchJob(files={torchrun.PLAN: written}, site=site, benchmark=bool(changed), environment=site.environment)
     for exporter in exporters:
         if exporter.role == "scheduler":
             job = replace(job, files={**job.files, torchrun.NAME: torchrun.script(plan, job, header)})
@@ -80,18 +81,18 @@ def bundle(
             job = changed(exporter, plan, job)
         if exporter.role == "trainer":
             job = releases.with_check(exporter, _with_extra(job, values), values)
+            job = preflight.added(plan, job, values) if before else job
     if torchrun.NAME not in job.files:
         job = replace(job, files={**job.files, torchrun.NAME: torchrun.script(plan, job, header)})
     lost = tuple(loss for loss in (*lost, *job.losses) if not (changed and loss.field == "money.days"))
     missing = tuple(s for s in offered.values() if stands(placeholder(s.name), values, job))
     files = {name: announced(name, text, missing) for name, text in job.files.items()}
     made = Bundle(target, files, missing, lost, job.start)
-    step = f"{format_seconds(plan.prediction.step_time_s)} a step {'measured' if plan.measured else 'predicted'}"
-    title = f"{plan.workload.name} on {plan.cluster.name} with {target}: {step}."
+    title = f"{plan.workload.name} on {plan.cluster.name} with {target}: {header.rpartition(', ')[2]}."
     where = {"rank": plan.rank, "model": plan.workload.model, "cluster": plan.cluster.name}
     heads = [{key: getattr(exporter, key) for key in HEAD} for exporter in exporters]
-    whole = described(where, heads, job, made, values)
-    return replace(made, files={"README": readme(title, made), "target.json": whole, **files})
+    described_files = {"README": readme(title, made), "target.json": described(where, heads, job, made, values)}
+    return replace(made, files=described_files | files)
 
 
 def _with_extra(job: LaunchJob, values: Mapping[str, str]) -> LaunchJob:

@@ -15,7 +15,7 @@ Releases between the lowest and the highest that was tried are taken, by their f
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -33,7 +33,8 @@ def with_check(exporter: Exporter, job: LaunchJob, values: Values) -> LaunchJob:
         return job
     listed = "".join(f"    {_written_for(name, row, job, values)!r},\n" for name, row in rows.items())
     text = script(NAME, WRITTEN_FOR=f"[\n{listed}]")
-    return replace(job, files={**job.files, NAME: text}, needed=(*job.needed, NAME))
+    first = (*job.first, f"python3 {NAME}")
+    return replace(job, files={**job.files, NAME: text}, needed=(*job.needed, NAME), first=first)
 
 
 def _written_for(name: str, row: Mapping[str, Any], job: LaunchJob, values: Values) -> dict[str, Any]:
@@ -47,9 +48,3 @@ def _written_for(name: str, row: Mapping[str, Any], job: LaunchJob, values: Valu
         "state": row.get("state"),
         "options": {option: since[option] for option in job.argv if option in since},
     }
-
-
-def first(job: LaunchJob) -> Iterator[str]:
-    """The lines of ``start.sh`` before its program."""
-    if NAME in job.files:
-        yield f"python3 {NAME}"

@@ -88,6 +88,8 @@ class LaunchJob:
     environment: Mapping[str, str] = field(default_factory=dict)
     files: Mapping[str, str] = field(default_factory=dict)
     """Name in the folder -> text."""
+    first: tuple[str, ...] = ()
+    """Lines of ``start.sh`` that run before the program."""
     needed: tuple[str, ...] = ()
     """Files that every node reads when it runs."""
     site: SiteProfile = field(default_factory=SiteProfile)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from planner.base.errors import WrongQuestion
-from planner.launchers import checks, plan_facts, quoting, releases
+from planner.launchers import checks, plan_facts, quoting
 from planner.launchers.plan_facts import nodes, per_node
 from planner.launchers.target import LaunchJob, LaunchProgram, Loss, Shell, Values, by_table
 from planner.schema.plan import Plan
@@ -57,7 +57,7 @@ def script(plan: Plan, job: LaunchJob, header: str) -> str:
         *asks,
         *quoting.exports(job.environment),
         *job.site.before,
-        *releases.first(job),
+        *job.first,
         "",
         f"exec {quoting.command(job.command)}",
     ]

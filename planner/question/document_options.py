@@ -94,6 +94,9 @@ class ExportQuestion:
     benchmark: Annotated[bool, Option(
         "Fifty steps on mock data for each plan, and a script that runs them in turn: learn reads what they print.",
         "Fifty steps on mock data for each plan, and a script that runs them in turn.")] = False
+    preflight: Annotated[bool, Option(
+        "Check the machines first (2 min): memory, clocks, bandwidth against the plan's.",
+        "Whether the machines are checked first, against the figures that the plan was priced with.")] = False
     force: Annotated[bool, Option(
         "Replace a folder that export wrote.",
         "Whether a folder that export wrote is replaced.")] = False
