@@ -47,5 +47,5 @@ def _planned(pool: Pool, oversubscription: float) -> dict[str, object]:
         "accelerator": pool.accelerator,
         "memory": pool.accelerator_memory_bytes,
         "scaleup": pool.scaleup_bytes_per_s,
-        "adapters": pool.nics_per_node * pool.nic_bytes_per_s / oversubscription,
+        "adapters": pool.nics_per_node * (pool.nic_bytes_per_s or 0.0) / oversubscription,
     }
