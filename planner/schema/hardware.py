@@ -222,7 +222,8 @@ class RuntimeDefault:
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
 
     value: int | float | str | bool
-    """Value of an axis as a pin writes it, or of a field of the runtime; ``all`` of `micro`: no accumulation."""
+    """Value of an axis as a pin writes it, or of a field of the runtime; ``all`` of `micro`: no accumulation;
+    ``causal`` of `model_flops`: of a causal attention half counts."""
     source: str
     """Repository, commit and line that say so."""
     since: Annotated[str, Field(pattern=_MONTH)] | None = None

@@ -160,7 +160,7 @@ def _filled(run: Run, row: Mapping[str, str], catalog: Catalog) -> Run:
     return replace(
         run,
         accelerators=n,
-        measured=step_time(row, work, n),
+        measured=step_time(row, work, n, _counts_half(known, date)),
         workload=work,
         cluster=cluster,
         runtime=runtime,
@@ -198,6 +198,12 @@ def _placed(row: Mapping[str, str], readings: Sequence[RunVariant], known: Runti
     if known.places_head and not stated and any(each.layout["pp"] > 1 for each in readings):
         inferred.append("stages: of as many layers each")
     return stated
+
+
+def _counts_half(known: Runtime, date: str) -> bool:
+    """Whether the TFLOP/s that a release prints count half of a causal attention; not where its date is not known."""
+    found = known.default("model_flops", date) if date else None
+    return found is not None and found.value == "causal"
 
 
 def _named_options(row: Mapping[str, str]) -> set[str]:

@@ -75,8 +75,15 @@ def _own_shape(row: Mapping[str, str], name: str, layers: int, hidden: int, drop
     )
 
 
-def step_time(row: Mapping[str, str], work: Workload, n: int) -> float | None:
-    """Seconds per step: as stated, from tokens or samples per second, or from TFLOP/s by the model FLOPs of a step."""
+def step_time(row: Mapping[str, str], work: Workload, n: int, halves: bool = False) -> float | None:
+    """Seconds per step: as stated, from tokens or samples per second, or from TFLOP/s by the model FLOPs of a step.
+
+    Arguments:
+        row: a run.
+        work: what it trained.
+        n: on how many accelerators.
+        halves: whether its framework counts half of a causal attention, where the row does not say.
+    """
     stated = number(row, "step_time_s")
     if stated:
         return stated
@@ -87,15 +94,15 @@ def step_time(row: Mapping[str, str], work: Workload, n: int) -> float | None:
         return work.batch / float(row["value"])
     rate = number(row, "tflops_per_gpu")
     if rate and "hardware" not in (row.get("flops_convention") or ""):
-        return _step_flops(work, _halved(row.get("flops_convention") or "")) / (rate * 1e12 * n)
+        return _step_flops(work, _halved(row.get("flops_convention") or "", halves)) / (rate * 1e12 * n)
     return None
 
 
-def _halved(convention: str) -> bool:
-    """Whether a count of model FLOPs halves attention because it is causal; in full where that is not stated."""
+def _halved(convention: str, otherwise: bool) -> bool:
+    """Whether a count of model FLOPs halves attention because it is causal, as its convention says."""
     if re.search(r"non-causal|causal factor not stated", convention):
         return False
-    return bool(re.search(r"causal|since 2025|2025-07\+", convention))
+    return otherwise or bool(re.search(r"causal|since 2025|2025-07\+", convention))
 
 
 def _step_flops(work: Workload, halved: bool) -> float:
