@@ -299,7 +299,8 @@ def kernel(p):
         # One exponential a score: beside two products of a head's width forward, beside five backward.
         x, narrow = d.exponentials * p.stack.attention, max(256.0 / (s.qk_dim + s.v_dim), 1.0)
         once, again = (1.0 + x * narrow) / (1.0 + x), (1.0 + 0.4 * x * narrow) / (1.0 + 0.4 * x)
-        return forward * once, 2.5 * d.attention_backward * forward * again
+        ramp = 1.0 + d.attention_backward_half / (block + d.attention_half)
+        return forward * once, 2.5 * d.attention_backward * ramp * forward * again
     scores = d.element * t * s.sequence * s.heads / p.layout.tp * twice
     whole = work * s.attended_full / d.matrix_rate_16
     return whole + 6.5 * scores / d.memory_rate, 2.0 * whole + 11.0 * scores / d.memory_rate

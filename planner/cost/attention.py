@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from planner.cost import collective_times, elements, products
-from planner.cost.figures import Figure, Grid, Shape
+from planner.cost.figures import Device, Figure, Grid, Shape
 from planner.cost.micro_batch import activation_bytes, cast_bytes, input_cast_bytes, sequence_shard, tokens
 from planner.cost.products import LayerPart, Product
 from planner.schema.plan_layout import ATTENTION_KERNELS
@@ -74,6 +74,18 @@ BACKWARD = 2.5
 """FLOPs of a kernel's backward pass over those of its forward pass: five products for two (arXiv 2307.08691)."""
 
 
+def backward(device: Device, block: Figure) -> Figure:
+    """Time of a kernel's backward pass over its forward pass's: ``2.5 slower (1 + (s_half + s_later) / s) / (1 + s_half
+    / s)``, s the tokens of a block.
+
+    Of FlashAttention-3 on H100, both directions of attention, width 128, 1,024 to 8,192 tokens: 541 to 639 TFLOP/s
+    forward (meta-pytorch/tritonbench 1254), 313 to 561 backward (facebookexperimental/triton 3463): 1.73 to 1.14 times
+    as long a FLOP. A causal block has half the work in as many tokens, and gets to its rate at twice as many.
+    """
+    later = (device.attention_half + device.attention_backward_half) / block
+    return BACKWARD * device.attention_backward * (1.0 + later) / (1.0 + device.attention_half / block)
+
+
 def shapes(grid: Grid) -> tuple[Product, ...]:
     """Products around attention of one rank's micro-batch (:func:`projections`)."""
     return projections(grid.shape, tokens(grid), grid.layout.tp)
@@ -127,15 +139,15 @@ def kernel(grid: Grid) -> LayerPart:
 
     Fused: ``2 tokens (attended + windowed edge) heads (qk + v) / tp`` FLOPs at the kernel's rate, ``rate / (1 + s_half
     cp / (x s))``, edge the positions that partly masked tiles of a window cost: a context-parallel rank works on blocks
-    of x s / cp tokens, x the ranks that exchange heads; the backward pass does 2.5 times as many at a lower rate.
+    of x s / cp tokens, x the ranks that exchange heads; the backward pass takes :func:`backward` times as long.
     Narrow heads: :func:`narrow_heads`. Of texts packed into a sequence, s is theirs.
     Unfused: whole scores as products, and ~6.5 passes forward and ~11 backward over them in memory.
     A sparse one's index scores all positions: ``2 tokens s / 2 width`` FLOPs as a product, twice as many backward.
     """
     s, d, layout, stack = grid.shape, grid.device, grid.layout, grid.stack
     work = kernel_flops(grid)
-    blocks = layout.cp / exchanging(grid)
-    rate = d.attention_rate * stack.attention * kernel_rate(grid) / (1.0 + d.attention_half * blocks / s.text)
+    block = s.text * exchanging(grid) / layout.cp
+    rate = d.attention_rate * stack.attention * kernel_rate(grid) / (1.0 + d.attention_half / block)
     fused = work * (s.attended + s.windowed * d.window_edge) / rate
     slower = narrow_heads(grid)
     written = d.element * tokens(grid) * s.sequence * s.heads / layout.tp * (1.0 + s.cross_share)
@@ -145,7 +157,7 @@ def kernel(grid: Grid) -> LayerPart:
         np.where(stack.fused_attention > 0, fused * slower.forward, whole + 6.5 * written / d.memory_rate),
         np.where(
             stack.fused_attention > 0,
-            fused * slower.backward * BACKWARD * d.attention_backward,
+            fused * slower.backward * backward(d, block),
             2.0 * whole + 11.0 * written / d.memory_rate,
         ),
     )

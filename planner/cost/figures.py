@@ -273,6 +273,7 @@ class Device:
     """Reachable FLOP/s of the attention kernel, forward, long sequences."""
     attention_half: Figure
     attention_backward: Figure
+    attention_backward_half: Figure = 0.0
     cudnn: Figure = 1.0
     """Rate of this attention kernel over `attention_rate`; so are the next four."""
     flash_2: Figure = 1.0

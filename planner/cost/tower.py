@@ -45,12 +45,13 @@ def seconds(grid: Grid) -> LayerPart:
     shapes = ((3.0 * h, h), (h, h), ((1.0 + s.tower_gated) * f, h), (h, f))
     in_16_bit = ProductTraits(rate=rate)
     products = sum(product_time(d, t, n, k, in_16_bit) for n, k in shapes)
-    reached = d.attention_rate * grid.stack.attention / (1.0 + d.attention_half / np.maximum(s.tower_attended, 1.0))
+    block = np.maximum(s.tower_attended, 1.0)
+    reached = d.attention_rate * grid.stack.attention / (1.0 + d.attention_half / block)
     kernel = 4.0 * t * s.tower_attended * h / reached
     around = moved(grid, elements.wide(grid) * t * (20.0 * h + (4.0 + 2.0 * s.tower_gated) * f))
     joining = 2.0 * grid.layout.micro * s.images * s.tower_joining / rate
     forward = s.tower_layers * (products + kernel + around.forward) + joining
-    again = 2.0 * products + kernel * attention.BACKWARD * d.attention_backward + around.backward
+    again = 2.0 * products + kernel * attention.backward(d, block) + around.backward
     return LayerPart(forward, s.tower_trained * (s.tower_layers * again + 2.0 * joining))
 
 

@@ -24,7 +24,9 @@ class AcceleratorEfficiency(Entry):
     attention_half: float
     """Sequence length at which the attention kernel reaches half of that."""
     attention_backward: float = 1.41
-    """How much slower per FLOP the attention kernel's backward pass is."""
+    """How much slower per FLOP the attention kernel's backward pass is, of long sequences."""
+    attention_backward_half: float = 0.0
+    """By how many tokens the backward pass reaches half of its rate later than the forward pass."""
     attention_kernels: dict[str, float] = field(default_factory=dict)
     """Attention kernel by name -> its rate over `attention`, both passes together."""
     exponentials: float = 0.0

@@ -181,6 +181,7 @@ def with_prior_levels(
         matrix=matrix,
         attention=prior.attention,
         attention_backward=prior.attention_backward,
+        attention_backward_half=prior.attention_backward_half,
         memory=prior.memory,
     )
 
