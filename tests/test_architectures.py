@@ -13,6 +13,7 @@ from docs import architectures
 from planner.axes.options import option_values
 from planner.base.errors import WrongQuestion
 from planner.commands.screen import models_view
+from planner.cost import attention
 from planner.cost import recurrent as recurrent_cost
 from planner.cost.flops import training_flops
 from planner.figures.cost_inputs import shape
@@ -245,6 +246,27 @@ def test_kernels_of_recurrences_take_what_tables_say(
     inner = heads * width
     moved = 2.0 * (2.0 * inner + 2.0 * groups * 128 + 4.0 * inner * 128 / chunk) * 8192 / grid.device.memory_rate
     assert float(recurrent_cost.kernel(grid).forward + moved) == pytest.approx(milliseconds * 1e-3, rel=0.2)
+
+
+@sweep(
+    ("node", "causal", "tokens", "forward", "backward"),
+    [
+        # FlashAttention-3, width 128: meta-pytorch/tritonbench 1254 and facebookexperimental/triton 3463.
+        *[("dgx-h100", False, 1024, 541.3, 313.3), ("dgx-h100", False, 2048, 617.8, 434.8)],
+        *[("dgx-h100", False, 4096, 628.4, 519.8), ("dgx-h100", False, 8192, 638.6, 561.4)],
+        # FlashAttention-4, width 128, and -2 on A5000, width 64: Dao-AILab/flash-attention 2280, gpu-mode 10.
+        *[("dgx-b200", True, 8192, 1418.1, 1117.9), ("dgx-b200", True, 8192, 1418.1, 1208.6)],
+        *[("dgx-a100-80gb", False, 1024, 81.0, 62.5), ("dgx-a100-80gb", False, 8192, 81.9, 77.4)],
+    ],
+)
+def test_attention_takes_as_much_longer_backward_as_tables_say(
+    node: str, causal: bool, tokens: int, forward: float, backward: float
+) -> None:
+    """Within a tenth, time a FLOP; attention both ways counts as a causal one of twice the tokens."""
+    ones = dict.fromkeys(("tp", "pp", "vpp", "cp", "ep", "etp", "dp", "micro", "batch", "nodes"), 1)
+    device = single_grid(figures(tiny(), f"{node}:1", "megatron-core"), ones, option_values(precision="bf16")).device
+    found = attention.backward(device, tokens * (1.0 if causal else 2.0)) / attention.BACKWARD
+    assert found == pytest.approx(forward / backward, rel=0.1)
 
 
 def test_shares_of_the_cost_model_follow_the_blocks() -> None:
