@@ -42,7 +42,8 @@ class PlanAxis(Generic[Value]):
     option: str = ""
     """The option that says it instead of a pin, or besides one."""
     joint: str = ""
-    """Axes with one name here exist together only, and form one dimension of the search."""
+    """Axes with one name here, or whose name it is, form one dimension of the search: of their values not all go
+    together."""
     unstated: str | None = None
     """What `estimate` takes where nothing is said; None: whatever is fastest, or what follows from other axes."""
     preferred: str | None = None

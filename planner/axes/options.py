@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 from planner.axes.axis import PlanAxis
 from planner.axes.table import OPTION_AXES, SCHEDULE
-from planner.axes.values import schedule_name
+from planner.axes.values import Recompute, schedule_name
 from planner.schema import plan_layout
 from planner.schema.plan_layout import ZeroScope, ZeroStage
 
@@ -24,6 +24,14 @@ class TensorMode(NamedTuple):
 
     sequence_parallel: bool
     overlap: bool
+
+
+class Passes(NamedTuple):
+    """A point of the dimension `recompute`: what passes keep and where, and what CUDA graphs launch of them."""
+
+    recompute: Recompute
+    offloaded: tuple[str, ...]
+    graphs: str
 
 
 class Sharding(NamedTuple):
@@ -94,7 +102,8 @@ class OptionGrid:
     def at(self, index: Sequence[int]) -> OptionValues:
         """The option values at one multi-index."""
         chosen = (listed[place] for listed, place in zip(self.points, index, strict=True))
-        return OptionValues(tuple(chain.from_iterable(chosen)))
+        values = dict(zip(_DIMENSION, chain.from_iterable(chosen), strict=True))
+        return OptionValues(tuple(values[axis] for axis in OPTION_AXES))
 
     def neutral_on(self, *axes: PlanAxis[Any]) -> OptionGrid:
         """The grid with the neutral point alone on the dimensions of these axes."""
@@ -104,12 +113,15 @@ class OptionGrid:
             for place, (name, listed) in enumerate(zip(DIMENSIONS, self.points, strict=True))
         ))  # fmt: skip
 
-    def held(self, chosen: OptionValues, free: Collection[str]) -> OptionGrid:
-        """The grid with the point of one choice alone on every dimension that has it, but for those that are free."""
+    def held(self, chosen: OptionValues, held: Collection[PlanAxis[Any]]) -> OptionGrid:
+        """The grid without points that one choice's values on some axes would turn into others of the grid."""
         points = []
-        for (name, axes), listed in zip(DIMENSIONS.items(), self.points, strict=True):
-            point = tuple(chosen[axis] for axis in axes)
-            points.append((point,) if name not in free and point in listed else listed)
+        for axes, listed in zip(DIMENSIONS.values(), self.points, strict=True):
+            changed = {
+                point: tuple(chosen[axis] if axis in held else value for axis, value in zip(axes, point, strict=True))
+                for point in listed
+            }
+            points.append(tuple(point for point in listed if changed[point] == point or changed[point] not in listed))
         return OptionGrid(tuple(points))
 
     def figures(self, place: Callable[[Sequence[float], int], Placed]) -> dict[str, Placed]:

@@ -355,6 +355,7 @@ ACTIVATION_OFFLOAD: PlanAxis[tuple[str, ...]] = PlanAxis(
     read=values.activation_offload,
     spell=lambda modules: "+".join(modules) or ALONE,
     figures=lambda modules: {f"offload_{module}": 1.0 for module in modules},
+    joint="recompute",
     unstated="none",
     pools=("none",),
     since=_used("activation_offload", ()),
@@ -370,6 +371,7 @@ GRAPHS: PlanAxis[str] = PlanAxis(
     choices=(ALONE, "modules", "full"),
     read=str,
     figures=values.captured,
+    joint="recompute",
     unstated="none",
     condition="a whole step goes without experts, modules where no whole layers or mixtures are recomputed, nor with "
     "zero 2 and 3 while experts' exchanges overlap; neither where dropout is made again. ",

@@ -213,8 +213,8 @@ def near_duplicates(problem: SearchProblem, index: int, flat: int) -> int:
     block = problem.blocks[index]
     family = block.family[flat % block.height]
     pair = _pairs(block)[flat // (math.prod(block.axes.shape[2:]) * block.height)]
-    like = (b for b in problem.blocks if pair in _pairs(b))
-    return sum(int(np.count_nonzero(b.family == family)) * math.prod(b.axes.shape[2:]) for b in like)
+    alike = [_pairs(b).count(pair) * math.prod(b.axes.shape[2:]) for b in problem.blocks]
+    return sum(n * int(np.count_nonzero(b.family == family)) for n, b in zip(alike, problem.blocks, strict=True) if n)
 
 
 class Exhaustive:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from planner.axes import AXES
 from planner.axes.options import DIMENSIONS
-from planner.axes.table import ATTENTION_KERNEL, DISPATCHER, ZERO
+from planner.axes.table import ATTENTION_KERNEL, DISPATCHER, GRAPHS, ZERO
 from planner.base.stopping import Progress, asked, note_of
 from planner.cost import pipeline, stage_memory
 from planner.cost.evaluate import StepPasses
@@ -99,7 +99,7 @@ def search(
         base: The best of the base space; None where nothing fits.
         progress: Shows how far a wave is, and the best so far.
     """
-    fastest = pose(rows, _neutral(levers, pins))
+    fastest = _fastest(pose, rows, levers, pins)
     if fastest is None:
         return LeverSearch(None, None, base.value if base else np.inf, 0, np.inf)
     tables = costing.tables(fastest)
@@ -162,18 +162,23 @@ def _held(problem: SearchProblem, best: Candidate, free: Collection[str]) -> Sea
     """The problem with states sharded as in a candidate, and its levers but those that are free, where rows can have
     them so.
     """
-    held = {ZERO.dimension, *(AXES[axis].dimension for axis in (*FASTER, *LEANER) if axis not in free)}
-    blocks = tuple(
-        replace(block, axes=block.axes.held(best.options, DIMENSIONS.keys() - held)) for block in problem.blocks
-    )
+    # Graphs do not go with every value of other levers.
+    levers = [AXES[axis] for axis in (*FASTER, *LEANER) if axis not in (*free, GRAPHS.name)]
+    held = (*DIMENSIONS[ZERO.dimension], *levers)
+    blocks = tuple(replace(block, axes=block.axes.held(best.options, held)) for block in problem.blocks)
     return replace(problem, blocks=blocks)
 
 
-def _neutral(levers: Levers, pins: Pins) -> Pins:
-    """Every value that is faster, and of the leaner levers the one without cost."""
+def _fastest(pose: Problem, rows: Rows, levers: Levers, pins: Pins) -> SearchProblem | None:
+    """Every value that is faster, those of graphs in blocks of their own, and of leaner levers the one without cost."""
     faster = levers.pins(pins, {axis: added for axis, added in levers.added.items() if axis in FASTER})
     neutral = {axis: Bound((AXES[axis].spell(AXES[axis].neutral),)) for axis in LEANER if axis in levers.added}
-    return Pins({**faster.bounds, **neutral})
+    bounds = {**faster.bounds, **neutral}
+    apart = [{GRAPHS.name: Bound((name,))} for name in bounds[GRAPHS.name].values] if GRAPHS.name in bounds else [{}]
+    posed = [problem for graphs in apart if (problem := pose(rows, Pins({**bounds, **graphs}))) is not None]
+    blocks = tuple(block for problem in posed for block in problem.blocks)
+    targets = tuple(target for problem in posed for target in problem.targets)
+    return replace(posed[0], blocks=blocks, targets=targets) if posed else None
 
 
 def _bounded(problem: SearchProblem, tables: Mapping[int, CostTable], known: float) -> BoundedRows:

@@ -146,22 +146,25 @@ def blocks(rows: Rows, workload: Workload, cluster: Cluster, runtime: Runtime, p
             continue
         partial = [p for p in policies if not overlap or not (p.layers or WHOLE_MIXTURE in p.modules)]
         sharded = _sharded(runtime, pins, has_replicas, stage > 0, offloads)
-        captured = offloading.with_graphs(workload.model, partial, away, graphs_of)
-        for (shardings, overlapping, offloaded), (graphs, kept, moved) in product(sharded, captured):
+        passes = offloading.with_graphs(workload.model, partial, away, graphs_of)
+        combined = [
+            (*captured, overlapping, offloaded)
+            for shardings, overlapping, offloaded in sharded
+            for captured in offloading.captured(shardings, passes, overlap).items()
+        ]
+        for sharding, kept, overlapping, offloaded in combined:
             options = option_grid(
                 precision=kinds,
                 recompute=kept,
                 tensor=_tensor_modes(workload, runtime, pins, has_tensor),
-                sharding=offloading.captured(shardings, graphs, overlap),
+                sharding=sharding,
                 p2p_overlap=_on(runtime, pins, P2P_OVERLAP, (False, True) if stage == 2 else (False,)),
                 rank_order=_orders(runtime, pins, has_replicas and stage > 0),
                 offload=offloaded,
-                # One value a block: with it, other layouts and options exist. Of graphs and schedules, too.
+                # One value a block: with it, other layouts and options exist. Of schedules, too.
                 ep_overlap=(overlap,),
                 cp_algorithm=ways,
                 offload_overlap=overlapping,
-                activation_offload=moved,
-                graphs=(graphs,),
                 dispatcher=sent,
                 **_on_any_layout(workload, cluster, runtime, pins, ways),
             )

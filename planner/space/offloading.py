@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from planner.axes.options import Sharding
+from planner.axes.options import Passes, Sharding
 from planner.axes.table import ACTIVATION_OFFLOAD, GRAPHS, OFFLOAD, PLACEMENT, RECOMPUTE
 from planner.axes.values import (
     ALONE,
@@ -115,20 +115,21 @@ def graphs_of(model: Model, runtime: Runtime, pins: Pins) -> list[str]:
 
 def with_graphs(
     model: Model, policies: Sequence[Recompute], away: Sequence[tuple[str, ...]], graphs: Sequence[str]
-) -> list[tuple[str, tuple[Recompute, ...], tuple[tuple[str, ...], ...]]]:
-    """What CUDA graphs launch with policies and modules that go with it: those of modules recompute no whole layers
-    or mixtures (Megatron-LM core_v0.16.1, core/transformer/transformer_config.py), and what draws random numbers is not
-    captured where it is made again (the same: attention, and MLPs, with dropout); neither is tried here with
-    activations in host memory, which the newest release alone captures.
+) -> list[Passes]:
+    """Each policy with modules and graphs that go with it: CUDA graphs of modules recompute no whole layers or mixtures
+    (Megatron-LM core_v0.16.1, core/transformer/transformer_config.py), and what draws random numbers is not captured
+    where it is made again (the same: attention, and MLPs, with dropout); neither is tried here with activations in host
+    memory, which the newest release alone captures.
     """
     return [
-        (each, *found)
+        Passes(policy, modules, each)
         for each in graphs
-        for found in with_policies(
+        for way, moved in with_policies(
             [p for p in policies if each == ALONE or _captures(model, p, each)],
             [m for m in away if not m or each == ALONE],
         )
-        if found[0]
+        for policy in way
+        for modules in moved
     ]
 
 
@@ -139,11 +140,17 @@ def _captures(model: Model, policy: Recompute, graphs: str) -> bool:
     return not (graphs == "modules" and covers) and not (model.dropout and draws)
 
 
-def captured(shardings: tuple[Sharding, ...], graphs: str, overlap: bool) -> tuple[Sharding, ...]:
-    """Those that CUDA graphs go with: of modules not ZeRO 2 and 3 while experts' exchanges overlap (Megatron-LM
-    core_v0.18.0, core/distributed/fsdp/mcore_fsdp_adapter.py).
+def captured(
+    shardings: tuple[Sharding, ...], passes: Sequence[Passes], overlap: bool
+) -> dict[tuple[Sharding, ...], list[Passes]]:
+    """Passes by the shardings that go with what CUDA graphs launch of them: graphs of modules not with ZeRO 2 and 3
+    while experts' exchanges overlap (Megatron-LM core_v0.18.0, core/distributed/fsdp/mcore_fsdp_adapter.py).
     """
-    return tuple(each for each in shardings if each.zero < 2) if graphs == "modules" and overlap else shardings
+    unsharded = tuple(each for each in shardings if each.zero < 2)
+    able: dict[tuple[Sharding, ...], list[Passes]] = {}
+    for point in passes:
+        able.setdefault(unsharded if point.graphs == "modules" and overlap else shardings, []).append(point)
+    return able
 
 
 def placements(cluster: Cluster, pins: Pins) -> tuple[MemoryPlacement, ...]:
