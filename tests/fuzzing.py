@@ -37,7 +37,7 @@ from typing import Any, NamedTuple
 from unittest import mock
 from urllib.parse import parse_qs
 
-from planner import catalog
+from planner import SiteJournal, catalog
 from planner.base.errors import ClusterwrightError
 from planner.base.processes import Workers, spread
 from planner.commands.command_line import DEFECT, main
@@ -276,6 +276,37 @@ def texts(pattern: str) -> list[str]:
     return [path.read_text(encoding="utf-8") for path in sorted(ROOT.glob(pattern))]
 
 
+@cache
+def a_site() -> dict[str, str]:
+    """The files of a site that learned two runs, corrected one and removed the other."""
+    from tests.test_site_runs import RAN
+
+    with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
+        there, cells = ("--site", folder), [text for cell in RAN for text in ("--set", cell)]
+        said = [main(["init", "site", folder])]
+        said += [main(["learn", "--step-time", time, *cells, *there]) for time in ("14.1s", "14.9s")]
+        first, second = (run.row["id"] for run in SiteJournal(folder).runs())
+        said += [main(["runs", "edit", first, "tp=4", *there]), main(["runs", "remove", second, *there])]
+        assert said == [0] * len(said)
+        return {name: (Path(folder) / name).read_text(encoding="utf-8") for name in SITE_FILES}
+
+
+SITE_FILES = ("site.toml", "runs.csv", "history.jsonl")
+
+
+def of_a_site(*words: str) -> Callable[[Path], object]:
+    """Asks for a site of which one file is the spoilt one."""
+
+    def ask(file: Path) -> object:
+        (file.parent / "catalog").mkdir(exist_ok=True)
+        for name, text in a_site().items():
+            if name != file.name:
+                (file.parent / name).write_text(text, encoding="utf-8")
+        return command(*words, "--site", str(file.parent))(file)
+
+    return ask
+
+
 def readers() -> list[Reader]:
     """All of them."""
     from planner import api as answered
@@ -324,6 +355,8 @@ def readers() -> list[Reader]:
         Reader("portfolio", "portfolio.toml", texts("examples/portfolios/*.toml"), lambda f: portfolio.read(f, known)),
         Reader("study", "study.toml", texts("examples/studies/*.toml"), lambda f: study.read(f, known)),
         Reader("site", "site.toml", [profile.TEMPLATE.format(name="x")], profile.read),
+        Reader("history", "history.jsonl", [a_site()["history.jsonl"]], of_a_site("runs", "undo")),
+        Reader("journal", "runs.csv", [a_site()["runs.csv"]], of_a_site("runs", "list", "--json")),
         Reader("runs", "runs.csv", ["\n".join([runs[0], *runs[n : n + 2], ""]) for n in (1, 900, 1500, 2000)],
                command("validate", "FILE")),
         Reader("collectives", "table.csv", [small.COLLECTIVES],

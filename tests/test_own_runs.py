@@ -316,16 +316,18 @@ def test_a_librarys_model_states_its_shape(tmp_path, capsys):
 
 
 @sweep(
-    ("convention", "halved"),
+    ("convention", "release", "halved"),
     [
-        ("MFU x peak (causal attention)", True),
-        ("MFU x peak (full, non-causal attention)", False),
-        ("model FLOPs incl. attention; causal factor not stated", False),
-        ("", False),
+        ("MFU x peak (causal attention)", "2024", True),
+        ("MFU x peak (full, non-causal attention)", "", False),
+        ("model FLOPs incl. attention; causal factor not stated", "", False),
+        ("", "2024", False),
+        ("", "2025", True),  # Megatron-LM 8873b55d, megatron/training/training.py
+        ("", "", True),
     ],
 )
-def test_attention_is_halved_only_where_the_convention_says_so(tmp_path, convention, halved):
-    cells = {"step_time_s": "", "tflops_per_gpu": "400", "flops_convention": convention}
-    full = {"step_time_s": "", "tflops_per_gpu": "400", "flops_convention": "non-causal"}
+def test_attention_is_halved_where_the_convention_or_the_release_says_so(tmp_path, convention, release, halved):
+    cells = {"step_time_s": "", "tflops_per_gpu": "400", "flops_convention": convention, "release": release}
+    full = {"step_time_s": "", "tflops_per_gpu": "400", "flops_convention": "non-causal", "release": release}
     run, whole = reading.read(wrote(tmp_path, cells, full), catalog.load())
     assert (run.measured < 0.99 * whole.measured) == halved

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -13,6 +14,8 @@ from planner.site import folder
 from planner.site.folder import Site
 
 HISTORY = "history.jsonl"
+NAMED = {"id", "model", "accelerator", "num_accelerators"}
+"""Columns that every row has: a run is told by them."""
 PlacedRows = Sequence[tuple[int, dict[str, str]]]
 """Rows, each with its place in the journal, from 0."""
 
@@ -89,10 +92,11 @@ def _change(path: Path, number: int, line: str) -> Change:
         )
         undoes = entry["undoes"] if entry["undoes"] is None else int(entry["undoes"])
         rows = [row for _, row in (*before, *after)]
-        if not all("id" in row for row in rows) or (undoes is not None and not 0 <= undoes < number):
+        placed = all(0 <= place <= sys.maxsize for place, _ in (*before, *after))
+        if not placed or not all(NAMED <= row.keys() for row in rows) or (undoes is not None and not 0 <= undoes < number):
             raise KeyError("id")
         return Change(what=str(entry["what"]), before=before, after=after, undoes=undoes)
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
         raise WrongQuestion(f"{path}:{number + 1}: is no change of a journal; remove the line") from None
 
 

@@ -201,8 +201,8 @@ def _placed(row: Mapping[str, str], readings: Sequence[RunVariant], known: Runti
 
 
 def _counts_half(known: Runtime, date: str) -> bool:
-    """Whether the TFLOP/s that a release prints count half of a causal attention; not where its date is not known."""
-    found = known.default("model_flops", date) if date else None
+    """Whether the TFLOP/s that a release prints count half of a causal attention."""
+    found = known.default("model_flops", date)
     return found is not None and found.value == "causal"
 
 
