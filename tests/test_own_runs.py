@@ -319,15 +319,14 @@ def test_a_librarys_model_states_its_shape(tmp_path, capsys):
     ("convention", "release", "halved"),
     [
         ("MFU x peak (causal attention)", "2024", True),
-        ("MFU x peak (full, non-causal attention)", "", False),
-        ("model FLOPs incl. attention; causal factor not stated", "", False),
+        ("MFU x peak (full, non-causal attention)", "2026", False),
+        ("model FLOPs incl. attention; causal factor not stated", "2026", False),
         ("", "2024", False),
         ("", "2025", True),  # Megatron-LM 8873b55d, megatron/training/training.py
-        ("", "", True),
     ],
 )
 def test_attention_is_halved_where_the_convention_or_the_release_says_so(tmp_path, convention, release, halved):
-    cells = {"step_time_s": "", "tflops_per_gpu": "400", "flops_convention": convention, "release": release}
-    full = {"step_time_s": "", "tflops_per_gpu": "400", "flops_convention": "non-causal", "release": release}
+    given = {"step_time_s": "", "tflops_per_gpu": "400", "runtime": f"megatron-core@{release}"}
+    cells, full = ({**given, "flops_convention": says} for says in (convention, "non-causal"))
     run, whole = reading.read(wrote(tmp_path, cells, full), catalog.load())
     assert (run.measured < 0.99 * whole.measured) == halved
