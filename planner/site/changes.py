@@ -93,7 +93,8 @@ def _change(path: Path, number: int, line: str) -> Change:
         undoes = entry["undoes"] if entry["undoes"] is None else int(entry["undoes"])
         rows = [row for _, row in (*before, *after)]
         placed = all(0 <= place <= sys.maxsize for place, _ in (*before, *after))
-        if not placed or not all(NAMED <= row.keys() for row in rows) or (undoes is not None and not 0 <= undoes < number):
+        named = all(NAMED <= row.keys() for row in rows)
+        if not placed or not named or (undoes is not None and not 0 <= undoes < number):
             raise KeyError("id")
         return Change(what=str(entry["what"]), before=before, after=after, undoes=undoes)
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
