@@ -136,14 +136,14 @@ def _read(values: dict[str, Any], assumed: tuple[str, ...]) -> StatedStep:
         )
     train, rollout = _split(said, apart)
     longest = said.count(f"{POLICY}max_total_sequence_length")
-    cap = min(longest, said.get(f"{POLICY}generation.max_new_tokens") or longest)
-    prompt_cap = min(longest, said.get("data.max_input_seq_length") or longest)
+    cap = min(longest, said.count_or_none(f"{POLICY}generation.max_new_tokens") or longest)
+    prompt_cap = min(longest, said.count_or_none("data.max_input_seq_length") or longest)
     packs = said.get(f"{POLICY}sequence_packing.enabled")
     dynamic = said.get(f"{POLICY}dynamic_batching.enabled")
     micro = said.count(f"{POLICY}train_micro_batch_size")
-    group = said.get(f"{POLICY}{'sequence_packing' if packs else 'dynamic_batching'}.train_mb_tokens")
+    group = said.count_or_none(f"{POLICY}{'sequence_packing' if packs else 'dynamic_batching'}.train_mb_tokens")
     rloo = said.get("grpo.use_leave_one_out_baseline") and said.get("grpo.normalize_rewards") is False
-    steps = said.get("grpo.max_num_steps")
+    steps = said.count_or_none("grpo.max_num_steps")
     return StatedStep(
         model=str(said.get(f"{POLICY}model_name") or ""),
         asked={
@@ -177,7 +177,7 @@ def _split(said: Said, apart: bool) -> tuple[int, int | None]:
         return nodes * per_node, None
     where = f"{POLICY}generation.colocated.resources."
     each_node = said.count(f"{where}gpus_per_node")
-    rollout = each_node * (said.get(f"{where}num_nodes") or 1)
+    rollout = each_node * (said.count_or_none(f"{where}num_nodes") or 1)
     if rollout >= nodes * per_node:
         raise WrongQuestion(
             f"--from nemo-rl: {where}: {rollout} accelerators roll out of {nodes * per_node}: none train"
@@ -189,6 +189,6 @@ def _replica(said: Said) -> str:
     """A replica as ``--rollout`` says it."""
     tp = said.count(f"{VLLM}tensor_parallel_size")
     spread = said.count(f"{VLLM}expert_parallel_size")
-    limit = said.get(f"{POLICY}generation.vllm_kwargs.max_num_seqs")
-    share = float(said.get(f"{VLLM}gpu_memory_utilization"))
+    limit = said.count_or_none(f"{POLICY}generation.vllm_kwargs.max_num_seqs")
+    share = said.measure(f"{VLLM}gpu_memory_utilization")
     return f"tp={tp},groups={max(1, spread // tp)},share={share:.6g}" + (f",sequences={limit}" if limit else "")

@@ -100,6 +100,25 @@ class Said:
             raise WrongQuestion(f"--from {self.source}: {name} is {value!s:.40}; a whole number from 1 is expected")
         return int(value)
 
+    def count_or_none(self, name: str) -> int | None:
+        """A whole number from 1, where one is said.
+
+        Raises:
+            WrongQuestion: it is none.
+        """
+        return None if self.get(name) is None else self.count(name)
+
+    def measure(self, name: str) -> float:
+        """A number from 0, such as a share.
+
+        Raises:
+            WrongQuestion: it is none.
+        """
+        value = self.get(name)
+        if isinstance(value, bool) or not re.fullmatch(r"\d{0,6}\.?\d{1,9}|\d{1,6}\.", str(value), re.ASCII):
+            raise WrongQuestion(f"--from {self.source}: {name} is {value!s:.40}; a number from 0 is expected")
+        return float(value)
+
     def fact(self, fact: str) -> Any:
         """The value of a fact with which the table writes what stands there; None where that is left open.
 

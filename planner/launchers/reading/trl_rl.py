@@ -108,8 +108,8 @@ def _read(said: Said, config: Mapping[str, Any], folder: Path) -> StatedStep:
         differs += sharded.differs
     micro = said.count("per_device_train_batch_size")
     batch = micro * said.count("gradient_accumulation_steps") * train
-    per_step = said.get("steps_per_generation")
-    generated = said.get("generation_batch_size") or (micro * train * per_step if per_step else batch)
+    per_step = said.count_or_none("steps_per_generation")
+    generated = said.count_or_none("generation_batch_size") or (micro * train * per_step if per_step else batch)
     samples = said.count("num_generations")
     if generated % batch or generated % samples:
         raise WrongQuestion(f"--from trl: generation_batch_size {generated:,}: a multiple of {batch:,} responses of an "
@@ -130,7 +130,7 @@ def _read(said: Said, config: Mapping[str, Any], folder: Path) -> StatedStep:
         train=train,
         rollout=_served(said) if apart else None,
         response_cap=said.count("max_completion_length"),
-        prompt_cap=said.get("max_prompt_length"),
+        prompt_cap=said.count_or_none("max_prompt_length"),
         group_tokens=None,
         micro_responses=micro,
         differs=tuple(differs),
@@ -147,5 +147,5 @@ def _served(said: Said) -> int:
 def _replica(said: Said, apart: bool) -> str:
     """A replica as ``--rollout`` says it."""
     tp = said.count("serve/tensor_parallel_size" if apart else "vllm_tensor_parallel_size")
-    share = float(said.get("serve/gpu_memory_utilization" if apart else "vllm_gpu_memory_utilization"))
+    share = said.measure("serve/gpu_memory_utilization" if apart else "vllm_gpu_memory_utilization")
     return f"tp={tp},share={share:.6g}"

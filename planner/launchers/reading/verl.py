@@ -109,7 +109,7 @@ def _read(placement: Placement, values: Mapping[str, Any]) -> StatedStep:
         raise WrongQuestion(f"--from verl: algorithm.adv_estimator {estimator:.40}: read are {able}")
     task = TASKS.get(estimator, "grpo")
     streams = placement == "async"
-    stale = said.get("async_training.staleness_threshold") if streams else None
+    stale = said.measure("async_training.staleness_threshold") if streams else None
     if streams and not stale:
         placement = "in-step"
     mini = said.count(f"{ACTOR}ppo_mini_batch_size")
@@ -144,7 +144,7 @@ def _read(placement: Placement, values: Mapping[str, Any]) -> StatedStep:
         model=str(said.get(f"{ROLE}model.path") or ""),
         asked={
             "task": task, "prompts": prompts, "samples": samples, "updates": updates, "reference": reference,
-            "placement": placement, "staleness": float(stale) if stale else None,
+            "placement": placement, "staleness": stale or None,
             "engine": _named(said, f"{ROLLOUT}name", ENGINES),
             "rollout_precision": said.fact("rollout_precision"),
             "rollout": _replica(said, groups, samples, apart, streams),
@@ -219,12 +219,12 @@ def _steps(said: Said, prompts: int, streams: bool) -> int | None:
 def _replica(said: Said, groups: int, samples: int, apart: bool, streams: bool) -> str:
     """A replica as ``--rollout`` says it: its limit of responses is that of a data-parallel rank."""
     tp = said.count(f"{ROLLOUT}tensor_model_parallel_size")
-    share = said.get(f"{ROLLOUT}standalone_gpu_memory_utilization") if apart else None
-    share = said.get(f"{ROLLOUT}gpu_memory_utilization") if share is None else share
+    alone = f"{ROLLOUT}standalone_gpu_memory_utilization"
+    share = said.measure(alone if apart and said.get(alone) else f"{ROLLOUT}gpu_memory_utilization")
     at_once = said.count(f"{ROLLOUT}max_num_seqs")
     if streams:
         at_once = min(at_once, max(1, said.count("async_training.concurrent_samples_per_replica") * samples // groups))
-    return f"tp={tp},groups={groups},share={float(share):.6g},sequences={at_once}"
+    return f"tp={tp},groups={groups},share={share:.6g},sequences={at_once}"
 
 
 def _offloads(said: Said, kind: str, apart: bool, differs: list[str]) -> Said:
