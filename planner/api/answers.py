@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from planner import planning
 from planner.base.errors import WrongQuestion
@@ -32,13 +33,15 @@ from planner.question.reading import (
 )
 from planner.question.values import parse_risk
 from planner.schema.images import ImagePlan, ImageQuestion
-from planner.schema.listings import EvaluatedConfiguration
 from planner.schema.plan import PlanSet
 from planner.schema.workload import Model
 from planner.site import folder
 from planner.site.folder import Site
 from planner.verify import Inconsistent
 from planner.verify.contingency import check as check_contingency
+
+if TYPE_CHECKING:
+    from planner.schema.listings import EvaluatedConfiguration
 
 
 def plan(

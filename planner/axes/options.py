@@ -35,11 +35,15 @@ class Passes(NamedTuple):
 
 
 class Sharding(NamedTuple):
-    """A point of the dimension `sharding`: what data-parallel ranks share, and whether that overlaps compute."""
+    """A point of the dimension `sharding`: what data-parallel ranks share, whether that overlaps compute, the share of
+    the optimizer states in host memory, and whether their copies overlap the update.
+    """
 
     zero: ZeroStage
     scope: ZeroScope
     overlap: bool
+    offload: float = 0.0
+    offload_overlap: bool = False
 
 
 def _by_dimension() -> dict[str, tuple[PlanAxis[Any], ...]]:

@@ -294,6 +294,7 @@ OFFLOAD: PlanAxis[float] = PlanAxis(
     read=values.states_offloaded,
     spell=values.offload_name,
     figures=lambda share: {"offload": float(share)},
+    joint="sharding",
     unstated="none",
     pools=("none",),
     since=lambda share: iter(("offload=optimizer",) if share else ()),
@@ -340,6 +341,7 @@ CP_ALGORITHM: PlanAxis[str] = PlanAxis(
 OFFLOAD_OVERLAP = _switch(
     "offload_overlap",
     "gradients and weights are copied while the host updates others",
+    joint="sharding",
     unstated="off",
     condition="that goes with an offloaded optimizer. ",
     pools=(False,),

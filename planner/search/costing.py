@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.axes.options import DIMENSIONS, OptionGrid
-from planner.axes.table import CP_ALGORITHM, OFFLOAD, P2P_OVERLAP, PRECISION, RANK_ORDER, RECOMPUTE, ZERO
+from planner.axes.table import CP_ALGORITHM, P2P_OVERLAP, PRECISION, RANK_ORDER, RECOMPUTE, ZERO
 from planner.cost.evaluate import StepCost, StepPasses, evaluate, passes
 from planner.cost.figures import Array, Figure, Grid, mapped, taken
 from planner.search import pareto_front
@@ -85,7 +85,7 @@ def _priced(problem: SearchProblem, axes: OptionGrid) -> OptionGrid:
     fewer = axes.neutral_on(P2P_OVERLAP, RANK_ORDER)  # Of a schedule, whether W is apart: with 1F1B, not.
     if np.any(problem.figures.stack.fp32_sums_below_zero):
         return fewer
-    return fewer.neutral_on(ZERO, OFFLOAD)
+    return fewer.neutral_on(ZERO)
 
 
 def _tables(problem: SearchProblem, axes: OptionGrid, indices: Sequence[int]) -> Iterator[tuple[int, CostTable]]:

@@ -13,13 +13,14 @@ import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.axes import AXES
+from planner.axes import AXES, PlanAxis
 from planner.axes.options import DIMENSIONS
-from planner.axes.table import ATTENTION_KERNEL, DISPATCHER, GRAPHS, ZERO
+from planner.axes.table import ATTENTION_KERNEL, DISPATCHER, DP_OVERLAP, GRAPHS, ZERO, ZERO_SCOPE
 from planner.base.stopping import Progress, asked, note_of
 from planner.cost import pipeline, stage_memory
 from planner.cost.evaluate import StepPasses
@@ -164,7 +165,7 @@ def _held(problem: SearchProblem, best: Candidate, free: Collection[str]) -> Sea
     """
     # Graphs do not go with every value of other levers.
     levers = [AXES[axis] for axis in (*FASTER, *LEANER) if axis not in (*free, GRAPHS.name)]
-    held = (*DIMENSIONS[ZERO.dimension], *levers)
+    held: list[PlanAxis[Any]] = [ZERO, ZERO_SCOPE, DP_OVERLAP, *levers]
     blocks = tuple(replace(block, axes=block.axes.held(best.options, held)) for block in problem.blocks)
     return replace(problem, blocks=blocks)
 

@@ -126,7 +126,6 @@ def blocks(rows: Rows, workload: Workload, cluster: Cluster, runtime: Runtime, p
     replicated, tensor = rows["dp"] * rows["cp"] > 1, rows["tp"] > 1
     stages = np.where(rows["pp"] == 1, 0, np.where(rows["vpp"] == 1, 1, 2))
     family = _families(rows)
-    offloads = offloading.states(runtime, pins)
     away = offloading.activations(workload.model, runtime, pins)
     graphs_of = offloading.graphs_of(workload.model, runtime, pins)
     able = exchanges_overlap(rows, workload)
@@ -145,14 +144,9 @@ def blocks(rows: Rows, workload: Workload, cluster: Cluster, runtime: Runtime, p
         if not mask.any():
             continue
         partial = [p for p in policies if not overlap or not (p.layers or WHOLE_MIXTURE in p.modules)]
-        sharded = _sharded(runtime, pins, has_replicas, stage > 0, offloads)
+        shardings = tuple(_shardings(runtime, pins, has_replicas, stage > 0))
         passes = offloading.with_graphs(workload.model, partial, away, graphs_of)
-        combined = [
-            (*captured, overlapping, offloaded)
-            for shardings, overlapping, offloaded in sharded
-            for captured in offloading.captured(shardings, passes, overlap).items()
-        ]
-        for sharding, kept, overlapping, offloaded in combined:
+        for sharding, kept in offloading.captured(shardings, passes, overlap).items():
             options = option_grid(
                 precision=kinds,
                 recompute=kept,
@@ -160,11 +154,9 @@ def blocks(rows: Rows, workload: Workload, cluster: Cluster, runtime: Runtime, p
                 sharding=sharding,
                 p2p_overlap=_on(runtime, pins, P2P_OVERLAP, (False, True) if stage == 2 else (False,)),
                 rank_order=_orders(runtime, pins, has_replicas and stage > 0),
-                offload=offloaded,
                 # One value a block: with it, other layouts and options exist. Of schedules, too.
                 ep_overlap=(overlap,),
                 cp_algorithm=ways,
-                offload_overlap=overlapping,
                 dispatcher=sent,
                 **_on_any_layout(workload, cluster, runtime, pins, ways),
             )
@@ -192,24 +184,19 @@ def _apart(rows: Rows, workload: Workload, cluster: Cluster, runtime: Runtime, p
         modes = tuple(mode for mode in _tensor_modes(workload, runtime, pins, has_tensor) if not mode.overlap)
         sent = tuple(_on(runtime, pins, P2P_OVERLAP, (False, True) if name != "zero-bubble" else (False,)))
         orders = tuple(_orders(runtime, pins, has_replicas))
-        for shardings, copying, offloaded in _sharded(
-            runtime, pins, has_replicas, True, offloading.states(runtime, pins)
-        ):
-            alone = tuple(each for each in shardings if not (each.overlap and apart))
-            options = option_grid(
-                precision=kinds,
-                tensor=modes,
-                sharding=alone,
-                p2p_overlap=sent,
-                rank_order=orders,
-                offload=offloaded,
-                cp_algorithm=ways,
-                offload_overlap=copying,
-                schedule=(name,),
-                **_on_any_layout(workload, cluster, runtime, pins, ways),
-            )
-            if mask.any() and all(options.shape):
-                yield Block({name: column[mask] for name, column in rows.items()}, options, family[mask])
+        shardings = _shardings(runtime, pins, has_replicas, True)
+        options = option_grid(
+            precision=kinds,
+            tensor=modes,
+            sharding=tuple(each for each in shardings if not (each.overlap and apart)),
+            p2p_overlap=sent,
+            rank_order=orders,
+            cp_algorithm=ways,
+            schedule=(name,),
+            **_on_any_layout(workload, cluster, runtime, pins, ways),
+        )
+        if mask.any() and all(options.shape):
+            yield Block({name: column[mask] for name, column in rows.items()}, options, family[mask])
 
 
 def _shared(
@@ -249,27 +236,20 @@ def _tensor_modes(workload: Workload, runtime: Runtime, pins: Pins, has_tensor: 
                 yield TensorMode(sequence_parallel, overlap)
 
 
-Shardings = tuple[Sharding, ...]
-
-
-def _sharded(
-    runtime: Runtime, pins: Pins, has_replicas: bool, staged: bool, offloads: Sequence[float]
-) -> list[tuple[Shardings, tuple[bool, ...], tuple[float, ...]]]:
-    """What data-parallel ranks share and whether copies of states overlap, with how much of the optimizer is offloaded:
-    apart where they do not go with all. Copies overlap where a pin says so.
+def _shardings(runtime: Runtime, pins: Pins, has_replicas: bool, staged: bool) -> Iterator[Sharding]:
+    """What data-parallel ranks share, with how much of the optimizer is in host memory. Copies of its states overlap
+    where a pin says so.
     """
-    asked = (False, True) if OFFLOAD_OVERLAP.name in pins else (False,)
-    ways = {
-        off: (
-            tuple(_shardings(runtime, pins, has_replicas, staged, off)),
-            tuple(_on(runtime, pins, OFFLOAD_OVERLAP, asked if off else (False,))),
-        )
-        for off in offloads
-    }
-    return [(*way, tuple(off for off in offloads if ways[off] == way)) for way in dict.fromkeys(ways.values())]
+    copies = (False, True) if OFFLOAD_OVERLAP.name in pins else (False,)
+    for share in offloading.states(runtime, pins):
+        overlaps = _on(runtime, pins, OFFLOAD_OVERLAP, copies if share else (False,))
+        for sharding in _shared_states(runtime, pins, has_replicas, staged, share):
+            yield from (sharding._replace(offload=share, offload_overlap=overlap) for overlap in overlaps)
 
 
-def _shardings(runtime: Runtime, pins: Pins, has_replicas: bool, staged: bool, offload: float) -> Iterator[Sharding]:
+def _shared_states(
+    runtime: Runtime, pins: Pins, has_replicas: bool, staged: bool, offload: float
+) -> Iterator[Sharding]:
     """ZeRO stages with their scope and overlap. Stages 2 and 3 go with a pipeline only where weights are gathered
     anyway, an offloaded optimizer with those that the runtime offloads.
     """
