@@ -40,8 +40,11 @@ class Enumerated(NamedTuple):
     memory: np.ndarray
 
 
+OBJECTIVES = ("time", "cost", "energy")
+
+
 @cache
-def asked(name: str, batch: int, release: str, objective: str) -> Prepared:
+def asked(name: str, batch: int, release: str, objective: str, deadline_s: float | None = None) -> Prepared:
     model, cluster, pins = FEW[name]
     held = " ".join(pin for pin in HELD.split() if pin.partition("=")[0] + "=" not in pins)
     return prepare(
@@ -54,6 +57,7 @@ def asked(name: str, batch: int, release: str, objective: str) -> Prepared:
             pins=f"{held} {pins}",
             objective=objective,
             price=PRICE,
+            deadline_s=deadline_s,
         ),
     )
 
@@ -62,7 +66,7 @@ def asked(name: str, batch: int, release: str, objective: str) -> Prepared:
 def enumerated(name: str, batch: int, release: str) -> Enumerated:
     """All of them at once, without waves or bounds."""
     everything = {}
-    for objective in ("time", "cost"):
+    for objective in OBJECTIVES:
         prepared = asked(name, batch, release, objective)
         free = levers_of(prepared, EVERY)
         everything[objective] = wave(prepared, legal_rows(prepared), free.pins(prepared.request.pins, free.added))
@@ -98,21 +102,30 @@ def better(found: waves.LeverSearch) -> list[Candidate]:
 
 SHARES = (0.35, 0.5, 0.65, 0.8, 1.0)
 CASES = [
-    (name, batch, release, objective, SHARES[(index + shift) % len(SHARES)])
+    (name, batch, release, objective, SHARES[(index + shift) % len(SHARES)], limited)
     for index, (name, batch, release) in enumerate(product(FEW, (16, 64, 256), ("2026.06", "2025.05")))
-    for objective, shift in (("time", 0), ("cost", 2))
+    for limited, objective, shift in (
+        *product((False,), OBJECTIVES, (0, 2, 4)),
+        *product((True,), OBJECTIVES[1:], (1,)),
+    )
 ]
-"""Every question by both objectives, each time with another share of the accelerator's memory."""
+"""Every question by every objective within shares of the accelerator's memory, some with a deadline."""
+LATE = 0.02
+"""Of the candidates that fit, the share that a deadline leaves."""
 
 
-@sweep(("name", "batch", "release", "objective", "share"), CASES, every=12)
-def test_waves_find_what_an_enumeration_of_all_levers_finds(name, batch, release, objective, share):
+@sweep(("name", "batch", "release", "objective", "share", "limited"), CASES, every=53)
+def test_waves_find_what_an_enumeration_of_all_levers_finds(name, batch, release, objective, share, limited):
     prepared = asked(name, batch, release, objective)
     every = enumerated(name, batch, release)
     values = every.value[objective]
     capacity = share * prepared.request.cluster.accelerator.memory
-    known, found = searched(prepared, capacity)
     fits = every.memory <= prepared.within(capacity)
+    if limited and fits.any():
+        deadline_s = float(np.quantile(every.value["time"][fits], LATE, method="lower")) * (1 + 1e-9)
+        prepared = asked(name, batch, release, objective, deadline_s)
+        fits &= every.value["time"] <= deadline_s
+    known, found = searched(prepared, capacity)
     least = float(values[fits].min()) if fits.any() else np.inf
     best = min([known, *(candidate.value for candidate in better(found))])
     assert best == pytest.approx(least, rel=1e-12) or (not np.isfinite(best) and not np.isfinite(least))
