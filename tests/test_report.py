@@ -297,6 +297,18 @@ def test_axes_that_a_reader_chooses_have_their_titles_in_the_drawing() -> None:
     assert texts == ["titles[across]", "titles[up]"]
 
 
+def test_of_several_answers_those_are_marked_that_no_other_beats() -> None:
+    """A slower plan on the same machines is dearer, too; half the tokens are priced as those of the first."""
+    fast = planner.estimate("llama3-8b", "dgx-h100:1", tp=8)
+    slow = planner.estimate("llama3-8b", "dgx-h100:1", tp=8, recompute="full", tokens=fast.plans[0].workload.tokens / 2)
+
+    content = report.of_answers([("fast.json", fast), ("slow.json", slow)])
+
+    lines, table = content.sections[0].blocks[0], content.sections[0].blocks[-1]
+    assert isinstance(table, TextTable) and [row[-1] for row in table.rows] == ["not beaten", "beaten"]
+    assert "tokens to train on, here all for" in str(lines)
+
+
 def test_bought_machines_that_stand_idle_are_a_warning() -> None:
     pools = [
         SimpleNamespace(id="a", way=way, utilisation=used)

@@ -207,7 +207,7 @@ def written(documents: Sequence[Shown], output: str | Path | None) -> str:
         raise WrongQuestion(
             f"{output}: exists already, and is no page of clusterwright; name another file, or remove it"
         )
-    text = report.page([_shown(each) for each in documents])
+    text = report.page(_contents(documents))
     if target is not None:
         writing.write(target, text, replace=True)
     return text
@@ -227,16 +227,28 @@ def _is_same(source: Shown, output: str | Path) -> bool:
     return len(files) == 2 and files[0] == files[1]
 
 
-def _shown(source: Shown) -> report.Content:
-    """What is to be seen of a document, which is checked first."""
+def _contents(documents: Sequence[Shown]) -> list[report.Content]:
+    """What is to be seen of documents; before the first of several with plans, all of these against each other."""
+    read = [_read(each) for each in documents]
+    contents = [
+        report.shown(found, origin) if not isinstance(found, report.Content) else found for origin, found in read
+    ]
+    plans = [(origin, found) for origin, found in read if isinstance(found, PlanSet | Plan)]
+    if len(plans) > 1:
+        place = next(place for place, (_, found) in enumerate(read) if isinstance(found, PlanSet | Plan))
+        contents.insert(place, report.of_answers(plans))
+    return contents
+
+
+def _read(source: Shown) -> tuple[str, report.Kept | report.Content]:
+    """Where a document is from, and the document, which is checked, or its page."""
     if isinstance(source, str | Path):
         origin, found = Path(source).name, report.file(Path(source).expanduser())
     elif isinstance(source, Comparison | Report):
         origin, found = source.title(), report.parsed(json.loads(source.to_json()), source.title())
     else:
         origin, found = source.kind, source
-    if isinstance(found, report.Content):
-        return found
-    plan_sources.warn_of_changes(found, origin)
-    plan_sources.consistent(found)
-    return report.shown(found, origin)
+    if not isinstance(found, report.Content):
+        plan_sources.warn_of_changes(found, origin)
+        plan_sources.consistent(found)
+    return origin, found
