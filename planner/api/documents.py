@@ -228,16 +228,20 @@ def _is_same(source: Shown, output: str | Path) -> bool:
 
 
 def _contents(documents: Sequence[Shown]) -> list[report.Content]:
-    """What is to be seen of documents; before the first of several with plans, all of these against each other."""
-    read = [_read(each) for each in documents]
-    contents = [
-        report.shown(found, origin) if not isinstance(found, report.Content) else found for origin, found in read
-    ]
-    plans = [(origin, found) for origin, found in read if isinstance(found, PlanSet | Plan)]
-    if len(plans) > 1:
-        place = next(place for place, (_, found) in enumerate(read) if isinstance(found, PlanSet | Plan))
+    """What is to be seen of documents; before the first of several with plans of one model, all of these against
+    each other.
+    """
+    read = [_read(source) for source in documents]
+    contents = [report.shown(kept, origin) if not isinstance(kept, report.Content) else kept for origin, kept in read]
+    plans = [(origin, kept) for origin, kept in read if isinstance(kept, PlanSet | Plan)]
+    if len(plans) > 1 and len({_run(kept).workload.name for _, kept in plans}) == 1:
+        place = next(place for place, (_, kept) in enumerate(read) if isinstance(kept, PlanSet | Plan))
         contents.insert(place, report.of_answers(plans))
     return contents
+
+
+def _run(kept: PlanSet | Plan) -> Plan:
+    return kept.plan_to_run if isinstance(kept, PlanSet) else kept
 
 
 def _read(source: Shown) -> tuple[str, report.Kept | report.Content]:

@@ -37,9 +37,9 @@ class _Answer:
         return mine != theirs and all(one <= its for one, its in zip(mine, theirs, strict=True))
 
 
-def of_answers(found: Sequence[tuple[str, PlanSet | Plan]]) -> Content:
+def of_answers(documents: Sequence[tuple[str, PlanSet | Plan]]) -> Content:
     """The page of several documents (origin -> document), all for the tokens of the first."""
-    runs = [(origin, kept, kept.plan_to_run if isinstance(kept, PlanSet) else kept) for origin, kept in found]
+    runs = [(origin, kept, kept.plan_to_run if isinstance(kept, PlanSet) else kept) for origin, kept in documents]
     first = runs[0][2]
     answers = [answer for origin, kept, plan in runs for answer in _points(Path(origin).stem, kept, plan, first)]
     unbeaten = [one for one in answers if not any(other.beats(one) for other in answers)]
@@ -53,8 +53,8 @@ def of_answers(found: Sequence[tuple[str, PlanSet | Plan]]) -> Content:
     blocks = [Lines(different)] if different else []
     chart = _chart(answers, unbeaten, ids)
     return Content(
-        f"{len(found)} answers compared",
-        ", ".join(origin for origin, _ in found),
+        f"{len(documents)} answers compared",
+        ", ".join(origin for origin, _ in documents),
         [Section("Cost and time", (*blocks, *chart, table))],
         [*_ends(answers)],
     )
