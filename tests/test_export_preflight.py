@@ -1,6 +1,7 @@
 """``export --preflight``: the machines are checked before the job, against what the plan was priced with."""
 
 import sys
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -68,3 +69,24 @@ def test_a_rank_that_is_not_as_planned_is_named(check: dict[str, Any], other: di
 def test_tpus_are_refused() -> None:
     with pytest.raises(WrongQuestion, match="--preflight: it measures by PyTorch and NCCL"):
         files("maxtext", Case("maxtext", "llama3-8b", "tpu-v5p-4:1", ""))
+
+
+@pytest.mark.parametrize(
+    ("target", "runtime", "option"),
+    [
+        ("megatron", "megatron-core", "--distributed-timeout-minutes 15 "),
+        ("torchtitan", "fsdp2", "--comm.train_timeout_seconds 900"),
+    ],
+)
+def test_collectives_may_take_as_long_as_the_steps_are(target: str, runtime: str, option: str) -> None:
+    """Three steps of 290 s, and 30 s of a checkpoint; those of a second keep the launcher's own limit."""
+    whole = plan(Case(runtime, "llama3-8b", "dgx-h100:2", "tp=2"))
+
+    def start(step_s: float) -> str:
+        goodput = replace(whole.money.goodput, checkpoint_blocks_s=30.0)
+        prediction = replace(whole.prediction, step_time_s=step_s)
+        changed = replace(whole, prediction=prediction, money=replace(whole.money, goodput=goodput))
+        return bundle(changed, parts(target), given(target)).files["start.sh"].replace("\\\n", "") + " "
+
+    assert option in start(290.0)
+    assert option.split()[0] not in start(1.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -25,6 +26,14 @@ def facts(known: Mapping[str, Any], shape: Mapping[str, Any]) -> Facts:
         return part
 
     return value
+
+
+def longest_wait_s(plan: Plan) -> float:
+    """Seconds after which a collective of a healthy job has ended: three steps, and what a checkpoint stops.
+
+    Of a pipeline the last stage waits for most of a step; launchers' own limits (10 minutes, 100 s) hold below that.
+    """
+    return 3 * plan.prediction.step_time_s + plan.money.goodput.checkpoint_blocks_s
 
 
 def plan_says(plan: Plan, values: Mapping[str, str], decided: Mapping[str, Any]) -> Facts:
@@ -54,6 +63,8 @@ def plan_says(plan: Plan, values: Mapping[str, str], decided: Mapping[str, Any])
         "optimizer": known["optimizer"],
         "save_interval": plan_facts.steps_between_checkpoints(plan),
         "steps": steps,
+        "waits_minutes": max(math.ceil(longest_wait_s(plan) / 60), 10),
+        "waits_s": max(math.ceil(longest_wait_s(plan)), 100),
     }
     return facts({**known, **{f"{JOB}{name}": value for name, value in job.items()}, **decided}, plan.workload.shape)
 
