@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from planner.base.units import format_bytes, format_many, format_percent, format_seconds, format_usd
 from planner.report import plans, vega_lite
 from planner.report.html_page import Chart, Content, KeyFigure, Lines, Section, TextTable
-from planner.rl.comparison import PLACED, layout, replicas
-from planner.schema.rl import RLPlan, RLPlanSet
+from planner.schema.rl import PLACED, RLPlan, RLPlanSet, layout, replicas
 
 GIB = 2.0**30
 TRAINED = ("log_probabilities_s", "reference_s", "critic_s", "reward_s", "update_s")

@@ -8,14 +8,7 @@ from typing import Any
 
 from planner.base.units import format_seconds, format_usd
 from planner.rl import constants
-from planner.schema.rl import RLPlan, RLPlanSet
-
-PLACED = {
-    "colocated": "colocated",
-    "in-step": "apart, in step",
-    "one-step-off": "apart, one step off",
-    "async": "apart, asynchronous",
-}
+from planner.schema.rl import PLACED, RLPlan, RLPlanSet, layout, replicas
 
 
 def compared(first: RLPlanSet, second: RLPlanSet) -> dict[str, Any]:
@@ -57,10 +50,10 @@ def _questions(first: RLPlanSet, second: RLPlanSet) -> Iterator[str]:
     """Why two documents do not answer one question."""
     names = {"model": "models", "task": "tasks", "response_mean": "lengths", "response_cap": "lengths",
              "reference": "references", "critic": "critics", "reward": "reward models"}  # fmt: skip
-    told = [what for name, what in names.items() if getattr(first.work, name) != getattr(second.work, name)]
-    told += ["engines"] if first.engine != second.engine else []
-    told += ["machines"] if first.pools != second.pools else []
-    yield from dict.fromkeys(told)
+    notes = [what for name, what in names.items() if getattr(first.work, name) != getattr(second.work, name)]
+    notes += ["engines"] if first.engine != second.engine else []
+    notes += ["machines"] if first.pools != second.pools else []
+    yield from dict.fromkeys(notes)
 
 
 def _rows(one: RLPlan, two: RLPlan) -> Iterator[tuple[str, str, str]]:
@@ -78,19 +71,3 @@ def _rows(one: RLPlan, two: RLPlan) -> Iterator[tuple[str, str, str]]:
     yield "step", format_seconds(one.step_s), format_seconds(two.step_s)
     if one.usd_per_step is not None and two.usd_per_step is not None:
         yield "a step", format_usd(one.usd_per_step), format_usd(two.usd_per_step)
-
-
-def layout(plan: RLPlan) -> str:
-    """The trainer's accelerators and layout in words."""
-    side = plan.trainer
-    degrees = " ".join(f"{axis}={value}" for axis, value in side.layout.items() if value != 1)
-    return f"{side.accelerators:,} x {side.accelerator}: {degrees} zero={side.zero} recompute={side.recompute}"
-
-
-def replicas(plan: RLPlan) -> str:
-    """The replicas in words."""
-    return "; ".join(
-        f"{side.accelerators:,} x {side.accelerator}: {side.replicas} x tp={side.tp}"
-        + (f" groups={side.groups}" if side.groups > 1 else "")
-        for side in plan.rollout
-    )

@@ -248,3 +248,28 @@ class RLPlanSet(Answer[RLPlan]):
         best = self.plans[0]
         what = f"{self.work.task} of {self.work.model} on {' + '.join(self.pools)}"
         return f"{what}: {best.placement}, {format_seconds(best.step_s)} a step"
+
+
+PLACED = {
+    "colocated": "colocated",
+    "in-step": "apart, in step",
+    "one-step-off": "apart, one step off",
+    "async": "apart, asynchronous",
+}
+"""Placement in words."""
+
+
+def layout(plan: RLPlan) -> str:
+    """The trainer's accelerators and layout in words."""
+    side = plan.trainer
+    degrees = " ".join(f"{axis}={value}" for axis, value in side.layout.items() if value != 1)
+    return f"{side.accelerators:,} x {side.accelerator}: {degrees} zero={side.zero} recompute={side.recompute}"
+
+
+def replicas(plan: RLPlan) -> str:
+    """The replicas in words."""
+    return "; ".join(
+        f"{side.accelerators:,} x {side.accelerator}: {side.replicas} x tp={side.tp}"
+        + (f" groups={side.groups}" if side.groups > 1 else "")
+        for side in plan.rollout
+    )

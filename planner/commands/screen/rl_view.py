@@ -6,16 +6,10 @@ from pathlib import Path
 
 from planner.base.units import format_bytes, format_count, format_many, format_percent, format_seconds
 from planner.commands.screen import hand_over, render
-from planner.schema.rl import MeasuredStep, RLPlan, RLPlanSet, RolloutSide, TrainerSide
+from planner.schema.rl import PLACED, MeasuredStep, RLPlan, RLPlanSet, RolloutSide, TrainerSide
 
 WIDTH = 48
 """Characters of a timeline."""
-PLACED = {
-    "colocated": "colocated",
-    "in-step": "apart, in step",
-    "one-step-off": "apart, one step off",
-    "async": "apart, asynchronous",
-}
 PHASES = (
     ("generation", "generation_s"),
     ("log-probabilities", "log_probabilities_s"),

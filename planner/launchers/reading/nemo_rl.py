@@ -13,16 +13,19 @@ from typing import Any
 
 from planner.base.errors import WrongQuestion
 from planner.launchers.reading.hydra import flat, overrides
-from planner.launchers.reading.post_training import PADDED, Said, StatedStep, other_keys, settings
+from planner.launchers.reading.post_training import (
+    MEGATRON_AXES,
+    PADDED,
+    StatedStep,
+    TrainerFlags,
+    other_keys,
+    settings,
+)
 from planner.launchers.reading.shell.script import Script
 from planner.launchers.reading.trainer_dialects import mapping, named_file
 from planner.schema.launcher_table import launcher_table
 
-AXES = {
-    "megatron": ("tp", "cp", "pp", "vpp", "ep", "zero", "recompute", "sequence_parallel", "dispatcher", "offload",
-                 "offload_overlap", "dp_overlap"),
-    "dtensor": ("tp", "cp", "recompute", "sequence_parallel"),
-}  # fmt: skip
+AXES = {"megatron": MEGATRON_AXES, "dtensor": ("tp", "cp", "recompute", "sequence_parallel")}
 BASES = ("grpo_math_1B.yaml", "grpo_math_1B_megatron.yaml")
 """Recipes at the root of the others: where they are not at hand, ``rl_reading.toml`` says what they leave."""
 DEEPEST = 9
@@ -109,53 +112,53 @@ def _read(values: dict[str, Any], assumed: tuple[str, ...]) -> StatedStep:
         values.setdefault(f"{POLICY}megatron_cfg.recompute_granularity", "full")
     if not values.get(f"{POLICY}megatron_cfg.fp8_cfg.enabled"):
         values.pop(f"{POLICY}megatron_cfg.fp8_cfg.fp8_recipe", None)
-    said = Said(source="nemo-rl", values=values, rows=launcher_table(f"rl_nemo_rl_{kind}"))
+    flags = TrainerFlags(source="nemo-rl", values=values, rows=launcher_table(f"rl_nemo_rl_{kind}"))
     other = {"megatron": "dtensor", "dtensor": "megatron"}[kind]
-    differs = list(other_keys(said, re.compile(rf"policy\.{other}_cfg\..*")))
-    if (backend := said.get(f"{POLICY}generation.backend")) != "vllm":
+    differs = list(other_keys(flags, re.compile(rf"policy\.{other}_cfg\..*")))
+    if (backend := flags.get(f"{POLICY}generation.backend")) != "vllm":
         raise WrongQuestion(f"--from nemo-rl: policy.generation.backend {backend!s:.40}: read is vllm")
-    axes = settings(said, AXES[kind])
+    axes = settings(flags, AXES[kind])
     if str(axes.get("tp", 1)) == "1":
         axes.pop("sequence_parallel", None)
     if kind == "dtensor":
         axes["zero"] = 3
-    prompts = said.count("grpo.num_prompts_per_step")
-    samples = said.count("grpo.num_generations_per_prompt")
-    batch = said.count(f"{POLICY}train_global_batch_size")
+    prompts = flags.count("grpo.num_prompts_per_step")
+    samples = flags.count("grpo.num_generations_per_prompt")
+    batch = flags.count(f"{POLICY}train_global_batch_size")
     if prompts * samples % batch:
         raise WrongQuestion(
             f"--from nemo-rl: policy.train_global_batch_size {batch:,}: does not divide the {prompts * samples:,} "
             "responses of a step"
         )
-    apart = said.get(f"{POLICY}generation.colocated.enabled") is False
-    stale = said.count("grpo.async_grpo.max_trajectory_age_steps") if said.get("grpo.async_grpo.enabled") else None
+    apart = flags.get(f"{POLICY}generation.colocated.enabled") is False
+    stale = flags.count("grpo.async_grpo.max_trajectory_age_steps") if flags.get("grpo.async_grpo.enabled") else None
     if stale and not apart:
         raise WrongQuestion(
             "--from nemo-rl: grpo.async_grpo.enabled: only where policy.generation.colocated.enabled is false; nothing "
             "is stale in a step that is colocated"
         )
-    train, rollout = _split(said, apart)
-    longest = said.count(f"{POLICY}max_total_sequence_length")
-    cap = min(longest, said.count_or_none(f"{POLICY}generation.max_new_tokens") or longest)
-    prompt_cap = min(longest, said.count_or_none("data.max_input_seq_length") or longest)
-    packs = said.get(f"{POLICY}sequence_packing.enabled")
-    dynamic = said.get(f"{POLICY}dynamic_batching.enabled")
-    micro = said.count(f"{POLICY}train_micro_batch_size")
-    group = said.count_or_none(f"{POLICY}{'sequence_packing' if packs else 'dynamic_batching'}.train_mb_tokens")
-    rloo = said.get("grpo.use_leave_one_out_baseline") and said.get("grpo.normalize_rewards") is False
-    steps = said.count_or_none("grpo.max_num_steps")
+    train, rollout = _split(flags, apart)
+    longest = flags.count(f"{POLICY}max_total_sequence_length")
+    cap = min(longest, flags.count_or_none(f"{POLICY}generation.max_new_tokens") or longest)
+    prompt_cap = min(longest, flags.count_or_none("data.max_input_seq_length") or longest)
+    packs = flags.get(f"{POLICY}sequence_packing.enabled")
+    dynamic = flags.get(f"{POLICY}dynamic_batching.enabled")
+    micro = flags.count(f"{POLICY}train_micro_batch_size")
+    group = flags.count_or_none(f"{POLICY}{'sequence_packing' if packs else 'dynamic_batching'}.train_mb_tokens")
+    rloo = flags.get("grpo.use_leave_one_out_baseline") and flags.get("grpo.normalize_rewards") is False
+    steps = flags.count_or_none("grpo.max_num_steps")
     return StatedStep(
-        model=str(said.get(f"{POLICY}model_name") or ""),
+        model=str(flags.get(f"{POLICY}model_name") or ""),
         asked={
             "task": "rloo" if rloo else "grpo", "prompts": prompts, "samples": samples,
             "updates": prompts * samples // batch,
-            "reference": not said.get("grpo.skip_reference_policy_logprobs_calculation"),
+            "reference": not flags.get("grpo.skip_reference_policy_logprobs_calculation"),
             "placement": "async" if stale else "in-step" if apart else "colocated",
             "staleness": float(stale) if stale else None, "engine": "vllm",
-            "rollout_precision": said.fact("rollout_precision"), "rollout": _replica(said),
+            "rollout_precision": flags.fact("rollout_precision"), "rollout": _replica(flags),
             "states": None if apart else "host", "steps": steps if steps and steps < 1e6 else None,
             "runtime": "megatron-core" if kind == "megatron" else "fsdp2",
-            "precision": said.fact("precision") or "bf16",
+            "precision": flags.fact("precision") or "bf16",
         },
         settings=axes,
         train=train,
@@ -169,15 +172,15 @@ def _read(values: dict[str, Any], assumed: tuple[str, ...]) -> StatedStep:
     )  # fmt: skip
 
 
-def _split(said: Said, apart: bool) -> tuple[int, int | None]:
+def _split(flags: TrainerFlags, apart: bool) -> tuple[int, int | None]:
     """Accelerators that train and that roll out: rollout has nodes of its own, or accelerators of the only one."""
-    nodes = said.count("cluster.num_nodes")
-    per_node = said.count("cluster.gpus_per_node")
+    nodes = flags.count("cluster.num_nodes")
+    per_node = flags.count("cluster.gpus_per_node")
     if not apart:
         return nodes * per_node, None
     where = f"{POLICY}generation.colocated.resources."
-    each_node = said.count(f"{where}gpus_per_node")
-    rollout = each_node * (said.count_or_none(f"{where}num_nodes") or 1)
+    each_node = flags.count(f"{where}gpus_per_node")
+    rollout = each_node * (flags.count_or_none(f"{where}num_nodes") or 1)
     if rollout >= nodes * per_node:
         raise WrongQuestion(
             f"--from nemo-rl: {where}: {rollout} accelerators roll out of {nodes * per_node}: none train"
@@ -185,10 +188,10 @@ def _split(said: Said, apart: bool) -> tuple[int, int | None]:
     return nodes * per_node - rollout, rollout
 
 
-def _replica(said: Said) -> str:
+def _replica(flags: TrainerFlags) -> str:
     """A replica as ``--rollout`` says it."""
-    tp = said.count(f"{VLLM}tensor_parallel_size")
-    spread = said.count(f"{VLLM}expert_parallel_size")
-    limit = said.count_or_none(f"{POLICY}generation.vllm_kwargs.max_num_seqs")
-    share = said.measure(f"{VLLM}gpu_memory_utilization")
+    tp = flags.count(f"{VLLM}tensor_parallel_size")
+    spread = flags.count(f"{VLLM}expert_parallel_size")
+    limit = flags.count_or_none(f"{POLICY}generation.vllm_kwargs.max_num_seqs")
+    share = flags.measure(f"{VLLM}gpu_memory_utilization")
     return f"tp={tp},groups={max(1, spread // tp)},share={share:.6g}" + (f",sequences={limit}" if limit else "")

@@ -17,6 +17,9 @@ from planner.base.errors import WrongQuestion
 from planner.schema.launcher_table import FOLDER, LauncherTable, spelt
 
 Values = Mapping[str, Any]
+MEGATRON_AXES = ("tp", "cp", "pp", "vpp", "ep", "zero", "recompute", "sequence_parallel", "dispatcher", "offload",
+                 "offload_overlap", "dp_overlap")  # fmt: skip
+"""Axes that options of Megatron Core say."""
 PADDED = "responses are padded to the longest of their micro-batch; predicted packed, which takes less"
 UNSET: tuple[Any, ...] = (None, False, "", (), [], {})
 
@@ -72,7 +75,7 @@ def keys(source: str) -> Keys:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Said:
+class TrainerFlags:
     """A configuration's values by the names that tables have, and how they are read."""
 
     source: str
@@ -165,22 +168,22 @@ def renamed(source: str, values: Values) -> dict[str, Any]:
     return values_by_name
 
 
-def other_keys(said: Said, aside: re.Pattern[str]) -> Iterator[str]:
+def other_keys(flags: TrainerFlags, aside: re.Pattern[str]) -> Iterator[str]:
     """What a step is predicted without, of the keys that no table has.
 
     Args:
-        said: The configuration.
+        flags: The configuration.
         aside: Keys of what the step does not have: a critic, a reference.
 
     Raises:
         WrongQuestion: a key that may change time or memory, and is not understood.
     """
-    known = said.keys
-    told: dict[str, list[str]] = {}
+    known = flags.keys
+    notes: dict[str, list[str]] = {}
     wrong = []
-    constant = {_plain(row.name): row for row in said.rows.options.values() if row.says == "job.always"}
-    read = {_plain(row.name) for row in said.rows.options.values() if row.says != "job.always"}
-    for name, value in said.values.items():
+    constant = {_plain(row.name): row for row in flags.rows.options.values() if row.says == "job.always"}
+    read = {_plain(row.name) for row in flags.rows.options.values() if row.says != "job.always"}
+    for name, value in flags.values.items():
         if name in read or known.understood.fullmatch(name) or aside.fullmatch(name):
             continue
         if name in constant and spelt(value) == spelt(constant[name].values["on"]):
@@ -192,23 +195,37 @@ def other_keys(said: Said, aside: re.Pattern[str]) -> Iterator[str]:
             wrong.append(f"{name} {value!s:.40}")
         elif what := next((what for pattern, what in known.otherwise.items() if re.fullmatch(pattern, name)), None):
             if value not in UNSET:
-                told.setdefault(what, []).append(f"{name.rpartition('.')[2]} {value!s:.40}")
+                notes.setdefault(what, []).append(f"{name.rpartition('.')[2]} {value!s:.40}")
         elif not known.harmless.fullmatch(name) and value not in UNSET:
             wrong.append(name)
     if wrong:
         raise WrongQuestion(
-            f"--from {said.source}: {', '.join(wrong[:6])}: may change parallelism, precision, memory or batch, and no "
-            f"stated step holds it; --ignore {wrong[0].partition(' ')[0]} prices the rest without"
+            f"--from {flags.source}: {', '.join(wrong[:6])}: may change parallelism, precision, memory or batch, and "
+            f"no stated step holds it; --ignore {wrong[0].partition(' ')[0]} prices the rest without"
         )
-    for what, which in told.items():
+    for what, which in notes.items():
         yield f"{what} ({', '.join(dict.fromkeys(which))}); predicted without"
 
 
-def settings(said: Said, axes: tuple[str, ...]) -> dict[str, object]:
+def settings(flags: TrainerFlags, axes: tuple[str, ...]) -> dict[str, object]:
     """Axes of the trainer as they are stated."""
-    stated = {axis: said.fact(axis) for axis in axes}
+    stated = {axis: flags.fact(axis) for axis in axes}
     return {axis: _word(value) for axis, value in stated.items() if value not in (None, "none")}
 
 
 def _word(value: Any) -> object:
     return ("on" if value else "off") if isinstance(value, bool) else value
+
+
+def other_layout(flags: TrainerFlags, prefix: str, who: str, there: bool) -> Iterator[str]:
+    """Where another model is laid out otherwise than the policy, in whose layout it is predicted."""
+    differ = []
+    for name, value in flags.values.items():
+        end = name.removeprefix(prefix)
+        policy = flags.get(f"actor_rollout_ref.actor.{re.sub('^fsdp[.]', 'fsdp_config.', end)}")
+        if name.startswith(prefix) and re.search(
+            r"(?<!batch)(_size|_offload|ppo_.*_per_gpu|_granularity|_method|_layers)$", end
+        ):
+            differ += [f"{end} {value}"] if (value or policy) and value not in (policy, None, -1) else []
+    if differ and there:
+        yield f"{who} has {', '.join(differ)}; predicted in the policy's layout"

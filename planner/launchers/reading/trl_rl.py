@@ -14,7 +14,7 @@ from typing import Any
 from planner.base.errors import WrongQuestion
 from planner.launchers.reading.command import options
 from planner.launchers.reading.hydra import flat, word
-from planner.launchers.reading.post_training import PADDED, Said, StatedStep, other_keys
+from planner.launchers.reading.post_training import PADDED, StatedStep, TrainerFlags, other_keys
 from planner.launchers.reading.shell.script import Script, Words, script
 from planner.launchers.reading.trainer_dialects import accelerate, launched, mapping, named_file, sharding
 from planner.models import files
@@ -64,8 +64,8 @@ def _at(words: Words) -> int | None:
 
 def _options(words: Words) -> dict[str, Any]:
     """Options and their values; a switch is on."""
-    said = options(words, ())
-    return {name: True if not texts else word(texts[0]) for name, texts in said.items()}
+    flags = options(words, ())
+    return {name: True if not texts else word(texts[0]) for name, texts in flags.items()}
 
 
 def _with_files(
@@ -85,67 +85,69 @@ def _with_files(
             config = {**mapping(text), **config}
     whole = {**flat(values), **flat(config, "accelerate/"), **flat(serve or {}, "serve/")}
     whole = {name: value for name, value in whole.items() if name not in ignored}
-    said = Said(source="trl", values=whole, rows=launcher_table("rl_trl"))
-    return _read(said, config, folder)
+    flags = TrainerFlags(source="trl", values=whole, rows=launcher_table("rl_trl"))
+    return _read(flags, config, folder)
 
 
-def _read(said: Said, config: Mapping[str, Any], folder: Path) -> StatedStep:
-    differs = [*other_keys(said, re.compile("job_.*")), PADDED]
-    if said.get("use_vllm") is not True:
+def _read(flags: TrainerFlags, config: Mapping[str, Any], folder: Path) -> StatedStep:
+    differs = [*other_keys(flags, re.compile("job_.*")), PADDED]
+    if flags.get("use_vllm") is not True:
         raise WrongQuestion("--from trl: use_vllm is not set: transformers generates, which no stated step holds")
-    if said.get("fp16") or said.get("bf16") is False:
+    if flags.get("fp16") or flags.get("bf16") is False:
         raise WrongQuestion("--from trl: bf16 is off: a stated step trains in bf16")
-    apart = said.get("vllm_mode") == "server"
-    processes = said.get("accelerate/num_processes")
+    apart = flags.get("vllm_mode") == "server"
+    processes = flags.get("accelerate/num_processes")
     if processes is None:
         raise WrongQuestion("--from trl: how many processes train? --file accelerate.yaml (num_processes) says it")
-    train = said.count("accelerate/num_processes")
+    train = flags.count("accelerate/num_processes")
     sharded, _ = sharding(accelerate(config), folder)
     zero: object = sharded.settings.get("zero", 0)
-    if said.get("accelerate/fsdp_config.fsdp_version") == 2:
-        zero = said.fact("zero") or 3
+    if flags.get("accelerate/fsdp_config.fsdp_version") == 2:
+        zero = flags.fact("zero") or 3
     else:
         differs += sharded.differs
-    micro = said.count("per_device_train_batch_size")
-    batch = micro * said.count("gradient_accumulation_steps") * train
-    per_step = said.count_or_none("steps_per_generation")
-    generated = said.count_or_none("generation_batch_size") or (micro * train * per_step if per_step else batch)
-    samples = said.count("num_generations")
+    micro = flags.count("per_device_train_batch_size")
+    batch = micro * flags.count("gradient_accumulation_steps") * train
+    per_step = flags.count_or_none("steps_per_generation")
+    generated = flags.count_or_none("generation_batch_size") or (micro * train * per_step if per_step else batch)
+    samples = flags.count("num_generations")
     if generated % batch or generated % samples:
         raise WrongQuestion(f"--from trl: generation_batch_size {generated:,}: a multiple of {batch:,} responses of an "
                             f"optimizer step and of {samples} generations is expected")  # fmt: skip
-    steps = said.get("max_steps")
+    steps = flags.get("max_steps")
     updates = generated // batch
-    recomputes = said.get("gradient_checkpointing") or said.get("accelerate/fsdp_config.fsdp_activation_checkpointing")
+    recomputes = flags.get("gradient_checkpointing") or flags.get(
+        "accelerate/fsdp_config.fsdp_activation_checkpointing"
+    )
     return StatedStep(
-        model=str(said.get("model_name_or_path") or ""),
+        model=str(flags.get("model_name_or_path") or ""),
         asked={
             "task": "grpo", "prompts": generated // samples, "samples": samples, "updates": updates,
-            "reference": bool(said.get("beta")), "placement": "in-step" if apart else "colocated",
-            "engine": "vllm", "rollout": _replica(said, apart), "states": None if apart else "accelerator",
+            "reference": bool(flags.get("beta")), "placement": "in-step" if apart else "colocated",
+            "engine": "vllm", "rollout": _replica(flags, apart), "states": None if apart else "accelerator",
             "steps": max(1, steps // updates) if isinstance(steps, int) and steps > 0 else None,
-            "reward": said.get("reward_model_name_or_path"), "runtime": sharded.runtime, "precision": "bf16",
+            "reward": flags.get("reward_model_name_or_path"), "runtime": sharded.runtime, "precision": "bf16",
         },
         settings={"zero": zero, "recompute": "full" if recomputes else "none"},
         train=train,
-        rollout=_served(said) if apart else None,
-        response_cap=said.count("max_completion_length"),
-        prompt_cap=said.count_or_none("max_prompt_length"),
+        rollout=_served(flags) if apart else None,
+        response_cap=flags.count("max_completion_length"),
+        prompt_cap=flags.count_or_none("max_prompt_length"),
         group_tokens=None,
         micro_responses=micro,
         differs=tuple(differs),
     )  # fmt: skip
 
 
-def _served(said: Said) -> int:
+def _served(flags: TrainerFlags) -> int:
     """Accelerators of the server."""
-    if not any(name.startswith("serve/") for name in said.values):
+    if not any(name.startswith("serve/") for name in flags.values):
         raise WrongQuestion("--from trl: vllm_mode server: what serves? --file says the script with trl vllm-serve")
-    return said.count("serve/tensor_parallel_size") * said.count("serve/data_parallel_size")
+    return flags.count("serve/tensor_parallel_size") * flags.count("serve/data_parallel_size")
 
 
-def _replica(said: Said, apart: bool) -> str:
+def _replica(flags: TrainerFlags, apart: bool) -> str:
     """A replica as ``--rollout`` says it."""
-    tp = said.count("serve/tensor_parallel_size" if apart else "vllm_tensor_parallel_size")
-    share = said.measure("serve/gpu_memory_utilization" if apart else "vllm_gpu_memory_utilization")
+    tp = flags.count("serve/tensor_parallel_size" if apart else "vllm_tensor_parallel_size")
+    share = flags.measure("serve/gpu_memory_utilization" if apart else "vllm_gpu_memory_utilization")
     return f"tp={tp},share={share:.6g}"

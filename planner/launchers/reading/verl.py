@@ -16,7 +16,16 @@ from typing import Any
 from planner.base.errors import WrongQuestion
 from planner.launchers.post_training_files import MODULES, STREAMING
 from planner.launchers.reading.hydra import flat, overrides
-from planner.launchers.reading.post_training import PADDED, Said, StatedStep, other_keys, renamed, settings
+from planner.launchers.reading.post_training import (
+    MEGATRON_AXES,
+    PADDED,
+    StatedStep,
+    TrainerFlags,
+    other_keys,
+    other_layout,
+    renamed,
+    settings,
+)
 from planner.launchers.reading.shell.expansion import open_variable
 from planner.launchers.reading.shell.script import Branches, Script
 from planner.launchers.reading.trainer_dialects import mapping
@@ -31,11 +40,7 @@ CRITIC_FREE = ("reinforce_plus_plus", "reinforce_plus_plus_baseline", "gpg", "op
                "grpo_vectorized", "optimal_token_baseline", "gdpo")  # fmt: skip
 """Estimators of advantages with the work of GRPO."""
 ENGINES = {"vllm": "vllm", "sglang": "sglang", "trtllm": "tensorrt-llm"}
-AXES = {
-    "megatron": ("tp", "cp", "pp", "vpp", "ep", "zero", "recompute", "sequence_parallel", "dispatcher", "offload",
-                 "offload_overlap", "dp_overlap"),
-    "fsdp": ("cp", "zero", "recompute"),
-}  # fmt: skip
+AXES = {"megatron": MEGATRON_AXES, "fsdp": ("cp", "zero", "recompute")}
 ROLE = "actor_rollout_ref."
 ACTOR = f"{ROLE}actor."
 ROLLOUT = f"{ROLE}rollout."
@@ -99,68 +104,68 @@ def read_file(text: str, folder: Path, files: tuple[Path, ...], ignored: frozens
 
 def _read(placement: Placement, values: Mapping[str, Any]) -> StatedStep:
     kind = _engine(values)
-    said = Said(source="verl", values=renamed("verl", values), rows=launcher_table(f"rl_verl_{kind}"))
-    read_keys = {row.name.lstrip("+") for row in said.rows.options.values() if not row.is_job}
-    if left := next((n for n in read_keys & said.values.keys() if open_variable(str(said.values[n]))), None):
-        raise WrongQuestion(f"--from verl: {left} {said.values[left]:.60}: the text does not set it; --env does")
-    estimator = str(said.get("algorithm.adv_estimator"))
+    flags = TrainerFlags(source="verl", values=renamed("verl", values), rows=launcher_table(f"rl_verl_{kind}"))
+    read_keys = {row.name.lstrip("+") for row in flags.rows.options.values() if not row.is_job}
+    if left := next((n for n in read_keys & flags.values.keys() if open_variable(str(flags.values[n]))), None):
+        raise WrongQuestion(f"--from verl: {left} {flags.values[left]:.60}: the text does not set it; --env does")
+    estimator = str(flags.get("algorithm.adv_estimator"))
     if estimator not in TASKS and estimator not in CRITIC_FREE:
         able = ", ".join((*TASKS, *CRITIC_FREE))
         raise WrongQuestion(f"--from verl: algorithm.adv_estimator {estimator:.40}: read are {able}")
     task = TASKS.get(estimator, "grpo")
     streams = placement == "async"
-    stale = said.measure("async_training.staleness_threshold") if streams else None
+    stale = flags.measure("async_training.staleness_threshold") if streams else None
     if streams and not stale:
         placement = "in-step"
-    mini = said.count(f"{ACTOR}ppo_mini_batch_size")
-    updates, prompts = _batches(said, mini, streams)
+    mini = flags.count(f"{ACTOR}ppo_mini_batch_size")
+    updates, prompts = _batches(flags, mini, streams)
     apart = placement != "colocated"
-    reference = bool(said.get(f"{ACTOR}use_kl_loss") or said.get("algorithm.use_kl_in_reward"))
+    reference = bool(flags.get(f"{ACTOR}use_kl_loss") or flags.get("algorithm.use_kl_in_reward"))
     aside = [] if task == "ppo" else [r"critic\..*"]
     aside += [] if reference else [rf"{re.escape(ROLE)}ref\..*"]
     aside += [] if streams else [r"async_training\..*", r"data\.gen_batch_size"]
     differs = [
-        *_alike(said, "critic.", "the critic", task == "ppo"),
-        *_alike(said, f"{ROLE}ref.", "the reference", reference),
+        *other_layout(flags, "critic.", "the critic", task == "ppo"),
+        *other_layout(flags, f"{ROLE}ref.", "the reference", reference),
     ]
     aside += [rf"{re.escape(ROLE)}model\.enable_gradient_checkpointing"] if kind == "megatron" else []
-    differs += other_keys(said, re.compile("|".join(aside)))
-    if apart and said.get("algorithm.rollout_correction.bypass_mode") is not False:
+    differs += other_keys(flags, re.compile("|".join(aside)))
+    if apart and flags.get("algorithm.rollout_correction.bypass_mode") is not False:
         differs.append("old log-probabilities are the engine's (bypass_mode); predicted computed by the trainer")
     if estimator not in TASKS:
         differs.append(f"advantages by {estimator}; predicted as GRPO, whose work is the same")
-    said = _completed(_offloads(said, kind, apart, differs), differs)
-    axes = settings(said, AXES[kind])
-    differs += _sharding(said, kind, axes)
-    groups = said.count(f"{ROLLOUT}data_parallel_size")
-    wide = groups * said.count(f"{ROLLOUT}tensor_model_parallel_size")
-    if (spread := said.get(f"{ROLLOUT}expert_parallel_size") or 1) not in (wide, 1 if groups == 1 else wide):
+    flags = _completed(_offloads(flags, kind, apart, differs), differs)
+    axes = settings(flags, AXES[kind])
+    differs += _sharding(flags, kind, axes)
+    groups = flags.count(f"{ROLLOUT}data_parallel_size")
+    wide = groups * flags.count(f"{ROLLOUT}tensor_model_parallel_size")
+    if (spread := flags.get(f"{ROLLOUT}expert_parallel_size") or 1) not in (wide, 1 if groups == 1 else wide):
         differs.append(f"a replica spreads its experts over {spread} ranks; predicted over all {wide}")
-    samples = said.count(f"{ROLLOUT}n")
-    padded = said.get(f"{ROLE}model.use_remove_padding") is False
-    dynamic = bool(said.get(f"{ACTOR}use_dynamic_bsz")) and not padded
+    samples = flags.count(f"{ROLLOUT}n")
+    padded = flags.get(f"{ROLE}model.use_remove_padding") is False
+    dynamic = bool(flags.get(f"{ACTOR}use_dynamic_bsz")) and not padded
     cp = int(str(axes.get("cp", 1)))
     return StatedStep(
-        model=str(said.get(f"{ROLE}model.path") or ""),
+        model=str(flags.get(f"{ROLE}model.path") or ""),
         asked={
             "task": task, "prompts": prompts, "samples": samples, "updates": updates, "reference": reference,
             "placement": placement, "staleness": stale or None,
-            "engine": _named(said, f"{ROLLOUT}name", ENGINES),
-            "rollout_precision": said.fact("rollout_precision"),
-            "rollout": _replica(said, groups, samples, apart, streams),
-            "states": None if apart else said.fact("states"),
-            "critic": said.get("critic.model.path") if task == "ppo" else None,
-            "reward": said.get("reward.reward_model.model_path") if said.get("reward.reward_model.enable") else None,
-            "steps": _steps(said, prompts, streams),
+            "engine": _named(flags, f"{ROLLOUT}name", ENGINES),
+            "rollout_precision": flags.fact("rollout_precision"),
+            "rollout": _replica(flags, groups, samples, apart, streams),
+            "states": None if apart else flags.fact("states"),
+            "critic": flags.get("critic.model.path") if task == "ppo" else None,
+            "reward": flags.get("reward.reward_model.model_path") if flags.get("reward.reward_model.enable") else None,
+            "steps": _steps(flags, prompts, streams),
             "runtime": "megatron-core" if kind == "megatron" else "fsdp2", "precision": "bf16",
         },
         settings=axes,
-        train=said.count("trainer.nnodes") * said.count("trainer.n_gpus_per_node"),
-        rollout=said.count("rollout.nnodes") * said.count("rollout.n_gpus_per_node") if apart else None,
-        response_cap=said.count("data.max_response_length"),
-        prompt_cap=said.count("data.max_prompt_length"),
-        group_tokens=said.count(f"{ACTOR}ppo_max_token_len_per_gpu") * cp if dynamic else None,
-        micro_responses=None if dynamic else said.count(f"{ACTOR}ppo_micro_batch_size_per_gpu"),
+        train=flags.count("trainer.nnodes") * flags.count("trainer.n_gpus_per_node"),
+        rollout=flags.count("rollout.nnodes") * flags.count("rollout.n_gpus_per_node") if apart else None,
+        response_cap=flags.count("data.max_response_length"),
+        prompt_cap=flags.count("data.max_prompt_length"),
+        group_tokens=flags.count(f"{ACTOR}ppo_max_token_len_per_gpu") * cp if dynamic else None,
+        micro_responses=None if dynamic else flags.count(f"{ACTOR}ppo_micro_batch_size_per_gpu"),
         differs=(*differs, *([PADDED] if padded else [])),
     )  # fmt: skip
 
@@ -180,23 +185,23 @@ def _engine(values: Mapping[str, Any]) -> str:
     return "fsdp"
 
 
-def _named(said: Said, name: str, words: Mapping[str, str]) -> str:
-    value = said.get(name)
+def _named(flags: TrainerFlags, name: str, words: Mapping[str, str]) -> str:
+    value = flags.get(name)
     if value not in words:
         stated = "is not stated" if value is None else f"{value!s:.40}"
         raise WrongQuestion(f"--from verl: {name} {stated}: read are {', '.join(words)}")
     return words[value]
 
 
-def _batches(said: Said, mini: int, streams: bool) -> tuple[int, int]:
+def _batches(flags: TrainerFlags, mini: int, streams: bool) -> tuple[int, int]:
     """Updates and prompts of a step; of a stream, those between two synchronisations."""
     if streams:
-        updates = said.count("async_training.trigger_parameter_sync_step") * said.count(
+        updates = flags.count("async_training.trigger_parameter_sync_step") * flags.count(
             "async_training.require_batches"
         )
         return updates, mini * updates
-    prompts = said.count("data.train_batch_size")
-    generated = said.get("data.gen_batch_size")
+    prompts = flags.count("data.train_batch_size")
+    generated = flags.get("data.gen_batch_size")
     if generated not in (None, prompts):
         raise WrongQuestion(
             f"--from verl: data.gen_batch_size {generated}: more is generated than trained on, which no stated step "
@@ -209,56 +214,59 @@ def _batches(said: Said, mini: int, streams: bool) -> tuple[int, int]:
     return prompts // mini, prompts
 
 
-def _steps(said: Said, prompts: int, streams: bool) -> int | None:
-    """Steps of the run, where they are said."""
-    if streams:
-        return said.count("rollout.total_rollout_steps") // prompts if said.get("rollout.total_rollout_steps") else None
-    return said.count("trainer.total_training_steps") if said.get("trainer.total_training_steps") else None
+def _steps(flags: TrainerFlags, prompts: int, streams: bool) -> int | None:
+    """Steps of the run, where they are stated."""
+    whole = flags.count_or_none("rollout.total_rollout_steps" if streams else "trainer.total_training_steps")
+    return whole // prompts if whole and streams else whole
 
 
-def _replica(said: Said, groups: int, samples: int, apart: bool, streams: bool) -> str:
+def _replica(flags: TrainerFlags, groups: int, samples: int, apart: bool, streams: bool) -> str:
     """A replica as ``--rollout`` says it: its limit of responses is that of a data-parallel rank."""
-    tp = said.count(f"{ROLLOUT}tensor_model_parallel_size")
+    tp = flags.count(f"{ROLLOUT}tensor_model_parallel_size")
     alone = f"{ROLLOUT}standalone_gpu_memory_utilization"
-    share = said.measure(alone if apart and said.get(alone) else f"{ROLLOUT}gpu_memory_utilization")
-    at_once = said.count(f"{ROLLOUT}max_num_seqs")
+    share = flags.measure(alone if apart and flags.get(alone) else f"{ROLLOUT}gpu_memory_utilization")
+    at_once = flags.count(f"{ROLLOUT}max_num_seqs")
     if streams:
-        at_once = min(at_once, max(1, said.count("async_training.concurrent_samples_per_replica") * samples // groups))
+        at_once = min(at_once, max(1, flags.count("async_training.concurrent_samples_per_replica") * samples // groups))
     return f"tp={tp},groups={groups},share={share:.6g},sequences={at_once}"
 
 
-def _offloads(said: Said, kind: str, apart: bool, differs: list[str]) -> Said:
+def _offloads(flags: TrainerFlags, kind: str, apart: bool, differs: list[str]) -> TrainerFlags:
     """The configuration with one place of the trainer's states: that of the optimizer's."""
     where = f"{ACTOR}megatron." if kind == "megatron" else f"{ACTOR}fsdp_config."
     parts = ("param", "grad", "optimizer") if kind == "megatron" else ("param", "optimizer")
-    stated = {f"{where}{part}_offload": bool(said.get(f"{where}{part}_offload")) for part in parts}
+    stated = {f"{where}{part}_offload": bool(flags.get(f"{where}{part}_offload")) for part in parts}
     optimizer = stated[f"{where}optimizer_offload"]
     if len(set(stated.values())) > 1:
         differs.append(f"weights and optimizer states are in different places while responses are generated; "
                        f"predicted all {'in host memory' if optimizer else 'on the accelerator'}")  # fmt: skip
     elif apart and optimizer:
         differs.append("states are in host memory between phases; predicted on the accelerator, where rollout is apart")
-    return Said(source=said.source, values={**said.values, **dict.fromkeys(stated, optimizer)}, rows=said.rows)
+    return TrainerFlags(
+        source=flags.source,
+        values={**flags.values, **dict.fromkeys(stated, optimizer)},
+        rows=flags.rows,
+    )
 
 
-def _sharding(said: Said, kind: str, axes: dict[str, object]) -> Iterator[str]:
+def _sharding(flags: TrainerFlags, kind: str, axes: dict[str, object]) -> Iterator[str]:
     """Adds to the axes what no row says, and tells what is predicted otherwise."""
     if kind == "megatron":
         if str(axes.get("tp", 1)) == "1":
             axes.pop("sequence_parallel", None)
-        parts = said.get(f"{ACTOR}megatron.expert_tensor_parallel_size")
+        parts = flags.get(f"{ACTOR}megatron.expert_tensor_parallel_size")
         if str(axes.get("ep", 1)) != "1" and parts != 1 and str(axes.get("tp", 1)) != "1":
             yield f"experts are cut over {parts or axes['tp']} ranks (expert_tensor_parallel_size); predicted whole"
         return
     if str(axes.get("cp", 1)) != "1":
         axes["cp_algorithm"] = "a2a"
-    if "fsdp2" not in (said.get(f"{ACTOR}strategy"), said.get(f"{ACTOR}fsdp_config.strategy")):
+    if "fsdp2" not in (flags.get(f"{ACTOR}strategy"), flags.get(f"{ACTOR}fsdp_config.strategy")):
         yield "FSDP 1 shards the states; predicted with FSDP2"
-    size = said.get(f"{ACTOR}fsdp_config.fsdp_size") or -1
-    per_node = said.count("trainer.n_gpus_per_node")
-    if size == per_node and said.count("trainer.nnodes") > 1:
+    size = flags.get(f"{ACTOR}fsdp_config.fsdp_size") or -1
+    per_node = flags.count("trainer.n_gpus_per_node")
+    if size == per_node and flags.count("trainer.nnodes") > 1:
         axes["zero_scope"] = "node"
-    elif size not in (-1, per_node * said.count("trainer.nnodes")):
+    elif size not in (-1, per_node * flags.count("trainer.nnodes")):
         key = f"{ACTOR}fsdp_config.fsdp_size"
         raise WrongQuestion(
             f"--from verl: {key} {size}: states are sharded over all ranks or over the {per_node} of a node; "
@@ -266,9 +274,9 @@ def _sharding(said: Said, kind: str, axes: dict[str, object]) -> Iterator[str]:
         )
 
 
-def _completed(said: Said, differs: list[str]) -> Said:
+def _completed(flags: TrainerFlags, differs: list[str]) -> TrainerFlags:
     """The configuration with what its trainer sets by itself, and without what is off."""
-    values = dict(said.values)
+    values = dict(flags.values)
     megatron = f"{ACTOR}megatron."
     optimizer_keys = f"{ACTOR}optim.override_optimizer_config."
     if values.get(f"{megatron}use_megatron_fsdp"):  # verl/utils/megatron_utils.py, from line 410
@@ -283,18 +291,4 @@ def _completed(said: Said, differs: list[str]) -> Said:
         values.setdefault(f"{optimizer_keys}optimizer_offload_fraction", 1.0)
     if values.get("reward.reward_model.enable"):
         differs.append("the reward model has an engine on the rollout's accelerators; predicted on the trainer's")
-    return Said(source=said.source, values=values, rows=said.rows)
-
-
-def _alike(said: Said, prefix: str, who: str, there: bool) -> Iterator[str]:
-    """Where another model is laid out otherwise than the policy, in whose layout it is predicted."""
-    differ = []
-    for name, value in said.values.items():
-        end = name.removeprefix(prefix)
-        policy = said.get(f"{ACTOR}{re.sub('^fsdp[.]', 'fsdp_config.', end)}")
-        if name.startswith(prefix) and re.search(
-            r"(?<!batch)(_size|_offload|ppo_.*_per_gpu|_granularity|_method|_layers)$", end
-        ):
-            differ += [f"{end} {value}"] if (value or policy) and value not in (policy, None, -1) else []
-    if differ and there:
-        yield f"{who} has {', '.join(differ)}; predicted in the policy's layout"
+    return TrainerFlags(source=flags.source, values=values, rows=flags.rows)
