@@ -26,7 +26,7 @@ class TensorMode(NamedTuple):
     overlap: bool
 
 
-class Passes(NamedTuple):
+class KeptPasses(NamedTuple):
     """A point of the dimension `recompute`: what passes keep and where, and what CUDA graphs launch of them."""
 
     recompute: Recompute

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from planner.axes.options import Passes, Sharding
+from planner.axes.options import KeptPasses, Sharding
 from planner.axes.table import ACTIVATION_OFFLOAD, GRAPHS, OFFLOAD, PLACEMENT, RECOMPUTE
 from planner.axes.values import (
     ALONE,
@@ -115,14 +115,14 @@ def graphs_of(model: Model, runtime: Runtime, pins: Pins) -> list[str]:
 
 def with_graphs(
     model: Model, policies: Sequence[Recompute], away: Sequence[tuple[str, ...]], graphs: Sequence[str]
-) -> list[Passes]:
+) -> list[KeptPasses]:
     """Each policy with modules and graphs that go with it: CUDA graphs of modules recompute no whole layers or mixtures
     (Megatron-LM core_v0.16.1, core/transformer/transformer_config.py), and what draws random numbers is not captured
     where it is made again (the same: attention, and MLPs, with dropout); neither is tried here with activations in host
     memory, which the newest release alone captures.
     """
     return [
-        Passes(policy, modules, each)
+        KeptPasses(policy, modules, each)
         for each in graphs
         for way, moved in with_policies(
             [p for p in policies if each == ALONE or _captures(model, p, each)],
@@ -141,13 +141,13 @@ def _captures(model: Model, policy: Recompute, graphs: str) -> bool:
 
 
 def captured(
-    shardings: tuple[Sharding, ...], passes: Sequence[Passes], overlap: bool
-) -> dict[tuple[Sharding, ...], list[Passes]]:
+    shardings: tuple[Sharding, ...], passes: Sequence[KeptPasses], overlap: bool
+) -> dict[tuple[Sharding, ...], list[KeptPasses]]:
     """Passes by the shardings that go with what CUDA graphs launch of them: graphs of modules not with ZeRO 2 and 3
     while experts' exchanges overlap (Megatron-LM core_v0.18.0, core/distributed/fsdp/mcore_fsdp_adapter.py).
     """
     unsharded = tuple(each for each in shardings if each.zero < 2)
-    able: dict[tuple[Sharding, ...], list[Passes]] = {}
+    able: dict[tuple[Sharding, ...], list[KeptPasses]] = {}
     for point in passes:
         able.setdefault(unsharded if point.graphs == "modules" and overlap else shardings, []).append(point)
     return able
