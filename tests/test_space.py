@@ -447,8 +447,8 @@ def test_blocks_part_the_rows():
     inside = RuleSetting(asked.workload, asked.cluster, asked.runtime)
     rows = layouts(Question(inside, asked.counts, asked.batches, asked.pins))
     found = list(blocks(rows, asked.workload, asked.cluster, asked.runtime, asked.pins))
-    apart = [sum(block.height for block in found if block.axes[OFFLOAD] == (offloaded,)) for offloaded in (False, True)]
-    assert apart == [len(rows["tp"])] * 2
+    assert sum(block.height for block in found) == len(rows["tp"])
+    assert all({0.0, 1.0} <= set(block.axes[OFFLOAD]) for block in found)
     assert [block.size for block in found] == [block.height * block.width for block in found]
     for block in found:
         for column in (block.rows["tp"] > 1, block.rows["dp"] * block.rows["cp"] > 1, block.rows["pp"] > 1):
