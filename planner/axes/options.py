@@ -26,11 +26,7 @@ class TensorMode(NamedTuple):
     overlap: bool
 
 
-<<<<<<< HEAD
 class KeptPasses(NamedTuple):
-=======
-class PassMode(NamedTuple):
->>>>>>> eeeef92a (serve: a button's page is not lost to the look at a search)
     """A point of the dimension `recompute`: what passes keep and where, and what CUDA graphs launch of them."""
 
     recompute: Recompute

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-<<<<<<< HEAD
 from planner.axes.options import KeptPasses, Sharding
-=======
-from planner.axes.options import PassMode, Sharding
->>>>>>> eeeef92a (serve: a button's page is not lost to the look at a search)
 from planner.axes.table import ACTIVATION_OFFLOAD, GRAPHS, OFFLOAD, PLACEMENT, RECOMPUTE
 from planner.axes.values import (
     ALONE,
@@ -119,22 +115,14 @@ def graphs_of(model: Model, runtime: Runtime, pins: Pins) -> list[str]:
 
 def with_graphs(
     model: Model, policies: Sequence[Recompute], away: Sequence[tuple[str, ...]], graphs: Sequence[str]
-<<<<<<< HEAD
 ) -> list[KeptPasses]:
-=======
-) -> list[PassMode]:
->>>>>>> eeeef92a (serve: a button's page is not lost to the look at a search)
     """Each policy with modules and graphs that go with it: CUDA graphs of modules recompute no whole layers or mixtures
     (Megatron-LM core_v0.16.1, core/transformer/transformer_config.py), and what draws random numbers is not captured
     where it is made again (the same: attention, and MLPs, with dropout); neither is tried here with activations in host
     memory, which the newest release alone captures.
     """
     return [
-<<<<<<< HEAD
         KeptPasses(policy, modules, each)
-=======
-        PassMode(policy, modules, each)
->>>>>>> eeeef92a (serve: a button's page is not lost to the look at a search)
         for each in graphs
         for way, moved in with_policies(
             [p for p in policies if each == ALONE or _captures(model, p, each)],
@@ -153,22 +141,13 @@ def _captures(model: Model, policy: Recompute, graphs: str) -> bool:
 
 
 def captured(
-<<<<<<< HEAD
     shardings: tuple[Sharding, ...], passes: Sequence[KeptPasses], overlap: bool
 ) -> dict[tuple[Sharding, ...], list[KeptPasses]]:
-=======
-    shardings: tuple[Sharding, ...], passes: Sequence[PassMode], overlap: bool
-) -> dict[tuple[Sharding, ...], list[PassMode]]:
->>>>>>> eeeef92a (serve: a button's page is not lost to the look at a search)
     """Passes by the shardings that go with what CUDA graphs launch of them: graphs of modules not with ZeRO 2 and 3
     while experts' exchanges overlap (Megatron-LM core_v0.18.0, core/distributed/fsdp/mcore_fsdp_adapter.py).
     """
     unsharded = tuple(each for each in shardings if each.zero < 2)
-<<<<<<< HEAD
     able: dict[tuple[Sharding, ...], list[KeptPasses]] = {}
-=======
-    able: dict[tuple[Sharding, ...], list[PassMode]] = {}
->>>>>>> eeeef92a (serve: a button's page is not lost to the look at a search)
     for point in passes:
         able.setdefault(unsharded if point.graphs == "modules" and overlap else shardings, []).append(point)
     return able
