@@ -12,10 +12,10 @@ from planner.launchers.reading.source import Started, of_script, text_of
 
 _MARKS = {
     "verl": re.compile(r"\bverl\.(trainer|experimental)\.\w|^actor_rollout_ref\s*:", re.MULTILINE),
+    "nemo-rl": re.compile(r"run_grpo\w*\.py|^(grpo|loss_fn)\s*:|^defaults\s*:.*grpo.*yaml", re.MULTILINE),
     "trl": re.compile(
         r"\btrl (grpo|rloo)\b|\w*(grpo|rloo)\w*\.py\b.*--|^(num_generations|vllm_mode)\s*:", re.MULTILINE
     ),
-    "nemo-rl": re.compile(r"run_grpo\w*\.py|^(grpo|loss_fn)\s*:|^defaults\s*:.*grpo.*yaml", re.MULTILINE),
 }
 COMMANDS = {"verl": verl.read, "nemo-rl": nemo_rl.read, "trl": trl_rl.read}
 FILES = {"verl": verl.read_file, "nemo-rl": nemo_rl.read_file, "trl": trl_rl.read_file}
