@@ -8,7 +8,7 @@ from pathlib import Path
 
 from planner.commands.asked_questions import LEFT, Questions, at_field
 from planner.commands.one_search import OneSearch
-from planner.commands.web import LABELS
+from planner.commands.web import LABELS, _cookies
 from tests.sweeps import sweep
 
 
@@ -25,6 +25,10 @@ from tests.sweeps import sweep
 )
 def test_a_problem_stands_at_its_field_in_the_words_of_the_form(problem: str, place: str, words: str) -> None:
     assert at_field(problem, LABELS) == (place, words)
+
+
+def test_another_program_s_cookie_does_not_lock_out() -> None:
+    assert _cookies("a/b:c=1; clusterwright-8080=token") == [("a/b:c", "1"), ("clusterwright-8080", "token")]
 
 
 @sweep("keep, viewed, problem", [("", False, LEFT), ("on", False, ""), ("", True, "")])

@@ -112,6 +112,8 @@ def test_the_token_becomes_a_cookie(served: Served) -> None:
         connection.request("GET", f"/?token={served.token}")
         cookie = connection.getresponse().getheader("set-cookie") or ""
     assert cookie.startswith(f"clusterwright-{served.address.port}={served.token};")
+    cookies = f"a/b:c=1; clusterwright-{served.address.port}={served.token}"  # of another program, and ours
+    assert served.ask("GET", "/", Cookie=cookies)[0] == 200
     status, _, form = served.own("GET", "/")
     assert status == 200 and "<script" not in form
     assert all(f'name="{name}"' in form for name in ("model", "cluster", "deadline", "pin"))

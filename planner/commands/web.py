@@ -10,7 +10,6 @@ import asyncio
 import secrets
 import time
 from collections.abc import Mapping
-from http.cookies import SimpleCookie
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
@@ -254,16 +253,22 @@ class Pages:
         return _html(html, 200, policy)
 
     def _refused(self, request: Request) -> Response | None:
-        cookies = SimpleCookie(request.headers.get("cookie", ""))
+        cookies = _cookies(request.headers.get("cookie", ""))
         origin = request.headers.get("origin")
         if origin not in (None, f"http://{request.headers['host']}"):
             return _text("asked from another page", 403)
-        if any(self._is_token(cookie.value) for name, cookie in cookies.items() if name.startswith(COOKIE)):
+        if any(self._is_token(value) for name, value in cookies if name.startswith(COOKIE)):
             return None
         return _text("open the address that clusterwright serve has printed: it holds the token", 403)
 
     def _is_token(self, text: str) -> bool:
         return secrets.compare_digest(text.encode(), self.token.encode())
+
+
+def _cookies(header: str) -> list[tuple[str, str]]:
+    """Names and values; those of other programs of this machine come along, also some that `http.cookies` refuses."""
+    split = (part.partition("=") for part in header.split(";"))
+    return [(name.strip(), value.strip()) for name, _, value in split]
 
 
 async def _sent(request: Request) -> dict[str, str] | None:
