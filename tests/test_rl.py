@@ -270,3 +270,15 @@ def test_gain_of_a_placement_is_told_with_its_interval(tmp_path: Path) -> None:
         phases = sum(seconds for name, seconds in vars(plan.phases).items() if name != "hidden_s")
         assert busy == pytest.approx(phases)
         assert len(page.of_post_training(step, "plan").figures) == 3
+
+
+@pytest.mark.parametrize(
+    ("field", "other", "named"),
+    [("prompt_tokens", 9.0, "lengths"), ("prompts", 9, "prompts"), ("updates", 9, "updates")],
+)
+def test_steps_of_other_work_answer_another_question(field: str, other: float, named: str) -> None:
+    one = plan_rl("llama3.1-8b", "dgx-h100:1", response="1k/4k", placement="colocated")
+
+    two = replace(one, work=replace(one.work, **{field: other}))
+
+    assert comparison.compared(one, two)["questions"] == [named]

@@ -48,7 +48,8 @@ def _more(ratio: float) -> str:
 
 def _questions(first: RLPlanSet, second: RLPlanSet) -> Iterator[str]:
     """Why two documents do not answer one question."""
-    names = {"model": "models", "task": "tasks", "response_mean": "lengths", "response_cap": "lengths",
+    names = {"model": "models", "task": "tasks", "prompt_tokens": "lengths", "response_mean": "lengths",
+             "response_cap": "lengths", "prompts": "prompts", "samples": "samples", "updates": "updates",
              "reference": "references", "critic": "critics", "reward": "reward models"}  # fmt: skip
     notes = [what for name, what in names.items() if getattr(first.work, name) != getattr(second.work, name)]
     notes += ["engines"] if first.engine != second.engine else []
