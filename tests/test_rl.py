@@ -282,3 +282,16 @@ def test_steps_of_other_work_answer_another_question(field: str, other: float, n
     two = replace(one, work=replace(one.work, **{field: other}))
 
     assert comparison.compared(one, two)["questions"] == [named]
+
+
+def test_gain_of_a_step_that_does_not_fit_is_told_with_a_warning(tmp_path: Path) -> None:
+    one = plan_rl("llama3.1-8b", "dgx-h100:1", response="1k/4k", placement="colocated")
+    two = replace(one, fits=False)
+    files = [tmp_path / "one.json", tmp_path / "two.json"]
+    for file, answer in zip(files, (one, two), strict=True):
+        file.write_text(answer.to_json(), encoding="utf-8")
+
+    shown = CliRunner().invoke(cli, ["compare", *map(str, files)])
+
+    assert comparison.compared(one, two)["fits"] == [True, False]
+    assert "two does not fit into memory" in shown.output and "one does not fit" not in shown.output

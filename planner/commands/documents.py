@@ -138,6 +138,9 @@ def _compare_steps(mine: Path, best: Path, as_json: bool) -> None:
         render.labelled("Gain", f"{names[1]}: {comparison.sentence(gain)}")
     if gain["questions"]:
         render.labelled("Warning", f"they answer different questions: different {', '.join(gain['questions'])}")
+    for name, fits in zip(names, gain["fits"], strict=True):
+        if not fits:
+            render.labelled("Warning", f"{name} does not fit into memory at the accepted risk")
     render.text()
     render.table(("", *names), gain["differing"], align="lll")
 

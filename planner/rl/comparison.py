@@ -24,6 +24,7 @@ def compared(first: RLPlanSet, second: RLPlanSet) -> dict[str, Any]:
         "kind": "rl-comparison",
         "schema_version": 1,
         "questions": list(_questions(first, second)),
+        "fits": [answer.fits is not False for answer in (first, second)],
         "gain": gain,
         "low": gain * math.exp(-half),
         "high": gain * math.exp(half),
