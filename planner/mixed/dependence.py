@@ -13,6 +13,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from itertools import combinations
 
+from planner.base import stopping
 from planner.base.errors import ClusterwrightError, NoAnswer, WrongQuestion
 from planner.catalog import Catalog
 from planner.cost import money
@@ -123,7 +124,8 @@ def plan(catalog: Catalog, request: Request, offered: Pools, progress: Progress 
     """The answer of :func:`planner.mixed.run.plan`, with the other software under which other pools than its first
     plan's would be the better choice.
 
-    Nothing is tried of one pool, nor of many accelerators (:data:`~planner.mixed.pool_subsets.MANY`).
+    Nothing is tried of one pool, nor of many accelerators (:data:`~planner.mixed.pool_subsets.MANY`), nor where the
+    search was asked to end.
 
     Raises:
         WrongQuestion: no pool has nodes, or the pools cannot work together as asked.
@@ -139,8 +141,11 @@ def plan(catalog: Catalog, request: Request, offered: Pools, progress: Progress 
     cases = list(supposed(catalog, request, pools, mixed=len(first.plan.cluster.pools) > 1))
     with progress("other software", len(cases)) if progress else nullcontext() as advance:
         for case in cases:
+            if stopping.asked():
+                break
             known = answered.singles if case[1] is request else None  # Links between pools are nothing to one of them.
-            tried.append(_otherwise(catalog, case, first, known or run.alone(catalog, case[1], pools.all)))
+            other = _otherwise(catalog, case, first, known or run.alone(catalog, case[1], pools.all))
+            tried.append(None if stopping.asked() else other)  # a search that was stopped shows no better choice
             if advance:
                 advance(1)
     return replace(answer, reasons=replace(answer.reasons, other_software=tuple(value for value in tried if value)))
