@@ -125,6 +125,14 @@ def test_limit_of_responses_is_that_of_an_attention_group(answer: RLPlanSet) -> 
     assert "max_num_seqs=100 " in made.files["start.sh"]
 
 
+@pytest.mark.parametrize(
+    ("length", "words"), [("-5", "1 token or more"), ("0", "1 token"), ("2k", "1,024 tokens at most")]
+)
+def test_length_of_prompts_that_cannot_be_is_refused(length: str, words: str) -> None:
+    with pytest.raises(WrongQuestion, match=f"--prompt-length {length}: .*{words}"):
+        read("verl", COMMAND, "dgx-h100:1", prompt_length=length)
+
+
 BASE = """
 grpo: {num_prompts_per_step: 64, num_generations_per_prompt: 8}
 policy:

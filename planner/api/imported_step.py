@@ -78,12 +78,19 @@ def imported(
 def _lengths(step: StatedStep, given: Mapping[str, Any], assumed: list[str]) -> dict[str, Any]:
     """Mean lengths, which no trainer is told; where neither is given, together a multiple of :data:`ROUND` tokens, so
     that what is packed is whole over ranks that share a sequence.
+
+    Raises:
+        WrongQuestion: prompts that are longer than the configuration takes.
     """
     response = given.get("response")
     prompt = given.get("prompt_length")
     if prompt is None:
         prompt = RLEstimateQuestion.prompt_length if step.prompt_cap is None else max(1, step.prompt_cap // 2)
         assumed.append(f"prompts of {prompt:,} tokens in the mean: no configuration says it (--prompt-length)")
+    elif step.prompt_cap is not None and (sequence_length(prompt) or 0) > step.prompt_cap:
+        raise WrongQuestion(
+            f"--prompt-length {prompt}: the configuration takes prompts of {step.prompt_cap:,} tokens at most"
+        )
     if response is None:
         mean = min(measured.MEAN, 0.5 * step.response_cap)
         if mean > ROUND:

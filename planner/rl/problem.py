@@ -85,6 +85,8 @@ def work(model: Model, task: RLTask, asked: RLOptions) -> RLStep:
         )
     prompt = sequence_length(asked.prompt_length)
     assert prompt is not None
+    if prompt < 1:
+        raise WrongQuestion(f"--prompt-length {asked.prompt_length}: a prompt has 1 token or more")
     responses = _responses(asked.response)
     context = model.learned_positions or model.context
     if context and prompt + responses.cap > context:
