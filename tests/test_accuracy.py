@@ -104,7 +104,7 @@ def test_transformers_are_covered(report):
     assert transformers["n"] == 2831
     assert transformers["covered"] == 2818
     encoders = report["coverage"][1]
-    assert (encoders["n"], encoders["covered"]) == (669, 667), "two are of H200 NVL, which the catalog does not have"
+    assert (encoders["n"], encoders["covered"]) == (669, 669)
 
 
 @pytest.mark.slow

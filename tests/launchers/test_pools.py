@@ -80,7 +80,7 @@ def test_pods_are_numbered_pool_after_pool(asked: str, name: str, tmp_path: Path
         words = [*container["command"][:2], container["command"][2].replace("$$", "$")]
         done = subprocess.run(words, env=known, cwd=tmp_path, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
-        found.append(done.stdout.split())
+        found.append(done.stdout.splitlines()[-1].split())
     sizes = [p.accelerators_per_node for p in whole.cluster.pools for _ in range(p.count)]
     wanted = [[str(rank), str(each), str(len(sizes))] for rank, each in enumerate(sizes)]
     assert [words[:3] for words in found] == wanted
