@@ -246,7 +246,7 @@ def test_defaults_of_runtimes_are_values_of_their_axes_with_a_source(known):
     for runtime in known.runtimes.values():
         for name, defaults in runtime.defaults.items():
             axis = AXES.get(name)
-            assert axis or name in TRAITS or name == "optimizer_bits", (runtime.id, name)
+            assert axis or name in (*TRAITS, "optimizer_bits", "model_flops"), (runtime.id, name)
             dated = [default.since or "" for default in defaults]
             assert dated == sorted(dated)
             for default in defaults:
