@@ -226,18 +226,20 @@ def _arguments(name: str, tool: Callable[..., Any]) -> Any:
 def on_the_page(file: Path) -> None:
     """What the form of ``serve`` asks: its answer is kept, and its report made."""
     from planner.commands.agent_tools import AgentTools
+    from planner.commands.asked_questions import PageQuestion
     from planner.commands.web import Pages
 
     tools = AgentTools(file.parent)
 
     class AtOnce:
-        async def answer(self, tool: str, asked: dict[str, Any]) -> Any:
+        async def answer(self, tool: str, asked: dict[str, Any], tell: Callable[[Any], None]) -> Any:
+            tell({"what": "begins", "share": 0.0, "note": ""})
             return getattr(tools, tool)(**asked)
 
     pages = Pages(tools, "", AtOnce())  # type: ignore[arg-type]
     given = {name: values[0].strip() for name, values in parse_qs(file.read_text("utf-8", "replace")).items()}
     with _without_charts():
-        pages._reported(asyncio.run(pages._planned(given)))
+        pages._reported([asyncio.run(pages._planned(PageQuestion("one", given)))])
 
 
 def reported(file: Path) -> object:

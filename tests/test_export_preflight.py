@@ -35,7 +35,7 @@ def check(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 def ranks(held: dict[str, Any], **other: Any) -> list[dict[str, Any]]:
     """Sixteen ranks as planned, the last of them otherwise."""
     usual = {"alike": {"accelerator": "NVIDIA H100 80GB HBM3", "software": "torch 2.13"}, "count": 8, "clock": "1500"}
-    usual |= {"free": 79 * GIB, "rate": 600e12, "pool": held["POOLS"][0]}
+    usual |= {"free": 79 * GIB, "whole": 79.6 * GIB, "rate": 600e12, "pool": held["POOLS"][0]}
     return [{**usual, "where": f"n{n // 8} rank {n}", **(other if n == 15 else {})} for n in range(16)]
 
 
@@ -54,6 +54,9 @@ def test_the_script_runs_before_the_job_with_the_plans_links() -> None:
         ({}, None),
         ({"count": 7}, "n1 rank 15: 7 accelerators in its node (plan: 8)"),
         ({"free": 60 * GIB}, "n1 rank 15: 60.0 GiB free (plan: 80.0 GiB)"),
+        ({"free": 73 * GIB, "whole": 74 * GIB}, None),  # as 22.5 GiB of an L4's 24
+        ({"free": 39 * GIB, "whole": 39.5 * GIB}, "n1 rank 15: 39.0 GiB free (plan: 80.0 GiB)"),
+        ({"alike": {"accelerator": "NVIDIA GH100", "software": "torch 2.13"}}, "(plan: H100-SXM5-80GB)"),
         ({"rate": 480e12, "clock": "1100"}, "n1 rank 15: 480 TFLOP/s at 1100 MHz (median rank: 600 TFLOP/s)"),
         ({"alike": {"accelerator": "NVIDIA H100 80GB HBM3", "software": "torch 2.12"}}, "torch 2.12 on 1 ranks"),
         ({"alike": {"accelerator": "NVIDIA A100-SXM4-80GB", "software": "torch 2.13"}}, "(plan: H100-SXM5-80GB)"),

@@ -321,6 +321,7 @@ def test_a_librarys_model_states_its_shape(tmp_path, capsys):
         ("MFU x peak (causal attention)", "2024", True),
         ("MFU x peak (full, non-causal attention)", "2026", False),
         ("model FLOPs incl. attention; causal factor not stated", "2026", False),
+        ("MFU of 989.5 TFLOP/s, attention in full", "2026", False),
         ("", "2024", False),
         ("", "2025", True),  # Megatron-LM 8873b55d, megatron/training/training.py
     ],

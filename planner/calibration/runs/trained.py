@@ -99,8 +99,10 @@ def step_time(row: Mapping[str, str], work: Workload, n: int, halves: bool = Fal
 
 
 def _halved(convention: str, otherwise: bool) -> bool:
-    """Whether a count of model FLOPs halves attention because it is causal, as its convention says."""
-    if re.search(r"non-causal|causal factor not stated", convention):
+    """Whether a count of model FLOPs halves attention because it is causal: as its convention says of attention, else as
+    its framework counts.
+    """
+    if re.search(r"non-causal|in full|full attention|no attention|causal factor not stated", convention):
         return False
     return otherwise or bool(re.search(r"causal|since 2025|2025-07\+", convention))
 
