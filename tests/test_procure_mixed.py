@@ -171,7 +171,7 @@ count = 1
 name = "base"
 model = "llama3.2-3b"
 tokens = "100B"
-deadline = "17 d"
+deadline = "16 d"
 [[workloads]]
 name = "weekly"
 model = "llama3.2-3b"
@@ -332,7 +332,7 @@ def test_unlike_pipelines_are_for_who_asks_for_them(folder: Path, capsys: pytest
     days = {}
     for pipelines in ("identical", "any"):
         text = cellar(folder, mixed=f'pipelines = "{pipelines}"').read_text(encoding="utf-8")
-        path.write_text(text.replace('"17 d"', '"6 d"').replace("dgx-v100", "dgx-h100"), encoding="utf-8")
+        path.write_text(text.replace('"16 d"', '"6 d"').replace("dgx-v100", "dgx-h100"), encoding="utf-8")
         asked = reading.read(path, known)
         found = run.procure(known, asked, depth=run.Depth(top=1, marginal=False, sensitivity=False))
         days[pipelines] = found.alternatives[0].workloads[0].days
@@ -358,7 +358,7 @@ def test_unlike_pipelines_are_for_who_asks_for_them(folder: Path, capsys: pytest
 def test_a_rented_machine_beside_machines_of_one_s_own(tmp_path: Path) -> None:
     table = 'link = "400 Gbit/s"\ncounts = [[1, 1]]\n[[mixed]]\npools = ["own dgx-v100", "p5.48xlarge"]'
     path = cellar(tmp_path, mixed=f'{table}\nlink = "200 Gbit/s"\nworkloads = ["base"]')
-    path.write_text(path.read_text(encoding="utf-8").replace('"17 d"', '"6 d"').replace("dgx-v100", "dgx-h100"))
+    path.write_text(path.read_text(encoding="utf-8").replace('"16 d"', '"6 d"').replace("dgx-v100", "dgx-h100"))
     known = load()
     posed = run.pose(known, reading.read(path, known))
     found = best(posed.lean, ProcureVariant(), "cost")
@@ -489,7 +489,7 @@ def test_of_plans_on_the_same_pools_the_fastest_counts(tmp_path: Path) -> None:
 def test_an_answer_that_rents_a_machine_for_a_job_beside_one_s_own_holds(tmp_path: Path) -> None:
     table = 'counts = [[1, 1]]\n[[mixed]]\npools = ["own dgx-a100-80gb", "p5.48xlarge"]\nlink = "400 Gbit/s"'
     path = cellar(tmp_path, mixed=f'{table}\nworkloads = ["base"]')
-    path.write_text(path.read_text(encoding="utf-8").replace('"17 d"', '"6 d"'), encoding="utf-8")
+    path.write_text(path.read_text(encoding="utf-8").replace('"16 d"', '"6 d"'), encoding="utf-8")
     known = load()
     found = run.procure(known, reading.read(path, known), depth=run.Depth(top=1, marginal=False, sensitivity=False))
     assert verify.violations(found) == []
