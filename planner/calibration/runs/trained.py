@@ -99,8 +99,8 @@ def step_time(row: Mapping[str, str], work: Workload, n: int, halves: bool = Fal
 
 
 def _halved(convention: str, otherwise: bool) -> bool:
-    """Whether a count of model FLOPs halves attention because it is causal: as its convention says of attention, else as
-    its framework counts.
+    """Whether a count of model FLOPs halves attention because it is causal: as its convention says of attention, else
+    as its framework counts.
     """
     if re.search(r"non-causal|in full|full attention|no attention|causal factor not stated", convention):
         return False
