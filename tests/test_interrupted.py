@@ -73,6 +73,7 @@ def test_ctrl_c_over_several_pools_prints_the_best_so_far(
     assert command_line.main(["plan", "gpt2", "--cluster", "dgx-v100:1", "--cluster", "t4-4:1", "--batch", "64"]) == 130
     shown = capsys.readouterr().out
     assert "Search         stopped: the best so far of " in shown and ", not proven: what is left has no bound" in shown
+    assert "excluded: all 1 x t4-4: the search was stopped" in " ".join(shown.split())
 
 
 def test_a_second_ctrl_c_ends_the_program() -> None:

@@ -93,7 +93,8 @@ def _left_out(best: Plan, pool: JobPool, apart: str) -> str:
     if used >= pool.count:
         return ""
     many = "all" if not used else f"{pool.count - used:,} of"
-    why = (not used and apart) or "they do not improve the best plan found"
+    otherwise = "they do not improve the best plan found"
+    why = (not used and apart) or ("the search was stopped" if asked() else otherwise)
     return f"excluded: {many} {pool.count:,} x {named}: {why}"
 
 

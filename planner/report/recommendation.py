@@ -7,12 +7,13 @@ import re
 from collections.abc import Iterator, Sequence
 
 from planner.axes.table import DISPATCHER, IN_ANSWERS, LEVERS, OFFLOAD, RECOMPUTE
+from planner.base.stopping import STOPPED
 from planner.base.units import format_count, format_many, format_percent, format_risk, format_usd
 from planner.planning import order
 from planner.question.given_groups import spelled_group
 from planner.report import quantities
 from planner.report.quantities import days, seconds
-from planner.schema.plan import Interval, NearestRun, Plan, PlanSet, PriceUsed, SearchQuestion, UsualRun
+from planner.schema.plan import Interval, NearestRun, Plan, PlanSet, PriceUsed, SearchQuestion, SearchSection, UsualRun
 from planner.schema.plan_machines import node_counts, pool_names
 
 CONFIDENCE = {1.2: "high", 1.5: "fair", 2.0: "low", math.inf: "very low"}
@@ -45,6 +46,15 @@ def at_an_edge(plan_set: PlanSet) -> str:
     """That the plan to run is at the end of a range that was asked for; empty where it is at none."""
     ends = ", ".join(edges(plan_set.question, plan_set.plan_to_run)) if plan_set.question else ""
     return f"{ends}: beyond what was tried may be better still" if ends else ""
+
+
+def stopped(search: SearchSection) -> str:
+    """That the search was stopped, and how much better another plan may be; empty where it was not stopped."""
+    if not search.method.endswith(STOPPED):
+        return ""
+    left = f"another may be up to {format_percent(search.gap)} better" if search.gap else "levers were not all tried"
+    left = left if search.gap < 1.0 else "what is left has no bound"
+    return f"stopped: the best so far of {search.candidates:,} candidates by {search.objective}, not proven: {left}"
 
 
 def packages(plan: Plan) -> list[str]:

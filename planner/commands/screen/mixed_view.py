@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from planner.base.stopping import STOPPED
 from planner.base.units import format_bytes, format_percent, format_usd
 from planner.commands.screen import render
+from planner.report import recommendation
 from planner.report.quantities import days, seconds, took
 from planner.schema.plan import Group, Plan, PlanSet
 
@@ -119,7 +119,4 @@ def search(found: PlanSet) -> None:
         return
     cpu = took(found.meta, "cpu_s")
     how = f"best of {s.candidates:,} candidates by {s.objective}, gap {format_percent(s.gap)}"
-    if s.method.endswith(STOPPED):
-        left = f"another may be up to {format_percent(s.gap)} better" if s.gap < 1.0 else "what is left has no bound"
-        how = f"stopped: the best so far of {s.candidates:,} candidates by {s.objective}, not proven: {left}"
-    render.labelled("Search", how + cpu)
+    render.labelled("Search", (recommendation.stopped(s) or how) + cpu)

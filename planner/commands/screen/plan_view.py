@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
-from planner.base.stopping import STOPPED
 from planner.base.units import (
     format_bytes,
     format_count,
@@ -320,11 +319,8 @@ def _search(found: PlanSet) -> None:
     cpu = took(found.meta, "cpu_s")
     if s.candidates == 1 or not s.feasible:
         return
-    found_by = f"optimum of {s.candidates:,} candidates by {s.objective}{proven}{cpu}"
-    if s.method.endswith(STOPPED):
-        left = f"another may be up to {format_percent(s.gap)} better" if s.gap else "levers were not all tried"
-        found_by = f"stopped: the best so far of {s.candidates:,} candidates by {s.objective}, not proven: {left}{cpu}"
-    render.labelled("Search", found_by, *_levers(s))
+    found_by = recommendation.stopped(s) or f"optimum of {s.candidates:,} candidates by {s.objective}{proven}"
+    render.labelled("Search", found_by + cpu, *_levers(s))
 
 
 def _levers(search: SearchSection) -> Iterator[str]:
