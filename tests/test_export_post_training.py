@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 import yaml
 
+from planner.api import documents
 from planner.api.post_training import plan_rl
 from planner.base.errors import WrongQuestion
 from planner.launchers import post_training
+from planner.question.document_options import ExportQuestion
 from planner.schema.launcher_table import launcher_table
 from planner.schema.rl import RLPlan, RLPlanSet
 
@@ -144,3 +146,9 @@ def test_tables_ask_for_what_there_is(answer: RLPlanSet, name: str) -> None:
     known = post_training.facts(replace(answer, work=replace(answer.work, critic="x")),
                                 replace(plan, critic=plan.trainer), offered)  # fmt: skip
     assert [row.name for row in launcher_table(name).options.values() if row.says not in known] == []
+
+
+@pytest.mark.parametrize("flag", ["benchmark", "preflight"])
+def test_what_is_not_written_for_post_training_is_refused(answer: RLPlanSet, flag: str) -> None:
+    with pytest.raises(WrongQuestion, match=f"--{flag}: a plan of post-training"):
+        documents.bundled(ExportQuestion(answer, to="verl", **{flag: True}), dict)

@@ -144,6 +144,9 @@ def bundled(asked: ExportQuestion, settings: Callable[[], Mapping[str, str]]) ->
 
 def _post_training(answer: RLPlanSet, target: str, asked: ExportQuestion, given: Mapping[str, str]) -> Made:
     """Files of a post-training: the placement of that rank, else the recommended one."""
+    for name in ("benchmark", "preflight", "lost", "workload", "alternative", "cluster"):
+        if getattr(asked, name) not in (None, False):
+            raise WrongQuestion(f"--{name}: a plan of post-training is exported without; leave it out")
     plan_sources.consistent(answer)
     rank = asked.rank or 1
     if not 1 <= rank <= len(answer.plans):
