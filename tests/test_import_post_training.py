@@ -10,6 +10,7 @@ from planner.api import imported_step
 from planner.api.post_training import plan_rl
 from planner.base.errors import WrongQuestion
 from planner.launchers import post_training
+from planner.launchers.reading import trainers_of_rl
 from planner.launchers.reading.source import Started
 from planner.schema.rl import RLPlan, RLPlanSet
 
@@ -208,3 +209,9 @@ def test_trl_is_read_with_its_server(answer: RLPlanSet, tmp_path: Path) -> None:
     assert (found.answer.work.updates, found.answer.work.prompts, found.answer.work.samples) == (4, 512, 16)
     with pytest.raises(WrongQuestion, match="how many processes"):
         imported_step.imported("trl", str(tmp_path / "trl.yaml"), ["dgx-h100:2"], Started(), {"model": "llama3.1-8b"})
+
+
+def test_command_of_nemo_rl_is_known_and_needs_its_recipe() -> None:
+    assert trainers_of_rl.detected("uv run examples/run_grpo.py --config base.yaml") == "nemo-rl"
+    with pytest.raises(WrongQuestion, match="a recipe \\(--config FILE\\)"):
+        read("nemo-rl", "uv run examples/run_grpo.py", "dgx-h100:1")

@@ -49,7 +49,7 @@ def read(script: Script) -> StatedStep:
                 raise WrongQuestion("--from nemo-rl: the command names no recipe (--config FILE)")
             text = named_file(script.folder, name, script.files)
             return read_file(text, script.folder / Path(name).parent, script.files, script.ignored, overrides(words))
-    raise WrongQuestion("--from nemo-rl: no command with run_grpo.py in it")
+    raise WrongQuestion("--from nemo-rl: no command with run_grpo.py and a recipe (--config FILE) in it")
 
 
 def read_file(
