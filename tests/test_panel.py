@@ -142,7 +142,8 @@ def test_reasons_agree_with_todays_figures(judged):
 @pytest.mark.slow
 def test_claims_do_not_grow(judged):
     found = panel.claims(judged)
-    assert len(found) <= 21, "of 59; another is an exploit to look at"
+    # 21 until attention's backward pass was priced by kernels' tables: torchtitan-005, 1.08, has a reason that holds.
+    assert len(found) <= 22, "of 59; another is an exploit to look at"
     assert max(each.claim for each in found) <= 1.67  # gpt-oss on H100, published 0.77; it was 1.47 before peaks
     # of memory were known more surely, so that a plan with two stages and no recomputation counts as fitting, and 1.53
     # before stages were priced by the windows that their layers have, and 1.56 while 21 parameters were fitted,
