@@ -134,6 +134,20 @@ def test_length_of_prompts_that_cannot_be_is_refused(length: str, words: str) ->
         read("verl", COMMAND, "dgx-h100:1", prompt_length=length)
 
 
+def test_yaml_has_the_engine_that_it_inherits(tmp_path: Path) -> None:
+    keys = (word.partition("=") for word in COMMAND.split()[3:] if "strategy" not in word)
+    text = "".join(f"{key}: {value}\n" for key, _, value in keys)
+    file = tmp_path / "mine.yaml"
+    file.write_text(f"defaults: [ppo_megatron_trainer, _self_]\n{text}")
+
+    found = read("verl", str(file), "dgx-h100:1")
+
+    assert found.answer.plans[0].trainer.runtime.startswith("megatron-core")
+    file.write_text(f"defaults: [my_trainer, _self_]\n{text}")
+    with pytest.raises(WrongQuestion, match="defaults my_trainer: read are ppo_trainer"):
+        read("verl", str(file), "dgx-h100:1")
+
+
 BASE = """
 grpo: {num_prompts_per_step: 64, num_generations_per_prompt: 8}
 policy:

@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+
+from planner.base.errors import WrongQuestion
+
+SHIPPED = re.compile(r"(one_step_off_|fully_async_)?ppo_(megatron_)?trainer(\.yaml)?")
+"""Names of verl's own configurations."""
+PARTS = ("legacy_data", "rollout", "hf_model", "reward", "reward_model", "rollout_correction")
+"""Of which verl's own configurations are made, beside those that are named after the engine."""
 
 
 def flat(values: Mapping[str, Any], before: str = "") -> dict[str, Any]:
@@ -67,3 +74,24 @@ def word(text: str) -> Any:
     if re.fullmatch(r"-?(\d+\.\d*|\.\d+|\d+(\.\d*)?e-?\d+)", plain, re.IGNORECASE):
         return float(plain)
     return plain
+
+
+def inherited_engine(defaults: Sequence[Any]) -> str | None:
+    """The engine of what a YAML inherits: verl's own configurations, or the parts that these are made of.
+
+    Raises:
+        WrongQuestion: it inherits another configuration.
+    """
+    engine = None
+    for entry in [defaults] if isinstance(defaults, str) else defaults:
+        name, part = next(iter(entry.items())) if isinstance(entry, dict) and entry else (str(entry), None)
+        if name == "model_engine":
+            engine = str(part)
+        elif SHIPPED.fullmatch(name):
+            engine = "megatron" if "megatron" in name else "dp"
+        elif name != "_self_" and not (part in PARTS or str(part).startswith("${model_engine}_")):
+            raise WrongQuestion(
+                f"--from verl: defaults {name:.60}: read are ppo_trainer and ppo_megatron_trainer; --ignore defaults "
+                "prices the rest without"
+            )
+    return engine

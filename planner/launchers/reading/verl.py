@@ -15,7 +15,7 @@ from typing import Any
 
 from planner.base.errors import WrongQuestion
 from planner.launchers.post_training_files import MODULES, STREAMING
-from planner.launchers.reading.hydra import flat, overrides
+from planner.launchers.reading.hydra import flat, inherited_engine, overrides
 from planner.launchers.reading.post_training import (
     MEGATRON_AXES,
     PADDED,
@@ -95,11 +95,13 @@ def read_file(text: str, folder: Path, files: tuple[Path, ...], ignored: frozens
     Raises:
         WrongQuestion: it says what no stated step holds.
     """
-    values = flat(mapping(text))
+    values = {name: value for name, value in flat(mapping(text)).items() if name not in ignored}
+    if engine := inherited_engine(values.get("defaults") or ()):
+        values.setdefault("model_engine", engine)
     placement: Placement = "async" if "async_training.staleness_threshold" in values else "colocated"
     if placement == "colocated" and ("rollout.nnodes" in values or values.get(f"{ROLE}hybrid_engine") is False):
         placement = "one-step-off"
-    return _read(placement, {name: value for name, value in values.items() if name not in ignored})
+    return _read(placement, values)
 
 
 def _read(placement: Placement, values: Mapping[str, Any]) -> StatedStep:
