@@ -1,6 +1,7 @@
 """One search in a process of its own: it ends with its time, with who asked, and with its parent; few wait for it."""
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
@@ -60,6 +61,19 @@ def test_who_goes_away_ends_his_search(tmp_path: Path) -> None:
         return task.cancelled(), await asyncio.wait_for(begun.wait(), 10)
 
     assert asyncio.run(ask()) == (True, -signal.SIGKILL)
+
+
+def test_a_search_that_is_asked_to_stop_from_its_beginning_on_and_again_tells_its_best(tmp_path: Path) -> None:
+    search = OneSearch(tmp_path)
+    asked = {"model": "llama3-8b", "cluster": ["dgx-h100:1"], "pin": "tp=1|2|4", "batch": 64}
+
+    def stop(told: dict[str, Any]) -> None:
+        if told["what"] == "begins":
+            time.sleep(0.3)  # so that two signals would not become one
+            search.stop()
+
+    found = json.loads(asyncio.run(search.answer("document", asked, stop)))
+    assert found["search"]["method"].endswith(", stopped") and found["plans"]
 
 
 def test_time_is_bounded_and_the_queue_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -44,6 +44,8 @@ class PageQuestion:
     """When its page was asked for last."""
     is_kept_on: bool = False
     """Whether it goes on when nobody looks at its page."""
+    is_stopped: bool = False
+    """Whether its search was asked to end with the best so far."""
     kept: str = ""
     """The file that holds the answer."""
     problem: str = ""
@@ -107,6 +109,7 @@ class Questions:
     def stop(self, question: PageQuestion) -> None:
         """Ends the search of a question with the best so far; one that still waits is not asked any longer."""
         if question.is_under_way:
+            question.is_stopped = True
             self.search.stop()
         else:
             self.cancel(question)

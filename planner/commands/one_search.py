@@ -35,6 +35,8 @@ LONGEST_BYTES = 2**30
 """Longest answer."""
 Progress = dict[str, Any]
 """How far a search is: ``what`` is done, the ``share`` of it, and a ``note`` on the best so far."""
+BEGINS: Progress = {"what": "begins", "share": 0.0, "note": ""}
+"""Told when a question's turn has come, and again when its process can be asked to stop."""
 
 
 def _unheard(_: Progress) -> None:
@@ -50,6 +52,8 @@ class OneSearch:
         self._turn = asyncio.Lock()
         self._waiting = 0
         self._process: asyncio.subprocess.Process | None = None
+        self._is_stopped = self._hears = False
+        """Whether the search under way was asked to stop, and whether its process is ready to be."""
 
     def end(self) -> None:
         """Ends the search that is under way, if one is."""
@@ -57,7 +61,14 @@ class OneSearch:
             self._process.kill()
 
     def stop(self) -> None:
-        """Asks the search that is under way to end with the best so far."""
+        """Asks the search that is under way to end with the best so far: once, as a second signal would end it without
+        an answer, and not before its process is ready.
+        """
+        if self._hears and not self._is_stopped:
+            self._interrupt()
+        self._is_stopped = True
+
+    def _interrupt(self) -> None:
         if self._process is not None and self._process.returncode is None:
             self._process.send_signal(signal.SIGINT)
 
@@ -76,7 +87,8 @@ class OneSearch:
             async with self._turn:
                 try:
                     question = json.dumps({"tool": tool, "asked": asked}).encode()
-                    tell({"what": "begins", "share": 0.0, "note": ""})
+                    self._is_stopped = self._hears = False
+                    tell(BEGINS)
                     answer = await asyncio.wait_for(self._answered(question, tell), self.limit_s)
                 finally:
                     self.end()
@@ -109,6 +121,9 @@ class OneSearch:
         async for line in process.stdout:
             message = json.loads(line)
             if "progress" in message:
+                if self._is_stopped and not self._hears:
+                    self._interrupt()
+                self._hears = True
                 tell(message["progress"])
         if await process.wait() or "progress" in message or not message:
             raise WrongQuestion("the search was ended; the terminal of the server may say why")
@@ -146,6 +161,7 @@ def main() -> None:
         tool = getattr(AgentTools(Path(sys.argv[1])), question["tool"])
         watched = {"progress": telling} if question["tool"] in WATCHED else {}
         with best_so_far():
+            print(json.dumps({"progress": BEGINS}), flush=True)
             answer = {"answer": tool(**question["asked"], **watched)}
     except KeyboardInterrupt:
         answer = {"problem": "stopped before a plan was found"}
@@ -153,6 +169,7 @@ def main() -> None:
         answer = {"problem": str(error)}
     except OSError as error:
         answer = {"problem": error.strerror or str(error)}
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the answer is found
     json.dump(answer, sys.stdout)
 
 
