@@ -98,6 +98,11 @@ def test_command_without_response_lengths_says_what_it_took() -> None:
         ),
         ("actor_rollout_ref.actor.new_parallel_size=4", "new_parallel_size: may change"),
         ("actor_rollout_ref.actor.ppo_epochs=2", "ppo_epochs 2"),
+        ("--config-name=mine", "config-name: may change .* --ignore config-name"),
+        ("-cn mine", "config-name: may change"),
+        ("--config-path /mine/config", "config-path: may change"),
+        ("~actor_rollout_ref.actor.optim", "~actor_rollout_ref.actor.optim: may change"),
+        ("actor@actor_rollout_ref.actor=mine", "actor@actor_rollout_ref.actor: may change"),
         ("actor_rollout_ref.rollout.n=${N}", "n \\$\\{N\\}: the text does not set it"),
         ("algorithm.adv_estimator=remax", "adv_estimator remax: read are grpo"),
         ("trainer.nnodes=4", "8 accelerators train there, and 32 by the configuration"),
@@ -107,6 +112,14 @@ def test_command_without_response_lengths_says_what_it_took() -> None:
 def test_what_no_stated_step_holds_is_refused(more: str, words: str) -> None:
     with pytest.raises(WrongQuestion, match=words):
         read("verl", f"{COMMAND} {more}", "dgx-h100:1")
+
+
+def test_configurations_of_verl_itself_are_read() -> None:
+    words = "--config-path=config --config-name='ppo_megatron_trainer.yaml'"
+
+    found = read("verl", COMMAND.replace("strategy=fsdp2", "strategy=megatron") + f" {words}", "dgx-h100:1")
+
+    assert found.answer.plans[0].trainer.runtime.startswith("megatron-core")
 
 
 def test_ignored_key_is_told() -> None:

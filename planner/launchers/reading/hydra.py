@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from planner.base.errors import WrongQuestion
 
 SHIPPED = re.compile(r"(one_step_off_|fully_async_)?ppo_(megatron_)?trainer(\.yaml)?")
 """Names of verl's own configurations."""
+_FOLDER = re.compile(r"((\./)?|.*\bverl/(trainer|experimental/\w+)/)config/?")
+CONFIGURATION = {
+    "--config-name": ("config-name", SHIPPED), "-cn": ("config-name", SHIPPED),
+    "--config-path": ("config-path", _FOLDER), "-cp": ("config-path", _FOLDER),
+    "--config-dir": ("config-dir", _FOLDER), "-cd": ("config-dir", _FOLDER),
+}  # fmt: skip
+"""Hydra's options -> what is refused by that name where it is not verl's own."""
 PARTS = ("legacy_data", "rollout", "hf_model", "reward", "reward_model", "rollout_correction")
 """Of which verl's own configurations are made, beside those that are named after the engine."""
 
@@ -50,16 +57,22 @@ def _inserted(value: Any, name: str, values: Mapping[str, Any]) -> Any:
 def overrides(words: tuple[str, ...]) -> dict[str, Any]:
     """``key=value`` of Hydra's command line, ``+key=value`` and ``++key=value``, and ``--config-name``.
 
-    Raises:
-        WrongQuestion: a value that the text does not set.
+    Configurations of the user's own, parts that are replaced (``group@key=part``) and keys that are taken out
+    (``~key``) are values, too, so that a reader refuses them by name.
     """
     values: dict[str, Any] = {}
     for at, text in enumerate(words):
-        if text.startswith("--config-name"):
-            name = text.partition("=")[2] or "".join(words[at + 1 : at + 2])
-            values["model_engine"] = "megatron" if "megatron" in name else values.get("model_engine")
         key, equals, value = text.partition("=")
-        if equals and re.fullmatch(r"\+{0,2}[A-Za-z_]\w*([./][\w-]+)*", key):
+        if key in CONFIGURATION:
+            name = value if equals else "".join(words[at + 1 : at + 2])
+            what, own = CONFIGURATION[key]
+            if not own.fullmatch(name):
+                values[what] = name
+            elif what == "config-name":
+                values["model_engine"] = "megatron" if "megatron" in name else values.get("model_engine")
+        elif re.fullmatch(r"~[A-Za-z_][\w./@-]*", key):
+            values[key] = "taken out"
+        elif equals and re.fullmatch(r"\+{0,2}[A-Za-z_]\w*([./@][\w-]+)*", key):
             values[key.lstrip("+")] = word(value)
     return values
 
@@ -76,15 +89,16 @@ def word(text: str) -> Any:
     return plain
 
 
-def inherited_engine(defaults: Sequence[Any]) -> str | None:
+def inherited_engine(defaults: Any) -> str | None:
     """The engine of what a YAML inherits: verl's own configurations, or the parts that these are made of.
 
     Raises:
         WrongQuestion: it inherits another configuration.
     """
     engine = None
-    for entry in [defaults] if isinstance(defaults, str) else defaults:
-        name, part = next(iter(entry.items())) if isinstance(entry, dict) and entry else (str(entry), None)
+    for entry in defaults if isinstance(defaults, list | tuple) else [defaults]:
+        key, part = next(iter(entry.items())) if isinstance(entry, dict) and entry else (entry, None)
+        name = str(key)
         if name == "model_engine":
             engine = str(part)
         elif SHIPPED.fullmatch(name):

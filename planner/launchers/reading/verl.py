@@ -95,13 +95,14 @@ def read_file(text: str, folder: Path, files: tuple[Path, ...], ignored: frozens
     Raises:
         WrongQuestion: it says what no stated step holds.
     """
-    values = {name: value for name, value in flat(mapping(text)).items() if name not in ignored}
-    if engine := inherited_engine(values.get("defaults") or ()):
+    values = flat(mapping(text))
+    engine = None if "defaults" in ignored else inherited_engine(values.get("defaults") or ())
+    if engine is not None:
         values.setdefault("model_engine", engine)
     placement: Placement = "async" if "async_training.staleness_threshold" in values else "colocated"
     if placement == "colocated" and ("rollout.nnodes" in values or values.get(f"{ROLE}hybrid_engine") is False):
         placement = "one-step-off"
-    return _read(placement, values)
+    return _read(placement, {name: value for name, value in values.items() if name not in ignored})
 
 
 def _read(placement: Placement, values: Mapping[str, Any]) -> StatedStep:
