@@ -242,3 +242,17 @@ def test_command_of_nemo_rl_is_known_and_needs_its_recipe() -> None:
     assert trainers_of_rl.detected("uv run examples/run_grpo.py --config base.yaml") == "nemo-rl"
     with pytest.raises(WrongQuestion, match="a recipe \\(--config FILE\\)"):
         read("nemo-rl", "uv run examples/run_grpo.py", "dgx-h100:1")
+
+
+def test_value_of_a_command_is_inserted_as_that_of_the_recipe(tmp_path: Path) -> None:
+    (tmp_path / "base.yaml").write_text(BASE)
+    longer = tmp_path / "longer.yaml"
+    longer.write_text(BASE.replace("sequence_length: 4096", "sequence_length: 8192"))
+    script = tmp_path / "start.sh"
+    script.write_text("uv run examples/run_grpo.py --config base.yaml policy.max_total_sequence_length=8192\n")
+
+    found = read("nemo-rl", str(script), "dgx-h100:1", response="1k")
+
+    told = read("nemo-rl", str(longer), "dgx-h100:1", response="1k")
+    assert found.settings == told.settings and found.answer.work == told.answer.work
+    assert any("16,384 tokens" in text for text in found.assumed)

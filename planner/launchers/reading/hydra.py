@@ -21,10 +21,13 @@ PARTS = ("legacy_data", "rollout", "hf_model", "reward", "reward_model", "rollou
 """Of which verl's own configurations are made, beside those that are named after the engine."""
 
 
-def flat(values: Mapping[str, Any], before: str = "") -> dict[str, Any]:
-    """Keys with dots of mappings in mappings, with what ``${...}`` inserts."""
-    whole = dict(_flat(values, before))
-    return {name: _inserted(value, name, whole) for name, value in whole.items()}
+def flat(values: Mapping[str, Any], before: str = "", over: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Keys with dots of mappings in mappings, with what ``${...}`` inserts; values of a command line (`over`) lead,
+    are inserted, and stand as they are.
+    """
+    led = over or {}
+    whole = {**dict(_flat(values, before)), **led}
+    return {name: value if name in led else _inserted(value, name, whole) for name, value in whole.items()}
 
 
 def _flat(values: Mapping[str, Any], before: str) -> Iterator[tuple[str, Any]]:

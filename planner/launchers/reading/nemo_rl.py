@@ -68,9 +68,8 @@ def read_file(
         WrongQuestion: it inherits what is not there, or says what no stated step holds.
     """
     assumed: list[str] = []
-    values = flat(_inherited(mapping(text), folder, files, assumed, 0))
-    values = {name: value for name, value in {**values, **(over or {})}.items() if name not in ignored}
-    return _read(values, tuple(assumed))
+    values = flat(_inherited(mapping(text), folder, files, assumed, 0), over=over)
+    return _read({name: value for name, value in values.items() if name not in ignored}, tuple(assumed))
 
 
 def _inherited(
