@@ -6,13 +6,17 @@ import json
 import os
 import signal
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import pytest
 
+import planner
 from planner.base import stopping
 from planner.commands import command_line
+from planner.commands.asked_questions import summary
 from planner.mixed import dependence, pool_subsets
 from planner.question.job_pools import JobPool
+from planner.report import plans
 from planner.search import costing, waves
 
 ASKED = ["plan", "llama3-8b", "--cluster", "dgx-h100:1", "--batch", "64", "--pin", "tp=1|2|4,recompute=none|full"]
@@ -27,7 +31,7 @@ def ctrl_c_is_python_s() -> Iterator[None]:
 
 
 def test_ctrl_c_during_the_search_prints_the_best_so_far(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def one_row(block: object) -> int:
         if not stopping.asked():
@@ -35,10 +39,13 @@ def test_ctrl_c_during_the_search_prints_the_best_so_far(
         return 1
 
     monkeypatch.setattr(costing, "rows_per_chunk", one_row)
-    assert command_line.main([*ASKED, "--json"]) == 130
+    kept = tmp_path / "plan.json"
+    assert command_line.main([*ASKED, "--json", "-o", str(kept)]) == 130
     search = json.loads(capsys.readouterr().out)["search"]
     assert search["method"].endswith(", stopped") and not search["proven_optimal"]
     assert "levers" not in search
+    assert summary(kept, 0)[1].endswith(", search stopped")
+    assert "stopped: the best so far of " in str(plans.of_set(planner.load(kept), "").sections[0])  # type: ignore[arg-type]
 
 
 def test_ctrl_c_during_the_levers_prints_the_best_without_them(

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from planner.base.errors import ClusterwrightError
 from planner.base.secrets import scrubbed
+from planner.base.stopping import STOPPED
 from planner.base.units import format_usd
 from planner.commands.one_search import OneSearch, Progress
 from planner.report import quantities
@@ -147,9 +148,10 @@ def summary(path: Path, changed: int) -> tuple[str, str]:
         usd = plan["money"].get("usd_total")
         cost = "" if usd is None else f", {format_usd(usd)}"
         step = quantities.seconds(plan["prediction"]["step_time_s"])
+        stopped = ", search stopped" if held["search"]["method"].endswith(STOPPED) else ""
         return (
             f"{plan['workload']['name']} on {pools}",
-            f"{step} a step, {quantities.days(plan['money']['days'])}{cost}",
+            f"{step} a step, {quantities.days(plan['money']['days'])}{cost}{stopped}",
         )
     except (OSError, ValueError, KeyError, IndexError, TypeError):
         return path.name, ""

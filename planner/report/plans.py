@@ -30,7 +30,7 @@ def of_set(found: PlanSet, origin: str) -> Content:
         _title(plan),
         origin,
         [
-            Section("Recommendation", (Lines([*recommendation.lines(found), *_edge(found)]), linear(plan))),
+            Section("Recommendation", (Lines([*recommendation.lines(found), *_warned(found)]), linear(plan))),
             _choice(found),
             step_breakdown.section(found.plans[:8], plan, comparison.stated(found)),
             machines.memory_section(plan),
@@ -43,9 +43,9 @@ def of_set(found: PlanSet, origin: str) -> Content:
     )
 
 
-def _edge(found: PlanSet) -> list[tuple[str, list[str]]]:
-    edge = recommendation.at_an_edge(found)
-    return [("At an edge", [edge])] if edge else []
+def _warned(found: PlanSet) -> list[tuple[str, list[str]]]:
+    lines = {"At an edge": recommendation.at_an_edge(found), "Search": recommendation.stopped(found.search)}
+    return [(label, [text]) for label, text in lines.items() if text]
 
 
 def of_plan(plan: Plan, origin: str) -> Content:
