@@ -256,3 +256,9 @@ def test_value_of_a_command_is_inserted_as_that_of_the_recipe(tmp_path: Path) ->
     told = read("nemo-rl", str(longer), "dgx-h100:1", response="1k")
     assert found.settings == told.settings and found.answer.work == told.answer.work
     assert any("16,384 tokens" in text for text in found.assumed)
+
+
+@pytest.mark.parametrize("words", ["train.py --run_name my-grpo --wandb grpo", "sft.py --rewards my_grpo.py"])
+def test_value_of_an_option_is_no_program(words: str) -> None:
+    with pytest.raises(WrongQuestion, match="no command with trl grpo"):
+        read("trl", f"accelerate launch --num_processes 8 {words} --use_vllm true", "dgx-h100:1")

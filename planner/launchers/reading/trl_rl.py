@@ -20,7 +20,7 @@ from planner.launchers.reading.trainer_dialects import accelerate, launched, map
 from planner.models import files
 from planner.schema.launcher_table import launcher_table
 
-PROGRAM = re.compile(r"(.*/)?(?!async)\w*(grpo|rloo)\w*(\.py)?")
+PROGRAM = re.compile(r"(.*/)?(?!async)\w*(grpo|rloo)\w*\.py")
 SERVES = "vllm-serve"
 
 
@@ -58,8 +58,13 @@ def read_file(text: str, folder: Path, given: tuple[Path, ...], ignored: frozens
 
 
 def _at(words: Words) -> int | None:
-    """Place of the program in a command."""
-    return next((at for at, text in enumerate(words) if at and PROGRAM.fullmatch(text)), None)
+    """Place of the program in a command: the first Python file, or a word behind ``trl``."""
+    for at, text in enumerate(words):
+        if at and text in ("grpo", "rloo") and re.fullmatch(r"(.*/)?trl", words[at - 1]):
+            return at
+        if at and text.endswith(".py"):
+            return at if PROGRAM.fullmatch(text) else None
+    return None
 
 
 def _options(words: Words) -> dict[str, Any]:
