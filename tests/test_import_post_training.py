@@ -206,6 +206,7 @@ def test_recipe_leads_over_what_it_inherits(tmp_path: Path) -> None:
         ("grpo: {use_dynamic_sampling: true}", "use_dynamic_sampling True: may change"),
         ("policy: {generation: {backend: sglang}}", "backend sglang: read is vllm"),
         ("policy: {train_global_batch_size: 100}", "does not divide the 512 responses"),
+        ("policy: {generation: {vllm_cfg: {expert_parallel_size: 3}}}", "expert_parallel_size 3: no multiple"),
     ],
 )
 def test_recipe_that_no_stated_step_holds_is_refused(tmp_path: Path, more: str, words: str) -> None:

@@ -191,6 +191,11 @@ def _replica(flags: TrainerFlags) -> str:
     """A replica as ``--rollout`` says it."""
     tp = flags.count(f"{VLLM}tensor_parallel_size")
     spread = flags.count(f"{VLLM}expert_parallel_size")
+    if spread > 1 and spread % tp:
+        raise WrongQuestion(
+            f"--from nemo-rl: {VLLM}expert_parallel_size {spread}: no multiple of tensor_parallel_size {tp}, which "
+            "NeMo-RL asks for"
+        )
     limit = flags.count_or_none(f"{POLICY}generation.vllm_kwargs.max_num_seqs")
     share = flags.measure(f"{VLLM}gpu_memory_utilization")
     return f"tp={tp},groups={max(1, spread // tp)},share={share:.6g}" + (f",sequences={limit}" if limit else "")
