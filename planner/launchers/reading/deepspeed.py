@@ -25,7 +25,7 @@ def read(text: str) -> FoundOptions:
     if not isinstance(config, dict):
         raise WrongQuestion("--from deepspeed: a JSON object is expected")
     zero, tensor, pipeline = (_inner(config, name) for name in ("zero_optimization", "tensor_parallel", "pipeline"))
-    assumed: list[str] = []
+    assumed = ["recomputation: set by the script, which is not read (--recompute)"]
     stage = _whole(zero, "zero_optimization.stage", 0, assumed)
     if stage == 3 and (held := _inner(zero, "offload_param").get("device", "none")) in ("cpu", "nvme"):
         raise WrongQuestion(
