@@ -170,13 +170,14 @@ def sharding(values: Values, folder: Path) -> tuple[FoundOptions, list[str]]:
     if given is not None and given is not False:
         text = json.dumps(given) if isinstance(given, dict) else named_file(folder, str(given))
         found = deepspeed.read(text)
-        micro_lines = (
+        said_elsewhere = (
             "train_micro_batch_size_per_gpu",
             "gradient_accumulation_steps",
             "train_batch_size",
             "bf16.enabled",
+            "recomputation:",
         )
-        return found, [line for line in found.assumed if not line.startswith(micro_lines)]
+        return found, [line for line in found.assumed if not line.startswith(said_elsewhere)]
     config = fsdp_config(values, folder)
     words = _words(values.get("fsdp"))
     if words or config or values.get("fsdp_version"):
