@@ -80,7 +80,7 @@ def backward(device: Device, block: Figure) -> Figure:
 
     Of FlashAttention-3 on H100, both directions of attention, width 128, 1,024 to 8,192 tokens: 541 to 639 TFLOP/s
     forward (meta-pytorch/tritonbench 1254), 313 to 561 backward (facebookexperimental/triton 3463): 1.73 to 1.14 times
-    as long a FLOP. A causal block has half the work in as many tokens: these count as twice their number.
+    as long a FLOP. Attention both ways counts as a causal one of twice the tokens.
     """
     later = (device.attention_half + device.attention_backward_half) / block
     return BACKWARD * device.attention_backward * (1.0 + later) / (1.0 + device.attention_half / block)
