@@ -588,3 +588,7 @@ def test_plans_of_other_models_gain_nothing_and_equal_ones_say_so(
     assert "faster" not in said
     assert "slower" not in said
     assert "Gain           none: the two are the same plan" in ask(capsys, "compare one.json one.json").report
+
+
+def test_what_deepspeeds_file_cannot_say_is_told() -> None:
+    assert any(line.startswith("recomputation: ") for line in deepspeed.read("{}").assumed)
