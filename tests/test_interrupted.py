@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,28 @@ def test_ctrl_c_over_several_pools_prints_the_best_so_far(
     shown = capsys.readouterr().out
     assert "Search         stopped: the best so far of " in shown and ", not proven: what is left has no bound" in shown
     assert "excluded: all 1 x t4-4: the search was stopped" in " ".join(shown.split())
+
+
+@pytest.mark.parametrize("launchable", [False, True])
+def test_progress_over_several_pools_ends_whole_and_names_the_best(launchable: bool) -> None:
+    """Two pools and three sets of them; the first pool by itself counts nothing."""
+    done = [0.0]
+    notes = []
+
+    def advance(n: float, note: str = "") -> None:
+        done.append(done[-1] + n)
+        notes.append(note)
+
+    vars(advance)["notes"] = True
+
+    @contextmanager
+    def progress(what: str, total: float | None) -> Iterator[Callable[[int], None]]:
+        assert (what, total) == ("search", 4) or what == "other software"
+        yield advance if what == "search" else lambda n: None
+
+    planner.plan("gpt2", ["dgx-v100:1", "t4-4:1"], batch=64, launchable=launchable, progress=progress)
+    assert done[-1] == 4
+    assert any(note.startswith("best ") and note.endswith("trying dgx-v100 + t4-4") for note in notes) != launchable
 
 
 def test_a_second_ctrl_c_ends_the_program() -> None:

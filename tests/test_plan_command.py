@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import planner
+from planner.commands.screen import typeset
 from planner.planning import document
 from planner.question.values import batches, whole_numbers
 from planner.space.rules import RULES, Rule
@@ -70,6 +71,17 @@ def test_transcripts(name: str, capsys: pytest.CaptureFixture[str]) -> None:
         path.parent.mkdir(exist_ok=True)
         path.write_text(transcript, encoding="utf-8")
     assert transcript == path.read_text(encoding="utf-8"), "CLUSTERWRIGHT_REGENERATE=1 if this is meant"
+
+
+@sweep("name", QUESTIONS)
+def test_the_answer_has_at_most_twelve_lines_of_eighty_columns(name: str) -> None:
+    """What was asked and the block, as a terminal of 80 columns folds them; not the table, nor empty lines."""
+    answers = (TRANSCRIPTS / f"{name}.txt").read_text(encoding="utf-8").split("$ clusterwright ")
+    for answer in answers:
+        paragraphs = answer.partition("\n")[2].split("\n\n")
+        block = [part for part in paragraphs if part.startswith(("Recommended ", "Configuration "))]
+        lines = "\n".join([paragraphs[0], *block]).splitlines() if block else []
+        assert len([folded for line in lines for folded in typeset.fold(line, 80)]) <= 12, answer
 
 
 def plans(answer: Answer) -> list[dict[str, Any]]:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import combinations
 
 from planner.axes.values import Recompute
 from planner.base import stopping
 from planner.base.errors import ClusterwrightError, NoAnswer
+from planner.base.units import format_percent, format_seconds
 from planner.catalog import Catalog
 from planner.cost.goodput import RESTART_S
 from planner.mixed import answer, launchable, pipelines, prepared_pools, search
@@ -72,21 +74,32 @@ def any_pipelines(catalog: Catalog, request: Request, pools: Pools, batch: int, 
     many = sum(p.cluster.accelerators for p in pools.all) > MANY
     slack = search.GAP if many else 0.0
     by_steps = steps_decide(request, pools.all)
-    sets = _PoolSubsetSearch(PreparedCache(catalog, request, pools, batch), alone, _steps(advance), by_steps)
+    note = stopping.note_of(advance)
+    sets = _PoolSubsetSearch(PreparedCache(catalog, request, pools, batch), alone, note, by_steps)
     left = float("inf")
     for part in pool_sets(pools.all):
         if stopping.asked():  # nothing is known of the sets that are left
             left = 0.0
             break
-        best = min([*sets.reached.values(), *(step_value(request, plan) for _, plan, _ in alone)], default=float("inf"))
+        best = sets.best()
+        sets.tell(part, best, 0.0)
         if sets.cannot_beat(part, best * (1.0 - slack)):
             left = min(left, best * (1.0 - slack))
-            continue
-        sets.search(part)
+        else:
+            sets.search(part)
+        if callable(advance):
+            advance(1)
     bound = min([left, *sets.bounds.values()])
     best = min(sets.reached.values(), default=float("inf"))
     gap = max(1.0 - bound / best, 0.0) if math.isfinite(best) else float(bound == 0.0)
     return Searched(tuple(sets.plans), gap, sets.kept.kinds, tuple(sets.errors.items()), tuple(sets.done))
+
+
+def how_many(request: Request, pools: Sequence[JobPool]) -> int:
+    """Sets of pools that are looked at for one batch."""
+    most = pipelines.MOST_POOLS if request.launchable else EVERY_SET if len(pools) <= EVERY_SET else 3
+    small = sum(math.comb(len(pools), size) for size in range(1, most + 1))
+    return small + (not request.launchable and most < len(pools))
 
 
 def identical_pipelines(catalog: Catalog, request: Request, pools: Pools, batch: int,
@@ -111,8 +124,8 @@ def identical_pipelines(catalog: Catalog, request: Request, pools: Pools, batch:
                 continue
             mixed = launchable.best(prepared, tuple(prepared.pools.all.index(p) for p in part))
             candidates += [(mixed.value, prepared, mixed)] if mixed is not None else []
-            if step := _steps(advance):
-                step(1)
+        if callable(advance):
+            advance(1)
         if not candidates:
             errors.setdefault(names, NoAnswer(_no_kind(part)))
             continue
@@ -168,7 +181,7 @@ class _PoolSubsetSearch:
 
     kept: PreparedCache
     alone: Sequence[Alone]
-    advance: search.Advance | None
+    note: stopping.Note | None
     by_steps: bool
     """Whether what a step takes is enough to leave a set aside (:func:`steps_decide`)."""
     plans: list[FoundPlan] = field(default_factory=list)
@@ -194,6 +207,19 @@ class _PoolSubsetSearch:
             return False
         self.relaxed[names] = best
         return True
+
+    def best(self) -> float:
+        """The best that any set, or a pool alone, is known to reach."""
+        alone = (step_value(self.kept.request, plan) for _, plan, _ in self.alone)
+        return min([*self.reached.values(), *alone], default=math.inf)
+
+    def tell(self, part: Sequence[JobPool], value: float, bound: float) -> None:
+        """Show the best of all sets so far, and where there is a bound, how much better one of the set tried may be."""
+        if self.note is None or not math.isfinite(best := min(value, self.best())):
+            return
+        told = [f"best {format_seconds(best)} a step"] if self.kept.request.objective == "time" else []
+        told += [f"gap {format_percent(max(1.0 - bound / best, 0.0))}"] if bound > 0.0 else []
+        self.note(f"{', '.join([*told, ''])}trying {' + '.join(pool.name for pool in part)}")
 
     def within(self, part: Sequence[JobPool]) -> float:
         """The best that is known to be reached on some of these pools, but not on all of them."""
@@ -222,7 +248,7 @@ class _PoolSubsetSearch:
             return
         self.done.append(names)
         known = self.within(part)
-        result = search.search(prepared.setting, known, advance=self.advance, sets=every)
+        result = search.search(prepared.setting, known, told=partial(self.tell, part), sets=every)
         # A plan that a smaller set beats is not the best of this one: the search stopped before it was found.
         self.plans += _written(prepared, [mixed for mixed in result.best if mixed.value < known])
         self.reached[names] = min([known, *(mixed.value for mixed in result.best)])
@@ -300,7 +326,3 @@ def _stands_on(plan: Plan, part: Sequence[JobPool], batch: int) -> bool:
     """Whether a plan of one pool, of the same batch, is on one of these."""
     at = (plan.cluster.pools[0].node, plan.cluster.pools[0].zone)
     return plan.batch.global_ == batch and at in [(p.cluster.node.id, p.zone) for p in part]
-
-
-def _steps(advance: object) -> search.Advance | None:
-    return advance if callable(advance) else None

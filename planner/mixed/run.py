@@ -16,7 +16,15 @@ from planner.base.stopping import STOPPED, asked
 from planner.base.units import format_percent
 from planner.catalog import Catalog
 from planner.mixed.answer import value_of
-from planner.mixed.pool_subsets import Alone, FoundPlan, Searched, any_pipelines, identical_pipelines, steps_decide
+from planner.mixed.pool_subsets import (
+    Alone,
+    FoundPlan,
+    Searched,
+    any_pipelines,
+    how_many,
+    identical_pipelines,
+    steps_decide,
+)
 from planner.planning import comparison
 from planner.question.given import Progress
 from planner.question.job_pools import JobPool, Pools, merged
@@ -152,10 +160,11 @@ def answered(
         return Answered(planning.plan(catalog, _on_one(request, pools.all[0], whole=True), progress))
     request = replace(request, weighs_own_runs=False)
     started, cpu = time.perf_counter(), time.process_time()
-    singles = singles or alone(catalog, request, pools.all)
-    single, errors = singles
-    refused = [f"{name} alone: {str(error).splitlines()[0]}" for name, error in errors]
-    with progress("search", None) if progress else nullcontext() as advance:
+    sets = len(request.batches) * how_many(request, pools.all)
+    with progress("search", len(pools.all) - 1 + sets) if progress else nullcontext() as advance:
+        singles = singles or alone(catalog, request, pools.all, advance)
+        single, errors = singles
+        refused = [f"{name} alone: {str(error).splitlines()[0]}" for name, error in errors]
         searched = [_searched(catalog, request, pools, batch, single, advance) for batch in request.batches]
     one = [FoundPlan(value, plan) for value, plan, _ in single]
     candidates = one + [plan for s in searched for plan in s.plans if _adds(plan, one)]
@@ -227,14 +236,16 @@ def _adds(plan: FoundPlan, alone: Sequence[FoundPlan]) -> bool:
     return len(pools) > 1 or plan.value < min(same, default=float("inf")) * (1.0 - 1e-9)
 
 
-def alone(catalog: Catalog, request: Request, pools: Sequence[JobPool]) -> Singles:
+def alone(catalog: Catalog, request: Request, pools: Sequence[JobPool], advance: object = None) -> Singles:
     """The best plan of every pool by itself, from the search of one cluster; and why others have none."""
     answers: list[Alone] = []
     refused: Refused = []
     limited = request.deadline_s is not None or request.max_cost_usd is not None
     whole = request.objective == "time" and not limited and steps_decide(request, pools)
     known: list[tuple[Request, Plan, SearchSection]] = []
-    for pool in pools:
+    for done, pool in enumerate(pools):
+        if done and callable(advance):
+            advance(1)
         if answers and asked():
             refused.append((pool.name, NoAnswer("not searched, because the search was stopped")))
             continue

@@ -26,7 +26,8 @@ from planner.mixed.integer_program import Assigned
 from planner.mixed.subproblems import GAP as GAP_OF_NODES
 from planner.mixed.subproblems import Subproblem, list_subproblems
 
-Advance = Callable[[int], None]
+Told = Callable[[float, float], None]
+"""Given the best objective so far, and a bound on the others."""
 GAP = 0.004
 """Relative gap at which the search for the shortest step stops ..."""
 GAP_BY_RATE = 0.01
@@ -61,7 +62,7 @@ class _State:
     setting: BundleSetting
     incumbent: float
     gap: float
-    advance: Advance | None
+    told: Told | None
     best: dict[tuple[int, ...], MixedPlan] = field(default_factory=dict)
     bound: float = np.inf
     looked: int = 0
@@ -75,10 +76,11 @@ class _State:
         """Nothing of what is put aside is below this."""
         self.bound = min(self.bound, bound)
 
-    def look(self) -> None:
+    def look(self, bound: float) -> None:
+        """Count one more subproblem; nothing of what is left is below `bound`."""
         self.looked += 1
-        if self.advance is not None:
-            self.advance(1)
+        if self.told is not None:
+            self.told(self.incumbent, min(bound, self.bound))
 
     def taken(self, assigned: Assigned | None, rows: NDArray[np.intp]) -> MixedPlan | None:
         """The plan that bundles make; kept if it is the best on its pools. None where it breaks the limits."""
@@ -99,7 +101,7 @@ class _State:
 
 
 def search(setting: BundleSetting, known: float = np.inf, *, looks: int = MOST_LOOKED, gap: float | None = None,
-           advance: Advance | None = None, sets: list[tuple[int, ...]] | None = None) -> Result:  # fmt: skip
+           told: Told | None = None, sets: list[tuple[int, ...]] | None = None) -> Result:  # fmt: skip
     """The best plan of every set of pools, and a bound on all plans.
 
     Args:
@@ -107,11 +109,11 @@ def search(setting: BundleSetting, known: float = np.inf, *, looks: int = MOST_L
         known: An objective already reached: what is no better is not looked for.
         looks: Most subproblems that are looked at.
         gap: Relative distance from the bound at which the search stops; None: the default of the objective.
-        advance: Called with each subproblem looked at.
+        told: Called with each subproblem looked at.
         sets: The sets of pools; None: all.
     """
     gap = (GAP_BY_RATE if setting.by_rate else GAP) if gap is None else gap
-    state = _State(setting, known, gap, advance)
+    state = _State(setting, known, gap, told)
     subproblems = list_subproblems(setting, sets)
     if subproblems and setting.by_rate:
         _by_intervals(state, subproblems, min(looks, MOST_INTERVALS))
@@ -159,7 +161,7 @@ def _quickest(state: _State, subproblems: list[Subproblem], looks: int) -> None:
         if bound >= state.reach or state.looked >= looks or stopping.asked():
             state.aside(min(bound, *(entry[0] for entry in heap)) if heap else bound)
             return
-        state.look()
+        state.look(bound)
         if bounded:
             parts = subproblem.split()
             if not parts:
@@ -241,7 +243,7 @@ def _longest(setting: BundleSetting) -> float:
 
 def _within_budget(state: _State, subproblems: list[Subproblem], looks: int) -> None:
     """The shortest step under a budget: the shortest of all, if that keeps it; else interval by interval."""
-    free = _State(replace(state.setting, most=np.inf), state.incumbent, state.gap, state.advance)
+    free = _State(replace(state.setting, most=np.inf), state.incumbent, state.gap, state.told)
     _quickest(free, subproblems, looks)
     for plan in sorted(free.best.values(), key=lambda subproblem: subproblem.value):
         state.taken(
@@ -274,7 +276,7 @@ def _by_intervals(state: _State, subproblems: list[Subproblem], looks: int) -> N
         if bound >= state.reach or state.looked >= looks or stopping.asked():
             state.aside(min(bound, *(entry[0] for entry in heap)) if heap else bound)
             return
-        state.look()
+        state.look(bound)
         narrow = high <= low * (1.0 + state.gap / 2.0)
         bound = max(bound, _lower(setting, subproblem, low, high, whole=narrow))
         if bound >= state.reach:

@@ -25,6 +25,8 @@ ROOM = 65
 """Columns behind a label on a terminal of 80."""
 NO_GPUS = ("TPU", "Trainium", "Gaudi", "Dojo")
 """How accelerators are called that are no GPUs."""
+IN_SHORT = ("Cost", "Nearest run")
+"""Labels of which a terminal has one line: prices stand below the table, how near a run is in ``explain``."""
 Lines = Iterator[tuple[str, list[str]]]
 """A label, and what is said under it."""
 
@@ -92,9 +94,9 @@ def expected(plan: Plan, binds: Sequence[str] = (), usual: UsualRun | None = Non
     if binds:
         yield "Bottleneck", ["; ".join(binds)]
     near = [] if plan.measured else [*(plan.nearest_runs or ())[:1]]
-    yield "Confidence", [_confidence(plan), *(f"nearest: {run.how_near}" for run in near)]
+    yield "Confidence", [_confidence(plan)]
     if near:
-        yield "Nearest run", [measured_elsewhere(near[0])]
+        yield "Nearest run", [measured_elsewhere(near[0]), near[0].how_near]
     if doubtful := [f"{a.what}: {a.why} ({a.flag})" for a in plan.assumptions if a.flag == "--fabric"]:
         yield "Warning", doubtful
 
@@ -187,8 +189,12 @@ def _money(plan: Plan) -> list[str]:
         return [f"{took}; no such price in the catalog (--price, --basis, --vendor)"]
     if plan.workload.method["kind"] != "pretrain":
         took += f" ({format_usd(money.usd_total / plan.workload.tokens * 1e6)} per 1M)"
-    used = [_priced(each, plan) for each in quantities.of_money(money)]
-    return [f"{format_usd(money.usd_total)}{_offered(plan, price)}, {took}", *used]
+    return [f"{format_usd(money.usd_total)}{_offered(plan, price)}, {took}", *prices(plan)]
+
+
+def prices(plan: Plan) -> list[str]:
+    """An hour of each node that a plan uses."""
+    return [_priced(each, plan) for each in quantities.of_money(plan.money)]
 
 
 def _priced(price: PriceUsed, plan: Plan) -> str:

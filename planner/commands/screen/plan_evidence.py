@@ -122,6 +122,18 @@ def _headroom(plan: Plan) -> None:
         render.labelled("", f"OOM risk too high: {over} (capacity {format_bytes(m.capacity_bytes)})")
 
 
+def network(plan: Plan) -> None:
+    """What joins the accelerators of a plan on one pool; nothing of several, whose heading says it."""
+    cluster, pool = plan.cluster, plan.cluster.pools[0]
+    along = [f"{d.topology} {d.size} at {d.bytes_per_s / 1e9:g} GB/s" for d in cluster.fabric.dimensions or ()]
+    if plan.parallelism.groups:
+        return
+    if pool.nics_per_node and cluster.accelerators > pool.accelerators_per_node and not along:
+        gbit = (pool.nic_bytes_per_s or cluster.fabric.nic_bytes_per_s) * 8 / 1e9
+        along = [f"{pool.nics_per_node} x {gbit:g} Gbit/s a node, {cluster.fabric.id} {cluster.fabric.topology}"]
+    render.labelled("Network", *([", ".join(along)] if along else []))
+
+
 def usual(plan_set: PlanSet) -> None:
     """What the gain of the plan to run is over."""
     run = plan_set.usual

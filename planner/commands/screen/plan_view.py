@@ -58,6 +58,8 @@ def show(plan_set: PlanSet, *, full: bool = False, verbose: bool = False) -> Non
     _shortlist(plan_set)
     _site(plan_set)
     (mixed_view.search if _over_pools(plan_set) else _search)(plan_set)
+    if not full:
+        render.labelled("Prices", *recommendation.prices(run))
     plan_evidence.assumes(run, verbose)
     if full:
         plan_evidence.release(run, plan_set.plans)
@@ -88,13 +90,15 @@ def _of_plan(plan: Plan) -> None:
         render.text()
     plan_evidence.time(plan)
     plan_evidence.memory(plan)
+    plan_evidence.network(plan)
     plan_evidence.nearest(plan)
     plan_evidence.prices(plan)
 
 
 def _labelled(lines: recommendation.Lines) -> None:
+    """The block, with the heading at most 12 lines of 80 columns; the rest stands below, or in ``explain``."""
     for label, texts in lines:
-        render.labelled(label, *texts)
+        render.labelled(label, *(texts[:1] if label in recommendation.IN_SHORT else texts))
 
 
 def _shortlist(found: PlanSet) -> None:
@@ -203,16 +207,9 @@ def _heading(plan: Plan) -> None:
         _changed(plan)
         render.text(f"{plan.runtime.name} {plan.runtime.release}, {plan.precision}, {w.optimizer['id']}")
         return
-    nics = ""
-    if pool.nics_per_node and cluster.accelerators > pool.accelerators_per_node:
-        gbit = (pool.nic_bytes_per_s or cluster.fabric.nic_bytes_per_s) * 8 / 1e9
-        nics = f", {pool.nics_per_node} x {gbit:g} Gbit/s {cluster.fabric.id} {cluster.fabric.topology}"
-    if cluster.fabric.dimensions:
-        along = (f"{d.topology} {d.size} at {d.bytes_per_s / 1e9:g} GB/s" for d in cluster.fabric.dimensions)
-        nics = ", " + ", ".join(along)
-    render.text(f"{cluster.accelerators:,} x {pool.accelerator} in {pool.count:,} x {pool.node}{nics}")
+    machines = f"{cluster.accelerators:,} x {pool.accelerator} in {pool.count:,} x {pool.node}"
+    render.text(f"{machines}, {plan.runtime.name} {plan.runtime.release}, {plan.precision}, {w.optimizer['id']}")
     _changed(plan)
-    render.text(f"{plan.runtime.name} {plan.runtime.release}, {plan.precision}, {w.optimizer['id']}")
 
 
 def _texts(plan: Plan) -> None:
