@@ -158,7 +158,7 @@ def test_the_search_finds_the_best_of_all_plans(seed: int) -> None:
     setting = small_setting(seed)
     best = every_plan(setting)
     told: list[tuple[float, float]] = []
-    found = search.search(setting, gap=1e-3, told=lambda value, bound: told.append((value, bound)))
+    found = search.search(setting, gap=1e-3, report_bound=lambda value, bound: told.append((value, bound)))
     assert found.best[0].time == pytest.approx(best, rel=2e-3)
     assert found.bound <= best * (1 + 1e-9)
     assert all(bound * (1 - 1e-9) <= best <= value * (1 + 1e-9) for value, bound in told) and told

@@ -217,9 +217,9 @@ class _PoolSubsetSearch:
         """Show the best of all sets so far, and where there is a bound, how much better one of the set tried may be."""
         if self.note is None or not math.isfinite(best := min(value, self.best())):
             return
-        told = [f"best {format_seconds(best)} a step"] if self.kept.request.objective == "time" else []
-        told += [f"gap {format_percent(max(1.0 - bound / best, 0.0))}"] if bound > 0.0 else []
-        self.note(f"{', '.join([*told, ''])}trying {' + '.join(pool.name for pool in part)}")
+        parts = [f"best {format_seconds(best)} a step"] if self.kept.request.objective == "time" else []
+        parts += [f"gap {format_percent(max(1.0 - bound / best, 0.0))}"] if bound > 0.0 else []
+        self.note(", ".join([*parts, f"trying {' + '.join(pool.name for pool in part)}"]))
 
     def within(self, part: Sequence[JobPool]) -> float:
         """The best that is known to be reached on some of these pools, but not on all of them."""
@@ -248,7 +248,7 @@ class _PoolSubsetSearch:
             return
         self.done.append(names)
         known = self.within(part)
-        result = search.search(prepared.setting, known, told=partial(self.tell, part), sets=every)
+        result = search.search(prepared.setting, known, report_bound=partial(self.tell, part), sets=every)
         # A plan that a smaller set beats is not the best of this one: the search stopped before it was found.
         self.plans += _written(prepared, [mixed for mixed in result.best if mixed.value < known])
         self.reached[names] = min([known, *(mixed.value for mixed in result.best)])

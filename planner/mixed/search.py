@@ -26,7 +26,7 @@ from planner.mixed.integer_program import Assigned
 from planner.mixed.subproblems import GAP as GAP_OF_NODES
 from planner.mixed.subproblems import Subproblem, list_subproblems
 
-Told = Callable[[float, float], None]
+BoundReport = Callable[[float, float], None]
 """Given the best objective so far, and a bound on the others."""
 GAP = 0.004
 """Relative gap at which the search for the shortest step stops ..."""
@@ -62,7 +62,7 @@ class _State:
     setting: BundleSetting
     incumbent: float
     gap: float
-    told: Told | None
+    report_bound: BoundReport | None
     best: dict[tuple[int, ...], MixedPlan] = field(default_factory=dict)
     bound: float = np.inf
     looked: int = 0
@@ -79,8 +79,8 @@ class _State:
     def look(self, bound: float) -> None:
         """Count one more subproblem; nothing of what is left is below `bound`."""
         self.looked += 1
-        if self.told is not None:
-            self.told(self.incumbent, min(bound, self.bound))
+        if self.report_bound is not None:
+            self.report_bound(self.incumbent, min(bound, self.bound))
 
     def taken(self, assigned: Assigned | None, rows: NDArray[np.intp]) -> MixedPlan | None:
         """The plan that bundles make; kept if it is the best on its pools. None where it breaks the limits."""
@@ -101,7 +101,7 @@ class _State:
 
 
 def search(setting: BundleSetting, known: float = np.inf, *, looks: int = MOST_LOOKED, gap: float | None = None,
-           told: Told | None = None, sets: list[tuple[int, ...]] | None = None) -> Result:  # fmt: skip
+           report_bound: BoundReport | None = None, sets: list[tuple[int, ...]] | None = None) -> Result:  # fmt: skip
     """The best plan of every set of pools, and a bound on all plans.
 
     Args:
@@ -109,11 +109,11 @@ def search(setting: BundleSetting, known: float = np.inf, *, looks: int = MOST_L
         known: An objective already reached: what is no better is not looked for.
         looks: Most subproblems that are looked at.
         gap: Relative distance from the bound at which the search stops; None: the default of the objective.
-        told: Called with each subproblem looked at.
+        report_bound: Called with each subproblem looked at.
         sets: The sets of pools; None: all.
     """
     gap = (GAP_BY_RATE if setting.by_rate else GAP) if gap is None else gap
-    state = _State(setting, known, gap, told)
+    state = _State(setting, known, gap, report_bound)
     subproblems = list_subproblems(setting, sets)
     if subproblems and setting.by_rate:
         _by_intervals(state, subproblems, min(looks, MOST_INTERVALS))
@@ -243,7 +243,7 @@ def _longest(setting: BundleSetting) -> float:
 
 def _within_budget(state: _State, subproblems: list[Subproblem], looks: int) -> None:
     """The shortest step under a budget: the shortest of all, if that keeps it; else interval by interval."""
-    free = _State(replace(state.setting, most=np.inf), state.incumbent, state.gap, state.told)
+    free = _State(replace(state.setting, most=np.inf), state.incumbent, state.gap, state.report_bound)
     _quickest(free, subproblems, looks)
     for plan in sorted(free.best.values(), key=lambda subproblem: subproblem.value):
         state.taken(

@@ -124,7 +124,8 @@ def _headroom(plan: Plan) -> None:
 
 def network(plan: Plan) -> None:
     """What joins the accelerators of a plan on one pool; nothing of several, whose heading says it."""
-    cluster, pool = plan.cluster, plan.cluster.pools[0]
+    cluster = plan.cluster
+    pool = cluster.pools[0]
     along = [f"{d.topology} {d.size} at {d.bytes_per_s / 1e9:g} GB/s" for d in cluster.fabric.dimensions or ()]
     if plan.parallelism.groups:
         return
