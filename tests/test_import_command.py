@@ -353,10 +353,11 @@ def test_the_batch_follows_from_its_parts(source: str, text: str, batch: int, mi
 
 
 def test_weights_that_stay_whole_are_told() -> None:
-    never = f"{TITAN} --parallelism.fsdp_reshard_after_forward never"
+    compiled = f"{TITAN} --compile.enable"
+    never = f"{compiled} --parallelism.fsdp_reshard_after_forward never"
     (told,) = reading.plan("torchtitan", never, ["dgx-h100:8"], model="llama3-8b").differs
     assert told.startswith("weights stay whole")
-    assert not reading.plan("torchtitan", TITAN, ["dgx-h100:8"], model="llama3-8b").differs
+    assert not reading.plan("torchtitan", compiled, ["dgx-h100:8"], model="llama3-8b").differs
 
 
 def test_gradients_in_16_bit_are_told() -> None:

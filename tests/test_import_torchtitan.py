@@ -73,3 +73,20 @@ def test_what_cannot_be_read_is_told(text: str, says: str) -> None:
     with pytest.raises(WrongQuestion) as caught:
         reading.read("torchtitan", text)
     assert says in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "differs"),
+    [
+        ("", "blocks are not compiled by torch.compile"),
+        ("--compile.enable --compile.components loss", "blocks are not compiled by torch.compile"),
+        ("--compile.enable --training.mixed_precision_reduce bfloat16", "gradients are reduced in 16 bit"),
+        ("--compile.enable --parallelism.disable_loss_parallel", "every tensor-parallel rank holds all logits"),
+        ("--compile.enable --training.mixed_precision_reduce float32", None),
+    ],
+)
+def test_kernels_wire_and_logits_are_never_ignored(options: str, differs: str | None) -> None:
+    found = reading.read("torchtitan", f"{RUN} {options}")
+
+    assert not set(found.unread) & {word.removeprefix("--") for word in options.split()}
+    assert [text.partition(";")[0] for text in found.differs] == ([differs] if differs else [])

@@ -218,6 +218,8 @@ def _recompute(flags: Options, chunks: int) -> str:
         return f"selective:{'+'.join(listed)}" if set(listed) - {"core_attn"} else "selective"
     if flags.get("recompute-method") == ["block"]:
         layers = degree(flags, "num-layers") / chunks
-        share = degree(flags, "recompute-num-layers") / layers
+        share = (number(flags, "recompute-num-layers", 1) or 0) / layers
+        if not share:
+            return "none"
         return "full" if share >= 1 else f"block:{share:.6f}".rstrip("0")
     return "full"

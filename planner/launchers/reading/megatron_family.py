@@ -106,6 +106,7 @@ def forked(found: FoundOptions, settings: Mapping[str, object]) -> FoundOptions:
     return replace(found, runtime="megatron-deepspeed", settings=settings, chunks=None, differs=differs)
 
 
+_OTHER_MODEL = "{key} {value}: another model than {model} is trained; --ignore {key} and --model"
 UNSHAPED = "language_model"
 """Primus's model without a shape (configs/models/megatron/language_model.yaml): the experiment's own keys say it."""
 
@@ -137,16 +138,17 @@ def from_keys(name: str, values: Values, model: str, accumulation: int | None = 
             continue
         option = rows["renamed"].get(key, key.replace("_", "-"))
         row = megatron.TABLE.options.get(option)
-        if str(value).lower() in _OFF:
+        if value is False and option == "multi-latent-attention" and (named := library_name(model)) is not None:
+            if workload.model(named).latent:
+                raise WrongQuestion(_OTHER_MODEL.format(key=key, value="false", model=model))
+        elif str(value).lower() in _OFF:
             flags.pop(option, None)
         elif (
             model != UNSHAPED and row is not None and not row.is_axis
             and row.says.startswith(("shape.", "latent", "recurrence"))
         ):  # fmt: skip
             if "router" not in row.says:
-                raise WrongQuestion(
-                    f"{key} {value!s:.20}: another model than {model} is trained; --ignore {key} and --model"
-                )
+                raise WrongQuestion(_OTHER_MODEL.format(key=key, value=f"{value!s:.20}", model=model))
         else:
             switch = value is True or str(value).lower() == "true" or (row is not None and row.format == "switch")
             flags[option] = [] if switch else [str(word) for word in (value if isinstance(value, list) else [value])]

@@ -29,6 +29,9 @@ _PRECISIONS = {"float8": "fp8", "mx": "mxfp8"}
 _READ = {option.name for option in TABLE.options.values() if not option.is_job}
 _MATTERS = re.compile(TABLE.head["options"]["matter"])
 _HARMLESS = re.compile("|".join(TABLE.head["options"]["harmless"]))
+_OTHERWISE: Mapping[str, Mapping[str, str]] = TABLE.head["otherwise"]
+"""Option -> its value -> how it is predicted; nothing, where that is as it says."""
+_COMPILED = {f"compile.{name}" for name in ("enable", "components", "backend")} | {f"{_T}compile"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,14 +118,14 @@ def found_options(flags: Options, config: Config | None) -> FoundOptions:
         batch=batch if batch is not None and batch > 0 else None,
         per_rank=local,
         degrees=(replicas, reading(f"{_P}data_parallel_shard_degree", -1) or 1),
-        differs=tuple(_differences(reading, pp)),
+        differs=(*_differences(reading, pp), *_otherwise(flags, compiled="schedule" not in settings)),
         sequence=reading(f"{_T}seq_len"),
         precision=config.precision if config else "bf16",
         steps=reading(f"{_T}steps"),
         model=config.model if config and config.model else (flags.get("config") or [""])[0].replace("_", "-") or None,
         shards=replicas if replicas > 1 else None,
         layers_per_chunk=reading(f"{_P}pipeline_parallel_layers_per_stage"),
-        unread=sorted(flags.keys() - _READ),
+        unread=sorted(flags.keys() - _READ - _COMPILED - _OTHERWISE.keys()),
     )
 
 
@@ -133,7 +136,9 @@ def _refuse(flags: Options) -> None:
         WrongQuestion: one or several, by name.
     """
     unknown = sorted(
-        name for name in flags if name not in _READ and _MATTERS.fullmatch(name) and not _HARMLESS.fullmatch(name)
+        name
+        for name in flags.keys() - _READ - _COMPILED - _OTHERWISE.keys()
+        if _MATTERS.fullmatch(name) and not _HARMLESS.fullmatch(name)
     )
     if unknown:
         names = ", ".join(f"--{name}" for name in unknown[:8])
@@ -164,6 +169,18 @@ def _differences(reading: Reading, pp: int) -> Iterator[str]:
     kind = reading.words(f"{_T}mixed_precision_param")
     if kind not in (None, ["bfloat16"]):
         yield f"computes in {' '.join(kind):.20}; predicted in bfloat16"
+
+
+def _otherwise(flags: Options, *, compiled: bool) -> Iterator[str]:
+    """What options say of kernels, wire and logits that is predicted otherwise; `compiled`: how blocks are."""
+    for name, values in _OTHERWISE.items():
+        stated = " ".join(flags.get(name, ()))
+        if name in flags and (text := values.get(stated, values["any"])):
+            yield text
+    switch = flags.get("compile.enable") or flags.get(f"{_T}compile") or [str("compile.enable" in flags)]
+    parts = "".join(flags.get("compile.components", ["model"]))
+    if compiled and (switch[0].lower() != "true" or "model" not in parts):
+        yield "blocks are not compiled by torch.compile; predicted as compiled, as the runtime's figures are"
 
 
 def read_file(text: str, ignored: Collection[str] = ()) -> FoundOptions:
