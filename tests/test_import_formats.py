@@ -226,3 +226,48 @@ def test_earlier_releases_of_torchtitan_are_read() -> None:
     text += "[quantize.linear.float8]\nfilter_fqns = ['output']\n"
     found = reading.read("torchtitan", text)
     assert (found.model, found.precision, found.settings["micro"]) == ("llama3.1-405b", "fp8", 2)
+
+
+MAXTEXT = """
+base_config: "base.yml"
+model_name: "llama3-70b"
+hardware: "gpu"
+per_device_batch_size: 4
+max_target_length: 8192
+remat_policy: "full"
+dataset_type: "synthetic"
+"""
+
+
+def test_maxtext_is_sharded_in_a_node_unless_its_command_says_otherwise(tmp_path: Path) -> None:
+    found = reading.read("maxtext", MAXTEXT)
+    (tmp_path / "mine.yml").write_text(MAXTEXT)
+    script = tmp_path / "run.sh"
+    script.write_text("python3 -m MaxText.train mine.yml run_name=x dcn_data_parallelism=1 per_device_batch_size=2")
+    led = reading.read("maxtext", str(script))
+
+    assert (found.model, found.precision, found.settings["zero_scope"]) == ("llama3-70b", "bf16", "node")
+    assert (led.settings["micro"], led.settings["zero"], "zero_scope" in led.settings) == (2, 3, False)
+    with pytest.raises(WrongQuestion, match="ici_tensor_parallelism 4"):
+        reading.read("maxtext", f"{MAXTEXT}ici_tensor_parallelism: 4")
+
+
+def test_experts_of_nemo_are_read_with_their_capacity() -> None:
+    mixture = NEMO.replace("num_layers: 32", "num_layers: 32, num_moe_experts: 8, moe_expert_capacity_factor: 1.0")
+
+    found = reading.read("nemo", mixture)
+
+    assert found.shape["moe"] == {"experts_per_token": 2, "ffn": 14336, "experts": 8}
+    assert any("up to a capacity" in text for text in found.differs)
+
+
+def test_a_script_sets_by_default_and_its_comments_end_with_their_line() -> None:
+    script = """#!/bin/bash
+: "${MICRO:=2}"
+#    --recompute-activations \\
+export CMD=" \\
+  pretrain_gpt.py --num-layers 32 --micro-batch-size $MICRO --global-batch-size 64 --bf16"
+srun bash -c "python -m torch.distributed.run --node_rank \\$SLURM_PROCID $CMD"
+"""
+
+    assert reading.read("megatron", script).settings["micro"] == 2

@@ -134,13 +134,16 @@ def read(kind: Format, values: Values) -> FoundOptions:
     facts = {**kind.rows.get("usual", {}), **stated}
     zero = facts.pop("zero", None)
     settings: dict[str, object] = {axis: facts[axis] for axis in AXES if axis in facts and axis not in NO_SETTINGS}
+    if int(facts.get("tp", 1)) == 1:  # Megatron switches it off there
+        settings.pop("sequence_parallel", None)
     if zero == "node":
         settings |= {"zero": 3, "zero_scope": "node"}
     runtime = str(facts.get("runtime", kind.rows["runtime"]))
     runtime = "pytorch-ddp" if runtime == "fsdp" and zero == 0 else runtime
     if zero in (0, 1, 2, 3) and runtime not in ("fsdp", "fsdp2", "pytorch-ddp"):
         settings["zero"] = zero
-    model = library_name(_plain(str(facts["model"]))) if facts.get("model") else None
+    plain = _plain(str(facts.get("model") or ""))
+    model = library_name(kind.rows.get("models", {}).get(plain, plain)) or None
     adapted = kind.name == "torchtune" and "lora" in str(facts.get("model"))
     method = str(facts.get("method", "pretrain"))
     if adapted:
@@ -266,8 +269,7 @@ def _shape(kind: Format, facts: Values) -> dict[str, Any]:
     shape = {fact.removeprefix("shape."): value for fact, value in facts.items() if fact.startswith("shape.")}
     if not {"layers", "hidden", "heads"} <= shape.keys():
         return {}
-    if any(name.startswith("moe.") for name in shape):
-        raise WrongQuestion(f"--from {kind.name}: experts are read by name alone: say the model (--model)")
+    moe = {name.removeprefix("moe."): shape.pop(name) for name in [*shape] if name.startswith("moe.")}
     hidden = shape["hidden"]
     heads = shape["heads"]
     gated = shape.setdefault("gated", shape.get("activation") in ("swiglu", "geglu"))
@@ -281,7 +283,9 @@ def _shape(kind: Format, facts: Values) -> dict[str, Any]:
     shape |= {} if biased is None or "mlp_bias" in shape else {"mlp_bias": biased}
     shape |= {"positions": positions} if positions in ("alibi", "none") else {}
     shape |= {"learned_positions": facts["sequence"]} if positions == "learned" and facts.get("sequence") else {}
+    experts = {"moe": {"experts_per_token": 2, "ffn": width, **moe}} if moe.get("experts", 1) > 1 else {}
     return {
+        **experts,
         "kv_heads": heads,
         "head_dim": hidden // heads,
         **shape,

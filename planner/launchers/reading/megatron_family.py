@@ -90,7 +90,11 @@ def _engine(flags: Options, folder: Path) -> tuple[dict[str, object], list[str]]
     if read is not None:
         return {axis: read.settings[axis] for axis in ("zero", "offload")}, []
     notes = [f"{given:.60}: not read; --zero-stage {stated}"] if given else []
-    return {"zero": int(stated) if stated.isdigit() else 0}, notes
+    zero = int(stated) if stated.isdigit() else 0
+    if zero == 0 and "bf16" in flags:
+        notes.append("ZeRO-0 with --bf16: DeepSpeed's optimizer for it shards its states, as ZeRO-1 does")
+        zero = 1
+    return {"zero": zero}, notes
 
 
 def forked(found: FoundOptions, settings: Mapping[str, object]) -> FoundOptions:
@@ -239,10 +243,14 @@ def read_primus(values: Values, environment: Mapping[str, str], ignored: Iterabl
     inner = formats.flat(values, environment)
     module = next((key.removesuffix(".framework") for key in inner if key.endswith(".framework")), "")
     framework = inner.get(f"{module}.framework")
-    if framework not in ("megatron", "torchtitan"):
-        raise WrongQuestion(f"a configuration of Primus for {framework}: read are those for megatron and torchtitan")
+    if framework not in ("megatron", "torchtitan", "maxtext"):
+        raise WrongQuestion(f"a configuration of Primus for {framework}: read are megatron, torchtitan, maxtext")
     start = f"{module}.overrides."
     overrides = {key.removeprefix(start): value for key, value in inner.items() if key.startswith(start)}
+    if framework == "maxtext":
+        name = str(inner.get(f"{module}.model", "")).removesuffix(".yaml")
+        stated = {"model_name": name, "hardware": "gpu", **overrides}
+        return formats.read(formats.formats()["maxtext"], _without(stated, ignored))
     if framework == "torchtitan":
         name = str(inner.get(f"{module}.model", "")).removesuffix(".yaml")
         return torchtitan.found_tables(_without(overrides, ignored), name)

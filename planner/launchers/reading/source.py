@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from planner.base.errors import WrongQuestion
-from planner.launchers.reading import deepspeed, formats, megatron_family, torchtitan, trainer
+from planner.launchers.reading import deepspeed, formats, maxtext, megatron_family, torchtitan, trainer
 from planner.launchers.reading.found_options import FoundOptions
 from planner.launchers.reading.shell import sandbox
 from planner.launchers.reading.shell.script import Branches, Script, script
@@ -23,6 +23,7 @@ COMMANDS: dict[str, Callable[[Script], FoundOptions]] = {
     "megatron": megatron_family.read,
     "torchtitan": torchtitan.read,
     "trainer": trainer.read_command,
+    "maxtext": maxtext.read,
 }
 FILES: dict[str, Callable[[str, Path], FoundOptions]] = {
     "deepspeed": lambda text, folder: deepspeed.read(text),
@@ -31,7 +32,7 @@ FILES: dict[str, Callable[[str, Path], FoundOptions]] = {
 }
 TABLED = tuple(formats.formats())
 """Formats that a table alone says how to read."""
-SOURCES = (*COMMANDS, *FILES, *TABLED, "primus")
+SOURCES = tuple(dict.fromkeys((*COMMANDS, *FILES, *TABLED, "primus")))
 """What a configuration may be for: a command or a script with one, or a file of its own format."""
 
 
@@ -72,6 +73,8 @@ def read(source: str, text: str, started: Started = AS_IT_IS) -> FoundOptions:
 def _found(source: str, text: str, folder: Path, started: Started) -> FoundOptions:
     if source == "trainer" and _file_for(text_of(text)) == "trainer":
         return trainer.read_file("trainer")(_whole(text_of(text), started), folder)
+    if source == "maxtext" and _keys(text_of(text)) is not None:
+        return formats.read(formats.formats()[source], flat(text_of(text), started))
     if source == "torchtitan" and torchtitan.IS_FILE.search(text_of(text)):
         return torchtitan.read_file(text_of(text), started.ignored)
     if source not in COMMANDS:
@@ -179,11 +182,17 @@ def detect(text: str) -> str:
     for source, mark in _MARKS.items():
         if mark.search(inner):
             return source
-    raise WrongQuestion(f"no option of a known trainer in it; say what it is for (--from {', '.join(SOURCES)})")
+    program = re.search(r"(?:[\w./-]+\.py|(?<=-m )[\w.]+)(?=[\s\"'])", inner)
+    known = f"no reader for what it starts ({program.group():.80})" if program else "no option of a known trainer in it"
+    raise WrongQuestion(
+        f"{known}; say what it is for (--from {', '.join(SOURCES)}), or state its layout: clusterwright estimate "
+        "MODEL --cluster NODE:COUNT --runtime fsdp2 --batch N micro=1 zero=3 recompute=full"
+    )
 
 
 _MARKS = {
     "torchtitan": re.compile(r"--(parallelism|training)\.\w|torchtitan"),
+    "maxtext": re.compile(r"\b(maxtext|MaxText)[\w./]*\btrain\b"),
     "trainer": re.compile(r"--(per_device_train_batch_size|(actor_)?model_name_or_path|zero_stage)\b"),
     "megatron": re.compile(
         r"--(tensor-model-parallel-size|micro-batch-size|num-layers)\b|pretrain_gpt|\bmegatron (sft|pt)\s",
@@ -198,7 +207,7 @@ _FILE_MARKS: Mapping[str, list[str]] = {
 _UNREAD: Mapping[str, tuple[str, ...]] = {
     "GPT-NeoX": ("pipe-parallel-size", "model-parallel-size", "pipe_parallel_size", "model_parallel_size"),
     "Accelerate (a trainer's file or command is read with it: --file)": ("distributed_type", "compute_environment"),
-    "MaxText": ("base_emb_dim", "ici_fsdp_parallelism", "base_num_decoder_layers"),
+    "MaxText (without model_name; say it)": ("base_emb_dim", "ici_fsdp_parallelism", "base_num_decoder_layers"),
     "llm-foundry": ("global_train_batch_size", "device_train_microbatch_size"),
     "Primus": ("work_group", "exp_name", "modules"),
     "NeMo or Megatron-Bridge": ("trainer", "exp_manager", "ddp", "train", "checkpoint"),

@@ -32,7 +32,7 @@ def tokens(text: str) -> Iterator[Token]:
     Raises:
         WrongQuestion: a quote or a bracket that does not end.
     """
-    text = text.replace("\\\r\n", " ").replace("\\\n", " ")
+    text = _joined(text.replace("\r\n", "\n"))
     at, waiting, tested = 0, list[tuple[str, bool]](), False
     while at < len(text):
         char = text[at]
@@ -81,6 +81,16 @@ def _redirection(text: str, at: int) -> re.Match[str] | None:
 def _line_end(text: str, at: int) -> int:
     end = text.find("\n", at)
     return len(text) if end < 0 else end
+
+
+def _joined(text: str) -> str:
+    """Lines that a backslash continues as one; one at the end of a comment continues nothing."""
+    lines = text.split("\n")
+    for place, line in enumerate(lines):
+        continued = place and lines[place - 1].endswith("\\")
+        if not continued and line.lstrip().startswith("#"):
+            lines[place] = line.rstrip("\\")
+    return "\n".join(lines).replace("\\\n", " ")
 
 
 def _document(text: str, at: int, mark: str) -> tuple[str, int]:

@@ -25,6 +25,7 @@ MOST_STEPS = 50_000
 DEEPEST = 20
 """Functions and scripts inside a script."""
 _ASSIGNED = re.compile(r"(?P<name>[A-Za-z_]\w*)(?P<more>\+?)=(?P<value>.*)", re.DOTALL)
+_SET_BY_DEFAULT = re.compile(r"\"?\$\{(?P<name>[A-Za-z_]\w*):?=.*\}\"?", re.DOTALL)
 _PASTED = re.compile(r"\s*(--\w|\S+\.py\s)")
 """Beginning of a text that is options alone, or a program with them."""
 _DECLARES = {"export", "declare", "local", "readonly", "typeset"}
@@ -213,6 +214,8 @@ class _Reader:
 
     def command(self, statement: Command, way: _Way, depth: int) -> Iterable[_Way]:
         raw = [*statement.words]
+        if raw and raw[0] == ":":
+            return [self.defaulted(raw[1:], way)]
         if raw and raw[0] in _DECLARES:
             raw = [word for word in raw[1:] if not word.startswith("-")]
         while raw and (found := _ASSIGNED.fullmatch(raw[0])):
@@ -260,6 +263,14 @@ class _Reader:
             replace(each, values={**{n: v for n, v in each.values.items() if n not in given}, **kept}, ended=way.ended)
             for each in inside
         ]
+
+    def defaulted(self, words: Sequence[str], way: _Way) -> _Way:
+        """What ``: "${X:=y}"`` sets where nothing has."""
+        for word in words:
+            found = _SET_BY_DEFAULT.fullmatch(word)
+            if found:
+                way = replace(way, values={**way.values, found["name"]: self.expander(way).text(word)})
+        return way
 
     def assigned(self, found: re.Match[str], way: _Way) -> _Way:
         name, text = found["name"], found["value"]
