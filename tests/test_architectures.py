@@ -257,6 +257,8 @@ def test_kernels_of_recurrences_take_what_tables_say(
         # FlashAttention-4, width 128, and -2 on A5000, width 64: Dao-AILab/flash-attention 2280, gpu-mode 10.
         *[("dgx-b200", True, 8192, 1418.1, 1117.9), ("dgx-b200", True, 8192, 1418.1, 1208.6)],
         *[("dgx-a100-80gb", False, 1024, 81.0, 62.5), ("dgx-a100-80gb", False, 8192, 81.9, 77.4)],
+        # Splash attention on TPU v5p, width 128, of a window (apple/axlearn, tpu_attention_benchmark.py).
+        *[("tpu-v5p-4", True, 8192, 322.0, 215.0), ("tpu-v5p-4", True, 8192, 338.0, 230.0)],
     ],
 )
 def test_attention_takes_as_much_longer_backward_as_tables_say(
@@ -267,6 +269,16 @@ def test_attention_takes_as_much_longer_backward_as_tables_say(
     device = single_grid(figures(tiny(), f"{node}:1", "megatron-core"), ones, option_values(precision="bf16")).device
     found = attention.backward(device, tokens * (1.0 if causal else 2.0)) / attention.BACKWARD
     assert found == pytest.approx(forward / backward, rel=0.1)
+
+
+@sweep(("heads", "milliseconds"), [(40, 3.2), (56, 4.3), (72, 5.5), (88, 6.7)])
+def test_a_windowed_kernel_of_a_tpu_takes_what_its_table_says(heads: int, milliseconds: float) -> None:
+    """Within a tenth: 2 x 8,192 tokens, window 4,096 (apple/axlearn, tpu_attention_benchmark.py, TPU v5p)."""
+    windowed = {"window": 4096, "windowed_share": 1.0, "sequence": 8192}
+    model = tiny(heads=heads, kv_heads=heads, head_dim=128, **windowed)
+    ones = dict.fromkeys(("tp", "pp", "vpp", "cp", "ep", "etp", "dp", "batch", "nodes"), 1)
+    grid = single_grid(figures(model, "tpu-v5p-4:1", "maxtext"), ones | {"micro": 2}, option_values(precision="bf16"))
+    assert float(attention.kernel(grid).forward) == pytest.approx(milliseconds * 1e-3, rel=0.1)
 
 
 def test_shares_of_the_cost_model_follow_the_blocks() -> None:

@@ -45,7 +45,7 @@ def seconds(grid: Grid) -> LayerPart:
     shapes = ((3.0 * h, h), (h, h), ((1.0 + s.tower_gated) * f, h), (h, f))
     in_16_bit = ProductTraits(rate=rate)
     products = sum(product_time(d, t, n, k, in_16_bit) for n, k in shapes)
-    block = np.maximum(s.tower_attended, 1.0)
+    block = 2.0 * np.maximum(s.tower_attended, 1.0)  # A patch attends both ways: see attention.backward.
     reached = d.attention_rate * grid.stack.attention / (1.0 + d.attention_half / block)
     kernel = 4.0 * t * s.tower_attended * h / reached
     around = moved(grid, elements.wide(grid) * t * (20.0 * h + (4.0 + 2.0 * s.tower_gated) * f))
