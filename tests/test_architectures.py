@@ -26,7 +26,7 @@ from planner.models.huggingface.delta_and_compressed import COMPRESSED, KIMI, RW
 from planner.models.huggingface.hybrids import GEMMA, HYBRIDS
 from planner.models.parameters import indexing, lora_parameters, parameters
 from planner.models.workload import from_file, workload
-from planner.schema.workload import Model, Recurrence
+from planner.schema.workload import Model, Recurrence, Window
 from planner.space.cost_grid import single_grid
 from planner.verify import model as verified
 from tests.cases import figures
@@ -274,8 +274,7 @@ def test_attention_takes_as_much_longer_backward_as_tables_say(
 @sweep(("heads", "milliseconds"), [(40, 3.2), (56, 4.3), (72, 5.5), (88, 6.7)])
 def test_a_windowed_kernel_of_a_tpu_takes_what_its_table_says(heads: int, milliseconds: float) -> None:
     """Within a tenth: 2 x 8,192 tokens, window 4,096 (apple/axlearn, tpu_attention_benchmark.py, TPU v5p)."""
-    windowed = {"window": 4096, "windowed_share": 1.0, "sequence": 8192}
-    model = tiny(heads=heads, kv_heads=heads, head_dim=128, **windowed)
+    model = tiny(heads=heads, kv_heads=heads, head_dim=128, sequence=8192, mixers=("window",), window=Window(size=4096))
     ones = dict.fromkeys(("tp", "pp", "vpp", "cp", "ep", "etp", "dp", "batch", "nodes"), 1)
     grid = single_grid(figures(model, "tpu-v5p-4:1", "maxtext"), ones | {"micro": 2}, option_values(precision="bf16"))
     assert float(attention.kernel(grid).forward) == pytest.approx(milliseconds * 1e-3, rel=0.1)

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from planner import catalog
 from planner.axes import AXES
 from planner.axes.table import (
     ATTENTION_KERNEL,
@@ -18,6 +19,7 @@ from planner.axes.table import (
     ZERO,
 )
 from planner.axes.values import FULL, NO_RECOMPUTE, OFFLOADED, SELECTIVE
+from planner.calibration import run
 from planner.calibration.fit.frame import Frame
 from planner.calibration.report.validation import judged
 from planner.calibration.runs import columns, names, recomputed, words
@@ -381,3 +383,19 @@ def test_defaults_that_do_not_fit_give_way(known):
     chosen = frame.reading(int(frame.predict(Efficiencies.of(known)).row[0]))
     assert chosen.rank > 0
     assert chosen.options[ZERO] == 1
+
+
+def test_layers_recomputed_are_more_than_half_where_half_does_not_fit(tmp_path):
+    """Of 80 layers of Llama 2 70B, two sequences of 4,096 each, half alone would keep 90 GB (fms-fsdp's own recipe)."""
+    row = {
+        **{"id": 1, "source": "own", "family": "dense", "model": "llama2-70b", "accelerators_per_node": 8},
+        "accelerator": "A100-SXM4-80GB",
+        **{"num_accelerators": 128, "tp": 1, "pp": 1, "micro_batch": 2, "global_batch_seqs": 256, "seq_len": 4096},
+        **{"zero_stage": 3, "sharding": "FSDP FULL_SHARD", "activation_recompute": "selective", "precision": "bf16"},
+        **{"framework": "fms-fsdp", "release": 2024, "step_time_s": 20.0},
+    }
+    file = tmp_path / "runs.csv"
+    file.write_text(",".join(row) + "\n" + ",".join(map(str, row.values())) + "\n")
+    seen = run.judged(catalog.load(), file)[1]
+    assert list(seen.fits) == [True]
+    assert "or more where that does not fit" in seen.readings[0]

@@ -87,6 +87,14 @@ def _share(share: float) -> Recompute:
     return FULL if share >= 1 else Recompute(f"block:{share:g}", share, 0.0)
 
 
+HALF = _share(0.5)
+"""Where a runtime recomputes some layers and the row does not say how many: the middle of none and all ..."""
+MORE_THAN_HALF = (_share(0.75), FULL)
+"""... or more, where half does not fit: the share is the user's (foundation-model-stack/fms-fsdp, selective_checkpointing
+of fms_fsdp/config/training.py).
+"""
+
+
 def stated(row: Mapping[str, str], by_module: bool, inferred: list[str]) -> Recompute | None:
     """What a row says is recomputed; None where it does not say.
 
@@ -108,8 +116,8 @@ def stated(row: Mapping[str, str], by_module: bool, inferred: list[str]) -> Reco
     if cell == "selective" and re.search(r"remat \w+_offloaded", notes):
         return OFFLOADED
     if cell == "selective" and not by_module:
-        inferred.append("selective recomputation of whole layers: half of them")
-        return _share(0.5)  # neither none nor all: the middle of what the word leaves open
+        inferred.append("selective recomputation of whole layers: half of them, or more where that does not fit")
+        return HALF
     if cell in KNOWN:
         return KNOWN[cell]
     if layers := re.fullmatch(r"block:(\d+)|(?:uniform,? |first )?(\d+) (?:layers|blocks)(?: .*)?", cell):

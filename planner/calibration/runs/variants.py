@@ -88,8 +88,10 @@ def _modules(
     row: Mapping[str, str], work: Workload, megatron: bool, policy: Recompute, inferred: list[str]
 ) -> list[AxisReading]:
     """Megatron Core's selective recomputation covers any modules, attention scores if none is named: of mixtures, rows
-    seldom say which.
+    seldom say which. Of whole layers that are some, more where half of them does not fit.
     """
+    if policy is recomputed.HALF:
+        return [AxisReading(share, rank) for rank, share in enumerate((policy, *recomputed.MORE_THAN_HALF))]
     named = ":" in (row.get("activation_recompute") or "")
     if not megatron or not work.model.moe or named or policy is not SELECTIVE:
         return [AxisReading(policy)]
