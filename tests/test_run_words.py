@@ -19,9 +19,9 @@ from planner.axes.table import (
     ZERO,
 )
 from planner.axes.values import FULL, NO_RECOMPUTE, OFFLOADED, SELECTIVE
-from planner.calibration import run
 from planner.calibration.fit.frame import Frame
 from planner.calibration.report.validation import judged
+from planner.calibration.run import judged as read_and_judged
 from planner.calibration.runs import columns, names, recomputed, words
 from planner.calibration.runs.columns import Unpredictable
 from planner.calibration.runs.reading import TRAITS, run_of
@@ -396,6 +396,6 @@ def test_layers_recomputed_are_more_than_half_where_half_does_not_fit(tmp_path):
     }
     file = tmp_path / "runs.csv"
     file.write_text(",".join(row) + "\n" + ",".join(map(str, row.values())) + "\n")
-    seen = run.judged(catalog.load(), file)[1]
+    seen = read_and_judged(catalog.load(), file)[1]
     assert list(seen.fits) == [True]
     assert "or more where that does not fit" in seen.readings[0]

@@ -90,8 +90,8 @@ def _share(share: float) -> Recompute:
 HALF = _share(0.5)
 """Where a runtime recomputes some layers and the row does not say how many: the middle of none and all ..."""
 MORE_THAN_HALF = (_share(0.75), FULL)
-"""... or more, where half does not fit: the share is the user's (foundation-model-stack/fms-fsdp, selective_checkpointing
-of fms_fsdp/config/training.py).
+"""... or more, where half does not fit: the share is the user's (foundation-model-stack/fms-fsdp,
+fms_fsdp/config/training.py, selective_checkpointing).
 """
 
 
