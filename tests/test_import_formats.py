@@ -152,6 +152,24 @@ def test_an_experiment_of_primus_says_its_own_shape() -> None:
     found = reading.read("primus", text)
 
     assert (found.model, found.shape["layers"], found.shape["hidden"], found.sequence) == (None, 4, 64, 128)
+    assert not found.shape["qkv_bias"], "Primus's models have no biases unless told"
+
+
+def test_primus_pipelines_are_schedules_and_nothing_of_its_own_shape_is_dropped() -> None:
+    keys = {"num_layers": 8, "hidden_size": 64, "num_attention_heads": 4, "ffn_hidden_size": 256, "seq_length": 128}
+    keys |= {"micro_batch_size": 1, "global_batch_size": 8, "vocab_size": 1024, "pipeline_model_parallel_size": 2}
+    keys |= {"patch_primus_pipeline": True, "pp_algorithm": "zbv-formatted", "add_bias_linear": True}
+
+    def text(**more: object) -> str:
+        module = {"framework": "megatron", "model": "language_model.yaml", "overrides": {**keys, **more}}
+        return json.dumps({"work_group": "amd", "modules": {"pre_trainer": module}})
+
+    found = reading.read("primus", text())
+
+    assert (found.settings["schedule"], found.shape["qkv_bias"]) == ("zbv", True)
+    for more, told in (({"pp_algorithm": "v-half"}, "pp_algorithm v-half: choose"), ({"new_degree": 2}, "new-degree")):
+        with pytest.raises(WrongQuestion, match=told):
+            reading.read("primus", text(**more))
 
 
 def test_axolotls_mesh_is_replicas_of_shards() -> None:

@@ -110,6 +110,17 @@ def forked(found: FoundOptions, settings: Mapping[str, object]) -> FoundOptions:
     return replace(found, runtime="megatron-deepspeed", settings=settings, chunks=None, differs=differs)
 
 
+_SWITCHED_OFF = {
+    name.removeprefix("no_"): option.replace("_", "-")
+    for option, name in launcher_table("primus").head["kept_as"].items()
+    if name.startswith("no_")
+}
+"""Key of Primus -> Megatron-LM's option that switches it off."""
+_ALGORITHMS = {
+    **{word: schedule for schedule, word in launcher_table("primus").head["schedules"].items()},
+    **dict.fromkeys(("none", "1f1b", "1f1b-interleaved")),
+}
+"""Primus's pipeline algorithm -> schedule, None where that is Megatron-LM's own."""
 _OTHER_MODEL = "{key} {value}: another model than {model} is trained; --ignore {key} and --model"
 UNSHAPED = "language_model"
 """Primus's model without a shape (configs/models/megatron/language_model.yaml): the experiment's own keys say it."""
@@ -142,7 +153,10 @@ def from_keys(name: str, values: Values, model: str, accumulation: int | None = 
             continue
         option = rows["renamed"].get(key, key.replace("_", "-"))
         row = megatron.TABLE.options.get(option)
-        if value is False and option == "multi-latent-attention" and (named := library_name(model)) is not None:
+        if isinstance(value, bool) and (switch_off := _SWITCHED_OFF.get(key)) is not None:
+            flags.pop(switch_off, None)
+            flags |= {} if value else {switch_off: []}
+        elif value is False and option == "multi-latent-attention" and (named := library_name(model)) is not None:
             if workload.model(named).latent:
                 raise WrongQuestion(_OTHER_MODEL.format(key=key, value="false", model=model))
         elif str(value).lower() in _OFF:
@@ -160,12 +174,17 @@ def from_keys(name: str, values: Values, model: str, accumulation: int | None = 
         if option == "fp16" and option in flags:
             flags.pop("bf16", None)
     known = None if model == UNSHAPED else library_name(model)
-    read = _of_model(flags, known) if known is not None else megatron.found_options(flags)
+    read = _of_model(flags, known) if known is not None else _of_its_own(flags)
     micro = int(str(read.settings["micro"]))
     read = replace(read, runtime=rows["runtime"], model=known, differs=(*read.differs, *dict.fromkeys(differs)))
     if accumulation is None:
         return read
     return replace(read, batch=None, per_rank=micro * accumulation, accumulation=accumulation)
+
+
+def _of_its_own(flags: Options) -> FoundOptions:
+    megatron_options.refuse(flags)
+    return megatron.found_options(flags)
 
 
 def _of_model(flags: Options, name: str) -> FoundOptions:
@@ -255,4 +274,16 @@ def read_primus(values: Values, environment: Mapping[str, str], ignored: Iterabl
         name = str(inner.get(f"{module}.model", "")).removesuffix(".yaml")
         return torchtitan.found_tables(_without(overrides, ignored), name)
     model = str(inner.get(f"{module}.model", "")).removesuffix(".yaml").removesuffix("-pretrain")
-    return from_keys("primus", _without(overrides, ignored), model)
+    stated = _without(overrides, ignored)
+    algorithm = str(stated.pop("pp_algorithm", "none"))
+    patched = stated.pop("patch_primus_pipeline", False) is True
+    read = from_keys("primus", stated, model)
+    if not patched:
+        return read
+    if algorithm not in _ALGORITHMS:
+        choices = ", ".join(_ALGORITHMS)
+        raise WrongQuestion(f"pp_algorithm {algorithm:.40}: choose {choices}; --ignore pp_algorithm prices 1F1B")
+    schedule = _ALGORITHMS[algorithm]
+    # These schedules order sends themselves, and tokens by all-to-all are what a plan has with them by itself.
+    without = {axis: value for axis, value in read.settings.items() if axis not in ("p2p_overlap", "dispatcher")}
+    return read if schedule is None else replace(read, settings={**without, "schedule": schedule})
