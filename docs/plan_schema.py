@@ -88,11 +88,11 @@ def kinds() -> dict[str, Any]:
 
 def printed() -> dict[str, Any]:
     """What ``--json`` prints besides: without a digest."""
-    from planner.schema import listings
+    from planner.schema import listings, rl_fit
 
     return {
-        "fit": listings.Fits, "model-list": listings.ModelList, "model": listings.ShownModel,
-        "model-layers": listings.ModelLayers, "text-workload": listings.TextModel,
+        "fit": listings.Fits, "rl-fit": rl_fit.FittingSteps, "model-list": listings.ModelList,
+        "model": listings.ShownModel, "model-layers": listings.ModelLayers, "text-workload": listings.TextModel,
         "catalog-overview": listings.CatalogOverview, "catalog-list": listings.CatalogList,
         "catalog-entry": listings.CatalogEntry, "catalog-check": listings.CatalogCheck,
         "catalog-import": listings.CatalogImport, "catalog-stale": listings.StalePrices,

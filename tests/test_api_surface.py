@@ -24,12 +24,13 @@ from tests.sweeps import sweep
 SURFACE = [
     *("Accelerator", "Axes", "Cluster", "ClusterwrightError", "Inconsistent", "Model", "NoAnswer", "Node"),
     *("Plan", "PlanSet", "SiteJournal", "WrongQuestion", "__version__"),
-    *("accelerator", "calibrate", "cluster", "compare", "design", "estimate", "evaluate_many", "explain"),
-    *("export", "fit", "learn"),
+    *("accelerator", "calibrate", "cluster", "compare", "design", "estimate", "estimate_rl"),
+    *("evaluate_many", "explain"),
+    *("export", "fit", "fit_rl", "learn"),
     *("list_accelerators", "list_fabrics", "list_models", "list_nodes", "list_regions", "list_runtimes"),
     "list_targets",
     "load",
-    *("model", "node", "page", "plan", "plan_images", "procure", "validate"),
+    *("model", "node", "page", "plan", "plan_images", "plan_rl", "procure", "validate"),
 ]
 ASKED = ("plan", "estimate", "procure", "design", "compare", "explain", "export", "validate", "calibrate", "load")
 

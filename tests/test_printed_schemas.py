@@ -18,6 +18,7 @@ from tests.test_plan_schema import plan_schema, wrong
 LINES = {
     "fit llama3-8b --most 1 --seq 2k": "fit",
     "fit --on RTX-4090:1 --top 2 --seq 2k --method lora": "fit",
+    "fit llama3.1-8b --task grpo --response 1k/4k --on H100": "rl-fit",
     "models list": "model-list",
     "models show deepseek-v3": "model",
     "models show nemotron3-nano-30b-a3b": "model",

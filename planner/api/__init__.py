@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     )
     from planner.api.plans import estimate, evaluate_many, fit, plan, plan_images
     from planner.api.post_training import estimate_rl, plan_rl
+    from planner.api.post_training_fits import fit_rl
     from planner.api.records import accelerator, cluster, model, node
     from planner.api.runs import calibrate, learn, validate
     from planner.question.axis_keywords import Axes
@@ -26,6 +27,7 @@ _HOMES = {
     "documents": ("compare", "export", "load", "page"),
     "plans": ("estimate", "evaluate_many", "fit", "plan", "plan_images"),
     "post_training": ("estimate_rl", "plan_rl"),
+    "post_training_fits": ("fit_rl",),
     "records": ("accelerator", "cluster", "model", "node"),
     "runs": ("calibrate", "learn", "validate"),
 }
@@ -43,6 +45,7 @@ __all__ = [
     "evaluate_many",
     "export",
     "fit",
+    "fit_rl",
     "learn",
     "list_accelerators",
     "list_fabrics",

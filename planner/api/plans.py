@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from typing import get_args
 
 from planner.api import answers, records
 from planner.api.entry import asks
@@ -24,6 +25,7 @@ from planner.question.plan_options import (
     as_options,
 )
 from planner.question.values import sequence_length
+from planner.schema.choices import RLTask
 from planner.schema.images import ImagePlan
 from planner.schema.listings import EvaluatedConfiguration, FittingTraining
 from planner.schema.plan import PlanSet
@@ -138,7 +140,7 @@ def fit(asked: FitQuestion) -> Parts[FittingTraining]:
 
 
 def fits(
-    model: str | Model | None, on: str | None, asked: PlanOptions, most: int, progress: Progress | None
+    model: str | Model | None, on: str | None, asked: PlanOptions, limit: int | None, progress: Progress | None
 ) -> tuple[FittingTraining, ...]:
     """As :func:`fit`, with what is asked as one record; messages name flags.
 
@@ -148,6 +150,9 @@ def fits(
     """
     if model is None and on is None:
         raise WrongQuestion("fit what, or on what? Name a model, or accelerators (--on RTX-4090:1)")
+    if asked.task in get_args(RLTask):
+        raise WrongQuestion(f"--task {asked.task}: fit_rl({model or 'model'!r}, ...) in Python")
+    most = 8 if limit is None else limit
     for name, value in (("most", most), ("top", asked.top)):
         if not 1 <= value <= MOST:
             raise WrongQuestion(f"--{name} {value}: must be from 1 to {MOST:,}")

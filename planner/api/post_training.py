@@ -139,7 +139,7 @@ def estimated_by_flags(
         WrongQuestion: as :func:`estimated`, or a flag that says nothing of such a training.
         NoAnswer: as :func:`estimated`.
     """
-    taken = {**flags, **_taken(options)}
+    taken = {**flags, **taken_of(options)}
     return estimated(RLEstimateQuestion(model, clusters, **taken), list(clusters))
 
 
@@ -152,10 +152,10 @@ def asked_by_flags(
         WrongQuestion: as :func:`planned`, or a flag that says nothing of such a training.
         NoAnswer: as :func:`planned`.
     """
-    return planned(RLQuestion(model, clusters, **flags, **_taken(options)), list(clusters))
+    return planned(RLQuestion(model, clusters, **flags, **taken_of(options)), list(clusters))
 
 
-def _taken(options: PlanOptions) -> dict[str, Any]:
+def taken_of(options: PlanOptions) -> dict[str, Any]:
     """What of all trainings' options a post-training takes.
 
     Raises:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, get_args
 
@@ -11,7 +13,7 @@ from planner.base import stopping
 from planner.commands import completion, options
 from planner.question import option
 from planner.question.plan_options import FitQuestion, PlanOptions, PlanQuestion
-from planner.question.rl_options import RLEstimateQuestion, RLOptions, post_training_only
+from planner.question.rl_options import RLEstimateQuestion, RLFitQuestion, RLOptions, post_training_only
 from planner.schema.choices import RLTask
 
 
@@ -111,21 +113,29 @@ def estimate(
 @click.command()
 @click.argument("model", required=False, shell_complete=completion.models)
 @options.declared(FitQuestion, ("on", "catalog"))
+@options.declared(RLOptions, ("prompts", "states"), "steps")
+@options.declared(RLFitQuestion, "step_time")
 @options.json("Print JSON.")
-def fit(model: str | None, on: str | None, most: int, as_json: bool, **asked: Any) -> int:
+def fit(model: str | None, on: str | None, most: int | None, as_json: bool, **asked: Any) -> int:
     """Which accelerators hold a fine-tuning of MODEL, or which models fit on the accelerators you have.
 
     Of every accelerator of the catalog, the fewest that hold it, with the rent of the run; the fewest, cheapest and
-    fastest of all are marked. With --on, the largest models that fit, and how long their sequences may be.
+    fastest of all are marked. With --on, the largest models that fit, and how long their sequences may be. With --task
+    grpo, ppo or rloo, the fewest on which a step fits, or takes --step-time at most; --on names a kind or a node.
 
     \b
       clusterwright fit llama3-8b --method qlora --seq 4k
       clusterwright fit --on RTX-4090:1
       clusterwright fit llama3-70b --on RTX-PRO-6000-Blackwell:2
+      clusterwright fit qwen3-32b --task grpo --response 3k/8k --on H100 --step-time '10 min'
     """  # noqa: D301 - click reads the control character itself
     from planner.api import plans
     from planner.commands.screen import fit_view, render
 
+    rl = {name: asked.pop(name) for name in ("step_time", *option.asked(RLOptions)) if name in asked}
+    if asked["task"] in get_args(RLTask):
+        return _fit_post_training((model, on, most), rl, asked, as_json=as_json)
+    post_training_only(rl)
     with stopping.best_so_far() as asked_to_end:
         found = plans.fits(model, on, PlanOptions(**asked), most, None if as_json else render.progress)
         code = stopping.INTERRUPTED if asked_to_end() else 0
@@ -135,4 +145,38 @@ def fit(model: str | None, on: str | None, most: int, as_json: bool, **asked: An
         render.json(fit_view.document(found))
     else:
         fit_view.show(found, on, asked)
+    return code
+
+
+def _fit_post_training(
+    named: tuple[str | None, str | None, int | None], rl: dict[str, Any], asked: dict[str, Any], *, as_json: bool
+) -> int:
+    """Answer ``fit --task grpo``."""
+    from planner.api import post_training_fits
+    from planner.commands.screen import render, rl_fit_view
+
+    context = click.get_current_context()
+
+    def typed(name: str) -> bool:
+        return context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
+
+    # What a fine-tuning has by default and a post-training has not is refused only where it was typed.
+    given = {name: value for name, value in asked.items() if typed(name)}
+    model, on, most = named
+    with stopping.best_so_far() as asked_to_end:
+        fits = post_training_fits.by_flags(
+            model, on, rl, PlanOptions(**given), most, None if as_json else render.progress
+        )
+        code = stopping.INTERRUPTED if asked_to_end() else 0
+    if code:
+        render.error("stopped; what was looked at until then")
+    if as_json:
+        render.json(asdict(fits))
+    else:
+        again = " ".join(
+            f"--{name.replace('_', '-')}" + ("" if value is True else f" {shlex.quote(str(value))}")
+            for name, value in (given | rl).items()
+            if name != "step_time" and typed(name)
+        )
+        rl_fit_view.show(fits, again)
     return code

@@ -247,7 +247,8 @@ class FitQuestion:
     method: Annotated[str, Option(
         METHOD.help,
         "What of the model is trained.", metavar=METHOD.metavar, complete=METHODS)] = "qlora"
-    task: Annotated[Task, Option(TASK.help, "What it learns from: texts, or pairs of answers.")] = "sft"
+    task: Annotated[Task | RLTask, Option(
+        TASK.help, "What it learns from: texts, or pairs of answers (its own responses: :func:`fit_rl`).")] = "sft"
     lengths: Annotated[str | Path | Sequence[float] | None, LENGTHS] = None
     seq: Annotated[int | str | None, Option(
         "Tokens per sequence (default: 4k; with --on, the longest that fit).",
@@ -270,9 +271,9 @@ class FitQuestion:
     oom_risk: Annotated[float | str, Option(
         "Highest OOM probability.",
         "Chance of running out of memory that is accepted.", metavar="SHARE")] = Setting.oom_risk
-    most: Annotated[int, Option(
-        "Accelerators tried together.",
-        "Accelerators of one kind that are tried together.", metavar="N")] = 8
+    most: Annotated[int | None, Option(
+        "Accelerators tried together (default: 8; of post-training 256).",
+        "Accelerators of one kind that are tried together; 8 unless said.", metavar="N", range=(1, 65536))] = None
     top: Annotated[int, Option("Models to list (--on).", "Models to list.", metavar="K")] = 10
     catalog: Annotated[str | Path | None, Option(
         "Your own hardware, added to the catalog.",

@@ -20,7 +20,7 @@ from planner.question.plan_options import (
 from planner.schema.choices import Basis, Engine, Objective, Placement, RLTask
 
 if TYPE_CHECKING:
-    from planner.question.given import Machines
+    from planner.question.given import Machines, Progress
     from planner.schema.workload import Model
 
 # fmt: off
@@ -82,13 +82,10 @@ class RLOptions:
         "Steps of the run.", metavar="N", range=(1, None))] = 1000
 
 
-@dataclass(frozen=True)
-class RLQuestion(RLOptions):
-    """``clusterwright plan --task grpo`` and :func:`planner.plan_rl`."""
+@dataclass(frozen=True, kw_only=True)
+class RLTraining(RLOptions):
+    """What a post-training says of its trainer and of prices, as other questions do."""
 
-    model: Annotated[str | Path | Model, Option(says="The policy: an id, a file or the record.")]
-    cluster: Annotated[Machines | Sequence[Machines], CLUSTER] = ()
-    _: KW_ONLY
     task: Annotated[RLTask, Option(says="The algorithm.")] = "grpo"
     fabric: Annotated[str | None, Option(says="Id of the network between nodes.")] = None
     region: Annotated[str | None, Option(says="Id of where it runs.")] = None
@@ -101,6 +98,30 @@ class RLQuestion(RLOptions):
     objective: Annotated[Objective, Option(says='What is best: ``"time"`` or ``"cost"`` of a step.')] = "time"
     oom_risk: Annotated[float | str, Option(says="Accepted chance of running out of memory.")] = Setting.oom_risk
     catalog: Annotated[str | Path | None, CATALOG] = None
+
+
+@dataclass(frozen=True)
+class RLQuestion(RLTraining):
+    """``clusterwright plan --task grpo`` and :func:`planner.plan_rl`."""
+
+    model: Annotated[str | Path | Model, Option(says="The policy: an id, a file or the record.")]
+    cluster: Annotated[Machines | Sequence[Machines], CLUSTER] = ()
+
+
+@dataclass(frozen=True)
+class RLFitQuestion(RLTraining):
+    """``clusterwright fit --task grpo`` and :func:`planner.fit_rl`."""
+
+    model: Annotated[str | Path | Model, Option(says="The policy: an id, a file or the record.")]
+    on: Annotated[str | None, Option(
+        says='Accelerators or nodes of one kind: ``"H100"``, ``"dgx-h100"``; without it, those of the catalog.')] = None
+    _: KW_ONLY
+    step_time: Annotated[float | str | None, Option(
+        "With --task grpo, ppo, rloo: the longest step that is wanted (5m).",
+        'Longest step that is wanted: ``"5m"``, or seconds.', metavar="T")] = None
+    most: Annotated[int, Option(says="Accelerators of one kind that are tried together.", range=(1, 65536))] = 256
+    progress: Annotated[Progress | None, Option(
+        says="Given what is done and how many units of it, a context that yields ``advance(n)``.")] = None
 
 
 @dataclass(frozen=True)
@@ -155,6 +176,6 @@ def post_training_only(asked: Mapping[str, Any]) -> None:
     Raises:
         WrongQuestion: one was given.
     """
-    for field in fields(RLEstimateQuestion):
+    for field in (*fields(RLEstimateQuestion), *fields(RLFitQuestion)):
         if field.name in asked and asked[field.name] != field.default:
             raise WrongQuestion(f"--{field.name.replace('_', '-')}: with --task grpo, ppo or rloo only")

@@ -233,7 +233,9 @@ def served(asked: PostTraining, cluster: Cluster, runtime: Runtime) -> Served:
     part = cluster.accelerator
     precision = work.rollout_precision
     if not can_train_in(part, precision):
-        raise WrongQuestion(f"--rollout-precision {precision}: {part.id} has no {precision}; take bf16")
+        able = [name for name in ROLLOUT_BYTES if can_train_in(part, name)]
+        instead = f"take {able[0]}" if able else "take another accelerator"
+        raise WrongQuestion(f"--rollout-precision {precision}: {part.id} has no {precision}; {instead}")
     efficiency = reached(asked.known, part, runtime, runtime.releases[-1])
     longest = work.demand.prompt + work.demand.lengths.cap
     return Served(
