@@ -19,13 +19,14 @@ ENDS := $(foreach python,3.11 3.12 3.13,$(python)-lowest $(python)-highest)
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(BIN)/pytest -n auto --dist worksteal
 
-.PHONY: help demo check test test-all goldens fuzz lock locked audit sbom site man installed coverage mutants test-real test-report test-launchers test-matrix lint format docs accuracy case-studies calibrate clean
+.PHONY: help demo check test test-all test-thorough goldens fuzz lock locked audit sbom site man installed coverage mutants test-real test-report test-launchers test-matrix lint format docs accuracy case-studies calibrate clean
 
 help:
 	@echo "make demo    plan Llama 3 70B on 16 DGX H100 nodes"
 	@echo "make check   lint, type-check and one file of tests a package: seconds, for every save"
 	@echo "make test    lint, type-check and all tests but the slow ones: three minutes, before every push"
-	@echo "make test-all  lint, type-check and all tests, as CI does"
+	@echo "make test-all  lint, type-check and all tests, as CI does; of long sweeps and random questions a part, and says so"
+	@echo "make test-thorough  every case of every test (an hour on two cores), as every night does"
 	@echo "make test-real  kernels, training steps, back ends with PyTorch and MPI, points on Dask, trials on PostgreSQL, records of TensorBoard and W&B (into $(REAL), once)"
 	@echo "make test-report  pages in a real Chromium, tools of the MCP server by a real client (into $(PAGES), once)"
 	@echo "make test-launchers  exported files through the launchers' own parsers (installs those once, into $(LAUNCHERS))"
@@ -57,6 +58,9 @@ test: lint
 
 test-all: lint
 	$(PYTEST)
+
+test-thorough: $(VENV)/.installed-dev
+	CLUSTERWRIGHT_THOROUGH_TESTS=1 $(PYTEST)
 
 # What no test runs in the packages that other answers rest on is a defect; elsewhere the floor only keeps what is reached.
 coverage: $(VENV)/.installed-dev
@@ -138,7 +142,7 @@ test-report: $(PAGES)/.installed
 # a tree with slurmctld and slurmd; DEEPSPEED_EXAMPLES=DIR a checkout of DeepSpeedExamples; NCCL_TUNER=FILE the example
 # tuner plugin, or its source's folder.
 test-launchers: $(VENV)/.installed-dev $(foreach name,torch maxtext skypilot dstack,$(LAUNCHERS)/$(name)/.installed)
-	LAUNCHERS=$(LAUNCHERS) $(BIN)/pytest -n auto -rs tests/launchers
+	CLUSTERWRIGHT_THOROUGH_TESTS=1 LAUNCHERS=$(LAUNCHERS) $(BIN)/pytest -n auto -rs tests/launchers
 
 # The interpreters of PATH, pyenv and uv; one that is missing is skipped and named. ENDS="3.13-highest" runs one.
 test-matrix:

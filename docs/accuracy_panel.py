@@ -56,9 +56,9 @@ def our_plan(known: Catalog, job: KnownJob, precision: str) -> JobPlan:
     return JobPlan(best.layout, best.options, best.time, terms)
 
 
-def judged(known: Catalog) -> list[JudgedJob]:
-    """Every known job with its predictions."""
-    jobs = panel.read(JOBS, known)
+def judged(known: Catalog, every: int = 1) -> list[JudgedJob]:
+    """Every known job, or every so manieth, with its predictions."""
+    jobs = panel.read(JOBS, known)[::every]
     plans = panel.published(known, jobs, Efficiencies.of(known))
     best = panel.best_rates(jobs, reading.read(RUNS, known))
     return [

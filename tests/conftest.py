@@ -7,11 +7,16 @@ import shutil
 import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests import sweeps
 from tests.answered_once import FOLDER
-from tests.sweeps import QUICK
+from tests.sweeps import QUICK, THOROUGH
+
+LEFT_OUT = [0, 0]
+"""Tests, and cases of sweeps, that this run leaves to `make test-thorough`."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -35,6 +40,36 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     """Nothing of it is left."""
     if not hasattr(config, "workerinput"):
         shutil.rmtree(os.environ.pop(FOLDER), ignore_errors=True)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Tests marked thorough are left to `make test-thorough`, unless asked for by their marker or their name."""
+    by_name = any("::" in str(argument) for argument in config.args)
+    if os.environ.get(THOROUGH) or "thorough" in config.getoption("markexpr") or by_name:
+        return
+    left = [item for item in items if item.get_closest_marker("thorough")]
+    items[:] = [item for item in items if not item.get_closest_marker("thorough")]
+    config.hook.pytest_deselected(items=left)
+    LEFT_OUT[:] = [len(left), sweeps.left_out]
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A worker tells how much it left out; all of them leave out the same."""
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["left_out"] = list(LEFT_OUT)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """What a worker told."""
+    LEFT_OUT[:] = getattr(node, "workeroutput", {}).get("left_out", LEFT_OUT)
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """How much of the tests this run was not."""
+    if any(LEFT_OUT):
+        tests, cases = LEFT_OUT
+        terminalreporter.write_line(f"Left to make test-thorough: {tests} tests, and {cases} cases of others")
 
 
 @pytest.fixture(scope="session")

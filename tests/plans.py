@@ -36,7 +36,7 @@ QUESTIONS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "old": ("opt-1.3b", "dgx-v100:4", {"runtime": "deepspeed"}),
     "encoder": ("bert-large", "dgx-a100-40gb:4", {}),
 }
-"""Name -> model, cluster, and what else is asked. `make test` asks the first of every two, which meet each class."""
+"""Name -> model, cluster, and what else is asked. Of every two the first, which CI asks, meet each class."""
 
 
 @answered_once

@@ -16,6 +16,19 @@ WIDTH = 60
 QUICK = "CLUSTERWRIGHT_QUICK_TESTS"
 """Environment variable of a run that leaves slow tests out (``tests/conftest.py``): long sweeps try some cases only."""
 
+THOROUGH = "CLUSTERWRIGHT_THOROUGH_TESTS"
+"""Environment variable of a run that tries every case (`make test-thorough`, every night)."""
+
+left_out = 0
+"""Cases of sweeps that this run leaves to thorough ones."""
+
+
+def depth(thorough: int, ci: int, quick: int | None = None) -> int:
+    """How many of something a run tries: a thorough one, `make test-all` as CI runs it, or `make test`."""
+    if os.environ.get(THOROUGH):
+        return thorough
+    return ci if quick is None or not os.environ.get(QUICK) else quick
+
 
 class Case(NamedTuple):
     """Values of some of a function's parameters, and the name under which a failure is reported."""
@@ -24,7 +37,9 @@ class Case(NamedTuple):
     values: dict[str, Any]
 
 
-def sweep(names: str | tuple[str, ...], values: Iterable[Any], ids: Any = None, every: int = 1) -> Callable[..., Any]:
+def sweep(
+    names: str | tuple[str, ...], values: Iterable[Any], ids: Any = None, every: int = 1, ci: int = 1
+) -> Callable[..., Any]:
     """A test that tries every case in turn; takes what ``pytest.mark.parametrize`` takes, which makes a test a case.
 
     Sweeps can be stacked: the cases are then every combination. Parameters that are not swept are fixtures. All cases
@@ -35,14 +50,19 @@ def sweep(names: str | tuple[str, ...], values: Iterable[Any], ids: Any = None, 
         names: Of the function's parameters that a case gives.
         values: Of these parameters, case by case.
         ids: Names of the cases, or what makes one of a value.
-        every: Without slow tests (`make test`), only every so manieth case is tried; with them, all are.
+        every: Without slow tests (`make test`), only every so manieth case is tried.
+        ci: With slow tests (`make test-all`), only every so manieth case is tried; `make test-thorough` tries all.
 
     Raises:
         ExceptionGroup: what went wrong in all cases that failed, each with a note that names its case.
     """
-    if os.environ.get(QUICK):
-        values = list(values)[::every]
-        ids = ids if ids is None or callable(ids) else list(ids)[::every]
+    global left_out
+    step = depth(1, ci, every)
+    if step > 1:
+        values = list(values)
+        left_out += len(values) - len(values[::step])
+        values = values[::step]
+        ids = ids if ids is None or callable(ids) else list(ids)[::step]
     cases = _cases([key.strip() for key in names.split(",")] if isinstance(names, str) else list(names), values, ids)
 
     def decorate(function: Callable[..., Any]) -> Callable[..., None]:

@@ -3,6 +3,7 @@ up, are planned for, and are refused where something of them is not understood."
 
 import json
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from planner.models.huggingface.delta_and_compressed import COMPRESSED, KIMI, RW
 from planner.models.huggingface.hybrids import GEMMA, HYBRIDS
 from planner.models.parameters import indexing, lora_parameters, parameters
 from planner.models.workload import from_file, workload
+from planner.schema.plan import PlanSet
 from planner.schema.workload import Model, Recurrence, Window
 from planner.space.cost_grid import single_grid
 from planner.verify import model as verified
@@ -320,11 +322,16 @@ def test_rwkv7_has_one_stage_and_no_class_of_transformers() -> None:
 # ---- plans -----------------------------------------------------------------------------------------------------------
 
 
+@cache
+def large(entry: str) -> PlanSet:
+    return planner.plan(read(entry), "dgx-h100:64", batch=1024, top=1)
+
+
 @pytest.mark.slow
-@sweep("entry", HYBRID)
+@sweep("entry", HYBRID, ci=2)
 def test_plans_are_made_and_hold_up(entry: str) -> None:
     """Every document is checked as it is written: parameters of its stages, FLOPs, memory, by code of its own."""
-    found = planner.plan(read(entry), "dgx-h100:64", batch=1024, top=1).plans[0]
+    found = large(entry).plans[0]
     work = verified.work(read(entry), found.workload.sequence)
     expected = 6 * (work.products + work.scores + work.states) * 1024 * found.workload.sequence
     assert found.prediction.model_flops == pytest.approx(expected, rel=1e-9)
@@ -413,7 +420,7 @@ def test_written_and_read_again(entry: str, tmp_path: Path) -> None:
     ],
 )
 def test_blocks_that_a_trainer_cannot_build_are_refused(entry: str, says: str, target: str) -> None:
-    plans = planner.plan(read(entry), "dgx-h100:64", batch=1024, top=1)
+    plans = large(entry)
     with pytest.raises(planner.ClusterwrightError, match=says):
         planner.export(plans, to=target)
 
@@ -421,7 +428,7 @@ def test_blocks_that_a_trainer_cannot_build_are_refused(entry: str, says: str, t
 @pytest.mark.slow
 def test_experts_on_a_latent_are_refused() -> None:
     """Megatron has them in its patterns of layers: tests/test_export_hybrids.py."""
-    plans = planner.plan(read("nemotron3-super-120b-a12b"), "dgx-h100:64", batch=1024, top=1)
+    plans = large("nemotron3-super-120b-a12b")
     with pytest.raises(planner.ClusterwrightError, match="experts on a latent have no flag"):
         planner.export(plans, to="torchtitan")
 

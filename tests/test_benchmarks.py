@@ -44,6 +44,7 @@ def _printed(name: str) -> dict[str, Any]:
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_search_speed_prints_its_problems_and_their_axes() -> None:
     document = _printed("search_speed")
     assert document["same"] is True
@@ -58,6 +59,7 @@ def test_search_speed_prints_its_problems_and_their_axes() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_scaling_prints_layouts_and_seconds() -> None:
     rows = _printed("scaling")["searches"]
     assert {row["accelerators"] for row in rows} == {64, 128}
@@ -175,6 +177,7 @@ def _differ(array: Array, dimension: int, i: int, j: int) -> bool:
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_a_procurement_is_measured_step_by_step() -> None:
     row = _printed("procure")["procurement"]
     assert row["gap"] <= 0.01
@@ -183,6 +186,7 @@ def test_a_procurement_is_measured_step_by_step() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_mixed_prints_gaps_and_what_simpler_plans_take() -> None:
     (row,) = _printed("mixed")["problems"]
     assert row["gap"] <= 0.02

@@ -19,7 +19,7 @@ from tests.sweeps import sweep
 CATALOG = catalog.load()
 
 
-@sweep("name", QUESTIONS, every=2)
+@sweep("name", QUESTIONS, every=2, ci=2)
 def test_what_is_exposed_adds_up_to_the_breakdown(name: str) -> None:
     for plan in plans(name).plans:
         found = listed(plan, CATALOG)
@@ -32,7 +32,7 @@ def test_what_is_exposed_adds_up_to_the_breakdown(name: str) -> None:
         assert {call.cause for call in found} <= {*CAUSES, "recompute"}
 
 
-@sweep("name", QUESTIONS, every=2)
+@sweep("name", QUESTIONS, every=2, ci=2)
 def test_without_overlap_all_of_it_shows(name: str) -> None:
     plan = plans(name).plans[0]
     grid = grid_of(plan, CATALOG, "plan")

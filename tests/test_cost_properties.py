@@ -34,7 +34,7 @@ from tests.sweeps import sweep
 from tests.test_oracle import FAMILIES, candidates, figures_of
 
 PATIENT = settings(deadline=None, max_examples=4, derandomize=True, suppress_health_check=list(HealthCheck))
-every_family = sweep("name", FAMILIES, every=6)
+every_family = sweep("name", FAMILIES, every=6, ci=2)
 SLACK = 1e-12
 """Rounding, relative."""
 

@@ -65,7 +65,7 @@ def test_elasticities_are_differences_of_points_evaluated_alone(text: str) -> No
 
 
 @pytest.mark.slow
-@sweep("text", STUDIES.values(), ids=list(STUDIES))
+@sweep("text", STUDIES.values(), ids=list(STUDIES), ci=2)
 def test_importances_are_variances_of_means_over_the_other_axes(text: str) -> None:
     asked = study(text)
     sizes = [len(axis.values) for axis in asked.axes]

@@ -310,6 +310,7 @@ def test_few_parameters_explain_all_families() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_sources_left_out_are_predicted_as_well_as_recorded() -> None:
     errors = family_errors(other_families.cross_validated(frame(), Efficiencies.of(priors())))
     assert all(error <= REACHED[kind] + 0.01 for kind, error in errors.items()), errors

@@ -21,12 +21,13 @@ from planner.planning import document
 from planner.study import run as designing
 from tests import right_files, training_logs
 from tests.designing import TINY, TWO, study
+from tests.sweeps import depth
 from tests.test_docs import generate
 from tests.test_whole_or_not import at_events, killed_at
 
 ROOT = Path(__file__).parents[1]
 TRIALS = 24
-KILLS = 30
+KILLS = depth(30, 8)
 """Of each study."""
 SPAN = 40
 """Events after which a study is killed, at most: a few trials' worth."""
@@ -47,7 +48,7 @@ def answer(text: str, journal: Path | None = None) -> set[str]:
 def test_a_study_that_was_killed_and_resumed_has_the_same_answer(
     text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Thirty kills, each at a random one of the next events that change a file."""
+    """Killed again and again, each at a random one of the next events that change a file."""
     monkeypatch.setattr(designing, "SMALL", 0)
     chance, journal, killed = random.Random(0), tmp_path / "a.journal", 0
     whole = answer(text)

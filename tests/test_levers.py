@@ -114,7 +114,7 @@ LATE = 0.02
 """Of the candidates that fit, the share that a deadline leaves."""
 
 
-@sweep(("name", "batch", "release", "objective", "share", "limited"), CASES, every=53)
+@sweep(("name", "batch", "release", "objective", "share", "limited"), CASES, every=53, ci=17)
 def test_waves_find_what_an_enumeration_of_all_levers_finds(name, batch, release, objective, share, limited):
     prepared = asked(name, batch, release, objective)
     every = enumerated(name, batch, release)

@@ -7,7 +7,7 @@ import pytest
 import clusterwright as cw
 from benchmarks import many_configurations
 from planner.schema.listings import EvaluatedConfiguration
-from tests.sweeps import sweep
+from tests.sweeps import depth, sweep
 
 FIGURES = ("step_time_s", "step_time_low_s", "step_time_high_s", "tokens_per_s", "mfu", "memory_bytes",
            "memory_capacity_bytes", "oom_chance", "days", "usd")  # fmt: skip
@@ -57,7 +57,7 @@ def test_many_have_the_figures_and_refusals_of_each_alone(name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("model, cluster", [*many_configurations.JOBS, ("qwen3-30b-a3b", "dgx-h100:2")])
 def test_many_drawn_at_random_are_as_each_alone(model: str, cluster: str) -> None:
-    settings = many_configurations.drawn(mixture="llama" not in model)[:150]
+    settings = many_configurations.drawn(mixture="llama" not in model)[: depth(150, 40)]
     for each in cw.evaluate_many(model, cluster, settings, batch=1024):
         assert_as_alone(each, model, cluster, {"batch": 1024})
 

@@ -213,7 +213,7 @@ def test_one_more_pool_never_makes_it_worse() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("objective", ["time", "cost"])
+@pytest.mark.parametrize("objective", ["time", pytest.param("cost", marks=pytest.mark.thorough)])
 def test_sets_that_are_not_searched_would_change_nothing(objective: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Against a search of every set of pools, whatever its relaxation shows."""
     asked = ("dgx-a100-40gb:1", "dgx-v100:2", "dgx-v100:1@far")

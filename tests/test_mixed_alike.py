@@ -48,7 +48,7 @@ def starts(plan: Plan) -> bool:
     ("clusters", "batch", "policy", "binds"),
     [
         (("ws-4xrtx6000:3", "t4-4:1"), 35, "none", True),
-        (("t4-4:1", "ws-4xrtx6000:2"), 64, "full", False),
+        pytest.param(("t4-4:1", "ws-4xrtx6000:2"), 64, "full", False, marks=pytest.mark.thorough),
     ],
 )
 def test_it_is_the_best_that_an_exporter_takes(clusters: tuple[str, ...], batch: int, policy: str, binds: bool) -> None:
@@ -203,7 +203,7 @@ def test_divisors_come_in_pairs() -> None:
     [
         ("llama3.2-3b", ("dgx-a100-80gb:2", "dgx-v100:2"), {}),
         ("llama3-8b", ("dgx-h100:2", "dgx-a100-80gb:4"), {"objective": "cost"}),
-        ("mixtral-8x7b", ("dgx-h100:2", "dgx-a100-80gb:2"), {}),
+        pytest.param("mixtral-8x7b", ("dgx-h100:2", "dgx-a100-80gb:2"), {}, marks=pytest.mark.thorough),
     ],
 )
 def test_launchers_start_it_and_it_is_no_better_than_the_best(
@@ -237,6 +237,7 @@ def test_pools_are_numbered_along_the_pipeline() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_limits_hold_for_it_too() -> None:
     pools = ("dgx-a100-80gb:2", "dgx-v100:2")
     free = planned("llama3.2-3b", *pools, launchable=True).plans[0]
@@ -273,9 +274,10 @@ def test_errors_name_the_pins_that_were_given(capsys: pytest.CaptureFixture[str]
     ("asked", "why"),
     [
         ("bert-large --cluster dgx-h100:1 --cluster gh200-4:2", "megatron: family encoder (it has decoder)"),
-        (
+        pytest.param(
             "smollm2-1.7b --cluster dgx-h100:1 --cluster gh200-4:1 --method lora --runtime megatron-core --batch 48",
             "megatron: method lora",
+            marks=pytest.mark.thorough,
         ),
     ],
 )

@@ -110,6 +110,7 @@ def test_where_the_choice_of_pools_hangs_on_software_both_figures_are_told(close
         ("T4:4,RTX6000:4", {}, set()),
         ("T4:4,A100:4", {"objective": "cost"}, set()),
     ],
+    ci=2,
 )
 def test_what_bounds_alone_rule_out_no_search_finds(
     accelerators: str, asked: dict[str, object], left_open: set[str], monkeypatch: pytest.MonkeyPatch

@@ -13,7 +13,10 @@ NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("default")  # of the kernel's own libraries, not of ours
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path",
+    [pytest.param(path, marks=[pytest.mark.thorough] * (path.stem != "plans"), id=path.stem) for path in NOTEBOOKS],
+)
 def test_a_notebook_runs(path: Path) -> None:
     notebook = nbformat.read(path, as_version=4)
     assert not any(cell.get("outputs") for cell in notebook.cells), "clear its outputs"

@@ -1,6 +1,5 @@
 """The vectorised cost model agrees with a scalar reading of its equations, in every form that it takes."""
 
-import os
 from dataclasses import dataclass, fields, replace
 from functools import cache
 from types import MappingProxyType, SimpleNamespace
@@ -22,7 +21,7 @@ from planner.search.costing import rows_of
 from planner.space.cost_grid import Figures, single_grid
 from tests import oracle, towers
 from tests.cases import cluster, figures, problem_of
-from tests.sweeps import QUICK, sweep
+from tests.sweeps import depth, sweep
 
 EXACT = 1e-12
 NOTHING = MappingProxyType({})
@@ -186,7 +185,7 @@ def agree(found: cost.StepCost, grid: Grid) -> None:
 
 
 BUCKETS = "bucket_parameters", "bucket_parameters_per_rank"
-EXAMPLES = 10 if os.environ.get(QUICK) else 25
+EXAMPLES = depth(25, 12, 10)
 
 
 @sweep("name", FAMILIES, every=3)
@@ -300,7 +299,7 @@ SPACES = {
 
 
 @pytest.mark.slow
-@sweep("name", SPACES)
+@sweep("name", SPACES, ci=2)
 def test_places_of_whole_spaces(name):
     """Of every block, a place for each of twelve draws."""
     model, on, more = SPACES[name]

@@ -18,7 +18,7 @@ from tests.test_cost_properties import _plain, at_most, grids, nothing_moved, wi
 from tests.test_oracle import FAMILIES, figures_of
 
 PATIENT = settings(deadline=None, max_examples=8, derandomize=True, suppress_health_check=list(HealthCheck))
-every_family = sweep("name", FAMILIES, every=3)
+every_family = sweep("name", FAMILIES, every=3, ci=2)
 every_mixture = sweep("name", [name for name in FAMILIES if figures_of(name).shape.experts > 0])
 SECONDS, SHARE = st.floats(0.0, 1e3), st.floats(0.0, 1.0)
 TINY = 1e-12

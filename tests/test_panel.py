@@ -15,6 +15,7 @@ from planner.api.plans import plan
 from planner.base.errors import WrongQuestion
 from planner.calibration.report import panel
 from planner.catalog import Catalog
+from tests.sweeps import depth
 
 ROOT = Path(__file__).resolve().parent.parent
 OWN = set(panel.COLUMNS)
@@ -30,6 +31,12 @@ def judged(known):
     return accuracy_panel.judged(known)
 
 
+@pytest.fixture(scope="module")
+def some(known):
+    """Every fifth job: to plan all of them takes a minute and more."""
+    return accuracy_panel.judged(known, every=depth(1, 5))
+
+
 def rows(path):
     with path.open(encoding="utf-8", newline="") as file:
         return {row["id"]: row for row in csv.DictReader(file)}
@@ -39,6 +46,7 @@ def rows(path):
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_there_are_thirty_jobs_of_many_labs(judged):
     assert len(judged) >= 30
     assert len({each.job.run.lab for each in judged}) >= 8
@@ -86,12 +94,14 @@ predicted a fifth too fast under any plan; the others reach 0.916 (0.929 without
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_mixtures_but_for_gpt_oss_are_as_fast_as_asked(judged):
     others = [each for each in judged if "gpt-oss" not in each.job.run.model]
     assert 0.90 <= panel.geometric(others, "moe") <= 1.05
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_deepseeks_own_run_is_predicted(judged):
     """2,048 H800 in fp8, by what its report says of its software alone: no run of it is fitted, and as its entry was
     written with the run at hand it is not counted as unseen.
@@ -104,6 +114,7 @@ def test_deepseeks_own_run_is_predicted(judged):
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("family", sorted(REACHED))
 def test_our_best_plans_are_as_fast_as_tuned_ones(judged, family):
     low, high = REACHED[family]
@@ -111,8 +122,8 @@ def test_our_best_plans_are_as_fast_as_tuned_ones(judged, family):
 
 
 @pytest.mark.slow
-def test_whoever_claims_more_than_was_ever_measured_has_been_looked_at(judged):
-    for each in panel.claims(judged):
+def test_whoever_claims_more_than_was_ever_measured_has_been_looked_at(some):
+    for each in panel.claims(some):
         assert each.job.reason.startswith(panel.ANSWERS), (
             f"{each.job.run.id} claims {each.claim:.2f}: say why in `ours`"
         )
@@ -123,12 +134,12 @@ TOO = {"too fast": lambda error: error < 0.97, "too slow": lambda error: error >
 
 
 @pytest.mark.slow
-def test_reasons_agree_with_todays_figures(judged):
+def test_reasons_agree_with_todays_figures(some):
     """In sign: a published plan that is predicted too fast is said to be so, and nothing is that is not; terms named
     in brackets are cheaper in ours than in the published plan.
     """
-    terms = {name for each in judged for name in each.ours.terms}
-    for each in [one for one in judged if one.job.reason]:
+    terms = {name for each in some for name in each.ours.terms}
+    for each in [one for one in some if one.job.reason]:
         name, reason = each.job.run.id, each.job.reason
         for words, agrees in TOO.items():
             assert words not in reason or agrees(each.error), f"{name}: {words}, but predicted {each.error:.2f}"
@@ -140,6 +151,7 @@ def test_reasons_agree_with_todays_figures(judged):
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_claims_do_not_grow(judged):
     found = panel.claims(judged)
     # 21 until attention's backward pass was priced by kernels' tables: torchtitan-005, 1.08, has a reason that holds.
@@ -151,12 +163,14 @@ def test_claims_do_not_grow(judged):
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_reasons_are_not_kept_for_what_nobody_claims(judged):
     kept = {each.job.run.id for each in judged if each.job.reason}
     assert kept <= {each.job.run.id for each in judged if each.claim > 0.95 * panel.CLAIM}
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_the_best_rate_is_of_the_same_machines(judged):
     by = {each.job.run.id: each.best for each in judged}
     assert by["dgxc-benchmarking-231"].id == "mbcard-001", "DeepSeek-V3 in bf16 on H100, not the faster rows in fp8"
@@ -209,8 +223,8 @@ def test_gpt_oss_on_b200_keeps_experts_inside_the_node():
 
 
 @pytest.mark.slow
-def test_gaps_of_mixtures_add_up_by_part(judged):
-    mixtures = [each for each in judged if each.job.run.family == "moe"]
+def test_gaps_of_mixtures_add_up_by_part(some):
+    mixtures = [each for each in some if each.job.run.family == "moe"]
     for each in mixtures:
         found = accuracy_panel._gap(each)
         assert found["all"] == pytest.approx(np.log(each.tuned))
@@ -219,7 +233,7 @@ def test_gaps_of_mixtures_add_up_by_part(judged):
         assert set(accuracy_panel.PARTS) <= set(terms)
         saved = each.ours.time - each.published.time
         assert sum(found[k] for k in (*accuracy_panel.PARTS, "other")) * saved >= 0
-    assert len(accuracy_panel.parts(judged)) == len(mixtures) + 1
+    assert len(accuracy_panel.parts(some)) == len(mixtures) + 1
 
 
 def test_the_section_replaces_itself_and_nothing_else():
@@ -229,7 +243,7 @@ def test_the_section_replaces_itself_and_nothing_else():
 
 
 @pytest.mark.slow
-def test_the_section_shows_every_job(judged):
-    told = accuracy_panel.section(judged)
-    assert all(each.job.run.model in told for each in judged)
+def test_the_section_shows_every_job(some):
+    told = accuracy_panel.section(some)
+    assert all(each.job.run.model in told for each in some)
     assert "not looked at" not in told

@@ -203,6 +203,7 @@ def test_a_range_of_counts_shows_the_best_of_each(capsys: pytest.CaptureFixture[
         ("energy", lambda plan: plan["energy"]["energy_j"]),
         ("tokens-per-dollar", lambda plan: -plan["money"]["tokens_per_usd"]),
     ],
+    ci=3,
 )
 def test_plans_are_ranked_by_the_objective(objective: str, figure: Any, capsys: pytest.CaptureFixture[str]) -> None:
     line = f"plan llama3-8b --cluster dgx-h100:2..4 --top 20 --objective {objective} --json"

@@ -101,7 +101,7 @@ def test_no_record_takes_unknown_keys_and_all_keys_are_there(name: str) -> None:
         assert record["required"] == [key for key in record["properties"] if key not in newer]
 
 
-@sweep("name", QUESTIONS, every=2)
+@sweep("name", QUESTIONS, every=2, ci=2)
 def test_what_is_written_is_valid(name: str) -> None:
     data = written(name)
     assert wrong(data) == []

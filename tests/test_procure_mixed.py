@@ -27,10 +27,11 @@ from planner.question.values import DAYS_PER_MONTH
 from planner.schema.procurement import Procurement
 from planner.verify import procurement as verify
 from tests.asking import ask
+from tests.launchers import spread
 from tests.procuring import bought, hired, job, portfolio
 from tests.procuring_lab import nothing_breaks_its_second_opinion
 from tests.procuring_mixed import best_way, faults, mixed_instance
-from tests.sweeps import sweep
+from tests.sweeps import depth, sweep
 
 SETTINGS = Settings(gap=1e-9)
 
@@ -48,6 +49,7 @@ SETTINGS = Settings(gap=1e-9)
 )
 def test_agrees_with_trying_everything(objective: str, seeds: int, more: dict[str, Any]) -> None:
     joined = answered = 0
+    seeds = depth(seeds, seeds // 3)
     for seed in range(seeds):
         instance = mixed_instance(seed, **more)
         wanted = best_way(instance, objective)
@@ -342,8 +344,7 @@ def test_unlike_pipelines_are_for_who_asks_for_them(folder: Path, capsys: pytest
     assert main("export offer.json --workload base --to megatron+slurm".split()) == 2
     assert "cannot be written for megatron" in capsys.readouterr().err
     # It is said of the answer where that is so, else of the first of the others.
-    (alike, unlike), two = (api.plan("llama3.2-3b", ["dgx-a100-80gb:1", "dgx-h100:1"], tokens="100B", launchable=how)
-                            .plans[0] for how in (True, False)), found.alternatives[0]  # fmt: skip
+    alike, unlike, two = spread.alike(*spread.ALIKE[0]), spread.mixed(*spread.MIXED[0]), found.alternatives[0]
     one, two = (replace(two, workloads=(replace(two.workloads[0], plan=plan),)) for plan in (alike, unlike))
     count = len(unlike.parallelism.groups)
     for others, said in (((one,), ""), ((two, one), f"{count} groups of different pipelines"), ((one, two), " in #2")):

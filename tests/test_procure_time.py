@@ -18,17 +18,16 @@ from planner.procurement.program.solve import best, solve
 from planner.procurement.throughput.column import Column
 from tests.procuring import best_value, bought, hired, job, portfolio, random_instance
 from tests.sequencing import QUOTA, TERM, hire, least_cost, scarce_instance
-from tests.sweeps import sweep
+from tests.sweeps import depth, sweep
 
 SETTINGS = Settings(gap=1e-9)
-SEEDS = range(320)
+SEEDS = range(depth(320, 120))
 
 
 @pytest.mark.slow
-@sweep("part", range(4))
-def test_agrees_with_every_order_of_every_assignment(part: int) -> None:
+def test_agrees_with_every_order_of_every_assignment() -> None:
     answered = queued = 0
-    for seed in SEEDS[part::4]:
+    for seed in SEEDS:
         instance = scarce_instance(seed)
         wanted = least_cost(instance)
         found = best(instance, ProcureVariant(), "cost", SETTINGS)
@@ -38,7 +37,7 @@ def test_agrees_with_every_order_of_every_assignment(part: int) -> None:
             queued += _queues(instance, found)
             assert found.value == pytest.approx(wanted, rel=1e-6), seed
             assert found.bound <= wanted * (1 + 1e-6), seed
-    assert answered > 40 and queued > 8
+    assert answered > len(SEEDS) / 2 and queued > len(SEEDS) / 10
 
 
 @pytest.mark.slow

@@ -20,7 +20,7 @@ from planner.verify import Inconsistent
 from tests.asking import ask
 from tests.designing import TINY, TWO, study
 from tests.plans import plans
-from tests.sweeps import sweep
+from tests.sweeps import depth, sweep
 
 KNOWN = catalog.load()
 BY_ITSELF = rechecking.RecheckInputs()
@@ -39,7 +39,7 @@ ASKED: dict[str, dict[str, Any]] = {
 }
 
 
-@sweep("name", ["dense", "latent", "encoder-decoder", "offload", "head-counted", "old"], every=3)
+@sweep("name", ["dense", "latent", "encoder-decoder", "offload", "head-counted", "old"], every=3, ci=2)
 def test_a_set_asked_again_is_the_same(name: str) -> None:
     found = plans(name)
     assert rechecking.check(found, name) > 1000
@@ -47,7 +47,7 @@ def test_a_set_asked_again_is_the_same(name: str) -> None:
         assert rechecking.check(plan, name) > 200
 
 
-@sweep("name", ASKED, every=8)
+@sweep("name", ASKED, every=8, ci=3)
 def test_however_it_was_asked(name: str) -> None:
     asked = {"cluster": "dgx-h100:2", "top": 2, **ASKED[name]}
     found = api.plan("llama3-8b", asked.pop("cluster"), **asked)
@@ -179,8 +179,9 @@ def test_changes_of_a_leaf_are_seen(kind: str) -> None:
     """A sample of what ``python -m benchmarks.corruptions`` does: 99 % by the digest, 95 % without it, two thirds by
     `explain` alone, which makes no search.
     """
-    found = corruptions.corrupt(kind, seed=7, most=24)
-    assert found["changes"] == 24
+    most = depth(24, 9)
+    found = corruptions.corrupt(kind, seed=7, most=most)
+    assert found["changes"] == most
     assert found["with_digest"] >= 0.99
     assert found["alone"] >= 0.95, found["unseen"]
     assert found["explained"] >= 0.66, found["seen_by"]
@@ -258,7 +259,8 @@ OURS = 'name = "ours"\ncount = 1\n[node]\nextends = "dgx-a100-80gb"\nnic_bandwid
         "plan llama3-8b --cluster lab.toml --batch 256..512 --noise-scale 1000 --top 1",
         "plan resnet50 --cluster ours.toml@a --cluster dgx-h100:1@b --batch 512",
     ],
-    every=2,
+    every=3,
+    ci=3,
 )
 def test_what_was_asked_about_clusters_of_ones_own_is_made_again_with_their_files(
     line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

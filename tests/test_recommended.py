@@ -44,7 +44,7 @@ def found() -> dict[str, PlanSet]:
 
 
 @pytest.mark.slow
-@sweep("name", QUESTIONS)
+@sweep("name", QUESTIONS, ci=2)
 def test_the_printed_configuration_is_the_plan(found: dict[str, PlanSet], name: str) -> None:
     """What the screen prints, given back to ``estimate``, is predicted to the digit as the plan is."""
     model, cluster, asked = QUESTIONS[name]

@@ -193,7 +193,7 @@ def best_by_sorting(name: str) -> list[tuple]:
     return found
 
 
-@sweep("name", SPACES, every=3)
+@sweep("name", SPACES, every=3, ci=2)
 def test_bounded_exhaustive_and_sorted_are_one(name):
     problem = space(name)
     slow, fast = Exhaustive().search(problem), Bounded().search(problem)
@@ -234,6 +234,7 @@ def test_pruning_prunes():
         ("mixture", 5000, 3000),
         ("dense, nothing folded", 20000, 9000),
     ],
+    ci=2,
 )
 def test_the_size_of_chunks_changes_nothing(monkeypatch, name, chunk, batch):
     problem = space(name)
@@ -295,7 +296,7 @@ def test_switches_that_cost_nothing_tie_and_the_plainest_wins():
 
 
 @pytest.mark.slow
-@sweep("name", SPACES)
+@sweep("name", SPACES, ci=2)
 def test_the_front_is_what_nothing_dominates(name):
     all_of = everything(name)
     at = np.flatnonzero(all_of.allowed)
@@ -336,7 +337,7 @@ def test_a_point_of_the_front_says_what_its_plan_says(model: str, on: str, optio
 # ---- the bound -------------------------------------------------------------------------------------------------------
 
 
-@sweep("name", reversed(SPACES), every=3)
+@sweep("name", reversed(SPACES), every=3, ci=2)
 def test_no_candidate_is_below_its_bound(name):
     problem = space(name)
     for index, block in enumerate(problem.blocks):
@@ -383,7 +384,7 @@ def key(layout: dict, options) -> tuple:
     return (*(layout[axis] for axis in sorted(layout)), options)
 
 
-@sweep(("asked", "more"), COUNTED, every=2)
+@sweep(("asked", "more"), COUNTED, every=2, ci=2)
 def test_the_space_holds_exactly_what_the_rules_let_through(asked, more):
     if "zero=0..1" in more.get("pins", ""):
         more = more | {"pins": more["pins"].replace("zero=0..1", "zero=0|1")}
@@ -421,7 +422,7 @@ def small_by_plain_loops() -> list[tuple]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("fold", [True, False])
+@sweep("fold", [True, False])
 def test_the_best_of_plain_loops_over_the_scalar_model(fold):
     asked, more = SMALL
     problem, fitting = problem_of(*asked, **more, fold=fold), len(small_by_plain_loops())

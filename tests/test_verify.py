@@ -29,7 +29,7 @@ def best(name: str) -> Plan:
     return plans(name).plans[0]
 
 
-@sweep("name", QUESTIONS, every=2)
+@sweep("name", QUESTIONS, every=2, ci=2)
 def test_what_the_planner_makes_holds(name: str) -> None:
     for plan in plans(name).plans:
         assert violations(plan) == []
@@ -200,7 +200,7 @@ BUILT = (
 """What launchers build, and neither time nor memory depends on."""
 
 
-@sweep("name", ALSO, every=3)
+@sweep("name", ALSO, every=3, ci=2)
 def test_every_derived_figure_is_checked(name: str) -> None:
     assert {field for field in survivors(best(name)) if not field.startswith(BUILT)} == INPUTS | ALSO[name]
 

@@ -20,7 +20,7 @@ from planner import api
 from planner.commands import command_line
 from planner.planning.document import reader
 from tests.asking import ask, refused
-from tests.sweeps import sweep
+from tests.sweeps import depth, sweep
 from tests.words import worded
 
 PLAN = "plan llama3-8b --cluster dgx-h100:4"
@@ -51,6 +51,7 @@ def test_a_wrong_question_gets_one_message(line: str, capsys: pytest.CaptureFixt
         "plan llama3-70b --cluster dgx-h100:1 --seq 1000000",
         f"{PLAN} --seq 100000000",
     ],
+    ci=2,
 )
 def test_what_would_fit_fits(line: str, capsys: pytest.CaptureFixture[str]) -> None:
     message = refused(capsys, line, code=1)
@@ -75,6 +76,7 @@ def test_what_would_fit_fits(line: str, capsys: pytest.CaptureFixture[str]) -> N
         f"{PLAN} --deadline '10 d' --max-cost '$1M' --objective cost",
         "plan llama3-8b --cluster dgx-h100:1..8 --deadline '20 d' --max-cost '$100k' --objective energy",
     ],
+    ci=2,
 )
 def test_what_would_do_does(line: str, capsys: pytest.CaptureFixture[str]) -> None:
     message = refused(capsys, line, code=1)
@@ -378,7 +380,7 @@ def questions(draw: st.DrawFn) -> list[str]:
 
 
 @pytest.mark.slow
-@settings(max_examples=75, deadline=None)
+@settings(max_examples=depth(75, 40), deadline=None)
 @given(questions())
 def test_no_question_ends_in_a_traceback(words: list[str]) -> None:
     out, err = io.StringIO(), io.StringIO()

@@ -17,10 +17,10 @@ from planner.launchers.bundle import refusals
 from planner.models.workload import find_model
 from planner.schema.plan import CommunicationRule, Plan, Stage
 from tests.answered_once import answered_once
-from tests.sweeps import QUICK
+from tests.sweeps import depth
 
-EVERY = 6 if os.environ.get(QUICK) else 1
-"""Without slow tests (`make test`), only every so manieth case is tried."""
+EVERY = 1 if "LAUNCHERS" in os.environ else depth(1, 2, 6)
+"""Only every so manieth case is tried; `make test-thorough` and `make test-launchers` try all."""
 
 TABLE: dict[str, list[str]] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 """Runtime -> model, cluster, settings and, behind a slash, what is trained."""

@@ -88,6 +88,7 @@ def test_tables_name_what_plans_have(name: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", RARE)
 def test_every_option_is_written_by_a_plan_or_only_read(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A fact that no Python gives would leave its option out without a word."""
