@@ -24,6 +24,7 @@ from tests.sweeps import sweep
         ("llama3-70b", "dgx-a100-80gb:1..6", "time"),
     ],
     every=4,
+    ci=2,
 )
 def test_each_count_has_the_plan_that_it_has_alone(model: str, cluster: str, objective: str) -> None:
     known, asked = request(model, cluster, PlanOptions(objective=objective))

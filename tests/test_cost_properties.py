@@ -102,7 +102,7 @@ MUCH = (1.2, 7.0)
 """Factors: one that leaves the best plan what it is, mostly, and one that moves it."""
 
 
-@sweep("question", QUESTIONS, every=2)
+@sweep("question", QUESTIONS, every=2, ci=2)
 @sweep("of", MORE, every=3)
 @sweep("factor", MUCH, every=2)
 def test_more_never_slows_the_optimum(question, of, factor):

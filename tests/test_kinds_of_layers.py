@@ -112,7 +112,7 @@ def grids(name, runtime="megatron-core"):
         yield single_grid(known, layout | {"batch": 4 * micro * 4 * pp, "nodes": pp}, options)
 
 
-@sweep("name", [*HYBRIDS, *OTHERS], every=4)
+@sweep("name", [*HYBRIDS, *OTHERS], every=4, ci=2)
 @sweep("runtime", ["megatron-core", "fsdp2", "nanotron", "megatron-core@2024"], every=3)
 def test_every_stage_is_priced_by_what_it_holds(name, runtime):
     """One stage after the other, layer by layer, however the runtime cuts them."""

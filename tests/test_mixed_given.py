@@ -35,7 +35,7 @@ def planned(name: str) -> Plan:
 
 
 @pytest.mark.slow
-@sweep("name", PLANNED)
+@sweep("name", PLANNED, ci=2)
 def test_what_is_printed_gives_the_same_document(name: str) -> None:
     """Layers, shares of the batch, time, memory, money: to the bit, with all of the pools or only those in use."""
     model, clusters, asked = PLANNED[name]

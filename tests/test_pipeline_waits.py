@@ -32,7 +32,7 @@ def stage_seconds(own: list[float], links: list[float]) -> list[float]:
     return [each + float(pipelines._waited(places, hops, i)[0]) for i, each in enumerate(own)]
 
 
-@sweep("depth", [6, 2, 3, 4], every=4)
+@sweep("depth", [6, 2, 3, 4], every=4, ci=2)
 def test_the_slowest_stage_paces_as_it_does_event_by_event(depth: int) -> None:
     """Each further micro-batch takes what the slowest stage computes and waits for: on average within 0.1 %."""
     rng, errors = random.Random(depth), []

@@ -65,6 +65,7 @@ def test_no_plan_costs_less_than_its_bound(job: tuple[str, dict[str, Any]]) -> N
 @sweep(
     ("budget", "deadline", "buy"),
     [(2e3, 365.0, ()), (6e3, 365.0, ()), (6e3, 5.0, (1, 8)), (6e3, 2.0, (1, 8)), (None, 1.0, ())],
+    ci=2,
 )
 def test_what_is_impossible_is_answered_with_fewer_searches(
     budget: float | None, deadline: float, buy: tuple[int, ...]

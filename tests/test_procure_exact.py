@@ -30,7 +30,7 @@ from tests.procuring import (
     random_instance,
     with_limits,
 )
-from tests.sweeps import sweep
+from tests.sweeps import depth, sweep
 
 SETTINGS = Settings(gap=1e-9)
 SEEDS = range(240)
@@ -38,8 +38,8 @@ SEEDS = range(240)
 
 @sweep("objective", ["cost", "carbon", "time"], every=4)
 def test_agrees_with_trying_everything(objective: str) -> None:
-    some = 0
-    for seed in SEEDS:
+    some, seeds = 0, SEEDS[: depth(240, 120)]
+    for seed in seeds:
         instance = random_instance(seed)
         wanted = best_value(instance, objective)
         found = best(instance, ProcureVariant(), objective, SETTINGS)
@@ -54,7 +54,7 @@ def test_agrees_with_trying_everything(objective: str) -> None:
         lean = replace(instance, columns=pruning.undominated(instance, across=seed % 2 == 0))
         pruned = best(lean, ProcureVariant(), objective, SETTINGS)
         assert pruned is not None and pruned.value == pytest.approx(found.value, rel=2e-4), seed
-    assert 80 < some < len(SEEDS)  # both kinds of questions occur
+    assert len(seeds) / 3 < some < len(seeds)  # both kinds of questions occur
 
 
 @pytest.mark.parametrize("off", [-5e-6, 2e-6])

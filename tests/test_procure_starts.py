@@ -99,7 +99,7 @@ def _has_order(instance: ProcureInstance, days: dict[Key, float], run_on: Sequen
     )
 
 
-@sweep("part", range(40), every=20)
+@sweep("part", range(40), every=20, ci=3)
 def test_agrees_with_every_share_of_jobs_between_terms(part: int) -> None:
     answered = 0
     for seed in range(part, 320, 40):

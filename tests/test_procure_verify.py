@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -264,8 +265,11 @@ def test_the_second_opinion_holds_the_bill_to_what_it_summarises(home: Path) -> 
 
 
 @pytest.mark.slow
-@sweep("charge", ["cash", "amortised"])
-@sweep("objective", ["cost", "time", "carbon", "tokens-per-dollar"])
+@sweep(
+    ("objective", "charge"),
+    product(("cost", "time", "carbon", "tokens-per-dollar"), ("cash", "amortised")),
+    ci=3,
+)
 def test_every_objective_is_answered_and_holds(objective: str, charge: str, home: Path) -> None:
     top = f'objective = "{objective}"\ncharge = "{charge}"'
     tail = '[[owned]]\nnode = "dgx-a100-80gb"\ncount = 3'

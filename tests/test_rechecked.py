@@ -82,6 +82,7 @@ def test_an_estimate_that_calls_itself_an_optimum_is_found_out() -> None:
         ("dgx-h100:2", {"shortlist": 2, "to": "megatron+slurm", "pin": {"cp": 1, "pp": "1|2", "tp": "1|2"}}),
     ],
     every=3,
+    ci=2,
 )
 def test_questions_that_are_more_than_a_search_on_one_pool_are_asked_again(cluster: Any, asked: dict[str, Any]) -> None:
     made = api.plan("llama3-8b", cluster, **asked)
@@ -406,6 +407,7 @@ def _set_of_two() -> PlanSet:
         ("resnet50", "--accelerators A100:4,V100:4 --batch 1024"),
     ],
     every=3,
+    ci=2,
 )
 def test_whatever_plan_writes_is_explained(
     model: str, on: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -118,7 +118,7 @@ def _days(plan: Plan) -> float:
     return plan.money.days
 
 
-@sweep("name", QUESTIONS, every=2)
+@sweep("name", QUESTIONS, every=2, ci=2)
 def test_the_first_plan_is_the_one_to_run_and_the_others_are_best_first(found: dict[str, PlanSet], name: str) -> None:
     first, *others = found[name].plans
     assert (found[name].recommended, found[name].plan_to_run) == (1, first)
@@ -126,7 +126,7 @@ def test_the_first_plan_is_the_one_to_run_and_the_others_are_best_first(found: d
     assert [*map(_days, others)] == sorted(map(_days, others))
 
 
-@sweep("name", QUESTIONS, every=2)
+@sweep("name", QUESTIONS, every=2, ci=2)
 def test_no_plan_is_listed_that_another_of_its_degrees_dominates(found: dict[str, PlanSet], name: str) -> None:
     """But for the plan without levers, which stays beside one with."""
     plans = found[name].plans
@@ -159,7 +159,7 @@ def test_a_simpler_plan_that_is_clearly_slower_is_not_recommended(found: dict[st
     assert order.recommended([first, slow]) == 0
 
 
-@sweep("name", QUESTIONS, every=2)
+@sweep("name", QUESTIONS, every=2, ci=2)
 def test_reasons_are_those_of_the_recommended_plan(found: dict[str, PlanSet], name: str) -> None:
     others = {f"#{plan.rank}" for plan in found[name].plans} - {f"#{found[name].recommended}"}
     assert {line.split()[0] for line in found[name].reasons.why_not if line.startswith("#")} == others
@@ -272,7 +272,7 @@ def test_what_is_said_of_memory_agrees_with_the_exit_code(
 # ---- the block -------------------------------------------------------------------------------------------------------
 
 
-@sweep("name", QUESTIONS, every=2)
+@sweep("name", QUESTIONS, every=2, ci=2)
 def test_the_block_has_at_most_twelve_lines_of_eighty_columns(found: dict[str, PlanSet], name: str) -> None:
     printed = [
         folded

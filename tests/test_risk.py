@@ -86,7 +86,7 @@ def test_a_lower_risk_never_admits_more(name):
     assert found[0].feasible < found[-1].feasible
 
 
-@sweep("asked", RISKS, every=3)
+@sweep("asked", RISKS, every=3, ci=2)
 @sweep("name", SPACES, every=3)
 def test_exhaustive_and_bounded_agree_at_any_risk(name, asked):
     question = problem(space(name, asked), 10)
