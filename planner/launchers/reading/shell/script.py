@@ -267,9 +267,9 @@ class _Reader:
     def defaulted(self, words: Sequence[str], way: _Way) -> _Way:
         """What ``: "${X:=y}"`` sets where nothing has."""
         for word in words:
-            found = _SET_BY_DEFAULT.fullmatch(word)
-            if found:
-                way = replace(way, values={**way.values, found["name"]: self.expander(way).text(word)})
+            default = _SET_BY_DEFAULT.fullmatch(word)
+            if default:
+                way = replace(way, values={**way.values, default["name"]: self.expander(way).text(word)})
         return way
 
     def assigned(self, found: re.Match[str], way: _Way) -> _Way:
