@@ -309,6 +309,43 @@ def test_of_several_answers_those_are_marked_that_no_other_beats() -> None:
     assert "tokens to train on, here all for" in str(lines)
 
 
+def test_of_several_answers_those_for_another_model_are_named() -> None:
+    first, other = planner.estimate("llama3-8b", "dgx-h100:1", tp=8), planner.estimate("gpt2", "dgx-h100:1", tp=1)
+
+    content = report.of_answers([("a.json", first), ("b.json", other), ("c.json", first)])
+
+    assert content.title == "2 answers compared"
+    assert "b.json: trains GPT-2" in str(content.sections[0].blocks[0])
+
+
+def test_a_timeline_covers_every_pass_of_the_step() -> None:
+    """Of 256 micro-batches on four stages some are drawn one by one and the rest in bars: together all passes."""
+    plan = first("dense")
+    chart = step_breakdown._of_plan(plan)
+    assert isinstance(chart, Chart) and "are one bar" in chart.summary
+    bars = chart.spec["data"]["values"]
+    merged = [bar for bar in bars if bar["part"] == step_breakdown.BETWEEN]
+    alone = sum(bar["part"] in ("forward", "backward") for bar in bars)
+    passes = alone + sum(int(bar["text"].partition(" ")[0].replace(",", "")) for bar in merged)
+    assert passes == 2 * plan.batch.accumulation * plan.parallelism.pp * plan.parallelism.vpp
+    assert len(bars) < 2000
+
+
+def test_an_offer_shows_deadlines_and_above_which_use_buying_is_cheaper() -> None:
+    """At 2 dollars owned and 5 rented, an hour of use costs the same at 40 % of the time."""
+    pair = SimpleNamespace(buy="buy 1 x a", rent="rent 1 x a", owned_usd_per_accelerator_hour=2.0,
+                           rented_usd_per_accelerator_hour=5.0, utilisation=0.4)  # fmt: skip
+    (chart,) = offers._crossover(SimpleNamespace(break_even=[pair]))  # type: ignore[arg-type]
+    (crossing,) = chart.spec["layer"][1]["data"]["values"]
+    owned = {each["x"]: each["y"] for each in chart.spec["data"]["values"] if not each["level"]}
+    assert (crossing["x"], crossing["y"], owned[40]) == (40.0, 5.0, 5.0)
+    spans = [SimpleNamespace(pool="a", copy=0, start_day=0.0, end_day=10.0)]
+    jobs = [SimpleNamespace(name=f"due {day}", deadline_day=day, schedule=spans) for day in (12.0, 300.0)]
+    calendar = offers._calendar(SimpleNamespace(workloads=jobs))  # type: ignore[arg-type]
+    assert [mark["start"] for mark in calendar.spec["layer"][1]["data"]["values"]] == [12.0]
+    assert "beyond the chart" in calendar.summary and calendar.table.rows[1][3] == "day 300"
+
+
 def test_bought_machines_that_stand_idle_are_a_warning() -> None:
     pools = [
         SimpleNamespace(id="a", way=way, utilisation=used)
@@ -324,8 +361,8 @@ def test_bought_machines_that_stand_idle_are_a_warning() -> None:
 def test_the_command_writes_a_page(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     found = ask(capsys, f"report {PLANS / 'fsdp.json'} {PLANS / 'dense.json'} -o {tmp_path / 'page.html'}")
     assert found.code == 0 and "page.html" in found.out
-    shown = Page((tmp_path / "page.html").read_text(encoding="utf-8"))
-    assert len(shown.of("h1")) == 2
+    html = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert len(Page(html).of("h1")) == 3 and "each answer is for another model" in html
 
 
 @worded("report.no_document")
@@ -420,6 +457,25 @@ def test_a_comparison_from_python_is_a_page(tmp_path: Path) -> None:
     unlike = planner.page([replace(found, questions=("models",))], tmp_path / "unlike.html")
     assert "slower (80 %" not in unlike and "not comparable: they train different models" in unlike
     assert "Two plans compared" in html and (tmp_path / "both.html").read_text(encoding="utf-8") == html
+
+
+def test_what_fits_is_a_page_with_its_intervals(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """The cheapest is recommended, as on the screen; of one accelerator the largest model is."""
+    shown = {}
+    for asked in ("llama3-8b --most 1 --precision bf16", "--on RTX-4090:1 --seq 512"):
+        written = tmp_path / "fit.json"
+        written.write_text(ask(capsys, f"fit {asked} --json").out, encoding="utf-8")
+        shown[asked] = report.file(written)
+    one, other = shown.values()
+    assert isinstance(one, report.Content) and isinstance(other, report.Content)
+    assert [figure.what for figure in one.figures] == ["the cheapest", "the fastest", "accelerator at least"]
+    chart, table = one.sections[0].blocks
+    assert isinstance(chart, Chart) and isinstance(table, TextTable)
+    cheapest = next(row for row in table.rows if "cheapest" in row[8])
+    assert table.ids[list(table.rows).index(cheapest)] == table.recommended and cheapest[3] == one.figures[0].value
+    points = chart.spec["data"]["values"]
+    assert all(point["days_low"] < point["days"] < point["days_high"] for point in points)
+    assert other.figures[0].detail == other.sections[0].blocks[1].rows[0][0]  # type: ignore[union-attr]
 
 
 def test_a_missing_library_is_a_plain_message(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -181,7 +181,7 @@ def page(documents: Shown | Sequence[Shown], output: str | Path | None = None) -
 
     Args:
         documents: One or several: plans, an offer, a study, shares of images, a comparison, a validation, the
-            collectives of a plan (`clusterwright comm show --json`), or files of them.
+            collectives of a plan (`clusterwright comm show --json`), what fits (`clusterwright fit --json`), or files.
         output: File to write; a page that stands there is replaced, another file is not.
 
     Raises:
@@ -231,20 +231,14 @@ def _is_same(source: Shown, output: str | Path) -> bool:
 
 
 def _contents(documents: Sequence[Shown]) -> list[report.Content]:
-    """What is to be seen of documents; before the first of several with plans of one model, all of these against
-    each other.
-    """
+    """What is to be seen of documents; before the first of several plans those of one model, against each other."""
     read = [_read(source) for source in documents]
     contents = [report.shown(kept, origin) if not isinstance(kept, report.Content) else kept for origin, kept in read]
     plans = [(origin, kept) for origin, kept in read if isinstance(kept, PlanSet | Plan)]
-    if len(plans) > 1 and len({_run(kept).workload.name for _, kept in plans}) == 1:
+    if len(plans) > 1:
         place = next(place for place, (_, kept) in enumerate(read) if isinstance(kept, PlanSet | Plan))
         contents.insert(place, report.of_answers(plans))
     return contents
-
-
-def _run(kept: PlanSet | Plan) -> Plan:
-    return kept.plan_to_run if isinstance(kept, PlanSet) else kept
 
 
 def _read(source: Shown) -> tuple[str, report.Kept | report.Content]:

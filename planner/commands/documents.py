@@ -55,7 +55,7 @@ def explain(file: Path, as_json: bool, **asked: Any) -> None:
 def report(files: tuple[Path, ...], output: Path) -> None:
     """Write documents as one HTML page: the recommendation first, then charts, machines, sources and assumptions.
 
-    FILES are what -o of plan, estimate, procure and design wrote, what --json of compare, validate and comm show
+    FILES are what -o of plan, estimate, procure and design wrote, what --json of compare, fit, validate and comm show
     printed, or the CSV of validate -o. The page needs no network. It asks for the extra clusterwright[report].
 
     \b

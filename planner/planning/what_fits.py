@@ -177,6 +177,8 @@ def least_bytes(workload: Workload) -> float:
 
 def _fit(plan: Plan, wanted: Request) -> FittingTraining:
     memory, pool, money = plan.prediction.memory, plan.cluster.pools[0], plan.money
+    interval = plan.prediction.intervals.get("step_time_s")
+    hours_a_second = 24.0 * money.days / plan.prediction.step_time_s
     return FittingTraining(
         model=plan.workload.model,
         parameters=plan.workload.parameters,
@@ -194,4 +196,6 @@ def _fit(plan: Plan, wanted: Request) -> FittingTraining:
         hours=24.0 * money.days,
         usd=money.usd_total,
         price=money.price,
+        hours_low=None if interval is None else hours_a_second * interval.low,
+        hours_high=None if interval is None else hours_a_second * interval.high,
     )

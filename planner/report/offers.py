@@ -87,11 +87,31 @@ def _calendar(best: Alternative) -> Chart:
         for span in job.schedule
     ]
     rows = list(dict.fromkeys(str(each["row"]) for each in values))
+    due = {job.name: job.deadline_day for job in best.workloads}
     table = TextTable(
-        "Calendar", ("pool", "job", "days"), [(str(v["row"]), str(v["part"]), str(v["text"])) for v in values]
+        "Calendar",
+        ("pool", "job", "days", "deadline"),
+        [(str(v["row"]), str(v["part"]), str(v["text"]), f"day {due[str(v['part'])]:,.0f}") for v in values],
     )
-    spec = vega_lite.spans(values, "day", vega_lite.parts_of(values), rows)
-    return Chart("Which job runs where, and when", "Days from the start of the question's horizon.", spec, table)
+    # A deadline far beyond the work would leave the work no room.
+    near = FAR * max((span.end_day for job in best.workloads for span in job.schedule), default=0.0)
+    last = {str(each["part"]): str(each["row"]) for each in values}
+    marks = [
+        {"row": last[name], "part": name, "start": day, "text": f"deadline, day {day:,.0f}"}
+        for name, day in due.items()
+        if name in last and day <= near
+    ]
+    spec = vega_lite.spans(values, "day", vega_lite.parts_of(values), rows, marks)
+    summary = "Days from the start of the question's horizon."
+    if marks:
+        summary += " An upright line: a job's deadline."
+    if len(marks) < len(last):
+        summary += " Deadlines beyond the chart stand in the table."
+    return Chart("Which job runs where, and when", summary, spec, table)
+
+
+FAR = 2.0
+"""Multiple of the last day of work up to which a deadline is drawn."""
 
 
 def _jobs(best: Alternative) -> TextTable:
@@ -169,6 +189,7 @@ def _alternatives(found: Procurement) -> list[Section]:
 def _values(found: Procurement) -> list[Section]:
     even = [
         (b.buy, b.rent, f"${b.owned_usd_per_accelerator_hour:.2f}/h", f"${b.rented_usd_per_accelerator_hour:.2f}/h",
+         "never" if b.utilisation > 1.0 else f"above {format_percent(b.utilisation, 0)}",
          "never" if b.months is None else f"{b.months:,.1f}")
         for b in found.break_even
     ]  # fmt: skip
@@ -177,12 +198,51 @@ def _values(found: Procurement) -> list[Section]:
     turned = [(f"{s.prices - 1:+.0%}", amount(s.value, unit), "yes" if s.same else "no", s.what)
               for s in found.sensitivity]  # fmt: skip
     tables = [
-        TextTable("Buying against renting", ("buy", "rent", "owned", "rented", "months of use to break even"), even),
+        TextTable(
+            "Buying against renting",
+            ("buy", "rent", "owned", "rented", "buying is cheaper at a use", "months of full use to break even"),
+            even,
+        ),
         TextTable("What more of a limit brings", ("limit", "more", "gain"), gains),
         TextTable("All prices of nodes changed", ("prices", "value", "same kinds", "what"), turned),
     ]
     known = [table for table in tables if table.rows]
-    return [Section("What would change the answer", known)] if known else []
+    return [Section("What would change the answer", (*_crossover(found), *known))] if known else []
+
+
+def _crossover(found: Procurement) -> Iterator[Chart]:
+    """An hour of use of an accelerator, bought and rented, over the share of its life in which it is used."""
+    pairs = found.break_even[:MOST_DRAWN]
+    if not pairs:
+        return
+    most = 2.0 * max(pair.rented_usd_per_accelerator_hour for pair in pairs)
+    values: list[dict[str, object]] = []
+    crossings = []
+    for pair in pairs:
+        for percent in range(5, 101, 5):
+            usd = pair.owned_usd_per_accelerator_hour / percent * 100.0
+            if usd <= most:
+                values.append({"part": pair.buy, "x": percent, "y": usd, "level": False})
+        if pair.utilisation <= 1.0:
+            at = {"x": 100.0 * pair.utilisation, "y": pair.rented_usd_per_accelerator_hour}
+            text = f"as dear as {pair.rent} at {format_percent(pair.utilisation, 0)}"
+            crossings.append({"part": pair.buy, **at, "text": text})
+    for name, usd in {pair.rent: pair.rented_usd_per_accelerator_hour for pair in pairs}.items():
+        values += [{"part": name, "x": percent, "y": usd, "level": True} for percent in (5, 100)]
+    parts = vega_lite.parts_of(values)
+    spec = vega_lite.lines(values, "% of its life in use", "USD an hour of use", parts, crossings)
+    rows = [
+        (f"{percent} %", *(f"${pair.owned_usd_per_accelerator_hour / percent * 100.0:,.2f}" for pair in pairs))
+        for percent in (20, 40, 60, 80, 100)
+    ]
+    table = TextTable("An hour of use, bought", ("in use", *(pair.buy for pair in pairs)), rows)
+    summary = "Bought, an hour of use costs the less the more it is used; rented (dashed), it always costs the same. "
+    summary += "From the point on, buying is cheaper."
+    yield Chart("Rent or buy, by how much it is used", summary, spec, table)
+
+
+MOST_DRAWN = 4
+"""Pairs of bought and rented nodes in one chart."""
 
 
 def _job_plans(best: Alternative) -> Iterator[Section]:

@@ -9,10 +9,21 @@ from planner.base.errors import WrongQuestion
 from planner.base.units import format_bytes, format_count, format_seconds, format_usd
 from planner.planning import comparison, document
 from planner.planning.document.reader import LARGEST_STUDY, json_file
-from planner.report import key_figures, offers, plans, post_training, quantities, step_breakdown, studies, vega_lite
+from planner.report import (
+    fits,
+    key_figures,
+    offers,
+    plans,
+    post_training,
+    quantities,
+    step_breakdown,
+    studies,
+    vega_lite,
+)
 from planner.report.html_page import Chart, Content, Lines, Section, TextTable
 from planner.report.quantities import seconds
 from planner.schema.images import ImagePlan
+from planner.schema.listings import Fits
 from planner.schema.plan import Plan, PlanSet
 from planner.schema.procurement import Procurement
 from planner.schema.reports import Communication, Comparison, Validation
@@ -21,7 +32,7 @@ from planner.schema.study import StudyResult
 
 Kept = PlanSet | Plan | Procurement | StudyResult | ImagePlan | RLPlanSet
 """What ``-o FILE`` writes."""
-PRINTED = {"comparison": Comparison, "validation": Validation, "communication": Communication}
+PRINTED = {"comparison": Comparison, "validation": Validation, "communication": Communication, "fit": Fits}
 """Kind of document that ``--json`` prints -> its record."""
 
 
@@ -41,6 +52,8 @@ def parsed(data: object, origin: str) -> Kept | Content:
     found = document.parse_answer(data, origin, PRINTED)
     if isinstance(found, Comparison):
         return of_comparison(found, origin)
+    if isinstance(found, Fits):
+        return fits.of_fits(found, origin)
     if isinstance(found, Validation):
         return studies.of_validation(found, origin)
     return of_communication(found, origin) if isinstance(found, Communication) else found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,8 +39,18 @@ class _Answer:
 
 
 def of_answers(documents: Sequence[tuple[str, PlanSet | Plan]]) -> Content:
-    """The page of several documents (origin -> document), all for the tokens of the first."""
-    runs = [(origin, kept, kept.plan_to_run if isinstance(kept, PlanSet) else kept) for origin, kept in documents]
+    """The page of several documents (origin -> document), all for the tokens of the first; of those for the model that
+    most are for, and it names the others.
+    """
+    every = [(origin, kept, kept.plan_to_run if isinstance(kept, PlanSet) else kept) for origin, kept in documents]
+    model = Counter(plan.workload.name for _, _, plan in every).most_common(1)[0][0]
+    runs = [run for run in every if run[2].workload.name == model]
+    unlike = [f"{origin}: trains {plan.workload.name}" for origin, _, plan in every if plan.workload.name != model]
+    apart = [("Not compared", [*unlike, f"compared are answers for one model, here {model}"])] if unlike else []
+    named = ", ".join(origin for origin, _ in documents)
+    if len(runs) < 2:
+        none = [("Not compared", ["each answer is for another model; each stands below by itself"])]
+        return Content("Answers for different models", named, [Section("Cost and time", (Lines(none),))])
     first = runs[0][2]
     answers = [answer for origin, kept, plan in runs for answer in _points(Path(origin).stem, kept, plan, first)]
     unbeaten = [one for one in answers if not any(other.beats(one) for other in answers)]
@@ -50,11 +61,11 @@ def of_answers(documents: Sequence[tuple[str, PlanSet | Plan]]) -> Content:
     others = {text for _, _, plan in runs[1:] for text in comparison.compare(first, plan).questions}
     same = [f"here all for {format_count(first.workload.tokens)}"] if comparison.TOKENS in others else []
     different = [("Different questions", [", ".join([*sorted(others), *same])])] if others else []
-    blocks = [Lines(different)] if different else []
+    blocks = [Lines([*different, *apart])] if different or apart else []
     chart = _chart(answers, unbeaten, ids)
     return Content(
-        f"{len(documents)} answers compared",
-        ", ".join(origin for origin, _ in documents),
+        f"{len(runs)} answers compared",
+        named,
         [Section("Cost and time", (*blocks, *chart, table))],
         [*_ends(answers)],
     )

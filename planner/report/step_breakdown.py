@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 
 from planner.base.units import format_percent, format_seconds
 from planner.planning import comparison
@@ -30,8 +31,12 @@ FORWARD = 1.0 / 3.0
 """Of the arithmetic of a micro-batch: its backward pass multiplies twice as much (Narayanan et al. 2021)."""
 WEIGHT = 0.5
 """Of the arithmetic of a backward pass: a product's two gradients take as many operations each."""
-PARTS = ("forward", "exchanges", "backward", "update")
+BETWEEN = "micro-batches between"
+"""Part of a timeline in which many passes are one bar."""
+PARTS = ("forward", "exchanges", "backward", "update", BETWEEN)
 """Of a timeline."""
+MOST_WORKED_OUT = 60_000
+"""Passes of a step that are worked out to draw it: some seconds. Of a longer step the middle is left out."""
 MOST_BLOCKS = 1600
 """Of a timeline: what a reader can still make out, and a browser draws at once."""
 
@@ -167,20 +172,26 @@ def _drawn(
     if not shown:
         return Lines((("Timeline", (f"{stages} stages of {chunks} chunks are too many to draw",)),))
     weight = [each * WEIGHT for each in back]
-    works = pass_orders.run(ahead, back, shown, chunks=chunks, transfer=transfer, weight=weight, name=name)
+    is_whole = (chunks == 1 or count % stages == 0) and 2 * count * stages * chunks <= MOST_WORKED_OUT
+    most = count if is_whole else shown
+    works = pass_orders.run(ahead, back, most, chunks=chunks, transfer=transfer, weight=weight, name=name)
     end = max(work.end for work in works)
-    values = [value for work in works for value in _spans(work, names, chunks, sent)]
+    first = shown // 2 + 1
+    last = most - shown // 2
+    between = range(first, last + 1) if shown < most else range(0)
+    values = [value for work in works if work.micro_batch not in between for value in _spans(work, names, chunks, sent)]
+    values += [value for stage in range(stages) for value in _merged(works, stage, names[stage], between)]
     if after > 0.0:
         text = f"{seconds(after)}: gradients reduced, weights updated"
         values += [{"row": n, "part": "update", "start": end, "end": end + after, "text": text} for n in names]
-    few = (
-        f" {shown} of its {count:,} micro-batches are drawn; what is left out in the middle repeats."
-        if shown < count
-        else ""
-    )
+    few = ""
+    if between:
+        few = f" Micro-batches {first:,} to {last:,} are one bar where they follow each other."
+    elif most < count:
+        few = f" {most} of its {count:,} micro-batches are drawn; what is left out in the middle repeats."
     parts = (*PARTS[:3], "weight", *PARTS[3:]) if name in pass_orders.ORDERS else PARTS
     halves = ", half of the rest as weight gradients" if name in pass_orders.ORDERS else ""
-    summary = f"Gaps are the bubble.{few if shown < count else ''} A third of a pass's arithmetic is taken as forward"
+    summary = f"Gaps are the bubble.{few} A third of a pass's arithmetic is taken as forward"
     summary += f"{halves}."
     table = TextTable(
         title, ("stage", "works", "waits", "bubble"), [_idle(works, i, n, end) for i, n in enumerate(names)]
@@ -204,6 +215,21 @@ def _spans(work: pass_orders.Work, names: Sequence[str], chunks: int, sent: floa
     yield {"row": row, "part": work.kind, "start": work.start, "end": cut, "text": which}
     if sent > 0.01:
         yield {"row": row, "part": "exchanges", "start": cut, "end": work.end, "text": f"{which}, not overlapped"}
+
+
+def _merged(works: Sequence[pass_orders.Work], stage: int, name: str, between: range) -> Iterator[dict[str, object]]:
+    """A bar for passes of a stage that follow each other and are of the micro-batches `between`."""
+    in_turn = sorted((work for work in works if work.stage == stage), key=lambda work: work.start)
+    for is_between, passes in groupby(in_turn, key=lambda work: work.micro_batch in between):
+        if not is_between:
+            continue
+        run = list(passes)
+        start = run[0].start
+        end = run[-1].end
+        numbers = [work.micro_batch for work in run]
+        busy = format_percent(sum(work.end - work.start for work in run) / (end - start), 0)
+        text = f"{len(run):,} passes of micro-batches {min(numbers):,} to {max(numbers):,}, at work {busy} of the time"
+        yield {"row": name, "part": BETWEEN, "start": start, "end": end, "text": text}
 
 
 def _idle(works: Sequence[pass_orders.Work], stage: int, name: str, end: float) -> tuple[str, ...]:

@@ -172,20 +172,42 @@ def _title(axis: str, placed: Mapping[str, Any]) -> dict[str, Any]:
     return {"data": {"values": [{}]}, "mark": text}
 
 
-def spans(values: Values, unit: str, parts: Sequence[str], rows: Sequence[str]) -> dict[str, Any]:
-    """Spans of time on rows: ``row``, ``part``, ``start``, ``end`` in `unit`, and ``text`` for the hover."""
-    return spec(
-        values,
-        ROW * len(rows),
-        mark={"type": "bar", "aria": len(values) <= MOST_NAMED, "cursor": "default"},
-        encoding={
-            "y": {"field": "row", "type": "nominal", "sort": list(rows), "title": None},
-            "x": {"field": "start", "title": unit, **SPAN},
-            "x2": {"field": "end"},
-            "color": coloured(parts, values),
-            "tooltip": tooltip({"row": "", "part": "part", "text": "is"}),
-        },
-    )
+def spans(values: Values, unit: str, parts: Sequence[str], rows: Sequence[str], marks: Values = ()) -> dict[str, Any]:
+    """Spans of time on rows: ``row``, ``part``, ``start``, ``end`` in `unit`, and ``text`` for the hover.
+
+    Each of `marks` is an upright line on its ``row`` where its ``part`` has a limit, ``start``.
+    """
+    y = {"field": "row", "type": "nominal", "sort": list(rows), "title": None}
+    shared = {"color": coloured(parts, values), "tooltip": tooltip({"row": "", "part": "part", "text": "is"})}
+    bar = {
+        "mark": {"type": "bar", "aria": len(values) <= MOST_NAMED, "cursor": "default"},
+        "encoding": {"y": y, "x": {"field": "start", "title": unit, **SPAN}, "x2": {"field": "end"}, **shared},
+    }
+    if not marks:
+        return spec(values, ROW * len(rows), **bar)
+    tick = {
+        "data": {"values": list(marks)},
+        "mark": {"type": "tick", "thickness": 4, "aria": False},
+        "encoding": {"y": y, "x": {"field": "start", **SPAN}, **shared},
+    }
+    return spec(values, ROW * len(rows), layer=[bar, tick])
+
+
+def lines(values: Values, across: str, up: str, parts: Sequence[str], crossings: Values) -> dict[str, Any]:
+    """A line for each of `parts` over ``x``, at ``y``, dashed where ``level`` is true; with points, `crossings`."""
+    place = {
+        "x": {"field": "x", "type": "quantitative", "title": across, "axis": {"tickCount": 6}},
+        "y": {"field": "y", "type": "quantitative", "title": up, "axis": {"tickCount": 6}},
+        "color": coloured(parts, values),
+    }
+    dashes = {"condition": {"test": "datum.level", "value": [6, 4]}, "value": [1, 0]}
+    line = {"mark": {"type": "line", "aria": False}, "encoding": {**place, "strokeDash": dashes}}
+    point = {
+        "data": {"values": list(crossings)},
+        "mark": {"type": "point", "filled": True, "size": 110},
+        "encoding": {**place, "tooltip": tooltip({"part": "", "text": "is"})},
+    }
+    return spec(values, 260, layer=[line, point])
 
 
 SPAN = {"type": "quantitative", "scale": {"nice": False}, "axis": {"tickCount": 8}}

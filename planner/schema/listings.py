@@ -46,11 +46,15 @@ class FittingTraining(Record):
     """What the rent was computed from, for an hour of a node with these."""
     best: tuple[str, ...] = ()
     """What it is of all that were tried: fewest, cheapest, fastest."""
+    hours_low: float | None = None
+    """80 % interval of the hours, from the step's, from here ..."""
+    hours_high: float | None = None
+    """... to here."""
 
     def row(self) -> dict[str, Any]:
         """A row of a table: what fits on what, how long it takes and what it costs."""
         columns = {"sequence": "seq_tokens", "batch": "batch_sequences", "capacity_bytes": "memory_capacity_bytes"}
-        other = ("hours", "usd", "price", "best")
+        other = ("hours", "hours_low", "hours_high", "usd", "price", "best")
         figures = {columns.get(name, name): value for name, value in vars(self).items() if name not in other}
         return {**figures, "days": self.hours / 24, "usd": self.usd, "best": ", ".join(self.best)}
 
