@@ -335,7 +335,7 @@ def test_an_offer_shows_deadlines_and_above_which_use_buying_is_cheaper() -> Non
     """At 2 dollars owned and 5 rented, an hour of use costs the same at 40 % of the time."""
     pair = SimpleNamespace(buy="buy 1 x a", rent="rent 1 x a", owned_usd_per_accelerator_hour=2.0,
                            rented_usd_per_accelerator_hour=5.0, utilisation=0.4)  # fmt: skip
-    (chart,) = offers._crossover(SimpleNamespace(break_even=[pair]))  # type: ignore[arg-type]
+    (chart,) = offers._crossover([pair])  # type: ignore[list-item]
     (crossing,) = chart.spec["layer"][1]["data"]["values"]
     owned = {each["x"]: each["y"] for each in chart.spec["data"]["values"] if not each["level"]}
     assert (crossing["x"], crossing["y"], owned[40]) == (40.0, 5.0, 5.0)

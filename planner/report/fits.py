@@ -18,15 +18,15 @@ HOURS = {**AXES, "days": "time (hours)"}
 """Titles of axes where nothing takes two days."""
 
 
-def of_fits(found: Fits, origin: str) -> Content:
+def of_fits(document: Fits, origin: str) -> Content:
     """Where one model fits, or which models fit on some accelerators.
 
     Raises:
         WrongQuestion: there is nothing in it.
     """
-    if not found.fits:
+    if not document.fits:
         raise WrongQuestion(f"{origin}: nothing in it to show")
-    fits = found.fits
+    fits = document.fits
     first = fits[0]
     of_one = len({fit.model for fit in fits}) == 1 and any(fit.best for fit in fits)
     chosen = next((fit for fit in fits if "cheapest" in fit.best), first)

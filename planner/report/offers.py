@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from planner.base.units import format_percent, format_power, format_usd
 from planner.report import key_figures, plans, recommendation, step_breakdown, vega_lite
 from planner.report.html_page import Chart, Content, Lines, Section, TextTable
 from planner.report.quantities import SOUGHT, amount, limit, limited
 from planner.schema.plan import Plan
-from planner.schema.procurement import Alternative, PoolBought, Procurement
+from planner.schema.procurement import Alternative, BreakEven, PoolBought, Procurement
 
 
 def of_offer(found: Procurement, origin: str) -> Content:
@@ -207,12 +207,12 @@ def _values(found: Procurement) -> list[Section]:
         TextTable("All prices of nodes changed", ("prices", "value", "same kinds", "what"), turned),
     ]
     known = [table for table in tables if table.rows]
-    return [Section("What would change the answer", (*_crossover(found), *known))] if known else []
+    return [Section("What would change the answer", (*_crossover(found.break_even), *known))] if known else []
 
 
-def _crossover(found: Procurement) -> Iterator[Chart]:
+def _crossover(break_even: Sequence[BreakEven]) -> Iterator[Chart]:
     """An hour of use of an accelerator, bought and rented, over the share of its life in which it is used."""
-    pairs = found.break_even[:MOST_DRAWN]
+    pairs = break_even[:MOST_DRAWN]
     if not pairs:
         return
     most = 2.0 * max(pair.rented_usd_per_accelerator_hour for pair in pairs)

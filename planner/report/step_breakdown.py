@@ -171,7 +171,7 @@ def _drawn(
         shown = 0
     if not shown:
         return Lines((("Timeline", (f"{stages} stages of {chunks} chunks are too many to draw",)),))
-    weight = [each * WEIGHT for each in back]
+    weight = [seconds_back * WEIGHT for seconds_back in back]
     is_whole = (chunks == 1 or count % stages == 0) and 2 * count * stages * chunks <= MOST_WORKED_OUT
     most = count if is_whole else shown
     works = pass_orders.run(ahead, back, most, chunks=chunks, transfer=transfer, weight=weight, name=name)
