@@ -2,13 +2,16 @@
 
     python -m benchmarks.rl_sources
 
-prints the fit to all rows, and for every source the fit without it and how far that is off on the source's rows. The
+prints the fit to all rows, and for every source the fit without it and how far that is off on the source's rows; with
+``--write`` it writes the table of measured steps that plans name, instead. The
 figures are searched one after the other on a log scale, which few figures and sixty rows allow.
 """
 
 from __future__ import annotations
 
+import csv
 import math
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -17,8 +20,10 @@ from statistics import fmean
 import numpy as np
 
 from planner.base.errors import ClusterwrightError
-from planner.catalog import load
-from planner.rl import constants, measured
+from planner.catalog import Catalog, load
+from planner.models.parameters import parameters
+from planner.models.workload import find_model
+from planner.rl import constants, measured, nearest
 from planner.rl.constants import MeasuredExcess
 from planner.rl.measured import PHASES, Row, StepParts
 
@@ -73,6 +78,25 @@ def said(excess: MeasuredExcess) -> str:
     return ", ".join(f"{name} {value:.2f}" for name, value in asdict(excess).items() if name in FIGURES)
 
 
+def write(known: Catalog, rows: Sequence[Priced]) -> None:
+    """Writes the measured steps with the predictions of the shipped figures."""
+    excess = constants.fitted()
+    with nearest.TABLE.open("w", encoding="utf-8", newline="") as file:
+        table = csv.writer(file, lineterminator="\n")
+        table.writerow(nearest.COLUMNS)
+        for row, parts in rows:
+            model = find_model(measured.MODELS.get(row["model"], row["model"]))
+            demand, _, stated = measured.demand(row)
+            table.writerow([
+                row["id"], row["source"], row["source_ref"], model.id, "mixture" if model.moe else "dense",
+                parameters(model).total, measured.accelerators(known, row["accelerator"], 1).accelerator.id,
+                row["gpus_train"], row["gpus_rollout"], parts.placement, f"{parts.staleness:g}",
+                measured.trainer(row), measured.engine(row), f"{demand.sequences:.0f}",
+                f"{demand.lengths.mean:.0f}" if stated else "",
+                f"{demand.lengths.cap:.0f}", row["step_s"], f"{parts.step(excess):.1f}",
+            ])  # fmt: skip
+
+
 def main() -> None:
     """Prints the fits and their errors."""
     known = load(None)
@@ -82,6 +106,9 @@ def main() -> None:
             rows.append((row, measured.parts(known, row)))
         except ClusterwrightError as error:
             print(f"{row['id']}: {error}")
+    if sys.argv[1:] == ["--write"]:
+        write(known, rows)
+        return
     whole = fit(rows)
     print(f"all {len(rows)} rows: {said(whole)}")
     inside = {True: 0, False: 0}

@@ -135,7 +135,7 @@ def _of_kind(
         part = pools.accelerator(known, kind) if node is None else node.accelerator
     except WrongQuestion as error:
         raise WrongQuestion(str(error).replace("--accelerators", "--on")) from None
-    holding = [each.accelerators for each in known.nodes.values() if each.accelerator == part]
+    holding = [holder.accelerators for holder in known.nodes.values() if holder.accelerator == part]
     unit = max(holding) if node is None else node.accelerators
     whole = None if node is None else whole_node(known, node.id, 1, asked.fabric, asked.region)
     common = {field.name: getattr(asked, field.name) for field in fields(RLQuestion) if hasattr(asked, field.name)}

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from planner.base.units import format_bytes, format_many, format_percent, format_seconds, format_usd
 from planner.report import plans, vega_lite
 from planner.report.html_page import Chart, Content, KeyFigure, Lines, Section, TextTable
+from planner.report.rl_evidence import evidence
 from planner.schema.rl import PLACED, RLPlan, RLPlanSet, layout, replicas
 
 GIB = 2.0**30
@@ -56,6 +57,7 @@ def _best(answer: RLPlanSet, best: RLPlan) -> Lines:
         ("Placement", [f"{PLACED[best.placement]}{stale}"]),
         ("Training", [f"{layout(best)}, {best.trainer.precision}, {best.trainer.runtime}"]),
         ("Rollout", [f"{replicas(best)}, {best.rollout[0].precision}, {answer.engine}"]),
+        ("Nearest", evidence(best.nearest) if best.nearest else []),
         ("Waits", [best.waits]),
         ("Search", searched if answer.fits is None else []),
     ]

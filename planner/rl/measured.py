@@ -199,7 +199,6 @@ def parts(known: Catalog, row: Row) -> StepParts:
         updates = max(updates, STREAMED)
     excess = constants.fitted()
     reference = bool(row.get("ref_s")) or (row["source"].startswith("nemo-rl") and row["algorithm"] != "DAPO")
-    engine = row.get("engine", "").split("+")[0].strip() or "vllm"
     model = find_model(MODELS.get(row["model"], row["model"]))
     step = RLStep(
         task="grpo",
@@ -210,7 +209,7 @@ def parts(known: Catalog, row: Row) -> StepParts:
         critic=None,
         reward=None,
         steps=1,
-        engine=constants.engine(engine.split(",")[0]),
+        engine=constants.engine(engine(row)),
         rollout_precision="fp8" if row.get("precision_rollout") == "fp8" else "bf16",
     )
     trainers = accelerators(known, row["accelerator"], int(sizes[0]))
@@ -239,12 +238,23 @@ RUNTIMES = (("fsdp", "fsdp2"), ("megatron", "megatron-core"), ("nemo", "megatron
 """What stands in a row's engine -> the runtime."""
 
 
+def engine(row: Row) -> str:
+    """The engine of a row; vLLM where it is not said."""
+    text = row.get("engine", "").split("+")[0].split(",")[0].strip() or "vllm"
+    return constants.engine(text).id
+
+
+def trainer(row: Row) -> str:
+    """The runtime of a row's trainer; Megatron Core where it is not said."""
+    text = row.get("engine", "").lower()
+    return next((name for word, name in RUNTIMES if word in text), "megatron-core")
+
+
 def _training(row: Row) -> PlanOptions:
     """The trainer of a row: its runtime, its degrees, activations recomputed as RL trainers do by default (verl,
     `enable_gradient_checkpointing: True`; NeMo-RL, `activation_checkpointing: true` of its recipes).
     """
-    engine = row.get("engine", "").lower()
-    runtime = next((name for word, name in RUNTIMES if word in engine), "megatron-core")
+    runtime = trainer(row)
     pins = [f"{axis}={int(value)}" for axis in ("tp", "cp", "ep", "pp") if (value := number(row, f"train_{axis}"))]
     if runtime == "fsdp2" and not pins:
         pins = ["tp=1", "pp=1"]

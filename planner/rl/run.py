@@ -12,7 +12,7 @@ from planner.cost.decoding import Rollout, Served
 from planner.models.parameters import parameters
 from planner.models.workload import workload
 from planner.question.reading import runtime_of
-from planner.rl import answer, candidates, problem, program
+from planner.rl import answer, candidates, nearest, problem, program
 from planner.rl.answer import colocated_plan, plan_apart
 from planner.rl.candidates import Training
 from planner.rl.problem import PostTraining
@@ -82,7 +82,10 @@ def document(asked: PostTraining, best_first: Sequence[RLPlan], search: RLSearch
         engine=asked.work.engine.id,  # type: ignore[arg-type]
         objective=asked.objective,
         pools=tuple(f"{machine.cluster.node.id}:{machine.cluster.count}" for machine in asked.machines),
-        plans=tuple(replace(plan, rank=rank) for rank, plan in enumerate(_one_of_each(best_first), 1)),
+        plans=tuple(
+            replace(plan, rank=rank, nearest=nearest.nearest(asked, plan))
+            for rank, plan in enumerate(_one_of_each(best_first), 1)
+        ),
         front=_front(best_first),
         search=search,
         assumptions=tuple(Assumption(what=what, why=why, flag=flag) for what, why, flag in asked.assumptions),

@@ -13,6 +13,7 @@ from planner.schema import notebook
 from planner.schema.choices import Engine, Objective, Placement, RLTask
 from planner.schema.plan import Assumption, Generator
 from planner.schema.record import Answer, Record, Sparse
+from planner.schema.rl_nearest import RLNearestStep
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -139,6 +140,8 @@ class RLPlan(Record):
     usd: float | None
     """US dollars of all steps."""
     days: float
+    nearest: Sparse[RLNearestStep] = None
+    """Published evidence."""
 
 
 class MeasuredPhase(Record):

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from planner.base.units import format_bytes, format_count, format_many, format_percent, format_seconds
 from planner.commands.screen import hand_over, render
+from planner.report.rl_evidence import evidence
 from planner.schema.rl import PLACED, MeasuredStep, RLPlan, RLPlanSet, RolloutSide, TrainerSide
 
 WIDTH = 48
@@ -98,6 +99,8 @@ def _recommended(answer: RLPlanSet, best: RLPlan) -> None:
     low = format_seconds(best.step_low_s)
     high = format_seconds(best.step_high_s)
     render.labelled("Step", f"{format_seconds(best.step_s)} (80 %: {low} to {high}), {_phases(best)}")
+    if best.nearest:
+        render.labelled("Nearest", *evidence(best.nearest))
     render.labelled("Waits", best.waits)
     trained = best.trainer.tokens_per_s
     made = best.rollout[0].tokens_per_s

@@ -1,0 +1,19 @@
+"""The nearest measured step of RL post-training in words."""
+
+from __future__ import annotations
+
+from planner.base.units import format_seconds
+from planner.schema.rl import PLACED
+from planner.schema.rl_nearest import RLNearestStep
+
+
+def evidence(step: RLNearestStep) -> list[str]:
+    """The nearest measured step in words: what it was and took, and in what the plan is another."""
+    count = step.trains if step.placement == "colocated" else f"{step.trains} + {step.rolls_out}"
+    what = f"{step.source} {step.id}: {step.model} on {count} x {step.accelerator}, {PLACED[step.placement]}"
+    error = step.predicted_s / step.measured_s - 1.0
+    predicted = f"{format_seconds(step.predicted_s)} predicted ({error:+.0%}, by figures fitted with it)"
+    took = f"{format_seconds(step.measured_s)} measured, {predicted}"
+    unknown = "" if step.response_mean else "; mean length assumed"
+    differs = f"differs: {', '.join(step.differs)}" if step.differs else "in nothing that is compared"
+    return [f"{what}, {step.engine}, {step.trainer}", f"{took}{unknown}", differs]
