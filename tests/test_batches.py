@@ -20,7 +20,9 @@ def test_tokens_grow_as_samples_lose_worth() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("clusters", [(CLUSTER,), (CLUSTER, "ws-4xrtx6000:1")])
+@pytest.mark.parametrize(
+    "clusters", [(CLUSTER,), pytest.param((CLUSTER, "ws-4xrtx6000:1"), marks=pytest.mark.thorough)]
+)
 def test_a_small_noise_scale_takes_a_small_batch_a_large_one_a_large(clusters: tuple[str, ...]) -> None:
     asked = {"batch": "32|512", "pin": ("tp=1", "pp=1")}
     small = api.plan("bert-base", clusters, noise_scale="1", **asked)

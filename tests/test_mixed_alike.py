@@ -202,7 +202,7 @@ def test_divisors_come_in_pairs() -> None:
     ("model", "clusters", "asked"),
     [
         ("llama3.2-3b", ("dgx-a100-80gb:2", "dgx-v100:2"), {}),
-        ("llama3-8b", ("dgx-h100:2", "dgx-a100-80gb:4"), {"objective": "cost"}),
+        pytest.param("llama3-8b", ("dgx-h100:2", "dgx-a100-80gb:4"), {"objective": "cost"}, marks=pytest.mark.thorough),
         pytest.param("mixtral-8x7b", ("dgx-h100:2", "dgx-a100-80gb:2"), {}, marks=pytest.mark.thorough),
     ],
 )

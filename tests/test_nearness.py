@@ -283,6 +283,7 @@ def test_over_several_pools_a_site_that_is_faster_shortens_stages_and_causes(
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_over_several_pools_every_plan_is_shifted_by_the_same_factor(
     site: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
