@@ -16,7 +16,7 @@ from planner.site import cells
 from tests.words import worded
 
 ASKED = ["llama3-8b", "--cluster", "dgx-h100:1", "--batch", "128"]
-FEW = ["--pin", "cp=1,pp=1,graphs=none,attention_kernel=none,offload=none,activation_offload=none"]
+FEW = ["--pin", "cp=1,pp=1"]
 """A smaller space, where a test pins nothing itself."""
 Answers = Callable[..., dict[str, Any]]
 
