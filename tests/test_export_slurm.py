@@ -58,3 +58,16 @@ def test_a_job_over_several_pools_queues_the_next_one_itself(tmp_path: Path) -> 
         subprocess.run(["bash", "-c", script], cwd=tmp_path, env=usual | more, check=True)
     queued = (tmp_path / "queued").read_text(encoding="utf-8").splitlines()
     assert queued == [f"{n} --dependency=afterany:7 job.sbatch" for n in (2, 3)]
+
+
+def test_racks_of_one_nvlink_domain_are_their_trays_to_what_starts_jobs() -> None:
+    """Two NVL72 of 18 hosts with 4 GPUs each; a rack is a segment unless the site says another."""
+    racks = plan(Case("megatron-core", "qwen3-8b", "gb200-nvl72:2", "tp=8 pp=9"))
+    slurm = bundle(racks, parts("megatron+slurm"), given("megatron+slurm")).files
+    volcano = bundle(racks, parts("megatron+volcano"), given("megatron+volcano")).files["volcano.yaml"]
+
+    for line in ("#SBATCH --segment=18", "#SBATCH --nodes=36", "#SBATCH --gpus-per-node=4"):
+        assert f"{line}\n" in slurm["job.sbatch"]
+    assert "--nnodes 36" in slurm["start.sh"] and "--nproc-per-node 4" in slurm["start.sh"]
+    assert "minAvailable: 36" in volcano and "nvidia.com/gpu: 4" in volcano
+    assert "--segment" not in bundle(DENSE, parts("megatron+slurm"), given("megatron+slurm")).files["job.sbatch"]

@@ -88,11 +88,12 @@ def bundle(
     missing = tuple(s for s in offered.values() if stands(placeholder(s.name), values, job))
     files = {name: announced(name, text, missing) for name, text in job.files.items()}
     made = Bundle(target, files, missing, lost, job.start)
+    weights = "" if changed else "".join(exporter.weights for exporter in exporters)
     title = f"{plan.workload.name} on {plan.cluster.name} with {target}: {header.rpartition(', ')[2]}."
     where = {"rank": plan.rank, "model": plan.workload.model, "cluster": plan.cluster.name}
     heads = [{key: getattr(exporter, key) for key in HEAD} for exporter in exporters]
-    described_files = {"README": readme(title, made), "target.json": described(where, heads, job, made, values)}
-    return replace(made, files=described_files | files)
+    account = described(where, heads, job, made, values)
+    return replace(made, files={"README": readme(title, made, weights), "target.json": account, **files})
 
 
 def _with_extra(job: LaunchJob, values: Mapping[str, str]) -> LaunchJob:
@@ -270,12 +271,13 @@ def announced(name: str, text: str, missing: Sequence[EnvironmentSetting]) -> st
     return "".join([*lines[:after], note, *lines[after:]])
 
 
-def readme(title: str, made: Bundle) -> str:
-    """Four lines."""
+def readme(title: str, made: Bundle, weights: str = "") -> str:
+    """Four lines, and one of the tool for `weights`."""
     fill = ", ".join(f"{placeholder(s.name)} ({s.says})" for s in made.missing)
     lost = "; ".join(f"{loss.called} ({loss.why})" for loss in made.losses)
     left = f"{fill} (clusterwright export --set NAME=VALUE)" if fill else "nothing"
-    lines = (title, f"Start: {made.start}", f"Fill in: {left}", f"Not taken over: {lost or 'nothing'}")
+    lines = [title, f"Start: {made.start}", f"Fill in: {left}", f"Not taken over: {lost or 'nothing'}"]
+    lines += [f"Weights: {weights}"] if weights else []
     return "".join(quoting.line(line) + "\n" for line in lines)
 
 

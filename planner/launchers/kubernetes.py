@@ -50,7 +50,7 @@ def _groups(plan: Plan, job: LaunchJob, values: Values, name: str) -> Iterator[d
     first = 0
     for index, pool in enumerate(plan.cluster.pools):
         yield _group(plan, job, values, name, index, first)
-        first += pool.count
+        first += plan_facts.hosts(pool)[0]
 
 
 def _slices(plan: Plan, job: LaunchJob, values: Values) -> dict[str, Any]:
@@ -71,10 +71,10 @@ def _group(plan: Plan, job: LaunchJob, values: Values, name: str, index: int, fi
     """The job of one pool."""
     rank = f"$((JOB_COMPLETION_INDEX + {first}))"
     pod = _node(plan, job, values, index, rank, f"{name}-pool-0-0-0.{name}")
-    pool = plan.cluster.pools[index]
+    count, _ = plan_facts.hosts(plan.cluster.pools[index])
     job_template = {
-        "parallelism": pool.count,
-        "completions": pool.count,
+        "parallelism": count,
+        "completions": count,
         "completionMode": "Indexed",
         "backoffLimit": 0,
         "template": {**pods.placed(job), "spec": pod},
@@ -88,7 +88,7 @@ def _node(plan: Plan, job: LaunchJob, values: Values, index: int, rank: str, fir
     script = (
         f"export NODE_RANK={rank}\n"
         f"export MASTER_ADDR={first}\n"
-        f"export NPROC_PER_NODE={pool.accelerators_per_node}\n" + torchrun.self_contained(job)
+        f"export NPROC_PER_NODE={plan_facts.hosts(pool)[1]}\n" + torchrun.self_contained(job)
     )
     return {
         "restartPolicy": "Never",
@@ -140,6 +140,7 @@ export MASTER_ADDR="${PET_MASTER_ADDR:-${MASTER_ADDR:?set by the operator}}"
 def pytorchjob(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
     """A PyTorchJob: one node a replica; the operator says which."""
     pool = plan.cluster.pools[0]
+    nodes, per_host = plan_facts.hosts(pool)
     again, lost = pods.restarts(job, values)
     # The operator looks for a container of this name.
     pod = pods.pod(job, pods.devices(pool), _PYTORCHJOB_RANKS + torchrun.self_contained(job), values, name="pytorch")
@@ -151,13 +152,13 @@ def pytorchjob(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
             "template": {**pods.placed(job), "spec": pod},
         }
 
-    workers = {"Worker": replicas(pool.count - 1)} if pool.count > 1 else {}
+    workers = {"Worker": replicas(nodes - 1)} if nodes > 1 else {}
     document = {
         "apiVersion": "kubeflow.org/v1",
         "kind": "PyTorchJob",
         "metadata": pods.metadata(job, quoting.slug(plan.workload.model), values),
         "spec": {
-            "nprocPerNode": str(pool.accelerators_per_node),  # a text here, a number in TrainJob
+            "nprocPerNode": str(per_host),  # a text here, a number in TrainJob
             "pytorchReplicaSpecs": {"Master": replicas(1), **workers},
         },
     }
@@ -174,6 +175,7 @@ export MASTER_ADDR="${PET_MASTER_ADDR:?set by the torch runtime}"
 def trainjob(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
     """A TrainJob: one node a pod; the torch runtime says which, in ``PET_*``."""
     pool = plan.cluster.pools[0]
+    nodes, per_host = plan_facts.hosts(pool)
     made = pods.container(values["image"], _TRAINJOB_RANKS + torchrun.self_contained(job))
     document = {
         "apiVersion": "trainer.kubeflow.org/v1alpha1",
@@ -182,8 +184,8 @@ def trainjob(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
         "spec": {
             "runtimeRef": {"name": values["runtime"]},
             "trainer": {
-                "numNodes": pool.count,
-                "numProcPerNode": pool.accelerators_per_node,
+                "numNodes": nodes,
+                "numProcPerNode": per_host,
                 **made,
                 "resourcesPerNode": pods.resources(job, pods.devices(pool)),
             },
@@ -209,27 +211,32 @@ def volcano(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
     first, tasks = 0, []
     for index in range(len(plan.cluster.pools)):
         tasks.append(_task(plan, job, values, name, index, first))
-        first += plan.cluster.pools[index].count
+        first += plan_facts.hosts(plan.cluster.pools[index])[0]
+    again, lost = pods.restarts(job, values)
+    restarts = {"maxRetry": again, "policies": [{"event": "PodFailed", "action": "RestartJob"}]} if again else {}
     document = {
         "apiVersion": "batch.volcano.sh/v1alpha1",
         "kind": "Job",
-        "metadata": {"name": name, "namespace": values["namespace"]},
+        "metadata": {"name": name, "namespace": values["namespace"], **pods.of_kai(job)},
         "spec": {
             "minAvailable": plan_facts.nodes(plan),
             "schedulerName": "volcano",
             "queue": values["queue"],
             "plugins": {"svc": [], "env": []},
+            **restarts,
             "tasks": tasks,
         },
     }
-    return replace(job, files={**job.files, VOLCANO: quoting.yaml(document)}, start=f"kubectl apply -f {VOLCANO}")
+    files = {**job.files, VOLCANO: quoting.yaml(document)}
+    return replace(job, files=files, start=f"kubectl apply -f {VOLCANO}", losses=(*job.losses, *lost))
 
 
 def _task(plan: Plan, job: LaunchJob, values: Values, name: str, index: int, first: int) -> dict[str, Any]:
     """The task of one pool."""
     rank = f"$((${{VC_TASK_INDEX:?set by the env plugin}} + {first}))"
     pod = _node(plan, job, values, index, rank, f"{name}-pool-0-0.{name}")
-    return {"name": f"pool-{index}", "replicas": plan.cluster.pools[index].count, "template": {"spec": pod}}
+    count, _ = plan_facts.hosts(plan.cluster.pools[index])
+    return {"name": f"pool-{index}", "replicas": count, "template": {"spec": pod}}
 
 
 _BY_POOL = {"loses": loses, "of_pools": of_pools}

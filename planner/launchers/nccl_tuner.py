@@ -111,9 +111,15 @@ def refuses(plan: Plan) -> Iterator[str]:
             yield f"protocol {rule.protocol!r} would be read as simple; known: {', '.join(PROTOCOLS)}"
         elif algorithm in SIMPLE_ONLY and protocol != "simple":
             yield f"NCCL has no {protocol} for {algorithm} and would ignore the row; it has simple"
-        if rule.ranks is not None and algorithm == "nvls_tree" and rule.ranks <= (plan_facts.per_node(plan) or 0):
+        if rule.ranks is not None and algorithm == "nvls_tree" and rule.ranks <= _domain(plan):
             yield f"NCCL has no nvls_tree inside one node and would ignore the row of {rule.ranks} ranks"
     yield from _gaps(rules)
+
+
+def _domain(plan: Plan) -> int:
+    """Accelerators of a node, rack or not, where all pools have as many; else 0."""
+    counts = {pool.accelerators_per_node for pool in plan.cluster.pools}
+    return counts.pop() if len(counts) == 1 else 0
 
 
 def _gaps(rules: list[CommunicationRule]) -> Iterator[str]:

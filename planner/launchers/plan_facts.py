@@ -60,8 +60,26 @@ def offloaded_share(plan: Plan) -> float:
 
 
 def nodes(plan: Plan) -> int:
-    """Nodes of all pools."""
-    return sum(pool.count for pool in plan.cluster.pools)
+    """Hosts of all pools."""
+    return sum(hosts(pool)[0] for pool in plan.cluster.pools)
+
+
+TRAYS = {"GB200": 4, "GB300": 4, "VR200": 4}
+"""Accelerators of a host in racks that are one node to a plan: 18 trays of an NVL72 (stas00/ml-engineering 744d01e)."""
+RACK = 72
+
+
+def hosts(pool: Pool) -> tuple[int, int]:
+    """(hosts of a pool, accelerators of one): a rack that is one node to a plan is its trays to what starts jobs."""
+    whole = pool.accelerators_per_node
+    tray = TRAYS.get(pool.accelerator, whole) if whole == RACK else whole
+    return pool.count * (whole // tray), tray
+
+
+def trays(pool: Pool) -> int | None:
+    """Hosts of a rack, which share NVLink; None where a node is a host itself."""
+    count, _ = hosts(pool)
+    return count // pool.count if count > pool.count else None
 
 
 def pool_names(plan: Plan) -> tuple[str, ...]:
@@ -77,8 +95,8 @@ def pool_names(plan: Plan) -> tuple[str, ...]:
 
 
 def per_node(plan: Plan) -> int | None:
-    """Accelerators of a node, where all pools have as many."""
-    counts = {pool.accelerators_per_node for pool in plan.cluster.pools}
+    """Accelerators of a host, where all pools have as many."""
+    counts = {hosts(pool)[1] for pool in plan.cluster.pools}
     return counts.pop() if len(counts) == 1 else None
 
 

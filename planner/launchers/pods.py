@@ -42,7 +42,7 @@ def devices(pool: Pool) -> dict[str, int]:
     """All accelerators of a node, as its device plugin calls them."""
     name = plan_facts.vendor_resource(pool)
     assert name is not None, "refused before"
-    return {name: pool.accelerators_per_node}
+    return {name: plan_facts.hosts(pool)[1]}
 
 
 def resources(job: LaunchJob, devices: Mapping[str, int]) -> dict[str, Any]:
@@ -73,13 +73,25 @@ def metadata(job: LaunchJob, name: str, values: Values) -> dict[str, Any]:
     """Name and namespace, and the queue of Kueue that the site names."""
     queue = job.site.kubernetes.queue
     labels = {"labels": {"kueue.x-k8s.io/queue-name": queue}} if queue else {}
-    return {"name": name, "namespace": values["namespace"], **labels}
+    return {"name": name, "namespace": values["namespace"], **labels, **of_kai(job)}
 
 
 def placed(job: LaunchJob) -> dict[str, Any]:
     """Metadata of a pod's template: the level of Kueue's topology that a pool's pods should share."""
     level = job.site.kubernetes.topology
     return {"metadata": {"annotations": {"kueue.x-k8s.io/podset-preferred-topology": level}}} if level else {}
+
+
+def of_kai(job: LaunchJob) -> dict[str, Any]:
+    """Annotations of the whole job: the level of topology for KAI, which reads them there
+    (NVIDIA/KAI-Scheduler, pkg/podgrouper, DefaultGrouper).
+    """
+    level = job.site.kubernetes.topology
+    name = job.site.kubernetes.kai_topology
+    if name is None:
+        return {}
+    placed = {"kai.scheduler/topology-preferred-placement": level} if level else {}
+    return {"annotations": {"kai.scheduler/topology": name, **placed}}
 
 
 def restarts(job: LaunchJob, values: Values) -> tuple[int, tuple[Loss, ...]]:

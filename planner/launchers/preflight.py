@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from planner.base.errors import WrongQuestion
-from planner.launchers import quoting, torchrun
+from planner.launchers import plan_facts, quoting, torchrun
 from planner.launchers.scripts import script
 from planner.launchers.target import LaunchJob, Values
 from planner.schema.plan import Plan, Pool
@@ -41,11 +41,13 @@ def added(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
 
 def _planned(pool: Pool, oversubscription: float) -> dict[str, object]:
     """What is expected of a pool: counts, memory in bytes, and bytes/s of an accelerator's and of a node's links."""
+    nodes, per_host = plan_facts.hosts(pool)
+    adapters = pool.nics_per_node * per_host / pool.accelerators_per_node
     return {
-        "nodes": pool.count,
-        "per_node": pool.accelerators_per_node,
+        "nodes": nodes,
+        "per_node": per_host,
         "accelerator": pool.accelerator,
         "memory": pool.accelerator_memory_bytes,
         "scaleup": pool.scaleup_bytes_per_s,
-        "adapters": pool.nics_per_node * (pool.nic_bytes_per_s or 0.0) / oversubscription,
+        "adapters": adapters * (pool.nic_bytes_per_s or 0.0) / oversubscription,
     }

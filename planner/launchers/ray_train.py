@@ -33,8 +33,8 @@ def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
 def with_script(plan: Plan, job: LaunchJob, again: int) -> LaunchJob:
     """The job with ``ray_train.py`` among its files; a failed job begins anew `again` times."""
     filled = {
-        "NODES": plan.cluster.pools[0].count,
-        "GPUS": plan.cluster.pools[0].accelerators_per_node,
+        "NODES": plan_facts.nodes(plan),
+        "GPUS": plan_facts.hosts(plan.cluster.pools[0])[1],
         "RESTARTS": again,
         "FILES": (torchrun.NAME, *job.needed),
     }
@@ -80,7 +80,7 @@ def rayjob(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
     }
     nodes = {
         "groupName": "nodes",
-        **dict.fromkeys(("replicas", "minReplicas", "maxReplicas"), pool.count),
+        **dict.fromkeys(("replicas", "minReplicas", "maxReplicas"), plan_facts.hosts(pool)[0]),
         "rayStartParams": {},
         "template": {"spec": {**kubernetes.node_selector(plan, 0, values), **worker}},
     }

@@ -45,7 +45,7 @@ def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
         f"exec srun {' : '.join(_step(job, index, pool, len(pools)) for index, pool in enumerate(pools))}",
     ]
     text = "\n".join(lines) + "\n"
-    lint(text, [pool.accelerators_per_node for pool in pools])
+    lint(text, [plan_facts.hosts(pool)[1] for pool in pools])
     lost = _no_containers(job)
     return replace(job, files={**job.files, NAME: text}, start=f"sbatch {NAME}", losses=(*job.losses, *lost))
 
@@ -72,9 +72,12 @@ def _request(plan: Plan, job: LaunchJob, pool: Pool, name: str, values: Values) 
     if values["account"]:
         yield f"#SBATCH --account={option(values['account'])}"
     yield from _of_site(job)
-    yield f"#SBATCH --nodes={pool.count}"
+    count, per_host = plan_facts.hosts(pool)
+    if (rack := plan_facts.trays(pool)) and job.site.slurm.segment is None:
+        yield f"#SBATCH --segment={rack}"
+    yield f"#SBATCH --nodes={count}"
     yield "#SBATCH --ntasks-per-node=1"
-    yield f"#SBATCH --gpus-per-node={gpus(kind, name, pool.accelerators_per_node)}"
+    yield f"#SBATCH --gpus-per-node={gpus(kind, name, per_host)}"
     yield "#SBATCH --mem=0"
     yield "#SBATCH --exclusive"
 
@@ -149,9 +152,10 @@ def option(text: str, more: str = "") -> str:
 def _step(job: LaunchJob, index: int, pool: Pool, pools: int) -> str:
     """What ``srun`` starts on one component; SLURM_PROCID counts nodes over all of them."""
     group = f"--het-group={index} " if pools > 1 else ""
-    inner = f'NODE_RANK="$SLURM_PROCID" NPROC_PER_NODE={pool.accelerators_per_node} exec bash {torchrun.NAME}'
+    count, per_host = plan_facts.hosts(pool)
+    inner = f'NODE_RANK="$SLURM_PROCID" NPROC_PER_NODE={per_host} exec bash {torchrun.NAME}'
     inner = f'trap "" USR1; {inner}' if HANDLES in job.argv else inner
-    return f"{group}{_container(job)}--nodes={pool.count} --ntasks={pool.count} bash -c {quoting.word(inner)}"
+    return f"{group}{_container(job)}--nodes={count} --ntasks={count} bash -c {quoting.word(inner)}"
 
 
 def _container(job: LaunchJob) -> str:

@@ -140,6 +140,8 @@ class Exporter:
     loses: Callable[[Plan], Iterator[Loss]] = _no_losses
     packs: bool = False
     """Whether a trainer packs whole texts and attends to each by itself, where their lengths are stated."""
+    weights: str = ""
+    """How weights come from Hugging Face and back, by the launcher's own tool, where there is one."""
     level: Level
     validated_by: str
     """What the level was reached with."""
@@ -159,6 +161,7 @@ def by_table(name: str, **functions: Any) -> Exporter:
         **{key: head[key] for key in ("title", "version", "role", "level", "validated_by")},
         runtime=head.get("runtime"),
         packs=head.get("packs", False),
+        weights=head.get("weights", ""),
         expresses=neutral | head["expresses"],
         lossy=head["loses"] if silent else {},
         settings=tuple(EnvironmentSetting(setting, *says[setting]) for setting in head["settings"]),

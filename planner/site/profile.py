@@ -114,7 +114,9 @@ class KubernetesProfile:
     queue: Word | None = None
     """Queue of Kueue or Volcano."""
     topology: Word | None = None
-    """Level of Kueue's topology that a pool's pods should share, a label of nodes."""
+    """Level of Kueue's topology, or KAI's, that a pool's pods should share, a label of nodes."""
+    kai_topology: Word | None = None
+    """Name of KAI's topology, where that scheduler places pods."""
     claims: tuple[Annotated[str, reads(claim)], ...] = ()
     """Persistent volume claims, each with where it is mounted."""
     resources: Annotated[Mapping[str, int], reads(counts)] = field(default_factory=dict)
@@ -193,6 +195,7 @@ name = "{name}"                      # as reports and measured runs call this si
 # namespace = "training"
 # queue = "research"                 # of Kueue or Volcano
 # topology = "cloud.google.com/gce-topology-block"  # level of Kueue's topology that pods should share
+# kai_topology = "cluster-topology"  # name of KAI's topology, whose scheduler gets the level
 # claims = ["shared-data:/checkpoints"]  # persistent volume claims
 # resources = {{ "rdma/ib" = 8 }}      # of a node, with its accelerators; on AWS "vpc.amazonaws.com/efa" = 32
 # capabilities = ["IPC_LOCK"]        # RDMA registers memory

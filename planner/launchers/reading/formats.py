@@ -283,9 +283,8 @@ def _shape(kind: Format, facts: Values) -> dict[str, Any]:
     shape |= {} if biased is None or "mlp_bias" in shape else {"mlp_bias": biased}
     shape |= {"positions": positions} if positions in ("alibi", "none") else {}
     shape |= {"learned_positions": facts["sequence"]} if positions == "learned" and facts.get("sequence") else {}
-    experts = {"moe": {"experts_per_token": 2, "ffn": width, **moe}} if moe.get("experts", 1) > 1 else {}
+    shape |= {"moe": {"experts_per_token": 2, "ffn": width, **moe}} if moe.get("experts", 1) > 1 else {}
     return {
-        **experts,
         "kv_heads": heads,
         "head_dim": hidden // heads,
         **shape,
