@@ -635,7 +635,7 @@ def tower(p):
     t, h, f, seen = p.layout.micro * s.images * s.tower_patches, s.tower_hidden, s.tower_inner, s.tower_attended
     matrices = [(h, 3.0 * h), (h, h), (h, f + s.tower_gated * f), (f, h)]
     layer = sum(product(p, t, n, k, rate=d.matrix_rate_16) for k, n in matrices)
-    layer += 4.0 * t * seen * h / (d.attention_rate * p.stack.attention) * (1.0 + d.attention_half / seen)
+    layer += 4.0 * t * seen * h / (d.attention_rate * p.stack.attention) * (1.0 + d.attention_half / (2.0 * seen))
     # Two norms and residuals of 5 elements each way, and what the function reads and writes.
     layer += d.element * t * (10.0 * h + (2.0 + s.tower_gated) * f) * p.stack.vector / d.memory_rate
     joined = 2.0 * p.layout.micro * s.images * s.tower_joining / d.matrix_rate_16
@@ -810,6 +810,8 @@ def reduce_and_gather(p, parameters, g, layers):
         wire = p.shape.frozen_bytes if p.shape.quantised and zero >= 3 else kept(p, p.stack.parameter_wire)
         moved = parameters * wire * (1.0 if zero >= 3 else p.shape.trained)
         gathered = gathers * gather(p, moved / gathers, within)
+        if st.broadcasts_shards and zero == 1 and n > 1:
+            gathered = n * gather(p, moved / (n - 1.0), within)
     known = st.bucket_bytes or st.bucket_parameters or zero >= 2
     last = reduce / (times if known else max(layers, 1.0))
     return reduce, gathered, last, gathered / (gathers if gathers > 1 else max(layers, 1.0))

@@ -733,8 +733,10 @@ def test_internevo_sums_whole_buckets_beside_the_pass_and_gathers_beside_nothing
     grid = with_layout(single_grid(figures_of("tied"), *_plain("tied")), dp=64, batch=64)
     options = replace(grid.options, zero=1.0, zero_in_node=0.0, dp_overlap=1.0)
     stack = replace(grid.stack, bucket_parameters=record.bucket_parameters / 1000, reduces_whole=1.0, dp_overlap=1.0)
+    stack = replace(stack, broadcasts_shards=float(record.broadcasts_shards))
     found = {c.op: c for c in calls(replace(grid, stack=stack, options=options)) if c.group == "dp"}
-    summed, gathered = found["all-reduce"], found["all-gather"]
+    summed, gathered = found["all-reduce"], found["broadcast"]
+    assert float(gathered.count) == 64
     assert record.reduces_whole and summed.exposed_s < summed.alone_s
     assert gathered.exposed_s == pytest.approx(gathered.alone_s)
 

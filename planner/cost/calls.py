@@ -321,8 +321,12 @@ def _reduced(
 
 
 def _gathered(grid: Grid, name: str, parameters: Figure, g: CollectiveGroup, shards: Figure, count: Figure) -> Call:
-    """A gather over the shards."""
+    """A gather over the shards, or a broadcast of each."""
     within, _ = data_parallel.shards_and_replicas(g, shards)
+    if float(data_parallel.broadcast_by_shard(grid)) > 0:
+        shard = data_parallel.gathered_bytes(grid, parameters) / shards
+        sent_s = collective_times.broadcast(grid.network, shard, within)
+        return _times(_call(grid, CallKind(BROADCAST, name, "dp"), within, shard, sent_s), shards)
     call_bytes = data_parallel.gathered_bytes(grid, parameters) / count
     return _times(
         _call(

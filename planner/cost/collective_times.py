@@ -114,6 +114,14 @@ def gather(network: Network, size: Figure, g: CollectiveGroup) -> Figure:
     return pipelined(network, _ring_latency(network, g), (g.n - 1.0) / g.n * size / rate, g.n)
 
 
+def broadcast(network: Network, size: Figure, g: CollectiveGroup) -> Figure:
+    """`size` bytes of one rank to all by a ring: ``x = S / min(B_domain, inside B_nic)``, steps as a gather's.
+
+    (NVIDIA/nccl@5067397, src/graph/tuning.cc: as many steps as ranks.)
+    """
+    return gather(network, size * g.n / np.maximum(g.n - 1.0, 1.0), g)
+
+
 def ring_all_reduce(network: Network, size: Figure, g: CollectiveGroup) -> Figure:
     """A reduce-scatter and an all-gather, each way round the ring; inside one domain at the rate of the in-switch sum.
 

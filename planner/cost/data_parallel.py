@@ -134,6 +134,11 @@ def at_once(grid: Grid) -> Figure:
     return summed_whole(grid) * (grid.stack.bucket_parameters <= 0)
 
 
+def broadcast_by_shard(grid: Grid) -> Figure:
+    """1 where each rank's shard of the parameters is sent to the others by a broadcast of its own."""
+    return grid.stack.broadcasts_shards * (grid.options.zero == 1)
+
+
 def bucket(grid: Grid) -> Figure:
     """Parameters whose gradients one call reduces, infinite where it is all of them.
 
@@ -186,8 +191,8 @@ def _reduce_and_gather(
     grid: Grid, parameters: Figure, g: CollectiveGroup, shards: Figure, layers: Figure
 ) -> ReduceAndGather:
     """ZeRO 0 all-reduces; from 1 on gradients are scattered over the shards (and all-reduced across replicas of them),
-    and parameters gathered. One call is made after the other; where no size of theirs is known, the overlap is that of
-    one a layer.
+    and parameters gathered, or broadcast shard by shard. One call is made after the other; where no size of theirs is
+    known, the overlap is that of one a layer.
     """
     network, options, stack = grid.network, grid.options, grid.stack
     gradients = gradient_bytes(grid, parameters)
@@ -201,6 +206,9 @@ def _reduce_and_gather(
     scattered = (options.zero >= 1) & (summed_whole(grid) <= 0)
     reduce = reductions * np.where(scattered, scatter, collective_times.all_reduce(network, call_bytes, g))
     gathered = gathers * collective_times.gather(network, moved / gathers, within)
+    if np.count_nonzero(stack.broadcasts_shards):
+        one_by_one = shards * collective_times.broadcast(network, moved / shards, within)
+        gathered = np.where(broadcast_by_shard(grid) > 0, one_by_one, gathered)
     if grid.expanded is not None:
         # A reduction reads and writes what it reduces, a gather reads this rank's shard, as fast as memory lets it.
         expanded_share = grid.options.expanded_weights

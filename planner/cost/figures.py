@@ -383,6 +383,8 @@ class Stack:
     """The least of them for every rank that shares them."""
     reduces_whole: Figure = 0.0
     """1 if gradients are all-reduced where states are sharded (ZeRO 1), and parameters gathered beside nothing."""
+    broadcasts_shards: Figure = 0.0
+    """1 if each rank's shard is then sent to the others by a broadcast of its own."""
     update_bytes: Figure
     """Bytes per parameter of a rank's shard that copies of gradients take during the update."""
     gather_launches: Figure = 0.0

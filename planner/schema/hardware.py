@@ -319,6 +319,8 @@ class Runtime(Entry):
     reduces_whole: bool = False
     """With sharded states (ZeRO 1) gradients are all-reduced, and parameters gathered after the update, beside nothing.
     Reductions run beside the pass in buckets of `bucket_parameters`; without that, one runs after it."""
+    broadcasts_shards: bool = False
+    """Parameters are gathered by a broadcast of each rank's shard, one after the other (ZeRO 1)."""
     update_bytes: NotNegative = 0.0
     """Bytes per parameter of a rank's optimizer shard that flat copies of gradients take during the update."""
     gather_launches: NotNegative = 0.0

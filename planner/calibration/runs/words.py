@@ -137,7 +137,8 @@ WORDS: tuple[Word, ...] = (
     # Who shares one copy of the states.
     Word(r"\bhsdp\b[^.;\d]{0,12}\d+ ?x ?(\d+)", {"zero_scope": lambda m: "node" if int(m[1]) <= NODE else "full"}),
     Word(
-        r"\bin node\b|within slice|hybrid[- _]shard\w*|\bhsdp\b|shards? (?:with)?in (?:a |each )?node",
+        r"\bin node\b|within slice|hybrid[- _]shard\w*|\bhsdp\b"
+        r"|(?:shard(?:s|ed)?|zero[- ]?[123]) (?:with|inside|in)(?:in)? (?:a |each |the )?node",
         {"zero_scope": "node"},
     ),
     # Experts.
