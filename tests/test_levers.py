@@ -80,7 +80,7 @@ def enumerated(name: str, batch: int, release: str) -> Enumerated:
     return Enumerated(dict(zip(everything, values, strict=True)), time, memory)
 
 
-def searched(prepared: Prepared, capacity: float, budget: int = 10**12) -> tuple[float, waves.LeverSearch]:
+def searched(prepared: Prepared, capacity: float, budget: float = np.inf) -> tuple[float, waves.LeverSearch]:
     """The base space's best, and what levers bring."""
     base = Bounded().search(problem(prepared, 1, capacity=capacity)).best
     known = base[0].value if base else np.inf
@@ -116,6 +116,7 @@ LATE = 0.02
 
 @sweep(("name", "batch", "release", "objective", "share", "limited"), CASES, every=53, ci=17)
 def test_waves_find_what_an_enumeration_of_all_levers_finds(name, batch, release, objective, share, limited):
+    """The best of a whole search is the optimum; where few entries end it, the optimum is not below what is told."""
     prepared = asked(name, batch, release, objective)
     every = enumerated(name, batch, release)
     values = every.value[objective]
@@ -130,11 +131,18 @@ def test_waves_find_what_an_enumeration_of_all_levers_finds(name, batch, release
     best = min([known, *(candidate.value for candidate in better(found))])
     assert best == pytest.approx(least, rel=1e-12) or (not np.isfinite(best) and not np.isfinite(least))
     assert found.least_left == np.inf
+    _, stopped = searched(prepared, capacity, FEW_ENTRIES)
+    at_best = min([known, *(candidate.value for candidate in better(stopped))])
+    assert min(at_best, stopped.least_left) <= least * (1 + 1e-12) and at_best >= least * (1 - 1e-12)
     for candidate in better(found):
         options: OptionValues = candidate.options
         alone = cost.evaluate(single_grid(prepared.figures, candidate.layout, options))
         assert float(alone.time) == pytest.approx(candidate.time, rel=1e-12)
         assert float(alone.memory) <= prepared.within(capacity)
+
+
+FEW_ENTRIES = 20_000
+"""Of arrays, which leave most of these questions unanswered."""
 
 
 @sweep("budget", [0, 1_000, 5_000])
@@ -147,7 +155,7 @@ def test_what_a_budget_leaves_out_is_bounded(budget):
     least = float(every.value["time"][every.memory <= prepared.within(capacity)].min())
     best = min([known, *(candidate.value for candidate in better(found))])
     assert min(best, found.least_left) <= least <= best
-    assert found.looked_at <= 2 * waves.AT_ONCE * budget and found.least_left < best
+    assert found.least_left < best
 
 
 def test_levers_are_those_of_the_release_and_of_axes_that_no_pin_holds():

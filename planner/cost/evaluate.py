@@ -48,6 +48,18 @@ class StepPasses:
 
         return self._changed(take)
 
+    def paired(self, axis: int, points: NDArray[np.intp], rows: NDArray[np.intp]) -> StepPasses:
+        """The totals of pairs: of each row (last axis), those at one point of an option axis; parts are left behind."""
+
+        def pair(figure: Figure) -> Figure:
+            if np.ndim(figure) <= axis + 1 or figure.shape[axis] == 1:
+                return figure[..., rows] if np.ndim(figure) and figure.shape[-1] > 1 else figure
+            place = rows if figure.shape[-1] > 1 else np.zeros_like(rows)
+            pairs_first = np.moveaxis(figure, axis, 0)[points, ..., place]
+            return np.expand_dims(np.moveaxis(pairs_first, 0, -1), axis)
+
+        return self._changed(pair)
+
     def least(self, axis: int) -> StepPasses:
         """Totals that none along an option axis undercuts; parts are left behind."""
 
@@ -75,7 +87,7 @@ def passes(grid: Grid) -> StepPasses:
     if np.count_nonzero(grid.shape.tower_parameters):
         ends = ends[0] + tower.seconds(grid), ends[1]
     if offloads(grid):
-        layers = _copying(grid, layers)
+        layers = copying(grid, layers)
     step_passes = StepPasses(layers if grid.expanded is None else _stashing(grid, layers), ends)
     return (
         replace(step_passes, weights=_weights(grid, modelled[0], step_passes))
@@ -93,7 +105,7 @@ def _weights(grid: Grid, modelled: tuple[Layer, ...], priced: StepPasses) -> tup
     return lead, body, split_schedules.head_weight_seconds(grid)
 
 
-def _copying(grid: Grid, layers: tuple[Layer, ...]) -> tuple[Layer, ...]:
+def copying(grid: Grid, layers: tuple[Layer, ...]) -> tuple[Layer, ...]:
     """Layers with what copying activations to host memory and back takes longer than passes that hide it:
     ``max(moved / host link - pass, 0)`` each way.
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.axes.axis import PlanAxis
 from planner.axes.options import DIMENSIONS, OptionGrid, OptionValues, grid_of_one
 from planner.axes.table import (
     PRECISION,
@@ -126,6 +127,18 @@ def column_grid(figures: Figures, layouts: Mapping[str, NDArray[np.int64]], opti
     each = [grid_of_one(values).points for values in options]
     points = OptionGrid(tuple(tuple(point for (point,) in listed) for listed in zip(*each, strict=True)))
     return _grid(figures, figures.network, figures.devices[options[0][PRECISION]], columns, points, _column)
+
+
+def nodes_grid(figures: Figures, block: Block, axis: PlanAxis[Any], at: NDArray[np.intp]) -> Grid:
+    """The block as a grid of figures in which each row has one point on the dimension of an axis: that at its place."""
+    alone = tuple(DIMENSIONS).index(axis.dimension)
+    device = _by_precision([figures.devices[name] for name in block.axes[PRECISION]])
+    columns: dict[str, Figure] = {name: column.astype(float) for name, column in block.rows.items()}
+
+    def place(values: Sequence[Any], dimension: int) -> NDArray[Any]:
+        return np.array(values)[at] if dimension == alone else _on_axis(values, dimension)
+
+    return _grid(figures, figures.network, device, columns, block.axes, place)
 
 
 def _column(values: Sequence[Any], dimension: int) -> NDArray[Any]:

@@ -8,7 +8,7 @@ layout without, if both fit. :mod:`planner.search.waves` rests on that.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, combinations
 
@@ -48,8 +48,6 @@ class Levers:
     """Axis -> values of the base space."""
     added: Mapping[str, tuple[str, ...]]
     """Axis -> what a lever adds to these."""
-    few: Mapping[str, tuple[str, ...]]
-    """Fewer of these: of modules only one alone, and the first two, three and more in their order."""
 
     def __bool__(self) -> bool:
         return bool(self.added)
@@ -94,8 +92,8 @@ def offered(
         ],
         OFFLOAD.name: [offload_name(share) for share in SHARES] if PART in known[OFFLOAD.name] else [],
         OFFLOAD_OVERLAP.name: ["on"] if True in known[OFFLOAD_OVERLAP.name] else [],
-        ACTIVATION_OFFLOAD.name: list(_moved(model, known[ACTIVATION_OFFLOAD.name], _subsets)),
-        RECOMPUTE.name: list(_recomputed(model, runtime, known[RECOMPUTE.name], _subsets)),
+        ACTIVATION_OFFLOAD.name: list(_moved(model, known[ACTIVATION_OFFLOAD.name])),
+        RECOMPUTE.name: list(_recomputed(model, runtime, known[RECOMPUTE.name])),
     }  # fmt: skip
     if model.moe is not None:
         added[GRAPHS.name] = [name for name in added[GRAPHS.name] if name != "full"]
@@ -105,15 +103,7 @@ def offered(
         for axis, values in added.items()
         if values and axis in names and axis not in pins and AXES[axis].spell(AXES[axis].neutral) in base[axis]
     }
-    few = {
-        ACTIVATION_OFFLOAD.name: {*_moved(model, known[ACTIVATION_OFFLOAD.name], _nested)},
-        RECOMPUTE.name: {*_recomputed(model, runtime, known[RECOMPUTE.name], _nested)},
-    }
-    return Levers(
-        {axis: base[axis] for axis in mine},
-        mine,
-        {axis: tuple(name for name in values if name in few.get(axis, values)) for axis, values in mine.items()},
-    )
+    return Levers({axis: base[axis] for axis in mine}, mine)
 
 
 def _base(axis: str, pins: Pins, workload: Workload, runtime: Runtime) -> tuple[str, ...]:
@@ -124,27 +114,23 @@ def _base(axis: str, pins: Pins, workload: Workload, runtime: Runtime) -> tuple[
     return (AXES[axis].spell(AXES[axis].neutral),)
 
 
-Sets = Callable[[Sequence[str]], Iterator[tuple[str, ...]]]
-"""Some of the sets that modules make."""
-
-
-def _recomputed(model: Model, runtime: Runtime, known: Collection[object], sets: Sets) -> Iterator[str]:
+def _recomputed(model: Model, runtime: Runtime, known: Collection[object]) -> Iterator[str]:
     """Policies that name modules."""
     able = [name for name in offloading.modules_of(model) if name in runtime.recompute_modules]
     if "selective" not in known:
         return
-    for named in sets(able):
+    for named in _subsets(able):
         for again in (named, (CORE_ATTENTION, *named)):
             policy: Recompute = modules("+".join(again), again)
             yield policy.name
 
 
-def _moved(model: Model, known: Collection[object], sets: Sets) -> Iterator[str]:
+def _moved(model: Model, known: Collection[object]) -> Iterator[str]:
     """Modules whose inputs can live in host memory, joined; what attention gives goes with what it reads
     (:func:`planner.axes.values.activation_offload`).
     """
     yield from (WHOLE,) if WHOLE in known else ()
-    for named in sets([name for name in offloading.offloadable(model) if name in known]):
+    for named in _subsets([name for name in offloading.offloadable(model) if name in known]):
         if "attn_proj" not in named or CORE_ATTENTION in named:
             yield "+".join(named)
 
@@ -152,9 +138,3 @@ def _moved(model: Model, known: Collection[object], sets: Sets) -> Iterator[str]
 def _subsets(names: Sequence[str]) -> Iterator[tuple[str, ...]]:
     """All of them, the smallest first."""
     return chain.from_iterable(combinations(names, count) for count in range(1, len(names) + 1))
-
-
-def _nested(names: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """Each name alone; the first two, three and more."""
-    yield from ((name,) for name in names)
-    yield from (tuple(names[:count]) for count in range(2, len(names) + 1))

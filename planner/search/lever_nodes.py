@@ -1,0 +1,330 @@
+"""The best candidate of rows with many points on the dimension of recomputation, without pricing every combination.
+
+A *node* is a row with one such point: what is recomputed, what CUDA graphs launch, and which inputs of modules are
+moved to host memory. Its bound is the least time of its passes with an update that it fits with. Nodes are met twice:
+
+1. as rows with what is recomputed and launched, as if the most were moved and that took no time: where this is not
+   better than the best known, none of these nodes is;
+2. with what they move. Those that may still be better than the best known are priced under every other option.
+
+What a bound leaves out is at least zero, so that no candidate undercuts it. Work is counted in entries of arrays, so
+that the same question has the same answer on every machine.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.axes.options import DIMENSIONS, OptionGrid, Sharding, option_values
+from planner.axes.table import (
+    ACTIVATION_OFFLOAD,
+    DP_OVERLAP,
+    GRAPHS,
+    OFFLOAD_OVERLAP,
+    P2P_OVERLAP,
+    RANK_ORDER,
+    RECOMPUTE,
+    SCHEDULE,
+    ZERO,
+)
+from planner.axes.values import ALONE, SPLIT_SCHEDULES
+from planner.base.stopping import asked
+from planner.cost import data_parallel, pipeline, stage_memory
+from planner.cost.evaluate import StepPasses, copying, evaluate, jitter, passes
+from planner.cost.figures import Array, Figure, Grid
+from planner.cost.pipeline import Flow
+from planner.search import branch_and_bound, costing
+from planner.search.costing import CostTable
+from planner.search.problem import Candidate, SearchProblem
+from planner.space import offloading
+from planner.space.blocks import Block
+from planner.space.cost_grid import nodes_grid, open_grid
+
+_KEPT = tuple(DIMENSIONS).index(RECOMPUTE.dimension)
+_SHARED = tuple(DIMENSIONS).index(ZERO.dimension)
+_ORDERED = tuple(DIMENSIONS).index(RANK_ORDER.dimension)
+_ENTRIES = 1 << 19
+"""Entries of an array at a time."""
+_ROUNDING = 1e-12
+"""Relative error by which sums in another order may differ."""
+_NEVER_SLOWER = (DP_OVERLAP, P2P_OVERLAP, OFFLOAD_OVERLAP)
+"""Switches that take no memory ..."""
+_ON = option_values(dp_overlap=True, p2p_overlap=True, offload_overlap=True)
+"""... and whose bound is least where they are on."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeverNodes:
+    """Nodes of one block, the most promising first."""
+
+    index: int
+    row: NDArray[np.intp]
+    point: NDArray[np.intp]
+    """Place on the block's dimension of recomputation."""
+    move: NDArray[np.intp]
+    """Place among what may be moved."""
+    value: Array
+    """Objective that no candidate of a node undercuts."""
+
+    def taken(self, at: NDArray[np.intp] | slice) -> LeverNodes:
+        """The nodes at some places."""
+        return LeverNodes(self.index, self.row[at], self.point[at], self.move[at], self.value[at])
+
+
+class NodeSearch:
+    """A search of one problem for candidates that are better than the best known."""
+
+    def __init__(self, problem: SearchProblem, moves: Sequence[tuple[str, ...]], best: Candidate | None) -> None:
+        """`moves` are sets of modules whose inputs may live in host memory, where the problem has none there."""
+        bounded = tuple(replace(block, axes=block.axes.held(_ON, _NEVER_SLOWER)) for block in problem.blocks)
+        self.problem = problem
+        self.bounded = replace(problem, blocks=bounded)
+        """Without options that no bound needs."""
+        self.moves = ((), *moves)
+        self.best = best
+        figures = problem.figures
+        self.by_sharding = figures.expanded is not None or bool(np.any(figures.stack.fp32_sums_below_zero))
+        """Whether passes depend on what bounds do without."""
+        self.entries = 0
+        """Entries of arrays that were looked at."""
+        self.candidates = 0
+        """Candidates that a bound was computed for, or more."""
+
+    @property
+    def known(self) -> float:
+        """Objective of the best."""
+        return self.best.value if self.best else math.inf
+
+    def search(self, budget: float, advance: Callable[[int], None] | None = None) -> float:
+        """Finds the best. Returns the objective that nothing undercuts of what so many entries left out."""
+        tables = costing.tables(self.bounded)
+        waiting = []
+        left = math.inf
+        for index, block in enumerate(self.problem.blocks):
+            quick = branch_and_bound.quick_objective_bound(self.bounded, index, tables[index])
+            if self.entries > budget or asked():
+                left = min(left, float(np.min(quick, initial=math.inf)))
+            else:
+                waiting.append(self._promising(index, np.flatnonzero(quick < self.known), tables[index]))
+            if advance:
+                advance(block.size)
+        for nodes in sorted((n for n in waiting if len(n.value)), key=lambda n: float(n.value[0])):
+            left = min(left, self._expanded(nodes, tables[nodes.index], budget))
+        return left
+
+    def _promising(self, index: int, rows: NDArray[np.intp], table: CostTable) -> LeverNodes:
+        """Rows of a block with what its points recompute and launch that may be better than the best known."""
+        block = self.bounded.blocks[index]
+        able = self._able(block)
+        self.candidates += len(rows) * self.problem.blocks[index].width // len(able) * int(np.count_nonzero(able))
+        largest = [int(np.flatnonzero(moves)[-1]) for moves in able]
+        whole = self._moving(self.bounded.grid(index), largest, (-1, *[1] * (len(DIMENSIONS) - _KEPT)))
+        parts = [LeverNodes(index, rows[:0], rows[:0], rows[:0], np.zeros(0))]
+        at_once = max(1, _ENTRIES // block.width)
+        for start in range(0, len(rows), at_once):
+            some = rows[start : start + at_once]
+            grid, priced = table.part(some, least=True)
+            # Of what is in host memory not all need be there: it may hold less.
+            held = [stage.states + stage.live for stage in _stages(costing.rows_of(whole, some))]
+            seconds = _bounds(grid, _flow(grid, priced).time * jitter(grid), held, self._room(index, some))
+            value = self._objective(index, some, seconds)
+            point, place = np.nonzero(value < self.known)
+            parts.append(LeverNodes(index, some[place], point, np.zeros_like(point), value[point, place]))
+            self.entries += len(some) * block.width
+        return _joined(parts)
+
+    def _expanded(self, nodes: LeverNodes, table: CostTable, budget: float) -> float:
+        """Looks at what nodes move; returns the objective that nothing left out undercuts."""
+        block = self.bounded.blocks[nodes.index]
+        able = self._able(block)
+        width = block.width // len(able)
+        at_once = max(1, _ENTRIES // (width * len(self.moves)))
+        for start in range(0, len(nodes.value), at_once):
+            some = nodes.taken(slice(start, start + at_once))
+            if some.value[0] >= self.known:
+                break
+            if self.entries > budget or asked():
+                return float(some.value[0])
+            place, move = np.nonzero(able[some.point])
+            some = replace(some.taken(place), move=move)
+            grid = self._grid(self.bounded, some)
+            steady = _flow(grid, self._passes(some, table, grid)).time * jitter(grid)
+            seconds = branch_and_bound.minimum_over_options(steady, len(some.row)) + grid.stack.step_overhead
+            fast = np.flatnonzero(self._objective(some.index, some.row, seconds) < self.known)
+            self.entries += len(some.row) * width
+            if not len(fast):
+                continue
+            some = some.taken(fast)
+            grid = self._grid(self.bounded, some)
+            held = [stage.total for stage in _stages(grid)]
+            flow = _flow(grid, self._passes(some, table, grid))
+            steady = flow.time * jitter(grid) + self._exposed(some, flow)
+            seconds = _bounds(grid, steady, held, self._room(some.index, some.row))[0]
+            value = self._objective(some.index, some.row, seconds)
+            below = np.flatnonzero(value < self.known)
+            self._price(_joined([replace(some, value=value).taken(below)]), table)
+        return math.inf
+
+    def _exposed(self, nodes: LeverNodes, flow: Flow) -> Array:
+        """Seconds of data-parallel communication that no pass of nodes hides, by what bounds need of shardings."""
+        block = self.problem.blocks[nodes.index]
+        axes = block.axes
+        rows, place = np.unique(nodes.row, return_inverse=True)
+        ahead = np.zeros(len(rows))
+        behind = np.zeros(len(rows))
+        np.maximum.at(ahead, place, _most(flow.forward, len(place)))
+        np.maximum.at(behind, place, _most(flow.backward, len(place)))
+        alone = OptionGrid((*axes.points[:_KEPT], axes.points[_KEPT][:1], *axes.points[_KEPT + 1 :]))
+        some = Block({name: column[rows] for name, column in block.rows.items()}, alone, block.family[rows])
+        grid = open_grid(self.problem.figures, some)
+        split = pipeline.split(grid.shape, grid.layout)
+        traffic = data_parallel.most_held(grid, split)
+        shown = _spread(data_parallel.exposed_traffic(grid, traffic, split.first, ahead, behind) * jitter(grid))
+        # Of shardings that bounds take as one, the least.
+        listed = axes.on(ZERO.dimension)
+        kept = {point: at for at, point in enumerate(self.bounded.blocks[nodes.index].axes.on(ZERO.dimension))}
+        on = [Sharding(*point)._replace(overlap=True, offload_overlap=True) for point in listed]
+        image = [kept[best if best in kept else point] for best, point in zip(on, listed, strict=True)]
+        shown = np.broadcast_to(shown, (*shown.shape[:_SHARED], len(listed), *shown.shape[_SHARED + 1 :]))
+        least = np.full((*shown.shape[:_SHARED], len(kept), *shown.shape[_SHARED + 1 :]), np.inf)
+        np.minimum.at(np.moveaxis(least, _SHARED, 0), image, np.moveaxis(shown, _SHARED, 0))
+        options = tuple(place for place in range(len(DIMENSIONS)) if place not in (_SHARED, _ORDERED))
+        return np.asarray(np.min(least, axis=options, keepdims=True)[..., place])
+
+    def _price(self, nodes: LeverNodes, table: CostTable) -> None:
+        """Prices nodes under every option."""
+        target = self.problem.targets[nodes.index]
+        shape = self.problem.blocks[nodes.index].axes.shape
+        options = (*shape[:_KEPT], 1, *shape[_KEPT + 1 :])
+        at_once = max(1, (_ENTRIES >> 2) // math.prod(options))
+        for start in range(0, len(nodes.value), at_once):
+            some = nodes.taken(slice(start, start + at_once))
+            if some.value[0] >= self.known:
+                return
+            grid = self._grid(self.problem, some)
+            priced = passes(grid) if self.by_sharding else self._passes(some, table, grid)
+            time = np.broadcast_to(evaluate(grid, priced, 0.0).time, (*options, len(some.row)))
+            self.entries += time.size
+            able = (time <= target.limit[some.row]) & (time * target.weight[some.row] < self.known)
+            fast = np.flatnonzero(np.any(able, axis=tuple(range(len(options)))))
+            if not len(fast):
+                continue
+            some = some.taken(fast)
+            time = time[..., fast]
+            held = stage_memory.largest(_stages(self._grid(self.problem, some)))
+            able = able[..., fast] & (held <= self._room(some.index, some.row))
+            value = np.where(able, time * target.weight[some.row], np.inf)
+            at = np.unravel_index(int(np.argmin(value)), value.shape)
+            if value[at] < self.known:
+                held_bytes = float(np.broadcast_to(held, value.shape)[at])
+                self.best = self._candidate(some, at, (float(value[at]), float(time[at]), held_bytes))
+
+    def _candidate(self, nodes: LeverNodes, at: Sequence[np.intp], costs: tuple[float, float, float]) -> Candidate:
+        """The candidate at one place of some nodes with all options; costs are its objective, seconds and bytes."""
+        block = self.problem.blocks[nodes.index]
+        *chosen, place = map(int, at)
+        chosen[_KEPT] = int(nodes.point[place])
+        options = block.axes.at(chosen)
+        moved = self.moves[int(nodes.move[place])]
+        layout = {axis: int(column[nodes.row[place]]) for axis, column in block.rows.items()}
+        flat = int(np.ravel_multi_index((*chosen, int(nodes.row[place])), block.shape))
+        return Candidate(
+            nodes.index,
+            flat,
+            *costs,
+            layout=layout,
+            options=options.replaced(activation_offload=moved) if moved else options,
+        )
+
+    def _able(self, block: Block) -> NDArray[np.bool_]:
+        """Which moves, the largest last, go with which points of a block."""
+        alone = block.axes[SCHEDULE][0] not in SPLIT_SCHEDULES
+        graphs = block.axes[GRAPHS]
+        able = [
+            [not moved or (alone and graphs[place] == ALONE and offloading.goes_with(policy, moved))
+             for moved in self.moves]
+            for place, policy in enumerate(block.axes[RECOMPUTE])
+        ]  # fmt: skip
+        return np.array(able)
+
+    def _room(self, index: int, rows: NDArray[np.intp]) -> Figure:
+        return self.problem.room(index, rows)
+
+    def _objective(self, index: int, rows: NDArray[np.intp], seconds: Array) -> Array:
+        return branch_and_bound.objective(self.problem, index, rows, seconds * (1.0 - _ROUNDING))
+
+    def _grid(self, problem: SearchProblem, nodes: LeverNodes) -> Grid:
+        """Nodes as rows of a grid."""
+        block = problem.blocks[nodes.index]
+        used, place = np.unique(nodes.point, return_inverse=True)
+        listed = block.axes.points[_KEPT]
+        points = (*block.axes.points[:_KEPT], tuple(listed[kept] for kept in used), *block.axes.points[_KEPT + 1 :])
+        rows = {name: column[nodes.row] for name, column in block.rows.items()}
+        grid = nodes_grid(problem.figures, Block(rows, OptionGrid(points), nodes.row), RECOMPUTE, place)
+        return self._moving(grid, nodes.move, (-1,))
+
+    def _moving(self, grid: Grid, moves: Sequence[int] | NDArray[np.intp], shape: Sequence[int]) -> Grid:
+        """The grid with inputs of these modules moved, one set a place along an array of some shape."""
+        if len(self.moves) == 1:
+            return grid
+        figures = [ACTIVATION_OFFLOAD.figures(moved) for moved in self.moves]
+        names = dict.fromkeys(name for known in figures for name in known)
+        placed = {
+            name: np.array([known.get(name, 0.0) for known in figures])[np.asarray(moves)].reshape(shape)
+            for name in names
+        }
+        return replace(grid, options=replace(grid.options, **placed))
+
+    def _passes(self, nodes: LeverNodes, table: CostTable, grid: Grid) -> StepPasses:
+        """What a micro-batch of every node costs under what bounds need of the other options."""
+        priced = table.keyed.paired(_KEPT, nodes.point, table.place[nodes.row])
+        return replace(priced, layers=copying(grid, priced.layers)) if len(self.moves) > 1 else priced
+
+
+def _joined(parts: Sequence[LeverNodes]) -> LeverNodes:
+    """The nodes of all parts, the most promising first."""
+    row, point, move, value = (
+        np.concatenate([getattr(part, name) for part in parts]) for name in ("row", "point", "move", "value")
+    )
+    return LeverNodes(parts[0].index, row, point, move, value).taken(np.argsort(value, kind="stable"))
+
+
+def _stages(grid: Grid) -> Sequence[stage_memory.Memory]:
+    return stage_memory.stages(grid, pipeline.split(grid.shape, grid.layout))
+
+
+def _flow(grid: Grid, priced: StepPasses) -> Flow:
+    return pipeline.flow(grid, pipeline.stages(grid, priced.layers, priced.ends, priced.weights))
+
+
+def _most(figure: Figure, count: int) -> Array:
+    """The most over options of so many rows."""
+    return np.broadcast_to(np.max(_spread(figure), axis=tuple(range(len(DIMENSIONS)))), (count,))
+
+
+def _bounds(grid: Grid, steady: Figure, held: Sequence[Figure], room: Figure) -> Array:
+    """Seconds that no candidate undercuts that fits, shape (points, rows); infinite where none fits."""
+    fixed = data_parallel.update(grid, pipeline.split(grid.shape, grid.layout)) + grid.stack.step_overhead
+    fits = _spread(held[0] <= room)
+    for part in held[1:]:
+        fits = fits & (part <= room)
+    seconds = np.where(fits, _least(steady, fits.shape) + _least(fixed, fits.shape), np.inf)
+    least = np.min(seconds, axis=tuple(place for place in range(len(DIMENSIONS)) if place != _KEPT))
+    return np.broadcast_to(least, (least.shape[0], len(grid.layout.tp)))
+
+
+def _spread(figure: Figure) -> NDArray[np.generic]:
+    """With all dimensions."""
+    array = np.asarray(figure)
+    return array.reshape((1,) * (len(DIMENSIONS) + 1 - array.ndim) + array.shape)
+
+
+def _least(figure: Figure, shape: Sequence[int]) -> Array:
+    """The least over options, but that of recomputation, along which an array of some shape has one value."""
+    alone = tuple(place for place in range(len(DIMENSIONS)) if shape[place] == 1 and place != _KEPT)
+    return np.asarray(np.min(_spread(figure), axis=alone, keepdims=True))
