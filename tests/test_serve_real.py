@@ -130,6 +130,21 @@ def test_a_question_is_answered_with_its_report(served: Served) -> None:
     assert place in served.own("GET", "/")[2]
 
 
+@pytest.mark.parametrize(
+    ("kind", "more", "title"),
+    [
+        ("fit", {"seq": "1k", "tokens": "1M"}, "Where gpt2 fits"),
+        ("offer", {"tokens": "1B", "max_cost": "$100k"}, "Offer: "),
+    ],
+)
+def test_other_questions_are_answered_with_theirs(served: Served, kind: str, more: dict[str, str], title: str) -> None:
+    status, place, _ = served.answered({"model": "gpt2", "question": kind, **more})
+    assert status == 303 and place.startswith(f"/plans/{kind}-")
+    assert f'<h1 id="d1">{title}' in served.own("GET", place)[2] and title in served.own("GET", "/")[2]
+    text = served.answered({"model": "gpt2", "question": kind, "pin": "tp=2"})[2]
+    assert 'aria-invalid="true"' in text.partition('id="pin"')[2][:300] and "does not use it" in text
+
+
 @pytest.mark.skipif(not BROWSER or find_spec("playwright") is None, reason="no browser or no driver (make test-report)")
 def test_a_browser_asks_and_is_shown_the_report(served: Served) -> None:
     """What it sends of itself (Origin, the cookie) is what is let in."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import json
 import os
 import re
 from collections.abc import Callable
@@ -124,6 +125,23 @@ class AgentTools:
     def document(self, model: str, cluster: str | list[str], **asked: Any) -> str:
         """The document of that answer, as text."""
         return self.planned(model, cluster, **asked).to_json()
+
+    def fit_document(self, model: str, **asked: Any) -> str:
+        """The document of what fits where, as text."""
+        import planner
+        from planner.schema.listings import Fits
+
+        return json.dumps(asdict(Fits(fits=tuple(planner.fit(self._named(model), **asked)))), indent=2)
+
+    def offer_document(self, model: str, max_cost: str | None = None, **asked: Any) -> str:
+        """The document of what to buy or rent for at most so much, as text."""
+        import planner
+
+        try:
+            found = planner.procure(model=self._named(model), budget=max_cost, node=[], quick=True, **asked)
+        except WrongQuestion as error:
+            raise WrongQuestion(str(error).replace("budget=", "max_cost=")) from None
+        return found.to_json()
 
     @offers(EstimateQuestion, "batch", "seq", "tokens", "precision", "method", "task", "runtime", "price")
     def estimate(

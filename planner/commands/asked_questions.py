@@ -54,6 +54,11 @@ class PageQuestion:
     task: asyncio.Task[None] | None = None
 
     @property
+    def title(self) -> str:
+        """What is asked about: a model, and the cluster where one is given."""
+        return " on ".join(self.given[name] for name in ("model", "cluster") if self.given.get(name))
+
+    @property
     def is_under_way(self) -> bool:
         """Whether its search runs."""
         return self.progress is not None and not self.is_over
@@ -143,6 +148,11 @@ def summary(path: Path, changed: int) -> tuple[str, str]:
     del changed
     try:
         held = json.loads(path.read_text(encoding="utf-8"))
+        if held["kind"] == "fit":
+            return f"Where {held['fits'][0]['model']} fits", f"{len(held['fits'])} trainings that fit"
+        if held["kind"] == "procurement":
+            best = held["alternatives"][0]
+            return f"Offer: {held['question']['name']}", f"{format_usd(best['cost']['total_usd'])}, {best['what']}"
         plan = next((plan for plan in held["plans"] if plan["rank"] == held.get("recommended")), held["plans"][0])
         pools = " + ".join(f"{pool['count']} × {pool['node']}" for pool in plan["cluster"]["pools"])
         usd = plan["money"].get("usd_total")

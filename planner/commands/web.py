@@ -45,12 +45,20 @@ FIELDS: dict[str, tuple[str, str]] = {
     "batch": ("Batch, sequences", "the model's own"),
     "seq": ("Tokens per sequence", "the model's own, or 8192"),
     "tokens": ("Tokens to train on", "the model's own, or 1T"),
+    "precision": ("Precision", "the model's own; fp8, or fp8,bf16"),
+    "runtime": ("Runtime", "the usual one; fsdp2"),
     "price": ("Price", "the catalog's, or $2.10/h an accelerator"),
     "deadline": ("Deadline", "30 d"),
     "max_cost": ("Most to pay", "$500k"),
     "pin": ("Fixed", "tp=8,pp=1..4"),
 }
 """Field -> its label, and an example."""
+QUESTIONS: dict[str, tuple[str, str, tuple[str, ...]]] = {
+    "plan": ("Plan", "document", tuple(FIELDS)),
+    "fit": ("Where does it fit?", "fit_document", ("model", "batch", "seq", "tokens", "precision", "runtime")),
+    "offer": ("What to buy or rent?", "offer_document", ("model", "batch", "seq", "tokens", "deadline", "max_cost")),
+}
+"""Question, which begins its answer's file name -> text of its button, tool that answers, fields that it takes."""
 NUMBERS = ("batch", "seq")
 LABELS = {name: label for name, (label, _) in FIELDS.items()}
 WATCHING = (TEMPLATES / "waiting.js").read_text(encoding="utf-8")
@@ -183,20 +191,25 @@ class Pages:
 
     async def _planned(self, question: PageQuestion) -> str:
         """The name of the file that holds the answer."""
+        kind = question.given.get("question", "plan")
+        label, tool, taken = QUESTIONS.get(kind, QUESTIONS["plan"])
         asked: dict[str, Any] = {name: question.given[name] for name in FIELDS if question.given.get(name)}
+        if unused := next((name for name in asked if name not in taken), None):
+            raise WrongQuestion(f'{unused}={asked[unused]!r}: "{label}" does not use it; leave it empty')
         for name in NUMBERS:
             if name in asked:
                 asked[name] = _whole(name, asked[name])
-        if not asked.get("model") or not asked.get("cluster"):
+        if "model" not in asked or ("cluster" in taken and "cluster" not in asked):
             missing = "cluster" if asked.get("model") else "model"
             raise WrongQuestion(f"{missing}: a model and a cluster are needed, at least: llama3-8b on dgx-h100:4")
-        kept = f"plan-{secrets.token_hex(6)}.json"
-        asked["cluster"] = asked["cluster"].split()
+        kept = f"{kind if kind in QUESTIONS else 'plan'}-{secrets.token_hex(6)}.json"
+        if "cluster" in asked:
+            asked["cluster"] = asked["cluster"].split()
 
         def tell(progress: dict[str, Any]) -> None:
             question.progress = progress
 
-        text = await self.search.answer("document", asked, tell)
+        text = await self.search.answer(tool, asked, tell)
         writing.write(self.tools.folder / kept, text, replace=True)
         return kept
 
@@ -209,12 +222,14 @@ class Pages:
         if not names:
             raise WrongQuestion("choose the answers to compare in the list below the form")
         paths = [kept[name] for name in names]
-        compared = [documents.compare(*paths)] if len(paths) == 2 else []
+        plans = [name for name in names if name.startswith("plan-")]
+        compared = [documents.compare(*paths)] if len(plans) == len(paths) == 2 else []
         return documents.written([*compared, *paths], None)
 
     def _kept(self) -> list[Path]:
         """Answers, newest first."""
-        files = [path for path in self.tools.folder.glob("plan-*.json") if not path.is_symlink()]
+        every = (path for kind in QUESTIONS for path in self.tools.folder.glob(f"{kind}-*.json"))
+        files = [path for path in every if not path.is_symlink()]
         return sorted(files, key=lambda path: path.stat().st_mtime, reverse=True)
 
     def _page(self, given: Mapping[str, str], problem: str, status: int = 200) -> Response:
@@ -224,6 +239,7 @@ class Pages:
         html = rendered(
             "question.html",
             fields=FIELDS,
+            questions={kind: label for kind, (label, _, _) in QUESTIONS.items()},
             given=given,
             problem=words,
             place=place,
