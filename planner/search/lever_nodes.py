@@ -153,8 +153,10 @@ class NodeSearch:
             place, move = np.nonzero(able[some.point])
             some = replace(some.taken(place), move=move)
             grid = self._grid(self.bounded, some)
-            steady = _flow(grid, self._passes(some, table, grid)).time * jitter(grid)
-            seconds = branch_and_bound.minimum_over_options(steady, len(some.row)) + grid.stack.step_overhead
+            flow = _flow(grid, self._passes(some, table, grid))
+            passes_s = branch_and_bound.minimum_over_options(flow.time * jitter(grid), len(some.row))
+            shown_s = branch_and_bound.minimum_over_options(self._exposed(some, flow), len(some.row))
+            seconds = passes_s + shown_s + grid.stack.step_overhead
             fast = np.flatnonzero(self._objective(some.index, some.row, seconds) < self.known)
             self.entries += len(some.row) * width
             if not len(fast):
