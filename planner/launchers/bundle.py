@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -105,10 +103,6 @@ def _with_extra(job: LaunchJob, values: Mapping[str, str]) -> LaunchJob:
     return replace(job, command=(*job.command, *extra), argv=(*job.argv, *extra))
 
 
-NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", re.ASCII)
-"""A label of RFC 1123, which Kubernetes requires of a namespace."""
-
-
 def settings(offered: Mapping[str, EnvironmentSetting], given: Mapping[str, str]) -> dict[str, str]:
     """Every setting of the targets: as given, by default, or as its placeholder.
 
@@ -123,35 +117,12 @@ def settings(offered: Mapping[str, EnvironmentSetting], given: Mapping[str, str]
             raise WrongQuestion(f"--set {name}: a NUL byte cannot be part of a command or a file")
         if not value and offered[name].default is None:
             raise WrongQuestion(f"--set {name}=: is empty; leave it out to fill it in later")
-        _check(name, value)
+        profiles.check(name, value)
     for name, value in given.items():
         if name == EXTRA.name:
             profiles.words(value)
     defaults = {n: placeholder(n) if s.default is None else s.default for n, s in offered.items()}
     return {**defaults, **given}
-
-
-def _check(name: str, value: str) -> None:
-    """A value that a launcher would read as another option, or stop at, is refused here."""
-    stated = f"--set {name}={quoting.line(value)}"
-    whole = value.isascii() and value.isdecimal()
-    if value.startswith("--") and value[2:3].isalpha() and name != EXTRA.name:
-        raise WrongQuestion(f"{stated}: a launcher would read it as an option")
-    if name == "lora-alpha" and value and not (whole and int(value[:9])):
-        raise WrongQuestion(f"{stated}: must be a whole number from 1")
-    if name == "namespace" and value and not NAMESPACE.fullmatch(value):
-        raise WrongQuestion(f"{stated}: Kubernetes takes up to 63 of a-z, 0-9 and, inside, '-'")
-    if name in ("lr", "rotary-base"):
-        try:
-            fine = 0 < float(value) < math.inf
-        except ValueError:
-            raise WrongQuestion(f"{stated}: not a number") from None
-        if not fine:
-            raise WrongQuestion(f"{stated}: must be a finite number above 0")
-    if name == "rotary-base" and not float(value).is_integer():
-        raise WrongQuestion(f"{stated}: must be a whole number")
-    if name == "master-port" and not (whole and len(value) < 6 and 0 < int(value) < 65536):
-        raise WrongQuestion(f"{stated}: must be a whole number from 1 to 65535")
 
 
 def _offered(exporters: Sequence[Exporter], plan: Plan) -> dict[str, EnvironmentSetting]:

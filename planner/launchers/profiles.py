@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import shlex
 from collections.abc import Container, Mapping, Sequence
@@ -13,6 +14,8 @@ from planner.schema.plan import Plan
 from planner.site.profile import SiteProfile
 
 EXTRA = EnvironmentSetting("extra-args", "arguments of the trainer, after those of the plan", "")
+NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", re.ASCII)
+"""A label of RFC 1123, which Kubernetes requires of a namespace."""
 
 
 def settings(site: SiteProfile, plan: Plan, offered: Container[str]) -> Mapping[str, str]:
@@ -40,6 +43,33 @@ def words(text: str) -> list[str]:
         return shlex.split(text)
     except ValueError as error:
         raise WrongQuestion(f"--set extra-args={quoting.line(text)}: {error}") from None
+
+
+def check(name: str, value: str) -> None:
+    """Refuses a value of ``--set`` that a launcher would read as another option, or stop at.
+
+    Raises:
+        WrongQuestion: such a value.
+    """
+    stated = f"--set {name}={quoting.line(value)}"
+    whole = value.isascii() and value.isdecimal()
+    if value.startswith("--") and value[2:3].isalpha() and name != EXTRA.name:
+        raise WrongQuestion(f"{stated}: a launcher would read it as an option")
+    if name == "lora-alpha" and value and not (whole and int(value[:9])):
+        raise WrongQuestion(f"{stated}: must be a whole number from 1")
+    if name == "namespace" and value and not NAMESPACE.fullmatch(value):
+        raise WrongQuestion(f"{stated}: Kubernetes takes up to 63 of a-z, 0-9 and, inside, '-'")
+    if name in ("lr", "rotary-base"):
+        try:
+            fine = 0 < float(value) < math.inf
+        except ValueError:
+            raise WrongQuestion(f"{stated}: not a number") from None
+        if not fine:
+            raise WrongQuestion(f"{stated}: must be a finite number above 0")
+    if name == "rotary-base" and not float(value).is_integer():
+        raise WrongQuestion(f"{stated}: must be a whole number")
+    if name == "master-port" and not (whole and len(value) < 6 and 0 < int(value) < 65536):
+        raise WrongQuestion(f"{stated}: must be a whole number from 1 to 65535")
 
 
 def contradictions(ours: Sequence[str], extra: Sequence[str]) -> tuple[Loss, ...]:
