@@ -83,6 +83,15 @@ pipeline_model_parallel_size: 4
 expert_model_parallel_size: 2
 use_distributed_optimizer: true
 """
+MAXTEXT = """
+base_config: "base.yml"
+model_name: "llama3-70b"
+hardware: "gpu"
+per_device_batch_size: 4
+max_target_length: 8192
+remat_policy: "full"
+dataset_type: "synthetic"
+"""
 
 
 @pytest.mark.parametrize(
@@ -128,6 +137,8 @@ def test_gated_widths_are_the_models_own() -> None:
         ("primus", PRIMUS.replace("fp8: hybrid", "pipeline_shards: 3"), "pipeline-shards"),
         ("llama-factory", "cutoff_len: 8\nmodel_name_or_path: llama3-8b\nmesh_shape: 2x4\n", "mesh_shape"),
         ("axolotl", "base_model: llama3-8b\nzigzag_offload: true\n", "zigzag_offload"),
+        ("maxtext", MAXTEXT + "logical_axis_rules: [[batch, data]]\n", "logical_axis_rules"),
+        ("maxtext", MAXTEXT + "sparse_matmul: false\n", "sparse_matmul"),
     ],
 )
 def test_a_key_that_may_matter_is_never_ignored(source: str, text: str, key: str) -> None:
@@ -167,6 +178,10 @@ def test_primus_pipelines_are_schedules_and_nothing_of_its_own_shape_is_dropped(
     found = reading.read("primus", text())
 
     assert (found.settings["schedule"], found.shape["qkv_bias"]) == ("zbv", True)
+    inserted = text(patch_primus_pipeline="${PATCH:true}", add_bias_linear="${BIASED:true}")
+    assert reading.read("primus", inserted) == found, "Primus's usual way to write a value"
+    with pytest.raises(WrongQuestion, match="add_bias_linear true: another model"):
+        reading.read("primus", PRIMUS.replace("fp8: hybrid", "add_bias_linear: true"))
     for more, told in (({"pp_algorithm": "v-half"}, "pp_algorithm v-half: choose"), ({"new_degree": 2}, "new-degree")):
         with pytest.raises(WrongQuestion, match=told):
             reading.read("primus", text(**more))
@@ -246,17 +261,6 @@ def test_earlier_releases_of_torchtitan_are_read() -> None:
     assert (found.model, found.precision, found.settings["micro"]) == ("llama3.1-405b", "fp8", 2)
 
 
-MAXTEXT = """
-base_config: "base.yml"
-model_name: "llama3-70b"
-hardware: "gpu"
-per_device_batch_size: 4
-max_target_length: 8192
-remat_policy: "full"
-dataset_type: "synthetic"
-"""
-
-
 def test_maxtext_is_sharded_in_a_node_unless_its_command_says_otherwise(tmp_path: Path) -> None:
     found = reading.read("maxtext", MAXTEXT)
     (tmp_path / "mine.yml").write_text(MAXTEXT)
@@ -268,6 +272,38 @@ def test_maxtext_is_sharded_in_a_node_unless_its_command_says_otherwise(tmp_path
     assert (led.settings["micro"], led.settings["zero"], "zero_scope" in led.settings) == (2, 3, False)
     with pytest.raises(WrongQuestion, match="ici_tensor_parallelism 4"):
         reading.read("maxtext", f"{MAXTEXT}ici_tensor_parallelism: 4")
+
+
+@pytest.mark.parametrize(
+    ("keys", "cluster", "told"),
+    [
+        ("ici_fsdp_parallelism: 4\ndcn_data_parallelism: 2", "dgx-h100:4", "2 replicas of 4 shards are not the 32"),
+        ("ici_fsdp_parallelism: 5", "dgx-h100:4", "any replicas of 5 shards are not the 32"),
+        ("ici_fsdp_parallelism: 16\ndcn_data_parallelism: 2", "dgx-h100:4", "over 16 ranks, .* has 8 .*--ignore"),
+        ("hardware: tpu\ndcn_data_parallelism: 2", "tpu-v5p-4:8", "sharded over 16 ranks, .* has 32 .*--ignore"),
+    ],
+)
+def test_meshes_of_maxtext_that_no_plan_has_are_refused(keys: str, cluster: str, told: str) -> None:
+    with pytest.raises(WrongQuestion, match=told):
+        reading.plan("maxtext", MAXTEXT + keys, [cluster])
+
+
+def test_meshes_of_slices_and_nodes_are_those_of_the_plan() -> None:
+    for keys, cluster in (("dcn_data_parallelism: 3", "dgx-h100:3"), ("hardware: tpu", "tpu-v5p-4:8")):
+        (plan,) = reading.plan("maxtext", f"{MAXTEXT}{keys}\nici_fsdp_parallelism: -1", [cluster]).plans.plans
+        assert plan.parallelism.dp_shard == (8 if "h100" in cluster else 32)
+    found = reading.read("maxtext", MAXTEXT + "dcn_data_parallelism: -1\ncapacity_factor: 1.25")
+    assert (found.degrees, found.settings["zero_scope"]) == (None, "node")
+    assert any("up to a capacity" in text for text in found.differs)
+    assert not reading.read("maxtext", MAXTEXT + "capacity_factor: -1.0\ngrad_dtype: float32").differs
+    replicated = reading.read("torchtune", TUNE + "data_parallel_replicate_dim: 2\n")
+    assert (replicated.degrees, replicated.settings["zero_scope"]) == ((2, -1), "node")
+
+
+def test_a_precision_of_nemo_that_its_scripts_overwrite_is_told() -> None:
+    found = reading.read("nemo", NEMO.replace("model: {", "model: {precision: 32, "))
+    assert found.precision == "bf16"
+    assert any("model.precision 32" in text for text in found.differs)
 
 
 def test_experts_of_nemo_are_read_with_their_capacity() -> None:
@@ -289,3 +325,5 @@ srun bash -c "python -m torch.distributed.run --node_rank \\$SLURM_PROCID $CMD"
 """
 
     assert reading.read("megatron", script).settings["micro"] == 2
+    behind = f"MICRO=8\nNAME='a # b'  # {chr(92)}\nMICRO=4 # twice {chr(92)}\n{script}"
+    assert reading.read("megatron", behind).settings["micro"] == 4

@@ -22,8 +22,11 @@ NO_SETTINGS = ("batch", "precision", "dp", "nodes")
 ATTENTION = {"q_proj": "q", "k_proj": "k", "v_proj": "v", "output_proj": "o"}
 UNSET = ("none", "null", "false", "", "[]", "{}")
 """How values are spelt that switch nothing on."""
+SWITCHES: Mapping[str, Any] = {"true": True, "false": False}
+"""What YAML makes of a word, for words that were inserted or come from a command."""
 COUNTS = {
-    *("micro", "batch", "accumulation", "sequence", "steps", "rank", "replicas", "nodes", "devices", "dp", "ffn_ratio"),
+    *("micro", "batch", "accumulation", "sequence", "steps", "rank", "replicas", "shards", "nodes", "devices", "dp"),
+    "ffn_ratio",
     *(f"shape.{name}" for name in ("layers", "hidden", "ffn", "heads", "kv_heads", "head_dim", "vocab")),
     *(axis.name for axis in AXES.values() if axis.kind == "count"),
 }
@@ -120,7 +123,7 @@ def _inserted(value: Any, section: str, values: Values, environment: Mapping[str
         return value
     for _ in range(4):
         value = _INSERTED.sub(one, value)
-    return int(value) if re.fullmatch(r"\d{1,12}", value) else value
+    return int(value) if re.fullmatch(r"\d{1,12}", value) else SWITCHES.get(value.lower(), value)
 
 
 def read(kind: Format, values: Values) -> FoundOptions:
@@ -133,6 +136,10 @@ def read(kind: Format, values: Values) -> FoundOptions:
     stated = _facts(kind, values)
     facts = {**kind.rows.get("usual", {}), **stated}
     zero = facts.pop("zero", None)
+    replicas = facts.get("replicas", -1)
+    shards = facts.get("shards", -1)
+    if replicas != -1:
+        zero = "node" if replicas > 1 else 3
     settings: dict[str, object] = {axis: facts[axis] for axis in AXES if axis in facts and axis not in NO_SETTINGS}
     if int(facts.get("tp", 1)) == 1:  # Megatron switches it off there
         settings.pop("sequence_parallel", None)
@@ -168,6 +175,8 @@ def read(kind: Format, values: Values) -> FoundOptions:
         shape=_shape(kind, facts),
         model=model,
         ranks=ranks,
+        degrees=(replicas, shards) if (replicas, shards) != (-1, -1) else None,
+        shards=replicas if replicas > 1 else None,
         differs=tuple(_differs(kind, values, zero)),
         unread=sorted(name for name in values if _left(kind, name, values[name])),
         assumed=[*_assumed(kind, stated)],
@@ -178,8 +187,10 @@ def _assumed(kind: Format, stated: Values) -> Iterator[str]:
     """What of a plan is left to the program, and what it takes by itself."""
     usual = {"micro": 1, **kind.rows.get("usual", {})}
     for fact in ("micro", "accumulation", "precision", "recompute", "zero"):
-        if fact in usual and fact not in stated and (fact != "accumulation" or "batch" not in stated):
-            yield f"{fact} not stated: {usual[fact]}, the program's default"
+        instead = {"accumulation": "batch", "zero": "replicas"}.get(fact)
+        if fact in usual and stated.keys().isdisjoint((fact, instead)):
+            value = "3 within a slice or node" if usual[fact] == "node" else usual[fact]
+            yield f"{fact} not stated: {value}, the program's default"
 
 
 def _plain(component: str) -> str:
@@ -233,9 +244,7 @@ def _refuse(kind: Format, values: Values) -> None:
     left = sorted(name for name in values if _left(kind, name, values[name]))
     wrong = [name for name in left if re.fullmatch(kind.rows["matter"], name)]
     wrong += [
-        key
-        for key, only in kind.rows.get("only", {}).items()
-        if _spelt(values.get(key)) not in UNSET and not re.fullmatch(only, _spelt(values[key]))
+        key for key, only in kind.rows.get("only", {}).items() if not _changes_nothing(_spelt(values.get(key)), only)
     ]
     if wrong:
         named = ", ".join(f"{name} {_spelt(values[name]):.20}" for name in wrong[:6])
@@ -244,6 +253,11 @@ def _refuse(kind: Format, values: Values) -> None:
             f"--from {kind.name}: {named}{more}: may change precision, memory or time, and no plan holds it; "
             f"--ignore {wrong[0]} prices the rest without"
         )
+
+
+def _changes_nothing(text: str, only: str) -> bool:
+    """Whether a value is one of those listed, or switches nothing on that is not on by itself."""
+    return re.fullmatch(only, text) is not None or (text in UNSET and (text, only) != ("false", "true"))
 
 
 def _steps(facts: Values) -> int | None:
@@ -295,8 +309,12 @@ def _shape(kind: Format, facts: Values) -> dict[str, Any]:
 
 def _differs(kind: Format, values: Values, zero: object) -> Iterator[str]:
     for text, keys in kind.rows.get("otherwise", {}).items():
-        if any(_spelt(values.get(key)) not in (*UNSET, "fp32") for key in keys):
+        if any(_spelt(values.get(key)) not in (*UNSET, "fp32", "float32", "-1", "-1.0") for key in keys):
             yield text
+    for key, leads in kind.rows.get("overwritten", {}).items():
+        one, other = (_spelt(values.get(name)).removesuffix("-mixed") for name in (key, leads))
+        if one != other and not {one, other} & {*UNSET}:
+            yield f"{key} {one}: the program puts {leads} in its place; predicted with {other}"
     if zero == 2 and kind.rows["runtime"] == "fsdp":
         yield "weights stay whole after the forward pass; predicted as given back"
     if kind.name == "torchtune" and not values.get("dataset.packed"):

@@ -31,7 +31,7 @@ class FoundOptions:
     samples: int | None = None
     """Sequences of all steps, where it says so."""
     degrees: tuple[int, int] | None = None
-    """(replicas, shards) that have to make up the data-parallel ranks with those of cp; -1: all that are left."""
+    """(replicas, shards) that have to make up the data-parallel ranks with those of cp; -1: as many as are left."""
     cp_algorithm: str | None = None
     """How context-parallel ranks share a sequence, where it says so ..."""
     cp_levels: tuple[int, ...] | None = None

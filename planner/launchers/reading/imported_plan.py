@@ -153,8 +153,12 @@ def _batched(found: FoundOptions, source: str, dp: int) -> FoundOptions:
     if found.degrees is not None:
         replicas, shards = found.degrees
         cp = int(str(found.settings.get("cp", 1)))
-        if shards != -1 and replicas * shards not in (dp, dp * cp):
-            raise WrongQuestion(f"--from {source}: {replicas} replicas of {shards} shards are not the {dp} ranks")
+        stated = math.prod(degree for degree in found.degrees if degree != -1)
+        if (dp * cp) % stated if -1 in found.degrees else stated not in (dp, dp * cp):
+            many, each = ("any" if degree == -1 else degree for degree in found.degrees)
+            raise WrongQuestion(f"--from {source}: {many} replicas of {each} shards are not the {dp} ranks")
+        if replicas == -1:
+            found = replace(found, shards=dp // shards)
     if found.batch is None and found.per_rank is not None:
         return replace(found, batch=found.per_rank * dp)
     if found.batch is not None and source == "deepspeed" and "micro" not in found.settings:
@@ -263,7 +267,11 @@ def _interleaved(found: FoundOptions, model: str) -> FoundOptions:
 
 
 def _differences(found: FoundOptions, priced: Any) -> list[str]:
-    """Where the plan had to differ from the configuration."""
+    """Where the plan had to differ from the configuration.
+
+    Raises:
+        WrongQuestion: MaxText's mesh shards over other ranks than a plan's slice, node or whole cluster.
+    """
     p = priced.parallelism
     differs = list(found.differs)
     if found.ranks is not None and found.ranks != priced.cluster.accelerators:
@@ -272,6 +280,11 @@ def _differences(found: FoundOptions, priced: Any) -> list[str]:
         differs.append(f"stages hold {list(found.chunks)} layers; predicted as {plan_facts.chunks(priced)}")
     shards = p.dp * p.cp // found.shards if found.shards else None
     if shards is not None and p.zero_stage and shards not in (p.dp_shard, p.dp_shard // p.cp * p.cp):
+        if found.runtime == "maxtext":
+            raise WrongQuestion(
+                f"--from maxtext: states are sharded over {shards} ranks, where a plan has {p.dp_shard} (a slice's, a "
+                "node's or all); --ignore ici_fsdp_parallelism --ignore dcn_data_parallelism prices the program's usual"
+            )
         differs.append(f"states are sharded over {shards} ranks; predicted over {p.dp_shard}")
     if p.cp > 1 and found.cp_algorithm not in (None, p.cp_algorithm):
         differs.append(f"context-parallel ranks share sequences by {found.cp_algorithm}; predicted by {p.cp_algorithm}")

@@ -151,11 +151,15 @@ def from_keys(name: str, values: Values, model: str, accumulation: int | None = 
             continue
         if re.fullmatch(rows["harmless"], key):
             continue
+        value = formats.SWITCHES.get(str(value).lower(), value)
         option = rows["renamed"].get(key, key.replace("_", "-"))
         row = megatron.TABLE.options.get(option)
         if isinstance(value, bool) and (switch_off := _SWITCHED_OFF.get(key)) is not None:
             flags.pop(switch_off, None)
             flags |= {} if value else {switch_off: []}
+            biased = library_name(model) if value and key == "add_bias_linear" and model != UNSHAPED else None
+            if biased is not None and not workload.model(biased).mlp_bias:
+                raise WrongQuestion(_OTHER_MODEL.format(key=key, value="true", model=model))
         elif value is False and option == "multi-latent-attention" and (named := library_name(model)) is not None:
             if workload.model(named).latent:
                 raise WrongQuestion(_OTHER_MODEL.format(key=key, value="false", model=model))
@@ -276,7 +280,7 @@ def read_primus(values: Values, environment: Mapping[str, str], ignored: Iterabl
     model = str(inner.get(f"{module}.model", "")).removesuffix(".yaml").removesuffix("-pretrain")
     stated = _without(overrides, ignored)
     algorithm = str(stated.pop("pp_algorithm", "none"))
-    patched = stated.pop("patch_primus_pipeline", False) is True
+    patched = str(stated.pop("patch_primus_pipeline", False)).lower() == "true"
     read = from_keys("primus", stated, model)
     if not patched:
         return read

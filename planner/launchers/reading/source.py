@@ -64,7 +64,7 @@ def read(source: str, text: str, started: Started = AS_IT_IS) -> FoundOptions:
     if started.files:
         named = ", ".join(path.name for path in started.files)
         options = replace(options, assumed=[*options.assumed, f"read with it: {named}"])
-    if started.ignored and source not in COMMANDS:
+    if started.ignored and not any(text.startswith("left out as asked") for text in options.assumed):
         left = ", ".join(sorted(started.ignored))
         options = replace(options, assumed=[*options.assumed, f"left out as asked: {left}"])
     return options

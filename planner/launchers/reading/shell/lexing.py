@@ -13,6 +13,8 @@ _REDIRECTION = re.compile(r"\d*(?:<<<|<<-?|<>|>>|>&|<&|>\||[<>])&?|&>>?")
 _PLACEHOLDER = re.compile(r"<[A-Za-z][\w .-]*>")
 """What a person is to fill in, as examples write it: ``<data path>``. No file of that name is read."""
 _ARRAY = re.compile(r"[A-Za-z_]\w*(?:\[[^]\n]*\])?\+?=\(")
+_COMMENTED = re.compile(r"""(?:[^'"\\\s]|\\.|'[^']*'|"(?:[^"\\]|\\.)*"|\s(?!#))*(?:^|\s)#""")
+"""A line up to the comment in it: none where a quote stays open."""
 _CLOSES = {"(": ")", "{": "}"}
 DEEPEST = 60
 """Quotes and substitutions inside each other."""
@@ -88,7 +90,7 @@ def _joined(text: str) -> str:
     lines = text.split("\n")
     for place, line in enumerate(lines):
         continued = place and lines[place - 1].endswith("\\")
-        if not continued and line.lstrip().startswith("#"):
+        if not continued and _COMMENTED.match(line):
             lines[place] = line.rstrip("\\")
     return "\n".join(lines).replace("\\\n", " ")
 
