@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import yaml
 
 from planner.base.errors import WrongQuestion
 from planner.launchers import bundle, parts
@@ -70,4 +71,8 @@ def test_racks_of_one_nvlink_domain_are_their_trays_to_what_starts_jobs() -> Non
         assert f"{line}\n" in slurm["job.sbatch"]
     assert "--nnodes 36" in slurm["start.sh"] and "--nproc-per-node 4" in slurm["start.sh"]
     assert "minAvailable: 36" in volcano and "nvidia.com/gpu: 4" in volcano
+    sky = yaml.safe_load(bundle(racks, parts("megatron+skypilot"), given("megatron+skypilot")).files["task.yaml"])
+    assert (sky["num_nodes"], sky["resources"]["accelerators"]) == (36, "GB200:4")
+    dstack = bundle(racks, parts("megatron+dstack"), given("megatron+dstack")).files["task.dstack.yml"]
+    assert "nodes: 36\n" in dstack and "count: 4\n" in dstack
     assert "--segment" not in bundle(DENSE, parts("megatron+slurm"), given("megatron+slurm")).files["job.sbatch"]

@@ -46,6 +46,8 @@ def test_fewest_are_enough_and_one_node_less_is_not() -> None:
         ("H100", {"step_time": -1.0}, "must be above 0"),
         ("H100", {"split": "8:8"}, "fit finds how many"),
         ("V100", {}, "take fp16"),
+        ("H100", {"precision": "nvfp4"}, "precision='nvfp4': H100-SXM5-80GB has no such matrix products"),
+        ("H100", {"precision": "fp4"}, "precision='fp4': choose bf16"),
         ("H1O0", {}, "no such accelerator"),
     ],
 )

@@ -168,6 +168,9 @@ def test_a_browser_asks_and_is_shown_the_report(served: Served) -> None:
         ({"cluster": "../own.toml"}, "below the server"),
         ({"model": "gtp2"}, "Did you mean gpt2?</p>"),
         ({"model": ""}, "a model and a cluster"),
+        ({"question": "fit", "cluster": "", "pin": "", "model": ""}, "a model is needed"),
+        ({"question": "fit", "cluster": "", "pin": "", "precision": "no"}, "choose bf16"),
+        ({"question": "offer", "cluster": "", "pin": "", "max_cost": "x"}, "no currency"),
         ({"batch": "many"}, "no whole number"),
         ({"pin": "tp=3"}, "tp"),
         ({"deadline": "1 s"}, "No plan keeps a deadline"),
@@ -178,7 +181,7 @@ def test_what_cannot_be_is_said_at_its_field(served: Served, change: dict[str, s
     status, _, text = served.answered({**QUESTION, **change})
     assert (status, says in text, "<script" in text) == (400, True, False)
     if not any("/" in value for value in change.values()):
-        (field,) = change
+        *_, field = change
         assert re.search(rf'id="{field}"[^>]*aria-describedby="problem"', text)
     assert sorted(served.folder.iterdir()) == before
 

@@ -12,7 +12,7 @@ from planner.launchers import EXPORTERS, bundle, parts
 from planner.launchers.benchmark import short
 from planner.launchers.bundle import Bundle
 from planner.site import profile
-from planner.site.profile import SiteProfile
+from planner.site.profile import KubernetesProfile, SiteProfile
 from tests.launchers.environments import given
 from tests.launchers.spread import Case, plan
 from tests.sweeps import sweep
@@ -108,6 +108,20 @@ def test_queues_and_namespaces(site: SiteProfile) -> None:
     assert jobset["metadata"]["labels"] == {"kueue.x-k8s.io/queue-name": "night"}
     volcano = yaml.safe_load(made("megatron+volcano", site).files["volcano.yaml"])
     assert volcano["spec"]["queue"] == "night"
+
+
+@sweep("target", ["jobset", "pytorchjob", "rayjob", "volcano"])
+def test_kai_places_pods_where_the_site_names_its_topology(target: str) -> None:
+    """It sees pods that name it alone, and their job's queue and topology. Volcano's jobs name Volcano."""
+    kai = SiteProfile(kubernetes=KubernetesProfile(queue="night", topology="rack", kai_topology="racks"))
+    by_kai = target != "volcano"
+
+    metadata = yaml.safe_load(made(f"megatron+{target}", kai).files[f"{target}.yaml"])["metadata"]
+
+    assert (pod(target, kai).get("schedulerName") == "kai-scheduler") is by_kai
+    assert (metadata.get("labels") == {"kai.scheduler/queue": "night"}) is by_kai
+    assert (metadata.get("annotations", {}).get("kai.scheduler/topology") == "racks") is by_kai
+    assert ("Volcano places" in str(made(f"megatron+{target}", kai).losses)) is not by_kai
 
 
 def test_jobs_begin_anew_only_where_checkpoints_outlive_them(site: SiteProfile) -> None:

@@ -9,7 +9,9 @@ from typing import Any
 from planner.api import records
 from planner.api.entry import asks
 from planner.base.errors import WrongQuestion
+from planner.figures import matrix_formats
 from planner.models.workload import find_model
+from planner.planning import what_fits
 from planner.question import pools
 from planner.question.given import Named, listed, texts
 from planner.question.plan_options import PlanOptions
@@ -71,6 +73,11 @@ def looked_up(asked: RLQuestion, clusters: list[Named], options: PlanOptions) ->
         problem.Machines(pool=pool, usd_per_s=_per_second(pool.price, pool.cluster.node.accelerators))
         for pool in pools.pools(bases, paid, ()).all
     ]
+    parts = [machine.cluster.accelerator for machine in machines]
+    named = what_fits.precisions(options) if options.precision else []
+    if named and not any(matrix_formats.can_train_in(part, name) for part in parts for name in named):
+        none = f"{', '.join(part.id for part in parts)} has no such matrix products; leave it out"
+        raise WrongQuestion(f"--precision {','.join(named)}: {none}")
     return problem.PostTraining(
         known=known,
         work=work,

@@ -161,9 +161,10 @@ def _nowhere(asked: RLFitQuestion, limit: float | None) -> str:
             f"--step-time {asked.step_time}: no {asked.most:,} accelerators {where} are as fast; allow more (--most), "
             "a longer step, or leave it out to see where a step fits"
         )
+    held = [f"--{name}" for name in ("pin", "rollout", "placement") if getattr(asked, name)]
+    without = f", or leave out {' and '.join(held)}" if held else ""
     return (
-        f"no {asked.most:,} accelerators {where} hold a step; allow more (--most), a lower cap (--response), or leave "
-        "out --pin, --rollout and --placement"
+        f"no {asked.most:,} accelerators {where} hold a step; allow more (--most) or a lower cap (--response){without}"
     )
 
 

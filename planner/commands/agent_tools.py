@@ -140,7 +140,7 @@ class AgentTools:
         try:
             found = planner.procure(model=self._named(model), budget=max_cost, node=[], quick=True, **asked)
         except WrongQuestion as error:
-            raise WrongQuestion(str(error).replace("budget=", "max_cost=")) from None
+            raise WrongQuestion(re.sub("^budget(?=[=:])", "max_cost", str(error))) from None
         return found.to_json()
 
     @offers(EstimateQuestion, "batch", "seq", "tokens", "precision", "method", "task", "runtime", "price")

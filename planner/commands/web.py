@@ -201,7 +201,9 @@ class Pages:
                 asked[name] = _whole(name, asked[name])
         if "model" not in asked or ("cluster" in taken and "cluster" not in asked):
             missing = "cluster" if asked.get("model") else "model"
-            raise WrongQuestion(f"{missing}: a model and a cluster are needed, at least: llama3-8b on dgx-h100:4")
+            needed = "a model and a cluster are" if "cluster" in taken else "a model is"
+            where = " on dgx-h100:4" if "cluster" in taken else ""
+            raise WrongQuestion(f"{missing}: {needed} needed, at least: llama3-8b{where}")
         kept = f"{kind if kind in QUESTIONS else 'plan'}-{secrets.token_hex(6)}.json"
         if "cluster" in asked:
             asked["cluster"] = asked["cluster"].split()

@@ -77,7 +77,7 @@ def _group(plan: Plan, job: LaunchJob, values: Values, name: str, index: int, fi
         "completions": count,
         "completionMode": "Indexed",
         "backoffLimit": 0,
-        "template": {**pods.placed(job), "spec": pod},
+        "template": {**pods.placed(job), "spec": {**pods.scheduled(job), **pod}},
     }
     return {"name": f"pool-{index}", "replicas": 1, "template": {"spec": job_template}}
 
@@ -149,7 +149,7 @@ def pytorchjob(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
         return {
             "replicas": count,
             "restartPolicy": "OnFailure" if again else "Never",
-            "template": {**pods.placed(job), "spec": pod},
+            "template": {**pods.placed(job), "spec": {**pods.scheduled(job), **pod}},
         }
 
     workers = {"Worker": replicas(nodes - 1)} if nodes > 1 else {}
@@ -196,9 +196,9 @@ def trainjob(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
 
 
 def _left_to_the_runtime(job: LaunchJob, values: Values) -> Iterator[Loss]:
-    site = job.site
-    if site.container.mounts or site.kubernetes.claims or site.kubernetes.capabilities or site.kubernetes.host_network:
-        why = f"volumes, capabilities and network of pods are those of the runtime {values['runtime']}"
+    site = job.site.kubernetes
+    if job.site.container.mounts or site.claims or site.capabilities or site.host_network or site.kai_topology:
+        why = f"volumes, capabilities, network and scheduler of pods are those of the runtime {values['runtime']}"
         yield Loss("site", why)
 
 
@@ -213,11 +213,13 @@ def volcano(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
         tasks.append(_task(plan, job, values, name, index, first))
         first += plan_facts.hosts(plan.cluster.pools[index])[0]
     again, lost = pods.restarts(job, values)
+    if job.site.kubernetes.kai_topology:
+        lost = (*lost, Loss("site", "kai_topology is of another scheduler: Volcano places its jobs itself"))
     restarts = {"maxRetry": again, "policies": [{"event": "PodFailed", "action": "RestartJob"}]} if again else {}
     document = {
         "apiVersion": "batch.volcano.sh/v1alpha1",
         "kind": "Job",
-        "metadata": {"name": name, "namespace": values["namespace"], **pods.of_kai(job)},
+        "metadata": {"name": name, "namespace": values["namespace"]},
         "spec": {
             "minAvailable": plan_facts.nodes(plan),
             "schedulerName": "volcano",

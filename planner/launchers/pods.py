@@ -70,10 +70,11 @@ def _volumes(job: LaunchJob) -> list[dict[str, Any]]:
 
 
 def metadata(job: LaunchJob, name: str, values: Values) -> dict[str, Any]:
-    """Name and namespace, and the queue of Kueue that the site names."""
-    queue = job.site.kubernetes.queue
-    labels = {"labels": {"kueue.x-k8s.io/queue-name": queue}} if queue else {}
-    return {"name": name, "namespace": values["namespace"], **labels, **of_kai(job)}
+    """Name and namespace, and the queue that the site names: KAI's where KAI schedules, else Kueue's."""
+    site = job.site.kubernetes
+    label = "kai.scheduler/queue" if site.kai_topology else "kueue.x-k8s.io/queue-name"
+    labels = {"labels": {label: site.queue}} if site.queue else {}
+    return {"name": name, "namespace": values["namespace"], **labels, **_of_kai(job)}
 
 
 def placed(job: LaunchJob) -> dict[str, Any]:
@@ -82,7 +83,12 @@ def placed(job: LaunchJob) -> dict[str, Any]:
     return {"metadata": {"annotations": {"kueue.x-k8s.io/podset-preferred-topology": level}}} if level else {}
 
 
-def of_kai(job: LaunchJob) -> dict[str, Any]:
+def scheduled(job: LaunchJob) -> dict[str, Any]:
+    """The scheduler of a pod: KAI where the site names its topology; it places no pods but those that name it."""
+    return {"schedulerName": "kai-scheduler"} if job.site.kubernetes.kai_topology else {}
+
+
+def _of_kai(job: LaunchJob) -> dict[str, Any]:
     """Annotations of the whole job: the level of topology for KAI, which reads them there
     (NVIDIA/KAI-Scheduler, pkg/podgrouper, DefaultGrouper).
     """

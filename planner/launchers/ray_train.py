@@ -73,6 +73,7 @@ def rayjob(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
     worker = pods.pod(job, pods.devices(pool), "", values)
     del worker["containers"][0]["command"]  # KubeRay's own starts Ray
     head = {
+        **pods.scheduled(job),
         "containers": [
             {"name": "head", "image": values["image"], "volumeMounts": [{"name": "job", "mountPath": MOUNTED}]}
         ],
@@ -82,7 +83,7 @@ def rayjob(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
         "groupName": "nodes",
         **dict.fromkeys(("replicas", "minReplicas", "maxReplicas"), plan_facts.hosts(pool)[0]),
         "rayStartParams": {},
-        "template": {"spec": {**kubernetes.node_selector(plan, 0, values), **worker}},
+        "template": {"spec": {**pods.scheduled(job), **kubernetes.node_selector(plan, 0, values), **worker}},
     }
     cluster = {"headGroupSpec": {"rayStartParams": {}, "template": {"spec": head}}, "workerGroupSpecs": [nodes]}
     document = {

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from planner.base.errors import WrongQuestion
-from planner.launchers import quoting, torchrun
+from planner.launchers import plan_facts, quoting, torchrun
 from planner.launchers.target import LaunchJob, Values, by_table
 from planner.schema.launcher_table import launcher_table
 from planner.schema.plan import Plan
@@ -34,18 +34,19 @@ DSTACK_SHARED = "16GB"
 def skypilot(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
     """A task that uploads this folder and runs ``start.sh`` on every node."""
     pool = plan.cluster.pools[0]
-    resources: dict[str, Any] = {"accelerators": f"{SKYPILOT_NAMES[pool.accelerator]}:{pool.accelerators_per_node}"}
+    nodes, per_host = plan_facts.hosts(pool)
+    resources: dict[str, Any] = {"accelerators": f"{SKYPILOT_NAMES[pool.accelerator]}:{per_host}"}
     if values["infra"]:
         resources["infra"] = values["infra"]
     if plan.money.price is not None and plan.money.price.basis == "spot":
         resources["use_spot"] = True
     if job.site.container.image is not None:
         resources["image_id"] = f"docker:{job.site.container.image}"
-    if pool.count > 1:
+    if nodes > 1:
         resources["network_tier"] = "best"
     task = {
         "name": quoting.slug(plan.workload.model),
-        "num_nodes": pool.count,
+        "num_nodes": nodes,
         "resources": resources,
         "workdir": ".",
         "run": SKYPILOT_SCRIPT,
@@ -60,6 +61,7 @@ def dstack(plan: Plan, job: LaunchJob, _: Values) -> LaunchJob:
         WrongQuestion: a text that dstack would expand, which it has no way to quote.
     """
     pool, container = plan.cluster.pools[0], job.site.container
+    nodes, per_host = plan_facts.hosts(pool)
     memory = f"{pool.accelerator_memory_bytes / 2**30 * 0.95:.0f}GB.."
     script = DSTACK_RANKS + torchrun.self_contained(job)
     if "${{" in script:
@@ -68,10 +70,10 @@ def dstack(plan: Plan, job: LaunchJob, _: Values) -> LaunchJob:
     task = {
         "type": "task",
         "name": quoting.slug(plan.workload.model),
-        "nodes": pool.count,
+        "nodes": nodes,
         "commands": [script],
         "resources": {
-            "gpu": {"name": DSTACK_NAMES[pool.accelerator], "memory": memory, "count": pool.accelerators_per_node},
+            "gpu": {"name": DSTACK_NAMES[pool.accelerator], "memory": memory, "count": per_host},
             "shm_size": DSTACK_SHARED if shared is None else f"{shared / 2**30:.0f}GB",
         },
         **({"image": container.image} if container.image is not None else {}),

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
+from planner.axes.table import PRECISION
 from planner.base import stopping
 from planner.base.errors import NoAnswer, WrongQuestion
 from planner.catalog import Catalog
@@ -112,6 +113,19 @@ def accelerators(known: Catalog) -> list[str]:
     return sorted(part for part in held if not known.accelerator(part).announced)
 
 
+def precisions(asked: PlanOptions) -> list[str]:
+    """Precisions that are asked for; bf16 where none is.
+
+    Raises:
+        WrongQuestion: a name that is none.
+    """
+    named = (joined(asked.precision) or "bf16").split(",")
+    for name in named:
+        if name not in PRECISION.choices:
+            raise WrongQuestion(f"--precision {name}: choose {', '.join(PRECISION.choices)}")
+    return named
+
+
 def _doubling(start: int, end: int) -> Iterator[int]:
     while start <= end:
         yield start
@@ -164,9 +178,9 @@ def _trains(known: Catalog, cluster: Cluster, model: str | Model, asked: PlanOpt
     work, part = workload(model, method=asked.method, task=asked.task), cluster.accelerator
     every = [each for each in known.runtimes.values() if trains(each, work)]
     named = [known.runtime(asked.runtime.partition("@")[0])] if asked.runtime else every
-    precisions = [*(joined(asked.precision) or "bf16").split(","), *(["fp8"] if work.method.base == "fp8" else [])]
+    needed = [*precisions(asked), *(["fp8"] if work.method.base == "fp8" else [])]
     able = any(part.vendor in each.vendors for each in named)
-    return able and all(matrix_formats.can_train_in(part, each) for each in precisions)
+    return able and all(matrix_formats.can_train_in(part, each) for each in needed)
 
 
 def least_bytes(workload: Workload) -> float:

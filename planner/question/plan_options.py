@@ -39,7 +39,7 @@ METHOD = Option(
 )
 TASK = Option(
     "What a fine-tuning learns from: texts (sft), pairs of answers (dpo; reward, a model of scores), or its own"
-    " responses (grpo, ppo, rloo: rollout and training together, by plan alone).",
+    " responses (grpo, ppo, rloo: rollout and training together).",
     "What a fine-tuning learns from: texts, or pairs of answers (its own responses: :func:`plan_rl`).",
 )
 LENGTHS = Option(

@@ -117,8 +117,8 @@ class RLFitQuestion(RLTraining):
         says='Accelerators or nodes of one kind: ``"H100"``, ``"dgx-h100"``; without it, those of the catalog.')] = None
     _: KW_ONLY
     step_time: Annotated[float | str | None, Option(
-        "With --task grpo, ppo, rloo: the longest step that is wanted (5m).",
-        'Longest step that is wanted: ``"5m"``, or seconds.', metavar="T")] = None
+        "With --task grpo, ppo, rloo: the longest step that is wanted (5min).",
+        'Longest step that is wanted: ``"5min"``, or seconds.', metavar="T")] = None
     most: Annotated[int, Option(says="Accelerators of one kind that are tried together.", range=(1, 65536))] = 256
     progress: Annotated[Progress | None, Option(
         says="Given what is done and how many units of it, a context that yields ``advance(n)``.")] = None

@@ -112,11 +112,11 @@ class KubernetesProfile:
 
     namespace: Word | None = None
     queue: Word | None = None
-    """Queue of Kueue or Volcano."""
+    """Queue of Kueue, KAI or Volcano."""
     topology: Word | None = None
     """Level of Kueue's topology, or KAI's, that a pool's pods should share, a label of nodes."""
     kai_topology: Word | None = None
-    """Name of KAI's topology, where that scheduler places pods."""
+    """Name of KAI's topology; that scheduler then places all pods but Volcano's and those of a TrainJob's runtime."""
     claims: tuple[Annotated[str, reads(claim)], ...] = ()
     """Persistent volume claims, each with where it is mounted."""
     resources: Annotated[Mapping[str, int], reads(counts)] = field(default_factory=dict)
@@ -193,9 +193,9 @@ name = "{name}"                      # as reports and measured runs call this si
 
 [kubernetes]
 # namespace = "training"
-# queue = "research"                 # of Kueue or Volcano
+# queue = "research"                 # of Kueue, KAI or Volcano
 # topology = "cloud.google.com/gce-topology-block"  # level of Kueue's topology that pods should share
-# kai_topology = "cluster-topology"  # name of KAI's topology, whose scheduler gets the level
+# kai_topology = "cluster-topology"  # name of KAI's topology: KAI places the pods, by the level
 # claims = ["shared-data:/checkpoints"]  # persistent volume claims
 # resources = {{ "rdma/ib" = 8 }}      # of a node, with its accelerators; on AWS "vpc.amazonaws.com/efa" = 32
 # capabilities = ["IPC_LOCK"]        # RDMA registers memory
