@@ -17,7 +17,7 @@ from planner.base.units import (
     format_seconds,
     format_usd,
 )
-from planner.commands.screen import render
+from planner.commands.screen import render, typeset
 from planner.commands.screen.hand_over import assumed, hand_over
 from planner.report import quantities
 from planner.study.question.study import LARGER_IS_BETTER
@@ -31,7 +31,6 @@ _TELLING = 0.05
 """Share of the variance from which the interaction of two axes is reported: below it, it is noise of the trials."""
 _WITHOUT_LEVERS = "plans are without levers (CUDA graphs, kernels, offload, modules recomputed by name)"
 """What `plan` tries beyond its base space, and a point's plans do not."""
-_BLOCKS = " ▁▂▃▄▅▆▇█"
 
 
 def deliver(
@@ -214,7 +213,7 @@ def _sensitivity(found: StudyResult) -> None:
         [
             _short(each.axis, paths),
             "-" if each.elasticity is None else f"{each.elasticity:+.2f} %",
-            _spark([swept.objectives.get(first) for swept in each.sweep]),
+            typeset.spark([swept.objectives.get(first) for swept in each.sweep]),
             _ends(each, found),
             f"{format_percent(found.importance[each.axis], 0)}" if each.axis in found.importance else None,
         ]
@@ -227,18 +226,6 @@ def _sensitivity(found: StudyResult) -> None:
 def _ends(each: Any, found: StudyResult) -> str:
     unit = _units(found)[each.axis]
     return f"{quantities.axis(each.sweep[0].value, unit)} .. {quantities.axis(each.sweep[-1].value, unit)}"
-
-
-def _spark(values: list[float | None]) -> str:
-    known = [value for value in values if value is not None]
-    if not known:
-        return ""
-    low, high = min(known), max(known)
-    wide = high - low if high - low > 1e-4 * abs(high) else 0.0
-    return "".join(
-        "x" if value is None else _BLOCKS[1 + round((len(_BLOCKS) - 2) * (value - low) / wide)] if wide else _BLOCKS[1]
-        for value in values
-    )
 
 
 def _million(found: StudyResult) -> None:

@@ -227,3 +227,19 @@ def _side_by_side(sizes: Sequence[int], columns: Sequence[int], width: int | Non
 def _clipped(line: str, width: int) -> str:
     """Cut a line that is still too long, showing that it was cut."""
     return line if _display_width(line) <= width else line[: max(0, width - 1)] + "…"
+
+
+_BLOCKS = " ▁▂▃▄▅▆▇█"
+
+
+def spark(values: list[float | None]) -> str:
+    """Values as a line of blocks, one each, the lowest to the highest; ``x`` where there is none."""
+    known = [value for value in values if value is not None]
+    if not known:
+        return ""
+    low, high = min(known), max(known)
+    wide = high - low if high - low > 1e-4 * abs(high) else 0.0
+    return "".join(
+        "x" if value is None else _BLOCKS[1 + round((len(_BLOCKS) - 2) * (value - low) / wide)] if wide else _BLOCKS[1]
+        for value in values
+    )
