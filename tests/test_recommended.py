@@ -332,6 +332,9 @@ def test_energy_and_carbon_are_said_where_they_count(capsys: pytest.CaptureFixtu
     assert f"Energy         {figures}75 % of maximum power, PUE 1.25, fr" in shown
     assert "energy time vs #1" in " ".join(shown.split()) and "cost time vs #1" in " ".join(table.split())
     assert "Energy  " not in table
+    apart = replace(plan, energy=replace(plan.energy, basis="75 % of each node's maximum power, PUE 1.25, us"))
+    words = dict(recommendation.expected(apart, by_energy=True))["Energy"][0]
+    assert words.endswith(": 75 % of maximum power, PUE 1.25, us") and len(words) <= recommendation.ROOM
 
 
 def test_times_of_an_answer_are_in_the_unit_of_the_plan_to_run() -> None:

@@ -214,7 +214,7 @@ def _energy(plan: Plan) -> str:
     used = plan.energy
     if used.energy_j is None or used.carbon_kg is None:
         return used.basis
-    basis = used.basis.replace("the node's maximum", "maximum")
+    basis = re.sub("(the|each) node's maximum", "maximum", used.basis)
     return f"{quantities.energy(used.energy_j)}, {used.carbon_kg / 1e3:,.3g} t CO2e: {basis}"
 
 
