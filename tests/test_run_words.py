@@ -404,4 +404,5 @@ def test_layers_recomputed_are_more_than_half_where_half_does_not_fit(tmp_path):
 def test_states_inside_a_node_are_read_in_words():
     for text in ("ZeRO-1 inside a node (zero1=8), replicated across nodes", "states sharded within each node", "HSDP"):
         assert words.stated({"sharding": text})["zero_scope"] == "node"
-    assert "zero_scope" not in words.stated({"sharding": "ZeRO-1 over all data-parallel ranks"})
+    for text in ("ZeRO-1 over all data-parallel ranks", "ZeRO-3 in the nodes of a rack"):
+        assert "zero_scope" not in words.stated({"sharding": text})

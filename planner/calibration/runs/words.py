@@ -138,7 +138,7 @@ WORDS: tuple[Word, ...] = (
     Word(r"\bhsdp\b[^.;\d]{0,12}\d+ ?x ?(\d+)", {"zero_scope": lambda m: "node" if int(m[1]) <= NODE else "full"}),
     Word(
         r"\bin node\b|within slice|hybrid[- _]shard\w*|\bhsdp\b"
-        r"|(?:shard(?:s|ed)?|zero[- ]?[123]) (?:with|inside|in)(?:in)? (?:a |each |the )?node",
+        r"|(?:shard(?:s|ed)?|zero[- ]?[123]) (?:within|inside|in) (?:a |each |the )?node\b",
         {"zero_scope": "node"},
     ),
     # Experts.
