@@ -34,7 +34,8 @@ def read(source: str, text: str, cluster: str, *ignored: str, **given: Any) -> i
 def answer(request: pytest.FixtureRequest) -> RLPlanSet:
     """Llama 3.1 8B on two nodes, one of them for each role."""
     pin = "zero=1,tp=2" if request.param == "megatron-core" else "tp=1,pp=1"
-    found = plan_rl("llama3.1-8b", "dgx-h100:2", response="1k/4k", updates=4, split="8:8", pin=pin, rollout="tp=2",
+    rollout = "tp=2,eager" if request.param == "megatron-core" else "tp=2"
+    found = plan_rl("llama3.1-8b", "dgx-h100:2", response="1k/4k", updates=4, split="8:8", pin=pin, rollout=rollout,
                     reference=True, runtime=request.param)  # fmt: skip
     assert isinstance(found, RLPlanSet)
     return found
@@ -46,7 +47,7 @@ def stated(plan: RLPlan) -> tuple[Any, ...]:
     layout = {axis: degree for axis, degree in trainer.layout.items() if axis != "micro"}
     side = plan.rollout[0]
     return (plan.placement, plan.staleness, layout, trainer.zero, trainer.recompute, trainer.options, side.tp,
-            side.groups, side.precision, side.replicas, trainer.accelerators)  # fmt: skip
+            side.groups, side.precision, side.replicas, side.eager, trainer.accelerators)  # fmt: skip
 
 
 @pytest.mark.parametrize("source", SOURCES)
@@ -223,7 +224,8 @@ def test_trl_is_read_with_its_server(answer: RLPlanSet, tmp_path: Path) -> None:
     plan = next(plan for plan in answer.plans if plan.placement == "in-step")
     trainer = replace(plan.trainer, runtime="fsdp2@2026", layout={axis: 1 for axis in plan.trainer.layout}, zero=3,
                       options={}, recompute="full")  # fmt: skip
-    made = post_training.made(answer, replace(plan, trainer=trainer), "trl", GIVEN)
+    plan = replace(plan, trainer=trainer, rollout=(replace(plan.rollout[0], eager=None),))
+    made = post_training.made(answer, plan, "trl", GIVEN)
     for name, text in made.files.items():
         (tmp_path / name).write_text(text)
     started = Started(files=(tmp_path / "accelerate.yaml", tmp_path / "serve.sh"))

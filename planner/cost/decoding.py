@@ -23,6 +23,12 @@ systems, which its authors set by operators measured on H100, H200 and B200 (ai-
 FlashMLA reads keys and values at 3,000 of 3,350 GB/s, 0.9 (deepseek-ai/FlashMLA, README)."""
 KERNEL_S = 3e-6
 """Seconds that a captured kernel takes beside its bytes and products: `mem_empirical_constant_latency` there."""
+LAUNCH_S = 75e-6
+"""Seconds in which the host launches a kernel that no graph has captured, the engine's Python included: 22 to 23 ms an
+iteration of the 28 layers of Qwen2.5-Omni-7B on A800, 13 ms with graphs (vllm-project/vllm-omni, issue 7960), less the
+host time of :class:`Served`, over :data:`DENSE_KERNELS`. Hosts differ. A second timing agrees: beyond what graphs hold,
+Qwen3-Next-80B takes 74 ms an iteration of 1,024 sequences on B200, 49 ms with larger graphs (vllm-project/vllm, issue
+27222); 48 layers of 16 kernels take 58 ms by this, and 9 ms lie between two iterations."""
 DENSE_KERNELS = 10
 """Kernels of a layer: norm, products of queries, keys and values, rotation, cache write, attention, output, norm, two
 products of the MLP and its function (vllm/model_executor/models/llama.py, compiled)."""
@@ -73,6 +79,8 @@ class Served:
     """Seconds between two iterations, and ..."""
     host_sequence_s: float
     """... for each sequence in flight."""
+    captured: float = np.inf
+    """Most sequences of an engine, an attention group, in an iteration that captured graphs launch."""
     near: float = 1.0
     """Positions that attention reads over those there are: less than 1 with windows."""
 
@@ -145,8 +153,11 @@ def iteration(served: Served, layout: Rollout, live: Figure, context: Figure) ->
     )
     logits = logits + LOGIT_PASSES * 4.0 * per_group * s.vocab / tp / memory
     host = served.host_s + served.host_sequence_s * live
-    seconds: Array = layers + kernels * KERNEL_S + logits + host + exchanged(served, layout, per_group)
-    return seconds
+    seconds: Array = layers + kernels * KERNEL_S + logits + exchanged(served, layout, per_group)
+    if np.isfinite(served.captured):
+        launched = np.where(per_group > served.captured, kernels * LAUNCH_S, 0.0)
+        seconds = np.maximum(seconds, launched)
+    return np.asarray(seconds + host)
 
 
 def _longer(moved: Figure, multiplied: Figure) -> Figure:

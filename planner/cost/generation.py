@@ -2,7 +2,7 @@
 
 A replica with B sequences keeps at most C of them in flight. While more wait, it works at C; the last C then drain:
 after s tokens ``C S(s)`` are left, S being the share of longer responses, and an iteration gets shorter. The longest
-response of all replicas sets the end, alone on its replica.
+response of all replicas sets the end, alone on its replica. Without continuous batching each C of them drain.
 
 With staleness s (batches), s N sequences beyond a batch may be in flight when it closes. The step then waits until no
 more than the share ``s / (1 + s)`` of those in flight is left, not for the longest; yet all tokens of N responses are
@@ -45,6 +45,8 @@ class Room:
     sequences: float
     """Most in flight by the engine's own limit."""
     shares_prompts: bool
+    in_batches: bool = False
+    """Whether a batch is complete before the next begins."""
 
 
 def room(served: Served, layout: Rollout, capacity: float, most: float, shares: bool) -> Room:
@@ -84,7 +86,7 @@ def seconds(served: Served, layout: Rollout, demand: Demand, space: Room, assign
     lengths = demand.lengths
     most = in_flight(demand, space, layout)
     started = np.minimum(assigned * (1.0 + stale), most)
-    edges = moments(lengths, demand.sequences)
+    edges = moments(lengths, space.sequences if space.in_batches else demand.sequences)
     middle = 0.5 * (edges[1:] + edges[:-1])
     alive = lengths.above(middle)
     steps = np.diff(edges)
@@ -100,6 +102,8 @@ def seconds(served: Served, layout: Rollout, demand: Demand, space: Room, assign
     busy = np.minimum(assigned * (0.5 + stale), most) if stale else most
     rate = np.maximum(busy, 1.0) / decoding.iteration(served, layout, np.maximum(busy, 1.0), mean_context)
     queued = np.maximum(assigned - started, 0.0) * lengths.mean / rate
+    if space.in_batches:
+        queued = (np.ceil(assigned / np.maximum(started, 1.0)) - 1.0) * draining
     whole = np.maximum(queued + draining, assigned * lengths.mean / rate if stale else 0.0)
     prompts = assigned * demand.prompt / (demand.samples if space.shares_prompts else 1.0)
     return np.where(most >= 1.0, whole + decoding.prefill(served, layout, prompts), np.inf)

@@ -69,8 +69,8 @@ class RLOptions:
         "Precision of rollout: bf16, fp8 (default: bf16).",
         'Of rollout: ``"bf16"`` or ``"fp8"``.', metavar="P")] = None
     rollout: Annotated[str | Sequence[str], Option(
-        "Fix a replica: tp=4,groups=1, and its engine's share=0.6 of the memory and sequences=256 in flight.",
-        'A replica: ``"tp=4"``, ``"tp=1,groups=16,share=0.6,sequences=256"``.', metavar="AXIS=VALUE")] = ()
+        "Fix a replica: tp=4,groups=1, and its engine's share=0.6 of the memory, sequences=256 in flight, eager.",
+        'A replica: ``"tp=4"``, ``"tp=1,groups=16,share=0.6,sequences=256,eager"``.', metavar="AXIS=VALUE")] = ()
     states: Annotated[Literal["host", "accelerator"] | None, Option(
         "Colocated: where the trainer's states are while responses are generated (default: the faster).",
         "Where a colocated trainer's states are while responses are generated; the faster unless said.")] = None

@@ -154,17 +154,25 @@ def replicas(
     engine = work.engine
     capacity = max(min(served.device.memory * share, served.device.memory - resident) - engine.reserved, 0.0)
     room = generation.room(served, layout, capacity, engine.sequences, engine.prefix_caching)
+    room = replace(room, in_batches=engine.in_batches)
     assigned = np.unique(np.round(np.geomspace(1.0, work.demand.sequences, POINTS)))
-    kernels = generation.seconds(served, layout, work.demand, room, assigned[:, None], stale).T
+    in_flight = generation.in_flight(work.demand, room, layout)
+    on_device = replace(served, captured=np.inf)
+    kernels = generation.seconds(on_device, layout, work.demand, room, assigned[:, None], stale).T
+    seconds = asked.excess.generation * kernels
+    if np.any(in_flight > served.captured * layout.groups):
+        launched = generation.seconds(served, layout, work.demand, room, assigned[:, None], stale).T
+        # What the host launches late was timed in an engine, Python and all: nothing is fitted upon it.
+        seconds += np.subtract(launched, kernels, where=np.isfinite(kernels), out=np.zeros_like(kernels))
     return ReplicaOptions(
         pool=place,
         served=served,
         layout=layout,
         room=room,
-        in_flight=generation.in_flight(work.demand, room, layout),
+        in_flight=in_flight,
         capacity=capacity,
         assigned=assigned,
-        seconds=np.maximum.accumulate(asked.excess.generation * kernels, axis=1),
+        seconds=np.maximum.accumulate(seconds, axis=1),
     )
 
 

@@ -29,10 +29,16 @@ class EngineFigures:
     reserved: float
     """Bytes of captured graphs and workspace."""
     prefix_caching: bool
+    captured: float
+    """Most sequences of an iteration that captured graphs launch; ..."""
+    captured_blackwell: float
+    """... on data-center Blackwell. Beyond, and with ``eager``, the host launches every kernel."""
     host: float
     """Seconds between two iterations, and ..."""
     host_sequence: float
     """... for each sequence."""
+    in_batches: bool = False
+    """Whether the responses in flight are all complete before others begin: engines without continuous batching."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -29,7 +29,7 @@ from planner.question.job_pools import JobPool, part_of
 from planner.question.plan_options import PlanOptions
 from planner.rl import candidates, constants, problem
 from planner.rl.candidates import Training
-from planner.rl.constants import MeasuredExcess
+from planner.rl.constants import EngineFigures, MeasuredExcess
 from planner.rl.problem import Machines, PostTraining, RLStep
 from planner.schema.choices import Placement
 from planner.schema.hardware import Cluster
@@ -70,6 +70,8 @@ class StepParts:
     staleness: float
     updates: int
     generation: float
+    launched: float
+    """Seconds by which the host's launches lengthen it, where graphs are not captured."""
     log_probabilities: float
     reference: float
     update: float
@@ -86,7 +88,7 @@ class StepParts:
         """Seconds by phase as they are predicted."""
         stretch = excess.training_experts if self.experts else excess.training
         return {
-            "generation": excess.generation * self.generation,
+            "generation": excess.generation * self.generation + self.launched,
             "log-probabilities": stretch * self.log_probabilities,
             "reference": stretch * self.reference,
             "update": stretch * self.update,
@@ -209,7 +211,7 @@ def parts(known: Catalog, row: Row) -> StepParts:
         critic=None,
         reward=None,
         steps=1,
-        engine=constants.engine(engine(row)),
+        engine=_engine(row),
         rollout_precision="fp8" if row.get("precision_rollout") == "fp8" else "bf16",
     )
     trainers = accelerators(known, row["accelerator"], int(sizes[0]))
@@ -242,6 +244,15 @@ def engine(row: Row) -> str:
     """The engine of a row; vLLM where it is not said."""
     text = row.get("engine", "").split("+")[0].split(",")[0].strip() or "vllm"
     return constants.engine(text).id
+
+
+def _engine(row: Row) -> EngineFigures:
+    """The figures of a row's engine. NeMo-Aligner's completes a batch (af2b3bd9, utils/trt_llm.py, `_generate`)."""
+    pinned = {"sequences": limit} if (limit := number(row, "in_flight")) else {}
+    if number(row, "eager"):
+        pinned["eager"] = 1.0
+    figures = problem.engine_as_set(engine(row), pinned)
+    return replace(figures, in_batches=row["framework"] == "NeMo-Aligner")
 
 
 def trainer(row: Row) -> str:
@@ -293,18 +304,23 @@ def _timed(asked: PostTraining, trained: Training, where: Placement, stale: floa
     colocated = where == "colocated"
     share = engine.memory_share_colocated if colocated else engine.memory_share
     ahead = stale if where == "async" else 0.0
-    offered = candidates.replicas(asked, 1, served, layout, (share, 0.0), ahead)
-    _, _, seconds = offered.over(rollers.accelerators, work.demand.sequences)
-    if not np.any(np.isfinite(seconds)):
+    launched, kernels = (
+        candidates.replicas(asked, 1, model, layout, (share, 0.0), ahead).over(
+            rollers.accelerators, work.demand.sequences
+        )[2]
+        for model in (served, replace(served, captured=np.inf))
+    )
+    if not np.any(np.isfinite(launched)):
         raise NoAnswer("no replica holds the weights and a response")
-    plain = np.where(layout.groups == 1, seconds, np.inf)
-    generation = float(np.min(plain if np.any(np.isfinite(plain)) else seconds))
+    plain = np.where(layout.groups == 1, launched, np.inf)
+    fastest = int(np.argmin(plain if np.any(np.isfinite(plain)) else launched))
     sizes = (asked.machines[0].accelerators, rollers.accelerators)
     return StepParts(
         placement=where,
         staleness=stale,
         updates=work.updates,
-        generation=generation,
+        generation=float(kernels[fastest]),
+        launched=float(launched[fastest] - kernels[fastest]),
         log_probabilities=trained.log_probabilities_s,
         reference=trained.reference_s,
         update=trained.update_s,

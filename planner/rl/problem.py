@@ -247,6 +247,7 @@ def served(asked: PostTraining, cluster: Cluster, runtime: Runtime) -> Served:
         cache_bytes=2.0,
         host_s=work.engine.host,
         host_sequence_s=work.engine.host_sequence,
+        captured=work.engine.captured_blackwell if part.generation == "blackwell" else work.engine.captured,
         near=windowed(work.model, longest),
     )
 
@@ -279,26 +280,26 @@ def replica_layouts(model: Model, cluster: Cluster, pinned: Mapping[str, float])
 
 
 def pinned_replica(texts: Sequence[str]) -> dict[str, float]:
-    """``tp=4,groups=1,share=0.6,sequences=256``.
+    """``tp=4,groups=1,share=0.6,sequences=256,eager``; eager is 1 where it is said.
 
     Raises:
         WrongQuestion: another word, or no such number.
     """
     pinned: dict[str, float] = {}
     for word in (word for text in texts for word in re.split(r"[,\s]+", text) if word):
-        axis, _, value = word.partition("=")
+        axis, _, value = ("eager=1" if word == "eager" else word).partition("=")
         pattern = r"0?\.\d{1,6}|1" if axis == "share" else r"[1-9]\d{0,8}"
-        if axis not in ("tp", "groups", "share", "sequences") or not re.fullmatch(pattern, value, re.ASCII):
+        if axis not in ("tp", "groups", "share", "sequences", "eager") or not re.fullmatch(pattern, value, re.ASCII):
             raise WrongQuestion(
-                f"--rollout {word}: write tp=4, or tp=1,groups=16 of a mixture of experts; share=0.6 of the memory and "
-                "sequences=256 in flight are the engine's"
+                f"--rollout {word}: write tp=4, or tp=1,groups=16 of a mixture of experts; share=0.6 of the memory, "
+                "sequences=256 in flight and eager (no captured graphs) are the engine's"
             )
         pinned[axis] = float(value)
     return pinned
 
 
 def engine_as_set(name: str, pinned: Mapping[str, float]) -> EngineFigures:
-    """An engine with the share of the memory and the sequences in flight that a question says.
+    """An engine with the share of the memory, the sequences in flight and the captured graphs that a question says.
 
     Raises:
         WrongQuestion: no such engine.
@@ -310,6 +311,8 @@ def engine_as_set(name: str, pinned: Mapping[str, float]) -> EngineFigures:
         memory_share=pinned.get("share", known.memory_share),
         memory_share_colocated=colocated,
         sequences=pinned.get("sequences", known.sequences),
+        captured=0.0 if "eager" in pinned else known.captured,
+        captured_blackwell=0.0 if "eager" in pinned else known.captured_blackwell,
     )
 
 

@@ -126,9 +126,10 @@ def _training(side: TrainerSide) -> str:
 
 def _rollout(side: RolloutSide, engine: str) -> str:
     wide = f"tp={side.tp}" + (f" x {side.groups} attention groups" if side.groups > 1 else "")
+    graphs = " without graphs" if side.eager else ""
     return (
         f"{side.accelerators:,} x {side.accelerator}: {format_many(side.replicas, 'replica')} of {wide}, "
-        f"{side.precision}, {engine}; {side.sequences:,.0f} responses each, {side.in_flight:,.0f} at a time"
+        f"{side.precision}, {engine}{graphs}; {side.sequences:,.0f} responses each, {side.in_flight:,.0f} at a time"
     )
 
 

@@ -198,4 +198,7 @@ def _replica(flags: TrainerFlags) -> str:
         )
     limit = flags.count_or_none(f"{POLICY}generation.vllm_kwargs.max_num_seqs")
     share = flags.measure(f"{VLLM}gpu_memory_utilization")
-    return f"tp={tp},groups={max(1, spread // tp)},share={share:.6g}" + (f",sequences={limit}" if limit else "")
+    words = [f"tp={tp}", f"groups={max(1, spread // tp)}", f"share={share:.6g}"]
+    words += [f"sequences={limit}"] if limit else []
+    words += ["eager"] if flags.get(f"{VLLM}enforce_eager") else []
+    return ",".join(words)

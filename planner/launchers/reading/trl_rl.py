@@ -155,4 +155,4 @@ def _replica(flags: TrainerFlags, apart: bool) -> str:
     """A replica as ``--rollout`` says it."""
     tp = flags.count("serve/tensor_parallel_size" if apart else "vllm_tensor_parallel_size")
     share = flags.measure("serve/gpu_memory_utilization" if apart else "vllm_gpu_memory_utilization")
-    return f"tp={tp},share={share:.6g}"
+    return f"tp={tp},share={share:.6g}" + (",eager" if apart and flags.get("serve/enforce_eager") else "")

@@ -231,7 +231,8 @@ def _replica(flags: TrainerFlags, groups: int, samples: int, apart: bool, stream
     at_once = flags.count(f"{ROLLOUT}max_num_seqs")
     if streams:
         at_once = min(at_once, max(1, flags.count("async_training.concurrent_samples_per_replica") * samples // groups))
-    return f"tp={tp},groups={groups},share={share:.6g},sequences={at_once}"
+    eager = ",eager" if flags.get(f"{ROLLOUT}enforce_eager") else ""
+    return f"tp={tp},groups={groups},share={share:.6g},sequences={at_once}{eager}"
 
 
 def _offloads(flags: TrainerFlags, kind: str, apart: bool, differs: list[str]) -> TrainerFlags:
