@@ -428,8 +428,7 @@ of dense models or of mixtures, by more than 0.1 points of mean log error (in tu
 ## What is not modelled
 
 Clocks that fall under power limits, stragglers beyond a growth with scale, data loading, network congestion by other
-jobs, kernels' differences between library versions, CUDA graphs, activation offload, expert imbalance beyond a
-constant.
+jobs, kernels' differences between library versions but for attention's, expert imbalance beyond a constant.
 """
 
 

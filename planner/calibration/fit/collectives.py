@@ -33,7 +33,7 @@ from planner.cost.nccl_algorithms import NCCL_ALGORITHMS, PROTOCOLS, CollectiveL
 from planner.figures import cost_inputs
 from planner.figures.efficiency import DEFAULT, Efficiencies
 from planner.models import files
-from planner.schema.efficiency import CollectiveEfficiency, FabricEfficiency
+from planner.schema.efficiency import AcceleratorEfficiency, CollectiveEfficiency, FabricEfficiency
 from planner.schema.hardware import Accelerator, Cluster, Entry, Fabric, Topology
 
 LEAST_BYTES = 4096
@@ -252,7 +252,7 @@ class Across:
         kinds: dict[tuple[str, str, str, float, float], list[int]] = {}
         for place, row in enumerate(rows):
             kinds.setdefault((row.node, row.fabric, row.op, row.ranks, row.nodes), []).append(place)
-        self._kinds = [(np.array(places), _placed(rows[places[0]], catalog)) for places in kinds.values()]
+        self._kinds = [(np.array(places), placed(rows[places[0]], catalog)) for places in kinds.values()]
         self._sizes = np.array([row.size for row in rows])
 
     def predict(self, using: Efficiencies) -> Predicted:
@@ -270,13 +270,21 @@ class Across:
         return seconds
 
 
-def _placed(row: TimedCollectives, catalog: Catalog) -> tuple[str, Cluster, Network, CollectiveGroup]:
-    """Where a row's ranks are: alike on its nodes, one beside the other, or one a node."""
+def placed(
+    row: TimedCollectives, catalog: Catalog, reached: AcceleratorEfficiency | None = None
+) -> tuple[str, Cluster, Network, CollectiveGroup]:
+    """Where a row's ranks are: alike on its nodes, one beside the other, or one a node.
+
+    Arguments:
+        row: timed over several nodes.
+        catalog: that knows them.
+        reached: what its accelerators reach of their links; else the default's.
+    """
     node = catalog.node(row.node)
     racks = node.accelerators > _LARGEST_SERVER  # tables count trays where the catalog counts racks
     made = cluster(catalog, row.node, math.ceil(row.ranks / node.accelerators) if racks else int(row.nodes), row.fabric)
     stride = 1.0 if racks else max(node.accelerators * row.nodes / row.ranks, 1.0)
-    network = cost_inputs.network(made, catalog.accelerator_efficiencies[DEFAULT])
+    network = cost_inputs.network(made, reached or catalog.accelerator_efficiencies[DEFAULT])
     return row.op, made, network, group(network, row.ranks, stride)
 
 

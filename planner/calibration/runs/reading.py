@@ -18,6 +18,7 @@ from planner.base.errors import WrongQuestion
 from planner.calibration.runs import columns, names, words
 from planner.calibration.runs.columns import Unpredictable, number, required, whole
 from planner.calibration.runs.layouts import RunSoftware
+from planner.calibration.runs.machines import cluster_of
 from planner.calibration.runs.measured_run import Run
 from planner.calibration.runs.trained import batch_of, model_of, step_time, work_of
 from planner.calibration.runs.variants import (
@@ -29,7 +30,7 @@ from planner.calibration.runs.variants import (
 )
 from planner.catalog import Catalog
 from planner.models.workload import library
-from planner.schema.hardware import Cluster, Runtime
+from planner.schema.hardware import Runtime
 
 REQUIRED = ("id", "source", "model", "family", "accelerator", "num_accelerators", "seq_len", "global_batch_seqs")
 GB = 1e9
@@ -151,7 +152,7 @@ def _filled(run: Run, row: Mapping[str, str], catalog: Catalog) -> Run:
     if ahead and "w/o mtp" not in (row.get("notes") or "").lower():
         work = replace(work, mtp_layers=ahead)
         inferred.append(f"{ahead} multi-token prediction module{'s' * (ahead > 1)}, as its recipe trains")
-    cluster = _cluster(row, catalog, accelerator, n, inferred)
+    cluster = cluster_of(row, catalog, accelerator, n, inferred)
     software = RunSoftware(known, date, columns.options_to_come(known, date))
     allowed = variants(row, work, n, software, cluster.accelerator, inferred)
     readings = tuple(sorted(allowed, key=lambda reading: (reading.rank, not reading.likely)))
@@ -252,49 +253,9 @@ def _other(run: Run, row: Mapping[str, str], catalog: Catalog, accelerator: str,
     repeated = row.get("metric") == "time_to_train_min"
     if repeated and not number(row, "step_time_s"):
         raise Unpredictable("time to train is no throughput")
-    cluster = _cluster(row, catalog, accelerator, n, [])
+    cluster = cluster_of(row, catalog, accelerator, n, [])
     known = replace(run, accelerators=n, cluster=cluster, repeated=repeated)
     try:
         return encoders.filled(known, row, catalog) if run.family == "encoder" else other_families.filled(known, row)
     except NotStated as error:
         raise Unpredictable(str(error)) from None
-
-
-# ---- what it ran on --------------------------------------------------------------------------------------------------
-
-
-def _cluster(row: Mapping[str, str], catalog: Catalog, accelerator: str, n: int, inferred: list[str]) -> Cluster:
-    """The usual node of that accelerator, with the accelerators and ports per node that the row states; what is taken
-    of the usual node is added to `inferred`.
-    """
-    part = catalog.accelerator(accelerator)
-    name = names.NODES.get(accelerator)
-    if name is None:
-        name = next((key for key, node in catalog.nodes.items() if node.accelerator == accelerator), None)
-    if name is None:
-        raise Unpredictable(f"no node with {accelerator} in the catalog")
-    node = catalog.node(name)
-    network = row.get("inter_node_network") or ""
-    per_node = whole(row, "accelerators_per_node") or node.accelerators
-    if node.kind == "rack":
-        per_node = next((d for d in (72, 64) if n % d == 0), min(n, 72)) if n > 72 else n
-    ports = re.search(r"(\d+) ?x ?(\d+) ?Gb", network)
-    if node.kind != "rack" and per_node != node.accelerators and node.nics:
-        node = replace(node, nics=max(1, node.nics * per_node // node.accelerators))
-    if ports and node.kind != "rack" and "Storage" not in network and "Management" not in network:
-        node = replace(node, nics=int(ports[1]), nic_bandwidth=int(ports[2]) * 1e9 / 8)
-    elif node.kind != "rack" and n > per_node:
-        unread = f"inter_node_network {network!r:.60} was not read, " if network else ""
-        inferred.append(f"{unread}ports: those of a usual {name}")
-    fabric = catalog.fabric(node.fabric or "infiniband-ndr")
-    if fabric.kind == "ici":
-        fabric = replace(fabric, leaf_nodes=_slice(row, fabric.leaf_nodes * node.accelerators, n) // per_node)
-    count = max(1, -(-n // per_node))
-    return Cluster(node=replace(node, accelerators=per_node), accelerator=part, count=count, fabric=fabric)
-
-
-def _slice(row: Mapping[str, str], pod: int, n: int) -> int:
-    """Chips of one TPU slice, a scale-up domain: what parameters are sharded over within it, times tp; else the pod."""
-    stated = re.search(r"within slice \((\d+)\)", row.get("sharding") or "")
-    inside = int(stated[1]) * (whole(row, "tp") or 1) if stated else pod
-    return inside if n % inside == 0 else min(pod, n)
