@@ -22,7 +22,7 @@ from planner.axes.values import FULL, NO_RECOMPUTE, OFFLOADED, SELECTIVE
 from planner.calibration.fit.frame import Frame
 from planner.calibration.report.validation import judged
 from planner.calibration.run import judged as read_and_judged
-from planner.calibration.runs import columns, names, recomputed, words
+from planner.calibration.runs import columns, machines, names, recomputed, words
 from planner.calibration.runs.columns import Unpredictable
 from planner.calibration.runs.reading import TRAITS, run_of
 from planner.figures import conformal_intervals
@@ -187,6 +187,24 @@ def test_accelerators_are_known_as_people_write_them(published, part):
 def test_nvl_and_pcie_cards_are_no_sxm_modules(known):
     for published in ("NVIDIA H200-NVL-141GB", "H100 NVL", "H800 PCIe"):
         assert "SXM" not in (names.accelerator(published, known.accelerators) or "")
+
+
+@sweep(
+    ("accelerator", "network", "fabric", "ports"),
+    [
+        ("H100-SXM5-80GB", "32x100 Gb EFA", "efa-v2", (32, 100)),
+        ("A100-SXM4-80GB", "4x100 Gb EFA", "efa-v1", (4, 100)),
+        ("A100-SXM4-80GB", "RoCE 1600 Gb/s per node", "roce-200g", (8, 200)),
+        ("H100-SXM5-80GB", "RoCE 400 Gb/s per GPU", "roce-400g", (8, 400)),
+        ("H100-SXM5-80GB", "GCP A3 (4x200 Gb/s GPUDirect-TCPX per node)", "gcp-tcpx", (4, 200)),
+        ("A100-SXM4-80GB", "Jean Zay: 4x100 Gb/s Omni-Path per node", "infiniband-hdr", (4, 100)),
+        ("H100-SXM5-80GB", "Management: 1x Ethernet 10GB/Sec", "infiniband-ndr", (8, 400)),
+        ("GB200", "NVL72 domains + RoCE", "infiniband-ndr", (72, 400)),
+    ],
+)
+def test_networks_are_known_as_people_write_them(known, accelerator, network, fabric, ports):
+    made = machines.cluster_of({"inter_node_network": network}, known, accelerator, 144, [])
+    assert (made.fabric.id, made.node.nics, round(made.node.nic_bandwidth * 8e-9)) == (fabric, *ports)
 
 
 @sweep(
