@@ -8,6 +8,7 @@ import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import pytest
 
@@ -15,8 +16,10 @@ from tests import sweeps
 from tests.answered_once import FOLDER
 from tests.sweeps import QUICK, THOROUGH
 
-LEFT_OUT = [0, 0]
-"""Tests, and cases of sweeps, that this run leaves to `make test-thorough`."""
+LEFT_OUT = [0, 0, 0]
+"""Tests, and cases of sweeps, that this run leaves to `make test-thorough`; slow tests that it leaves to other runs."""
+SLOW_PART = "CLUSTERWRIGHT_SLOW_PART"
+"""Environment variable: `0/3`, `1/3` and `2/3` are the slow tests of a third of the files each, beside all quick ones."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -47,10 +50,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     by_name = any("::" in str(argument) for argument in config.args)
     if os.environ.get(THOROUGH) or "thorough" in config.getoption("markexpr") or by_name:
         return
-    left = [item for item in items if item.get_closest_marker("thorough")]
-    items[:] = [item for item in items if not item.get_closest_marker("thorough")]
-    config.hook.pytest_deselected(items=left)
-    LEFT_OUT[:] = [len(left), sweeps.left_out]
+    thorough = [item for item in items if item.get_closest_marker("thorough")]
+    part, of = (int(number) for number in os.environ.get(SLOW_PART, "0/1").split("/"))
+    others = [item for item in items if item.get_closest_marker("slow") and crc32(item.path.name.encode()) % of != part]
+    left = {*thorough, *others}
+    items[:] = [item for item in items if item not in left]
+    config.hook.pytest_deselected(items=list(left))
+    LEFT_OUT[:] = [len(thorough), sweeps.left_out, len(left) - len(thorough)]
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
@@ -68,8 +74,10 @@ def pytest_testnodedown(node: Any) -> None:
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """How much of the tests this run was not."""
     if any(LEFT_OUT):
-        tests, cases = LEFT_OUT
+        tests, cases, others = LEFT_OUT
         terminalreporter.write_line(f"Left to make test-thorough: {tests} tests, and {cases} cases of others")
+    if LEFT_OUT[2]:
+        terminalreporter.write_line(f"Left to other runs ({SLOW_PART}): {others} slow tests")
 
 
 @pytest.fixture(scope="session")
