@@ -1,5 +1,8 @@
 """``plan_check.py``: a job stops before its first step where its model or its mesh is not the plan's."""
 
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -60,6 +63,22 @@ def test_another_model_or_mesh_stops_the_job(
 def test_the_check_hooks_into_the_library_that_builds_the_model(target: str) -> None:
     text = files(target, CHECKED[target])["plan_check.py"]
     assert {hook for hook in HOOKS.values() if hook in text} == {HOOKS[target]}
+
+
+def test_the_check_finds_a_checkout_that_is_not_installed(tmp_path: Path) -> None:
+    """Megatron-LM's packages lie beside its ``pretrain_gpt.py``, and the job starts in its own folder."""
+    written = {
+        "job/plan_check.py": files("megatron", CHECKED["megatron"])["plan_check.py"],
+        "there/megatron/core/models/gpt/gpt_model.py": "class GPTModel:\n    pass\n",
+        "there/megatron/training/training.py": "setup_model_and_optimizer = None\n",
+        "there/pretrain_gpt.py": "from megatron.training import training\nprint(training.setup_model_and_optimizer)\n",
+    }
+    for name, text in written.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    command = [sys.executable, "plan_check.py", str(tmp_path / "there" / "pretrain_gpt.py")]
+    done = subprocess.run(command, cwd=tmp_path / "job", capture_output=True, text=True, timeout=60)
+    assert "hook.<locals>.checked" in done.stdout, done.stderr
 
 
 def test_adapters_are_counted_apart() -> None:
