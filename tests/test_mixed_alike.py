@@ -273,10 +273,10 @@ def test_errors_name_the_pins_that_were_given(capsys: pytest.CaptureFixture[str]
 @pytest.mark.parametrize(
     ("asked", "why"),
     [
-        ("bert-large --cluster dgx-h100:1 --cluster gh200-4:2", "megatron: family encoder (it has decoder)"),
+        ("bert-large --cluster dgx-h100:1 --cluster gh200-4:2", "family encoder (it has decoder)"),
         pytest.param(
             "smollm2-1.7b --cluster dgx-h100:1 --cluster gh200-4:1 --method lora --runtime megatron-core --batch 48",
-            "megatron: method lora",
+            "method lora",
             marks=pytest.mark.thorough,
         ),
     ],
@@ -285,7 +285,7 @@ def test_what_no_launcher_knows_is_told(asked: str, why: str, capsys: pytest.Cap
     """Nobody is sent to ``--launchable`` where it would not help."""
     alike = ask(capsys, f"plan {asked} --launchable").out
     line = next(line for line in alike.splitlines() if line.startswith("Launchers"))
-    assert f"no supported launcher can run this plan ({why}" in line
+    assert "no supported launcher can run this plan (megatron" in line and f": {why}" in line
     assert "--launchable" not in alike + ask(capsys, f"plan {asked}").out
 
 

@@ -322,7 +322,7 @@ def test_an_offer_with_a_job_on_two_pools_is_read_again(
     assert "own 1 x dgx-a100-80gb + own 1 x dgx-v100" in shown.out
     assert "1 on mixed pools" in shown.out and "Single pools   best with every job on one pool: " in shown.out
     plan = ask(capsys, "explain offer.json --workload base")
-    assert "A-B  400 Gbit/s per node, the slower of both nodes' NICs" in plan.out
+    assert "A-B: 400 Gbit/s per node, the slower of both nodes' NICs" in plan.out
     # It launches.
     ask(capsys, "export offer.json --workload base --to megatron+slurm -o job")
     assert "--pipeline-model-parallel" in Path("job/start.sh").read_text(encoding="utf-8")

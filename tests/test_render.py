@@ -354,3 +354,12 @@ def test_a_bar_goes_away_when_the_work_fails(
     with pytest.raises(KeyError), render.progress("search", None) as advance:
         advance()
         raise KeyError
+
+
+def test_words_wider_than_the_terminal_break_behind_their_commas_and_colons() -> None:
+    """A group of pipelines is one word of its configuration, and 87 columns wide."""
+    group = "group=copies=2,width=4,dgx-h100:layers=12:tp=2,dgx-a100-80gb:layers=20:tp=8,dgx-h100:layers=1:tp=1"
+
+    lines = typeset.fold(f"Recommended    {group} zero=1", 80)
+
+    assert max(map(len, lines)) <= 80 and "".join(line.strip() for line in lines[:-1]).endswith(group[-10:])

@@ -40,7 +40,7 @@ def half(*sds: float) -> float:
         ({"runtime": "nanotron"}, (0.12,), "no run under nanotron on hopper"),
         ({"framework": "internevo"}, (0.12,), "no run under internevo on hopper"),
         ({"runtime": "nanotron", "generation": "trainium"}, (0.20,), "no run on trainium in bf16"),
-        ({"method": "lora"}, (0.15,), "method lora"),
+        ({"method": "lora"}, (0.15,), "fine-tuning"),
         ({"sequence": 1_048_576}, (0.15,), "sequences beyond 262,144 tokens"),
         ({"kind": "moe", "precision": "fp8", "runtime": "x"}, (0.10, 0.20, 0.12), "no run on hopper in fp8, no run un"),
     ],
@@ -48,7 +48,7 @@ def half(*sds: float) -> float:
 def test_variances_add_up_and_say_why(changed: dict[str, object], more: Sequence[float], reason: str) -> None:
     found, said = step_time_interval.half_width(KNOWN, replace(PLAIN, **changed))  # type: ignore[arg-type]
     assert found == pytest.approx(half(*more))
-    assert said.startswith("a lab that no fit has seen") and reason in said
+    assert said.startswith("no run of yours") and reason in said
 
 
 def test_own_runs_take_the_place_of_the_lab_and_of_what_was_new() -> None:

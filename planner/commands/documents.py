@@ -182,7 +182,8 @@ def _answer(found: Comparison, name: str, first: Plan, second: Plan) -> Iterator
     if "models" in found.questions:
         yield "Gain", "not comparable: they train different models"
     else:
-        yield "Gain", f"{name}: {faster(found)}, done {time}{money}"
+        sure = "" if found.distinguishable else "as predicted, "
+        yield "Gain", f"{name}: {faster(found)}; {sure}done {time}{money}"
     if other := [question for question in found.questions if question != TOKENS]:
         yield "Warning", f"they answer different questions: different {', '.join(other)}"
     for plan, which in ((first, "first"), (second, "second")):

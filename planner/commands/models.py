@@ -203,7 +203,7 @@ def _show_other(found: ConvolutionNetwork | Recommender, *, as_json: bool) -> No
         render.json(view.document(found))
         return
     render.text(f"{found.name} ({found.id})")
-    render.table(["field", "value", ""], view.sheet(found), align="lll")
+    render.table(["field", "value", ""], view.sheet(found), align="lll", folded="")
     render.text()
     render.table(["parameters", "number", "share"], view.counts(found), align="lrr")
     render.text()
@@ -219,7 +219,7 @@ def _print(found: Model) -> None:
     from planner.commands.screen import render
 
     render.text(f"{found.name} ({found.id})")
-    render.table(["field", "value", ""], view.sheet(found), align="lll")
+    render.table(["field", "value", ""], view.sheet(found), align="lll", folded="")
     render.text()
     render.table(["parameters", "number", "share"], view.counts(found), align="lrr")
     render.text()

@@ -106,7 +106,7 @@ def half_width(known: Mapping[str, Width], situation: Situation) -> tuple[float,
     if site_width:
         names = tuple(name for name in names if name == LONG)
     sds = [*base, *(known[name].half if name in known else ASSUMED.get(name, 0.0) for name in names)]
-    whose = format_many(site_width.runs, "own run") if site_width else "a lab that no fit has seen"
+    whose = format_many(site_width.runs, "own run") if site_width else "no run of yours"
     reasons = [whose, *map(_reason(situation), names)]
     return known[QUANTILE].half * math.sqrt(sum(sd * sd for sd in sds)), ", ".join(reasons)
 
@@ -117,7 +117,7 @@ def _reason(situation: Situation) -> Callable[[str], str]:
         MIXTURE: "mixture of experts",
         NEW_PART: f"no run on {situation.generation} in {situation.precision}",
         FRAMEWORK: f"no run under {situation.framework or situation.runtime} on {situation.generation}",
-        FINE_TUNING: f"method {situation.method}",
+        FINE_TUNING: "fine-tuning",
         LONG: f"sequences beyond {LONGEST:,} tokens",
     }
     return texts.__getitem__

@@ -149,7 +149,11 @@ def trainers(plan: Plan) -> tuple[tuple[str, ...], str]:
     refused = {e.name: list(dict.fromkeys(refusals(plan, e))) for e in _trainers()}
     shared = [why for why in next(iter(refused.values())) if all(why in found for found in refused.values())]
     fewest = min(len(found) for found in refused.values())
-    each = [f"{name}: {'; '.join(found)}" for name, found in refused.items() if len(found) == fewest and found]
+    by_reason: dict[str, list[str]] = {}
+    for name, found in refused.items():
+        if len(found) == fewest and found:
+            by_reason.setdefault("; ".join(found), []).append(name)
+    each = [f"{', '.join(names)}: {why}" for why, names in by_reason.items()]
     return tuple(n for n, found in refused.items() if not found), shared[0] if shared else "; ".join(each)
 
 

@@ -67,17 +67,13 @@ def of_given(plan: Plan) -> Reasons:
 
 def _binds(best: Plan) -> tuple[str, ...]:
     memory = best.prediction.memory
-    largest = tuple(f"{name} of the step" for name in _largest(best))
+    parts = best.prediction.breakdown
+    name = max(parts, key=lambda part: parts[part])
+    largest = (f"{called(name)} ({format_percent(parts[name] / best.prediction.step_time_s, 0)} of the step)",)
     free = 1.0 - memory.total_bytes / memory.capacity_bytes
     left = f"{format_percent(free)} free" if free >= 0.0 else f"{format_percent(-free)} too little"
     scarce = f"memory of stage {memory.stage + 1} ({left})"
     return (scarce, *largest) if free < 0.05 else largest
-
-
-def _largest(best: Plan) -> list[str]:
-    parts = best.prediction.breakdown
-    name = max(parts, key=lambda part: parts[part])
-    return [f"{called(name)} {format_percent(parts[name] / best.prediction.step_time_s, 0)}"]
 
 
 def _where(plan: Plan) -> str:

@@ -35,7 +35,9 @@ def lines(plan_set: PlanSet) -> Lines:
     """Configuration, time, money, memory and confidence of the plan to run."""
     plan = plan_set.plan_to_run
     if plan_set.recommended is None:
-        yield "Configuration", [f"{_alone(plan_set)}{configuration(plan)}"]
+        searched = plan_set.asked is not None and not plan_set.asked.settings
+        label = "Recommended" if searched else "Configuration"
+        yield label, [f"{_alone(plan_set)}{configuration(plan)}"]
     else:
         behind = f"#{plan.rank}: " if plan is not plan_set.plans[0] else ""
         yield "Recommended", [f"{behind}{_varied(plan_set, plan)}{configuration(plan)}"]
@@ -186,9 +188,7 @@ def _money(plan: Plan) -> list[str]:
     money, price = plan.money, plan.money.price
     took = f"{days(money.days)} for {format_count(plan.workload.tokens)} tokens"
     if money.usd_total is None or price is None:
-        return [f"{took}; no such price in the catalog (--price, --basis, --vendor)"]
-    if plan.workload.method["kind"] != "pretrain":
-        took += f" ({format_usd(money.usd_total / plan.workload.tokens * 1e6)} per 1M)"
+        return [f"{took}; no price in the catalog (--price, --basis)"]
     return [f"{format_usd(money.usd_total)}{_offered(plan, price)}, {took}", *prices(plan)]
 
 

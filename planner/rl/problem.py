@@ -124,6 +124,8 @@ def _responses(stated: str | Path | Sequence[float]) -> response_lengths.Lengths
     try:
         if slash:
             return response_lengths.of_mean(units.parse(mean, "count"), units.parse(cap, "count"))
+        if re.fullmatch(r"[\d.]+ ?[kM]?", mean) and not Path(mean).is_file():
+            raise WrongQuestion(f"--response {stated}: the longest is missing; write mean and cap in tokens: {mean}/8k")
     except units.UnitError:
         pass
     if not Path(stated).is_file():

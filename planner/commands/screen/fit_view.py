@@ -65,7 +65,7 @@ def by_model(found: Sequence[FittingTraining]) -> None:
     """A row for each model."""
     headers = ["model", "parameters", "tokens/sequence", "memory", "OOM", "time", "rent", "tokens/s"]
     rows = [[fit.model, format_count(fit.parameters), f"{fit.sequence:,}", *_figures(fit)] for fit in found]
-    render.table(headers, rows, align="lrrrrrrr", priority=LOST_FIRST)
+    render.table(headers, rows, align="lrrrrrrr", priority=[*LOST_FIRST, "parameters"])
 
 
 def _prices(found: Sequence[FittingTraining], one: FittingTraining) -> list[str]:

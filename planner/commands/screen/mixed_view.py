@@ -12,7 +12,7 @@ from planner.schema.plan import Group, Plan, PlanSet
 
 
 def pools(plan: Plan) -> None:
-    """The pools that a plan uses, and what joins them."""
+    """The pools that a plan uses."""
     for i, pool in enumerate(plan.cluster.pools):
         of = f" of {pool.offered:,}" if pool.offered is not None and pool.offered > pool.count else ""
         nics = (
@@ -21,10 +21,14 @@ def pools(plan: Plan) -> None:
         zone = f" in {pool.zone}" if pool.zone else ""
         total = pool.count * pool.accelerators_per_node
         render.text(f"{_letter(i)}  {total:,} x {pool.accelerator} in {pool.count:,}{of} x {pool.node}{zone}{nics}")
-    for link in plan.cluster.links:
-        a, b = link.pools
-        rate = link.bytes_per_s * 8 / 1e9
-        render.text(f"{_letter(a)}-{_letter(b)}  {rate:g} Gbit/s per node, {link.basis}")
+
+
+def links(plan: Plan) -> list[str]:
+    """What joins the pools."""
+    return [
+        f"{'-'.join(map(_letter, link.pools))}: {link.bytes_per_s * 8 / 1e9:g} Gbit/s per node, {link.basis}"
+        for link in plan.cluster.links
+    ]
 
 
 def _letter(index: int) -> str:

@@ -13,7 +13,7 @@ from planner.base.units import (
     format_seconds,
     format_usd,
 )
-from planner.commands.screen import render
+from planner.commands.screen import mixed_view, render
 from planner.report import quantities, recommendation
 from planner.report.quantities import seconds
 from planner.schema.plan import Plan, PlanSet
@@ -123,11 +123,12 @@ def _headroom(plan: Plan) -> None:
 
 
 def network(plan: Plan) -> None:
-    """What joins the accelerators of a plan on one pool; nothing of several, whose heading says it."""
+    """What joins the accelerators of a plan on one pool, or its pools; the heading says a pool's own network."""
     cluster = plan.cluster
     pool = cluster.pools[0]
     along = [f"{d.topology} {d.size} at {d.bytes_per_s / 1e9:g} GB/s" for d in cluster.fabric.dimensions or ()]
     if plan.parallelism.groups:
+        render.labelled("Network", *mixed_view.links(plan))
         return
     if pool.nics_per_node and cluster.accelerators > pool.accelerators_per_node and not along:
         gbit = (pool.nic_bytes_per_s or cluster.fabric.nic_bytes_per_s) * 8 / 1e9

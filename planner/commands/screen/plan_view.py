@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -38,9 +38,11 @@ def show(plan_set: PlanSet, *, full: bool = False, verbose: bool = False) -> Non
     run = plan_set.plan_to_run
     _heading(run)
     render.text()
-    _counts(plan_set)
-    _labelled(recommendation.lines(plan_set))
+    block = dict(recommendation.lines(plan_set))
+    needs = block.pop("Needs", [])
+    _labelled(block.items())
     render.text()
+    _counts(plan_set)
     if len(plan_set.plans) > 1:
         _ranking(plan_set)
         _how_sure(plan_set)
@@ -60,6 +62,7 @@ def show(plan_set: PlanSet, *, full: bool = False, verbose: bool = False) -> Non
     (mixed_view.search if _over_pools(plan_set) else _search)(plan_set)
     if not full:
         render.labelled("Prices", *recommendation.prices(run))
+    render.labelled("Needs", *needs)
     plan_evidence.assumes(run, verbose)
     if full:
         plan_evidence.release(run, plan_set.plans)
@@ -95,7 +98,7 @@ def _of_plan(plan: Plan) -> None:
     plan_evidence.prices(plan)
 
 
-def _labelled(lines: recommendation.Lines) -> None:
+def _labelled(lines: Iterable[tuple[str, list[str]]]) -> None:
     """The block, with the heading at most 12 lines of 80 columns; the rest stands below, or in ``explain``."""
     for label, texts in lines:
         render.labelled(label, *(texts[:1] if label in recommendation.IN_SHORT else texts))
@@ -259,7 +262,9 @@ def _ranking(plan_set: PlanSet) -> None:
         neutral.add("schedule")
     headers = [name for name in rows[0] if name not in same | neutral]
     align = "".join("l" if name == "recompute" else "r" for name in headers)
-    render.table(headers, [[row[name] for name in headers] for row in rows], align=align, priority=["MFU", "tokens/s"])
+    lost_first = ["MFU", "tokens/s", "time", "memory" if plan_set.search.objective == "cost" else "cost"]
+    table = [[row[name] for name in headers] for row in rows]
+    render.table(headers, table, align=align, priority=[name for name in lost_first if name in headers])
 
 
 VARIED = ("nodes", "batch", "prec")

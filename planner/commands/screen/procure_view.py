@@ -239,7 +239,7 @@ def _bill(best: Alternative, as_money: Money, each: Money) -> None:
         for line in best.bill_of_materials
     ]  # fmt: skip
     headers = ["item", "kind", "quantity", "unit price", "amount", "price date"]
-    render.table(headers, rows, align="llrrrl", priority=["kind"])
+    render.table(headers, rows, align="llrrrl", priority=["price date", "unit price"])
     years = [f"year {year.year} {as_money(year.total_usd)}" for year in best.cost.by_year if year.total_usd]
     if len(years) > 1:
         render.labelled("By year", ", ".join(years))

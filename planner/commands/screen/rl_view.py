@@ -6,7 +6,7 @@ from pathlib import Path
 
 from planner.base.units import format_bytes, format_count, format_many, format_percent, format_seconds
 from planner.commands.screen import hand_over, render
-from planner.report.rl_evidence import evidence
+from planner.report.rl_evidence import evidence, in_short
 from planner.schema.rl import PLACED, MeasuredStep, RLPlan, RLPlanSet, RolloutSide, TrainerSide
 
 WIDTH = 48
@@ -29,7 +29,8 @@ def deliver(answer: RLPlanSet, *, as_json: bool, output: Path | None, verbose: b
     def whole(shown: RLPlanSet) -> None:
         show(shown, verbose=verbose)
 
-    after = f"clusterwright explain {output}" if output else "-o FILE keeps the answer; explain FILE shows it again"
+    kept = f"clusterwright explain {output}" if output else "-o FILE keeps the answer; explain FILE shows it again"
+    after = kept if verbose else f"-v says what each side holds, and how near the nearest step is; {kept}"
     hand_over.hand_over(answer, whole, as_json=as_json, output=output, after=after)
 
 
@@ -47,6 +48,10 @@ def show(answer: RLPlanSet, *, verbose: bool = False) -> None:
     render.text()
     _timeline(best)
     render.text()
+    render.labelled("Phases", _phases(best), best.waits)
+    render.text()
+    if verbose:
+        _in_detail(best)
     if answer.measured:
         _measured(answer.measured)
     if answer.fits is None:
@@ -90,22 +95,22 @@ def _measured(step: MeasuredStep) -> None:
 
 def _recommended(answer: RLPlanSet, best: RLPlan) -> None:
     ahead = f" (staleness {best.staleness:g})" if best.staleness else ""
-    render.labelled("Placement", f"{PLACED[best.placement]}{ahead}")
+    engine = f", responses by {answer.engine} in {best.rollout[0].precision}"
+    render.labelled("Placement", f"{PLACED[best.placement]}{ahead}{engine}")
     render.labelled("Training", _training(best.trainer))
     if best.critic:
         render.labelled("Critic", _training(best.critic))
     for side in best.rollout:
-        render.labelled("Rollout", _rollout(side, answer.engine))
+        render.labelled("Rollout", _rollout(side))
     low = format_seconds(best.step_low_s)
     high = format_seconds(best.step_high_s)
-    render.labelled("Step", f"{format_seconds(best.step_s)} (80 %: {low} to {high}), {_phases(best)}")
+    render.labelled("Step", f"{format_seconds(best.step_s)} (80 %: {low} to {high})")
     if best.nearest:
-        render.labelled("Nearest", *evidence(best.nearest))
-    render.labelled("Waits", best.waits)
+        render.labelled("Nearest", in_short(best.nearest))
     trained = best.trainer.tokens_per_s
     made = best.rollout[0].tokens_per_s
     render.labelled("Speed", f"{format_count(best.tokens_per_s)} tokens/s; a GPU trains {format_count(trained)} and "
-                    f"generates {format_count(made)} tokens/s")  # fmt: skip
+                    f"generates {format_count(made)}")  # fmt: skip
     over = "" if answer.fits is not False else "; training does not fit at the accepted risk"
     render.labelled("Memory", f"{_memory(best)}{over}")
     if best.usd_per_step is None or best.usd is None:
@@ -124,12 +129,12 @@ def _training(side: TrainerSide) -> str:
     )
 
 
-def _rollout(side: RolloutSide, engine: str) -> str:
+def _rollout(side: RolloutSide) -> str:
     wide = f"tp={side.tp}" + (f" x {side.groups} attention groups" if side.groups > 1 else "")
-    graphs = " without graphs" if side.eager else ""
+    graphs = ", without CUDA graphs" if side.eager else ""
     return (
         f"{side.accelerators:,} x {side.accelerator}: {format_many(side.replicas, 'replica')} of {wide}, "
-        f"{side.precision}, {engine}{graphs}; {side.sequences:,.0f} responses each, {side.in_flight:,.0f} at a time"
+        f"{side.sequences:,.0f} responses each{graphs}"
     )
 
 
@@ -141,12 +146,20 @@ def _phases(plan: RLPlan) -> str:
 
 def _memory(plan: RLPlan) -> str:
     trainer = f"training {format_bytes(plan.trainer.memory_bytes)} of {format_bytes(plan.trainer.capacity_bytes)}"
-    sides = [
-        f"rollout {format_bytes(side.weight_bytes)} of weights and {format_bytes(side.cache_bytes)} of cache of "
-        f"{format_bytes(side.capacity_bytes)}"
+    sides = (
+        f"{format_bytes(side.weight_bytes + side.cache_bytes)} of {format_bytes(side.capacity_bytes)}"
         for side in plan.rollout
-    ]
-    return "; ".join((trainer, *sides))
+    )
+    return f"{trainer}, rollout {', '.join(sides)}"
+
+
+def _in_detail(best: RLPlan) -> None:
+    """What the figures of a plan are made of, and how near the nearest step is."""
+    for side in best.rollout:
+        held = f"{format_bytes(side.weight_bytes)} of weights and {format_bytes(side.cache_bytes)} of cache"
+        render.labelled("Rollout", f"{side.accelerator}: {held}, {side.in_flight:,.0f} responses at a time")
+    if best.nearest:
+        render.labelled("Nearest", *evidence(best.nearest))
 
 
 def _timeline(plan: RLPlan) -> None:

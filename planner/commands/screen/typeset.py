@@ -22,6 +22,8 @@ LEAST_FOLDED = 30
 """Characters of a column that is broken over lines, at least."""
 _NUMBER_AND_UNIT = re.compile(r"(?<=\d) (?=[^\s\d=]+(?:\s|$))")
 """The space between a number and its unit: in ``tp=8 pp=2`` there is none."""
+_BREAK = "\1"
+"""Stands where a word that is wider than a line may be broken: behind its commas and colons."""
 _GLUE = "\0"
 """Stands for the space between a number and its unit while a line is folded, so that they stay together."""
 
@@ -137,15 +139,16 @@ def fold(line: str, width: int) -> list[str]:
     indent = label_width(line) or len(line) - len(line.lstrip())
     if indent >= width // 2:
         indent = 0
+    parts = re.sub(rf"\S{{{width - indent + 1},}}", lambda word: re.sub("[,:]", rf"\g<0>{_BREAK} ", word[0]), line)
     folded = textwrap.wrap(
-        _NUMBER_AND_UNIT.sub(_GLUE, line),
+        _NUMBER_AND_UNIT.sub(_GLUE, parts),
         width,
         subsequent_indent=" " * indent,
         break_long_words=False,
         break_on_hyphens=False,
         replace_whitespace=False,
     )
-    return [part.replace(_GLUE, " ") for part in folded] or [""]
+    return [part.replace(_GLUE, " ").replace(f"{_BREAK} ", "").replace(_BREAK, "") for part in folded] or [""]
 
 
 # ---- columns ---------------------------------------------------------------------------------------------------------
