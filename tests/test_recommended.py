@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -348,3 +350,18 @@ def test_a_cause_has_one_name(found: dict[str, PlanSet]) -> None:
     largest = {**plan.prediction.breakdown, "vector": 2 * plan.prediction.step_time_s}
     changed = replace(plan, prediction=replace(plan.prediction, breakdown=largest))
     assert any(line.startswith("element-wise (") for line in why_this_plan._binds(changed, {}))
+
+
+def test_classes_that_stalled_in_most_published_runs_are_not_recommended() -> None:
+    """nanotron with stages on many accelerators, as often as the page of accuracy counts it."""
+    plans = planner.plan("llama3-8b", "p5.48xlarge:64", runtime="nanotron", batch=512, seq=4096).plans
+    fastest_staged = next(place for place, plan in enumerate(plans) if order.stalls(plan))
+    assert not order.stalls(plans[0])
+    assert order.recommended([plans[fastest_staged], plans[0]]) == 1
+    assert order.recommended([plans[fastest_staged]]) == 0
+    page = Path("docs/accuracy-details.md").read_text(encoding="utf-8")
+    many, words = order.STALLED["nanotron"]
+    rows = [tuple(map(int, row)) for row in re.findall(r"^\| (\d+) \| (\d+) \| (\d+) \| [\d.]+ to", page, re.MULTILINE)]
+    runs, stalled = (sum(row[column] for row in rows if row[0] >= many) for column in (1, 2))
+    assert words.startswith(f"{stalled} of {runs} published runs") and 2 * stalled > runs
+    assert all(2 * row[2] <= row[1] for row in rows if row[0] < many)

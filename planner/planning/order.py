@@ -30,6 +30,10 @@ CHOSEN_AMONG = 5
 DEGREES = ("nodes", "batch", "tp", "pp", "cp", "ep", "etp")
 """What candidates share, besides precision, of which one can dominate another."""
 
+STALLED = {"nanotron": (256, "28 of 46 published runs of nanotron with stages on 256 accelerators and more stalled")}
+"""Runtime -> accelerators from which on most of its published runs with stages waited a quarter of a second and more
+longer than predicted at each transfer, for a cause that nobody has found (docs/accuracy-details.md), and how many."""
+
 
 def not_dominated(candidates: Iterable[Candidate]) -> tuple[Candidate, ...]:
     """The candidates that no other of the same machines, batch, precision and degrees beats in time at no more memory.
@@ -48,15 +52,16 @@ def not_dominated(candidates: Iterable[Candidate]) -> tuple[Candidate, ...]:
 
 
 def recommended(plans: Sequence[Plan]) -> int:
-    """Place of the plan to run: of the first :data:`CHOSEN_AMONG` the first that needs nothing :func:`seldom_measured`,
-    or a simpler one of the same question within :data:`TIED` of it; before it, the first that was measured and cannot
-    be told from it.
+    """Place of the plan to run: of the first :data:`CHOSEN_AMONG` the first that needs nothing :func:`seldom_measured`
+    and is of no class that :func:`stalls`, or a simpler one of the same question within :data:`TIED` of it; before it,
+    the first that was measured and cannot be told from it.
 
     Arguments:
         plans: Best first.
     """
     listed = plans[:CHOSEN_AMONG]
-    able = [place for place, plan in enumerate(listed) if not seldom_measured(plan)] or [*range(len(listed))]
+    proven = [place for place, plan in enumerate(listed) if not (seldom_measured(plan) or stalls(plan))]
+    able = proven or [*range(len(listed))]
     first = plans[able[0]]
     most = (1.0 + TIED) * first.money.days
     tied = [place for place in able if question(plans[place]) == question(first) and plans[place].money.days <= most]
@@ -79,6 +84,12 @@ def seldom_measured(plan: Plan) -> bool:
     """
     part = 0.0 < OFFLOAD.value(OFFLOAD.of(plan)) < 1.0
     return part or not (OFFLOAD_OVERLAP.is_neutral(plan) and ACTIVATION_OFFLOAD.is_neutral(plan))
+
+
+def stalls(plan: Plan) -> str:
+    """How many published runs of a plan's class stalled, where most did; else empty."""
+    many, words = STALLED.get(plan.runtime.name, (math.inf, ""))
+    return words if plan.parallelism.pp > 1 and plan.cluster.accelerators >= many else ""
 
 
 def with_first(place: int, count: int) -> list[int]:
