@@ -17,7 +17,7 @@ from planner.models.workload import library, workload
 from planner.planning import document
 from planner.schema.plan import Plan
 from planner.schema.workload import Method
-from planner.verify import CHECKS, Inconsistent, check, model, violations
+from planner.verify import CHECKS, Inconsistent, check, finding, model, violations
 from tests.altering import altered
 from tests.plans import QUESTIONS, plans
 from tests.sweeps import sweep
@@ -499,3 +499,12 @@ def test_every_check_states_what_it_demands() -> None:
     names = [each.__name__ for each in CHECKS]
     assert len(set(names)) == len(names)
     assert all(each.__doc__ for each in CHECKS)
+
+
+def test_a_check_that_misses_a_name_says_so() -> None:
+    """An edited study names another objective than its trials have: that was a traceback."""
+
+    def looks_up() -> Iterator[str]:
+        yield str({"step_time": 1.0}["cost"])
+
+    assert [found.name for found in finding.findings([("sweeps", looks_up())])] == ["sweeps"]

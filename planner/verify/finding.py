@@ -146,7 +146,7 @@ def findings(checks: Iterable[tuple[str, Iterator[str]]]) -> Iterator[Violation]
     for name, sentences in checks:
         try:
             yield from (Violation(name, says) for says in sentences)
-        except (ArithmeticError, ValueError) as error:
+        except (ArithmeticError, LookupError, ValueError) as error:
             yield Violation(name, f"no figure follows from what is stated ({error})")
 
 

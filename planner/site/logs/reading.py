@@ -160,6 +160,8 @@ def _runs(text: Iterable[str], cuts: Collection[int] = ()) -> Iterator[_Run]:
         if number in cuts:
             yield run
             run = _Run()
+        if not line:
+            continue
         stated = [*arguments.stated(line)]
         device = formats.device(line)
         differs = run.begun and any(run.stated.get(name, value) != value for name, value in stated)

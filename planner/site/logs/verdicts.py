@@ -59,6 +59,7 @@ def _sign(row: dict[str, object]) -> Sign:
 SIGNS = tuple(
     _sign(row) for row in tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))["sign"]
 )
+_HINTED = tuple((hint, sign) for sign in SIGNS for hint in sign.hints)
 
 
 @dataclass(slots=True)
@@ -83,8 +84,8 @@ class Ending:
             self.verdict = None
         if self.general and self.verdict and self.verdict.rank is None and (root := _ROOT.match(line)):
             self.verdict = replace(self.verdict, rank=int(root[1]))
-        for sign in SIGNS:
-            if any(hint in line for hint in sign.hints) and (match := sign.line.search(line)):
+        for hint, sign in _HINTED:
+            if hint in line and (match := sign.line.search(line)):
                 self._found(sign, match, line, number, step)
                 return
 
