@@ -506,7 +506,7 @@ def test_a_search_that_is_asked_to_end_bounds_what_it_left_out(monkeypatch: pyte
     """Of each block those rows are bounded that promise most."""
     question = space("dense")
     whole = Bounded().search(question)
-    monkeypatch.setattr(costing, "rows_per_chunk", lambda block: 4)
+    monkeypatch.setattr(costing, "rows_per_chunk", lambda block: 1)
     monkeypatch.setattr(branch_and_bound.stopping, "asked", lambda: True)
     stopped = Bounded(stops=True).search(question)
     assert whole.proven and not stopped.proven

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import chain
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -133,21 +134,25 @@ class OptionGrid:
         left out.
         """
         placed: dict[str, Placed] = {}
-        for dimension, (axes, listed) in enumerate(zip(DIMENSIONS.values(), self.points, strict=True)):
-            by_point = [_figures(axes, point) for point in listed]
-            for name in dict.fromkeys(chain.from_iterable(by_point)):
-                values = [figures.get(name, 0.0) for figures in by_point]
-                if any(values):
-                    placed[name] = place(values, dimension)
+        for dimension, (name, listed) in enumerate(zip(DIMENSIONS, self.points, strict=True)):
+            placed |= {figure: place(values, dimension) for figure, values in _figures(name, listed).items()}
         return placed
 
 
-def _figures(axes: Sequence[PlanAxis[Any]], point: Point) -> dict[str, float]:
-    return {
-        name: figure
-        for axis, value in zip(axes, point, strict=True)
-        for name, figure in axis.figures(value).items()
-    }  # fmt: skip
+@lru_cache(maxsize=1024)
+def _figures(dimension: str, listed: tuple[Point, ...]) -> dict[str, list[float]]:
+    """Figures of the cost model for points of a dimension, but for those that are 0 at all of them."""
+    by_point = [
+        {
+            name: figure
+            for axis, value in zip(DIMENSIONS[dimension], point, strict=True)
+            for name, figure in axis.figures(value).items()
+        }
+        for point in listed
+    ]
+    names = dict.fromkeys(chain.from_iterable(by_point))
+    values = {name: [figures.get(name, 0.0) for figures in by_point] for name in names}
+    return {name: figures for name, figures in values.items() if any(figures)}
 
 
 def _neutral(dimension: str) -> tuple[Point]:

@@ -114,7 +114,7 @@ def copying(grid: Grid, layers: tuple[Layer, ...]) -> tuple[Layer, ...]:
     recomputed is not copied again.
     """
     slowed = []
-    for layer, activations in zip(layers, stage_memory.of_layers(grid)[0], strict=True):
+    for layer, activations in zip(layers, stage_memory.kept_by_layers(grid), strict=True):
         seconds = activations.moved / grid.device.host_bandwidth
         late = np.maximum(seconds - layer.forward, 0.0) + np.maximum(seconds - layer.backward, 0.0)
         parts = layer.parts | {"offload": LayerPart(0.0, late)}
@@ -125,7 +125,7 @@ def copying(grid: Grid, layers: tuple[Layer, ...]) -> tuple[Layer, ...]:
 def _stashing(grid: Grid, layers: tuple[Layer, ...]) -> tuple[Layer, ...]:
     """Layers with what it takes to keep activations in expanded memory, and to read them again."""
     slowed = []
-    every_activations = stage_memory.of_layers(grid)[0]
+    every_activations = stage_memory.kept_by_layers(grid)
     for layer, activations in zip(layers, every_activations, strict=True):
         kept = activations.kept * grid.stack.activation_factor
         part = LayerPart(*expanded_memory.stash(grid, kept, layer.forward, layer.backward))

@@ -272,17 +272,21 @@ def _gathered(grid: Grid) -> Figure:
     return 2.0 * experts.gathered_tokens(grid) * (asked == experts.ALL_GATHERED) if np.count_nonzero(asked) else 0.0
 
 
-def of_layers(grid: Grid) -> tuple[tuple[Activations, ...], Passing]:
-    """What a layer keeps, a leading dense one and another or one of each kind, and the most that comes and goes."""
+def kept_by_layers(grid: Grid) -> tuple[Activations, ...]:
+    """What a layer keeps: a leading dense one and another, or one of each kind."""
     if grid.shape.pattern is None:
-        body = layer_activations(grid, grid.shape.moe_share)
-        leading = layer_activations(grid, 0.0)
-        return (leading, body), passing(grid, body.again)
-    kinds = by_kind(grid)
-    by_kinds = tuple(layer_activations(kind, kind.shape.moe_share) for kind in kinds)
-    transients = [passing(kind, kept.again) for kind, kept in zip(kinds, by_kinds, strict=True)]
+        return layer_activations(grid, 0.0), layer_activations(grid, grid.shape.moe_share)
+    return tuple(layer_activations(kind, kind.shape.moe_share) for kind in by_kind(grid))
+
+
+def of_layers(grid: Grid) -> tuple[tuple[Activations, ...], Passing]:
+    """What layers keep, and the most that comes and goes."""
+    kept = kept_by_layers(grid)
+    if grid.shape.pattern is None:
+        return kept, passing(grid, kept[-1].again)
+    transients = [passing(kind, layer.again) for kind, layer in zip(by_kind(grid), kept, strict=True)]
     most = [functools.reduce(np.maximum, values) for values in zip(*(astuple(x) for x in transients), strict=True)]
-    return by_kinds, Passing(*most)
+    return kept, Passing(*most)
 
 
 def held_by(grid: Grid, split: StageSplit) -> tuple[StageLayers, ...]:

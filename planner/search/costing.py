@@ -18,6 +18,7 @@ from planner.search.pareto_front import Hits
 from planner.search.problem import SearchProblem, SearchResult, SearchTally, answer, flat_indices
 from planner.space.blocks import Block
 from planner.space.cost_grid import WIRED, open_grid
+from planner.space.enumerate_layouts import Rows
 
 
 def rows_of(grid: Grid, rows: NDArray[np.intp]) -> Grid:
@@ -66,14 +67,21 @@ def table(problem: SearchProblem, index: int) -> CostTable:
     return tables(problem, [index])[index]
 
 
-def tables(problem: SearchProblem, indices: Iterable[int] | None = None) -> dict[int, CostTable]:
+Priced = dict[OptionGrid, tuple[Rows, StepPasses]]
+"""What distinct micro-batches cost under some options."""
+
+
+def tables(
+    problem: SearchProblem, indices: Iterable[int] | None = None, known: Priced | None = None
+) -> dict[int, CostTable]:
     """Cost tables of some blocks, by default all: each distinct micro-batch is priced once, for every block that has
-    it.
+    it, and not again where problems of the same figures share what is `known`.
     """
     alike: dict[OptionGrid, list[int]] = {}
     for index in range(len(problem.blocks)) if indices is None else indices:
         alike.setdefault(_priced(problem, problem.blocks[index].axes), []).append(index)
-    return {index: ready for axes, mine in alike.items() for index, ready in _tables(problem, axes, mine)}
+    known = {} if known is None else known
+    return {index: ready for axes, mine in alike.items() for index, ready in _tables(problem, axes, mine, known)}
 
 
 def _priced(problem: SearchProblem, axes: OptionGrid) -> OptionGrid:
@@ -88,23 +96,46 @@ def _priced(problem: SearchProblem, axes: OptionGrid) -> OptionGrid:
     return fewer.neutral_on(ZERO)
 
 
-def _tables(problem: SearchProblem, axes: OptionGrid, indices: Sequence[int]) -> Iterator[tuple[int, CostTable]]:
+def _tables(
+    problem: SearchProblem, axes: OptionGrid, indices: Sequence[int], known: Priced
+) -> Iterator[tuple[int, CostTable]]:
     blocks = [problem.blocks[index] for index in indices]
     rows = {name: np.concatenate([block.rows[name] for block in blocks]) for name in blocks[0].rows}
-    key = np.zeros(len(rows["tp"]), dtype=np.int64)
     # Accelerators that share a pool of memory slow one another down.
-    keys = _KEYS if problem.figures.expanded is None else (*_KEYS, "nodes")
-    for name in (n for n in keys if n in rows):
-        key = key * (int(np.max(rows[name])) + 1) + rows[name]
-    _, first, place = np.unique(key, return_index=True, return_inverse=True)
-    distinct = Block({name: column[first] for name, column in rows.items()}, axes, first)
-    keyed = passes(open_grid(problem.figures, distinct))
+    keys = [name for name in (*_KEYS, *(("nodes",) if problem.figures.expanded is not None else ())) if name in rows]
+    place = None
+    if axes in known:
+        listed, keyed = known[axes]
+        place = _places(rows, listed, keys)
+    if place is None:
+        _, first, place = np.unique(_numbered(rows, rows, keys), return_index=True, return_inverse=True)
+        listed = {name: column[first] for name, column in rows.items()}
+        keyed = passes(open_grid(problem.figures, Block(listed, axes, first)))
+        known[axes] = listed, keyed
     starts = np.cumsum([0, *(block.height for block in blocks)])
     for index, start, end in zip(indices, starts, starts[1:], strict=False):
         mine, table_rows = np.unique(place[start:end], return_inverse=True)
         priced = keyed.taken(mine)
         least = priced.least(tuple(DIMENSIONS).index(CP_ALGORITHM.dimension))
         yield index, CostTable(problem.grid(index), priced, table_rows, least)
+
+
+def _numbered(rows: Rows, most: Rows, keys: Sequence[str]) -> NDArray[np.int64]:
+    """A number for each row's key, in the order of keys."""
+    key = np.zeros(len(rows["tp"]), dtype=np.int64)
+    for name in keys:
+        key = key * (int(np.max(most[name])) + 1) + rows[name]
+    return key
+
+
+def _places(rows: Rows, listed: Rows, keys: Sequence[str]) -> NDArray[np.intp] | None:
+    """Where each row's key is among those listed in order; None where one is not."""
+    if any(np.max(rows[name]) > np.max(listed[name]) for name in keys):
+        return None
+    wanted = _numbered(rows, listed, keys)
+    ready = _numbered(listed, listed, keys)
+    place = np.minimum(np.searchsorted(ready, wanted), len(ready) - 1)
+    return place if np.array_equal(ready[place], wanted) else None
 
 
 def rows_per_chunk(block: Block) -> int:

@@ -2,7 +2,7 @@
 
 All levers at once would be thousands of options a row. Two facts make the rows few (:mod:`planner.space.levers`): a row
 is never faster than under the levers that shorten passes, as if everything fitted and nothing were computed twice; and
-it holds what no lever takes away. The others are searched with every lever (:mod:`planner.search.lever_nodes`): first
+it holds what no lever takes away. The others are searched with every lever (:mod:`planner.search.levered_rows`): first
 without those that need host memory, then with all.
 """
 
@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import NDArray
 
 from planner.axes import AXES
 from planner.axes.options import DIMENSIONS
-from planner.axes.table import ACTIVATION_OFFLOAD, ATTENTION_KERNEL, DISPATCHER, GRAPHS
+from planner.axes.table import ACTIVATION_OFFLOAD, ATTENTION_KERNEL, DISPATCHER
 from planner.base.stopping import Progress, asked, note_of
 from planner.cost import pipeline, stage_memory
 from planner.cost.evaluate import StepPasses
@@ -25,7 +25,7 @@ from planner.cost.figures import Array
 from planner.search import branch_and_bound, costing
 from planner.search.costing import CostTable
 from planner.search.incumbent import incumbent
-from planner.search.lever_nodes import NodeSearch
+from planner.search.levered_rows import LeveredSearch
 from planner.search.problem import Candidate, SearchProblem
 from planner.space.enumerate_layouts import Rows
 from planner.space.levers import FASTER, HOST, LEANER, Levers
@@ -94,6 +94,7 @@ def search(
     levers = _needed(fastest, tables, levers)
     waiting = _bounded(fastest, tables, base.value if base else np.inf)
     by_wave: dict[str, Candidate] = {}
+    priced: costing.Priced = {}
     best = base
     looked_at = 0
     entries = 0
@@ -108,15 +109,15 @@ def search(
         problem = pose(waiting.rows, levers.pins(pins, added))
         if problem is None:
             continue
-        nodes = NodeSearch(problem, [ACTIVATION_OFFLOAD.read(name) for name in moves], best)
+        every = LeveredSearch(problem, [ACTIVATION_OFFLOAD.read(name) for name in moves], best, priced)
         with progress(f"levers ({wave})", problem.candidates) if progress else nullcontext() as advance:
             if best and (note := note_of(advance)):
                 note(incumbent(best.time, best.value, least_left))
-            least_left = nodes.search(BUDGET * (FIRST if wave == "device" else 1.0) - entries, advance)
-        looked_at += nodes.candidates
-        entries += nodes.entries
-        if nodes.best and nodes.best is not best:
-            best = by_wave[wave] = nodes.best
+            least_left = every.search(BUDGET * (FIRST if wave == "device" else 1.0) - entries, advance)
+        looked_at += every.candidates
+        entries += every.entries
+        if every.best and every.best is not best:
+            best = by_wave[wave] = every.best
     known = best.value if best else np.inf
     left_out = least_left if least_left < known else np.inf
     return LeverSearch(by_wave.get("device"), by_wave.get("host"), known, looked_at, left_out)
@@ -132,15 +133,10 @@ def _waves(levers: Levers) -> Iterator[tuple[str, tuple[str, ...]]]:
 
 
 def _fastest(pose: Problem, rows: Rows, levers: Levers, pins: Pins) -> SearchProblem | None:
-    """Every value that is faster, those of graphs in blocks of their own, and of leaner levers the one without cost."""
+    """Every value that is faster, and of leaner levers the one without cost."""
     faster = levers.pins(pins, {axis: added for axis, added in levers.added.items() if axis in FASTER})
     neutral = {axis: Bound((AXES[axis].spell(AXES[axis].neutral),)) for axis in LEANER if axis in levers.added}
-    bounds = {**faster.bounds, **neutral}
-    apart = [{GRAPHS.name: Bound((name,))} for name in bounds[GRAPHS.name].values] if GRAPHS.name in bounds else [{}]
-    posed = [problem for graphs in apart if (problem := pose(rows, Pins({**bounds, **graphs}))) is not None]
-    blocks = tuple(block for problem in posed for block in problem.blocks)
-    targets = tuple(target for problem in posed for target in problem.targets)
-    return replace(posed[0], blocks=blocks, targets=targets) if posed else None
+    return pose(rows, Pins({**faster.bounds, **neutral}))
 
 
 def _bounded(problem: SearchProblem, tables: Mapping[int, CostTable], known: float) -> BoundedRows:

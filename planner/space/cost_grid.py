@@ -129,7 +129,7 @@ def column_grid(figures: Figures, layouts: Mapping[str, NDArray[np.int64]], opti
     return _grid(figures, figures.network, figures.devices[options[0][PRECISION]], columns, points, _column)
 
 
-def nodes_grid(figures: Figures, block: Block, axis: PlanAxis[Any], at: NDArray[np.intp]) -> Grid:
+def paired_grid(figures: Figures, block: Block, axis: PlanAxis[Any], at: NDArray[np.intp]) -> Grid:
     """The block as a grid of figures in which each row has one point on the dimension of an axis: that at its place."""
     alone = tuple(DIMENSIONS).index(axis.dimension)
     device = _by_precision([figures.devices[name] for name in block.axes[PRECISION]])

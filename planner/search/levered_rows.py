@@ -1,10 +1,11 @@
 """The best candidate of rows with many points on the dimension of recomputation, without pricing every combination.
 
-A *node* is a row with one such point: what is recomputed, what CUDA graphs launch, and which inputs of modules are
-moved to host memory. Its bound is the least time of its passes with an update that it fits with. Nodes are met twice:
+A *levered row* is a row with one such point: what is recomputed, what CUDA graphs launch, and which inputs of modules
+are moved to host memory. Its bound is the least time of its passes with an update that it fits with. They are met
+twice:
 
 1. as rows with what is recomputed and launched, as if the most were moved and that took no time: where this is not
-   better than the best known, none of these nodes is;
+   better than the best known, none of these is;
 2. with what they move. Those that may still be better than the best known are priced under every other option.
 
 What a bound leaves out is at least zero, so that no candidate undercuts it. Work is counted in entries of arrays, so
@@ -16,6 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +34,7 @@ from planner.axes.table import (
     SCHEDULE,
     ZERO,
 )
-from planner.axes.values import ALONE, SPLIT_SCHEDULES
+from planner.axes.values import ALONE, SPLIT_SCHEDULES, Recompute
 from planner.base.stopping import asked
 from planner.cost import data_parallel, pipeline, stage_memory
 from planner.cost.evaluate import StepPasses, copying, evaluate, jitter, passes
@@ -43,7 +45,7 @@ from planner.search.costing import CostTable
 from planner.search.problem import Candidate, SearchProblem
 from planner.space import offloading
 from planner.space.blocks import Block
-from planner.space.cost_grid import nodes_grid, open_grid
+from planner.space.cost_grid import open_grid, paired_grid
 
 _KEPT = tuple(DIMENSIONS).index(RECOMPUTE.dimension)
 _SHARED = tuple(DIMENSIONS).index(ZERO.dimension)
@@ -59,8 +61,8 @@ _ON = option_values(dp_overlap=True, p2p_overlap=True, offload_overlap=True)
 
 
 @dataclass(frozen=True, slots=True)
-class LeverNodes:
-    """Nodes of one block, the most promising first."""
+class LeveredRows:
+    """Levered rows of one block, the most promising first."""
 
     index: int
     row: NDArray[np.intp]
@@ -69,23 +71,28 @@ class LeverNodes:
     move: NDArray[np.intp]
     """Place among what may be moved."""
     value: Array
-    """Objective that no candidate of a node undercuts."""
+    """Objective that no candidate of each undercuts."""
 
-    def taken(self, at: NDArray[np.intp] | slice) -> LeverNodes:
-        """The nodes at some places."""
-        return LeverNodes(self.index, self.row[at], self.point[at], self.move[at], self.value[at])
+    def taken(self, at: NDArray[np.intp] | slice) -> LeveredRows:
+        """The levered rows at some places."""
+        return LeveredRows(self.index, self.row[at], self.point[at], self.move[at], self.value[at])
 
 
-class NodeSearch:
+class LeveredSearch:
     """A search of one problem for candidates that are better than the best known."""
 
-    def __init__(self, problem: SearchProblem, moves: Sequence[tuple[str, ...]], best: Candidate | None) -> None:
-        """`moves` are sets of modules whose inputs may live in host memory, where the problem has none there."""
+    def __init__(
+        self, problem: SearchProblem, moves: Sequence[tuple[str, ...]], best: Candidate | None, priced: costing.Priced
+    ) -> None:
+        """`moves` are sets of modules whose inputs may live in host memory, where the problem has none there; `priced`
+        is shared with other searches of the same figures.
+        """
         bounded = tuple(replace(block, axes=block.axes.held(_ON, _NEVER_SLOWER)) for block in problem.blocks)
         self.problem = problem
         self.bounded = replace(problem, blocks=bounded)
         """Without options that no bound needs."""
         self.moves = ((), *moves)
+        self.priced = priced
         self.best = best
         figures = problem.figures
         self.by_sharding = figures.expanded is not None or bool(np.any(figures.stack.fp32_sums_below_zero))
@@ -102,29 +109,36 @@ class NodeSearch:
 
     def search(self, budget: float, advance: Callable[[int], None] | None = None) -> float:
         """Finds the best. Returns the objective that nothing undercuts of what so many entries left out."""
-        tables = costing.tables(self.bounded)
-        waiting = []
+        tables = costing.tables(self.bounded, known=self.priced)
+        waiting: dict[int, LeveredRows] = {}
         left = math.inf
         for index, block in enumerate(self.problem.blocks):
             quick = branch_and_bound.quick_objective_bound(self.bounded, index, tables[index])
             if self.entries > budget or asked():
                 left = min(left, float(np.min(quick, initial=math.inf)))
             else:
-                waiting.append(self._promising(index, np.flatnonzero(quick < self.known), tables[index]))
+                waiting[index] = self._promising(index, np.flatnonzero(quick < self.known), tables[index])
             if advance:
                 advance(block.size)
-        for nodes in sorted((n for n in waiting if len(n.value)), key=lambda n: float(n.value[0])):
-            left = min(left, self._expanded(nodes, tables[nodes.index], budget))
-        return left
+        while True:
+            filled = [levered for levered in waiting.values() if len(levered.value)]
+            levered = min(filled, key=lambda some: float(some.value[0]), default=None)
+            if levered is None or levered.value[0] >= self.known:
+                return left
+            if self.entries > budget or asked():
+                return min(left, float(levered.value[0]))
+            at_once = max(1, _ENTRIES // (self._width(levered.index) * len(self.moves)))
+            self._expand(levered.taken(slice(at_once)), tables[levered.index])
+            waiting[levered.index] = levered.taken(slice(at_once, None))
 
-    def _promising(self, index: int, rows: NDArray[np.intp], table: CostTable) -> LeverNodes:
+    def _promising(self, index: int, rows: NDArray[np.intp], table: CostTable) -> LeveredRows:
         """Rows of a block with what its points recompute and launch that may be better than the best known."""
         block = self.bounded.blocks[index]
         able = self._able(block)
         self.candidates += len(rows) * self.problem.blocks[index].width // len(able) * int(np.count_nonzero(able))
         largest = [int(np.flatnonzero(moves)[-1]) for moves in able]
         whole = self._moving(self.bounded.grid(index), largest, (-1, *[1] * (len(DIMENSIONS) - _KEPT)))
-        parts = [LeverNodes(index, rows[:0], rows[:0], rows[:0], np.zeros(0))]
+        parts = [LeveredRows(index, rows[:0], rows[:0], rows[:0], np.zeros(0))]
         at_once = max(1, _ENTRIES // block.width)
         for start in range(0, len(rows), at_once):
             some = rows[start : start + at_once]
@@ -134,49 +148,43 @@ class NodeSearch:
             seconds = _bounds(grid, _flow(grid, priced).time * jitter(grid), held, self._room(index, some))
             value = self._objective(index, some, seconds)
             point, place = np.nonzero(value < self.known)
-            parts.append(LeverNodes(index, some[place], point, np.zeros_like(point), value[point, place]))
+            parts.append(LeveredRows(index, some[place], point, np.zeros_like(point), value[point, place]))
             self.entries += len(some) * block.width
         return _joined(parts)
 
-    def _expanded(self, nodes: LeverNodes, table: CostTable, budget: float) -> float:
-        """Looks at what nodes move; returns the objective that nothing left out undercuts."""
-        block = self.bounded.blocks[nodes.index]
-        able = self._able(block)
-        width = block.width // len(able)
-        at_once = max(1, _ENTRIES // (width * len(self.moves)))
-        for start in range(0, len(nodes.value), at_once):
-            some = nodes.taken(slice(start, start + at_once))
-            if some.value[0] >= self.known:
-                break
-            if self.entries > budget or asked():
-                return float(some.value[0])
-            place, move = np.nonzero(able[some.point])
-            some = replace(some.taken(place), move=move)
-            grid = self._grid(self.bounded, some)
-            flow = _flow(grid, self._passes(some, table, grid))
-            passes_s = branch_and_bound.minimum_over_options(flow.time * jitter(grid), len(some.row))
-            shown_s = branch_and_bound.minimum_over_options(self._exposed(some, flow), len(some.row))
-            seconds = passes_s + shown_s + grid.stack.step_overhead
-            fast = np.flatnonzero(self._objective(some.index, some.row, seconds) < self.known)
-            self.entries += len(some.row) * width
-            if not len(fast):
-                continue
-            some = some.taken(fast)
-            grid = self._grid(self.bounded, some)
-            held = [stage.total for stage in _stages(grid)]
-            flow = _flow(grid, self._passes(some, table, grid))
-            steady = flow.time * jitter(grid) + self._exposed(some, flow)
-            seconds = _bounds(grid, steady, held, self._room(some.index, some.row))[0]
-            value = self._objective(some.index, some.row, seconds)
-            below = np.flatnonzero(value < self.known)
-            self._price(_joined([replace(some, value=value).taken(below)]), table)
-        return math.inf
+    def _expand(self, some: LeveredRows, table: CostTable) -> None:
+        """Looks at what some levered rows move."""
+        place, move = np.nonzero(self._able(self.bounded.blocks[some.index])[some.point])
+        some = replace(some.taken(place), move=move)
+        grid = self._grid(self.bounded, some)
+        flow = _flow(grid, self._passes(some, table, grid))
+        passes_s = branch_and_bound.minimum_over_options(flow.time * jitter(grid), len(some.row))
+        shown_s = branch_and_bound.minimum_over_options(self._exposed(some, flow), len(some.row))
+        seconds = passes_s + shown_s + grid.stack.step_overhead
+        fast = np.flatnonzero(self._objective(some.index, some.row, seconds) < self.known)
+        self.entries += len(some.row) * self._width(some.index)
+        if not len(fast):
+            return
+        some = some.taken(fast)
+        grid = self._grid(self.bounded, some)
+        held = [stage.total for stage in _stages(grid)]
+        flow = _flow(grid, self._passes(some, table, grid))
+        steady = flow.time * jitter(grid) + self._exposed(some, flow)
+        seconds = _bounds(grid, steady, held, self._room(some.index, some.row))[0]
+        value = self._objective(some.index, some.row, seconds)
+        below = np.flatnonzero(value < self.known)
+        self._price(_joined([replace(some, value=value).taken(below)]), table)
 
-    def _exposed(self, nodes: LeverNodes, flow: Flow) -> Array:
-        """Seconds of data-parallel communication that no pass of nodes hides, by what bounds need of shardings."""
-        block = self.problem.blocks[nodes.index]
+    def _width(self, index: int) -> int:
+        """Options of a levered row, as far as bounds need them."""
+        axes = self.bounded.blocks[index].axes
+        return math.prod(axes.shape) // axes.shape[_KEPT]
+
+    def _exposed(self, levered: LeveredRows, flow: Flow) -> Array:
+        """Seconds of data-parallel communication that no pass hides, by what bounds need of shardings."""
+        block = self.problem.blocks[levered.index]
         axes = block.axes
-        rows, place = np.unique(nodes.row, return_inverse=True)
+        rows, place = np.unique(levered.row, return_inverse=True)
         ahead = np.zeros(len(rows))
         behind = np.zeros(len(rows))
         np.maximum.at(ahead, place, _most(flow.forward, len(place)))
@@ -189,7 +197,7 @@ class NodeSearch:
         shown = _spread(data_parallel.exposed_traffic(grid, traffic, split.first, ahead, behind) * jitter(grid))
         # Of shardings that bounds take as one, the least.
         listed = axes.on(ZERO.dimension)
-        kept = {point: at for at, point in enumerate(self.bounded.blocks[nodes.index].axes.on(ZERO.dimension))}
+        kept = {point: at for at, point in enumerate(self.bounded.blocks[levered.index].axes.on(ZERO.dimension))}
         on = [Sharding(*point)._replace(overlap=True, offload_overlap=True) for point in listed]
         image = [kept[best if best in kept else point] for best, point in zip(on, listed, strict=True)]
         shown = np.broadcast_to(shown, (*shown.shape[:_SHARED], len(listed), *shown.shape[_SHARED + 1 :]))
@@ -198,14 +206,14 @@ class NodeSearch:
         options = tuple(place for place in range(len(DIMENSIONS)) if place not in (_SHARED, _ORDERED))
         return np.asarray(np.min(least, axis=options, keepdims=True)[..., place])
 
-    def _price(self, nodes: LeverNodes, table: CostTable) -> None:
-        """Prices nodes under every option."""
-        target = self.problem.targets[nodes.index]
-        shape = self.problem.blocks[nodes.index].axes.shape
+    def _price(self, levered: LeveredRows, table: CostTable) -> None:
+        """Prices levered rows under every option."""
+        target = self.problem.targets[levered.index]
+        shape = self.problem.blocks[levered.index].axes.shape
         options = (*shape[:_KEPT], 1, *shape[_KEPT + 1 :])
         at_once = max(1, (_ENTRIES >> 2) // math.prod(options))
-        for start in range(0, len(nodes.value), at_once):
-            some = nodes.taken(slice(start, start + at_once))
+        for start in range(0, len(levered.value), at_once):
+            some = levered.taken(slice(start, start + at_once))
             if some.value[0] >= self.known:
                 return
             grid = self._grid(self.problem, some)
@@ -226,17 +234,17 @@ class NodeSearch:
                 held_bytes = float(np.broadcast_to(held, value.shape)[at])
                 self.best = self._candidate(some, at, (float(value[at]), float(time[at]), held_bytes))
 
-    def _candidate(self, nodes: LeverNodes, at: Sequence[np.intp], costs: tuple[float, float, float]) -> Candidate:
-        """The candidate at one place of some nodes with all options; costs are its objective, seconds and bytes."""
-        block = self.problem.blocks[nodes.index]
+    def _candidate(self, levered: LeveredRows, at: Sequence[np.intp], costs: tuple[float, float, float]) -> Candidate:
+        """The candidate at one place of levered rows with all options; costs are its objective, seconds and bytes."""
+        block = self.problem.blocks[levered.index]
         *chosen, place = map(int, at)
-        chosen[_KEPT] = int(nodes.point[place])
+        chosen[_KEPT] = int(levered.point[place])
         options = block.axes.at(chosen)
-        moved = self.moves[int(nodes.move[place])]
-        layout = {axis: int(column[nodes.row[place]]) for axis, column in block.rows.items()}
-        flat = int(np.ravel_multi_index((*chosen, int(nodes.row[place])), block.shape))
+        moved = self.moves[int(levered.move[place])]
+        layout = {axis: int(column[levered.row[place]]) for axis, column in block.rows.items()}
+        flat = int(np.ravel_multi_index((*chosen, int(levered.row[place])), block.shape))
         return Candidate(
-            nodes.index,
+            levered.index,
             flat,
             *costs,
             layout=layout,
@@ -246,13 +254,7 @@ class NodeSearch:
     def _able(self, block: Block) -> NDArray[np.bool_]:
         """Which moves, the largest last, go with which points of a block."""
         alone = block.axes[SCHEDULE][0] not in SPLIT_SCHEDULES
-        graphs = block.axes[GRAPHS]
-        able = [
-            [not moved or (alone and graphs[place] == ALONE and offloading.goes_with(policy, moved))
-             for moved in self.moves]
-            for place, policy in enumerate(block.axes[RECOMPUTE])
-        ]  # fmt: skip
-        return np.array(able)
+        return _able(block.axes[RECOMPUTE], block.axes[GRAPHS], self.moves if alone else self.moves[:1])
 
     def _room(self, index: int, rows: NDArray[np.intp]) -> Figure:
         return self.problem.room(index, rows)
@@ -260,15 +262,15 @@ class NodeSearch:
     def _objective(self, index: int, rows: NDArray[np.intp], seconds: Array) -> Array:
         return branch_and_bound.objective(self.problem, index, rows, seconds * (1.0 - _ROUNDING))
 
-    def _grid(self, problem: SearchProblem, nodes: LeverNodes) -> Grid:
-        """Nodes as rows of a grid."""
-        block = problem.blocks[nodes.index]
-        used, place = np.unique(nodes.point, return_inverse=True)
+    def _grid(self, problem: SearchProblem, levered: LeveredRows) -> Grid:
+        """Levered rows as rows of a grid."""
+        block = problem.blocks[levered.index]
+        used, place = np.unique(levered.point, return_inverse=True)
         listed = block.axes.points[_KEPT]
         points = (*block.axes.points[:_KEPT], tuple(listed[kept] for kept in used), *block.axes.points[_KEPT + 1 :])
-        rows = {name: column[nodes.row] for name, column in block.rows.items()}
-        grid = nodes_grid(problem.figures, Block(rows, OptionGrid(points), nodes.row), RECOMPUTE, place)
-        return self._moving(grid, nodes.move, (-1,))
+        rows = {name: column[levered.row] for name, column in block.rows.items()}
+        grid = paired_grid(problem.figures, Block(rows, OptionGrid(points), levered.row), RECOMPUTE, place)
+        return self._moving(grid, levered.move, (-1,))
 
     def _moving(self, grid: Grid, moves: Sequence[int] | NDArray[np.intp], shape: Sequence[int]) -> Grid:
         """The grid with inputs of these modules moved, one set a place along an array of some shape."""
@@ -282,18 +284,30 @@ class NodeSearch:
         }
         return replace(grid, options=replace(grid.options, **placed))
 
-    def _passes(self, nodes: LeverNodes, table: CostTable, grid: Grid) -> StepPasses:
-        """What a micro-batch of every node costs under what bounds need of the other options."""
-        priced = table.keyed.paired(_KEPT, nodes.point, table.place[nodes.row])
+    def _passes(self, levered: LeveredRows, table: CostTable, grid: Grid) -> StepPasses:
+        """What a micro-batch of each costs under what bounds need of the other options."""
+        priced = table.keyed.paired(_KEPT, levered.point, table.place[levered.row])
         return replace(priced, layers=copying(grid, priced.layers)) if len(self.moves) > 1 else priced
 
 
-def _joined(parts: Sequence[LeverNodes]) -> LeverNodes:
-    """The nodes of all parts, the most promising first."""
+@lru_cache(maxsize=64)
+def _able(
+    policies: tuple[Recompute, ...], graphs: tuple[str, ...], moves: tuple[tuple[str, ...], ...]
+) -> NDArray[np.bool_]:
+    """Which moves go with which policies and graphs."""
+    able = [
+        [not moved or (captured == ALONE and offloading.goes_with(policy, moved)) for moved in moves]
+        for policy, captured in zip(policies, graphs, strict=True)
+    ]
+    return np.array(able)
+
+
+def _joined(parts: Sequence[LeveredRows]) -> LeveredRows:
+    """The levered rows of all parts, the most promising first."""
     row, point, move, value = (
         np.concatenate([getattr(part, name) for part in parts]) for name in ("row", "point", "move", "value")
     )
-    return LeverNodes(parts[0].index, row, point, move, value).taken(np.argsort(value, kind="stable"))
+    return LeveredRows(parts[0].index, row, point, move, value).taken(np.argsort(value, kind="stable"))
 
 
 def _stages(grid: Grid) -> Sequence[stage_memory.Memory]:
