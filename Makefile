@@ -19,7 +19,7 @@ ENDS := $(foreach python,3.11 3.12 3.13,$(python)-lowest $(python)-highest)
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(BIN)/pytest -n auto --dist worksteal
 
-.PHONY: help demo check test test-all test-thorough goldens fuzz lock locked audit sbom site man installed coverage mutants test-real test-report test-launchers test-matrix lint format docs accuracy case-studies calibrate clean
+.PHONY: help demo check test test-all test-thorough goldens fuzz lock locked audit sbom site man installed coverage mutants test-real test-report test-launchers test-launchers-real test-matrix lint format docs accuracy case-studies calibrate clean
 
 help:
 	@echo "make demo    plan Llama 3 70B on 16 DGX H100 nodes"
@@ -30,6 +30,7 @@ help:
 	@echo "make test-real  kernels, training steps, back ends with PyTorch and MPI, points on Dask, trials on PostgreSQL, records of TensorBoard and W&B (into $(REAL), once)"
 	@echo "make test-report  pages in a real Chromium, tools of the MCP server by a real client (into $(PAGES), once)"
 	@echo "make test-launchers  exported files through the launchers' own parsers (installs those once, into $(LAUNCHERS))"
+	@echo "make test-launchers-real  exported jobs run 50 steps on two CPU processes, and their logs are learned (MEGATRON_LM=DIR for Megatron's)"
 	@echo "make test-matrix  the tests on Python 3.11, 3.12 and 3.13, with the lowest and the highest versions allowed (into $(MATRIX), once)"
 	@echo "make lint    the same without the tests"
 	@echo "make coverage  the tests again, every branch counted; fails below the floors (minutes)"
@@ -143,6 +144,11 @@ test-report: $(PAGES)/.installed
 # tuner plugin, or its source's folder.
 test-launchers: $(VENV)/.installed-dev $(foreach name,torch maxtext skypilot dstack,$(LAUNCHERS)/$(name)/.installed)
 	CLUSTERWRIGHT_THOROUGH_TESTS=1 LAUNCHERS=$(LAUNCHERS) $(BIN)/pytest -n auto -rs tests/launchers
+
+# Megatron-LM's, torchtitan's and Accelerate's jobs from a clean folder, one after the other; the first needs MEGATRON_LM=DIR, a
+# checkout of core_v0.16.1, whose pretrain_gpt.py is in no package.
+test-launchers-real: $(VENV)/.installed-dev $(foreach name,torch torchtitan,$(LAUNCHERS)/$(name)/.installed)
+	FIFTY_STEPS=1 LAUNCHERS=$(LAUNCHERS) $(BIN)/pytest -n 0 -rs tests/launchers/test_fifty_steps.py
 
 # The interpreters of PATH, pyenv and uv; one that is missing is skipped and named. ENDS="3.13-highest" runs one.
 test-matrix:

@@ -26,7 +26,7 @@ MINE = (
     "--position-embedding-type rope --rotary-base 500000 --hidden-dropout 0 --attention-dropout 0 "
     "--micro-batch-size 1 --global-batch-size 1024 --bf16 --use-distributed-optimizer "
     "--sequence-parallel --recompute-granularity full --recompute-method uniform --recompute-num-layers 1 "
-    "--log-interval 10"
+    "--log-interval 10 --cross-entropy-loss-fusion"
 )
 TITAN = "--module llama3 --training.local_batch_size 2 --training.seq_len 8192"
 LIKE = (

@@ -307,12 +307,15 @@ def test_a_precision_of_nemo_that_its_scripts_overwrite_is_told() -> None:
 
 
 def test_experts_of_nemo_are_read_with_their_capacity() -> None:
-    mixture = NEMO.replace("num_layers: 32", "num_layers: 32, num_moe_experts: 8, moe_expert_capacity_factor: 1.0")
+    experts = "num_moe_experts: 8, moe_expert_capacity_factor: 1.0, moe_grouped_gemm: false"
 
-    found = reading.read("nemo", mixture)
+    found = reading.read("nemo", NEMO.replace("num_layers: 32", f"num_layers: 32, {experts}"))
 
     assert found.shape["moe"] == {"experts_per_token": 2, "ffn": 14336, "experts": 8}
     assert any("up to a capacity" in text for text in found.differs)
+    assert any("moe_grouped_gemm false" in text for text in found.differs)
+    dense = reading.read("nemo", NEMO.replace("num_layers: 32", "num_layers: 32, moe_grouped_gemm: false"))
+    assert not any("moe_grouped_gemm" in text for text in dense.differs)
 
 
 def test_a_script_sets_by_default_and_its_comments_end_with_their_line() -> None:

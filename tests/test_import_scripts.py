@@ -101,7 +101,9 @@ def test_a_variable_decides() -> None:
     for mode, tp in (("big", 8), ("small", 4)):
         found = reading.read("megatron", BRANCHED, reading.Started(environment={"MODE": mode}))
         assert (found.settings["tp"], found.precision, found.ranks) == (tp, "fp32", 16)
-    assert found.assumed == ("the script's own defaults: FP8 0",)
+    defaults, fused = found.assumed
+    assert defaults == "the script's own defaults: FP8 0"
+    assert fused == "no --cross-entropy-loss-fusion: predicted with, as measured runs had it"
     wide = reading.Started(environment={"MODE": "big", "FP8": "1"})
     assert reading.read("megatron", BRANCHED, wide).precision == "fp8-delayed"
 

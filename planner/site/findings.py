@@ -141,7 +141,8 @@ def _regimes(counted: Sequence[Steady]) -> Iterator[str]:
     """The warning that a step time changed for good."""
     regimes = [one for one in counted if one.regime]
     if regimes:
-        times = ", then ".join(f"{format_seconds(one.seconds)} ({one.regime})" for one in regimes)
+        unit = "" if regimes[0].per == "step" else f" a {regimes[0].per}"
+        times = ", then ".join(f"{format_seconds(one.seconds)}{unit} ({one.regime})" for one in regimes)
         yield f"warning: the step time changes for good: {times}; find out why before you rely on either"
 
 

@@ -28,6 +28,7 @@ ENVIRONMENTS = {
     **dict.fromkeys(("hf-trainer", "trl", "axolotl", "llama-factory"), "torch"),
     "torchrun": "torch",
     "ray-train": "torch",
+    "torchtitan-on-cpu": "torchtitan",
     "maxtext": "maxtext",
     "skypilot": "skypilot",
     "dstack": "dstack",

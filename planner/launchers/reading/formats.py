@@ -177,7 +177,7 @@ def read(kind: Format, values: Values) -> FoundOptions:
         ranks=ranks,
         degrees=(replicas, shards) if (replicas, shards) != (-1, -1) else None,
         shards=replicas if replicas > 1 else None,
-        differs=tuple(_differs(kind, values, zero)),
+        differs=tuple(_differs(kind, values, zero, "shape.moe.experts" in facts)),
         unread=sorted(name for name in values if _left(kind, name, values[name])),
         assumed=[*_assumed(kind, stated)],
     )
@@ -231,7 +231,7 @@ def _count(kind: Format, key: str, text: str) -> int:
 def _left(kind: Format, name: str, value: Any) -> bool:
     """Whether a key is set and nothing is read from it."""
     rows = kind.rows
-    otherwise = {key for keys in rows.get("otherwise", {}).values() for key in keys}
+    otherwise = {key for part in ("otherwise", "off") for keys in rows.get(part, {}).values() for key in keys}
     known = name in rows["says"] or name in rows.get("only", {}) or name in otherwise
     return (
         not known
@@ -307,9 +307,12 @@ def _shape(kind: Format, facts: Values) -> dict[str, Any]:
     }
 
 
-def _differs(kind: Format, values: Values, zero: object) -> Iterator[str]:
+def _differs(kind: Format, values: Values, zero: object, mixture: bool) -> Iterator[str]:
     for text, keys in kind.rows.get("otherwise", {}).items():
         if any(_spelt(values.get(key)) not in (*UNSET, "fp32", "float32", "-1", "-1.0") for key in keys):
+            yield text
+    for text, keys in kind.rows.get("off", {}).items():
+        if any(_spelt(values.get(key)) == "false" and (mixture or ".moe_" not in key) for key in keys):
             yield text
     for key, leads in kind.rows.get("overwritten", {}).items():
         one, other = (_spelt(values.get(name)).removesuffix("-mixed") for name in (key, leads))

@@ -49,7 +49,8 @@ def read(script: Script) -> FoundOptions:
     options = megatron.found_options(flags)
     whole = forked(options, engine) if engine else options
     forks = _FORK if started.starter == "deepspeed" and not engine else ()
-    return replace(whole, ranks=started.ranks, assumed=(*started.assumed, *assumed, *forks))
+    fused = () if engine else megatron_options.fused_all_the_same(flags)
+    return replace(whole, ranks=started.ranks, assumed=(*started.assumed, *assumed, *forks, *fused))
 
 
 def todays(flags: Options, folder: Path) -> tuple[Options, dict[str, object], list[str]]:

@@ -60,6 +60,15 @@ def refuse(flags: Options) -> None:
         )
 
 
+def fused_all_the_same(flags: Options) -> tuple[str, ...]:
+    """Switches of fused kernels that a command lacks and its runtime's figures come with, in one sentence."""
+    lacks = [name for name in ("cross-entropy-loss-fusion", "moe-grouped-gemm") if name not in flags]
+    lacks = lacks if "num-experts" in flags else lacks[:1] if lacks[:1] == ["cross-entropy-loss-fusion"] else []
+    return (
+        (f"no {' or '.join(f'--{name}' for name in lacks)}: predicted with, as measured runs had it",) if lacks else ()
+    )
+
+
 def _understood(name: str, values: Iterable[str]) -> bool:
     if name in _UNDERSTOOD:
         return set(values) <= set(_UNDERSTOOD[name])
