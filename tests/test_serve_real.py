@@ -28,6 +28,17 @@ ROOT = Path(__file__).parents[1]
 QUESTION = {"model": "gpt2", "cluster": "dgx-v100:1", "batch": "64", "pin": "micro=1"}
 
 
+STUDY = """name = "small"
+[base]
+node = "dgx-v100"
+count = 1
+[axes]
+"cluster.accelerators" = [8, 16]
+[[workloads]]
+model = "gpt2"
+"""
+
+
 class Served:
     """A server that runs, and what it answers."""
 
@@ -131,18 +142,23 @@ def test_a_question_is_answered_with_its_report(served: Served) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "more", "title"),
+    ("kind", "more", "title", "unused"),
     [
-        ("fit", {"seq": "1k", "tokens": "1M"}, "Where gpt2 fits"),
-        ("offer", {"tokens": "1B", "max_cost": "$100k"}, "Offer: "),
+        ("fit", {"seq": "1k", "tokens": "1M"}, "Where gpt2 fits", "pin"),
+        ("offer", {"tokens": "1B", "max_cost": "$100k"}, "Offer: ", "pin"),
+        ("rl", {"model": "qwen3-0.6b", "cluster": "dgx-h100:1", "response": "200/1k"}, "GRPO of qwen3-0.6b", "seq"),
+        ("design", {"model": "", "study": "study.toml"}, "Design study: small", "batch"),
     ],
 )
-def test_other_questions_are_answered_with_theirs(served: Served, kind: str, more: dict[str, str], title: str) -> None:
+def test_other_questions_are_answered_with_theirs(
+    served: Served, kind: str, more: dict[str, str], title: str, unused: str
+) -> None:
+    (served.folder / "study.toml").write_text(STUDY, encoding="utf-8")
     status, place, _ = served.answered({"model": "gpt2", "question": kind, **more})
     assert status == 303 and place.startswith(f"/plans/{kind}-")
     assert f'<h1 id="d1">{title}' in served.own("GET", place)[2] and title in served.own("GET", "/")[2]
-    text = served.answered({"model": "gpt2", "question": kind, "pin": "tp=2"})[2]
-    assert 'aria-invalid="true"' in text.partition('id="pin"')[2][:300] and "does not use it" in text
+    text = served.answered({"question": kind, unused: "2"})[2]
+    assert 'aria-invalid="true"' in text.partition(f'id="{unused}"')[2][:300] and "does not use it" in text
 
 
 @pytest.mark.skipif(not BROWSER or find_spec("playwright") is None, reason="no browser or no driver (make test-report)")
@@ -173,6 +189,12 @@ def test_a_browser_asks_and_is_shown_the_report(served: Served) -> None:
         ({"question": "offer", "cluster": "", "pin": "", "max_cost": "x"}, "no currency"),
         ({"batch": "many"}, "no whole number"),
         ({"pin": "tp=3"}, "tp"),
+        ({"method": "loar"}, "lora"),
+        ({"region": "atlantis"}, "region"),
+        ({"site": "../elsewhere"}, "below the server"),
+        ({"question": "rl", "batch": "", "pin": "", "response": "/etc/hostname"}, "below the server"),
+        ({"question": "rl", "batch": "", "pin": "", "response": "many"}, "mean and cap"),
+        ({"question": "design", "model": "", "cluster": "", "batch": "", "pin": "", "study": "no.toml"}, "no.toml"),
         ({"deadline": "1 s"}, "No plan keeps a deadline"),
     ],
 )

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, get_origin
 
-from planner.base.errors import WrongQuestion
+from planner.base.errors import NoAnswer, WrongQuestion
 from planner.question.option import Asked, asked
 from planner.question.plan_options import EstimateQuestion, EvaluateQuestion, FitQuestion, PlanQuestion
 from planner.question.purchase_options import ProcureQuestion
@@ -24,6 +24,8 @@ MOST_ROWS = 60
 """Of an answer: what fits into an agent's context next to other things."""
 MOST_CHARACTERS = 20_000
 """Of a text."""
+LENGTHS = re.compile(r"[\d.,]+ ?[kM]?(?:/[\d.,]+ ?[kM]?)?")
+"""``2k/8k``."""
 HUB_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
 """``owner/name``."""
 Answer = dict[str, Any]
@@ -122,8 +124,10 @@ class AgentTools:
 
         return planner.plan(self._named(model), self._clusters(cluster), **asked)
 
-    def document(self, model: str, cluster: str | list[str], **asked: Any) -> str:
+    def document(self, model: str, cluster: str | list[str], site: str | None = None, **asked: Any) -> str:
         """The document of that answer, as text."""
+        if site is not None:
+            asked["site"] = self._file(site)
         return self.planned(model, cluster, **asked).to_json()
 
     def fit_document(self, model: str, **asked: Any) -> str:
@@ -131,7 +135,26 @@ class AgentTools:
         import planner
         from planner.schema.listings import Fits
 
-        return json.dumps(asdict(Fits(fits=tuple(planner.fit(self._named(model), **asked)))), indent=2)
+        try:
+            listed = planner.fit(self._named(model), **asked)
+        except NoAnswer as error:
+            raise NoAnswer(re.sub(r"allow more \(\W*most\)", "plan on a cluster", str(error))) from None
+        return json.dumps(asdict(Fits(fits=tuple(listed))), indent=2)
+
+    def rl_document(self, model: str, cluster: list[str], response: str, **asked: Any) -> str:
+        """The document of a post-training by reinforcement learning, as text; a file of lengths lies in the folder."""
+        import planner
+
+        lengths = response if LENGTHS.fullmatch(response) else self._file(response)
+        return planner.plan_rl(self._named(model), self._clusters(cluster), response=lengths, **asked).to_json()
+
+    def design_document(self, study: str, **asked: Any) -> str:
+        """The document of what to build for a study of the folder, as text."""
+        import planner
+
+        if not self._file(study).is_file():
+            raise WrongQuestion(f"study={study!r}: no such file in the server's folder (clusterwright init study)")
+        return planner.design(self._portfolio(study), quick=True, **asked).to_json()
 
     def offer_document(self, model: str, max_cost: str | None = None, **asked: Any) -> str:
         """The document of what to buy or rent for at most so much, as text."""
@@ -307,7 +330,7 @@ class AgentTools:
         for job in jobs if isinstance(jobs, list) else []:
             model = job.get("model") if isinstance(job, dict) else None
             if isinstance(model, str) and self._named(model) != model:
-                raise WrongQuestion(f"{name}: model {model!r}: here a portfolio names models by id (catalog)")
+                raise WrongQuestion(f"{name}: model {model!r}: here a portfolio names models by id")
         return path
 
 

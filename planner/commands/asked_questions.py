@@ -56,7 +56,8 @@ class PageQuestion:
     @property
     def title(self) -> str:
         """What is asked about: a model, and the cluster where one is given."""
-        return " on ".join(self.given[name] for name in ("model", "cluster") if self.given.get(name))
+        named = (self.given.get(name) for name in ("model", "cluster"))
+        return " on ".join(filter(None, named)) or self.given.get("study", "")
 
     @property
     def is_under_way(self) -> bool:
@@ -131,10 +132,9 @@ def at_field(problem: str, labels: Mapping[str, str]) -> tuple[str, str]:
 
     `labels`: field -> label. What messages call ``deadline='9 h'`` is there the value of a labelled field.
     """
-    if problem.startswith("no model"):
-        return "model", problem
-    if problem.startswith("no node"):
-        return "cluster", problem
+    unknown = re.match(r"no (\w+)", problem)
+    if unknown and (kind := "cluster" if unknown[1] == "node" else unknown[1]) in labels:
+        return kind, problem
     first = re.match(r"(\w+)(?:=|: )", problem)
     names = [name for name, _ in NAMED.findall(problem) if name in labels]
     place = first[1] if first and first[1] in labels else "pin" if first and "=" in first[0] else "".join(names[:1])
@@ -150,6 +150,11 @@ def summary(path: Path, changed: int) -> tuple[str, str]:
         held = json.loads(path.read_text(encoding="utf-8"))
         if held["kind"] == "fit":
             return f"Where {held['fits'][0]['model']} fits", f"{len(held['fits'])} trainings that fit"
+        if held["kind"] == "rl-plan":
+            work = f"{held['work']['task'].upper()} of {held['work']['model']}"
+            return f"{work} on {' + '.join(held['pools'])}", f"{quantities.seconds(held['plans'][0]['step_s'])} a step"
+        if held["kind"] == "study":
+            return f"Design study: {held['question']['name']}", f"{len(held['trials'])} points"
         if held["kind"] == "procurement":
             best = held["alternatives"][0]
             return f"Offer: {held['question']['name']}", f"{format_usd(best['cost']['total_usd'])}, {best['what']}"

@@ -27,7 +27,7 @@ MOST_WAITING = 4
 """Questions that wait for their turn; more are asked to come again."""
 LIMIT_S = 600.0
 """Seconds that a search takes at most where nothing else is said."""
-WATCHED = ("document", "fit_document")
+WATCHED = ("document", "fit_document", "design_document")
 """Tools that tell how far they are, and end with the best so far where they are asked to."""
 SELDOM_S = 0.2
 """Seconds between two lines that tell how far a search is."""

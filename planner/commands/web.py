@@ -11,7 +11,7 @@ import secrets
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qs
 
 from planner.base import writing
@@ -20,7 +20,12 @@ from planner.base.secrets import scrubbed
 from planner.commands.agent_tools import AgentTools
 from planner.commands.asked_questions import LEFT, LEFT_S, PageQuestion, Questions, at_field, summary
 from planner.commands.one_search import OneSearch
+from planner.question.option import asked
+from planner.question.plan_options import FitQuestion, PlanQuestion
+from planner.question.purchase_options import DesignQuestion, ProcureQuestion
+from planner.question.rl_options import RLQuestion
 from planner.report.html_page import TEMPLATES, rendered, script_hash
+from planner.schema.choices import METHODS
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -47,18 +52,47 @@ FIELDS: dict[str, tuple[str, str]] = {
     "tokens": ("Tokens to train on", "the model's own, or 1T"),
     "precision": ("Precision", "the model's own; fp8, or fp8,bf16"),
     "runtime": ("Runtime", "the usual one; fsdp2"),
+    "method": ("What is trained", "all of it; lora, qlora, freeze:4"),
+    "region": ("Region", "us"),
     "price": ("Price", "the catalog's, or $2.10/h an accelerator"),
     "deadline": ("Deadline", "30 d"),
     "max_cost": ("Most to pay", "$500k"),
     "pin": ("Fixed", "tp=8,pp=1..4"),
+    "response": ("Tokens of a response (RL)", "2k/8k: mean and longest"),
+    "site": ("Site", "a folder of this server, with your own runs"),
+    "study": ("Study", "study.toml, a file of this server"),
 }
 """Field -> its label, and an example."""
-QUESTIONS: dict[str, tuple[str, str, tuple[str, ...]]] = {
-    "plan": ("Plan", "document", tuple(FIELDS)),
-    "fit": ("Where does it fit?", "fit_document", ("model", "batch", "seq", "tokens", "precision", "runtime")),
-    "offer": ("What to buy or rent?", "offer_document", ("model", "batch", "seq", "tokens", "deadline", "max_cost")),
+
+
+class Asking(NamedTuple):
+    """A question of the form."""
+
+    label: str
+    """Text of its button."""
+    tool: str
+    """The tool that answers."""
+    record: type
+    """What declares its fields."""
+    needs: tuple[str, ...]
+    example: str
+
+    @property
+    def taken(self) -> list[str]:
+        """Fields of the form that it uses; an offer's budget is the most to pay."""
+        declared = asked(self.record)
+        return [name for name in FIELDS if name in declared or (name == "max_cost" and "budget" in declared)]
+
+
+MACHINES = ("model", "cluster")
+QUESTIONS = {
+    "plan": Asking("Plan", "document", PlanQuestion, MACHINES, "llama3-8b on dgx-h100:4"),
+    "fit": Asking("Where does it fit?", "fit_document", FitQuestion, ("model",), "llama3-8b"),
+    "offer": Asking("What to buy or rent?", "offer_document", ProcureQuestion, ("model",), "llama3-8b"),
+    "rl": Asking("Train by RL", "rl_document", RLQuestion, (*MACHINES, "response"), "llama3-8b, dgx-h100:4 and 1k/4k"),
+    "design": Asking("What to build?", "design_document", DesignQuestion, ("study",), "study.toml"),
 }
-"""Question, which begins its answer's file name -> text of its button, tool that answers, fields that it takes."""
+"""Question, which begins its answer's file name -> how it is asked."""
 NUMBERS = ("batch", "seq")
 LABELS = {name: label for name, (label, _) in FIELDS.items()}
 WATCHING = (TEMPLATES / "waiting.js").read_text(encoding="utf-8")
@@ -192,26 +226,25 @@ class Pages:
     async def _planned(self, question: PageQuestion) -> str:
         """The name of the file that holds the answer."""
         kind = question.given.get("question", "plan")
-        label, tool, taken = QUESTIONS.get(kind, QUESTIONS["plan"])
-        asked: dict[str, Any] = {name: question.given[name] for name in FIELDS if question.given.get(name)}
-        if unused := next((name for name in asked if name not in taken), None):
-            raise WrongQuestion(f'{unused}={asked[unused]!r}: "{label}" does not use it; leave it empty')
+        wanted = QUESTIONS.get(kind, QUESTIONS["plan"])
+        given: dict[str, Any] = {name: question.given[name] for name in FIELDS if question.given.get(name)}
+        if unused := next((name for name in given if name not in wanted.taken), None):
+            raise WrongQuestion(f'{unused}={given[unused]!r}: "{wanted.label}" does not use it; leave it empty')
         for name in NUMBERS:
-            if name in asked:
-                asked[name] = _whole(name, asked[name])
-        if "model" not in asked or ("cluster" in taken and "cluster" not in asked):
-            missing = "cluster" if asked.get("model") else "model"
-            needed = "a model and a cluster are" if "cluster" in taken else "a model is"
-            where = " on dgx-h100:4" if "cluster" in taken else ""
-            raise WrongQuestion(f"{missing}: {needed} needed, at least: llama3-8b{where}")
+            if name in given:
+                given[name] = _whole(name, given[name])
+        if missing := next((name for name in wanted.needs if name not in given), None):
+            are = "are" if len(wanted.needs) > 1 else "is"
+            needed = f"{' and '.join(f'a {name}' for name in wanted.needs)} {are} needed"
+            raise WrongQuestion(f"{missing}: {needed}, at least: {wanted.example}")
         kept = f"{kind if kind in QUESTIONS else 'plan'}-{secrets.token_hex(6)}.json"
-        if "cluster" in asked:
-            asked["cluster"] = asked["cluster"].split()
+        if "cluster" in given:
+            given["cluster"] = given["cluster"].split()
 
         def tell(progress: dict[str, Any]) -> None:
             question.progress = progress
 
-        text = await self.search.answer(tool, asked, tell)
+        text = await self.search.answer(wanted.tool, given, tell)
         writing.write(self.tools.folder / kept, text, replace=True)
         return kept
 
@@ -241,7 +274,7 @@ class Pages:
         html = rendered(
             "question.html",
             fields=FIELDS,
-            questions={kind: label for kind, (label, _, _) in QUESTIONS.items()},
+            questions={kind: wanted.label for kind, wanted in QUESTIONS.items()},
             given=given,
             problem=words,
             place=place,
@@ -251,6 +284,9 @@ class Pages:
             known={
                 "model": [model.id for model in planner.list_models()],
                 "cluster": [f"{node.id}:1" for node in planner.list_nodes()],
+                "runtime": [str(runtime.id) for runtime in planner.list_runtimes()],
+                "region": [region.id for region in planner.list_regions()],
+                "method": METHODS,
             },
         )
         return _html(html, status)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from planner.base.errors import WrongQuestion
-from planner.base.units import format_bytes, format_count, format_risk, format_seconds, format_usd
+from planner.base.units import format_count, format_risk, format_seconds, format_usd
 from planner.report import machines, quantities, vega_lite
 from planner.report.html_page import Chart, Content, KeyFigure, Lines, Section, TextTable
 from planner.schema.listings import Fits, FittingTraining
@@ -32,11 +32,15 @@ def of_fits(document: Fits, origin: str) -> Content:
     chosen = next((fit for fit in fits if "cheapest" in fit.best), first)
     ids = [f"fit-{place}" for place in range(len(fits))]
     names = [_machines(fit) if of_one else fit.model for fit in fits]
-    rows = [_row(name, fit) for name, fit in zip(names, fits, strict=True)]
+    rows = [_row(", ".join([name, *fit.best]), fit) for name, fit in zip(names, fits, strict=True)]
     headers = ("trained on" if of_one else "model", "time", "80 %", "cost", "memory", "OOM", "tokens/s",
-               "tokens/sequence", "best", "node")  # fmt: skip
-    table = TextTable("What fits", headers, rows, ids, ids[fits.index(chosen)])
-    asked = f"{format_count(first.tokens)} tokens in batches of {first.batch:,} sequences"
+               "tokens/sequence", "node")  # fmt: skip
+    # What is the same in all rows is said once: the table needs no scrolling then.
+    alike = {place for place in (7, 8) if len(rows) > 1 and len({row[place] for row in rows}) == 1}
+    kept, *shown = ([cell for place, cell in enumerate(row) if place not in alike] for row in (headers, *rows))
+    table = TextTable("What fits", kept, shown, ids, ids[fits.index(chosen)])
+    length = f"{first.sequence:,} tokens a sequence, " if 7 in alike else ""
+    asked = f"{length}{format_count(first.tokens)} tokens in batches of {first.batch:,} sequences"
     prices = list(dict.fromkeys(quantities.line(fit.price) for fit in fits if fit.price is not None))
     sources = Lines([("Asked", [asked]), ("Prices", prices or ["none in the catalog for these machines"])])
     title = f"Where {first.model} fits" if of_one else f"What fits on {_machines(first)}"
@@ -54,11 +58,10 @@ def _row(name: str, fit: FittingTraining) -> tuple[str, ...]:
         _time(fit.hours),
         _interval(fit) or "–",
         "–" if fit.usd is None else format_usd(fit.usd),
-        f"{format_bytes(fit.memory_bytes)} of {format_bytes(fit.capacity_bytes)}",
+        f"{fit.memory_bytes / machines.GIB:.1f} of {fit.capacity_bytes / machines.GIB:.0f} GiB",
         "–" if fit.oom_chance is None else format_risk(fit.oom_chance),
         format_count(fit.tokens_per_s),
         f"{fit.sequence:,}",
-        ", ".join(fit.best) or "–",
         fit.node,
     )
 

@@ -8,9 +8,11 @@ from collections.abc import Iterator
 from planner.base.units import format_count, format_percent, format_risk, format_usd
 from planner.report import quantities, recommendation
 from planner.report.html_page import KeyFigure
+from planner.schema.images import ImagePlan
 from planner.schema.plan import Plan
 from planner.schema.procurement import Alternative
 from planner.schema.reports import Comparison
+from planner.schema.study import StudyResult
 
 RARELY = 0.5
 """Share of its days in use below which a bought machine is a warning: half of what is paid for it stands idle."""
@@ -66,6 +68,22 @@ def of_comparison(found: Comparison) -> Iterator[KeyFigure]:
     yield KeyFigure(quantities.days(abs(found.days)), sooner, "the first plan's tokens on both")
     if found.usd is not None:
         yield KeyFigure(format_usd(abs(found.usd)), "saved" if found.usd <= 0 else "more")
+
+
+def of_images(plan: ImagePlan) -> Iterator[KeyFigure]:
+    """A step, images a second, and the fullest accelerator's memory."""
+    less = "" if plan.even_step_s is None else f"{format_percent(1.0 - plan.step_time_s / plan.even_step_s)} less"
+    yield KeyFigure(quantities.seconds(plan.step_time_s), "a step", f"{less} than with even shares" if less else "")
+    yield KeyFigure(format_count(plan.images_per_s), "images/s")
+    fullest = max(pool.memory_bytes / pool.capacity_bytes for pool in plan.pools)
+    yield KeyFigure(format_percent(fullest, 0), "of an accelerator's memory", "of the fullest pool")
+
+
+def of_study(study: StudyResult) -> Iterator[KeyFigure]:
+    """The best of each of the first two objectives, and how many points stand behind them."""
+    for name, point in zip(study.question.objectives[:2], study.best, strict=False):
+        yield KeyFigure(quantities.objective(name, point.objectives[name]), f"best {name}")
+    yield KeyFigure(f"{len(study.trials):,}", "points tried", f"{len(study.pareto):,} of them beaten by no other")
 
 
 def _more(ratio: float) -> str:

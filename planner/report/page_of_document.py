@@ -21,7 +21,7 @@ from planner.report import (
     vega_lite,
 )
 from planner.report.html_page import Chart, Content, Lines, Section, TextTable
-from planner.report.quantities import seconds
+from planner.report.quantities import days, seconds
 from planner.schema.images import ImagePlan
 from planner.schema.listings import Fits
 from planner.schema.plan import Plan, PlanSet
@@ -112,9 +112,10 @@ def _gain(found: Comparison) -> Iterator[tuple[str, list[str]]]:
     if "models" in found.questions:
         yield "Gain", ["not comparable: they train different models"]
         return
-    gain = [comparison.faster(found), f"{found.days:+,.1f} days"]
+    sure = "" if found.distinguishable else ", as predicted"
+    gain = [comparison.faster(found), f"{days(abs(found.days))} {'sooner' if found.days <= 0 else 'later'}{sure}"]
     if found.usd is not None:
-        gain.append(f"{format_usd(abs(found.usd))} {'saved' if found.usd <= 0 else 'more'}")
+        gain.append(f"{format_usd(abs(found.usd))} {'saved' if found.usd <= 0 else 'more'}{sure}")
     yield "Gain", gain
     if found.interval is not None:
         yield "Confidence", [found.interval.basis]
@@ -160,7 +161,8 @@ def of_images(found: ImagePlan, origin: str) -> Content:
         for pool in found.pools
     ]
     rows = [
-        (p.name, f"{p.accelerators:,} x {p.accelerator}", f"{p.images:,}", f"{p.fewest:,} to {p.most:,}",
+        (p.name, f"{p.accelerators:,} x {p.accelerator}", f"{p.images:,}",
+         " to ".join(f"{n:,}" for n in sorted({p.fewest, p.most})),
          f"{format_bytes(p.memory_bytes)} of {format_bytes(p.capacity_bytes)}")
         for p in found.pools
     ]  # fmt: skip
@@ -174,6 +176,7 @@ def of_images(found: ImagePlan, origin: str) -> Content:
             Section("Shares", (chart, _causes(found.breakdown))),
             Section("Assumptions", (plans.assumed(found.assumptions),)),
         ],
+        [*key_figures.of_images(found)],
     )
 
 

@@ -78,6 +78,8 @@ def spans(plan: RLPlan) -> Iterator[Span]:
     if plan.placement == "in-step":
         start = max(plan.step_s - moved - training, 0.0)
     for name in (*TRAINED, *MOVED):
+        if name == MOVED[0] and not together:
+            start = max(start, plan.step_s - moved)
         end = start + getattr(phases, name)
         if name in MOVED and not together:
             end = min(end, plan.step_s)

@@ -11,7 +11,7 @@ from pathlib import Path
 from planner.base import csv_rows
 from planner.base.errors import WrongQuestion
 from planner.base.units import format_percent
-from planner.report import plans, quantities, vega_lite
+from planner.report import key_figures, plans, quantities, vega_lite
 from planner.report.html_page import Block, Chart, Content, Lines, Section, TextTable
 from planner.report.quantities import seconds
 from planner.schema.reports import Validation
@@ -39,6 +39,7 @@ def of_study(found: StudyResult, origin: str) -> Content:
             *_matters(found),
             Section("Sources and assumptions", (_about(found), plans.assumed(found.assumptions))),
         ],
+        [*key_figures.of_study(found)],
     )
 
 

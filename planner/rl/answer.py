@@ -228,8 +228,7 @@ def _waits(trained: Training, timed: Timed) -> str:
         share = 100.0 * timed.generation / timed.step
         return f"training waits for rollout and rollout for training, in turns; rollout is {share:.0f} % of the step"
     longer, other = ("rollout", "trainers") if timed.generation > trained.seconds else ("training", "replicas")
-    shorter = min(timed.generation, trained.seconds)
-    share = max(0.0, 1.0 - shorter / max(timed.step, 1e-9))
+    share = abs(timed.generation - trained.seconds) / max(timed.step, 1e-9)
     if timed.placement == "in-step":
         return f"trainers wait for the last response, replicas for new weights; {longer} is the longer part"
     return f"{longer} sets the pace; {other} wait {100.0 * share:.0f} % of the step"
