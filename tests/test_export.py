@@ -367,6 +367,15 @@ def changed(whole: Plan, **parallelism: Any) -> Plan:
     return replace(whole, parallelism=replace(whole.parallelism, **parallelism))
 
 
+def test_a_refusal_of_a_model_names_the_runtime_that_starts_it() -> None:
+    """Four norms a layer: of the model's class at Hugging Face, and without a flag of Megatron-LM."""
+    whole = plan(Case("megatron-core", "gemma3-27b", "dgx-h100:4", "tp=4 zero=1"))
+    with pytest.raises(
+        WrongQuestion, match=r"4 norms a layer.*hf-trainer with a plan for it \(--runtime hf-trainer\)$"
+    ):
+        bundle(whole, parts("megatron"), {})
+
+
 def test_a_refusal_names_the_rule_and_who_can() -> None:
     with pytest.raises(WrongQuestion, match=r"deepspeed: vpp 4 \(it has 1\); cp 2 \(it has 1\).*these can: megatron"):
         files(plan(DENSE), "deepspeed")

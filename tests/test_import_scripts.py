@@ -247,6 +247,15 @@ def test_a_script_that_starts_nothing_is_told(
 
 
 @needs_sandbox
+def test_a_script_that_nobody_can_read_says_what_the_sandbox_found(folder: Path) -> None:
+    """Its branches are too many to follow, and it starts nothing without an argument: the second is what to mend."""
+    branches = "\n".join(f'if [ -f /{n} ]; then A="${{A}}{n}"; fi' for n in range(9))
+    (folder / "many.sh").write_text(f'{branches}\n[ "$1" ] || exit 1\n{START} --num-layers 4 $A\n', encoding="utf-8")
+    with pytest.raises(WrongQuestion, match=r"^too many branches to follow; run in the sandbox: .*--arg and --env"):
+        reading.read("megatron", str(folder / "many.sh"))
+
+
+@needs_sandbox
 def test_the_clock_ends_a_script_before_a_bound_on_its_processor(folder: Path) -> None:
     """Each process of a script may take five seconds of a processor more than all of it may take by the clock."""
     text = 'torchrun pretrain_gpt.py --seconds "$(ulimit -t)" --num-layers 4\n'

@@ -9,7 +9,7 @@ from typing import Any
 
 from planner.base.errors import WrongQuestion, meant
 from planner.base.units import format_seconds
-from planner.launchers import checks, plan_facts, preflight, profiles, quoting, releases, torchrun
+from planner.launchers import checks, hf_trainer, plan_facts, preflight, profiles, quoting, releases, torchrun
 from planner.launchers.profiles import EXTRA
 from planner.launchers.registry import EXPORTERS
 from planner.launchers.target import Allowed, EnvironmentSetting, Exporter, LaunchJob, Loss, Values, placeholder, spelt
@@ -213,7 +213,18 @@ def _refuse(plan: Plan, exporters: Sequence[Exporter]) -> None:
             instead = f"; these can: {', '.join(able)}" if able else ""
             if exporter.runtime not in (None, plan.runtime.name) and "runs on accelerators" not in str(why):
                 instead += f", or plan for it (--runtime {exporter.runtime})"
+            if able == [torchrun.EXPORTER.name] and hf_trainer.EXPORTER.name in trainers(_sharded_alone(plan))[0]:
+                instead += " with a script of your own, hf-trainer with a plan for it (--runtime hf-trainer)"
             raise WrongQuestion(f"plan {plan.rank} cannot be written for {exporter.name}: {'; '.join(why)}{instead}")
+
+
+def _sharded_alone(plan: Plan) -> Plan:
+    """The plan's model under FSDP over all ranks and nothing else: what is refused of it is refused of the model."""
+    cut, ranks = plan.parallelism, plan.cluster.accelerators
+    whole = replace(cut.stages[0], layers=sum(stage.layers for stage in cut.stages), tp=1, dp=ranks)
+    degrees: dict[str, Any] = dict.fromkeys(("tp", "pp", "vpp", "cp", "ep", "etp"), 1)
+    degrees |= {"dp": ranks, "dp_shard": ranks, "zero_stage": 3, "schedule": "none", "stages": (whole,)}
+    return replace(plan, parallelism=replace(cut, **degrees, sequence_parallel=False))
 
 
 # ---- what is said about it -------------------------------------------------------------------------------------------

@@ -110,8 +110,9 @@ def of_script(reader: Callable[[Script], T], text: str, folder: Path, started: S
             raise
         try:
             options = read_as(sandbox.ran(Path(text), started.arguments, started.environment))
-        except WrongQuestion:
-            raise branches from None
+        except WrongQuestion as error:
+            why = re.split(r"[:;] (?=set |--run)", str(branches))[0]
+            raise WrongQuestion(f"{why}; run in the sandbox: {error}") from None
         how = "its branches leave open what the script starts: it was run in the sandbox (--env and --arg say more)"
         return options, how
 
