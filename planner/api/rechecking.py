@@ -234,6 +234,8 @@ def _offered(each: Alternative, catalog: Catalog, where: str, own: Sequence[Clus
     """An alternative with its plans made again; its bill and its calendar are what :mod:`planner.verify` derives."""
     jobs = [
         replace(job, plan=repricing.plan(replace(job.plan, rank=1), catalog, f"{where}: {job.name}", own))
+        if job.plan
+        else job
         for job in each.workloads
     ]
     return replace(each, workloads=tuple(jobs))

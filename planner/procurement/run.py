@@ -392,7 +392,7 @@ def _assumptions(
     if any(pool.way in TERM_DAYS for pool in chosen):
         yield Assumption(what="a term is paid for to its end, month by month", why="as it is sold", flag="ways")
     for why in dict.fromkeys(
-        a.what + ": " + a.why for x in alternatives for j in x.workloads for a in j.plan.assumptions
+        a.what + ": " + a.why for x in alternatives for j in x.workloads if j.plan for a in j.plan.assumptions
     ):
         what, _, reason = why.partition(": ")
         linked = re.match(r"[\d.e+]+ Gbit/s a node between ", what)
@@ -419,7 +419,7 @@ def _of_several_kinds(alternatives: Sequence[schema.Alternative]) -> Iterator[st
     seen = set()
     for place, a in enumerate(alternatives, 1):
         for job in a.workloads:
-            count = len(job.plan.parallelism.groups or ())
+            count = len(job.plan.parallelism.groups or ()) if job.plan else 0
             if count > 1 and job.name not in seen:
                 seen.add(job.name)
                 yield f"{job.name} runs in {count} groups of different pipelines{f' in #{place}' if place > 1 else ''}"

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from planner.base.units import format_percent, format_power, format_usd
+from planner.base.units import format_percent, format_power, format_seconds, format_usd
 from planner.report import key_figures, plans, recommendation, step_breakdown, vega_lite
 from planner.report.html_page import Chart, Content, Lines, Section, TextTable
 from planner.report.quantities import SOUGHT, amount, limit, limited
 from planner.schema.plan import Plan
 from planner.schema.procurement import Alternative, BreakEven, PoolBought, Procurement
+from planner.schema.rl import PLACED, layout, replicas
 
 
 def of_offer(found: Procurement, origin: str) -> Content:
@@ -249,6 +250,8 @@ def _job_plans(best: Alternative) -> Iterator[Section]:
     """The plan of every job; runs of the same by the same plan stand together."""
     held: list[tuple[Plan, list[str]]] = []
     for job in best.workloads:
+        if job.plan is None:
+            continue
         names = next((names for plan, names in held if plan == job.plan), None)
         if names is None:
             held.append((job.plan, [job.name]))
@@ -258,6 +261,12 @@ def _job_plans(best: Alternative) -> Iterator[Section]:
         configuration = ("Configuration", [recommendation.configuration(plan)])
         lines = Lines([configuration, *recommendation.expected(plan)])
         yield Section(_together(names), (lines, *step_breakdown.section((plan,), plan).blocks))
+
+    for job in best.workloads:
+        if step := job.post_training:
+            placement = f"{PLACED[step.placement]}, {format_seconds(step.step_s)} a step"
+            lines = Lines([("Placement", [placement]), ("Training", [layout(step)]), ("Rollout", [replicas(step)])])
+            yield Section(f"Job {job.name}", (lines,))
 
 
 def _together(names: list[str]) -> str:

@@ -14,6 +14,7 @@ from planner.base.units import format_usd
 from planner.schema import notebook
 from planner.schema.plan import Assumption, ComparableOffers, Constraint, Generator, Plan
 from planner.schema.record import Answer, Document, Record, Sparse
+from planner.schema.rl import RLPlan
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -309,9 +310,13 @@ class JobDone(Record):
     """Lost at each pause, until it works again."""
     pauses: int = 0
     schedule: tuple[Stretch, ...]
-    plan: Plan
+    plan: Sparse[Plan] = None
+    post_training: Sparse[RLPlan] = None
+    """In place of a plan, the fastest placement of a job that generates responses and trains on them; its dollars are
+    those of the pools.
+    """
     spot: SpotRisk | None = None
-    """Where any of its pools may be taken back."""
+    """Where any of its pools may be taken back; not told of post-training."""
     survives: Survives | None = None
     """Where the question asks for it."""
 

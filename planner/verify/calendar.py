@@ -37,8 +37,13 @@ def jobs_are_done(question: ProcureOptions, a: Alternative) -> Iterator[str]:
             yield f"{job.name} is paused, and may not be"
         if not same(job.tokens_per_s * job.days * 86400.0, job.tokens):
             yield f"{job.name}: {job.tokens_per_s:.9g} tokens/s are not {job.tokens:.6g} in {job.days:.9g} days"
-        if not same(job.days, job.plan.money.days) or not same(job.tokens, job.plan.workload.tokens):
-            yield f"{job.name}: its plan takes {job.plan.money.days:.9g} days for {job.plan.workload.tokens:.6g} tokens"
+        plan = job.plan
+        if plan and (not same(job.days, plan.money.days) or not same(job.tokens, plan.workload.tokens)):
+            yield f"{job.name}: its plan takes {plan.money.days:.9g} days for {plan.workload.tokens:.6g} tokens"
+        if (plan is None) == (job.post_training is None):
+            yield f"{job.name} has {'no plan' if plan is None else 'two plans'}"
+        if job.post_training and job.days < job.post_training.days * (1 - 1e-6):
+            yield f"{job.name} takes {job.days:.9g} days, its steps alone {job.post_training.days:.9g}"
         if abs(job.finish_day - max(s.end_day for s in job.schedule)) > CALENDAR:
             yield f"{job.name} is not done on day {job.finish_day:g}"
         if min(s.start_day for s in job.schedule) < job.release_day - CALENDAR:
@@ -180,15 +185,27 @@ def plans_fit_their_pools(question: ProcureOptions, a: Alternative) -> Iterator[
     for job in a.workloads:
         yield from (f"{job.name} runs on {name}, which is not come by" for name in job.pools if name not in pools)
         mine = [pools[name] for name in job.pools if name in pools]
+        if job.plan is None:
+            yield from _post_trained(job, mine)
+            continue
         planned = job.plan.cluster.pools
         if len(job.pools) == 1 and [(x.node, x.count) for x in planned] != [(x.node, x.count) for x in mine]:
             yield f"{job.name}: its plan is for other nodes than {job.pools[0]}"
         if len(job.pools) > 1:
-            yield from _planned_together(question, job, mine)
+            yield from _planned_together(question, job, job.plan, mine)
 
 
-def _planned_together(question: ProcureOptions, job: JobDone, mine: list[PoolBought]) -> Iterator[str]:
-    planned = job.plan.cluster.pools
+def _post_trained(job: JobDone, mine: list[PoolBought]) -> Iterator[str]:
+    """A placement lies on one pool and takes no more accelerators than it has."""
+    for plan in [job.post_training] if job.post_training else []:
+        apart = 0 if plan.placement == "colocated" else sum(side.accelerators for side in plan.rollout)
+        have = [pool.accelerators // max(pool.copies, 1) for pool in mine]
+        if len(have) != 1 or plan.trainer.accelerators + apart > have[0]:
+            yield f"{job.name}: its placement takes {plan.trainer.accelerators + apart} accelerators of {have}"
+
+
+def _planned_together(question: ProcureOptions, job: JobDone, plan: Plan, mine: list[PoolBought]) -> Iterator[str]:
+    planned = plan.cluster.pools
     if [x.node for x in planned] != [x.node for x in mine]:
         yield f"{job.name}: its plan is for other nodes than {' and '.join(job.pools)}"
         return
@@ -203,11 +220,11 @@ def _planned_together(question: ProcureOptions, job: JobDone, mine: list[PoolBou
     if not tables:
         yield f"{job.name} runs on {' and '.join(job.pools)} at once, which the question does not ask for"
         return
-    tables = [table for table in tables if _linked(table, job)]
+    tables = [table for table in tables if _linked(table, plan)]
     if not tables:
         yield f"{job.name}: its plan has other links than the question"
     elif all(table.pipelines == "identical" for table in tables):
-        yield from (f"{job.name}: {why}, but launchers need identical pipelines" for why in _not_identical(job.plan))
+        yield from (f"{job.name}: {why}, but launchers need identical pipelines" for why in _not_identical(plan))
 
 
 def _not_identical(plan: Plan) -> Iterator[str]:
@@ -227,13 +244,11 @@ def _not_identical(plan: Plan) -> Iterator[str]:
             yield f"it takes {ranks:,} of the {pool.count * pool.accelerators_per_node:,} accelerators of {pool.node}"
 
 
-def _linked(table: PoolGroup, job: JobDone) -> bool:
+def _linked(table: PoolGroup, plan: Plan) -> bool:
     """Whether all links of a plan are as a table gives them."""
     wanted = [(table.link_bytes_per_s, "bytes_per_s"), (table.link_latency_s, "latency_s")]
     return all(
-        figure is None or same(getattr(link, name), figure)
-        for link in job.plan.cluster.links
-        for figure, name in wanted
+        figure is None or same(getattr(link, name), figure) for link in plan.cluster.links for figure, name in wanted
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from planner.schema.plan_prediction import Goodput
 from planner.schema.procurement import Alternative, JobDone, PoolBought, ProcureOptions, SpotRisk
 from planner.verify.bill import DAYS_PER_MONTH, HIRED, days_of, watts_of
 from planner.verify.calendar import CALENDAR
@@ -126,6 +127,7 @@ def totals_are_sums(question: ProcureOptions, a: Alternative) -> Iterator[str]:
     sums = {
         name: planned.accelerators_per_node
         for job in a.workloads
+        if job.plan
         for name, planned in zip(job.pools, job.plan.cluster.pools, strict=False)
     }
     for what, stated, derived in (
@@ -191,16 +193,17 @@ def spot_risk_follows(_: ProcureOptions, a: Alternative) -> Iterator[str]:
     pools = {pool.id: pool for pool in a.pools}
     for job in a.workloads:
         mine = [pools[name] for name in job.pools if name in pools]
-        if (job.spot is not None) != any(pool.way == "spot" for pool in mine):
+        if job.plan and (job.spot is not None) != any(pool.way == "spot" for pool in mine):
             yield f"{job.name}: {'no risk is said' if job.spot is None else 'a risk is said'} of its rent"
-        if job.spot is not None and mine:
-            for name, stated, derived in _derived(job, job.spot, mine):
+        if job.plan and job.spot is not None and mine:
+            for name, stated, derived in _derived(job, job.plan.money.goodput, job.spot, mine):
                 if stated is None or not math.isclose(stated, derived, rel_tol=1e-6, abs_tol=1e-6):
                     yield f"{job.name}: spot.{name} is {stated}, and {derived:.9g} follows"
 
 
-def _derived(job: JobDone, risk: SpotRisk, mine: list[PoolBought]) -> Iterator[tuple[str, float | None, float]]:
-    good = job.plan.money.goodput
+def _derived(
+    job: JobDone, good: Goodput, risk: SpotRisk, mine: list[PoolBought]
+) -> Iterator[tuple[str, float | None, float]]:
     seconds = job.days * DAY_S
     interval, restart = good.checkpoint_interval_s, good.restart_s
     squared = restart**2 + restart * interval + interval**2 / 3

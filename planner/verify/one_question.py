@@ -47,9 +47,12 @@ def check(found: PlanSet | Procurement | StudyResult) -> None:
         wrong = [*_workloads(plans), *_machines(plans), *_runs(plans), *_front(found)]
     elif isinstance(found, Procurement):
         bought = [job for alternative in found.alternatives for job in alternative.workloads]
-        jobs = {name: [job.plan for job in bought if job.name == name] for name in {job.name for job in bought}}
+        jobs = {
+            name: [job.plan for job in bought if job.plan and job.name == name] for name in {job.name for job in bought}
+        }
         wrong = [says for plans in jobs.values() for says in _workloads(plans)]
-        wrong += [*_machines([job.plan for job in bought]), *_runs([job.plan for job in bought])]
+        trained = [job.plan for job in bought if job.plan]
+        wrong += [*_machines(trained), *_runs(trained)]
     else:
         designed = [plan for point in (*found.best, *found.pareto) for plan in point.plan]
         models = {plan.workload.model for plan in designed}

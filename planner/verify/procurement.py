@@ -155,7 +155,7 @@ def names_are_known(question: ProcureOptions, a: Alternative) -> Iterator[str]:
     for job in a.workloads:
         if not job.schedule or not job.pools:
             yield f"{job.name} runs nowhere"
-        if not job.plan.cluster.pools:
+        if job.plan and not job.plan.cluster.pools:
             yield f"{job.name}: its plan is for no nodes"
         yield from (f"{job.name} runs on {s.pool}, which is not come by" for s in job.schedule if s.pool not in pools)
     for name in question.limits:
@@ -269,7 +269,7 @@ def _violations_of(question: ProcureOptions, a: Alternative) -> Iterator[Violati
     for v in findings((check.__name__, check(question, a)) for check in CHECKS):
         yield Violation(v.name, f"alternative {a.rank}: {v.says}")
     for job in a.workloads:
-        for v in of_plan(job.plan):
+        for v in of_plan(job.plan) if job.plan else ():
             yield Violation(v.name, f"alternative {a.rank}, plan of {job.name}: {v.says}")
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from planner.base.units import format_count, format_percent, format_power, format_usd
+from planner.base.units import format_count, format_percent, format_power, format_seconds, format_usd
 from planner.commands.screen import render
 from planner.commands.screen.hand_over import assumed, hand_over
 from planner.report import quantities, recommendation
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from planner.base.stopping import Watch
     from planner.question.given import Progress
     from planner.schema.procurement import Alternative, JobDone, MarginalValue, PoolBought, Procurement
+from planner.schema.rl import PLACED, layout, replicas
 
 _SHOWN = 6
 """Old prices on the screen; the document has all."""
@@ -169,7 +170,7 @@ def _jobs(best: Alternative) -> None:
             f"{job.days:,.1f} d",
             f"{job.finish_day:,.1f} d",
             f"{job.deadline_day:,.0f} d",
-            quantities.degrees(job.plan.parallelism),
+            quantities.degrees(job.plan.parallelism) if job.plan else _placed(job),
         ]
         for job, times in _once(best.workloads)
     ]
@@ -181,11 +182,24 @@ def _jobs(best: Alternative) -> None:
         folded="machines",
     )
     each = [
-        f"{job.name.partition('#')[0] if times > 1 else job.name}: {recommendation.configuration(job.plan)}"
+        f"{job.name.partition('#')[0] if times > 1 else job.name}: {_configuration(job)}"
         for job, times in _once(best.workloads)[:_MOST_NAMED]
-        if not job.plan.parallelism.groups
+        if not (job.plan and job.plan.parallelism.groups)
     ]
     render.labelled("Train with", *each)
+
+
+def _placed(job: JobDone) -> str:
+    return job.post_training.placement if job.post_training else ""
+
+
+def _configuration(job: JobDone) -> str:
+    """What its plan decides, or the placement, the layout and the replicas of a post-training."""
+    if job.plan:
+        return recommendation.configuration(job.plan)
+    assert job.post_training is not None
+    step = job.post_training
+    return f"{PLACED[step.placement]}, {format_seconds(step.step_s)} a step; {layout(step)}; rollout {replicas(step)}"
 
 
 def _calendar(best: Alternative) -> None:

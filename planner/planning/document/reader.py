@@ -266,7 +266,12 @@ def offered(offer: Procurement, workload: str | None, alternative: int, where: s
     Raises:
         WrongQuestion: no such workload, or none named where there are several.
     """
-    plans = {job.name: job.plan for job in offer.alternatives[alternative - 1].workloads}
+    jobs = offer.alternatives[alternative - 1].workloads
+    plans = {job.name: job.plan for job in jobs if job.plan}
+    if workload in {job.name for job in jobs if job.post_training} or not plans:
+        raise WrongQuestion(
+            f"{where}: {workload or jobs[0].name} is post-training; plan --task on its nodes writes its plan"
+        )
     if workload is None and len(plans) == 1:
         return next(iter(plans.values()))
     if workload is None:

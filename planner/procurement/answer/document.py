@@ -18,6 +18,7 @@ from planner.procurement.throughput.column import Place
 from planner.procurement.throughput.job_days import Throughputs
 from planner.schema import procurement as schema
 from planner.schema.plan import Constraint
+from planner.schema.rl import RLPlan
 
 NEAR = 0.02
 """A limit binds when less than this share of it is left."""
@@ -126,11 +127,18 @@ def _job(
         days = sum(s.end - s.start for s in mine if s.pool == place[0]) - pauses * job.restart_days
         tokens = column.tokens_per_s * days * money.DAY_S
     plan = speeds.plan(column, tokens)
-    interval = plan.prediction.intervals["step_time_s"]
-    low, high = (x / plan.prediction.step_time_s for x in (interval.low, interval.high))
+    rl = plan if isinstance(plan, RLPlan) else None
+    if isinstance(plan, RLPlan):
+        low, high = (seconds / plan.step_s for seconds in (plan.step_low_s, plan.step_high_s))
+        risk = None
+    else:
+        interval = plan.prediction.intervals["step_time_s"]
+        low, high = (x / plan.prediction.step_time_s for x in (interval.low, interval.high))
+        often = instance.asked.reliability.preemptions_per_node_day
+        risk = spot_risk([instance.pools[p] for p in place], plan, end, often)
     return schema.JobDone(
         name=job.name,
-        model=plan.workload.model,
+        model=job.model_name if isinstance(plan, RLPlan) else plan.workload.model,
         tokens=tokens,
         days=days,
         tokens_per_s=column.tokens_per_s,
@@ -146,10 +154,9 @@ def _job(
         schedule=tuple(
             schema.Stretch(pool=instance.pools[s.pool].id, copy=s.copy, start_day=s.start, end_day=s.end) for s in mine
         ),
-        plan=plan,
-        spot=spot_risk(
-            [instance.pools[p] for p in place], plan, end, instance.asked.reliability.preemptions_per_node_day
-        ),
+        plan=None if isinstance(plan, RLPlan) else plan,
+        post_training=rl,
+        spot=risk,
         survives=_survives(instance, j, place),
     )
 

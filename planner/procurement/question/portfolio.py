@@ -17,6 +17,7 @@ from planner.catalog.ages import today
 from planner.cost.goodput import RESTART_S
 from planner.question import values as currency
 from planner.question.plan_options import PlanOptions
+from planner.question.rl_options import RLTraining
 from planner.question.typed_file import OwnershipTable
 from planner.question.values import (
     DAY_S,
@@ -119,6 +120,8 @@ class Job:
     restart_days: float = RESTART_S / DAY_S
     """Lost at each pause, until it works again."""
     min_tokens_per_s: float = 0.0
+    post_training: RLTraining | None = None
+    """Its step where it generates responses and trains on them; its tokens are then those of all steps."""
 
     @property
     def model_name(self) -> str:

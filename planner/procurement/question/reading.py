@@ -28,6 +28,7 @@ from planner.procurement.question.portfolio import (
     PortfolioTerms,
     Reliability,
 )
+from planner.procurement.question.steps import StepTable, post_training, step_tokens
 from planner.procurement.supply.pools import offers
 from planner.procurement.supply.prices import everything
 from planner.question.typed_file import Integer, OwnershipTable, TrainingTable, TypedFile, opened
@@ -112,6 +113,7 @@ class JobTable(TrainingTable):
     interruptible: bool = False
     restart: Delay | None = None
     min_throughput: TokensPerSecond = 0.0
+    step: StepTable | None = None
 
 
 def _ordered(table: NodeOption) -> Iterator[tuple[str, str]]:
@@ -139,6 +141,7 @@ class PortfolioTable(PortfolioTerms):
 
 KEYS = {
     "": keys(PortfolioTable), "limits": keys(Limits), "exchange": keys(Exchange), "workloads": keys(JobTable),
+    "workloads.step": keys(StepTable),
     "candidates": keys(NodeOption), "candidates.price": list(PRICE), "owned": keys(Owned), "mixed": keys(MixedPools),
     "ownership": keys(OwnershipTable), "hall": keys(Hall), "reliability": keys(Reliability),
 }  # fmt: skip
@@ -224,14 +227,22 @@ def _job(table: JobTable, asked_of_all: PortfolioTable) -> Iterator[Job]:
     horizon = asked_of_all.horizon_days
     if late := list(_late(table, horizon)):
         raise Misfit(*late)
-    asked = table.options()
-    trained = _trained(table)
-    tokens = trained.tokens if table.samples is None else table.samples * trained.sequence
-    if asked_of_all.objective == "tokens" and table.tokens is None and table.samples is None:
-        tokens = float(trained.batch * trained.sequence)
+    stated = post_training(table, table.step)
+    if stated is not None:
+        asked = replace(table.options(), task="sft")
+        model = workload.find_model(table.model)
+        name = model.id
+        tokens = stated.steps * step_tokens(model, stated)
+    else:
+        asked = table.options()
+        trained = _trained(table)
+        name = trained.model.id
+        tokens = trained.tokens if table.samples is None else table.samples * trained.sequence
+        if asked_of_all.objective == "tokens" and table.tokens is None and table.samples is None:
+            tokens = float(trained.batch * trained.sequence)
     for suffix, start, end in _times(table, horizon):
         yield Job(
-            name=f"{table.name or trained.model.id}{suffix}",
+            name=f"{table.name or name}{suffix}",
             model=table.model,
             asked=asked,
             tokens=tokens,
@@ -242,6 +253,7 @@ def _job(table: JobTable, asked_of_all: PortfolioTable) -> Iterator[Job]:
             interruptible=table.interruptible,
             restart_days=RESTART_S / DAY_S if table.restart is None else table.restart,
             min_tokens_per_s=table.min_throughput,
+            post_training=stated,
         )
 
 

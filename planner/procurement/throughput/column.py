@@ -46,7 +46,7 @@ Key = tuple[object, ...]
 
 def work(job: Job) -> tuple[object, ...]:
     """What of a job its speed depends on."""
-    return (job.model, replace(job.asked, tokens=None))
+    return (job.model, replace(job.asked, tokens=None), job.post_training)
 
 
 def machine(pool: SupplyPool) -> Key:

@@ -7,29 +7,27 @@ and one search answers for every size of a cluster and every network between its
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-from planner.base.errors import NoAnswer, WrongQuestion
-from planner.base.processes import Workers, spread
+from planner.base.processes import Workers
 from planner.catalog import Catalog
 from planner.cost import money
 from planner.cost.goodput import wall_time
-from planner.figures import cost_inputs
 from planner.planning import answer
 from planner.procurement.question.portfolio import Job
 from planner.procurement.supply.pools import SupplyPool
 from planner.procurement.throughput.bounds import EVERYTHING, LowerBounds, Reach, least
 from planner.procurement.throughput.column import Column, Key, machine, wiring, work
 from planner.procurement.throughput.kept_plans import KeptPlans, PlanTask, Size, SizeAnswers
-from planner.question.reading import request
+from planner.procurement.throughput.searches import answers_of, request_of, searched
 from planner.question.request import Request, goodput_of
-from planner.question.search_problem import prepare, problem
+from planner.question.search_problem import prepare
 from planner.schema.hardware import Cluster
 from planner.schema.plan import Plan
-from planner.search.best_per_size import best_of_each
+from planner.schema.rl import RLPlan
 from planner.search.problem import Candidate
 
 if TYPE_CHECKING:
@@ -38,8 +36,6 @@ if TYPE_CHECKING:
 MANY = 128
 """Searches from which on it pays to begin other processes: each takes 0.7 CPU s to begin, a search less than 0.1."""
 MOST_PROCESSES = 8
-SHARE = 4
-"""Searches that a process is given at a time."""
 
 
 class _Speed(NamedTuple):
@@ -86,7 +82,7 @@ class Throughputs:
         """What earlier questions searched, where it is to be used."""
         works: dict[Key, int] = {}
         self._work = [works.setdefault(work(job), len(works)) for job in jobs]
-        self._found: dict[_Speed, dict[Size, Candidate]] = {}
+        self._found: dict[_Speed, dict[Size, Candidate | RLPlan]] = {}
         self._asked: dict[_Speed, set[Size]] = {}
         self.searches = 0
         """Made so far."""
@@ -164,7 +160,7 @@ class Throughputs:
         self._search({key: PlanTask(self._jobs[j], self._pools[p], fabrics, sizes)}, None, 1)
         return True
 
-    def _keep(self, key: _Speed, task: PlanTask, candidates: dict[Size, Candidate], why: str) -> None:
+    def _keep(self, key: _Speed, task: PlanTask, candidates: dict[Size, Candidate | RLPlan], why: str) -> None:
         self.searches += 1
         self._asked.setdefault(key, set()).update(task.wanted)
         self._found.setdefault(key, {}).update(candidates)
@@ -187,7 +183,7 @@ class Throughputs:
                     advance(1)
         side_by_side = processes or (min(os.cpu_count() or 1, MOST_PROCESSES) if len(tasks) >= MANY else 1)
         answers: dict[int, SizeAnswers] = {}
-        for place, task_answer in _answers(self._catalog, list(tasks.values()), Workers(side_by_side, self._engine)):
+        for place, task_answer in answers_of(self._catalog, list(tasks.values()), Workers(side_by_side, self._engine)):
             answers[place] = task_answer
             if advance:
                 advance(1)
@@ -217,6 +213,9 @@ class Throughputs:
         good = goodput_of(wanted, pool.cluster.count).fraction
         if float(good) <= 0:
             return None
+        if isinstance(candidate, RLPlan):
+            assert job.post_training is not None
+            return float(wall_time(candidate.step_s, job.post_training.steps, good))
         steps = money.steps(job.tokens, candidate.layout["batch"], wanted.workload.sequence)
         return float(wall_time(candidate.time, steps, good))
 
@@ -225,15 +224,17 @@ class Throughputs:
         mine = self._work[self._jobs.index(job)]
         return list(dict.fromkeys(why for key, why in self._why.items() if key.job == mine))
 
-    def plan(self, column: Column, tokens: float) -> Plan:
-        """The training plan behind a column for so many tokens, as ``clusterwright plan`` would write it for that
-        cluster.
+    def plan(self, column: Column, tokens: float) -> Plan | RLPlan:
+        """The plan behind a column for so many tokens, as ``clusterwright plan`` would write it for that cluster; of a
+        post-training its fastest placement.
         """
         if column.other_pools and self._mixtures:
             return self._mixtures.plan(column, tokens)
         job, pool = self._jobs[column.job], self._pools[column.pool]
         candidate = self._candidate(column.job, column.pool)
         assert candidate is not None
+        if isinstance(candidate, RLPlan):
+            return candidate
         wanted = replace(
             self._request(job, pool),
             cluster=pool.cluster,
@@ -244,57 +245,20 @@ class Throughputs:
         wanted = replace(wanted, workload=replace(wanted.workload, tokens=tokens))
         return answer.plan(prepare(self._catalog, wanted), candidate, 1)
 
-    def _candidate(self, j: int, p: int) -> Candidate | None:
+    def _candidate(self, j: int, p: int) -> Candidate | RLPlan | None:
         key, size = self._key(j, p)
         if not self._is_known(j, p):
             task = PlanTask(self._jobs[j], self._pools[p], self._machines[key.machine].fabrics, {size})
-            self._keep(key, task, *_searched(self._catalog, task))
+            self._keep(key, task, *searched(self._catalog, task))
         return self._found[key].get(size)
 
     def _request(self, job: Job, pool: SupplyPool) -> Request:
         key = (work(job), pool.node.id)
         if key not in self._requests:
-            self._requests[key] = _request(self._catalog, job, pool)
+            self._requests[key] = request_of(self._catalog, job, pool)
         return replace(
             self._requests[key],
             cluster=pool.cluster,
             restart_s=pool.restart_s,
             preemptions_per_node_s=pool.preemptions_per_node_s,
         )
-
-
-def _request(catalog: Catalog, job: Job, pool: SupplyPool) -> Request:
-    return request(job.model, f"{pool.node.id}:1", replace(job.asked, catalog=None), known=catalog)[1]
-
-
-def _searched(catalog: Catalog, task: PlanTask) -> SizeAnswers:
-    """The best plan on every size and wiring that is wanted of a machine, by one search; and if there is none, why."""
-    job, pool, fabrics, wanted = task
-    counts = tuple(sorted({count for _, count in wanted}))
-    wirings = [wired for wired in fabrics if any(wired == size for size, _ in wanted)]
-    try:
-        # Failures scale a run and do not change which plan is best.
-        asked = replace(_request(catalog, job, pool), counts=counts, restart_s=0.0)
-        prepared = prepare(catalog, replace(asked, cluster=replace(pool.cluster, count=counts[-1])))
-    except (WrongQuestion, NoAnswer) as error:
-        return {}, f"{pool.node.id}: {error}".splitlines()[0]
-    networks = [
-        cost_inputs.network(replace(fabrics[wired], count=counts[-1]), prepared.reached.accelerator)
-        for wired in wirings
-    ]
-    pairs = {(wirings.index(wiring), count) for wiring, count in wanted}
-    best = best_of_each(problem(prepared, 1), networks, pairs)
-    why = "" if best else f"{pool.node.id}: nothing fits into memory"
-    return {(wirings[n], count): candidate for (n, count), candidate in best.items()}, why
-
-
-def _answers(catalog: Catalog, tasks: Sequence[PlanTask], workers: Workers) -> Iterator[tuple[int, SizeAnswers]]:
-    """Each task's place with its search's answer, as they come: made in this process, several or a cluster."""
-    starts = range(0, len(tasks), SHARE)
-    shares = [tasks[start : start + SHARE] for start in starts]
-    for place, answers in spread(_all_searched, catalog, shares, workers):
-        yield from enumerate(answers, starts[place])
-
-
-def _all_searched(catalog: Catalog, tasks: Sequence[PlanTask]) -> list[SizeAnswers]:
-    return [_searched(catalog, task) for task in tasks]

@@ -26,6 +26,7 @@ from planner.procurement.question.portfolio import Job
 from planner.procurement.supply.pools import SupplyPool
 from planner.procurement.throughput.column import Key, machine, work
 from planner.schema.hardware import Cluster
+from planner.schema.rl import RLPlan
 from planner.search.problem import Candidate
 
 MOST_FILES = 100
@@ -38,7 +39,7 @@ NOWHERE = -1
 
 Size = tuple[Key, int]
 """A wiring and a count that go together."""
-SizeAnswers = tuple[dict[Size, Candidate], str]
+SizeAnswers = tuple[dict[Size, Candidate | RLPlan], str]
 """The best plan on every size and wiring; and if there is none, why."""
 
 
@@ -63,6 +64,8 @@ class KeptPlans:
 
     def known(self, task: PlanTask) -> SizeAnswers | None:
         """What earlier searches found for all that is wanted; None where they did not look at all of it."""
+        if task.job.post_training is not None:
+            return None
         book = self._book(task.job)
         names = {size: _size_name(task.pool, size) for size in task.wanted}
         if not book.keys() >= set(names.values()):
@@ -77,9 +80,12 @@ class KeptPlans:
     def keep(self, task: PlanTask, answers: SizeAnswers) -> None:
         """Add what a search found."""
         plans, why = answers
+        if task.job.post_training is not None:
+            return
         book = self._book(task.job)
         for size in task.wanted:
-            book[_size_name(task.pool, size)] = _stated(plans[size]) if size in plans else why
+            plan = plans.get(size)
+            book[_size_name(task.pool, size)] = _stated(plan) if isinstance(plan, Candidate) else why
         self._changed.add(self._name(task.job))
 
     def write(self) -> None:

@@ -167,6 +167,8 @@ def _used(plan: Plan, parts: Sequence[Part]) -> tuple[int, ...]:
 
 
 def _meant(together: JointPools, job: Job) -> bool:
+    if job.post_training is not None:
+        return False
     return not together.asked.workloads or job.name.partition("#")[0] in together.asked.workloads
 
 

@@ -1,0 +1,75 @@
+"""What a step of a post-training does, as a workload of a question file says it: ``step = { response = "2k/8k" }``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Annotated, ClassVar, get_args
+
+from pydantic import ConfigDict
+
+from planner.base.errors import ClusterwrightError
+from planner.base.typed import missing, wrong
+from planner.question.rl_options import RLTraining
+from planner.question.typed_file import TrainingTable
+from planner.question.values import TABLE, Whole
+from planner.rl import job
+from planner.schema.choices import Engine, Placement, RLTask
+from planner.schema.workload import Model
+
+TASKS: tuple[RLTask, ...] = get_args(RLTask)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepTable:
+    """``step`` of a workload whose task is grpo, ppo or rloo, each key as ``clusterwright plan --task`` takes it."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = TABLE
+
+    response: Annotated[str, missing('write the mean and the cap in tokens: response = "2k/8k"')]
+    prompts: Whole = RLTraining.prompts
+    samples: Whole | None = None
+    prompt_length: Whole = 256
+    updates: Whole = 1
+    reference: bool = False
+    critic: str | None = None
+    reward: str | None = None
+    staleness: float | None = None
+    placement: Placement | None = None
+    engine: Engine = "vllm"
+    rollout_precision: str | None = None
+    rollout: str = ""
+    steps: Whole = RLTraining.steps
+
+
+def post_training(table: TrainingTable, step: StepTable | None) -> RLTraining | None:
+    """The step of a post-training; None of another workload.
+
+    Raises:
+        Misfit: keys that do not go together.
+    """
+    if table.task not in TASKS:
+        if step is not None:
+            raise wrong(f"only with task = {', '.join(TASKS)}", "step")
+        return None
+    if step is None:
+        raise wrong(f'{table.task} needs its step: step = {{ response = "2k/8k", steps = 1000 }}', "task")
+    for key in ("samples", "tokens", "batch", "seq", "rank", "imbalance"):
+        if getattr(table, key) is not None:
+            raise wrong(
+                f"says nothing of {table.task}; its step says what is done", "sequence" if key == "seq" else key
+            )
+    stated = {field.name: getattr(step, field.name) for field in fields(StepTable)}
+    of_trainer = {name: getattr(table, name) for name in ("task", "optimizer", "runtime", "precision", "pin")}
+    return RLTraining(**stated, **of_trainer)
+
+
+def step_tokens(model: Model, asked: RLTraining) -> float:
+    """Tokens of prompts and responses of a step.
+
+    Raises:
+        Misfit: a value or a combination that cannot be.
+    """
+    try:
+        return job.work(model, asked).tokens
+    except ClusterwrightError as error:
+        raise wrong(str(error).removeprefix("--"), "step") from None
