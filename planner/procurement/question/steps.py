@@ -36,7 +36,7 @@ class StepTable:
     staleness: float | None = None
     placement: Placement | None = None
     engine: Engine = "vllm"
-    rollout_precision: str | None = None
+    rollout_precision: str = "bf16"
     rollout: str = ""
     steps: Whole = RLTraining.steps
 
