@@ -129,11 +129,11 @@ def _job(
     plan = speeds.plan(column, tokens)
     rl = plan if isinstance(plan, RLPlan) else None
     if isinstance(plan, RLPlan):
-        low, high = (seconds / plan.step_s for seconds in (plan.step_low_s, plan.step_high_s))
+        ends = (plan.step_low_s / plan.step_s, plan.step_high_s / plan.step_s)
         risk = None
     else:
         interval = plan.prediction.intervals["step_time_s"]
-        low, high = (x / plan.prediction.step_time_s for x in (interval.low, interval.high))
+        ends = (interval.low / plan.prediction.step_time_s, interval.high / plan.prediction.step_time_s)
         often = instance.asked.reliability.preemptions_per_node_day
         risk = spot_risk([instance.pools[p] for p in place], plan, end, often)
     return schema.JobDone(
@@ -145,8 +145,8 @@ def _job(
         release_day=job.release_day,
         deadline_day=job.deadline_day,
         finish_day=end,
-        finish_low=start + (end - start) * low,
-        finish_high=start + (end - start) * high,
+        finish_low=start + (end - start) * ends[0],
+        finish_high=start + (end - start) * ends[1],
         pools=tuple(instance.pools[p].id for p in place),
         interruptible=job.interruptible,
         restart_days=job.restart_days if job.interruptible else 0.0,
