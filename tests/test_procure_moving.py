@@ -10,15 +10,17 @@ from dataclasses import replace
 import pytest
 
 from planner.procurement.program.instance import ProcureInstance, ProcureVariant, Settings
-from planner.procurement.program.moving import least_usd
+from planner.procurement.program.moving import least
 from planner.procurement.program.solve import best
+from planner.procurement.question.portfolio import Limits
 from planner.procurement.throughput.column import Column
+from planner.question.values import DAY_S
 from tests.procuring import best_value, hired, job, portfolio, random_instance
 
 
 def bound_of(instance: ProcureInstance, value: float) -> float:
     days = {(c.job, c.pool): c.days for c in instance.columns}
-    bound = least_usd(instance, lambda j, p: days.get((j, p)), value, lambda pair: False)
+    bound = least(instance, lambda j, p: days.get((j, p)), value, lambda pair: False)
     assert bound is not None
     return bound
 
@@ -87,4 +89,29 @@ def test_unknown_plans_are_searched_where_the_bound_would_use_them() -> None:
         days.update({(0, 0): 60.0} if pair == (0, 0) else {})
         return pair == (0, 0)
 
-    assert least_usd(instance, lambda j, p: days[j, p], 8000.0, search) == pytest.approx(7000.0)
+    assert least(instance, lambda j, p: days[j, p], 8000.0, search) == pytest.approx(7000.0)
+
+
+def test_bound_is_what_a_move_trains_more() -> None:
+    """For $7,000 the machine at $400 a day trains 17.5 days at 3,000 tokens/s; 10 days there and 30 at $100 and 1,000
+    tokens/s are 40 days of 1,500.
+    """
+    asked = portfolio((replace(job(0, 40.0), tokens=1e3 * DAY_S),), "tokens", Limits(budget=7000.0))
+    columns = [Column(0, 0, 1.0, 1e3), Column(0, 1, 1 / 3, 3e3)]
+    instance = ProcureInstance(asked, [hired(0, 100.0), hired(1, 400.0)], columns)
+    alone = best(instance, ProcureVariant(), "tokens", Settings(gap=1e-9))
+    assert alone is not None and alone.value == pytest.approx(-17.5 * 3e3 * DAY_S / 1e6)
+
+    assert bound_of(instance, alone.value) == pytest.approx(-40 * 1.5e3 * DAY_S / 1e6)
+
+
+def test_bound_is_how_much_sooner_a_move_ends() -> None:
+    """40 days at 1,000 tokens/s and $100 a day; at 3,000 and $400 it would be 13 1/3 days, dearer than the $4,600."""
+    asked = portfolio((replace(job(0, 60.0), tokens=40e3 * DAY_S),), "time", Limits(budget=4600.0))
+    columns = [Column(0, 0, 40.0, 1e3), Column(0, 1, 40 / 3, 3e3)]
+    instance = ProcureInstance(asked, [hired(0, 100.0), hired(1, 400.0)], columns)
+    alone = best(instance, ProcureVariant(), "time", Settings(gap=1e-9))
+    assert alone is not None and alone.value == pytest.approx(40.0)
+
+    # a days at 3,000 and b at 1,000 tokens/s: 3 a + b = 40 and 400 a + 100 b = 4,600, so a = 6 and b = 22.
+    assert 28.0 * 0.99 <= bound_of(instance, alone.value) <= 28.0

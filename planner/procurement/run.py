@@ -19,7 +19,8 @@ from planner.catalog import Catalog
 from planner.catalog.ages import is_stale
 from planner.cost.ownership import resale
 from planner.procurement.answer import document, money_risks
-from planner.procurement.program import infeasible, moving, pruning, shadow_prices
+from planner.procurement.program import infeasible, pruning, shadow_prices
+from planner.procurement.program import moving as jobs_moving
 from planner.procurement.program.alternatives import families, ranked
 from planner.procurement.program.instance import (
     USUAL,
@@ -210,9 +211,9 @@ def procure(
         apart = watch.optional(partial(_apart, posed, first, settings), None)
         fresh = watch.optional(partial(_fresh, posed, first, settings), None)
         soonest = watch.optional(partial(_soonest, posed, first, settings), None) if depth.marginal else None
-        moving_usd = watch.optional(partial(_moving_usd, posed, first), None) if depth.marginal else None
+        moving = watch.optional(partial(_moving, posed, first), None) if depth.marginal else None
     scale = document.SCALES.get(asked.objective, 1.0)
-    kept_to = tuple(restrictions(posed.lean, first.cost, moving_usd))
+    kept_to = tuple(restrictions(posed.lean, first.cost, _share_by_moving(first, moving)))
     result = schema.Procurement(
         generator=Generator(version=__version__, seed=0, inputs=dict(asked.inputs)),
         question=question(instance),
@@ -228,7 +229,7 @@ def procure(
             mixed_gap=posed.mixtures.gap,
             restrictions=kept_to,
             whole=SHARED_DAYS not in kept_to,
-            moving_bound_usd=moving_usd,
+            moving_bound_usd=moving if asked.objective == "cost" else None,
             stopped=watch.stopped or None,
         ),
         alternatives=alternatives,
@@ -331,10 +332,15 @@ def _fresh(posed: Posed, first: ProgramSolution, settings: Settings) -> schema.A
     return _best_of(posed, [c for c in whole.columns if all(fresh[p] for p in c.place)], settings)
 
 
-def _moving_usd(posed: Posed, first: ProgramSolution) -> float | None:
-    """US dollars that no answer is cheaper than whose jobs move between pools at checkpoints; None if unknown."""
+def _moving(posed: Posed, first: ProgramSolution) -> float | None:
+    """What no answer undercuts whose jobs move between pools at checkpoints; None if unknown."""
     speeds = posed.speeds
-    return moving.least_usd(posed.whole, speeds.at_least, first.value, lambda pair: speeds.look_closer(*pair))
+    return jobs_moving.least(posed.whole, speeds.at_least, first.value, lambda pair: speeds.look_closer(*pair))
+
+
+def _share_by_moving(first: ProgramSolution, moving: float | None) -> float | None:
+    """Share of the best answer's value by which moves would better it at most."""
+    return None if moving is None else abs(first.value - moving) / max(abs(first.value), 1e-9)
 
 
 def _soonest(posed: Posed, first: ProgramSolution, settings: Settings) -> schema.Soonest | None:

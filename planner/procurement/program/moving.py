@@ -1,19 +1,22 @@
-"""What an answer costs at least in which jobs move between pools at checkpoints, which no program here tries.
+"""What an answer costs at least, or trains at most, in which jobs move between pools at checkpoints: no program here
+tries that.
 
 The relaxation: ``share[j,p]`` of a job's tokens is seen on pool p, whenever, and a move costs nothing. ``D[j,p]`` are
 the days that the whole job takes there; where its plan was not searched, those at the best rate of the machine, which
 are fewer. ``hold[p]`` copies are held, a whole number, and begin ``late[p]`` days later, summed over copies. Left out
 are the order of jobs, restarts, limits on months and on copies, and spare days for lost nodes: each only makes answers
-dearer.
+dearer. Where the most tokens are sought, a job may see all of its tokens many times.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from planner.base.solver import Linear, Problem, Status, total
 from planner.procurement.program.instance import ProcureInstance
+from planner.procurement.program.integer_program import MILLION
 from planner.procurement.program.job_order import EPS
 from planner.procurement.supply.pools import SupplyPool
 from planner.question.values import DAYS_PER_MONTH
@@ -24,6 +27,8 @@ MOST_NODES = 200
 """Nodes of branch and bound; what is proven by then is a bound, too."""
 MOST_SEARCHES = 6
 """Machines whose plans are searched because the relaxation would use them at their best rate."""
+SHORTEST_STEP = 5e-3
+"""Share of the answer's days at which bisection ends."""
 ENOUGH = 1e-3
 """Share of the answer's cost within which a bound needs no closer look."""
 THOUSAND = 1e3
@@ -38,34 +43,39 @@ Days = Callable[[int, int], float | None]
 class Relaxed:
     """The relaxation's optimum, or a bound on it."""
 
-    usd: float
+    value: float
     shares: Mapping[Pair, float]
-    """Share of each job's tokens on each pool; none where no answer with moves is cheaper than the known one."""
+    """Share of each job's tokens on each pool; none where no answer with moves is better than the known one."""
 
 
-def least_usd(instance: ProcureInstance, days: Days, value: float, search: Callable[[Pair], bool]) -> float | None:
-    """US dollars that no answer is cheaper than, in which jobs may move between pools at checkpoints.
+def least(instance: ProcureInstance, days: Days, value: float, search: Callable[[Pair], bool]) -> float | None:
+    """What no answer undercuts in which jobs may move between pools at checkpoints: US dollars, days, or the negative
+    of millions of tokens, whichever is sought.
 
     Args:
         instance: The question with all pools that are offered, none of them with several starts.
         days: How long jobs take on pools.
-        value: US dollars of the best answer without moves.
+        value: The best answer without moves, in the same unit.
         search: Searches the plan of a job on a pool, so that `days` knows it; whether there was one to search.
 
     Returns:
-        At most `value`; None where the question is too large, or jobs may work on several pools at once.
+        At most `value`; None where the question is too large, jobs may work on several pools at once, or something else
+        is sought.
     """
     asked = instance.asked
-    if asked.objective != "cost" or asked.mixed:
+    if asked.objective not in ("cost", "time", "tokens") or asked.mixed:
         return None
-    bound = 0.0
-    for left in reversed(range(MOST_SEARCHES + 1)):
-        known = dict(_undominated(instance, dict(_known(instance, days, value))))
+    budget = math.inf if asked.limits.budget is None else asked.limits.budget
+    most_usd = value if asked.objective == "cost" else budget
+    bound = -math.inf if asked.objective == "tokens" else 0.0
+    # Bisection would look closely at machines of every day that it tries.
+    for left in reversed(range(1 if asked.objective == "time" else MOST_SEARCHES + 1)):
+        known = dict(_undominated(instance, dict(_known(instance, days, most_usd))))
         if len(known) > MOST_SHARES:
             return None
-        relaxed = _relaxed(instance, known, value)
-        bound = max(bound, relaxed.usd)
-        if bound >= value * (1 - ENOUGH) or not left or not any(map(search, relaxed.shares)):
+        relaxed = (_soonest if asked.objective == "time" else _relaxed)(instance, known, value)
+        bound = max(bound, relaxed.value)
+        if bound >= value - ENOUGH * abs(value) or not left or not any(map(search, relaxed.shares)):
             break
     return min(bound, value)
 
@@ -77,11 +87,11 @@ def _window(instance: ProcureInstance, j: int, pool: SupplyPool) -> tuple[float,
     return start, job.deadline_day if pool.term_days else min(job.deadline_day, pool.last_day)
 
 
-def _known(instance: ProcureInstance, days: Days, value: float) -> Iterator[tuple[Pair, float]]:
-    """The days of every job on every pool that may be part of an answer cheaper than `value`."""
+def _known(instance: ProcureInstance, days: Days, most_usd: float) -> Iterator[tuple[Pair, float]]:
+    """The days of every job on every pool that may be part of an answer of so many US dollars."""
     last = max(job.deadline_day for job in instance.jobs)
     for p, pool in enumerate(instance.pools):
-        if not pool.available or (pool.held and _charge(pool) - pool.idle_usd * (last - pool.start_day) > value):
+        if not pool.available or (pool.held and _charge(pool) - pool.idle_usd * (last - pool.start_day) > most_usd):
             continue
         for j in range(len(instance.jobs)):
             start, end = _window(instance, j, pool)
@@ -115,11 +125,31 @@ def _undominated(instance: ProcureInstance, known: Mapping[Pair, float]) -> Iter
         yield pair, known[pair]
 
 
+def _soonest(instance: ProcureInstance, known: Mapping[Pair, float], value: float) -> Relaxed:
+    """By bisection, a day by which not all can be done."""
+    done = value
+    bound = 0.0
+    shares: Mapping[Pair, float] = {}
+    while done - bound > SHORTEST_STEP * value:
+        day = (done + bound) / 2
+        jobs = tuple(replace(job, deadline_day=min(job.deadline_day, day)) for job in instance.jobs)
+        relaxed = _relaxed(replace(instance, asked=replace(instance.asked, jobs=jobs)), known, math.inf)
+        if relaxed.value == math.inf:
+            bound = day
+        else:
+            done = day
+            shares = relaxed.shares
+    return Relaxed(bound, shares)
+
+
 def _relaxed(instance: ProcureInstance, known: Mapping[Pair, float], value: float) -> Relaxed:
     pools = instance.pools
     problem = Problem()
-    share = {pair: problem.continuous(f"share_{pair[0]}_{pair[1]}", high=1.0) for pair in known}
-    work = {pair: whole * share[pair] for pair, whole in known.items()}
+    tokens = [job.tokens / MILLION for job in instance.jobs]
+    most = instance.asked.objective == "tokens"
+    often = max(1.0, -value / sum(tokens)) if most else 1.0  # so that no figure of the program is large or small
+    share = {pair: problem.continuous(f"share_{pair[0]}_{pair[1]}", high=None if most else 1.0) for pair in known}
+    work = {pair: often * whole * share[pair] for pair, whole in known.items()}
     held = sorted({p for _, p in known if pools[p].held})
     hold = {p: problem.integer(f"hold_{p}") for p in held}
     late = {p: problem.continuous(f"late_{p}") for p in held if pools[p].idle_usd > 0}
@@ -127,7 +157,8 @@ def _relaxed(instance: ProcureInstance, known: Mapping[Pair, float], value: floa
         mine = [pair for pair in known if pair[0] == j]
         if not mine:
             return Relaxed(value, {})
-        problem.constrain(total(share[pair] for pair in mine) == 1, f"all_{j}")
+        seen = often * total(share[pair] for pair in mine)
+        problem.constrain(seen >= 1 if most else seen == 1, f"all_{j}")
         windows = {pair: _window(instance, j, pools[pair[1]]) for pair in mine}
         end = max(end for _, end in windows.values())
         for n, first in enumerate(sorted({start for start, _ in windows.values()})):
@@ -135,7 +166,7 @@ def _relaxed(instance: ProcureInstance, known: Mapping[Pair, float], value: floa
             problem.constrain(later <= end - first, f"time_{j}_{n}")
     for p, copies in hold.items():
         mine = [pair for pair in known if pair[1] == p]
-        for pair in mine:
+        for pair in () if most else mine:
             problem.constrain(share[pair] <= copies, f"held_{pair[0]}_{p}")
         room = pools[p].term_days or max(_window(instance, j, pools[p])[1] for j, _ in mine) - pools[p].start_day
         worked = total(work[pair] for pair in mine)
@@ -148,12 +179,14 @@ def _relaxed(instance: ProcureInstance, known: Mapping[Pair, float], value: floa
         ]
     )
     _limit(problem, instance, hold, late, work)
-    problem.minimise(cost / THOUSAND)
+    scale = often * sum(tokens) if most else THOUSAND
+    gained = total(tokens[j] * often * x for (j, _), x in share.items())
+    problem.minimise(total(()) if value == math.inf else -gained / scale if most else cost / scale)
     outcome = problem.solve(max_nodes=MOST_NODES, gap=ENOUGH / 10)
     if outcome.status is Status.INFEASIBLE:
         return Relaxed(value, {})
     used = {} if not outcome.status.found else {pair: outcome.value(x) for pair, x in share.items()}
-    return Relaxed(max(0.0, outcome.bound * THOUSAND), {pair: part for pair, part in used.items() if part > EPS})
+    return Relaxed(outcome.bound * scale, {pair: part for pair, part in used.items() if part > EPS})
 
 
 def _limit(

@@ -13,19 +13,21 @@ from planner.procurement.supply.pools import offers
 
 SHARED_DAYS = "copies of an offer share their first days"
 """No bound is of the whole problem where this is a restriction."""
+MOVED = {"tokens": "train more by", "time": "end sooner by"}
+"""What moves of jobs would do, by what is sought."""
 FIRST_SIZES = 7
 """Sizes of clusters that are named before the dots."""
 
 
-def restrictions(instance: ProcureInstance, best_usd: float, moving_usd: float | None = None) -> Iterator[str]:
-    """What the best answer to this instance, of so many US dollars, was sought among, a clause each; no answer in which
-    jobs move costs less than `moving_usd`, where that is known.
+def restrictions(instance: ProcureInstance, best_usd: float, moving: float | None = None) -> Iterator[str]:
+    """What the best answer to this instance, of so many US dollars, was sought among, a clause each; answers in which
+    jobs move cost less, or train more, by this share at most, where that is known.
     """
     pools = [instance.pools[p] for p in sorted({p for c in instance.columns for p in c.place})]
     limited = instance.asked.limits
     yield "plans are without levers (CUDA graphs, kernels, offload, modules recomputed by name)"
-    saves = 0.0 if moving_usd is None or not best_usd else 1 - moving_usd / best_usd
-    bound = "" if moving_usd is None else f" (moves at checkpoints would save at most {format_percent(saves, 2)})"
+    gains = MOVED.get(instance.asked.objective, "save")
+    bound = "" if moving is None else f" (moves at checkpoints would {gains} at most {format_percent(moving, 2)})"
     yield f"jobs stay where they are{bound}"
     if _has_sizes_between(instance):
         tried = ", ".join(map(str, ladder(instance.asked)[:FIRST_SIZES]))
