@@ -220,7 +220,8 @@ def _refuse(plan: Plan, exporters: Sequence[Exporter]) -> None:
 
 def _sharded_alone(plan: Plan) -> Plan:
     """The plan's model under FSDP over all ranks and nothing else: what is refused of it is refused of the model."""
-    cut, ranks = plan.parallelism, plan.cluster.accelerators
+    cut = plan.parallelism
+    ranks = plan.cluster.accelerators
     whole = replace(cut.stages[0], layers=sum(stage.layers for stage in cut.stages), tp=1, dp=ranks)
     degrees: dict[str, Any] = dict.fromkeys(("tp", "pp", "vpp", "cp", "ep", "etp"), 1)
     degrees |= {"dp": ranks, "dp_shard": ranks, "zero_stage": 3, "schedule": "none", "stages": (whole,)}
