@@ -96,6 +96,10 @@ TIMES: dict[str, tuple[list[str], list[float]]] = {
         [f"Epoch 0: 0%| | {n}/999 [01:{n:02}<1:00:00, 0.54it/s, global_step={n // 8}.0, train_step_timing in s=2.2]"
          for n in range(1, 50)], [],
     ),
+    "bars of two runs": (
+        [*logs.torchtune([50.0, *[7.3] * 14]), *logs.torchtune([200.0, *[31.0] * 14])], [7.3, 31.0],
+    ),
+    "runs that take turns": (logs.maxtext([2.0, 7.3, 2.0, 1.0, 7.3, 2.0, 7.3, 2.0, 2.0, 7.3] * 3), []),
     "too few digits": (logs.bridge([0.5, *[0.05] * 20]), []),
     "MLPerf's blocks, without evaluations": (logs.mlperf_blocks([9.0, *[6.0] * 20]), [6.0 / 256]),
     "losses without a time": (["{'loss': 1.2, 'learning_rate': 1e-05, 'epoch': 0.1}"] * 20, []),
@@ -126,6 +130,7 @@ REASONS = {
     "too little time for whole seconds": "the bar's own rate is a moving average",
     "micro-batches of which the last is printed": "prints the time of one micro-batch of 4, not of a step",
     "tokens without padding": "counts the tokens that are trained on, without padding",
+    "runs that take turns": "so far apart that they are not of one run",
     "too few digits": "printed with too few digits (10 % are lost)",
     "a bar that counts micro-batches": "it counts micro-batches, and times one of them",
     "losses without a time": "Hugging Face Trainer: its lines say no time of a step",
@@ -136,6 +141,11 @@ REASONS = {
 def test_a_log_that_says_no_step_time_is_refused_with_the_reason(tmp_path: Path, name: str) -> None:
     (run,) = runs(tmp_path, TIMES[name][0])
     assert REASONS[name] in reading.why_unread(run)
+
+
+def test_lines_without_numbers_are_counted_rank_by_rank(tmp_path: Path) -> None:
+    lines = [f"[rank{rank}]:{line}" for line in logs.bridge([4.0] * 9) for rank in range(4)]
+    assert [step.step for step in runs(tmp_path, lines)[0].steps] == sorted([*range(1, 10)] * 4)
 
 
 def test_a_moving_average_is_off_where_differences_are_not(tmp_path: Path) -> None:

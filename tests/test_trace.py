@@ -145,6 +145,8 @@ def test_a_wait_of_minutes_counts(tmp_path: Path) -> None:
         ("sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_cublas", {}, {}, "matrix"),
         ("Cijk_Ailk_Bljk_BBS_BH_Bias_HAS_SAV_UserArgs_MT256x256x64", {}, {}, "matrix"),
         ("void cutlass::Kernel2<cutlass_80_wmma_tensorop_bf16_s161616gemm>(int)", {}, {}, "matrix"),
+        ("bmm_Bfloat16_MxE2m1MxE4m3_Fp32_t128x16x256u2_s3_swiGlu_sm100a", {}, {}, "matrix"),
+        ("void moe::dev::finalizeKernel<moe::KernelParams<cutlass::bfloat16_t, 4, true> >(int)", {}, {}, "vector"),
         ("void cutlass::device_kernel<flash::enable_sm90<flash::FlashAttnFwdSm90>>(int)", {}, {}, "attention"),
         ("cudnn_generated_fort_native_sdpa_sm90_flash_bprop_wgmma_f16_knob_7", {}, {}, "attention"),
         ("triton_poi_fused_silu_mul_0", {}, {}, "vector"),

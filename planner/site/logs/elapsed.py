@@ -14,10 +14,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from statistics import fmean
+from statistics import fmean, median
 
 from planner.site.logs.records import Steady, Tick
-from planner.site.logs.steady import Selection, regime_name, selections, spread
+from planner.site.logs.steady import CHANGED, FEWEST, Selection, regime_name, selections, spread
 
 BLOCK = 10.0
 """Resolutions of the clock that a block lasts at least: rounding moves it by some 4 %."""
@@ -38,6 +38,8 @@ class Lapse:
     steps: int
     seconds: float
     disturbed: bool
+    bar: int
+    """Number of the bar that it is of."""
 
 
 def training_bar(ticks: Sequence[Tick], total: int) -> list[Tick]:
@@ -61,8 +63,35 @@ def _lasts(ticks: Sequence[Tick]) -> Iterator[float]:
 
 
 def steady(ticks: Sequence[Tick]) -> list[Steady]:
-    """What elapsed time says of steps, for each regime; nothing where there are too few blocks of it."""
+    """What elapsed time says of steps, for each regime; nothing where there are too few blocks of it.
+
+    Bars that take different times are of different runs: each is a regime of its own.
+    """
     lapses = list(_lapses(ticks))
+    bars = [[lapse for lapse in lapses if lapse.bar == bar] for bar in dict.fromkeys(lapse.bar for lapse in lapses)]
+    resolution = max((tick.resolution_s for tick in ticks), default=0.0)
+    if not _differ(bars, resolution):
+        return _regimes(lapses, ticks)
+    return [
+        replace(one, regime=f"{one.regime or 'steps'} of bar {number}")
+        for number, bar in enumerate(bars, 1)
+        for one in _regimes(bar, ticks)
+    ]
+
+
+def _differ(bars: Sequence[Sequence[Lapse]], resolution: float) -> bool:
+    """Whether the second halves of bars take times that differ by more than the clock's rounding explains."""
+    ranges = []
+    for bar in bars:
+        calm = [lapse for lapse in bar[len(bar) // 2 :] if not lapse.disturbed]
+        if (seconds := sum(lapse.seconds for lapse in calm)) > 2.0 * resolution:
+            times = [block.seconds / block.steps for block in _blocks(calm, BLOCK * resolution)]
+            usual = median(times) if len(times) > FEWEST else seconds / sum(lapse.steps for lapse in calm)
+            ranges.append((usual * (1.0 - resolution / seconds), usual * (1.0 + resolution / seconds)))
+    return len(ranges) > 1 and max(low for low, _ in ranges) > CHANGED * min(high for _, high in ranges)
+
+
+def _regimes(lapses: Sequence[Lapse], ticks: Sequence[Tick]) -> list[Steady]:
     if not lapses:
         return []
     blocks = list(_blocks(lapses, BLOCK * max(tick.resolution_s for tick in ticks)))
@@ -118,20 +147,23 @@ def _lapses(ticks: Sequence[Tick]) -> Iterator[Lapse]:
 
     Jobs that write to one file are told apart by their steps and clocks: a line goes on what is nearest before it.
     """
-    open_ends: list[Tick] = []
+    open_ends: list[tuple[Tick, int]] = []
+    bars = 0
     for tick in ticks:
-        able = [end for end in open_ends if end.step <= tick.step and end.clock_s <= tick.clock_s and not tick.begins]
-        before = max(able, key=lambda end: (end.step, end.clock_s), default=None)
-        if before is None:
-            open_ends = [*open_ends[1 - MOST_WRITERS :], replace(tick, disturbed=False)]  # another bar, or a restart
+        able = [end for end in open_ends if end[0].step <= tick.step and end[0].clock_s <= tick.clock_s]
+        nearest = max([] if tick.begins else able, key=lambda end: (end[0].step, end[0].clock_s), default=None)
+        if nearest is None:
+            bars += not tick.begins  # another bar, or a restart
+            open_ends = [*open_ends[1 - MOST_WRITERS :], (replace(tick, disturbed=False), bars)]
             continue
-        open_ends.remove(before)
+        open_ends.remove(nearest)
+        before = nearest[0]
         if tick.step == before.step:
-            open_ends.append(replace(before, disturbed=before.disturbed or tick.disturbed))
+            open_ends.append((replace(before, disturbed=before.disturbed or tick.disturbed), nearest[1]))
             continue
         disturbed = tick.disturbed or before.disturbed
-        yield Lapse(tick.step, tick.step - before.step, tick.clock_s - before.clock_s, disturbed)
-        open_ends.append(replace(tick, disturbed=False))
+        yield Lapse(tick.step, tick.step - before.step, tick.clock_s - before.clock_s, disturbed, nearest[1])
+        open_ends.append((replace(tick, disturbed=False), nearest[1]))
 
 
 def _blocks(lapses: Iterable[Lapse], least_s: float) -> Iterator[Lapse]:

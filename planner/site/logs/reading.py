@@ -27,6 +27,8 @@ MOST_STEPS = 1_000_000
 """Lines about steps that are kept of a run: some 200 MB. Further ones change no median."""
 MOST_LOST = 0.015
 """Share of a step time that may have been lost when it was printed."""
+MOST_SPREAD = 0.75
+"""Interquartile range of step times, as a share of their median, beyond which they are not of one thing."""
 _RANK = re.compile(r"^\s*(?:\[(?:default|rank|Rank )?(\d{1,6})\]:?|(\d{1,6}):\s)")
 """What torchrun, Slurm and PyTorch put before the lines of a rank."""
 MOST_CUTS = 100
@@ -125,12 +127,16 @@ def measured(run: LoggedRun) -> list[Steady]:
     if run.unread:
         return []
     if not run.ticks:
-        return [one for one in steady(run.steps) if one.rounding <= MOST_LOST]
-    exact = [one for one in elapsed.steady(run.ticks) if one.rounding <= MOST_LOST]
+        return _agreeing(steady(run.steps))
+    exact = _agreeing(elapsed.steady(run.ticks))
     if exact or run.whole_run_s:
         return exact
     average = elapsed.by_average(run.ticks)
-    return [average] if average and average.rounding <= MOST_LOST else []
+    return _agreeing([average] if average else [])
+
+
+def _agreeing(measured: Iterable[Steady]) -> list[Steady]:
+    return [one for one in measured if one.rounding <= MOST_LOST and one.spread <= MOST_SPREAD]
 
 
 def why_unread(run: LoggedRun) -> str:
@@ -139,6 +145,8 @@ def why_unread(run: LoggedRun) -> str:
         return run.unread
     count = len({line.step for line in run.steps or run.ticks})
     coarse = elapsed.steady(run.ticks) if run.ticks else steady(run.steps)
+    if any(one.spread > MOST_SPREAD for one in coarse):
+        return "its step times lie so far apart that they are not of one run: name a log of one"
     if coarse and run.ticks:
         return (
             "too little time passes for a clock that prints whole seconds, and the bar's own rate is a moving average"
@@ -220,7 +228,8 @@ def _entry(run: _Run, place: int, shape: LogFormat, match: re.Match[str]) -> Log
         return None
     if "step" in shape.step.groupindex or shape.head is not None or "samples" in shape.step.groupindex:
         return formats.line_of(match, run.at, run.disturbed)
-    return formats.line_of(match, len(run.logged.get(place, ())) + 1, run.disturbed)
+    counter = run.counters.get((place, _rank(match.string)))
+    return formats.line_of(match, counter.newest + 1 if counter else 1, run.disturbed)
 
 
 def _total(match: re.Match[str]) -> int:

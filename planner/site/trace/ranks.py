@@ -7,7 +7,8 @@ Kernels are named as in their sources: NCCL src/device/generate.py and RCCL
 (``ncclDevKernel_AllReduce_Sum_bf16_RING_LL``), DeepEP csrc/kernels (``deep_ep::``), Transformer Engine
 common/comm_gemm_overlap (``userbuffers_``) and fused_attn (cuDNN's ``sdpa``), FlashAttention csrc (``flash::``,
 ``flash_fwd_kernel``), AOTriton (``attn_fwd``, ``bwd_kernel_dk_dv``), CUTLASS, cuBLAS (``nvjet_``, ``xmma_gemm``,
-``s16816gemm``), rocBLAS and hipBLASLt (Tensile's ``Cijk_``), cuDNN's convolutions (``scudnn``, ``dgrad_engine``),
+``s16816gemm``), TensorRT-LLM's ``bmm_``, rocBLAS and hipBLASLt (Tensile's ``Cijk_``), cuDNN's convolutions
+(``scudnn``, ``dgrad_engine``),
 PyTorch aten/src/ATen/native/cuda/ForeachFunctors.cuh and Apex csrc (``multi_tensor_apply``). FBGEMM's own
 (``fbgemm_gpu::``) look embeddings up.
 """
@@ -43,7 +44,7 @@ _COMPUTES: tuple[tuple[Kind, re.Pattern[str]], ...] = (
     ("optimizer", re.compile(r"multi_tensor_apply|FusedAdam|FusedOptimizer|\badamw?_kernel", re.IGNORECASE)),
     ("attention", re.compile(r"flash_(?:fwd|bwd)|\bflash::|FlashAttn|fmha|sdpa|fused_attn|\battn_(?:fwd|bwd)|"
                              r"bwd_kernel_d[kq]", re.IGNORECASE)),
-    ("matrix", re.compile(r"(?<!fb)gemm|nvjet_|\bCijk_|cutlass|splitKreduce|\bmatmul|_bmm_|wgmma|"
+    ("matrix", re.compile(r"(?<!fb)gemm|nvjet_|\bCijk_|cutlass(?!::\w+_t\b)|splitKreduce|\bmatmul|(?:^|_)bmm_|wgmma|"
                           r"scudnn|[dw]grad_engine|implicit_convolve", re.IGNORECASE)),
 )  # fmt: skip
 GROUPS: tuple[tuple[Kind, re.Pattern[str]], ...] = (

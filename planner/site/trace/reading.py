@@ -53,7 +53,8 @@ class Text:
     """A file of JSON, of which a window is held."""
 
     def __init__(self, file: reading.BoundedFile) -> None:
-        self.file, self.decoder = file, json.JSONDecoder()
+        self.file = file
+        self.decoder = json.JSONDecoder()
         self.decoded = codecs.getincrementaldecoder("utf-8-sig")(errors="replace")
         self.window, self.at, self.passed, self.over = "", 0, 0, False
 
