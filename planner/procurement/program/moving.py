@@ -68,7 +68,7 @@ def least(instance: ProcureInstance, days: Days, value: float, search: Callable[
     budget = math.inf if asked.limits.budget is None else asked.limits.budget
     most_usd = value if asked.objective == "cost" else budget
     bound = -math.inf if asked.objective == "tokens" else 0.0
-    # Bisection would look closely at machines of every day that it tries.
+    # A day is bisected once: closer looks, each with a bisection of its own, take seconds and narrow it little.
     for left in reversed(range(1 if asked.objective == "time" else MOST_SEARCHES + 1)):
         known = dict(_undominated(instance, dict(_known(instance, days, most_usd))))
         if len(known) > MOST_SHARES:
