@@ -160,7 +160,7 @@ TOO_HIGH = "predicted not to fit, and it ran: what is above under Memory is too 
     type=click.Choice(
         [
             *("megatron", "torchtitan", "trainer", "deepspeed", "llama-factory", "axolotl", "gpt-neox", "olmo"),
-            *("llm-foundry", "torchtune", "nemo", "nanotron", "primus", "verl", "nemo-rl", "trl"),
+            *("llm-foundry", "torchtune", "nemo", "nanotron", "maxtext", "primus", "verl", "nemo-rl", "trl"),
         ]
     ),
     help="What the configuration is for, where it does not show.",
