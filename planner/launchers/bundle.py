@@ -91,7 +91,8 @@ def bundle(
     where = {"rank": plan.rank, "model": plan.workload.model, "cluster": plan.cluster.name}
     heads = [{key: getattr(exporter, key) for key in HEAD} for exporter in exporters]
     account = described(where, heads, job, made, values)
-    return replace(made, files={"README": readme(title, made, weights), "target.json": account, **files})
+    chosen = "" if changed else _unchosen(offered, values, files)
+    return replace(made, files={"README": readme(title, made, weights, chosen), "target.json": account, **files})
 
 
 def _with_extra(job: LaunchJob, values: Mapping[str, str]) -> LaunchJob:
@@ -258,12 +259,21 @@ def announced(name: str, text: str, missing: Sequence[EnvironmentSetting]) -> st
     return "".join([*lines[:after], note, *lines[after:]])
 
 
-def readme(title: str, made: Bundle, weights: str = "") -> str:
-    """Four lines, and one of the tool for `weights`."""
+def _unchosen(offered: Mapping[str, EnvironmentSetting], values: Values, files: Mapping[str, str]) -> str:
+    """What changes the training and neither the plan nor the caller chose, where a file holds its default."""
+    rate = offered["lr"].default if "lr" in offered else None
+    if rate is None or values["lr"] != rate or not any(rate in f or str(float(rate)) in f for f in files.values()):
+        return ""
+    own = "warm-up, decay, betas, initialisation: the launcher's"
+    return f"; the learning rate is {rate} unless --set lr= says another; {own}"
+
+
+def readme(title: str, made: Bundle, weights: str = "", chosen: str = "") -> str:
+    """Four lines, and one of the tool for `weights`; `chosen` follows what is to be filled in."""
     fill = ", ".join(f"{placeholder(s.name)} ({s.says})" for s in made.missing)
     lost = "; ".join(f"{loss.called} ({loss.why})" for loss in made.losses)
     left = f"{fill} (clusterwright export --set NAME=VALUE)" if fill else "nothing"
-    lines = [title, f"Start: {made.start}", f"Fill in: {left}", f"Not taken over: {lost or 'nothing'}"]
+    lines = [title, f"Start: {made.start}", f"Fill in: {left}{chosen}", f"Not taken over: {lost or 'nothing'}"]
     lines += [f"Weights: {weights}"] if weights else []
     return "".join(quoting.line(line) + "\n" for line in lines)
 
