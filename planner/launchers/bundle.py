@@ -264,8 +264,8 @@ def _unchosen(offered: Mapping[str, EnvironmentSetting], values: Values, files: 
     rate = offered["lr"].default if "lr" in offered else None
     if rate is None or values["lr"] != rate or not any(rate in f or str(float(rate)) in f for f in files.values()):
         return ""
-    own = "warm-up, decay, betas, initialisation: the launcher's"
-    return f"; the learning rate is {rate} unless --set lr= says another; {own}"
+    program = "warm-up, decay, betas, initialisation: the launcher's"
+    return f"; the learning rate is {rate} unless --set lr= says another; {program}"
 
 
 def readme(title: str, made: Bundle, weights: str = "", chosen: str = "") -> str:
