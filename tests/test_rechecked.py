@@ -211,6 +211,17 @@ def test_explain_alone_tells_a_figure_that_this_program_would_not_write(
         assert ("not what this program makes of it: plans.0.energy.carbon_kg: 7 in the document" in answer.err) is told
 
 
+@pytest.mark.slow
+def test_explain_alone_has_nothing_to_say_of_an_offer_in_a_region_of_its_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On-demand machines stand in their provider's region, which no assumption of the default one belies."""
+    file = tmp_path / "offer.json"
+    ask(capsys, f"procure --model llama3-8b --tokens 200B --deadline 60d --node p5.48xlarge --quick -o {file}")
+    assert '"region": "us-east-1"' in file.read_text(encoding="utf-8")
+    assert ask(capsys, f"explain {file}").err == ""
+
+
 def test_a_set_of_before_states_no_question() -> None:
     table = json.loads(plans("lora").to_json())
     assert table.pop("question")["nodes"] == [1]

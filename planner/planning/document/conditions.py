@@ -146,7 +146,13 @@ def _constraint(name: str, limit: float, value: float, unit: str, *, near: float
 def assumptions(solution: Solution) -> tuple[schema.Assumption, ...]:
     """What the question left open, links that nobody gave, and what is not known of each pool; each once."""
     request = solution.request
-    listed = [schema.Assumption(what=what, why=why, flag=flag) for what, why, flag in request.assumptions]
+    # An offer has a region of its own, where the question left that open.
+    regions = {f"region {used.pool.cluster.region.id}" for used in solution.pools if used.pool.cluster.region}
+    listed = [
+        schema.Assumption(what=what, why=why, flag=flag)
+        for what, why, flag in request.assumptions
+        if flag != "--region" or what in regions
+    ]
     listed += _unmeasured(solution)
     listed += _links(solution)
     for each in solution.pools:
