@@ -115,3 +115,7 @@ def test_bound_is_how_much_sooner_a_move_ends() -> None:
 
     # a days at 3,000 and b at 1,000 tokens/s: 3 a + b = 40 and 400 a + 100 b = 4,600, so a = 6 and b = 22.
     assert 28.0 * 0.99 <= bound_of(instance, alone.value) <= 28.0
+    # Nor does a machine that comes when all could be done make moves worth less.
+    late = replace(hired(2, 100.0), start_day=39.0)
+    more = ProcureInstance(asked, [*instance.pools, late], [*columns, Column(0, 2, 40 / 3, 3e3)])
+    assert 28.0 * 0.99 <= bound_of(more, alone.value) <= 28.0

@@ -87,6 +87,12 @@ def _window(instance: ProcureInstance, j: int, pool: SupplyPool) -> tuple[float,
     return start, job.deadline_day if pool.term_days else min(job.deadline_day, pool.last_day)
 
 
+def _begins(instance: ProcureInstance, pair: Pair) -> bool:
+    """Whether a job may begin on a pool before it must be done."""
+    start, end = _window(instance, pair[0], instance.pools[pair[1]])
+    return start < end
+
+
 def _known(instance: ProcureInstance, days: Days, most_usd: float) -> Iterator[tuple[Pair, float]]:
     """The days of every job on every pool that may be part of an answer of so many US dollars."""
     last = max(job.deadline_day for job in instance.jobs)
@@ -94,8 +100,7 @@ def _known(instance: ProcureInstance, days: Days, most_usd: float) -> Iterator[t
         if not pool.available or (pool.held and _charge(pool) - pool.idle_usd * (last - pool.start_day) > most_usd):
             continue
         for j in range(len(instance.jobs)):
-            start, end = _window(instance, j, pool)
-            whole = days(j, p) if end > start else None
+            whole = days(j, p) if _begins(instance, (j, p)) else None
             if whole is not None:
                 yield (j, p), whole
 
@@ -133,7 +138,8 @@ def _soonest(instance: ProcureInstance, known: Mapping[Pair, float], value: floa
     while done - bound > SHORTEST_STEP * value:
         day = (done + bound) / 2
         jobs = tuple(replace(job, deadline_day=min(job.deadline_day, day)) for job in instance.jobs)
-        relaxed = _relaxed(replace(instance, asked=replace(instance.asked, jobs=jobs)), known, math.inf)
+        by_then = replace(instance, asked=replace(instance.asked, jobs=jobs))
+        relaxed = _relaxed(by_then, {pair: known[pair] for pair in known if _begins(by_then, pair)}, math.inf)
         if relaxed.value == math.inf:
             bound = day
         else:

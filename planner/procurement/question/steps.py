@@ -41,6 +41,10 @@ class StepTable:
     steps: Whole = RLTraining.steps
 
 
+OF_STEPS = ("samples", "tokens", "batch", "seq", "rank", "imbalance", "method", "mtp_layers")
+"""Keys of other workloads whose place a step takes: all of its parameters are trained, without modules of its own."""
+
+
 def post_training(table: TrainingTable, step: StepTable | None) -> RLTraining | None:
     """The step of a post-training; None of another workload.
 
@@ -53,11 +57,10 @@ def post_training(table: TrainingTable, step: StepTable | None) -> RLTraining | 
         return None
     if step is None:
         raise wrong(f'{table.task} needs its step: step = {{ response = "2k/8k", steps = 1000 }}', "task")
-    for key in ("samples", "tokens", "batch", "seq", "rank", "imbalance"):
-        if getattr(table, key) is not None:
-            raise wrong(
-                f"says nothing of {table.task}; its step says what is done", "sequence" if key == "seq" else key
-            )
+    for field in fields(table):
+        if field.name in OF_STEPS and getattr(table, field.name) != field.default:
+            key = "sequence" if field.name == "seq" else field.name
+            raise wrong(f"says nothing of {table.task}; its step says what is done", key)
     stated = {field.name: getattr(step, field.name) for field in fields(StepTable)}
     of_trainer = {name: getattr(table, name) for name in ("task", "optimizer", "runtime", "precision", "pin")}
     return RLTraining(**stated, **of_trainer)
