@@ -61,16 +61,19 @@ def test_models_outside_the_folder_are_never_read(model: str, tmp_path: Path, mo
     for name in ("other/secret.json", "other/secret.toml", "secret.toml", "other/secret"):
         (tmp_path / name).write_text("SECRET", encoding="utf-8")
     (tmp_path / "own" / "secret.toml").symlink_to(tmp_path / "secret.toml")
-    (tmp_path / "own" / "jobs.toml").write_text(f'[[workloads]]\nmodel = "{model}"\n', encoding="utf-8")
+    steps = ('response = "1k/2k", critic = "MODEL"', 'response = "1k/2k", reward = "MODEL"', 'response = "MODEL"')
+    trained = [f'model = "llama3-8b"\ntask = "ppo"\nstep = {{ {step} }}'.replace("MODEL", model) for step in steps]
+    for place, job in enumerate((f'model = "{model}"', *trained)):
+        (tmp_path / "own" / f"{place}.toml").write_text(f"[[workloads]]\n{job}\n", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     tools = AgentTools(tmp_path / "own")
     for ask in (
         lambda: tools.plan(model, "dgx-h100:1"),
         lambda: tools.plan("llama3-8b", model),
         lambda: tools.fit(model),
-        lambda: tools.procure("jobs.toml"),
+        *(partial(tools.procure, f"{place}.toml") for place in range(4)),
     ):
-        with pytest.raises(WrongQuestion, match=r"server's folder|no such file|No such file|by id"):
+        with pytest.raises(WrongQuestion, match=r"server's folder|no such file|No such file|by id|writes lengths"):
             ask()
 
 

@@ -106,10 +106,10 @@ def test_reserved_machines_are_found_by_their_way() -> None:
 
 
 def test_searching_side_by_side_finds_the_same(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from planner.procurement.throughput import job_days
+    from planner.procurement.throughput import searches
     from planner.procurement.throughput.job_days import Throughputs
 
-    monkeypatch.setattr(job_days, "SHARE", 1)
+    monkeypatch.setattr(searches, "SHARE", 1)
     known = load()
     asked = reading.read(lab(home), known)
     offered = pools(known, asked)

@@ -196,6 +196,8 @@ def test_nvl_and_pcie_cards_are_no_sxm_modules(known):
         ("A100-SXM4-80GB", "4x100 Gb EFA", "efa-v1", (4, 100)),
         ("A100-SXM4-80GB", "RoCE 1600 Gb/s per node", "roce-200g", (8, 200)),
         ("H100-SXM5-80GB", "RoCE 400 Gb/s per GPU", "roce-400g", (8, 400)),
+        ("A100-SXM4-80GB", "RoCE 1,600 Gb/s per node", "roce-200g", (8, 200)),
+        ("H100-SXM5-80GB", "0x100 Gb EFA", "efa-v4", (8, 400)),
         ("H100-SXM5-80GB", "GCP A3 (4x200 Gb/s GPUDirect-TCPX per node)", "gcp-tcpx", (4, 200)),
         ("A100-SXM4-80GB", "Jean Zay: 4x100 Gb/s Omni-Path per node", "infiniband-hdr", (4, 100)),
         ("H100-SXM5-80GB", "Management: 1x Ethernet 10GB/Sec", "infiniband-ndr", (8, 400)),

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 SOURCE = re.compile(r"(?<![\w/.-])([A-Za-z0-9][\w-]*/[A-Za-z0-9][\w.-]*)@[0-9a-f]{7,40}")
 """A repository at a commit, as data files name where a figure was read."""
 LICENCES = (
-    *("Apache-2.0", "MIT", "BSD-2-Clause", "BSD-3-Clause", "CC-BY-SA-4.0"),
+    *("Apache-2.0", "MIT", "BSD-2-Clause", "BSD-3-Clause", "CC-BY-4.0", "CC-BY-SA-4.0"),
     *("per folder", "not stated", "published source"),
 )
 

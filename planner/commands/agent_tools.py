@@ -328,9 +328,16 @@ class AgentTools:
         path = self._file(name)
         jobs = opened(path).data.get("workloads")
         for job in jobs if isinstance(jobs, list) else []:
-            model = job.get("model") if isinstance(job, dict) else None
-            if isinstance(model, str) and self._named(model) != model:
-                raise WrongQuestion(f"{name}: model {model!r}: here a portfolio names models by id")
+            if not isinstance(job, dict):
+                continue
+            table: Any = job.get("step")
+            step: dict[str, Any] = table if isinstance(table, dict) else {}
+            for key, model in (("model", job.get("model")), *((key, step.get(key)) for key in ("critic", "reward"))):
+                if isinstance(model, str) and self._named(model) != model:
+                    raise WrongQuestion(f"{name}: {key} {model!r}: here a portfolio names models by id")
+            lengths = step.get("response")
+            if isinstance(lengths, str) and not LENGTHS.fullmatch(lengths):
+                raise WrongQuestion(f"{name}: response {lengths!r:.60}: here a portfolio writes lengths, as 2k/8k")
         return path
 
 

@@ -29,10 +29,10 @@ CHOSEN_AMONG = 5
 """Best plans among which the one to run is chosen, so that it does not depend on how many are listed."""
 DEGREES = ("nodes", "batch", "tp", "pp", "cp", "ep", "etp")
 """What candidates share, besides precision, of which one can dominate another."""
-
-STALLED = {"nanotron": (256, "28 of 46 published runs of nanotron with stages on 256 accelerators and more stalled")}
+STALLED = {"nanotron": (256, 28, 46)}
 """Runtime -> accelerators from which on most of its published runs with stages waited a quarter of a second and more
-longer than predicted at each transfer, for a cause that nobody has found (docs/accuracy-details.md), and how many."""
+longer than predicted at each transfer, for a cause that nobody has found (docs/accuracy-details.md); how many of all
+runs."""
 
 
 def not_dominated(candidates: Iterable[Candidate]) -> tuple[Candidate, ...]:
@@ -87,9 +87,12 @@ def seldom_measured(plan: Plan) -> bool:
 
 
 def stalls(plan: Plan) -> str:
-    """How many published runs of a plan's class stalled, where most did; else empty."""
-    many, words = STALLED.get(plan.runtime.name, (math.inf, ""))
-    return words if plan.parallelism.pp > 1 and plan.cluster.accelerators >= many else ""
+    """How many published runs of a plan's class were slower than predicted at each transfer, where most were; else
+    empty.
+    """
+    many, slow, runs = STALLED.get(plan.runtime.name, (math.inf, 0, 0))
+    note = f"{slow} of {runs} runs of {plan.runtime.name} like it waited 0.25 s and more longer at each transfer"
+    return note if plan.parallelism.pp > 1 and plan.cluster.accelerators >= many else ""
 
 
 def with_first(place: int, count: int) -> list[int]:

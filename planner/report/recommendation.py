@@ -99,8 +99,9 @@ def expected(plan: Plan, binds: Sequence[str] = (), usual: UsualRun | None = Non
     yield "Confidence", [_confidence(plan)]
     if near:
         yield "Nearest run", [measured_elsewhere(near[0]), near[0].how_near]
-    if doubtful := [f"{a.what}: {a.why} ({a.flag})" for a in plan.assumptions if a.flag == "--fabric"]:
-        yield "Warning", doubtful
+    doubtful = [f"{a.what}: {a.why} ({a.flag})" for a in plan.assumptions if a.flag == "--fabric"]
+    if warned := [*doubtful, *filter(None, [order.stalls(plan)])]:
+        yield "Warning", warned
 
 
 def _alone(plan_set: PlanSet) -> str:

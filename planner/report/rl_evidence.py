@@ -22,7 +22,7 @@ def in_short(step: RLNearestStep) -> str:
     """The nearest measured step on one line."""
     count = step.trains if step.placement == "colocated" else f"{step.trains} + {step.rolls_out}"
     what = f"{step.source}, {count} x {step.accelerator.partition('-SXM')[0]}, {step.model}"
-    ours = f"we say {format_seconds(step.predicted_s)} ({_error(step)}, fitted with it)"
+    ours = f"we say {format_seconds(step.predicted_s)} ({_error(step)}; it is one of those fitted to)"
     return f"{what}: {format_seconds(step.measured_s)}, {ours}"
 
 

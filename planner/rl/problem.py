@@ -290,7 +290,7 @@ def pinned_replica(texts: Sequence[str]) -> dict[str, float]:
     pinned: dict[str, float] = {}
     for word in (word for text in texts for word in re.split(r"[,\s]+", text) if word):
         axis, _, value = ("eager=1" if word == "eager" else word).partition("=")
-        pattern = r"0?\.\d{1,6}|1" if axis == "share" else r"[1-9]\d{0,8}"
+        pattern = {"share": r"0?\.\d{1,6}|1", "eager": "1"}.get(axis, r"[1-9]\d{0,8}")
         if axis not in ("tp", "groups", "share", "sequences", "eager") or not re.fullmatch(pattern, value, re.ASCII):
             raise WrongQuestion(
                 f"--rollout {word}: write tp=4, or tp=1,groups=16 of a mixture of experts; share=0.6 of the memory, "

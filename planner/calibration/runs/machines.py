@@ -67,10 +67,11 @@ def _ports(network: str, per_node: int, usual: int) -> tuple[int, float] | None:
     """How many ports a node has and Gbit/s of each: ``8x400 Gb``, ``400 Gb/s per GPU``, ``1600 Gb/s per node``."""
     if "Storage" in network or "Management" in network:  # several networks, of which this is not the first
         return None
-    ports = re.search(r"(\d+) ?x ?(\d+) ?Gb", network)
+    text = network.replace(",", "")
+    ports = re.search(r"([1-9]\d*) ?x ?([1-9]\d*) ?Gb", text)
     if ports:
         return int(ports[1]), float(ports[2])
-    rate = re.search(r"(\d+) ?Gb(?:it)?/s per (GPU|node)", network)
+    rate = re.search(r"([1-9]\d*) ?Gb(?:it)?/s per (GPU|node)", text)
     if rate is None:
         return None
     many = per_node if rate[2] == "GPU" else usual or 1

@@ -181,8 +181,8 @@ def _how_sure(plan_set: PlanSet) -> None:
         if plan is not chosen and (with_levers := recommendation.levers(plan)):
             unseen = ": few measured runs keep this in host memory" if order.seldom_measured(plan) else ""
             render.text(f"  #{plan.rank} takes {with_levers}{unseen}")
-    if risky := [plan.rank for plan in plan_set.plans if order.stalls(plan)]:
-        render.text(f"  {_ranks(risky)}: {order.stalls(next(p for p in plan_set.plans if p.rank == risky[0]))}")
+    if risky := [plan for plan in plan_set.plans if plan is not chosen and order.stalls(plan)]:
+        render.text(f"  {_ranks([plan.rank for plan in risky])}: {order.stalls(risky[0])}")
 
 
 def _are(ranks: Sequence[int]) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from planner.base.units import format_count, format_percent, format_power, format_seconds, format_usd
+from planner.base.units import format_count, format_many, format_percent, format_power, format_seconds, format_usd
 from planner.commands.screen import render
 from planner.commands.screen.hand_over import assumed, hand_over
 from planner.report import quantities, recommendation
@@ -33,8 +33,9 @@ Money = Callable[[float], str]
 
 def deliver(found: Procurement, *, as_json: bool, output: Path | None, verbose: bool = False) -> None:
     """Prints the report or the document, and writes the document where asked; verbose: with every assumption."""
-    name = shlex.quote(found.alternatives[0].workloads[0].name)
-    written = f"clusterwright export {output} --workload {name} --to list shows the launchers of its plans"
+    planned = next((job.name for job in found.alternatives[0].workloads if job.plan), None)
+    export = f"export {output} --workload {shlex.quote(planned or '')} --to list shows the launchers of its plans"
+    written = f"clusterwright {export if planned else f'explain {output} says why'}"
     unwritten = "-o offer.json saves bills, schedules and training plans; --sweep budget=A..B shows the Pareto front"
     hand_over(
         found, partial(show, verbose=verbose), as_json=as_json, output=output, after=written if output else unwritten
@@ -199,7 +200,9 @@ def _configuration(job: JobDone) -> str:
         return recommendation.configuration(job.plan)
     assert job.post_training is not None
     step = job.post_training
-    return f"{PLACED[step.placement]}, {format_seconds(step.step_s)} a step; {layout(step)}; rollout {replicas(step)}"
+    steps = format_many(round(job.tokens / (step.tokens_per_s * step.step_s)), "step")
+    took = f"{steps} of {format_seconds(step.step_s)}"
+    return f"{PLACED[step.placement]}, {took}; {layout(step)}; rollout {replicas(step)}"
 
 
 def _calendar(best: Alternative) -> None:

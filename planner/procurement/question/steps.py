@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Annotated, ClassVar, get_args
 
-from pydantic import ConfigDict
+from pydantic import ConfigDict, Field
 
 from planner.base.errors import ClusterwrightError
 from planner.base.typed import missing, wrong
@@ -33,7 +33,7 @@ class StepTable:
     reference: bool = False
     critic: str | None = None
     reward: str | None = None
-    staleness: float | None = None
+    staleness: Annotated[float | None, Field(ge=0, le=64)] = None
     placement: Placement | None = None
     engine: Engine = "vllm"
     rollout_precision: str = "bf16"
