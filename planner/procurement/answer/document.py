@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from planner.catalog.ages import is_stale
 from planner.cost import money
@@ -127,8 +128,10 @@ def _job(
         days = sum(s.end - s.start for s in mine if s.pool == place[0]) - pauses * job.restart_days
         tokens = column.tokens_per_s * days * money.DAY_S
     plan = speeds.plan(column, tokens)
-    rl = plan if isinstance(plan, RLPlan) else None
+    rl = None
     if isinstance(plan, RLPlan):
+        times = tokens / job.tokens
+        rl = replace(plan, days=times * plan.days, usd=None if plan.usd is None else times * plan.usd)
         ends = (plan.step_low_s / plan.step_s, plan.step_high_s / plan.step_s)
         risk = None
     else:
