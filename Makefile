@@ -25,7 +25,7 @@ help:
 	@echo "make demo    plan Llama 3 70B on 16 DGX H100 nodes"
 	@echo "make check   lint, type-check and one file of tests a package: seconds, for every save"
 	@echo "make test    lint, type-check and all tests but the slow ones: three minutes, before every push"
-	@echo "make test-all  lint, type-check and all tests (CI: of the slow ones a third a commit); of long sweeps and random questions a part, and says so"
+	@echo "make test-all  lint, type-check and all tests (CI: of the slow ones a quarter a commit); of long sweeps and random questions a part, and says so"
 	@echo "make test-thorough  every case of every test (an hour on two cores), as every night does"
 	@echo "make test-real  kernels, training steps, back ends with PyTorch and MPI, points on Dask, trials on PostgreSQL, records of TensorBoard and W&B (into $(REAL), once)"
 	@echo "make test-report  pages in a real Chromium, tools of the MCP server by a real client (into $(PAGES), once)"

@@ -58,6 +58,7 @@ def calls(plan: Plan) -> list[PoolCall]:
     return [call for call in listed(plan, CATALOG) if isinstance(call, PoolCall)]
 
 
+@pytest.mark.slow
 @sweep("name", QUESTIONS, every=2)
 def test_what_paces_adds_up_to_the_breakdown(name: str) -> None:
     plan = mixed(name)

@@ -102,6 +102,7 @@ MUCH = (1.2, 7.0)
 """Factors: one that leaves the best plan what it is, mostly, and one that moves it."""
 
 
+@pytest.mark.slow
 @sweep("question", QUESTIONS, every=2, ci=2)
 @sweep("of", MORE, every=3)
 @sweep("factor", MUCH, every=2)
@@ -387,6 +388,7 @@ def test_a_placed_head_never_slows_the_slowest_stage(layers, pp, vpp, head, more
 # ---- sums ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @every_family
 @settings(PATIENT, max_examples=5)
 @given(data=st.data())

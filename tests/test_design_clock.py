@@ -38,6 +38,7 @@ def answer(how: How) -> dict[str, Any]:
     return {**found, "searches": meta["searches"]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 def test_no_clock_has_a_say_in_a_study(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = answer(WAYS[way])

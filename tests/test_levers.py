@@ -114,6 +114,7 @@ LATE = 0.02
 """Of the candidates that fit, the share that a deadline leaves."""
 
 
+@pytest.mark.slow
 @sweep(("name", "batch", "release", "objective", "share", "limited"), CASES, every=53, ci=17)
 def test_waves_find_what_an_enumeration_of_all_levers_finds(name, batch, release, objective, share, limited):
     """The best of a whole search is the optimum; where few entries end it, the optimum is not below what is told."""

@@ -188,6 +188,7 @@ BUCKETS = "bucket_parameters", "bucket_parameters_per_rank"
 EXAMPLES = depth(25, 12, 10)
 
 
+@pytest.mark.slow
 @sweep("name", FAMILIES, every=3)
 @settings(deadline=None, max_examples=EXAMPLES, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())

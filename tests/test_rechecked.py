@@ -47,6 +47,7 @@ def test_a_set_asked_again_is_the_same(name: str) -> None:
         assert rechecking.check(plan, name) > 200
 
 
+@pytest.mark.slow
 @sweep("name", ASKED, every=8, ci=3)
 def test_however_it_was_asked(name: str) -> None:
     asked = {"cluster": "dgx-h100:2", "top": 2, **ASKED[name]}
@@ -260,6 +261,7 @@ def test_shares_of_images_are_made_again(tmp_path: Path, capsys: pytest.CaptureF
 OURS = 'name = "ours"\ncount = 1\n[node]\nextends = "dgx-a100-80gb"\nnic_bandwidth = "100 Gbit/s"\n'
 
 
+@pytest.mark.slow
 @sweep(
     "line",
     [
@@ -350,6 +352,7 @@ def test_every_point_of_a_study_is_evaluated_again(text: str) -> None:
         rechecking.check(document.parse_document(table, "old"), "old")
 
 
+@pytest.mark.slow
 def test_memory_over_several_pools_is_made_again() -> None:
     """Bytes that are moved from activations and all that counts them: the document agrees with itself."""
     plan = api.plan("llama3-8b", ["dgx-a100-80gb:1", "dgx-h100:1"], top=1).plans[0]

@@ -459,6 +459,7 @@ def test_a_comparison_from_python_is_a_page(tmp_path: Path) -> None:
     assert "Two plans compared" in html and (tmp_path / "both.html").read_text(encoding="utf-8") == html
 
 
+@pytest.mark.slow
 def test_what_fits_is_a_page_with_its_intervals(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """The cheapest is recommended, as on the screen; of one accelerator the largest model is."""
     shown = {}

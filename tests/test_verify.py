@@ -200,6 +200,7 @@ BUILT = (
 """What launchers build, and neither time nor memory depends on."""
 
 
+@pytest.mark.slow
 @sweep("name", ALSO, every=3, ci=2)
 def test_every_derived_figure_is_checked(name: str) -> None:
     assert {field for field in survivors(best(name)) if not field.startswith(BUILT)} == INPUTS | ALSO[name]
