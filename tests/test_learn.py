@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import multiprocessing
+import sys
 from pathlib import Path
 
 import pytest
@@ -448,3 +449,30 @@ def test_one_replica_is_the_same_under_every_zero_stage() -> None:
     assert not cells.contradictions({"zero_stage": "0"}, row, load())
     two = row | {"num_accelerators": "2"}
     assert [each.column for each in cells.contradictions({"zero_stage": "0"}, two, load())] == ["zero_stage"]
+
+
+def test_a_terminal_of_eighty_columns_gets_no_longer_line(
+    site: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A pipe gets lines whole. Only a word that cannot be broken, such as a long path, may be longer than a terminal's
+    line.
+    """
+    start = [*logs.megatron_arguments(), *logs.megatron(POSSIBLE)]
+    good, none = log("good.log", start), log("none.log", ["no step"])
+    failed = log("oom.log", start, ["[rank5]: torch.OutOfMemoryError: CUDA out of memory."])
+    asked = ["--set", H100, "--site", "lab"]
+    capsys.readouterr()
+    assert main(["learn", good, failed, "--dry-run", *asked]) == 0
+    assert max(map(len, capsys.readouterr().out.splitlines())) > 300
+
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("NO_COLOR", "1")
+    for stream in (sys.stdout, sys.stderr):
+        monkeypatch.setattr(stream, "isatty", lambda: True)
+    assert main(["learn", good, failed, "--dry-run", *asked]) == 0
+    assert main(["learn", good, failed, *asked, "--accept"]) == 0
+    assert main(["learn", none, *asked]) == main(["learn", good, "--set", "tp=3", *asked]) == 2
+    assert main(["runs", "list", "--site", "lab"]) == 0
+    assert main(["runs", "show", rows(site)[0]["id"], "--site", "lab"]) == 0
+    shown = capsys.readouterr()
+    assert max(map(len, (shown.out + shown.err).splitlines())) <= 80

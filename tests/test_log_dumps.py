@@ -212,3 +212,14 @@ def test_of_two_tasks_the_rarer_one_is_trained(tmp_path: Path) -> None:
     lora, dpo = (next(line for line, named in TASKS.items() if named == task) for task in ("lora", "--task dpo"))
     path.write_text("\n".join([lora, dpo, lora, *logs.megatron()]) + "\n")
     assert reading.read(path)[0].stated["task"] == "--task dpo"
+
+
+def test_a_dump_behind_the_steps_says_nothing_of_the_run_before(tmp_path: Path) -> None:
+    """Runs whose dumps share no name: where the second is dumped, nothing differs until its steps begin again."""
+    path, alone = tmp_path / "train.log", []
+    joined = [[*DUMPS[name][0], *logs.megatron()] for name in ("Megatron-LM v1", "NeMo 1")]
+    for lines in joined:
+        path.write_text("\n".join(lines) + "\n")
+        alone += [run.stated for run in reading.read(path)]
+    path.write_text("\n".join([*joined[0], *joined[1]]) + "\n")
+    assert [run.stated for run in reading.read(path)] == alone

@@ -66,7 +66,7 @@ class _Run:
     """Why its lines say no time of a step, where one says so."""
     stated: dict[str, str] = field(default_factory=dict)
     repeated: dict[str, str] = field(default_factory=dict)
-    """What was stated behind its last step: where that turns out to differ, it begins the next dump."""
+    """What was stated behind its last step: its own if another step of it follows, or nothing; else of the next run."""
     conflicts: dict[str, str] = field(default_factory=dict)
     device: str = ""
     task: str = ""
@@ -79,6 +79,10 @@ class _Run:
     total: int = 0
     summary: Summary = field(default_factory=Summary)
     spans: Spans = field(default_factory=Spans)
+
+    def says(self, name: str, otherwise: str) -> str:
+        """What it states by that name, or `otherwise` where it states nothing."""
+        return self.stated.get(name, self.repeated.get(name, otherwise))
 
     @property
     def begun(self) -> bool:
@@ -172,21 +176,22 @@ def _runs(text: Iterable[str], cuts: Collection[int] = ()) -> Iterator[_Run]:
             continue
         stated = [*arguments.stated(line)]
         device = formats.device(line)
-        differs = run.begun and any(run.stated.get(name, value) != value for name, value in stated)
+        differs = run.begun and any(run.says(name, value) != value for name, value in stated)
         if differs:
             yield run  # a configuration that differs is dumped behind its steps
             run = _Run(device=run.device, stated=run.repeated)
         elif run.begun and "*** Running" in line and formats.BEGINS.search(line):
             yield run
             run = _next(run) if run.is_trainers else _Run(stated=run.repeated)
-        if run.begun:
-            run.repeated |= dict(stated)
         if stated or device:
             run.spans.note_dump(number)
         run.device = run.device or device
-        for name, value in stated:
-            if (before := run.stated.setdefault(name, value)) != value:
-                run.conflicts[name] = f"{name} is {before} and {value}"
+        if run.begun:
+            run.repeated |= dict(stated)
+        else:
+            for name, value in stated:
+                if (before := run.stated.setdefault(name, value)) != value:
+                    run.conflicts[name] = f"{name} is {before} and {value}"
         for place, entry in _entries(run, line):
             if _starts_again(run, place, entry, line):
                 yield run
@@ -195,12 +200,15 @@ def _runs(text: Iterable[str], cuts: Collection[int] = ()) -> Iterator[_Run]:
             run.spans.note_step(FORMATS[place].name, number)
         _noted(run, line)
         run.ending.note(line, number, max((counter.newest for counter in run.counters.values()), default=0))
+    run.stated |= run.repeated
     yield run
 
 
 def _next(run: _Run) -> _Run:
-    """Another run of the same configuration."""
-    return _Run(device=run.device, stated=run.stated | run.repeated, task=run.task)
+    """Another run: of the same configuration, unless one that names other things was dumped behind the steps."""
+    if run.repeated.keys() <= run.stated.keys():
+        return _Run(device=run.device, stated=dict(run.stated), task=run.task)
+    return _Run(device=run.device, stated=run.repeated)
 
 
 def _entries(run: _Run, line: str) -> Iterator[tuple[int, LoggedStep | Tick]]:
@@ -262,6 +270,7 @@ def _add(run: _Run, place: int, entry: LoggedStep | Tick, line: str) -> None:
         kept.append(entry)
     run.disturbed = False
     run.ending.went_on()
+    run.stated |= run.repeated
     run.repeated = {}
 
 
