@@ -22,7 +22,7 @@ from planner.axes.values import FULL, NO_RECOMPUTE, OFFLOADED, SELECTIVE
 from planner.calibration.fit.frame import Frame
 from planner.calibration.report.validation import judged
 from planner.calibration.run import judged as read_and_judged
-from planner.calibration.runs import columns, machines, names, recomputed, words
+from planner.calibration.runs import columns, machines, names, recomputed, trained, words
 from planner.calibration.runs.columns import Unpredictable
 from planner.calibration.runs.reading import TRAITS, run_of
 from planner.figures import conformal_intervals
@@ -426,3 +426,17 @@ def test_states_inside_a_node_are_read_in_words():
         assert words.stated({"sharding": text})["zero_scope"] == "node"
     for text in ("ZeRO-1 over all data-parallel ranks", "ZeRO-3 in the nodes of a rack"):
         assert "zero_scope" not in words.stated({"sharding": text})
+
+
+@sweep(("published", "model"), [
+    ("nemotron-v3-nano-30b-(26.02)", "nemotron3-nano-30b-a3b"),
+    ("Nemotron-V3-Super-120B (26.04)", None),
+    ("nemotron-v3-super-120b", "nemotron3-super-120b-a12b"),
+])  # fmt: skip
+def test_models_are_known_with_the_release_of_their_recipe(published, model):
+    row = {"model": published, "seq_len": "4096"}
+    if model is None:
+        with pytest.raises(Unpredictable, match="shape is not stated"):
+            trained.model_of(row)
+    else:
+        assert trained.model_of(row).id == model

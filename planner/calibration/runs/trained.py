@@ -20,7 +20,7 @@ from planner.schema.workload import MixtureOfExperts, Model, Workload
 
 def model_of(row: Mapping[str, str], dropout: bool = False) -> Model:
     """The library's model of that name where its shape agrees, with the row's layers; else the row's own shape."""
-    base = re.sub(r"-proxy\d+L$", "", row["model"])
+    base = re.sub(r"-proxy\d+L$|[- ]?\([\d.]+\)$", "", row["model"])  # copies with fewer layers; a release
     known = library()
     name = names.MODELS.get(base, base)
     layers, hidden = whole(row, "layers"), whole(row, "hidden")
