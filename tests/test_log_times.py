@@ -264,3 +264,15 @@ def test_mlperf_says_model_and_platform(tmp_path: Path) -> None:
 def test_a_bar_of_something_else_says_no_step(tmp_path: Path, described: str) -> None:
     """Lightning counts micro-batches of an epoch, others count files."""
     assert runs(tmp_path, logs.bars(UNEVEN, before=described)) == []
+
+
+def test_a_bar_that_begins_again_is_no_resumed_run(tmp_path: Path) -> None:
+    path = tmp_path / "train.log"
+    first, second = logs.bars([5.0] * 100, before="1|7|Loss: 1.2: "), logs.bars([9.0] * 100, before="1|7|Loss: 1.2: ")
+    path.write_text("\n".join([*first, *second]) + "\n")
+    (run,) = reading.read(path)
+    assert run.notes == ()
+
+    path.write_text("\n".join([*first, *first[61:]]) + "\n")
+    (run,) = reading.read(path)
+    assert run.notes == ("resumed from a checkpoint: 40 steps were done again",)

@@ -138,12 +138,15 @@ def _memory(run: LoggedRun) -> dict[str, str]:
 
 
 def _regimes(counted: Sequence[Steady]) -> Iterator[str]:
-    """The warning that a step time changed for good."""
+    """The warning that a step time changed for good, or that bars of several runs stand in the log."""
     regimes = [one for one in counted if one.regime]
     if regimes:
         unit = "" if regimes[0].per == "step" else f" a {regimes[0].per}"
         times = ", then ".join(f"{format_seconds(one.seconds)}{unit} ({one.regime})" for one in regimes)
-        yield f"warning: the step time changes for good: {times}; find out why before you rely on either"
+        if " of bar " in regimes[0].regime:
+            yield f"warning: bars of several runs take different times: {times}; name a log of one of them"
+        else:
+            yield f"warning: the step time changes for good: {times}; find out why before you rely on either"
 
 
 def _counted(run: LoggedRun, measured: Steady) -> str:

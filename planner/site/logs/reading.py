@@ -47,6 +47,8 @@ class _Counter:
 
     first: int
     newest: int
+    latest: int = 0
+    """The newest since steps were last counted from the first: each epoch may have a bar of its own."""
     again: int = 0
     """Steps that were done again, from a checkpoint."""
 
@@ -262,8 +264,11 @@ def _starts_again(run: _Run, place: int, entry: LoggedStep | Tick, line: str) ->
 
 def _add(run: _Run, place: int, entry: LoggedStep | Tick, line: str) -> None:
     counter = run.counters.setdefault((place, _rank(line)), _Counter(entry.step, entry.step))
-    if entry.step < counter.newest - OPEN:
-        counter.again = max(counter.again, counter.newest - entry.step + 1)
+    if entry.step <= counter.first:
+        counter.latest = entry.step
+    elif entry.step < counter.latest - OPEN:
+        counter.again = max(counter.again, counter.latest - entry.step + 1)
+    counter.latest = max(counter.latest, entry.step)
     counter.newest = max(counter.newest, entry.step)
     kept = run.logged.setdefault(place, [])
     if len(kept) < MOST_STEPS:
