@@ -451,6 +451,7 @@ def test_one_replica_is_the_same_under_every_zero_stage() -> None:
     assert [each.column for each in cells.contradictions({"zero_stage": "0"}, two, load())] == ["zero_stage"]
 
 
+@pytest.mark.slow
 def test_a_terminal_of_eighty_columns_gets_no_longer_line(
     site: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
