@@ -29,6 +29,7 @@ pytestmark = pytest.mark.skipif(
     reason="no Chromium, or no driver for it (make test-report)",
 )
 PLANS = Path(__file__).parent / "golden" / "plans" / "1"
+SITE = Path(__file__).parents[1] / "build" / "site"
 WIDTHS = (1280, 768, 390)
 LARGEST_BYTES = 3_000_000
 FIRST_PAINT_MS = 1000
@@ -83,6 +84,16 @@ class Opened:
         self.page.wait_for_selector("html[data-drawn=yes]", state="attached", timeout=60_000)
 
 
+def violations(page: Any, impacts: tuple[str, ...]) -> list[tuple[str, str]]:
+    """What axe holds against a page: a rule's name and the first element that breaks it."""
+    import axe_core_python
+
+    page.add_script_tag(content=(Path(axe_core_python.__file__).parent / "axe.min.js").read_text(encoding="utf-8"))
+    found = page.evaluate("axe.run()")
+    assert len(found["passes"]) > 20
+    return [(v["id"], v["nodes"][0]["html"][:200]) for v in found["violations"] if v["impact"] in impacts]
+
+
 NAMES = ("plan", "offer", "images", "study", "compared", "dense", "mixture", "pools", "hostile")
 
 
@@ -102,17 +113,24 @@ def test_a_page_is_drawn_in_silence_at_three_widths(name: str, chromium: Any, tm
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_page_is_accessible(name: str, chromium: Any, tmp_path: Path) -> None:
-    import axe_core_python
-
-    axe = (Path(axe_core_python.__file__).parent / "axe.min.js").read_text(encoding="utf-8")
     for scheme in ("light", "dark"):
         opened = Opened(chromium, tmp_path / "page.html", pages()[name], 1280, scheme, bypass_csp=True)
         opened.page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
-        opened.page.add_script_tag(content=axe)
-        found = opened.page.evaluate("axe.run()")
-        assert len(found["passes"]) > 20
-        assert [(v["id"], v["nodes"][0]["html"][:200]) for v in found["violations"] if v["impact"] in SERIOUS] == []
+        assert violations(opened.page, SERIOUS) == []
         opened.context.close()
+
+
+@pytest.mark.skipif(not SITE.is_dir(), reason="no site (make site)")
+@pytest.mark.parametrize("name", ["blind", "catalog", "contributing"])  # wide tables, code, several blocks of it
+def test_a_page_of_the_site_is_accessible(name: str, chromium: Any) -> None:
+    page = chromium.new_page(reduced_motion="reduce")
+    page.goto((SITE / f"{name}.html").as_uri())
+    assert page.locator("[role=dialog]").get_attribute("aria-label")  # which axe sees from a server alone
+    for scheme in ("default", "slate"):
+        page.evaluate(f"document.body.setAttribute('data-md-color-scheme', '{scheme}')")
+        page.wait_for_timeout(500)  # colours fade
+        assert violations(page, ("minor", "moderate", *SERIOUS)) == []
+    page.close()
 
 
 def test_the_first_paint_is_soon(chromium: Any, tmp_path: Path) -> None:
