@@ -361,10 +361,9 @@ beyond 1,000.
 
 **As steps are priced.** Training steps have one formula an operation (`planner/cost/collective_times.py`), whose rates
 and latencies are the catalog's and the fit's to runs. Here it is against the timings of 1 MiB and more over several
-nodes; of these only EFA's step between nodes was taken (as fitted above, over NCCL's own algorithms). With the 20 us
-that were assumed on EFA v2, before any of its 115 timings of 16 to 256 H100 had been read, they were 19 % off in the
-mean, those of 256 accelerators by 17 to 23 % too fast (gathers, reduces). `bias` is the mean of predicted over measured
-(log). An NVLink switch adds before the NICs in all-reduces of two nodes (`nvls_tree`), which these formulas leave out.
+nodes; EFA's step between nodes was taken from them (as fitted above, over NCCL's own algorithms), so its rows are not
+unseen. `bias` is the mean of predicted over measured (log). An NVLink switch adds before the NICs in all-reduces of two
+nodes (`nvls_tree`), which these formulas leave out.
 
 {table(["fabric", "operation", "accelerators", "rows", "mean error", "bias"], as_steps_are_priced(found.rows, known))}
 """
