@@ -17,7 +17,7 @@ from planner.question.given import Named, listed, texts
 from planner.question.plan_options import PlanOptions
 from planner.question.reading import _bases, _inputs, _price, catalog_of
 from planner.question.rl_options import TAKEN, RLEstimateQuestion, RLQuestion, training_options, unused
-from planner.rl import constants, normal, phase_names, problem, run, stated
+from planner.rl import job, normal, phase_names, problem, run, stated
 from planner.schema.hardware import Price
 from planner.schema.rl import RLPlanSet
 
@@ -78,18 +78,14 @@ def looked_up(asked: RLQuestion, clusters: list[Named], options: PlanOptions) ->
     if named and not any(matrix_formats.can_train_in(part, name) for part in parts for name in named):
         none = f"{', '.join(part.id for part in parts)} has no such matrix products; leave it out"
         raise WrongQuestion(f"--precision {','.join(named)}: {none}")
-    return problem.PostTraining(
-        known=known,
-        work=work,
-        machines=machines,
-        training=options,
-        replica=problem.pinned_replica(texts(asked.rollout)),
-        split=problem.stated_split(asked.split, machines),
-        offloads=None if asked.states is None else asked.states == "host",
-        tried=problem.staleness(asked.placement, asked.staleness),
+    return job.posed(
+        known,
+        asked,
+        work,
+        machines,
+        options,
         objective=asked.objective,
         inputs=_inputs(known, model, clusters),
-        excess=constants.fitted(),
         assumptions=_left_open(asked, work),
     )
 
