@@ -219,7 +219,19 @@ def test_what_is_best_at_the_end_of_a_range_is_said(found: dict[str, PlanSet]) -
 def test_the_screen_says_that_a_range_ended_there(capsys: pytest.CaptureFixture[str]) -> None:
     asked = "plan llama3-8b --cluster dgx-h100:1..2 --batch 64 --pin tp=2,cp=1,micro=1 --top 1"
     assert "nodes 2 (most): beyond what was tried may be better still" in ask(capsys, asked).out
-    assert "at an edge" not in ask(capsys, f"{asked} --objective cost").out
+
+
+def test_of_counts_that_cost_the_same_the_quickest_is_recommended() -> None:
+    """Two nodes cost 1.2 % more than one, for half the days; at 4 % more they are another choice."""
+    answer = planner.plan("llama3-8b", "dgx-h100:1..2", batch=64, pin="tp=2,cp=1,micro=1", top=3, objective="cost")
+    one, two = answer.front
+    assert one.usd_total is not None and two.usd_total is not None
+    assert 1.0 < two.usd_total / one.usd_total < 1.0 + order.TIED
+    assert [plan.cluster.accelerators for plan in answer.plans][:2] == [16, 8]
+    assert "quickest of the counts within 3 % of the least cost (1 node: " in recommendation.quicker_than_least(answer)
+
+    dearer = replace(answer.plans[0], money=replace(answer.plans[0].money, days=1.04 * one.days / 2))
+    assert order.quickest_of_cheapest([answer.plans[1], dearer]) == 0
 
 
 @pytest.mark.slow

@@ -55,17 +55,21 @@ def plan(
             raise NoAnswer("no plan is left for a shortlist: all were run, or the target starts none (--to, --pin)")
     else:
         places = order.with_first(order.recommended(plans), len(plans))[: request.top]
-    plans = tuple(replace(plans[place], rank=rank) for rank, place in enumerate(places, 1))
-    found = replace(ranking.found, best=tuple(ranking.found.best[place] for place in places))
-    ranking = replace(ranking, found=found, plans=plans)
+    ranking = _in_order(ranking, places)
+    each_count = _on_each_count(catalog, prepared, ranking, runs, progress)
+    chosen = (prepared, ranking)
+    if pick is None and request.objective != "time" and each_count and not asked():
+        chosen = each_count[order.quickest_of_cheapest([alone.plans[0] for _, alone in each_count])]
+        ranking = _with_first(ranking, chosen[1], request.top)
+    plans = ranking.plans
     differences = comparison.differences(plans, plans[0], catalog)
     result = PlanSet(
-        search=_search_section(prepared, ranking),
+        search=replace(_search_section(prepared, ranking), near_duplicates=_variants(*chosen)),
         plans=plans,
         recommended=plans[0].rank,
         differences=differences,
-        reasons=why_this_plan.reasons(prepared, found, plans, differences or (), ranking.least),
-        front=_front(catalog, prepared, ranking, runs, progress),
+        reasons=why_this_plan.reasons(prepared, ranking.found, plans, differences or (), ranking.least),
+        front=_front(prepared, ranking, [alone.plans[0] for _, alone in each_count], runs),
         meta={
             "wall_s": round(time.perf_counter() - started, 3),
             "cpu_s": round(time.process_time() - cpu, 3),
@@ -157,10 +161,6 @@ def _search_section(prepared: Prepared, ranking: Ranking) -> SearchSection:
     # Asked to end, the search left a part of the base space out.
     least = min((candidate.value for candidate in found.best), default=math.inf)
     left_out = searched.left_out if searched else 0.0 if found.proven else max(0.0, least / found.least_left - 1.0)
-    variants = 1
-    levers = ranking.levers
-    if request.fold and ranking.as_predicted and not (levers and found.best[0] in (levers.device, levers.host)):
-        variants = near_duplicates(problem(prepared, 1), found.best[0].block, found.best[0].flat)
     return SearchSection(
         candidates=found.candidates,
         feasible=found.feasible,
@@ -168,10 +168,19 @@ def _search_section(prepared: Prepared, ranking: Ranking) -> SearchSection:
         proven_optimal=found.proven and not left_out,
         method=f"{found.method}, {STOPPED}" if asked() else found.method,
         objective=request.objective,
-        near_duplicates=variants,
+        near_duplicates=_variants(prepared, ranking),
         gap=left_out,
         levers=searched,
     )
+
+
+def _variants(prepared: Prepared, ranking: Ranking) -> int:
+    """Candidates of the base space that are grouped under the first plan, itself included."""
+    first = ranking.found.best[0]
+    levers = ranking.levers
+    if prepared.request.fold and ranking.as_predicted and not (levers and first in (levers.device, levers.host)):
+        return near_duplicates(problem(prepared, 1), first.block, first.flat)
+    return 1
 
 
 def _levers(prepared: Prepared, ranking: Ranking) -> LeverSection | None:
@@ -189,43 +198,66 @@ def _levers(prepared: Prepared, ranking: Ranking) -> LeverSection | None:
     )
 
 
-def _front(
-    catalog: Catalog,
-    prepared: Prepared,
-    listed: Ranking,
-    runs: MeasuredRuns | None,
-    progress: Progress | None,
-) -> tuple[FrontPoint, ...]:
-    """Over several counts the plan to run on each; on one count, faster against leaner."""
-    found = listed.found
-    chosen = listed.plans[0]
-    if len(prepared.request.counts) == 1:
-        if runs is None:
-            points = [answer.front_point_of(prepared, candidate) for candidate in found.front or found.best]
-        else:
-            plans = [answer.plan(prepared, candidate, 1, runs) for candidate in found.front]
-            points = [answer.front_point(plan) for plan in plans if not runs.ran_out(plan)]
-        return tuple(point for point in points if not any(_beats(other, point) for other in points))
-    best_of_each: list[Plan] = []
-    with progress("best of each count", len(prepared.request.counts)) if progress else nullcontext() as advance:
-        for count in prepared.request.counts:
+def _in_order(ranking: Ranking, places: Sequence[int]) -> Ranking:
+    """Some plans of a ranking, in the order of these places."""
+    candidates = tuple(ranking.found.best[place] for place in places)
+    plans = tuple(replace(ranking.plans[place], rank=rank) for rank, place in enumerate(places, 1))
+    return replace(ranking, found=replace(ranking.found, best=candidates), plans=plans)
+
+
+def _with_first(ranking: Ranking, alone: Ranking, top: int) -> Ranking:
+    """The best `top` plans of all counts behind the first one of a count."""
+    first = alone.plans[0]
+    others = [place for place, plan in enumerate(ranking.plans) if plan.axes != first.axes]
+    candidates = (alone.found.best[0], *(ranking.found.best[place] for place in others))
+    plans = (first, *(ranking.plans[place] for place in others))
+    both = replace(ranking, found=replace(ranking.found, best=candidates), plans=plans)
+    return _in_order(both, range(len(both.plans))[:top])
+
+
+def _on_each_count(
+    catalog: Catalog, prepared: Prepared, listed: Ranking, runs: MeasuredRuns | None, progress: Progress | None
+) -> list[tuple[Prepared, Ranking]]:
+    """The plan to run on each count of several, with the question that it answers; nothing for one count."""
+    counts = prepared.request.counts
+    if len(counts) == 1:
+        return []
+    on_each: list[tuple[Prepared, Ranking]] = []
+    with progress("best of each count", len(counts)) if progress else nullcontext() as advance:
+        for count in counts:
             if asked():
                 break
-            taken = chosen.cluster.pools[0].count == count
-            best_of_each += [chosen] if taken else _best_on(catalog, replace(prepared.request, counts=(count,)), runs)
+            if listed.plans[0].cluster.pools[0].count == count:
+                on_each.append((prepared, listed))
+            else:
+                on_each += _best_on(catalog, replace(prepared.request, counts=(count,)), runs)
             if advance:
                 advance(1)
-    return tuple(map(answer.front_point, best_of_each))
+    return on_each
 
 
-def _best_on(catalog: Catalog, request: Request, runs: MeasuredRuns | None) -> list[Plan]:
-    """The plan of a question to run; nothing where no layout is legal or nothing fits."""
+def _front(
+    prepared: Prepared, listed: Ranking, on_each: Sequence[Plan], runs: MeasuredRuns | None
+) -> tuple[FrontPoint, ...]:
+    """Over several counts the plan to run on each; on one count, faster against leaner."""
+    if len(prepared.request.counts) > 1:
+        return tuple(map(answer.front_point, on_each))
+    if runs is None:
+        points = [answer.front_point_of(prepared, candidate) for candidate in listed.found.front or listed.found.best]
+    else:
+        plans = [answer.plan(prepared, candidate, 1, runs) for candidate in listed.found.front]
+        points = [answer.front_point(plan) for plan in plans if not runs.ran_out(plan)]
+    return tuple(point for point in points if not any(_beats(other, point) for other in points))
+
+
+def _best_on(catalog: Catalog, request: Request, runs: MeasuredRuns | None) -> list[tuple[Prepared, Ranking]]:
+    """The plan of a question to run, alone, with the question; nothing where no layout is legal or nothing fits."""
     try:
         alone = prepare(catalog, request)
     except ClusterwrightError:
         return []
-    plans = ranked.search(catalog, alone, runs, top=order.CHOSEN_AMONG).plans
-    return [plans[order.recommended(plans)]] if plans else []
+    ranking = ranked.search(catalog, alone, runs, top=order.CHOSEN_AMONG)
+    return [(alone, _in_order(ranking, [order.recommended(ranking.plans)]))] if ranking.plans else []
 
 
 def _beats(one: FrontPoint, other: FrontPoint) -> bool:

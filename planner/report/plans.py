@@ -44,7 +44,11 @@ def of_set(found: PlanSet, origin: str) -> Content:
 
 
 def _warned(found: PlanSet) -> list[tuple[str, list[str]]]:
-    lines = {"At an edge": recommendation.at_an_edge(found), "Search": recommendation.stopped(found.search)}
+    lines = {
+        "Quickest": recommendation.quicker_than_least(found),
+        "At an edge": recommendation.at_an_edge(found),
+        "Search": recommendation.stopped(found.search),
+    }
     return [(label, [text]) for label, text in lines.items() if text]
 
 

@@ -52,6 +52,20 @@ def at_an_edge(plan_set: PlanSet) -> str:
     return f"{ends}: beyond what was tried may be better still" if ends else ""
 
 
+def quicker_than_least(plan_set: PlanSet) -> str:
+    """Why the plan to run is on more nodes than the one of least cost or energy; empty where it is that one."""
+    run, objective = plan_set.plan_to_run, plan_set.search.objective
+    if objective == "time" or len(plan_set.front) < 2:
+        return ""
+    least = min(plan_set.front, key=lambda point: point.accelerators * point.days)
+    if least.accelerators >= run.cluster.accelerators:
+        return ""
+    nodes = least.accelerators // run.cluster.pools[0].accelerators_per_node
+    cost = "" if least.usd_total is None else f"{format_usd(least.usd_total)}, "
+    cheapest = f"{nodes:,} node{'s' * (nodes > 1)}: {cost}{days(least.days, run.money.days)}"
+    return f"the quickest of the counts within {format_percent(order.TIED, 0)} of the least {objective} ({cheapest})"
+
+
 def stopped(search: SearchSection) -> str:
     """That the search was stopped, and how much better another plan may be; empty where it was not stopped."""
     if not search.method.endswith(STOPPED):

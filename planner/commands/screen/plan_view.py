@@ -314,6 +314,8 @@ def _counts(found: PlanSet) -> None:
     render.table(["nodes", "best plan", "step", "time to train", "cost"], rows, align="rlrrr")
     gaps = "; a range of at most 16 counts is tried whole" if tried[-1] - tried[0] >= 16 else ""
     render.text(f"  smallest count tried that fits: {tried[0]:,}{gaps}")
+    if quicker := recommendation.quicker_than_least(found):
+        render.text(f"  recommended: {quicker}")
     render.text()
 
 
