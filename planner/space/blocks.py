@@ -121,6 +121,8 @@ def blocks(rows: Rows, workload: Workload, cluster: Cluster, runtime: Runtime, p
     """The classes of the space, largest questions first answered: do experts' exchanges overlap?, tp > 1?, dp cp > 1?,
     pp: none, plain, interleaved; then those with weight gradients apart.
     """
+    if not len(rows["tp"]):
+        return
     kinds = precisions(cluster, runtime, pins)
     policies = offloading.policies(workload, runtime, kinds, pins)
     replicated, tensor = rows["dp"] * rows["cp"] > 1, rows["tp"] > 1
@@ -134,7 +136,7 @@ def blocks(rows: Rows, workload: Workload, cluster: Cluster, runtime: Runtime, p
     filled = (rows["vpp"] == 1) | (rows["batch"] // (rows["dp"] * rows["micro"]) % rows["pp"] == 0)
     plain = [pins.allow(SCHEDULE.name, name) for name in ("none", "1f1b", "interleaved-1f1b")]
     routed = dispatchers.offered_dispatchers(rows, cluster, runtime, pins)
-    cuts = product(overlaps, (False, True), (False, True), (0, 1, 2), shared, routed)
+    cuts = product(overlaps, _present(tensor), _present(replicated), _present(stages), shared, routed)
     for overlap, has_tensor, has_replicas, stage, (ways, sharing), (sent, spread) in cuts:
         mask = (tensor == has_tensor) & (replicated == has_replicas) & (stages == stage) & sharing & spread
         if overlap:
@@ -179,7 +181,9 @@ def _apart(rows: Rows, workload: Workload, cluster: Cluster, runtime: Runtime, p
     shared = _shared(rows, workload, cluster, runtime, pins)
     apart = bool(_on(runtime, Pins(), DP_OVERLAP, (False,)))
     able = {name: split_schedules.fits(name, rows, workload, runtime) for name in names}
-    for name, has_tensor, has_replicas, (ways, sharing) in product(names, (False, True), (False, True), shared):
+    for name, has_tensor, has_replicas, (ways, sharing) in product(
+        names, _present(tensor), _present(replicated), shared
+    ):
         mask = (tensor == has_tensor) & (replicated == has_replicas) & sharing & able[name]
         modes = tuple(mode for mode in _tensor_modes(workload, runtime, pins, has_tensor) if not mode.overlap)
         sent = tuple(_on(runtime, pins, P2P_OVERLAP, (False, True) if name != "zero-bubble" else (False,)))
@@ -199,6 +203,11 @@ def _apart(rows: Rows, workload: Workload, cluster: Cluster, runtime: Runtime, p
             yield Block({name: column[mask] for name, column in rows.items()}, options, family[mask])
 
 
+def _present(column: NDArray[Any]) -> list[Any]:
+    """The distinct values of a column, in ascending order."""
+    return np.unique(column).tolist()  # type: ignore[no-any-return]
+
+
 def _shared(
     rows: Rows, workload: Workload, cluster: Cluster, runtime: Runtime, pins: Pins
 ) -> list[tuple[tuple[str, ...], NDArray[np.bool_]]]:
@@ -216,6 +225,8 @@ def _shared(
 
 
 def _families(rows: Rows) -> NDArray[np.intp]:
+    if len(rows["tp"]) == 1:
+        return np.zeros(1, dtype=np.intp)
     key = np.zeros(len(rows["tp"]), dtype=np.int64)
     for axis in ("nodes", "batch", "tp", "pp", "cp", "ep", "etp"):
         _, index = np.unique(rows[axis], return_inverse=True)

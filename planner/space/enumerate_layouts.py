@@ -45,7 +45,9 @@ class Question:
 
 def _allowed(question: Question, axis: str, values: Iterable[int]) -> list[int]:
     runtime = question.setting.runtime
-    return [v for v in values if question.pins.allow(axis, v) and _expresses(runtime, axis, v)]
+    bound = question.pins.bounds.get(axis)
+    pinned = values if bound is None else filter(bound.allows, values)
+    return [v for v in pinned if _expresses(runtime, axis, v)]
 
 
 def _expresses(runtime: Runtime, axis: str, value: int) -> bool:
@@ -56,22 +58,25 @@ def _expresses(runtime: Runtime, axis: str, value: int) -> bool:
     return value == 1 if known is None else value in known
 
 
-def _cross(columns: Rows, axis: str, values: Sequence[int]) -> Rows:
-    """Every row with every value of one more axis."""
-    n = len(next(iter(columns.values())))
-    grown = {name: np.repeat(column, len(values)) for name, column in columns.items()}
-    grown[axis] = np.tile(np.asarray(values, dtype=np.int64), n)
+def _cross(columns: Rows, question: Question, axis: str, values: Iterable[int]) -> Rows:
+    """Every row with every allowed value of one more axis."""
+    height = len(columns["nodes"])
+    if not height:
+        return {**columns, axis: columns["nodes"]}
+    able = _allowed(question, axis, values)
+    grown = {name: np.repeat(column, len(able)) for name, column in columns.items()}
+    grown[axis] = np.tile(np.asarray(able, dtype=np.int64), height)
     return grown
 
 
 def _keep(columns: Rows, mask: NDArray[np.bool_]) -> Rows:
-    return {name: column[mask] for name, column in columns.items()}
+    return columns if mask.all() else {name: column[mask] for name, column in columns.items()}
 
 
 def _apply(columns: Rows, question: Question, names: Sequence[str]) -> Rows:
     """The rows that the named rules (unless waived) let through."""
     for rule in question.rules():
-        if rule.name in names:
+        if rule.name in names and len(columns["nodes"]):
             columns = _keep(columns, rule.holds(columns, question.setting))
     return columns
 
@@ -103,20 +108,20 @@ def _of_count(question: Question, count: int, batch: int, experts: int) -> Rows:
     layers = question.setting.workload.layers
     ranks = divisors(n)
     rows: Rows = {"nodes": np.array([count]), "batch": np.array([batch]), "etp": np.array([1])}
-    rows = _cross(rows, "tp", _allowed(question, "tp", ranks))
+    rows = _cross(rows, question, "tp", ranks)
     rows = _apply(rows, question, OF_TP)
-    rows = _cross(rows, "cp", _allowed(question, "cp", [d for d in ranks if d & (d - 1) == 0]))
+    rows = _cross(rows, question, "cp", [d for d in ranks if d & (d - 1) == 0])
     rows = _apply(rows, question, OF_CP)
-    rows = _cross(rows, "pp", _allowed(question, "pp", [d for d in ranks if d <= layers]))
+    rows = _cross(rows, question, "pp", [d for d in ranks if d <= layers])
     rows = _keep(rows, n % (rows["tp"] * rows["cp"] * rows["pp"]) == 0)
     rows["dp"] = n // (rows["tp"] * rows["cp"] * rows["pp"])
     rows = _keep(rows, np.isin(rows["dp"], _allowed(question, "dp", ranks)))
-    rows = _cross(rows, "vpp", _allowed(question, "vpp", range(1, layers + 1)))
+    rows = _cross(rows, question, "vpp", range(1, layers + 1))
     rows = _keep(rows, (rows["vpp"] == 1) | (rows["pp"] > 1))
     rows = _apply(rows, question, ("layer_for_every_chunk", "layers_deal", "stages_alike"))
-    rows = _cross(rows, "micro", _allowed(question, "micro", divisors(batch)))
+    rows = _cross(rows, question, "micro", divisors(batch))
     rows = _apply(rows, question, ("batch_divides", "whole_pairs", "interleave_fill", "micro_batch_tokens"))
-    rows = _cross(rows, "ep", _allowed(question, "ep", divisors(experts)))
+    rows = _cross(rows, question, "ep", divisors(experts))
     rows = _apply(rows, question, ("experts_divide",))
     return _expert_tensor(rows, question, experts > 1)
 
