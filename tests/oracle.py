@@ -830,6 +830,13 @@ def exposed(p, stages, first):
     behind = reduce + (gathered if zero >= 3 else 0.0) - alone
     late = alone + shows(behind, p.stack.dp_overlap * first[1], on, p.device.collective_share)
     early = opening + shows(gathered - opening, p.stack.dp_overlap * first[0], beside, p.device.collective_share)
+    if zero >= 2:  # Kernels that copy beside nothing: what is gathered read and written, gradients as made and as sent.
+        alike = max(h[0] for h in holds) * (shards(p, dense) > 1) + max(h[1] for h in holds) * (shards(p, spread) > 1)
+        if p.stack.copies_gradients:
+            late += alike * p.shape.trained * (p.device.element + gradient_sent(p)) / p.device.memory_rate
+        if p.stack.copies_gathered and zero >= 3:
+            wire = p.shape.frozen_bytes if p.shape.quantised else kept(p, p.stack.parameter_wire)
+            late, early = (x + 2.0 * alike * wire / p.device.memory_rate for x in (late, early))
     often = zero >= 3 or (zero >= 2 and p.stack.gathers_working_copy > 0)
     return (micro_batches if zero >= 2 else 1.0) * late + (micro_batches if often else 1.0) * early
 

@@ -200,6 +200,8 @@ def test_plans_of_a_family(name, data):
     counted = dict(zip(BUCKETS, data.draw(st.sampled_from(((0.0, 0.0), (4e7, 1e6), (1e6, 1e6)))), strict=True))
     stack = replace(grid.stack, bucket_bytes=bucket, fp32_sums_below_zero=sums, gather_launches=launches, **counted)
     stack = replace(stack, reduces_whole=whole, broadcasts_shards=data.draw(st.sampled_from((0.0, 1.0))))
+    copies = data.draw(st.sampled_from(((0.0, 0.0), (0.0, 1.0), (1.0, 1.0))))
+    stack = replace(stack, copies_gathered=copies[0], copies_gradients=copies[1])
     way = sharing(data.draw(st.sampled_from(CONTEXT_ALGORITHMS)))
     sent = data.draw(st.sampled_from((0.0, 1.0, 2.0, 3.0)[: 4 if float(grid.layout.etp) == 1 else 3]))
     options = replace(grid.options, dispatcher=sent, **way)

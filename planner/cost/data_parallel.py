@@ -225,7 +225,7 @@ def _reduce_and_gather(
 
 
 def exposed(grid: Grid, split: StageSplit, flow: Flow) -> Figure:
-    """Seconds of data-parallel communication that nothing hides.
+    """Seconds of data-parallel communication that nothing hides, and of :func:`copies`.
 
     Reductions run beside a backward pass, gathers beside a forward pass; with overlap on, what is hidden is at most
     ``overlap x`` that pass, and the last bucket always shows. Sharded parameters (ZeRO 3) are
@@ -244,7 +244,7 @@ def most_held(grid: Grid, split: StageSplit) -> ShardedState:
 def exposed_traffic(grid: Grid, held: ShardedState, layers: Figure, forward: Figure, backward: Figure) -> Figure:
     """As :func:`exposed`, of `held` parameters beside passes of so many seconds over so many layers."""
     shown = data_parallel_traffic(grid, held, layers, forward, backward)
-    return shown.reductions * shown.late + shown.gathers * shown.early
+    return shown.reductions * shown.late + shown.gathers * shown.early + shown.copied
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,6 +261,8 @@ class DataParallelTraffic:
     """Seconds of one that the forward pass does not hide."""
     gathered_again: Figure
     """1 if parameters are gathered for the backward pass too (ZeRO 3)."""
+    copied: Figure
+    """Seconds a step of :func:`copies`, beside which nothing computes."""
 
 
 def data_parallel_traffic(
@@ -289,7 +291,28 @@ def data_parallel_traffic(
     late = last + collective_times.shown(others, stack.dp_overlap * backward, overlapping, toll)
     others = both.gather - both.first_gather
     early = both.first_gather + collective_times.shown(others, stack.dp_overlap * forward, beside_forward, toll)
-    return DataParallelTraffic(reductions, late, gathers, early, whole)
+    copied: Figure = 0.0
+    if np.count_nonzero(stack.copies_gathered + stack.copies_gradients):
+        out, into = copies(grid, held, r)
+        copied = reductions * (into + whole * out) + gathers * out
+    return DataParallelTraffic(reductions, late, gathers, early, whole, copied)
+
+
+def copies(grid: Grid, held: ShardedState, r: Replicas) -> tuple[Figure, Figure]:
+    """Seconds that kernels of a pass, beside which nothing computes, copy what is gathered (ZeRO 3) out of one buffer,
+    ``2 gathered bytes / memory rate``, and gradients (ZeRO 2 and 3) into one, ``(e + g) parameters / memory rate``, `e`
+    bytes as the pass makes them and `g` as they are reduced.
+
+    Source: pytorch@010ae4a8, torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py, foreach_all_gather_copy_out and
+    foreach_reduce_scatter_copy_in, both in the current stream; FSDP 1 has the second alone, the gradient of the split
+    of its flat parameter (_flat_param.py, _get_unflat_views_unaligned).
+    """
+    zero = grid.options.zero
+    shared = (r.dense_shards > 1) * held.dense + (r.expert_shards > 1) * held.experts
+    gathered = grid.stack.copies_gathered * (zero >= 3) * 2.0 * gathered_bytes(grid, shared)
+    reduced = grid.device.element * shared * grid.shape.trained + gradient_bytes(grid, shared)
+    reduced = grid.stack.copies_gradients * (zero >= 2) * reduced
+    return gathered / grid.device.memory_rate, reduced / grid.device.memory_rate
 
 
 def update(grid: Grid, split: StageSplit) -> Figure:

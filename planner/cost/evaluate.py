@@ -253,7 +253,11 @@ def breakdown(grid: Grid, priced: StepPasses | None = None) -> dict[str, Figure]
     parts["ep"] = parts["ep"] + pipeline.together([steps * x for x in n], [layer.alone for layer in s.layers])
     parts["p2p"] = steps * s.transfer
     parts["bubble"] = t.flow.bubble
-    parts["dp"] = t.exposed
+    split, held = s.split, data_parallel.most_held(grid, s.split)
+    copied = data_parallel.data_parallel_traffic(grid, held, split.first, t.flow.forward, t.flow.backward).copied
+    if np.count_nonzero(copied):
+        parts["copies"] = copied
+    parts["dp"] = t.exposed - copied
     site = grid.stack.whole_step
     parts = {name: site * seconds for name, seconds in parts.items()}
     parts["optimizer"] = t.update

@@ -389,6 +389,10 @@ class Stack:
     """Bytes per parameter of a rank's shard that copies of gradients take during the update."""
     gather_launches: Figure = 0.0
     """Launches a layer and rank that put gathered parameters together after the update, while nothing else runs."""
+    copies_gathered: Figure = 0.0
+    """1 if kernels copy gathered parameters (ZeRO 3) out of one buffer before a pass uses them."""
+    copies_gradients: Figure = 0.0
+    """1 if kernels copy gradients (ZeRO 2, 3) into one buffer before they are reduced."""
     gathers_working_copy: Figure
     """1 if weights live as sharded fp32 and a 16-bit copy is gathered layer by layer."""
     kernels_per_layer: Figure

@@ -16,7 +16,7 @@ from planner.schema.plan_prediction import called
 FAMILIES = {
     "compute": (
         "matrix", "attention", "vector", "logits", "embedding", "convolution", "router", "magnitudes", "reference",
-        "tower",
+        "tower", "copies",
     ),
     "communication": ("tp", "cp", "ep", "p2p", "dp", "mp", "all-to-all"),
     "recomputation": ("recompute",),
@@ -25,7 +25,7 @@ FAMILIES = {
 }  # fmt: skip
 """Kind of a cause -> causes as :mod:`planner.cost.evaluate` names them; all others are "other"."""
 KINDS = [*FAMILIES, "other"]
-OVER_PASSES = {"bubble", "dp", "optimizer", "offload", "p2p", "jitter"}
+OVER_PASSES = {"bubble", "dp", "copies", "optimizer", "offload", "p2p", "jitter"}
 """Causes that are no part of a micro-batch's passes through a stage."""
 FORWARD = 1.0 / 3.0
 """Of the arithmetic of a micro-batch: its backward pass multiplies twice as much (Narayanan et al. 2021)."""

@@ -326,6 +326,10 @@ class Runtime(Entry):
     gather_launches: NotNegative = 0.0
     """Launches of the host a layer and rank when gathered parameters are put together tensor by tensor, rank by rank,
     after the update, while nothing else runs."""
+    copies_gathered: bool = False
+    """Gathered parameters (ZeRO 3) are copied out of one buffer into tensors between the kernels of a pass."""
+    copies_gradients: bool = False
+    """Gradients are copied into one buffer, as wide as they are reduced, between those kernels (ZeRO 2 and 3)."""
     selective_recompute: tuple[Literal["scores", "activation", "norms", "linear-half", "kernel-output"], ...] = (
         "scores",
     )

@@ -135,7 +135,7 @@ __all__ = [
 
 CAUSES = (
     *("matrix", "attention", "vector", "launch", "recompute", "embedding", "tower", "logits"),
-    *("tp", "cp", "ep", "p2p", "dp", "bubble", "optimizer", "jitter", "overhead"),
+    *("tp", "cp", "ep", "p2p", "dp", "copies", "bubble", "optimizer", "jitter", "overhead"),
 )
 """Causes of a step's time, as :mod:`planner.cost.evaluate` names them; a document has those that are above 0."""
 PLAN_SHOWN = (

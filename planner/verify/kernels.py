@@ -185,7 +185,7 @@ CHECKS: tuple[Check, ...] = (
 )
 
 
-OUTSIDE = ("bubble", "dp", "optimizer", "jitter", "overhead")
+OUTSIDE = ("bubble", "dp", "copies", "optimizer", "jitter", "overhead")
 """Causes that take time outside the slowest rank's passes."""
 
 

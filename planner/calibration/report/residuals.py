@@ -34,7 +34,7 @@ EFFECTS: dict[str, tuple[str, ...]] = {
     "tensor parallel": ("tp",),
     "context parallel": ("cp",),
     "expert parallel": ("ep",),
-    "data parallel": ("dp",),
+    "data parallel": ("dp", "copies"),
     "optimizer": ("optimizer",),
     "growth with scale": ("jitter",),
 }
