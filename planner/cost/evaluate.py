@@ -253,8 +253,8 @@ def breakdown(grid: Grid, priced: StepPasses | None = None) -> dict[str, Figure]
     parts["ep"] = parts["ep"] + pipeline.together([steps * x for x in n], [layer.alone for layer in s.layers])
     parts["p2p"] = steps * s.transfer
     parts["bubble"] = t.flow.bubble
-    split, held = s.split, data_parallel.most_held(grid, s.split)
-    copied = data_parallel.data_parallel_traffic(grid, held, split.first, t.flow.forward, t.flow.backward).copied
+    held = data_parallel.most_held(grid, s.split)
+    copied = data_parallel.data_parallel_traffic(grid, held, s.split.first, t.flow.forward, t.flow.backward).copied
     if np.count_nonzero(copied):
         parts["copies"] = copied
     parts["dp"] = t.exposed - copied
