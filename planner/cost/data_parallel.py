@@ -300,7 +300,7 @@ def data_parallel_traffic(
 
 def copies(grid: Grid, held: ShardedState, r: Replicas) -> tuple[Figure, Figure]:
     """Seconds that kernels between those of a pass copy what is gathered (ZeRO 3) out of one buffer, ``2 gathered bytes
-    / memory rate``, and gradients (ZeRO 2, 3) into one, ``(e + g) parameters / memory rate``: `e` bytes as the pass makes
+    / memory rate``, and gradients (ZeRO 2, 3) into one, ``(e + g) parameters / memory rate``: `e` bytes as a pass makes
     them, `g` as they are reduced.
 
     Source: pytorch@010ae4a8, torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py, foreach_all_gather_copy_out and
