@@ -19,7 +19,7 @@ from tests.sweeps import QUICK, THOROUGH
 LEFT_OUT = [0, 0, 0]
 """Tests, and cases of sweeps, that this run leaves to `make test-thorough`; slow tests that it leaves to other runs."""
 SLOW_PART = "CLUSTERWRIGHT_SLOW_PART"
-"""Environment variable: `0/4` to `3/4` are the slow tests of a quarter of the files each, and all quick ones."""
+"""Environment variable: `0/5` to `4/5` are the slow tests of a fifth of the files each, and all quick ones."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
