@@ -86,7 +86,7 @@ def looked_up(asked: RLQuestion, clusters: list[Named], options: PlanOptions) ->
         options,
         objective=asked.objective,
         inputs=_inputs(known, model, clusters),
-        assumptions=_left_open(asked, work),
+        assumptions=job.left_open(asked, work),
     )
 
 
@@ -174,23 +174,3 @@ def taken_of(options: PlanOptions) -> dict[str, Any]:
 def _per_second(price: Price | None, accelerators: int) -> float | None:
     """US dollars of one accelerator and second."""
     return None if price is None else float(price.usd) / accelerators / 3600.0
-
-
-def _left_open(asked: RLQuestion, work: problem.RLStep) -> tuple[tuple[str, str, str], ...]:
-    """What the question did not say and this program chose."""
-    lengths = f"{work.demand.lengths.mean:,.0f} tokens a response"
-    spread = "log-normal, cut at the cap"
-    open_ones = (
-        (not isinstance(asked.response, str) or "/" in asked.response, f"{lengths}, {spread}",
-         "a mean and a cap do not say the spread; a file of lengths does", "--response"),
-        (asked.samples is None, f"{work.demand.samples:.0f} responses to a prompt", "as usual of it", "--samples"),
-        (asked.runtime is None, "the default training framework", "its newest release", "--runtime"),
-        (asked.engine == "vllm", f"{work.engine.name} generates", "the usual engine", "--engine"),
-        (asked.reward is None, "a verifier scores responses", "it takes no accelerator", "--reward"),
-        (asked.rollout_precision is None, "bf16 rollout", "8-bit weights change what is sampled; ask for them",
-         "--rollout-precision"),
-        (True, f"host times and memory shares of {work.engine.name}",
-         "no engine was timed; what measured steps take beyond them is fitted", "--engine"),
-        (True, "the same learning at any staleness", "no published law says what staleness costs", "--staleness"),
-    )  # fmt: skip
-    return tuple((what, why, flag) for is_open, what, why, flag in open_ones if is_open)

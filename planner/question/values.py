@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from functools import partial
+from pathlib import Path
 from typing import Annotated, TypeVar
 
 from pydantic import ConfigDict
@@ -89,6 +90,8 @@ class QuestionContext:
 
     catalog: Catalog
     currency: Currency = field(default_factory=Currency)
+    folder: Path = Path()
+    """Where files stand that the question names."""
 
 
 def span(text: object) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from planner.base.errors import WrongQuestion
 from planner.catalog import Catalog
 from planner.question.given import texts
 from planner.question.job_pools import JobPool
@@ -34,6 +35,9 @@ def posed(
     Raises:
         WrongQuestion: a layout, a split or a staleness that cannot be.
     """
+    if asked.placement == "colocated" and asked.split:
+        both = f"--split {asked.split} --placement colocated"
+        raise WrongQuestion(f"{both}: all accelerators of it train and roll out; leave out one of the two")
     return PostTraining(
         known=known,
         work=step,
@@ -59,3 +63,23 @@ def fastest(known: Catalog, model: Model, asked: RLTraining, cluster: Cluster) -
     training: PlanOptions = training_options(asked)
     question = posed(known, asked, work(model, asked), machines, training, objective="time", inputs={})
     return run.plan(question).plans[0]
+
+
+def left_open(asked: RLTraining, work: RLStep) -> tuple[tuple[str, str, str], ...]:
+    """What the question did not say and this program chose."""
+    lengths = f"{work.demand.lengths.mean:,.0f} tokens a response"
+    spread = "log-normal, cut at the cap"
+    open_ones = (
+        (not isinstance(asked.response, str) or "/" in asked.response, f"{lengths}, {spread}",
+         "a mean and a cap do not say the spread; a file of lengths does", "--response"),
+        (asked.samples is None, f"{work.demand.samples:.0f} responses to a prompt", "as usual of it", "--samples"),
+        (asked.runtime is None, "the default training framework", "its newest release", "--runtime"),
+        (asked.engine == "vllm", f"{work.engine.name} generates", "the usual engine", "--engine"),
+        (asked.reward is None, "a verifier scores responses", "it takes no accelerator", "--reward"),
+        (asked.rollout_precision is None, "bf16 rollout", "8-bit weights change what is sampled; ask for them",
+         "--rollout-precision"),
+        (True, f"host times and memory shares of {work.engine.name}",
+         "no engine was timed; what measured steps take beyond them is fitted", "--engine"),
+        (True, "the same learning at any staleness", "no published law says what staleness costs", "--staleness"),
+    )  # fmt: skip
+    return tuple((what, why, flag) for is_open, what, why, flag in open_ones if is_open)

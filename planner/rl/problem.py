@@ -100,7 +100,7 @@ def work(model: Model, task: RLTask, asked: RLOptions) -> RLStep:
     precision = asked.rollout_precision or "bf16"
     if precision not in ROLLOUT_BYTES:
         raise WrongQuestion(f"--rollout-precision {precision}: it can be {', '.join(ROLLOUT_BYTES)}")
-    critic = find_model(asked.critic) if asked.critic else model if task == "ppo" else None
+    critic = _other("critic", asked.critic) or (model if task == "ppo" else None)
     return RLStep(
         task=task,
         model=model,
@@ -108,11 +108,21 @@ def work(model: Model, task: RLTask, asked: RLOptions) -> RLStep:
         updates=asked.updates,
         reference=asked.reference,
         critic=critic,
-        reward=find_model(asked.reward) if asked.reward else None,
+        reward=_other("reward", asked.reward),
         steps=asked.steps,
         engine=engine_as_set(asked.engine, pinned_replica(texts(asked.rollout))),
         rollout_precision=precision,
     )
+
+
+def _other(flag: str, name: str | None) -> Model | None:
+    """A model that is trained or asked beside the policy."""
+    if not name:
+        return None
+    try:
+        return find_model(name)
+    except WrongQuestion as error:
+        raise WrongQuestion(f"--{flag} {name}: {error}") from None
 
 
 def _responses(stated: str | Path | Sequence[float]) -> response_lengths.Lengths:
@@ -131,10 +141,11 @@ def _responses(stated: str | Path | Sequence[float]) -> response_lengths.Lengths
     if not Path(stated).is_file():
         raise WrongQuestion(f"--response {stated}: no such file; or write mean and cap in tokens: 2k/8k")
     words = reading.text(Path(stated), "a file of lengths", LARGEST_FILE).replace(",", " ").split()
-    try:
-        values = np.array([float(word) for word in words])
-    except ValueError as error:
-        raise WrongQuestion(f"--response {stated}: one length in tokens a line; {error}") from None
+    wrong = next((word for word in words if not re.fullmatch(r"\d{1,9}(\.\d{1,9})?", word) or float(word) < 1), None)
+    if wrong is not None or not words:
+        read = f"{wrong[:40]!r} is no length" if wrong else "it is empty"
+        raise WrongQuestion(f"--response {stated}: {read}; write one length of at least 1 token a line")
+    values = np.array([float(word) for word in words])
     return response_lengths.of_values(values, float(values.max()) if len(values) else 1.0)
 
 
@@ -331,7 +342,9 @@ def stated_split(text: str | None, machines: Sequence[Machines]) -> tuple[int, i
     train, rollout = map(int, text.split(":"))
     total = sum(machine.accelerators for machine in machines)
     if train + rollout > total:
-        raise WrongQuestion(f"--split {text}: there are {total:,} accelerators; take {train}:{total - train}")
+        half = max(1, total // 2)
+        instead = f"{train}:{total - train}" if train < total else f"{half}:{half}"
+        raise WrongQuestion(f"--split {text}: there are {total:,} accelerators; take {instead}")
     return train, rollout
 
 

@@ -145,6 +145,11 @@ class RLPlan(Record):
     nearest: Sparse[RLNearestStep] = None
     """Published evidence."""
 
+    def on_accelerators(self) -> int:
+        """Accelerators of the nodes that it has, if every node is as the trainer's."""
+        apart = 0 if self.placement == "colocated" else sum(side.accelerators for side in self.rollout)
+        return -(-(self.trainer.accelerators + apart) // self.trainer.per_node) * self.trainer.per_node
+
 
 class MeasuredPhase(Record):
     """A phase of a measured step beside its prediction."""

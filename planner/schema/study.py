@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from planner.schema import notebook
 from planner.schema.plan import Assumption, Generator, Plan
 from planner.schema.record import Answer, Document, Record, Sparse
+from planner.schema.rl import RLPlan
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -114,7 +115,7 @@ class Brief(Record):
     step_time_s: float
     memory_bytes: float
     layout: dict[str, int]
-    """Degrees, micro-batch, batch and nodes."""
+    """Degrees, micro-batch, batch and nodes; of a post-training accelerators that train and that roll out."""
     options: dict[str, str | int | bool]
 
 
@@ -147,7 +148,13 @@ class DesignPoint(Document):
     usd_per_hour: float | None
     power_w: float | None
     plan: tuple[Plan, ...]
-    """Plans of every workload."""
+    """Plans of every workload but those below."""
+    post_training: Sparse[tuple[RLPlan, ...]] = None
+    """Placements of the workloads that are post-trainings."""
+
+    def steps(self) -> tuple[RLPlan, ...]:
+        """Placements of the workloads that are post-trainings, as many as there are."""
+        return self.post_training or ()
 
     def rows(self) -> list[dict[str, Any]]:
         """A row for each workload's plan."""

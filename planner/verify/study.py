@@ -41,6 +41,10 @@ def trials_are_of_the_question(study: StudyResult) -> Iterator[str]:
 def _layout(brief: Brief, trial: Trial, study: StudyResult) -> Iterator[str]:
     """Ranks fill the nodes, and micro-batches the batch that was asked for."""
     degrees = brief.layout
+    if "placement" in brief.options:
+        if not (0 < brief.step_time_s < math.inf and min(degrees["trains"], degrees["rolls_out"]) > 0):
+            yield f"{brief.step_time_s:g} s on {degrees['trains']} and {degrees['rolls_out']} accelerators"
+        return
     per_node = trial.axes.get("node.accelerators")
     ranks = math.prod(degrees[name] for name in ("tp", "pp", "cp", "dp"))
     whole = study.question.base.get("count") is not None
@@ -73,13 +77,27 @@ def points_are_trials(study: StudyResult) -> Iterator[str]:
             yield f"point {point.number} is not the same among the best and on the front"
         if not (_alike(point.objectives, trial.objectives) and _alike(point.measures, trial.measures)):
             yield f"point {point.number} and its trial differ in objectives or measures"
-        for plan, brief in zip(point.plan, trial.plan, strict=False):
+        for step, brief in zip(point.steps(), _of(trial, steps=True), strict=False):
+            sizes = step.trainer.accelerators, sum(side.accelerators for side in step.rollout)
+            if (
+                sizes != (brief.layout["trains"], brief.layout["rolls_out"])
+                or step.placement != brief.options["placement"]
+            ):
+                yield f"point {point.number}, {brief.model}: its roles are not placed as the trial says"
+            if not same(step.step_s, brief.step_time_s):
+                yield f"point {point.number}, {brief.model}: a step of {step.step_s:.12g} s"
+        for plan, brief in zip(point.plan, _of(trial, steps=False), strict=False):
             degrees = {name: getattr(plan.parallelism, name) for name in ("tp", "pp", "vpp", "cp", "ep", "etp", "dp")}
             degrees |= {"micro": plan.batch.micro, "batch": plan.batch.global_}
             if any(brief.layout.get(name) != degree for name, degree in degrees.items()):
                 yield f"point {point.number}, {brief.model}: the plan is not laid out as the trial says"
             if not same(plan.prediction.step_time_s, brief.step_time_s):
                 yield f"point {point.number}, {brief.model}: a step of {plan.prediction.step_time_s:.12g} s"
+
+
+def _of(trial: Trial, *, steps: bool) -> list[Brief]:
+    """The plans of a trial that are steps of post-trainings, or the others."""
+    return [brief for brief in trial.plan if ("placement" in brief.options) == steps]
 
 
 def sweeps_agree(study: StudyResult) -> Iterator[str]:

@@ -20,6 +20,7 @@ from planner.base.units import (
 from planner.commands.screen import render, typeset
 from planner.commands.screen.hand_over import assumed, hand_over
 from planner.report import quantities
+from planner.schema.rl import PLACED, layout, replicas
 from planner.study.question.study import LARGER_IS_BETTER
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ def _headline(found: StudyResult) -> None:
     hourly = "" if best.usd_per_hour is None else f" at {format_usd(best.usd_per_hour)}/h"
     paid = hourly if best.capital_usd is None else f" for {format_usd(best.capital_usd)}"
     base = found.question.base
-    size = best.plan[0].cluster.accelerators
+    size = best.plan[0].cluster.accelerators if best.plan else best.steps()[0].on_accelerators()
     render.text(
         f"{found.question.name}: {values}{paid}, {size:,} accelerators "
         f"({base['node']}, varied along {len(best.axes)} axes)"
@@ -168,7 +169,7 @@ def _front(found: StudyResult) -> None:
             *(quantities.objective(name, value) for name, value in point.objectives.items()),
             None if point.power_w is None else format_power(point.power_w),
             *(quantities.axis(point.axes[path], units[path]) for path in paths),
-            quantities.degrees(point.plan[0].parallelism),
+            quantities.degrees(point.plan[0].parallelism) if point.plan else PLACED[point.steps()[0].placement],
         ]
         for point in shown
     ]
@@ -199,8 +200,15 @@ def _workloads(found: StudyResult) -> None:
             quantities.degrees(plan.parallelism),
             plan.recompute.policy,
         ]
-        for plan, job in zip(best.plan, found.question.workloads, strict=True)
+        for plan, job in zip(best.plan, (job for job in found.question.workloads if "step" not in job), strict=True)
     ]
+    stepped = [job for job in found.question.workloads if "step" in job]
+    for step, job in zip(best.steps(), stepped, strict=True):
+        named = f"{job['step']['task']} of {job['model']}"
+        memory = format_bytes(step.trainer.memory_bytes)
+        took = (format_seconds(step.step_s), format_count(step.tokens_per_s), "-", memory)
+        plan_text = f"{PLACED[step.placement]}: {layout(step)}; rollout {replicas(step)}"
+        rows.append([named, f"{job['weight']:g}", *took, plan_text, "-"])
     headers = ["workload", "weight", "step", "tokens/s", "MFU", "memory", "plan", "recompute"]
     render.table(headers, rows, align="lrrrrrll", priority=["recompute", "weight", "memory"])
 

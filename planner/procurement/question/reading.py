@@ -28,7 +28,6 @@ from planner.procurement.question.portfolio import (
     PortfolioTerms,
     Reliability,
 )
-from planner.procurement.question.steps import StepTable, post_training, step_tokens
 from planner.procurement.supply.pools import offers
 from planner.procurement.supply.prices import everything
 from planner.question.typed_file import Integer, OwnershipTable, TrainingTable, TypedFile, opened
@@ -45,6 +44,7 @@ from planner.question.values import (
     Several,
     TokensPerSecond,
 )
+from planner.rl.steps import StepTable, post_training, step_tokens
 from planner.schema.procurement import Currency
 from planner.schema.workload import Workload
 
@@ -168,7 +168,8 @@ def portfolio(file: TypedFile, catalog: Catalog) -> Portfolio:
     if money := file.record(MoneyTable):
         with file.noting():
             currency = _currency(money)
-    table = file.record(PortfolioTable, QuestionContext(catalog=catalog, currency=currency))
+    context = QuestionContext(catalog=catalog, currency=currency, folder=file.document.path.parent)
+    table = file.record(PortfolioTable, context)
     file.done()
     assert table is not None
     asked = Portfolio(

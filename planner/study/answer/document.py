@@ -13,8 +13,11 @@ from planner import verify
 from planner.base.errors import ClusterwrightError, NoAnswer
 from planner.base.version import __version__
 from planner.catalog import Catalog
+from planner.models.workload import find_model
 from planner.planning import answer
+from planner.rl import job as job_of_rl
 from planner.schema.plan import Assumption, Generator, Plan
+from planner.schema.rl import RLPlan
 from planner.schema.study import (
     UNITS,
     Brief,
@@ -64,7 +67,12 @@ def question(study: Study) -> StudySection:
         base=asdict(study.base),
         axes=study.axes,
         workloads=tuple(
-            {"model": job.model, "weight": job.weight, "asked": _as_written(_without_empty(asdict(job.asked)))}
+            {
+                "model": job.model,
+                "weight": job.weight,
+                "asked": _as_written(_without_empty(asdict(job.asked))),
+                **({} if job.post_training is None else {"step": _without_empty(asdict(job.post_training))}),
+            }
             for job in study.workloads
         ),
         objectives=study.objectives,
@@ -199,8 +207,12 @@ def _point(evaluator: Evaluator, point: Trial) -> DesignPoint:
     clusters, values = evaluator.clusters, point.axes
     outcome = evaluator.valued([values], [()])[0]
     plans = []
+    placed = []
     for job, candidate in zip(evaluator.study.workloads, outcome.candidates, strict=True):
         assert candidate is not None
+        if isinstance(candidate, RLPlan):
+            placed.append(candidate)
+            continue
         priced = evaluator.priced(job, values)
         plans.append(answer.plan(priced, candidate, 1))
     for plan in plans:
@@ -217,6 +229,7 @@ def _point(evaluator: Evaluator, point: Trial) -> DesignPoint:
         usd_per_hour=_known(lambda: clusters.hourly_usd(values)),
         power_w=_known(lambda: clusters.power(values)),
         plan=tuple(plans),
+        post_training=tuple(placed) or None,
     )
 
 
@@ -252,6 +265,10 @@ def _assumptions(study: Study, plans: Sequence[Plan]) -> tuple[Assumption, ...]:
         for plan in plans
         for assumption in plan.assumptions
     ]
+    steps = [(job, job.post_training) for job in study.workloads if job.post_training]
+    for job, step in steps:
+        left_open = job_of_rl.left_open(step, job_of_rl.work(find_model(job.model), step))
+        assumptions += [Assumption(what=what, why=why, flag="workloads.step") for what, why, _ in left_open]
     if study.costs.basis == "purchase":
         owner = study.costs.ownership
         stated = "as stated" if study.costs.accelerator_usd is not None else "of the catalog and rates from it on"

@@ -98,10 +98,10 @@ class Proof:
 def axes(study: Study) -> list[int]:
     """Places of the axes along which a box may be wide: their figures speed plans up, and none of their rates falls.
 
-    A plan takes the batch of most tokens a second: where it has a choice, a faster machine may take longer steps.
+    Of several batches that of most tokens a second is taken: a faster machine may step slower, as may RL on it.
     """
     steps = "step-time" in study.objectives or any(limit.of == "step-time" for limit in study.constraints)
-    if steps and any(mark in str(job.asked.batch) for job in study.workloads for mark in ("|", "..")):
+    if any(job.post_training or (steps and ".." in str(job.asked.batch).replace("|", "..")) for job in study.workloads):
         return []
     falling = {_figure(rate.path) for rate in (*study.costs.rates, *study.power) if rate.per_unit < 0}
     return [

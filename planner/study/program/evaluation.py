@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 
 from planner import cost
 from planner.base.errors import ClusterwrightError, WrongQuestion
@@ -17,10 +17,15 @@ from planner.catalog import Catalog
 from planner.cost import money
 from planner.cost.figures import Array
 from planner.cost.goodput import wall_time
+from planner.models.parameters import parameters
+from planner.models.workload import find_model
 from planner.question import search_problem as question
 from planner.question.request import goodput_of
+from planner.question.rl_options import RLTraining
 from planner.question.search_problem import Prepared, prepare, problem
+from planner.rl.job import fastest
 from planner.schema.hardware import Cluster
+from planner.schema.rl import RLPlan
 from planner.search.best_per_machine import best_on_each, needs
 from planner.search.branch_and_bound import Bounded
 from planner.search.problem import Candidate
@@ -36,8 +41,11 @@ SAMPLED = 16
 POINT_S, ROW_S, TABLE_ROW_S = 4e-4, 3e-7, 1e-5
 """CPU seconds of a workload at a point, of each layout that is searched, and of each layout of a space, once for all
 machines that are searched in it side by side; as `benchmarks/design_points.py` prints them, rounded."""
+STEP_S = 0.4
+"""CPU seconds of a post-training at a point: each cluster is searched by itself."""
 _WITHOUT_PLAN = ("capital", "power", "accelerators")
 Key = tuple[object, ...]
+Best = Candidate | RLPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +59,9 @@ class PointOutcome:
     """What is limited, as far as it is known."""
     violations: dict[str, float]
     """Constraint -> by what share it is exceeded; 0 or less where it is kept."""
-    candidates: tuple[Candidate | None, ...]
-    """The candidate of each workload; None where it was not searched for or nothing fits."""
+    candidates: tuple[Best | None, ...]
+    """The candidate of each workload, of a post-training its placement; None where it was not searched for or nothing
+    fits."""
     why: str = ""
     """What is wrong with a point that is no cluster, or trains nothing."""
 
@@ -81,6 +90,8 @@ class Evaluator:
         self.catalog, self.study = catalog, study
         self.clusters = Clusters(catalog, study)
         self._spaces: dict[Key, _Space | str] = {}
+        self._steps: dict[Key, RLPlan | str] = {}
+        """Placements of post-trainings, or why there is none."""
         self._flops: dict[StudyWorkload, float] = {}
         self._weights = sum(job.weight for job in study.workloads)
         self._plan_keys: dict[Point, Key] = {}
@@ -124,6 +135,7 @@ class Evaluator:
         if self._loose is None:
             self._loose = Evaluator(self.catalog, replace(self.study, constraints=()))
             self._loose._spaces, self._loose.clusters = self._spaces, self.clusters
+            self._loose._steps = self._steps
         return self._loose
 
     def bounds(self, values: Sequence[Values]) -> list[dict[str, float]]:
@@ -151,6 +163,9 @@ class Evaluator:
             with suppress(ClusterwrightError):  # it is not known, and so nothing follows from it
                 parts.append(ask(values))
         for job in self.study.workloads:
+            if job.post_training is not None:
+                parts.append(_placed_on(cluster))
+                continue
             prepared = self.prepared(job, values)
             good = float(goodput_of(self.clusters.request(job, values), cluster.count).fraction)
             parts += [_structure(cluster), good, prepared if isinstance(prepared, str) else _speed(prepared)]
@@ -163,7 +178,12 @@ class Evaluator:
         size = self.study.size
         values = [self.study.values(self.study.point(n * size // SAMPLED)) for n in range(min(size, SAMPLED))]
         point_s = ROW_S + TABLE_ROW_S / self._points_a_space(min(at_once, size))
-        return POINT_S * len(self.study.workloads) + point_s * sum(map(self._layouts, values)) / len(values)
+        steps = sum(job.post_training is not None for job in self.study.workloads)
+        return (
+            STEP_S * steps
+            + POINT_S * len(self.study.workloads)
+            + point_s * sum(map(self._layouts, values)) / len(values)
+        )
 
     def _points_a_space(self, many: int) -> float:
         """How many of `many` consecutive points share a space."""
@@ -179,7 +199,7 @@ class Evaluator:
         _, broken, why = self._limits(values)
         if why or not _kept(broken):
             return 0
-        spaces = (self.prepared(job, values) for job in self.study.workloads)
+        spaces = (self.prepared(job, values) for job in self.study.workloads if job.post_training is None)
         return sum(block.height for space in spaces if not isinstance(space, str) for block in space.blocks)
 
     # ---- constraints -------------------------------------------------------------------------------------------------
@@ -255,6 +275,9 @@ class Evaluator:
         open_ones: dict[int, tuple[_Space, dict[Key, Prepared]]] = {}
         for values in wanted:
             for job in self.study.workloads:
+                if job.post_training is not None:
+                    self._placed(job, job.post_training, self.clusters.cluster(values))
+                    continue
                 space = self._space(job, self.clusters.cluster(values), values)
                 if isinstance(space, str):
                     continue
@@ -277,6 +300,17 @@ class Evaluator:
                 if answer.closest is not None:
                     space.least = answer.closest.memory
 
+    def _placed(self, job: StudyWorkload, asked: RLTraining, cluster: Cluster) -> RLPlan | str:
+        """The placement with the shortest step of a post-training on a cluster, or why there is none."""
+        key = (job, *_placed_on(cluster))
+        if key not in self._steps:
+            self.searches += 1
+            try:
+                self._steps[key] = fastest(self.catalog, find_model(job.model), asked, cluster)
+            except ClusterwrightError as error:
+                self._steps[key] = str(error).splitlines()[0]
+        return self._steps[key]
+
     def _keep(self, space: _Space, held: list[Array]) -> None:
         """Remembers what the candidates of a space hold, and forgets that of others where it is too much."""
         others = [other for other in self._spaces.values() if isinstance(other, _Space) and other is not space]
@@ -298,12 +332,19 @@ class Evaluator:
     def _outcome(
         self, point: Point, values: Values, measures: dict[str, float], broken: dict[str, float]
     ) -> PointOutcome:
-        candidates: list[Candidate | None] = []
+        candidates: list[Best | None] = []
         short = -1.0
         why = ""
         cluster = self.clusters.cluster(values)
         for job in self.study.workloads:
-            space = self._space(job, cluster, values)
+            space = (
+                self._space(job, cluster, values)
+                if job.post_training is None
+                else self._placed(job, job.post_training, cluster)
+            )
+            if isinstance(space, RLPlan):
+                candidates.append(space)
+                continue
             if isinstance(space, str):
                 candidates.append(None)
                 short = max(short, 1.0)
@@ -322,7 +363,7 @@ class Evaluator:
         objectives: dict[str, float] = {name: known[name] for name in self.study.objectives}
         return PointOutcome(point, objectives, measures, self._violations(measures), tuple(candidates))
 
-    def worth(self, candidates: Sequence[Candidate | None], values: Values) -> dict[str, float]:
+    def worth(self, candidates: Sequence[Best | None], values: Values) -> dict[str, float]:
         """Objectives that are asked for or limited, of plans at the prices and powers of a point: weighted means."""
         known: dict[str, float] = dict.fromkeys(self._needed(), 0.0)
         for job, candidate in zip(self.study.workloads, candidates, strict=True):
@@ -337,23 +378,32 @@ class Evaluator:
         names: tuple[Objective, ...] = ("step-time", "cost", "energy", "performance-per-dollar")
         return (name for name in names if name in self.study.objectives or name in limited)
 
-    def _value(self, name: Objective, job: StudyWorkload, candidate: Candidate, values: Values) -> float:
+    def _value(self, name: Objective, job: StudyWorkload, candidate: Best, values: Values) -> float:
         """One objective of one workload."""
-        if name == "step-time":
-            return candidate.time
         wanted = self.clusters.request(job, values)
-        tokens = candidate.layout["batch"] * wanted.workload.sequence
+        if isinstance(candidate, RLPlan):
+            nodes = self.clusters.cluster(values).count
+            step_s = candidate.step_s
+            tokens = candidate.tokens_per_s * step_s
+        else:
+            nodes = candidate.layout["nodes"]
+            step_s = candidate.time
+            tokens = candidate.layout["batch"] * wanted.workload.sequence
+        if name == "step-time":
+            return step_s
         if name == "performance-per-dollar":
             capital = self.clusters.capital(values)
             paid = self.clusters.hourly_usd(values) if capital is None else capital
-            return self._flops_per_token(job, candidate, values) * tokens / candidate.time / paid if paid else math.inf
-        good = goodput_of(wanted, candidate.layout["nodes"]).fraction
-        seconds = float(wall_time(candidate.time, 1.0, good)) / tokens
+            return self._flops_per_token(job, candidate, values) * tokens / step_s / paid if paid else math.inf
+        good = goodput_of(wanted, nodes).fraction
+        seconds = float(wall_time(step_s, 1.0, good)) / tokens
         if name == "energy":
             return seconds * self.clusters.power(values)
         return seconds / money.HOUR_S * self.clusters.hourly_usd(values) * 1e6
 
-    def _flops_per_token(self, job: StudyWorkload, candidate: Candidate, values: Values) -> float:
+    def _flops_per_token(self, job: StudyWorkload, candidate: Best, values: Values) -> float:
+        if isinstance(candidate, RLPlan):  # of the updates; responses are there for their sake
+            return 6.0 * parameters(find_model(job.model)).active
         if job not in self._flops:
             prepared = self.prepared(job, values)
             assert not isinstance(prepared, str)
@@ -372,6 +422,11 @@ def _structure(cluster: Cluster) -> Key:
     node, fabric, part = cluster.node, cluster.fabric, cluster.accelerator
     has = tuple(getattr(part, name) is None for name in type(part).__dataclass_fields__)
     return (node.id, node.accelerators, cluster.count, fabric.id, fabric.kind, fabric.leaf_nodes, part.id, has)
+
+
+def _placed_on(cluster: Cluster) -> Key:
+    """What of a cluster a step of post-training depends on: all but where it stands and what it draws."""
+    return (str(asdict(replace(cluster, region=None, node=replace(cluster.node, max_power=None)))),)
 
 
 def _speed(prepared: Prepared) -> Key:

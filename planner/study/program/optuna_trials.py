@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from planner.axes.table import OFFLOAD, PRECISION, RECOMPUTE, SEQUENCE_PARALLEL, ZERO
 from planner.axes.values import offload_name
 from planner.base.locking import gone, this_process
+from planner.schema.rl import RLPlan
 from planner.study.program.evaluation import Evaluator, PointOutcome
 from planner.study.program.optuna_samplers import KnownPoints, distributions, ordinal, point, sampler
 
@@ -91,7 +92,17 @@ def stored(outcome: PointOutcome) -> dict[str, Any]:
 
 
 def brief(candidate: Any) -> dict[str, Any]:
-    """A candidate as :class:`planner.schema.study.Brief` has it: seconds, bytes, layout and options."""
+    """A candidate as :class:`planner.schema.study.Brief` has it: seconds, bytes, layout and options; of a post-training
+    accelerators by role, and its placement.
+    """
+    if isinstance(candidate, RLPlan):
+        rolls_out = sum(side.accelerators for side in candidate.rollout)
+        return {
+            "step_time_s": candidate.step_s,
+            "memory_bytes": candidate.trainer.memory_bytes,
+            "layout": {"trains": candidate.trainer.accelerators, "rolls_out": rolls_out},
+            "options": {"placement": candidate.placement, "staleness": f"{candidate.staleness:g}"},
+        }
     options = candidate.options
     return {
         "step_time_s": candidate.time,

@@ -18,9 +18,12 @@ from planner.base.secrets import without_passwords
 from planner.base.typed import Finding, Misfit, Where, keeps, keys, knows, missing, reads, record, wrong
 from planner.catalog import Catalog
 from planner.catalog.files import TomlDocument
+from planner.models.workload import find_model
 from planner.question.plan_options import PlanOptions
 from planner.question.typed_file import OwnershipTable, TrainingTable, TypedFile, opened
 from planner.question.values import TABLE, Positive, QuestionContext, Several, positive, quantity, whole
+from planner.rl import steps
+from planner.rl.steps import StepTable
 from planner.schema.study import Axis, Rate, StudyQuestion, Value
 from planner.study.program import clusters
 from planner.study.question import axes as figures
@@ -324,6 +327,7 @@ class WorkloadTable(TrainingTable):
     oom_risk: str | float = PlanOptions.oom_risk
     launchable: Annotated[bool, Field(strict=True)] = False
     noise_scale: str | None = None
+    step: StepTable | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -364,12 +368,15 @@ def read(path: Path, catalog: Catalog) -> Study:
 def study(document: TomlDocument, catalog: Catalog) -> Study:
     """As :func:`read`, from TOML that was read already."""
     file = TypedFile(document=document)
-    table = file.record(StudyTable, QuestionContext(catalog=catalog))
+    table = file.record(StudyTable, QuestionContext(catalog=catalog, folder=document.path.parent))
     if table and len(table.workloads) > MOST_WORKLOADS:
         file.wrong(("workloads",), f"{len(table.workloads)} workloads; at most {MOST_WORKLOADS}")
     constraints: tuple[StudyConstraint, ...] = ()
     with file.noting("constraints"):
         constraints = _joined(table.constraints) if table else ()
+    workloads: tuple[StudyWorkload, ...] = ()
+    with file.noting("workloads"):
+        workloads = tuple(_workload(job, n) for n, job in enumerate(table.workloads)) if table else ()
     file.done()
     assert table is not None
     usual = "us" if "us" in catalog.regions else None
@@ -377,10 +384,7 @@ def study(document: TomlDocument, catalog: Catalog) -> Study:
         name=table.name or document.path.stem,
         base=replace(table.base, region=table.base.region or usual),
         axes=table.axes,
-        workloads=tuple(
-            StudyWorkload(model=str(job.model), weight=job.weight, asked=job.options(*_OPTIONS))
-            for job in table.workloads
-        ),
+        workloads=workloads,
         objectives=table.objectives,
         costs=table.costs,
         power=table.power,
@@ -392,6 +396,23 @@ def study(document: TomlDocument, catalog: Catalog) -> Study:
     _together(file, catalog, result)
     file.done()
     return result
+
+
+def _workload(table: WorkloadTable, place: int) -> StudyWorkload:
+    """A workload, post-training or another.
+
+    Raises:
+        Misfit: keys that do not go together.
+    """
+    try:
+        stated = steps.post_training(table, table.step)
+        if stated is None:
+            return StudyWorkload(model=str(table.model), weight=table.weight, asked=table.options(*_OPTIONS))
+        steps.step_tokens(find_model(table.model), stated)
+    except Misfit as misfit:
+        raise Misfit(*(problem._replace(where=(place, *problem.where)) for problem in misfit.found)) from None
+    asked = replace(table.options("oom_risk"), task="sft")
+    return StudyWorkload(model=str(table.model), weight=table.weight, asked=asked, post_training=stated)
 
 
 def _format_value(of: str, value: float) -> str:

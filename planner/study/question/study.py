@@ -13,6 +13,7 @@ from pydantic import ConfigDict
 from planner.base.typed import reads
 from planner.cost.ownership import Ownership
 from planner.question.plan_options import PlanOptions
+from planner.question.rl_options import RLTraining
 from planner.question.values import TABLE, FabricId, NodeId, RegionId, whole
 from planner.schema.study import UNITS, Axis, Rate, StudyQuestion, Value
 
@@ -31,6 +32,8 @@ class StudyWorkload:
     model: str
     weight: float
     asked: PlanOptions
+    post_training: RLTraining | None = None
+    """What a step of it does, where it is one."""
 
 
 @dataclass(frozen=True, kw_only=True)

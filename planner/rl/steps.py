@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Annotated, ClassVar, get_args
 
 from pydantic import ConfigDict, Field
 
 from planner.base.errors import ClusterwrightError
-from planner.base.typed import missing, wrong
+from planner.base.typed import knows, missing, wrong
 from planner.question.rl_options import RLTraining
 from planner.question.typed_file import TrainingTable
-from planner.question.values import TABLE, Whole
+from planner.question.values import TABLE, QuestionContext, Whole
 from planner.rl import job
 from planner.schema.choices import Engine, Placement, RLTask
 from planner.schema.workload import Model
 
 TASKS: tuple[RLTask, ...] = get_args(RLTask)
+
+
+def _lengths(text: object, given: QuestionContext) -> str:
+    """Lengths as they are written; a file of them stands beside the file that names it."""
+    if not isinstance(text, str):
+        raise ValueError("must be some text")
+    path = Path(text).expanduser()
+    relative = given.folder / path
+    return str(relative) if not path.is_absolute() and relative.is_file() else text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +35,7 @@ class StepTable:
 
     __pydantic_config__: ClassVar[ConfigDict] = TABLE
 
-    response: Annotated[str, missing('write the mean and the cap in tokens: response = "2k/8k"')]
+    response: Annotated[str, knows(_lengths), missing('write the mean and the cap in tokens: response = "2k/8k"')]
     prompts: Whole = RLTraining.prompts
     samples: Whole | None = None
     prompt_length: Whole = 256
@@ -41,8 +51,12 @@ class StepTable:
     steps: Whole = RLTraining.steps
 
 
-OF_STEPS = ("samples", "tokens", "batch", "seq", "rank", "imbalance", "method", "mtp_layers")
+OF_STEPS = ("samples", "tokens", "batch", "seq", "rank", "imbalance", "method", "mtp_layers", "targets", "waive",
+            "launchable", "noise_scale")  # fmt: skip
 """Keys of other workloads whose place a step takes: all of its parameters are trained, without modules of its own."""
+
+OF_TRAINERS = ("task", "optimizer", "runtime", "precision", "pin", "oom_risk")
+"""Keys that say of a trainer what they say of another training."""
 
 
 def post_training(table: TrainingTable, step: StepTable | None) -> RLTraining | None:
@@ -62,8 +76,8 @@ def post_training(table: TrainingTable, step: StepTable | None) -> RLTraining | 
             key = "sequence" if field.name == "seq" else field.name
             raise wrong(f"says nothing of {table.task}; its step says what is done", key)
     stated = {field.name: getattr(step, field.name) for field in fields(StepTable)}
-    of_trainer = {name: getattr(table, name) for name in ("task", "optimizer", "runtime", "precision", "pin")}
-    return RLTraining(**stated, **of_trainer)
+    names = {field.name for field in fields(table)} & set(OF_TRAINERS)
+    return RLTraining(**stated, **{name: getattr(table, name) for name in names})
 
 
 def step_tokens(model: Model, asked: RLTraining) -> float:
