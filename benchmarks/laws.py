@@ -42,6 +42,8 @@ TARGETS = {
     "primus": ("primus.yaml", "primus", {"runtime": "primus"}),
 }
 """Target -> which of its files is read again, as what, and what a question must say to be exported there."""
+IN_CODE = ("deepspeed", "torchtitan")
+"""Sources whose recomputation stands in code: import says so under Assumes, and takes ``--recompute``."""
 ON = {"primus": ("mi300x-8",)}
 """Nodes of a target that does not run on all of :data:`NODES`."""
 
@@ -105,9 +107,12 @@ def imported(chance: random.Random) -> str:
     with tempfile.TemporaryDirectory() as place:
         api.export(found, target, place, force=True)
         unsaid = {"seq": asked["seq"], "batch": asked["batch"]} if source == "deepspeed" else {}
+        pinned = {"recompute": found[0].axes["recompute"]} if source in IN_CODE else {}
         beside = tuple(Path(place).glob("accelerate.yaml")) if file.endswith(".yaml") else ()
         started = reading.Started(files=beside)
-        read = reading.plan(source, str(Path(place) / file), (cluster,), model=model, started=started, **unsaid)
+        read = reading.plan(
+            source, str(Path(place) / file), (cluster,), model=model, pinned=pinned, started=started, **unsaid
+        )
     figures = [
         (one.step_time_s, one.memory.total_bytes) for one in (found[0].prediction, read.plans.plans[0].prediction)
     ]

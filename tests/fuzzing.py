@@ -4,7 +4,8 @@ Each reader has files that are right. What stands in them is replaced, left out 
 words and lines of other texts. Half of the changes are strange; the other half are such as a person makes, a number
 scaled or a value that stands elsewhere behind the same word, so that what comes after reading is reached, too.
 A wrong file may be refused, never crash (exit 70), hang (20 s) or fill the memory. Prints JSON: inputs by reader, how
-many were accepted (exit 0), and what failed with the file that did it; exits with 1 if anything failed.
+many were accepted (exit 0) and how many answered (accepted, or exit 1: a valid question without an answer, a recheck
+with differences), and what failed with the file that did it; exits with 1 if anything failed.
 """
 
 from __future__ import annotations
@@ -139,6 +140,8 @@ def spoilt_text(text: str, edits: Sequence[Edit], right: Sequence[str] = ()) -> 
             text = text[: word.start()] + new + text[word.end() :]
         elif lines:
             line = where % len(lines)
+            if how >= HARD and ("=" in lines[line] or len(lines) == 1):
+                continue  # nobody who edits by hand states a key, or a whole command, twice
             text = "\n".join([*lines[:line], *([lines[line]] * 2 if how % 2 else []), *lines[line + 1 :], ""])
     return text
 
@@ -385,7 +388,7 @@ def readers() -> list[Reader]:
         Reader("offer", "offer.json", [offer], command("explain", "FILE")),
         Reader("offer again", "offer.json", [offer], command("explain", "FILE", "--recheck")),
         Reader("logs", "train.log", ["\n".join([*form([4.0] * 20), ""]) for form, *_ in training_logs.FORMS.values()],
-               lambda f: not logs.read(f)),
+               lambda f: 0 if logs.read(f) else 2),
         Reader("trace", "trace.json", [json.dumps(profiles_of_steps.kineto(
                    [each for n in range(3) for each in profiles_of_steps.a_step(n, 20.0 * n)]))],
                traced),
@@ -432,8 +435,8 @@ def drawn(chance: random.Random) -> list[Edit]:
     return [(chance.randrange(10**5), chance.randrange(HARD), deepcopy(chance.choice(kinds)())) for _ in range(count)]
 
 
-def once(reader: Reader, text: str, folder: Path) -> bool:
-    """Asks a reader for one file: whether it was accepted; raises where it neither answers nor refuses."""
+def once(reader: Reader, text: str, folder: Path) -> int:
+    """Asks a reader for one file: the exit code of its answer; raises where it neither answers nor refuses."""
 
     worked = [time.process_time()]
 
@@ -452,9 +455,9 @@ def once(reader: Reader, text: str, folder: Path) -> bool:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             answer = reader.ask(file)
-            return not isinstance(answer, int) or answer == 0
-    except ClusterwrightError:
-        return False
+            return answer if isinstance(answer, int) else 0
+    except ClusterwrightError as error:
+        return error.exit_code
     finally:
         for _, timer, _ in CLOCKS:
             signal.setitimer(timer, 0)
@@ -475,15 +478,15 @@ def save(failed: dict[str, str]) -> None:
         (SAVED / failed["reader"] / hashlib.sha256(content).hexdigest()[:16]).write_bytes(content)
 
 
-def failure(reader: Reader, text: str, folder: Path) -> tuple[str, bool]:
-    """What went wrong with a file, empty if it was answered or refused; and whether it was accepted."""
+def failure(reader: Reader, text: str, folder: Path) -> tuple[str, int]:
+    """What went wrong with a file, empty if it was answered or refused; and the exit code."""
     try:
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
             return "", once(reader, text, folder)
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        return "".join(traceback.format_exception_only(error)), False
+        return "".join(traceback.format_exception_only(error)), DEFECT
 
 
 class Turn(NamedTuple):
@@ -491,35 +494,40 @@ class Turn(NamedTuple):
 
     inputs: int
     accepted: int
+    """Exit 0."""
+    answered: int
+    """Accepted, or exit 1."""
     failed: dict[str, str] | None = None
 
 
 def turn(reader: Reader, number: int, folder: Path, most: int | None = None) -> Turn:
     """Asks a reader for spoilt files for a second, or `most` of them, until one fails: the simplest that does."""
     spoil = spoilt_json if reader.file.endswith(".json") else spoilt_text
-    chance, ends, count, accepted = random.Random(f"{reader.name} {number}"), time.monotonic() + SLICE_S, 0, 0
+    chance, ends, count = random.Random(f"{reader.name} {number}"), time.monotonic() + SLICE_S, 0
+    accepted = answered = 0
     while (count < most) if most else (time.monotonic() < ends):
         right, edits = chance.choice(reader.right), drawn(chance)
         count += 1
-        error, taken = failure(reader, spoil(right, edits, reader.right), folder)
-        accepted += taken
+        error, code = failure(reader, spoil(right, edits, reader.right), folder)
+        accepted += code == 0
+        answered += code <= 1
         if error:
             tries = [[each] for each in edits] + [[e for e in edits if e is not each] for each in edits] + [edits]
             for text in (spoil(right, fewer, reader.right) for fewer in tries):
                 if again := failure(reader, text, folder)[0]:
-                    return Turn(count, accepted, {"reader": reader.name, "error": again, "file": text})
+                    return Turn(count, accepted, answered, {"reader": reader.name, "error": again, "file": text})
             # A clock that rang once alone tells of a busy machine, not of the file.
             if not error.startswith(f"{Hang.__module__}.{Hang.__name__}"):
                 text = spoil(right, edits, reader.right)
                 told = {"reader": reader.name, "error": f"once, not again: {error}", "file": text}
-                return Turn(count, accepted, told)
-    return Turn(count, accepted)
+                return Turn(count, accepted, answered, told)
+    return Turn(count, accepted, answered)
 
 
 def fuzz(seconds: float, first: int, chosen: Sequence[Reader], most: int | None = None) -> dict[str, Any]:
     """All readers in turns until the time is over; each one turn at least, of a second or of `most` inputs."""
     began, number, failures = time.monotonic(), first, []
-    counts, accepted = (dict.fromkeys((r.name for r in chosen), 0) for _ in range(2))
+    counts, accepted, answered = (dict.fromkeys((r.name for r in chosen), 0) for _ in range(3))
     before = Path.cwd()
     with tempfile.TemporaryDirectory(dir=IN_MEMORY if IN_MEMORY.is_dir() else None) as place:
         os.chdir(place)
@@ -534,6 +542,7 @@ def fuzz(seconds: float, first: int, chosen: Sequence[Reader], most: int | None 
                     done = turn(reader, number, folder, most)
                     counts[reader.name] += done.inputs
                     accepted[reader.name] += done.accepted
+                    answered[reader.name] += done.answered
                     failures += [done.failed] if done.failed else []
                     shutil.rmtree(folder)
                 number += 1
@@ -542,9 +551,9 @@ def fuzz(seconds: float, first: int, chosen: Sequence[Reader], most: int | None 
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
     if most > MOST_BYTES:
         failures.append({"reader": "all", "error": f"{most:,} bytes of memory", "file": ""})
-    return {"inputs": sum(counts.values()), "accepted": sum(accepted.values()), "by_reader": counts,
-            "accepted_by_reader": accepted, "seconds": round(time.monotonic() - began, 1),
-            "peak_bytes": most, "failures": failures}  # fmt: skip
+    return {"inputs": sum(counts.values()), "accepted": sum(accepted.values()), "answered": sum(answered.values()),
+            "by_reader": counts, "accepted_by_reader": accepted, "answered_by_reader": answered,
+            "seconds": round(time.monotonic() - began, 1), "peak_bytes": most, "failures": failures}  # fmt: skip
 
 
 class Asked(NamedTuple):
@@ -567,9 +576,9 @@ def side_by_side(asked: Asked, names: Sequence[str], workers: int) -> dict[str, 
     """Readers by several processes, each for its share of the time; the same inputs as by one, while time lasts."""
     began, share = time.monotonic(), asked._replace(seconds=asked.seconds * workers / len(names))
     found = [each for _, each in sorted(spread(fuzzed, share, names, Workers(workers)), key=lambda pair: pair[0])]
-    return {**{name: sum(each[name] for each in found) for name in ("inputs", "accepted")},
+    return {**{name: sum(each[name] for each in found) for name in ("inputs", "accepted", "answered")},
             **{name: {reader: n for each in found for reader, n in each[name].items()}
-               for name in ("by_reader", "accepted_by_reader")},
+               for name in ("by_reader", "accepted_by_reader", "answered_by_reader")},
             "seconds": round(time.monotonic() - began, 1), "peak_bytes": max(each["peak_bytes"] for each in found),
             "failures": [one for each in found for one in each["failures"]]}  # fmt: skip
 

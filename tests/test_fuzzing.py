@@ -96,10 +96,11 @@ def test_what_is_refused_is_no_failure() -> None:
 
 
 def test_what_is_accepted_is_counted() -> None:
-    """A reader of all text takes each input, one that refuses takes none."""
-    for answer, accepted in ((0, 20), (1, 0), (None, 20)):
+    """A reader of all text takes each input, one that refuses takes none; one without an answer has read it, too."""
+    for answer, accepted, answered in ((0, 20, 20), (1, 0, 20), (2, 0, 0), (None, 20, 20)):
         reader = fuzzing.Reader("some", "x.toml", ["a = 1\n"], lambda file, answer=answer: answer)  # type: ignore[misc]
-        assert fuzzing.fuzz(0, 0, [reader], most=20)["accepted"] == accepted
+        result = fuzzing.fuzz(0, 0, [reader], most=20)
+        assert (result["accepted"], result["answered"]) == (accepted, answered)
 
 
 def test_mild_changes_are_what_a_person_writes() -> None:

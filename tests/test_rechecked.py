@@ -1,6 +1,7 @@
 """`explain --recheck`: a document made again from its own question is the same, and one that was changed is not."""
 
 import json
+from copy import deepcopy
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -329,6 +330,33 @@ def test_an_offer_is_solved_again(tmp_path: Path, capsys: pytest.CaptureFixture[
     older = document.parse_document(table, "old")
     with pytest.raises(NoAnswer, match="prove nothing: optimality"):
         rechecking.check(older, "old")
+
+
+FORGED_TRIALS: dict[str, tuple[tuple[str, ...], object, str]] = {
+    "experts that a dense model lacks": (("plan", "0", "layout", "ep"), 2, "of a model without experts"),
+    "virtual stages of one": (("plan", "0", "layout", "vpp"), 2, "vpp 2 of one stage"),
+    "no such sharding": (("plan", "0", "options", "zero"), 7, "zero is 7; 0, 1, 2, 3 would be"),
+    "memory of another plan": (("plan", "0", "memory_bytes"), 2.0e9, "B of memory"),
+    "another's number": (("number",), 1, "two trials have one number|is no feasible trial"),
+}
+
+
+@sweep("name", FORGED_TRIALS)
+def test_a_trial_that_is_edited_contradicts_itself_or_the_best(name: str) -> None:
+    place, value, says = FORGED_TRIALS[name]
+    table = deepcopy(forged_study())
+    best = table["best"][0]["number"]
+    inner: Any = next(trial for trial in table["trials"] if trial["number"] == best)
+    for key in place[:-1]:
+        inner = inner[int(key) if key.isdecimal() else key]
+    inner[place[-1]] = value
+    with pytest.raises(Inconsistent, match=says):
+        plan_sources.consistent(document.parse_document(table, "edited"))
+
+
+@cache
+def forged_study() -> dict[str, Any]:
+    return document.dump(designing.design(KNOWN, study(TINY), designing.How(trials=8, explained=False)))
 
 
 @pytest.mark.parametrize("text", [TINY, TWO], ids=["one objective", "two"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from planner.schema.study import Brief, DesignPoint, StudyResult, Trial, Value, Values
 from planner.verify.finding import Inconsistent, findings, same
@@ -19,6 +19,11 @@ def trials_are_counted(study: StudyResult) -> Iterator[str]:
     )
     yield from (f"search.{name} is {stated:,}, and {counted:,} are there" for name, stated, counted in counts
                 if stated != counted)  # fmt: skip
+    numbers = [trial.number for trial in study.trials]
+    if len({*numbers}) != len(numbers):
+        yield "two trials have one number"
+    if numbers == sorted(numbers) and spanned == len(numbers) and numbers != [*range(spanned)]:
+        yield f"of {spanned:,} points the last is number {numbers[-1]:,}"
 
 
 def trials_are_of_the_question(study: StudyResult) -> Iterator[str]:
@@ -35,7 +40,8 @@ def trials_are_of_the_question(study: StudyResult) -> Iterator[str]:
             yield f"{where}: feasible is {trial.feasible}, its objectives and violations say otherwise"
         if trial.objectives and (trial.why or [brief.model for brief in trial.plan] != models):
             yield f"{where}: it has objectives, and not a plan of each workload"
-        yield from (f"{where}: {says}" for brief in trial.plan for says in _layout(brief, trial, study))
+        for brief in trial.plan:
+            yield from (f"{where}: {says}" for says in (*_layout(brief, trial, study), *_options(brief, study)))
 
 
 def _layout(brief: Brief, trial: Trial, study: StudyResult) -> Iterator[str]:
@@ -64,6 +70,26 @@ def _layout(brief: Brief, trial: Trial, study: StudyResult) -> Iterator[str]:
         yield f"{brief.memory_bytes:g} B do not fit into {memory:g}"
 
 
+def _options(brief: Brief, study: StudyResult) -> Iterator[str]:
+    """Options that need a degree have it, degrees that need experts or stages have these, and names are known."""
+    degrees = brief.layout
+    if "placement" in brief.options:
+        return
+    shapes = (plan.workload.shape for point in (*study.best, *study.pareto) for plan in point.plan
+              if plan.workload.model == brief.model)  # fmt: skip
+    if any(shape.get("moe") is None for shape in shapes) and (degrees["ep"], degrees["etp"]) != (1, 1):
+        yield f"ep {degrees['ep']} and etp {degrees['etp']} of a model without experts"
+    if degrees["vpp"] > 1 and degrees["pp"] == 1:
+        yield f"vpp {degrees['vpp']} of one stage"
+    known: dict[str, Collection[object]] = {
+        "zero": (0, 1, 2, 3),
+        "sequence_parallel": (True, False) if degrees["tp"] > 1 else (False,),
+    }
+    for name, values in known.items():
+        if name in brief.options and brief.options[name] not in values:
+            yield f"{name} is {brief.options[name]!r}; {', '.join(map(str, values))} would be"
+
+
 def points_are_trials(study: StudyResult) -> Iterator[str]:
     """Each point worth building is a feasible trial, with the plans that the trial has in short."""
     trials = {trial.number: trial for trial in study.trials}
@@ -87,10 +113,13 @@ def points_are_trials(study: StudyResult) -> Iterator[str]:
             if not same(step.step_s, brief.step_time_s):
                 yield f"point {point.number}, {brief.model}: a step of {step.step_s:.12g} s"
         for plan, brief in zip(point.plan, _of(trial, steps=False), strict=False):
-            degrees = {name: getattr(plan.parallelism, name) for name in ("tp", "pp", "vpp", "cp", "ep", "etp", "dp")}
-            degrees |= {"micro": plan.batch.micro, "batch": plan.batch.global_}
-            if any(brief.layout.get(name) != degree for name, degree in degrees.items()):
+            stated = {**brief.layout, **brief.options}
+            if any(name in plan.axes and plan.axes[name] != value for name, value in stated.items()):
                 yield f"point {point.number}, {brief.model}: the plan is not laid out as the trial says"
+            if not same(plan.prediction.memory.total_bytes, brief.memory_bytes):
+                yield f"point {point.number}, {brief.model}: {plan.prediction.memory.total_bytes:.12g} B of memory"
+            if plan.rank != 1:
+                yield f"point {point.number}, {brief.model}: its plan is number {plan.rank}"
             if not same(plan.prediction.step_time_s, brief.step_time_s):
                 yield f"point {point.number}, {brief.model}: a step of {plan.prediction.step_time_s:.12g} s"
 
@@ -116,6 +145,8 @@ def sweeps_agree(study: StudyResult) -> Iterator[str]:
             points.append(({**best, one.axis: swept.value}, swept.objectives.get(first)))
             if swept.feasible and not swept.objectives:
                 yield f"sensitivity of {one.axis}: {swept.value} is feasible and has no objectives"
+            if swept.objectives and not (swept.feasible or study.question.constraints):
+                yield f"sensitivity of {one.axis}: {swept.value} has objectives, no constraint, and is not feasible"
     for pair in study.pairs:
         rows, columns = pair.axes
         if pair.objective != first or [len(row) for row in pair.values] != [len(pair.columns)] * len(pair.rows):
