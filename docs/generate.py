@@ -7,7 +7,12 @@ An example is a comment that names a command, followed by a fenced block with wh
     ```
 
 The command is really run, in an empty folder that the examples of one page share (so that one may read what another
-wrote). ``--check`` writes nothing and fails if a page is stale; ``make docs`` refreshes all of them.
+wrote). An excerpt has lines of an example of another page, the first 12 or those from 15 to 19, without asking again::
+
+    <!-- excerpt: docs/start.md 12: clusterwright plan llama3-8b --cluster dgx-h100:2 -->
+    <!-- excerpt: docs/start.md 15..19: clusterwright plan llama3-8b --cluster dgx-h100:2 -->
+
+``--check`` writes nothing and fails if a page is stale; ``make docs`` refreshes all of them.
 """
 
 from __future__ import annotations
@@ -18,7 +23,7 @@ import shlex
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import click
@@ -35,6 +40,7 @@ import plan_schema
 import procurement
 import python_page
 import runs_page
+import terminal_picture
 
 ROOT = Path(__file__).resolve().parent.parent
 DESIGN = ROOT / "docs" / "design.md"
@@ -42,6 +48,11 @@ HELP_WIDTH = 100
 MADE_ON = "1795132800"
 """Today to the examples, 2026-11-20 in seconds since 1970: else a price turns old in a page that nobody changed."""
 EXAMPLE = re.compile(r"(<!-- example: (clusterwright[^\n]*?) -->\n```text\n)(.*?)(```\n)", re.DOTALL)
+EXCERPT = re.compile(
+    r"(<!-- excerpt: (?P<page>\S+) (?:(?P<first>\d+)\.\.)?(?P<last>\d+): (?P<command>clusterwright[^\n]*?) -->\n"
+    r"```text\n)(.*?)(```\n)",
+    re.DOTALL,
+)
 TIMING = re.compile(r"^(Search\b.*?|.*\bproven\b.*?)\b[\d.,]+ (?:ms|s)\b", re.MULTILINE)
 """How long a search took differs from run to run; every other figure is part of the answer."""
 LAYERS = re.compile(r"(<!-- layers -->\n```text\n)(.*?)(```\n)", re.DOTALL)
@@ -82,6 +93,25 @@ def refreshed(page: str) -> str:
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "examples").symlink_to(ROOT / "examples")
         return EXAMPLE.sub(lambda found: _refresh(found, Path(folder)), page)
+
+
+def excerpted(page: str, others: Callable[[str], str]) -> str:
+    """A page with its excerpts as the pages that they are from show them; `others`: name of a page -> its text."""
+
+    def excerpt(found: re.Match[str]) -> str:
+        command = found["command"]
+        examples = (example for example in EXAMPLE.finditer(others(found["page"])) if example[2] == command)
+        example = next(examples, None)
+        if example is None:
+            raise SystemExit(f"{found['page']} has no example {command}")
+        lines = example[3].splitlines()
+        first = int(found["first"] or 2) - 1
+        last = int(found["last"])
+        before = ["..."] if first > 1 else []
+        after = ["..."] if len(lines) > last else []
+        return found[1] + "\n".join([lines[0], *before, *lines[first:last], *after, ""]) + "```\n"
+
+    return EXCERPT.sub(excerpt, page)
 
 
 def _refresh(found: re.Match[str], folder: Path) -> str:
@@ -146,6 +176,10 @@ def pages() -> dict[Path, str]:
             found[path] = procurement.filled(refreshed(procurement.skeleton()))
         elif EXAMPLE.search(page):
             found[path] = refreshed(page)
+    readme = ROOT / "README.md"
+    text = found.get(readme) or readme.read_text(encoding="utf-8")
+    found[readme] = excerpted(text, lambda name: found.get(ROOT / name) or (ROOT / name).read_text(encoding="utf-8"))
+    found[terminal_picture.PICTURE] = terminal_picture.drawn(terminal_picture.printed(MADE_ON))
     return found
 
 

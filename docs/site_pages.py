@@ -21,6 +21,7 @@ FROM = {
 }
 """Pages that stand elsewhere in the repository, and what they are called in the site."""
 LINK = re.compile(r"(?<!!)\[([^\]]*)\]\((?!https?:|#|mailto:)([^)#\s]*)(#[^)\s]*)?\)")
+PICTURE = re.compile(r"(!\[[^\]]*\]\()docs/(figures/[^)\s]+\))")
 RECORDS = """# Records
 
 What goes in and comes out of the functions in [Python](python.md): frozen records, figures in SI units.
@@ -55,7 +56,7 @@ def linked(page: Path, text: str, known: dict[Path, str]) -> str:
             return f"[{shown}]({target}{anchor})"
         return shown
 
-    return LINK.sub(link, text)
+    return PICTURE.sub(r"\1\2", LINK.sub(link, text))
 
 
 def main(folder: Path) -> None:

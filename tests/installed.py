@@ -1,4 +1,4 @@
-"""Every example of README and of the helps with an installed program: ``python -m tests.installed CLUSTERWRIGHT``.
+"""Every example of README, tutorials and helps with an installed program: ``python -m tests.installed CLUSTERWRIGHT``.
 
 Run by ``make installed`` on a wheel in an environment of its own. Every page's examples run in their order in a folder
 where nothing of the checkout is: what they read and none of them writes is put there first, what they write is not.
@@ -108,9 +108,14 @@ def collectives() -> str:
 
 
 def pages() -> Iterator[tuple[str, list[str]]]:
-    """README and the helps, each with its examples in their order, without the program's name."""
+    """README, the tutorials and the helps, each with its examples in their order, without the program's name."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    yield "README.md", _commands(re.findall(r"^(?:\$ )?clusterwright (.*)$", readme, re.MULTILINE))
+    yield "README.md", _commands(re.findall(r"^clusterwright (.*)$", readme, re.MULTILINE))  # excerpts are of these:
+    for page in sorted((ROOT / "docs").glob("tutorial-*.md")):
+        yield (
+            page.name,
+            _commands(re.findall(r"^\$ clusterwright (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)),
+        )
     for path, text in generate.all_commands():
         yield path, _commands(re.findall(r"^    clusterwright (.*)$", text, re.MULTILINE))
 

@@ -85,11 +85,22 @@ def test_examples_print_what_the_page_shows(shown: str, monkeypatch: pytest.Monk
     assert generate.without_timings(shown) == generate.without_timings(generate.refreshed(shown)), "run `make docs`"
 
 
-def test_the_readme_has_three_worked_examples() -> None:
+def test_the_readme_answers_five_questions_as_its_tutorials_do() -> None:
+    """Each tutorial's commands are run above; what README shows of them is theirs."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    shown = [found.group(3).strip() for found in generate.EXAMPLE.finditer(readme)]
-    assert len(shown) >= 3
-    assert all(text.startswith("$ clusterwright") for text in shown), "run `make docs`"
+    excerpts = [*generate.EXCERPT.finditer(readme)]
+    assert len({found["page"] for found in excerpts}) == 5
+    assert all(f"]({found['page']})**" in readme for found in excerpts)
+    assert readme == generate.excerpted(readme, lambda name: (ROOT / name).read_text(encoding="utf-8")), (
+        "run `make docs`"
+    )
+
+
+def test_the_picture_is_what_the_program_prints() -> None:
+    picture = generate.terminal_picture
+    lines = picture.printed(generate.MADE_ON)
+    assert max(len(picture.STYLE.sub("", line)) for line in lines) <= 80
+    assert picture.PICTURE.read_text(encoding="utf-8") == picture.drawn(lines), "run `make docs`"
 
 
 @sweep("page", PAGES, ids=lambda page: page.name)
@@ -98,7 +109,7 @@ def test_commands_and_options_in_the_pages_exist(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     code = re.findall(r"```.*?```|`[^`\n]+`|<!-- example:[^\n]*-->", text, re.DOTALL)
     for line in re.findall(r"(?<!import )clusterwright (?=[a-z])[^`\n]*", "\n".join(code)):
-        words = line.split()
+        words = line.rstrip(")").split()
         path = max((name for name in known if words[: len(name.split())] == name.split()), key=len)
         assert len(path.split()) > 1, f"{page.name}: no such command: {line}"
         for option in re.findall(r"(?<=\s)--[a-z][a-z-]*", line):
