@@ -12,8 +12,6 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 
-import numpy as np
-
 from planner import cost
 from planner.axes.table import ATTENTION_KERNEL, GRAPHS
 from planner.base.errors import ClusterwrightError
@@ -122,8 +120,6 @@ def beyond(prepared: Prepared, base: SearchResult, progress: Progress | None = N
     levers = levers_of(prepared)
     if not levers or not base.proven:
         return None
-    if not base.best and _limited(prepared.request):
-        return _within_limits(prepared)
     best = base.best[0] if base.best else None
     rows = legal_rows(prepared)
     pins = prepared.request.pins
@@ -137,23 +133,6 @@ def beyond(prepared: Prepared, base: SearchResult, progress: Progress | None = N
 
 def _limited(request: Request) -> bool:
     return request.deadline_s is not None or request.max_cost_usd is not None
-
-
-def _within_limits(prepared: Prepared) -> LeverSearch | None:
-    """What levers bring where nothing of the base space keeps the limits: the best of the question without these, as
-    far as it keeps them.
-    """
-    free = replace(prepared.request, deadline_s=None, max_cost_usd=None)
-    targets = tuple(replace(target, limit=np.full_like(target.limit, np.inf)) for target in prepared.targets)
-    unlimited = replace(prepared, request=free, targets=targets)
-    result = beyond(unlimited, Bounded().search(problem(unlimited, 1)))
-    if result is None:
-        return None
-    device, host = (
-        candidate if candidate and _keeps_limits(answer.plan(prepared, candidate, 1)) else None
-        for candidate in (result.device, result.host)
-    )
-    return replace(result, device=device, host=host)
 
 
 def _plainer(prepared: Prepared, candidate: Candidate) -> Candidate:
