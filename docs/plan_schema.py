@@ -88,7 +88,7 @@ def kinds() -> dict[str, Any]:
 
 def printed() -> dict[str, Any]:
     """What ``--json`` prints besides: without a digest."""
-    from planner.schema import listings, rl_fit
+    from planner.schema import listings, rl_fit, rl_site
 
     return {
         "fit": listings.Fits, "rl-fit": rl_fit.FittingSteps, "model-list": listings.ModelList,
@@ -98,7 +98,7 @@ def printed() -> dict[str, Any]:
         "catalog-import": listings.CatalogImport, "catalog-stale": listings.StalePrices,
         "export": listings.WrittenFolders, "export-targets": listings.ExportTargets,
         "profile-import": listings.ProfileImport, "shared-runs": listings.SharedRuns,
-        "lesson-preview": listings.LessonPreview, "site-runs": listings.ListedRuns,
+        "lesson-preview": listings.LessonPreview, "site-runs": listings.ListedRuns, "rl-lesson": rl_site.RLLesson,
     }  # fmt: skip
 
 

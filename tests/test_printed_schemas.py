@@ -42,6 +42,7 @@ LINES = {
     "learn --share shared.csv --yes --site lab": "shared-runs",
     "learn train.log --dry-run": "lesson-preview",
     "runs list --site lab": "site-runs",
+    "learn rl.log --plan rl.json --site lab": "rl-lesson",
 }
 """What is asked, without ``--json`` -> the schema of what is printed."""
 ENTRIES = (
@@ -104,6 +105,10 @@ def test_what_is_printed_is_as_its_schema_says(line: str, kind: str, asked: Any,
     if "learn" in line or "--site lab" in line:
         ask(capsys, "init site lab")
         ask(capsys, "learn --step-time 4.31s --plan plan.json --rank 1 --site lab")
+    if "rl.json" in line:
+        stated = "--placement colocated recompute=full --task grpo --response 1k/4k"
+        ask(capsys, f"estimate llama3.1-8b --cluster dgx-h100:2 {stated} -o rl.json --force")
+        Path("rl.log").write_text("step:1 - timing_s/gen:99.0 - timing_s/update_actor:80\n" * 3, encoding="utf-8")
     found = asked(line)
     assert wrong(found, kind) == [] and found["kind"] == kind
     always = [key for key in found if key != "recommended" and kind != "catalog-list"]

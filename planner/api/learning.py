@@ -292,8 +292,7 @@ def _plans(path: Path | None, rank: int | None) -> tuple[Plan, ...]:
         return ()
     if document.is_post_training(path.expanduser()):
         raise WrongQuestion(
-            f"{path}: steps of post-training are not learned from: the journal has no columns for rollout; estimate "
-            "--task with --measured LOG judges one, and validate reads a file of them (docs/rl.md)"
+            f"{path}: a plan of post-training; name its log: clusterwright learn train.log --plan {path}"
         )
     found = document.load(path.expanduser())
     if isinstance(found, PlanSet) and rank is None:

@@ -13,13 +13,14 @@ from planner.figures import matrix_formats
 from planner.models.workload import find_model
 from planner.planning import what_fits
 from planner.question import pools
-from planner.question.given import Named, listed, texts
+from planner.question.given import Named, listed, path, texts
 from planner.question.plan_options import PlanOptions
 from planner.question.reading import _bases, _inputs, _price, catalog_of
 from planner.question.rl_options import TAKEN, RLEstimateQuestion, RLQuestion, training_options, unused
-from planner.rl import job, normal, phase_names, problem, run, stated
+from planner.rl import job, learned, normal, phase_names, problem, run, stated
 from planner.schema.hardware import Price
 from planner.schema.rl import RLPlanSet
+from planner.site import folder
 
 
 @asks(RLQuestion)
@@ -59,6 +60,8 @@ def looked_up(asked: RLQuestion, clusters: list[Named], options: PlanOptions) ->
         raise WrongQuestion(f"--objective {asked.objective} --task {asked.task}: choose time or cost (of a step)")
     if not clusters:
         raise WrongQuestion("on what? --cluster dgx-h100:16; a second --cluster for accelerators of another kind")
+    site = folder.named(path(asked.site))
+    options = options if site is None else replace(options, site=site.folder)
     known = catalog_of(options)
     model = find_model(records.as_model(asked.model))
     work = problem.work(model, asked.task, asked)
@@ -78,6 +81,7 @@ def looked_up(asked: RLQuestion, clusters: list[Named], options: PlanOptions) ->
     if named and not any(matrix_formats.can_train_in(part, name) for part in parts for name in named):
         none = f"{', '.join(part.id for part in parts)} has no such matrix products; leave it out"
         raise WrongQuestion(f"--precision {','.join(named)}: {none}")
+    learned_steps = None if site is None else learned.read(site.folder, site.profile.name)
     return job.posed(
         known,
         asked,
@@ -87,6 +91,7 @@ def looked_up(asked: RLQuestion, clusters: list[Named], options: PlanOptions) ->
         objective=asked.objective,
         inputs=_inputs(known, model, clusters),
         assumptions=job.left_open(asked, work),
+        learned=learned_steps,
     )
 
 

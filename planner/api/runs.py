@@ -15,7 +15,7 @@ from planner.catalog import load
 from planner.question.document_options import CalibrateQuestion, LearnQuestion, ValidateQuestion
 from planner.question.given import path
 from planner.question.values import parse_risk
-from planner.schema.record import Report
+from planner.schema.record import Report, dump
 
 
 @asks(ValidateQuestion)
@@ -104,8 +104,12 @@ def learn(asked: LearnQuestion) -> Report:
 
     >>> learn("train.log", plan="plan.json", site="my-site")  # doctest: +SKIP
     """
-    from planner.api import learning
+    from planner.api import learning, learnt_steps
 
+    if learnt_steps.is_asked(asked):
+        learnt = learnt_steps.lesson(asked)
+        phases = tuple(vars(phase) for phase in learnt.phases)
+        return Report(document=dump(learnt), summary=learnt.source, table=phases)
     if asked.dry_run:
         previews, reasons = learning.preview(asked)
         document = learning.previewed(previews, reasons)

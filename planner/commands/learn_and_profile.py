@@ -13,6 +13,7 @@ from planner.question.document_options import LearnQuestion
 if TYPE_CHECKING:
     from planner.api.learning import Lesson
     from planner.figures.profiles.importing import ImportedProfile
+    from planner.schema.rl_site import RLLesson
 
 
 @click.command()
@@ -37,11 +38,14 @@ def learn(logs: tuple[Path, ...], share: Path | None, yes: bool, as_json: bool, 
       clusterwright learn --oom --plan plan.json --rank 3 --site my-site
       clusterwright learn --share rows.csv --site my-site
     """  # noqa: D301 - click reads the control character itself
-    from planner.api import learning
+    from planner.api import learning, learnt_steps
 
     question = LearnQuestion(logs, **asked)
     if share is not None:
         _share(share, asked["site"], yes=yes, as_json=as_json)
+        return
+    if learnt_steps.is_asked(question):
+        _steps(learnt_steps.lesson(question), as_json=as_json)
         return
     if question.dry_run:
         _preview(question, as_json=as_json)
@@ -53,6 +57,37 @@ def learn(logs: tuple[Path, ...], share: Path | None, yes: bool, as_json: bool, 
         render.report(found.document())
         return
     _show_lesson(found)
+
+
+def _steps(lesson: RLLesson, *, as_json: bool) -> None:
+    """Shows what a log of post-training taught."""
+    from planner.base.units import format_many, format_seconds
+    from planner.commands.screen import render
+    from planner.schema.record import dump
+
+    if as_json:
+        render.json(dump(lesson))
+        return
+    rows = [
+        [
+            phase.phase,
+            format_seconds(phase.measured_s),
+            format_seconds(phase.predicted_s),
+            f"{phase.factor:.2f}",
+            format_many(phase.runs, "run"),
+            " ".join(filter(None, (phase.accelerator, phase.software))),
+        ]
+        for phase in lesson.phases
+    ]
+    headers = ["phase", "measured", "predicted", "plans take", "from", "on"]
+    render.table(headers, rows, align="lrrrrl", priority=["from"])
+    render.text()
+    state = "new" if lesson.new else "known: replaced"
+    render.labelled("Run", lesson.source, *([state] if lesson.written else ["nothing was written: --dry-run"]))
+    if lesson.left_out:
+        render.labelled("Left out", *lesson.left_out)
+    render.labelled("Journal", lesson.journal)
+    render.labelled("Next", "clusterwright plan ... --task grpo --site DIR     (plans with these factors)")
 
 
 def _preview(question: LearnQuestion, *, as_json: bool) -> None:

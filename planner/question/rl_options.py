@@ -98,6 +98,8 @@ class RLTraining(RLOptions):
     objective: Annotated[Objective, Option(says='What is best: ``"time"`` or ``"cost"`` of a step.')] = "time"
     oom_risk: Annotated[float | str, Option(says="Accepted chance of running out of memory.")] = Setting.oom_risk
     catalog: Annotated[str | Path | None, CATALOG] = None
+    site: Annotated[str | Path | None, Option(
+        says="Folder of a site, whose measured steps count (``learn``).")] = None
 
 
 @dataclass(frozen=True)
@@ -150,6 +152,7 @@ TAKEN = (
     "objective",
     "oom_risk",
     "catalog",
+    "site",
     "task",
 )  # fmt: skip
 """Options of ``plan`` that a question of this kind takes, too."""

@@ -74,7 +74,7 @@ def trained(asked: PostTraining, place: int, size: int, tried: Tried = "fitting"
             critic = None if policy is None else critic_of(policy, policy.states)
         if policy is None or critic is None or (tried == "fitting" and not both_fit(policy, critic)):
             return None
-    stretch = stretched(work.model, asked.excess)
+    stretch = stretched(work.model, asked.excess) * asked.measured_over("training", place, policy.runtime)
     forward = stretch * policy.forward_s
     reward_s = 0.0
     if work.reward is not None:
@@ -159,7 +159,8 @@ def replicas(
     in_flight = generation.in_flight(work.demand, room, layout)
     on_device = replace(served, captured=np.inf)
     kernels = generation.seconds(on_device, layout, work.demand, room, assigned[:, None], stale).T
-    seconds = asked.excess.generation * kernels
+    excess = asked.excess.generation * asked.measured_over("generation", place, engine.id)
+    seconds = excess * kernels
     if np.any(in_flight > served.captured * layout.groups):
         launched = generation.seconds(served, layout, work.demand, room, assigned[:, None], stale).T
         # What the host launches late was timed in an engine, Python and all: nothing is fitted upon it.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from planner.base.errors import WrongQuestion
@@ -12,6 +13,7 @@ from planner.question.job_pools import JobPool
 from planner.question.plan_options import PlanOptions
 from planner.question.rl_options import RLTraining, training_options
 from planner.rl import constants, problem, run
+from planner.rl.learned import LikeJob, SiteSteps
 from planner.rl.problem import Machines, PostTraining, RLStep
 from planner.schema.hardware import Cluster
 from planner.schema.rl import RLPlan
@@ -28,7 +30,13 @@ def work(model: Model, asked: RLTraining) -> RLStep:
 
 
 def posed(
-    known: Catalog, asked: RLTraining, step: RLStep, machines: Sequence[Machines], training: PlanOptions, **more: Any
+    known: Catalog,
+    asked: RLTraining,
+    step: RLStep,
+    machines: Sequence[Machines],
+    training: PlanOptions,
+    learned: SiteSteps | None = None,
+    **more: Any,
 ) -> PostTraining:
     """The question of a step on machines; `more` are fields of :class:`PostTraining` that it does not say.
 
@@ -38,6 +46,10 @@ def posed(
     if asked.placement == "colocated" and asked.split:
         both = f"--split {asked.split} --placement colocated"
         raise WrongQuestion(f"{both}: all accelerators of it train and roll out; leave out one of the two")
+    excess = constants.fitted()
+    if learned is not None:
+        like = LikeJob(step.model.id, step.demand.lengths.cap)
+        excess = replace(excess, other=excess.other * learned.times("other", "", "", like))
     return PostTraining(
         known=known,
         work=step,
@@ -47,7 +59,8 @@ def posed(
         split=problem.stated_split(asked.split, machines),
         offloads=None if asked.states is None else asked.states == "host",
         tried=problem.staleness(asked.placement, asked.staleness),
-        excess=constants.fitted(),
+        excess=excess,
+        learned=learned,
         **more,
     )
 

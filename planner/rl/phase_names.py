@@ -46,6 +46,8 @@ NAMES: Mapping[str, str] = {
 LARGEST_LOG = 200_000_000
 _VERL = re.compile(r"timing_s/([\w/]+)['\"]?\s*[:=]\s*(?:np\.float64\()?([0-9.]+(?:e[-+]?\d+)?)")
 _NEMO = re.compile(r"^\s*• ([\w/ ]+): ([0-9.]+)s(?: \([0-9.]+%\))?\s*$", re.MULTILINE)
+_MEAN = re.compile(r"(?:response_length/mean['\"]?|Mean Generation Length)\s*[:=]\s*(?:np\.float64\()?([0-9.]+)")
+"""What verl and NeMo-RL print of the mean length."""
 WARM_UP = 1
 """First steps of a log that do not count: engines capture graphs, and kernels are tuned."""
 
@@ -57,6 +59,10 @@ class PhaseSeconds(NamedTuple):
     seconds: Mapping[str, float]
     unread: tuple[str, ...] = ()
     """Times that are no phase."""
+    steps: int | None = None
+    """Steps of a log."""
+    mean_tokens: float | None = None
+    """Mean tokens of a response that a log states."""
 
 
 def measured(given: str | Path | Mapping[str, float]) -> PhaseSeconds:
@@ -120,4 +126,8 @@ def _of_log(path: Path) -> PhaseSeconds:
             "• generation: 12.3s; else write generation=120,update=40"
         )
     steps = max(len(values) for values in times.values())
-    return PhaseSeconds(f"{path.name}, median of {max(1, steps - WARM_UP):,} steps", seconds, tuple(sorted(unread)))
+    means = [float(value) for value in _MEAN.findall(text)]
+    mean = median(means[WARM_UP:] or means) if means else None
+    responses = f", responses of {mean:,.0f} tokens" if mean else ""
+    source = f"{path.name}, median of {max(1, steps - WARM_UP):,} steps{responses}"
+    return PhaseSeconds(source, seconds, tuple(sorted(unread)), steps, mean)

@@ -27,8 +27,10 @@ from planner.question.plan_options import PlanOptions
 from planner.question.rl_options import RLOptions
 from planner.question.values import sequence_length
 from planner.rl.constants import EngineFigures, MeasuredExcess, engine
+from planner.rl.learned import LikeJob, SiteSteps
 from planner.schema.choices import Objective, Placement, RLTask
 from planner.schema.hardware import Cluster, Runtime
+from planner.schema.rl_site import SitePhaseName
 from planner.schema.workload import Model
 
 LARGEST_FILE = 50_000_000
@@ -229,6 +231,18 @@ class PostTraining:
     offloads: bool | None = None
     """Whether a colocated trainer's states are in host memory meanwhile; None: as is faster."""
     assumptions: Sequence[tuple[str, str, str]] = ()
+    learned: SiteSteps | None = None
+    """Measured steps of the user's own site."""
+
+    @property
+    def like(self) -> LikeJob:
+        """What of it must be alike for a site's run to tell of it."""
+        return LikeJob(self.work.model.id, self.work.demand.lengths.cap)
+
+    def measured_over(self, phase: SitePhaseName, place: int, software: str) -> float:
+        """Seconds of a phase on a pool at the user's site over those of the built-in figures; 1 where none is known."""
+        part = self.machines[place].cluster.accelerator.id
+        return self.learned.times(phase, part, software, self.like) if self.learned else 1.0
 
 
 def windowed(model: Model, context: float) -> float:

@@ -88,6 +88,7 @@ def document(asked: PostTraining, best_first: Sequence[RLPlan], search: RLSearch
         ),
         front=_front(best_first),
         search=search,
+        site=asked.learned.section(best_first[0], asked.work.engine.id, asked.like) if asked.learned else None,
         assumptions=tuple(Assumption(what=what, why=why, flag=flag) for what, why, flag in asked.assumptions),
     )
 

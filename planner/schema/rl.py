@@ -14,6 +14,7 @@ from planner.schema.choices import Engine, Objective, Placement, RLTask
 from planner.schema.plan import Assumption, Generator
 from planner.schema.record import Answer, Record, Sparse
 from planner.schema.rl_nearest import RLNearestStep
+from planner.schema.rl_site import SiteFactors
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -219,6 +220,8 @@ class RLPlanSet(Answer[RLPlan]):
     front: tuple[RLFrontPoint, ...]
     search: RLSearch
     assumptions: tuple[Assumption, ...]
+    site: Sparse[SiteFactors] = None
+    """The site whose measured steps were counted."""
     fits: Sparse[bool] = None
     """Whether both sides of a stated job fit into memory at the accepted risk."""
     measured: Sparse[MeasuredStep] = None

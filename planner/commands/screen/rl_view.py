@@ -107,6 +107,11 @@ def _recommended(answer: RLPlanSet, best: RLPlan) -> None:
     render.labelled("Step", f"{format_seconds(best.step_s)} (80 %: {low} to {high})")
     if best.nearest:
         render.labelled("Nearest", in_short(best.nearest))
+    if answer.site:
+        each = (
+            f"{factor.phase} x{factor.factor:.2f} ({format_many(factor.runs, 'run')})" for factor in answer.site.factors
+        )
+        render.labelled("Site", f"{answer.site.name}: {', '.join(each) or 'no run of these accelerators and software'}")
     trained = best.trainer.tokens_per_s
     made = best.rollout[0].tokens_per_s
     render.labelled("Speed", f"{format_count(best.tokens_per_s)} tokens/s; a GPU trains {format_count(trained)} and "

@@ -1,0 +1,54 @@
+"""``learn`` of a log of RL post-training, from Python and the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from planner.base.errors import WrongQuestion
+from planner.planning import document
+from planner.question.document_options import LearnQuestion
+from planner.question.given import path
+from planner.rl import learned, phase_names
+from planner.schema.rl import RLPlanSet
+from planner.schema.rl_site import RLLesson
+from planner.site import folder
+
+OF_OTHERS = ("step_time", "oom", "failed", "set")
+"""Options of ``learn`` that say nothing of a post-training."""
+
+
+def is_asked(asked: LearnQuestion) -> bool:
+    """Whether what ran is a plan of post-training.
+
+    Raises:
+        WrongQuestion: the plan cannot be read.
+    """
+    plan = path(asked.plan)
+    return plan is not None and plan.expanduser().is_file() and document.is_post_training(plan.expanduser())
+
+
+def lesson(asked: LearnQuestion) -> RLLesson:
+    """What a log of a plan of post-training teaches its site; ``dry_run`` writes nothing.
+
+    Raises:
+        WrongQuestion: no site, no log or several, options of other trainings, or a log that is not of the plan.
+    """
+    for name in OF_OTHERS:
+        if getattr(asked, name):
+            raise WrongQuestion(f"--{name.replace('_', '-')}: says nothing of post-training; name its LOG")
+    logs = [asked.logs] if isinstance(asked.logs, str | Path) else [*asked.logs]
+    if len(logs) != 1:
+        raise WrongQuestion(f"{asked.plan}: name the LOG of one run of it; {len(logs)} are named")
+    file = path(asked.plan)
+    assert file is not None, "is_asked says that there is one"
+    answer = document.load_document(file.expanduser())
+    assert isinstance(answer, RLPlanSet), "is_asked says that it is one"
+    rank = asked.rank or 1
+    if not 1 <= rank <= len(answer.plans):
+        raise WrongQuestion(f"--rank {rank}: {file} holds placements 1 to {len(answer.plans)}")
+    site = folder.named(path(asked.site))
+    if site is None:
+        raise WrongQuestion("which site? --site DIR, or CLUSTERWRIGHT_SITE; clusterwright init site DIR makes one")
+    taken = phase_names.measured(Path(logs[0]).expanduser())
+    run = learned.PlanRun(answer, answer.plans[rank - 1], taken)
+    return learned.lesson(site.folder, site.profile.name, run, accept=asked.accept, write=not asked.dry_run)
