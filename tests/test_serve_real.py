@@ -144,9 +144,15 @@ def test_a_question_is_answered_with_its_report(served: Served) -> None:
 @pytest.mark.parametrize(
     ("kind", "more", "title", "unused"),
     [
+        ("estimate", {"cluster": "dgx-v100:1", "settings": "tp=2 dp=4"}, "GPT-2 (124M) on 1 × dgx-v100", "pin"),
         ("fit", {"seq": "1k", "tokens": "1M"}, "Where gpt2 fits", "pin"),
         ("offer", {"tokens": "1B", "max_cost": "$100k"}, "Offer: ", "pin"),
-        ("rl", {"model": "qwen3-0.6b", "cluster": "dgx-h100:1", "response": "200/1k"}, "GRPO of qwen3-0.6b", "seq"),
+        (
+            "rl",
+            {"model": "qwen3-0.6b", "cluster": "dgx-h100:1", "response": "200/1k", "task": "ppo"},
+            "PPO of qwen3-0.6b",
+            "seq",
+        ),
         ("design", {"model": "", "study": "study.toml"}, "Design study: small", "batch"),
     ],
 )
@@ -194,6 +200,10 @@ def test_a_browser_asks_and_is_shown_the_report(served: Served) -> None:
         ({"site": "../elsewhere"}, "below the server"),
         ({"question": "rl", "batch": "", "pin": "", "response": "/etc/hostname"}, "below the server"),
         ({"question": "rl", "batch": "", "pin": "", "response": "many"}, "mean and cap"),
+        ({"question": "rl", "batch": "", "pin": "", "response": "1k/2k", "task": "dpo"}, "rloo"),
+        ({"task": "gpro"}, "dpo"),
+        ({"question": "estimate", "batch": "", "pin": "", "settings": "tp=three"}, "tp"),
+        ({"question": "estimate", "batch": "", "pin": "", "settings": ""}, "tp=2 pp=2"),
         ({"question": "design", "model": "", "cluster": "", "batch": "", "pin": "", "study": "no.toml"}, "no.toml"),
         ({"deadline": "1 s"}, "No plan keeps a deadline"),
     ],
@@ -320,7 +330,9 @@ def test_a_search_whose_page_is_left_is_ended_and_can_be_asked_again(tmp_path: P
 
 
 def test_kept_answers_are_listed_and_compared(served: Served) -> None:
-    names = [served.answered({**QUESTION, "batch": batch})[1].removeprefix("/plans/") for batch in ("32", "64")]
+    """The best plan against a configuration of one's own."""
+    mine = {**QUESTION, "pin": "", "question": "estimate", "settings": "tp=2 micro=1"}
+    names = [served.answered(question)[1].removeprefix("/plans/") for question in (QUESTION, mine)]
     assert "GPT-2 (124M) on 1 × dgx-v100" in served.own("GET", "/")[2]
     status, _, html = served.own("GET", f"/compared?plan={names[0]}&plan={names[1]}")
     assert status == 200 and "Two plans compared" in html and "different" in html.lower()

@@ -130,6 +130,16 @@ class AgentTools:
             asked["site"] = self._file(site)
         return self.planned(model, cluster, **asked).to_json()
 
+    def estimate_document(
+        self, model: str, cluster: list[str], settings: str, site: str | None = None, **asked: Any
+    ) -> str:
+        """The document of one configuration as given, whether it fits or not, as text."""
+        import planner
+
+        if site is not None:
+            asked["site"] = self._file(site)
+        return planner.estimate(self._named(model), self._clusters(cluster), settings, **asked).to_json()
+
     def fit_document(self, model: str, **asked: Any) -> str:
         """The document of what fits where, as text."""
         import planner

@@ -127,17 +127,18 @@ class Questions:
             question.task.cancel()
 
 
-def at_field(problem: str, labels: Mapping[str, str]) -> tuple[str, str]:
+def at_field(problem: str, labels: Mapping[str, str], axes: str = "pin") -> tuple[str, str]:
     """The field at which a problem stands, empty where it is of none, and the problem in the words of the form.
 
-    `labels`: field -> label. What messages call ``deadline='9 h'`` is there the value of a labelled field.
+    `labels`: field -> label; `axes`: the field that holds a plan's axes.
+    What messages call ``deadline='9 h'`` is there the value of a labelled field.
     """
     unknown = re.match(r"no (\w+)", problem)
     if unknown and (kind := "cluster" if unknown[1] == "node" else unknown[1]) in labels:
         return kind, problem
     first = re.match(r"(\w+)(?:=|: )", problem)
     names = [name for name, _ in NAMED.findall(problem) if name in labels]
-    place = first[1] if first and first[1] in labels else "pin" if first and "=" in first[0] else "".join(names[:1])
+    place = first[1] if first and first[1] in labels else axes if first and "=" in first[0] else "".join(names[:1])
     words = NAMED.sub(lambda named: f"{labels[named[1]]}: {named[2]}" if named[1] in labels else named[0], problem)
     return place, words.removeprefix(f"{labels.get(place, '')}: ") if place else words
 

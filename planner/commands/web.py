@@ -11,7 +11,7 @@ import secrets
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 from urllib.parse import parse_qs
 
 from planner.base import writing
@@ -21,11 +21,11 @@ from planner.commands.agent_tools import AgentTools
 from planner.commands.asked_questions import LEFT, LEFT_S, PageQuestion, Questions, at_field, summary
 from planner.commands.one_search import OneSearch
 from planner.question.option import asked
-from planner.question.plan_options import FitQuestion, PlanQuestion
+from planner.question.plan_options import EstimateQuestion, FitQuestion, PlanQuestion
 from planner.question.purchase_options import DesignQuestion, ProcureQuestion
 from planner.question.rl_options import RLQuestion
 from planner.report.html_page import TEMPLATES, rendered, script_hash
-from planner.schema.choices import METHODS
+from planner.schema.choices import METHODS, RLTask, Task
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -53,11 +53,13 @@ FIELDS: dict[str, tuple[str, str]] = {
     "precision": ("Precision", "the model's own; fp8, or fp8,bf16"),
     "runtime": ("Runtime", "the usual one; fsdp2"),
     "method": ("What is trained", "all of it; lora, qlora, freeze:4"),
+    "task": ("Learned by", "texts; dpo, reward; by RL grpo, ppo, rloo"),
     "region": ("Region", "us"),
     "price": ("Price", "the catalog's, or $2.10/h an accelerator"),
     "deadline": ("Deadline", "30 d"),
     "max_cost": ("Most to pay", "$500k"),
     "pin": ("Fixed", "tp=8,pp=1..4"),
+    "settings": ("Your configuration", "tp=8 pp=2; what is left out is the usual"),
     "response": ("Tokens of a response (RL)", "2k/8k: mean and longest"),
     "site": ("Site", "a folder of this server, with your own runs"),
     "study": ("Study", "study.toml, a file of this server"),
@@ -87,6 +89,13 @@ class Asking(NamedTuple):
 MACHINES = ("model", "cluster")
 QUESTIONS = {
     "plan": Asking("Plan", "document", PlanQuestion, MACHINES, "llama3-8b on dgx-h100:4"),
+    "estimate": Asking(
+        "Does mine fit?",
+        "estimate_document",
+        EstimateQuestion,
+        (*MACHINES, "settings"),
+        "llama3-8b, dgx-h100:4 and tp=2 pp=2",
+    ),
     "fit": Asking("Where does it fit?", "fit_document", FitQuestion, ("model",), "llama3-8b"),
     "offer": Asking("What to buy or rent?", "offer_document", ProcureQuestion, ("model",), "llama3-8b"),
     "rl": Asking("Train by RL", "rl_document", RLQuestion, (*MACHINES, "response"), "llama3-8b, dgx-h100:4 and 1k/4k"),
@@ -257,7 +266,7 @@ class Pages:
         if not names:
             raise WrongQuestion("choose the answers to compare in the list below the form")
         paths = [kept[name] for name in names]
-        plans = [name for name in names if name.startswith("plan-")]
+        plans = [name for name in names if name.startswith(("plan-", "estimate-"))]
         compared = [documents.compare(*paths)] if len(plans) == len(paths) == 2 else []
         return documents.written([*compared, *paths], None)
 
@@ -270,7 +279,8 @@ class Pages:
     def _page(self, given: Mapping[str, str], problem: str, status: int = 200) -> Response:
         import planner
 
-        place, words = at_field(problem, LABELS)
+        axes = "settings" if given.get("question") == "estimate" else "pin"
+        place, words = at_field(problem, LABELS, axes)
         html = rendered(
             "question.html",
             fields=FIELDS,
@@ -287,6 +297,7 @@ class Pages:
                 "runtime": [str(runtime.id) for runtime in planner.list_runtimes()],
                 "region": [region.id for region in planner.list_regions()],
                 "method": METHODS,
+                "task": [*get_args(RLTask), *get_args(Task)],
             },
         )
         return _html(html, status)
