@@ -30,7 +30,7 @@ from planner.procurement.program.instance import (
     Settings,
     limits,
 )
-from planner.procurement.program.restrictions import SHARED_DAYS, restrictions
+from planner.procurement.program.restrictions import restrictions
 from planner.procurement.program.several_starts import with_several_starts
 from planner.procurement.program.solve import best, excluded
 from planner.procurement.question.portfolio import Portfolio
@@ -228,7 +228,7 @@ def procure(
             mixed_columns=sum(bool(c.other_pools) for c in posed.whole.columns),
             mixed_gap=posed.mixtures.gap,
             restrictions=kept_to,
-            whole=SHARED_DAYS not in kept_to,
+            whole=not kept_to,
             moving_bound_usd=moving if asked.objective == "cost" else None,
             stopped=watch.stopped or None,
         ),

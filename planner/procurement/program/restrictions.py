@@ -12,7 +12,6 @@ from planner.procurement.supply.acquiring import MOST_ACCELERATORS, ladder
 from planner.procurement.supply.pools import offers
 
 SHARED_DAYS = "copies of an offer share their first days"
-"""No bound is of the whole problem where this is a restriction."""
 MOVED = {"tokens": "train more by", "time": "end sooner by"}
 """What moves of jobs would do, by what is sought."""
 FIRST_SIZES = 7
