@@ -59,12 +59,19 @@ class RLOptions:
         "Batches that rollout may be ahead, at most: 0 in step, 1 one step off, 0.5 ... (default: 0 to 1 are tried).",
         "Batches that rollout may be ahead of training, at most; up to 1 are tried unless said.",
         metavar="S", range=(0, 64))] = None
+    steps_at: Annotated[str | None, Option(
+        "Your own law of learning: times as many steps at a staleness: 1=1.1,4=1.5 (between them linear; 1 in step).",
+        'Times as many steps as in step that learning needs at a staleness: ``"1=1.1,4=1.5"``; 1 unless said.',
+        metavar="S=TIMES")] = None
     placement: Annotated[Placement | None, Option(
         "Only this placement of rollout and training.",
         "Only this placement; all that the staleness allows unless said.")] = None
     engine: Annotated[Engine, Option(
         "Engine that generates responses.",
         "What generates responses.")] = "vllm"
+    engine_release: Annotated[str | None, Option(
+        "Its release, whose defaults count: 0.7.3 (default: the newest).",
+        "Release of the engine, whose defaults count; the newest unless said.", metavar="R")] = None
     rollout_precision: Annotated[str | None, Option(
         "Precision of rollout: bf16, fp8 (default: bf16).",
         'Of rollout: ``"bf16"`` or ``"fp8"``.', metavar="P")] = None

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,8 @@ class EngineFigures:
     """Seconds between two iterations, and ..."""
     host_sequence: float
     """... for each sequence."""
+    before: Mapping[str, Any] = field(default_factory=dict)
+    """What older releases than its ``release`` have in place of these."""
     in_batches: bool = False
     """Whether the responses in flight are all complete before others begin: engines without continuous batching."""
 
@@ -78,6 +81,27 @@ def engines() -> dict[str, EngineFigures]:
         figures: dict[str, Any] = {k: units.parse(v, kinds[k]) if k in kinds else v for k, v in table.items()}
         known[entry] = EngineFigures(id=entry, **figures)
     return known
+
+
+def at_release(figures: EngineFigures, release: str | None) -> EngineFigures:
+    """An engine as of a release; the newest unless it is said.
+
+    Raises:
+        WrongQuestion: it is no release, or nothing of the engine is known by release.
+    """
+    if release is None:
+        return figures
+    numbers = re.fullmatch(r"v?(\d{1,4})\.(\d{1,4})(\.\w{1,20})*", release, re.ASCII)
+    if numbers is None:
+        raise WrongQuestion(f"--engine-release {release}: no release; write it as 0.8.5")
+    if not figures.before:
+        having = ", ".join(known.id for known in engines().values() if known.before)
+        raise WrongQuestion(
+            f"--engine-release {release}: {figures.name} is known as one; leave it out, or take {having}"
+        )
+    older = dict(figures.before)
+    major, minor = (int(part) for part in older.pop("release").split("."))
+    return replace(figures, **older) if (int(numbers[1]), int(numbers[2])) < (major, minor) else figures
 
 
 def engine(name: str) -> EngineFigures:

@@ -61,6 +61,7 @@ def posed(
         tried=problem.staleness(asked.placement, asked.staleness),
         excess=excess,
         learned=learned,
+        law=problem.stated_law(asked.steps_at),
         **more,
     )
 
@@ -93,6 +94,7 @@ def left_open(asked: RLTraining, work: RLStep) -> tuple[tuple[str, str, str], ..
          "--rollout-precision"),
         (True, f"host times and memory shares of {work.engine.name}",
          "no engine was timed; what measured steps take beyond them is fitted", "--engine"),
-        (True, "the same learning at any staleness", "no published law says what staleness costs", "--staleness"),
+        (asked.steps_at is None, "the same learning at any staleness", "no published law says what staleness costs",
+         "--steps-at"),
     )  # fmt: skip
     return tuple((what, why, flag) for is_open, what, why, flag in open_ones if is_open)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +27,7 @@ from planner.question.job_pools import JobPool, part_of
 from planner.question.plan_options import PlanOptions
 from planner.question.rl_options import RLOptions
 from planner.question.values import sequence_length
-from planner.rl.constants import EngineFigures, MeasuredExcess, engine
+from planner.rl.constants import EngineFigures, MeasuredExcess, at_release, engine
 from planner.rl.learned import LikeJob, SiteSteps
 from planner.schema.choices import Objective, Placement, RLTask
 from planner.schema.hardware import Cluster, Runtime
@@ -54,6 +55,7 @@ class RLStep:
     steps: int
     engine: EngineFigures
     rollout_precision: str
+    engine_release: str | None = None
 
     @property
     def forwards(self) -> int:
@@ -112,7 +114,8 @@ def work(model: Model, task: RLTask, asked: RLOptions) -> RLStep:
         critic=critic,
         reward=_other("reward", asked.reward),
         steps=asked.steps,
-        engine=engine_as_set(asked.engine, pinned_replica(texts(asked.rollout))),
+        engine=engine_as_set(asked.engine, pinned_replica(texts(asked.rollout)), asked.engine_release),
+        engine_release=asked.engine_release,
         rollout_precision=precision,
     )
 
@@ -175,6 +178,27 @@ def staleness(placement: Placement | None, stated: float | None) -> Mapping[Plac
     return {name: values for name, values in offered.items() if placement in (None, name)}
 
 
+def stated_law(text: str | None) -> list[tuple[float, float]]:
+    """``1=1.1,4=1.5``: points of staleness and times as many steps, from 0 and 1 on; none where nothing is stated.
+
+    Raises:
+        WrongQuestion: no such pairs, or fewer steps at more staleness.
+    """
+    points = {0.0: 1.0}
+    for word in re.split(r"[,\s]+", (text or "").strip()):
+        match = re.fullmatch(r"(\d{1,2}(?:\.\d{1,4})?)=(\d{1,4}(?:\.\d{1,6})?)", word, re.ASCII)
+        if text is not None and (match is None or not 0.0 < float(match[1]) <= 64.0 or float(match[2]) < 1.0):
+            raise WrongQuestion(
+                f"--steps-at {text:.60}: write a staleness above 0 and times of at least 1: 1=1.1,4=1.5"
+            )
+        if match is not None:
+            points[float(match[1])] = float(match[2])
+    ordered = sorted(points.items())
+    if any(later[1] < earlier[1] for earlier, later in pairwise(ordered)):
+        raise WrongQuestion(f"--steps-at {text}: fewer steps at more staleness; times may not fall")
+    return ordered if len(ordered) > 1 else []
+
+
 # ---- machines --------------------------------------------------------------------------------------------------------
 
 
@@ -231,6 +255,8 @@ class PostTraining:
     offloads: bool | None = None
     """Whether a colocated trainer's states are in host memory meanwhile; None: as is faster."""
     assumptions: Sequence[tuple[str, str, str]] = ()
+    law: Sequence[tuple[float, float]] = ()
+    """Staleness -> times as many steps, as the user states it."""
     learned: SiteSteps | None = None
     """Measured steps of the user's own site."""
 
@@ -238,6 +264,11 @@ class PostTraining:
     def like(self) -> LikeJob:
         """What of it must be alike for a site's run to tell of it."""
         return LikeJob(self.work.model.id, self.work.demand.lengths.cap)
+
+    def steps_times(self, stale: float) -> float | None:
+        """Times as many steps as in step that learning needs at a staleness; None where no law is stated."""
+        at = [point for point, _ in self.law]
+        return float(np.interp(stale, at, [times for _, times in self.law])) if at else None
 
     def measured_over(self, phase: SitePhaseName, place: int, software: str) -> float:
         """Seconds of a phase on a pool at the user's site over those of the built-in figures; 1 where none is known."""
@@ -325,13 +356,13 @@ def pinned_replica(texts: Sequence[str]) -> dict[str, float]:
     return pinned
 
 
-def engine_as_set(name: str, pinned: Mapping[str, float]) -> EngineFigures:
+def engine_as_set(name: str, pinned: Mapping[str, float], release: str | None = None) -> EngineFigures:
     """An engine with the share of the memory, the sequences in flight and the captured graphs that a question says.
 
     Raises:
         WrongQuestion: no such engine.
     """
-    known = engine(name)
+    known = at_release(engine(name), release)
     colocated = pinned.get("share", known.memory_share_colocated)
     return replace(
         known,

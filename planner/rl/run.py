@@ -80,6 +80,7 @@ def document(asked: PostTraining, best_first: Sequence[RLPlan], search: RLSearch
         generator=Generator(version=__version__, seed=0, inputs=dict(asked.inputs)),
         work=answer.described(asked.work),
         engine=asked.work.engine.id,  # type: ignore[arg-type]
+        engine_release=asked.work.engine_release,
         objective=asked.objective,
         pools=tuple(f"{machine.cluster.node.id}:{machine.cluster.count}" for machine in asked.machines),
         plans=tuple(
@@ -181,10 +182,9 @@ def synchronised(asked: PostTraining, served: Sequence[Served], trained: Trainin
 
 
 def _value(objective: Objective, plan: RLPlan) -> float:
-    """What is best is smallest."""
-    if objective == "time" or plan.usd_per_step is None:
-        return plan.step_s
-    return plan.usd_per_step
+    """What is best is smallest: of a step, or of the steps in its place by a stated law of learning."""
+    of_step = plan.step_s if objective == "time" or plan.usd_per_step is None else plan.usd_per_step
+    return of_step * (plan.steps_times or 1.0)
 
 
 def _one_of_each(plans: Sequence[RLPlan]) -> list[RLPlan]:

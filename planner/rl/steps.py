@@ -46,6 +46,7 @@ class StepTable:
     staleness: Annotated[float | None, Field(ge=0, le=64)] = None
     placement: Placement | None = None
     engine: Engine = "vllm"
+    engine_release: str | None = None
     rollout_precision: str = "bf16"
     rollout: str = ""
     steps: Whole = RLTraining.steps

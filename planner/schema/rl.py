@@ -120,6 +120,19 @@ class RLPhases(Record):
     """Seconds of these that run at the same time as another phase: they add up to the step with it taken off."""
 
 
+class RLFailures(Record):
+    """What failures of accelerators do to a run."""
+
+    interruptions: float
+    """Interruptions of training in all steps: it goes on from a checkpoint. Colocated, whatever fails interrupts it."""
+    days: float
+    """Days of the run with them, their restarts and its checkpoints."""
+    replica_losses: float
+    """Replicas lost in all steps, apart from training; the others take over its responses until it is back."""
+    step_without_s: float | None
+    """A step while one replica is away; None where rollout ends with it."""
+
+
 class RLPlan(Record):
     """One placement with its step."""
 
@@ -143,6 +156,10 @@ class RLPlan(Record):
     usd: float | None
     """US dollars of all steps."""
     days: float
+    steps_times: Sparse[float] = None
+    """Times as many steps as in step, by the user's own law of learning against staleness; None: none is stated."""
+    failures: Sparse[RLFailures] = None
+    """None in documents of before."""
     nearest: Sparse[RLNearestStep] = None
     """Published evidence."""
 
@@ -213,6 +230,8 @@ class RLPlanSet(Answer[RLPlan]):
     generator: Generator
     work: RLWork
     engine: Engine
+    engine_release: Sparse[str] = None
+    """As stated."""
     objective: Objective
     pools: tuple[str, ...]
     """``node:count``."""

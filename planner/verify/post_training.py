@@ -30,6 +30,17 @@ def phases_add_up(answer: RLPlanSet) -> Iterator[str]:
         yield from unless_same(f"plan {plan.rank}: responses", made, float(responses))
 
 
+def failures_cost_time(answer: RLPlanSet) -> Iterator[str]:
+    """A run with failures takes no less, and a step without a replica is no shorter."""
+    for plan in answer.plans:
+        if lost := plan.failures:
+            if lost.days < plan.days * (1 - 1e-9):
+                yield f"plan {plan.rank}: {lost.days:g} days with failures, {plan.days:g} without"
+            if lost.step_without_s is not None and lost.step_without_s < plan.step_s * (1 - 1e-6):
+                seconds = f"{lost.step_without_s:g} s without a replica, {plan.step_s:g} s with all"
+                yield f"plan {plan.rank}: a step of {seconds}"
+
+
 def memory_is_there(answer: RLPlanSet) -> Iterator[str]:
     """Neither side holds more than its accelerators, but in a stated job that is said not to fit."""
     for plan in answer.plans:
@@ -51,6 +62,6 @@ def check_post_training(answer: RLPlanSet) -> None:
     Raises:
         Inconsistent: they do not.
     """
-    rules = (numbers_are_possible, phases_add_up, memory_is_there)
+    rules = (numbers_are_possible, phases_add_up, failures_cost_time, memory_is_there)
     if wrong := tuple(findings((rule.__name__, rule(answer)) for rule in rules)):
         raise Inconsistent(wrong)

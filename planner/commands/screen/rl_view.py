@@ -95,7 +95,8 @@ def _measured(step: MeasuredStep) -> None:
 
 def _recommended(answer: RLPlanSet, best: RLPlan) -> None:
     ahead = f" (staleness {best.staleness:g})" if best.staleness else ""
-    engine = f", responses by {answer.engine} in {best.rollout[0].precision}"
+    release = f" {answer.engine_release}" if answer.engine_release else ""
+    engine = f", responses by {answer.engine}{release} in {best.rollout[0].precision}"
     render.labelled("Placement", f"{PLACED[best.placement]}{ahead}{engine}")
     render.labelled("Training", _training(best.trainer))
     if best.critic:
@@ -121,7 +122,10 @@ def _recommended(answer: RLPlanSet, best: RLPlan) -> None:
     if best.usd_per_step is None or best.usd is None:
         render.labelled("Cost", "no price in the catalog (--price)")
     else:
-        run = f"{format_many(answer.work.steps, 'step')} take {best.days:.1f} d and ${best.usd:,.0f}"
+        more = best.steps_times or 1.0
+        steps = format_many(round(answer.work.steps * more), "step")
+        stated = f" ({more:g} times as many, as stated)" if more != 1.0 else ""
+        run = f"{steps}{stated} take {best.days:.1f} d and ${best.usd:,.0f}"
         render.labelled("Cost", f"${best.usd_per_step:,.2f} a step; {run}")
 
 
@@ -165,6 +169,17 @@ def _in_detail(best: RLPlan) -> None:
         render.labelled("Rollout", f"{side.accelerator}: {held}, {side.in_flight:,.0f} responses at a time")
     if best.nearest:
         render.labelled("Nearest", *evidence(best.nearest))
+    if lost := best.failures:
+        away = (
+            f"a step without one takes {format_seconds(lost.step_without_s)}"
+            if lost.step_without_s
+            else "all wait then"
+        )
+        replicas = f"{lost.replica_losses:,.2g} replicas are lost ({away})" if lost.replica_losses else ""
+        stops = f"{lost.interruptions:,.2g} interruptions of training"
+        render.labelled(
+            "Failures", f"{lost.days:,.2f} d with {', '.join(filter(None, (stops, replicas)))}, as expected"
+        )
 
 
 def _timeline(plan: RLPlan) -> None:

@@ -1,0 +1,84 @@
+"""A run of RL post-training beyond its step: failures, a stated law of learning, the engine's release."""
+
+from typing import Any
+
+import pytest
+
+from planner import plan_rl
+from planner.base.errors import WrongQuestion
+from planner.cost.goodput import ACCELERATOR_MTBF_S, RESTART_S
+from planner.schema.rl import RLPlan
+from planner.verify.finding import Inconsistent
+from planner.verify.post_training import check_post_training
+
+ASKED: dict[str, Any] = {"response": "1k/4k", "pin": ["tp=1", "pp=1", "cp=1", "recompute=full"], "prompts": 64}
+
+
+def asked(placement: str, **more: Any) -> RLPlan:
+    """The best step of a placement on two nodes of H100."""
+    return plan_rl("qwen3-0.6b", "dgx-h100:2", placement=placement, **{**ASKED, **more})[0]  # type: ignore[arg-type]
+
+
+def test_replicas_apart_are_lost_one_by_one_and_colocated_ones_with_all() -> None:
+    """Of 8 replicas 7 are left: responses of each by 8 / 7, a step no longer than that. Losses: seconds of the run with
+    interruptions, times accelerators, over the mean time between failures.
+    """
+    apart = asked("in-step", split="8:8", rollout="tp=1", steps=100_000)
+    lost = apart.failures
+
+    assert lost is not None and lost.step_without_s is not None
+    assert apart.rollout[0].replicas == 8
+    assert apart.step_s < lost.step_without_s < 8.0 / 7.0 * apart.step_s
+    assert lost.interruptions == pytest.approx(lost.replica_losses, rel=1e-9)  # as many accelerators train
+    training_s = lost.days * 86400.0 - lost.replica_losses * RESTART_S * (lost.step_without_s / apart.step_s - 1.0)
+    assert lost.replica_losses == pytest.approx(8.0 * training_s / ACCELERATOR_MTBF_S, rel=1e-9)
+    assert 1.0 < lost.days / apart.days < 1.01
+
+    alone = asked("in-step", split="8:2", rollout="tp=2").failures
+    together = asked("colocated").failures
+    assert alone is not None and together is not None
+    assert alone.step_without_s is None and alone.replica_losses > 0.0
+    assert together.replica_losses == 0.0 and together.interruptions > 0.0
+
+
+def test_law_of_learning_is_the_users_own() -> None:
+    """2 times as many steps at staleness 1: 1.5 at 0.5; what is best is so by the steps that it needs."""
+    free = plan_rl("qwen3-0.6b", "dgx-h100:2", split="8:8", **ASKED)
+    ruled = plan_rl("qwen3-0.6b", "dgx-h100:2", split="8:8", steps_at="1=2", **ASKED)
+
+    by_placement = {plan.placement: plan for plan in ruled}
+    off = by_placement["one-step-off"]
+    assert off.steps_times == 2.0 and by_placement["in-step"].steps_times == 1.0
+    plain = {plan.placement: plan for plan in free}["one-step-off"]
+    assert (off.days, off.step_s) == (pytest.approx(2.0 * plain.days), plain.step_s)
+    needed = [plan.step_s * (plan.steps_times or 1.0) for plan in ruled]
+    assert needed == sorted(needed)
+    half = asked("async", staleness=0.5, split="8:8", steps_at="1=2")
+    assert half.steps_times == pytest.approx(1.5)
+    for text in ("1=0.9", "1=2,4=1.5", "0=2", "much", ""):
+        with pytest.raises(WrongQuestion, match="steps_at"):
+            asked("async", steps_at=text)
+
+
+def test_older_engine_takes_its_own_defaults() -> None:
+    """vLLM before 0.8 has 256 sequences in flight, of 1,024 a replica here."""
+    more = {"rollout": "tp=1", "prompts": 1024}
+    newest, older = (asked("colocated", engine_release=release, **more) for release in ("0.8.0", "0.7.3"))
+
+    assert (newest.rollout[0].in_flight, older.rollout[0].in_flight) == (1024.0, 256.0)
+    assert older.phases.generation_s > newest.phases.generation_s == asked("colocated", **more).phases.generation_s
+    with pytest.raises(WrongQuestion, match="no release"):
+        asked("colocated", engine_release="newest")
+    with pytest.raises(WrongQuestion, match="SGLang is known as one"):
+        asked("colocated", engine="sglang", engine_release="0.4")
+
+
+def test_failures_that_shorten_a_run_are_found() -> None:
+    from dataclasses import replace
+
+    found = plan_rl("qwen3-0.6b", "dgx-h100:2", placement="colocated", **ASKED)
+    plan = found.plans[0]
+    assert plan.failures is not None
+    edited = replace(plan, failures=replace(plan.failures, days=0.5 * plan.days))
+    with pytest.raises(Inconsistent, match="days with failures"):
+        check_post_training(replace(found, plans=(edited,)))
