@@ -36,6 +36,16 @@ def run(*line: str) -> Any:
     return CliRunner().invoke(cli, ["procure", *line])
 
 
+def test_what_never_pays_back_is_not_said_to(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """At $0.21 an hour owned and $0.16 rented, a machine would have to be used 128 % of the time."""
+    answer = answered(home)
+    dear = replace(answer.break_even[0], utilisation=1.28, months=380.0)
+    procure_view.show(replace(answer, break_even=(dear,)))
+    printed = capsys.readouterr().out
+    assert "renting is cheaper however much it is used" in printed
+    assert "128 %" not in printed
+
+
 def test_the_document_is_what_was_promised(home: Path) -> None:
     data = document.dump(answered(home))
     assert (data["kind"], data["schema_version"]) == ("procurement", 1)

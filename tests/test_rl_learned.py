@@ -84,7 +84,9 @@ def test_log_teaches_its_site_and_others_are_refused(tmp_path: Path) -> None:
     assert again[0].phases.generation_s == pytest.approx(factor * plan[0].phases.generation_s, rel=0.01)
     assert again.site is not None and again.site.factors[0].runs == 1
     held_back = planner.learn(train, plan=_written(tmp_path / "again.json", again), site=site).document
-    assert held_back["phases"][0]["predicted_s"] == pytest.approx(plan[0].phases.generation_s, rel=0.01)  # the built-in figure's
+    assert held_back["phases"][0]["predicted_s"] == pytest.approx(
+        plan[0].phases.generation_s, rel=0.01
+    )  # the built-in figure's
 
     for train, says in (
         (log(tmp_path / "long.log", plan, 1.4, mean=2000.0), "2,000 tokens in the mean, the plan's 1,000"),

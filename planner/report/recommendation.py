@@ -203,7 +203,7 @@ def _money(plan: Plan) -> list[str]:
     money, price = plan.money, plan.money.price
     took = f"{days(money.days)} for {format_count(plan.workload.tokens)} tokens"
     if money.usd_total is None or price is None:
-        return [f"{took}; no price in the catalog (--price, --basis)"]
+        return [f"{took}; no price in the catalog (--price)"]
     return [f"{format_usd(money.usd_total)}{_offered(plan, price)}, {took}", *prices(plan)]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -57,14 +58,21 @@ def _same(one: FittingTraining, asked: Mapping[str, Any]) -> str:
 def by_accelerator(found: Sequence[FittingTraining]) -> None:
     """A row for each kind of accelerator."""
     headers = ["accelerator", "count", "memory", "OOM", "time", "rent", "tokens/s", "", "node"]
-    rows = [[fit.accelerator, f"{fit.accelerators:,}", *_figures(fit), " ".join(fit.best), fit.node] for fit in found]
+    times = _times(found)
+    rows = [
+        [fit.accelerator, f"{fit.accelerators:,}", *_figures(fit, time), " ".join(fit.best), fit.node]
+        for fit, time in zip(found, times, strict=True)
+    ]
     render.table(headers, rows, align="lrrrrrrll", priority=["node", *LOST_FIRST])
 
 
 def by_model(found: Sequence[FittingTraining]) -> None:
     """A row for each model."""
     headers = ["model", "parameters", "tokens/sequence", "memory", "OOM", "time", "rent", "tokens/s"]
-    rows = [[fit.model, format_count(fit.parameters), f"{fit.sequence:,}", *_figures(fit)] for fit in found]
+    rows = [
+        [fit.model, format_count(fit.parameters), f"{fit.sequence:,}", *_figures(fit, time)]
+        for fit, time in zip(found, _times(found), strict=True)
+    ]
     render.table(headers, rows, align="lrrrrrrr", priority=[*LOST_FIRST, "parameters"])
 
 
@@ -79,8 +87,14 @@ def _prices(found: Sequence[FittingTraining], one: FittingTraining) -> list[str]
     return [*cheapest, *old, "--json states the price, date and source of each"]
 
 
-def _figures(fit: FittingTraining) -> list[str]:
+def _times(fits: Sequence[FittingTraining]) -> list[str]:
+    """How long each training takes, in the unit of the median."""
+    middle = statistics.median(fit.hours for fit in fits)
+    return [format_seconds(3600 * fit.hours, 3600 * middle) for fit in fits]
+
+
+def _figures(fit: FittingTraining, time: str) -> list[str]:
     held = f"{format_bytes(fit.memory_bytes)} / {format_bytes(fit.capacity_bytes)}"
     risk = "-" if fit.oom_chance is None else f"{100 * fit.oom_chance:.2g} %"
     rent = "-" if fit.usd is None else format_usd(fit.usd)
-    return [held, risk, format_seconds(3600 * fit.hours), rent, format_count(fit.tokens_per_s)]
+    return [held, risk, time, rent, format_count(fit.tokens_per_s)]

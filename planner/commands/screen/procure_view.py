@@ -379,11 +379,13 @@ def _value(found: Procurement, value: float | None, as_money: Money) -> str:
 def _rent_or_buy(found: Procurement) -> None:
     lines = []
     for each in sorted(found.break_even, key=lambda x: x.owned_usd_per_accelerator_hour)[:2]:
-        payback = f"pays back after {each.months:.0f} months at full utilisation" if each.months else "never pays back"
+        payback = "renting is cheaper however much it is used"
+        if each.months and each.utilisation <= 1.0:
+            used = format_percent(each.utilisation, 0)
+            payback = f"pays back after {each.months:.0f} months at full utilisation, or above {used} utilisation"
         lines.append(
             f"{each.buy}: ${each.owned_usd_per_accelerator_hour:.2f} per "
             f"accelerator-hour against ${each.rented_usd_per_accelerator_hour:.2f} rented ({each.rent}); {payback}"
-            f", or above {format_percent(each.utilisation, 0)} utilisation"
         )
     render.labelled("Rent or buy", *lines)
 
