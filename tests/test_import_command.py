@@ -431,7 +431,7 @@ def test_gradients_reduced_in_16_bit_are_told() -> None:
 
 
 @pytest.mark.parametrize(
-    "flag", ["--ds-sequence-parallel-size 4", "--cpu-offloading", "--enable-zbh1-pipeline", "--optimizer lion"]
+    "flag", ["--ds-sequence-parallel-size 4", "--cpu-offloading", "--enable-zbh1-pipeline", "--optimizer shampoo"]
 )
 def test_what_changes_memory_and_is_not_understood_is_refused_by_name(flag: str) -> None:
     with pytest.raises(WrongQuestion, match=flag.split()[0]):

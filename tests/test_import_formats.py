@@ -93,10 +93,57 @@ remat_policy: "full"
 dataset_type: "synthetic"
 """
 
+LITGPT = """
+checkpoint_dir: checkpoints/meta-llama/Meta-Llama-3-8B
+out_dir: out
+precision: bf16-true
+devices: 4
+num_nodes: 1
+lora_r: 32
+lora_query: true
+lora_key: false
+lora_mlp: true
+train: {global_batch_size: 8, micro_batch_size: 1, max_seq_length: 512}
+"""
+SUPERVISED = """
+sft: {max_num_steps: 60}
+policy:
+  model_name: meta-llama/Llama-3.2-1B
+  train_global_batch_size: 32
+  train_micro_batch_size: 1
+  max_total_sequence_length: 1024
+  precision: bfloat16
+  dtensor_cfg:
+    {enabled: true, tensor_parallel_size: 2, activation_checkpointing: true, lora_cfg: {enabled: false, dim: 8}}
+  megatron_cfg: {enabled: false, tensor_model_parallel_size: 4}
+cluster: {gpus_per_node: 8, num_nodes: 2}
+"""
+TUNER = """
+from torch.optim import AdamW
+pretrained_model_name_or_path = "meta-llama/Llama-2-7b-hf"
+batch_size = 2
+accumulative_counts = 4
+accumulative_counts *= 2
+max_length = 2048
+pack_to_max_length = True
+model = dict(type=Finetune, llm=dict(type=Auto.from_pretrained,
+    pretrained_model_name_or_path=pretrained_model_name_or_path), lora=dict(r=64))
+train_dataloader = dict(batch_size=batch_size)
+optim_wrapper = dict(type=Amp, optimizer=dict(type=AdamW, lr=2e-4), dtype="float16")
+"""
+
 
 @pytest.mark.parametrize(
     ("source", "text", "settings", "rest"),
     [
+        ("litgpt-finetune", LITGPT, {"zero": None}, {"targets": ("q", "up", "down", "gate"), "rank": 32, "ranks": 4}),
+        ("nemo-rl-sft", SUPERVISED, {"tp": 2, "recompute": "full"}, {"runtime": "fsdp2", "ranks": 16, "rank": None}),
+        (
+            "xtuner",
+            TUNER,
+            {"micro": 2},
+            {"runtime": "pytorch-ddp", "model": "llama2-7b", "per_rank": 16, "rank": 64, "steps": None},
+        ),
         ("gpt-neox", NEOX, {"tp": 2, "pp": 4, "zero": 1, "recompute": "full"}, {"precision": "fp16", "per_rank": 128}),
         ("olmo", OLMO, {"micro": 2, "recompute": "none"}, {"runtime": "fsdp", "batch": 1024, "steps": 953}),
         ("llm-foundry", FOUNDRY, {"micro": 8, "recompute": "full"}, {"sequence": 2048, "steps": 100}),
@@ -330,3 +377,88 @@ srun bash -c "python -m torch.distributed.run --node_rank \\$SLURM_PROCID $CMD"
     assert reading.read("megatron", script).settings["micro"] == 2
     behind = f"MICRO=8\nNAME='a # b'  # {chr(92)}\nMICRO=4 # twice {chr(92)}\n{script}"
     assert reading.read("megatron", behind).settings["micro"] == 4
+
+
+@pytest.mark.parametrize(
+    ("command", "settings", "rest"),
+    [
+        (
+            "torchrun --nproc_per_node=4 -m verl.trainer.fsdp_sft_trainer model.partial_pretrain=Qwen/Qwen2.5-Coder-7B "
+            "+data.max_length=512 ulysses_sequence_parallel_size=2 model.lora_rank=32 model.target_modules=all-linear",
+            {"cp": 2, "micro": 4, "recompute": "full"},
+            {"model": "qwen2.5-7b", "batch": 256, "ranks": 4, "rank": 32, "cp_algorithm": "a2a"},
+        ),
+        (
+            "read -r -d '' what <<EOF\nopenrlhf.cli.train_sft --data.max_len 2048 --train.batch_size 64 \\\n"
+            "  --model.model_name_or_path llama3-8b --ds.zero_stage 3 --ds.packing_samples --ds.adam_offload\nEOF\n"
+            "deepspeed --module $what",
+            {"zero": 3, "offload": "optimizer", "recompute": "none", "micro": 8},
+            {"runtime": "deepspeed", "batch": 64, "sequence": 2048},
+        ),
+        (
+            "torchrun main_training.py --model_variant=llama3_8b_4k --batch_size=1 --sharding_strategy=fsdp",
+            {"micro": 1, "recompute": "none"},
+            {"model": "llama3-8b", "sequence": 4096, "steps": 1_000_000},
+        ),
+    ],
+)
+def test_commands_are_read_by_tables(command: str, settings: dict[str, Any], rest: dict[str, Any]) -> None:
+    found = reading.read(reading.detect(command), command)
+    assert {axis: found.settings.get(axis) for axis in settings} == settings
+    assert {name: getattr(found, name) for name in rest} == rest
+
+
+def test_a_command_reads_its_file_and_its_keys_lead(tmp_path: Path) -> None:
+    (tmp_path / "base.yaml").write_text(SUPERVISED)
+    (tmp_path / "mine.yaml").write_text("defaults: base.yaml\nsft: {max_num_steps: 9}\npolicy: {precision: float32}\n")
+    script = tmp_path / "run.sh"
+    script.write_text("uv run examples/run_sft.py --config mine.yaml policy.train_micro_batch_size=2")
+
+    found = reading.read("nemo-rl-sft", str(script))
+    assert (found.steps, found.precision, found.settings["micro"], found.settings["tp"]) == (9, "fp32", 2, 2)
+    assert reading.read("nemo-rl-sft", str(tmp_path / "mine.yaml")).steps == 9
+    script.write_text("uv run examples/run_sft.py --config mine.yaml policy.dtensor_cfg.new_degree=2")
+    with pytest.raises(WrongQuestion, match="new_degree 2"):
+        reading.read("nemo-rl-sft", str(script))
+    script.write_text("uv run examples/run_sft.py --config mine.yaml policy.train_micro_batch_size=$MICRO")
+    with pytest.raises(WrongQuestion, match=r"\$MICRO: the text does not set it; --env"):
+        reading.read("nemo-rl-sft", str(script))
+
+
+@pytest.mark.parametrize(
+    ("source", "text", "told"),
+    [
+        ("nemo", NEMO, "kept and reduced in 32 bit"),
+        ("olmo", OLMO + "activation_checkpointing: one_in_four\n", "half of the layers or fewer"),
+        (
+            "torchtune",
+            TUNE + "loss: {_component_: torchtune.modules.loss.LinearCrossEntropyLoss}\n",
+            "logits in chunks",
+        ),
+        ("nanotron", NANOTRON.replace("grad_in_fp32: true", "grad_in_fp32: false"), "reduced in 16 bit"),
+        ("litgpt-finetune", LITGPT, "optimizer states in 16 bit"),
+        ("megatron", FORK + "--use-bnb-optimizer --optimizer lion", "lion: fewer states"),
+        ("megatron", FORK + "--no-async-tensor-model-parallel-allreduce", "no-async-tensor"),
+    ],
+)
+def test_what_is_computed_otherwise_is_told(source: str, text: str, told: str) -> None:
+    assert any(told in line for line in reading.read(source, text).differs)
+
+
+def test_dropout_of_a_file_keeps_its_masks() -> None:
+    """NeMo and OLMo drop a tenth where they say nothing."""
+    assert reading.read("nemo", NEMO).shape["dropout"]
+    assert not reading.read("nemo", NEMO.replace("num_layers", "hidden_dropout: 0.0, num_layers")).shape["dropout"]
+
+
+def test_a_job_ends_at_its_tokens_or_its_samples_whichever_come_first() -> None:
+    command = FORK + "--train-samples 1000 --vocab-size 32000 "
+    for more, tokens in (("", 2_048_000), ("--train-tokens 1000000", 1_000_000), ("--train-tokens 9000000", 2_048_000)):
+        (plan,) = reading.plan("megatron", command + more, ["dgx-h100:1"]).plans.plans
+        assert plan.workload.tokens == tokens
+
+
+def test_primus_adapts_its_layers() -> None:
+    lora = "lora: {enabled: true, dim: 8, alpha: 16, target_modules: [linear_qkv, linear_fc2]}"
+    found = reading.read("primus", PRIMUS.replace("fp8: hybrid", lora))
+    assert (found.method, found.rank, found.targets) == ("lora", 8, ("q", "k", "v", "down"))

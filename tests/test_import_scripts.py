@@ -272,3 +272,16 @@ def test_where_there_is_no_sandbox_nothing_is_run(folder: Path, monkeypatch: pyt
         reading.read("megatron", "--num-layers 2", reading.Started(run=True))
     with pytest.raises(WrongQuestion, match="a file, not a script"):
         reading.read("deepspeed", "{}", reading.Started(run=True))
+
+
+def test_substituted_files_and_many_arguments_are_words() -> None:
+    text = "source <(curl -s http://x) && exec > >(tee log)\ntorchrun t.py --micro-batch-size ${11} --num-layers 4"
+    commands = script(text, [str(number) for number in range(1, 13)])
+    assert commands.ways[0][-1][-3:] == ("11", "--num-layers", "4")
+
+
+def test_a_job_that_queues_itself_again_is_read_once(folder: Path) -> None:
+    sandboxed()
+    again = 'set -e\ncp /nowhere/a b\nif $(true); then sbatch "$0"; fi\nx=$1\ntorchrun pretrain_gpt.py --num-layers $x'
+    (folder / "job.sh").write_text(again, encoding="utf-8")
+    assert len(sandbox.ran(folder / "job.sh", ["4"]).ways[0]) == 2

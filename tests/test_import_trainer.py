@@ -237,3 +237,26 @@ def test_a_file_becomes_a_plan(capsys: pytest.CaptureFixture[str]) -> None:
     answer = ask(capsys, "import run.yaml --cluster dgx-h100:2 -o lora.json")
     method = json.loads(Path("lora.json").read_text(encoding="utf-8"))["plans"][0]["workload"]["method"]
     assert (method["kind"], method["rank"], method["targets"]) == ("lora", 32, ["q", "v"])
+
+
+@pytest.mark.parametrize(
+    ("words", "method"),
+    [
+        ("--use_lora", "lora"),
+        ("--use_lora --q_lora True", "qlora"),
+        ("--use_lora False --lora_rank 64", "finetune"),
+        ("--lora_r 8", "lora"),
+        ("--lora_r 8 --use_peft", "lora"),
+    ],
+)
+def test_adapters_have_several_names(words: str, method: str) -> None:
+    """Qwen's and FastChat's scripts: full fine-tuning would be another memory by far."""
+    command = "torchrun t.py --model_name_or_path llama3-8b --per_device_train_batch_size 1 --bf16 "
+    assert reading.read("trainer", command + words).method == method
+
+
+def test_ms_swifts_own_files_of_deepspeed_overlap_nothing() -> None:
+    command = "swift sft --model llama3-8b --tuner_type full --per_device_train_batch_size 1 --deepspeed zero3"
+    assert reading.read("trainer", command).settings["dp_overlap"] == "off"
+    with pytest.raises(WrongQuestion, match="no file behind it"):
+        reading.read("trainer", command.replace(" zero3", ""))

@@ -160,7 +160,8 @@ TOO_HIGH = "predicted not to fit, and it ran: what is above under Memory is too 
     type=click.Choice(
         [
             *("megatron", "torchtitan", "trainer", "deepspeed", "llama-factory", "axolotl", "gpt-neox", "olmo"),
-            *("llm-foundry", "torchtune", "nemo", "nanotron", "maxtext", "primus", "verl", "nemo-rl", "trl"),
+            *("llm-foundry", "torchtune", "nemo", "nanotron", "maxtext", "primus", "litgpt", "litgpt-finetune"),
+            *("xtuner", "fms-fsdp", "openrlhf", "verl-sft", "nemo-rl-sft", "verl", "nemo-rl", "trl"),
         ]
     ),
     help="What the configuration is for, where it does not show.",
@@ -198,8 +199,9 @@ def import_(
 
     Read are commands of Megatron-LM, Megatron-DeepSpeed, ms-swift, torchtitan and Hugging Face's Trainer (TRL,
     DeepSpeed-Chat), DeepSpeed's JSON, and the files of TRL, LLaMA-Factory, Axolotl, GPT-NeoX, OLMo, llm-foundry,
-    torchtune, NeMo 1, nanotron, MaxText, Primus and torchtitan until 0.2; of post-training verl's command or YAML,
-    NeMo-RL's recipe and TRL's GRPO, whose step is priced as estimate --task does.
+    torchtune, LitGPT, xtuner until 0.2, NeMo 1, nanotron, MaxText, Primus and torchtitan until 0.2; supervised
+    fine-tuning of verl, NeMo-RL and OpenRLHF; of post-training verl's command or YAML, NeMo-RL's recipe and TRL's GRPO,
+    whose step is priced as estimate --task does.
 
     A command line is one word, in quotes. A script is read, not run: where it leaves open what it starts, --run-script
     runs it without network, rights or files of yours but its own folder. Exits with 1 if the plan does not fit.

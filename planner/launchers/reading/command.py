@@ -69,7 +69,7 @@ def command(script: Script, known: Collection[str]) -> TrainingCommand | None:
         launcher=options(launcher, ()),
         starter=found[0][0].rpartition("/")[2],
         ranks=ranks.pop() if len(ranks) == 1 else None,
-        assumed=tuple(_assumed(script)),
+        assumed=tuple(assumed(script)),
     )
 
 
@@ -101,7 +101,8 @@ def _written(name: str, found: Options) -> str:
     return " ".join([f"--{name}", *found[name]])[:60] if name in found else f"no --{name}"
 
 
-def _assumed(script: Script) -> Iterator[str]:
+def assumed(script: Script) -> Iterator[str]:
+    """What a script leaves to others, a sentence each."""
     taken = {
         name: text
         for name, text in script.defaults.items()
@@ -174,6 +175,11 @@ def options(words: Sequence[str], known: Collection[str]) -> Options:
                 "(--run-script)"
             )
     return found
+
+
+def started_ranks(words: Words) -> int | None:
+    """Processes that a command starts, where it says so."""
+    return _ranks(options(_arguments(words)[0] or words, ()))
 
 
 def _ranks(launcher: Mapping[str, Sequence[str]]) -> int | None:

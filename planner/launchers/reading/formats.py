@@ -13,11 +13,12 @@ from typing import Any
 
 from planner.axes import AXES
 from planner.base.errors import WrongQuestion
+from planner.launchers.reading import python_file
 from planner.launchers.reading.found_options import FoundOptions
-from planner.launchers.reading.trainer_dialects import library_name
+from planner.launchers.reading.trainer_dialects import TARGETS, library_name, mapping
 
 Values = Mapping[str, Any]
-NO_SETTINGS = ("batch", "precision", "dp", "nodes")
+NO_SETTINGS = ("batch", "precision", "dp", "nodes", "cp_algorithm")
 """Axes that other fields say."""
 ATTENTION = {"q_proj": "q", "k_proj": "k", "v_proj": "v", "output_proj": "o"}
 UNSET = ("none", "null", "false", "", "[]", "{}")
@@ -31,6 +32,7 @@ COUNTS = {
     *(axis.name for axis in AXES.values() if axis.kind == "count"),
 }
 PADS = "sequences are as long as the longest of a micro-batch; predicted all as long as the limit (packing fills them)"
+IS_PYTHON = re.compile(r"^(from [\w.]+ import|import [\w.]+|\w+ = )", re.MULTILINE)
 _DURATION = re.compile(r"(\d[\d.e+]*)(ba|tok|T)?")
 _INSERTED = re.compile(r"\$\{([^${}]+)\}")
 
@@ -48,6 +50,11 @@ class Format:
     rows: Values
 
     @property
+    def title(self) -> str:
+        """What a person calls it."""
+        return str(self.rows["title"])
+
+    @property
     def says(self) -> Mapping[str, tuple[str, Values]]:
         """Key -> what it says, and its words where they are listed."""
         rows = {key: row if isinstance(row, list) else [row, {}] for key, row in self.rows["says"].items()}
@@ -57,7 +64,8 @@ class Format:
         """Whether a file, flat, is one of its kind."""
         tops = {key.partition(".")[0] for key in values}
         inside = self.rows.get("inside", ())
-        return tops >= {*self.rows["marks"]} and (not inside or not values.keys().isdisjoint(inside))
+        marks = {*self.rows.get("marks", ())}
+        return bool(marks) and tops >= marks and (not inside or not values.keys().isdisjoint(inside))
 
 
 @cache
@@ -70,7 +78,25 @@ def _sections() -> dict[str, Any]:
 def formats() -> Mapping[str, Format]:
     """Name -> format, as the table has them."""
     sections = _sections()
-    return {name: Format(name, {**sections["common"], **rows}) for name, rows in sections.items() if "says" in rows}
+    whole = {name: _over(sections[rows["like"]], rows) if "like" in rows else rows for name, rows in sections.items()}
+    return {name: Format(name, {**sections["common"], **rows}) for name, rows in whole.items() if "says" in rows}
+
+
+def _over(below: Values, above: Values) -> dict[str, Any]:
+    """A section over the one that it is like, table by table."""
+    inner = {name: {**rows, **above.get(name, {})} for name, rows in below.items() if isinstance(rows, dict)}
+    return {**below, **above, **inner}
+
+
+def mapping_of(text: str) -> dict[str, Any]:
+    """A file's keys: YAML, JSON, or assignments of Python.
+
+    Raises:
+        WrongQuestion: it is none of them.
+    """
+    if IS_PYTHON.search(text):
+        return python_file.values(text)
+    return mapping(text)
 
 
 @cache
@@ -132,6 +158,7 @@ def read(kind: Format, values: Values) -> FoundOptions:
     Raises:
         WrongQuestion: a key that may change what is predicted and is not understood, or a value that is not known.
     """
+    values = _of_its_parts(kind, values)
     _refuse(kind, values)
     stated = _facts(kind, values)
     facts = {**kind.rows.get("usual", {}), **stated}
@@ -151,12 +178,14 @@ def read(kind: Format, values: Values) -> FoundOptions:
         settings["zero"] = zero
     plain = _plain(str(facts.get("model") or ""))
     model = library_name(kind.rows.get("models", {}).get(plain, plain)) or None
-    adapted = kind.name == "torchtune" and "lora" in str(facts.get("model"))
+    by_name = kind.name == "torchtune" and "lora" in str(facts.get("model"))
+    adapted = by_name or (bool(facts.get("rank")) and kind.name != "torchtune")
     method = str(facts.get("method", "pretrain"))
     if adapted:
-        quantised = ".qlora" in str(facts["model"])
-        method, runtime = ("qlora", "hf-trainer") if quantised else ("lora", runtime)
-        settings |= {"zero": 3} if quantised else {}
+        quantised = ".qlora" in str(facts["model"]) or method == "qlora"
+        method = "qlora" if quantised else "lora"
+        runtime = "hf-trainer" if quantised else runtime
+        settings |= {"zero": zero if zero in (0, 1, 2, 3) and not by_name else 3} if quantised else {}
     degrees = math.prod(int(facts.get(axis, 1)) for axis in ("tp", "pp", "cp", "dp"))
     ranks = facts.get("nodes", 0) * facts.get("devices", 0) or (degrees if "dp" in facts else None)
     return FoundOptions(
@@ -170,17 +199,26 @@ def read(kind: Format, values: Values) -> FoundOptions:
         steps=_steps(facts),
         method=method,
         rank=facts.get("rank") if adapted else None,
-        targets=_targets(facts) if adapted else None,
+        targets=(_targets(facts) or None) if adapted else None,
         optimizer=facts.get("optimizer"),
         shape=_shape(kind, facts),
         model=model,
         ranks=ranks,
+        cp_algorithm=facts.get("cp_algorithm") if int(facts.get("cp", 1)) > 1 else None,
         degrees=(replicas, shards) if (replicas, shards) != (-1, -1) else None,
         shards=replicas if replicas > 1 else None,
         differs=tuple(_differs(kind, values, zero, "shape.moe.experts" in facts)),
         unread=sorted(name for name in values if _left(kind, name, values[name])),
         assumed=[*_assumed(kind, stated)],
     )
+
+
+def _of_its_parts(kind: Format, values: Values) -> Values:
+    """A file without the sections that it switches off (``[NAME.parts]``: section -> its switch)."""
+    off = tuple(
+        part for part, switch in kind.rows.get("parts", {}).items() if _stated(values, switch) not in ("true", "1")
+    )
+    return {key: value for key, value in values.items() if not key.startswith(off)} if off else values
 
 
 def _assumed(kind: Format, stated: Values) -> Iterator[str]:
@@ -200,6 +238,11 @@ def _plain(component: str) -> str:
 
 def _spelt(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) or value is None else str(value)
+
+
+def _stated(values: Values, key: str) -> str:
+    """A value as a word; nothing where it is left out."""
+    return "" if values.get(key) is None else _spelt(values[key])
 
 
 def _facts(kind: Format, values: Values) -> dict[str, Any]:
@@ -231,8 +274,8 @@ def _count(kind: Format, key: str, text: str) -> int:
 def _left(kind: Format, name: str, value: Any) -> bool:
     """Whether a key is set and nothing is read from it."""
     rows = kind.rows
-    otherwise = {key for part in ("otherwise", "off") for keys in rows.get(part, {}).values() for key in keys}
-    known = name in rows["says"] or name in rows.get("only", {}) or name in otherwise
+    otherwise = {key for part in ("otherwise", "where") for keys in rows.get(part, {}).values() for key in keys}
+    known = name in rows["says"] or name in rows.get("only", {}) or name in otherwise or name == rows.get("packs")
     return (
         not known
         and _spelt(value) not in UNSET
@@ -273,8 +316,10 @@ def _steps(facts: Values) -> int | None:
 
 
 def _targets(facts: Values) -> tuple[str, ...]:
-    given = facts["targets"] if isinstance(facts.get("targets"), list) else ()
-    targets = [ATTENTION[name] for name in map(str, given) if name in ATTENTION]
+    given = facts.get("targets", [])
+    names = [*map(str, given)] if isinstance(given, list) else [str(given)]
+    targets = [target for name in names for target in ATTENTION.get(name, TARGETS.get(name, ()))]
+    targets += [letter for letter in "qkvo" if facts.get(f"target.{letter}")]
     return (*targets, *(("up", "down", "gate") if facts.get("mlp_targets") else ()))
 
 
@@ -311,8 +356,10 @@ def _differs(kind: Format, values: Values, zero: object, mixture: bool) -> Itera
     for text, keys in kind.rows.get("otherwise", {}).items():
         if any(_spelt(values.get(key)) not in (*UNSET, "fp32", "float32", "-1", "-1.0") for key in keys):
             yield text
-    for text, keys in kind.rows.get("off", {}).items():
-        if any(_spelt(values.get(key)) == "false" and (mixture or ".moe_" not in key) for key in keys):
+    for text, keys in kind.rows.get("where", {}).items():
+        if any(
+            re.fullmatch(is_so, _stated(values, key)) and (mixture or ".moe_" not in key) for key, is_so in keys.items()
+        ):
             yield text
     for key, leads in kind.rows.get("overwritten", {}).items():
         one, other = (_spelt(values.get(name)).removesuffix("-mixed") for name in (key, leads))
@@ -320,5 +367,5 @@ def _differs(kind: Format, values: Values, zero: object, mixture: bool) -> Itera
             yield f"{key} {one}: the program puts {leads} in its place; predicted with {other}"
     if zero == 2 and kind.rows["runtime"] == "fsdp":
         yield "weights stay whole after the forward pass; predicted as given back"
-    if kind.name == "torchtune" and not values.get("dataset.packed"):
+    if "packs" in kind.rows and _stated(values, kind.rows["packs"]) not in ("true", "1"):
         yield PADS

@@ -29,7 +29,9 @@ class FoundOptions:
     per_rank: int | None = None
     """Sequences of a step and replica, where the global batch follows from them."""
     samples: int | None = None
-    """Sequences of all steps, where it says so."""
+    """Sequences of all steps, where it says so ..."""
+    most_tokens: int | None = None
+    """... and the tokens at which it ends before."""
     degrees: tuple[int, int] | None = None
     """(replicas, shards) that have to make up the data-parallel ranks with those of cp; -1: as many as are left."""
     cp_algorithm: str | None = None

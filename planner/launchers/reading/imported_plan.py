@@ -173,7 +173,8 @@ def _batched(found: FoundOptions, source: str, dp: int) -> FoundOptions:
 def _tokens(found: FoundOptions) -> str | None:
     """Tokens of all its steps, where it says them."""
     if found.samples is not None and found.sequence is not None:
-        return str(found.samples * found.sequence)
+        tokens = found.samples * found.sequence
+        return str(min(tokens, found.most_tokens or tokens))
     if found.steps is None or found.batch is None or found.sequence is None:
         return None
     return str(found.steps * found.batch * found.sequence)

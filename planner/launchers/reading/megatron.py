@@ -9,6 +9,7 @@ from planner.axes.values import ALONE, activation_offload, offload_name
 from planner.base.errors import WrongQuestion
 from planner.launchers.reading import megatron_model, megatron_options
 from planner.launchers.reading.found_options import FoundOptions, Options, Reading, degree, measure, number
+from planner.launchers.reading.trainer_dialects import NEAREST
 from planner.schema.workload import MOST_LAYERS
 
 TABLE = megatron_options.TABLE
@@ -30,7 +31,10 @@ def found_options(flags: Options) -> FoundOptions:
     Raises:
         WrongQuestion: a value that no plan can say.
     """
-    if (kind := flags.get("optimizer", ["adam"])) not in (["adam"], ["sgd"], *([name] for name in _MUON)):
+    kind = flags.get("optimizer", ["adam"])
+    nearest, what = NEAREST.get(kind[0] if kind else "", (None, ""))
+    kind = ["adam"] if nearest == "adamw" else kind
+    if kind not in (["adam"], ["sgd"], *([name] for name in _MUON)):
         raise WrongQuestion(f"--optimizer {' '.join(kind):.40}: choose adam, sgd or muon; others keep other states")
     chunks = _chunks(flags)
     return FoundOptions(
@@ -43,6 +47,7 @@ def found_options(flags: Options) -> FoundOptions:
         steps=number(flags, "train-iters"),
         mtp_layers=number(flags, "mtp-num-layers", 0) or 0,
         samples=number(flags, "train-samples"),
+        most_tokens=number(flags, "train-tokens"),
         optimizer="muon" if kind[0] in _MUON else None,
         method="finetune" if {"finetune", "pretrained-checkpoint"} & flags.keys() else "pretrain",
         shape={**megatron_model.shape(Reading(TABLE, flags)), **megatron_model.patterned(flags)},
@@ -51,7 +56,7 @@ def found_options(flags: Options) -> FoundOptions:
         cp_levels=_levels(flags),
         kernel=megatron_options.attention_kernel(flags),
         chunks=chunks,
-        differs=_differences(flags),
+        differs=(*_differences(flags), *((f"{flags['optimizer'][0]}: {what}; predicted as AdamW",) if nearest else ())),
         unread=megatron_options.ignored(flags),
     )
 

@@ -14,7 +14,7 @@ from planner.launchers.reading import deepspeed, formats, megatron, megatron_mod
 from planner.launchers.reading.command import command
 from planner.launchers.reading.found_options import FoundOptions, Options
 from planner.launchers.reading.shell.script import Script, Words
-from planner.launchers.reading.trainer_dialects import count, library_name, named_file
+from planner.launchers.reading.trainer_dialects import TARGETS, count, library_name, named_file
 from planner.models import workload
 from planner.schema.launcher_table import launcher_table
 
@@ -282,7 +282,12 @@ def read_primus(values: Values, environment: Mapping[str, str], ignored: Iterabl
     stated = _without(overrides, ignored)
     algorithm = str(stated.pop("pp_algorithm", "none"))
     patched = str(stated.pop("patch_primus_pipeline", False)).lower() == "true"
+    tuned = {key: stated.pop(key) for key in [*stated] if key.startswith("lora.")}
     read = from_keys("primus", stated, model)
+    if str(tuned.get("lora.enabled")).lower() == "true":
+        layers = tuned.get("lora.target_modules") or ()
+        targets = tuple(target for layer in layers for target in TARGETS.get(layer, (str(layer),)))
+        read = replace(read, method="lora", rank=count(tuned, "lora.dim") or 16, targets=targets or None)
     if not patched:
         return read
     if algorithm not in _ALGORITHMS:

@@ -72,6 +72,15 @@ def read_file(
     return _read({name: value for name, value in values.items() if name not in ignored}, tuple(assumed))
 
 
+def inherited(values: Mapping[str, Any], folder: Path, files: tuple[Path, ...]) -> dict[str, Any]:
+    """A recipe with what it inherits (``defaults``), from its folder or among the files that are given.
+
+    Raises:
+        WrongQuestion: one of them is not there.
+    """
+    return _inherited(values, folder, files, [], 0)
+
+
 def _inherited(
     values: Mapping[str, Any], folder: Path, files: tuple[Path, ...], assumed: list[str], depth: int
 ) -> dict[str, Any]:

@@ -10,7 +10,15 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from planner.base.errors import WrongQuestion
-from planner.launchers.reading import deepspeed, formats, maxtext, megatron_family, torchtitan, trainer
+from planner.launchers.reading import (
+    deepspeed,
+    formats,
+    megatron_family,
+    nemo_rl,
+    table_commands,
+    torchtitan,
+    trainer,
+)
 from planner.launchers.reading.found_options import FoundOptions
 from planner.launchers.reading.shell import sandbox
 from planner.launchers.reading.shell.script import Branches, Script, script
@@ -23,7 +31,7 @@ COMMANDS: dict[str, Callable[[Script], FoundOptions]] = {
     "megatron": megatron_family.read,
     "torchtitan": torchtitan.read,
     "trainer": trainer.read_command,
-    "maxtext": maxtext.read,
+    **{name: table_commands.reader(name) for name, kind in formats.formats().items() if "program" in kind.rows},
 }
 FILES: dict[str, Callable[[str, Path], FoundOptions]] = {
     "deepspeed": lambda text, folder: deepspeed.read(text),
@@ -73,8 +81,11 @@ def read(source: str, text: str, started: Started = AS_IT_IS) -> FoundOptions:
 def _found(source: str, text: str, folder: Path, started: Started) -> FoundOptions:
     if source == "trainer" and _file_for(text_of(text)) == "trainer":
         return trainer.read_file("trainer")(_whole(text_of(text), started), folder)
-    if source == "maxtext" and _keys(text_of(text)) is not None:
-        return formats.read(formats.formats()[source], flat(text_of(text), started))
+    if source in TABLED and (source not in COMMANDS or _is_file_of_keys(text_of(text))):
+        if started.run or started.arguments:
+            raise WrongQuestion(f"--from {source}: a file, not a script: --run-script and --arg say nothing")
+        kind = formats.formats()[source]
+        return formats.read(kind, flat(text_of(text), started, folder, inherits=bool(kind.rows.get("inherits"))))
     if source == "torchtitan" and torchtitan.IS_FILE.search(text_of(text)):
         return torchtitan.read_file(text_of(text), started.ignored)
     if source not in COMMANDS:
@@ -83,8 +94,6 @@ def _found(source: str, text: str, folder: Path, started: Started) -> FoundOptio
         if source == "primus":
             values = with_files(mapping(text_of(text)), started.files)
             return megatron_family.read_primus(values, started.environment, started.ignored)
-        if source in TABLED:
-            return formats.read(formats.formats()[source], flat(text_of(text), started))
         return FILES[source](_whole(text_of(text), started), folder)
     options, how = of_script(COMMANDS[source], text, folder, started)
     return replace(options, assumed=[*options.assumed, how]) if how else options
@@ -112,7 +121,8 @@ def of_script(reader: Callable[[Script], T], text: str, folder: Path, started: S
             options = read_as(sandbox.ran(Path(text), started.arguments, started.environment))
         except WrongQuestion as error:
             why = re.split(r"[:;] (?=set |--run)", str(branches))[0]
-            raise WrongQuestion(f"{why}; run in the sandbox: {error}") from None
+            missing = "" if started.arguments else sandbox.arguments_asked(text_of(text))
+            raise WrongQuestion(f"{why}; run in the sandbox: {error}{missing}") from None
         how = "its branches leave open what the script starts: it was run in the sandbox (--env and --arg say more)"
         return options, how
 
@@ -133,9 +143,11 @@ def _left_in(values: Mapping[str, Any], ignored: frozenset[str], before: str = "
     }
 
 
-def flat(text: str, started: Started = AS_IT_IS) -> dict[str, Any]:
-    """A file's keys with those of its sections, without what is left out."""
-    values = with_files(mapping(text), started.files)
+def flat(text: str, started: Started = AS_IT_IS, folder: Path = Path(), *, inherits: bool = False) -> dict[str, Any]:
+    """A file's keys with those of its sections and of the files that it `inherits`, without what is left out."""
+    values = with_files(formats.mapping_of(text), started.files)
+    if inherits:
+        values = nemo_rl.inherited(values, folder, started.files)
     inner = values.get("parameters")
     whole = formats.flat(inner if isinstance(inner, dict) else values, started.environment)
     return {key: value for key, value in whole.items() if started.ignored.isdisjoint((key, key.rpartition(".")[2]))}
@@ -193,7 +205,11 @@ def detect(text: str) -> str:
 
 _MARKS = {
     "torchtitan": re.compile(r"--(parallelism|training)\.\w|torchtitan"),
-    "maxtext": re.compile(r"\b(maxtext|MaxText)[\w./]*\btrain\b"),
+    **{
+        name: re.compile(rf"(?<![\w/.-]){kind.rows['program']}(?=[\s\"']|$)", re.MULTILINE)
+        for name, kind in formats.formats().items()
+        if "program" in kind.rows
+    },
     "trainer": re.compile(r"--(per_device_train_batch_size|(actor_)?model_name_or_path|zero_stage)\b"),
     "megatron": re.compile(
         r"--(tensor-model-parallel-size|micro-batch-size|num-layers)\b|pretrain_gpt|\bmegatron (sft|pt)\s",
@@ -226,7 +242,7 @@ def _file_for(text: str) -> str | None:
         WrongQuestion: a file of a format that no reader takes, by its name if that is known.
     """
     keys = _keys(text)
-    if keys is None and not re.search(r"^parameters:\s*$", text, re.MULTILINE):
+    if keys is None and not re.search(r"^parameters:\s*$", text, re.MULTILINE) and not formats.IS_PYTHON.search(text):
         return None
     if (tabled := _tabled(text)) is not None or keys is None:
         return tabled
@@ -237,7 +253,8 @@ def _file_for(text: str) -> str | None:
             return source
     counted = {name: len(keys.intersection(marks)) for name, marks in _UNREAD.items()}
     best = max(counted, key=lambda name: counted[name])
-    known = ", ".join((*_FILE_MARKS, *TABLED, "primus"))
+    by_table = (name for name, kind in formats.formats().items() if "marks" in kind.rows)
+    known = ", ".join((*_FILE_MARKS, *by_table, "primus"))
     if counted[best]:
         raise WrongQuestion(f"a configuration of {best}: no reader takes it; read are commands, and files for {known}")
     raise WrongQuestion(
@@ -252,6 +269,10 @@ def _tabled(text: str) -> str | None:
     except WrongQuestion:
         return None
     return kind.name if kind else None
+
+
+def _is_file_of_keys(text: str) -> bool:
+    return _keys(text) is not None or formats.IS_PYTHON.search(text) is not None
 
 
 def _keys(text: str) -> set[str] | None:

@@ -223,7 +223,7 @@ def _differs(dialect: Dialect, values: Values, sharded: FoundOptions) -> Iterato
 
 def _base(dialect: Dialect, values: Values) -> int:
     """Bits of the weights that adapters leave frozen, which bitsandbytes quantises; 0: they are not."""
-    switches = {4: true(values.get("load_in_4bit")), 8: true(values.get("load_in_8bit"))}
+    switches = {4: true(values.get("load_in_4bit")) or true(values.get("q_lora")), 8: true(values.get("load_in_8bit"))}
     bits = count(values, "quantization_bit") or next((bits for bits, on in switches.items() if on), 0)
     kinds = {str(values[name]).lower() for name in _QUANTISERS if values.get(name) is not None}
     known = bits in BASES and kinds <= {"nf4", "bnb", "bitsandbytes"}

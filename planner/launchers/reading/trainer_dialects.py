@@ -68,9 +68,13 @@ class Dialect:
             return bool(values.get("finetuning_type", "lora") == "lora")
         if self.name == "axolotl":
             return values.get("adapter") in ("lora", "qlora")
+        if values.get("use_lora") is not None and not true(values["use_lora"]):
+            return False
+        by_rank = self == TRAINER and "lora_r" in values and "use_peft" not in values  # FastChat's train_lora.py
         return (
             "lora" in (values.get("tuner_type"), values.get("train_type"))
-            or true(values.get("use_peft"))
+            or any(true(values.get(name)) for name in ("use_peft", "use_lora", "q_lora"))
+            or by_rank
             or max(count(values, "lora_dim"), count(values, "lora_rank")) > 0
         )
 
@@ -156,7 +160,11 @@ def _zero(inner: Values) -> dict[str, Any]:
 
 
 def sharding(values: Values, folder: Path) -> tuple[FoundOptions, list[str]]:
-    """Runtime and sharding: by DeepSpeed's file, FSDP's words, or plain replicas."""
+    """Runtime and sharding: by DeepSpeed's file, FSDP's words, or plain replicas.
+
+    Raises:
+        WrongQuestion: a file is named that is not there, or a stage that is not predicted.
+    """
     given = values.get("deepspeed") or values.get("deepspeed_config")
     if "zero_stage" in values:
         device = "cpu" if true(values.get("offload")) else "none"
@@ -167,6 +175,11 @@ def sharding(values: Values, folder: Path) -> tuple[FoundOptions, list[str]]:
         }  # dschat/utils/ds_utils.py
     if built := re.fullmatch(r"zero([0-3])(_offload)?", str(given)):  # ms-swift's own files (swift/config)
         given = _zero({"zero_stage": int(built[1]), "offload_optimizer_device": "cpu" if built[2] else "none"})
+        given["zero_optimization"] |= {"overlap_comm": False}
+    if given is True:
+        raise WrongQuestion(
+            "--deepspeed: no file behind it; write its name, or --ignore deepspeed prices the rest without"
+        )
     if given is not None and given is not False:
         text = json.dumps(given) if isinstance(given, dict) else named_file(folder, str(given))
         found = deepspeed.read(text)
@@ -253,7 +266,7 @@ def named_file(folder: Path, name: str, given: Sequence[Path] = ()) -> str:
     for path in given:
         if path.name == Path(name).name:
             return files.read_text(path)
-    for place in (folder, *[*folder.parents][:3], Path.cwd()):
+    for place in (folder, *[*folder.absolute().parents][:3], Path.cwd()):
         if (place / name).is_file():
             return files.read_text(place / name)
     raise WrongQuestion(f"{name:.100}: no such file in {folder}; the configuration names it (--file says where it is)")
@@ -283,5 +296,6 @@ def library_name(name: str) -> str:
     if not name or Path(name).exists():
         return str(Path(name) / "config.json") if name and Path(name).is_dir() else name
     own = re.sub(r"([-_](hf|instruct|chat|base|it|v0\.\d|2507|bf16))+$", "", name.rpartition("/")[2].lower())
+    own = re.sub(r"(?<=qwen2\.5)-coder|(?<=^gemma)-1\.1", "", own)  # other weights of the same shape
     plain = re.sub(r"[^a-z0-9]", "", own.removeprefix("meta-"))
     return next((known for known in library() if re.sub(r"[^a-z0-9]", "", known) == plain), name)

@@ -11,7 +11,7 @@ from planner.launchers.reading.post_training import StatedStep
 from planner.launchers.reading.source import Started, of_script, text_of
 
 _MARKS = {
-    "verl": re.compile(r"\bverl\.(trainer|experimental)\.\w|^actor_rollout_ref\s*:", re.MULTILINE),
+    "verl": re.compile(r"\bverl\.(trainer|experimental)\.(?!\w*sft)\w|^actor_rollout_ref\s*:", re.MULTILINE),
     "nemo-rl": re.compile(r"run_grpo\w*\.py|^(grpo|loss_fn)\s*:|^defaults\s*:.*grpo.*yaml", re.MULTILINE),
     "trl": re.compile(
         r"\btrl (grpo|rloo)\b|\w*(grpo|rloo)\w*\.py\b.*--|^(num_generations|vllm_mode)\s*:", re.MULTILINE

@@ -15,7 +15,7 @@ Value = str | tuple[str, ...]
 LARGEST = 1_000_000
 """Characters of a word with its variables put in: those of a variable may name others again and again."""
 MOST_DIGITS = 18
-_PARAMETER = re.compile(r"(?P<name>[A-Za-z_]\w*|[0-9@*#?])(?P<index>\[[^]]*\])?(?P<rest>.*)", re.DOTALL)
+_PARAMETER = re.compile(r"(?P<name>[A-Za-z_]\w*|[0-9]{1,3}|[@*#?])(?P<index>\[[^]]*\])?(?P<rest>.*)", re.DOTALL)
 _DEFAULT = re.compile(r"(?P<colon>:?)(?P<kind>[-=+])(?P<word>.*)", re.DOTALL)
 _INNER = r"\((?:[^()]|\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\))*\)"
 _WORDS = re.compile(rf"(?:\${_INNER}|`[^`]*`|\S)+")

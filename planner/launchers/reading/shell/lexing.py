@@ -10,6 +10,7 @@ from planner.base.errors import WrongQuestion
 
 _OPERATOR = re.compile(r"&&|\|\||;;&|;;|;&|\|&|[;|&()\n]")
 _REDIRECTION = re.compile(r"\d*(?:<<<|<<-?|<>|>>|>&|<&|>\||[<>])&?|&>>?")
+_SUBSTITUTED = re.compile(r"[<>]\(")
 _PLACEHOLDER = re.compile(r"<[A-Za-z][\w .-]*>")
 """What a person is to fill in, as examples write it: ``<data path>``. No file of that name is read."""
 _ARRAY = re.compile(r"[A-Za-z_]\w*(?:\[[^]\n]*\])?\+?=\(")
@@ -49,10 +50,14 @@ def tokens(text: str) -> Iterator[Token]:
             at += 1
         elif char == "#":
             at = _line_end(text, at)
+        elif not tested and _SUBSTITUTED.match(text, at):  # `<(command)`, a word
+            end = _closed(text, at + 1, 0)
+            yield Token("word", text[at:end])
+            at = end
         elif not tested and (found := _PLACEHOLDER.match(text, at)) is None and (found := _redirection(text, at)):
             start, at = found.group().lstrip("0123456789"), found.end()
             at += len(text[at:]) - len(text[at:].lstrip(" \t"))
-            end = word_end(text, at)
+            end = _closed(text, at + 1, 0) if _SUBSTITUTED.match(text, at) else word_end(text, at)
             if start in ("<<", "<<-"):
                 mark = text[at:end]
                 waiting.append((mark.strip("'\"\\"), mark[:1] in "'\"\\"))

@@ -8,6 +8,7 @@ are dropped. Trainers and launchers in it are stubs that write down their argume
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -35,6 +36,11 @@ WRAPPERS = ("srun", "mpirun", "mpiexec", "nsys", "numactl", "apptainer", "singul
 """What starts the command behind its own options."""
 SILENT = ("pip", "pip3", "conda", "module", "ml", "wandb", "hf", "huggingface-cli", "wget", "curl", "docker", "sleep")
 """What prepares a machine: nothing happens."""
+FORGIVING = ("cp", "mv", "mkdir", "rsync", "find", "ln", "chmod")
+"""What works, and never ends a script: most folders that it knows are not here."""
+_FORGIVE = """#!/bin/bash
+/bin/NAME "$@" 2>/dev/null || true
+"""
 _RECORD = """#!/bin/bash
 printf '%s\\0' "$#" "${0##*/}" "$@" >&FD
 """
@@ -48,6 +54,8 @@ for ((i = 1; i <= $#; i++)); do
 done
 """
 _BATCH = """#!/bin/bash
+[ -z "$CLUSTERWRIGHT_QUEUED" ] || exit 0  # a job that queues itself again
+export CLUSTERWRIGHT_QUEUED=1
 for word; do
     case $word in --wrap=*) exec bash -c "${word#--wrap=}" ;; esac
     [ -f "$word" ] && exec bash "$word"
@@ -121,12 +129,19 @@ def ran(path: Path, arguments: Sequence[str] = (), environment: Mapping[str, str
     return Script((tuple(found[1:]),))
 
 
+def arguments_asked(text: str) -> str:
+    """How many arguments a script reads, as the end of a refusal; nothing where it reads none."""
+    highest = max(map(int, re.findall(r"=[\"']?\$\{?([1-9]\d?)\b", text)), default=0)
+    return f"; it reads {highest} arguments (--arg WORD for each, in their order)" if highest else ""
+
+
 def _write_stubs(folder: Path, record: int) -> None:
     wrap = _WRAP.replace("TRAINERS", " | ".join(TRAINERS)).replace("WRAPPERS", " | ".join(WRAPPERS))
     texts = {
         **dict.fromkeys(SILENT, "#!/bin/bash\n"),
         **dict.fromkeys(TRAINERS, _RECORD.replace("FD", str(record))),
         **dict.fromkeys(WRAPPERS, wrap),
+        **{name: _FORGIVE.replace("NAME", name) for name in FORGIVING},
         **{"sbatch": _BATCH, "scontrol": _HOSTS},
     }
     for name, text in texts.items():

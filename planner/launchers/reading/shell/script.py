@@ -110,7 +110,7 @@ def _assigned_names(body: Body) -> Iterator[str]:
 
 
 def _given(arguments: Sequence[str]) -> dict[str, Value]:
-    places: dict[str, Value] = {str(place): word for place, word in enumerate(arguments[:9], 1)}
+    places: dict[str, Value] = {str(place): word for place, word in enumerate(arguments, 1)}
     return {**places, "@": tuple(arguments), "*": " ".join(arguments), "#": str(len(arguments))}
 
 
@@ -228,6 +228,8 @@ class _Reader:
             return [replace(way, ended=True)]
         if words[0] == "unset":
             return [replace(way, values={name: value for name, value in way.values.items() if name not in words})]
+        if words[0] == "read" and statement.document is not None:
+            return [replace(way, values={**way.values, words[-1]: self.document(statement, way).strip()})]
         if words[0] in (".", "source") and len(words) > 1:
             self.unread[words[1]] = None
             return [way]
@@ -249,9 +251,12 @@ class _Reader:
                 return text
         if statement.document is None or not _INNER & {word.rpartition("/")[2] for word in words}:
             return None
-        if statement.literal:
-            return statement.document
-        return self.expander(way).text('"' + statement.document.replace('"', '\\"') + '"')
+        return self.document(statement, way)
+
+    def document(self, statement: Command, way: _Way) -> str:
+        """A here-document, its variables put in."""
+        text = statement.document or ""
+        return text if statement.literal else self.expander(way).text('"' + text.replace('"', '\\"') + '"')
 
     def called(self, words: Sequence[str], way: _Way, depth: int) -> Iterable[_Way]:
         """A function of the script with its arguments, which are gone behind it."""

@@ -1,0 +1,104 @@
+"""Commands of programs whose keys a table says (``launchers/formats.toml``): a file of theirs, and keys that lead.
+
+``key=value``, ``+key=value``, ``--key=value`` and ``--key value`` are all read; a file ends in ``.yaml``, ``.yml`` or
+``.py``, or stands behind ``--config``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from planner.base.errors import WrongQuestion
+from planner.launchers.reading import formats, nemo_rl
+from planner.launchers.reading.command import assumed, started_ranks
+from planner.launchers.reading.found_options import FoundOptions
+from planner.launchers.reading.hydra import word
+from planner.launchers.reading.shell.expansion import open_variable
+from planner.launchers.reading.shell.script import Script, Words
+from planner.launchers.reading.trainer_dialects import named_file
+
+_KEY = re.compile(r"(?:--|\+{1,2})?([A-Za-z_][\w.-]*)=(.*)", re.DOTALL)
+_FILES = ("--config", "--config-file", "--config_file")
+
+
+def reader(name: str) -> Callable[[Script], FoundOptions]:
+    """The reader of a format's commands."""
+    return lambda commands: _read(formats.formats()[name], commands)
+
+
+def _read(kind: formats.Format, commands: Script) -> FoundOptions:
+    program = re.compile(kind.rows["program"])
+    starts = {
+        (words[:at], words[at + 1 :])
+        for way in commands.ways
+        for words in way
+        if (at := next((at for at, text in enumerate(words) if program.fullmatch(text)), None)) is not None
+    }
+    runs = {after for _, after in starts}
+    if len(runs) != 1:
+        raise WrongQuestion(f"--from {kind.name}: {len(runs)} commands of {kind.title} in it; read one")
+    ((before, after), *_) = sorted(starts)
+    stated, names = _stated(kind, after)
+    values = {**_file(kind, names, commands), **stated}
+    left = {key: value for key, value in values.items() if commands.ignored.isdisjoint((key, key.rpartition(".")[2]))}
+    options = formats.read(kind, left)
+    ranks = started_ranks((*before, *after)) or options.ranks
+    return replace(options, ranks=ranks, assumed=[*assumed(commands), *options.assumed])
+
+
+def _stated(kind: formats.Format, words: Words) -> tuple[dict[str, Any], list[str]]:
+    """(key -> value of a command's words, files that it names).
+
+    Raises:
+        WrongQuestion: a variable that the script does not set, where a key is read that has it.
+    """
+    values: dict[str, Any] = {}
+    files: list[str] = []
+    for key, text in _pairs(words):
+        if key in _FILES or (not key and text.endswith((".yaml", ".yml", ".py"))):
+            files.append(text)
+        elif key:
+            name = key.removeprefix("--").replace("-", "_")
+            if open_variable(text) and (name in kind.says or re.fullmatch(kind.rows["matter"], name)):
+                raise WrongQuestion(
+                    f"--from {kind.name}: {name} {text:.60}: the text does not set it; --env NAME=VALUE does"
+                )
+            values[name] = word(text)
+    return values, files
+
+
+def _pairs(words: Words) -> Iterator[tuple[str, str]]:
+    """(key, value): a switch has "true", a word by itself no key."""
+    at = 0
+    while at < len(words):
+        text = words[at]
+        following = words[at + 1] if at + 1 < len(words) else "--"
+        at += 1
+        if match := _KEY.fullmatch(text):
+            yield f"--{match[1]}", match[2]
+        elif text.startswith("--") and (following.startswith("--") or "=" in following):
+            yield text, "true"
+        elif text.startswith("--"):
+            yield text, following
+            at += 1
+        else:
+            yield "", text
+
+
+def _file(kind: formats.Format, names: list[str], commands: Script) -> dict[str, Any]:
+    for name in names or [path.name for path in commands.files[:1]]:
+        try:
+            text = named_file(commands.folder, name, commands.files)
+        except WrongQuestion:
+            if name.rpartition("/")[2] in kind.rows.get("own_files", ()):
+                return {}
+            raise
+        values = formats.mapping_of(text)
+        if kind.rows.get("inherits"):
+            values = nemo_rl.inherited(values, commands.folder / Path(name).parent, commands.files)
+        return formats.flat(values, {})
+    return {}
