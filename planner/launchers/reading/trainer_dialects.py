@@ -70,11 +70,10 @@ class Dialect:
             return values.get("adapter") in ("lora", "qlora")
         if values.get("use_lora") is not None and not true(values["use_lora"]):
             return False
-        by_rank = self == TRAINER and "lora_r" in values and "use_peft" not in values  # FastChat's train_lora.py
         return (
             "lora" in (values.get("tuner_type"), values.get("train_type"))
             or any(true(values.get(name)) for name in ("use_peft", "use_lora", "q_lora"))
-            or by_rank
+            or (self == TRAINER and "lora_r" in values and "use_peft" not in values)  # FastChat's train_lora.py
             or max(count(values, "lora_dim"), count(values, "lora_rank")) > 0
         )
 

@@ -249,12 +249,10 @@ class _Reader:
             options = [at for at in range(place + 1, len(words) - 1) if words[at].startswith("-")]
             if text := next((words[at + 1] for at in options if re.fullmatch(r"-[a-z]*c", words[at])), None):
                 return text
-        if statement.document is None or not _INNER & {word.rpartition("/")[2] for word in words}:
-            return None
-        return self.document(statement, way)
+        starts = statement.document is not None and _INNER & {word.rpartition("/")[2] for word in words}
+        return self.document(statement, way) if starts else None
 
     def document(self, statement: Command, way: _Way) -> str:
-        """A here-document, its variables put in."""
         text = statement.document or ""
         return text if statement.literal else self.expander(way).text('"' + text.replace('"', '\\"') + '"')
 
