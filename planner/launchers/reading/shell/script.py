@@ -20,8 +20,7 @@ from planner.launchers.reading.shell.syntax import Body, Branch, Case, Command, 
 Words = tuple[str, ...]
 MOST_WAYS = 64
 """Ways through a script's branches."""
-MOST_STEPS = 50_000
-"""Statements on all of them: loops and functions may repeat."""
+MOST_STEPS = 50_000  # statements on all of them: loops and functions may repeat
 DEEPEST = 20
 """Functions and scripts inside a script."""
 _ASSIGNED = re.compile(r"(?P<name>[A-Za-z_]\w*)(?P<more>\+?)=(?P<value>.*)", re.DOTALL)
