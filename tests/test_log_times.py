@@ -99,6 +99,18 @@ TIMES: dict[str, tuple[list[str], list[float]]] = {
     "bars of two runs": (
         [*logs.torchtune([50.0, *[7.3] * 14]), *logs.torchtune([200.0, *[31.0] * 14])], [7.3, 31.0],
     ),
+    "bars of two jobs, line by line": (
+        [line for two in zip(logs.bars([7.0] * 80)[20:], logs.bars([3.1] * 80)[:-20], strict=True) for line in two], [],
+    ),
+    "steps of two jobs, line by line": (
+        [line for pair in zip(logs.megatron([10.0] * 40), logs.megatron([14.0] * 40, first=501), strict=True)
+         for line in pair], [],
+    ),
+    "two regimes of ranks one after another": (
+        [f"{rank}: {line}" for rank in range(2) for line in logs.megatron(SLOWED)], [17.4, 20.0],
+    ),
+    "a change that whole seconds cannot place": (["\r".join(logs.bars([*[1.1] * 36, *[1.55] * 36]))], []),
+    "a bar whose steps are near whole seconds": (["\r".join(logs.bars([5.875] * 90))], [5.875]),
     "runs that take turns": (logs.maxtext([2.0, 7.3, 2.0, 1.0, 7.3, 2.0, 7.3, 2.0, 2.0, 7.3] * 3), []),
     "too few digits": (logs.bridge([0.5, *[0.05] * 20]), []),
     "MLPerf's blocks, without evaluations": (logs.mlperf_blocks([9.0, *[6.0] * 20]), [6.0 / 256]),
@@ -130,6 +142,9 @@ REASONS = {
     "too little time for whole seconds": "the bar's own rate is a moving average",
     "micro-batches of which the last is printed": "prints the time of one micro-batch of 4, not of a step",
     "tokens without padding": "counts the tokens that are trained on, without padding",
+    "bars of two jobs, line by line": "of two kinds, of two jobs that write to one file",
+    "steps of two jobs, line by line": "of two kinds, of two jobs that write to one file",
+    "a change that whole seconds cannot place": "a change that its clock is too coarse to place",
     "runs that take turns": "so far apart that they are not of one run",
     "too few digits": "printed with too few digits (10 % are lost)",
     "a bar that counts micro-batches": "it counts micro-batches, and times one of them",

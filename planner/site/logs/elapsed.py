@@ -5,8 +5,8 @@ steps. So differences of elapsed time are taken, over blocks that are long next 
 count follows the rules of steps (:mod:`planner.site.logs.steady`). The mean of those that count is the step time.
 
 Symbols: ``T`` seconds that count, ``m`` pieces of them that lie together, ``r`` resolution of the clock. Each piece has
-lost ``r`` at most at either end: a normal error of ``0.41 r`` (two uniform ones), so that ``0.82 r m^(1/2) / T`` is the
-share that rounding may have lost.
+lost ``r`` at most: a normal error of ``0.41 r`` (of two uniform ones at its ends). So ``r m^(1/2) / T`` is the share
+that rounding may have lost, at most of one piece, at 2.4 standard deviations of several.
 """
 
 from __future__ import annotations
@@ -14,15 +14,29 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from math import hypot
 from statistics import fmean, median
 
 from planner.site.logs.records import Steady, Tick
-from planner.site.logs.steady import CHANGED, FEWEST, Selection, regime_name, selections, spread
+from planner.site.logs.steady import (
+    CHANGED,
+    FAR,
+    FEWEST,
+    Selection,
+    of_two_kinds,
+    regime_name,
+    selections,
+    spread,
+)  # fmt: skip
 
 BLOCK = 10.0
 """Resolutions of the clock that a block lasts at least: rounding moves it by some 4 %."""
-LOST = 0.82
-"""Resolutions that a piece of time has lost, at two standard deviations."""
+LONG_BLOCK = 30.0
+"""Resolutions that a block lasts at most where there are more than :data:`BLOCKS`: rounding moves it by some 1.4 %."""
+BLOCKS = 48
+"""Blocks of a run from which on they need not be short."""
+LOST = 1.0
+"""Resolutions that a piece of time has lost at most."""
 MOST_WRITERS = 16
 """Jobs and ranks that write to one file at once."""
 SMOOTHED = 10
@@ -72,8 +86,10 @@ def steady(ticks: Sequence[Tick]) -> list[Steady]:
     resolution = max((tick.resolution_s for tick in ticks), default=0.0)
     if not _differ(bars, resolution):
         return _regimes(lapses, ticks)
+    turns = sum(behind.bar != before.bar for before, behind in pairwise(lapses))
     return [
-        replace(one, regime=f"{one.regime or 'steps'} of bar {number}")
+        # Where lines of bars take turns, nobody knows whose end each of them goes on.
+        replace(one, regime=f"{one.regime or 'steps'} of bar {number}", mixed=turns >= len(bars))
         for number, bar in enumerate(bars, 1)
         for one in _regimes(bar, ticks)
     ]
@@ -94,7 +110,9 @@ def _differ(bars: Sequence[Sequence[Lapse]], resolution: float) -> bool:
 def _regimes(lapses: Sequence[Lapse], ticks: Sequence[Tick]) -> list[Steady]:
     if not lapses:
         return []
-    blocks = list(_blocks(lapses, BLOCK * max(tick.resolution_s for tick in ticks)))
+    resolutions = sum(lapse.seconds for lapse in lapses) / max(tick.resolution_s for tick in ticks)
+    long = min(max(BLOCK, resolutions / BLOCKS), LONG_BLOCK)
+    blocks = list(_blocks(lapses, long * max(tick.resolution_s for tick in ticks)))
     times = [block.seconds / block.steps for block in blocks]
     disturbed = [block.disturbed for block in blocks]
     started = lapses[0].at - lapses[0].steps <= 1
@@ -106,11 +124,18 @@ def _regimes(lapses: Sequence[Lapse], ticks: Sequence[Tick]) -> list[Steady]:
 
 
 def _of_one(selection: Selection, blocks: Sequence[Lapse], ticks: Sequence[Tick]) -> Steady:
-    kept = [blocks[place] for place in selection.counted]
+    resolution = max(tick.resolution_s for tick in ticks)
+    times = {place: blocks[place].seconds / blocks[place].steps for place in selection.counted}
+    middle = median(times.values())
+    # A block in which the step time changes belongs to neither side, and a mean would take it in.
+    rounding = resolution / median(blocks[at].seconds for at in times)
+    apart = max(CHANGED - 1.0 + rounding, FAR * spread([*times.values()])) * middle
+    counted = [place for place, time in times.items() if abs(time - middle) <= apart]
+    kept = [blocks[place] for place in counted]
     seconds = sum(block.seconds for block in kept)
     steps = sum(block.steps for block in kept)
-    pieces = 1 + sum(behind - before > 1 for before, behind in pairwise(selection.counted))
-    lost = LOST * max(tick.resolution_s for tick in ticks) * pieces**0.5 / seconds if seconds else 1.0
+    pieces = 1 + sum(behind - before > 1 for before, behind in pairwise(counted))
+    lost = LOST * resolution * pieces**0.5 / seconds if seconds else 1.0
     return Steady(
         per=ticks[0].per,
         batch=None,
@@ -120,7 +145,22 @@ def _of_one(selection: Selection, blocks: Sequence[Lapse], ticks: Sequence[Tick]
         left_out={reason: sum(blocks[at].steps for at in places) for reason, places in selection.left_out.items()},
         rounding=lost + max(tick.step_resolution for tick in ticks) / steps,
         regime=regime_name(selection, [block.at for block in blocks]),
+        mixed=of_two_kinds([*times.values()], rounding) or _drifts(kept, resolution),
     )
+
+
+def _drifts(blocks: Sequence[Lapse], resolution: float) -> bool:
+    """Whether the last third of blocks takes another step time than the first, by more than rounding explains.
+
+    Of too few blocks no change can be placed, and the mean of all is of neither side.
+    """
+    third = len(blocks) // 3
+    if not third:
+        return False
+    ends = blocks[:third], blocks[-third:]
+    seconds = [sum(block.seconds for block in end) for end in ends]
+    rates = sorted(total / sum(block.steps for block in end) for total, end in zip(seconds, ends, strict=True))
+    return rates[1] > (CHANGED + LOST * resolution * hypot(*(1.0 / total for total in seconds))) * rates[0]
 
 
 def by_average(ticks: Sequence[Tick]) -> Steady | None:
@@ -130,6 +170,8 @@ def by_average(ticks: Sequence[Tick]) -> Steady | None:
     averages = [tick.average_s for tick in shown[SMOOTHED:] if tick.average_s]
     if not consecutive or len(averages) < SMOOTHED or any(tick.disturbed for tick in shown[SMOOTHED:]):
         return None
+    third = len(averages) // 3
+    slow_last = fmean(averages[-third:]) / fmean(averages[:third])
     return Steady(
         per="step",
         batch=None,
@@ -138,6 +180,7 @@ def by_average(ticks: Sequence[Tick]) -> Steady | None:
         steps=len(averages),
         left_out={"warm-up": SMOOTHED},
         rounding=0.005 / fmean(averages),
+        mixed=max(slow_last, 1.0 / slow_last) > CHANGED,
     )
 
 

@@ -142,7 +142,7 @@ def measured(run: LoggedRun) -> list[Steady]:
 
 
 def _agreeing(measured: Iterable[Steady]) -> list[Steady]:
-    return [one for one in measured if one.rounding <= MOST_LOST and one.spread <= MOST_SPREAD]
+    return [one for one in measured if one.rounding <= MOST_LOST and one.spread <= MOST_SPREAD and not one.mixed]
 
 
 def why_unread(run: LoggedRun) -> str:
@@ -153,6 +153,11 @@ def why_unread(run: LoggedRun) -> str:
     coarse = elapsed.steady(run.ticks) if run.ticks else steady(run.steps)
     if any(one.spread > MOST_SPREAD for one in coarse):
         return "its step times lie so far apart that they are not of one run: name a log of one"
+    if any(one.mixed for one in coarse):
+        return (
+            "its step times are of two kinds, of two jobs that write to one file or of a change that its clock is too "
+            "coarse to place: name a log of one, or a longer one"
+        )
     if coarse and run.ticks:
         return (
             "too little time passes for a clock that prints whole seconds, and the bar's own rate is a moving average"
@@ -296,7 +301,7 @@ def _noted(run: _Run, line: str) -> None:
 def _finished(run: _Run) -> LoggedRun:
     place = _believed(run)
     shape = FORMATS[place] if place is not None else None
-    entries = run.logged.get(place, []) if place is not None else []
+    entries = _in_order(run, place) if place is not None else []
     names = {FORMATS[logged].name for logged in run.logged}
     both = {"Megatron-LM", "DeepSpeed"} <= names
     stated = {name: value for name, value in run.stated.items() if name not in run.conflicts}
@@ -319,6 +324,17 @@ def _finished(run: _Run) -> LoggedRun:
         notes=tuple(_notes(run, place)),
     )
     return replace(logged, verdict=verdict(logged, run.ending))
+
+
+def _in_order(run: _Run, place: int) -> list[LoggedStep | Tick]:
+    """The entries of a format; of ranks that are printed one after another those of a step together, where no step was
+    done again.
+    """
+    entries = run.logged.get(place, [])
+    ranks = [counter for (at, _), counter in run.counters.items() if at == place]
+    if len(ranks) < 2 or any(counter.again for counter in ranks):
+        return entries
+    return sorted(entries, key=lambda entry: entry.step)
 
 
 def _believed(run: _Run) -> int | None:

@@ -152,6 +152,8 @@ class Steady:
     """Which steps these are, where the step time changes for good; else empty."""
     slower: bool = False
     """Whether these steps take longer than those of the regime before."""
+    mixed: bool = False
+    """Whether they are of two kinds, between which the median of all lies."""
 
 
 LONGEST = 1 << 16

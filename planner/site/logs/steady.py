@@ -34,6 +34,10 @@ UNSTEADY = 0.1
 """Spread above which slow lines at the beginning are warm-up and no regime."""
 SHORTEST = 8
 """Lines of a regime at least, and a tenth of all."""
+KINDS = 1.05
+"""Times by which two kinds of steps differ at least: of less the median of all is within 2.5 % of either."""
+FEWEST_OF_A_KIND = 2
+"""Lines of one kind at least, and a quarter of all, for times to be of two kinds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +78,7 @@ def _of_one(steps: Sequence[LoggedStep], first: bool) -> Iterator[Steady]:
             rounding=median(steps[place].rounding for place in selection.counted),
             regime=regime_name(selection, [step.step for step in steps]),
             slower=0.0 < before < middle,
+            mixed=of_two_kinds(counted),
         )
         before = middle
 
@@ -173,6 +178,23 @@ def _without_stragglers(places: Sequence[int], times: Sequence[float]) -> list[i
     low, high = quantiles(values, n=4)[::2]
     limit = max(SLOW * median(values), high + FAR * (high - low))
     return [place for place in places if times[place] <= limit]
+
+
+def of_two_kinds(times: Sequence[float], rounding: float = 0.0) -> bool:
+    """Whether times lie in two groups, with a gap between that is wider than the rest of the way from one to the other.
+
+    Each has a quarter of the times or more: steps of two jobs that take turns, or of two sorts. No median is of either.
+
+    `rounding` is the share of a time that lies between two that a clock can show.
+    """
+    order = sorted(times)
+    fewest = max(FEWEST_OF_A_KIND, len(order) // 4)
+    if len(order) < 2 * fewest:
+        return False
+    cut = max(range(fewest, len(order) - fewest + 1), key=lambda place: order[place] - order[place - 1])
+    low = median(order[:cut])
+    high = median(order[cut:])
+    return high > (KINDS + rounding) * low and order[cut] - order[cut - 1] > (high - low) / 2.0
 
 
 def spread(times: Sequence[float]) -> float:
