@@ -82,3 +82,11 @@ def test_failures_that_shorten_a_run_are_found() -> None:
     edited = replace(plan, failures=replace(plan.failures, days=0.5 * plan.days))
     with pytest.raises(Inconsistent, match="days with failures"):
         check_post_training(replace(found, plans=(edited,)))
+
+
+def test_roles_have_whole_nodes_and_one_layout_of_replicas() -> None:
+    """Training sets the pace: fewer replicas, of two layouts, would do, and the rest of their node would stand idle."""
+    found = plan_rl("llama3.1-8b", "dgx-h100:2", task="ppo", response="1k/4k", placement="async")[0]
+
+    assert [side.accelerators for side in found.rollout] == [8]
+    assert found.rollout[0].replicas * found.rollout[0].tp == 8

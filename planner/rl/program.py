@@ -227,3 +227,28 @@ def _cheapest(point: PlacementPoint, step: float) -> RoleChoice | None:
     replicas = tuple((p, j, count) for (_, p, j), count in counts.items() if count)
     chosen_training = next(i for (i, _, _), count in counts.items() if count)
     return RoleChoice(step, chosen_training, replicas, float(outcome.objective or 0.0) * step)
+
+
+def in_whole_nodes(point: PlacementPoint, choice: RoleChoice, per_node: Sequence[int]) -> RoleChoice:
+    """The choice with replicas of one layout a pool on whole nodes, where these complete as much: what trainers can
+    launch, on accelerators that would stand idle beside it. A pool where they complete less stays as it is.
+    """
+    window = point.window(choice.training, choice.step)
+    room = point.room(choice.training)
+    replicas = list(choice.replicas)
+    for pool in sorted({p for p, _, _ in choice.replicas}):
+        taken = point.offered[pool].taken_in(window)
+        width = point.offered[pool].layout.accelerators
+        mixed = [(p, j, count) for p, j, count in choice.replicas if p == pool]
+        others = [side for side in replicas if side[0] != pool]
+        used = sum(int(width[j]) * count for _, j, count in mixed)
+        most = min(room[pool], -(-used // per_node[pool]) * per_node[pool])
+        if point.left is not None:
+            most = min(most, point.left - sum(int(point.offered[p].layout.accelerators[j]) * c for p, j, c in others))
+        counts = np.floor(most / width)
+        made = counts * taken
+        best = int(np.argmax(made))
+        done = sum(float(taken[j]) * count for _, j, count in mixed)
+        if made[best] >= done * (1.0 - 1e-9):
+            replicas = [*others, (pool, best, int(counts[best]))]
+    return RoleChoice(choice.step, choice.training, tuple(replicas), choice.usd)

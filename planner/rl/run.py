@@ -171,7 +171,8 @@ def _apart(
     counts.programs += solved.programs
     counts.gap = max(counts.gap, solved.gap)
     choices = dict.fromkeys((solved.fastest, solved.cheapest))
-    return [plan_apart(asked, point, choice) for choice in choices]
+    nodes = [machine.cluster.node.accelerators for machine in asked.machines]
+    return [plan_apart(asked, point, program.in_whole_nodes(point, choice, nodes)) for choice in choices]
 
 
 def synchronised(asked: PostTraining, served: Sequence[Served], trained: Training, total: int) -> float:

@@ -17,6 +17,7 @@ import numpy as np
 
 from planner import cost
 from planner.axes.options import OptionValues
+from planner.axes.table import RANK_ORDER
 from planner.base.errors import ClusterwrightError, WrongQuestion
 from planner.catalog import Catalog
 from planner.cost import stage_memory
@@ -106,6 +107,10 @@ def best(
     """
     demand, updates, forwards, other_bytes = passes
     count, tokens = packed(demand, updates, cluster.accelerators)
+    pin = texts(asked.pin)
+    if not any("rank" in text for text in pin):
+        pin = (*pin, f"{RANK_ORDER.name}={RANK_ORDER.neutral}")  # that of verl and NeMo-RL, which set no other
+    asked = replace(asked, pin=pin)
     plain = replace(asked, batch=count, seq=tokens, tokens=float(count * tokens), task="sft", top=1)
     try:
         _, wanted = request(model, cluster, plain, known=known)
