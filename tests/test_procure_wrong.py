@@ -22,7 +22,7 @@ from tests.sweeps import sweep
 from tests.words import worded
 
 
-@sweep("text", ["30k EUR", "30 kEUR", "€30k", "€ 30k", "30,000 EUR", "0.03 MEUR", "0.03M EUR"])
+@sweep("text", ["30k EUR", "EUR 30k", "EUR 30,000", "30 kEUR", "€30k", "€ 30k", "30,000 EUR", "0.03 MEUR", "0.03M EUR"])
 def test_an_amount_may_be_written_as_people_do(text: str) -> None:
     assert currency.usd(text, Currency(code="EUR", usd=1.1)) == pytest.approx(33_000)
 

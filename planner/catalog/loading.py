@@ -26,7 +26,8 @@ class UnknownName(WrongQuestion):
     """A name that is in no catalog; the message gives the nearest ones that are."""
 
     def __init__(self, kind: str, name: str, choices: Mapping[str, object], listing: str = "") -> None:
-        hint = suggestion(name, choices)
+        called = [id_ for id_, entry in choices.items() if name.lower() in getattr(entry, "called", ())]
+        hint = f" Did you mean {', '.join(called)}?" if called else suggestion(name, choices)
         super().__init__(f"no {kind} {name!r}.{hint} ({listing or f'clusterwright catalog list {kind}s'})")
 
 

@@ -27,11 +27,13 @@ from planner.question.given import spelled
 from planner.schema.procurement import Currency
 
 SYMBOLS = {"$": "USD", "€": "EUR", "£": "GBP", "¥": "JPY"}
+_CODE_FIRST = re.compile(r"^\s*([A-Z]{3})\s*([\d.,]+[kMB]?)(?![\w.])")
+"""``EUR 30k``, as answers print it."""
 _CODE = re.compile(r"(?:(?<=\d)([kMB])\s+|(?<![A-Za-z])([kMB]?))([A-Z]{3})(?![A-Za-z])")
 
 
 def usd(text: object, currency: Currency) -> float:
-    """US dollars of an amount such as ``"30,000 EUR"``, ``"30k EUR"``, ``"€30k"`` or ``"$5M"``.
+    """US dollars of an amount such as ``"30,000 EUR"``, ``"30k EUR"``, ``"EUR 30k"``, ``"€30k"`` or ``"$5M"``.
 
     Raises:
         UnitError: no currency, another than the portfolio's, a negative amount, or none at all.
@@ -67,6 +69,7 @@ def _in_dollars(text: str) -> tuple[str, str]:
     for symbol, code in SYMBOLS.items():
         if symbol in text:
             return code, text.replace(symbol, "$")
+    text = _CODE_FIRST.sub(r"\2 \1", text)
     found = _CODE.search(text)
     if not found:
         return "", text
