@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
+import planner
 from planner import cost
 from planner.axes.table import (
     ACTIVATION_OFFLOAD,
@@ -17,7 +18,7 @@ from planner.axes.table import (
     PRECISION,
     RECOMPUTE,
 )
-from planner.planning import ranked
+from planner.planning import order, ranked
 from planner.question.search_problem import Prepared, legal_rows, levers_of, prepare, problem, wave
 from planner.search.problem import SearchProblem, decode
 from planner.space.cost_grid import single_grid
@@ -194,3 +195,13 @@ def test_five_best_are_those_of_an_enumeration(name, batch, counts, objective, l
 
     expected = tables(prepared, spaces, able)
     assert any(listed == pytest.approx(rows, rel=1e-12) for rows in expected), (listed, expected)
+
+
+def test_search_says_that_shards_over_some_nodes_of_many_were_not_tried():
+    """Where weights are gathered (ZeRO 3) on four nodes, two could share a copy; of two nodes one or both do."""
+    of_four, of_two = (
+        planner.plan("llama3-8b", f"dgx-h100:{nodes}", runtime="fsdp2", top=1, pin=("cp=1", "pp=1", "tp=1"))
+        for nodes in (4, 2)
+    )
+
+    assert order.NOT_SHARED in of_four.search.method and order.NOT_SHARED not in of_two.search.method

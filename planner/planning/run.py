@@ -63,8 +63,10 @@ def plan(
         ranking = _with_first(ranking, chosen[1], request.top)
     plans = ranking.plans
     differences = comparison.differences(plans, plans[0], catalog)
+    section = _search_section(prepared, ranking)
+    method = order.NOT_SHARED + section.method if order.hybrid_untried(request, plans) else section.method
     result = PlanSet(
-        search=replace(_search_section(prepared, ranking), near_duplicates=_variants(*chosen)),
+        search=replace(section, method=method, near_duplicates=_variants(*chosen)),
         plans=plans,
         recommended=plans[0].rank,
         differences=differences,

@@ -326,7 +326,9 @@ def _search(found: PlanSet) -> None:
     if s.candidates == 1 or not s.feasible:
         return
     found_by = recommendation.stopped(s) or f"optimum of {s.candidates:,} candidates by {s.objective}{proven}"
-    render.labelled("Search", found_by + cpu, *_levers(s))
+    hybrid = order.NOT_SHARED in s.method
+    not_tried = ["not tried: weights shared by several nodes of many (HSDP sizes)"] if hybrid else []
+    render.labelled("Search", found_by + cpu, *_levers(s), *not_tried)
 
 
 def _levers(search: SearchSection) -> Iterator[str]:
