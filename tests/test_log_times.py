@@ -114,6 +114,10 @@ TIMES: dict[str, tuple[list[str], list[float]]] = {
     "runs that take turns": (logs.maxtext([2.0, 7.3, 2.0, 1.0, 7.3, 2.0, 7.3, 2.0, 2.0, 7.3] * 3), []),
     "too few digits": (logs.bridge([0.5, *[0.05] * 20]), []),
     "MLPerf's blocks, without evaluations": (logs.mlperf_blocks([9.0, *[6.0] * 20]), [6.0 / 256]),
+    "only the average of all steps": (
+        [f"[2022-03-11 02:06:58,985] [INFO] [timer.py:189:stop] 0/{n}0, SamplesPerSec=83.5, MemAllocated=0.26GB"
+         for n in range(1, 20)], [],
+    ),
     "losses without a time": (["{'loss': 1.2, 'learning_rate': 1e-05, 'epoch': 0.1}"] * 20, []),
 }  # fmt: skip
 """What a log is like -> its lines, and the times that must be read (of a step, or of what a line counts)."""
@@ -148,6 +152,7 @@ REASONS = {
     "runs that take turns": "so far apart that they are not of one run",
     "too few digits": "printed with too few digits (10 % are lost)",
     "a bar that counts micro-batches": "it counts micro-batches, and times one of them",
+    "only the average of all steps": "DeepSpeed: its lines say no time of a step",
     "losses without a time": "Hugging Face Trainer: its lines say no time of a step",
 }
 

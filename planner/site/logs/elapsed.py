@@ -33,6 +33,8 @@ BLOCK = 10.0
 """Resolutions of the clock that a block lasts at least: rounding moves it by some 4 %."""
 LONG_BLOCK = 30.0
 """Resolutions that a block lasts at most where there are more than :data:`BLOCKS`: rounding moves it by some 1.4 %."""
+DRIFT = 1.06
+"""Times by which the ends of a regime may differ: its mean is then 3 % off at most at either."""
 BLOCKS = 48
 """Blocks of a run from which on they need not be short."""
 LOST = 1.0
@@ -145,7 +147,7 @@ def _of_one(selection: Selection, blocks: Sequence[Lapse], ticks: Sequence[Tick]
         left_out={reason: sum(blocks[at].steps for at in places) for reason, places in selection.left_out.items()},
         rounding=lost + max(tick.step_resolution for tick in ticks) / steps,
         regime=regime_name(selection, [block.at for block in blocks]),
-        mixed=of_two_kinds([*times.values()], rounding) or _drifts(kept, resolution),
+        mixed=of_two_kinds([*times.values()], rounding) or _drifts([blocks[at] for at in times], resolution),
     )
 
 
@@ -160,7 +162,7 @@ def _drifts(blocks: Sequence[Lapse], resolution: float) -> bool:
     ends = blocks[:third], blocks[-third:]
     seconds = [sum(block.seconds for block in end) for end in ends]
     rates = sorted(total / sum(block.steps for block in end) for total, end in zip(seconds, ends, strict=True))
-    return rates[1] > (CHANGED + LOST * resolution * hypot(*(1.0 / total for total in seconds))) * rates[0]
+    return rates[1] > (DRIFT + LOST * resolution * hypot(*(1.0 / total for total in seconds))) * rates[0]
 
 
 def by_average(ticks: Sequence[Tick]) -> Steady | None:

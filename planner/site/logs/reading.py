@@ -37,7 +37,7 @@ _BARS = "Hugging Face Trainer"
 _TRAINERS = {_BARS, "DeepSpeed", "LLaMA-Factory", "MLPerf"}
 """Formats whose lines stand in logs of Hugging Face's Trainer."""
 _TRAINER = next(place for place, shape in enumerate(FORMATS) if shape.name == _BARS)
-_MARKS = ("loss", "train_runtime", "[step=", ":::MLLOG", " trl:")
+_MARKS = ("loss", "train_runtime", "[step=", ":::MLLOG", " trl:", "SamplesPerSec=")
 """Words of lines that name a format and say no time."""
 
 
@@ -156,7 +156,7 @@ def why_unread(run: LoggedRun) -> str:
     if any(one.mixed for one in coarse):
         return (
             "its step times are of two kinds, of two jobs that write to one file or of a change that its clock is too "
-            "coarse to place: name a log of one, or a longer one"
+            "coarse to place, or grow all the time: name a log of one, or a longer one"
         )
     if coarse and run.ticks:
         return (
