@@ -90,3 +90,16 @@ def test_roles_have_whole_nodes_and_one_layout_of_replicas() -> None:
 
     assert [side.accelerators for side in found.rollout] == [8]
     assert found.rollout[0].replicas * found.rollout[0].tp == 8
+
+
+def test_decoding_is_as_an_engine_prints_it(capsys: pytest.CaptureFixture[str]) -> None:
+    """Of dense models within a third, nothing fitted; of a mixture twice as long is a known shortfall."""
+    from benchmarks import rl_engine
+
+    rl_engine.main()
+    ratios = {line.partition(":")[0]: float(line.split("predicted ")[1].split()[0])
+              for line in capsys.readouterr().out.splitlines() if " on " in line}  # fmt: skip
+
+    dense = {name: ratio for name, ratio in ratios.items() if "llama" in name}
+    assert len(dense) == 6 and all(0.9 < ratio < 1.35 for ratio in dense.values())
+    assert all(1.5 < ratio < 2.1 for name, ratio in ratios.items() if name not in dense)
