@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterator, Sequence
 
 from planner.base.errors import WrongQuestion
@@ -32,7 +33,8 @@ def of_fits(document: Fits, origin: str) -> Content:
     chosen = next((fit for fit in fits if "cheapest" in fit.best), first)
     ids = [f"fit-{place}" for place in range(len(fits))]
     names = [_machines(fit) if of_one else fit.model for fit in fits]
-    rows = [_row(", ".join([name, *fit.best]), fit) for name, fit in zip(names, fits, strict=True)]
+    middle = statistics.median(fit.hours for fit in fits)
+    rows = [_row(", ".join([name, *fit.best]), fit, middle) for name, fit in zip(names, fits, strict=True)]
     headers = ("trained on" if of_one else "model", "time", "80 %", "cost", "memory", "OOM", "tokens/s",
                "tokens/sequence", "node")  # fmt: skip
     # What is the same in all rows is said once: the table needs no scrolling then.
@@ -52,11 +54,12 @@ def _machines(fit: FittingTraining) -> str:
     return f"{fit.accelerators:,} × {fit.accelerator}"
 
 
-def _row(name: str, fit: FittingTraining) -> tuple[str, ...]:
+def _row(name: str, fit: FittingTraining, like: float) -> tuple[str, ...]:
+    """Cells of a training; times in the unit of so many hours."""
     return (
         name,
-        _time(fit.hours),
-        _interval(fit) or "–",
+        _time(fit.hours, like),
+        _interval(fit, like) or "–",
         "–" if fit.usd is None else format_usd(fit.usd),
         f"{fit.memory_bytes / machines.GIB:.1f} of {fit.capacity_bytes / machines.GIB:.0f} GiB",
         "–" if fit.oom_chance is None else format_risk(fit.oom_chance),
@@ -66,14 +69,14 @@ def _row(name: str, fit: FittingTraining) -> tuple[str, ...]:
     )
 
 
-def _time(hours: float) -> str:
-    return format_seconds(3600.0 * hours)
+def _time(hours: float, like: float | None = None) -> str:
+    return format_seconds(3600.0 * hours, None if like is None else 3600.0 * like)
 
 
-def _interval(fit: FittingTraining) -> str:
+def _interval(fit: FittingTraining, like: float | None = None) -> str:
     if fit.hours_low is None or fit.hours_high is None:
         return ""
-    return f"{_time(fit.hours_low)} to {_time(fit.hours_high)}"
+    return f"{_time(fit.hours_low, like)} to {_time(fit.hours_high, like)}"
 
 
 def _chart(names: Sequence[str], fits: Sequence[FittingTraining], chosen: FittingTraining) -> Iterator[Chart]:

@@ -127,7 +127,7 @@ def _placements(answer: RLPlanSet) -> TextTable:
         split = "all" if plan.placement == "colocated" else f"{plan.trainer.accelerators} : {rollout}"
         usd = "" if plan.usd_per_step is None else format_usd(plan.usd_per_step)
         ends = f"{format_seconds(plan.step_low_s)} to {format_seconds(plan.step_high_s)}"
-        rows.append((PLACED[plan.placement], f"{plan.staleness:g}", split, format_seconds(plan.step_s), ends, usd,
+        rows.append((PLACED[plan.placement], format_seconds(plan.step_s), usd, ends, split, f"{plan.staleness:g}",
                      format_seconds(plan.phases.generation_s), format_seconds(plan.phases.update_s)))  # fmt: skip
-    headers = ("placement", "staleness", "train : rollout", "step", "80 %", "a step", "generation", "update")
+    headers = ("placement", "step", "a step", "80 %", "train : rollout", "staleness", "generation", "update")
     return TextTable("Placements, best first", headers, rows)
