@@ -11,6 +11,7 @@ import yaml
 from planner.base.errors import WrongQuestion
 from planner.launchers import bundle, parts
 from planner.schema.plan import Plan
+from planner.site.profile import ContainerProfile, SiteProfile
 from tests.launchers.environments import given
 from tests.launchers.spread import Case, plan, two_pools
 
@@ -76,3 +77,18 @@ def test_racks_of_one_nvlink_domain_are_their_trays_to_what_starts_jobs() -> Non
     dstack = bundle(racks, parts("megatron+dstack"), given("megatron+dstack")).files["task.dstack.yml"]
     assert "nodes: 36\n" in dstack and "count: 4\n" in dstack
     assert "--segment" not in bundle(DENSE, parts("megatron+slurm"), given("megatron+slurm")).files["job.sbatch"]
+
+
+def test_machines_without_an_image_install_what_they_start() -> None:
+    """The releases that ``release_check.py`` takes; a site's image has them. SkyPilot mounts no folder of a node."""
+    given_ = {**given("megatron+skypilot"), "megatron-lm": "/opt/it's"}
+    task = yaml.safe_load(bundle(DENSE, parts("megatron+skypilot"), given_).files["task.yaml"])
+    install, fetch = task["setup"].splitlines()
+    assert install.startswith("python3 -m pip install 'torch==2.13.*' ")
+    assert fetch.startswith("""[ -e '/opt/it'"'"'s' ] || git clone --depth 1 --branch core_v0.16.1 https://""")
+    dstack = yaml.safe_load(bundle(DENSE, parts("megatron+dstack"), given("megatron+dstack")).files["task.dstack.yml"])
+    assert dstack["commands"][0].startswith("python3 -m pip install ")
+    imaged = SiteProfile(container=ContainerProfile(image="train:26", mounts=("/data:/data",)))
+    held = bundle(DENSE, parts("megatron+skypilot"), given_, site=imaged)
+    assert "setup" not in held.files["task.yaml"]
+    assert any(loss.field == "mounts" for loss in held.losses)

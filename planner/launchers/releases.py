@@ -9,16 +9,20 @@ The section ``release`` of a launcher's table has one row a package:
     since = { "0.16" = ["exit-signal"] }        # release -> options that it brought
     state = "components/data/loader.py"         # a file by which a package between two releases is known
     newer = "..."                               # what later releases call otherwise
+    clone = "https://... TAG"                   # where a checkout of the release that was tried comes from
+    with = ["torch==2.13.*"]                    # packages that are installed beside it
+    from = "NAME @ git+https://...@COMMIT"      # where a package that no index has comes from
 
 Releases between the lowest and the highest that was tried are taken, by their first two numbers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from planner.launchers import quoting
 from planner.launchers.scripts import script
 from planner.launchers.target import Exporter, LaunchJob, Values
 from planner.schema.launcher_table import launcher_table
@@ -34,7 +38,20 @@ def with_check(exporter: Exporter, job: LaunchJob, values: Values) -> LaunchJob:
     listed = "".join(f"    {_written_for(name, row, job, values)!r},\n" for name, row in rows.items())
     text = script(NAME, WRITTEN_FOR=f"[\n{listed}]")
     first = (*job.first, f"python3 {NAME}")
-    return replace(job, files={**job.files, NAME: text}, needed=(*job.needed, NAME), first=first)
+    install = tuple(installing(rows, values))
+    return replace(job, files={**job.files, NAME: text}, needed=(*job.needed, NAME), first=first, install=install)
+
+
+def installing(rows: Mapping[str, Mapping[str, Any]], values: Values) -> Iterator[str]:
+    """Lines of shell that install the highest release that was tried of each package, or fetch a checkout."""
+    packages = [row.get("from", f"{name}=={row['tried'][-1]}") for name, row in rows.items() if "checkout" not in row]
+    packages += [package for row in rows.values() for package in row.get("with", ())]
+    yield f"python3 -m pip install {' '.join(map(quoting.word, packages))}"
+    for row in rows.values():
+        if "clone" in row:
+            where, tag = row["clone"].split()
+            folder = quoting.word(values[row["checkout"]])
+            yield f"[ -e {folder} ] || git clone --depth 1 --branch {tag} {where} {folder}"
 
 
 def _written_for(name: str, row: Mapping[str, Any], job: LaunchJob, values: Values) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from planner.base.errors import WrongQuestion
 from planner.launchers import plan_facts, quoting, torchrun
-from planner.launchers.target import LaunchJob, Values, by_table
+from planner.launchers.target import LaunchJob, Loss, Values, by_table
 from planner.schema.launcher_table import launcher_table
 from planner.schema.plan import Plan
 
@@ -21,6 +21,7 @@ SKYPILOT_SCRIPT = """export NODE_RANK="$SKYPILOT_NODE_RANK"
 export MASTER_ADDR="$(printf '%s\\n' "$SKYPILOT_NODE_IPS" | head -n 1)"
 bash start.sh
 """
+UNMOUNTED = Loss("mounts", "SkyPilot mounts buckets and volumes, no folders of a node: add file_mounts to the task")
 DSTACK_TASK = "task.dstack.yml"
 DSTACK_NAMES = {accelerator: name.partition("-")[0] for accelerator, name in SKYPILOT_NAMES.items()}
 """Catalog id -> dstack's name: without the memory, which it asks for beside the name."""
@@ -44,14 +45,23 @@ def skypilot(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
         resources["image_id"] = f"docker:{job.site.container.image}"
     if nodes > 1:
         resources["network_tier"] = "best"
+    setup = "".join(f"{line}\n" for line in _installed(job))
     task = {
         "name": quoting.slug(plan.workload.model),
         "num_nodes": nodes,
         "resources": resources,
         "workdir": ".",
+        **({"setup": setup} if setup else {}),
         "run": SKYPILOT_SCRIPT,
     }
-    return replace(job, files={**job.files, SKYPILOT_TASK: quoting.yaml(task)}, start=f"sky launch {SKYPILOT_TASK}")
+    losses = (*job.losses, *([UNMOUNTED] if job.site.container.mounts else []))
+    files = {**job.files, SKYPILOT_TASK: quoting.yaml(task)}
+    return replace(job, files=files, losses=losses, start=f"sky launch {SKYPILOT_TASK}")
+
+
+def _installed(job: LaunchJob) -> tuple[str, ...]:
+    """What a machine without an image of the site's installs first."""
+    return job.install if job.site.container.image is None else ()
 
 
 def dstack(plan: Plan, job: LaunchJob, _: Values) -> LaunchJob:
@@ -63,7 +73,7 @@ def dstack(plan: Plan, job: LaunchJob, _: Values) -> LaunchJob:
     pool, container = plan.cluster.pools[0], job.site.container
     nodes, per_host = plan_facts.hosts(pool)
     memory = f"{pool.accelerator_memory_bytes / 2**30 * 0.95:.0f}GB.."
-    script = DSTACK_RANKS + torchrun.self_contained(job)
+    script = "".join(f"{line}\n" for line in _installed(job)) + DSTACK_RANKS + torchrun.self_contained(job)
     if "${{" in script:
         raise WrongQuestion("dstack: ${{ in a name or a setting would be expanded; choose another")
     shared = container.shared_memory

@@ -92,6 +92,8 @@ class LaunchJob:
     """Lines of ``start.sh`` that run before the program."""
     needed: tuple[str, ...] = ()
     """Files that every node reads when it runs."""
+    install: tuple[str, ...] = ()
+    """Lines of shell that install what it starts, in the releases that were tried."""
     site: SiteProfile = field(default_factory=SiteProfile)
     """What every job of the site needs."""
     benchmark: bool = False
