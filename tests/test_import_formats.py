@@ -115,7 +115,7 @@ policy:
   precision: bfloat16
   dtensor_cfg:
     {enabled: true, tensor_parallel_size: 2, activation_checkpointing: true, lora_cfg: {enabled: false, dim: 8}}
-  megatron_cfg: {enabled: false, tensor_model_parallel_size: 4}
+  megatron_cfg: {enabled: false, tensor_model_parallel_size: 4, moe_token_dispatcher_type: alltoall}
 cluster: {gpus_per_node: 8, num_nodes: 2}
 """
 TUNER = """
@@ -351,6 +351,23 @@ def test_a_precision_of_nemo_that_its_scripts_overwrite_is_told() -> None:
     found = reading.read("nemo", NEMO.replace("model: {", "model: {precision: 32, "))
     assert found.precision == "bf16"
     assert any("model.precision 32" in text for text in found.differs)
+
+
+def test_a_section_that_is_switched_on_leads() -> None:
+    """NeMo-RL's configuration has both engines; a dense model has no dispatcher, whatever the file says."""
+    megatron = SUPERVISED.replace("{enabled: true, ten", "{enabled: false, ten").replace(
+        "{enabled: false, tensor_model", "{enabled: true, tensor_model"
+    )
+    found = reading.read("nemo-rl-sft", megatron)
+    assert (found.runtime, found.settings["tp"], "dispatcher" in found.settings) == ("nemo", 4, False)
+
+
+def test_a_vocabulary_and_biases_of_nemos_own_are_read() -> None:
+    """ChatGLM3's: 65,024 words, and biases on q, k and v alone."""
+    shape = reading.read(
+        "nemo", NEMO.replace("num_layers", "override_vocab_size: 65024, qkv_bias: true, num_layers")
+    ).shape
+    assert (shape["vocab"], shape["qkv_bias"], shape["output_bias"], shape["mlp_bias"]) == (65024, True, False, False)
 
 
 def test_experts_of_nemo_are_read_with_their_capacity() -> None:

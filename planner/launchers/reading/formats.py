@@ -170,6 +170,8 @@ def read(kind: Format, values: Values) -> FoundOptions:
     settings: dict[str, object] = {axis: facts[axis] for axis in AXES if axis in facts and axis not in NO_SETTINGS}
     if int(facts.get("tp", 1)) == 1:  # Megatron switches it off there
         settings.pop("sequence_parallel", None)
+    if int(facts.get("ep", 1)) == 1:
+        settings.pop("dispatcher", None)
     if zero == "node":
         settings |= {"zero": 3, "zero_scope": "node"}
     runtime = str(facts.get("runtime", kind.rows["runtime"]))
@@ -339,6 +341,7 @@ def _shape(kind: Format, facts: Values) -> dict[str, Any]:
     biased = facts.get("bias.attention")
     positions = facts.get("positions")
     shape |= {} if biased is None else {"qkv_bias": biased, "output_bias": biased}
+    shape |= {"qkv_bias": True} if facts.get("bias.qkv") else {}
     shape |= {} if biased is None or "mlp_bias" in shape else {"mlp_bias": biased}
     shape |= {"positions": positions} if positions in ("alibi", "none") else {}
     shape |= {"learned_positions": facts["sequence"]} if positions == "learned" and facts.get("sequence") else {}
