@@ -367,6 +367,8 @@ def test_a_vocabulary_and_biases_of_nemos_own_are_read() -> None:
     shape = reading.read(
         "nemo", NEMO.replace("num_layers", "override_vocab_size: 65024, qkv_bias: true, num_layers")
     ).shape
+    counted = NEMO.replace("num_layers", "activations_checkpoint_num_layers: 1, num_layers")
+    assert not any("recomputed" in line for line in reading.read("nemo", counted).differs), "none are recomputed"
     assert (shape["vocab"], shape["qkv_bias"], shape["output_bias"], shape["mlp_bias"]) == (65024, True, False, False)
 
 

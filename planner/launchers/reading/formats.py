@@ -216,10 +216,8 @@ def read(kind: Format, values: Values) -> FoundOptions:
 
 
 def _of_its_parts(kind: Format, values: Values) -> Values:
-    """A file without the sections that it switches off (``[NAME.parts]``: section -> its switch)."""
-    off = tuple(
-        part for part, switch in kind.rows.get("parts", {}).items() if _stated(values, switch) not in ("true", "1")
-    )
+    """A file without the keys that it switches off (``[NAME.parts]``: their beginning -> the switch)."""
+    off = tuple(part for part, switch in kind.rows.get("parts", {}).items() if _stated(values, switch) in UNSET)
     return {key: value for key, value in values.items() if not key.startswith(off)} if off else values
 
 
