@@ -91,7 +91,7 @@ def steady(ticks: Sequence[Tick]) -> list[Steady]:
     turns = sum(behind.bar != before.bar for before, behind in pairwise(lapses))
     return [
         # Where lines of bars take turns, nobody knows whose end each of them goes on.
-        replace(one, regime=f"{one.regime or 'steps'} of bar {number}", mixed=turns >= len(bars))
+        replace(one, regime=f"{one.regime or 'steps'} of bar {number}", mixed=one.mixed or turns >= len(bars))
         for number, bar in enumerate(bars, 1)
         for one in _regimes(bar, ticks)
     ]

@@ -142,7 +142,11 @@ def measured(run: LoggedRun) -> list[Steady]:
 
 
 def _agreeing(measured: Iterable[Steady]) -> list[Steady]:
-    return [one for one in measured if one.rounding <= MOST_LOST and one.spread <= MOST_SPREAD and not one.mixed]
+    """Those whose steps agree; nothing where most steps of the run are of two kinds: the others are its smaller part."""
+    parts = list(measured)
+    if parts and max(parts, key=lambda part: part.steps).mixed:
+        return []
+    return [one for one in parts if one.rounding <= MOST_LOST and one.spread <= MOST_SPREAD and not one.mixed]
 
 
 def why_unread(run: LoggedRun) -> str:
