@@ -329,6 +329,10 @@ def test_a_timeline_covers_every_pass_of_the_step() -> None:
     passes = alone + sum(int(bar["text"].partition(" ")[0].replace(",", "")) for bar in merged)
     assert passes == 2 * plan.batch.accumulation * plan.parallelism.pp * plan.parallelism.vpp
     assert len(bars) < 2000
+    causes = plan.prediction.breakdown | {"copies": 0.5}
+    copied = replace(plan, prediction=replace(plan.prediction, breakdown=causes))
+    ends = [max(bar["end"] for bar in one.spec["data"]["values"]) for one in (chart, step_breakdown._of_plan(copied))]
+    assert ends[1] == pytest.approx(ends[0] + 0.5)
 
 
 def test_an_offer_shows_deadlines_and_above_which_use_buying_is_cheaper() -> None:

@@ -133,7 +133,7 @@ def _of_plan(plan: Plan) -> Block:
     ahead = (each - again) * FORWARD
     chunks = p.vpp if p.pp > 1 else 1
     transfer = causes.get("p2p", 0.0) / count / (2 * chunks)
-    after = causes.get("dp", 0.0) + causes.get("optimizer", 0.0)
+    after = sum(causes.get(cause, 0.0) for cause in ("dp", "copies", "optimizer"))
     return _drawn(
         f"One step of plan #{plan.rank} through its {p.pp} stages ({p.schedule})",
         [f"stage {number}" for number in range(1, p.pp + 1)],
@@ -182,7 +182,7 @@ def _drawn(
     values = [value for work in works if work.micro_batch not in between for value in _spans(work, names, chunks, sent)]
     values += [value for stage in range(stages) for value in _merged(works, stage, names[stage], between)]
     if after > 0.0:
-        text = f"{seconds(after)}: gradients reduced, weights updated"
+        text = f"{seconds(after)}: what shows of gathers, reductions and copies, and the update"
         values += [{"row": n, "part": "update", "start": end, "end": end + after, "text": text} for n in names]
     few = ""
     if between:
