@@ -69,7 +69,7 @@ def _run_here(command: str, folder: Path) -> str:
     return printed.getvalue()
 
 
-SLOW = ("procurement.md", "design-studies.md")
+SLOW = ("procurement.md", "design-studies.md", "tutorial-mixed-lab.md")
 """Pages whose examples search for seconds."""
 
 

@@ -24,6 +24,8 @@ from planner.search.problem import Candidate
 from planner.space.cost_grid import single_grid
 
 _DAY = 86400.0
+LIGHTER = (("lora", "adapters instead of the whole model"), ("qlora", "adapters over 4-bit weights"))
+"""Methods that hold less than training the whole model, the heavier first, and what they are called in advice."""
 
 
 def overflowing(prepared: Prepared, placed: Candidate) -> str:
@@ -173,12 +175,13 @@ def _what_fits(catalog: Catalog, request: Request) -> list[str]:
 
 
 def _training_less(catalog: Catalog, request: Request) -> list[str]:
-    """Adapters instead of the whole model, or shorter sequences than the model's usual ones."""
+    """Adapters instead of the whole model, or over 4-bit weights, or shorter sequences than the model's usual ones."""
     w = request.workload
-    if w.method.kind != "lora" and not (w.model.tower and w.model.tower.trained):
-        adapters = workload(w.model, sequence=w.sequence, batch=w.batch, tokens=w.tokens, method="lora", task=w.task)
+    is_light = bool(w.method.base or (w.model.tower and w.model.tower.trained))
+    for method, instead in () if is_light else LIGHTER[w.method.kind == "lora" :]:
+        adapters = workload(w.model, sequence=w.sequence, batch=w.batch, tokens=w.tokens, method=method, task=w.task)
         if _least(catalog, _adapting(catalog, request, adapters), "time"):
-            return ["adapters instead of the whole model (--method lora)"]
+            return [f"{instead} (--method {method})"]
     for doublings in range(20, -1, -1):
         length = w.model.sequence * 2**doublings
         if length >= w.sequence:
