@@ -142,7 +142,7 @@ def measured(run: LoggedRun) -> list[Steady]:
 
 
 def _agreeing(measured: Iterable[Steady]) -> list[Steady]:
-    """Those whose steps agree; nothing where most steps of the run are of two kinds."""
+    """Regimes whose steps agree; nothing where most steps of the run are of two kinds."""
     parts = list(measured)
     if parts and max(parts, key=lambda part: part.steps).mixed:
         return []
