@@ -481,3 +481,22 @@ def test_primus_adapts_its_layers() -> None:
     lora = "lora: {enabled: true, dim: 8, alpha: 16, target_modules: [linear_qkv, linear_fc2]}"
     found = reading.read("primus", PRIMUS.replace("fp8: hybrid", lora))
     assert (found.method, found.rank, found.targets) == ("lora", 8, ("q", "k", "v", "down"))
+    for layers, targets in (("linear_proj", ("o",)), ("5", ("5",)), ("[[a]]", ("['a']",))):
+        one = lora.replace("[linear_qkv, linear_fc2]", layers)
+        assert reading.read("primus", PRIMUS.replace("fp8: hybrid", one)).targets == targets
+
+
+def test_recipes_that_inherit_without_end_and_endless_sums_are_refused(tmp_path: Path) -> None:
+    for level in range(9):
+        (tmp_path / f"a{level}.yaml").write_text(f"defaults: [{', '.join([f'a{level + 1}.yaml'] * 12)}]\n")
+    for parents, told in (
+        ("a0.yaml", "recipes inherit|no such file"),
+        ("5", "the name of a recipe"),
+        ("{a: b}", "name of"),
+    ):
+        (tmp_path / "mine.yaml").write_text(SUPERVISED + f"defaults: {parents}\n")
+        with pytest.raises(WrongQuestion, match=told):
+            reading.read("nemo-rl-sft", str(tmp_path / "mine.yaml"))
+    assert reading.read("nemo-rl-sft", SUPERVISED + "defaults:\n").batch == 32
+    with pytest.raises(WrongQuestion, match="no Python"):
+        reading.read("xtuner", TUNER + f"batch_size = {'+'.join('1' * 1500)}\n")

@@ -285,8 +285,9 @@ def read_primus(values: Values, environment: Mapping[str, str], ignored: Iterabl
     tuned = {key: stated.pop(key) for key in [*stated] if key.startswith("lora.")}
     read = from_keys("primus", stated, model)
     if str(tuned.get("lora.enabled")).lower() == "true":
-        layers = tuned.get("lora.target_modules") or ()
-        targets = tuple(target for layer in layers for target in TARGETS.get(layer, (str(layer),)))
+        layers = tuned.get("lora.target_modules") or []
+        names = [*map(str, layers)] if isinstance(layers, list) else [str(layers)]
+        targets = tuple(target for name in names for target in TARGETS.get(name, (name,)))
         read = replace(read, method="lora", rank=count(tuned, "lora.dim") or 16, targets=targets or None)
     if not patched:
         return read

@@ -28,8 +28,8 @@ from planner.schema.launcher_table import launcher_table
 AXES = {"megatron": MEGATRON_AXES, "dtensor": ("tp", "cp", "recompute", "sequence_parallel")}
 BASES = ("grpo_math_1B.yaml", "grpo_math_1B_megatron.yaml")
 """Recipes at the root of the others: where they are not at hand, ``rl_reading.toml`` says what they leave."""
-DEEPEST = 9
-"""Recipes that inherit one another, at most."""
+MOST = 40
+"""Recipes that one inherits in all, at most."""
 POLICY = "policy."
 VLLM = "policy.generation.vllm_cfg."
 
@@ -68,7 +68,7 @@ def read_file(
         WrongQuestion: it inherits what is not there, or says what no stated step holds.
     """
     assumed: list[str] = []
-    values = flat(_inherited(mapping(text), folder, files, assumed, 0), over=over)
+    values = flat(_inherited(mapping(text), folder, files, assumed, []), over=over)
     return _read({name: value for name, value in values.items() if name not in ignored}, tuple(assumed))
 
 
@@ -78,18 +78,22 @@ def inherited(values: Mapping[str, Any], folder: Path, files: tuple[Path, ...]) 
     Raises:
         WrongQuestion: one of them is not there.
     """
-    return _inherited(values, folder, files, [], 0)
+    return _inherited(values, folder, files, [], [])
 
 
 def _inherited(
-    values: Mapping[str, Any], folder: Path, files: tuple[Path, ...], assumed: list[str], depth: int
+    values: Mapping[str, Any], folder: Path, files: tuple[Path, ...], assumed: list[str], opened: list[str]
 ) -> dict[str, Any]:
     """A recipe over those that it inherits; the last of several leads."""
-    parents = values.get("defaults", [])
+    parents = values.get("defaults") or []
+    names = [parents] if isinstance(parents, str) else parents
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise WrongQuestion(f"--from nemo-rl: defaults {parents!s:.60}: the name of a recipe, or several, is expected")
     whole: dict[str, Any] = {}
-    for name in map(str, [parents] if isinstance(parents, str) else parents):
-        if depth >= DEEPEST:
-            raise WrongQuestion(f"--from nemo-rl: defaults {name:.60}: more than {DEEPEST} recipes inherit one another")
+    for name in names:
+        if len(opened) >= MOST:
+            raise WrongQuestion(f"--from nemo-rl: defaults {name:.60}: more than {MOST} recipes inherit one another")
+        opened.append(name)
         try:
             text = named_file(folder, name, files)
         except WrongQuestion:
@@ -99,7 +103,7 @@ def _inherited(
             if "megatron" in name:
                 whole = _over(whole, {"policy": {"megatron_cfg": {"enabled": True}}})
             continue
-        whole = _over(whole, _inherited(mapping(text), (folder / name).parent, files, assumed, depth + 1))
+        whole = _over(whole, _inherited(mapping(text), (folder / name).parent, files, assumed, opened))
     return _over(whole, values)
 
 

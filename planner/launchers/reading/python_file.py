@@ -31,16 +31,18 @@ def values(text: str) -> dict[str, Any]:
     """
     try:
         body = ast.parse(text).body
+        known: dict[str, Any] = {}
+        for statement in body:
+            if isinstance(statement, ast.AugAssign) and isinstance(statement.target, ast.Name):
+                name = statement.target.id
+                known[name] = _sum(statement.op, known.get(name, _UNKNOWN), _value(statement.value, known))
+            elif isinstance(statement, ast.Assign | ast.AnnAssign) and statement.value is not None:
+                targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+                known |= {
+                    target.id: _value(statement.value, known) for target in targets if isinstance(target, ast.Name)
+                }
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise WrongQuestion(f"no Python: {error!s:.120}") from None
-    known: dict[str, Any] = {}
-    for statement in body:
-        if isinstance(statement, ast.AugAssign) and isinstance(statement.target, ast.Name):
-            name = statement.target.id
-            known[name] = _sum(statement.op, known.get(name, _UNKNOWN), _value(statement.value, known))
-        elif isinstance(statement, ast.Assign | ast.AnnAssign) and statement.value is not None:
-            targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-            known |= {target.id: _value(statement.value, known) for target in targets if isinstance(target, ast.Name)}
     return {name: value for name, value in known.items() if value is not _UNKNOWN}
 
 
