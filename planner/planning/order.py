@@ -118,9 +118,7 @@ def stalls(plan: Plan) -> str:
 
 
 def hybrid_untried(request: Request, plans: Sequence[Plan]) -> bool:
-    """Whether plans gather weights that several nodes of many could share, which no candidate does: five FSDP2
-    questions on 16 and 64 nodes of H100 would gain 0 to 0.9 %.
-    """
+    """Whether plans gather weights that several nodes of many could share, which no candidate does."""
     gathers = any(plan.parallelism.zero_stage == max(ZERO_STAGES) for plan in plans)
     free = "node" in request.runtime.zero_scope and ZERO_SCOPE.name not in request.pins
     return gathers and free and any(count % nodes == 0 for count in request.counts for nodes in range(2, count))

@@ -124,7 +124,8 @@ class Optimality(Record):
     restrictions: Sparse[tuple[str, ...]] = None
     """What the method keeps to, a clause each: other answers were not tried."""
     whole: Sparse[bool] = None
-    """Whether the bound is of all answers that a question allows; else of those alone that keep to the restrictions."""
+    """Whether the bound is of all answers that a question allows; else of those alone that keep to the restrictions:
+    every answer, since plans without levers are one of them."""
     moving_bound_usd: Sparse[float] = None
     """US dollars that no answer is cheaper than, of those that keep to the other restrictions, in which jobs move
     between pools at checkpoints: a relaxation in which moves cost nothing. Where costs are minimised and it was asked.
