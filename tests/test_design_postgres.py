@@ -96,7 +96,7 @@ def test_it_is_a_real_server_that_asks_for_the_password(searched, server, monkey
         cursor.execute("select version()")
         assert cursor.fetchone()[0].startswith("PostgreSQL 1")
     monkeypatch.setenv("PGPASSFILE", os.devnull)
-    with pytest.raises(WrongQuestion, match=r"--storage 127\.0\.0\.1.*password"):
+    with pytest.raises(WrongQuestion, match=r"--storage postgresql://127\.0\.0\.1.*password"):
         by_trials(TWO, 3, storage=server)
 
 

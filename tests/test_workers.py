@@ -36,7 +36,7 @@ from planner.planning import document
 from planner.procurement import run as procurement
 from planner.procurement.program.instance import Settings
 from planner.procurement.question import reading as portfolio
-from planner.procurement.throughput import job_days
+from planner.procurement.throughput import searches
 from planner.study import run as designing
 from planner.study.program.trial_storage import Ledger
 from tests import procuring_lab
@@ -351,9 +351,10 @@ def test_plans_of_a_portfolio_are_searched_on_a_cluster(
     home: Path, cluster: Started, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = portfolio.read(procuring_lab.lab(home), known())
-    alone = procurement.pose(known(), asked).columns
-    monkeypatch.setattr(job_days, "_searched", None)  # nothing is searched here
-    assert procurement.pose(known(), asked, settings=Settings(engine=f"dask://{cluster.address}")).columns == alone
+    alone = procurement.pose(known(), asked).whole.columns
+    monkeypatch.setattr(searches, "searched", None)  # nothing is searched here
+    engine = Settings(engine=f"dask://{cluster.address}")
+    assert procurement.pose(known(), asked, settings=engine).whole.columns == alone
 
 
 @pytest.mark.parametrize("more", [{"site": True}, {"cross_validate": False}, {"file": None, "measure": True}])
