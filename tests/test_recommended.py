@@ -174,7 +174,7 @@ def test_the_cost_names_its_price(capsys: pytest.CaptureFixture[str]) -> None:
     given = ask(capsys, f"{asked} --price '$2/h'").out
     assert "as given (--price)" in given and "on-demand" not in given.partition("Fits")[0]
     none = ask(capsys, f"{asked} --basis reserved-3y").out
-    assert "no price in the catalog (--price)" in none
+    assert "no catalog price (--price, --basis)" in none
 
 
 def test_faster_and_not_distinguishable_never_stand_together(found: dict[str, PlanSet]) -> None:
@@ -229,6 +229,8 @@ def test_of_counts_that_cost_the_same_the_quickest_is_recommended() -> None:
     assert 1.0 < two.usd_total / one.usd_total < 1.0 + order.TIED
     assert [plan.cluster.accelerators for plan in answer.plans][:2] == [16, 8]
     assert "quickest of the counts within 3 % of the least cost (1 node: " in recommendation.quicker_than_least(answer)
+    by_dollar = replace(answer, search=replace(answer.search, objective="tokens-per-dollar"))
+    assert "within 3 % of the most tokens per dollar (" in recommendation.quicker_than_least(by_dollar)
 
     dearer = replace(answer.plans[0], money=replace(answer.plans[0].money, days=1.04 * one.days / 2))
     assert order.quickest_of_cheapest([answer.plans[1], dearer]) == 0

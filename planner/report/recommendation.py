@@ -61,9 +61,10 @@ def quicker_than_least(plan_set: PlanSet) -> str:
     if least.accelerators >= run.cluster.accelerators:
         return ""
     nodes = least.accelerators // run.cluster.pools[0].accelerators_per_node
-    cost = "" if least.usd_total is None else f"{format_usd(least.usd_total)}, "
+    cost = "" if least.usd_total is None or objective == "energy" else f"{format_usd(least.usd_total)}, "
     cheapest = f"{nodes:,} node{'s' * (nodes > 1)}: {cost}{days(least.days, run.money.days)}"
-    return f"the quickest of the counts within {format_percent(order.TIED, 0)} of the least {objective} ({cheapest})"
+    best = "the most tokens per dollar" if objective == "tokens-per-dollar" else f"the least {objective}"
+    return f"the quickest of the counts within {format_percent(order.TIED, 0)} of {best} ({cheapest})"
 
 
 def stopped(search: SearchSection) -> str:
@@ -203,7 +204,7 @@ def _money(plan: Plan) -> list[str]:
     money, price = plan.money, plan.money.price
     took = f"{days(money.days)} for {format_count(plan.workload.tokens)} tokens"
     if money.usd_total is None or price is None:
-        return [f"{took}; no price in the catalog (--price)"]
+        return [f"{took}; no catalog price (--price, --basis)"]
     return [f"{format_usd(money.usd_total)}{_offered(plan, price)}, {took}", *prices(plan)]
 
 

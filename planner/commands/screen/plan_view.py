@@ -325,7 +325,8 @@ def _search(found: PlanSet) -> None:
     cpu = took(found.meta, "cpu_s")
     if s.candidates == 1 or not s.feasible:
         return
-    found_by = recommendation.stopped(s) or f"optimum of {s.candidates:,} candidates by {s.objective}{proven}"
+    near = "; #1 is the quickest near it" if recommendation.quicker_than_least(found) else ""
+    found_by = recommendation.stopped(s) or f"optimum of {s.candidates:,} candidates by {s.objective}{proven}{near}"
     hybrid = order.NOT_SHARED in s.method
     not_tried = ["not tried: weights shared by several nodes of many (HSDP sizes)"] if hybrid else []
     render.labelled("Search", found_by + cpu, *_levers(s), *not_tried)
