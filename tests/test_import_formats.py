@@ -168,6 +168,11 @@ def test_files_of_trainers_are_found_out_and_read(
     assert not found.unread or source == "llama-factory"
 
 
+def test_the_micro_batch_of_xtuner_stands_in_its_loader_where_no_name_has_it() -> None:
+    text = TUNER.replace("batch_size = 2\n", "").replace("batch_size=batch_size", "batch_size=4")
+    assert reading.read("xtuner", text).settings["micro"] == 4
+
+
 def test_gated_widths_are_the_models_own() -> None:
     """OLMo states both halves (22,016 of 2 x 11,008), GPT-NeoX three parts rounded up (32,768 / 3 to 11,008)."""
     gated = NEOX.replace('"pos_emb"', '"activation": "swiglu", "intermediate_size": 32768, "pos_emb"')
