@@ -6,10 +6,14 @@ from pathlib import Path
 import pytest
 
 import planner
-from planner.base.errors import WrongQuestion
+from planner import catalog
+from planner.api import rechecking
+from planner.base.errors import NoAnswer, WrongQuestion
 from planner.models.parameters import parameters
 from planner.models.workload import find_model
 from planner.schema.study import StudyResult
+from planner.study.answer.document import question
+from planner.study.question import reading
 from planner.verify import study as verified
 from planner.verify.finding import Inconsistent
 
@@ -52,6 +56,15 @@ def test_points_of_a_post_training_are_worth_its_fastest_step(tmp_path: Path) ->
     written = tmp_path / "study.json"
     written.write_text(made.to_json(), encoding="utf-8")
     assert planner.load(written) == made
+    assert str(tmp_path) not in written.read_text(encoding="utf-8")
+    assert "400 tokens a response, log-normal" not in str(made.assumptions)
+    rechecking.check(made, str(written))
+    (tmp_path / "lengths.txt").write_text("100\n300\n900\n", encoding="utf-8")
+    with pytest.raises(NoAnswer, match=r"lengths lengths\.txt"):
+        rechecking.check(made, str(written))
+    (tmp_path / "lengths.txt").unlink()
+    with pytest.raises(WrongQuestion, match="no such file next to the file that names it"):
+        rechecking.check(made, str(written))
     moved = replace(made.trials[1].plan[0], layout={"trains": 4, "rolls_out": 8})
     with pytest.raises(Inconsistent, match="not placed as the trial says"):
         verified.check(replace(made, trials=(slow, replace(fast, plan=(moved,)))))
@@ -62,6 +75,9 @@ def test_points_of_a_post_training_are_worth_its_fastest_step(tmp_path: Path) ->
     [
         ('"lengths.txt"', '"4k/1k"', r"workloads\.0\.step: response"),
         ('"lengths.txt"', '"none.txt"', "no such file"),
+        ('"lengths.txt"', '"../lengths.txt"', "in its own folder or below"),
+        ('"lengths.txt"', '"/etc/passwd"', "in its own folder or below"),
+        ('"lengths.txt"', '"study.toml"', "line 2 is no length; write one of at least 1 a line$"),
         ('model = "qwen3-0.6b"', 'model = "qwen3-0.6b"\nlaunchable = true', "launchable: says nothing of grpo"),
     ],
 )
@@ -71,3 +87,16 @@ def test_study_whose_step_cannot_be_is_refused_with_its_key(tmp_path: Path, old:
 
     with pytest.raises(WrongQuestion, match=says):
         planner.design(file)
+
+
+def test_shards_from_two_folders_are_of_one_study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The name stands as it was written; what a document says of the lengths is their hash."""
+    monkeypatch.chdir(tmp_path)
+    asked = []
+    for folder, longest in (("a", 800), ("b", 800), ("c", 900)):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "lengths.txt").write_text(f"100\n300\n{longest}\n", encoding="utf-8")
+        (tmp_path / folder / "study.toml").write_text(STEPPED, encoding="utf-8")
+        asked.append(question(reading.read(Path(folder, "study.toml"), catalog.load())))
+    assert asked[0] == asked[1] != asked[2]
+    assert asked[0].workloads[0]["step"]["response"] == "lengths.txt"

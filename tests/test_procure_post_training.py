@@ -5,7 +5,10 @@ from pathlib import Path
 import pytest
 
 import planner
+from planner import catalog
 from planner.base.errors import WrongQuestion
+from planner.procurement.question import flags, reading
+from planner.question.purchase_options import ProcureQuestion
 from planner.schema.procurement import Procurement
 
 PRICES = {"dgx-h100": 20.0, "dgx-a100-80gb": 9.0}
@@ -81,3 +84,18 @@ def test_step_that_cannot_be_is_refused_with_its_key(tmp_path: Path, old: str, n
 
     with pytest.raises(WrongQuestion, match=says):
         planner.procure(file)
+
+
+def test_files_of_lengths_stand_beside_the_portfolio_or_its_document(tmp_path: Path) -> None:
+    file = tmp_path / "offer.toml"
+    file.write_text(WORKLOADS.replace("DEADLINE", "30").replace("1k/4k", "lengths.txt"), encoding="utf-8")
+    (tmp_path / "lengths.txt").write_text("500, 4000\n", encoding="utf-8")
+    read = reading.read(file, catalog.load())
+    assert read.inputs.keys() >= {"lengths lengths.txt"}
+
+    stated = flags.asked(catalog.load(), file, ProcureQuestion()).stated
+    assert stated is not None and str(tmp_path) not in str(stated)
+    again = flags.again(catalog.load(), stated, str(tmp_path / "offer.json"))
+    assert again.inputs["lengths lengths.txt"] == read.inputs["lengths lengths.txt"]
+    with pytest.raises(WrongQuestion, match="no such file next to"):
+        flags.again(catalog.load(), stated, "offer.json")

@@ -95,7 +95,9 @@ def warn_of_figures(found: Kept, where: str) -> None:
     if isinstance(first, PlanSet | StudyResult | RLPlanSet) or first.generator.version != __version__:
         return
     inputs = first.generator.inputs
-    if any(now.get(name) != of for name, of in inputs.items() if not name.startswith(("model ", "portfolio "))):
+    if any(
+        now.get(name) != of for name, of in inputs.items() if not name.startswith(("model ", "portfolio ", "lengths "))
+    ):
         return
     try:
         made = _priced(found, catalog, where)
@@ -156,7 +158,7 @@ def again(found: Kept, where: str, inputs: RecheckInputs = RecheckInputs()) -> K
     if isinstance(found, PlanSet):
         return repricing.plan_set(found, catalog, where, own)
     if isinstance(found, Procurement) and found.asked is not None:
-        return _solved(found, found.asked, catalog)
+        return _solved(found, found.asked, catalog, where)
     if isinstance(found, Procurement):
         catalogs_now = {f"catalog {origin}": version for origin, version in catalog.versions().items()}
         return replace(
@@ -241,13 +243,13 @@ def _offered(each: Alternative, catalog: Catalog, where: str, own: Sequence[Clus
     return replace(each, workloads=tuple(jobs))
 
 
-def _solved(found: Procurement, asked: OfferQuestion, catalog: Catalog) -> Procurement:
+def _solved(found: Procurement, asked: OfferQuestion, catalog: Catalog, where: str) -> Procurement:
     """The offer that the question has today; hashes of files that are not at hand are the document's."""
     from planner.procurement import run as offering
     from planner.procurement.question import flags
 
     depth = offering.Depth(top=asked.top, marginal=asked.marginal, sensitivity=asked.sensitivity)
-    made = offering.procure(catalog, flags.again(catalog, asked), depth=depth)
+    made = offering.procure(catalog, flags.again(catalog, asked, where), depth=depth)
     files = ("portfolio ", "model ")
     inputs = {name: of for name, of in found.generator.inputs.items() if name.startswith(files)}
     inputs |= {name: of for name, of in made.generator.inputs.items() if not name.startswith(files)}

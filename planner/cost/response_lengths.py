@@ -31,6 +31,8 @@ class Lengths:
 
     values: NDArray[np.float64]
     cap: float
+    measured: bool = False
+    """Whether each was measured, or only their mean and cap are known."""
 
     @property
     def mean(self) -> float:
@@ -79,4 +81,4 @@ def of_values(values: NDArray[np.float64], cap: float) -> Lengths:
     """
     if not len(values) or values.min() < 1 or not np.all(np.isfinite(values)):
         raise WrongQuestion("--response FILE: one length of at least 1 token a line")
-    return Lengths(np.sort(np.minimum(values, cap)), cap)
+    return Lengths(np.sort(np.minimum(values, cap)), cap, measured=True)

@@ -84,7 +84,7 @@ def left_open(asked: RLTraining, work: RLStep) -> tuple[tuple[str, str, str], ..
     lengths = f"{work.demand.lengths.mean:,.0f} tokens a response"
     spread = "log-normal, cut at the cap"
     open_ones = (
-        (not isinstance(asked.response, str) or "/" in asked.response, f"{lengths}, {spread}",
+        (not work.demand.lengths.measured, f"{lengths}, {spread}",
          "a mean and a cap do not say the spread; a file of lengths does", "--response"),
         (asked.samples is None, f"{work.demand.samples:.0f} responses to a prompt", "as usual of it", "--samples"),
         (asked.runtime is None, "the default training framework", "its newest release", "--runtime"),

@@ -91,11 +91,11 @@ def work(model: Model, task: RLTask, asked: RLOptions) -> RLStep:
     assert prompt is not None
     if prompt < 1:
         raise WrongQuestion(f"--prompt-length {asked.prompt_length}: a prompt has 1 token or more")
-    responses = _responses(asked.response)
+    lengths = responses(asked.response)
     context = model.learned_positions or model.context
-    if context and prompt + responses.cap > context:
+    if context and prompt + lengths.cap > context:
         raise WrongQuestion(
-            f"--response {asked.response}: prompts of {prompt:,} tokens with responses up to {responses.cap:,.0f} are "
+            f"--response {asked.response}: prompts of {prompt:,} tokens with responses up to {lengths.cap:,.0f} are "
             f"longer than the context of {model.id}, {context:,}; take a lower cap"
         )
     sequences = asked.prompts * samples
@@ -108,7 +108,7 @@ def work(model: Model, task: RLTask, asked: RLOptions) -> RLStep:
     return RLStep(
         task=task,
         model=model,
-        demand=Demand(sequences=float(sequences), prompt=float(prompt), lengths=responses, samples=float(samples)),
+        demand=Demand(sequences=float(sequences), prompt=float(prompt), lengths=lengths, samples=float(samples)),
         updates=asked.updates,
         reference=asked.reference,
         critic=critic,
@@ -130,8 +130,42 @@ def _other(flag: str, name: str | None) -> Model | None:
         raise WrongQuestion(f"--{flag} {name}: {error}") from None
 
 
-def _responses(stated: str | Path | Sequence[float]) -> response_lengths.Lengths:
-    """Lengths as stated: mean and cap, a file, or numbers."""
+class LengthsFile(str):
+    """A file of lengths as another file names it: in the folder of that file, or below."""
+
+    folder: Path
+
+    @classmethod
+    def in_folder(cls, name: str, folder: Path) -> LengthsFile:
+        """The file of that name in a folder."""
+        made = cls(name)
+        made.folder = folder
+        return made
+
+    def path(self) -> Path:
+        """Where it is.
+
+        Raises:
+            WrongQuestion: elsewhere: whoever sends a question file may have no other file read.
+        """
+        folder = self.folder.resolve()
+        path = (folder / self).resolve()
+        if not path.is_relative_to(folder):
+            raise WrongQuestion(f"--response {self}: a file names lengths in its own folder or below; copy them there")
+        if not path.is_file():
+            raise WrongQuestion(
+                f"--response {self}: no such file next to the file that names it; put the lengths there, or write mean "
+                "and cap in tokens: 2k/8k"
+            )
+        return path
+
+
+def responses(stated: str | Path | Sequence[float]) -> response_lengths.Lengths:
+    """Lengths as stated: mean and cap, a file, or numbers.
+
+    Raises:
+        WrongQuestion: they are none.
+    """
     if not isinstance(stated, str | Path):
         values = np.array(list(stated), dtype=float)
         return response_lengths.of_values(values, float(values.max()) if len(values) else 1.0)
@@ -143,15 +177,19 @@ def _responses(stated: str | Path | Sequence[float]) -> response_lengths.Lengths
             raise WrongQuestion(f"--response {stated}: the longest is missing; write mean and cap in tokens: {mean}/8k")
     except units.UnitError:
         pass
-    if not Path(stated).is_file():
+    path = stated.path() if isinstance(stated, LengthsFile) else Path(stated)
+    if not path.is_file():
         raise WrongQuestion(f"--response {stated}: no such file; or write mean and cap in tokens: 2k/8k")
-    words = reading.text(Path(stated), "a file of lengths", LARGEST_FILE).replace(",", " ").split()
-    wrong = next((word for word in words if not re.fullmatch(r"\d{1,9}(\.\d{1,9})?", word) or float(word) < 1), None)
-    if wrong is not None or not words:
-        read = f"{wrong[:40]!r} is no length" if wrong else "it is empty"
-        raise WrongQuestion(f"--response {stated}: {read}; write one length of at least 1 token a line")
-    values = np.array([float(word) for word in words])
-    return response_lengths.of_values(values, float(values.max()) if len(values) else 1.0)
+    read: list[float] = []
+    for number, line in enumerate(reading.text(path, "a file of lengths", LARGEST_FILE).splitlines(), 1):
+        for word in line.replace(",", " ").split():
+            # What a line says is not printed: the file may be none of lengths, and not for the reader's eyes.
+            if not re.fullmatch(r"\d{1,9}(\.\d{1,9})?", word) or float(word) < 1:
+                raise WrongQuestion(f"--response {stated}: line {number} is no length; write one of at least 1 a line")
+            read.append(float(word))
+    if not read:
+        raise WrongQuestion(f"--response {stated}: it is empty; write one length of at least 1 token a line")
+    return response_lengths.of_values(np.array(read), max(read))
 
 
 def staleness(placement: Placement | None, stated: float | None) -> Mapping[Placement, tuple[float, ...]]:

@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
-from pathlib import Path
 from typing import Annotated, ClassVar, get_args
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, InstanceOf
 
 from planner.base.errors import ClusterwrightError
+from planner.base.reading import short_hash
 from planner.base.typed import knows, missing, wrong
 from planner.question.rl_options import RLTraining
 from planner.question.typed_file import TrainingTable
 from planner.question.values import TABLE, QuestionContext, Whole
 from planner.rl import job
+from planner.rl.problem import LengthsFile, responses
 from planner.schema.choices import Engine, Placement, RLTask
 from planner.schema.workload import Model
 
 TASKS: tuple[RLTask, ...] = get_args(RLTask)
 
 
-def _lengths(text: object, given: QuestionContext) -> str:
+def _lengths(text: object, given: QuestionContext) -> LengthsFile:
     """Lengths as they are written; a file of them stands beside the file that names it."""
     if not isinstance(text, str):
         raise ValueError("must be some text")
-    path = Path(text).expanduser()
-    relative = given.folder / path
-    return str(relative) if not path.is_absolute() and relative.is_file() else text
+    return LengthsFile.in_folder(text, given.folder)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +35,8 @@ class StepTable:
 
     __pydantic_config__: ClassVar[ConfigDict] = TABLE
 
-    response: Annotated[str, knows(_lengths), missing('write the mean and the cap in tokens: response = "2k/8k"')]
+    response: Annotated[InstanceOf[LengthsFile], knows(_lengths),
+                        missing('write the mean and the cap in tokens: response = "2k/8k"')]  # fmt: skip
     prompts: Whole = RLTraining.prompts
     samples: Whole | None = None
     prompt_length: Whole = 256
@@ -91,3 +92,10 @@ def step_tokens(model: Model, asked: RLTraining) -> float:
         return job.work(model, asked).tokens
     except ClusterwrightError as error:
         raise wrong(str(error).removeprefix("--"), "step") from None
+
+
+def lengths_read(steps: Iterable[RLTraining | None]) -> dict[str, str]:
+    """Files of lengths that steps name -> a short hash of the lengths, for an answer's inputs."""
+    names = {step.response for step in steps if step is not None and isinstance(step.response, LengthsFile)}
+    lengths = {name: responses(name) for name in sorted(names)}
+    return {f"lengths {name}": short_hash(of.values.tobytes()) for name, of in lengths.items() if of.measured}

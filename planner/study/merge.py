@@ -88,7 +88,7 @@ def again(catalog: Catalog, document: StudyResult, where: str) -> StudyResult:
     """
     if document.asked is None:
         raise NoAnswer(f"{where}: it was written before studies stated their question: ask again instead")
-    study = reading.study(TomlDocument(Path("study"), "", document.asked.study), catalog)
+    study = reading.study(TomlDocument(Path(where), "", document.asked.study), catalog)
     evaluator = Evaluator(catalog, study)
     points = [_point(study, trial, document, where) for trial in document.trials]
     tried = [

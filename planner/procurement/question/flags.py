@@ -83,13 +83,13 @@ def asked(catalog: Catalog, path: Path | None, flags: ProcureQuestion) -> Portfo
     return replace(wanted, inputs={**wanted.inputs, f"model {flags.model.id}": digest(flags.model)})
 
 
-def again(catalog: Catalog, stated: OfferQuestion) -> Portfolio:
-    """The portfolio of a question that an offer states.
+def again(catalog: Catalog, stated: OfferQuestion, where: str = FLAGS) -> Portfolio:
+    """The portfolio of a question that an offer states; `where` that stands, and files that it names beside it.
 
     Raises:
         WrongQuestion: it names what the catalog does not have, or any problem of it.
     """
-    file = TypedFile(document=TomlDocument(Path(FLAGS), "", stated.portfolio))
+    file = TypedFile(document=TomlDocument(Path(where), "", stated.portfolio))
     return replace(_narrowed(catalog, file, stated.ways, stated.nodes), stated=stated)
 
 

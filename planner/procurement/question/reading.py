@@ -44,7 +44,7 @@ from planner.question.values import (
     Several,
     TokensPerSecond,
 )
-from planner.rl.steps import StepTable, post_training, step_tokens
+from planner.rl.steps import StepTable, lengths_read, post_training, step_tokens
 from planner.schema.procurement import Currency
 from planner.schema.workload import Workload
 
@@ -172,12 +172,13 @@ def portfolio(file: TypedFile, catalog: Catalog) -> Portfolio:
     table = file.record(PortfolioTable, context)
     file.done()
     assert table is not None
+    jobs = _jobs(file, table)
     asked = Portfolio(
         **{f.name: getattr(table, f.name) for f in fields(PortfolioTerms)},
-        jobs=_jobs(file, table),
+        jobs=jobs,
         candidates=everything(catalog, table.as_of) if table.candidates is None else table.candidates,
         currency=currency,
-        inputs=file.inputs("portfolio", catalog),
+        inputs=file.inputs("portfolio", catalog) | lengths_read(job.post_training for job in jobs),
     )
     asked = replace(asked, name=table.name or file.document.path.stem, mixed=_mixed(file, asked))
     if table.resale is not None and table.charge == "amortised":

@@ -61,7 +61,7 @@ class SearchMethod:
 
 def question(study: Study) -> StudySection:
     """The question, as a document and a journal carry it."""
-    catalogs = {name: digest for name, digest in study.inputs.items() if name.startswith("catalog")}
+    inputs = {name: digest for name, digest in study.inputs.items() if name.startswith(("catalog", "lengths "))}
     return StudySection(
         name=study.name,
         base=asdict(study.base),
@@ -80,7 +80,7 @@ def question(study: Study) -> StudySection:
         constraints=tuple(_without_empty(asdict(limit)) for limit in study.constraints),
         costs=_without_empty(asdict(study.costs)),
         power=study.power,
-        inputs=catalogs,
+        inputs=inputs,
     )
 
 

@@ -390,7 +390,7 @@ def study(document: TomlDocument, catalog: Catalog) -> Study:
         power=table.power,
         constraints=constraints,
         trials=table.trials,
-        inputs=file.inputs("study", catalog),
+        inputs=file.inputs("study", catalog) | steps.lengths_read(job.post_training for job in workloads),
         stated=StudyQuestion(study={**without_passwords(document.data), "name": table.name or document.path.stem}),
     )
     _together(file, catalog, result)
