@@ -63,10 +63,17 @@ def test_law_of_learning_is_the_users_own() -> None:
 def test_older_engine_takes_its_own_defaults() -> None:
     """vLLM before 0.8 has 256 sequences in flight, of 1,024 a replica here."""
     more = {"rollout": "tp=1", "prompts": 1024}
-    newest, older = (asked("colocated", engine_release=release, **more) for release in ("0.8.0", "0.7.3"))
+    newest = asked("colocated", engine_release="0.8.0", **more)
+    before = plan_rl("qwen3-0.6b", "dgx-h100:2", placement="colocated", engine_release="0.7.3", **{**ASKED, **more})
+    older = before[0]
 
+    assert [a.what for a in before.assumptions if a.flag == "--engine-release"] == [
+        "256 sequences in flight and no prefix cache by default"
+    ]
     assert (newest.rollout[0].in_flight, older.rollout[0].in_flight) == (1024.0, 256.0)
     assert older.phases.generation_s > newest.phases.generation_s == asked("colocated", **more).phases.generation_s
+    with pytest.raises(WrongQuestion, match="the newest vLLM known here is"):
+        asked("colocated", engine_release="9.9")
     with pytest.raises(WrongQuestion, match="no release"):
         asked("colocated", engine_release="newest")
     with pytest.raises(WrongQuestion, match="SGLang is known as one"):

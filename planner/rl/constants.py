@@ -38,6 +38,10 @@ class EngineFigures:
     """Seconds between two iterations, and ..."""
     host_sequence: float
     """... for each sequence."""
+    newest: str = ""
+    """The newest release that is known, as ``0.33``; empty where releases make no difference here."""
+    assumed: str = ""
+    """Which of a release's own figures are assumed."""
     before: Mapping[str, Any] = field(default_factory=dict)
     """What older releases than its ``release`` have in place of these."""
     in_batches: bool = False
@@ -87,7 +91,7 @@ def at_release(figures: EngineFigures, release: str | None) -> EngineFigures:
     """An engine as of a release; the newest unless it is said.
 
     Raises:
-        WrongQuestion: it is no release, or nothing of the engine is known by release.
+        WrongQuestion: it is no release that is known, or nothing of the engine is known by release.
     """
     if release is None:
         return figures
@@ -100,8 +104,19 @@ def at_release(figures: EngineFigures, release: str | None) -> EngineFigures:
             f"--engine-release {release}: {figures.name} is known as one; leave it out, or take {having}"
         )
     older = dict(figures.before)
-    major, minor = (int(part) for part in older.pop("release").split("."))
-    return replace(figures, **older) if (int(numbers[1]), int(numbers[2])) < (major, minor) else figures
+    first = _numbers(older.pop("release"))
+    asked = int(numbers[1]), int(numbers[2])
+    if asked > _numbers(figures.newest):
+        raise WrongQuestion(
+            f"--engine-release {release}: the newest {figures.name} known here is {figures.newest}; leave it out, and "
+            "it is priced as that"
+        )
+    return replace(figures, **older) if asked < first else figures
+
+
+def _numbers(release: str) -> tuple[int, int]:
+    major, minor = map(int, release.split("."))
+    return major, minor
 
 
 def engine(name: str) -> EngineFigures:

@@ -76,10 +76,15 @@ def plan(asked: PostTraining) -> RLPlanSet:
 
 def document(asked: PostTraining, best_first: Sequence[RLPlan], search: RLSearch) -> RLPlanSet:
     """Placements as a document: the best of each, and the fastest and cheapest at every staleness."""
+    engine = asked.work.engine
+    assumptions = [Assumption(what=what, why=why, flag=flag) for what, why, flag in asked.assumptions]
+    if engine.assumed:
+        why = f"what {engine.name} {asked.work.engine_release} sets was not looked up"
+        assumptions.append(Assumption(what=engine.assumed, why=why, flag="--engine-release"))
     return RLPlanSet(
         generator=Generator(version=__version__, seed=0, inputs=dict(asked.inputs)),
         work=answer.described(asked.work),
-        engine=asked.work.engine.id,  # type: ignore[arg-type]
+        engine=engine.id,  # type: ignore[arg-type]
         engine_release=asked.work.engine_release,
         objective=asked.objective,
         pools=tuple(f"{machine.cluster.node.id}:{machine.cluster.count}" for machine in asked.machines),
@@ -89,8 +94,8 @@ def document(asked: PostTraining, best_first: Sequence[RLPlan], search: RLSearch
         ),
         front=_front(best_first),
         search=search,
-        site=asked.learned.section(best_first[0], asked.work.engine.id, asked.like) if asked.learned else None,
-        assumptions=tuple(Assumption(what=what, why=why, flag=flag) for what, why, flag in asked.assumptions),
+        site=asked.learned.section(best_first[0], engine.id, asked.like) if asked.learned else None,
+        assumptions=tuple(assumptions),
     )
 
 
