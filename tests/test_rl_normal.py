@@ -98,6 +98,24 @@ def test_logs_of_trainers_are_read(tmp_path: Path, text: str, seconds: dict[str,
     assert dict(phase_names.measured(log).seconds) == seconds
 
 
+def test_numbers_of_a_log_are_whole_or_none(tmp_path: Path) -> None:
+    """Cut, elided or in other units are none; exponents count; 2,016 tokens are 2 responses of 8 + 1,000 tokens."""
+    log = tmp_path / "train.log"
+    log.write_text(
+        "step:1 - timing_s/gen:122.5... - timing_s/ref:1.2.3 - timing_s/values:12ms - timing_s/adv:7e"
+        " - timing_s/step:2\n"
+        "step:2 - timing_s/gen:1.5e+01, 'timing_s/update_actor': np.float64(4.0) - response_length/mean:1.0e3 - "
+        "prompt_length/mean:8.0 - perf/total_num_tokens:2016 - timing_s/step:1" + "0" * 400 + "\n"
+        "step:3 - response_length/mean:10...\n",
+        encoding="utf-8",
+    )
+
+    taken = phase_names.measured(log)
+
+    assert dict(taken.seconds) == {"generation": 15.0, "update": 4.0, "step": 2.0}
+    assert (taken.mean_tokens, taken.responses) == (1000.0, 2.0)
+
+
 def test_nonsense_is_refused() -> None:
     for measured, words in (("generaton=3", "did you mean generation"), ("update=-3", "seconds above 0")):
         with pytest.raises(WrongQuestion, match=words):

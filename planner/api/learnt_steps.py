@@ -31,7 +31,7 @@ def lesson(asked: LearnQuestion) -> RLLesson:
     """What a log of a plan of post-training teaches its site; ``dry_run`` writes nothing.
 
     Raises:
-        WrongQuestion: no site, no log or several, options of other trainings, or a log that is not of the plan.
+        WrongQuestion: no site, no log or several, options of other trainings, an edited plan, or a log not of it.
     """
     for name in OF_OTHERS:
         if getattr(asked, name):
@@ -41,6 +41,11 @@ def lesson(asked: LearnQuestion) -> RLLesson:
         raise WrongQuestion(f"{asked.plan}: name the LOG of one run of it; {len(logs)} are named")
     file = path(asked.plan)
     assert file is not None, "is_asked says that there is one"
+    if not document.is_as_written(file.expanduser()):
+        raise WrongQuestion(
+            f"{file}: edited since it was written, so it is no prediction to learn from; make it again "
+            "(clusterwright plan ... -o FILE) and learn with that"
+        )
     answer = document.load_document(file.expanduser())
     assert isinstance(answer, RLPlanSet), "is_asked says that it is one"
     rank = asked.rank or 1

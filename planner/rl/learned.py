@@ -11,25 +11,23 @@ second). Intervals stay as they are without a site.
 
 from __future__ import annotations
 
-import csv
-import io
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Iterator
+from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 from typing import NamedTuple
 
-from planner.base import locking, reading, writing
+from planner.base import csv_rows, locking
+from planner.base.csv_rows import CsvRow
 from planner.base.errors import WrongQuestion
 from planner.base.reading import short_hash
 from planner.base.units import format_seconds
 from planner.rl.constants import phase_widths
-from planner.rl.phase_names import PHASES, TRAINING, PhaseSeconds
+from planner.rl.phase_names import LARGEST_NUMBER, PHASES, TRAINING, PhaseSeconds
 from planner.schema.rl import RLPlan, RLPlanSet
 from planner.schema.rl_site import LearntPhase, RLLesson, SiteFactor, SiteFactors, SitePhaseName
 
 FILE = "rl_steps.csv"
-LARGEST_FILE = 20_000_000
 RUN = 0.14
 """By what runs of one site differ where they are of the same kind: assumed, three in four within 15 %."""
 NORMAL_80 = 1.2816
@@ -41,7 +39,7 @@ those with other caps mislead."""
 FAR = 3.0
 """Times by which a phase may be off its prediction and be learned all the same."""
 LENGTHS = 0.1
-"""Share by which responses may be longer or shorter than the plan says."""
+"""Share by which responses may be longer or shorter, more or fewer, than the plan says."""
 FEWEST = 3
 """Steps of a log that teaches: the first does not count, and one alone says nothing of the next."""
 
@@ -59,7 +57,7 @@ class SitePhase:
     """A row: a phase of a run."""
 
     run: str
-    """Digest of what was measured."""
+    """Digest of the first step of its log and of its placement."""
     source: str
     model: str
     cap: float
@@ -119,26 +117,26 @@ def read(folder: Path, name: str) -> SiteSteps | None:
     path = folder / FILE
     if not path.is_file():
         return None
-    lines = csv.DictReader(io.StringIO(reading.text(path, "a site's steps of post-training", LARGEST_FILE)))
-    return SiteSteps(name, tuple(_row(path, n, line) for n, line in enumerate(lines, 2)))
+    _, rows = csv_rows.read(path, "a site's steps of post-training")
+    return SiteSteps(name, tuple(map(_row, rows)))
 
 
-def _row(path: Path, number: int, line: dict[str, str]) -> SitePhase:
-    try:
-        measured_s = float(line["measured_s"])
-        predicted_s = float(line["predicted_s"])
-        cap = float(line["cap"])
-        if (
-            line["phase"] in ("generation", "training", "other")
-            and 0 < measured_s < 1e9
-            and 0 < predicted_s < 1e9
-            and cap >= 1
-        ):
-            texts = {name: str(line[name] or "") for name in ("run", "source", "model", "accelerator", "software")}
-            return SitePhase(**texts, phase=line["phase"], cap=cap, measured_s=measured_s, predicted_s=predicted_s)  # type: ignore[arg-type]
-    except (KeyError, TypeError, ValueError):
-        pass
-    raise WrongQuestion(f"{path}:{number}: no measured phase; each row has {', '.join(_columns())}, seconds above 0")
+def _row(row: CsvRow) -> SitePhase:
+    phase = row.text("phase")
+    cap = row.number("cap")
+    measured_s = row.number("measured_s")
+    predicted_s = row.number("predicted_s")
+    if phase not in ("generation", "training", "other") or cap < 1 or not _teaches(measured_s, predicted_s):
+        raise WrongQuestion(
+            f"{row.where}: no measured phase; each row has {', '.join(_columns())}, seconds above 0; take the line out "
+            "or learn its log again"
+        )
+    texts = {name: row.text(name) for name in ("run", "source", "model", "accelerator", "software")}
+    return SitePhase(**texts, phase=phase, cap=cap, measured_s=measured_s, predicted_s=predicted_s)  # type: ignore[arg-type]
+
+
+def _teaches(measured_s: float, predicted_s: float) -> bool:
+    return all(0 < seconds < LARGEST_NUMBER for seconds in (measured_s, predicted_s))
 
 
 def _columns() -> list[str]:
@@ -171,10 +169,13 @@ def lesson(folder: Path, name: str, run: PlanRun, *, accept: bool, write: bool) 
     taken = run.taken
     plan = run.plan
     _of_this_plan(run.answer, taken)
-    digest = short_hash(repr((sorted(taken.seconds.items()), plan.placement, plan.trainer.accelerators)).encode())
+    digest = short_hash(repr((taken.run, plan.placement, plan.trainer.accelerators)).encode())
     rows = []
     left_out = [*(f"{phase}: no time of a step" for phase in taken.unread)]
     for phase, measured_s, predicted_s, part, software in _phases(run, left_out):
+        if not _teaches(measured_s, predicted_s):
+            left_out.append(f"{phase}: the plan has no time of it")
+            continue
         row = SitePhase(
             run=digest, source=taken.source, model=run.answer.work.model, cap=run.answer.work.response_cap, phase=phase,
             accelerator=part, software=software.partition("@")[0], measured_s=measured_s, predicted_s=predicted_s,
@@ -198,7 +199,7 @@ def lesson(folder: Path, name: str, run: PlanRun, *, accept: bool, write: bool) 
         kept = [row for row in before.rows if row.run != digest]
         after = SiteSteps(name, (*kept, *rows))
         if write:
-            writing.write(folder / FILE, _csv(after.rows), replace=True)
+            csv_rows.write(folder / FILE, _columns(), map(astuple, after.rows))
     phases = []
     for row in rows:
         factor = after.factor(row.phase, row.accelerator, row.software, LikeJob(row.model, row.cap))
@@ -211,7 +212,7 @@ def lesson(folder: Path, name: str, run: PlanRun, *, accept: bool, write: bool) 
 
 
 def _of_this_plan(answer: RLPlanSet, taken: PhaseSeconds) -> None:
-    """Refuses a log of other lengths than the plan's, or of too few steps.
+    """Refuses a log of other lengths or another batch than the plan's, or of too few steps.
 
     Raises:
         WrongQuestion: it is.
@@ -221,6 +222,14 @@ def _of_this_plan(answer: RLPlanSet, taken: PhaseSeconds) -> None:
         raise WrongQuestion(
             f"{taken.source}: its responses have {taken.mean_tokens:,.0f} tokens in the mean, the plan's {mean:,.0f}; "
             f"plan again with --response {taken.mean_tokens:.0f}/{answer.work.response_cap:.0f} and learn with that"
+        )
+    work = answer.work
+    batch = work.prompts * work.samples
+    if taken.responses and not batch * (1 - LENGTHS) <= taken.responses <= batch * (1 + LENGTHS):
+        raise WrongQuestion(
+            f"{taken.source}: its steps have {taken.responses:,.0f} responses, the plan's {batch:,} ({work.prompts:,} "
+            f"prompts x {work.samples}); plan again with --prompts {max(1, round(taken.responses / work.samples))} and "
+            "learn with that"
         )
     if taken.steps is not None and taken.steps < FEWEST:
         raise WrongQuestion(
@@ -232,7 +241,8 @@ def _phases(run: PlanRun, left_out: list[str]) -> Iterator[tuple[SitePhaseName, 
     """Phases that teach: seconds measured, seconds predicted by the built-in figures, where and by what."""
     plan = run.plan
     taken = run.taken
-    site = {factor.phase: factor.factor for factor in run.answer.site.factors} if run.answer.site else {}
+    factors = run.answer.site.factors if run.answer.site else ()
+    site = {factor.phase: factor.factor or math.inf for factor in factors}
     seconds = vars(plan.phases)
     trains = (plan.trainer.accelerator, plan.trainer.runtime)
     colocated = plan.placement == "colocated"
@@ -248,18 +258,9 @@ def _phases(run: PlanRun, left_out: list[str]) -> Iterator[tuple[SitePhaseName, 
     if parts:
         measured_s = sum(taken.seconds[phase] for phase in parts)
         predicted_s = sum(seconds[name] for name in {name for phase in parts for name in PHASES[phase]})
-        if predicted_s > 0:
-            yield "training", measured_s, predicted_s / site.get("training", 1.0), *trains
+        yield "training", measured_s, predicted_s / site.get("training", 1.0), *trains
     if colocated and {"step", "generation"} <= taken.seconds.keys() and {"update", "training"} & taken.seconds.keys():
         others = sum(value for phase, value in taken.seconds.items() if phase not in ("step", "other", "wait"))
         rest_s = taken.seconds["step"] - others
         if rest_s > 0.05:
             yield "other", rest_s, plan.phases.other_s / site.get("other", 1.0), "", ""
-
-
-def _csv(rows: Sequence[SitePhase]) -> str:
-    text = io.StringIO()
-    table = csv.DictWriter(text, _columns(), lineterminator="\n")
-    table.writeheader()
-    table.writerows(asdict(row) for row in rows)
-    return text.getvalue()

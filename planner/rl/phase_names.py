@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
 from planner.base import reading
 from planner.base.errors import WrongQuestion, meant
+from planner.base.reading import short_hash
 
 TRAINING = ("log_probabilities_s", "reference_s", "critic_s", "reward_s", "update_s")
 PHASES: Mapping[str, tuple[str, ...]] = {
@@ -44,10 +44,18 @@ NAMES: Mapping[str, str] = {
 }
 """Name in a log -> phase; several of one phase are added."""
 LARGEST_LOG = 200_000_000
-_VERL = re.compile(r"timing_s/([\w/]+)['\"]?\s*[:=]\s*(?:np\.float64\()?([0-9.]+(?:e[-+]?\d+)?)")
-_NEMO = re.compile(r"^\s*• ([\w/ ]+): ([0-9.]+)s(?: \([0-9.]+%\))?\s*$", re.MULTILINE)
-_MEAN = re.compile(r"(?:response_length/mean['\"]?|Mean Generation Length)\s*[:=]\s*(?:np\.float64\()?([0-9.]+)")
+_NUMBER = r"(?:np\.\w+\()?([0-9]+\.?[0-9]*(?:[eE][-+]?[0-9]+)?)(?=s?(?![\w.]|,[0-9]))"
+"""A whole number or decimal fraction, as far as it goes: one that is cut (``12.5...``) or has a unit is none."""
+_VERL = re.compile(rf"timing_s/([\w/]+)['\"]?\s*[:=]\s*{_NUMBER}")
+_NEMO = re.compile(r"^\s*• ([\w/ ]+): ([0-9]+\.?[0-9]*)s(?: \([0-9.]+%\))?\s*$", re.MULTILINE)
+_MEAN = re.compile(rf"(?:response_length/mean['\"]?|Mean Generation Length)\s*[:=]\s*{_NUMBER}")
 """What verl and NeMo-RL print of the mean length."""
+_PROMPT = re.compile(rf"prompt_length/mean['\"]?\s*[:=]\s*{_NUMBER}")
+_TOKENS = re.compile(rf"perf/total_num_tokens['\"]?\s*[:=]\s*{_NUMBER}")
+"""Tokens of all prompts and responses of a step: verl 07c9cf13, compute_throughout_metrics of
+verl/trainer/ppo/metric_utils.py."""
+LARGEST_NUMBER = 1e9
+"""Seconds, and tokens of a response, that a log may say; more is none."""
 WARM_UP = 1
 """First steps of a log that do not count: engines capture graphs, and kernels are tuned."""
 
@@ -63,6 +71,10 @@ class PhaseSeconds(NamedTuple):
     """Steps of a log."""
     mean_tokens: float | None = None
     """Mean tokens of a response that a log states."""
+    responses: float | None = None
+    """Responses of a step, by the tokens that a log of verl states."""
+    run: str = ""
+    """Digest of the first step of a log, which stays as it is while the log grows."""
 
 
 def measured(given: str | Path | Mapping[str, float]) -> PhaseSeconds:
@@ -107,16 +119,16 @@ def _of_log(path: Path) -> PhaseSeconds:
     if not path.is_file():
         raise WrongQuestion(f"--measured {path}: no such file; or write generation=120,update=40,step=230")
     text = reading.text(path, "a log of a trainer", LARGEST_LOG)
+    pairs = [pair for pattern in (_VERL, _NEMO) for pair in pattern.findall(text) if float(pair[1]) < LARGEST_NUMBER]
     times: dict[str, list[float]] = {}
-    for pattern in (_VERL, _NEMO):
-        for name, value in pattern.findall(text):
-            times.setdefault("total_step_time" if name == "Total step time" else name, []).append(float(value))
-    usual = {name: median(values[WARM_UP:] or values) for name, values in times.items()}
+    for name, value in pairs:
+        times.setdefault("total_step_time" if name == "Total step time" else name, []).append(float(value))
+    usual = {name: _usual(values) for name, values in times.items()}
     seconds: dict[str, float] = {}
     unread = []
     for name, value in usual.items():
         phase = _phase(name)
-        if phase is None or not value or not math.isfinite(value):
+        if phase is None or not value:
             unread.append(name)
         else:
             seconds[phase] = seconds.get(phase, 0.0) + value
@@ -126,8 +138,39 @@ def _of_log(path: Path) -> PhaseSeconds:
             "• generation: 12.3s; else write generation=120,update=40"
         )
     steps = max(len(values) for values in times.values())
-    means = [float(value) for value in _MEAN.findall(text)]
-    mean = median(means[WARM_UP:] or means) if means else None
+    mean = _usual(_numbers(_MEAN, text))
     responses = f", responses of {mean:,.0f} tokens" if mean else ""
-    source = f"{path.name}, median of {max(1, steps - WARM_UP):,} steps{responses}"
-    return PhaseSeconds(source, seconds, tuple(sorted(unread)), steps, mean)
+    return PhaseSeconds(
+        source=f"{path.name}, median of {max(1, steps - WARM_UP):,} steps{responses}",
+        seconds=seconds,
+        unread=tuple(sorted(unread)),
+        steps=steps,
+        mean_tokens=mean,
+        responses=_responses(text),
+        run=short_hash(repr(_first_step(pairs)).encode()),
+    )
+
+
+def _numbers(pattern: re.Pattern[str], text: str) -> list[float]:
+    return [float(value) for value in pattern.findall(text) if float(value) < LARGEST_NUMBER]
+
+
+def _usual(values: Sequence[float]) -> float | None:
+    """The median without the first; None of none."""
+    return median(values[WARM_UP:] or values) if values else None
+
+
+def _responses(text: str) -> float | None:
+    """Responses of a step: its tokens over those of a prompt and a response; None where one of the three is lacking."""
+    tokens, prompt, response = (_usual(_numbers(pattern, text)) for pattern in (_TOKENS, _PROMPT, _MEAN))
+    return tokens / (prompt + response) if tokens and prompt and response else None
+
+
+def _first_step(pairs: Sequence[tuple[str, str]]) -> dict[str, str]:
+    """Times of a log until one of them comes again."""
+    first: dict[str, str] = {}
+    for name, value in pairs:
+        if name in first:
+            break
+        first[name] = value
+    return first
