@@ -17,9 +17,8 @@ from planner.schema.plan import Interval, NearestRun, Plan, PlanSet, PriceUsed, 
 from planner.schema.plan_machines import node_counts, pool_names
 
 CONFIDENCE = {1.2: "high", 1.5: "fair", 2.0: "low", math.inf: "very low"}
-"""Ratio of the two ends of the 80 % interval up to which each word stands. Within a fifth, plans of one cluster can be
-told apart; within a half, a budget can be set; within a factor of two, most generations of accelerators can be told
-apart. Words for a reader, fitted to nothing: the interval beside the word is what was measured."""
+"""Ratio of the two ends of the 80 % interval up to which each word stands, fitted to nothing. Within a fifth, plans of
+one cluster can be told apart; within a half, a budget can be set; within two, most generations of accelerators."""
 
 ROOM = 65
 """Columns behind a label on a terminal of 80."""
