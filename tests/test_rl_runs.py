@@ -1,5 +1,6 @@
 """A run of RL post-training beyond its step: failures, a stated law of learning, the engine's release."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -7,6 +8,8 @@ import pytest
 from planner import plan_rl
 from planner.base.errors import WrongQuestion
 from planner.cost.goodput import ACCELERATOR_MTBF_S, RESTART_S
+from planner.report.post_training import proof
+from planner.rl import comparison
 from planner.schema.rl import RLPlan
 from planner.verify.finding import Inconsistent
 from planner.verify.post_training import check_post_training
@@ -55,7 +58,15 @@ def test_law_of_learning_is_the_users_own() -> None:
     assert needed == sorted(needed)
     half = asked("async", staleness=0.5, split="8:8", steps_at="1=2")
     assert half.steps_times == pytest.approx(1.5)
-    for text in ("1=0.9", "1=2,4=1.5", "0=2", "much", ""):
+    with pytest.raises(WrongQuestion, match=r"ends at a staleness of 0\.5 and says nothing of 1"):
+        asked("one-step-off", split="8:8", steps_at="0.5=1.2")
+    short = plan_rl("qwen3-0.6b", "dgx-h100:2", placement="async", split="8:8", steps_at="0.5=1.2", **ASKED)
+    assert max(point.staleness for point in short.front) == 0.5
+    gain = comparison.compared(free, replace(ruled, plans=(off,)))
+    assert gain["gain"] == pytest.approx(off.tokens_per_s / free.plans[0].tokens_per_s / 2.0)
+    assert gain["usd"] == pytest.approx(2.0 * off.usd_per_step / free.plans[0].usd_per_step)  # type: ignore[operator]
+    assert ["steps of learning", "1 x", "2 x"] in gain["differing"]
+    for text in ("1=0.9", "1=2,4=1.5", "0=2", "much", "", "1=1.1,1=3"):
         with pytest.raises(WrongQuestion, match="steps_at"):
             asked("async", steps_at=text)
 
@@ -81,8 +92,6 @@ def test_older_engine_takes_its_own_defaults() -> None:
 
 
 def test_failures_that_shorten_a_run_are_found() -> None:
-    from dataclasses import replace
-
     found = plan_rl("qwen3-0.6b", "dgx-h100:2", placement="colocated", **ASKED)
     plan = found.plans[0]
     assert plan.failures is not None
@@ -92,11 +101,19 @@ def test_failures_that_shorten_a_run_are_found() -> None:
 
 
 def test_roles_have_whole_nodes_and_one_layout_of_replicas() -> None:
-    """Training sets the pace: fewer replicas, of two layouts, would do, and the rest of their node would stand idle."""
-    found = plan_rl("llama3.1-8b", "dgx-h100:2", task="ppo", response="1k/4k", placement="async")[0]
+    """Training sets the pace: fewer replicas, of two layouts, would do, and the rest of their node would stand idle.
+    The cheapest step has these: whatever fills the node is billed.
+    """
+    posed: dict[str, Any] = {"task": "ppo", "response": "1k/4k", "placement": "async"}
+    found = plan_rl("llama3.1-8b", "dgx-h100:2", **posed)[0]
+    least = plan_rl("llama3.1-8b", "dgx-h100:2", objective="cost", **posed)
 
     assert [side.accelerators for side in found.rollout] == [8]
     assert found.rollout[0].replicas * found.rollout[0].tp == 8
+    assert sum(side.accelerators for side in least[0].rollout) < 8
+    assert least[0].usd_per_step is not None and found.usd_per_step is not None
+    assert least[0].usd_per_step < 0.95 * found.usd_per_step
+    assert proof(least) == "proven over the splits and lengths of a step tried"
 
 
 def test_decoding_is_as_an_engine_prints_it(capsys: pytest.CaptureFixture[str]) -> None:

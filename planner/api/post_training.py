@@ -133,7 +133,7 @@ def estimated(asked: RLEstimateQuestion, clusters: list[Named]) -> RLPlanSet:
     question = looked_up(asked, clusters, replace(training_options(asked), pin=pins))
     question = replace(question, replica={"tp": 1, "groups": 1, **question.replica})
     if asked.placement == "async" and asked.staleness is None:
-        question = replace(question, tried={"async": (1.0,)})
+        question = replace(question, tried={"async": question.tried["async"][-1:]})
     answer = stated.stated(question)
     return answer if taken is None else replace(answer, measured=normal.compared(question, answer, taken))
 

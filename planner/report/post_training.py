@@ -49,17 +49,23 @@ def _figures(answer: RLPlanSet, best: RLPlan) -> Iterator[KeyFigure]:
     yield KeyFigure(format_percent(fullest, 0), "of an accelerator's memory", over)
 
 
+def proof(answer: RLPlanSet) -> str:
+    """How sure it is that no placement is better: of the least cost at each of the step's lengths that were tried."""
+    sure = "proven" if answer.search.proven else "not proven"
+    if answer.objective == "cost":
+        return f"{sure} over the splits and lengths of a step tried"
+    return f"{sure} over the splits tried, to {format_percent(answer.search.gap)}"
+
+
 def _best(answer: RLPlanSet, best: RLPlan) -> Lines:
     stale = f" (staleness {best.staleness:g})" if best.staleness else ""
-    proof = "proven" if answer.search.proven else "not proven"
-    searched = [f"{proof} over the splits tried, to {format_percent(answer.search.gap)}"]
     rows = [
         ("Placement", [f"{PLACED[best.placement]}{stale}"]),
         ("Training", [f"{layout(best)}, {best.trainer.precision}, {best.trainer.runtime}"]),
         ("Rollout", [f"{replicas(best)}, {best.rollout[0].precision}, {answer.engine}"]),
         ("Nearest", evidence(best.nearest) if best.nearest else []),
         ("Waits", [best.waits]),
-        ("Search", searched if answer.fits is None else []),
+        ("Search", [proof(answer)] if answer.fits is None else []),
     ]
     return Lines([row for row in rows if row[1]])
 

@@ -12,14 +12,17 @@ from planner.schema.rl import PLACED, RLPlan, RLPlanSet, layout, replicas
 
 
 def compared(first: RLPlanSet, second: RLPlanSet) -> dict[str, Any]:
-    """What the recommended step of the second document gains over that of the first, for as many tokens."""
+    """What the recommended step of the second document gains over that of the first, for as many tokens; where a law of
+    learning is stated, for as much learning.
+    """
     one = first.plans[0]
     two = second.plans[0]
-    gain = two.tokens_per_s / one.tokens_per_s
+    steps = _times(two) / _times(one)
+    gain = two.tokens_per_s / one.tokens_per_s / steps
     half = constants.fitted().difference
     paid = None
     if one.usd_per_step is not None and two.usd_per_step is not None:
-        paid = (two.usd_per_step / second.work.tokens) / (one.usd_per_step / first.work.tokens)
+        paid = steps * (two.usd_per_step / second.work.tokens) / (one.usd_per_step / first.work.tokens)
     return {
         "kind": "rl-comparison",
         "schema_version": 1,
@@ -41,6 +44,11 @@ def sentence(gain: Mapping[str, Any]) -> str:
     paid = "" if gain["usd"] is None else f", {abs(gain['usd'] - 1):.1%} {'cheaper' if gain['usd'] <= 1 else 'dearer'}"
     speed = f"{abs(gain['gain'] - 1):.1%} {'faster' if gain['gain'] >= 1 else 'slower'}"
     return f"{speed} ({ends}{sure}){paid}"
+
+
+def _times(plan: RLPlan) -> float:
+    """Steps that learning needs over those in step, as the user states it."""
+    return plan.steps_times or 1.0
 
 
 def _more(ratio: float) -> str:
@@ -70,6 +78,7 @@ def _rows(one: RLPlan, two: RLPlan) -> Iterator[tuple[str, str, str]]:
             label = "overlapping" if name == "hidden_s" else name.removesuffix("_s").replace("_", "-")
             one_text, two_text = (format_seconds(value) if value > 0.005 else "none" for value in seconds)
             yield label, one_text, two_text
+    yield "steps of learning", f"{_times(one):.4g} x", f"{_times(two):.4g} x"
     yield "step", format_seconds(one.step_s), format_seconds(two.step_s)
     if one.usd_per_step is not None and two.usd_per_step is not None:
         yield "a step", format_usd(one.usd_per_step), format_usd(two.usd_per_step)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -46,6 +47,7 @@ def posed(
     if asked.placement == "colocated" and asked.split:
         both = f"--split {asked.split} --placement colocated"
         raise WrongQuestion(f"{both}: all accelerators of it train and roll out; leave out one of the two")
+    law = problem.stated_law(asked.steps_at)
     excess = constants.fitted()
     if learned is not None:
         like = LikeJob(step.model.id, step.demand.lengths.cap)
@@ -58,10 +60,10 @@ def posed(
         replica=problem.pinned_replica(texts(asked.rollout)),
         split=problem.stated_split(asked.split, machines),
         offloads=None if asked.states is None else asked.states == "host",
-        tried=problem.staleness(asked.placement, asked.staleness),
+        tried=problem.staleness(asked.placement, asked.staleness, law[-1][0] if law else math.inf),
         excess=excess,
         learned=learned,
-        law=problem.stated_law(asked.steps_at),
+        law=law,
         **more,
     )
 

@@ -192,13 +192,20 @@ def responses(stated: str | Path | Sequence[float]) -> response_lengths.Lengths:
     return response_lengths.of_values(np.array(read), max(read))
 
 
-def staleness(placement: Placement | None, stated: float | None) -> Mapping[Placement, tuple[float, ...]]:
-    """Which placements are tried, each with its staleness.
+def staleness(
+    placement: Placement | None, stated: float | None, known_to: float = np.inf
+) -> Mapping[Placement, tuple[float, ...]]:
+    """Which placements are tried, each with its staleness: none beyond where a law of learning ends.
 
     Raises:
-        WrongQuestion: a staleness that the placement cannot have.
+        WrongQuestion: a staleness that the placement cannot have, or of which the law says nothing.
     """
-    most = 1.0 if stated is None else stated
+    asked = 1.0 if placement == "one-step-off" else stated
+    if asked is not None and asked > known_to:
+        raise WrongQuestion(
+            f"--steps-at: it ends at a staleness of {known_to:g} and says nothing of {asked:g}; add {asked:g}=TIMES"
+        )
+    most = min(1.0, known_to) if stated is None else stated
     if placement in ("colocated", "in-step") and stated:
         raise WrongQuestion(
             f"--staleness {stated:g} --placement {placement}: nothing is stale there; take --placement async"
@@ -229,6 +236,8 @@ def stated_law(text: str | None) -> list[tuple[float, float]]:
             raise WrongQuestion(
                 f"--steps-at {text:.60}: write a staleness above 0 and times of at least 1: 1=1.1,4=1.5"
             )
+        if match is not None and float(match[1]) in points:
+            raise WrongQuestion(f"--steps-at {text:.60}: {match[1]} appears twice; keep one")
         if match is not None:
             points[float(match[1])] = float(match[2])
     ordered = sorted(points.items())

@@ -149,7 +149,7 @@ def _apart(
     stale: float,
     counts: _Counts,
 ) -> list[RLPlan]:
-    """The fastest step of one placement and staleness, and the cheapest if that is another."""
+    """The fastest step of one placement and staleness on whole nodes, and the cheapest if that is another."""
     ahead = stale if placement == "async" else 0.0
     offered = [
         candidates.kept(
@@ -177,7 +177,9 @@ def _apart(
     counts.gap = max(counts.gap, solved.gap)
     choices = dict.fromkeys((solved.fastest, solved.cheapest))
     nodes = [machine.cluster.node.accelerators for machine in asked.machines]
-    return [plan_apart(asked, point, program.in_whole_nodes(point, choice, nodes)) for choice in choices]
+    filled = [program.in_whole_nodes(point, choice, nodes) for choice in choices]
+    # What fills a node beside a trainer that sets the pace costs more: the cheapest stands as it was found, too.
+    return [plan_apart(asked, point, choice) for choice in dict.fromkeys((*filled, solved.cheapest))]
 
 
 def synchronised(asked: PostTraining, served: Sequence[Served], trained: Training, total: int) -> float:

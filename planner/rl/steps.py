@@ -53,6 +53,8 @@ class StepTable:
     steps: Whole = RLTraining.steps
 
 
+STEP_KEYS = frozenset(field.name for field in fields(StepTable))
+
 OF_STEPS = ("samples", "tokens", "batch", "seq", "rank", "imbalance", "method", "mtp_layers", "targets", "waive",
             "launchable", "noise_scale")  # fmt: skip
 """Keys of other workloads whose place a step takes: all of its parameters are trained, without modules of its own."""

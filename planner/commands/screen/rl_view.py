@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from planner.base.units import format_bytes, format_count, format_many, format_percent, format_seconds
+from planner.base.units import format_bytes, format_count, format_many, format_seconds
 from planner.commands.screen import hand_over, render
+from planner.report.post_training import proof
 from planner.report.rl_evidence import evidence, in_short
 from planner.schema.rl import PLACED, MeasuredStep, RLPlan, RLPlanSet, RolloutSide, TrainerSide
 
@@ -63,11 +64,10 @@ def _searched(answer: RLPlanSet) -> None:
     """The other placements, and how sure it is that none is better."""
     _others(answer)
     search = answer.search
-    proof = "proven" if search.proven else "not proven"
     render.labelled(
         "Search",
         f"{search.trainers:,} layouts of trainers, {search.replicas} of replicas, {search.programs} integer programs; "
-        f"{proof} over the splits tried, to {format_percent(search.gap)}",
+        + proof(answer),
     )
 
 

@@ -16,6 +16,7 @@ from planner.catalog import Catalog
 from planner.models.workload import find_model
 from planner.planning import answer
 from planner.rl import job as job_of_rl
+from planner.rl.steps import STEP_KEYS
 from planner.schema.plan import Assumption, Generator, Plan
 from planner.schema.rl import RLPlan
 from planner.schema.study import (
@@ -258,6 +259,12 @@ def _nothing(study: Study, trials: Sequence[Trial]) -> str:
     )
 
 
+def _key(flag: str) -> str:
+    """Where a study says what a flag of ``plan --task`` does; the flag where it cannot."""
+    name = flag.removeprefix("--").replace("-", "_")
+    return "workloads.step" if name in STEP_KEYS else "workloads" if name == "runtime" else f"plan {flag}"
+
+
 def _assumptions(study: Study, plans: Sequence[Plan]) -> tuple[Assumption, ...]:
     """What the answer rests on: the study's own statements, and what its plans assume, each once."""
     assumptions = [
@@ -268,7 +275,7 @@ def _assumptions(study: Study, plans: Sequence[Plan]) -> tuple[Assumption, ...]:
     steps = [(job, job.post_training) for job in study.workloads if job.post_training]
     for job, step in steps:
         left_open = job_of_rl.left_open(step, job_of_rl.work(find_model(job.model), step))
-        assumptions += [Assumption(what=what, why=why, flag="workloads.step") for what, why, _ in left_open]
+        assumptions += [Assumption(what=what, why=why, flag=_key(flag)) for what, why, flag in left_open]
     if study.costs.basis == "purchase":
         owner = study.costs.ownership
         stated = "as stated" if study.costs.accelerator_usd is not None else "of the catalog and rates from it on"
