@@ -81,11 +81,16 @@ def test_axes_say_what_and_in_which_unit(tmp_path):
 
 
 def test_the_pages_show_every_figure_there_is():
-    pages = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "docs").glob("*.md")}
-    shown = {page: set(re.findall(rf"\]\({plots.FOLDER}/([a-z0-9-]+)\.svg\)", text)) for page, text in pages.items()}
+    pages = {
+        path.name: path.read_text(encoding="utf-8") for path in [*(ROOT / "docs").glob("*.md"), ROOT / "README.md"]
+    }
+    shown = {
+        page: set(re.findall(rf"\]\((?:docs/)?{plots.FOLDER}/([a-z0-9-]+)\.svg\)", text))
+        for page, text in pages.items()
+    }
     drawn = {path.stem for path in (ROOT / "docs" / plots.FOLDER).iterdir()}
     assert set().union(*shown.values()) == drawn
-    elsewhere = {name for name in drawn if name.startswith(("case-", "design-", "blind-"))}
+    elsewhere = {name for name in drawn if name.startswith(("case-", "design-", "blind-", "terminal"))}
     assert shown["accuracy-details.md"] == drawn - elsewhere
 
 

@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from planner import catalog
+from planner import api, catalog
 from planner.axes.table import ZERO
 from planner.base.errors import WrongQuestion
 from planner.calibration.runs import columns, names, reading
 from planner.commands.command_line import main
 from planner.figures import conformal_intervals
+from planner.site import row_words
+from planner.site.cells import of_plan
 from tests.sweeps import sweep
 from tests.words import worded
 
@@ -331,3 +333,21 @@ def test_attention_is_halved_where_the_convention_or_the_release_says_so(tmp_pat
     cells, full = ({**given, "flops_convention": says} for says in (convention, "non-causal"))
     run, whole = reading.read(wrote(tmp_path, cells, full), catalog.load())
     assert (run.measured < 0.99 * whole.measured) == halved
+
+
+def test_a_row_of_a_plan_is_predicted_as_the_plan_is(tmp_path):
+    """Levers have no columns: overlaps, dispatchers and kernels stand in notes, in words that are read back."""
+    dense = api.estimate(
+        "llama3-8b", "dgx-h100:2", ["tp=2", "pp=2", "dp=4", "tp_overlap=off", "dp_overlap=on"], batch=64
+    )
+    mixture = ["ep=8", "dp=16", "micro=1", "dispatcher=deepep", "ep_overlap=off", "attention_kernel=flash-3"]
+    mixed = api.estimate("qwen3-30b-a3b", "dgx-h100:2", [*mixture, "recompute=full"], batch=64)
+    for plan in (dense.plans[0], mixed.plans[0]):
+        took = sum(plan.prediction.breakdown.values())
+        cells = of_plan(plan) | {"id": "a", "source": "site", "step_time_s": str(took)}
+        path = tmp_path / "rows.csv"
+        path.write_text(",".join(cells) + "\n" + ",".join(f'"{cell}"' for cell in cells.values()) + "\n")
+        (judged,) = api.validate(str(path)).table
+        assert judged["error"] == pytest.approx(0.0, abs=1e-3), cells["notes"]
+        assert row_words.are_ours(cells["notes"])
+    assert not row_words.are_ours(f"{cells['notes']}; on Ada's machine")

@@ -189,7 +189,7 @@ def lesson(folder: Path, name: str, run: PlanRun, *, accept: bool, write: bool) 
         if not 1 / FAR < over < FAR and not accept:
             raise WrongQuestion(
                 f"{taken.source}: {phase} took {format_seconds(measured_s)}, {over:.2g} times its prediction; is it "
-                "this plan that ran? clusterwright estimate --measured says what would explain it, --accept learns it"
+                "this plan that ran? estimate with --measured says what would explain it, --accept learns it"
             )
         rows.append(row)
     if not rows:

@@ -12,6 +12,7 @@ from planner.catalog import Catalog
 from planner.models.workload import library
 from planner.schema.plan import Plan
 from planner.schema.workload import Method, Model
+from planner.site import row_words
 from planner.site.logs.records import LoggedRun
 
 MOST_PADDING = 4096
@@ -103,7 +104,7 @@ def of_plan(plan: Plan) -> dict[str, str]:
         "sequence_parallel": int(cut.sequence_parallel),
         "activation_recompute": _recompute(plan),
         "precision": plan.precision,
-        "notes": "stages placed by layout" if plan.runtime.places_head else "",
+        "notes": row_words.of_plan(plan),
         **_shape(shape),
     }
     return {column: str(value) for column, value in row.items() if value not in (None, "")}

@@ -18,6 +18,7 @@ from planner.calibration.runs.columns import SWITCHES, TASKS
 from planner.calibration.runs.reading import REQUIRED
 from planner.catalog import Catalog
 from planner.models.workload import library
+from planner.site import row_words
 from planner.site.folder import COLUMNS, OWN, Row
 
 NEEDED = tuple(column for column in REQUIRED if column not in ("id", "source", "model"))
@@ -85,7 +86,6 @@ WORDS: Mapping[str, Collection[str]] = {
     "grade": ("A", "B", "C"),
     "metric": ("oom",),
     "memory_kind": ("max reserved", "max allocated", "analytic"),
-    "notes": ("stages placed by layout",),
 }
 """Column -> its words; of what else it may hold, `--set` takes notes alone."""
 _RECOMPUTED = re.compile(r"none|selective(:[a-z_+]{3,60})?|full|block:[1-9]\d{0,3}", re.ASCII)
@@ -138,6 +138,6 @@ def public(column: str, text: str, catalog: Catalog) -> bool:
     if column == "model":
         return text in library()
     if column == "notes":
-        return text in WORDS["notes"]
+        return row_words.are_ours(text)
     known = _words(column, catalog)
     return (column in _FORMS or known is not None) and not wrong(column, text, catalog)

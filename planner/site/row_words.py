@@ -1,0 +1,56 @@
+"""What no column of a measured row holds of a plan, in words of its notes that are read back as the same options."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import get_args
+
+from planner.axes.table import AXES, OFFLOAD
+from planner.schema.hardware import SPLIT_SCHEDULES
+from planner.schema.plan import Plan
+from planner.schema.plan_layout import ALONE, ATTENTION_KERNELS, Dispatcher
+
+PLACED = "stages placed by layout"
+_BETWEEN = "; "
+_OVERLAPS = ("tp", "dp", "p2p")
+_STATED: Mapping[str, Mapping[object, str]] = {
+    "schedule": {name: name for name in SPLIT_SCHEDULES},
+    **{f"{name}_overlap": {True: f"{name} overlap", False: f"no {name} overlap"} for name in _OVERLAPS},
+    "ep_overlap": {True: "expert exchanges overlap", False: "expert exchanges do not overlap"},
+    "dispatcher": {
+        name: f"dispatcher {'alltoall' if name == ALONE else name}" for name in (ALONE, *get_args(Dispatcher))
+    },
+    "attention_kernel": {name: f"{name} attention" for name in ATTENTION_KERNELS},
+    "graphs": {"modules": "CUDA graphs: modules", "full": "CUDA graphs: full iteration"},
+    "zero_scope": {"node": "states shared in node"},
+}
+"""Axis -> its value -> words that :mod:`planner.calibration.runs.words` reads as it; other values have none."""
+_WORDS = {PLACED, *(words for phrases in _STATED.values() for words in phrases.values())}
+_OFFLOADED = re.compile(r"optimizer offload \d{1,3}%", re.ASCII)
+
+
+def of_plan(plan: Plan) -> str:
+    """The notes of a row that ran a plan, so that it is predicted as the plan is; order of ranks, activations in host
+    memory and copies that overlap have no words.
+    """
+    return _BETWEEN.join(_of_plan(plan))
+
+
+def _of_plan(plan: Plan) -> Iterator[str]:
+    cut = plan.parallelism
+    if plan.runtime.places_head:
+        yield PLACED
+    ranks = {"tp_overlap": cut.tp, "dp_overlap": cut.dp, "p2p_overlap": cut.pp, "schedule": cut.pp}
+    ranks |= dict.fromkeys(("ep_overlap", "dispatcher"), cut.ep)
+    for name, phrases in _STATED.items():
+        value = AXES[name].of(plan)
+        if ranks.get(name, 2) > 1 and value in phrases:
+            yield phrases[value]
+    if share := OFFLOAD.value(OFFLOAD.of(plan)):
+        yield f"optimizer offload {share:.0%}"
+
+
+def are_ours(notes: str) -> bool:
+    """Whether notes hold nothing but such words."""
+    return all(part in _WORDS or _OFFLOADED.fullmatch(part) for part in notes.split(_BETWEEN))
