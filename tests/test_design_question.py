@@ -80,6 +80,14 @@ def test_wrong_studies_are_told_with_line_and_key(change):
     return told
 
 
+def test_a_rate_that_would_count_nothing_is_refused():
+    """Nodes of another size keep the dollars of an accelerator: a rate on their size was taken and never charged."""
+    text = TINY.replace("[costs.per]", '[costs.per]\n"node.accelerators" = "$3,000 each"', 1)
+    assert reading.study(parsed(text), known()).costs.rates[0].path == "node.accelerators"
+    catalog_priced = text.replace('accelerator = "$3,000"\nnode = "$20,000"\n', "")
+    assert "costs.per.node.accelerators: " in wrong(catalog_priced)
+
+
 def test_every_problem_is_told_at_once():
     told = wrong(TINY.replace('"24 GiB"', "24").replace('"cost"', '"price"').replace("llama3-8b", "llama9"))
     assert len(told.splitlines()) == 3

@@ -42,7 +42,8 @@ def show(found: ImagePlan) -> None:
     if found.left_out:
         render.labelled("Excluded", f"{', '.join(found.left_out)}: they would not shorten the step")
     render.labelled(
-        "Search", "optimum over every subset of pools, in whole images; input loading and decoding are not modelled"
+        "Search",
+        "optimum over every subset of whole pools, in whole images; input loading and decoding are not modelled",
     )
     if found.assumptions:
         render.labelled("Assumes", ", ".join(f"{a.what} ({a.flag})" for a in found.assumptions))

@@ -238,6 +238,9 @@ def _stated(costs: Costs) -> Iterator[tuple[str, str]]:
         yield "basis", f"{costs.basis} is a price of the catalog; stated costs are of machines that are bought"
     if costs.node_usd and costs.accelerator_usd is None:
         yield "node", "give the price of an accelerator as well: accelerator = ..."
+    if costs.accelerator_usd is None and any(rate.path == "node.accelerators" for rate in costs.rates):
+        at_catalog = "at the catalog's prices a node of another size costs as much per accelerator, so no rate counts"
+        yield "per.node.accelerators", f"{at_catalog}; give accelerator = and node = as well, or leave it out"
 
 
 @dataclass(frozen=True, kw_only=True)
