@@ -188,4 +188,5 @@ def post_training_only(asked: Mapping[str, Any]) -> None:
     """
     for field in (*fields(RLEstimateQuestion), *fields(RLFitQuestion)):
         if field.name in asked and asked[field.name] != field.default:
-            raise WrongQuestion(f"--{field.name.replace('_', '-')}: with --task grpo, ppo or rloo only")
+            hint = "; of other training: clusterwright learn --step-time 21s --plan FILE" * (field.name == "measured")
+            raise WrongQuestion(f"--{field.name.replace('_', '-')}: with --task grpo, ppo or rloo only{hint}")
