@@ -94,7 +94,7 @@ def test_log_teaches_its_site_and_others_are_refused(tmp_path: Path) -> None:
     for train, says in (
         (log(tmp_path / "long.log", plan, 1.4, mean=2000.0), "2,000 tokens in the mean, the plan's 1,000"),
         (log(tmp_path / "short.log", plan, 1.4, steps=2), "the first of which does not count"),
-        (log(tmp_path / "far.log", plan, 9.0), "--accept learns it"),
+        (log(tmp_path / "far.log", plan, 9.0), "accept=True learns it"),
         (log(tmp_path / "half.log", plan, 0.5, batch=4096.0), "plan's 8,192 .* again with prompts=256 "),
     ):
         with pytest.raises(WrongQuestion, match=says):
