@@ -112,3 +112,17 @@ def test_a_second_ctrl_c_ends_the_program() -> None:
         assert asked()
         os.kill(os.getpid(), signal.SIGINT)
     assert not stopping.asked()
+
+
+def test_procure_says_that_it_was_stopped_before_an_answer(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """While jobs are still planned on machines nothing can be shown."""
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("planner.procurement.run.procure", interrupted)
+    asked = ["procure", "--model", "llama3-8b", "--tokens", "2T", "--budget", "$5M", "--deadline", "60d", "--quick"]
+    assert command_line.main(asked) == 130
+    assert "stopped before there was an answer" in capsys.readouterr().err

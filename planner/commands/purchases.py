@@ -34,7 +34,7 @@ def procure(
     """Recommend what to buy or rent for a portfolio of jobs, which network to use, and how to train on it.
 
     An integer program selects among precomputed plans. The answer states the proven gap, the binding limits and
-    their shadow prices. Ctrl-C ends the search with the best answer so far (exit code 130).
+    their shadow prices. Ctrl-C ends the integer programs with the best answer so far (exit code 130).
 
     \b
       clusterwright procure examples/portfolios/pretrain-8b.toml
@@ -45,7 +45,7 @@ def procure(
     from planner.api import buying
     from planner.base.errors import WrongQuestion
     from planner.base.stopping import INTERRUPTED, Watch
-    from planner.commands.screen import procure_view
+    from planner.commands.screen import procure_view, render
     from planner.procurement import run
     from planner.procurement.program.instance import Settings
 
@@ -72,7 +72,11 @@ def procure(
         procure_view.deliver_bill(found, output=output)
         return 0
     depth = run.Depth(top=question.top, marginal=not question.quick, sensitivity=not question.quick)
-    found = run.procure(known, wanted, depth=depth, settings=settings, progress=bar)
+    try:
+        found = run.procure(known, wanted, depth=depth, settings=settings, progress=bar)
+    except KeyboardInterrupt:
+        render.error("stopped before there was an answer: jobs were still planned on machines (--quick asks for less)")
+        raise click.Abort from None
     procure_view.deliver(found, as_json=as_json, output=output, verbose=verbose)
     return INTERRUPTED if watch.stopped else 0
 
