@@ -33,9 +33,7 @@ RUN = 0.14
 NORMAL_80 = 1.2816
 """Half width of an 80 % interval over the standard deviation."""
 ALIKE = 1.5
-"""Times by which caps of responses may differ between a run and what it tells of. Published runs with one model and cap
-tell of each other a little (training 36 -> 32 % off, generation 58 -> 60 %, nine of verl, which state no mean length);
-those with other caps mislead."""
+"""Times by which caps of responses may differ between a run and what it tells of: assumed."""
 FAR = 3.0
 """Times by which a phase may be off its prediction and be learned all the same."""
 LENGTHS = 0.1
