@@ -59,7 +59,7 @@ def test_points_of_a_post_training_are_worth_its_fastest_step(tmp_path: Path) ->
     assert str(tmp_path) not in written.read_text(encoding="utf-8")
     assert "400 tokens a response, log-normal" not in str(made.assumptions)
     (law,) = [each for each in made.assumptions if each.what == "the same learning at any staleness"]
-    assert law.flag == "plan --steps-at"
+    assert law.flag == "workloads.step"
     rechecking.check(made, str(written))
     (tmp_path / "lengths.txt").write_text("100\n300\n900\n", encoding="utf-8")
     with pytest.raises(NoAnswer, match=r"lengths lengths\.txt"):

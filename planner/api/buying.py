@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from planner.api import records
 from planner.api.entry import MOST, asks, between
+from planner.api.post_training import measured_at
 from planner.base.errors import WrongQuestion
 from planner.catalog import Catalog, load
 from planner.models import workload
@@ -21,6 +22,7 @@ from planner.schema.study import StudyResult
 if TYPE_CHECKING:
     from planner.procurement.question.portfolio import Portfolio
     from planner.study import run
+    from planner.study.question.study import Study
 
 
 @asks(ProcureQuestion)
@@ -60,14 +62,15 @@ def portfolio(asked: ProcureQuestion) -> tuple[Catalog, Portfolio]:
         WrongQuestion: neither a file nor a model, or any problem of theirs.
     """
     from planner.procurement.question import flags
+    from planner.procurement.question.reading import with_learned
 
     file = asked.portfolio
     if isinstance(file, str) and file in workload.library() and not Path(file).expanduser().exists():
         raise WrongQuestion(f"{file}: no such file; a model is given by its keyword, model={file!r}")
     changed = [records.checked(node) for node in flags.named_nodes(asked) if isinstance(node, Node)]
-    known = load(path(asked.catalog)).holding(changed)
+    known = load(path(asked.catalog), path(asked.site)).holding(changed)
     model = None if asked.model is None else records.as_model(asked.model)
-    wanted = flags.asked(known, path(file), replace(asked, model=model))
+    wanted = with_learned(flags.asked(known, path(file), replace(asked, model=model)), measured_at(asked.site))
     inputs = {f"node {node.id}": digest(node) for node in changed}
     return known, replace(wanted, inputs={**wanted.inputs, **inputs})
 
@@ -87,16 +90,26 @@ def design(asked: DesignQuestion) -> StudyResult:
     """
     from planner.study import merge as merging
     from planner.study import run
-    from planner.study.question import reading
 
     if asked.shard is not None and not 1 <= asked.shard[0] <= asked.shard[1]:
         raise WrongQuestion(f"shard={asked.shard}: must be (i, n) with i from 1 to n, for example (3, 16)")
-    known = load(path(asked.catalog))
-    study = reading.read(Path(asked.study).expanduser(), known)
+    known, study = posed(asked, Path(asked.study).expanduser())
     if asked.merge:
         shards = [Path(part).expanduser() for part in asked.merge]
         return merging.merge(known, study, shards, explained=not asked.quick)
     return run.design(known, study, how(asked), asked.progress)
+
+
+def posed(asked: DesignQuestion, file: Path) -> tuple[Catalog, Study]:
+    """The catalog and the study that a question means.
+
+    Raises:
+        WrongQuestion: what is wrong with the file, with line and key.
+    """
+    from planner.study.question import reading
+
+    known = load(path(asked.catalog), path(asked.site))
+    return known, reading.read(file, known, measured_at(asked.site))
 
 
 def how(asked: DesignQuestion) -> run.How:

@@ -156,7 +156,7 @@ def fits(
     for name, value in (("most", most), ("top", asked.top)):
         if not 1 <= value <= MOST:
             raise WrongQuestion(f"--{name} {value}: must be from 1 to {MOST:,}")
-    known, chosen = load(path(asked.catalog)), None if model is None else find_model(model)
+    known, chosen = load(path(asked.catalog), path(asked.site)), None if model is None else find_model(model)
     length = sequence_length(asked.seq)
     if on is not None:
         models, plain = [chosen] if chosen else what_fits.trainable(), replace(asked, seq=length, top=1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from planner.api import records
@@ -81,7 +82,6 @@ def looked_up(asked: RLQuestion, clusters: list[Named], options: PlanOptions) ->
     if named and not any(matrix_formats.can_train_in(part, name) for part in parts for name in named):
         none = f"{', '.join(part.id for part in parts)} has no such matrix products; leave it out"
         raise WrongQuestion(f"--precision {','.join(named)}: {none}")
-    learned_steps = None if site is None else learned.read(site.folder, site.profile.name)
     return job.posed(
         known,
         asked,
@@ -91,8 +91,18 @@ def looked_up(asked: RLQuestion, clusters: list[Named], options: PlanOptions) ->
         objective=asked.objective,
         inputs=_inputs(known, model, clusters),
         assumptions=job.left_open(asked, work),
-        learned=learned_steps,
+        learned=measured_at(options.site),
     )
+
+
+def measured_at(named: str | Path | None) -> learned.SiteSteps | None:
+    """The steps of post-training that a site (or ``CLUSTERWRIGHT_SITE``) has measured; None where there are none.
+
+    Raises:
+        WrongQuestion: no such site, or a row of them cannot be read.
+    """
+    site = folder.named(path(named))
+    return None if site is None else learned.read(site.folder, site.profile.name)
 
 
 @asks(RLEstimateQuestion)

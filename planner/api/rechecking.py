@@ -10,6 +10,7 @@ from planner import catalog as catalogs
 from planner.api import answers, plans, repricing
 from planner.api.differences import differences, leaves
 from planner.api.plan_sources import consistent
+from planner.api.post_training import measured_at
 from planner.base.errors import NoAnswer, WrongQuestion, warn_of_change
 from planner.base.version import __version__
 from planner.catalog import Catalog
@@ -17,6 +18,7 @@ from planner.comm import run
 from planner.planning import document
 from planner.question.given import InZone, Kept, Named
 from planner.question.plan_options import PlanOptions
+from planner.rl.learned import SiteSteps
 from planner.schema.hardware import Cluster
 from planner.schema.images import ImagePlan
 from planner.schema.model_reading import read
@@ -158,7 +160,7 @@ def again(found: Kept, where: str, inputs: RecheckInputs = RecheckInputs()) -> K
     if isinstance(found, PlanSet):
         return repricing.plan_set(found, catalog, where, own)
     if isinstance(found, Procurement) and found.asked is not None:
-        return _solved(found, found.asked, catalog, where)
+        return _solved(found, found.asked, catalog, where, measured_at(inputs.site))
     if isinstance(found, Procurement):
         catalogs_now = {f"catalog {origin}": version for origin, version in catalog.versions().items()}
         return replace(
@@ -172,7 +174,7 @@ def again(found: Kept, where: str, inputs: RecheckInputs = RecheckInputs()) -> K
         raise NoAnswer(f"{where}: a plan of post-training is not made again from its document; ask again instead")
     from planner.study.merge import again as evaluated
 
-    return evaluated(catalog, found, where)
+    return evaluated(catalog, found, where, measured_at(inputs.site))
 
 
 def _asked_again(found: PlanSet, asked: AskedPlans, where: str, inputs: RecheckInputs) -> PlanSet:
@@ -243,13 +245,16 @@ def _offered(each: Alternative, catalog: Catalog, where: str, own: Sequence[Clus
     return replace(each, workloads=tuple(jobs))
 
 
-def _solved(found: Procurement, asked: OfferQuestion, catalog: Catalog, where: str) -> Procurement:
+def _solved(
+    found: Procurement, asked: OfferQuestion, catalog: Catalog, where: str, learned: SiteSteps | None
+) -> Procurement:
     """The offer that the question has today; hashes of files that are not at hand are the document's."""
     from planner.procurement import run as offering
     from planner.procurement.question import flags
+    from planner.procurement.question.reading import with_learned
 
     depth = offering.Depth(top=asked.top, marginal=asked.marginal, sensitivity=asked.sensitivity)
-    made = offering.procure(catalog, flags.again(catalog, asked, where), depth=depth)
+    made = offering.procure(catalog, with_learned(flags.again(catalog, asked, where), learned), depth=depth)
     files = ("portfolio ", "model ")
     inputs = {name: of for name, of in found.generator.inputs.items() if name.startswith(files)}
     inputs |= {name: of for name, of in made.generator.inputs.items() if not name.startswith(files)}

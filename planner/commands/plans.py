@@ -112,7 +112,7 @@ def estimate(
 
 @click.command()
 @click.argument("model", required=False, shell_complete=completion.models)
-@options.declared(FitQuestion, ("on", "catalog"))
+@options.declared(FitQuestion, ("on", "site"))
 @options.declared(RLOptions, ("prompts", "states"), "steps")
 @options.declared(RLFitQuestion, "step_time")
 @options.json("Print JSON.")

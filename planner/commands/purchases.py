@@ -19,7 +19,7 @@ from planner.question.purchase_options import DesignQuestion, ProcureQuestion
 @click.argument("portfolio", required=False, type=options.PATH, metavar="[PORTFOLIO.toml]")
 @options.declared(ProcureQuestion, ("model", "region"), "top")
 @click.option("--sweep", metavar="LIMIT=A..B", help="Best answer at several values of a limit: budget=1M..20M.")
-@options.declared(ProcureQuestion, ("as_of", "survive"), ("quick", "no_cache"), "catalog", "engine")
+@options.declared(ProcureQuestion, ("as_of", "survive"), ("quick", "no_cache"), ("catalog", "site"), "engine")
 @click.option("--bom", is_flag=True, help="Only the bill of materials of the best answer, as CSV (with -o to a file).")
 @options.shown
 def procure(
@@ -84,7 +84,7 @@ def procure(
 @click.command()
 @click.argument("study", type=options.PATH, metavar="STUDY.toml")
 @click.argument("more", nargs=-1, type=options.PATH, metavar="")
-@options.declared(DesignQuestion, ("trials", "catalog"))
+@options.declared(DesignQuestion, ("trials", "site"))
 @options.shown
 def design(
     study: Path,
@@ -110,25 +110,22 @@ def design(
       clusterwright design merge study.toml shard-*.json
     """  # noqa: D301 - click reads the control character itself
     from planner.api import buying
-    from planner.catalog import load
     from planner.commands.screen import design_view, render
-    from planner.question.given import path
     from planner.study import merge, run
     from planner.study.program.evaluation import Evaluator
-    from planner.study.question import reading
 
     question = DesignQuestion(study, **{**asked, "shard": None if shard is None else _shard(shard)})
-    known = load(path(question.catalog))
     if str(study) == "merge" and more:
         study, *written = more
         if not written:
             raise WrongQuestion("merge what? clusterwright design merge STUDY.toml shard-1.json shard-2.json")
-        found = merge.merge(known, reading.read(study, known), written, explained=not question.quick)
+        known, wanted = buying.posed(question, study)
+        found = merge.merge(known, wanted, written, explained=not question.quick)
         design_view.deliver(found, study=study, as_json=as_json, output=output, verbose=verbose)
         return
     if more:
         raise WrongQuestion(f"{more[0]}: one study at a time (clusterwright design merge joins shards)")
-    wanted = reading.read(study, known)
+    known, wanted = buying.posed(question, study)
     how = buying.how(question)
     way = run.way(Evaluator(known, wanted), how)
     whole = way != "trials"

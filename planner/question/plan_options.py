@@ -278,5 +278,6 @@ class FitQuestion:
     catalog: Annotated[str | Path | None, Option(
         "Your own hardware, added to the catalog.",
         CATALOG.says, metavar="DIR")] = None
+    site: Annotated[str | Path | None, SITE] = None
     progress: Annotated[Progress | None, Option(
         says="Given what is done and how many units of it, a context that yields ``advance(n)``.")] = None

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from planner.question.option import Option
-from planner.question.plan_options import CATALOG, METHOD
+from planner.question.plan_options import CATALOG, METHOD, SITE
 
 if TYPE_CHECKING:
     from planner.question.given import Progress
@@ -106,6 +106,7 @@ class ProcureQuestion:
     catalog: Annotated[str | Path | None, Option(
         "Your own hardware and prices, added to the built-in catalog.",
         "Folder of your own hardware and prices over the built-in catalog.", metavar="DIR")] = None
+    site: Annotated[str | Path | None, SITE] = None
     progress: Annotated[Progress | None, Option(says="As of :func:`planner.plan`.")] = None
 
 
@@ -144,4 +145,5 @@ class DesignQuestion:
         "No sensitivities, sweeps or importances.",
         "Whether sensitivities, sweeps and importances are left out.")] = False
     catalog: Annotated[str | Path | None, CATALOG] = None
+    site: Annotated[str | Path | None, SITE] = None
     progress: Annotated[Progress | None, Option(says="As of :func:`planner.plan`.")] = None

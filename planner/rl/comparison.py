@@ -48,7 +48,7 @@ def sentence(gain: Mapping[str, Any]) -> str:
 
 def _times(plan: RLPlan) -> float:
     """Steps that learning needs over those in step, as the user states it."""
-    return plan.steps_times or 1.0
+    return plan.learning_step_s / plan.step_s
 
 
 def _more(ratio: float) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +16,7 @@ from planner.question.rl_options import RLTraining, training_options
 from planner.rl import constants, problem, run
 from planner.rl.learned import LikeJob, SiteSteps
 from planner.rl.problem import Machines, PostTraining, RLStep
+from planner.schema.choices import Placement
 from planner.schema.hardware import Cluster
 from planner.schema.rl import RLPlan
 from planner.schema.workload import Model
@@ -47,7 +48,7 @@ def posed(
     if asked.placement == "colocated" and asked.split:
         both = f"--split {asked.split} --placement colocated"
         raise WrongQuestion(f"{both}: all accelerators of it train and roll out; leave out one of the two")
-    law = problem.stated_law(asked.steps_at)
+    law, tried = law_and_placements(asked)
     excess = constants.fitted()
     if learned is not None:
         like = LikeJob(step.model.id, step.demand.lengths.cap)
@@ -60,7 +61,7 @@ def posed(
         replica=problem.pinned_replica(texts(asked.rollout)),
         split=problem.stated_split(asked.split, machines),
         offloads=None if asked.states is None else asked.states == "host",
-        tried=problem.staleness(asked.placement, asked.staleness, law[-1][0] if law else math.inf),
+        tried=tried,
         excess=excess,
         learned=learned,
         law=law,
@@ -68,8 +69,19 @@ def posed(
     )
 
 
-def fastest(known: Catalog, model: Model, asked: RLTraining, cluster: Cluster) -> RLPlan:
-    """The placement with the shortest step on all of a cluster, or on a part of it.
+def law_and_placements(asked: RLTraining) -> tuple[list[tuple[float, float]], Mapping[Placement, tuple[float, ...]]]:
+    """The law of learning that a question states, and the placements that are tried with their staleness.
+
+    Raises:
+        WrongQuestion: a law, or a staleness that cannot be.
+    """
+    law = problem.stated_law(asked.steps_at)
+    return law, problem.staleness(asked.placement, asked.staleness, law[-1][0] if law else math.inf)
+
+
+def fastest(known: Catalog, model: Model, asked: RLTraining, cluster: Cluster, learned: SiteSteps | None) -> RLPlan:
+    """The placement with the shortest step on all of a cluster, or on a part of it; where a law of learning is stated,
+    with the shortest run.
 
     Raises:
         WrongQuestion: a layout or a precision that cannot be.
@@ -77,7 +89,7 @@ def fastest(known: Catalog, model: Model, asked: RLTraining, cluster: Cluster) -
     """
     machines = [Machines(pool=JobPool(name=cluster.node.id, cluster=cluster), usd_per_s=None)]
     training: PlanOptions = training_options(asked)
-    question = posed(known, asked, work(model, asked), machines, training, objective="time", inputs={})
+    question = posed(known, asked, work(model, asked), machines, training, learned, objective="time", inputs={})
     return run.plan(question).plans[0]
 
 

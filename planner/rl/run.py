@@ -191,8 +191,9 @@ def synchronised(asked: PostTraining, served: Sequence[Served], trained: Trainin
 
 def _value(objective: Objective, plan: RLPlan) -> float:
     """What is best is smallest: of a step, or of the steps in its place by a stated law of learning."""
-    of_step = plan.step_s if objective == "time" or plan.usd_per_step is None else plan.usd_per_step
-    return of_step * (plan.steps_times or 1.0)
+    if objective == "time" or plan.usd_per_step is None:
+        return plan.learning_step_s
+    return plan.usd_per_step * (plan.steps_times or 1.0)
 
 
 def _one_of_each(plans: Sequence[RLPlan]) -> list[RLPlan]:

@@ -15,6 +15,7 @@ from planner.question.rl_options import RLTraining
 from planner.question.typed_file import TrainingTable
 from planner.question.values import TABLE, QuestionContext, Whole
 from planner.rl import job
+from planner.rl.learned import SiteSteps
 from planner.rl.problem import LengthsFile, responses
 from planner.schema.choices import Engine, Placement, RLTask
 from planner.schema.workload import Model
@@ -45,6 +46,7 @@ class StepTable:
     critic: str | None = None
     reward: str | None = None
     staleness: Annotated[float | None, Field(ge=0, le=64)] = None
+    steps_at: str | None = None
     placement: Placement | None = None
     engine: Engine = "vllm"
     engine_release: str | None = None
@@ -91,9 +93,16 @@ def step_tokens(model: Model, asked: RLTraining) -> float:
         Misfit: a value or a combination that cannot be.
     """
     try:
+        job.law_and_placements(asked)
         return job.work(model, asked).tokens
     except ClusterwrightError as error:
         raise wrong(str(error).removeprefix("--"), "step") from None
+
+
+def learned_of(steps: Iterable[RLTraining | None], learned: SiteSteps | None) -> dict[str, str]:
+    """The site whose steps count for these -> a short hash of them, for an answer's inputs."""
+    counts = learned is not None and any(steps)
+    return {f"site {learned.name}": short_hash(repr(learned.rows).encode())} if learned and counts else {}
 
 
 def lengths_read(steps: Iterable[RLTraining | None]) -> dict[str, str]:

@@ -163,6 +163,11 @@ class RLPlan(Record):
     nearest: Sparse[RLNearestStep] = None
     """Published evidence."""
 
+    @property
+    def learning_step_s(self) -> float:
+        """Seconds that take the place of a step in step: more of them where the user's law of learning says so."""
+        return self.step_s * (self.steps_times or 1.0)
+
     def on_accelerators(self) -> int:
         """Accelerators of the nodes that it has, if every node is as the trainer's."""
         apart = 0 if self.placement == "colocated" else sum(side.accelerators for side in self.rollout)

@@ -15,6 +15,7 @@ from planner.base.errors import NoAnswer, WrongQuestion
 from planner.catalog import Catalog
 from planner.catalog.files import TomlDocument
 from planner.planning import document
+from planner.rl.learned import SiteSteps
 from planner.schema.study import StudyResult, Trial
 from planner.study import run
 from planner.study.answer import document as answer
@@ -79,7 +80,7 @@ def _plain(section: Any) -> Any:
     return json.loads(json.dumps(document.dump(section)))
 
 
-def again(catalog: Catalog, document: StudyResult, where: str) -> StudyResult:
+def again(catalog: Catalog, document: StudyResult, where: str, learned: SiteSteps | None = None) -> StudyResult:
     """The answer that its points give today; which points trials chose, and the hash of the file, are the document's.
 
     Raises:
@@ -88,7 +89,7 @@ def again(catalog: Catalog, document: StudyResult, where: str) -> StudyResult:
     """
     if document.asked is None:
         raise NoAnswer(f"{where}: it was written before studies stated their question: ask again instead")
-    study = reading.study(TomlDocument(Path(where), "", document.asked.study), catalog)
+    study = reading.study(TomlDocument(Path(where), "", document.asked.study), catalog, learned)
     evaluator = Evaluator(catalog, study)
     points = [_point(study, trial, document, where) for trial in document.trials]
     tried = [

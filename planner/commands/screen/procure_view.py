@@ -200,7 +200,7 @@ def _configuration(job: JobDone) -> str:
         return recommendation.configuration(job.plan)
     assert job.post_training is not None
     step = job.post_training
-    steps = format_many(round(job.tokens / (step.tokens_per_s * step.step_s)), "step")
+    steps = format_many(round(job.tokens / step.tokens_per_s / step.step_s * (step.steps_times or 1.0)), "step")
     took = f"{steps} of {format_seconds(step.step_s)}"
     return f"{PLACED[step.placement]}, {took}; {layout(step)}; rollout {replicas(step)}"
 

@@ -42,6 +42,7 @@ from planner.question.values import (
     iso_date,
     span,
 )
+from planner.rl.learned import SiteSteps
 from planner.schema.procurement import Currency, OfferQuestion, Pipelines, PoolGroup
 from planner.schema.workload import Model
 
@@ -122,6 +123,8 @@ class Job:
     min_tokens_per_s: float = 0.0
     post_training: RLTraining | None = None
     """Its step where it generates responses and trains on them; its tokens are then those of all steps."""
+    learned: SiteSteps | None = None
+    """What steps of the user's own site say of it."""
 
     @property
     def model_name(self) -> str:

@@ -44,7 +44,8 @@ from planner.question.values import (
     Several,
     TokensPerSecond,
 )
-from planner.rl.steps import StepTable, lengths_read, post_training, step_tokens
+from planner.rl.learned import SiteSteps
+from planner.rl.steps import StepTable, learned_of, lengths_read, post_training, step_tokens
 from planner.schema.procurement import Currency
 from planner.schema.workload import Workload
 
@@ -194,6 +195,14 @@ def portfolio(file: TypedFile, catalog: Catalog) -> Portfolio:
         file.wrong(("candidates",), "none, and no nodes are owned: there is nothing to train on")
     file.done()
     return asked
+
+
+def with_learned(asked: Portfolio, learned: SiteSteps | None) -> Portfolio:
+    """A portfolio whose post-trainings count the steps that a site has measured."""
+    jobs = tuple(replace(job, learned=learned) if job.post_training else job for job in asked.jobs)
+    return replace(
+        asked, jobs=jobs, inputs={**asked.inputs, **learned_of((job.post_training for job in jobs), learned)}
+    )
 
 
 def _currency(money: MoneyTable) -> Currency:

@@ -215,7 +215,7 @@ class Throughputs:
             return None
         if isinstance(candidate, RLPlan):
             assert job.post_training is not None
-            return float(wall_time(candidate.step_s, job.post_training.steps, good))
+            return float(wall_time(candidate.learning_step_s, job.post_training.steps, good))
         steps = money.steps(job.tokens, candidate.layout["batch"], wanted.workload.sequence)
         return float(wall_time(candidate.time, steps, good))
 

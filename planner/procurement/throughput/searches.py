@@ -73,7 +73,7 @@ def _fastest_steps(catalog: Catalog, task: PlanTask, asked: RLTraining) -> SizeA
     for wired, count in sorted(task.wanted, key=lambda size: size[1]):
         try:
             cluster = replace(task.fabrics[wired], count=count)
-            steps[wired, count] = fastest(catalog, find_model(task.job.model), asked, cluster)
+            steps[wired, count] = fastest(catalog, find_model(task.job.model), asked, cluster, task.job.learned)
         except (WrongQuestion, NoAnswer) as error:
             why = why or f"{task.pool.node.id}: {error}".splitlines()[0]
     return steps, "" if steps else why

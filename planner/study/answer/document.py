@@ -62,7 +62,9 @@ class SearchMethod:
 
 def question(study: Study) -> StudySection:
     """The question, as a document and a journal carry it."""
-    inputs = {name: digest for name, digest in study.inputs.items() if name.startswith(("catalog", "lengths "))}
+    inputs = {
+        name: digest for name, digest in study.inputs.items() if name.startswith(("catalog", "lengths ", "site "))
+    }
     return StudySection(
         name=study.name,
         base=asdict(study.base),

@@ -306,7 +306,7 @@ class Evaluator:
         if key not in self._steps:
             self.searches += 1
             try:
-                self._steps[key] = fastest(self.catalog, find_model(job.model), asked, cluster)
+                self._steps[key] = fastest(self.catalog, find_model(job.model), asked, cluster, job.learned)
             except ClusterwrightError as error:
                 self._steps[key] = str(error).splitlines()[0]
         return self._steps[key]
@@ -383,8 +383,8 @@ class Evaluator:
         wanted = self.clusters.request(job, values)
         if isinstance(candidate, RLPlan):
             nodes = self.clusters.cluster(values).count
-            step_s = candidate.step_s
-            tokens = candidate.tokens_per_s * step_s
+            step_s = candidate.learning_step_s
+            tokens = candidate.tokens_per_s * candidate.step_s
         else:
             nodes = candidate.layout["nodes"]
             step_s = candidate.time

@@ -23,6 +23,7 @@ from planner.question.plan_options import PlanOptions
 from planner.question.typed_file import OwnershipTable, TrainingTable, TypedFile, opened
 from planner.question.values import TABLE, Positive, QuestionContext, Several, positive, quantity, whole
 from planner.rl import steps
+from planner.rl.learned import SiteSteps
 from planner.rl.steps import StepTable
 from planner.schema.study import Axis, Rate, StudyQuestion, Value
 from planner.study.program import clusters
@@ -359,16 +360,16 @@ class StudyTable:
 # ---- the question ----------------------------------------------------------------------------------------------------
 
 
-def read(path: Path, catalog: Catalog) -> Study:
-    """The study that a file describes.
+def read(path: Path, catalog: Catalog, learned: SiteSteps | None = None) -> Study:
+    """The study that a file describes; `learned` are the steps of post-training that a site has measured.
 
     Raises:
         WrongQuestion: every problem of the file, with line and key.
     """
-    return study(opened(path), catalog)
+    return study(opened(path), catalog, learned)
 
 
-def study(document: TomlDocument, catalog: Catalog) -> Study:
+def study(document: TomlDocument, catalog: Catalog, learned: SiteSteps | None = None) -> Study:
     """As :func:`read`, from TOML that was read already."""
     file = TypedFile(document=document)
     table = file.record(StudyTable, QuestionContext(catalog=catalog, folder=document.path.parent))
@@ -379,9 +380,10 @@ def study(document: TomlDocument, catalog: Catalog) -> Study:
         constraints = _joined(table.constraints) if table else ()
     workloads: tuple[StudyWorkload, ...] = ()
     with file.noting("workloads"):
-        workloads = tuple(_workload(job, n) for n, job in enumerate(table.workloads)) if table else ()
+        workloads = tuple(_workload(job, n, learned) for n, job in enumerate(table.workloads)) if table else ()
     file.done()
     assert table is not None
+    post_trained = [job.post_training for job in workloads]
     usual = "us" if "us" in catalog.regions else None
     result = Study(
         name=table.name or document.path.stem,
@@ -393,7 +395,9 @@ def study(document: TomlDocument, catalog: Catalog) -> Study:
         power=table.power,
         constraints=constraints,
         trials=table.trials,
-        inputs=file.inputs("study", catalog) | steps.lengths_read(job.post_training for job in workloads),
+        inputs=file.inputs("study", catalog)
+        | steps.lengths_read(post_trained)
+        | steps.learned_of(post_trained, learned),
         stated=StudyQuestion(study={**without_passwords(document.data), "name": table.name or document.path.stem}),
     )
     _together(file, catalog, result)
@@ -401,7 +405,7 @@ def study(document: TomlDocument, catalog: Catalog) -> Study:
     return result
 
 
-def _workload(table: WorkloadTable, place: int) -> StudyWorkload:
+def _workload(table: WorkloadTable, place: int, learned: SiteSteps | None) -> StudyWorkload:
     """A workload, post-training or another.
 
     Raises:
@@ -415,7 +419,9 @@ def _workload(table: WorkloadTable, place: int) -> StudyWorkload:
     except Misfit as misfit:
         raise Misfit(*(problem._replace(where=(place, *problem.where)) for problem in misfit.found)) from None
     asked = replace(table.options("oom_risk"), task="sft")
-    return StudyWorkload(model=str(table.model), weight=table.weight, asked=asked, post_training=stated)
+    return StudyWorkload(
+        model=str(table.model), weight=table.weight, asked=asked, post_training=stated, learned=learned
+    )
 
 
 def _format_value(of: str, value: float) -> str:

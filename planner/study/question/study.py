@@ -15,6 +15,7 @@ from planner.cost.ownership import Ownership
 from planner.question.plan_options import PlanOptions
 from planner.question.rl_options import RLTraining
 from planner.question.values import TABLE, FabricId, NodeId, RegionId, whole
+from planner.rl.learned import SiteSteps
 from planner.schema.study import UNITS, Axis, Rate, StudyQuestion, Value
 
 Objective = Literal["step-time", "cost", "energy", "performance-per-dollar"]
@@ -34,6 +35,8 @@ class StudyWorkload:
     asked: PlanOptions
     post_training: RLTraining | None = None
     """What a step of it does, where it is one."""
+    learned: SiteSteps | None = None
+    """What steps of the user's own site say of it."""
 
 
 @dataclass(frozen=True, kw_only=True)
