@@ -16,7 +16,7 @@ from planner.planning.contingency import contingencies
 from planner.question import pools
 from planner.question.given import Named, Progress, counted, joined, listed, path, texts
 from planner.question.given_groups import KEY, parsed_group
-from planner.question.plan_options import PlanOptions
+from planner.question.plan_options import MeasuredTime, PlanOptions
 from planner.question.reading import (
     _bases,
     _inputs,
@@ -113,12 +113,16 @@ def _with_site(plans: PlanSet, options: PlanOptions) -> PlanSet:
 
 
 def estimate(
-    model: str | Model, cluster: Named | Sequence[Named], settings: Sequence[str], options: PlanOptions
+    model: str | Model,
+    cluster: Named | Sequence[Named],
+    settings: Sequence[str],
+    options: PlanOptions,
+    measured: MeasuredTime | None = None,
 ) -> PlanSet:
-    """One configuration as given, on one pool or as groups of pipelines over several.
+    """One configuration as given, on one pool or as groups of pipelines over several; a measured step beside it.
 
     Raises:
-        WrongQuestion: a setting that cannot be, or a configuration that is not legal.
+        WrongQuestion: a setting that cannot be, a configuration that is not legal, or a measured step that is none.
         NoAnswer: it does not fit into expanded memory, or makes no progress between interruptions.
     """
     asked = kept_question(cluster, options, settings)
@@ -128,14 +132,20 @@ def estimate(
     if not groups:
         from planner.api import learning
 
-        found = learning.estimate(*pinned_request(model, cluster, words, options), path(options.site))
-        return replace(found, asked=asked)
-    from planner.mixed import given
+        known, wanted = pinned_request(model, cluster, words, options)
+        found = learning.estimate(known, wanted, path(options.site))
+    else:
+        from planner.mixed import given
 
-    known, wanted, offered = grouped_request(model, cluster, [w for w in words if w not in groups], options)
-    names = [pool.name for pool in offered.all]
-    found = given.estimate(known, wanted, offered, [parsed_group(each, names) for each in groups])
-    return replace(_with_site(found, options), asked=asked)
+        known, wanted, offered = grouped_request(model, cluster, [w for w in words if w not in groups], options)
+        names = [pool.name for pool in offered.all]
+        found = given.estimate(known, wanted, offered, [parsed_group(each, names) for each in groups])
+        found = _with_site(found, options)
+    if measured is not None:
+        from planner.api.measured import compared
+
+        found = compared(found, measured, known, wanted)
+    return replace(found, asked=asked)
 
 
 def evaluate_many(

@@ -65,15 +65,20 @@ def estimate(asked: EstimateQuestion) -> PlanSet:
     ``"tp=8 pp=4"``. Over several pools each group of identical pipelines is a text,
     ``"group=copies=4,dgx-h100:layers=16:tp=2,dgx-v100:layers=16"`` (docs/mixed.md). All else is as in :func:`plan`.
 
+    `measured` is what a step took: seconds, ``"12.3s"`` or a training log. The answer's `measured` says whether that is
+    normal, and what would explain it where it is not.
+
     Raises:
-        WrongQuestion: the configuration is not legal; the message says why.
+        WrongQuestion: the configuration is not legal, or the measured step is none; the message says why.
 
     >>> estimate("llama3-8b", "dgx-h100:1", tp=8, batch=64)[0].parallelism.tp
     8
+    >>> estimate("llama3-8b", "dgx-h100:1", tp=8, batch=64, measured="9s").measured.phases[0].verdict
+    'slow'
     """
     settings = (*texts(asked.settings), *texts(asked.given()))
     model = records.as_model(asked.model)
-    return answers.estimate(model, records.as_clusters(asked.cluster), settings, as_options(asked))
+    return answers.estimate(model, records.as_clusters(asked.cluster), settings, as_options(asked), asked.measured)
 
 
 @asks(EvaluateQuestion)

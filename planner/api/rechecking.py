@@ -191,6 +191,8 @@ def _asked_again(found: PlanSet, asked: AskedPlans, where: str, inputs: RecheckI
     folders = {"catalog": inputs.catalog, "site": inputs.site, "lengths": first.workload.texts or None}
     options, given = {**asked.options, **folders}, () if asked.settings is None else (asked.settings,)
     ask = plans.plan if asked.settings is None else plans.estimate
+    if found.measured is not None and asked.settings is not None:
+        options["measured"] = found.measured.phases[0].measured_s
     try:
         made = ask(read(first.workload.shape), clusters, *given, **options)
     except TypeError as error:
@@ -199,6 +201,8 @@ def _asked_again(found: PlanSet, asked: AskedPlans, where: str, inputs: RecheckI
         replace(each, plan=repricing.with_files(each.plan, first)) for each in made.contingency
     )
     made_plans = tuple(repricing.with_files(each, first) for each in made.plans)
+    if made.measured is not None and found.measured is not None:
+        made = replace(made, measured=replace(made.measured, source=found.measured.source))
     return replace(made, meta=found.meta, plans=made_plans, contingency=lost)
 
 

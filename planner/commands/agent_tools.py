@@ -26,6 +26,8 @@ MOST_CHARACTERS = 20_000
 """Of a text."""
 LENGTHS = re.compile(r"[\d.,]+ ?[kM]?(?:/[\d.,]+ ?[kM]?)?")
 """``2k/8k``."""
+TIME = re.compile(r"\s*[\d.]+ ?(?:ms|s|min)?\s*$", re.ASCII)
+"""``12.3s``."""
 HUB_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
 """``owner/name``."""
 Answer = dict[str, Any]
@@ -134,11 +136,19 @@ class AgentTools:
         self, model: str, cluster: list[str], settings: str, site: str | None = None, **asked: Any
     ) -> str:
         """The document of one configuration as given, whether it fits or not, as text."""
-        import planner
-
         if site is not None:
             asked["site"] = self._file(site)
-        return planner.estimate(self._named(model), self._clusters(cluster), settings, **asked).to_json()
+        return self._estimated(model, cluster, settings, **asked).to_json()
+
+    def _estimated(
+        self, model: str, cluster: str | list[str], settings: str, measured: str | None = None, **asked: Any
+    ) -> PlanSet:
+        """One configuration, and a measured step beside it, whose log lies below the server's own folder."""
+        import planner
+
+        if measured is not None:
+            asked["measured"] = measured if TIME.match(measured) else self._file(measured)
+        return planner.estimate(self._named(model), self._clusters(cluster), settings, **asked)
 
     def fit_document(self, model: str, **asked: Any) -> str:
         """The document of what fits where, as text."""
@@ -176,17 +186,20 @@ class AgentTools:
             raise WrongQuestion(re.sub("^budget(?=[=:])", "max_cost", str(error))) from None
         return found.to_json()
 
-    @offers(EstimateQuestion, "batch", "seq", "tokens", "precision", "method", "task", "runtime", "price")
+    @offers(EstimateQuestion, "batch", "seq", "tokens", "precision", "method", "task", "runtime", "price", "measured")
     def estimate(
         self, model: str, cluster: str | list[str], settings: str, *, save: str | None = None, **asked: Any
     ) -> Answer:
         """One configuration as given, whether it fits or not. settings is "tp=8 pp=2 micro=1 zero=1 recompute=none".
 
-        Of a plan over several clusters, it is one group=... for each group of pipelines, as plan answers it.
+        Of a plan over several clusters, it is one group=... for each group of pipelines, as plan answers it. measured
+        is what a step took, "12.3s" or a training log: is it normal, and what would explain it?
         """
-        import planner
+        from planner.schema.record import dump
 
-        return self._plans(planner.estimate(self._named(model), self._clusters(cluster), settings, **asked), save)
+        estimated = self._estimated(model, cluster, settings, **asked)
+        step = {} if estimated.measured is None else {"measured": dump(estimated.measured)}
+        return {**self._plans(estimated, save), **step}
 
     @offers(EvaluateQuestion, "batch", "seq", "tokens", "precision", "method", "task", "runtime", "price")
     def evaluate_many(self, model: str, cluster: str | list[str], configurations: list[str], **asked: Any) -> Answer:

@@ -12,8 +12,8 @@ import click
 from planner.base import stopping
 from planner.commands import completion, options
 from planner.question import option
-from planner.question.plan_options import FitQuestion, PlanOptions, PlanQuestion
-from planner.question.rl_options import RLEstimateQuestion, RLFitQuestion, RLOptions, post_training_only
+from planner.question.plan_options import EstimateQuestion, FitQuestion, PlanOptions, PlanQuestion
+from planner.question.rl_options import RLFitQuestion, RLOptions, post_training_only
 from planner.schema.choices import RLTask
 
 
@@ -68,7 +68,7 @@ def plan(model: str, cluster: tuple[str, ...], as_json: bool, output: Path | Non
 @options.shown
 @options.declared(PlanQuestion, ("accelerators", "link"))
 @options.declared(RLOptions, ("prompts", "steps"))
-@options.declared(RLEstimateQuestion, "measured")
+@options.declared(EstimateQuestion, "measured")
 def estimate(
     model: str,
     settings: tuple[str, ...],
@@ -82,12 +82,14 @@ def estimate(
 
     An axis that is not given is neutral: degrees and micro-batch 1, nothing recomputed, overlap where the runtime
     has it. Over several pools each group of pipelines is one group=..., as plan prints it. Exits with 1 if it does
-    not fit, or not as surely as --oom-risk asks. With --task grpo, ppo or rloo, --measured says which phase of your
-    step is slow.
+    not fit, or not as surely as --oom-risk asks. --measured says whether a step of yours is normal and what would
+    explain one that is not; with --task grpo, ppo or rloo, which phase of it.
 
     \b
       clusterwright estimate llama3-70b --cluster dgx-h100:16 tp=4 pp=4 vpp=5
       clusterwright estimate llama3-8b --cluster dgx-a100-80gb:1 --runtime fsdp2 micro=2 recompute=full
+      clusterwright estimate llama3-8b --cluster dgx-h100:4 tp=2 --measured 8.9s
+      clusterwright estimate llama3-8b --cluster dgx-h100:4 tp=2 --measured train.log
       clusterwright estimate gpt2-medium --cluster t4-4:1 --cluster dgx-v100:1 group=t4-4:layers=8,dgx-v100:layers=16
       clusterwright estimate llama3.1-8b --task grpo --response 1k/4k --placement colocated --cluster dgx-h100:2 \
           recompute=full --measured generation=210,update=130
@@ -95,19 +97,20 @@ def estimate(
     from planner.api import answers
     from planner.commands.screen import plan_view
 
-    rl = {name: asked.pop(name) for name in (*option.asked(RLOptions), "measured")}
+    rl = {name: asked.pop(name) for name in option.asked(RLOptions)}
+    given = {"settings": settings, "measured": asked.pop("measured")}
     question = PlanOptions(**asked)
     if question.task in get_args(RLTask):
         from planner.api import post_training
         from planner.commands.screen import rl_view
 
-        answer = post_training.estimated_by_flags(model, cluster, {**rl, "settings": settings}, question)
+        answer = post_training.estimated_by_flags(model, cluster, rl | given, question)
         rl_view.deliver(answer, as_json=as_json, output=output, verbose=verbose)
         return 0 if answer.fits or answer.measured else 1
     post_training_only(rl)
-    found = answers.estimate(model, cluster, settings, question)
+    found = answers.estimate(model, cluster, settings, question, given["measured"])
     plan_view.deliver(found, as_json=as_json, output=output, verbose=verbose)
-    return 0 if found.search.feasible else 1
+    return 0 if found.search.feasible or found.measured else 1
 
 
 @click.command()

@@ -60,6 +60,7 @@ FIELDS: dict[str, tuple[str, str]] = {
     "max_cost": ("Most to pay", "$500k"),
     "pin": ("Fixed", "tp=8,pp=1..4"),
     "settings": ("Your configuration", "tp=8 pp=2; what is left out is the usual"),
+    "measured": ("A step took", "12.3s: then, is it normal? Or a log of this server's folder"),
     "response": ("Tokens of a response (RL)", "2k/8k: mean and longest"),
     "site": ("Site", "a folder of this server, with your own runs"),
     "study": ("Study", "study.toml, a file of this server"),

@@ -70,6 +70,9 @@ CATALOG = Option(
     metavar="DIR",
 )
 
+MeasuredTime = float | str | Path | Mapping[str, float]
+"""What a step took: seconds, a text, a training log; of post-training seconds of its phases."""
+
 # A field is a few lines: its name and type, the flag's help, what the keyword is said to be, all else.
 # fmt: off
 
@@ -202,6 +205,11 @@ class EstimateQuestion(GivenAxes, Setting):
     _: KW_ONLY
     batch: int | str | None = None
     precision: str | None = None
+    measured: Annotated[float | str | Path | Mapping[str, float] | None, Option(
+        "What a step of yours took, 12.3s or a training log: is it normal, and what would explain it? With --task grpo,"
+        " ppo, rloo: generation=120,update=40,step=230, or a log of verl or NeMo-RL.",
+        'What a step took: seconds, ``"12.3s"`` or a training log; `measured` of the answer: is it normal?',
+        metavar="TIME|LOG|PHASE=S,..", flags=("--measured", "--step-time"))] = None
 
 
 @dataclass(frozen=True)

@@ -140,10 +140,7 @@ class RLEstimateQuestion(RLQuestion):
     settings: Annotated[str | Sequence[str], Option(says='Layout of the trainer: ``"tp=2 pp=4 micro=2"``.')] = ()
     _: KW_ONLY
     measured: Annotated[str | Path | Mapping[str, float] | None, Option(
-        "With --task grpo, ppo, rloo: seconds that a step took, generation=120,update=40,step=230, or a log of verl or "
-        "NeMo-RL: which phase is slow, and why.",
-        'Seconds that phases took, ``"generation=120,update=40"`` or a mapping, or a log of verl or NeMo-RL.',
-        metavar="PHASE=SECONDS|LOG")] = None
+        says='Seconds of phases, ``"generation=120,update=40"`` or a mapping, or a log of verl or NeMo-RL.')] = None
 
 
 # fmt: on
@@ -188,5 +185,4 @@ def post_training_only(asked: Mapping[str, Any]) -> None:
     """
     for field in (*fields(RLEstimateQuestion), *fields(RLFitQuestion)):
         if field.name in asked and asked[field.name] != field.default:
-            hint = "; of other training: clusterwright learn --step-time 21s --plan FILE" * (field.name == "measured")
-            raise WrongQuestion(f"--{field.name.replace('_', '-')}: with --task grpo, ppo or rloo only{hint}")
+            raise WrongQuestion(f"--{field.name.replace('_', '-')}: with --task grpo, ppo or rloo only")

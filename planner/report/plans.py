@@ -7,7 +7,7 @@ from typing import Any
 
 from planner.base.units import format_bytes, format_count, format_percent, format_power, format_usd
 from planner.planning import comparison
-from planner.report import key_figures, machines, quantities, recommendation, step_breakdown, vega_lite
+from planner.report import key_figures, machines, measured_step, quantities, recommendation, step_breakdown, vega_lite
 from planner.report.html_page import Block, Chart, Content, Lines, Section, Sliders, TextTable
 from planner.report.quantities import days, seconds
 from planner.schema.plan import Assumption, OlderRelease, Plan, PlanDifference, PlanSet
@@ -49,7 +49,7 @@ def _warned(found: PlanSet) -> list[tuple[str, list[str]]]:
         "At an edge": recommendation.at_an_edge(found),
         "Search": recommendation.stopped(found.search),
     }
-    return [(label, [text]) for label, text in lines.items() if text]
+    return [*measured_step.of_set(found), *((label, [text]) for label, text in lines.items() if text)]
 
 
 def of_plan(plan: Plan, origin: str) -> Content:

@@ -16,12 +16,14 @@ from planner.base.errors import ClusterwrightError
 from planner.base.units import format_bytes, format_seconds
 from planner.cost import response_lengths
 from planner.models.parameters import parameters
+from planner.planning import measured_step
 from planner.question.given import texts
 from planner.rl import stated
 from planner.rl.constants import phase_widths
 from planner.rl.phase_names import PHASES, TRAINING, PhaseSeconds
 from planner.rl.problem import PostTraining
-from planner.schema.rl import MeasuredPhase, MeasuredStep, RLPlan, RLPlanSet
+from planner.schema.measured_step import MeasuredPhase, MeasuredStep
+from planner.schema.rl import RLPlan, RLPlanSet
 
 Changed = Callable[[float], PostTraining]
 """A question with something longer, smaller or slower by a factor."""
@@ -55,19 +57,11 @@ def _row(asked: PostTraining, plan: RLPlan, phase: str, taken: dict[str, float])
     predicted = predicted_s(plan, phase)
     width = math.log(plan.step_high_s / plan.step_s) if phase == "step" else phase_widths()[phase]
     margin = MARGIN * plan.step_s if phase in ("wait", "other", "weights") else 0.0
-    low = predicted * math.exp(-width) - margin
-    high = predicted * math.exp(width) + margin
-    slow = measured_s > high
-    fast = measured_s < low
-    return MeasuredPhase(
-        phase=phase,
-        measured_s=measured_s,
-        predicted_s=predicted,
-        low_s=max(low, 0.0),
-        high_s=high,
-        verdict="slow" if slow else "fast" if fast else "as predicted",
-        causes=tuple(_slow(asked, plan, phase, taken) if slow else _fast(phase) if fast else ()),
-    )
+    low = max(predicted * math.exp(-width) - margin, 0.0)
+    row = measured_step.phase(phase, measured_s, predicted, low, predicted * math.exp(width) + margin)
+    if row.verdict == "slow":
+        return replace(row, causes=tuple(_slow(asked, plan, phase, taken)))
+    return replace(row, causes=tuple(_fast(phase))) if row.verdict == "fast" else row
 
 
 def predicted_s(plan: RLPlan, phase: str) -> float:
@@ -94,15 +88,14 @@ def _verdict(plan: RLPlan, rows: list[MeasuredPhase], taken: dict[str, float]) -
         return "; ".join(parts)
     if whole is None:
         return "every phase that was given is within its interval"
-    if whole.verdict == "as predicted":
-        return "the step is normal"
-    if whole.verdict == "fast":
-        return "the step is faster than predicted"
+    says = measured_step.in_words(whole, plan.step_s)
+    if whole.verdict != "slow":
+        return says
     inside = sum(value for phase, value in taken.items() if phase != "step")
     if inside and plan.placement == "colocated":
         rest = whole.measured_s - inside
-        return f"the step is slow, and no phase given is: {format_seconds(max(rest, 0.0))} of it are in none of them"
-    return "the step is slow; give its phases to see which (generation=, log-probabilities=, update=, weights=)"
+        return f"{says}; no phase given is slow: {format_seconds(max(rest, 0.0))} of it are in none of them"
+    return f"{says}; give its phases to see which (generation=, log-probabilities=, update=, weights=)"
 
 
 def _fast(phase: str) -> Iterator[str]:

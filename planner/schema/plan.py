@@ -15,6 +15,7 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 from planner.base.units import format_bytes, format_seconds
 from planner.schema import notebook, plan_layout
 from planner.schema.choices import Task
+from planner.schema.measured_step import MeasuredStep
 from planner.schema.plan_layout import (
     Batch,
     Configuration,
@@ -482,6 +483,8 @@ class PlanSet(Answer[Plan]):
     front: tuple[FrontPoint, ...]
     meta: dict[str, Any]
     """Times and host: all that differs between two runs of one question."""
+    measured: Sparse[MeasuredStep] = None
+    """A step that the user measured, compared with the one configuration of an estimate."""
     usual: Sparse[UsualRun] = None
     """FSDP by itself, to compare with; only of full training on one pool of several accelerators. Not in documents of
     before 2026-12."""

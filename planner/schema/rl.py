@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from planner.base.units import format_seconds
 from planner.schema import notebook
 from planner.schema.choices import Engine, Objective, Placement, RLTask
+from planner.schema.measured_step import MeasuredStep
 from planner.schema.plan import Assumption, Generator
 from planner.schema.record import Answer, Record, Sparse
 from planner.schema.rl_nearest import RLNearestStep
@@ -172,33 +173,6 @@ class RLPlan(Record):
         """Accelerators of the nodes that it has, if every node is as the trainer's."""
         apart = 0 if self.placement == "colocated" else sum(side.accelerators for side in self.rollout)
         return -(-(self.trainer.accelerators + apart) // self.trainer.per_node) * self.trainer.per_node
-
-
-class MeasuredPhase(Record):
-    """A phase of a measured step beside its prediction."""
-
-    phase: str
-    measured_s: float
-    predicted_s: float
-    low_s: float
-    high_s: float
-    """Ends of its 80 % interval; docs/rl.md says what the width of each phase rests on."""
-    verdict: Literal["as predicted", "slow", "fast"]
-    causes: tuple[str, ...]
-    """What would explain it, with the figure at which it does."""
-
-
-class MeasuredStep(Record):
-    """Whether a measured step is normal."""
-
-    source: str
-    """What it was read from."""
-    phases: tuple[MeasuredPhase, ...]
-    """What loses most seconds first; the step itself is one."""
-    unread: tuple[str, ...]
-    """Times in a log that are no phase."""
-    verdict: str
-    """All of it in a sentence."""
 
 
 class RLFrontPoint(Record):

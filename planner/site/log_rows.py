@@ -78,6 +78,8 @@ class Known:
     """Where names of accelerators and runtimes stand."""
     failed: bool = False
     """Whether runs that failed teach their speed, too."""
+    remedy: str = "name the plan that ran, or leave out --plan"
+    """What to do where a log is of none of the plans."""
 
 
 def read(path: Path) -> list[LoggedRun]:
@@ -113,7 +115,7 @@ def of_log(path: Path, runs: Sequence[LoggedRun], known: Known, site: str) -> li
     Raises:
         WrongQuestion: it has too few steps, contradicts every plan, does not say what ran, or is of runs that failed.
     """
-    of_plan = [run for run in runs if len(runs) == 1 or not known.plans or _is_of_any(run, known)] or runs
+    of_plan = of_plans(runs, known)
     every = [finding for run in of_plan for finding in findings(path, run, known)]
     timed = [finding for finding in every if not finding.reason or finding.run.out_of_memory]
     taught = [finding for finding in timed if known.failed or finding.run.out_of_memory or not _failed(finding)]
@@ -126,6 +128,11 @@ def of_log(path: Path, runs: Sequence[LoggedRun], known: Known, site: str) -> li
     rows = [_measured(path, finding, site) for finding in taught]
     notes = tuple(_left_out(len(runs) - len(of_plan), [finding for finding in timed if finding not in taught]))
     return [replace(rows[0], notes=(*rows[0].notes, *notes)), *rows[1:]]
+
+
+def of_plans(runs: Sequence[LoggedRun], known: Known) -> Sequence[LoggedRun]:
+    """The runs that may be of one of the plans, of a log with several configurations; all where none may be."""
+    return [run for run in runs if len(runs) == 1 or not known.plans or _is_of_any(run, known)] or runs
 
 
 def _failed(finding: RunFinding) -> bool:
@@ -152,7 +159,7 @@ def of_value(seconds: float | None, plan: Plan | None, stated: Mapping[str, str]
     return Measured(row=_completed(row, site, "--step-time" if seconds else "--oom"), notes=(notes,))
 
 
-def seconds(text: str) -> float:
+def seconds(text: str, flag: str = "--step-time") -> float:
     """``4.31s``, ``4310 ms`` or ``4.31``: seconds of a step.
 
     Raises:
@@ -161,7 +168,7 @@ def seconds(text: str) -> float:
     match = re.fullmatch(r"\s*(\d{1,9}(?:\.\d{1,9})?)\s*(ms|s|min)?\s*", text, re.ASCII)
     value = float(match[1]) * {"ms": 1e-3, "min": 60.0}.get(match[2] or "s", 1.0) if match else 0.0
     if value <= 0:
-        raise WrongQuestion(f"--step-time {text}: write seconds of a step with a point for decimals, as 4.31s")
+        raise WrongQuestion(f"{flag} {text}: write seconds of a step with a point for decimals, as 4.31s")
     return value
 
 
@@ -211,7 +218,7 @@ def _planned(path: Path, logged: cells.Cells, known: Known) -> dict[str, str]:
     closest = min(by_row, key=len)
     raise WrongQuestion(
         f"{path}: is not of {'this plan' if len(plans) == 1 else 'any of these plans'}: "
-        f"{'; '.join(map(str, closest))}; name the plan that ran, or leave out --plan"
+        f"{'; '.join(map(str, closest))}; {known.remedy}"
     )
 
 

@@ -44,7 +44,7 @@ def check(found: PlanSet | Procurement | StudyResult) -> None:
     """
     if isinstance(found, PlanSet):
         plans = [*found.plans, *(lost.plan for lost in found.contingency or ())]
-        wrong = [*_workloads(plans), *_machines(plans), *_runs(plans), *_front(found)]
+        wrong = [*_workloads(plans), *_machines(plans), *_runs(plans), *_front(found), *_measured_step(found)]
     elif isinstance(found, Procurement):
         bought = [job for alternative in found.alternatives for job in alternative.workloads]
         jobs = {
@@ -108,6 +108,23 @@ def _machines(plans: Sequence[Plan]) -> Iterator[str]:
         before_price, price = one.money.price, plan.money.price
         if before_price is not None and price is not None and before_price.basis == price.basis:
             yield from _differing(f"the price of {price.node}", before_price, price, vars(price))
+
+
+def _measured_step(document: PlanSet) -> Iterator[str]:
+    """A measured step stands beside the prediction of the one plan, and is slow or fast beyond its interval."""
+    if document.measured is None:
+        return
+    interval = document.plans[0].prediction.intervals.get("step_time_s") if len(document.plans) == 1 else None
+    if interval is None or len(document.measured.phases) != 1:
+        yield "measured: one whole step of one plan is expected"
+        return
+    (whole,) = document.measured.phases
+    stated = (whole.predicted_s, whole.low_s, whole.high_s)
+    if stated != (document.plans[0].prediction.step_time_s, interval.low, interval.high):
+        yield "measured: its prediction is not the plan's"
+    side = "slow" if whole.measured_s > interval.high else "fast" if whole.measured_s < interval.low else "as predicted"
+    if whole.verdict != side:
+        yield f"measured: {whole.measured_s:.6g} s is {side}, and it says {whole.verdict}"
 
 
 def _front(found: PlanSet) -> Iterator[str]:

@@ -18,7 +18,7 @@ from planner.commands.screen.hand_over import hand_over
 from planner.planning import order
 from planner.planning.comparison import in_short, stated
 from planner.planning.shortlist import LOOKED_AT
-from planner.report import quantities, recommendation
+from planner.report import measured_step, quantities, recommendation
 from planner.report.quantities import days, degrees, seconds, took
 from planner.schema.hardware import SPLIT_SCHEDULES
 from planner.schema.plan import Plan, PlanSet, SearchSection
@@ -30,6 +30,9 @@ def deliver(found: PlanSet, *, as_json: bool, output: Path | None, verbose: bool
     written = f"clusterwright explain {output} says why; report and export take {output}, too"
     unwritten = f"{'' if verbose else '-v says why; '}-o plan.json keeps it for explain, report, export"
     after = written if output else unwritten
+    if found.measured is not None:
+        keep = "" if output else "-o plan.json keeps it; "
+        after = f"{keep}{measured_step.following(found, str(output or 'plan.json'))}"
     hand_over(found, partial(show, full=verbose, verbose=verbose), as_json=as_json, output=output, after=after)
 
 
@@ -42,6 +45,9 @@ def show(plan_set: PlanSet, *, full: bool = False, verbose: bool = False) -> Non
     needs = block.pop("Needs", [])
     _labelled(block.items())
     render.text()
+    if plan_set.measured is not None:
+        _labelled(measured_step.lines(plan_set.measured))
+        render.text()
     _counts(plan_set)
     if len(plan_set.plans) > 1:
         _ranking(plan_set)

@@ -6,9 +6,11 @@ from pathlib import Path
 
 from planner.base.units import format_bytes, format_count, format_many, format_seconds
 from planner.commands.screen import hand_over, render
+from planner.report import measured_step
 from planner.report.post_training import proof
 from planner.report.rl_evidence import evidence, in_short
-from planner.schema.rl import PLACED, MeasuredStep, RLPlan, RLPlanSet, RolloutSide, TrainerSide
+from planner.schema.measured_step import MeasuredStep
+from planner.schema.rl import PLACED, RLPlan, RLPlanSet, RolloutSide, TrainerSide
 
 WIDTH = 48
 """Characters of a timeline."""
@@ -85,12 +87,8 @@ def _measured(step: MeasuredStep) -> None:
     ]
     render.table(["phase", "measured", "predicted", "80 %", ""], rows, align="lrrll", priority=["80 %"])
     render.text()
-    render.labelled("Normal?", *step.verdict.split("; "))
-    for phase in step.phases:
-        render.labelled("Perhaps", *(f"{phase.phase}: {cause}" for cause in phase.causes))
-    render.labelled("Measured", step.source)
-    if step.unread:
-        render.labelled("Not read", f"{', '.join(step.unread)}: no phase of a step")
+    for label, texts in measured_step.lines(step):
+        render.labelled(label, *texts)
 
 
 def _recommended(answer: RLPlanSet, best: RLPlan) -> None:
