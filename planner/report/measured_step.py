@@ -25,10 +25,10 @@ def of_set(plan_set: PlanSet) -> list[tuple[str, list[str]]]:
 
 
 def following(plan_set: PlanSet, file: str) -> str:
-    """What to do next with a measured step, the answer being kept in `file`."""
+    """What to do next with a measured step, the answer being kept in `file`; a line for each."""
     assert plan_set.measured is not None
     trace = f"clusterwright explain {file} --trace FILE finds where a step's time goes"
     if plan_set.plans[0].parallelism.groups:
         return trace
     (whole,) = plan_set.measured.phases
-    return f"{trace}; clusterwright learn --step-time {whole.measured_s:.4g}s --plan {file} --site DIR counts it"
+    return f"{trace}\nclusterwright learn --step-time {whole.measured_s:.4g}s --plan {file} --site DIR counts it"

@@ -19,7 +19,7 @@ Answer = TypeVar("Answer", "PlanSet", "Procurement", "StudyResult", "ImagePlan",
 
 
 def hand_over(found: Answer, show: Callable[[Answer], None], *, as_json: bool, output: Path | None, after: str) -> None:
-    """Prints an answer by `show` and what to do next, or its document, and writes the document where asked."""
+    """Prints an answer by `show` and, line by line, what to do next, or its document, which it writes where asked."""
     from planner.base import writing
     from planner.planning import document
 
@@ -30,7 +30,7 @@ def hand_over(found: Answer, show: Callable[[Answer], None], *, as_json: bool, o
         return
     show(found)
     render.text()
-    render.labelled("Next", after)
+    render.labelled("Next", *after.splitlines())
 
 
 def assumed(assumptions: Sequence[Assumption], verbose: bool) -> None:

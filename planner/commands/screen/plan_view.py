@@ -31,7 +31,7 @@ def deliver(found: PlanSet, *, as_json: bool, output: Path | None, verbose: bool
     unwritten = f"{'' if verbose else '-v says why; '}-o plan.json keeps it for explain, report, export"
     after = written if output else unwritten
     if found.measured is not None:
-        keep = "" if output else "-o plan.json keeps it; "
+        keep = "" if output else "-o plan.json keeps it\n"
         after = f"{keep}{measured_step.following(found, str(output or 'plan.json'))}"
     hand_over(found, partial(show, full=verbose, verbose=verbose), as_json=as_json, output=output, after=after)
 
