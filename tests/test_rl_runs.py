@@ -1,6 +1,7 @@
 """A run of RL post-training beyond its step: failures, a stated law of learning, the engine's release."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -33,7 +34,9 @@ def test_replicas_apart_are_lost_one_by_one_and_colocated_ones_with_all() -> Non
     assert apart.rollout[0].replicas == 8
     assert apart.step_s < lost.step_without_s < 8.0 / 7.0 * apart.step_s
     assert lost.interruptions == pytest.approx(lost.replica_losses, rel=1e-9)  # as many accelerators train
-    training_s = lost.days * 86400.0 - lost.replica_losses * RESTART_S * (lost.step_without_s / apart.step_s - 1.0)
+    assert lost.again_s is not None
+    away_s = RESTART_S * (lost.step_without_s / apart.step_s - 1.0)
+    training_s = lost.days * 86400.0 - lost.replica_losses * (away_s + lost.again_s)
     assert lost.replica_losses == pytest.approx(8.0 * training_s / ACCELERATOR_MTBF_S, rel=1e-9)
     assert 1.0 < lost.days / apart.days < 1.01
 
@@ -42,6 +45,18 @@ def test_replicas_apart_are_lost_one_by_one_and_colocated_ones_with_all() -> Non
     assert alone is not None and together is not None
     assert alone.step_without_s is None and alone.replica_losses > 0.0
     assert together.replica_losses == 0.0 and together.interruptions > 0.0
+
+
+def test_responses_in_flight_of_a_lost_replica_are_generated_again(tmp_path: Path) -> None:
+    """Half of the responses have 100 tokens, half 300: a long one is in flight three times as long, half done, so by
+    mean lengths of 200 each has (0.25 x 50 + 0.75 x 150) / 200 = 0.625 done. All 128 of a replica of 8 are in flight.
+    """
+    file = tmp_path / "lengths.txt"
+    file.write_text("100\n300\n", encoding="utf-8")
+    lost = (apart := asked("in-step", split="8:8", rollout="tp=1", response=file)).failures
+
+    assert lost is not None and lost.responses_lost == 128.0
+    assert lost.again_s == pytest.approx(128 * 0.625 / 1024 * apart.phases.generation_s, rel=1e-6)
 
 
 def test_law_of_learning_is_the_users_own() -> None:

@@ -132,8 +132,11 @@ def _placements(answer: RLPlanSet) -> TextTable:
         rollout = sum(side.accelerators for side in plan.rollout)
         split = "all" if plan.placement == "colocated" else f"{plan.trainer.accelerators} : {rollout}"
         usd = "" if plan.usd_per_step is None else format_usd(plan.usd_per_step)
+        of_run = f"{plan.days:,.1f} d" + ("" if plan.usd is None else f", {format_usd(plan.usd)}")
         ends = f"{format_seconds(plan.step_low_s)} to {format_seconds(plan.step_high_s)}"
-        rows.append((PLACED[plan.placement], format_seconds(plan.step_s), usd, ends, split, f"{plan.staleness:g}",
-                     format_seconds(plan.phases.generation_s), format_seconds(plan.phases.update_s)))  # fmt: skip
-    headers = ("placement", "step", "a step", "80 %", "train : rollout", "staleness", "generation", "update")
+        rows.append((PLACED[plan.placement], format_seconds(plan.step_s), usd, of_run, ends, split,
+                     f"{plan.staleness:g}", format_seconds(plan.phases.generation_s),
+                     format_seconds(plan.phases.update_s)))  # fmt: skip
+    steps = format_many(answer.work.steps, "step")
+    headers = ("placement", "step", "a step", steps, "80 %", "train : rollout", "staleness", "generation", "update")
     return TextTable("Placements, best first", headers, rows)

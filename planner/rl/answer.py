@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from planner.axes.table import OPTION_AXES, PRECISION, RECOMPUTE, ZERO
-from planner.cost import decoding, goodput, rl_step
+from planner.cost import decoding, rl_step
 from planner.cost.decoding import Served
 from planner.cost.money import DAY_S
-from planner.figures import cost_inputs
 from planner.models.parameters import parameters
 from planner.rl import candidates, problem, training
-from planner.rl.candidates import ReplicaOptions, Training
+from planner.rl.candidates import ReplicaOptions, Timed, Training
+from planner.rl.failures import failures, without_one
 from planner.rl.problem import PostTraining, RLStep
 from planner.rl.program import PlacementPoint, RoleChoice
-from planner.schema.choices import Placement
-from planner.schema.rl import RLFailures, RLPhases, RLPlan, RLWork, RolloutSide, TrainerSide
+from planner.schema.rl import RLPhases, RLPlan, RLWork, RolloutSide, TrainerSide
 
 
 def described(work: RLStep) -> RLWork:
@@ -40,21 +39,6 @@ def described(work: RLStep) -> RLWork:
         tokens=work.tokens,
         steps=work.steps,
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Timed:
-    """A placement's seconds, and the replicas that generate in them."""
-
-    placement: Placement
-    staleness: float
-    generation: float
-    sync: float
-    step: float
-    rollout: tuple[RolloutSide, ...]
-    offloads: bool
-    without_s: float | None = None
-    """A step while one replica is away."""
 
 
 def colocated_plan(asked: PostTraining, trained: Training, served: Served) -> RLPlan | None:
@@ -109,11 +93,6 @@ def plan_apart(asked: PostTraining, point: PlacementPoint, choice: RoleChoice) -
     step = rl_step.step(
         point.placement, generation, trained.seconds, sync + asked.excess.other, point.updates, point.staleness
     )
-    left = _without_one(point, choice, window)
-    without_s = None
-    if left is not None:
-        waiting = sync + asked.excess.other
-        without_s = float(rl_step.step(point.placement, left, trained.seconds, waiting, point.updates, point.staleness))
     timed = Timed(
         placement=point.placement,
         staleness=point.staleness,
@@ -122,48 +101,9 @@ def plan_apart(asked: PostTraining, point: PlacementPoint, choice: RoleChoice) -
         step=float(step),
         rollout=tuple(sides),
         offloads=False,
-        without_s=without_s,
+        left=without_one(point, choice, window),
     )
     return _plan(asked, trained, timed)
-
-
-def _without_one(point: PlacementPoint, choice: RoleChoice, window: float) -> float | None:
-    """Seconds of a rollout while a replica of the widest layout is away, the others taking its share each; None where
-    it was the only one.
-    """
-    p, j, _ = max(choice.replicas, key=lambda side: float(point.offered[side[0]].layout.accelerators[side[1]]))
-    done = sum(count * float(point.offered[place].taken_in(window)[n]) for place, n, count in choice.replicas)
-    left = done - float(point.offered[p].taken_in(window)[j])
-    if left <= 1e-9 * done:
-        return None
-    seconds = []
-    for place, n, count in choice.replicas:
-        offered = point.offered[place]
-        if count > (place == p and n == j):
-            share = float(offered.taken_in(window)[n]) * point.sequences / left
-            seconds.append(float(np.interp(share, offered.assigned, offered.seconds[n])))
-    return max(seconds)
-
-
-def _failures(asked: PostTraining, trained: Training, timed: Timed) -> RLFailures:
-    """What failures do to a run: those of trainers interrupt it, those of replicas apart slow the steps until they are
-    back.
-    """
-    trains = trained.trainer.accelerators
-    apart = 0 if timed.placement == "colocated" else sum(side.accelerators for side in timed.rollout)
-    host = asked.machines[trained.pool].cluster.accelerator.host_bandwidth or cost_inputs.HOST_BANDWIDTH
-    good = goodput.goodput(trains, trained.states, host)
-    run_s = asked.work.steps * (asked.steps_times(timed.staleness) or 1.0) * timed.step
-    wall_s = run_s / float(good.fraction) if float(good.fraction) > 0 else math.inf
-    losses = wall_s * apart / goodput.ACCELERATOR_MTBF_S
-    slower = 0.0 if timed.without_s is None else max(timed.without_s / timed.step - 1.0, 0.0)
-    lost_s = losses * goodput.RESTART_S * (slower if timed.without_s is not None else 1.0)
-    return RLFailures(
-        interruptions=wall_s / float(good.mtbf),
-        days=(wall_s + lost_s) / DAY_S,
-        replica_losses=losses,
-        step_without_s=timed.without_s,
-    )
 
 
 def _side(
@@ -256,7 +196,7 @@ def _plan(asked: PostTraining, trained: Training, timed: Timed) -> RLPlan:
         usd=None if usd is None else usd * timed.step * steps,
         days=timed.step * steps / DAY_S,
         steps_times=times,
-        failures=_failures(asked, trained, timed),
+        failures=failures(asked, trained, timed),
     )
 
 

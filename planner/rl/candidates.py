@@ -15,6 +15,8 @@ from planner.rl import training
 from planner.rl.constants import MeasuredExcess
 from planner.rl.problem import PostTraining, RLStep
 from planner.rl.training import Trainer, TrainerPasses, Tried
+from planner.schema.choices import Placement
+from planner.schema.rl import RolloutSide
 from planner.schema.workload import Model
 
 POINTS = 28
@@ -208,3 +210,18 @@ def synchronised(
         return weight_sync.between(weights, trainers.shape, trainers.network, replicas_on.network, sizes)
     moved = weight_sync.offload(training.states, float(trainers.device.host_bandwidth))
     return weight_sync.in_place(weights, trainers.shape, trainers.network, sizes[0]) + moved
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timed:
+    """A placement's seconds, and the replicas that generate in them."""
+
+    placement: Placement
+    staleness: float
+    generation: float
+    sync: float
+    step: float
+    rollout: tuple[RolloutSide, ...]
+    offloads: bool
+    left: float | None = None
+    """Seconds of a rollout while one replica is away; None: it was the only one."""

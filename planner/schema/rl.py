@@ -132,6 +132,10 @@ class RLFailures(Record):
     """Replicas lost in all steps, apart from training; the others take over its responses until it is back."""
     step_without_s: float | None
     """A step while one replica is away; None where rollout ends with it."""
+    responses_lost: Sparse[float] = None
+    """Responses that a replica has in flight when it is lost, at most; ..."""
+    again_s: Sparse[float] = None
+    """... and by how much longer the step is in which the others generate them again."""
 
 
 class RLPlan(Record):

@@ -173,6 +173,9 @@ def _in_detail(best: RLPlan) -> None:
             if lost.step_without_s
             else "all wait then"
         )
+        if lost.again_s is not None:
+            again = f"{lost.responses_lost:,.0f} responses in flight"
+            away += f"; up to {again} are generated again, for {format_seconds(lost.again_s)} more"
         replicas = f"{lost.replica_losses:,.2g} replicas are lost ({away})" if lost.replica_losses else ""
         stops = f"{lost.interruptions:,.2g} interruptions of training"
         render.labelled(
@@ -208,11 +211,12 @@ def _others(answer: RLPlanSet) -> None:
             f"{plan.trainer.accelerators} : {sum(side.accelerators for side in plan.rollout)}"
         )  # fmt: skip
         usd = "" if plan.usd_per_step is None else f"${plan.usd_per_step:,.2f}"
+        of_run = "" if plan.usd is None else f"${plan.usd:,.0f}"
         rows.append([
             str(plan.rank), PLACED[plan.placement], f"{plan.staleness:g}", split, format_seconds(plan.step_s), usd,
-            format_seconds(plan.phases.generation_s),
-            format_seconds(plan.step_s if plan.placement == "colocated" else plan.phases.update_s),
+            f"{plan.days:,.1f} d", of_run, format_seconds(plan.phases.generation_s),
         ])  # fmt: skip
-    headers = ["#", "placement", "staleness", "train : rollout", "step", "a step", "generation"]
-    render.table(headers, [row[:-1] for row in rows], align="rlrlrrr", priority=["staleness", "generation"])
+    run = format_many(answer.work.steps, "step")
+    headers = ["#", "placement", "staleness", "train : rollout", "step", "a step", run, "", "generation"]
+    render.table(headers, rows, align="rlrlrrrrr", priority=["staleness", "train : rollout", "generation"])
     render.text()
