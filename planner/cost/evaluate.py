@@ -67,11 +67,21 @@ class StepPasses:
             spread = np.ndim(figure) > axis and figure.shape[axis] > 1
             return np.min(figure, axis=axis, keepdims=True) if spread else figure
 
-        return self._changed(lowest)
+        return self._changed(lowest, lambda figure: -lowest(-figure))
 
-    def _changed(self, change: Callable[[Figure], Figure]) -> StepPasses:
+    def _changed(
+        self, change: Callable[[Figure], Figure], of_taken_off: Callable[[Figure], Figure] | None = None
+    ) -> StepPasses:
+        """Totals as `change` gives them, and those that are taken off others as `of_taken_off` does."""
+        unread = of_taken_off or change
         layers = tuple(
-            Layer(change(x.forward), change(x.backward), change(x.selective), {}, change(x.hidden), change(x.modules))
+            Layer(
+                *map(change, (x.forward, x.backward, x.selective)),
+                {},
+                change(x.hidden),
+                change(x.modules),
+                unread(np.asarray(x.unread)),
+            )
             for x in self.layers
         )
         embedding, head = (LayerPart(change(x.forward), change(x.backward)) for x in self.ends)

@@ -106,6 +106,8 @@ class Shape:
     recurrent_share: Figure = 0.0
     mixing_share: Figure = 1.0
     idle_share: Figure = 0.0
+    ends_in_product: Figure = 1.0
+    """1 where nothing behind the last product of a dense MLP (a norm, dropout, adapters) reads what it gives."""
     """Shares of the layers: that do attention, that carry a state along the sequence, that do one of these or both, and
     that have no MLP of any kind (leading dense ones have)."""
     reused_keys: Figure = 0.0
@@ -420,6 +422,8 @@ class Stack:
     """Seconds of a layer's forward pass that the host takes longer where tensor parallelism is on."""
     step_overhead: Figure
     selective_recompute: Figure
+    skips_last_product: Figure = 0.0
+    """1 if a block recomputed whole leaves out the last product of its MLP, which no gradient reads."""
     resident_bytes: Figure
     activation_factor: Figure
     whole_step: Figure = 1.0

@@ -412,7 +412,8 @@ class LayerTime:
 
 
 def layer_time(grid: Grid, layer: Layer) -> LayerTime:
-    """``again = trained (r forward + (1 - r) (selective + modules))``, r the share of layers recomputed in full.
+    """``again = trained (r (forward - unread) + (1 - r) (selective + modules))``, r the share of layers recomputed
+    in full.
 
     Passes that fill and drain the pipeline have no other micro-batch beside them. Stage i starts with ``2 (pp - 1 - i)
     + (vpp - 1) pp + 1`` forward passes of a chunk and ends with as many backward ones (Megatron-LM d98e8a64,
@@ -422,7 +423,7 @@ def layer_time(grid: Grid, layer: Layer) -> LayerTime:
     options = grid.options
     share = options.recompute_layers
     selected = options.recompute_selective * layer.selective + layer.modules
-    again = grid.shape.backward_share * (share * layer.forward + (1.0 - share) * selected)
+    again = grid.shape.backward_share * (share * (layer.forward - layer.unread) + (1.0 - share) * selected)
     if not np.count_nonzero(layer.hidden):
         return LayerTime(layer.forward, layer.backward + again, again)
     alone = np.minimum(grid.layout.pp / micro_batches(grid.layout), 1.0) * layer.hidden

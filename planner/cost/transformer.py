@@ -82,6 +82,8 @@ class Layer:
     """Seconds that both passes take longer where no other micro-batch runs beside them."""
     modules: Figure = 0.0
     """To compute again the modules that are recomputed by name."""
+    unread: Figure = 0.0
+    """Of the forward pass, what is not computed again with the whole layer: no gradient reads it."""
 
 
 def _total(values: list[Figure]) -> Figure:
@@ -126,6 +128,7 @@ class _Kernels:
     moe: Figure
     hidden: LayerPart
     modules: Figure
+    unread: Figure
 
     def layer(self, grid: Grid, behind: LayerPart) -> Layer:
         """With what is launched late, and the layer's fixed overhead; what is hidden of exchanges would partly hide
@@ -144,7 +147,7 @@ class _Kernels:
         lone = lone + np.maximum(self.hidden.backward - late.backward, 0.0)
         forward = self.sum.forward + launch.forward
         backward = self.sum.backward + launch.backward
-        return Layer(forward, backward, self.selective, self.parts | {"launch": launch}, lone, modules)
+        return Layer(forward, backward, self.selective, self.parts | {"launch": launch}, lone, modules, self.unread)
 
 
 def modules_named(options: Options) -> Figure:
@@ -195,6 +198,23 @@ def modules_again(grid: Grid, moe: Figure, dense: LayerPart, around: LayerPart, 
     again = again + moe * o.recompute_mixture * mixture
     again = again + o.recompute_norms * ((s.kv_rank > 0) * s.attention_share + moe) * norm
     return again + (1.0 - moe - s.idle_share) * o.recompute_mlp * whole
+
+
+def last_product(grid: Grid) -> Figure:
+    """Seconds of a dense MLP's projection down, and of the residual, ``3 e tokens h / shard`` bytes, where recomputing
+    the block leaves them out: no gradient reads what they give, unless a norm, dropout or adapters stand behind.
+
+    Source: checkpoints of PyTorch that are not reentrant stop as soon as they have what gradients read, by default
+    (pytorch@0008d771a, torch/utils/checkpoint.py, rule 5; since 2.1), and a product's input is saved before it runs;
+    compilers drop what nothing reads (jax@0018095c, jax/_src/ad_checkpoint.py, remat_partial_eval: "DCE jaxpr_staged").
+    Megatron's and DeepSpeed's own checkpoints run the whole block. Its tensor-parallel region is taken to run again.
+    """
+    left_out = grid.stack.skips_last_product * grid.shape.ends_in_product
+    if not np.count_nonzero(left_out):
+        return 0.0
+    *_, down = mlp_shapes(grid, grid.shape.ffn)
+    residual = 3.0 * grid.device.element * tokens(grid) * grid.shape.hidden / sequence_shard(grid)
+    return left_out * (products.trained_product(grid, down).forward + moved(grid, residual).forward)
 
 
 def norm_bytes(grid: Grid) -> Figure:
@@ -264,6 +284,7 @@ def _kernels(grid: Grid, shares: tuple[Figure, ...]) -> tuple[_Kernels, ...]:
     dense_bytes = mlp_vector_bytes(grid, s.ffn)
     routed_bytes = experts.vector_bytes(grid) + experts.shared_bytes(grid)
     apart = experts.unfused_kernels(grid)
+    unread = last_product(grid)
     named = np.count_nonzero(modules_named(grid.options))
     width = (1.0 + s.gated) * grid.device.element * tokens(grid) / grid.layout.tp
 
@@ -298,7 +319,7 @@ def _kernels(grid: Grid, shares: tuple[Figure, ...]) -> tuple[_Kernels, ...]:
             modules = modules_again(grid, moe, dense, moved(grid, dense_bytes), mixture)
         hidden = LayerPart(exchange - exchanged.forward, exchange - exchanged.backward).scaled(moe)
         spent = [_total([getattr(part, way) for part in parts.values()]) for way in LayerPart.__slots__]
-        return _Kernels(parts, LayerPart(*spent), again, moe, hidden, modules)
+        return _Kernels(parts, LayerPart(*spent), again, moe, hidden, modules, plain * unread)
 
     return tuple(build(share) for share in shares)
 

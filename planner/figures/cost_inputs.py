@@ -93,6 +93,9 @@ def shape(workload: Workload, runtime: Runtime | None, *, mean: bool = False) ->
         clamped_experts=float(moe is not None and model.activation == "clamped-swiglu"),
         biased_experts=float(moe is not None and moe.expert_bias),
         dropout=float(model.dropout),
+        ends_in_product=float(
+            model.norm_place == "pre" and not model.dropout and not lora and (model.streams or 1) == 1
+        ),
         embedding_parameters=counted.embedding + counted.positions + counted.extra,
         head_parameters=counted.head or counted.embedding,
         final_parameters=counted.final_norm,

@@ -205,8 +205,10 @@ def _with_policies(grid: Grid, policies: Sequence[Recompute]) -> Grid:
 
 
 def _column(layer: transformer.Layer) -> transformer.Layer:
-    forward, backward, selective = (np.reshape(x, (-1, 1)) for x in (layer.forward, layer.backward, layer.selective))
-    return transformer.Layer(forward, backward, selective, {})
+    forward, backward, selective, unread = (
+        np.reshape(x, (-1, 1)) for x in (layer.forward, layer.backward, layer.selective, layer.unread)
+    )
+    return transformer.Layer(forward, backward, selective, {}, unread=unread)
 
 
 def _parameters(grid: Grid, lead: int) -> tuple[Array, Array, Array, Array, Array]:

@@ -117,6 +117,8 @@ class RuntimeEfficiency(Entry):
     selective_recompute: float = 0.0
     """Share of a layer's matrix products computed again under selective recomputation, beyond what is dropped by
     name."""
+    skips_last_product: float = 0.0
+    """1 where a block that is recomputed whole leaves out the last product of its MLP, which no gradient reads."""
     resident_bytes: float = 1.5e9
     """Bytes beside the framework's allocator: context, communicators, library workspaces."""
     unread_outputs: float = 0.0
