@@ -606,8 +606,18 @@ def layer(p, moe):
     dropped *= p.options.recompute_selective
     dropped += modules_again(p, moe)
     whole = p.options.recompute_layers
-    again = whole * forward + (1.0 - whole) * dropped * ahead
+    again = whole * (forward - unread(p, moe) * ahead) + (1.0 - whole) * dropped * ahead
     return forward, backward + again
+
+
+def unread(p, moe):
+    """Seconds of what no gradient reads: a dense MLP's projection down (m x f by f x h), and the residual behind it."""
+    s, t = p.shape, tokens(p)
+    if not (p.stack.skips_last_product and s.ends_in_product):
+        return 0.0
+    down = trained(p, t, s.hidden, s.ffn / p.layout.tp)[0]
+    residual = 3.0 * p.device.element * t * s.hidden / shard(p) * p.stack.vector / p.device.memory_rate
+    return (1.0 - moe) * (down + residual)
 
 
 def end(p, seconds, modelled, forward, backward):

@@ -13,7 +13,17 @@ from planner.axes.options import option_values
 from planner.axes.table import sharing
 from planner.axes.values import MODULES
 from planner.catalog import Catalog
-from planner.cost import attention, collective_times, data_parallel, frozen, money, pipeline, stage_memory
+from planner.cost import (
+    attention,
+    collective_times,
+    data_parallel,
+    frozen,
+    money,
+    pipeline,
+    products,
+    stage_memory,
+    transformer,
+)
 from planner.cost.calls import calls
 from planner.cost.collective_times import group
 from planner.cost.evaluate import passes, terms
@@ -22,6 +32,7 @@ from planner.cost.layer_activations import layer_activations
 from planner.cost.micro_batch import region_bytes
 from planner.cost.products import LayerPart
 from planner.figures import cost_inputs
+from planner.figures.efficiency import Efficiencies
 from planner.models.parameters import parameters
 from planner.models.workload import library, workload
 from planner.question.search_problem import prepare, problem
@@ -776,3 +787,23 @@ def test_sharded_parameters_are_copied_as_the_runtimes_code_does(runtime, gather
         assert float(copied) == pytest.approx(moved / float(grid.device.memory_rate))
     alone = with_layout(grid, dp=1, batch=1)
     assert float(data_parallel.data_parallel_traffic(alone, held, 24.0, 0.1, 0.2).copied) == 0
+
+
+@pytest.mark.parametrize(
+    ("runtime", "skips"), [("fsdp2", 1.0), ("fsdp", 1.0), ("maxtext", 1.0), ("megatron-core", 0.0), ("deepspeed", 0.0)]
+)
+def test_a_block_is_recomputed_up_to_what_gradients_read(runtime, skips):
+    """PyTorch's checkpoints and compilers leave out the projection down; Megatron's and DeepSpeed's run it again."""
+    using = Efficiencies.of(catalog.load())
+    assert using.runtime((runtime,), "2026", "", "hopper").skips_last_product == skips
+    plain = single_grid(figures_of("tied"), *_plain("tied"))
+    stack = replace(plain.stack, skips_last_product=skips, vector=1e-12)
+    shape, options = replace(plain.shape, ends_in_product=1.0), replace(plain.options, recompute_layers=1.0)
+    whole = replace(plain, stack=stack, shape=shape, options=options)
+    *_, down = transformer.mlp_shapes(whole, whole.shape.ffn)
+    left_out = skips * float(products.trained_product(whole, down).forward)
+    *_, body = transformer.layers(whole)
+    assert float(body.unread) == pytest.approx(left_out)
+    assert float(pipeline.layer_time(whole, body).again) == pytest.approx(float(body.forward) - left_out)
+    normed = replace(whole, shape=replace(whole.shape, ends_in_product=0.0))
+    assert not np.count_nonzero(transformer.layers(normed)[-1].unread)

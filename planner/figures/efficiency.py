@@ -38,9 +38,14 @@ class Efficiency:
 def runtime_keys(names: tuple[str, ...], release: str, mode: str, generation: str) -> tuple[str, ...]:
     """Ids under which a runtime's efficiencies may stand, the most particular first; of several names the first's.
 
-    ``name+mode``, ``name@release``, ``name/generation`` (kernels that were not written for a generation), ``name``.
+    ``name+mode``, ``name@release/generation``, ``name@release``, ``name/generation`` (kernels that were not written for
+    a generation), ``name``.
     """
-    return tuple(key for name in names for key in (f"{name}+{mode}", f"{name}@{release}", f"{name}/{generation}", name))
+    return tuple(
+        f"{name}{of}"
+        for name in names
+        for of in (f"+{mode}", f"@{release}/{generation}", f"@{release}", f"/{generation}", "")
+    )
 
 
 def accelerator_keys(accelerator: Accelerator) -> tuple[str, ...]:
