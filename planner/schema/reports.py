@@ -475,10 +475,12 @@ class TraceReport(Record):
 
     kind: Literal["trace-report"] = "trace-report"
     schema_version: Literal[1] = 1
+    measured_on: Literal["accelerator", "cpu"] = "accelerator"
+    """On a CPU `measured_s` and `predicted_s` are of unlike machines: compare shares of `step_s` and `predicted_s`."""
     steps: int
     step_s: float
     predicted_s: float
     rows: tuple[TracedCause, ...]
-    """The largest difference first; `measured_s` adds up to `step_s`, `predicted_s` to the prediction."""
+    """The largest difference first, on a CPU of shares; `measured_s` adds up to `step_s`, `predicted_s` likewise."""
     ranks: tuple[TracedRank, ...]
     notes: tuple[str, ...]
