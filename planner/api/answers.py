@@ -16,6 +16,7 @@ from planner.planning.contingency import contingencies
 from planner.question import pools
 from planner.question.given import Named, Progress, counted, joined, listed, path, texts
 from planner.question.given_groups import KEY, parsed_group
+from planner.question.kept import cluster_name, kept_question
 from planner.question.plan_options import MeasuredTime, PlanOptions
 from planner.question.reading import (
     _bases,
@@ -23,9 +24,7 @@ from planner.question.reading import (
     _meant,
     as_one_pool,
     catalog_of,
-    cluster_name,
     grouped_request,
-    kept_question,
     pinned_request,
     pooled_request,
     request,
