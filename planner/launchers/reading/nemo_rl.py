@@ -167,6 +167,7 @@ def _read(values: dict[str, Any], assumed: tuple[str, ...]) -> StatedStep:
             "reference": not flags.get("grpo.skip_reference_policy_logprobs_calculation"),
             "placement": "async" if stale else "in-step" if apart else "colocated",
             "staleness": float(stale) if stale else None, "engine": "vllm",
+            "weights": "broadcast" if apart else None,
             "rollout_precision": flags.fact("rollout_precision"), "rollout": _replica(flags),
             "states": None if apart else "host", "steps": steps if steps and steps < 1e6 else None,
             "runtime": "megatron-core" if kind == "megatron" else "fsdp2",
