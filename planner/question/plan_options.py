@@ -166,9 +166,11 @@ class PlanOptions(Setting):
     max_cost: Annotated[float | str | None, Option(
         "Highest training cost, e.g. '$500k'.",
         'US dollars, or ``"$500k"``.', metavar="USD", flags=("--max-cost", "--budget"))] = None
-    launchable: Annotated[bool, Option(
-        "Over several pools, only plans that a launcher can run: identical pipelines that fill their nodes.",
-        "Over several pools, only what a launcher starts as it is.")] = False
+    launchable: Annotated[bool | None, Option(
+        "Over several pools, only identical pipelines that fill their nodes, as launchers start them, or any. By"
+        " default what a launcher starts comes first, and a line says what any would gain.",
+        "Over several pools, only what a launcher starts (True), any pipelines (False), or what a launcher starts"
+        " where anything is, with the gain of others (None).", flags=("--launchable/--any-pipelines",))] = None
     top: Annotated[int, Option("Number of plans to list.", "Plans to return.", metavar="K")] = 5
     shortlist: Annotated[int | None, Option(
         "Only plans to run in turn: the best with other degrees or schedules (export --benchmark writes their runs).",

@@ -60,8 +60,9 @@ def show(plan_set: PlanSet, *, full: bool = False, verbose: bool = False) -> Non
         _evidence(plan_set, run)
     else:
         plan_evidence.fixes(plan_set)
-    if run.parallelism.groups:
-        mixed_view.starts(run)
+    beyond = plan_set.reasons.beyond_launchers
+    if run.parallelism.groups or beyond:
+        mixed_view.starts(run, beyond)
     _contingency(plan_set)
     _shortlist(plan_set)
     _site(plan_set)
