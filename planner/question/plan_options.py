@@ -125,8 +125,7 @@ class Setting:
         "Price per accelerator-hour: 2.10 or '$2.10/h'.",
         'US dollars per accelerator-hour, or ``"$2.10/h"``.', metavar="USD/H")] = None
     basis: Annotated[Basis, Option(
-        "Which of the catalog's prices to use.",
-        "Which of the catalog's prices.")] = "on-demand"
+        "Which of the catalog's prices to use.", "Which of the catalog's prices.")] = "on-demand"
     vendor: Annotated[str | None, Option(
         "Whose price (default: the node's own, else the median of all).",
         "Whose; the node's own unless said, else the median of current offers of its accelerator.",
