@@ -55,10 +55,11 @@ def a_step(number: int, at: float, slower: float = 1.0) -> list[Event]:
 
 
 def kineto(events: Sequence[Event], rank: int = 0) -> dict[str, Any]:
+    on_device = any(event["cat"] == "kernel" for event in events)
     return {
         "schemaVersion": 1,
-        "deviceProperties": [{"id": 0, "name": "NVIDIA H100 80GB HBM3"}],
-        "distributedInfo": {"backend": "nccl", "rank": rank, "world_size": 8},
+        "deviceProperties": [{"id": 0, "name": "NVIDIA H100 80GB HBM3"}] if on_device else [],
+        "distributedInfo": {"backend": "nccl" if on_device else "gloo", "rank": rank, "world_size": 8},
         "traceEvents": [{"ph": "M", "name": "process_name", "args": {"name": "python"}}, *events],
         "traceName": "trace.json",
         "displayTimeUnit": "ms",

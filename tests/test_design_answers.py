@@ -9,7 +9,7 @@ from planner.base.errors import NoAnswer, WrongQuestion
 from planner.planning import document
 from planner.study import merge
 from planner.study import run as designing
-from planner.study.answer import importance, pareto, sensitivity
+from planner.study.answer import importance, pareto, per_dollar, sensitivity
 from planner.study.program.evaluation import Evaluator
 from tests.designing import TINY, TWO, known, study, whole
 
@@ -82,6 +82,26 @@ def test_the_next_million_is_a_million():
         if each.basis == "searched again":
             more = evaluator.clusters.capital({**best, each.axis: each.value}) - evaluator.clusters.capital(best)
             assert more == pytest.approx(1e6, rel=1e-6)
+
+
+def test_figure_per_dollar_is_the_ratio_of_two_plans():
+    """1 % more capital for a figure shortens the step by so many per cent: of two clusters, priced by themselves."""
+    evaluator = Evaluator(known(), study())
+    answered = whole()
+    rows = {(figure.at, figure.axis): figure for figure in answered.per_dollar}
+
+    peak = rows["base", "accelerator.peak.bf16"]
+    base = per_dollar.base_values(evaluator)
+    ends = [base, {**base, peak.axis: 1.1 * base[peak.axis]}]
+    steps = [evaluator.valued([values], [()])[0].candidates[0].time for values in ends]
+    usd = [evaluator.clusters.capital(values) for values in ends]
+
+    assert base[peak.axis] == known().accelerator("H100-SXM5-80GB").peak["bf16"]
+    assert peak.step == pytest.approx(steps[1] / steps[0] - 1)
+    assert peak.usd == pytest.approx(usd[1] - usd[0])
+    assert peak.per_percent == pytest.approx(np.log(steps[1] / steps[0]) / np.log(usd[1] / usd[0]))
+    ranked = [figure.per_percent for figure in answered.per_dollar if figure.at == "best"]
+    assert ranked == sorted(ranked, key=lambda ratio: np.inf if ratio is None else ratio)
 
 
 def test_importances_of_a_small_study_are_its_functional_anova():

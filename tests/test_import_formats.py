@@ -503,5 +503,21 @@ def test_recipes_that_inherit_without_end_and_endless_sums_are_refused(tmp_path:
         with pytest.raises(WrongQuestion, match=told):
             reading.read("nemo-rl-sft", str(tmp_path / "mine.yaml"))
     assert reading.read("nemo-rl-sft", SUPERVISED + "defaults:\n").batch == 32
+
+
+def test_recipes_inherit_nothing_from_outside_their_folder(tmp_path: Path) -> None:
+    """By a path, a link or a recipe between; what ``--file`` names is meant."""
+    base, folder = tmp_path / "base.yaml", tmp_path / "recipes"
+    base.write_text(SUPERVISED)
+    (folder / "inner").mkdir(parents=True)
+    (folder / "link.yaml").symlink_to(base)
+    (folder / "inner" / "next.yaml").write_text("defaults: ../../base.yaml\n")
+    mine = folder / "mine.yaml"
+    for parent in (str(base), "../base.yaml", "link.yaml", "inner/next.yaml"):
+        mine.write_text(f"defaults: {parent}\npolicy: {{precision: float32}}\n")
+        with pytest.raises(WrongQuestion, match=r"outside of .*recipes; --file "):
+            reading.read("nemo-rl-sft", str(mine))
+    mine.write_text("defaults: ../base.yaml\npolicy: {precision: float32}\n")
+    assert reading.read("nemo-rl-sft", str(mine), reading.Started(files=(base,))).precision == "fp32"
     with pytest.raises(WrongQuestion, match="no Python"):
         reading.read("xtuner", TUNER + f"batch_size = {'+'.join('1' * 1500)}\n")

@@ -220,6 +220,27 @@ def test_a_log_that_ends_without_memory_is_such_a_row(site: Path) -> None:
     assert (rows(site)[0]["metric"], rows(site)[0]["step_time_s"]) == ("oom", "")
 
 
+def test_a_run_out_of_memory_alone_moves_the_plans_beside_it(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It teaches no speed, so that nothing was fitted: plans that hold more were recommended behind it. The verdict
+    names what fits and its price, before it is learned and after.
+    """
+    end = ["torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."]
+    name = log("train.log", logs.megatron_arguments(), end)
+    given = ["--set", H100, "--set", "runtime=megatron-core"]
+    assert main(["learn", name, "--dry-run", "--json", *given]) == 0
+    (before,) = json.loads(capsys.readouterr().out)["runs"]
+    for plan in before["fits_instead"]:
+        assert plan["memory_bytes"] < plan["ran_out_at_bytes"] < 80 * 2**30 and plan["usd"] > 0.0
+    assert {plan["where"] for plan in before["fits_instead"]} == {"with its degrees", "on its accelerators"}
+    assert learn(name, *given, "--json") == 0
+    (after,) = json.loads(capsys.readouterr().out)["rows"]
+    assert 0.8 < after["fits_instead"][0]["step_time_ratio"] < 1.5
+    assert after["fits_instead"][0]["memory_bytes"] < before["fits_instead"][0]["ran_out_at_bytes"]
+    assert "megatron-core" in (site / "catalog" / "intervals" / "memory-site.csv").read_text()
+    assert main(["runs", "remove", after["row"]["id"], "--site", str(site)]) == 0
+    assert not list((site / "catalog").rglob("memory-site.csv"))
+
+
 def test_the_same_log_twice_is_one_row(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
     name = log("train.log", logs.megatron_arguments(), logs.megatron())
     assert learn(name, "--set", H100) == learn(name, name, "--set", H100) == 0

@@ -271,30 +271,33 @@ def test_errors_name_the_pins_that_were_given(capsys: pytest.CaptureFixture[str]
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("asked", "why"),
+    "asked",
     [
-        ("bert-large --cluster dgx-h100:1 --cluster gh200-4:2", "family encoder (it has decoder)"),
+        "bert-large --cluster dgx-h100:1 --cluster gh200-4:2",
         pytest.param(
             "smollm2-1.7b --cluster dgx-h100:1 --cluster gh200-4:1 --method lora --runtime megatron-core --batch 48",
-            "method lora",
             marks=pytest.mark.thorough,
         ),
     ],
 )
-def test_what_no_launcher_knows_is_told(asked: str, why: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Nobody is sent to ``--launchable`` where it would not help."""
+def test_what_no_launcher_starts_over_several_pools_stays_on_one(
+    asked: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No launcher has encoders or LoRA over two pools; uneven data parallelism starts in a script of one's own."""
     alike = ask(capsys, f"plan {asked} --launchable").out
-    line = next(line for line in alike.splitlines() if line.startswith("Launchers"))
-    assert "no supported launcher can run this plan (megatron" in line and f": {why}" in line
-    assert "--launchable" not in alike + ask(capsys, f"plan {asked}").out
+    assert " alone: tp=1 pp=1" in alike and " + " not in alike.partition("Recommended")[2].splitlines()[0]
+    free = ask(capsys, f"plan {asked}").out
+    assert "Launchers      planner.rebalancing.training in your own" in free and "would gain" not in free
 
 
 @pytest.mark.slow
 def test_on_the_command_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     asked = "plan llama3.2-3b --cluster dgx-a100-40gb:2 --cluster dgx-v100:3"
-    assert "--launchable restricts the search" in ask(capsys, asked).out
-    shown = ask(capsys, f"{asked} --launchable -o plan.json")
+    assert "--launchable restricts the search" in ask(capsys, f"{asked} --any-pipelines").out
+    shown = ask(capsys, f"{asked} -o plan.json")
     assert "Launchers      megatron" in shown.out
+    assert "a plan that none of them starts would gain" in " ".join(shown.out.split())
+    assert "would gain" not in ask(capsys, f"{asked} --launchable").out
     ask(capsys, "export plan.json --to megatron+slurm -o job")
     assert list(Path("job").rglob("target.json"))
     plan = json.loads(Path("plan.json").read_text(encoding="utf-8"))["plans"][0]

@@ -37,7 +37,17 @@ LATER = {
     "AskedPlans": {"settings"},
     "Plan": {"communication_choice", "waived", "measured", "nearest_runs", "offloaded"},
     "Axes": {*plan_layout.NEUTRAL, "nodes", *plan_layout.SPELT},
-    "PlanSet": {"asked", "contingency", "differences", "question", "recommended", "site", "shortlist", "usual"},
+    "PlanSet": {
+        "asked",
+        "contingency",
+        "differences",
+        "measured",
+        "question",
+        "recommended",
+        "site",
+        "shortlist",
+        "usual",
+    },
     "WorkloadSection": {"mtp_layers", "imbalance", "task", "texts"},
     "Parallelism": {"cp_exchanging"},
     "RuntimeSection": {"balances_head", "places_head", "cuts_by_work", "chunked_loss", "offload_needs_zero", "older"},
@@ -57,7 +67,7 @@ LATER = {
     "CommunicationRule": {"ranks", "pools"},
     "CallChoice": {"pools"},
     "CommunicationChoice": {"switch_s", "launcher", "sms"},
-    "Reasons": {"other_software"},
+    "Reasons": {"other_software", "beyond_launchers"},
 }
 """Record -> fields that documents written before they existed do not have."""
 

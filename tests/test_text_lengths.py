@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from planner import api, verify
-from planner.api import repricing
+from planner.api import rechecking, repricing
 from planner.base.errors import WrongQuestion
 from planner.catalog import load
 from planner.figures.cost_inputs import shape
 from planner.launchers import registry
 from planner.launchers.bundle import bundle
-from planner.models import fine_tuning
+from planner.models import text_lengths
 from planner.models.context import attended, in_texts
 from planner.models.workload import model, workload
 from planner.planning import document
@@ -46,33 +46,33 @@ def packed() -> Plan:
 
 
 def test_mean_and_95th_percentile_come_back() -> None:
-    found = fine_tuning.lengths("600/2k", 10**6)
+    found = text_lengths.lengths("600/2k", 10**6)
     assert len(found) == 100 and list(found) == sorted(found)
-    assert fine_tuning.mean(found) == pytest.approx(600, rel=0.01)
+    assert text_lengths.mean(found) == pytest.approx(600, rel=0.01)
     assert found[94] < 2000 < found[95]
 
 
 def test_a_file_keeps_its_mean_and_is_cut_at_the_sequence(tmp_path: Path) -> None:
     every = [random.Random(3).randint(1, 5000) for _ in range(2345)]
     (tmp_path / "lengths").write_text("\n".join(map(str, every)))
-    found = fine_tuning.lengths(str(tmp_path / "lengths"), 4096)
-    assert fine_tuning.mean(found) == pytest.approx(sum(min(each, 4096) for each in every) / 2345, rel=2e-3)
+    found = text_lengths.lengths(str(tmp_path / "lengths"), 4096)
+    assert text_lengths.mean(found) == pytest.approx(sum(min(each, 4096) for each in every) / 2345, rel=2e-3)
     assert max(found) <= 4096
 
 
 def test_texts_are_packed_by_best_fit() -> None:
-    assert fine_tuning.filled([50.0], 100) == 1.0
-    assert fine_tuning.filled([30.0, 70.0], 100) == 1.0, "each long one takes a short one along"
-    assert fine_tuning.filled([60.0], 100) == 0.6, "no two share a sequence"
-    assert fine_tuning.filled([51.0, 60.0, 40.0], 100) == pytest.approx(20 * 151 / (40 * 100)), "60 + 40, and 51 alone"
+    assert text_lengths.filled([50.0], 100) == 1.0
+    assert text_lengths.filled([30.0, 70.0], 100) == 1.0, "each long one takes a short one along"
+    assert text_lengths.filled([60.0], 100) == 0.6, "no two share a sequence"
+    assert text_lengths.filled([51.0, 60.0, 40.0], 100) == pytest.approx(20 * 151 / (40 * 100)), "60 + 40, and 51 alone"
 
 
 def test_how_full_packs_are_does_not_hang_on_how_many_texts_are_packed() -> None:
     """The last pack is not full because texts run out, which a data set's do not for so long."""
-    assert fine_tuning.filled([1.0], 4096) == 1.0
-    assert fine_tuning.filled([600.0], 4096) == pytest.approx(3600 / 4096, rel=1e-3)
-    assert fine_tuning.filled([600.0, 700.0, 2000.0], 4096) == pytest.approx(0.93, abs=2e-3), "two of 2000"
-    assert fine_tuning.filled(fine_tuning.lengths("600/2k", 2**17), 2**17) > 0.999
+    assert text_lengths.filled([1.0], 4096) == 1.0
+    assert text_lengths.filled([600.0], 4096) == pytest.approx(3600 / 4096, rel=1e-3)
+    assert text_lengths.filled([600.0, 700.0, 2000.0], 4096) == pytest.approx(0.93, abs=2e-3), "two of 2000"
+    assert text_lengths.filled(text_lengths.lengths("600/2k", 2**17), 2**17) > 0.999
 
 
 @pytest.mark.slow
@@ -97,7 +97,7 @@ def test_sorted_and_padded_batches_have_the_images_of_packed_ones() -> None:
 def test_the_longest_of_some_is_the_mean_over_all_batches(count: int) -> None:
     some = [10.0, 20.0, 70.0, 300.0]
     every = [max(batch) for batch in itertools.product(some, repeat=count)]
-    assert fine_tuning.padded(some, count) == pytest.approx(sum(every) / len(every), rel=1e-12)
+    assert text_lengths.padded(some, count) == pytest.approx(sum(every) / len(every), rel=1e-12)
 
 
 @sweep("name", ["llama3-8b", "gemma3-27b", "mixtral-8x7b"])
@@ -154,9 +154,9 @@ def test_verify_derives_the_flops_of_packed_texts() -> None:
 
 def test_the_search_stays_exact() -> None:
     problem = problem_of("llama3-8b", "dgx-h100:1", batches=(64,))
-    some = fine_tuning.lengths("600/2k", 8192)
+    some = text_lengths.lengths("600/2k", 8192)
     part = replace(
-        problem.figures.shape, text=fine_tuning.around_token(some), attended=in_texts(model("llama3-8b"), some)
+        problem.figures.shape, text=text_lengths.around_token(some), attended=in_texts(model("llama3-8b"), some)
     )
     problem = replace(problem, figures=replace(problem.figures, shape=part))
     found, every = Bounded().search(problem), Exhaustive().search(problem)
@@ -208,7 +208,45 @@ def test_a_file_is_read_once_and_again_when_it_changes(tmp_path: Path, monkeypat
     read, file = [], tmp_path / "lengths"
     monkeypatch.setattr(reading, "text", lambda path, *_: read.append(path) or path.read_text())
     file.write_text("100\n200\n")
-    assert fine_tuning.lengths(str(file), 4096) == fine_tuning.lengths(str(file), 4096) == (100.0, 200.0)
+    assert text_lengths.lengths(str(file), 4096) == text_lengths.lengths(str(file), 4096) == (100.0, 200.0)
     assert len(read) == 1
     file.write_text("100\n300\n500\n")
-    assert fine_tuning.lengths(str(file), 400) == (100.0, 300.0, 400.0)
+    assert text_lengths.lengths(str(file), 400) == (100.0, 300.0, 400.0)
+
+
+@pytest.mark.parametrize(("asked", "texts"), [({"examples": "20k", "epochs": 3.0}, 60_000), ({"epochs": 2.0}, 10)])
+def test_so_many_texts_are_trained(asked: dict[str, Any], texts: int) -> None:
+    """Tokens count positions, padding included: of 5 lengths without a count, all are seen so often."""
+    lengths = [200.0, 300.0, 500.0, 900.0, 2900.0] if "examples" not in asked else "600/2k"
+    plan = estimated(lengths=lengths, **asked)
+
+    batches = plan.prediction.text_batches
+    assert batches is not None and plan.workload.texts is not None
+    assert plan.money.steps * batches.per_step == pytest.approx(texts, rel=1e-9)
+    assert plan.workload.tokens * batches.filled == pytest.approx(texts * text_lengths.mean(plan.workload.texts))
+
+
+def test_answer_by_texts_on_one_card_is_explained_and_made_again() -> None:
+    """Its efficiencies have two reasons, of the card and of the trainer, which are no contradiction."""
+    answer = api.estimate(
+        "llama3-8b", accelerators="RTX-4090:1", method="qlora", recompute="full", lengths="600/2k", examples=20_000
+    )
+
+    assert rechecking.check(answer, "answer") > 300
+    assert answer.asked is not None and not {"examples", "tokens"} & answer.asked.options.keys()
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"examples": 20}, "examples: how long are the texts"),
+        ({"epochs": 2.0, "lengths": "600/2k"}, "epochs: of how many texts"),
+        ({"examples": 0, "lengths": "600/2k"}, "examples=0: must be from 1"),
+        ({"examples": "many", "lengths": "600/2k"}, "examples='many'"),
+        ({"examples": 20, "epochs": 0.0, "lengths": "600/2k"}, "epochs=0: must be above 0"),
+        ({"examples": 20, "tokens": "2M", "lengths": "600/2k"}, "tokens with examples"),
+    ],
+)
+def test_texts_that_cannot_be_counted_are_refused(asked: dict[str, Any], words: str) -> None:
+    with pytest.raises(WrongQuestion, match=words):
+        estimated(**asked)

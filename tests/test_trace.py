@@ -11,6 +11,7 @@ import pytest
 import clusterwright as cw
 from planner.base.errors import WrongQuestion
 from planner.commands.command_line import main
+from planner.commands.screen.explained import show_trace
 from planner.schema.plan import Parallelism, Plan
 from planner.site.trace import ranks, reading, report
 from planner.site.trace.ranks import RankTrace, kind, shares
@@ -19,6 +20,7 @@ from tests import profiles_of_steps as made
 from tests.sweeps import sweep
 from tests.test_plan_schema import wrong
 
+TRACES = Path(__file__).parent / "data" / "traces"
 EIGHT = dict(tp=2, pp=1, vpp=1, cp=1, ep=1, etp=2, dp=4, dp_shard=4, rank_order="tp-cp-ep-dp-pp", schedule="none")
 
 
@@ -91,6 +93,78 @@ def test_nsight_systems_is_read_too(tmp_path: Path) -> None:
     for cause in ("matrix", "attention", "element-wise", "optimizer", "host"):
         assert alone[cause] == pytest.approx(other[cause])
     assert alone["other communication"] == pytest.approx(other["DP and waiting"])  # process groups are not in it
+
+
+def an_operator(name: str, start: float, ms: float, thread: int = 1, category: str = "cpu_op") -> made.Event:
+    """A call on the host, in milliseconds."""
+    return {"ph": "X", "cat": category, "name": name, "pid": 1, "tid": thread, "ts": 1e3 * start + 5e6, "dur": 1e3 * ms}
+
+
+ON_CPU = [
+    made.step(7, 0, 100),
+    an_operator("aten::linear", 10, 20),
+    an_operator("aten::addmm", 12, 16),
+    an_operator("aten::scaled_dot_product_attention", 30, 10),
+    an_operator("aten::bmm", 31, 5),
+    an_operator("autograd::engine::evaluate_function: MulBackward0", 40, 10),
+    an_operator("aten::mul", 42, 4),
+    an_operator("gloo:all_reduce", 44, 11, thread=2, category="user_annotation"),
+    an_operator("aten::copy_", 45, 9, thread=2),
+    an_operator("Optimizer.step#AdamW.step", 60, 20, category="user_annotation"),
+    an_operator("aten::_foreach_add_", 62, 8),
+    an_operator("aten::add_", 63, 6),
+]
+
+
+def test_a_job_on_cpus_is_told_by_its_operators(tmp_path: Path) -> None:
+    """By hand: product 20, attention 10, element-wise 4, optimizer 8, reduction 11 with 2 hidden, nothing 49."""
+    found = report.explain(plan(), [made.written(tmp_path / "a.json", ON_CPU)])
+    rows = {row.cause: 1e3 * row.measured_s for row in found.rows if row.measured_s}
+    assert found.measured_on == "cpu" and found.step_s == pytest.approx(0.1)
+    assert rows == pytest.approx(
+        {"matrix": 20, "attention": 10, "element-wise": 4, "optimizer": 8, "other communication": 9, "host": 49}
+    )
+    assert next(row for row in found.rows if row.cause == "other communication").hidden_s == pytest.approx(0.002)
+    assert {row.cause for row in found.rows if row.why} == {"host"}  # a CPU's seconds are next to none predicted
+    off = [abs(row.measured_s / found.step_s - row.predicted_s / found.predicted_s) for row in found.rows]
+    assert off == sorted(off, reverse=True)
+
+
+def test_a_real_job_of_two_cpus_is_explained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One step of ``export --to hf-trainer --benchmark``: see ``tests/launchers/test_fifty_steps.py``; rank 0, without
+    arguments of calls. Milliseconds as another program painted them, a tenth of a microsecond at a time.
+    """
+    config = {"model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
+              "vocab_size": 256, "num_attention_heads": 4, "num_key_value_heads": 2}  # fmt: skip
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    tiny = cw.estimate(str(tmp_path / "config.json"), "ws-2xrtx4090:1", runtime="fsdp2", seq=256, batch=2)
+    found = report.explain(tiny[0], [TRACES / "hf_trainer_on_cpu.json.gz"])
+    rows = {row.cause: 1e3 * row.measured_s for row in found.rows if row.measured_s}
+    expected = {"attention": 6.091, "matrix": 1.602, "optimizer": 0.652, "element-wise": 2.965, "host": 10.548}
+    assert rows == pytest.approx(expected | {"DP and waiting": 29.910}, rel=2e-3)
+    show_trace(found)
+    said = capsys.readouterr().out
+    assert "51.8 ms a step traced on CPUs" in said and "compare shares, not times" in said
+
+
+def test_operators_of_a_job_on_accelerators_are_no_kernels(tmp_path: Path) -> None:
+    """They only launch: of a CPU are those of a trace that names no accelerator."""
+    refused = r"no kernel of an accelerator in it, \d+ events of the host; add ProfilerActivity.CUDA"
+    for number, name in enumerate(("nccl:all_reduce", "cudaLaunchKernel", "aten::_flash_attention_forward")):
+        with pytest.raises(WrongQuestion, match=refused):
+            read(made.written(tmp_path / f"{number}.json", [*ON_CPU, an_operator(name, 20, 1)]), plan().parallelism)
+    for said in ({"deviceProperties": [{"id": 0}]}, {"distributedInfo": {"backend": "nccl", "rank": 0}}):
+        (tmp_path / "a.json").write_text(json.dumps({**said, "traceEvents": ON_CPU}))
+        with pytest.raises(WrongQuestion, match=refused):
+            read(tmp_path / "a.json", plan().parallelism)
+    both = [made.written(tmp_path / "b.json", ON_CPU, rank=1), made.written(tmp_path / "c.json", two_steps())]
+    with pytest.raises(
+        WrongQuestion, match=r"b\.json: operators of a CPU alone, where other traces are of accelerators"
+    ):
+        report.explain(plan(), both)
+    cpu_alone = made.nsight(tmp_path / "a.sqlite", [])
+    with pytest.raises(WrongQuestion, match=r"Nsight Systems records no operators: take torch\.profiler's trace"):
+        report.explain(plan(), [cpu_alone], 1)
 
 
 def two_devices(slower: float, **other: int) -> list[made.Event]:

@@ -16,6 +16,7 @@ from planner.planning.contingency import contingencies
 from planner.question import pools
 from planner.question.given import Named, Progress, counted, joined, listed, path, texts
 from planner.question.given_groups import KEY, parsed_group
+from planner.question.kept import cluster_name, kept_question
 from planner.question.plan_options import MeasuredTime, PlanOptions
 from planner.question.reading import (
     _bases,
@@ -23,9 +24,7 @@ from planner.question.reading import (
     _meant,
     as_one_pool,
     catalog_of,
-    cluster_name,
     grouped_request,
-    kept_question,
     pinned_request,
     pooled_request,
     request,
@@ -33,7 +32,7 @@ from planner.question.reading import (
 )
 from planner.question.values import parse_risk
 from planner.schema.images import ImagePlan, ImageQuestion
-from planner.schema.plan import PlanSet
+from planner.schema.plan import Plan, PlanSet
 from planner.schema.workload import Model
 from planner.site import folder
 from planner.site.folder import Site
@@ -73,7 +72,7 @@ def _searched(
             raise WrongQuestion("--shortlist: of plans on one pool; --top lists those over several")
         from planner.mixed import dependence
 
-        found = dependence.plan(*pooled_request(model, cluster, options), progress)
+        found = dependence.plan(*pooled_request(model, cluster, options), progress, _starts)
         return _with_site(found, options)
     site = folder.named(path(options.site))
     if options.shortlist is not None:
@@ -84,6 +83,14 @@ def _searched(
     from planner.api import learning
 
     return learning.plan(site, known, wanted, progress)
+
+
+def _starts(plan: Plan) -> bool:
+    """Whether something starts a plan: a launcher, or uneven data parallelism in a script of one's own."""
+    from planner.launchers.bundle import trainers
+
+    cut = plan.parallelism
+    return max(cut.tp, cut.pp, cut.cp, cut.ep) == 1 or bool(trainers(plan)[0])
 
 
 def _shortlist(

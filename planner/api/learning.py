@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from planner import launchers, planning, verify
+from planner.api.fitting_instead import fitting_instead
 from planner.base.errors import ClusterwrightError, WrongQuestion
 from planner.base.units import format_many, format_percent, format_seconds
 from planner.calibration.runs.columns import number
@@ -25,6 +26,8 @@ from planner.question.document_options import LearnQuestion
 from planner.question.given import Progress, path, texts
 from planner.question.request import Request
 from planner.schema.plan import Plan, PlanSet, ShortlistSection, SiteSection
+from planner.schema.record import dump
+from planner.schema.reports import FittingPlan
 from planner.site import cells, folder, journal, log_rows, previews, sharing
 from planner.site.folder import Site
 from planner.site.forecasts import DOUBTFUL, RunForecast
@@ -36,6 +39,8 @@ from planner.site.sharing import Shared
 
 MOST_LISTED = 30
 """Plans of a shortlist: more than anybody runs."""
+MOST_PRICED = 4
+"""Runs out of memory for which plans that fit are searched: half a second of a processor each."""
 MATCHED = ("micro_batch", "zero_stage", "activation_recompute", "precision")
 """Columns by which a plan is found in the journal, and that logs need not state; what else is empty is neutral."""
 PLAN_FILE = "plan.json"
@@ -52,6 +57,8 @@ class Lesson:
     """The set that the runs are of, in its order; what is not run yet of it is next."""
     source: str = ""
     """The file that holds it."""
+    what_fits: Mapping[str, Sequence[FittingPlan]] = field(default_factory=dict)
+    """Id of a row that ran out of memory -> plans that fit in its place."""
     benchmark_plans: Mapping[Path, Plan] = field(default_factory=dict)
     """Folders of the benchmark that the logs are of, in its order, and their plans."""
     fit: dict[str, Any] | None
@@ -65,6 +72,7 @@ class Lesson:
         """What was measured next to what was predicted, and whether the two can be of one run."""
         time = float(row.measured.row.get("step_time_s") or 0.0)
         if not time:
+            yield from map(str, self.what_fits.get(row.measured.row["id"], ()))
             return
         measured = f"{format_seconds(time)} a step measured"
         if row.predicted_s is None:
@@ -93,7 +101,7 @@ class Lesson:
 
     def judgement(self) -> str:
         """What the journal says of predictions now."""
-        return judgement(section(self.site, self.fit))
+        return judgement(section(self.site, self.fit or journal.latest(self.site)))
 
     def next(self) -> list[str]:
         """What to do with it."""
@@ -124,6 +132,7 @@ class Lesson:
                     "reason": row.reason,
                     "told": list(row.measured.notes),
                     "row": dict(row.measured.row),
+                    "fits_instead": [dump(plan) for plan in self.what_fits.get(row.measured.row["id"], ())],
                 }
                 for row in self.rows
             ],
@@ -224,10 +233,18 @@ def lesson(asked: LearnQuestion) -> Lesson:
         site=there,
         rows=tuple(rows),
         fit=fit,
+        what_fits=_what_fits(there, rows),
         plans=every if len(every) > 1 else (),
         source=str(plan),
         benchmark_plans={} if plans else _of_benchmark(logs),
     )
+
+
+def _what_fits(there: Site, rows: Sequence[LearntRow]) -> dict[str, list[FittingPlan]]:
+    """Plans that fit where runs ran out of memory, of the first few, by the catalog that has learnt of them."""
+    ran_out = [row.measured.row for row in rows if row.new and row.measured.row.get("metric") == "oom"][:MOST_PRICED]
+    known = load(site=there.folder) if ran_out else None
+    return {row["id"]: fitting_instead(row, known, is_learnt=True)[0] for row in ran_out if known}
 
 
 def preview(asked: LearnQuestion) -> tuple[list[Preview], list[str]]:
@@ -244,7 +261,15 @@ def preview(asked: LearnQuestion) -> tuple[list[Preview], list[str]]:
     stated = log_rows.given(texts(asked.set), catalog)
     plans = _plans(path(asked.plan), asked.rank)
     known = Known(plans=plans, stated=stated, catalog=catalog, failed=asked.failed)
-    return previews.of_logs(logs, lambda log: _known_of(log, known))
+    shown, reasons = previews.of_logs(logs, lambda log: _known_of(log, known))
+    ran_out = [one for one in shown if one.finding.verdict.word == "out of memory" and not one.missing][:MOST_PRICED]
+    return [_with_what_fits(one, catalog) if one in ran_out else one for one in shown], reasons
+
+
+def _with_what_fits(shown: Preview, catalog: Catalog) -> Preview:
+    """A run that ran out of memory with the plans that fit in its place."""
+    plans, elsewhere = fitting_instead(shown.finding.row, catalog, is_learnt=False)
+    return replace(shown, fits_instead=tuple(plans), fits_elsewhere=elsewhere)
 
 
 def previewed(shown: Sequence[Preview], reasons: Sequence[str]) -> dict[str, Any]:

@@ -190,6 +190,10 @@ def _asked_again(found: PlanSet, asked: AskedPlans, where: str, inputs: RecheckI
     clusters = _clusters(asked.clusters, where, inputs.own)
     folders = {"catalog": inputs.catalog, "site": inputs.site, "lengths": first.workload.texts or None}
     options, given = {**asked.options, **folders}, () if asked.settings is None else (asked.settings,)
+    if counted := not {"tokens", "noise_scale"} & options.keys() and all(
+        a.flag != "--tokens" for a in first.assumptions
+    ):
+        options["tokens"] = first.workload.tokens  # of so many texts
     ask = plans.plan if asked.settings is None else plans.estimate
     if found.measured is not None and asked.settings is not None:
         options["measured"] = found.measured.phases[0].measured_s
@@ -201,6 +205,8 @@ def _asked_again(found: PlanSet, asked: AskedPlans, where: str, inputs: RecheckI
         replace(each, plan=repricing.with_files(each.plan, first)) for each in made.contingency
     )
     made_plans = tuple(repricing.with_files(each, first) for each in made.plans)
+    if counted and made.asked is not None:
+        made = replace(made, asked=asked)
     if made.measured is not None and found.measured is not None:
         made = replace(made, measured=replace(made.measured, source=found.measured.source))
     return replace(made, meta=found.meta, plans=made_plans, contingency=lost)

@@ -171,8 +171,7 @@ def fit_site(file: Path, output: Path, known: Catalog) -> dict[str, Any]:
     frame = Frame(known, [run for run in runs if run.measured])
     if not frame.runs:
         raise WrongQuestion(f"{file}: no run with a time that can be predicted")
-    # From what is shipped, not from a site's own overlay: fitting again gives the same.
-    built_in = catalogs.Catalog((catalogs.CatalogLayer(catalogs.BUILT_IN, data("hardware_catalog")),))
+    built_in = _built_in()
     shipped = Efficiencies.of(built_in)
     site_fit, held = site_correction.adapted(frame, shipped), site_correction.held_out(frame, shipped)
     many = len(frame.runs)
@@ -183,14 +182,36 @@ def fit_site(file: Path, output: Path, known: Catalog) -> dict[str, Any]:
     written = overlay.write_overlay(output, changed, source, date, name="site.toml")
     written.append(near.write(output, changed.own, f"{source}, {date}", "site.csv"))
     written.append(conformal_intervals.write(output, left, f"{source}, each held out in turn, {date}", "site.csv"))
-    held_bytes = site_correction.memory_widths(
-        Frame(known, runs), site_fit.efficiencies, conformal_intervals.read(built_in, conformal_intervals.MEMORY)
-    )
-    written.append(conformal_intervals.write(output, held_bytes, f"{source}, {date}", "memory-site.csv"))
+    written.append(_fit_memory(Frame(known, runs), site_fit.efficiencies, output, f"{source}, {date}"))
     written.append(
         nearest_runs.write(output, evidence.nearest_rows(frame, site_fit.efficiencies, evidence.OWN), "site.csv")
     )
     return site_correction.site_document(frame, shipped, site_fit, held) | {"files": [str(path) for path in written]}
+
+
+def fit_site_memory(file: Path, output: Path, known: Catalog) -> None:
+    """Widens the intervals of peak memory by a site's runs, where none of them has a time: they all ran out of memory.
+
+    Raises:
+        WrongQuestion: the folder holds another fit.
+    """
+    overlay.check_free(output, "site.toml")
+    frame = Frame(known, reading.read(file, known))
+    many = len(frame.runs)
+    source = f"{many} run{'' if many == 1 else 's'} of {file.name}, without a time, {_today()}"
+    _fit_memory(frame, Efficiencies.of(_built_in()), output, source)
+
+
+def _built_in() -> Catalog:
+    """What is shipped, without a site's own overlay: fitting again gives the same."""
+    return catalogs.Catalog((catalogs.CatalogLayer(catalogs.BUILT_IN, data("hardware_catalog")),))
+
+
+def _fit_memory(frame: Frame, using: Efficiencies, output: Path, source: str) -> Path:
+    """Writes half-widths of peak memory by runs, those that ran out of memory too."""
+    shipped = conformal_intervals.read(_built_in(), conformal_intervals.MEMORY)
+    widths = site_correction.memory_widths(frame, using, shipped)
+    return conformal_intervals.write(output, widths, source, "memory-site.csv")
 
 
 def _from_runs(

@@ -26,7 +26,8 @@ def explain(file: Path, as_json: bool, **asked: Any) -> None:
     """Print a document again, with its reasons, after checking it: plans, an offer, a study, shares of images.
 
     With --trace: where the time of a real step went, next to the prediction. Traces are PyTorch's (Kineto JSON, gzipped
-    or not) or Nsight Systems' exports to SQLite, one for each rank that was traced.
+    or not) or Nsight Systems' exports to SQLite, one for each rank that was traced. PyTorch's may be of a job on CPUs:
+    shares of its step stand next to those predicted.
 
     \b
       clusterwright plan llama3-70b --cluster dgx-h100:16 -o plan.json

@@ -50,7 +50,7 @@ def _flag(field: Asked) -> Callable[[Any], Any]:
     if words := option.complete:
         settings["shell_complete"] = getattr(completion, words) if isinstance(words, str) else completion.of(words)
     if bool in field.kinds and not default:
-        return click.option(*flags, field.name, is_flag=True, **settings)
+        return click.option(*flags, field.name, is_flag=True, default=default, **settings)
     if default == ():
         settings["multiple"] = True
     elif default is MISSING:

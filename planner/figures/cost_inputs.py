@@ -15,7 +15,7 @@ from planner.cost.other_families import Software
 from planner.cost.second_memory import Expansion
 from planner.figures import kinds_of_layers, muon_matrices
 from planner.figures.matrix_formats import peak_of
-from planner.models import blocks, compressed, fine_tuning, recurrent
+from planner.models import blocks, compressed, recurrent, text_lengths
 from planner.models.context import attended, in_texts, windowed
 from planner.models.parameters import (
     Parameters,
@@ -76,9 +76,9 @@ def shape(workload: Workload, runtime: Runtime | None, *, mean: bool = False) ->
         losses=1.0 + workload.mtp_layers,
         sequence=workload.sequence,
         attended=in_texts(model, workload.texts) if workload.texts else attended(model, workload.sequence),
-        text=fine_tuning.around_token(workload.texts) if workload.texts else workload.sequence,
+        text=text_lengths.around_token(workload.texts) if workload.texts else workload.sequence,
         attended_full=workload.sequence,
-        windowed=windowed(model, fine_tuning.around_token(workload.texts) if workload.texts else workload.sequence),
+        windowed=windowed(model, text_lengths.around_token(workload.texts) if workload.texts else workload.sequence),
         head_layers=head_layers(model) if runtime and runtime.balances_head else 0.0,
         cross_share=cross,
         experts=moe.experts if moe else 0,

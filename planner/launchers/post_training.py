@@ -30,6 +30,7 @@ DECIDED = (
     *("task", "roles", "engine", "runtime", "precision", "tp", "cp", "pp", "vpp", "ep", "zero", "recompute"),
     *(axis.name for axis in OPTION_AXES if axis.name not in ("precision", "zero", "recompute")),
     *("states", "reference", "critic", "reward", "rollout_tp", "groups", "rollout_precision", "in_flight", "eager"),
+    "weights",
     *("pools", "rollout_layouts", "streamed", "packed", "staleness", "part_staleness"),
 )
 """What a plan decides by itself; batches, nodes and lengths are computed from the rest, and every table says them."""
@@ -144,6 +145,7 @@ def facts(answer: RLPlanSet, plan: RLPlan, values: Mapping[str, str]) -> dict[st
         "rollout_tp": side.tp, "groups": side.groups, "rollout_precision": side.precision,
         "rollout_ep": side.tp * side.groups if side.groups > 1 else 1,
         "eager": side.eager,
+        "weights": plan.weights,
         "memory_share": round(side.memory_share, 3),
         # Each attention group is an engine with a limit of its own (verl, vllm_async_server.py, at 1dda039b).
         "in_flight": max(1, math.ceil(side.in_flight / side.groups)),

@@ -120,8 +120,9 @@ Supposed = tuple[str, Request, Pools]
 """What is otherwise, in words, and the question with it."""
 
 
-def plan(catalog: Catalog, request: Request, offered: Pools, progress: Progress | None = None) -> PlanSet:
-    """The answer of :func:`planner.mixed.run.plan`, with the other software under which other pools than its first
+def plan(catalog: Catalog, request: Request, offered: Pools, progress: Progress | None = None,
+         starts: run.Starts | None = None) -> PlanSet:  # fmt: skip
+    """The answer of :func:`planner.mixed.run.answered`, with the other software under which other pools than its first
     plan's would be the better choice.
 
     Nothing is tried of one pool, nor of many accelerators (:data:`~planner.mixed.pool_subsets.MANY`), nor where the
@@ -134,8 +135,10 @@ def plan(catalog: Catalog, request: Request, offered: Pools, progress: Progress 
     named = {name for pair in offered.given for name in pair}
     pools = Pools(merged(offered.all, named), offered.given)
     tried = []
-    answered = run.answered(catalog, request, offered, progress)
+    answered = run.answered(catalog, request, offered, progress, starts=starts)
     answer, first = answered.found, answered.first
+    if answer.reasons.beyond_launchers:  # what launchers start is compared with what they start
+        request = replace(request, launchable=True)
     if first is None or sum(pool.cluster.accelerators for pool in pools.all) > MANY:
         return answer
     cases = list(supposed(catalog, request, pools, mixed=len(first.plan.cluster.pools) > 1))

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
@@ -29,7 +29,7 @@ from planner.planning import comparison
 from planner.question.given import Progress
 from planner.question.job_pools import JobPool, Pools, merged
 from planner.question.request import Request, goodput_over, preemptions, restart
-from planner.schema.plan import Plan, PlanDifference, PlanSet, Reasons, SearchSection
+from planner.schema.plan import BeyondLaunchers, Plan, PlanDifference, PlanSet, Reasons, SearchSection
 from planner.schema.plan_prediction import called
 
 
@@ -111,6 +111,8 @@ Refused = list[tuple[str, ClusterwrightError]]
 """Pools without a plan, and why."""
 Singles = tuple[list[Alone], Refused]
 """The best plan of every pool by itself, and why others have none."""
+Starts = Callable[[Plan], bool]
+"""Whether a launcher starts a plan as it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,8 +144,12 @@ def answered(
     offered: Pools,
     progress: Progress | None = None,
     singles: Singles | None = None,
+    starts: Starts | None = None,
 ) -> Answered:
     """The answer with what it was made from; `singles` are the plans of :func:`alone` where they are known.
+
+    Where `starts` says that no launcher starts the best plan, and the question leaves it open, those that one starts
+    are the answer, with the gain of the best.
 
     Raises:
         WrongQuestion: no pool has nodes, or the pools cannot work together as asked.
@@ -171,6 +177,8 @@ def answered(
         if wrong and all(isinstance(error, WrongQuestion) for error in (*wrong, *(e for _, e in errors))):
             raise WrongQuestion("\n".join([str(wrong[0]), *refused]))
         raise NoAnswer(nothing(request, pools, refused))
+    if starts and request.launchable:
+        candidates = [plan for plan in candidates if starts(plan.plan)] or candidates
     ranked = sorted(candidates, key=lambda plan: plan.value)[: request.top]
     plans = tuple(replace(plan.plan, rank=rank) for rank, plan in enumerate(ranked, 1))
     for plan in plans:
@@ -185,7 +193,7 @@ def answered(
             feasible=kinds + sum(section.feasible for section in sections),
             costed=kinds + sum(section.costed for section in sections),
             proven_optimal=gap == 0.0 and not asked(),
-            method=f"{METHODS[request.launchable]}, {STOPPED}" if asked() else METHODS[request.launchable],
+            method=METHODS[bool(request.launchable)] + (f", {STOPPED}" if asked() else ""),
             objective=request.objective,
             near_duplicates=1,
             gap=gap,
@@ -200,7 +208,36 @@ def answered(
             "host": platform.machine(),
         },
     )
-    return Answered(answer, ranked[0], singles)
+    free = Answered(answer, ranked[0], singles)
+    if starts is None or request.launchable is not None or asked() or starts(ranked[0].plan):
+        return free
+    try:
+        only = answered(catalog, replace(request, launchable=True), offered, progress, singles, starts)
+    except (NoAnswer, WrongQuestion):
+        return free
+    return _preferred(only, free) if only.first and starts(only.first.plan) else free
+
+
+def _preferred(only: Answered, free: Answered) -> Answered:
+    """Plans that launchers start, with what the best of any pipelines would gain."""
+    assert only.first and free.first
+    best = free.first
+    beyond = BeyondLaunchers(
+        uses=tuple(f"{p.count:,} x {p.node}{'@' + p.zone if p.zone else ''}" for p in best.plan.cluster.pools),
+        step_time_s=best.plan.prediction.step_time_s,
+        less=1.0 - best.value / only.first.value,
+    )
+    counts = {name: getattr(only.found.search, name) + getattr(free.found.search, name)
+              for name in ("candidates", "feasible", "costed")}  # fmt: skip
+    meta = {name: value if name == "host" else round(value + free.found.meta[name], 3)
+            for name, value in only.found.meta.items()}  # fmt: skip
+    answer = replace(
+        only.found,
+        search=replace(only.found.search, **counts),
+        reasons=replace(only.found.reasons, beyond_launchers=beyond),
+        meta=meta,
+    )
+    return replace(only, found=answer)
 
 
 def _searched(catalog: Catalog, request: Request, pools: Pools, batch: int, alone: Sequence[Alone],

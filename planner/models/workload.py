@@ -18,7 +18,7 @@ from pathlib import Path
 from planner.base import units
 from planner.base.errors import WrongQuestion, same_but_case, suggestion
 from planner.base.resources import data, own
-from planner.models import blocks, families, fine_tuning, model_rules
+from planner.models import blocks, families, fine_tuning, model_rules, text_lengths
 from planner.models import files as model_files
 from planner.schema.workload import Method, Model, Optimizer, Workload
 
@@ -221,7 +221,7 @@ def _texts(chosen: Model, how: Method, task: str, lengths: str | Sequence[float]
         raise WrongQuestion("--lengths: texts of a fine-tuning are packed; say which (--method full, lora, qlora ...)")
     if task != "sft":
         raise WrongQuestion(f"--lengths: no trainer packs the pairs of --task {task}; leave it out")
-    return fine_tuning.lengths(lengths, sequence)
+    return text_lengths.lengths(lengths, sequence)
 
 
 def _imbalance(model: Model, given: object) -> float | None:

@@ -37,7 +37,7 @@ from planner.cost.evaluate import terms
 from planner.cost.figures import Grid
 from planner.cost.stage_memory import Memory
 from planner.figures import nearest_runs, own_runs
-from planner.models import fine_tuning as lengths
+from planner.models import text_lengths as lengths
 from planner.models.context import in_texts
 from planner.models.parameters import parameters
 from planner.planning import document, releases

@@ -47,6 +47,12 @@ LENGTHS = Option(
     'Of texts packed into sequences, in tokens; ``"600/2k"`` is their mean and 95th percentile, or a file.',
     metavar="MEAN/P95|FILE",
 )
+EXAMPLES = Option(
+    "Texts to train on, of --lengths, in place of --tokens: 20k (default with --epochs: those of the file).",
+    'Texts to train on, of `lengths`, in place of `tokens`: ``20_000`` or ``"20k"``.',
+    metavar="N",
+)
+EPOCHS = Option("How often each text is seen (default with --examples: once).", "How often each text is seen.")
 RANK = Option("LoRA rank.", "Of LoRA.", metavar="R")
 OPTIMIZER = Option(
     "Optimizer: adamw, muon, adam-8bit, paged-adamw, paged-adam-8bit, adafactor, sgd-momentum, sgd.",
@@ -94,7 +100,7 @@ class Setting:
         "Tokens per sequence: 8192 or 8k (default: the model's; fine-tuning 4k).",
         'Tokens per sequence: ``8192`` or ``"8k"``.', metavar="N")] = None
     tokens: Annotated[float | str | None, Option(
-        "Tokens to train on, e.g. 1T (default: the model's; fine-tuning 10M).",
+        "Tokens to train on, e.g. 1T, padding of packed texts included (default: the model's; fine-tuning 10M).",
         'To train on: ``1e12`` or ``"1T"``.', metavar="N")] = None
     mtp_layers: Annotated[int, Option(
         "Multi-token prediction modules trained with the model (DeepSeek-V3's recipe: 1).",
@@ -105,6 +111,8 @@ class Setting:
     method: Annotated[str, METHOD] = "pretrain"
     task: Annotated[Task | RLTask, TASK] = "sft"
     lengths: Annotated[str | Path | Sequence[float] | None, LENGTHS] = None
+    examples: Annotated[int | str | None, EXAMPLES] = None
+    epochs: Annotated[float | None, EPOCHS] = None
     rank: Annotated[int | None, RANK] = None
     targets: Annotated[Sequence[Target] | None, Option(says="Matrices with LoRA factors.")] = None
     optimizer: Annotated[str, OPTIMIZER] = "adamw"
@@ -117,8 +125,7 @@ class Setting:
         "Price per accelerator-hour: 2.10 or '$2.10/h'.",
         'US dollars per accelerator-hour, or ``"$2.10/h"``.', metavar="USD/H")] = None
     basis: Annotated[Basis, Option(
-        "Which of the catalog's prices to use.",
-        "Which of the catalog's prices.")] = "on-demand"
+        "Which of the catalog's prices to use.", "Which of the catalog's prices.")] = "on-demand"
     vendor: Annotated[str | None, Option(
         "Whose price (default: the node's own, else the median of all).",
         "Whose; the node's own unless said, else the median of current offers of its accelerator.",
@@ -158,9 +165,11 @@ class PlanOptions(Setting):
     max_cost: Annotated[float | str | None, Option(
         "Highest training cost, e.g. '$500k'.",
         'US dollars, or ``"$500k"``.', metavar="USD", flags=("--max-cost", "--budget"))] = None
-    launchable: Annotated[bool, Option(
-        "Over several pools, only plans that a launcher can run: identical pipelines that fill their nodes.",
-        "Over several pools, only what a launcher starts as it is.")] = False
+    launchable: Annotated[bool | None, Option(
+        "Over several pools, only identical pipelines that fill their nodes, as launchers start them, or any. By"
+        " default what a launcher starts comes first, and a line says what any would gain.",
+        "Over several pools, only what a launcher starts (True), any pipelines (False), or what a launcher starts"
+        " where anything is, with the gain of others (None).", flags=("--launchable/--any-pipelines",))] = None
     top: Annotated[int, Option("Number of plans to list.", "Plans to return.", metavar="K")] = 5
     shortlist: Annotated[int | None, Option(
         "Only plans to run in turn: the best with other degrees or schedules (export --benchmark writes their runs).",
@@ -268,6 +277,8 @@ class FitQuestion:
     tokens: Annotated[float | str | None, Option(
         "Tokens to train on (default: 10M).",
         'To train on: ``1e7`` or ``"10M"``; 10 M unless said.', metavar="N")] = None
+    examples: Annotated[int | str | None, EXAMPLES] = None
+    epochs: Annotated[float | None, EPOCHS] = None
     rank: Annotated[int | None, RANK] = None
     optimizer: Annotated[str, OPTIMIZER] = "adamw"
     runtime: Annotated[str | None, Option(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -15,7 +14,7 @@ from planner.base import units
 from planner.base.errors import WrongQuestion, meant
 from planner.base.reading import short_hash
 from planner.catalog import Catalog, cluster, cluster_from_file, load
-from planner.models import context, fine_tuning, workload
+from planner.models import context, fine_tuning, text_lengths, workload
 from planner.question import node_prices, pools
 from planner.question.given import InZone, Named, counted, joined, lengths, listed, path, texts
 from planner.question.job_pools import Pools, merged
@@ -32,7 +31,6 @@ from planner.question.values import (
 from planner.schema.choices import Basis
 from planner.schema.hardware import Accelerator, Cluster, Node, Price, Runtime, dated
 from planner.schema.notebook import spelled
-from planner.schema.plan import AskedPlans
 from planner.schema.workload import ConvolutionNetwork, Model, Workload
 from planner.space import split_schedules
 from planner.space.pins import Bound, Pins, parse_pins
@@ -240,7 +238,7 @@ def _usual_batch(model: Model, base: Cluster, asked: PlanOptions) -> int:
 def _workload(model: Model, batch: int, asked: PlanOptions) -> Workload:
     """What is trained; a figure that cannot be is named by its flag."""
     try:
-        return workload.workload(
+        trained = workload.workload(
             model, sequence=sequence_length(asked.seq), batch=batch, tokens=asked.tokens, method=asked.method,
             rank=asked.rank, targets=None if asked.targets is None else tuple(asked.targets), optimizer=asked.optimizer,
             mtp_layers=asked.mtp_layers, imbalance=asked.imbalance, task=asked.task, lengths=lengths(asked.lengths),
@@ -249,6 +247,19 @@ def _workload(model: Model, batch: int, asked: PlanOptions) -> Workload:
         figure, is_figure, reason = str(error).partition(" = ")
         flag = f"--{'seq' if figure == 'sequence' else figure} {reason}"
         raise WrongQuestion(flag if is_figure else figure) from None
+    return trained if (seen := _texts_seen(asked, trained.sequence)) is None else replace(trained, tokens=seen)
+
+
+def _texts_seen(asked: PlanOptions, sequence: int) -> float | None:
+    """Tokens of the texts that are to be seen, padding included; None where tokens are stated, or nothing is."""
+    if asked.examples is None and asked.epochs is None:
+        return None
+    if asked.tokens is not None or asked.noise_scale is not None:
+        other = "--tokens" if asked.tokens is not None else "--noise-scale"
+        raise WrongQuestion(f"{other} with --examples or --epochs: these say the tokens; leave one out")
+    return text_lengths.positions(
+        lengths(asked.lengths), sequence, asked.examples, 1.0 if asked.epochs is None else asked.epochs
+    )
 
 
 def pinned_request(
@@ -518,36 +529,6 @@ def _inputs(known: Catalog, model: Model | ConvolutionNetwork, named: Named | Se
     return found
 
 
-def cluster_name(named: Named, asked: PlanOptions) -> str:
-    """A cluster as documents name it: one of one's own by its name, without where its file lies."""
-    plain, zone = pools.zoned(named)
-    if isinstance(plain, str | Path) and str(plain).endswith(".toml"):
-        plain = cluster_from_file(Path(plain).expanduser(), catalog_of(asked))
-    name = plain.name or plain.node.id if isinstance(plain, Cluster) else str(plain)
-    return f"{name}@{zone}" if zone else name
-
-
-FILE_KEYWORDS = ("catalog", "site", "lengths")
-"""Keywords whose values are files and folders; lengths of texts stand in plans."""
-
-
-def kept_question(
-    named: Named | Sequence[Named], asked: PlanOptions, settings: Sequence[str] | None = None
-) -> AskedPlans:
-    """A question as its document keeps it; `settings` are those of an estimate."""
-    plain = {**vars(asked), "pin": texts(asked.pin), "accelerators": counted(asked.accelerators)}
-    options = {
-        name: value
-        for name, value in plain.items()
-        if name not in FILE_KEYWORDS and value != getattr(PlanOptions, name)
-    }
-    return AskedPlans(
-        clusters=tuple(cluster_name(each, asked) for each in listed(named)),
-        settings=None if settings is None else tuple(settings),
-        options=json.loads(json.dumps(options)),  # lists for tuples, as a file has them
-    )
-
-
 def digest(content: object) -> str:
     """The first 16 digits of the SHA-256 of a file's bytes, or of a record with all its fields."""
     data = content if isinstance(content, bytes) else spelled(content).encode()
@@ -573,7 +554,12 @@ def _left_open(asked: PlanOptions, base: Cluster, model: Model, runtime: Runtime
         ),
         (asked.batch is None, f"batch of {batch:,} sequences", default, "--batch"),
         (asked.seq is None, f"{usual.sequence:,} tokens per sequence", default, "--seq"),
-        (asked.tokens is None, f"{units.format_count(usual.tokens)} tokens to train on", default, "--tokens"),
+        (
+            asked.tokens is None and asked.examples is None and asked.epochs is None,
+            f"{units.format_count(usual.tokens)} tokens to train on",
+            default,
+            "--tokens",
+        ),
         (asked.runtime is None, runtime.id, "the default runtime, its newest release", "--runtime"),
         (asked.precision is None, "16-bit precision", "8-bit formats change numerics; ask for them", "--precision"),
         (

@@ -55,8 +55,9 @@ class Request:
     weighs_own_runs: bool = True
     """Whether a site's runs shift plans near them more than others: not where plans over several pools, which are near
     none, are compared with these."""
-    launchable: bool = False
-    """Of plans over several pools only those that a launcher can run: identical pipelines that fill their nodes."""
+    launchable: bool | None = None
+    """Of plans over several pools only those that a launcher can run: identical pipelines that fill their nodes; False:
+    any; None: any where a launcher runs the best, otherwise as True."""
     price: Price | None = None
     """Per node-hour; the sold entry's id stands in `sold_as`."""
     price_basis: str = "on-demand"

@@ -17,7 +17,7 @@ from planner.question.plan_options import (
     PlanOptions,
     Setting,
 )
-from planner.schema.choices import Basis, Engine, Objective, Placement, RLTask
+from planner.schema.choices import Basis, Engine, Objective, Placement, RLTask, WeightsWay
 
 if TYPE_CHECKING:
     from planner.question.given import Machines, Progress
@@ -72,6 +72,10 @@ class RLOptions:
     engine_release: Annotated[str | None, Option(
         "Its release, whose defaults count: 0.7.3 (default: the newest).",
         "Release of the engine, whose defaults count; the newest unless said.", metavar="R")] = None
+    weights: Annotated[WeightsWay | None, Option(
+        "How new weights reach rollout on other accelerators: NCCL broadcast or a checkpoint engine (default: the "
+        "quicker).",
+        "How new weights reach rollout on other accelerators; the quicker way unless said.")] = None
     rollout_precision: Annotated[str | None, Option(
         "Precision of rollout: bf16, fp8 (default: bf16).",
         'Of rollout: ``"bf16"`` or ``"fp8"``.', metavar="P")] = None

@@ -11,7 +11,7 @@ from pathlib import Path
 from planner.base import csv_rows
 from planner.base.errors import WrongQuestion
 from planner.base.units import format_percent
-from planner.report import key_figures, plans, quantities, vega_lite
+from planner.report import key_figures, per_dollar, plans, quantities, vega_lite
 from planner.report.html_page import Block, Chart, Content, Lines, Section, TextTable
 from planner.report.quantities import seconds
 from planner.schema.reports import Validation
@@ -118,6 +118,9 @@ def _matters(found: StudyResult) -> list[Section]:
         table = TextTable("Sensitivity (+1 %)", ("axis", "change"), [(axis, f"{e:+.3f} %") for axis, e in known])
         summary = f"1 % more of an axis changes {found.question.objectives[0]} of the best point by so many per cent."
         blocks.append(Chart("Sensitivity (+1 %)", summary, vega_lite.bars(values, "% change", ["elasticity"]), table))
+    units = {axis.path: axis.unit for axis in found.question.axes}
+    for headers, rows in per_dollar.tables(found, {path: path for path in units}, units):
+        blocks.append(TextTable(f"Per dollar, {headers[0]}", ("figure", *headers[1:]), rows))
     return [Section("What matters", blocks)] if blocks else []
 
 

@@ -58,7 +58,7 @@ def colocated_plan(asked: PostTraining, trained: Training, served: Served) -> RL
         if not np.isfinite(seconds[j]):
             continue
         size = (machines.accelerators, machines.accelerators)
-        sync = candidates.synchronised(work, trained, served, served, size, False)
+        sync = candidates.synchronised(work, trained, served, served, size, False).seconds
         if not offloads:
             sync -= 2.0 * trained.states / float(served.device.host_bandwidth)
         step = (
@@ -67,7 +67,7 @@ def colocated_plan(asked: PostTraining, trained: Training, served: Served) -> RL
         if best is None or step < best.step:
             sides = (_side(asked, offered, j, int(counts[j]), float(assigned[j]), float(seconds[j])),)
             best = Timed(placement="colocated", staleness=0.0, generation=float(seconds[j]), sync=sync, step=step,
-                         rollout=sides, offloads=offloads)  # fmt: skip
+                         rollout=sides, offloads=offloads, weights=None)  # fmt: skip
     return None if best is None else _plan(asked, trained, best)
 
 
@@ -89,7 +89,7 @@ def plan_apart(asked: PostTraining, point: PlacementPoint, choice: RoleChoice) -
         float(np.interp(side.sequences, point.offered[p].assigned, point.offered[p].seconds[j]))
         for side, (p, j, _) in zip(sides, choice.replicas, strict=True)
     )
-    sync = point.sync_s[choice.training] - asked.excess.other
+    sync = point.weights[choice.training].seconds
     step = rl_step.step(
         point.placement, generation, trained.seconds, sync + asked.excess.other, point.updates, point.staleness
     )
@@ -101,6 +101,7 @@ def plan_apart(asked: PostTraining, point: PlacementPoint, choice: RoleChoice) -
         step=float(step),
         rollout=tuple(sides),
         offloads=False,
+        weights=point.weights[choice.training].way,
         left=without_one(point, choice, window),
     )
     return _plan(asked, trained, timed)
@@ -196,6 +197,7 @@ def _plan(asked: PostTraining, trained: Training, timed: Timed) -> RLPlan:
         usd=None if usd is None else usd * timed.step * steps,
         days=timed.step * steps / DAY_S,
         steps_times=times,
+        weights=timed.weights,
         failures=failures(asked, trained, timed),
     )
 

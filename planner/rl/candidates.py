@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from planner.rl import training
 from planner.rl.constants import MeasuredExcess
 from planner.rl.problem import PostTraining, RLStep
 from planner.rl.training import Trainer, TrainerPasses, Tried
-from planner.schema.choices import Placement
+from planner.schema.choices import Placement, WeightsWay
 from planner.schema.rl import RolloutSide
 from planner.schema.workload import Model
 
@@ -192,10 +193,18 @@ def kept(options: ReplicaOptions) -> ReplicaOptions:
     )
 
 
+class WeightsMoved(NamedTuple):
+    """How weights reach the replicas, and in how many seconds."""
+
+    way: WeightsWay | None
+    """None: in place, on the same accelerators."""
+    seconds: float
+
+
 def synchronised(
     work: RLStep, training: Training, trainers: Served, replicas_on: Served, sizes: tuple[int, int], apart: bool
-) -> float:
-    """Seconds in which weights reach the replicas; on the same accelerators by resharding.
+) -> WeightsMoved:
+    """The quicker way of weights to the replicas, or the stated one; on the same accelerators by resharding.
 
     Args:
         work: What is trained.
@@ -206,10 +215,15 @@ def synchronised(
         apart: Whether these are others.
     """
     weights = 2.0 * parameters(work.model).total
-    if apart:
-        return weight_sync.between(weights, trainers.shape, trainers.network, replicas_on.network, sizes)
-    moved = weight_sync.offload(training.states, float(trainers.device.host_bandwidth))
-    return weight_sync.in_place(weights, trainers.shape, trainers.network, sizes[0]) + moved
+    if not apart:
+        moved = weight_sync.offload(training.states, float(trainers.device.host_bandwidth))
+        return WeightsMoved(None, weight_sync.in_place(weights, trainers.shape, trainers.network, sizes[0]) + moved)
+    joined = (weights, trainers.shape, trainers.network, replicas_on.network, sizes)
+    ways = [
+        WeightsMoved("broadcast", weight_sync.between(*joined)),
+        WeightsMoved("checkpoint-engine", weight_sync.by_checkpoint_engine(*joined)),
+    ]
+    return min((way for way in ways if work.weights in (None, way.way)), key=lambda way: way.seconds)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -223,5 +237,6 @@ class Timed:
     step: float
     rollout: tuple[RolloutSide, ...]
     offloads: bool
+    weights: WeightsWay | None
     left: float | None = None
     """Seconds of a rollout while one replica is away; None: it was the only one."""

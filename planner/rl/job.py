@@ -48,6 +48,9 @@ def posed(
     if asked.placement == "colocated" and asked.split:
         both = f"--split {asked.split} --placement colocated"
         raise WrongQuestion(f"{both}: all accelerators of it train and roll out; leave out one of the two")
+    if asked.placement == "colocated" and asked.weights:
+        both = f"--weights {asked.weights} --placement colocated"
+        raise WrongQuestion(f"{both}: weights change in place there; leave out one of the two")
     law, tried = law_and_placements(asked)
     excess = constants.fitted()
     if learned is not None:

@@ -324,7 +324,7 @@ def _timed(asked: PostTraining, trained: Training, where: Placement, stale: floa
         log_probabilities=trained.log_probabilities_s,
         reference=trained.reference_s,
         update=trained.update_s,
-        sync=candidates.synchronised(work, trained, on_trainers, served, sizes, not colocated),
+        sync=candidates.synchronised(work, trained, on_trainers, served, sizes, not colocated).seconds,
         experts=work.model.moe is not None,
         tokens=work.tokens,
         as_stated=as_stated,

@@ -29,7 +29,7 @@ from planner.question.rl_options import RLOptions
 from planner.question.values import sequence_length
 from planner.rl.constants import EngineFigures, MeasuredExcess, at_release, engine
 from planner.rl.learned import LikeJob, SiteSteps
-from planner.schema.choices import Objective, Placement, RLTask
+from planner.schema.choices import Objective, Placement, RLTask, WeightsWay
 from planner.schema.hardware import Cluster, Runtime
 from planner.schema.rl_site import SitePhaseName
 from planner.schema.workload import Model
@@ -56,6 +56,8 @@ class RLStep:
     engine: EngineFigures
     rollout_precision: str
     engine_release: str | None = None
+    weights: WeightsWay | None = None
+    """How they reach replicas on other accelerators; None: the quicker way."""
 
     @property
     def forwards(self) -> int:
@@ -116,6 +118,7 @@ def work(model: Model, task: RLTask, asked: RLOptions) -> RLStep:
         steps=asked.steps,
         engine=engine_as_set(asked.engine, pinned_replica(texts(asked.rollout)), asked.engine_release),
         engine_release=asked.engine_release,
+        weights=asked.weights,
         rollout_precision=precision,
     )
 

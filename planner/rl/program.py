@@ -24,7 +24,7 @@ import numpy as np
 from planner.base.solver import Linear, Problem, total
 from planner.cost import rl_step
 from planner.cost.figures import Array
-from planner.rl.candidates import ReplicaOptions, Training
+from planner.rl.candidates import ReplicaOptions, Training, WeightsMoved
 from planner.schema.choices import Placement
 
 PRECISION = 5e-3
@@ -51,15 +51,21 @@ class PlacementPoint:
     """Accelerators of all pools that roll out, where the question says so."""
     usd: Sequence[float]
     """US dollars of an accelerator and second, by pool; ones where no price is known."""
-    sync_s: Sequence[float]
+    weights: Sequence[WeightsMoved]
     """By training."""
+    other_s: float
+    """Seconds that a step takes beside its phases."""
+
+    def waits_s(self, training: int) -> float:
+        """Seconds beside a training and its rollout."""
+        return self.weights[training].seconds + self.other_s
 
     def window(self, training: int, step: float) -> float:
         """Seconds that a step of `step` seconds leaves for the rollout beside a training; nothing where it is longer
         itself.
         """
         seconds = self.trainings[training].seconds
-        room = step - self.sync_s[training]
+        room = step - self.waits_s(training)
         if room < seconds * (1.0 - 1e-12):
             return 0.0
         if self.placement == "in-step":
@@ -143,7 +149,7 @@ def solve(point: PlacementPoint) -> Solved | None:
 
 def _shortest(point: PlacementPoint, training: int, sequences: Callable[[int, float], float]) -> float:
     """Seconds of the shortest step in which so many sequences are completed; infinite where no step is long enough."""
-    floor = point.trainings[training].seconds + point.sync_s[training]
+    floor = point.trainings[training].seconds + point.waits_s(training)
     low = floor
     high = 64.0 * floor + 1e5
     if sequences(training, high) < point.sequences:

@@ -14,7 +14,7 @@ from planner.models.workload import workload
 from planner.question.reading import runtime_of
 from planner.rl import answer, candidates, nearest, problem, program
 from planner.rl.answer import colocated_plan, plan_apart
-from planner.rl.candidates import Training
+from planner.rl.candidates import Training, WeightsMoved
 from planner.rl.problem import PostTraining
 from planner.rl.program import PlacementPoint
 from planner.schema.choices import Objective, Placement
@@ -168,7 +168,8 @@ def _apart(
         sizes=sizes,
         left=None if asked.split is None else asked.split[1],
         usd=[1.0 if machine.usd_per_s is None else machine.usd_per_s for machine in asked.machines],
-        sync_s=[synchronised(asked, served, trained, sum(sizes)) for trained in trainings],
+        weights=[synchronised(asked, served, trained, sum(sizes)) for trained in trainings],
+        other_s=asked.excess.other,
     )
     solved = program.solve(point)
     if solved is None:
@@ -182,11 +183,13 @@ def _apart(
     return [plan_apart(asked, point, choice) for choice in dict.fromkeys((*filled, solved.cheapest))]
 
 
-def synchronised(asked: PostTraining, served: Sequence[Served], trained: Training, total: int) -> float:
-    """Seconds of weights to replicas elsewhere, and of what a step takes beside its phases."""
-    slowest = min(served, key=lambda model: float(model.network.nic))
+def synchronised(asked: PostTraining, served: Sequence[Served], trained: Training, total: int) -> WeightsMoved:
+    """The way of weights to replicas elsewhere."""
+    used = trained.trainer.accelerators
+    left = [n for n, pool in enumerate(asked.machines) if n != trained.pool or pool.accelerators > used]
+    slowest = served[min(left, key=lambda n: float(served[n].network.nic))]
     sizes = (trained.trainer.accelerators, max(total - trained.trainer.accelerators, 1))
-    return candidates.synchronised(asked.work, trained, served[trained.pool], slowest, sizes, True) + asked.excess.other
+    return candidates.synchronised(asked.work, trained, served[trained.pool], slowest, sizes, True)
 
 
 def _value(objective: Objective, plan: RLPlan) -> float:

@@ -117,6 +117,7 @@ def _stated_apart(
         sizes=[machine.accelerators for machine in asked.machines],
         left=accelerators,
         usd=[machine.usd_per_s or 0.0 for machine in asked.machines],
-        sync_s=[synchronised(asked, served, trained, trained.trainer.accelerators + accelerators)],
+        weights=[synchronised(asked, served, trained, trained.trainer.accelerators + accelerators)],
+        other_s=asked.excess.other,
     )
     return plan_apart(asked, point, RoleChoice(LONG_S, 0, ((place, 0, count),), 0.0))

@@ -17,7 +17,7 @@ from planner.question.values import TABLE, QuestionContext, Whole
 from planner.rl import job
 from planner.rl.learned import SiteSteps
 from planner.rl.problem import LengthsFile, responses
-from planner.schema.choices import Engine, Placement, RLTask
+from planner.schema.choices import Engine, Placement, RLTask, WeightsWay
 from planner.schema.workload import Model
 
 TASKS: tuple[RLTask, ...] = get_args(RLTask)
@@ -50,6 +50,7 @@ class StepTable:
     placement: Placement | None = None
     engine: Engine = "vllm"
     engine_release: str | None = None
+    weights: WeightsWay | None = None
     rollout_precision: str = "bf16"
     rollout: str = ""
     steps: Whole = RLTraining.steps

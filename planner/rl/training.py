@@ -23,7 +23,7 @@ from planner.catalog import Catalog
 from planner.cost import stage_memory
 from planner.cost.evaluate import terms
 from planner.cost.generation import Demand
-from planner.models import fine_tuning
+from planner.models import text_lengths
 from planner.models.context import attended, in_texts
 from planner.question.given import texts
 from planner.question.plan_options import PlanOptions
@@ -163,8 +163,8 @@ def _of_responses(figures: Figures, model: Model, demand: Demand, forwards: floa
     shape = replace(
         figures.shape,
         attended=in_texts(model, texts),
-        text=fine_tuning.around_token(texts),
-        attended_full=fine_tuning.around_token(texts),
+        text=text_lengths.around_token(texts),
+        attended_full=text_lengths.around_token(texts),
         reference=forwards,
     )
     return replace(figures, shape=shape)

@@ -16,6 +16,8 @@ Placement = Literal["colocated", "in-step", "one-step-off", "async"]
 """Where rollout and training are: on the same accelerators in turns; apart, waiting for each other; apart, a batch
 ahead; apart, as many batches ahead as the staleness says."""
 Engine = Literal["vllm", "sglang", "tensorrt-llm", "megatron"]
+WeightsWay = Literal["broadcast", "checkpoint-engine"]
+"""How new weights reach replicas on other accelerators."""
 """What generates responses."""
 Basis = Literal["on-demand", "spot", "reserved-1y", "reserved-3y"]
 """What kind of hourly price is meant."""

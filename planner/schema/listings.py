@@ -10,6 +10,7 @@ from planner.schema.efficiency import AcceleratorEfficiency, CollectiveEfficienc
 from planner.schema.hardware import Accelerator, Fabric, Node, Region, Runtime
 from planner.schema.plan_prediction import PriceUsed
 from planner.schema.record import Record
+from planner.schema.reports import FittingPlan
 from planner.schema.workload import ConvolutionNetwork, Model, Recommender
 
 From = Annotated[str, Field(alias="from")]
@@ -522,6 +523,8 @@ class PreviewedRun(Record):
     """GiB of the largest peak that was logged."""
     verdict: Literal["healthy", "slow", "crashed", "out of memory", "hung", "diverged", "cut off"]
     ending: RunEnding
+    fits_instead: tuple[FittingPlan, ...]
+    """Of a run that ran out of memory: plans that fit, with their prices."""
     cells: dict[str, str]
     """Column of docs/runs.md -> cell of what ran."""
     missing: tuple[str, ...]

@@ -426,6 +426,16 @@ class OtherSoftware(Record):
     """How much more of the objective (time, money, energy) these take, as a fraction."""
 
 
+class BeyondLaunchers(Record):
+    """A better plan over the pools that no launcher starts: its pipelines or their stages differ."""
+
+    uses: tuple[str, ...]
+    """Nodes of each pool in use: ``8 x dgx-a100-40gb``."""
+    step_time_s: float
+    less: float
+    """How much less of the objective (time, money, energy) it takes than the first plan, as a fraction."""
+
+
 class Reasons(Record):
     """Why the first plan is first."""
 
@@ -435,6 +445,8 @@ class Reasons(Record):
     why_not: tuple[str, ...]
     other_software: Sparse[tuple[OtherSoftware, ...]] = None
     """What the choice of pools depends on; only in documents of questions over several pools of which it was tried."""
+    beyond_launchers: Sparse[BeyondLaunchers] = None
+    """What the plans, which launchers start, forgo; only in documents of questions over several pools."""
 
 
 class UsualRun(Record):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
+from planner.base.units import format_count, format_seconds, format_usd
 from planner.schema import notebook
 from planner.schema.plan import Interval, Plan
 from planner.schema.record import Answer, Record, Sparse
@@ -373,6 +374,33 @@ class CommunicationTable(Record):
     cells: tuple[TimedCall, ...]
 
 
+class FittingPlan(Record):
+    """The fastest plan that fits where a run ran out of memory, next to what was predicted for that run."""
+
+    where: str
+    """What it shares with the run, in words."""
+    configuration: str
+    """As ``estimate`` takes it."""
+    step_time_s: float
+    step_time_ratio: float
+    """Over the run's prediction; dollars have the same ratio, on the same nodes."""
+    memory_bytes: float
+    ran_out_at_bytes: float
+    """Peak that was predicted for the run."""
+    usd: float | None
+    """Of the model's whole training."""
+    tokens: float
+    """Of that training."""
+
+    def __str__(self) -> str:
+        price = f", {format_usd(self.usd)} for {format_count(self.tokens)} tokens" if self.usd else ""
+        return (
+            f"fits {self.where}: {self.configuration}: {format_seconds(self.step_time_s)} a step "
+            f"({100 * (self.step_time_ratio - 1):+.0f} % of the prediction for this run){price}, "
+            f"{self.memory_bytes / 2**30:.1f} GiB (this run: {self.ran_out_at_bytes / 2**30:.1f} by prediction)"
+        )
+
+
 class LearntRun(Record):
     """A measured run next to what was predicted of it before."""
 
@@ -388,6 +416,8 @@ class LearntRun(Record):
     """What was read off the log or the plan, and what contradicted it."""
     row: dict[str, str]
     """As the journal has it: column -> cell."""
+    fits_instead: tuple[FittingPlan, ...] = ()
+    """Of a run that ran out of memory: plans that fit, with their prices."""
 
 
 class Learnt(Record):
@@ -475,10 +505,12 @@ class TraceReport(Record):
 
     kind: Literal["trace-report"] = "trace-report"
     schema_version: Literal[1] = 1
+    measured_on: Literal["accelerator", "cpu"] = "accelerator"
+    """On a CPU `measured_s` and `predicted_s` are of unlike machines: compare shares of `step_s` and `predicted_s`."""
     steps: int
     step_s: float
     predicted_s: float
     rows: tuple[TracedCause, ...]
-    """The largest difference first; `measured_s` adds up to `step_s`, `predicted_s` to the prediction."""
+    """The largest difference first, on a CPU of shares; `measured_s` adds up to `step_s`, `predicted_s` likewise."""
     ranks: tuple[TracedRank, ...]
     notes: tuple[str, ...]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from planner.base.units import format_seconds
 from planner.schema import notebook
-from planner.schema.choices import Engine, Objective, Placement, RLTask
+from planner.schema.choices import Engine, Objective, Placement, RLTask, WeightsWay
 from planner.schema.measured_step import MeasuredStep
 from planner.schema.plan import Assumption, Generator
 from planner.schema.record import Answer, Record, Sparse
@@ -161,6 +161,8 @@ class RLPlan(Record):
     usd: float | None
     """US dollars of all steps."""
     days: float
+    weights: Sparse[WeightsWay] = None
+    """How they reach replicas on other accelerators; None: in place, or in documents of before."""
     steps_times: Sparse[float] = None
     """Times as many steps as in step, by the user's own law of learning against staleness; None: none is stated."""
     failures: Sparse[RLFailures] = None

@@ -206,6 +206,23 @@ class NextMillion(Record):
     basis: str
 
 
+class FigurePerDollar(Record):
+    """What a tenth more of one figure (of whole numbers the next value) brings, and what it costs."""
+
+    at: Literal["base", "best"]
+    """From which machine on: the base as the catalog has it, or the best point."""
+    axis: str
+    start: float
+    value: float
+    step: float
+    """Relative change of the weighted step time, the plans searched anew."""
+    usd: float
+    """US dollars more: of the capital, or of an hour where nodes are rented; `paid` is their relative change."""
+    paid: float
+    per_percent: float | None
+    """``ln(step after / before) / ln(paid after / before)``: below -1 it pays; None where no price of it is stated."""
+
+
 class Interaction(Record):
     """What two axes explain together of the first objective's variation, beyond what each does by itself."""
 
@@ -232,6 +249,8 @@ class StudyResult(Answer[DesignPoint]):
     sensitivity: tuple[AxisSensitivity, ...]
     pairs: tuple[PairSweep, ...]
     next_million: tuple[NextMillion, ...]
+    per_dollar: Sparse[tuple[FigurePerDollar, ...]] = None
+    """Which figure the next dollar goes into, from the base up and at the best point; None in documents of before."""
     importance: dict[str, float]
     """Axis -> share of the first objective's variation that it explains by itself: the main effects of a fANOVA."""
     interactions: tuple[Interaction, ...] = ()

@@ -9,6 +9,8 @@ from typing import Any
 
 from planner.base.errors import WrongQuestion
 from planner.base.units import format_seconds
+from planner.schema.record import dump
+from planner.schema.reports import FittingPlan
 from planner.site import cells, log_rows
 from planner.site.findings import RunFinding
 from planner.site.log_rows import NEEDED, Known
@@ -25,6 +27,10 @@ class Preview:
     """One measurement that would be learned, or the reason why it would not."""
 
     finding: RunFinding
+    fits_instead: tuple[FittingPlan, ...] = ()
+    """Of a run that ran out of memory, plans that fit, with their prices."""
+    fits_elsewhere: str = ""
+    """What would fit where none of these does."""
 
     @property
     def files(self) -> list[str]:
@@ -78,6 +84,7 @@ class Preview:
             "tokens_per_s_per_gpu": finding.tokens_per_s,
             "peak_memory_gib": None if peak is None else peak / 2.0**30,
             "verdict": finding.verdict.word,
+            "fits_instead": [dump(plan) for plan in self.fits_instead],
             "ending": {name: part for name, part in asdict(finding.verdict).items() if name != "word"},
             "cells": self.cells,
             "missing": self.missing,
@@ -96,6 +103,9 @@ class Preview:
         yield str(finding.verdict)
         if finding.verdict.next:
             yield f"next: {finding.verdict.next}"
+        yield from map(str, self.fits_instead)
+        if self.fits_elsewhere:
+            yield f"nothing fits on its accelerators; {self.fits_elsewhere}"
         yield ", ".join(f"{column}={text}" for column, text in self.cells.items()) or "says nothing of what ran"
         yield from finding.notes
         if self.refused:

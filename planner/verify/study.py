@@ -161,6 +161,23 @@ def sweeps_agree(study: StudyResult) -> Iterator[str]:
             yield f"a sweep says {objective:.12g} of a point that has {known[_place(point)]:.12g}"
 
 
+def dollars_are_of_its_machines(study: StudyResult) -> Iterator[str]:
+    """Figures that a dollar may go into are axes of the question, at the best point those of it, and each is raised."""
+    paths = {axis.path for axis in study.question.axes}
+    for figure in study.per_dollar or ():
+        where = f"per_dollar of {figure.axis}"
+        if figure.axis not in paths or not figure.value > figure.start:
+            yield f"{where}: from {figure.start:g} to {figure.value:g} of no axis that is raised"
+        elif figure.at == "best" and study.best and study.best[0].axes[figure.axis] != figure.start:
+            yield f"{where}: the best point has {study.best[0].axes[figure.axis]}, it begins at {figure.start:g}"
+        if (figure.per_percent is None) != (figure.paid <= 0.0):
+            yield f"{where}: {figure.paid:+.3g} of the price, and {figure.per_percent} for a per cent of it"
+        elif figure.per_percent is not None and not same(
+            figure.per_percent, math.log1p(figure.step) / math.log1p(figure.paid)
+        ):
+            yield f"{where}: {figure.per_percent:.6g} for a per cent is not what step and price say"
+
+
 def _place(axes: Values) -> tuple[tuple[str, Value], ...]:
     return tuple(sorted(axes.items()))
 
@@ -169,7 +186,13 @@ def _alike(one: Mapping[str, float], other: Mapping[str, float]) -> bool:
     return one.keys() == other.keys() and all(same(value, other[name]) for name, value in one.items())
 
 
-CHECKS = (trials_are_counted, trials_are_of_the_question, points_are_trials, sweeps_agree)
+CHECKS = (
+    trials_are_counted,
+    trials_are_of_the_question,
+    points_are_trials,
+    sweeps_agree,
+    dollars_are_of_its_machines,
+)
 
 
 def check(study: StudyResult) -> None:

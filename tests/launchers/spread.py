@@ -63,8 +63,8 @@ def plan(case: Case) -> Plan:
 
 @answered_once
 def mixed(model: str, pools: tuple[str, ...]) -> Plan:
-    """The planner's best plan over several pools."""
-    return api.plan(model, list(pools)).plans[0]
+    """The best plan over several pools of any pipelines."""
+    return api.plan(model, list(pools), launchable=False).plans[0]
 
 
 @answered_once

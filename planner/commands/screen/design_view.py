@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
@@ -12,6 +13,7 @@ from planner.base.units import (
     UNITS,
     format_bytes,
     format_count,
+    format_many,
     format_percent,
     format_power,
     format_seconds,
@@ -19,7 +21,7 @@ from planner.base.units import (
 )
 from planner.commands.screen import render, typeset
 from planner.commands.screen.hand_over import assumed, hand_over
-from planner.report import quantities
+from planner.report import per_dollar, quantities
 from planner.schema.rl import PLACED, layout, replicas
 from planner.study.question.study import LARGER_IS_BETTER
 
@@ -30,6 +32,8 @@ _FRONT = 8
 """Points of a front on the screen."""
 _TELLING = 0.05
 """Share of the variance from which the interaction of two axes is reported: below it, it is noise of the trials."""
+_REASONS = 4
+"""Reasons of points that are not feasible, on the screen."""
 _WITHOUT_LEVERS = "plans are without levers (CUDA graphs, kernels, offload, modules recomputed by name)"
 """What `plan` tries beyond its base space, and a point's plans do not."""
 
@@ -70,6 +74,7 @@ def show(found: StudyResult, *, verbose: bool = False) -> None:
     if found.sensitivity:
         _sensitivity(found)
         render.text()
+        _per_dollar(found)
         _million(found)
     _search(found)
     assumed(found.assumptions, verbose)
@@ -236,19 +241,30 @@ def _ends(each: Any, found: StudyResult) -> str:
     return f"{quantities.axis(each.sweep[0].value, unit)} .. {quantities.axis(each.sweep[-1].value, unit)}"
 
 
+def _per_dollar(answer: StudyResult) -> None:
+    """Which figure the next dollar goes into, from the base up and at the best point."""
+    paths = [axis.path for axis in answer.question.axes]
+    listed = [*per_dollar.tables(answer, {path: _short(path, paths) for path in paths}, _units(answer))]
+    for headers, rows in listed:
+        render.table(headers, rows, align="llrrrl", priority=["one figure more"])
+        render.text()
+    if any(row[-1] for table in listed for row in table.rows):
+        render.text(f"  {per_dollar.PAYS}")
+        render.text()
+
+
 def _million(found: StudyResult) -> None:
-    if not found.next_million:
-        return
+    """What a million more brings on one axis; nothing where it improves nothing."""
     units, paths = _units(found), [each.axis for each in found.sensitivity]
     first = found.question.objectives[0]
     sign = -1.0 if first in LARGER_IS_BETTER else 1.0
-    helps = [each for each in found.next_million if sign * each.changes[first] < 0]
     gains = [
         f"{_short(each.axis, paths)} to {quantities.axis(each.value, units[each.axis])}: "
         f"{first} {each.changes[first]:+.2%}"
-        for each in helps[:4]
+        for each in found.next_million
+        if sign * each.changes[first] < 0
     ]
-    render.labelled("Next $1M", f"{'; '.join(gains) or f'spent on one axis, it does not improve {first}'}")
+    render.labelled("Next $1M", *(["; ".join(gains[:4])] if gains else []))
 
 
 def _search(found: StudyResult) -> None:
@@ -267,8 +283,22 @@ def _search(found: StudyResult) -> None:
         how = f"{s.tried:,} trials by {s.method} (seed {s.seed}) in {s.outer_points:,} points"
         how += f", {s.feasible:,} feasible{took}"
     render.labelled("Search", how, *_unproven(found), _WITHOUT_LEVERS)
+    render.labelled("Not feasible", *_infeasible(found))
     if found.importance:
         render.labelled("Importance", f"{found.importance_method}{_interaction(found)}")
+
+
+def _infeasible(answer: StudyResult) -> Iterator[str]:
+    """Why points are not feasible, the commonest reason first: what stands in the way, or the limit that is broken."""
+    reasons = Counter(
+        trial.why or next((name for name, share in trial.violations.items() if share > 0), "no plan")
+        for trial in answer.trials
+        if not trial.feasible
+    )
+    for reason, count in reasons.most_common(_REASONS):
+        yield f"{format_many(count, 'point')}: {reason}"
+    if len(reasons) > _REASONS:
+        yield f"{len(reasons) - _REASONS:,} further reasons stand at their points (why, in JSON)"
 
 
 def _proven(found: StudyResult) -> str:

@@ -23,7 +23,7 @@ from planner.schema.images import ImagePlan
 from planner.schema.plan import Plan, PlanSet
 from planner.schema.procurement import Procurement
 from planner.schema.record import dump
-from planner.schema.reports import TracedRank, TraceReport
+from planner.schema.reports import TracedCause, TracedRank, TraceReport
 from planner.schema.rl import RLPlanSet
 from planner.schema.study import StudyResult
 
@@ -187,24 +187,26 @@ MOST_RANKS = 8
 
 def show_trace(found: TraceReport) -> None:
     """The table of causes, the ranks where they are several, and what was noted."""
-    off = found.predicted_s / found.step_s - 1.0
+    on_cpu = found.measured_on == "cpu"
+    off = f"predicted ({100 * (found.predicted_s / found.step_s - 1.0):+.0f} %)"
+    unlike = "predicted on accelerators: compare shares, not times"
     render.text(
-        f"{format_seconds(found.step_s)} a step traced, {format_seconds(found.predicted_s)} predicted "
-        f"({100 * off:+.0f} %); {format_many(found.steps, 'step')} on {format_many(len(found.ranks), 'rank')}"
+        f"{format_seconds(found.step_s)} a step traced{' on CPUs' if on_cpu else ''}, "
+        f"{format_seconds(found.predicted_s)} {unlike if on_cpu else off}; "
+        f"{format_many(found.steps, 'step')} on {format_many(len(found.ranks), 'rank')}"
     )
     render.text()
     rows = [
         (
             row.cause,
             _some(row.measured_s),
-            _some(row.predicted_s),
-            f"{'+' if row.longer_s >= 0 else '-'}{format_seconds(abs(row.longer_s))}",
-            format_percent(row.measured_s / found.step_s),
+            *_compared(row, found),
             _some(row.hidden_s),
         )
         for row in found.rows
     ]
-    render.table(["", "traced", "predicted", "difference", "of the step", "hidden"], rows, align="lrrrrr")
+    compared = ["of the step", "predicted", "points"] if on_cpu else ["predicted", "difference", "of the step"]
+    render.table(["", "traced", *compared, "hidden"], rows, align="lrrrrr")
     render.text()
     for row in found.rows:
         if row.why:
@@ -212,6 +214,16 @@ def show_trace(found: TraceReport) -> None:
             render.labelled(label if label.isupper() else label.capitalize(), row.why)
     _ranks(found)
     render.labelled("Notes", *found.notes)
+
+
+def _compared(row: TracedCause, report: TraceReport) -> tuple[str, str, str]:
+    """A cause next to its prediction: in seconds, or as shares of two steps where one of them ran on CPUs."""
+    share = row.measured_s / report.step_s
+    if report.measured_on == "cpu":
+        predicted = row.predicted_s / report.predicted_s
+        return format_percent(share), format_percent(predicted), f"{100 * (share - predicted):+.0f}"
+    difference = f"{'+' if row.longer_s >= 0 else '-'}{format_seconds(abs(row.longer_s))}"
+    return _some(row.predicted_s), difference, format_percent(share)
 
 
 def _some(seconds: float) -> str:

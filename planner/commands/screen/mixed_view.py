@@ -8,7 +8,7 @@ from planner.base.units import format_bytes, format_percent, format_usd
 from planner.commands.screen import render
 from planner.report import recommendation
 from planner.report.quantities import days, seconds, took
-from planner.schema.plan import Group, Plan, PlanSet
+from planner.schema.plan import BeyondLaunchers, Group, Plan, PlanSet
 
 
 def pools(plan: Plan) -> None:
@@ -88,8 +88,8 @@ def _stages(group: Group) -> str:
     return ", ".join(f"{n} x {text}" if n > 1 else text for text, n in runs)
 
 
-def starts(plan: Plan) -> None:
-    """The launchers that can run the plan, or why none can."""
+def starts(plan: Plan, beyond: BeyondLaunchers | None = None) -> None:
+    """The launchers that can run the plan, or why none can; and what a plan `beyond` those of launchers gains."""
     from planner.launchers.bundle import starts_alike, trainers
 
     p = plan.parallelism
@@ -101,7 +101,13 @@ def starts(plan: Plan) -> None:
     else:
         instead = "; --launchable restricts the search to plans that one can" if starts_alike(plan) else ""
         launchers = f"no supported launcher can run this plan ({why}){instead}"
-    render.labelled("Launchers", launchers)
+    lines = [launchers]
+    if beyond:
+        lines.append(
+            f"a plan that none of them starts would gain {format_percent(beyond.less)}: "
+            f"{seconds(beyond.step_time_s)} a step on {' + '.join(beyond.uses)} (--any-pipelines)"
+        )
+    render.labelled("Launchers", *lines)
 
 
 def depends(found: PlanSet) -> None:

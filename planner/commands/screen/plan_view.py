@@ -60,8 +60,9 @@ def show(plan_set: PlanSet, *, full: bool = False, verbose: bool = False) -> Non
         _evidence(plan_set, run)
     else:
         plan_evidence.fixes(plan_set)
-    if run.parallelism.groups:
-        mixed_view.starts(run)
+    beyond = plan_set.reasons.beyond_launchers
+    if run.parallelism.groups or beyond:
+        mixed_view.starts(run, beyond)
     _contingency(plan_set)
     _shortlist(plan_set)
     _site(plan_set)
@@ -229,9 +230,11 @@ def _texts(plan: Plan) -> None:
     if texts is None or found is None:
         return
     mean, seconds = sum(texts) / len(texts), plan.prediction.step_time_s
+    of_all = plan.workload.tokens * found.filled / mean
     cut = "; longer ones are cut" if texts[-1] >= plan.workload.sequence else ""
+    in_all = f"{found.per_step:,.0f} a step and {of_all:,.0f} in all"
     render.text(
-        f"texts of {mean:,.0f} tokens (longest {texts[-1]:,.0f}{cut}), packed: {found.per_step:,.0f} a step, "
+        f"texts of {mean:,.0f} tokens (longest {texts[-1]:,.0f}{cut}), packed: {in_all}, "
         f"{format_percent(found.filled)} of positions; sorted by length {found.sorted_s / seconds:.2f} x as long, "
         f"padded {found.padded_s / seconds:.2f} x"
     )

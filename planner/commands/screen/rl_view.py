@@ -146,7 +146,9 @@ def _rollout(side: RolloutSide) -> str:
 
 
 def _phases(plan: RLPlan) -> str:
-    parts = [f"{name} {format_seconds(getattr(plan.phases, key))}" for name, key in PHASES if getattr(plan.phases, key)]
+    seconds = {name: getattr(plan.phases, key) for name, key in PHASES if getattr(plan.phases, key)}
+    by = {"weights": f" by {plan.weights.replace('-', ' ')}"} if plan.weights else {}
+    parts = [f"{name} {format_seconds(took)}{by.get(name, '')}" for name, took in seconds.items()]
     hidden = f"; {format_seconds(plan.phases.hidden_s)} of them overlap" if plan.phases.hidden_s > 0.005 else ""
     return ", ".join(parts) + hidden
 

@@ -19,8 +19,9 @@ from planner.launchers.reading import deepspeed
 from planner.launchers.reading.found_options import FoundOptions
 from planner.launchers.reading.source import AS_IT_IS, Started, detect, read, text_of
 from planner.models import context, files, model_rules, workload
+from planner.question.kept import kept_question
 from planner.question.plan_options import PlanOptions
-from planner.question.reading import kept_question, pinned_request, request
+from planner.question.reading import pinned_request, request
 from planner.question.search_problem import resolve_efficiency
 from planner.schema.plan import PlanSet
 from planner.schema.workload import Model

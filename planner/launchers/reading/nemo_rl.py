@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +69,7 @@ def read_file(
         WrongQuestion: it inherits what is not there, or says what no stated step holds.
     """
     assumed: list[str] = []
-    values = flat(_inherited(mapping(text), folder, files, assumed, []), over=over)
+    values = flat(_inherited(mapping(text), folder, files, assumed, Opened(folder, [])), over=over)
     return _read({name: value for name, value in values.items() if name not in ignored}, tuple(assumed))
 
 
@@ -78,11 +79,20 @@ def inherited(values: Mapping[str, Any], folder: Path, files: tuple[Path, ...]) 
     Raises:
         WrongQuestion: one of them is not there.
     """
-    return _inherited(values, folder, files, [], [])
+    return _inherited(values, folder, files, [], Opened(folder, []))
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """What recipes inherited so far."""
+
+    within: Path
+    """The folder of the recipe that was given, outside of which nothing is opened."""
+    names: list[str]
 
 
 def _inherited(
-    values: Mapping[str, Any], folder: Path, files: tuple[Path, ...], assumed: list[str], opened: list[str]
+    values: Mapping[str, Any], folder: Path, files: tuple[Path, ...], assumed: list[str], opened: Opened
 ) -> dict[str, Any]:
     """A recipe over those that it inherits; the last of several leads."""
     parents = values.get("defaults") or []
@@ -91,13 +101,13 @@ def _inherited(
         raise WrongQuestion(f"--from nemo-rl: defaults {parents!s:.60}: the name of a recipe, or several, is expected")
     whole: dict[str, Any] = {}
     for name in names:
-        if len(opened) >= MOST:
+        if len(opened.names) >= MOST:
             raise WrongQuestion(f"--from nemo-rl: defaults {name:.60}: more than {MOST} recipes inherit one another")
-        opened.append(name)
+        opened.names.append(name)
         try:
-            text = named_file(folder, name, files)
-        except WrongQuestion:
-            if Path(name).name not in BASES:
+            text = named_file(folder, name, files, opened.within)
+        except WrongQuestion as error:
+            if Path(name).name not in BASES or "no such file" not in str(error):
                 raise
             assumed.append(f"{Path(name).name} is not at hand: what it says is taken from NeMo-RL 7ea279ab")
             if "megatron" in name:
@@ -167,6 +177,7 @@ def _read(values: dict[str, Any], assumed: tuple[str, ...]) -> StatedStep:
             "reference": not flags.get("grpo.skip_reference_policy_logprobs_calculation"),
             "placement": "async" if stale else "in-step" if apart else "colocated",
             "staleness": float(stale) if stale else None, "engine": "vllm",
+            "weights": "broadcast" if apart else None,
             "rollout_precision": flags.fact("rollout_precision"), "rollout": _replica(flags),
             "states": None if apart else "host", "steps": steps if steps and steps < 1e6 else None,
             "runtime": "megatron-core" if kind == "megatron" else "fsdp2",

@@ -145,9 +145,8 @@ def _left_in(values: Mapping[str, Any], ignored: frozenset[str], before: str = "
 
 def flat(text: str, started: Started = AS_IT_IS, folder: Path = Path(), *, inherits: bool = False) -> dict[str, Any]:
     """A file's keys with those of its sections and of the files that it `inherits`, without what is left out."""
-    values = with_files(formats.mapping_of(text), started.files)
-    if inherits:
-        values = nemo_rl.inherited(values, folder, started.files)
+    values = formats.mapping_of(text)
+    values = nemo_rl.inherited(values, folder, started.files) if inherits else with_files(values, started.files)
     inner = values.get("parameters")
     whole = formats.flat(inner if isinstance(inner, dict) else values, started.environment)
     return {key: value for key, value in whole.items() if started.ignored.isdisjoint((key, key.rpartition(".")[2]))}

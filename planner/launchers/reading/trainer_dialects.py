@@ -255,19 +255,25 @@ def with_files(values: Values, given: Sequence[Path]) -> dict[str, Any]:
     return whole
 
 
-def named_file(folder: Path, name: str, given: Sequence[Path] = ()) -> str:
+def named_file(folder: Path, name: str, given: Sequence[Path] = (), within: Path | None = None) -> str:
     """A file that a configuration names, of those that are `given`, from its own folder or one above it, or where we
-    are.
+    are; only what lies in `within`, or where we are, where that is stated.
 
     Raises:
-        WrongQuestion: there is none.
+        WrongQuestion: there is none, or it lies elsewhere.
     """
     for path in given:
         if path.name == Path(name).name:
             return files.read_text(path)
     for place in (folder, *[*folder.absolute().parents][:3], Path.cwd()):
-        if (place / name).is_file():
-            return files.read_text(place / name)
+        path = place / name
+        if path.is_file():
+            roots = [
+                root.resolve() for root in (within, Path.cwd()) if root is not None and root.resolve() != Path("/")
+            ]
+            if within is not None and not any(path.resolve().is_relative_to(root) for root in roots):
+                raise WrongQuestion(f"{name:.100}: lies outside of {within}; --file {name:.100} if it is meant")
+            return files.read_text(path)
     raise WrongQuestion(f"{name:.100}: no such file in {folder}; the configuration names it (--file says where it is)")
 
 

@@ -129,6 +129,7 @@ def _read(flags: TrainerFlags, config: Mapping[str, Any], folder: Path) -> State
         asked={
             "task": "grpo", "prompts": generated // samples, "samples": samples, "updates": updates,
             "reference": bool(flags.get("beta")), "placement": "in-step" if apart else "colocated",
+            "weights": "broadcast" if apart else None,
             "engine": "vllm", "rollout": _replica(flags, apart), "states": None if apart else "accelerator",
             "steps": max(1, steps // updates) if isinstance(steps, int) and steps > 0 else None,
             "reward": flags.get("reward_model_name_or_path"), "runtime": sharded.runtime, "precision": "bf16",

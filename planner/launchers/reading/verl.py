@@ -40,6 +40,8 @@ CRITIC_FREE = ("reinforce_plus_plus", "reinforce_plus_plus_baseline", "gpg", "op
                "grpo_vectorized", "optimal_token_baseline", "gdpo")  # fmt: skip
 """Estimators of advantages with the work of GRPO."""
 ENGINES = {"vllm": "vllm", "sglang": "sglang", "trtllm": "tensorrt-llm"}
+SENT = {None: "broadcast", "naive": "broadcast", "nccl": "broadcast", "kimi_ckpt_engine": "checkpoint-engine"}
+"""Backend of new weights -> how they are predicted, apart; its configurations of roles apart have nccl."""
 AXES = {"megatron": MEGATRON_AXES, "fsdp": ("cp", "zero", "recompute")}
 ROLE = "actor_rollout_ref."
 ACTOR = f"{ROLE}actor."
@@ -135,6 +137,9 @@ def _read(placement: Placement, values: Mapping[str, Any]) -> StatedStep:
     differs += other_keys(flags, re.compile("|".join(aside)))
     if apart and flags.get("algorithm.rollout_correction.bypass_mode") is not False:
         differs.append("old log-probabilities are the engine's (bypass_mode); predicted computed by the trainer")
+    backend = flags.get(f"{ROLLOUT}checkpoint_engine.backend")
+    if apart and backend not in SENT:
+        differs.append(f"new weights are sent by {backend!s:.40}; predicted as an NCCL broadcast")
     if estimator not in TASKS:
         differs.append(f"advantages by {estimator}; predicted as GRPO, whose work is the same")
     flags = _completed(_offloads(flags, kind, apart, differs), differs)
@@ -157,6 +162,7 @@ def _read(placement: Placement, values: Mapping[str, Any]) -> StatedStep:
             "rollout_precision": flags.fact("rollout_precision"),
             "rollout": _replica(flags, groups, samples, apart, streams),
             "states": None if apart else flags.fact("states"),
+            "weights": SENT.get(backend, "broadcast") if apart else None,
             "critic": flags.get("critic.model.path") if task == "ppo" else None,
             "reward": flags.get("reward.reward_model.model_path") if flags.get("reward.reward_model.enable") else None,
             "steps": _steps(flags, prompts, streams),
@@ -199,9 +205,8 @@ def _named(flags: TrainerFlags, name: str, words: Mapping[str, str]) -> str:
 def _batches(flags: TrainerFlags, mini: int, streams: bool) -> tuple[int, int]:
     """Updates and prompts of a step; of a stream, those between two synchronisations."""
     if streams:
-        updates = flags.count("async_training.trigger_parameter_sync_step") * flags.count(
-            "async_training.require_batches"
-        )
+        updates = flags.count("async_training.trigger_parameter_sync_step")
+        updates *= flags.count("async_training.require_batches")
         return updates, mini * updates
     prompts = flags.count("data.train_batch_size")
     generated = flags.get("data.gen_batch_size")
@@ -246,11 +251,8 @@ def _offloads(flags: TrainerFlags, kind: str, apart: bool, differs: list[str]) -
                        f"predicted all {'in host memory' if optimizer else 'on the accelerator'}")  # fmt: skip
     elif apart and optimizer:
         differs.append("states are in host memory between phases; predicted on the accelerator, where rollout is apart")
-    return TrainerFlags(
-        source=flags.source,
-        values={**flags.values, **dict.fromkeys(stated, optimizer)},
-        rows=flags.rows,
-    )
+    values = {**flags.values, **dict.fromkeys(stated, optimizer)}
+    return TrainerFlags(source=flags.source, values=values, rows=flags.rows)
 
 
 def _sharding(flags: TrainerFlags, kind: str, axes: dict[str, object]) -> Iterator[str]:

@@ -22,7 +22,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,11 +74,12 @@ def kind(name: str, args: Mapping[str, Any], cut: Parallelism) -> Kind:
     if _OF_TENSORS.search(name):
         return "tp"
     if _COLLECTIVE.search(name):
-        return _collective(name, args, cut)
+        return collective(name, args, cut)
     return next((what for what, pattern in _COMPUTES if pattern.search(name)), "vector")
 
 
-def _collective(name: str, args: Mapping[str, Any], cut: Parallelism) -> Kind:
+def collective(name: str, args: Mapping[str, Any], cut: Parallelism) -> Kind:
+    """The axis that a collective is of: by its group's description, its kind, its ranks, else the only one possible."""
     described = str(args.get("Process Group Description", "")).lower()
     if group := next((what for what, pattern in GROUPS if pattern.search(described)), None):
         return group
@@ -149,6 +150,8 @@ class RankTrace:
     ends: array[float] = field(default_factory=lambda: array("d"))
     kinds: array[int] = field(default_factory=lambda: array("b"))
     """Places in :data:`planner.site.trace.ranks.KINDS`."""
+    marked: tuple[float, float] | None = None
+    """When the first marked step begins and the last one ends, where that bounds them rather than their kernels."""
     apart: int = 0
     """Kernels that lie or last longer than :data:`APART`, which do not count."""
 
@@ -169,16 +172,20 @@ class TraceFile:
     """Whether the file ends in the middle."""
     on_host: int = 0
     """Events of the host: of a trace without kernels they say why."""
+    accelerated: bool = False
+    """Whether it names an accelerator, kernels or not."""
+    is_host: bool = False
+    """Whether what counts as kernels are operators that a CPU ran."""
 
     def add(self, where: tuple[int, int], start: object, duration: object, what: int, unit: float) -> None:
         """Notes a kernel; `unit` is seconds of one of its figures."""
-        if not (_is_time(start) and _is_time(duration)) or self.kernels >= MOST_KERNELS:
+        if not (is_time(start) and is_time(duration)) or self.kernels >= MOST_KERNELS:
             self.left_out += 1
             return
         trace = self.on.get(where) or self.on.setdefault(where, RankTrace(self.path))
-        first = float(start) * unit  # type: ignore[arg-type]  # a number, as was just checked
+        first = float(start) * unit
         trace.starts.append(first)
-        trace.ends.append(first + float(duration) * unit)  # type: ignore[arg-type]
+        trace.ends.append(first + float(duration) * unit)
         trace.kinds.append(what)
         self.kernels += 1
 
@@ -195,7 +202,8 @@ class TraceFile:
             yield _together(trace)
 
 
-def _is_time(value: object) -> bool:
+def is_time(value: object) -> TypeGuard[float]:
+    """Whether a figure is a time that a profiler can count."""
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < LATEST
 
 
@@ -228,7 +236,7 @@ Flags = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """Seconds between the first kernel's start and the last one's end."""
+    """Seconds between the first kernel's start and the last one's end, or of the marked steps."""
 
     total: float
     alone: Mapping[Kind, float]
@@ -252,7 +260,7 @@ def shares(trace: RankTrace) -> Shares:
     """
     starts, ends = np.frombuffer(trace.starts), np.frombuffer(trace.ends)
     kinds = np.frombuffer(trace.kinds, dtype=np.int8)
-    instants = np.unique(np.concatenate((starts, ends)))
+    instants = np.unique(np.concatenate((starts, ends, trace.marked or ())))
     lengths = np.diff(instants)
     taken = np.zeros(len(lengths), dtype=np.bool_)
     alone: dict[Kind, float] = {}

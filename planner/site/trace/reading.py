@@ -18,7 +18,8 @@ from typing import Any
 from planner.base import reading
 from planner.base.errors import WrongQuestion
 from planner.schema.plan import Parallelism
-from planner.site.trace import ranks
+from planner.site.trace import host, ranks
+from planner.site.trace.host import NAMES
 from planner.site.trace.ranks import KINDS, TraceFile, kind
 
 CHUNK = 1 << 20
@@ -116,8 +117,6 @@ ON_DEVICE = ("kernel", "gpu_memcpy", "gpu_memset")
 """Categories of Kineto's events that run on the accelerator (libkineto/src/ActivityType.cpp)."""
 _STEP = re.compile(r"ProfilerStep#(\d{1,18})")
 """As torch.profiler marks a step (torch/profiler/profiler.py)."""
-_NAMES = 1 << 16
-"""Kernels of different names and groups whose kind is remembered."""
 _SQLITE = b"SQLite format 3\x00"
 
 
@@ -133,7 +132,10 @@ def read(path: Path, cut: Parallelism) -> TraceFile:
     try:
         with path.open("rb") as file:
             first = file.read(len(_SQLITE))
-        (_nsight if first == _SQLITE else _kineto)(trace, cut)
+        is_nsight = first == _SQLITE
+        (_nsight if is_nsight else _kineto)(trace, cut)
+        if trace.on_host and not trace.kernels and not trace.accelerated:
+            _operators(trace, cut)
     except (OSError, zlib.error, sqlite3.Error) as error:
         is_over = getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT
         reason = f"reading it takes more than {reading.SECONDS_READ:.0f} s; {FEWER}" if is_over else str(error)
@@ -142,14 +144,16 @@ def read(path: Path, cut: Parallelism) -> TraceFile:
         most = f"{ranks.MOST_KERNELS:,}"
         raise WrongQuestion(f"{path}: more than {most} kernels; {FEWER}")
     if not trace.kernels:
-        raise WrongQuestion(f"{path}: no kernel of an accelerator in it{_instead(trace)}")
+        raise WrongQuestion(f"{path}: no kernel of an accelerator in it{_instead(trace, is_nsight)}")
     return trace
 
 
-def _instead(trace: TraceFile) -> str:
+def _instead(trace: TraceFile, is_nsight: bool) -> str:
     """What is in a trace without kernels."""
     if trace.left_out:
         return f" that has a time; {trace.left_out:,} have none"
+    if is_nsight:
+        return "; of a job on CPUs, Nsight Systems records no operators: take torch.profiler's trace"
     why = "add ProfilerActivity.CUDA to the profiler's activities"
     return f", {trace.on_host:,} events of the host; {why}" if trace.on_host else ""
 
@@ -162,8 +166,23 @@ def _kineto(trace: TraceFile, cut: Parallelism) -> None:
     for key, value in _items(trace):
         if key == "distributedInfo" and isinstance(value, dict) and isinstance(value.get("rank"), int):
             trace.rank = value["rank"]
+            trace.accelerated |= bool(host.ACCELERATED.search(str(value.get("backend"))))
+        trace.accelerated |= key == "deviceProperties" and bool(value)
         if key == "traceEvents" and isinstance(value, dict) and value.get("ph") == "X":
             _event(trace, value, cut, known)
+
+
+def _operators(trace: TraceFile, cut: Parallelism) -> None:
+    """What the CPU ran, of a trace that has no kernels: the file is gone through once more."""
+    calls = host.Calls()
+    for key, event in _items(trace):
+        if key == "traceEvents" and isinstance(event, dict) and event.get("ph") == "X":
+            category = str(event.get("cat", "")).lower()
+            is_step = category == "user_annotation" and bool(_STEP.match(str(event.get("name", ""))))
+            if category in ("cpu_op", "user_annotation"):
+                calls.add(event, is_step, cut)
+    calls.into(trace)
+    trace.is_host = trace.kernels > 0
 
 
 def _event(trace: TraceFile, event: Mapping[str, Any], cut: Parallelism, known: dict[tuple[str, str], int]) -> None:
@@ -173,6 +192,7 @@ def _event(trace: TraceFile, event: Mapping[str, Any], cut: Parallelism, known: 
         if "user_annotation" in category and (mark := _STEP.match(name)):
             trace.steps.add(int(mark[1]))
         trace.on_host += 1
+        trace.accelerated |= bool(host.ACCELERATED.search(name))
         return
     args = event.get("args") if isinstance(event.get("args"), dict) else {}
     assert isinstance(args, dict)
@@ -180,7 +200,7 @@ def _event(trace: TraceFile, event: Mapping[str, Any], cut: Parallelism, known: 
         what = KINDS.index("copy")
     else:
         label = (name, f"{args.get('Process Group Description', '')}{args.get('Process Group Ranks', '')}")
-        if label not in known and len(known) < _NAMES:
+        if label not in known and len(known) < NAMES:
             known[label] = KINDS.index(kind(name, args, cut))
         what = known[label] if label in known else KINDS.index(kind(name, args, cut))
     trace.add((0, _number(args.get("device"))), event.get("ts"), event.get("dur"), what, 1e-6)

@@ -30,7 +30,7 @@ from planner.schema.study import (
     Trial,
     Value,
 )
-from planner.study.answer import sensitivity
+from planner.study.answer import per_dollar, sensitivity
 from planner.study.answer.importance import Importance, importance
 from planner.study.answer.pareto import share, undominated
 from planner.study.program.evaluation import Evaluator
@@ -173,6 +173,7 @@ def result(
         sensitivity=around,
         pairs=pairs,
         next_million=sensitivity.next_million(evaluator, best) if explained else (),
+        per_dollar=per_dollar.per_dollar(evaluator, best) if explained else None,
         importance=matters.alone,
         interactions=tuple(Interaction(axes=pair, share=share) for pair, share in matters.pairs.items()),
         importance_method=matters.method,

@@ -363,6 +363,16 @@ class Evaluator:
         objectives: dict[str, float] = {name: known[name] for name in self.study.objectives}
         return PointOutcome(point, objectives, measures, self._violations(measures), tuple(candidates))
 
+    def step_s(self, outcome: PointOutcome) -> float | None:
+        """Seconds of a step, weighted over the workloads; None where one of them has no plan."""
+        total = 0.0
+        for job, candidate in zip(self.study.workloads, outcome.candidates, strict=True):
+            if candidate is None:
+                return None
+            step_s = candidate.learning_step_s if isinstance(candidate, RLPlan) else candidate.time
+            total += job.weight / self._weights * step_s
+        return total
+
     def worth(self, candidates: Sequence[Best | None], values: Values) -> dict[str, float]:
         """Objectives that are asked for or limited, of plans at the prices and powers of a point: weighted means."""
         known: dict[str, float] = dict.fromkeys(self._needed(), 0.0)
