@@ -21,6 +21,7 @@ from planner.cost.decoding import Rollout
 from planner.cost.generation import Demand
 from planner.report import post_training as page
 from planner.rl import comparison, constants, program
+from planner.rl.candidates import WeightsMoved
 from planner.rl.program import PlacementPoint
 from planner.schema.rl import RLPlanSet
 from planner.verify import Inconsistent
@@ -66,7 +67,8 @@ def random_point(seed: int) -> PlacementPoint:
         sizes=sizes,
         left=None,
         usd=[draw.uniform(1.0, 4.0) for _ in sizes],
-        sync_s=[draw.uniform(0.0, 5.0) for _ in trainings],
+        weights=[WeightsMoved("broadcast", draw.uniform(0.0, 5.0)) for _ in trainings],
+        other_s=0.0,
     )
 
 
@@ -165,8 +167,8 @@ def test_host_launches_every_kernel_without_captured_graphs() -> None:
     model = served()
     host = model.host_s + model.host_sequence_s
 
-    eager = float(decoding.iteration(replace(model, captured=0.0), alone, 1.0, 1000.0)[0])
-    captured = float(decoding.iteration(replace(model, captured=512.0), alone, 1.0, 1000.0)[0])
+    eager = float(decoding.iteration(replace(model, captured=(0.0, 0.0)), alone, 1.0, 1000.0)[0])
+    captured = float(decoding.iteration(replace(model, captured=(512.0, 512.0)), alone, 1.0, 1000.0)[0])
 
     assert eager == pytest.approx(host + 24e-3)
     assert captured == float(decoding.iteration(model, alone, 1.0, 1000.0)[0]) < 0.5 * eager

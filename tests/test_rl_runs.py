@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from planner import plan_rl
+from planner import catalog, plan_rl
 from planner.base.errors import WrongQuestion
 from planner.cost.goodput import ACCELERATOR_MTBF_S, RESTART_S
 from planner.report.post_training import proof
-from planner.rl import comparison
+from planner.rl import comparison, constants
 from planner.schema.rl import RLPlan
 from planner.verify.finding import Inconsistent
 from planner.verify.post_training import check_post_training
@@ -90,20 +90,48 @@ def test_older_engine_takes_its_own_defaults() -> None:
     """vLLM before 0.8 has 256 sequences in flight, of 1,024 a replica here."""
     more = {"rollout": "tp=1", "prompts": 1024}
     newest = asked("colocated", engine_release="0.8.0", **more)
-    before = plan_rl("qwen3-0.6b", "dgx-h100:2", placement="colocated", engine_release="0.7.3", **{**ASKED, **more})
-    older = before[0]
+    older = asked("colocated", engine_release="0.7.3", **more)
 
-    assert [a.what for a in before.assumptions if a.flag == "--engine-release"] == [
-        "256 sequences in flight and no prefix cache by default"
-    ]
     assert (newest.rollout[0].in_flight, older.rollout[0].in_flight) == (1024.0, 256.0)
     assert older.phases.generation_s > newest.phases.generation_s == asked("colocated", **more).phases.generation_s
     with pytest.raises(WrongQuestion, match="the newest vLLM known here is"):
         asked("colocated", engine_release="9.9")
     with pytest.raises(WrongQuestion, match="no release"):
         asked("colocated", engine_release="newest")
-    with pytest.raises(WrongQuestion, match="SGLang is known as one"):
-        asked("colocated", engine="sglang", engine_release="0.4")
+    with pytest.raises(WrongQuestion, match="TensorRT-LLM is known as one; leave it out, or take vllm, sglang"):
+        asked("colocated", engine="tensorrt-llm", engine_release="1.0")
+
+
+@pytest.mark.parametrize(
+    ("release", "on_h100", "on_h20", "on_b200"),
+    [
+        (None, (256, 512), (256, 512), (512, 512)),
+        ("0.5.23", (256, 512), (256, 512), (512, 512)),
+        ("v0.5.3", (256, 512), (256, 512), (512, 512)),
+        ("0.5.2", (160, 160), (256, 256), (512, 512)),
+        ("0.4.6.post1", (160, 160), (256, 256), (512, 512)),
+        ("0.4.5", (160, 160), (160, 160), (160, 160)),
+    ],
+)
+def test_graphs_of_sglang_by_release(
+    release: str | None, on_h100: tuple[int, int], on_h20: tuple[int, int], on_b200: tuple[int, int]
+) -> None:
+    """Most sequences that its graphs launch, below tp=4 and from it on, as its files have them."""
+    engine = constants.at_release(constants.engine("sglang"), release)
+    known = catalog.load()
+    found = [engine.captures(known.accelerators[name]) for name in ("H100-SXM5-80GB", "H20", "B200-SXM-180GB")]
+
+    assert found == [on_h100, on_h20, on_b200]
+
+
+def test_sequences_beyond_the_graphs_of_a_release_are_launched_by_the_host() -> None:
+    """240 responses in flight: 0.5.3 has graphs for them on H100, 0.5.2 for 160; at tp=4 0.5.23 has some for 512."""
+    more = {"engine": "sglang", "rollout": "tp=1,sequences=240", "prompts": 1024}
+    newer, older = (asked("colocated", engine_release=release, **more) for release in ("0.5.3", "0.5.2"))
+
+    assert newer.phases.generation_s < 0.9 * older.phases.generation_s
+    with pytest.raises(WrongQuestion, match=r"the newest SGLang known here is 0\.5\.23"):
+        asked("colocated", engine="sglang", engine_release="0.5.24")
 
 
 def test_failures_that_shorten_a_run_are_found() -> None:

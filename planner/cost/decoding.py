@@ -40,6 +40,8 @@ LOGIT_PASSES = 5.0
 """Times that a logit of 4 bytes moves: written, scaled, its maximum, its exponentials and the choice (v1/sample)."""
 PREFILL_REACH = 0.7
 """Share of the products' reachable rate in a prefill of mixed lengths, chunk by chunk."""
+WIDE = 4
+"""Tensor parallelism from which SGLang captures graphs of more sequences (srt/server_args.py, 0.5.3 and later)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -79,8 +81,10 @@ class Served:
     """Seconds between two iterations, and ..."""
     host_sequence_s: float
     """... for each sequence in flight."""
-    captured: float = np.inf
-    """Most sequences of an engine, an attention group, in an iteration that captured graphs launch."""
+    captured: tuple[float, float] = (np.inf, np.inf)
+    """Most sequences of an engine, an attention group, in an iteration that captured graphs launch: below
+    :data:`WIDE` accelerators of tensor parallelism, and from there on.
+    """
     near: float = 1.0
     """Positions that attention reads over those there are: less than 1 with windows."""
 
@@ -154,10 +158,16 @@ def iteration(served: Served, layout: Rollout, live: Figure, context: Figure) ->
     logits = logits + LOGIT_PASSES * 4.0 * per_group * s.vocab / tp / memory
     host = served.host_s + served.host_sequence_s * live
     seconds: Array = layers + kernels * KERNEL_S + logits + exchanged(served, layout, per_group)
-    if np.isfinite(served.captured):
-        launched = np.where(per_group > served.captured, kernels * LAUNCH_S, 0.0)
+    if np.isfinite(min(served.captured)):
+        launched = np.where(per_group > captures(served, layout), kernels * LAUNCH_S, 0.0)
         seconds = np.maximum(seconds, launched)
     return np.asarray(seconds + host)
+
+
+def captures(served: Served, layout: Rollout) -> Figure:
+    """Most sequences of an attention group whose iteration captured graphs launch."""
+    narrow, wide = served.captured
+    return np.where(layout.tp < WIDE, narrow, wide)
 
 
 def _longer(moved: Figure, multiplied: Figure) -> Figure:

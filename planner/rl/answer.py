@@ -131,7 +131,7 @@ def _side(
         capacity_bytes=machines.cluster.accelerator.memory,
         memory_share=(offered.capacity + asked.work.engine.reserved) / machines.cluster.accelerator.memory,
         tokens_per_s=assigned * asked.work.demand.lengths.mean / max(seconds, 1e-9) / wide,
-        eager=True if asked.work.engine.captured == 0.0 else None,
+        eager=asked.work.engine.eager or None,
     )
 
 

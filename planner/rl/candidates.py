@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from planner.cost import generation, weight_sync
+from planner.cost import decoding, generation, weight_sync
 from planner.cost.decoding import Rollout, Served
 from planner.cost.figures import Array
 from planner.cost.generation import Room
@@ -160,11 +160,11 @@ def replicas(
     room = replace(room, in_batches=engine.in_batches)
     assigned = np.unique(np.round(np.geomspace(1.0, work.demand.sequences, POINTS)))
     in_flight = generation.in_flight(work.demand, room, layout)
-    on_device = replace(served, captured=np.inf)
+    on_device = replace(served, captured=(np.inf, np.inf))
     kernels = generation.seconds(on_device, layout, work.demand, room, assigned[:, None], stale).T
     excess = asked.excess.generation * asked.measured_over("generation", place, engine.id)
     seconds = excess * kernels
-    if np.any(in_flight > served.captured * layout.groups):
+    if np.any(in_flight > decoding.captures(served, layout) * layout.groups):
         launched = generation.seconds(served, layout, work.demand, room, assigned[:, None], stale).T
         # What the host launches late was timed in an engine, Python and all: nothing is fitted upon it.
         seconds += np.subtract(launched, kernels, where=np.isfinite(kernels), out=np.zeros_like(kernels))

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from planner.base import units
 from planner.base.errors import WrongQuestion, suggestion
+from planner.schema.hardware import Accelerator
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,22 +31,33 @@ class EngineFigures:
     reserved: float
     """Bytes of captured graphs and workspace."""
     prefix_caching: bool
-    captured: float
-    """Most sequences of an iteration that captured graphs launch; ..."""
-    captured_blackwell: float
-    """... on data-center Blackwell. Beyond, and with ``eager``, the host launches every kernel."""
+    captured: Sequence[Sequence[float]]
+    """Rows of GiB of an accelerator, and from there on the most sequences of an iteration that captured graphs launch,
+    below tp=4 and from it on. Beyond, and with ``eager``, the host launches every kernel.
+    """
+    captured_blackwell: float = 0.0
+    """On data-center Blackwell whatever its memory; 0: as the rows say."""
+    eager: bool = False
+    """Whether no graph is captured."""
     host: float
     """Seconds between two iterations, and ..."""
     host_sequence: float
     """... for each sequence."""
     newest: str = ""
     """The newest release that is known, as ``0.33``; empty where releases make no difference here."""
-    assumed: str = ""
-    """Which of a release's own figures are assumed."""
-    before: Mapping[str, Any] = field(default_factory=dict)
-    """What older releases than its ``release`` have in place of these."""
+    before: Sequence[Mapping[str, Any]] = ()
+    """What older releases than a table's ``release`` have in place of these, the newest table first."""
     in_batches: bool = False
     """Whether the responses in flight are all complete before others begin: engines without continuous batching."""
+
+    def captures(self, part: Accelerator) -> tuple[float, float]:
+        """Most sequences that captured graphs launch on an accelerator, below tp=4 and from it on."""
+        if self.eager:
+            return 0.0, 0.0
+        if self.captured_blackwell and part.generation == "blackwell":
+            return self.captured_blackwell, self.captured_blackwell
+        _, narrow, wide = [row for row in self.captured if part.memory >= row[0] * 2**30][-1]
+        return narrow, wide
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,28 +107,29 @@ def at_release(figures: EngineFigures, release: str | None) -> EngineFigures:
     """
     if release is None:
         return figures
-    numbers = re.fullmatch(r"v?(\d{1,4})\.(\d{1,4})(\.\w{1,20})*", release, re.ASCII)
-    if numbers is None:
+    if not re.fullmatch(r"v?\d{1,4}\.\d{1,4}(\.\w{1,20})*", release, re.ASCII):
         raise WrongQuestion(f"--engine-release {release}: no release; write it as 0.8.5")
     if not figures.before:
         having = ", ".join(known.id for known in engines().values() if known.before)
         raise WrongQuestion(
             f"--engine-release {release}: {figures.name} is known as one; leave it out, or take {having}"
         )
-    older = dict(figures.before)
-    first = _numbers(older.pop("release"))
-    asked = int(numbers[1]), int(numbers[2])
-    if asked > _numbers(figures.newest):
+    newest = _numbers(figures.newest)
+    if _numbers(release)[: len(newest)] > newest:
         raise WrongQuestion(
             f"--engine-release {release}: the newest {figures.name} known here is {figures.newest}; leave it out, and "
             "it is priced as that"
         )
-    return replace(figures, **older) if asked < first else figures
+    older: dict[str, Any] = {}
+    for table in figures.before:
+        if _numbers(release) < _numbers(table["release"]):
+            older |= {name: value for name, value in table.items() if name != "release"}
+    return replace(figures, **older)
 
 
-def _numbers(release: str) -> tuple[int, int]:
-    major, minor = map(int, release.split("."))
-    return major, minor
+def _numbers(release: str) -> tuple[int, ...]:
+    """Major, minor and patch, as far as they are numbers: ``0.4.6.post1`` is 0.4.6, and so is ``v0.4.6``."""
+    return tuple(int(number) for number in re.findall(r"\d+", release)[:3])
 
 
 def engine(name: str) -> EngineFigures:

@@ -308,7 +308,7 @@ def _timed(asked: PostTraining, trained: Training, where: Placement, stale: floa
         candidates.replicas(asked, 1, model, layout, (share, 0.0), ahead).over(
             rollers.accelerators, work.demand.sequences
         )[2]
-        for model in (served, replace(served, captured=np.inf))
+        for model in (served, replace(served, captured=(np.inf, np.inf)))
     )
     if not np.any(np.isfinite(launched)):
         raise NoAnswer("no replica holds the weights and a response")

@@ -355,7 +355,7 @@ def served(asked: PostTraining, cluster: Cluster, runtime: Runtime) -> Served:
         cache_bytes=2.0,
         host_s=work.engine.host,
         host_sequence_s=work.engine.host_sequence,
-        captured=work.engine.captured_blackwell if part.generation == "blackwell" else work.engine.captured,
+        captured=work.engine.captures(part),
         near=windowed(work.model, longest),
     )
 
@@ -419,8 +419,7 @@ def engine_as_set(name: str, pinned: Mapping[str, float], release: str | None = 
         memory_share=pinned.get("share", known.memory_share),
         memory_share_colocated=colocated,
         sequences=pinned.get("sequences", known.sequences),
-        captured=0.0 if "eager" in pinned else known.captured,
-        captured_blackwell=0.0 if "eager" in pinned else known.captured_blackwell,
+        eager="eager" in pinned,
     )
 
 

@@ -78,9 +78,6 @@ def document(asked: PostTraining, best_first: Sequence[RLPlan], search: RLSearch
     """Placements as a document: the best of each, and the fastest and cheapest at every staleness."""
     engine = asked.work.engine
     assumptions = [Assumption(what=what, why=why, flag=flag) for what, why, flag in asked.assumptions]
-    if engine.assumed:
-        why = f"what {engine.name} {asked.work.engine_release} sets was not looked up"
-        assumptions.append(Assumption(what=engine.assumed, why=why, flag="--engine-release"))
     return RLPlanSet(
         generator=Generator(version=__version__, seed=0, inputs=dict(asked.inputs)),
         work=answer.described(asked.work),

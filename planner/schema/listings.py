@@ -524,7 +524,7 @@ class PreviewedRun(Record):
     verdict: Literal["healthy", "slow", "crashed", "out of memory", "hung", "diverged", "cut off"]
     ending: RunEnding
     fits_instead: tuple[FittingPlan, ...]
-    """Of a run that ran out of memory: plans that fit, with their prices."""
+    """Plans that fit, with their prices, where the run ran out of memory."""
     cells: dict[str, str]
     """Column of docs/runs.md -> cell of what ran."""
     missing: tuple[str, ...]

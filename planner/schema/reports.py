@@ -388,9 +388,9 @@ class FittingPlan(Record):
     ran_out_at_bytes: float
     """Peak that was predicted for the run."""
     usd: float | None
-    """Of the model's whole training."""
+    """Dollars of the model's whole training."""
     tokens: float
-    """Of that training."""
+    """Tokens of the whole training."""
 
     def __str__(self) -> str:
         price = f", {format_usd(self.usd)} for {format_count(self.tokens)} tokens" if self.usd else ""
@@ -417,7 +417,7 @@ class LearntRun(Record):
     row: dict[str, str]
     """As the journal has it: column -> cell."""
     fits_instead: tuple[FittingPlan, ...] = ()
-    """Of a run that ran out of memory: plans that fit, with their prices."""
+    """Plans that fit, with their prices, where the run ran out of memory."""
 
 
 class Learnt(Record):

@@ -28,7 +28,7 @@ class Preview:
 
     finding: RunFinding
     fits_instead: tuple[FittingPlan, ...] = ()
-    """Of a run that ran out of memory, plans that fit, with their prices."""
+    """Plans that fit, with their prices, where the run ran out of memory."""
     fits_elsewhere: str = ""
     """What would fit where none of these does."""
 
