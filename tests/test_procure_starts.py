@@ -191,7 +191,7 @@ workloads = [
     { name = "late", model = "llama3-8b", tokens = "500B", release = "600 d", deadline = "900 d" },
 ]
 candidates = [
-    { node = "p5.48xlarge", ways = ["reserved-1y"], counts = [1, 2], price = { amount = "$9/h", date = "2026-11-20" } },
+    { node = "p5.48xlarge", ways = ["reserved-1y"], counts = [1, 2], price = { amount = "$8/h", date = "2026-11-20" } },
     { node = "p5.48xlarge", ways = ["on-demand"], counts = [1, 2] },
 ]
 """

@@ -106,10 +106,10 @@ class Shape:
     recurrent_share: Figure = 0.0
     mixing_share: Figure = 1.0
     idle_share: Figure = 0.0
-    ends_in_product: Figure = 1.0
-    """1 where nothing behind the last product of a dense MLP (a norm, dropout, adapters) reads what it gives."""
     """Shares of the layers: that do attention, that carry a state along the sequence, that do one of these or both, and
     that have no MLP of any kind (leading dense ones have)."""
+    ends_in_product: Figure = 1.0
+    """1 where nothing behind the last product of a dense MLP (a norm, dropout, adapters) reads what it gives."""
     reused_keys: Figure = 0.0
     """Width of keys that are values, too, the mean over layers that attend: no product makes these values."""
     attention_gate: Figure = 0.0
@@ -402,9 +402,7 @@ class Stack:
     """Launches that a mixture adds to a layer's forward pass: routing, dispatch, waiting for token counts."""
     vector: Figure
     routed_vector: Figure
-    """Traffic of moving token copies to experts and back over that of the fused kernels counted."""
     fused_experts: Figure = 0.0
-    """1 if experts' biases and function run inside their 8-bit products."""
     attention: Figure
     tp_overlap: Figure
     dp_overlap: Figure
@@ -423,7 +421,6 @@ class Stack:
     step_overhead: Figure
     selective_recompute: Figure
     skips_last_product: Figure = 0.0
-    """1 if a block recomputed whole leaves out the last product of its MLP, which no gradient reads."""
     resident_bytes: Figure
     activation_factor: Figure
     whole_step: Figure = 1.0

@@ -142,8 +142,8 @@ def _scaled(layer: Layer, factor: LayerPart, communication: Figure) -> Layer:
         sum((getattr(part, way) for part in parts.values()), start=0.0) for way in ("forward", "backward")
     )
     modules = layer.modules * factor.forward
-    selective, unread = layer.selective * factor.forward, layer.unread * factor.forward
-    return Layer(forward, backward, selective, parts, layer.hidden, modules, unread)
+    unread = layer.unread * factor.forward
+    return Layer(forward, backward, layer.selective * factor.forward, parts, layer.hidden, modules, unread)
 
 
 def update_factor(grid: Grid) -> Figure:
