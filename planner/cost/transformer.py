@@ -83,7 +83,7 @@ class Layer:
     modules: Figure = 0.0
     """To compute again the modules that are recomputed by name."""
     unread: Figure = 0.0
-    """Of the forward pass, what is not computed again with the whole layer: no gradient reads it."""
+    """Seconds of the forward pass that a layer recomputed whole leaves out: no gradient reads what they give."""
 
 
 def _total(values: list[Figure]) -> Figure:
