@@ -260,3 +260,24 @@ def test_ms_swifts_own_files_of_deepspeed_overlap_nothing() -> None:
     assert reading.read("trainer", command).settings["dp_overlap"] == "off"
     with pytest.raises(WrongQuestion, match="no file behind it"):
         reading.read("trainer", command.replace(" zero3", ""))
+
+
+def test_ms_swifts_own_defaults_are_taken() -> None:
+    """Recomputation, all linear layers, the weights' bf16 and 16 sequences a step; what is stated leads."""
+    command = "swift sft --model llama3-8b --per_device_train_batch_size 2"
+    found = reading.read("trainer", command)
+    assert (found.settings["recompute"], found.precision, found.rank, found.per_rank) == ("full", "bf16", 8, 16)
+    assert found.targets is not None and len(found.targets) == 7
+    assert "gradient_checkpointing not stated: True, the program's default" in found.assumed
+    stated = reading.read("trainer", f"{command} --gradient_checkpointing false --torch_dtype float16 --lora_rank 4")
+    assert (stated.settings["recompute"], stated.precision, stated.rank) == ("none", "fp16", 4)
+
+
+def test_adapters_of_pefts_examples_and_lisa() -> None:
+    command = (
+        "torchrun train.py --model_name_or_path llama3-8b --per_device_train_batch_size 8 --bf16 true --max_length 512"
+    )
+    found = reading.read("trainer", f"{command} --use_peft_lora true --lora_r 8 --use_4bit_quantization true")
+    assert (found.method, found.rank) == ("qlora", 8)
+    with pytest.raises(WrongQuestion, match="a few layers at a time"):
+        reading.read("trainer", f"{command} --use_lisa 1 --lisa_activated_layers 1")

@@ -23,6 +23,7 @@ from planner.launchers.reading.trainer_dialects import (
     OPTIONS,
     OTHERWISE,
     REFUSED,
+    SWIFT,
     TARGETS,
     TRAINER,
     TRL,
@@ -83,8 +84,8 @@ def read_command(script: Script) -> FoundOptions:
     if isinstance(values.get("config"), str):
         values = {**mapping(named_file(script.folder, values["config"], script.files)), **values}
     values = with_files(values, script.files)
-    if started.starter == "swift":
-        values = {"tuner_type": values.get("train_type", "lora"), **values}
+    if swift := started.starter == "swift":
+        values = {"tuner_type": values.get("train_type", "lora"), **_swift_precision(values), **values}
     if not _LAUNCHES.isdisjoint(started.launcher):
         given = started.launcher.get("config_file")
         file = mapping(named_file(script.folder, given[0], script.files)) if given else {}
@@ -93,8 +94,22 @@ def read_command(script: Script) -> FoundOptions:
         if "gradient_checkpointing" in launch:  # FSDP recomputes, whatever the program's own switch says
             values["gradient_checkpointing"] = True
     chats = "zero_stage" in values
-    found = _read(CHAT if chats else TRAINER, {"dtype": "fp16" if chats else None, **values}, script.folder)
+    dialect = CHAT if chats else _swift(values, started.ranks or 1) if swift else TRAINER
+    found = _read(dialect, {"dtype": "fp16" if chats else None, **values}, script.folder)
     return replace(found, ranks=started.ranks or found.ranks, assumed=[*started.assumed, *found.assumed])
+
+
+def _swift(values: Values, ranks: int) -> Dialect:
+    """ms-swift, which accumulates to 16 sequences a step where nothing is stated."""
+    micro = max(count(values, "per_device_train_batch_size"), 1)
+    return replace(SWIFT, defaults={**SWIFT.defaults, "accumulation": -(-16 // (micro * ranks))})
+
+
+def _swift_precision(values: Values) -> dict[str, str]:
+    """What ms-swift computes in: by the weights' own type, bf16 of nearly all checkpoints, if nothing is stated."""
+    if {"bf16", "fp16"} & values.keys():
+        return {}
+    return {"dtype": "fp16" if values.get("torch_dtype") in ("float16", "float32") else "bf16"}
 
 
 def read_file(name: str) -> Callable[[str, Path], FoundOptions]:
@@ -223,7 +238,10 @@ def _differs(dialect: Dialect, values: Values, sharded: FoundOptions) -> Iterato
 
 def _base(dialect: Dialect, values: Values) -> int:
     """Bits of the weights that adapters leave frozen, which bitsandbytes quantises; 0: they are not."""
-    switches = {4: true(values.get("load_in_4bit")) or true(values.get("q_lora")), 8: true(values.get("load_in_8bit"))}
+    switches = {
+        4: any(true(values.get(name)) for name in ("load_in_4bit", "q_lora", "use_4bit_quantization")),
+        8: any(true(values.get(name)) for name in ("load_in_8bit", "use_8bit_quantization")),
+    }
     bits = count(values, "quantization_bit") or next((bits for bits, on in switches.items() if on), 0)
     kinds = {str(values[name]).lower() for name in _QUANTISERS if values.get(name) is not None}
     known = bits in BASES and kinds <= {"nf4", "bnb", "bitsandbytes"}

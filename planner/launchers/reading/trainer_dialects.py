@@ -72,7 +72,7 @@ class Dialect:
             return False
         return (
             "lora" in (values.get("tuner_type"), values.get("train_type"))
-            or any(true(values.get(name)) for name in ("use_peft", "use_lora", "q_lora"))
+            or any(true(values.get(name)) for name in ("use_peft", "use_lora", "q_lora", "use_peft_lora"))
             or (self == TRAINER and "lora_r" in values and "use_peft" not in values)  # FastChat's train_lora.py
             or max(count(values, "lora_dim"), count(values, "lora_rank")) > 0
         )
@@ -80,6 +80,7 @@ class Dialect:
 
 TRAINER = Dialect("trainer", WORDS["defaults"])
 TRL = Dialect("trainer", launcher_table("trl").head["defaults"])
+SWIFT = Dialect("trainer", WORDS["swift"])
 CHAT = Dialect("trainer", WORDS["chat"])
 """DeepSpeed-Chat, by its own parser."""
 DIALECTS = {
