@@ -34,7 +34,7 @@ from planner.procurement.program.restrictions import restrictions
 from planner.procurement.program.several_starts import with_several_starts
 from planner.procurement.program.solve import best, excluded
 from planner.procurement.question.portfolio import Portfolio
-from planner.procurement.supply.acquiring import pools, standing
+from planner.procurement.supply.acquiring import pools, standing, too_old
 from planner.procurement.supply.pools import SupplyPool, offers
 from planner.procurement.supply.prices import OLD_RATE_DAYS, TERM_DAYS
 from planner.procurement.throughput.bounds import EVERYTHING, LowerBounds, Reach
@@ -241,7 +241,11 @@ def procure(
         fresh=fresh,
         soonest=soonest,
         stale_prices=tuple(_stale(asked, instance, alternatives)),
-        assumptions=(*_of_mixing(posed.mixtures, alternatives), *_assumptions(asked, instance, alternatives)),
+        assumptions=(
+            *_of_mixing(posed.mixtures, alternatives),
+            *_of_age(catalog, asked),
+            *_assumptions(asked, instance, alternatives),
+        ),
         asked=asked.stated
         and replace(asked.stated, top=depth.top, marginal=depth.marginal, sensitivity=depth.sensitivity),
         meta={
@@ -405,6 +409,13 @@ def _assumptions(
         yield Assumption(
             what=what, why=reason, flag="[[mixed]] link" if linked else "the workload's own keys, or --catalog"
         )
+
+
+def _of_age(catalog: Catalog, asked: Portfolio) -> Iterator[Assumption]:
+    """What is left out for the age of its price."""
+    if left_out := too_old(catalog, asked):
+        why = f"their prices are older than {asked.max_price_age_days:,.0f} days, undated or assumed"
+        yield Assumption(what=f"left out: {left_out}", why=why, flag="--max-price-age")
 
 
 def _of_mixing(mixtures: Mixtures, alternatives: tuple[schema.Alternative, ...]) -> Iterator[Assumption]:

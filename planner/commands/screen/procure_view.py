@@ -414,6 +414,9 @@ def _rests(found: Procurement, verbose: bool) -> None:
         render.labelled(
             "Exchange rate", f"1 {currency.code} = {currency.usd:g} USD, {currency.date} {currency.source}".rstrip()
         )
+    for aged in found.assumptions:
+        if aged.flag == "--max-price-age":
+            render.labelled("Left out", f"{aged.what.removeprefix('left out: ')}: {aged.why} ({aged.flag})")
     assumed(found.assumptions, verbose)
     sure = found.optimality
     among = f"; best of those in which {_in_words(sure.restrictions)}" if sure.restrictions else ""

@@ -9,10 +9,11 @@ from itertools import pairwise
 
 from planner import catalog as catalogs
 from planner.base.errors import WrongQuestion
+from planner.base.units import format_many
 from planner.catalog import Catalog
 from planner.catalog.ages import is_stale
 from planner.cost import money
-from planner.procurement.question.portfolio import NodeOption, Owned, Portfolio, Way
+from planner.procurement.question.portfolio import WAYS, NodeOption, Owned, Portfolio, Way
 from planner.procurement.supply import prices
 from planner.procurement.supply.buying import WiredOffer, bought, racks_filled, wirings_of
 from planner.procurement.supply.pools import SupplyPool, carbon_per_day, energy_per_day, node_power, offers, pue
@@ -135,8 +136,7 @@ def _offered(catalog: Catalog, asked: Portfolio, candidate: NodeOption, way: Way
             f"and its accelerator no current one; give one: "
             f'price = {{ amount = "{"$300k" if way == "buy" else "$40/h"}", date = "{asked.as_of}" }}'
         )
-    oldest = asked.max_price_age_days
-    if oldest is not None and (quote.assumed or is_stale(quote.date, asked.as_of, oldest)):
+    if _is_too_old(asked, quote):
         return
     node = catalog.node(candidate.node)
     if candidate.nics is not None:
@@ -159,6 +159,24 @@ def _offered(catalog: Catalog, asked: Portfolio, candidate: NodeOption, way: Way
                 continue
             for wired, bill, label in wirings_of(candidate, base, parts(catalog)):
                 yield from bought(catalog, asked, candidate, WiredOffer(wired, bill, label, quote))
+
+
+def _is_too_old(asked: Portfolio, quote: Price) -> bool:
+    """Whether a price is older than the question allows, or has no date or no source."""
+    oldest = asked.max_price_age_days
+    return oldest is not None and (bool(quote.assumed) or is_stale(quote.date, asked.as_of, oldest))
+
+
+def too_old(catalog: Catalog, asked: Portfolio) -> str:
+    """What is left out for the age of its price: each way, and of how many of its nodes; empty where nothing is."""
+    left_out: list[str] = []
+    for way in WAYS:
+        priced = [prices.quote(catalog, candidate, way)[0] for candidate in asked.candidates if way in candidate.ways]
+        aged = sum(quote is not None and _is_too_old(asked, quote) for quote in priced)
+        if aged:
+            of = "all" if aged == len(priced) else f"{aged:,} of"
+            left_out.append(f"{way} ({of} {format_many(len(priced), 'node')})")
+    return ", ".join(left_out)
 
 
 def _on_demand(catalog: Catalog, asked: Portfolio, spot: NodeOption) -> float | None:
