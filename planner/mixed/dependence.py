@@ -126,7 +126,7 @@ def plan(catalog: Catalog, request: Request, offered: Pools, progress: Progress 
     plan's would be the better choice.
 
     Nothing is tried of one pool, nor of many accelerators (:data:`~planner.mixed.pool_subsets.MANY`), nor where the
-    search was asked to end.
+    search was asked to end or a pool alone is preferred to a faster plan over several.
 
     Raises:
         WrongQuestion: no pool has nodes, or the pools cannot work together as asked.
@@ -139,7 +139,7 @@ def plan(catalog: Catalog, request: Request, offered: Pools, progress: Progress 
     answer, first = answered.found, answered.first
     if answer.reasons.beyond_launchers:  # what launchers start is compared with what they start
         request = replace(request, launchable=True)
-    if first is None or sum(pool.cluster.accelerators for pool in pools.all) > MANY:
+    if first is None or answered.is_simpler or sum(pool.cluster.accelerators for pool in pools.all) > MANY:
         return answer
     cases = list(supposed(catalog, request, pools, mixed=len(first.plan.cluster.pools) > 1))
     with progress("other software", len(cases)) if progress else nullcontext() as advance:

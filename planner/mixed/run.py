@@ -15,6 +15,7 @@ from planner.base.errors import ClusterwrightError, NoAnswer, WrongQuestion
 from planner.base.stopping import STOPPED, asked
 from planner.base.units import format_percent
 from planner.catalog import Catalog
+from planner.mixed import alone_first
 from planner.mixed.answer import value_of
 from planner.mixed.pool_subsets import (
     Alone,
@@ -46,10 +47,13 @@ def nothing(request: Request, pools: Pools, refused: Sequence[str]) -> str:
 
 
 def reasons(request: Request, pools: Pools, plans: Sequence[Plan], refused: Sequence[str],
-            searched: Sequence[Searched], differences: Sequence[PlanDifference]) -> Reasons:  # fmt: skip
-    """What limits the best of `plans`, what it leaves of the pools, and how much worse the others are."""
+            searched: Sequence[Searched], differences: Sequence[PlanDifference],
+            fastest: Plan | None = None) -> Reasons:  # fmt: skip
+    """What limits the first of `plans`, what it leaves of the pools, and how much worse the others are; `fastest` is
+    the best of them where that is another.
+    """
     best = plans[0]
-    left = [_left_out(best, pool, _apart(pool, searched)) for pool in pools.all]
+    left = [_left_out(best, pool, _apart(pool, searched), fastest or best) for pool in pools.all]
     why_not = [text for text in left if text]
     words = {"time": ("slower", "faster"), "energy": ("more energy", "less energy")}
     for other, difference in zip(plans[1:], differences, strict=True):
@@ -89,8 +93,8 @@ def _apart(pool: JobPool, searched: Sequence[Searched]) -> str:
     return str(refused[0]).splitlines()[0] if refused else ""
 
 
-def _left_out(best: Plan, pool: JobPool, apart: str) -> str:
-    """What the best plan leaves of a pool, in words; empty where it uses all of it."""
+def _left_out(best: Plan, pool: JobPool, apart: str, fastest: Plan) -> str:
+    """What the first plan leaves of a pool, in words; empty where it uses all of it."""
     node = pool.cluster.node.id
     named = f"{node}@{pool.zone}" if pool.zone else node
     used = sum(p.count for p in best.cluster.pools if p.node == node and p.zone == pool.zone)
@@ -98,6 +102,8 @@ def _left_out(best: Plan, pool: JobPool, apart: str) -> str:
         return ""
     many = "all" if not used else f"{pool.count - used:,} of"
     otherwise = "they do not improve the best plan found"
+    if len(fastest.cluster.pools) > len(best.cluster.pools):
+        otherwise = "what they add cannot be told from the prediction's error, and costs more than it saves"
     why = (not used and apart) or ("the search was stopped" if asked() else otherwise)
     return f"excluded: {many} {pool.count:,} x {named}: {why}"
 
@@ -121,8 +127,10 @@ class Answered:
 
     found: PlanSet
     first: FoundPlan | None = None
-    """The best of its plans."""
+    """The first of its plans."""
     singles: Singles | None = None
+    is_simpler: bool = False
+    """Whether the first is on one pool, and another over several is faster by less than anybody can tell."""
 
 
 def plan(catalog: Catalog, request: Request, offered: Pools, progress: Progress | None = None) -> PlanSet:
@@ -179,7 +187,11 @@ def answered(
         raise NoAnswer(nothing(request, pools, refused))
     if starts and request.launchable:
         candidates = [plan for plan in candidates if starts(plan.plan)] or candidates
-    ranked = sorted(candidates, key=lambda plan: plan.value)[: request.top]
+    ranked = sorted(candidates, key=lambda plan: plan.value)
+    best = ranked[0]
+    if starts:
+        ranked = alone_first.in_order(catalog, request, ranked)
+    ranked = ranked[: request.top]
     plans = tuple(replace(plan.plan, rank=rank) for rank, plan in enumerate(ranked, 1))
     for plan in plans:
         planning.second_opinion(plan)
@@ -200,7 +212,7 @@ def answered(
         ),
         plans=plans,
         differences=differences,
-        reasons=reasons(request, pools, plans, refused, searched, differences or ()),
+        reasons=reasons(request, pools, plans, refused, searched, differences or (), best.plan),
         front=(),
         meta={
             "wall_s": round(time.perf_counter() - started, 3),
@@ -208,7 +220,7 @@ def answered(
             "host": platform.machine(),
         },
     )
-    free = Answered(answer, ranked[0], singles)
+    free = Answered(answer, ranked[0], singles, is_simpler=ranked[0] is not best)
     if starts is None or request.launchable is not None or asked() or starts(ranked[0].plan):
         return free
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -175,13 +176,17 @@ def _how_sure(plan_set: PlanSet) -> None:
     """The plans that are not distinguishable from the one to run, and which of them are faster."""
     chosen = plan_set.plan_to_run
     # On more or fewer of the same nodes a rate alone does not say which is better.
-    nodes, several = node_counts(chosen.cluster), len(chosen.cluster.pools) > 1
+    nodes, several = node_counts(chosen.cluster), _over_pools(plan_set)
     rivals = {p.rank for p in plan_set.plans if several or node_counts(p.cluster) == nodes}
     close = [
         difference for difference in stated(plan_set) if difference.rank in rivals and not difference.distinguishable
     ]
     faster = [difference.rank for difference in close if difference.time < 1.0 and difference.rank in rivals]
-    note = f"; {_ranks(faster)} {_are(faster)} faster, and more complex" if faster and not several else ""
+    costs = [plan.money.usd_total or 0.0 for plan in plan_set.plans if plan.rank in faster]
+    dearer = max(costs, default=0.0) / (chosen.money.usd_total or math.inf)
+    most = "up to " * (len(faster) > 1)
+    paid = f" at {most}{dearer:.1f} times the cost" if several and dearer > 1.0 else ""
+    note = f"; {_ranks(faster)} {_are(faster)} faster{paid}, and more complex" if faster else ""
     if ranks := [difference.rank for difference in close]:
         render.text(f"  {_ranks(ranks)} {_are(ranks)} not distinguishable from #{chosen.rank} (80 %){note}")
     for plan in plan_set.plans:
