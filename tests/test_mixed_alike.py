@@ -292,7 +292,7 @@ def test_what_no_launcher_starts_over_several_pools_stays_on_one(
 
 @pytest.mark.slow
 def test_on_the_command_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    asked = "plan llama3.2-3b --cluster dgx-a100-40gb:2 --cluster dgx-v100:3"
+    asked = "plan llama3-8b --cluster dgx-h100:2 --cluster dgx-a100-80gb:2 --batch 128"
     assert "--launchable restricts the search" in ask(capsys, f"{asked} --any-pipelines").out
     shown = ask(capsys, f"{asked} -o plan.json")
     assert "Launchers      megatron" in shown.out

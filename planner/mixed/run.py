@@ -46,15 +46,11 @@ def nothing(request: Request, pools: Pools, refused: Sequence[str]) -> str:
     return "\n".join(lines)
 
 
-def reasons(request: Request, pools: Pools, plans: Sequence[Plan], refused: Sequence[str],
-            searched: Sequence[Searched], differences: Sequence[PlanDifference],
-            fastest: Plan | None = None) -> Reasons:  # fmt: skip
-    """What limits the first of `plans`, what it leaves of the pools, and how much worse the others are; `fastest` is
-    the best of them where that is another.
-    """
+def reasons(request: Request, plans: Sequence[Plan], left_out: Sequence[str], refused: Sequence[str],
+            differences: Sequence[PlanDifference]) -> Reasons:  # fmt: skip
+    """What limits the first of `plans`, what it leaves of the pools, and how much worse the others are."""
     best = plans[0]
-    left = [_left_out(best, pool, _apart(pool, searched), fastest or best) for pool in pools.all]
-    why_not = [text for text in left if text]
+    why_not = [text for text in left_out if text]
     words = {"time": ("slower", "faster"), "energy": ("more energy", "less energy")}
     for other, difference in zip(plans[1:], differences, strict=True):
         interval = comparison.scaled(difference, value_of(request, other) / value_of(request, best))
@@ -189,7 +185,7 @@ def answered(
         candidates = [plan for plan in candidates if starts(plan.plan)] or candidates
     ranked = sorted(candidates, key=lambda plan: plan.value)
     best = ranked[0]
-    if starts:
+    if starts and request.launchable is not False:
         ranked = alone_first.in_order(catalog, request, ranked)
     ranked = ranked[: request.top]
     plans = tuple(replace(plan.plan, rank=rank) for rank, plan in enumerate(ranked, 1))
@@ -199,6 +195,7 @@ def answered(
     kinds = sum(s.kinds for s in searched)
     sections = [plan for _, _, plan in single]
     differences = comparison.differences(plans, plans[0], catalog)
+    left_out = [_left_out(plans[0], pool, _apart(pool, searched), best.plan) for pool in pools.all]
     answer = PlanSet(
         search=SearchSection(
             candidates=kinds + sum(section.candidates for section in sections),
@@ -212,7 +209,7 @@ def answered(
         ),
         plans=plans,
         differences=differences,
-        reasons=reasons(request, pools, plans, refused, searched, differences or (), best.plan),
+        reasons=reasons(request, plans, left_out, refused, differences or ()),
         front=(),
         meta={
             "wall_s": round(time.perf_counter() - started, 3),
