@@ -13,7 +13,7 @@ def test_the_command_prints_a_report_and_a_document(tmp_path, capsys):
     file.write_text(TINY)
     assert run("design", str(file)) == 0
     said = capsys.readouterr().out
-    assert "enumerated exactly" in said and "Next $1M" in said and "Search" in said
+    assert "enumerated exactly" in said and "from dgx-h100 up" in said and "pays" in said and "Search" in said
     assert run("design", str(file), "--json") == 0
     written = json.loads(capsys.readouterr().out)
     assert written["kind"] == "study" and written["schema_version"] == 1

@@ -24,7 +24,7 @@ def test_one_machine_is_recommended_where_both_cost_twice_as_much_for_nothing_su
     assert [pool.node for pool in first.cluster.pools] == ["p4d.24xlarge"] and len(both.cluster.pools) == 2
     assert both.prediction.step_time_s < first.prediction.step_time_s and lab().differences is not None
     assert not lab().differences[0].distinguishable
-    assert any("cannot be told from the prediction's error" in why for why in lab().reasons.why_not)
+    assert any("within the error of predictions" in why for why in lab().reasons.why_not)
     assert lab().reasons.other_software is None or lab().reasons.other_software == ()
 
 

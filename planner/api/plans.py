@@ -73,7 +73,7 @@ def estimate(asked: EstimateQuestion) -> PlanSet:
 
     >>> estimate("llama3-8b", "dgx-h100:1", tp=8, batch=64)[0].parallelism.tp
     8
-    >>> estimate("llama3-8b", "dgx-h100:1", tp=8, batch=64, measured="9s").measured.phases[0].verdict
+    >>> estimate("llama3-8b", "dgx-h100:1", tp=8, batch=64, measured="30s").measured.phases[0].verdict
     'slow'
     """
     settings = (*texts(asked.settings), *texts(asked.given()))

@@ -99,7 +99,7 @@ def _left_out(best: Plan, pool: JobPool, apart: str, fastest: Plan) -> str:
     many = "all" if not used else f"{pool.count - used:,} of"
     otherwise = "they do not improve the best plan found"
     if len(fastest.cluster.pools) > len(best.cluster.pools):
-        otherwise = "what they add cannot be told from the prediction's error, and costs more than it saves"
+        otherwise = "what they add is within the error of predictions, and costs more than it saves"
     why = (not used and apart) or ("the search was stopped" if asked() else otherwise)
     return f"excluded: {many} {pool.count:,} x {named}: {why}"
 

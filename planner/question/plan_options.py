@@ -89,11 +89,9 @@ class Setting:
     a unit.
     """
 
-    fabric: Annotated[str | None, Option(
-        "Network between nodes (default: the node's usual one).",
+    fabric: Annotated[str | None, Option("Network between nodes (default: the node's usual one).",
         "Id of the network between nodes.", metavar="ID", complete="fabrics")] = None
-    region: Annotated[str | None, Option(
-        "Region for electricity prices and carbon intensity (default: us).",
+    region: Annotated[str | None, Option("Region for electricity prices and carbon intensity (default: us).",
         "Id of where it runs.", metavar="ID", complete="regions")] = None
     batch: Annotated[int | str | Sequence[int] | None, BATCH] = None
     seq: Annotated[int | str | None, Option(
