@@ -11,6 +11,7 @@ from planner import catalog
 from planner.base.errors import WrongQuestion, same_but_case
 from planner.base.resources import data
 from planner.catalog import Catalog, UnknownName
+from planner.question import given, pools
 from tests.words import worded
 
 STABLE = (
@@ -380,12 +381,43 @@ def test_a_malformed_cluster_file_is_refused(text: str, known: Catalog, tmp_path
     return raised.value
 
 
+def test_a_file_of_pools_is_a_cluster_for_each(known: Catalog, tmp_path: Path) -> None:
+    """What the file states once holds for every pool that states nothing else; each is one --cluster."""
+    text = (
+        "region = 'us-texas'\n[[pools]]\nnode = 'dgx-h100'\ncount = 2\n"
+        "[[pools]]\nnode = 'dgx-a100-80gb'\ncount = 3\nregion = 'fr'\nzone = 'b'\n"
+    )
+    file = write(tmp_path / "lab.toml", text)
+
+    named = given.listed(file)
+
+    assert named == [f"{file}#1", f"{file}#2@b"] == given.listed([str(file)])
+    first, second = pools.own_clusters(file, known)
+    assert [(c.node.id, c.count, c.region.id) for c in (first, second)] == [
+        ("dgx-h100", 2, "us-texas"),
+        ("dgx-a100-80gb", 3, "fr"),
+    ]
+    assert given.listed("dgx-h100:2") == ["dgx-h100:2"]
+
+
 @pytest.mark.parametrize(
-    "text", ["[[pools]]\nnode = 'dgx-h100'\ncount = 2\n", "[a]\naccelerators = 8\n[b]\naccelerators = 4\n"]
+    ("text", "asked", "said"),
+    [
+        (
+            "[[pools]]\nnode = 'dgx-h100'\ncount = 2\n",
+            "",
+            "several pools where one cluster is asked for: name one, from",
+        ),
+        ("[[pools]]\nnode = 'dgx-h100'\ncount = 2\n", "#2", r"the file has 1 \[\[pools\]\]"),
+        ("[[pools]]\nnode = 'dgx-h10'\ncount = 2\n", "#1", 'lab.toml:2: node = "dgx-h10".*no such node; did you mean'),
+        ("count = 2\n[[pools]]\nnode = 'dgx-h100'\n", "#1", r"count.*belongs into one of \[\[pools\]\]"),
+        ("[a]\naccelerators = 8\n[b]\naccelerators = 4\n", "", r"several kinds of nodes: write \[\[pools\]\]"),
+    ],
 )
-def test_a_cluster_file_of_several_kinds_is_told_to_be_several_files(tmp_path: Path, text: str) -> None:
-    with pytest.raises(WrongQuestion, match="several kinds of nodes: write a file for each, and repeat --cluster"):
-        catalog.cluster_from_file(write(tmp_path / "lab.toml", text), catalog.load())
+def test_a_file_of_several_kinds_says_what_it_should_be(tmp_path: Path, text: str, asked: str, said: str) -> None:
+    file = write(tmp_path / "lab.toml", text)
+    with pytest.raises(WrongQuestion, match=said):
+        catalog.cluster_from_file(Path(f"{file}{asked}"), catalog.load())
 
 
 def test_a_cluster_file_that_is_not_there_is_refused(known: Catalog, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,6 +23,10 @@ LARGEST = 1_000_000
 _LONE = "ethernet-25g"
 """Fabric of a node that stands alone and names none: nothing crosses it."""
 P = TypeVar("P", bound=Node | Fabric | Accelerator)
+_FILE = re.compile(r"(.*\.toml)(?:#(\d+))?", re.DOTALL)
+"""A cluster file, or one of its pools, counted from 1."""
+_OF_ALL = ("name", "region", "utilisation_of_peak_power", "fabric", "accelerator", "prices")
+"""Keys that a file of pools may state once, for each that has none of its own."""
 
 
 def _count(value: object) -> object:
@@ -71,18 +76,26 @@ def cluster(
 
 
 def cluster_from_file(path: Path, catalog: Catalog) -> Cluster:
-    """The cluster that a TOML file describes; see ``hardware_catalog/README.md`` for its keys.
+    """The cluster that a TOML file describes, or one of its pools (``lab.toml#2``); see ``hardware_catalog/README.md``
+    for its keys.
 
     Raises:
         WrongQuestion: every problem of the file, with line and key.
     """
     problems: list[FileProblem] = []
+    named = _FILE.fullmatch(str(path))
+    file, number = named.groups() if named else (path, None)
+    path = Path(file)
     document = read_document(path, problems)
     if document is None:
         raise WrongQuestion(format_problems(problems, limit=None))
-    if kinds := _kinds(document):
+    if number is not None:
+        document = _pool(document, int(number))
+    elif kinds := _kinds(document):
         line = document.line((kinds[0],))
-        several = "several kinds of nodes: write a file for each, and repeat --cluster for one job over all of them"
+        several = "several kinds of nodes: write [[pools]], each a cluster, for one job over all of them"
+        if kinds == [POOLS]:
+            several = f"several pools where one cluster is asked for: name one, from {path}#1 on"
         raise WrongQuestion(format_problems([FileProblem(str(path), line, ", ".join(kinds), several)]))
     node = _node(document, catalog, problems)
     fabric = _part(Fabric, document, catalog, problems)
@@ -97,6 +110,45 @@ def cluster_from_file(path: Path, catalog: Catalog) -> Cluster:
     share = table.utilisation_of_peak_power or cluster.utilisation_of_peak_power
     cluster = cluster if changed_accelerator is None else replace(cluster, accelerator=changed_accelerator)
     return replace(cluster, name=path.stem if table.name is None else table.name, utilisation_of_peak_power=share)
+
+
+POOLS = "pools"
+"""Key under which a file lists clusters that one job may use together."""
+
+
+def is_file(named: str) -> bool:
+    """Whether a cluster is named by its file, or as a pool of one."""
+    return _FILE.fullmatch(named) is not None
+
+
+def pools_of(named: str) -> list[str]:
+    """The pools of a cluster file as clusters are named (``lab.toml#1@zone``); any other name, and a file that cannot be
+    read, as it is.
+    """
+    document = read_document(Path(named).expanduser(), []) if named.endswith(".toml") else None
+    listed = document.data.get(POOLS) if document is not None else None
+    if not (isinstance(listed, list) and listed and all(isinstance(pool, dict) for pool in listed)):
+        return [named]
+    zones = [f"@{pool['zone']}" if "zone" in pool else "" for pool in listed]
+    return [f"{named}#{number}{zone}" for number, zone in enumerate(zones, 1)]
+
+
+def _pool(document: TomlDocument, number: int) -> TomlDocument:
+    """The table of one pool, with what the file states for all."""
+    listed = document.data.get(POOLS)
+    if not isinstance(listed, list) or not 1 <= number <= len(listed) or not isinstance(listed[number - 1], dict):
+        count = len(listed) if isinstance(listed, list) else 0
+        wrong = FileProblem(
+            str(document.path), document.line((POOLS,)), f"#{number}", f"the file has {count} [[pools]]"
+        )
+        raise WrongQuestion(format_problems([wrong]))
+    if others := [key for key in document.data if key not in (*_OF_ALL, POOLS)]:
+        stray = FileProblem(str(document.path), document.line((others[0],)), others[0], "belongs into one of [[pools]]")
+        raise WrongQuestion(format_problems([stray]))
+    shared = {key: value for key, value in document.data.items() if key != POOLS}
+    shared["name"] = f"{shared.get('name', document.path.stem)}-{number}"
+    table = {key: value for key, value in listed[number - 1].items() if key != "zone"}
+    return replace(document, data=shared | table, table=(POOLS, number - 1))
 
 
 def _kinds(document: TomlDocument) -> list[str]:

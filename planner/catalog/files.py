@@ -67,9 +67,12 @@ class TomlDocument:
     path: Path
     text: str
     data: dict[str, Any]
+    table: Path_ = ()
+    """Where in the text `data` stands."""
 
     def line(self, where: Path_) -> int:
         """The line (from 1) of the deepest part of `where` that stands on a line of its own; 0 if none does."""
+        where = (*self.table, *where)
         parts = (where[:length] for length in range(len(where), 0, -1))
         return next((self._lines[part] for part in parts if part in self._lines), 0)
 

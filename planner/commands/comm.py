@@ -48,11 +48,12 @@ def show(file: Path, rank: int | None, cluster: tuple[Path, ...], catalog: Path 
     from planner.comm import run
     from planner.comm.calls_of_one_pool import listed
     from planner.commands.screen import comm_view, render
+    from planner.question.pools import own_clusters
 
     plan = plans.read(file, rank)
     verify.check(plan, may_exceed_limits=True)
     known = catalogs.load(catalog)
-    own = [catalogs.cluster_from_file(each.expanduser(), known) for each in cluster]
+    own = own_clusters(cluster, known)
     found = listed(plan, known, str(file), own)
     plan = run.decided(plan, known, str(file), own)
     if as_json:
@@ -109,6 +110,7 @@ def choose(
     from planner.comm import back_end_choice, run
     from planner.commands.screen import comm_view, render
     from planner.planning import document
+    from planner.question.pools import own_clusters
 
     plan = plans.read(file, asked["rank"])
     verify.check(plan, may_exceed_limits=True)
@@ -120,7 +122,7 @@ def choose(
         free=run.free(plan, asked["sms"]),
     )
     known = catalogs.load(asked["catalog"])
-    own = [catalogs.cluster_from_file(each.expanduser(), known) for each in cluster]
+    own = own_clusters(cluster, known)
     if not measured:
         found, new = run.modelled(plan, known, str(file), own)
     else:

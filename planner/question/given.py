@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from planner.base.stopping import Progress as Progress
+from planner.catalog.cluster import pools_of
 from planner.schema.hardware import Cluster, Node
 from planner.schema.images import ImagePlan
 from planner.schema.plan import Plan, PlanSet
@@ -37,8 +38,9 @@ Launched = Source | RLPlanSet
 
 
 def listed(given: Named | Sequence[Named]) -> list[Named]:
-    """One cluster as a list of one."""
-    return [given] if isinstance(given, str | Path | Cluster | InZone) else list(given)
+    """One cluster as a list of one; a file of pools as its pools."""
+    clusters = [given] if isinstance(given, str | Path | Cluster | InZone) else list(given)
+    return [pool for c in clusters for pool in (pools_of(str(c)) if isinstance(c, str | Path) else [c])]
 
 
 def texts(given: str | Sequence[str] | Mapping[str, object]) -> tuple[str, ...]:

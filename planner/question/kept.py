@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from planner.catalog import cluster_from_file
+from planner.catalog.cluster import is_file
 from planner.question import pools
 from planner.question.given import Named, counted, listed, texts
 from planner.question.plan_options import PlanOptions
@@ -18,7 +19,7 @@ from planner.schema.plan import AskedPlans
 def cluster_name(named: Named, asked: PlanOptions) -> str:
     """A cluster as documents name it: one of one's own by its name, without where its file lies."""
     plain, zone = pools.zoned(named)
-    if isinstance(plain, str | Path) and str(plain).endswith(".toml"):
+    if isinstance(plain, str | Path) and is_file(str(plain)):
         plain = cluster_from_file(Path(plain).expanduser(), catalog_of(asked))
     name = plain.name or plain.node.id if isinstance(plain, Cluster) else str(plain)
     return f"{name}@{zone}" if zone else name

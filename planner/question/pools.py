@@ -9,8 +9,8 @@ from pathlib import Path
 
 from planner.base import units
 from planner.base.errors import WrongQuestion, meant, suggestion
-from planner.catalog import Catalog, cluster
-from planner.question.given import InZone, Named
+from planner.catalog import Catalog, cluster, cluster_from_file
+from planner.question.given import InZone, Named, listed
 from planner.question.job_pools import JobPool, LinkBetween, Pools, part_of
 from planner.schema.hardware import Cluster, Node, Price
 
@@ -30,6 +30,16 @@ def zoned(given: Named) -> tuple[str | Path | Cluster, str]:
     if at and not re.fullmatch(r"[A-Za-z0-9._-]+", zone):
         raise WrongQuestion(f"--cluster {text}: {zone!r} is not the name of a zone; write {named}@zone-a")
     return named, zone
+
+
+def own_clusters(given: Named | Sequence[Named], known: Catalog) -> list[Cluster]:
+    """Clusters of one's own, from their files or as they are, without zones.
+
+    Raises:
+        WrongQuestion: a file that describes none.
+    """
+    plain = [zoned(named)[0] for named in listed(given)]
+    return [c if isinstance(c, Cluster) else cluster_from_file(Path(c).expanduser(), known) for c in plain]
 
 
 def names(clusters: Sequence[tuple[Cluster, str]]) -> tuple[str, ...]:

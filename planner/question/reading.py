@@ -14,6 +14,7 @@ from planner.base import units
 from planner.base.errors import WrongQuestion, meant
 from planner.base.reading import short_hash
 from planner.catalog import Catalog, cluster, cluster_from_file, load
+from planner.catalog.cluster import is_file
 from planner.models import context, fine_tuning, text_lengths, workload
 from planner.question import node_prices, pools
 from planner.question.given import InZone, Named, counted, joined, lengths, listed, path, texts
@@ -332,7 +333,7 @@ def placed(known: Catalog, named: Named | Sequence[Named], asked: PlanOptions) -
     text = every[0].cluster if isinstance(every[0], InZone) else every[0]
     if isinstance(text, Cluster):
         return _placed(known, text, asked)
-    if isinstance(text, Path) or text.endswith(".toml") or "/" in text:
+    if isinstance(text, Path) or is_file(text) or "/" in text:
         return _placed(known, cluster_from_file(Path(text).expanduser(), known), asked)
     region = DEFAULT_REGION if asked.region is None and DEFAULT_REGION in known.regions else asked.region
     node, colon, count = text.partition(":")

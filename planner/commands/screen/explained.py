@@ -16,9 +16,8 @@ from planner.base.units import format_many, format_percent, format_seconds
 from planner.commands.screen import design_view, images_view, plan_view, procure_view, render, rl_view
 from planner.planning import document
 from planner.question.document_options import ExplainQuestion
-from planner.question.given import listed, path
-from planner.question.pools import zoned
-from planner.schema.hardware import Cluster
+from planner.question.given import path
+from planner.question.pools import own_clusters
 from planner.schema.images import ImagePlan
 from planner.schema.plan import Plan, PlanSet
 from planner.schema.procurement import Procurement
@@ -51,9 +50,7 @@ def _recheck_inputs(asked: ExplainQuestion) -> RecheckInputs | None:
             raise WrongQuestion(f"{flags[0]} is what a document is made again with: add --recheck")
         return None
     known = catalogs.load(path(asked.catalog), path(asked.site))
-    plain = [zoned(each)[0] for each in listed(asked.cluster)]
-    own = [each if isinstance(each, Cluster) else catalogs.cluster_from_file(Path(each).expanduser(), known)
-           for each in plain]  # fmt: skip
+    own = own_clusters(asked.cluster, known)
     return RecheckInputs(tuple(own), tuple(map(str, tables)), path(asked.catalog), path(asked.site))
 
 
