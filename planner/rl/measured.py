@@ -122,7 +122,7 @@ def rows(path: Path) -> list[Row] | None:
     if missing := [name for name in REQUIRED if name not in columns]:
         raise WrongQuestion(f"{path}:1: no column {', '.join(missing)}; measured steps have {', '.join(REQUIRED)}")
     blank = dict.fromkeys((*NUMBERS, *DEGREES, "id", "framework", "release", "algorithm", "engine"), "")
-    found: list[Row] = []
+    steps: list[Row] = []
     first: dict[str, str] = {}
     for line in lines:
         wrong = ""
@@ -130,10 +130,10 @@ def rows(path: Path) -> list[Row] | None:
             _checked(line, first)
         except WrongQuestion as error:
             wrong = str(error)
-        found.append({**blank, **line.cells, WRONG: wrong})
-    if not found:
+        steps.append({**blank, **line.cells, WRONG: wrong})
+    if not steps:
         raise WrongQuestion(f"{path}: no row below its header; each is a measured step")
-    return found
+    return steps
 
 
 def _checked(line: CsvRow, first: dict[str, str]) -> None:
@@ -185,7 +185,11 @@ def placement(row: Row) -> Placement:
 
 
 def demand(row: Row) -> tuple[Demand, int, bool]:
-    """What a row generates in a step, its optimizer steps, and whether its mean length is known."""
+    """What a row generates in a step, its optimizer steps, and whether its mean length is known.
+
+    Raises:
+        WrongQuestion: a figure that cannot be, such as a mean above the cap.
+    """
     samples = number(row, "samples_per_prompt") or SAMPLES
     prompts = number(row, "prompts_per_step")
     sequences = number(row, "rollout_sequences") or (prompts * samples if prompts else RESPONSES)
