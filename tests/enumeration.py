@@ -116,11 +116,15 @@ def options(request: Request, layout: dict[str, int]) -> Iterator[OptionValues]:
             for place, beside, moved, graphs in offloaded(request, policy):
                 able = runtime.offload_needs_zero if place != "none" else ()
                 able = [zero for zero in able or (0, 1, 2, 3) if zero < 2 or not (graphs == "modules" and exchanges)]
-                for sharding in _sharding(runtime, replicas, staged, values, able):
+                for sharding in (
+                    *_sharding(runtime, replicas, staged, values, able),
+                    *_spanning(request, layout, values, able),
+                ):
                     for p2p in values("p2p_overlap", False) if layout["vpp"] > 1 else [False]:
                         orders = ("tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp")
                         known = values("rank_order", orders[0], orders)
-                        kept = known if replicas and staged else [o for o in known if o == orders[0]]
+                        alone = not (replicas and staged) or ":" in sharding.scope
+                        kept = [o for o in known if not alone or o == orders[0]]
                         for order, way, sent in product(kept, ways(request, layout), dispatched(request, layout)):
                             if sent == "allgather" and exchanges:
                                 continue
@@ -205,13 +209,15 @@ def apart(request: Request, layout: dict[str, int], precision: str, values) -> I
         for tensor in (mode for mode in _tensor(request, layout["tp"], values) if not mode.overlap):
             for place in values("offload", "none", ("none", "optimizer")):
                 able = runtime.offload_needs_zero if place == "optimizer" else ()
-                every = _sharding(runtime, layout["dp"] * layout["cp"] > 1, True, values, able or (0, 1, 2, 3))
+                every = [*_sharding(runtime, layout["dp"] * layout["cp"] > 1, True, values, able or (0, 1, 2, 3))]
+                every += _spanning(request, layout, values, able or (0, 1, 2, 3))
                 may_wait = False in runtime.axes.get("dp_overlap", (False,))
                 for sharding in (each for each in every if not (each.overlap and may_wait)):
                     for p2p in values("p2p_overlap", False) if vpp > 1 else [False]:
                         orders = ("tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp")
                         known = values("rank_order", orders[0], orders)
-                        kept = known if layout["dp"] * layout["cp"] > 1 else [o for o in known if o == orders[0]]
+                        alone = layout["dp"] * layout["cp"] == 1 or ":" in sharding.scope
+                        kept = [o for o in known if not alone or o == orders[0]]
                         for order, way in product(kept, ways(request, layout)):
                             yield option_values(
                                 precision=precision,
@@ -260,6 +266,21 @@ def _tensor(request: Request, tp: int, values) -> Iterator[TensorMode]:
         for overlap in values("tp_overlap", False):
             if (sequence_parallel or not overlap) and (sequence_parallel or not request.workload.model.moe):
                 yield TensorMode(sequence_parallel, overlap)
+
+
+def _spanning(request: Request, layout: dict[str, int], values, able) -> Iterator[Sharding]:
+    """Copies that a pinned count of nodes shares: each holds whole replicas, and there are several."""
+    pinned = request.pins.bounds["zero_scope"].values if "zero_scope" in request.pins else ()
+    of_stage = layout["tp"] * layout["cp"] * layout["dp"]
+    for scope in (scope for scope in pinned if ":" in scope):
+        ranks = int(scope.split(":")[1]) * request.cluster.node.accelerators
+        parts = (layout["tp"] * layout["cp"], layout["ep"] * layout["etp"])
+        if of_stage > ranks and of_stage % ranks == 0 and all(ranks % part == 0 for part in parts):
+            for zero in able:
+                known = request.runtime.axes["zero"]
+                gathered = zero < 2 or layout["pp"] == 1 or request.runtime.gathers_working_copy
+                if zero and (known == "any" or zero in known) and request.pins.allow("zero", zero) and gathered:
+                    yield from (Sharding(zero, scope, o) for o in values("dp_overlap", False))
 
 
 def _sharding(runtime: Runtime, replicas: bool, staged: bool, values, able) -> Iterator[Sharding]:

@@ -765,8 +765,13 @@ def replicas(p):
 
 
 def shards(p, g):
-    """Ranks that share one copy: all, or as many of one domain as leave every copy with the same number."""
-    return float(gcd(int(g.inside), int(g.n))) if p.options.zero_in_node > 0 else g.n
+    """Ranks that share one copy: all, or as many of so many domains as leave every copy with the same number."""
+    domains = p.options.zero_nodes
+    if domains <= 1:
+        return float(gcd(int(g.inside), int(g.n))) if domains else g.n
+    joined = SimpleNamespace(**{**vars(p), "network": SimpleNamespace(domain=domains * p.network.domain)})
+    near = next(near for far, near in zip(replicas(p), replicas(joined), strict=True) if far == g)
+    return float(gcd(int(near.inside), int(g.n)))
 
 
 def summed_whole(p):

@@ -679,7 +679,7 @@ def test_recomputed_latents_are_those_of_layers_with_attention() -> None:
 def test_slices_of_a_gather_are_put_together_one_by_one(dp):
     """18 launches a layer and rank, of 5 microseconds: only where states are sharded, and twice for twice the ranks."""
     plain = with_layout(single_grid(figures_of("tied"), *_plain("tied")), dp=dp, batch=64)
-    plain = replace(plain, options=replace(plain.options, zero=1.0, zero_in_node=0.0, offload=0.0))
+    plain = replace(plain, options=replace(plain.options, zero=1.0, zero_nodes=0.0, offload=0.0))
     listed = replace(plain, stack=replace(plain.stack, gather_launches=18.0))
     split = pipeline.split(plain.shape, plain.layout)
     longer = data_parallel.update(listed, split) - data_parallel.update(plain, split)
@@ -696,7 +696,7 @@ def test_slices_of_a_gather_are_put_together_one_by_one(dp):
 def test_gradients_are_reduced_bucket_by_bucket(zero, moved):
     """As many bytes in more calls, each of which starts anew: of a quarter of a layer, which is the more here."""
     whole = with_layout(single_grid(figures_of("tied"), *_plain("tied")), dp=64, batch=64)
-    whole = replace(whole, options=replace(whole.options, zero=float(zero), zero_in_node=0.0, dp_overlap=0.0))
+    whole = replace(whole, options=replace(whole.options, zero=float(zero), zero_nodes=0.0, dp_overlap=0.0))
     cut = replace(whole, stack=replace(whole.stack, bucket_bytes=1e6))
     split = pipeline.split(cut.shape, cut.layout)
     held = data_parallel.most_held(cut, split).dense
@@ -728,7 +728,7 @@ def test_megatron_s_buckets_grow_with_the_ranks(dp, size):
 def test_states_sharded_at_once_hide_nothing():
     """One all-reduce after the passes and one gather after the update (nanotron with ZeRO 1), whatever may overlap."""
     grid = with_layout(single_grid(figures_of("tied"), *_plain("tied")), dp=64, batch=64)
-    chosen = replace(grid.options, zero=1.0, zero_in_node=0.0, dp_overlap=1.0)
+    chosen = replace(grid.options, zero=1.0, zero_nodes=0.0, dp_overlap=1.0)
     grid = replace(grid, stack=replace(grid.stack, bucket_bytes=26214400.0, reduces_whole=1.0), options=chosen)
     found = [c for c in calls(grid) if c.group == "dp"]
     assert [(c.op, c.count) for c in found] == [("all-reduce", 1.0), ("all-gather", 1.0)]
@@ -744,7 +744,7 @@ def test_internevo_sums_whole_buckets_beside_the_pass_and_gathers_beside_nothing
     """All-reduces of 512 Mi parameters, of which the last shows (hybrid_zero_optim.py); broadcasts after the update."""
     record = catalog.load().runtimes["internevo"]
     grid = with_layout(single_grid(figures_of("tied"), *_plain("tied")), dp=64, batch=64)
-    options = replace(grid.options, zero=1.0, zero_in_node=0.0, dp_overlap=1.0)
+    options = replace(grid.options, zero=1.0, zero_nodes=0.0, dp_overlap=1.0)
     stack = replace(grid.stack, bucket_parameters=record.bucket_parameters / 1000, reduces_whole=1.0, dp_overlap=1.0)
     stack = replace(stack, broadcasts_shards=float(record.broadcasts_shards))
     found = {c.op: c for c in calls(replace(grid, stack=stack, options=options)) if c.group == "dp"}
@@ -777,7 +777,7 @@ def test_sharded_parameters_are_copied_as_the_runtimes_code_does(runtime, gather
     record = catalog.load().runtimes[runtime]
     stack = {name: float(getattr(record, name)) for name in ("copies_gathered", "copies_gradients")}
     plain = single_grid(figures_of("tied"), *_plain("tied"))
-    options = replace(plain.options, zero=3.0, zero_in_node=0.0, dp_overlap=1.0)
+    options = replace(plain.options, zero=3.0, zero_nodes=0.0, dp_overlap=1.0)
     wire = replace(plain.stack, **stack, gradient_wire=record.gradient_wire_bytes, parameter_wire=2.0)
     held = data_parallel.ShardedState(1e9, 0.0)
     for micro_batches in (1.0, 2.0):

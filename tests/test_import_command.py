@@ -29,6 +29,7 @@ MINE = (
     "--log-interval 10 --cross-entropy-loss-fusion"
 )
 TITAN = "--module llama3 --training.local_batch_size 2 --training.seq_len 8192"
+DS, AX, MEGATRON = "ds_config.json", "axolotl.yaml", "megatron-core"
 LIKE = (
     "tp",
     "pp",
@@ -91,6 +92,27 @@ def test_what_export_wrote_reads_back(target: str, runtime: str) -> None:
         )
         assert same(present.plans.plans[0], whole), asked
         assert not present.differs, asked
+
+
+@pytest.mark.parametrize(
+    ("target", "case", "name", "written"),
+    [
+        ("torchtitan", Case("fsdp2", "llama3-8b", "dgx-h100:8", "tp=2 zero=3 zero_scope=nodes:2"), START, "degree 4"),
+        ("megatron", Case(MEGATRON, "qwen3-30b-a3b", "dgx-h100:8", "ep=8 zero_scope=nodes:2"), START, "-instances 4"),
+        ("deepspeed", Case("deepspeed", "llama3-8b", "dgx-h100:8", "zero=3 zero_scope=nodes:4"), DS, '_size": 32'),
+        ("axolotl", Case("hf-trainer", "llama3-8b", "dgx-h100:8", "zero=3 zero_scope=nodes:2"), AX, "_size: 16"),
+    ],
+)  # fmt: skip
+def test_copies_on_several_nodes_are_written_and_read_back(target: str, case: Case, name: str, written: str) -> None:
+    whole = plan(case)
+    text = bundle(whole, parts(target), given(target)).files[name]
+    asked = {"seq": whole.workload.sequence, "precision": None if target == "axolotl" else whole.precision}
+    (back,) = reading.plan(target, text, cluster(whole), model=case.model, **asked).plans.plans
+    assert written in text
+    assert (back.parallelism.zero_scope, back.parallelism.dp_shard) == (
+        whole.parallelism.zero_scope,
+        whole.parallelism.dp_shard,
+    )
 
 
 def test_a_command_line_finds_its_model(capsys: pytest.CaptureFixture[str]) -> None:

@@ -331,7 +331,7 @@ def test_maxtext_is_sharded_in_a_node_unless_its_command_says_otherwise(tmp_path
     [
         ("ici_fsdp_parallelism: 4\ndcn_data_parallelism: 2", "dgx-h100:4", "2 replicas of 4 shards are not the 32"),
         ("ici_fsdp_parallelism: 5", "dgx-h100:4", "any replicas of 5 shards are not the 32"),
-        ("ici_fsdp_parallelism: 16\ndcn_data_parallelism: 2", "dgx-h100:4", "over 16 ranks, .* has 8 .*--ignore"),
+        ("ici_fsdp_parallelism: 4\ndcn_data_parallelism: 8", "dgx-h100:4", "over 4 ranks, .* has 8 .*--ignore"),
         ("hardware: tpu\ndcn_data_parallelism: 2", "tpu-v5p-4:8", "sharded over 16 ranks, .* has 32 .*--ignore"),
     ],
 )
@@ -344,6 +344,8 @@ def test_meshes_of_slices_and_nodes_are_those_of_the_plan() -> None:
     for keys, cluster in (("dcn_data_parallelism: 3", "dgx-h100:3"), ("hardware: tpu", "tpu-v5p-4:8")):
         (plan,) = reading.plan("maxtext", f"{MAXTEXT}{keys}\nici_fsdp_parallelism: -1", [cluster]).plans.plans
         assert plan.parallelism.dp_shard == (8 if "h100" in cluster else 32)
+    (two,) = reading.plan("maxtext", f"{MAXTEXT}dcn_data_parallelism: 2", ["dgx-h100:4"]).plans.plans
+    assert (two.parallelism.zero_scope, two.parallelism.dp_shard) == ("nodes:2", 16)
     found = reading.read("maxtext", MAXTEXT + "dcn_data_parallelism: -1\ncapacity_factor: 1.25")
     assert (found.degrees, found.settings["zero_scope"]) == (None, "node")
     assert any("up to a capacity" in text for text in found.differs)

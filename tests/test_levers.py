@@ -30,6 +30,13 @@ FEW = {
     "mixture, narrow": ("mixtral-8x7b", "dgx-h100:2", "ep=1|8 etp=1 tp=2 vpp=1 activation_offload=none"),
 }
 """Small questions: model, cluster, and pins that leave levers and a few layouts free."""
+SPREAD = {
+    "dense on eight nodes": ("llama3-8b", "dgx-h100:8", "tp=1|4 pp=1|2 vpp=1 micro=1 recompute=none|full"),
+    "dense on six nodes": ("llama3-8b", "dgx-a100-40gb:6", "tp=2 pp=1|3 vpp=1 zero=0|1 dp_overlap=off|on"),
+    "gathered": ("llama3-8b", "dgx-h100:12", "zero=1|3 tp=1 pp=1", "fsdp2"),
+    "gathered mixture": ("qwen3-30b-a3b", "dgx-h100:8", "zero=3 tp=1 pp=1 ep=1|16", "fsdp2"),
+}
+"""Questions where several nodes of many can share a copy, likewise; and the runtime, where it is not Megatron."""
 
 
 class Enumerated(NamedTuple):
@@ -45,13 +52,14 @@ OBJECTIVES = ("time", "cost", "energy")
 
 @cache
 def asked(name: str, batch: int, release: str, objective: str, deadline_s: float | None = None) -> Prepared:
-    model, cluster, pins = FEW[name]
+    model, cluster, pins, *runtime = (FEW | SPREAD)[name]
     held = " ".join(pin for pin in HELD.split() if pin.partition("=")[0] + "=" not in pins)
     return prepare(
         CATALOG,
         request(
             model,
             cluster,
+            runtime=runtime[0] if runtime else "megatron-core",
             release=release,
             batches=(batch,),
             pins=f"{held} {pins}",
@@ -68,7 +76,7 @@ def enumerated(name: str, batch: int, release: str) -> Enumerated:
     everything = {}
     for objective in OBJECTIVES:
         prepared = asked(name, batch, release, objective)
-        free = levers_of(prepared, EVERY)
+        free = levers_of(prepared)
         everything[objective] = wave(prepared, legal_rows(prepared), free.pins(prepared.request.pins, free.added))
     columns = []
     for index, block in enumerate(everything["time"].blocks):
@@ -89,7 +97,7 @@ def searched(prepared: Prepared, capacity: float, budget: float = np.inf) -> tup
             lambda rows, pins: wave(prepared, rows, pins, capacity),
             legal_rows(prepared),
             prepared.request.pins,
-            levers_of(prepared, EVERY),
+            levers_of(prepared),
             base[0] if base else None,
         )
     return known, found
@@ -142,6 +150,27 @@ def test_waves_find_what_an_enumeration_of_all_levers_finds(name, batch, release
         assert float(alone.memory) <= prepared.within(capacity)
 
 
+@sweep(
+    ("name", "batch", "objective", "share"),
+    [
+        (name, batch, objective, share)
+        for index, (name, batch) in enumerate(product(SPREAD, (192, 384, 768)))
+        for objective, share in zip(OBJECTIVES, np.roll((0.2, 0.35, 0.9), index), strict=True)
+    ],
+    every=6,
+    ci=3,
+)
+def test_copies_of_every_count_of_nodes_are_searched(name, batch, objective, share):
+    """The best with copies that all ranks, a node or any divisor of the nodes share is the least of an enumeration."""
+    prepared, every = asked(name, batch, "", objective), enumerated(name, batch, "")
+    capacity = float(share) * prepared.request.cluster.accelerator.memory
+    fits = every.memory <= prepared.within(capacity)
+    known, found = searched(prepared, capacity)
+    best = min([known, *(candidate.value for candidate in better(found))])
+    assert best == (pytest.approx(every.value[objective][fits].min(), rel=1e-12) if fits.any() else np.inf)
+    assert found.least_left == np.inf
+
+
 FEW_ENTRIES = 20_000
 """Of arrays, which leave most of these questions unanswered."""
 
@@ -161,7 +190,7 @@ def test_what_a_budget_leaves_out_is_bounded(budget):
 
 def test_levers_are_those_of_the_release_and_of_axes_that_no_pin_holds():
     prepared = asked("mixture", 64, "2026.06", "time")
-    assert set(levers_of(prepared, EVERY).added) == set(EVERY) - {"activation_offload"}
-    older = levers_of(asked("mixture", 64, "2025.05", "time"), EVERY)
+    assert set(levers_of(prepared).added) == set(EVERY) - {"activation_offload", "zero_scope"}
+    assert levers_of(asked("dense on six nodes", 192, "", "time")).added["zero_scope"] == ("nodes:2", "nodes:3")
+    older = levers_of(asked("mixture", 64, "2025.05", "time"))
     assert "graphs" not in older.added and "selective:layernorm+moe_act" in older.added["recompute"]
-    assert not levers_of(prepared, ())

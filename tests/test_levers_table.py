@@ -7,7 +7,6 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-import planner
 from planner import cost
 from planner.axes.table import (
     ACTIVATION_OFFLOAD,
@@ -18,13 +17,13 @@ from planner.axes.table import (
     PRECISION,
     RECOMPUTE,
 )
-from planner.planning import order, ranked
+from planner.planning import ranked
 from planner.question.search_problem import Prepared, legal_rows, levers_of, prepare, problem, wave
 from planner.search.problem import SearchProblem, decode
 from planner.space.cost_grid import single_grid
 from tests.cases import CATALOG, cluster, request
 from tests.sweeps import sweep
-from tests.test_levers import EVERY, FEW, HELD, PRICE
+from tests.test_levers import FEW, HELD, PRICE
 
 TIED = 0.03
 """Share by which a plan that needs more must be better to stand before one that does not."""
@@ -100,7 +99,7 @@ def enumerated(name: str, batch: int, counts: tuple[int, ...]) -> tuple[Enumerat
     base, every = {}, {}
     for objective in OBJECTIVES[:3]:
         prepared = asked(name, batch, counts, objective=objective)
-        free = levers_of(prepared, EVERY)
+        free = levers_of(prepared)
         base[objective] = problem(prepared, 1)
         every[objective] = wave(prepared, legal_rows(prepared), free.pins(prepared.request.pins, free.added))
     return _listed(base), _listed(every)
@@ -195,13 +194,3 @@ def test_five_best_are_those_of_an_enumeration(name, batch, counts, objective, l
 
     expected = tables(prepared, spaces, able)
     assert any(listed == pytest.approx(rows, rel=1e-12) for rows in expected), (listed, expected)
-
-
-def test_search_says_that_shards_over_some_nodes_of_many_were_not_tried():
-    """Where weights are gathered (ZeRO 3) on four nodes, two could share a copy; of two nodes one or both do."""
-    of_four, of_two = (
-        planner.plan("llama3-8b", f"dgx-h100:{nodes}", runtime="fsdp2", top=1, pin=("cp=1", "pp=1", "tp=1"))
-        for nodes in (4, 2)
-    )
-
-    assert order.NOT_SHARED in of_four.search.method and order.NOT_SHARED not in of_two.search.method

@@ -162,7 +162,7 @@ def candidates(draw, name: str):
         sequence_parallel=draw(flag),
         tp_overlap=draw(flag),
         zero=draw(st.integers(0, 3)),
-        zero_scope=draw(st.sampled_from(("full", "node"))),
+        zero_scope=draw(st.sampled_from(("full", "node", "nodes:2", "nodes:3"))),
         dp_overlap=draw(flag),
         p2p_overlap=draw(flag),
         rank_order=RANK_ORDERS[draw(flag)],

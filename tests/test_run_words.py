@@ -99,6 +99,7 @@ def predicted_by(run):
         ("QLoRA", {"quantised": "qlora"}),
         ("HSDP 2x8", {"zero_scope": "node"}),
         ("HSDP 2x64", {"zero_scope": "full"}),
+        ("states shared in 4 nodes", {"zero_scope": "nodes:4"}),
         ("hybrid sharding", {"zero_scope": "node"}),
         ("capacity factor 1.25", {"imbalance": 1.25}),
         ("optimizer offload 50 %", {"offload": 0.5}),

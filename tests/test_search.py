@@ -360,6 +360,7 @@ def test_no_candidate_is_below_its_bound(name):
 
 # ---- plain loops -----------------------------------------------------------------------------------------------------
 
+SPANNING = "zero_scope=full|node|nodes:2|nodes:3"
 COUNTED = [
     (("llama2-7b", "dgx-a100-40gb:2"), {"batches": (16,), "pins": "recompute=none|block:0.5"}),
     (("llama2-7b", "dgx-a100-40gb:3"), {"batches": (12, 24), "counts": (1, 3), "pins": "recompute=none offload=none"}),
@@ -377,6 +378,8 @@ COUNTED = [
     (("llama3-8b", "dgx-h100:4"), {"batches": (32,), "pins": SHARED, "trained": {"sequence": 65536}}),
     (("mixtral-8x7b", "dgx-h100:2"), {"batches": (16,), "pins": OFFLOADED}),
     (("llama4-maverick", "dgx-h100:1"), {"batches": (8,), "pins": "micro=1 ep=1|8 recompute=none offload=none"}),
+    (("llama3-8b", "dgx-h100:6"), {"batches": (96,), "runtime": "fsdp2", "pins": f"micro=1 cp=1|2 {SPANNING}"}),
+    (("deepseek-v2-lite", "dgx-h100:4"), {"batches": (64,), "pins": f"micro=1 vpp=1 recompute=none {SPANNING}"}),
 ]
 
 

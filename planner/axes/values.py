@@ -11,6 +11,8 @@ from planner.base.errors import WrongQuestion, nearest
 from planner.schema import hardware
 from planner.schema.plan import RankOrder, Schedule
 
+EVERYWHERE = "full"
+"""Whose ranks share one copy where all do."""
 ALONE = "none"
 """How sequences are shared where no ranks share them."""
 ONE_F_ONE_B = "1f1b"
@@ -152,6 +154,28 @@ _CAPTURED = {
 def captured(name: str) -> Mapping[str, float]:
     """What CUDA graphs launch, as figures: nothing, attention and routers (dense MLPs, too), or all passes."""
     return _CAPTURED.get(name, {})
+
+
+def zero_scope(name: str) -> str:
+    """Whose ranks share one copy: ``full`` (all), ``node``, ``nodes:4``.
+
+    Raises:
+        WrongQuestion: something else, or fewer than two nodes.
+    """
+    known = re.fullmatch(r"full|node|nodes:(\d{1,6})", name)
+    if known is None or (known[1] and int(known[1]) < 1):
+        raise WrongQuestion(f"zero_scope={name}: choose full, node, or nodes:COUNT with a count of nodes (nodes:4)")
+    return over_nodes(int(known[1])) if known[1] else name
+
+
+def over_nodes(count: int) -> str:
+    """The scope of one copy on so many nodes."""
+    return "node" if count == 1 else f"nodes:{count}"
+
+
+def nodes_of(scope: str) -> int:
+    """Nodes whose ranks share one copy; 0 where all do."""
+    return {EVERYWHERE: 0, "node": 1}[scope] if ":" not in scope else int(scope.partition(":")[2])
 
 
 PART = "part"

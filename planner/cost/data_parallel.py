@@ -6,13 +6,13 @@ The replicas of a stage sum their gradients after the last micro-batch. Under Ze
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from planner.cost import collective_times, elements, expanded_memory, frozen, layer_times, muon
 from planner.cost.collective_times import CollectiveGroup
-from planner.cost.figures import Figure, Grid, by_kind
+from planner.cost.figures import Figure, Grid, Network, by_kind
 from planner.cost.pipeline import Flow, StageLayers, StageSplit, extremes, micro_batches, most, with_head
 
 MATRICES = 4.0
@@ -90,17 +90,24 @@ class Replicas:
 
 def replicas(grid: Grid) -> Replicas:
     """Data- and context-parallel ranks share dense parameters, expert-data-parallel ranks those of the experts."""
-    layout, options, network = grid.layout, grid.options, grid.network
+    groups = _groups(grid, grid.network)
+    nodes = grid.options.zero_nodes
+    near = groups
+    if np.any(nodes > 1):
+        spanned = grid.network.domain * np.maximum(nodes, 1.0)
+        near = _groups(grid, replace(grid.network, domain=spanned, dimensions=None))
+    return Replicas(*groups, *(np.where(nodes > 0, _evenly(g), whole.n) for g, whole in zip(near, groups, strict=True)))
+
+
+def _groups(grid: Grid, network: Network) -> tuple[CollectiveGroup, CollectiveGroup]:
+    """The ranks that hold the same dense parameters, and those that hold the same experts."""
+    layout = grid.layout
+    outside = np.where(grid.options.pp_inner > 0, layout.pp, 1.0)
     inner = collective_times.group(network, layout.cp, layout.tp)
-    stride = layout.tp * layout.cp * np.where(options.pp_inner > 0, layout.pp, 1.0)
-    dense = collective_times.product(inner, collective_times.group(network, layout.dp, stride))
+    dense = collective_times.group(network, layout.dp, layout.tp * layout.cp * outside)
     width = layout.ep * layout.etp
     copies = np.maximum(layout.tp * layout.cp * layout.dp / width, 1.0)
-    experts = collective_times.group(network, copies, width * np.where(options.pp_inner > 0, layout.pp, 1.0))
-    node = options.zero_in_node > 0
-    return Replicas(
-        dense, experts, np.where(node, _evenly(dense), dense.n), np.where(node, _evenly(experts), experts.n)
-    )
+    return collective_times.product(inner, dense), collective_times.group(network, copies, width * outside)
 
 
 def _evenly(g: CollectiveGroup) -> Figure:

@@ -471,8 +471,8 @@ class Options:
     tp_overlap: Figure = 0.0
     zero: Figure = 0.0
     """0-3."""
-    zero_in_node: Figure = 0.0
-    """1: shards span one scale-up domain, replicas the rest (hybrid sharding)."""
+    zero_nodes: Figure = 0.0
+    """Scale-up domains that shards span, replicas the rest (hybrid sharding); 0: all of them."""
     dp_overlap: Figure = 0.0
     p2p_overlap: Figure = 0.0
     ep_overlap: Figure = 0.0

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from planner.axes.values import EVERYWHERE, nodes_of
 from planner.base.errors import WrongQuestion, did_you_mean
 from planner.launchers import checks, plan_facts, table, torchrun
 from planner.launchers.target import LaunchJob, LaunchProgram, Loss, Values, by_table
@@ -44,7 +45,7 @@ def configuration(plan: Plan, values: Values) -> dict[str, Any]:
     p = plan.parallelism
     decided = {
         "overlapping": plan.overlap.dp if p.zero_stage else None,
-        "gathered_inside": p.dp_shard if p.zero_stage == 3 and p.zero_scope == "node" else None,
+        "gathered_inside": p.dp_shard if p.zero_stage == 3 and p.zero_scope != EVERYWHERE else None,
         "partition": "uniform" if p.pp > 1 else None,
     }
     return table.nested(table.document(TABLE, table.plan_says(plan, values, decided)))
@@ -93,7 +94,7 @@ def refuses(plan: Plan) -> Iterator[str]:
     yield from plan_facts.stages_fill_pools(plan)
     if p.pp > 1 and p.zero_stage >= 2:
         yield f"its pipeline engine goes with ZeRO 0 or 1, not {p.zero_stage}"
-    if p.zero_scope == "node" and p.zero_stage in (1, 2):
+    if p.zero_scope != EVERYWHERE and p.zero_stage in (1, 2):
         yield "shards of a node exist for ZeRO-3 only (zero_hpz_partition_size)"
 
 
@@ -107,9 +108,15 @@ def loses(plan: Plan) -> Iterator[Loss]:
         yield Loss("parallelism.pp", "the script has to build its model as a PipelineModule of as many stages")
     if plan.recompute.policy != "none":
         yield Loss("recompute", "switched on in the script: deepspeed.checkpointing.checkpoint around every block")
-    if p.zero_scope == "node":
+    yield from gathered_inside(plan)
+
+
+def gathered_inside(plan: Plan) -> Iterator[Loss]:
+    """What is sharded over more ranks than a copy of the weights is gathered from."""
+    if nodes := nodes_of(plan.parallelism.zero_scope):
+        where = "a node" if nodes == 1 else f"{nodes} nodes"
         yield Loss(
-            "parallelism.zero_scope", "weights are gathered inside a node; optimizer states stay sharded over all"
+            "parallelism.zero_scope", f"weights are gathered inside {where}; optimizer states stay sharded over all"
         )
 
 

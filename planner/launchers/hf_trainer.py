@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from planner.launchers import accelerate, lora, plan_facts, table
+from planner.launchers import accelerate, deepspeed, lora, plan_facts, table
 from planner.launchers.scripts import script
 from planner.launchers.target import LaunchJob, Loss, Values, by_table
 from planner.schema.launcher_table import launcher_table
@@ -88,10 +88,8 @@ def trainer_loses(plan: Plan) -> Iterator[Loss]:
     if _optimizer(plan) in ("adamw_bnb_8bit", "paged_adamw_8bit") and not lora.adapts(plan):
         more = EMBEDDING_STATES * plan.workload.shape["vocab"] * plan.workload.shape["hidden"] / 2**30
         yield Loss("prediction.memory", f"states of the embedding stay in 32 bit, {more:.1f} GiB more than predicted")
-    if accelerate.route(plan) == "DEEPSPEED" and plan.parallelism.zero_scope == "node":
-        yield Loss(
-            "parallelism.zero_scope", "weights are gathered inside a node; optimizer states stay sharded over all"
-        )
+    if accelerate.route(plan) == "DEEPSPEED":
+        yield from deepspeed.gathered_inside(plan)
 
 
 def loses_with_own_model(plan: Plan) -> Iterator[Loss]:

@@ -17,13 +17,11 @@ from planner.axes.table import (
     OFFLOAD_OVERLAP,
     PRECISION,
     RANK_ORDER,
-    ZERO_SCOPE,
 )
-from planner.question.request import Request
+from planner.axes.values import nodes_of
 from planner.schema.plan import Plan
 from planner.schema.plan_machines import node_counts
 from planner.search.problem import Candidate
-from planner.space.blocks import ZERO_STAGES
 
 TIED = 0.03
 """Relative difference of step times within which the order of plans says nothing: so close, measured times are judged
@@ -32,8 +30,6 @@ CHOSEN_AMONG = 5
 """Best plans among which the one to run is chosen, so that it does not depend on how many are listed."""
 DEGREES = ("nodes", "batch", "tp", "pp", "cp", "ep", "etp")
 """What candidates share, besides precision, of which one can dominate another."""
-NOT_SHARED = "weights shared by a node or by all; "
-"""Begins the method of a search whose runtime can also share one copy of them over several nodes of many."""
 STALLED = {"nanotron": (256, 28, 46)}
 """Runtime -> accelerators from which on most of its published runs with stages waited a quarter of a second and more
 longer than predicted at each transfer, for a cause that nobody has found (docs/accuracy-details.md); how many of all
@@ -117,13 +113,6 @@ def stalls(plan: Plan) -> str:
     return note if plan.parallelism.pp > 1 and plan.cluster.accelerators >= many else ""
 
 
-def hybrid_untried(request: Request, plans: Sequence[Plan]) -> bool:
-    """Whether plans gather weights that several nodes of many could share, which no candidate does."""
-    gathers = any(plan.parallelism.zero_stage == max(ZERO_STAGES) for plan in plans)
-    free = "node" in request.runtime.zero_scope and ZERO_SCOPE.name not in request.pins
-    return gathers and free and any(count % nodes == 0 for count in request.counts for nodes in range(2, count))
-
-
 def with_first(place: int, count: int) -> list[int]:
     """All places of a list of so many, one of them first."""
     return [place, *(other for other in range(count) if other != place)]
@@ -141,5 +130,6 @@ def kinds(plan: Plan) -> int:
     cut = plan.parallelism
     degrees = (cut.tp > 1, cut.pp > 1, cut.vpp > 1, cut.cp > 1, cut.ep > 1, cut.zero_stage > 1)
     places = (any(plan.offload.values()) or plan.offloaded is not None, not RANK_ORDER.is_neutral(plan))
+    spanned = nodes_of(cut.zero_scope) > 1
     named = (not axis.is_neutral(plan) for axis in (GRAPHS, ATTENTION_KERNEL))
-    return sum((*degrees, *places, *named))
+    return sum((*degrees, *places, spanned, *named))

@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from planner import cost
-from planner.axes.table import ATTENTION_KERNEL, GRAPHS
+from planner.axes.table import ATTENTION_KERNEL, GRAPHS, ZERO_SCOPE
+from planner.axes.values import ALONE, EVERYWHERE, nodes_of, over_nodes
 from planner.base.errors import ClusterwrightError
 from planner.base.stopping import Progress
 from planner.catalog import Catalog
@@ -136,11 +137,16 @@ def _limited(request: Request) -> bool:
 
 
 def _plainer(prepared: Prepared, candidate: Candidate) -> Candidate:
-    """The candidate without those faster levers that make less than a tie together: nobody must install them for it."""
+    """The candidate without those faster levers, and with copies over all ranks or in nodes, that make less than a tie
+    together: nobody must set or install what brings nothing.
+    """
     slowest = (1.0 + order.TIED) * candidate.time
     plainer = candidate
-    for axis in (ATTENTION_KERNEL, GRAPHS):
-        options = plainer.options.replaced(**{axis.name: axis.neutral})
+    simpler = [(ATTENTION_KERNEL, ALONE), (GRAPHS, ALONE)]
+    if nodes_of(candidate.options[ZERO_SCOPE]) > 1:
+        simpler += [(ZERO_SCOPE, EVERYWHERE), (ZERO_SCOPE, over_nodes(1))]
+    for axis, plain in (pair for pair in simpler if prepared.request.pins.allow(pair[0].name, pair[1])):
+        options = plainer.options.replaced(**{axis.name: plain})
         step = cost.evaluate(single_grid(prepared.figures, candidate.layout, options))
         time, memory = float(step.time), float(step.memory)
         if time <= slowest and memory <= prepared.usable:

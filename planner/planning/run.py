@@ -64,9 +64,8 @@ def plan(
     plans = ranking.plans
     differences = comparison.differences(plans, plans[0], catalog)
     section = _search_section(prepared, ranking)
-    method = order.NOT_SHARED + section.method if order.hybrid_untried(request, plans) else section.method
     result = PlanSet(
-        search=replace(section, method=method, near_duplicates=_variants(*chosen)),
+        search=replace(section, near_duplicates=_variants(*chosen)),
         plans=plans,
         recommended=plans[0].rank,
         differences=differences,

@@ -4,7 +4,7 @@ minimise.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -30,7 +30,7 @@ from planner.space import infeasible
 from planner.space.blocks import Block, blocks
 from planner.space.cost_grid import Figures
 from planner.space.enumerate_layouts import Question, Rows, layouts
-from planner.space.levers import BY_DEFAULT, Levers, offered
+from planner.space.levers import Levers, offered
 from planner.space.pins import Pins
 from planner.space.rules import RuleSetting
 
@@ -263,11 +263,11 @@ def problem(prepared: Prepared, top: int, *, capacity: float | None = None) -> S
     return SearchProblem(prepared.figures, prepared.blocks, prepared.targets, memory, top, prepared.request.fold)
 
 
-def levers_of(prepared: Prepared, names: Collection[str] = BY_DEFAULT) -> Levers:
-    """The levers that a request's pins leave free, of those named."""
+def levers_of(prepared: Prepared) -> Levers:
+    """The levers that a request's pins leave free."""
     request = prepared.request
     kernels = prepared.reached.accelerator.attention_kernels
-    return offered(request.workload, request.cluster, request.runtime, request.pins, kernels, names)
+    return offered(request.workload, request.cluster, request.runtime, request.pins, kernels, request.counts)
 
 
 def legal_rows(prepared: Prepared) -> Rows:

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 
-from planner.axes.table import DISPATCHER, IN_ANSWERS, LEVERS, OFFLOAD, RECOMPUTE
+from planner.axes.table import DISPATCHER, IN_ANSWERS, LEVERS, OFFLOAD, RECOMPUTE, ZERO_SCOPE
 from planner.base.stopping import STOPPED
 from planner.base.units import format_count, format_many, format_percent, format_risk, format_usd
 from planner.planning import order
@@ -83,7 +83,7 @@ def packages(plan: Plan) -> list[str]:
 
 def levers(plan: Plan) -> str:
     """What a plan takes beyond the base space, as ``clusterwright estimate`` takes it; empty where it takes nothing."""
-    named = [axis for axis in LEVERS if axis.is_mentioned(plan)]
+    named = [axis for axis in LEVERS if axis.is_mentioned(plan) and (axis, axis.of(plan)) != (ZERO_SCOPE, "node")]
     beyond = [axis for axis in named if axis not in (DISPATCHER, OFFLOAD, RECOMPUTE)]
     modules = [RECOMPUTE] if plan.recompute.policy.startswith("selective:") else []
     part = [OFFLOAD] if OFFLOAD in named and (beyond or order.seldom_measured(plan)) else []

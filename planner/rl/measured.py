@@ -8,16 +8,14 @@ but what of a trainer's layout is not stated.
 
 from __future__ import annotations
 
-import csv
-import io
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
-from planner.base import reading
+from planner.base import csv_rows
+from planner.base.csv_rows import CsvRow
 from planner.base.errors import ClusterwrightError, NoAnswer, WrongQuestion
 from planner.calibration.runs import names
 from planner.catalog import Catalog
@@ -48,7 +46,10 @@ STREAMED = 4
 (require_batches and trigger_parameter_sync_step of its recipes)."""
 REQUIRED = ("source", "model", "accelerator", "mode", "step_s", "gpus_train", "gpus_rollout")
 """Columns without which a file holds no measured steps of post-training."""
-LARGEST_FILE = 20_000_000
+WRONG = "what is wrong"
+"""Key of a row under which stands why it cannot be read."""
+ROLES = ("gpus_train", "gpus_rollout")
+"""Columns that only such a file has."""
 MODELS = {"qwen2.5-math-7b": "qwen2.5-7b", "qwen2.5-7b-instruct": "qwen2.5-7b"}
 """Models that differ from the library's in their weights alone."""
 PHASES = {
@@ -59,6 +60,10 @@ PHASES = {
     "weights": "reshard_or_sync_s",
 }
 """Phase -> its column."""
+NUMBERS = ("step_s", "staleness", "mean_length", "max_response", "tokens_per_s_per_gpu", *PHASES.values())
+DEGREES = (*ROLES, "num_accelerators", "prompts_per_step", "samples_per_prompt", "rollout_sequences", "in_flight",
+           "train_global_batch", "gen_tp", "train_tp", "train_cp", "train_ep", "train_pp", "eager")  # fmt: skip
+"""Columns of numbers, and of whole ones."""
 Row = Mapping[str, str]
 
 
@@ -106,30 +111,58 @@ class StepParts:
 
 
 def rows(path: Path) -> list[Row] | None:
-    """The rows of a file of measured steps of post-training; None of any other file."""
-    text = reading.text(path, "a file of measured runs", LARGEST_FILE)
-    reader = csv.DictReader(io.StringIO(text))
-    if not set(REQUIRED) <= set(reader.fieldnames or ()):
+    """The rows of a file of measured steps of post-training; None of any other file.
+
+    Raises:
+        WrongQuestion: a column that is missing, or no row.
+    """
+    columns, lines = csv_rows.read(path, "a file of measured runs")
+    if not set(ROLES) & set(columns):
         return None
-    return [{key: value or "" for key, value in row.items() if key} for row in reader]
+    if missing := [name for name in REQUIRED if name not in columns]:
+        raise WrongQuestion(f"{path}:1: no column {', '.join(missing)}; measured steps have {', '.join(REQUIRED)}")
+    blank = dict.fromkeys((*NUMBERS, *DEGREES, "id", "framework", "release", "algorithm", "engine"), "")
+    steps: list[Row] = []
+    first: dict[str, str] = {}
+    for line in lines:
+        wrong = ""
+        try:
+            _checked(line, first)
+        except WrongQuestion as error:
+            wrong = str(error)
+        steps.append({**blank, **line.cells, WRONG: wrong})
+    if not steps:
+        raise WrongQuestion(f"{path}: no row below its header; each is a measured step")
+    return steps
+
+
+def _checked(line: CsvRow, first: dict[str, str]) -> None:
+    """Refuses a row with a number that is none, without its time, or whose id was in `first`, which it enters.
+
+    Raises:
+        WrongQuestion: it is so.
+    """
+    for name in (*NUMBERS, *DEGREES):
+        line.number(name, whole=name in DEGREES)
+    if not line.number("step_s"):
+        raise WrongQuestion(f"{line.where}: step_s = {line.text('step_s')!r}: write the seconds of a step, above 0")
+    row_id = line.text("id")
+    if row_id and first.setdefault(row_id, line.where) != line.where:
+        raise WrongQuestion(f"{line.where}: id {row_id} stands in {first[row_id]}, too; keep one of the two")
 
 
 def number(row: Row, column: str) -> float | None:
-    """A column's number; None where it is empty.
+    """A column's number, of a row whose numbers were read; None where it is empty.
 
     Raises:
-        WrongQuestion: a text that is no number of at least 0.
+        WrongQuestion: one beyond all reason.
     """
     text = row.get(column, "").strip()
     if not text:
         return None
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0 <= value < 1e12:
-        raise WrongQuestion(f"{column} {text!r}: must be a number of at least 0")
-    return value
+    if not 0 <= float(text) < 1e12:
+        raise WrongQuestion(f"{column} {text}: no such number is possible")
+    return float(text)
 
 
 def placement(row: Row) -> Placement:
@@ -152,12 +185,18 @@ def placement(row: Row) -> Placement:
 
 
 def demand(row: Row) -> tuple[Demand, int, bool]:
-    """What a row generates in a step, its optimizer steps, and whether its mean length is known."""
+    """What a row generates in a step, its optimizer steps, and whether its mean length is known.
+
+    Raises:
+        WrongQuestion: a figure that cannot be, such as a mean above the cap.
+    """
     samples = number(row, "samples_per_prompt") or SAMPLES
     prompts = number(row, "prompts_per_step")
     sequences = number(row, "rollout_sequences") or (prompts * samples if prompts else RESPONSES)
     cap = number(row, "max_response")
     stated = number(row, "mean_length")
+    if cap and stated and stated > cap:
+        raise WrongQuestion(f"mean_length {stated:g}: longer than max_response, {cap:g}")
     cap = max(cap or CAP, 1.05 * (stated or 0.0))
     mean = stated or min(MEAN, 0.5 * cap)
     batch = number(row, "train_global_batch") or sequences
@@ -192,6 +231,8 @@ def parts(known: Catalog, row: Row) -> StepParts:
         WrongQuestion: a name or a figure that cannot be.
         NoAnswer: nothing fits, or what the row does not say cannot be told.
     """
+    if row.get(WRONG):
+        raise WrongQuestion(row[WRONG])
     sizes = number(row, "gpus_train"), number(row, "gpus_rollout")
     if not sizes[0] or not sizes[1]:
         raise NoAnswer("the accelerators of training and rollout are not stated")

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean, median
 from typing import Any
 
-from planner.base.errors import ClusterwrightError
+from planner.base.errors import ClusterwrightError, NoAnswer
 from planner.catalog import Catalog
 from planner.rl import constants, measured
 from planner.rl.measured import PHASES, Row, StepParts
@@ -27,7 +27,11 @@ Priced = tuple[Row, StepParts]
 
 
 def validate(known: Catalog, rows: Sequence[Row]) -> tuple[dict[str, Any], str]:
-    """The errors of groups, and a CSV of every row's prediction."""
+    """The errors of groups, and a CSV of every row's prediction.
+
+    Raises:
+        NoAnswer: not one of the rows can be predicted.
+    """
     priced: list[Priced] = []
     missing: list[dict[str, str]] = []
     for row in rows:
@@ -35,6 +39,9 @@ def validate(known: Catalog, rows: Sequence[Row]) -> tuple[dict[str, Any], str]:
             priced.append((row, measured.parts(known, row)))
         except ClusterwrightError as error:
             missing.append({"id": row.get("id", ""), "source": row["source"], "reason": str(error)})
+    if not priced:
+        which = missing[0]["id"] or "without an id"
+        raise NoAnswer(f"none of {len(rows):,} steps can be predicted; the first, {which}: {missing[0]['reason']}")
     table = [_line(row, parts) for row, parts in priced]
     by_source: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for line in table:
@@ -44,7 +51,7 @@ def validate(known: Catalog, rows: Sequence[Row]) -> tuple[dict[str, Any], str]:
         "schema_version": 1,
         "groups": [{"name": name, **_errors(lines)} for name, lines in by_source.items()],
         "overall": _errors(table),
-        "mean_by_source": fmean(_errors(lines)["mape"] for lines in by_source.values()) if table else None,
+        "mean_by_source": fmean(_errors(lines)["mape"] for lines in by_source.values()),
         "phases": _phases(priced),
         "pairs": _pairs(table),
         "tokens": _tokens(priced),

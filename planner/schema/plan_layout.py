@@ -31,7 +31,8 @@ SCHEDULES: tuple[Schedule, ...] = ("none", "1f1b", "interleaved-1f1b", *SPLIT_SC
 AttentionKernel = Literal["cudnn", "flash-2", "flash-3", "flash-4", "triton"]
 ATTENTION_KERNELS: tuple[AttentionKernel, ...] = get_args(AttentionKernel)
 ZeroStage = Literal[0, 1, 2, 3]
-ZeroScope = Literal["full", "node"]
+ZeroScope = Annotated[str, Field(pattern=r"^(full|node|nodes:([2-9]|[1-9]\d{1,5}))$")]
+"""Ranks that share one sharded copy: all, those of a scale-up domain, or those of so many (``nodes:4``)."""
 
 
 class OlderRelease(Record):

@@ -117,7 +117,7 @@ class LeveredSearch:
             if self.entries > budget or asked():
                 left = min(left, float(np.min(quick, initial=math.inf)))
             else:
-                waiting[index] = self._promising(index, np.flatnonzero(quick < self.known), tables[index])
+                waiting[index] = self._promising(index, quick, tables[index])
             if advance:
                 advance(block.size)
         while True:
@@ -131,9 +131,17 @@ class LeveredSearch:
             self._expand(levered.taken(slice(at_once)), tables[levered.index])
             waiting[levered.index] = levered.taken(slice(at_once, None))
 
-    def _promising(self, index: int, rows: NDArray[np.intp], table: CostTable) -> LeveredRows:
-        """Rows of a block with what its points recompute and launch that may be better than the best known."""
+    def _promising(self, index: int, quick: Array, table: CostTable) -> LeveredRows:
+        """Rows of a block with what its points recompute and launch that may be better than the best known; `quick` is
+        a bound on the objective of every row.
+        """
         block = self.bounded.blocks[index]
+        rows = np.flatnonzero(quick < self.known)
+        shown_s = self._exposed(index, rows)
+        least_s = branch_and_bound.minimum_over_options(shown_s, len(rows))
+        below = quick[rows] + self._objective(index, rows, least_s) < self.known
+        rows = rows[below]
+        shown_s = shown_s[..., below]
         able = self._able(block)
         self.candidates += len(rows) * self.problem.blocks[index].width // len(able) * int(np.count_nonzero(able))
         largest = [int(np.flatnonzero(moves)[-1]) for moves in able]
@@ -145,7 +153,8 @@ class LeveredSearch:
             grid, priced = table.part(some, least=True)
             # Of what is in host memory not all need be there: it may hold less.
             held = [stage.states + stage.live for stage in _stages(costing.rows_of(whole, some))]
-            seconds = _bounds(grid, _flow(grid, priced).time * jitter(grid), held, self._room(index, some))
+            steady = _flow(grid, priced).time * jitter(grid) + shown_s[..., start : start + at_once]
+            seconds = _bounds(grid, steady, held, self._room(index, some))
             value = self._objective(index, some, seconds)
             point, place = np.nonzero(value < self.known)
             parts.append(LeveredRows(index, some[place], point, np.zeros_like(point), value[point, place]))
@@ -159,7 +168,7 @@ class LeveredSearch:
         grid = self._grid(self.bounded, some)
         flow = _flow(grid, self._passes(some, table, grid))
         passes_s = branch_and_bound.minimum_over_options(flow.time * jitter(grid), len(some.row))
-        shown_s = branch_and_bound.minimum_over_options(self._exposed(some, flow), len(some.row))
+        shown_s = branch_and_bound.minimum_over_options(self._shown_beside(some, flow), len(some.row))
         seconds = passes_s + shown_s + grid.stack.step_overhead
         fast = np.flatnonzero(self._objective(some.index, some.row, seconds) < self.known)
         self.entries += len(some.row) * self._width(some.index)
@@ -169,7 +178,7 @@ class LeveredSearch:
         grid = self._grid(self.bounded, some)
         held = [stage.total for stage in _stages(grid)]
         flow = _flow(grid, self._passes(some, table, grid))
-        steady = flow.time * jitter(grid) + self._exposed(some, flow)
+        steady = flow.time * jitter(grid) + self._shown_beside(some, flow)
         seconds = _bounds(grid, steady, held, self._room(some.index, some.row))[0]
         value = self._objective(some.index, some.row, seconds)
         below = np.flatnonzero(value < self.known)
@@ -180,15 +189,23 @@ class LeveredSearch:
         axes = self.bounded.blocks[index].axes
         return math.prod(axes.shape) // axes.shape[_KEPT]
 
-    def _exposed(self, levered: LeveredRows, flow: Flow) -> Array:
-        """Seconds of data-parallel communication that no pass hides, by what bounds need of shardings."""
-        block = self.problem.blocks[levered.index]
-        axes = block.axes
+    def _shown_beside(self, levered: LeveredRows, flow: Flow) -> Array:
+        """Seconds of data-parallel communication that the longest passes of each row do not hide."""
         rows, place = np.unique(levered.row, return_inverse=True)
         ahead = np.zeros(len(rows))
         behind = np.zeros(len(rows))
         np.maximum.at(ahead, place, _most(flow.forward, len(place)))
         np.maximum.at(behind, place, _most(flow.backward, len(place)))
+        return self._exposed(levered.index, rows, ahead, behind)[..., place]
+
+    def _exposed(
+        self, index: int, rows: NDArray[np.intp], ahead: Figure = math.inf, behind: Figure = math.inf
+    ) -> Array:
+        """Seconds of data-parallel communication of rows that passes of so many seconds do not hide, by what bounds
+        need of shardings.
+        """
+        block = self.problem.blocks[index]
+        axes = block.axes
         alone = OptionGrid((*axes.points[:_KEPT], axes.points[_KEPT][:1], *axes.points[_KEPT + 1 :]))
         some = Block({name: column[rows] for name, column in block.rows.items()}, alone, block.family[rows])
         grid = open_grid(self.problem.figures, some)
@@ -197,14 +214,14 @@ class LeveredSearch:
         shown = _spread(data_parallel.exposed_traffic(grid, traffic, split.first, ahead, behind) * jitter(grid))
         # Of shardings that bounds take as one, the least.
         listed = axes.on(ZERO.dimension)
-        kept = {point: at for at, point in enumerate(self.bounded.blocks[levered.index].axes.on(ZERO.dimension))}
+        kept = {point: at for at, point in enumerate(self.bounded.blocks[index].axes.on(ZERO.dimension))}
         on = [Sharding(*point)._replace(overlap=True, offload_overlap=True) for point in listed]
         image = [kept[best if best in kept else point] for best, point in zip(on, listed, strict=True)]
         shown = np.broadcast_to(shown, (*shown.shape[:_SHARED], len(listed), *shown.shape[_SHARED + 1 :]))
         least = np.full((*shown.shape[:_SHARED], len(kept), *shown.shape[_SHARED + 1 :]), np.inf)
         np.minimum.at(np.moveaxis(least, _SHARED, 0), image, np.moveaxis(shown, _SHARED, 0))
         options = tuple(place for place in range(len(DIMENSIONS)) if place not in (_SHARED, _ORDERED))
-        return np.asarray(np.min(least, axis=options, keepdims=True)[..., place])
+        return np.broadcast_to(np.min(least, axis=options, keepdims=True), (*least.shape[:-1], len(rows)))
 
     def _price(self, levered: LeveredRows, table: CostTable) -> None:
         """Prices levered rows under every option."""

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from planner.axes import AXES
 from planner.axes.options import DIMENSIONS
-from planner.axes.table import ACTIVATION_OFFLOAD, ATTENTION_KERNEL, DISPATCHER
+from planner.axes.table import ACTIVATION_OFFLOAD, ATTENTION_KERNEL, DISPATCHER, ZERO_SCOPE
 from planner.base.stopping import Progress, asked, note_of
 from planner.cost import pipeline, stage_memory
 from planner.cost.evaluate import StepPasses
@@ -99,37 +99,41 @@ def search(
     looked_at = 0
     entries = 0
     least_left = np.inf
-    for wave, axes in _waves(levers):
+    for wave, axes, scoped in _waves(levers):
         waiting = waiting.below(best.value if best else np.inf)
         least_left = float(np.min(waiting.value, initial=np.inf))
         if not len(waiting.value) or asked():
             break
         moves = levers.added[ACTIVATION_OFFLOAD.name] if ACTIVATION_OFFLOAD.name in axes else ()
         added = {axis: levers.added[axis] for axis in axes if axis != ACTIVATION_OFFLOAD.name}
-        problem = pose(waiting.rows, levers.pins(pins, added))
+        problem = pose(waiting.rows, scoped.pins(pins, added))
         if problem is None:
             continue
         every = LeveredSearch(problem, [ACTIVATION_OFFLOAD.read(name) for name in moves], best, priced)
         with progress(f"levers ({wave})", problem.candidates) if progress else nullcontext() as advance:
             if best and (note := note_of(advance)):
                 note(incumbent(best.time, best.value, least_left))
-            least_left = every.search(BUDGET * (FIRST if wave == "device" else 1.0) - entries, advance)
+            least_left = every.search(BUDGET * (FIRST if wave != "host" else 1.0) - entries, advance)
         looked_at += every.candidates
         entries += every.entries
         if every.best and every.best is not best:
-            best = by_wave[wave] = every.best
+            best = by_wave["host" if wave == "host" else "device"] = every.best
     known = best.value if best else np.inf
     left_out = least_left if least_left < known else np.inf
     return LeverSearch(by_wave.get("device"), by_wave.get("host"), known, looked_at, left_out)
 
 
-def _waves(levers: Levers) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Axes of levers that are searched together: those without anything in host memory, then all."""
+def _waves(levers: Levers) -> Iterator[tuple[str, tuple[str, ...], Levers]]:
+    """Axes of levers that are searched together: those without anything in host memory, with copies that all ranks or
+    those of a node share, then with copies of several nodes alone; at last all.
+    """
     device = tuple(axis for axis in levers.added if axis not in HOST)
-    if device:
-        yield "device", device
+    if plain := tuple(axis for axis in device if axis != ZERO_SCOPE.name):
+        yield "device", plain, levers
+    if len(plain) < len(device):
+        yield "copies of several nodes", device, replace(levers, base={**levers.base, ZERO_SCOPE.name: ()})
     if len(device) < len(levers.added):
-        yield "host", tuple(levers.added)
+        yield "host", tuple(levers.added), levers
 
 
 def _fastest(pose: Problem, rows: Rows, levers: Levers, pins: Pins) -> SearchProblem | None:

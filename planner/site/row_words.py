@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import get_args
 
 from planner.axes.table import AXES, OFFLOAD
+from planner.axes.values import nodes_of
 from planner.schema.hardware import SPLIT_SCHEDULES
 from planner.schema.plan import Plan
 from planner.schema.plan_layout import ALONE, ATTENTION_KERNELS, Dispatcher
@@ -27,7 +28,7 @@ _STATED: Mapping[str, Mapping[object, str]] = {
 }
 """Axis -> its value -> words that :mod:`planner.calibration.runs.words` reads as it; other values have none."""
 _WORDS = {PLACED, *(words for phrases in _STATED.values() for words in phrases.values())}
-_OFFLOADED = re.compile(r"optimizer offload \d{1,3}%", re.ASCII)
+_COUNTED = re.compile(r"optimizer offload \d{1,3}%|states shared in \d{1,6} nodes", re.ASCII)
 
 
 def of_plan(plan: Plan) -> str:
@@ -47,10 +48,12 @@ def _of_plan(plan: Plan) -> Iterator[str]:
         value = AXES[name].of(plan)
         if ranks.get(name, 2) > 1 and value in phrases:
             yield phrases[value]
+    if (nodes := nodes_of(cut.zero_scope)) > 1:
+        yield f"states shared in {nodes} nodes"
     if share := OFFLOAD.value(OFFLOAD.of(plan)):
         yield f"optimizer offload {share:.0%}"
 
 
 def are_ours(notes: str) -> bool:
     """Whether notes hold nothing but such words."""
-    return all(part in _WORDS or _OFFLOADED.fullmatch(part) for part in notes.split(_BETWEEN))
+    return all(part in _WORDS or _COUNTED.fullmatch(part) for part in notes.split(_BETWEEN))

@@ -31,17 +31,13 @@ from planner.axes.table import (
     TP_OVERLAP,
     ZERO_SCOPE,
 )
-from planner.axes.values import (
-    ALONE,
-    RANK_ORDERS,
-    WHOLE_MIXTURE,
-)
+from planner.axes.values import ALONE, EVERYWHERE, RANK_ORDERS, WHOLE_MIXTURE
 from planner.figures.matrix_formats import can_train_in
 from planner.models import context
 from planner.schema.hardware import Cluster, Runtime
-from planner.schema.plan import RankOrder, ZeroScope, ZeroStage
+from planner.schema.plan import RankOrder, ZeroStage
 from planner.schema.workload import PRECISIONS, Workload
-from planner.space import dispatchers, offloading, split_schedules
+from planner.space import dispatchers, offloading, shared_copies, split_schedules
 from planner.space.enumerate_layouts import Rows
 from planner.space.pins import Pins
 from planner.space.rules import context_shares, exchanges_overlap
@@ -136,9 +132,10 @@ def blocks(rows: Rows, workload: Workload, cluster: Cluster, runtime: Runtime, p
     filled = (rows["vpp"] == 1) | (rows["batch"] // (rows["dp"] * rows["micro"]) % rows["pp"] == 0)
     plain = [pins.allow(SCHEDULE.name, name) for name in ("none", "1f1b", "interleaved-1f1b")]
     routed = dispatchers.offered_dispatchers(rows, cluster, runtime, pins)
-    cuts = product(overlaps, _present(tensor), _present(replicated), _present(stages), shared, routed)
-    for overlap, has_tensor, has_replicas, stage, (ways, sharing), (sent, spread) in cuts:
-        mask = (tensor == has_tensor) & (replicated == has_replicas) & (stages == stage) & sharing & spread
+    scopes = shared_copies.scopes(rows, cluster, runtime, pins)
+    cuts = product(overlaps, _present(tensor), _present(replicated), _present(stages), shared, routed, scopes)
+    for overlap, has_tensor, has_replicas, stage, (ways, sharing), (sent, spread), (scoped, copied) in cuts:
+        mask = (tensor == has_tensor) & (replicated == has_replicas) & (stages == stage) & sharing & spread & copied
         if overlap:
             sent = tuple(name for name in sent if name != "allgather")
             mask &= able
@@ -146,7 +143,7 @@ def blocks(rows: Rows, workload: Workload, cluster: Cluster, runtime: Runtime, p
         if not mask.any():
             continue
         partial = [p for p in policies if not overlap or not (p.layers or WHOLE_MIXTURE in p.modules)]
-        shardings = tuple(_shardings(runtime, pins, has_replicas, stage > 0))
+        shardings = tuple(_shardings(runtime, scoped, has_replicas, stage > 0))
         passes = offloading.with_graphs(workload.model, partial, away, graphs_of)
         for sharding, kept in offloading.captured(shardings, passes, overlap).items():
             options = option_grid(
@@ -155,7 +152,7 @@ def blocks(rows: Rows, workload: Workload, cluster: Cluster, runtime: Runtime, p
                 tensor=_tensor_modes(workload, runtime, pins, has_tensor),
                 sharding=sharding,
                 p2p_overlap=_on(runtime, pins, P2P_OVERLAP, (False, True) if stage == 2 else (False,)),
-                rank_order=_orders(runtime, pins, has_replicas and stage > 0),
+                rank_order=_orders(runtime, scoped, has_replicas and stage > 0),
                 # One value a block: with it, other layouts and options exist. Of schedules, too.
                 ep_overlap=(overlap,),
                 cp_algorithm=ways,
@@ -181,14 +178,15 @@ def _apart(rows: Rows, workload: Workload, cluster: Cluster, runtime: Runtime, p
     shared = _shared(rows, workload, cluster, runtime, pins)
     apart = bool(_on(runtime, Pins(), DP_OVERLAP, (False,)))
     able = {name: split_schedules.fits(name, rows, workload, runtime) for name in names}
-    for name, has_tensor, has_replicas, (ways, sharing) in product(
-        names, _present(tensor), _present(replicated), shared
+    scopes = shared_copies.scopes(rows, cluster, runtime, pins)
+    for name, has_tensor, has_replicas, (ways, sharing), (scoped, copied) in product(
+        names, _present(tensor), _present(replicated), shared, scopes
     ):
-        mask = (tensor == has_tensor) & (replicated == has_replicas) & sharing & able[name]
+        mask = (tensor == has_tensor) & (replicated == has_replicas) & sharing & able[name] & copied
         modes = tuple(mode for mode in _tensor_modes(workload, runtime, pins, has_tensor) if not mode.overlap)
         sent = tuple(_on(runtime, pins, P2P_OVERLAP, (False, True) if name != "zero-bubble" else (False,)))
-        orders = tuple(_orders(runtime, pins, has_replicas))
-        shardings = _shardings(runtime, pins, has_replicas, True)
+        orders = tuple(_orders(runtime, scoped, has_replicas))
+        shardings = _shardings(runtime, scoped, has_replicas, True)
         options = option_grid(
             precision=kinds,
             tensor=modes,
@@ -218,10 +216,8 @@ def _shared(
     known = runtime.axes.get(CP_ALGORITHM.name, able[:1]) if CP_ALGORITHM.name in pins else able[:1]
     ways = [way for way in able if (known == "any" or way in known) and pins.allow(CP_ALGORITHM.name, way)]
     has = {way: (rows["cp"] > 1) & context_shares(way, rows, workload, cluster) for way in ways}
-    kinds = sum((mask.astype(np.int64) << bit for bit, mask in enumerate(has.values())), np.zeros_like(rows["cp"]))
-    none = [((ALONE,), rows["cp"] == 1)] if pins.allow(CP_ALGORITHM.name, ALONE) else []
-    some = [int(kind) for kind in np.unique(kinds) if kind]
-    return none + [(tuple(way for bit, way in enumerate(ways) if kind >> bit & 1), kinds == kind) for kind in some]
+    some = shared_copies.with_just(has, len(rows["cp"]))
+    return [((ALONE,), rows["cp"] == 1), *some] if pins.allow(CP_ALGORITHM.name, ALONE) else some
 
 
 def _families(rows: Rows) -> NDArray[np.intp]:
@@ -269,13 +265,12 @@ def _shared_states(
     stages: list[ZeroStage] = [z for z in able if (known == "any" or z in known) and pins.allow("zero", z)]
     if not has_replicas:
         least = stages[:1]
-        yield from (Sharding(z, "full", False) for z in least if pins.allow(ZERO_SCOPE.name, "full"))
+        yield from (Sharding(z, EVERYWHERE, False) for z in least if pins.allow(ZERO_SCOPE.name, EVERYWHERE))
         return
     for zero in stages:
         if zero >= 2 and staged and not runtime.gathers_working_copy:
             continue
-        scopes: tuple[ZeroScope, ...] = runtime.zero_scope if zero else ("full",)
-        for scope in scopes:
+        for scope in (*runtime.zero_scope, *shared_copies.spanning(runtime, pins)) if zero else (EVERYWHERE,):
             if pins.allow(ZERO_SCOPE.name, scope):
                 yield from (Sharding(zero, scope, o) for o in _on(runtime, pins, DP_OVERLAP, (False, True)))
 
@@ -283,6 +278,7 @@ def _shared_states(
 def _orders(runtime: Runtime, pins: Pins, matters: bool) -> Iterator[RankOrder]:
     """Stages inside replicas or outside; without both, ranks have their usual order."""
     known = runtime.axes.get(RANK_ORDER.name, RANK_ORDERS[:1])
-    for order in RANK_ORDERS if matters else RANK_ORDERS[:1]:
+    # Nodes that share a copy are counted where replicas are neighbours.
+    for order in RANK_ORDERS if matters and not shared_copies.spanning(runtime, pins) else RANK_ORDERS[:1]:
         if order in (RANK_ORDERS[:1] if known == "any" else known) and pins.allow(RANK_ORDER.name, order):
             yield order

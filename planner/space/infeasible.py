@@ -328,9 +328,9 @@ def _why_not_option(question: Question, axis: PlanAxis[Any]) -> str:
         and _some(bound, _option_values(_freed(question, SCHEDULE), axis))
     ):
         return _why_not_schedule(question, pinned)
-    known = (
-        runtime.zero_scope if axis is ZERO_SCOPE else runtime.axes.get(axis.name, ("none", False, 0, RANK_ORDERS[0]))
-    )
+    known = runtime.axes.get(axis.name, ("none", False, 0, RANK_ORDERS[0]))
+    if axis is ZERO_SCOPE:
+        known = (*runtime.zero_scope, *(("nodes",) if "node" in runtime.zero_scope else ()))
     part = axis is OFFLOAD
     kinds = Bound(tuple(PART if part and ":" in name else name.partition(":")[0] for name in bound.values))
     if axis is ACTIVATION_OFFLOAD:

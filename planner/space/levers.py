@@ -22,8 +22,9 @@ from planner.axes.table import (
     OFFLOAD,
     OFFLOAD_OVERLAP,
     RECOMPUTE,
+    ZERO_SCOPE,
 )
-from planner.axes.values import ALONE, CORE_ATTENTION, PART, WHOLE, Recompute, modules, offload_name
+from planner.axes.values import ALONE, CORE_ATTENTION, PART, WHOLE, Recompute, modules, offload_name, over_nodes
 from planner.schema.hardware import Cluster, Runtime
 from planner.schema.workload import Model, Workload
 from planner.space import dispatchers, offloading
@@ -64,7 +65,7 @@ def offered(
     runtime: Runtime,
     pins: Pins,
     kernels: Collection[str],
-    names: Collection[str] = BY_DEFAULT,
+    counts: Sequence[int],
 ) -> Levers:
     """The levers that a release of a runtime has on an accelerator for a model.
 
@@ -74,7 +75,7 @@ def offered(
         runtime: As of its release.
         pins: Of the question; what they hold has no lever.
         kernels: Attention kernels for which the accelerator has a figure.
-        names: Axes of the levers that are wanted.
+        counts: Of nodes in question.
     """
     known = {axis: offloading.values_of(runtime, axis) for axis in (*FASTER, *LEANER)}
     model = workload.model
@@ -94,6 +95,7 @@ def offered(
         OFFLOAD_OVERLAP.name: ["on"] if True in known[OFFLOAD_OVERLAP.name] else [],
         ACTIVATION_OFFLOAD.name: list(_moved(model, known[ACTIVATION_OFFLOAD.name])),
         RECOMPUTE.name: list(_recomputed(model, runtime, known[RECOMPUTE.name])),
+        ZERO_SCOPE.name: list(_nodes(counts)) if "node" in runtime.zero_scope else [],
     }  # fmt: skip
     if model.moe is not None:
         added[GRAPHS.name] = [name for name in added[GRAPHS.name] if name != "full"]
@@ -101,7 +103,7 @@ def offered(
     mine = {
         axis: tuple(values)
         for axis, values in added.items()
-        if values and axis in names and axis not in pins and AXES[axis].spell(AXES[axis].neutral) in base[axis]
+        if values and axis not in pins and AXES[axis].spell(AXES[axis].neutral) in base[axis]
     }
     return Levers({axis: base[axis] for axis in mine}, mine)
 
@@ -111,7 +113,15 @@ def _base(axis: str, pins: Pins, workload: Workload, runtime: Runtime) -> tuple[
         return tuple(policy.name for policy in offloading.policies(workload, runtime, (), pins))
     if axis == OFFLOAD.name:
         return tuple(offload_name(share) for share in offloading.states(runtime, pins))
+    if axis == ZERO_SCOPE.name:
+        return runtime.zero_scope
     return (AXES[axis].spell(AXES[axis].neutral),)
+
+
+def _nodes(counts: Sequence[int]) -> Iterator[str]:
+    """Counts of nodes that can share a copy where there are several: proper divisors of a count in question."""
+    divisors = (nodes for nodes in range(2, max(counts) // 2 + 1) if any(n > nodes and n % nodes == 0 for n in counts))
+    yield from map(over_nodes, divisors)
 
 
 def _recomputed(model: Model, runtime: Runtime, known: Collection[object]) -> Iterator[str]:

@@ -95,9 +95,13 @@ def _hidden(c: Columns, s: RuleSetting) -> Mask:
 
 
 def _domain(c: Columns, s: RuleSetting) -> Mask:
-    fabric = s.cluster.fabric
-    pod = fabric.leaf_nodes if fabric.kind == "ici" else 1
-    return np.asarray(c["tp"] <= s.cluster.node.accelerators * pod)
+    return np.asarray(c["tp"] <= accelerators_of_domain(s.cluster))
+
+
+def accelerators_of_domain(cluster: Cluster) -> int:
+    """Accelerators of a node, or over ICI of a pod."""
+    pod = cluster.fabric.leaf_nodes if cluster.fabric.kind == "ici" else 1
+    return cluster.node.accelerators * pod
 
 
 def _sequence(c: Columns, s: RuleSetting) -> Mask:

@@ -260,7 +260,7 @@ def switches_go_together(c: Claim) -> Iterator[str]:
         yield "overlapped transfers between stages without interleaving"
     if overlap.ep:
         yield from exchanges_run_beside(c)
-    if p.zero_scope == "node" and (p.zero_stage == 0 or p.dp * p.cp == 1):
+    if p.zero_scope != "full" and (p.zero_stage == 0 or p.dp * p.cp == 1):
         yield "shards of a node where nothing is sharded"
     if p.rank_order != "tp-cp-ep-dp-pp" and (p.pp == 1 or p.dp * p.cp == 1):
         yield f"rank order {p.rank_order} without both stages and replicas"
@@ -312,8 +312,10 @@ def domain(plan: Plan) -> int:
 
 
 def _inside(plan: Plan, ranks: int, stride: int) -> int:
-    """Members in one domain, of `ranks` that are `stride` apart."""
-    return min(max(domain(plan) // stride, 1), ranks)
+    """Members in the domains that share one copy, of `ranks` that are `stride` apart."""
+    scope = plan.parallelism.zero_scope
+    domains = int(scope.partition(":")[2]) if ":" in scope else 1
+    return min(max(domains * domain(plan) // stride, 1), ranks)
 
 
 def _between_stages(p: Parallelism) -> int:

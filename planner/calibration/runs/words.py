@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from planner.axes.table import AXES
-from planner.axes.values import ALONE, IN_PLACE, ONE_F_ONE_B
+from planner.axes.values import ALONE, IN_PLACE, ONE_F_ONE_B, over_nodes
 
 FREE_TEXT = ("notes", "sharding", "activation_recompute", "framework", "precision", "zero_stage", "task")
 """Columns that words are read in."""
@@ -136,6 +136,7 @@ WORDS: tuple[Word, ...] = (
     Word(r"\bqlora\b|\bnf4\b|4[- ]bit (?:frozen |base|weights)", {"quantised": "qlora"}),
     # Who shares one copy of the states.
     Word(r"\bhsdp\b[^.;\d]{0,12}\d+ ?x ?(\d+)", {"zero_scope": lambda m: "node" if int(m[1]) <= NODE else "full"}),
+    Word(r"states shared in (\d{1,6}) nodes", {"zero_scope": lambda m: over_nodes(int(m[1]))}),
     Word(
         r"\bin node\b|within slice|hybrid[- _]shard\w*|\bhsdp\b"
         r"|(?:shard(?:s|ed)?|zero[- ]?[123]) (?:within|inside|in) (?:a |each |the )?node\b",

@@ -341,9 +341,7 @@ def _search(found: PlanSet) -> None:
         return
     near = "; #1 is the quickest near it" if recommendation.quicker_than_least(found) else ""
     found_by = recommendation.stopped(s) or f"optimum of {s.candidates:,} candidates by {s.objective}{proven}{near}"
-    hybrid = order.NOT_SHARED in s.method
-    not_tried = ["not tried: weights shared by several nodes of many (HSDP sizes)"] if hybrid else []
-    render.labelled("Search", found_by + cpu, *_levers(s), *not_tried)
+    render.labelled("Search", found_by + cpu, *_levers(s))
 
 
 def _levers(search: SearchSection) -> Iterator[str]:

@@ -38,7 +38,8 @@ def read(text: str) -> FoundOptions:
         "offload": _offload(zero, assumed),
         "dp_overlap": "on" if stage and _overlaps(zero, stage, assumed) else "off",
     }
-    if stage == 3 and _whole(zero, "zero_optimization.zero_hpz_partition_size", 1, assumed) > 1:
+    gathered = _whole(zero, "zero_optimization.zero_hpz_partition_size", 1, assumed) if stage == 3 else 1
+    if gathered > 1:
         settings["zero_scope"] = "node"
     if _whole(config, "sequence_parallel_size", 1, assumed) > 1:
         raise WrongQuestion("--from deepspeed: sequence_parallel_size: sequences cut over ranks have no plan yet")
@@ -51,6 +52,7 @@ def read(text: str) -> FoundOptions:
         per_rank=micro * (accumulation or 1) if micro is not None else None,
         precision=_precision(config, assumed),
         shards=None,
+        degrees=(-1, gathered) if gathered > 1 else None,
         unread=sorted(
             [*config.keys() - _READ, *(f"zero_optimization.{name}" for name in zero.keys() - _ZERO_READ)],
         ),

@@ -11,8 +11,8 @@ from types import MappingProxyType
 from typing import Any
 
 from planner import planning
-from planner.axes.table import ATTENTION_KERNEL
-from planner.axes.values import ALONE
+from planner.axes.table import ATTENTION_KERNEL, ZERO_SCOPE
+from planner.axes.values import ALONE, over_nodes
 from planner.base.errors import WrongQuestion
 from planner.launchers import plan_facts
 from planner.launchers.reading import deepspeed
@@ -23,8 +23,10 @@ from planner.question.kept import kept_question
 from planner.question.plan_options import PlanOptions
 from planner.question.reading import pinned_request, request
 from planner.question.search_problem import resolve_efficiency
+from planner.schema.hardware import Cluster
 from planner.schema.plan import PlanSet
 from planner.schema.workload import Model
+from planner.space.rules import accelerators_of_domain
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +71,9 @@ def plan(
     with tempfile.TemporaryDirectory() as folder:
         name = _model(found, model, source, Path(folder))
         found = replace(found, assumed=[*found.assumed, *_vocabulary(found, model, name)])
-        found = _batched(_interleaved(found, name), source, _ranks(found, name, cluster, asked))
+        machines = _machines(found, name, cluster, asked)
+        batched = _batched(_interleaved(found, name), source, _ranks(found, machines))
+        found = replace(batched, settings={**batched.settings, **_over_nodes(batched, machines)})
         priced = _priced(found, name, cluster, pinned, asked)
     best = priced.plans[0]
     if found.sequence is None and asked.get("seq") is None:
@@ -135,15 +139,33 @@ def _kernel(found: FoundOptions, name: str, cluster: Sequence[str], asked: PlanO
     return {ATTENTION_KERNEL.name: found.kernel} if able else {}
 
 
-def _ranks(found: FoundOptions, name: str, cluster: Sequence[str], asked: Mapping[str, Any]) -> int:
+def _machines(options: FoundOptions, name: str, cluster: Sequence[str], asked: Mapping[str, Any]) -> Cluster:
+    """The accelerators to train on."""
+    located = {key: value for key, value in asked.items() if key in ("region", "fabric") and value is not None}
+    return request(name, list(cluster), PlanOptions(runtime=options.runtime, **located))[1].cluster
+
+
+def _ranks(options: FoundOptions, machines: Cluster) -> int:
     """Data-parallel ranks: accelerators over those of one copy of the model."""
-    where = {key: value for key, value in asked.items() if key in ("region", "fabric") and value is not None}
-    _, wanted = request(name, list(cluster), PlanOptions(runtime=found.runtime, **where))
-    one = math.prod(int(str(found.settings.get(axis, 1))) for axis in ("tp", "pp", "cp"))
-    if one > wanted.cluster.accelerators:
-        there = wanted.cluster.accelerators
-        raise WrongQuestion(f"tp x pp x cp is {one:,}: more than the {there:,} accelerators of {' and '.join(cluster)}")
-    return wanted.cluster.accelerators // one
+    replica = math.prod(int(str(options.settings.get(axis, 1))) for axis in ("tp", "pp", "cp"))
+    if replica > machines.accelerators:
+        raise WrongQuestion(
+            f"tp x pp x cp is {replica:,}: more than the {machines.accelerators:,} accelerators of "
+            f"{machines.node.id}:{machines.count}"
+        )
+    return machines.accelerators // replica
+
+
+def _over_nodes(options: FoundOptions, machines: Cluster) -> dict[str, object]:
+    """The scope of copies that several nodes share: ``ranks of a stage / copies``, whole replicas on each."""
+    if options.settings.get(ZERO_SCOPE.name) != over_nodes(1) or not options.shards:
+        return {}
+    tp, cp, ep, etp, pp = (int(str(options.settings.get(axis, 1))) for axis in ("tp", "cp", "ep", "etp", "pp"))
+    ranks = machines.accelerators // pp // options.shards
+    domain = accelerators_of_domain(machines)
+    divides = ranks * options.shards * pp == machines.accelerators
+    whole = divides and not any(ranks % part for part in (domain, tp * cp, ep * etp))
+    return {ZERO_SCOPE.name: over_nodes(ranks // domain)} if whole and options.shards > 1 else {}
 
 
 def _batched(found: FoundOptions, source: str, dp: int) -> FoundOptions:

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from planner.axes.values import over_nodes
 from planner.base.errors import WrongQuestion
 from planner.launchers.post_training_files import MODULES, STREAMING
 from planner.launchers.reading.hydra import flat, inherited_engine, overrides
@@ -264,19 +265,18 @@ def _sharding(flags: TrainerFlags, kind: str, axes: dict[str, object]) -> Iterat
         if str(axes.get("ep", 1)) != "1" and parts != 1 and str(axes.get("tp", 1)) != "1":
             yield f"experts are cut over {parts or axes['tp']} ranks (expert_tensor_parallel_size); predicted whole"
         return
-    if str(axes.get("cp", 1)) != "1":
-        axes["cp_algorithm"] = "a2a"
+    axes |= {"cp_algorithm": "a2a"} if str(axes.get("cp", 1)) != "1" else {}
     if "fsdp2" not in (flags.get(f"{ACTOR}strategy"), flags.get(f"{ACTOR}fsdp_config.strategy")):
         yield "FSDP 1 shards the states; predicted with FSDP2"
     size = flags.get(f"{ACTOR}fsdp_config.fsdp_size") or -1
     per_node = flags.count("trainer.n_gpus_per_node")
-    if size == per_node and flags.count("trainer.nnodes") > 1:
-        axes["zero_scope"] = "node"
+    nodes = size // per_node if isinstance(size, int) and size % per_node == 0 else 0
+    if 0 < nodes < flags.count("trainer.nnodes"):
+        axes["zero_scope"] = over_nodes(nodes)
     elif size not in (-1, per_node * flags.count("trainer.nnodes")):
         key = f"{ACTOR}fsdp_config.fsdp_size"
         raise WrongQuestion(
-            f"--from verl: {key} {size}: states are sharded over all ranks or over the {per_node} of a node; "
-            f"--ignore {key} prices the first"
+            f"--from verl: {key} {size}: states are sharded over all ranks or nodes; --ignore {key} prices the first"
         )
 
 
