@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
+from planner import api
 from planner.base import writing
 from planner.base.errors import WrongQuestion
 from planner.launchers import EXPORTERS, bundle, checks, parts, pods, torchrun, write
@@ -552,3 +553,15 @@ def test_a_link_or_a_file_in_the_way_is_left_alone(tmp_path: Path) -> None:
 def test_kubernetes_keeps_dollars(tmp_path: Path) -> None:
     script = "echo $$ $(date) $((1+2)) $HOME $$(x) $$$(y)"
     assert expanded(pods.container("image", script)["command"][2]) == script
+
+
+def test_job_of_one_card_asks_for_no_ranks_and_saves_within_its_run() -> None:
+    asked = {"accelerators": "RTX-4090:1", "method": "qlora", "tokens": "1M"}
+    card = api.estimate("llama3-8b", settings="recompute=full micro=4", **asked)[0]
+
+    made = bundle(card, parts("trl"), {})
+
+    written = yaml.safe_load(made.files["sft.yaml"])
+    assert (written["max_steps"], written["save_steps"]) == (16, 16)
+    assert made.start == "bash start.sh" and ': "${NODE_RANK:=0}"' in made.files["start.sh"]
+    assert "dp_overlap" not in [loss.field for loss in made.losses]

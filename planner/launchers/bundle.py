@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from planner.axes import AXES
 from planner.base.errors import WrongQuestion, meant
 from planner.base.units import format_seconds
 from planner.launchers import checks, hf_trainer, plan_facts, preflight, profiles, quoting, releases, torchrun
-from planner.launchers.profiles import EXTRA
 from planner.launchers.registry import EXPORTERS
 from planner.launchers.target import Allowed, EnvironmentSetting, Exporter, LaunchJob, Loss, Values, placeholder, spelt
 from planner.planning import document
@@ -85,10 +85,10 @@ def bundle(
     lost = tuple(loss for loss in (*lost, *job.losses) if not (changed and loss.field == "money.days"))
     missing = tuple(s for s in offered.values() if stands(placeholder(s.name), values, job))
     files = {name: announced(name, text, missing) for name, text in job.files.items()}
-    made = Bundle(target, files, missing, lost, job.start)
+    made = Bundle(target, files, missing, lost, torchrun.started(plan, job))
     weights = "" if changed else "".join(exporter.weights for exporter in exporters)
-    title = f"{plan.workload.name} on {plan.cluster.name} with {target}: {header.rpartition(', ')[2]}."
     where = {"rank": plan.rank, "model": plan.workload.model, "cluster": plan.cluster.name}
+    title = f"{plan.workload.name} on {plan.cluster.name} with {target}: {header.rpartition(', ')[2]}."
     heads = [{key: getattr(exporter, key) for key in HEAD} for exporter in exporters]
     account = described(where, heads, job, made, values)
     chosen = "" if changed else _unchosen(offered, values, files)
@@ -97,7 +97,7 @@ def bundle(
 
 def _with_extra(job: LaunchJob, values: Mapping[str, str]) -> LaunchJob:
     """The trainer's command with what is given besides, and what of it contradicts the plan."""
-    extra = profiles.words(values[EXTRA.name])
+    extra = profiles.words(values[profiles.EXTRA.name])
     options = (f"--{name}={str(v).lower() if isinstance(v, bool) else v}" for name, v in job.options.items())
     lost = profiles.contradictions([*job.argv, *options], extra)
     job = replace(job, environment={**(checks.WARN if lost else {}), **job.environment}, losses=(*job.losses, *lost))
@@ -120,7 +120,7 @@ def settings(offered: Mapping[str, EnvironmentSetting], given: Mapping[str, str]
             raise WrongQuestion(f"--set {name}=: is empty; leave it out to fill it in later")
         profiles.check(name, value)
     for name, value in given.items():
-        if name == EXTRA.name:
+        if name == profiles.EXTRA.name:
             profiles.words(value)
     defaults = {n: placeholder(n) if s.default is None else s.default for n, s in offered.items()}
     return {**defaults, **given}
@@ -190,7 +190,8 @@ def losses(plan: Plan, exporter: Exporter) -> Iterator[Loss]:
     """What of a plan a target does not take over, and says."""
     values = plan_facts.values(plan)
     for axis, words in exporter.lossy.items():
-        if not _allows(exporter.expresses[axis], values[axis]):
+        decides = values[axis] or axis not in AXES or AXES[axis].matters(plan.axes)
+        if decides and not _allows(exporter.expresses[axis], values[axis]):
             yield Loss(axis, f"{spelt(values[axis])} {words}")
     yield from exporter.loses(plan)
 

@@ -75,6 +75,10 @@ class Loss:
         return FIELDS.get(self.field, self.field.rpartition(".")[2].replace("_", " "))
 
 
+ON_EVERY_NODE = "bash start.sh on every node, with NODE_RANK and MASTER_ADDR set"
+"""How a person starts a job without a scheduler; one on one node sets both by itself."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchJob:
     """Files and a command, as they grow from exporter to exporter."""
@@ -100,7 +104,7 @@ class LaunchJob:
     """Whether it only measures: a few steps on made-up data, nothing evaluated or saved."""
     losses: tuple[Loss, ...] = ()
     """What only turned out while the files were written."""
-    start: str = "bash start.sh on every node, with NODE_RANK and MASTER_ADDR set"
+    start: str = ON_EVERY_NODE
     """How a person starts it."""
 
 

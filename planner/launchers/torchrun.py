@@ -12,7 +12,7 @@ from dataclasses import replace
 from planner.base.errors import WrongQuestion
 from planner.launchers import checks, plan_facts, quoting
 from planner.launchers.plan_facts import nodes, per_node
-from planner.launchers.target import LaunchJob, LaunchProgram, Loss, Shell, Values, by_table
+from planner.launchers.target import ON_EVERY_NODE, LaunchJob, LaunchProgram, Loss, Shell, Values, by_table
 from planner.schema.plan import Plan
 
 NAME = "start.sh"
@@ -47,6 +47,8 @@ def script(plan: Plan, job: LaunchJob, header: str) -> str:
         if not _VARIABLE.fullmatch(name):
             raise WrongQuestion(f"env {quoting.line(name)!r}: not a name of an environment variable")
     asks = [f': "${{NODE_RANK:?this node, from 0 to {nodes(plan) - 1}}}"', ': "${MASTER_ADDR:?address of node 0}"']
+    if nodes(plan) == 1:
+        asks = [': "${NODE_RANK:=0}"', ': "${MASTER_ADDR:=localhost}"']
     if per_node(plan) is None:
         asks.append(': "${NPROC_PER_NODE:?accelerators of this node}"')
     lines = [
@@ -62,6 +64,11 @@ def script(plan: Plan, job: LaunchJob, header: str) -> str:
         f"exec {quoting.command(job.command)}",
     ]
     return "\n".join(lines) + "\n"
+
+
+def started(plan: Plan, job: LaunchJob) -> str:
+    """How a person starts a job: what is set by hand on several nodes, one node sets by itself."""
+    return f"bash {NAME}" if job.start == ON_EVERY_NODE and nodes(plan) == 1 else job.start
 
 
 def self_contained(job: LaunchJob) -> str:
