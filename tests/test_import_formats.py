@@ -523,3 +523,19 @@ def test_recipes_inherit_nothing_from_outside_their_folder(tmp_path: Path) -> No
     assert reading.read("nemo-rl-sft", str(mine), reading.Started(files=(base,))).precision == "fp32"
     with pytest.raises(WrongQuestion, match="no Python"):
         reading.read("xtuner", TUNER + f"batch_size = {'+'.join('1' * 1500)}\n")
+
+
+def test_a_copy_of_maxtexts_defaults_says_what_it_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three keys of the real base.yml stand for its seven hundred."""
+    copied = "attention_type: global\nattention_out: remat\nattn_logits_soft_cap: 0.0\n"
+    text = f"model_name: llama3.1-8b\nper_device_batch_size: 2\nici_fsdp_parallelism: -1\n{copied}"
+    with pytest.raises(WrongQuestion, match="attention_out remat"):
+        reading.read("maxtext", text)
+    monkeypatch.setattr(reading.formats, "WHOLE", 3)
+    found = reading.read("maxtext", text)
+    assert found.settings["micro"] == 2
+    assert "4 keys that stand as in base.yml of 0.2.4: its own defaults" in found.assumed
+    with pytest.raises(WrongQuestion, match="attention_type local_sliding: may change"):
+        reading.read(
+            "maxtext", text.replace("global", "local_sliding") + "use_iota_embed: false\nz_loss_multiplier: 0.0\n"
+        )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
+import textwrap
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -13,6 +15,7 @@ from typing import Any
 
 from planner.axes import AXES
 from planner.base.errors import WrongQuestion
+from planner.base.reading import short_hash
 from planner.launchers.reading import python_file
 from planner.launchers.reading.found_options import FoundOptions
 from planner.launchers.reading.trainer_dialects import TARGETS, library_name, mapping
@@ -21,6 +24,8 @@ Values = Mapping[str, Any]
 NO_SETTINGS = ("batch", "precision", "dp", "nodes", "cp_algorithm")
 """Axes that other fields say."""
 ATTENTION = {"q_proj": "q", "k_proj": "k", "v_proj": "v", "output_proj": "o"}
+WHOLE = 100
+"""Keys that stand as in a file of defaults from which on a file is a copy of it."""
 UNSET = ("none", "null", "false", "", "[]", "{}")
 """How values are spelt that switch nothing on."""
 SWITCHES: Mapping[str, Any] = {"true": True, "false": False}
@@ -158,7 +163,7 @@ def read(kind: Format, values: Values) -> FoundOptions:
     Raises:
         WrongQuestion: a key that may change what is predicted and is not understood, or a value that is not known.
     """
-    values = _of_its_parts(kind, values)
+    values, base = _own_keys(kind, _of_its_parts(kind, values))
     _refuse(kind, values)
     stated = _facts(kind, values)
     facts = {**kind.rows.get("usual", {}), **stated}
@@ -211,8 +216,29 @@ def read(kind: Format, values: Values) -> FoundOptions:
         shards=replicas if replicas > 1 else None,
         differs=tuple(_differs(kind, values, zero, "shape.moe.experts" in facts)),
         unread=sorted(name for name in values if _left(kind, name, values[name])),
-        assumed=[*_assumed(kind, stated)],
+        assumed=[*_assumed(kind, stated), *base],
     )
+
+
+def digest(key: str, value: object) -> str:
+    """A key with its value, as ``[NAME.base]`` has it."""
+    return short_hash(f"{key}={json.dumps(value, sort_keys=True, default=str)}".encode(), 6)
+
+
+def _own_keys(kind: Format, values: Values) -> tuple[Values, list[str]]:
+    """A copy of the program's whole file of defaults without what stands there as in a release, and which one."""
+    base = kind.rows.get("base")
+    if base is None or len(values) < WHOLE:
+        return values, []
+    entries = textwrap.wrap(base["pairs"], 8)
+    releases_of = {entry[:6]: int(entry[6:], 16) for entry in entries}
+    among = {key: releases_of.get(digest(key, value), 0) for key, value in values.items()}
+    counts = [sum(bits >> place & 1 for bits in among.values()) for place in range(len(base["releases"]))]
+    place = counts.index(max(counts))
+    if counts[place] < WHOLE:
+        return values, []
+    changed = {key: value for key, value in values.items() if key in kind.rows["says"] or not among[key] >> place & 1}
+    return changed, [f"{counts[place]} keys that stand as in base.yml of {base['releases'][place]}: its own defaults"]
 
 
 def _of_its_parts(kind: Format, values: Values) -> Values:
