@@ -336,13 +336,20 @@ def test_attention_is_halved_where_the_convention_or_the_release_says_so(tmp_pat
 
 
 def test_a_row_of_a_plan_is_predicted_as_the_plan_is(tmp_path):
-    """Levers have no columns: overlaps, dispatchers and kernels stand in notes, in words that are read back."""
+    """Levers have no columns: overlaps, dispatchers, kernels, the order of ranks and what lives in host memory stand in
+    notes, in words that are read back. Stages of layers of several kinds are cut and priced as the plan's are, and a
+    model whose published runs predict further tokens need not.
+    """
     dense = api.estimate(
         "llama3-8b", "dgx-h100:2", ["tp=2", "pp=2", "dp=4", "tp_overlap=off", "dp_overlap=on"], batch=64
     )
     mixture = ["ep=8", "dp=16", "micro=1", "dispatcher=deepep", "ep_overlap=off", "attention_kernel=flash-3"]
     mixed = api.estimate("qwen3-30b-a3b", "dgx-h100:2", [*mixture, "recompute=full"], batch=64)
-    for plan in (dense.plans[0], mixed.plans[0]):
+    moved = ["activation_offload=moe_act", "offload=optimizer:0.5", "offload_overlap=on"]
+    staged = ["pp=4", "ep=4", "rank_order=tp-cp-ep-pp-dp", *moved]
+    windows = api.estimate("gpt-oss-20b", "dgx-h100:2", staged, batch=256)
+    ahead = api.estimate("deepseek-v3", "dgx-h100:32", ["pp=4", "vpp=2", "ep=4", "recompute=full"], batch=256)
+    for plan in (dense.plans[0], mixed.plans[0], windows.plans[0], ahead.plans[0]):
         took = sum(plan.prediction.breakdown.values())
         cells = of_plan(plan) | {"id": "a", "source": "site", "step_time_s": str(took)}
         path = tmp_path / "rows.csv"

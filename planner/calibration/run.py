@@ -58,7 +58,7 @@ def judged(catalog: Catalog, file: Path) -> tuple[Frame, validation.Judged]:
         WrongQuestion: the file cannot be read as runs.
     """
     runs_read = reading.read(file, catalog)
-    frame = Frame(catalog, runs_read, profiles.read(catalog))
+    frame = Frame(catalog, runs_read, profiles.read(catalog), by_kind=True)
     using = Efficiencies.of(catalog)
     others = other_families.without_layouts(runs_read)
     times = other_families.predict(others, using)
@@ -168,7 +168,7 @@ def fit_site(file: Path, output: Path, known: Catalog) -> dict[str, Any]:
     """
     overlay.check_free(output, "site.toml")
     runs = reading.read(file, known)
-    frame = Frame(known, [run for run in runs if run.measured])
+    frame = Frame(known, [run for run in runs if run.measured], by_kind=True)
     if not frame.runs:
         raise WrongQuestion(f"{file}: no run with a time that can be predicted")
     built_in = _built_in()
@@ -182,7 +182,7 @@ def fit_site(file: Path, output: Path, known: Catalog) -> dict[str, Any]:
     written = overlay.write_overlay(output, changed, source, date, name="site.toml")
     written.append(near.write(output, changed.own, f"{source}, {date}", "site.csv"))
     written.append(conformal_intervals.write(output, left, f"{source}, each held out in turn, {date}", "site.csv"))
-    written.append(_fit_memory(Frame(known, runs), site_fit.efficiencies, output, f"{source}, {date}"))
+    written.append(_fit_memory(Frame(known, runs, by_kind=True), site_fit.efficiencies, output, f"{source}, {date}"))
     written.append(
         nearest_runs.write(output, evidence.nearest_rows(frame, site_fit.efficiencies, evidence.OWN), "site.csv")
     )
@@ -196,7 +196,7 @@ def fit_site_memory(file: Path, output: Path, known: Catalog) -> None:
         WrongQuestion: the folder holds another fit.
     """
     overlay.check_free(output, "site.toml")
-    frame = Frame(known, reading.read(file, known))
+    frame = Frame(known, reading.read(file, known), by_kind=True)
     many = len(frame.runs)
     source = f"{many} run{'' if many == 1 else 's'} of {file.name}, without a time, {_today()}"
     _fit_memory(frame, Efficiencies.of(_built_in()), output, source)

@@ -38,7 +38,7 @@ class RunForecast:
 
 def predicted(runs: Sequence[Run], catalog: Catalog) -> list[RunForecast | None]:
     """What the catalog as it is makes of each run."""
-    frame = Frame(catalog, runs)
+    frame = Frame(catalog, runs, by_kind=True)
     efficiencies = Efficiencies.of(catalog)
     if not frame.runs:
         return [None] * len(runs)

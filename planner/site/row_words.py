@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import get_args
 
-from planner.axes.table import AXES, OFFLOAD
+from planner.axes.table import ACTIVATION_OFFLOAD, AXES, OFFLOAD
 from planner.axes.values import nodes_of
+from planner.calibration.runs import names
 from planner.schema.hardware import SPLIT_SCHEDULES
 from planner.schema.plan import Plan
 from planner.schema.plan_layout import ALONE, ATTENTION_KERNELS, Dispatcher
@@ -25,23 +26,29 @@ _STATED: Mapping[str, Mapping[object, str]] = {
     "attention_kernel": {name: f"{name} attention" for name in ATTENTION_KERNELS},
     "graphs": {"modules": "CUDA graphs: modules", "full": "CUDA graphs: full iteration"},
     "zero_scope": {"node": "states shared in node"},
+    "rank_order": {"tp-cp-ep-pp-dp": "ranks in the order tp-cp-ep-pp-dp"},
+    "offload_overlap": {True: "optimizer copies overlap"},
 }
 """Axis -> its value -> words that :mod:`planner.calibration.runs.words` reads as it; other values have none."""
 _WORDS = {PLACED, *(words for phrases in _STATED.values() for words in phrases.values())}
-_COUNTED = re.compile(r"optimizer offload \d{1,3}%|states shared in \d{1,6} nodes", re.ASCII)
+_COUNTED = re.compile(
+    r"optimizer offload \d{1,3}%|states shared in \d{1,6} nodes|\d MTP modules|activations in host memory: [a-z_0-9+]+",
+    re.ASCII,
+)
 
 
 def of_plan(plan: Plan) -> str:
-    """The notes of a row that ran a plan, so that it is predicted as the plan is; order of ranks, activations in host
-    memory and copies that overlap have no words.
-    """
+    """The notes of a row that ran a plan, so that it is predicted as the plan is."""
     return _BETWEEN.join(_of_plan(plan))
 
 
 def _of_plan(plan: Plan) -> Iterator[str]:
     cut = plan.parallelism
-    if plan.runtime.places_head:
+    if plan.runtime.places_head or plan.runtime.cuts_by_work:
         yield PLACED
+    modules = plan.workload.mtp_layers or 0
+    if modules or plan.workload.model in names.PREDICTED_AHEAD:
+        yield f"{modules} MTP modules"
     ranks = {"tp_overlap": cut.tp, "dp_overlap": cut.dp, "p2p_overlap": cut.pp, "schedule": cut.pp}
     ranks |= dict.fromkeys(("ep_overlap", "dispatcher"), cut.ep)
     for name, phrases in _STATED.items():
@@ -52,6 +59,8 @@ def _of_plan(plan: Plan) -> Iterator[str]:
         yield f"states shared in {nodes} nodes"
     if share := OFFLOAD.value(OFFLOAD.of(plan)):
         yield f"optimizer offload {share:.0%}"
+    if ACTIVATION_OFFLOAD.is_mentioned(plan):
+        yield f"activations in host memory: {ACTIVATION_OFFLOAD.of(plan)}"
 
 
 def are_ours(notes: str) -> bool:

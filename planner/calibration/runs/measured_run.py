@@ -101,10 +101,16 @@ class NotStated(Exception):
     """A row lacks what its prediction needs; the message says what."""
 
 
-def shape(run: Run, runtime: Runtime | None) -> Shape:
-    """The figures of a transformer run's workload; an encoder computes logits at masked positions only."""
+def shape(run: Run, runtime: Runtime | None, *, mean: bool = True) -> Shape:
+    """The figures of a transformer run's workload; an encoder computes logits at masked positions only.
+
+    Args:
+        run: One that can be predicted.
+        runtime: What it ran on.
+        mean: Whether layers of several kinds count as their mean.
+    """
     assert run.workload is not None
     made = cost_inputs.shape(
-        run.workload, runtime and replace(run.software(runtime), places_head=run.head_placed), mean=True
+        run.workload, runtime and replace(run.software(runtime), places_head=run.head_placed), mean=mean
     )
     return replace(made, vocab=made.vocab * MASKED) if run.family == "encoder" else made

@@ -65,6 +65,10 @@ def _unread(path: Path, names_: Sequence[str]) -> tuple[str, ...]:
         raise WrongQuestion(f"{path}: {error}") from None
 
 
+_MODULES = re.compile(r"\b(\d) mtp modules")
+"""Modules of multi-token prediction, as a plan's row states them."""
+
+
 def run_of(row: Mapping[str, str], catalog: Catalog) -> Run:
     """One row of a runs CSV; what keeps it from being predicted is in its `reason`."""
     notes = row.get("notes") or ""
@@ -148,8 +152,10 @@ def _filled(run: Run, row: Mapping[str, str], catalog: Catalog) -> Run:
     batch = batch_of(row, n, sequence, says, inferred)
     runtime, year = known.id, released(known, date)
     work = work_of(row, model, sequence, batch, says, known, date, inferred)
-    ahead = names.PREDICTED_AHEAD.get(names.MODELS.get(run.base, run.base), 0)
-    if ahead and "w/o mtp" not in (row.get("notes") or "").lower():
+    notes = (row.get("notes") or "").lower()
+    if stated := _MODULES.search(notes):
+        work = replace(work, mtp_layers=int(stated[1]))
+    elif "w/o mtp" not in notes and (ahead := names.PREDICTED_AHEAD.get(names.MODELS.get(run.base, run.base), 0)):
         work = replace(work, mtp_layers=ahead)
         inferred.append(f"{ahead} multi-token prediction module{'s' * (ahead > 1)}, as its recipe trains")
     cluster = cluster_of(row, catalog, accelerator, n, inferred)

@@ -169,7 +169,10 @@ def variants(
             )
 
 
-_WORDED = ("zero_scope", "offload", "graphs", ATTENTION_KERNEL.name, "cp_algorithm")
+_WORDED = (
+    *("zero_scope", "offload", "offload_overlap", "activation_offload", "rank_order", "graphs"),
+    *(ATTENTION_KERNEL.name, "cp_algorithm"),
+)
 """Options that are what words say, and neutral where they say nothing."""
 
 

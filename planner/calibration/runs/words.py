@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from planner.axes.table import AXES
-from planner.axes.values import ALONE, IN_PLACE, ONE_F_ONE_B, over_nodes
+from planner.axes.values import ALONE, IN_PLACE, ONE_F_ONE_B, activation_offload, over_nodes
 
 FREE_TEXT = ("notes", "sharding", "activation_recompute", "framework", "precision", "zero_stage", "task")
 """Columns that words are read in."""
@@ -147,6 +147,11 @@ WORDS: tuple[Word, ...] = (
     # What is launched and kept elsewhere.
     Word(r"cuda graphs?: (none|modules|full iteration)", {"graphs": lambda m: _GRAPHS[m[1].lower()]}),
     Word(r"optimizer offload (\d{1,3}) ?%", {"offload": lambda m: min(int(m[1]), 100) / 100}),
+    Word(
+        r"activations in host memory: ([a-z_0-9+]+)", {"activation_offload": lambda m: activation_offload(m[1].lower())}
+    ),
+    Word(r"optimizer copies overlap", {"offload_overlap": True}),
+    Word(r"ranks in the order (tp-cp-ep-pp-dp)\b", {"rank_order": lambda m: m[1].lower()}),
     # How often a step accumulates.
     Word(r"(?:\bga|grad(?:ient)?[- _]acc\w*(?: steps)?)(?: of)? ?[=:]? ?(\d+)\b", {"accumulation": _whole}),
     Word(r"\b(\d+) (?:grad(?:ient)? )?accumulation(?: steps)?", {"accumulation": _whole}),
