@@ -340,6 +340,8 @@ mean over batches). {ends}
 - [blind.md](blind.md): the batches by source and class, what was asked of them and what happened to the protocol.
 - [accuracy-details.md](accuracy-details.md): every lab and framework left out, choices among plans, memory, known jobs,
   collectives, what the residuals are made of, and what was fitted.
+- [rl.md](rl.md#how-far-to-trust-it): steps of RL post-training, which are a quarter to a third off on a source left out
+  of the fit, and their phases more. Compare placements by them, and measure one step before you buy.
 - `clusterwright validate` checks the published runs as shipped; `clusterwright validate my-runs.csv` your own.
 """
 

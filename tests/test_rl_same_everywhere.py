@@ -117,3 +117,15 @@ def test_law_that_cannot_be_is_refused_with_its_key(tmp_path: Path, old: str, ne
             (planner.design if name == "study.toml" else planner.procure)(
                 written(tmp_path, name, text.replace(old, new))
             )
+
+
+def test_site_that_is_not_there_is_refused_alike(tmp_path: Path) -> None:
+    nowhere = tmp_path / "nowhere"
+    for ask in (
+        lambda: planner.procure(written(tmp_path, "offer.toml", OFFER), site=nowhere),
+        lambda: planner.design(written(tmp_path, "study.toml", STUDY), site=nowhere),
+        lambda: planner.fit_rl("qwen3-0.6b", "H100", response="1k/4k", site=nowhere),
+        lambda: planner.plan_rl("qwen3-0.6b", "dgx-h100:1", response="1k/4k", site=nowhere),
+    ):
+        with pytest.raises(planner.WrongQuestion, match=r"nowhere'?: no such folder; make a site"):
+            ask()

@@ -134,8 +134,11 @@ def load(extra: Path | None = None, site: Path | None = None) -> Catalog:
     if named := os.environ.get("CLUSTERWRIGHT_CATALOG"):
         layers.append(_own(Path(named), "CLUSTERWRIGHT_CATALOG"))
     if site is not None or os.environ.get("CLUSTERWRIGHT_SITE"):
-        folder = site or Path(os.environ["CLUSTERWRIGHT_SITE"])
-        layers.append(_own(folder.expanduser() / "catalog", "site"))
+        folder = (site or Path(os.environ["CLUSTERWRIGHT_SITE"])).expanduser()
+        if not folder.is_dir():
+            named_by = f"--site {site}" if site else f"CLUSTERWRIGHT_SITE={folder}"
+            raise WrongQuestion(f"{named_by}: no such folder; make a site with: clusterwright init site {folder}")
+        layers.append(_own(folder / "catalog", "site"))
     if extra is not None:
         layers.append(_own(extra, "--catalog"))
     return _builtin() if len(layers) == 1 else Catalog(tuple(layers))
