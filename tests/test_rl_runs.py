@@ -130,6 +130,11 @@ def test_sequences_beyond_the_graphs_of_a_release_are_launched_by_the_host() -> 
     newer, older = (asked("colocated", engine_release=release, **more) for release in ("0.5.3", "0.5.2"))
 
     assert newer.phases.generation_s < 0.9 * older.phases.generation_s
+    for no_release in ("0.5.x", "0.5.", "0", "0.5.2.1.1", "0.5.2a"):
+        with pytest.raises(WrongQuestion, match="no release; write it as"):
+            asked("colocated", engine="sglang", engine_release=no_release)
+    with pytest.raises(WrongQuestion, match=r"SGLang changed in 0\.5\.3; write all three numbers"):
+        asked("colocated", engine="sglang", engine_release="0.5")
     with pytest.raises(WrongQuestion, match=r"the newest SGLang known here is 0\.5\.23"):
         asked("colocated", engine="sglang", engine_release="0.5.24")
 

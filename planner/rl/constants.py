@@ -107,29 +107,36 @@ def at_release(figures: EngineFigures, release: str | None) -> EngineFigures:
     """
     if release is None:
         return figures
-    if not re.fullmatch(r"v?\d{1,4}\.\d{1,4}(\.\w{1,20})*", release, re.ASCII):
+    if not re.fullmatch(r"v?\d{1,4}(\.\d{1,4}){1,2}(rc\d{1,4}|\.(post|dev)\d{1,4})*", release, re.ASCII):
         raise WrongQuestion(f"--engine-release {release}: no release; write it as 0.8.5")
     if not figures.before:
         having = ", ".join(known.id for known in engines().values() if known.before)
         raise WrongQuestion(
             f"--engine-release {release}: {figures.name} is known as one; leave it out, or take {having}"
         )
+    numbers = _numbers(release)
     newest = _numbers(figures.newest)
-    if _numbers(release)[: len(newest)] > newest:
+    if numbers[: len(newest)] > newest:
         raise WrongQuestion(
             f"--engine-release {release}: the newest {figures.name} known here is {figures.newest}; leave it out, and "
             "it is priced as that"
         )
+    for table in figures.before:
+        if len(numbers) == 2 and table["release"].startswith(f"{numbers[0]}.{numbers[1]}."):
+            raise WrongQuestion(
+                f"--engine-release {release}: {figures.name} changed in {table['release']}; write all three numbers"
+            )
     older: dict[str, Any] = {}
     for table in figures.before:
-        if _numbers(release) < _numbers(table["release"]):
+        if numbers < _numbers(table["release"]):
             older |= {name: value for name, value in table.items() if name != "release"}
     return replace(figures, **older)
 
 
 def _numbers(release: str) -> tuple[int, ...]:
     """Major, minor and patch, as far as they are numbers: ``0.4.6.post1`` is 0.4.6, and so is ``v0.4.6``."""
-    return tuple(int(number) for number in re.findall(r"\d+", release)[:3])
+    dotted = re.match(r"v?([\d.]*\d)", release)
+    return tuple(int(number) for number in dotted[1].split(".")[:3]) if dotted else ()
 
 
 def engine(name: str) -> EngineFigures:
