@@ -484,6 +484,16 @@ def test_accelerators_stand_in_whole_nodes_and_a_part_of_one(text: str, stand: l
     assert [(c.node.accelerators, c.count) for c in found] == stand
 
 
+@sweep(("name", "meant"), [("A100-80GB", "A100-SXM4-80GB"), ("v100-32gb", "V100-SXM2-32GB"), ("80GB", "")])
+def test_an_accelerator_may_be_named_by_family_and_size(name: str, meant: str) -> None:
+    known = catalog.load()
+    if meant:
+        assert pooled.accelerator(known, name) == meant
+    else:
+        with pytest.raises(WrongQuestion, match="no such accelerator in a node"):
+            pooled.accelerator(known, name)
+
+
 def test_what_stands_for_accelerators_is_told() -> None:
     _, wanted, _ = pooled_request("gpt2", (), PlanOptions(accelerators="A100:9"))
     told = [what for what, _, flag in wanted.assumptions if flag == "--cluster"]

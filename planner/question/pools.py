@@ -152,7 +152,7 @@ def of_accelerators(known: Catalog, text: str, fabric: str | None, region: str |
 
 
 def accelerator(known: Catalog, name: str) -> str:
-    """An accelerator by its id, or by how that starts (``A100``, ``RTX6000``).
+    """An accelerator by its id, by how that starts (``A100``, ``RTX6000``), or by parts of it (``A100-80GB``).
 
     Of several (A100-PCIE-40GB, A100-SXM4-80GB) the first that a node of the catalog holds is meant.
 
@@ -168,6 +168,9 @@ def accelerator(known: Catalog, name: str) -> str:
     # A10 is no A100: a number ends where it ends.
     start = plain(name) + (r"(?!\d)" if name[-1:].isdigit() else "")
     begins = begins or [entry for entry in known.accelerators if plain(name) and re.match(start, plain(entry))]
+    family, *sizes = re.split(r"[^a-z0-9]+", name.lower())
+    parts = {entry: entry.lower().split("-") for entry in known.accelerators}
+    begins = begins or [entry for entry, (first, *rest) in parts.items() if first == family and {*sizes} <= {*rest}]
     held = [node.accelerator for node in known.nodes.values()]
     usual = [entry for entry in begins if "SXM" in entry and entry in held]
     for chosen in (exact, usual, [entry for entry in begins if entry in held]):
