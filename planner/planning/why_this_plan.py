@@ -14,7 +14,7 @@ from planner.base.errors import WrongQuestion
 from planner.base.units import format_bytes, format_percent, format_seconds
 from planner.catalog import Catalog
 from planner.cost.figures import Grid
-from planner.planning import comparison
+from planner.planning import comparison, order
 from planner.question.request import Request
 from planner.question.search_problem import Prepared, prepare, problem
 from planner.schema.hardware import SPLIT_SCHEDULES
@@ -126,7 +126,9 @@ def _value(candidate: Candidate, axis: PlanAxis[Any]) -> str:
 def _why_not(
     objective: str, chosen: Plan, others: Sequence[Plan], differences: Sequence[PlanDifference]
 ) -> tuple[str, ...]:
-    """For each other plan: how much worse and how sure that is, and on as many nodes the cause that grew most."""
+    """For each other plan: how much worse and how sure that is, and on as many nodes the cause that grew most, of a
+    faster one the cause that shrank most.
+    """
     by_rank = {difference.rank: difference for difference in differences}
     lines = []
     for other in others:
@@ -134,7 +136,7 @@ def _why_not(
         change = comparison.in_words(comparison.scaled(by_rank[other.rank], ratio), *words)
         line = f"#{other.rank} {_difference(chosen, other)}: {change}"
         if other.cluster.accelerators == chosen.cluster.accelerators:
-            line += _grown(chosen, other)
+            line += _grown(chosen, other) if ratio >= 1.0 else _shrunk(chosen, other)
         lines.append(line)
     return tuple(lines)
 
@@ -148,13 +150,26 @@ def _compared(objective: str, best: Plan, other: Plan) -> tuple[tuple[str, str],
     return ("slower", "faster"), other.money.days / best.money.days
 
 
-def _grown(best: Plan, other: Plan) -> str:
-    """The cause that takes most more time than in the best plan, per step of the best plan's batch."""
+def _more(best: Plan, other: Plan) -> dict[str, float]:
+    """Seconds by which each cause takes more than in the best plan, per step of the best plan's batch."""
     mine, theirs = best.prediction.breakdown, other.prediction.breakdown
     scale = best.batch.global_ / other.batch.global_
-    grown = {name: theirs.get(name, 0.0) * scale - mine.get(name, 0.0) for name in sorted(mine.keys() | theirs.keys())}
+    return {name: theirs.get(name, 0.0) * scale - mine.get(name, 0.0) for name in sorted(mine.keys() | theirs.keys())}
+
+
+def _grown(best: Plan, other: Plan) -> str:
+    """The cause that takes most more time than in the best plan."""
+    grown = _more(best, other)
     cause = max(grown, key=lambda name: grown[name])
     return f"; {called(cause)} +{format_seconds(grown[cause])} a step" if grown[cause] > 0 else ""
+
+
+def _shrunk(best: Plan, other: Plan) -> str:
+    """The cause that takes most less time than in the best plan, and that the faster plan is more complex."""
+    shrunk = _more(best, other)
+    cause = min(shrunk, key=lambda name: shrunk[name])
+    simpler = ", and more that can go wrong" if order.kinds(other) > order.kinds(best) else ""
+    return f"; {called(cause)} -{format_seconds(-shrunk[cause])} a step{simpler}" if shrunk[cause] < 0 else simpler
 
 
 _NAMED = {

@@ -61,6 +61,9 @@ def _expected(found: ImagePlan) -> None:
     render.labelled("Bottleneck", f"{part} ({format_percent(seconds / found.step_time_s, 0)} of the step)")
     render.labelled("Cost", "not estimated: a run of so many images has no length here")
     render.labelled("Confidence", "unknown: no interval is fitted for convolutional networks")
+    render.labelled(
+        "Starts", "a script of your own (Next): export has no target for images. A pool is taken whole or not at all"
+    )
 
 
 def _where(p: ImagePool) -> str:

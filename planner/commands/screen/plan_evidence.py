@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from planner.axes import AXES
+from planner.axes.axis import on_or_off
 from planner.base.units import (
     format_bytes,
     format_many,
@@ -19,6 +21,9 @@ from planner.report.quantities import seconds
 from planner.schema.plan import Plan, PlanSet
 from planner.schema.plan_machines import node_counts
 from planner.schema.plan_prediction import called
+
+OVERLAPS = ("tp_overlap", "dp_overlap", "p2p_overlap", "ep_overlap")
+"""Switches of communication that computing hides; who says nothing gets the faster value of the first and third."""
 
 
 def time(plan: Plan) -> None:
@@ -120,6 +125,14 @@ def _headroom(plan: Plan) -> None:
     elif m.total_bytes > limit:
         over = f"{format_bytes(m.total_bytes - limit)} more than the {format_bytes(limit)} usable at this risk"
         render.labelled("", f"OOM risk too high: {over} (capacity {format_bytes(m.capacity_bytes)})")
+
+
+def overlaps(plan: Plan) -> None:
+    """Which communication the prediction hides behind computing, as far as there is any."""
+    named = [name for name in OVERLAPS if not plan.parallelism.groups and AXES[name].matters(plan.axes)]
+    stated = [f"{called(name.partition('_')[0])} {on_or_off(bool(plan.axes[name]))}" for name in named]
+    if named:
+        render.labelled("Overlap", f"{', '.join(stated)} ({named[0]}=on|off)")
 
 
 def network(plan: Plan) -> None:

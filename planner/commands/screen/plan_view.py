@@ -100,6 +100,7 @@ def _of_plan(plan: Plan) -> None:
         mixed_view.groups(plan)
         render.text()
     plan_evidence.time(plan)
+    plan_evidence.overlaps(plan)
     plan_evidence.memory(plan)
     plan_evidence.network(plan)
     plan_evidence.nearest(plan)
