@@ -116,7 +116,7 @@ def rows(path: Path) -> list[Row] | None:
     Raises:
         WrongQuestion: a column that is missing, or no row.
     """
-    columns, lines = csv_rows.read(path, "a file of measured runs")
+    columns, lines = csv_rows.read(path, "a table of runs")
     if not set(ROLES) & set(columns):
         return None
     if missing := [name for name in REQUIRED if name not in columns]:
