@@ -7,6 +7,8 @@ import random
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -14,8 +16,10 @@ from planner.base.errors import WrongQuestion
 from planner.catalog import load
 from planner.commands.screen import procure_view
 from planner.cost import network_bill
+from planner.procurement.answer.bill import price_range
 from planner.procurement.supply import buying
 from planner.procurement.supply.prices import parts
+from planner.question.node_prices import AgedPrice
 from planner.schema.procurement import Line, Procurement
 from tests.procuring_lab import answered
 from tests.sweeps import sweep
@@ -76,3 +80,16 @@ def test_a_part_that_is_wrong_is_told_with_its_line(tmp_path: Path) -> None:
     said = str(caught.value)
     assert 'own.toml:5: switch.power = "-1 W": must be above 0' in said
     assert "own.toml:6: switch.radx: unknown key; did you mean radix?" in said
+
+
+def test_an_old_price_carries_what_today_s_may_be() -> None:
+    """$100 of rent at 0.5 to 1.6 times are $50 to $160; a machine of $400, half charged, 100 off to 120 more."""
+    aged = AgedPrice(basis="spot", usd=2.0, date="2024", source="a price list", spread=(0.5, 1.6))
+    pools: Any = {name: SimpleNamespace(quote=aged) for name in ("rented", "bought")}
+    bill: Any = [SimpleNamespace(pool="rented", kind="rental", usd=100.0, count=50.0)]
+    rented = price_range(pools, bill, 100.0, 1.0)
+    both = price_range(pools, [*bill, SimpleNamespace(pool="bought", kind="node", usd=400.0, count=1.0)], 300.0, 0.5)
+
+    assert rented is not None and (rented.low_usd, rented.median_usd, rented.high_usd) == (50.0, 100.0, 160.0)
+    assert (rented.offers, rented.oldest) == (0, "2024")
+    assert both is not None and (both.low_usd, both.high_usd) == (150.0, 480.0)

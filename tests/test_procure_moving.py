@@ -66,6 +66,22 @@ def test_no_answer_with_a_move_costs_less_than_the_bound() -> None:
     assert cheaper >= 3 and near > answered / 2
 
 
+def test_no_answer_with_a_move_emits_less_than_the_bound() -> None:
+    answered = cleaner = 0
+    for seed in range(9):
+        instance = with_a_slow_machine(seed)
+        instance = replace(instance, asked=replace(instance.asked, objective="carbon"))
+        value = best_value(instance, "carbon")
+        if math.isinf(value):
+            continue
+        moving = min(value, *(best_value(question, "carbon") for question in with_a_move(instance)))
+
+        assert bound_of(instance, value) <= moving * (1 + 1e-6), seed
+        answered += 1
+        cleaner += moving < value * (1 - 1e-6)
+    assert answered > 3 and cleaner
+
+
 def test_bound_is_what_a_move_saves() -> None:
     """60 days of work at $100 a day are late on day 40; half of it there, half at $400 in 10 of 20 days: $7,000 in all.
 

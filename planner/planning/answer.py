@@ -386,9 +386,15 @@ def _point(
     cut = found.parallelism
     policy = found.recompute.policy
     degrees = " ".join(f"{axis.upper()}{n}" for axis in ("tp", "pp", "cp", "ep", "dp") if (n := getattr(cut, axis)) > 1)
-    host = ", offload" if found.offloaded or any(found.offload.values()) else ""
+    taken = {
+        "offload": found.offloaded or any(found.offload.values()),
+        f"{found.attention_kernel} attention": found.attention_kernel,
+        "graphs": found.graphs,
+        f"copies of {cut.zero_scope.partition(':')[2]} nodes": ":" in cut.zero_scope,
+    }
+    named = "".join(f", {lever}" for lever, used in taken.items() if used)
     return schema.FrontPoint(
-        label=f"{degrees or 'one rank'}{'' if policy == 'none' else f', recompute {policy}'}{host}",
+        label=f"{degrees or 'one rank'}{'' if policy == 'none' else f', recompute {policy}'}{named}",
         accelerators=accelerators,
         step_time_s=step_time,
         days=run.days,

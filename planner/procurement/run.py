@@ -213,7 +213,7 @@ def procure(
         soonest = watch.optional(partial(_soonest, posed, first, settings), None) if depth.marginal else None
         moving = watch.optional(partial(_moving, posed, first), None) if depth.marginal else None
     scale = document.SCALES.get(asked.objective, 1.0)
-    kept_to = tuple(restrictions(posed.lean, first.cost, _share_by_moving(first, moving)))
+    kept_to = tuple(restrictions(posed.lean, first.cost, _share_by_moving(first, moving), not depth.marginal))
     result = schema.Procurement(
         generator=Generator(version=__version__, seed=0, inputs=dict(asked.inputs)),
         question=question(instance),
@@ -228,7 +228,6 @@ def procure(
             mixed_columns=sum(bool(c.other_pools) for c in posed.whole.columns),
             mixed_gap=posed.mixtures.gap,
             restrictions=kept_to,
-            whole=not kept_to,
             moving_bound_usd=moving if asked.objective == "cost" else None,
             stopped=watch.stopped or None,
         ),

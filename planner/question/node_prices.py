@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from statistics import median
 
 from planner.base.errors import WrongQuestion
@@ -25,6 +26,14 @@ class MarketPrice(Price):
     """A price with those that it can be compared to."""
 
     offers: ComparableOffers
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgedPrice(Price):
+    """A price that no source gives for the last year, and that no current offers can be compared to."""
+
+    spread: tuple[float, float]
+    """What today's may be of it, at least and at most (:func:`spread_of_offers`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +90,21 @@ def current_offers(known: Catalog, accelerator: str, basis: str) -> dict[str, Ho
         if node.accelerator == accelerator and not is_stale(price.date, day):
             found[node.provider] = min(found.get(node.provider, offer), offer, key=lambda each: each.usd)
     return found
+
+
+@lru_cache(maxsize=4)
+def spread_of_offers(known: Catalog) -> tuple[float, float]:
+    """The cheapest and the dearest current offer of any accelerator that several providers sell, over the median of
+    its offers.
+    """
+    sold = {(node.accelerator, price.basis) for node in known.nodes.values() for price in node.prices}
+    low = high = 1.0
+    for accelerator, basis in sorted(sold):
+        usd = [offer.usd for offer in current_offers(known, accelerator, basis).values()]
+        if basis != "purchase" and len(usd) > 1:
+            low = min(low, min(usd) / median(usd))
+            high = max(high, max(usd) / median(usd))
+    return low, high
 
 
 def compared(price: Price, offers: dict[str, HourlyOffer]) -> Price:

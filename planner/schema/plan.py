@@ -390,7 +390,7 @@ class FrontPoint(Record):
             "nodes": self.accelerators // per_node if per_node else None,
             "accelerators": self.accelerators,
             **{axis: stated.get(axis, 1) for axis in ("tp", "pp", "cp", "ep", "dp")},
-            "recompute": self.label.partition("recompute ")[2] or "none",
+            "recompute": self.label.partition("recompute ")[2].partition(",")[0] or "none",
             "step_time_s": self.step_time_s,
             "days": self.days,
             "usd": self.usd_total,

@@ -122,10 +122,9 @@ class Optimality(Record):
     mixed_gap: float = 0.0
     """How much shorter a step of any of those plans could be, at most."""
     restrictions: Sparse[tuple[str, ...]] = None
-    """What the method keeps to, a clause each: other answers were not tried."""
+    """What the method keeps to, a clause each: other answers were not tried, and the bound is of these alone."""
     whole: Sparse[bool] = None
-    """Whether the bound is of all answers that a question allows; else of those alone that keep to the restrictions:
-    every answer, since plans without levers are one of them."""
+    """No longer written: earlier releases said false of every answer, since plans without levers are a restriction."""
     moving_bound_usd: Sparse[float] = None
     """US dollars that no answer is cheaper than, of those that keep to the other restrictions, in which jobs move
     between pools at checkpoints: a relaxation in which moves cost nothing. Where costs are minimised and it was asked.
@@ -165,7 +164,9 @@ class Year(Record):
 
 
 class PriceRange(Record):
-    """The total if everything rented were paid at other current offers of its accelerators. US dollars."""
+    """The total if everything rented were paid at other current offers of its accelerators, and what has an old or
+    assumed price were as far from it as the current offers of any accelerator are from their median. US dollars.
+    """
 
     low_usd: float
     median_usd: float
@@ -196,7 +197,7 @@ class Cost(Record):
     by_kind: dict[str, float]
     by_year: tuple[Year, ...]
     range: PriceRange | None = None
-    """Where anything is rented that more than one provider sells."""
+    """Where anything is rented that more than one provider sells, or has an old or assumed price."""
 
 
 class PoolBought(Record):
@@ -244,6 +245,10 @@ class PoolBought(Record):
     """Whether the price is older than a year, undated, or of a day still to come."""
     offers: ComparableOffers | None = None
     """What an hour of its accelerator is sold for in the same way, where it is rented at the catalog's price."""
+    price_spread: Sparse[tuple[float, float]] = None
+    """What today's price may be of one that is old or assumed, at least and at most: the cheapest and the dearest
+    current offer of any accelerator over the median of its offers. Where several providers sell it, `offers` say that.
+    """
 
 
 class Stretch(Record):

@@ -163,7 +163,9 @@ DAY_S = 86400.0
 
 
 def ranges_are_of_the_offers(_: ProcureOptions, a: Alternative) -> Iterator[str]:
-    """``total + sum over rented lines of node-hours x accelerators x offer - line``, of the offers that pools state."""
+    """``total + sum over rented lines of node-hours x accelerators x offer - line``, of the offers that pools
+    state, and old or assumed prices of rents and nodes times their spread.
+    """
     pools = {pool.id: pool for pool in a.pools if pool.offers is not None}
     for pool in pools.values():
         assert pool.offers is not None
@@ -172,17 +174,30 @@ def ranges_are_of_the_offers(_: ProcureOptions, a: Alternative) -> Iterator[str]
     rented = [line for line in a.bill_of_materials if line.kind == "rental" and line.pool in pools]
     sellers = {(pools[x.pool].way, pools[x.pool].offers) for x in rented}
     stated = a.cost.range
-    if (stated is not None) != (sum(len(x.providers) for _, x in sellers if x is not None) > len(sellers)):
+    aged = {pool.id: pool.price_spread for pool in a.pools if pool.price_spread is not None}
+    unsure = [line for line in a.bill_of_materials if line.kind in ("rental", "node") and line.pool in aged]
+    yield from (f"{name}: a price spread of {ends}" for name, ends in aged.items() if not 0 < ends[0] <= 1 <= ends[1])
+    if (stated is not None) != (
+        bool(unsure) or sum(len(x.providers) for _, x in sellers if x is not None) > len(sellers)
+    ):
         yield f"the range of the total is {stated}, with {len(sellers)} comparable accelerators"
     if stated is None:
         return
+    charged = a.cost.charged_usd / a.cost.capital_usd if a.cost.capital_usd else 1.0
     for name in ("low_usd", "median_usd", "high_usd"):
         at = a.cost.total_usd
         for line in rented:
             pool = pools[line.pool]
             per_node = pool.accelerators / (pool.count * pool.copies)
             at += line.count * per_node * getattr(pool.offers, name) - line.usd
-        if not math.isclose(getattr(stated, name), at, rel_tol=1e-9, abs_tol=2 * CENT * (1 + len(rented))):
+        if name != "median_usd":
+            at += sum(
+                (aged[x.pool][name == "high_usd"] - 1.0) * (charged if x.kind == "node" else 1.0) * x.usd
+                for x in unsure
+            )
+        if not math.isclose(
+            getattr(stated, name), at, rel_tol=1e-9, abs_tol=2 * CENT * (1 + len(rented) + len(unsure))
+        ):
             yield f"range.{name} is {getattr(stated, name):.2f}, and {at:.2f} follows"
 
 

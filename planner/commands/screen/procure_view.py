@@ -95,14 +95,17 @@ def _headline(found: Procurement, as_money: Money) -> None:
     )
     parts = _accelerators(found, best)
     # A bound of some of the answers says nothing of the whole question: it stands in the search's line alone.
-    proven = "" if sure.whole is False else f", gap {format_percent(sure.gap, 2 if sure.gap else 0)}"
+    proven = "" if sure.restrictions else f", gap {format_percent(sure.gap, 2 if sure.gap else 0)}"
     tokens = f"{format_count(best.value)} tokens, " if sure.unit == "tokens" else ""
     render.text(
         f"{best.what[:1].upper()}{best.what[1:]} ({parts:,} accelerators): {tokens}{as_money(best.cost.total_usd)}, "
         f"done day {best.done_day:.0f} (80 %: {earliest:.0f}-{latest:.0f}){proven}"
     )
     if best.rests_on:
-        render.text(f"rests on {'; '.join(best.rests_on)}")
+        at_others = ""
+        if best.cost.range is not None and any("prices" in what for what in best.rests_on):
+            at_others = f"; prices: {as_money(best.cost.range.low_usd)} to {as_money(best.cost.range.high_usd)} in all"
+        render.text(f"rests on {'; '.join(best.rests_on)}{at_others}")
     if found.fresh is not None:
         answer = ", ".join(filter(None, (found.fresh.what, _value(found, found.fresh.value, as_money))))
         render.text(f"at prices of the last year alone: {answer or 'no answer'} (--fresh 365d)")
@@ -277,11 +280,15 @@ def _sales(best: Alternative, as_money: Money) -> None:
 def _offers(best: Alternative, as_money: Money) -> None:
     """What the same hours cost at other current offers."""
     if (spread := best.cost.range) is not None:
-        render.labelled(
-            "Price range",
-            f"{as_money(spread.low_usd)} to {as_money(spread.high_usd)} in all at other current offers of what is "
-            f"rented (median {as_money(spread.median_usd)}, {spread.offers} offers, the oldest of {spread.oldest})",
+        ends = f"{as_money(spread.low_usd)} to {as_money(spread.high_usd)} in all"
+        offers = (
+            f"at other current offers of what is rented (median {as_money(spread.median_usd)}, {spread.offers} offers, "
+            f"the oldest of {spread.oldest})"
+            if spread.offers
+            else f"if today's price is as far from that of {spread.oldest or 'no date'} as the current offers of one "
+            "accelerator are from their median"
         )
+        render.labelled("Price range", f"{ends} {offers}")
 
 
 def _spot(best: Alternative, as_money: Money) -> None:
@@ -426,7 +433,7 @@ def _rests(found: Procurement, verbose: bool) -> None:
         f"{_counted(sure.pools, 'purchase option')}, {_counted(sure.columns, 'precomputed plan')}"
         f"{mixed if sure.mixed_columns else ''}{among}; "
         f"bound {sure.bound:,.6g} {sure.unit}, proven gap {format_percent(sure.gap, 2)}"
-        f"{' to these alone' if sure.whole is False else ''}"
+        f"{' to these alone' if sure.restrictions else ''}"
         f"{'; stopped by Ctrl-C: what was not computed by then is left out' if sure.stopped else ''}",
     )
 

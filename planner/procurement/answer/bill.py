@@ -13,7 +13,7 @@ from planner.procurement.program.instance import ProcureInstance, ProgramSolutio
 from planner.procurement.question.portfolio import DAYS_PER_YEAR
 from planner.procurement.supply import prices
 from planner.procurement.supply.pools import SupplyPool
-from planner.question.node_prices import MarketPrice
+from planner.question.node_prices import AgedPrice, MarketPrice
 from planner.question.values import DAYS_PER_MONTH
 from planner.schema import procurement as schema
 from planner.schema.hardware import Price
@@ -26,18 +26,28 @@ def offers_of(pool: SupplyPool) -> ComparableOffers | None:
     return pool.quote.offers if isinstance(pool.quote, MarketPrice) else None
 
 
-def price_range(pools: Mapping[str, SupplyPool], bill: Sequence[Line], total_usd: float) -> PriceRange | None:
-    """The total with every rented node-hour at the cheapest, the median and the dearest offer of its accelerator;
-    None where nothing rented is sold by more than one provider.
+def price_range(
+    pools: Mapping[str, SupplyPool], bill: Sequence[Line], total_usd: float, charged: float
+) -> PriceRange | None:
+    """The total with every rented node-hour at the cheapest, the median and the dearest offer of its accelerator, and
+    what has an old or assumed price at what today's may be; None where there is neither.
 
     Args:
         pools: By id.
         bill: Every line of the answer.
         total_usd: What it comes to.
+        charged: Share of what is bought that the total counts.
     """
     low = median = high = total_usd
     used: dict[str, ComparableOffers] = {}
+    aged: set[str] = set()
     for line in bill:
+        quote = pools[line.pool].quote
+        if isinstance(quote, AgedPrice) and line.kind in ("rental", "node"):
+            counted = line.usd if line.kind == "rental" else charged * line.usd
+            low += (quote.spread[0] - 1.0) * counted
+            high += (quote.spread[1] - 1.0) * counted
+            aged.add(quote.date)
         offers = offers_of(pools[line.pool]) if line.kind == "rental" else None
         if offers is not None:
             accelerator_hours = line.count * pools[line.pool].node.accelerators
@@ -46,9 +56,9 @@ def price_range(pools: Mapping[str, SupplyPool], bill: Sequence[Line], total_usd
             high += accelerator_hours * offers.high_usd - line.usd
             used[f"{pools[line.pool].way} {pools[line.pool].node.accelerator}"] = offers
     count = sum(len(offers.providers) for offers in used.values())
-    if count <= len(used):
+    if count <= len(used) and not aged:
         return None
-    oldest = min(offers.oldest for offers in used.values())
+    oldest = min([offers.oldest for offers in used.values()] + [*aged])
     return PriceRange(
         low_usd=round(low, 2), median_usd=round(median, 2), high_usd=round(high, 2), offers=count, oldest=oldest
     )
@@ -138,7 +148,9 @@ def costs(
         sold_usd=_sold(instance, solution),
         by_kind={kind: round(sum(line.usd for line in bill if line.kind == kind), 2) for kind in kinds},
         by_year=_years(instance, solution, bill, stretches),
-        range=price_range({pool.id: pool for pool in instance.pools}, bill, total),
+        range=price_range(
+            {pool.id: pool for pool in instance.pools}, bill, total, charged / capital if capital else 1.0
+        ),
     )
 
 

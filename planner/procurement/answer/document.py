@@ -17,6 +17,7 @@ from planner.procurement.supply import prices
 from planner.procurement.supply.pools import SupplyPool, node_power
 from planner.procurement.throughput.column import Place
 from planner.procurement.throughput.job_days import Throughputs
+from planner.question.node_prices import AgedPrice
 from planner.schema import procurement as schema
 from planner.schema.plan import Constraint
 from planner.schema.rl import RLPlan
@@ -207,6 +208,7 @@ def _pool(
         price_date=quote.date if quote else "",
         stale=quote is not None and is_stale(quote.date, asked.as_of),
         offers=offers_of(pool),
+        price_spread=quote.spread if isinstance(quote, AgedPrice) else None,
     )
 
 

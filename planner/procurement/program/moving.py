@@ -18,9 +18,12 @@ from planner.base.solver import Linear, Problem, Status, total
 from planner.procurement.program.instance import ProcureInstance
 from planner.procurement.program.integer_program import MILLION
 from planner.procurement.program.job_order import EPS
+from planner.procurement.question.portfolio import Objective, Portfolio
 from planner.procurement.supply.pools import SupplyPool
 from planner.question.values import DAYS_PER_MONTH
 
+BOUNDED: tuple[Objective, ...] = ("cost", "time", "tokens", "carbon")
+"""Objectives whose answers with moves are bounded."""
 MOST_SHARES = 3000
 """Jobs on pools up to which the relaxation is solved: it takes a tenth of a second or so."""
 MOST_NODES = 200
@@ -48,9 +51,16 @@ class Relaxed:
     """Share of each job's tokens on each pool; none where no answer with moves is better than the known one."""
 
 
+def unknown(asked: Portfolio) -> str:
+    """Why no bound is computed; empty where one is."""
+    if asked.mixed:
+        return "jobs may work on several pools at once"
+    return "" if asked.objective in BOUNDED else f"{asked.objective} is sought"
+
+
 def least(instance: ProcureInstance, days: Days, value: float, search: Callable[[Pair], bool]) -> float | None:
-    """What no answer undercuts in which jobs may move between pools at checkpoints: US dollars, days, or the negative
-    of millions of tokens, whichever is sought.
+    """What no answer undercuts in which jobs may move between pools at checkpoints: US dollars, days, kilograms of CO2,
+    or the negative of millions of tokens, whichever is sought.
 
     Args:
         instance: The question with all pools that are offered, none of them with several starts.
@@ -59,11 +69,10 @@ def least(instance: ProcureInstance, days: Days, value: float, search: Callable[
         search: Searches the plan of a job on a pool, so that `days` knows it; whether there was one to search.
 
     Returns:
-        At most `value`; None where the question is too large, jobs may work on several pools at once, or something else
-        is sought.
+        At most `value`; None for the reason that :func:`unknown` gives, or where the question is too large.
     """
     asked = instance.asked
-    if asked.objective not in ("cost", "time", "tokens") or asked.mixed:
+    if unknown(asked):
         return None
     budget = math.inf if asked.limits.budget is None else asked.limits.budget
     most_usd = value if asked.objective == "cost" else budget
@@ -115,7 +124,8 @@ def _undominated(instance: ProcureInstance, known: Mapping[Pair, float]) -> Iter
 
     def figures(pair: Pair) -> tuple[float, ...]:
         pool = instance.pools[pair[1]]
-        emitted = 0.0 if instance.asked.limits.carbon is None else known[pair] * pool.day_kg
+        counts = instance.asked.limits.carbon is not None or instance.asked.objective == "carbon"
+        emitted = known[pair] * pool.day_kg if counts else 0.0
         return (known[pair] * pool.day_usd, known[pair], emitted, pool.start_day, -pool.last_day)
 
     for pair in sorted(known, key=lambda pair: (figures(pair), pair)):
@@ -184,6 +194,8 @@ def _relaxed(instance: ProcureInstance, known: Mapping[Pair, float], value: floa
             *(pools[p].day_usd * days for (_, p), days in work.items()),
         ]
     )
+    if instance.asked.objective == "carbon":
+        cost = total(pools[p].day_kg * days for (_, p), days in work.items())
     _limit(problem, instance, hold, late, work)
     scale = often * sum(tokens) if most else THOUSAND
     gained = total(tokens[j] * often * x for (j, _), x in share.items())

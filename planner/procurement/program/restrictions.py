@@ -7,27 +7,35 @@ from collections.abc import Iterator
 
 from planner.base.units import format_percent
 from planner.procurement.program.instance import ProcureInstance
+from planner.procurement.program.moving import MOST_SHARES, unknown
 from planner.procurement.program.several_starts import COUNT_MONEY, has_all_starts
 from planner.procurement.supply.acquiring import MOST_ACCELERATORS, ladder
 from planner.procurement.supply.pools import offers
 
 SHARED_DAYS = "copies of an offer share their first days"
-MOVED = {"tokens": "train more by", "time": "end sooner by"}
+MOVED = {"tokens": "train more by", "time": "end sooner by", "carbon": "emit less by"}
 """What moves of jobs would do, by what is sought."""
 FIRST_SIZES = 7
 """Sizes of clusters that are named before the dots."""
 
 
-def restrictions(instance: ProcureInstance, best_usd: float, moving: float | None = None) -> Iterator[str]:
+def restrictions(
+    instance: ProcureInstance, best_usd: float, moving: float | None = None, quick: bool = False
+) -> Iterator[str]:
     """What the best answer to this instance, of so many US dollars, was sought among, a clause each; answers in which
-    jobs move cost less, or train more, by this share at most, where that is known.
+    jobs move cost less, or train more, by this share at most, where that is known: a `quick` answer does not ask.
     """
     pools = [instance.pools[p] for p in sorted({p for c in instance.columns for p in c.place})]
     limited = instance.asked.limits
     yield "plans are without levers (CUDA graphs, kernels, offload, modules recomputed by name)"
     gains = MOVED.get(instance.asked.objective, "save")
-    bound = "" if moving is None else f" (moves at checkpoints would {gains} at most {format_percent(moving, 2)})"
-    yield f"jobs stay where they are{bound}"
+    why = "--quick" if quick else unknown(instance.asked) or f"stopped, or above {MOST_SHARES:,} jobs on pools"
+    bound = (
+        f"were not tried, without a bound: {why}"
+        if moving is None
+        else f"would {gains} at most {format_percent(moving, 2)}"
+    )
+    yield f"jobs stay where they are (moves at checkpoints {bound})"
     if _has_sizes_between(instance):
         tried = ", ".join(map(str, ladder(instance.asked)[:FIRST_SIZES]))
         yield f"clusters have {tried} ... nodes (at most {MOST_ACCELERATORS:,} accelerators)"

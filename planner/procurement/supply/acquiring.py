@@ -138,6 +138,8 @@ def _offered(catalog: Catalog, asked: Portfolio, candidate: NodeOption, way: Way
         )
     if _is_too_old(asked, quote):
         return
+    if candidate.price is None and (quote.assumed or is_stale(quote.date, asked.as_of)):
+        quote = prices.aged(catalog, quote)
     node = catalog.node(candidate.node)
     if candidate.nics is not None:
         node = replace(node, nics=candidate.nics)

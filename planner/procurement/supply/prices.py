@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import cache
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from planner.catalog.checking import build, format_problems
 from planner.catalog.files import read_entries
 from planner.procurement.question.portfolio import WAYS, NodeOption, Way
 from planner.question import node_prices
-from planner.question.node_prices import newest
+from planner.question.node_prices import AgedPrice, MarketPrice, newest
 from planner.schema.hardware import Entry, Price, PriceBasis
 from planner.schema.quantities import Bandwidth, Count, Usd, Watts
 
@@ -41,6 +41,14 @@ def quote(catalog: Catalog, candidate: NodeOption, way: Way, factor: float = 1.0
     else:
         listed, sold_as = node_prices.hourly_price(catalog, node, basis)
     return (None if listed is None else replace(listed, usd=listed.usd * factor)), sold_as
+
+
+def aged(catalog: Catalog, price: Price) -> Price:
+    """A price of no current source with what today's may be of it, unless several providers' offers say that."""
+    if isinstance(price, MarketPrice) and len(price.offers.providers) > 1:
+        return price
+    stated = {field.name: getattr(price, field.name) for field in fields(Price)}
+    return AgedPrice(**stated, spread=node_prices.spread_of_offers(catalog))
 
 
 OLDEST_DAYS = 3 * 365.25
