@@ -46,7 +46,7 @@ def other_values() -> Iterator[tuple[str, object]]:
     """Every axis with each value that is not neutral, as exporters tell them apart; other work than pre-training."""
     yield from (("method", "lora"), ("optimizer", "adafactor"))
     texts = {"recompute": ("selective", "full", "block"), "offload": ("optimizer", "part")}
-    texts |= {"activation_offload": ("modules", "all"), "placement": ("weights",)}
+    texts |= {"activation_offload": ("modules", "all"), "placement": ("weights",), "zero_scope": ("node", "nodes")}
     for name, row in AXES.items():
         neutral = row.exported(row.state(row.neutral))
         stated = {"count": (2,), "switch": (True,), "text": texts.get(name, ())}

@@ -281,14 +281,17 @@ def _offers(best: Alternative, as_money: Money) -> None:
     """What the same hours cost at other current offers."""
     if (spread := best.cost.range) is not None:
         ends = f"{as_money(spread.low_usd)} to {as_money(spread.high_usd)} in all"
-        offers = (
-            f"at other current offers of what is rented (median {as_money(spread.median_usd)}, {spread.offers} offers, "
-            f"the oldest of {spread.oldest})"
-            if spread.offers
-            else f"if today's price is as far from that of {spread.oldest or 'no date'} as the current offers of one "
-            "accelerator are from their median"
-        )
-        render.labelled("Price range", f"{ends} {offers}")
+        parts = []
+        if spread.offers:
+            parts.append(
+                f"at other current offers of what is rented (median {as_money(spread.median_usd)}, {spread.offers} "
+                f"offers, the oldest of {spread.oldest})"
+            )
+        if any(pool.price_spread for pool in best.pools):
+            parts.append(
+                "with old prices as far from today's as one accelerator's current offers are from their median"
+            )
+        render.labelled("Price range", f"{ends} {', '.join(parts)}")
 
 
 def _spot(best: Alternative, as_money: Money) -> None:
