@@ -520,3 +520,9 @@ def test_pins_that_exclude_one_another():
     asked = replace(asked, pins=Pins({"tp": Bound(("3",)), "pp": Bound(("5",)), "cp": Bound(("7",))}))
     with pytest.raises(WrongQuestion, match="exclude one another"):
         prepare(CATALOG, asked)
+
+
+def test_counts_of_nodes_that_can_share_a_copy_are_named_where_one_cannot():
+    """Of eight nodes two or four can; three leave no whole copies."""
+    with pytest.raises(WrongQuestion, match=r"zero_scope can be full, node, nodes:2, nodes:4 here"):
+        prepared("llama3-8b", "dgx-h100:8", pins="zero_scope=nodes:3 zero=1")

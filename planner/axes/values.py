@@ -13,6 +13,8 @@ from planner.schema.plan import RankOrder, Schedule
 
 EVERYWHERE = "full"
 """Whose ranks share one copy where all do."""
+SCOPES = (EVERYWHERE, "node")
+"""Without those that name a count of nodes (:func:`zero_scope`)."""
 ALONE = "none"
 """How sequences are shared where no ranks share them."""
 ONE_F_ONE_B = "1f1b"

@@ -76,7 +76,9 @@ class StepPasses:
         unread = of_taken_off or change
         layers = tuple(
             Layer(
-                *map(change, (x.forward, x.backward, x.selective)),
+                change(x.forward),
+                change(x.backward),
+                change(x.selective),
                 {},
                 change(x.hidden),
                 change(x.modules),

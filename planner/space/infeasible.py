@@ -35,6 +35,7 @@ from planner.axes.values import (
     CORE_ATTENTION,
     PART,
     RANK_ORDERS,
+    SCOPES,
     SPLIT_SCHEDULES,
     WHOLE,
     WHOLE_MIXTURE,
@@ -47,6 +48,7 @@ from planner.space import dispatchers
 from planner.space.blocks import Block
 from planner.space.blocks import blocks as blocks_of
 from planner.space.enumerate_layouts import OF_TP, Question, divisors, layouts
+from planner.space.levers import scopes_over_nodes
 from planner.space.offloading import LOST_BY_DELAYED, modules_of, offloadable
 from planner.space.pins import Bound, Pins
 from planner.space.rules import Rule
@@ -96,6 +98,7 @@ def _freed(question: Question, axis: PlanAxis[Any]) -> Question:
     others = {name: bound for name, bound in question.pins.bounds.items() if name != axis.name}
     # Without its pin, a precision is 16 bit and no other, and what any layout takes is left to the runtime.
     every = {axis.name: Bound(axis.choices)} if axis is PRECISION or axis.any_layout else {}
+    every |= {axis.name: Bound((*SCOPES, *scopes_over_nodes(question.counts)))} if axis is ZERO_SCOPE else {}
     return replace(question, pins=Pins(others | every))
 
 

@@ -95,7 +95,7 @@ def offered(
         OFFLOAD_OVERLAP.name: ["on"] if True in known[OFFLOAD_OVERLAP.name] else [],
         ACTIVATION_OFFLOAD.name: list(_moved(model, known[ACTIVATION_OFFLOAD.name])),
         RECOMPUTE.name: list(_recomputed(model, runtime, known[RECOMPUTE.name])),
-        ZERO_SCOPE.name: list(_nodes(counts)) if "node" in runtime.zero_scope else [],
+        ZERO_SCOPE.name: list(scopes_over_nodes(counts)) if "node" in runtime.zero_scope else [],
     }  # fmt: skip
     if model.moe is not None:
         added[GRAPHS.name] = [name for name in added[GRAPHS.name] if name != "full"]
@@ -118,7 +118,7 @@ def _base(axis: str, pins: Pins, workload: Workload, runtime: Runtime) -> tuple[
     return (AXES[axis].spell(AXES[axis].neutral),)
 
 
-def _nodes(counts: Sequence[int]) -> Iterator[str]:
+def scopes_over_nodes(counts: Sequence[int]) -> Iterator[str]:
     """Counts of nodes that can share a copy where there are several: proper divisors of a count in question."""
     divisors = (nodes for nodes in range(2, max(counts) // 2 + 1) if any(n > nodes and n % nodes == 0 for n in counts))
     yield from map(over_nodes, divisors)
