@@ -80,7 +80,8 @@ def of_plan(plan: Plan) -> dict[str, str]:
     """
     if len(plan.cluster.pools) != 1:
         raise WrongQuestion(
-            "a plan over several pools has no row in the journal; only plans on one pool are learned from"
+            "a plan over several pools has no row in the journal: teach it each pool by a run on that alone"
+            " (clusterwright plan MODEL --cluster POOL), and compare this step by clusterwright estimate ... --measured"
         )
     work = plan.workload
     method = Method(**{**work.method, "targets": tuple(work.method["targets"])})

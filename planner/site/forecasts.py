@@ -18,6 +18,7 @@ from planner.catalog import Catalog
 from planner.cost import model_flops
 from planner.figures import conformal_intervals
 from planner.figures.efficiency import Efficiencies
+from planner.schema.plan import Plan
 
 DOUBTFUL = 2.0
 """Times that a prediction of what really ran is hardly ever off: 8 of 2,380 published runs are, outside one sweep over
@@ -62,6 +63,30 @@ def predicted(runs: Sequence[Run], catalog: Catalog) -> list[RunForecast | None]
     return [forecasts.get(run.id) for run in runs]
 
 
+def _usual(is_fast: bool) -> str:
+    """What usually explains a step that is far from its prediction."""
+    if is_fast:
+        return "the time of a micro-batch, the batch of one accelerator in place of all, or another model"
+    return (
+        "steps that wait for data, a slow network, fewer accelerators than stated, or what the row leaves out"
+        " (recomputation, states in host memory, a sharding)"
+    )
+
+
+def beside_plan(plan: Plan, time: float | None) -> str:
+    """A measured step next to what its plan predicts, whether it can be learned or not; empty without a time."""
+    if not time:
+        return ""
+    predicted = plan.prediction.step_time_s
+    interval = plan.prediction.intervals.get("step_time_s")
+    low = interval.low if interval else predicted / DOUBTFUL
+    high = interval.high if interval else predicted * DOUBTFUL
+    span = f"; 80 %: {format_seconds(low)} to {format_seconds(high)}" if interval else ""
+    off = f"{100 * (predicted / time - 1):+.0f} %{span}"
+    text = f"{format_seconds(time)} a step measured, {format_seconds(predicted)} predicted ({off})"
+    return text if low <= time <= high else f"{text}. What usually explains it: {_usual(time < low)}"
+
+
 CORRECTED = "Correct it with --set or --plan FILE --rank N"
 
 
@@ -80,12 +105,7 @@ def refuse_doubtful(what: str, time: float | None, forecast: RunForecast | None,
     if time is None or forecast is None or 1.0 / DOUBTFUL < forecast.step_time_s / time < DOUBTFUL:
         return
     off = max(forecast.step_time_s / time, time / forecast.step_time_s)
-    usual = (
-        "the time of a micro-batch, the batch of one accelerator in place of all, or another model"
-        if time < forecast.step_time_s
-        else "steps that wait for data, a slow network, fewer accelerators than stated, or what the row leaves out"
-        " (recomputation, states in host memory, a sharding)"
-    )
+    usual = _usual(time < forecast.step_time_s)
     raise WrongQuestion(
         f"{what}: {format_seconds(time)} a step measured, {format_seconds(forecast.step_time_s)} predicted, "
         f"{off:.1f} times off. Nothing was written. What usually explains it: {usual}. {cure}; "

@@ -11,10 +11,12 @@ from pathlib import Path
 from planner.base.errors import WrongQuestion, did_you_mean
 from planner.base.units import format_many, format_seconds
 from planner.calibration.runs import names
+from planner.calibration.runs.columns import number
 from planner.catalog import Catalog
 from planner.schema.plan import Plan
 from planner.site import cells, folder, sharing
 from planner.site.findings import RunFinding, of_run
+from planner.site.forecasts import beside_plan
 from planner.site.logs import reading
 from planner.site.logs.formats import NAMES
 from planner.site.logs.joining import joined, rank_key
@@ -125,7 +127,7 @@ def of_log(path: Path, runs: Sequence[LoggedRun], known: Known, site: str) -> li
         raise WrongQuestion(f"{path}: {longest.reason}{ended}")
     if not taught:
         raise WrongQuestion(f"{path}: {timed[0].verdict}; what failed teaches no speed unless --failed asks for it")
-    rows = [_measured(path, finding, site) for finding in taught]
+    rows = [_measured(path, finding, site, known.plans) for finding in taught]
     notes = tuple(_left_out(len(runs) - len(of_plan), [finding for finding in timed if finding not in taught]))
     return [replace(rows[0], notes=(*rows[0].notes, *notes)), *rows[1:]]
 
@@ -156,7 +158,9 @@ def of_value(seconds: float | None, plan: Plan | None, stated: Mapping[str, str]
     row = {**(cells.of_plan(plan) if plan else {}), **stated}
     row |= {"step_time_s": f"{seconds:.6g}"} if seconds else {"metric": "oom"}
     notes = f"{format_seconds(seconds)} a step, as stated" if seconds else "out of memory, as stated"
-    return Measured(row=_completed(row, site, "--step-time" if seconds else "--oom"), notes=(notes,))
+    return Measured(
+        row=_completed(row, site, "--step-time" if seconds else "--oom", [plan] if plan else []), notes=(notes,)
+    )
 
 
 def seconds(text: str, flag: str = "--step-time") -> float:
@@ -185,7 +189,7 @@ def findings(path: Path, run: LoggedRun, known: Known) -> list[RunFinding]:
     return of_run(run, {**logged, **_planned(path, logged, known), **known.stated})
 
 
-def _measured(path: Path, finding: RunFinding, site: str) -> Measured:
+def _measured(path: Path, finding: RunFinding, site: str, plans: Sequence[Plan]) -> Measured:
     """The row of a finding.
 
     Raises:
@@ -194,7 +198,7 @@ def _measured(path: Path, finding: RunFinding, site: str) -> Measured:
     if finding.absent:
         absent = ", ".join(finding.absent)
         raise WrongQuestion(f"{path}: logs a rate, and does not say {absent} {_remedy(finding.absent)}")
-    return Measured(row=_completed(finding.row, site, str(path)), notes=finding.notes)
+    return Measured(row=_completed(finding.row, site, str(path), plans), notes=finding.notes)
 
 
 def _is_of_any(run: LoggedRun, known: Known) -> bool:
@@ -226,7 +230,7 @@ def _remedy(absent: Sequence[str]) -> str:
     return f"(--plan FILE, or --set {absent[0]}=...)"
 
 
-def _completed(row: Mapping[str, str], site: str, where: str) -> dict[str, str]:
+def _completed(row: Mapping[str, str], site: str, where: str, plans: Sequence[Plan]) -> dict[str, str]:
     """The row with all that every row of a site says.
 
     Raises:
@@ -234,8 +238,10 @@ def _completed(row: Mapping[str, str], site: str, where: str) -> dict[str, str]:
     """
     full = {"grade": "A", "task": "pretrain", **row, "source": site, "lab": site, "date": date.today().isoformat()}
     if full["task"].startswith("--"):
+        compared = beside_plan(plans[0], number(row, "step_time_s")) if len(plans) == 1 else ""
         raise WrongQuestion(
             f"{where}: runs with {full['task']} are not learned from: no column of the journal states it"
+            f"{f'. {compared}' if compared else ''}"
         )
     if absent := cells.missing(full, NEEDED):
         raise WrongQuestion(f"{where}: does not say {', '.join(absent)} {_remedy(absent)}")

@@ -13,6 +13,7 @@ from planner.schema.record import dump
 from planner.schema.reports import FittingPlan
 from planner.site import cells, log_rows
 from planner.site.findings import RunFinding
+from planner.site.forecasts import beside_plan
 from planner.site.log_rows import NEEDED, Known
 from planner.site.logs.joining import joined
 from planner.site.logs.records import LoggedRun
@@ -29,6 +30,8 @@ class Preview:
     finding: RunFinding
     fits_instead: tuple[FittingPlan, ...] = ()
     """Plans that fit, with their prices, where the run ran out of memory."""
+    compared: str = ""
+    """Its step next to what the plan that was named predicts."""
     fits_elsewhere: str = ""
     """What would fit where none of these does."""
 
@@ -100,6 +103,8 @@ class Preview:
         memory = f", peak of {peak / 2.0**30:.1f} GiB" if peak else ""
         time = f"{format_seconds(finding.step_time_s)} a step" if finding.step_time_s else "no step time"
         yield f"{' + '.join(self.files)}: {time}{rate}{memory}"
+        if self.compared:
+            yield self.compared
         yield str(finding.verdict)
         if finding.verdict.next:
             yield f"next: {finding.verdict.next}"
@@ -135,7 +140,12 @@ def of_logs(logs: Sequence[Path], known_of: Callable[[Path], Known]) -> tuple[li
         except WrongQuestion as error:
             reasons.append(str(error))
             continue
-        of_log = [Preview(finding=finding) for finding in findings]
+        plans = known_of(path).plans
+        plan = plans[0] if len(plans) == 1 else None
+        of_log = [
+            Preview(finding=finding, compared=beside_plan(plan, finding.step_time_s) if plan else "")
+            for finding in findings
+        ]
         previews += of_log
         reasons += [f"{path}: {one.refused or one.finding.reason}" for one in of_log if not one.is_read]
     return previews, reasons

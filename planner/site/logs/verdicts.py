@@ -131,7 +131,7 @@ def verdict(run: LoggedRun, ending: Ending) -> Verdict:
         return Verdict(
             word="cut off",
             cause=f"the log ends at step {run.last:,} of {run.total:,} without an end or an error",
-            next="nothing is wrong with its steps: they are learned from",
+            next="nothing is wrong with its steps",
             step=run.last,
         )
     return Verdict(word="healthy")
