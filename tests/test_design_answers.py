@@ -99,9 +99,11 @@ def test_figure_per_dollar_is_the_ratio_of_two_plans():
     assert base[peak.axis] == known().accelerator("H100-SXM5-80GB").peak["bf16"]
     assert peak.step == pytest.approx(steps[1] / steps[0] - 1)
     assert peak.usd == pytest.approx(usd[1] - usd[0])
+    costs = [evaluator.valued([values], [()])[0].objectives["cost"] for values in ends]
+    assert peak.token == pytest.approx(costs[1] / costs[0] - 1), "power and facility are in it, so that it may not pay"
     assert peak.per_percent == pytest.approx(np.log(steps[1] / steps[0]) / np.log(usd[1] / usd[0]))
-    ranked = [figure.per_percent for figure in answered.per_dollar if figure.at == "best"]
-    assert ranked == sorted(ranked, key=lambda ratio: np.inf if ratio is None else ratio)
+    ranked = [figure.token / figure.usd for figure in answered.per_dollar if figure.at == "best" and figure.usd]
+    assert ranked == sorted(ranked) and len(ranked) > 1
 
 
 def test_importances_of_a_small_study_are_its_functional_anova():

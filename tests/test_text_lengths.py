@@ -241,7 +241,8 @@ def test_answer_by_texts_on_one_card_is_explained_and_made_again() -> None:
     [
         ({"examples": 20}, "examples: how long are the texts"),
         ({"epochs": 2.0, "lengths": "600/2k"}, "epochs: of how many texts"),
-        ({"examples": 0, "lengths": "600/2k"}, "examples=0: must be from 1"),
+        ({"examples": 0, "lengths": "600/2k"}, "examples=0: must be a whole number from 1"),
+        ({"examples": "20.5", "lengths": "600/2k"}, "must be a whole number"),
         ({"examples": "many", "lengths": "600/2k"}, "examples='many'"),
         ({"examples": 20, "epochs": 0.0, "lengths": "600/2k"}, "epochs=0: must be above 0"),
         ({"examples": 20, "tokens": "2M", "lengths": "600/2k"}, "tokens with examples"),

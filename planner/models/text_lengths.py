@@ -93,7 +93,7 @@ def _log_normal(mean: float, high: float) -> list[float]:
     most = math.exp(P95**2 / 2)
     if not 0 < mean <= high <= mean * most:
         raise WrongQuestion(
-            f"--lengths {mean:g}/{high:g}: a 95th percentile is 1 to {most:.2g} times the mean; for others name a file"
+            f"--lengths {mean:g}/{high:g}: a 95th percentile is 1 to {most:.3g} times the mean; for others name a file"
         )
     width = P95 - math.sqrt(P95**2 - 2 * math.log(high / mean))
     middle = math.log(mean) - width**2 / 2
@@ -140,8 +140,8 @@ def positions(lengths: str | Sequence[float] | None, sequence: int, examples: in
             count = units.parse(str(examples), "count")
         except units.UnitError as error:
             raise WrongQuestion(f"--examples {examples}: {error}") from None
-        if not 1 <= count <= MOST_EXAMPLES:
-            raise WrongQuestion(f"--examples {examples}: must be from 1 to {MOST_EXAMPLES:,.0f}")
+        if not 1 <= count <= MOST_EXAMPLES or count % 1:
+            raise WrongQuestion(f"--examples {examples}: must be a whole number from 1 to {MOST_EXAMPLES:,.0f}")
     texts = _means(lengths if isinstance(lengths, str) else tuple(map(float, lengths)), _stamp(lengths), sequence)
     return count * epochs * mean(texts) / filled(texts, sequence)
 

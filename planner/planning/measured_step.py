@@ -11,11 +11,14 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+import numpy as np
+
 from planner import cost
 from planner.axes import AXES
 from planner.axes.table import IN_ANSWERS
 from planner.base.units import format_percent, format_seconds
 from planner.catalog import Catalog
+from planner.cost.figures import Grid
 from planner.planning import many
 from planner.planning.why_this_plan import scaled
 from planner.question.request import Request
@@ -47,7 +50,10 @@ LOOKED_AT: Mapping[str, str] = {
 }
 """Resource -> where to look when it is slower than predicted."""
 MOST = 20.0
-"""Factor on a rate that is looked at, at most: a rate below a twentieth is broken, not slow."""
+"""Factor by which a rate may be lower, at most: a rate below a twentieth is broken, not slow."""
+FASTER = 1.25
+"""Factor by which a rate may be higher, at most: predictions take 75 to 80 % of the peak for large products, and more of
+the datasheets of links and memory."""
 ROUNDS = 20
 """Halvings of a factor on a log scale."""
 TWICE = 2.0
@@ -145,6 +151,13 @@ def _changes(catalog: Catalog, request: Request, plan: Plan, whole: MeasuredPhas
     yield from (why for _, why in sorted(near)[:NAMED])
 
 
+def _most(grid: Grid, resource: str) -> float:
+    """Factor by which a rate may be higher than predicted: products as far as the peak of their precision."""
+    device = grid.device
+    peak = float(np.max(device.peak)) / float(np.max(device.matrix_rate)) if resource == "matrix FLOP/s" else FASTER
+    return max(min(peak, FASTER), 1.0)
+
+
 def _rates(catalog: Catalog, request: Request, whole: MeasuredPhase) -> Iterator[str]:
     """Rates of the machines at which a step takes as long as measured, nearest to the predicted one first."""
     prepared = prepare(catalog, request)
@@ -157,7 +170,7 @@ def _rates(catalog: Catalog, request: Request, whole: MeasuredPhase) -> Iterator
 
     near: list[tuple[float, str]] = []
     for resource, look in LOOKED_AT.items():
-        least, most = (1.0 / MOST, 1.0) if times > 1.0 else (1.0, MOST)
+        least, most = (1.0 / MOST, 1.0) if times > 1.0 else (1.0, _most(grid, resource))
         if (step_s(resource, least) < times) if times > 1.0 else (step_s(resource, most) > times):
             continue
         for _ in range(ROUNDS):

@@ -31,4 +31,5 @@ def following(plan_set: PlanSet, file: str) -> str:
     if plan_set.plans[0].parallelism.groups:
         return trace
     (whole,) = plan_set.measured.phases
-    return f"{trace}\nclusterwright learn --step-time {whole.measured_s:.4g}s --plan {file} --site DIR counts it"
+    seconds = f"{whole.measured_s:.6f}".rstrip("0").rstrip(".")
+    return f"{trace}\nclusterwright learn --step-time {seconds}s --plan {file} --site DIR counts it"

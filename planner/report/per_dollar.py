@@ -9,7 +9,9 @@ from planner.base.units import format_usd
 from planner.report import quantities
 from planner.schema.study import FigurePerDollar, StudyResult
 
-PAYS = "pays: a step shortens by more than the price grows, so that a token costs less"
+PAYS = (
+    "pays: a token costs less. Each figure is a tenth more by itself, with which other plans may fit than with 1 % more"
+)
 
 
 class PerDollarTable(NamedTuple):
@@ -32,7 +34,9 @@ def tables(answer: StudyResult, names: Mapping[str, str], units: Mapping[str, st
         figures = [figure for figure in answer.per_dollar or () if figure.at == at]
         rows = [_row(figure, names[figure.axis], units[figure.axis]) for figure in figures]
         if rows:
-            yield PerDollarTable((where, "one figure more", "step", paid, f"step for +1 % of {paid}", ""), rows)
+            yield PerDollarTable(
+                (where, "one figure more", "step", paid, f"step for +1 % of {paid}", "a token", ""), rows
+            )
 
 
 def _row(figure: FigurePerDollar, name: str, unit: str) -> tuple[str, ...]:
@@ -43,5 +47,6 @@ def _row(figure: FigurePerDollar, name: str, unit: str) -> tuple[str, ...]:
         f"{100 * figure.step:+.1f} %",
         f"{'+' if figure.usd >= 0 else '-'}{format_usd(abs(figure.usd))}",
         "no price stated" if ratio is None else f"{ratio:+.2f} %",
-        "pays" if ratio is not None and ratio < -1.0 else "",
+        f"{100 * figure.token:+.1f} %",
+        "pays" if ratio is not None and figure.token < 0.0 else "",
     )

@@ -214,13 +214,13 @@ class FigurePerDollar(Record):
     axis: str
     start: float
     value: float
-    step: float
-    """Relative change of the weighted step time, the plans searched anew."""
+    step: float  # relative change of the weighted step time, the plans searched anew
     usd: float
     """US dollars more: of the capital, or of an hour where nodes are rented; `paid` is their relative change."""
     paid: float
-    per_percent: float | None
-    """``ln(step after / before) / ln(paid after / before)``: below -1 it pays; None where no price of it is stated."""
+    token: float
+    """Relative change of what a token costs, energy included: below 0 the figure pays."""
+    per_percent: float | None  # ln(step after / before) / ln(paid after / before); None where it has no price
 
 
 class Interaction(Record):

@@ -246,7 +246,7 @@ def _per_dollar(answer: StudyResult) -> None:
     paths = [axis.path for axis in answer.question.axes]
     listed = [*per_dollar.tables(answer, {path: _short(path, paths) for path in paths}, _units(answer))]
     for headers, rows in listed:
-        render.table(headers, rows, align="llrrrl", priority=["one figure more"])
+        render.table(headers, rows, align="llrrrrl", priority=["one figure more"])
         render.text()
     if any(row[-1] for table in listed for row in table.rows):
         render.text(f"  {per_dollar.PAYS}")

@@ -26,7 +26,7 @@ def document(found: Sequence[FittingTraining]) -> dict[str, Any]:
 def show(found: Sequence[FittingTraining], on: str | None, asked: Mapping[str, Any]) -> None:
     """The table, under what was asked."""
     first = found[0]
-    how = f"{asked['method']}, {format_count(first.tokens)} tokens in batches of {first.batch:,} sequences"
+    how = f"{asked['method']}, {_amount(found, asked)} in batches of {first.batch:,} sequences"
     if on is None:
         render.text(f"{first.model} ({format_count(first.parameters)}), {first.sequence:,} tokens/sequence, {how}")
         render.text()
@@ -42,7 +42,26 @@ def show(found: Sequence[FittingTraining], on: str | None, asked: Mapping[str, A
     render.labelled("Next", f"clusterwright plan {one.model} {where} {_same(one, asked)} says how, and how sure")
 
 
-_ASKED = ("task", "lengths", "batch", "tokens", "rank", "optimizer", "runtime", "precision", "oom_risk", "catalog")
+def _amount(found: Sequence[FittingTraining], asked: Mapping[str, Any]) -> str:
+    """What is trained on: tokens, or the texts that make other tokens with other sequences."""
+    texts = f"{asked['examples'] or 'all'} texts, {asked['epochs'] or 1:g} times"
+    return f"{format_count(found[0].tokens)} tokens" if len({fit.tokens for fit in found}) == 1 else texts
+
+
+_ASKED = (
+    "task",
+    "lengths",
+    "examples",
+    "epochs",
+    "batch",
+    "tokens",
+    "rank",
+    "optimizer",
+    "runtime",
+    "precision",
+    "oom_risk",
+    "catalog",
+)
 _USUAL = {"task": "sft", "optimizer": "adamw", "oom_risk": "5 %"}
 """What `plan` takes without being told, too."""
 

@@ -62,7 +62,7 @@ def _expected(found: ImagePlan) -> None:
     render.labelled("Cost", "not estimated: a run of so many images has no length here")
     render.labelled("Confidence", "unknown: no interval is fitted for convolutional networks")
     render.labelled(
-        "Starts", "a script of your own (Next): export has no target for images. A pool is taken whole or not at all"
+        "Launchers", "a script of your own (Next): export has no target for images. A pool is taken whole or not at all"
     )
 
 

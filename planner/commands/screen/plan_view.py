@@ -24,6 +24,7 @@ from planner.report.quantities import days, degrees, seconds, took
 from planner.schema.hardware import SPLIT_SCHEDULES
 from planner.schema.plan import Plan, PlanSet, SearchSection
 from planner.schema.plan_machines import node_counts
+from planner.schema.workload import MOST_TEXTS
 
 
 def deliver(found: PlanSet, *, as_json: bool, output: Path | None, verbose: bool = False) -> None:
@@ -237,10 +238,12 @@ def _texts(plan: Plan) -> None:
         return
     mean, seconds = sum(texts) / len(texts), plan.prediction.step_time_s
     of_all = plan.workload.tokens * found.filled / mean
-    cut = "; longer ones are cut" if texts[-1] >= plan.workload.sequence else ""
+    shortened = sum(text >= plan.workload.sequence for text in texts) / len(texts)
+    cut = f"; about {format_percent(shortened, 0)} are cut" if shortened else ""
+    longest = "longest" if len(texts) < MOST_TEXTS else "longest hundredth"
     in_all = f"{found.per_step:,.0f} a step and {of_all:,.0f} in all"
     render.text(
-        f"texts of {mean:,.0f} tokens (longest {texts[-1]:,.0f}{cut}), packed: {in_all}, "
+        f"texts of {mean:,.0f} tokens ({longest} {texts[-1]:,.0f}{cut}), packed: {in_all}, "
         f"{format_percent(found.filled)} of positions; sorted by length {found.sorted_s / seconds:.2f} x as long, "
         f"padded {found.padded_s / seconds:.2f} x"
     )

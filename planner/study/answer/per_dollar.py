@@ -1,7 +1,7 @@
 """Which figure a dollar goes into: what a tenth more of each brings a step, and what it costs, one figure at a time.
 
-Asked twice: from the base as the catalog has it, up, and at the best point. A figure pays where 1 % more spent on it
-shortens a step by more than 1 %: then each token costs less.
+Asked twice: from the base as the catalog has it, up, and at the best point. A figure pays where a token costs less with
+it, over all workloads as they weigh, power and facility included.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ def base_values(evaluator: Evaluator) -> dict[str, Value] | None:
 
 
 def _order(figure: FigurePerDollar) -> tuple[float, str]:
-    return (math.inf if figure.per_percent is None else figure.per_percent, figure.axis)
+    """What lowers the price of a token most for a dollar first; figures without a price last."""
+    return (math.inf if figure.per_percent is None else figure.token / figure.usd, figure.axis)
 
 
 def _raised(evaluator: Evaluator, at: Literal["base", "best"], start: Values) -> Iterator[FigurePerDollar]:
@@ -59,6 +60,7 @@ def _raised(evaluator: Evaluator, at: Literal["base", "best"], start: Values) ->
             step=after[0] / before[0] - 1.0,
             usd=after[1] - before[1],
             paid=after[1] / before[1] - 1.0,
+            token=after[2] / before[2] - 1.0,
             per_percent=step / paid if paid > 0.0 else None,
         )
 
@@ -70,13 +72,16 @@ def _more(axis: Axis, now: Value) -> Value | None:
     return next((value for value in axis.values if float(value) > float(now)), None)
 
 
-def _worth(evaluator: Evaluator, values: Values) -> tuple[float, float] | None:
-    """Seconds of a step, weighted over the workloads, and US dollars of the cluster: to buy, or of an hour."""
+def _worth(evaluator: Evaluator, values: Values) -> tuple[float, float, float] | None:
+    """Seconds of a step, weighted over the workloads, US dollars of the cluster, to buy or of an hour, and of a million
+    tokens.
+    """
     try:
         (outcome,) = evaluator.loosened().valued([values], [()])
         step_s = evaluator.step_s(outcome)
         capital = evaluator.clusters.capital(values)
         usd = evaluator.clusters.hourly_usd(values) if capital is None else capital
+        token_usd = evaluator.token_usd(outcome, values)
     except ClusterwrightError:
         return None
-    return None if step_s is None or usd <= 0.0 else (step_s, usd)
+    return None if step_s is None or not token_usd or usd <= 0.0 else (step_s, usd, token_usd)

@@ -373,6 +373,15 @@ class Evaluator:
             total += job.weight / self._weights * step_s
         return total
 
+    def token_usd(self, outcome: PointOutcome, values: Values) -> float | None:
+        """US dollars of a million tokens, weighted over the workloads; None where one of them has no plan."""
+        total = 0.0
+        for job, candidate in zip(self.study.workloads, outcome.candidates, strict=True):
+            if candidate is None:
+                return None
+            total += job.weight / self._weights * self._value("cost", job, candidate, values)
+        return total
+
     def worth(self, candidates: Sequence[Best | None], values: Values) -> dict[str, float]:
         """Objectives that are asked for or limited, of plans at the prices and powers of a point: weighted means."""
         known: dict[str, float] = dict.fromkeys(self._needed(), 0.0)
