@@ -119,6 +119,18 @@ def test_law_that_cannot_be_is_refused_with_its_key(tmp_path: Path, old: str, ne
             )
 
 
+def test_broken_steps_of_a_site_stop_only_who_asks_for_them(tmp_path: Path, lab: Path) -> None:
+    (lab / learned.FILE).write_text(ROWS + "broken\n", encoding="utf-8")
+    plain = 'model = "qwen3-0.6b"\nmethod = "finetune"\nbatch = 8\n'
+    study = STUDY.replace(WORKLOADS, f"[[workloads]]\n{plain}")
+
+    assert planner.design(written(tmp_path, "plain.toml", study), site=lab, quick=True).best
+    with pytest.raises(planner.WrongQuestion, match="no measured phase"):
+        planner.design(written(tmp_path, "study.toml", STUDY), site=lab)
+    with pytest.raises(planner.WrongQuestion, match="no measured phase"):
+        planner.procure(written(tmp_path, "offer.toml", OFFER), site=lab)
+
+
 def test_site_that_is_not_there_is_refused_alike(tmp_path: Path) -> None:
     nowhere = tmp_path / "nowhere"
     for ask in (

@@ -70,7 +70,9 @@ def portfolio(asked: ProcureQuestion) -> tuple[Catalog, Portfolio]:
     changed = [records.checked(node) for node in flags.named_nodes(asked) if isinstance(node, Node)]
     known = load(path(asked.catalog), path(asked.site)).holding(changed)
     model = None if asked.model is None else records.as_model(asked.model)
-    wanted = with_learned(flags.asked(known, path(file), replace(asked, model=model)), measured_at(asked.site))
+    wanted = flags.asked(known, path(file), replace(asked, model=model))
+    if any(job.post_training for job in wanted.jobs):
+        wanted = with_learned(wanted, measured_at(asked.site))
     inputs = {f"node {node.id}": digest(node) for node in changed}
     return known, replace(wanted, inputs={**wanted.inputs, **inputs})
 
@@ -109,7 +111,10 @@ def posed(asked: DesignQuestion, file: Path) -> tuple[Catalog, Study]:
     from planner.study.question import reading
 
     known = load(path(asked.catalog), path(asked.site))
-    return known, reading.read(file, known, measured_at(asked.site))
+    study = reading.read(file, known)
+    if any(job.post_training for job in study.workloads):
+        study = reading.with_learned(study, measured_at(asked.site))
+    return known, study
 
 
 def how(asked: DesignQuestion) -> run.How:

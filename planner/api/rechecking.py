@@ -160,7 +160,7 @@ def again(found: Kept, where: str, inputs: RecheckInputs = RecheckInputs()) -> K
     if isinstance(found, PlanSet):
         return repricing.plan_set(found, catalog, where, own)
     if isinstance(found, Procurement) and found.asked is not None:
-        return _solved(found, found.asked, catalog, where, measured_at(inputs.site))
+        return _solved(found, found.asked, catalog, where, _learned(found.generator, inputs))
     if isinstance(found, Procurement):
         catalogs_now = {f"catalog {origin}": version for origin, version in catalog.versions().items()}
         return replace(
@@ -174,7 +174,12 @@ def again(found: Kept, where: str, inputs: RecheckInputs = RecheckInputs()) -> K
         raise NoAnswer(f"{where}: a plan of post-training is not made again from its document; ask again instead")
     from planner.study.merge import again as evaluated
 
-    return evaluated(catalog, found, where, measured_at(inputs.site))
+    return evaluated(catalog, found, where, _learned(found.generator, inputs))
+
+
+def _learned(generator: Generator, inputs: RecheckInputs) -> SiteSteps | None:
+    """The steps of post-training of the site at hand, where a document counts those of one."""
+    return measured_at(inputs.site) if any(name.startswith("site ") for name in generator.inputs) else None
 
 
 def _asked_again(found: PlanSet, asked: AskedPlans, where: str, inputs: RecheckInputs) -> PlanSet:

@@ -89,7 +89,8 @@ def again(catalog: Catalog, document: StudyResult, where: str, learned: SiteStep
     """
     if document.asked is None:
         raise NoAnswer(f"{where}: it was written before studies stated their question: ask again instead")
-    study = reading.study(TomlDocument(Path(where), "", document.asked.study), catalog, learned)
+    asked = reading.study(TomlDocument(Path(where), "", document.asked.study), catalog)
+    study = reading.with_learned(asked, learned)
     evaluator = Evaluator(catalog, study)
     points = [_point(study, trial, document, where) for trial in document.trials]
     tried = [

@@ -360,16 +360,23 @@ class StudyTable:
 # ---- the question ----------------------------------------------------------------------------------------------------
 
 
-def read(path: Path, catalog: Catalog, learned: SiteSteps | None = None) -> Study:
-    """The study that a file describes; `learned` are the steps of post-training that a site has measured.
+def read(path: Path, catalog: Catalog) -> Study:
+    """The study that a file describes.
 
     Raises:
         WrongQuestion: every problem of the file, with line and key.
     """
-    return study(opened(path), catalog, learned)
+    return study(opened(path), catalog)
 
 
-def study(document: TomlDocument, catalog: Catalog, learned: SiteSteps | None = None) -> Study:
+def with_learned(asked: Study, learned: SiteSteps | None) -> Study:
+    """A study whose post-trainings count the steps that a site has measured."""
+    jobs = tuple(replace(job, learned=learned) if job.post_training else job for job in asked.workloads)
+    inputs = {**asked.inputs, **steps.learned_of((job.post_training for job in jobs), learned)}
+    return replace(asked, workloads=jobs, inputs=inputs)
+
+
+def study(document: TomlDocument, catalog: Catalog) -> Study:
     """As :func:`read`, from TOML that was read already."""
     file = TypedFile(document=document)
     table = file.record(StudyTable, QuestionContext(catalog=catalog, folder=document.path.parent))
@@ -380,10 +387,9 @@ def study(document: TomlDocument, catalog: Catalog, learned: SiteSteps | None = 
         constraints = _joined(table.constraints) if table else ()
     workloads: tuple[StudyWorkload, ...] = ()
     with file.noting("workloads"):
-        workloads = tuple(_workload(job, n, learned) for n, job in enumerate(table.workloads)) if table else ()
+        workloads = tuple(_workload(job, n) for n, job in enumerate(table.workloads)) if table else ()
     file.done()
     assert table is not None
-    post_trained = [job.post_training for job in workloads]
     usual = "us" if "us" in catalog.regions else None
     result = Study(
         name=table.name or document.path.stem,
@@ -395,9 +401,7 @@ def study(document: TomlDocument, catalog: Catalog, learned: SiteSteps | None = 
         power=table.power,
         constraints=constraints,
         trials=table.trials,
-        inputs=file.inputs("study", catalog)
-        | steps.lengths_read(post_trained)
-        | steps.learned_of(post_trained, learned),
+        inputs=file.inputs("study", catalog) | steps.lengths_read(job.post_training for job in workloads),
         stated=StudyQuestion(study={**without_passwords(document.data), "name": table.name or document.path.stem}),
     )
     _together(file, catalog, result)
@@ -405,7 +409,7 @@ def study(document: TomlDocument, catalog: Catalog, learned: SiteSteps | None = 
     return result
 
 
-def _workload(table: WorkloadTable, place: int, learned: SiteSteps | None) -> StudyWorkload:
+def _workload(table: WorkloadTable, place: int) -> StudyWorkload:
     """A workload, post-training or another.
 
     Raises:
@@ -419,9 +423,7 @@ def _workload(table: WorkloadTable, place: int, learned: SiteSteps | None) -> St
     except Misfit as misfit:
         raise Misfit(*(problem._replace(where=(place, *problem.where)) for problem in misfit.found)) from None
     asked = replace(table.options("oom_risk"), task="sft")
-    return StudyWorkload(
-        model=str(table.model), weight=table.weight, asked=asked, post_training=stated, learned=learned
-    )
+    return StudyWorkload(model=str(table.model), weight=table.weight, asked=asked, post_training=stated)
 
 
 def _format_value(of: str, value: float) -> str:
