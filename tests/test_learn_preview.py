@@ -119,6 +119,14 @@ def test_a_run_by_preferences_is_shown_and_not_learned(capsys: pytest.CaptureFix
     assert run["refused"] == "runs with --task dpo are not learned from: no column of the journal states it"
 
 
+def test_a_reward_of_null_is_none(capsys: pytest.CaptureFixture[str]) -> None:
+    """LLaMA-Factory's trainer_log.jsonl of 2023 and 2024 names a reward in every line of any training."""
+    line = '{"current_steps": %d, "total_steps": 90, "loss": 4.4, "reward": null, "elapsed_time": "0:%02d:00"}'
+    name = log("trainer_log.jsonl", [line % (step, step) for step in range(1, 31)])
+    (run,) = preview(capsys, name)["runs"]
+    assert ("task" in run["cells"], run["refused"]) == (False, "") and run["step_time_s"] == pytest.approx(60.0)
+
+
 def test_mlperfs_rate_of_tokens_is_no_rate_of_sequences(capsys: pytest.CaptureFixture[str]) -> None:
     """2,688 sequences at 5,155,000 in a second would be a step of half a millisecond: they are tokens."""
     head = ':::MLLOG {"time_ms": 1, "event_type": "POINT_IN_TIME", "key": "global_batch_size", "value": 2688}'
