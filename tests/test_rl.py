@@ -248,6 +248,17 @@ def test_what_cannot_be_is_refused_by_its_keyword(asked: dict[str, object], name
     assert str(error.value).startswith(named)
 
 
+def test_a_file_of_pools_is_a_cluster_for_each(tmp_path) -> None:
+    """The command is refused for what one of its pools lacks, which shows that it has read them."""
+    file = tmp_path / "lab.toml"
+    file.write_text("[[pools]]\nnode = 'dgx-v100'\ncount = 1\n[[pools]]\nnode = 'dgx-a100-40gb'\ncount = 1\n")
+    words = ["plan", "llama3.1-8b", "--task", "grpo", "--response", "1k/4k", "--cluster", str(file)]
+
+    asked = CliRunner().invoke(cli, words)
+
+    assert "V100-SXM2-32GB has no bf16; take fp16" in str(asked.exception)
+
+
 def test_flags_of_post_training_need_its_task() -> None:
     refused = CliRunner().invoke(cli, ["plan", "llama3-8b", "--cluster", "dgx-h100:1", "--prompts", "64"])
 

@@ -158,7 +158,7 @@ def estimated_by_flags(
         NoAnswer: as :func:`estimated`.
     """
     taken = {**flags, **taken_of(options)}
-    return estimated(RLEstimateQuestion(model, clusters, **taken), list(clusters))
+    return estimated(RLEstimateQuestion(model, clusters, **taken), listed(clusters))
 
 
 def asked_by_flags(
@@ -170,7 +170,7 @@ def asked_by_flags(
         WrongQuestion: as :func:`planned`, or a flag that says nothing of such a training.
         NoAnswer: as :func:`planned`.
     """
-    return planned(RLQuestion(model, clusters, **flags, **taken_of(options)), list(clusters))
+    return planned(RLQuestion(model, clusters, **flags, **taken_of(options)), listed(clusters))
 
 
 def taken_of(options: PlanOptions) -> dict[str, Any]:

@@ -94,7 +94,7 @@ def cluster_from_file(path: Path, catalog: Catalog) -> Cluster:
     elif kinds := _kinds(document):
         line = document.line((kinds[0],))
         several = "several kinds of nodes: write [[pools]], each a cluster, for one job over all of them"
-        if kinds == [POOLS]:
+        if kinds == [POOLS] and document.data[POOLS]:
             several = f"several pools where one cluster is asked for: name one, from {path}#1 on"
         raise WrongQuestion(format_problems([FileProblem(str(path), line, ", ".join(kinds), several)]))
     node = _node(document, catalog, problems)
@@ -129,7 +129,7 @@ def pools_of(named: str) -> list[str]:
     listed = document.data.get(POOLS) if document is not None else None
     if not (isinstance(listed, list) and listed and all(isinstance(pool, dict) for pool in listed)):
         return [named]
-    zones = [f"@{pool['zone']}" if "zone" in pool else "" for pool in listed]
+    zones = [f"@{pool['zone']}" if isinstance(pool.get("zone"), str) else "" for pool in listed]
     return [f"{named}#{number}{zone}" for number, zone in enumerate(zones, 1)]
 
 
@@ -147,7 +147,7 @@ def _pool(document: TomlDocument, number: int) -> TomlDocument:
         raise WrongQuestion(format_problems([stray]))
     shared = {key: value for key, value in document.data.items() if key != POOLS}
     shared["name"] = f"{shared.get('name', document.path.stem)}-{number}"
-    table = {key: value for key, value in listed[number - 1].items() if key != "zone"}
+    table = {key: value for key, value in listed[number - 1].items() if key != "zone" or not isinstance(value, str)}
     return replace(document, data=shared | table, table=(POOLS, number - 1))
 
 
