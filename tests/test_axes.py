@@ -25,6 +25,7 @@ from planner.question.axis_keywords import Axes
 from planner.question.plan_options import PlanOptions
 from planner.question.reading import pooled_request
 from planner.schema import record
+from planner.schema.hardware import OVERLAPPED_SHARDS
 from planner.schema.plan import Plan
 from planner.schema.plan_layout import sections
 from planner.space.cost_grid import as_figures
@@ -63,7 +64,7 @@ IMPOSSIBLE: dict[str, dict[str, Any]] = {
 """Axis -> what of a plan cannot be; any plan may overlap data-parallel communication, or not."""
 SEARCHED_OVER_POOLS = {"precision", "recompute", "sequence_parallel", "tp_overlap", "dp_overlap"}
 """Options that plans over several pools choose for themselves."""
-OTHER_FACTS = {"places_head", "fp32_sums_below_zero", "muon"}
+OTHER_FACTS = {"places_head", "fp32_sums_below_zero", "muon", OVERLAPPED_SHARDS}
 """What `since` of a runtime dates, and no axis is."""
 
 

@@ -57,6 +57,21 @@ def test_a_release_between_the_tried_ones_may_lack_an_option(tmp_path: Path) -> 
     assert "it has no --flash-attention-version (since 0.19)" in done.stderr
 
 
+OVERLAPPED = "--overlap-moe-expert-parallel-comm with --use-megatron-fsdp"
+
+
+def test_options_that_go_together_since_a_release_ask_for_it(tmp_path: Path) -> None:
+    """Experts' exchanges overlap under Megatron-FSDP since core_v0.18; each option alone is of core_v0.14."""
+    case = Case("megatron-core", "qwen3-30b-a3b", H100, "ep=8 zero=2 ep_overlap=on")
+
+    done = checked(tmp_path, "megatron", case, **megatron(tmp_path, "0.17.1"))
+    made = bundle(plan(case), parts("megatron+skypilot"), given("megatron")).files
+
+    assert f"it has no {OVERLAPPED} (since 0.18)" in done.stderr
+    assert f"Megatron-LM has to be 0.18 or later: {OVERLAPPED}" in made["README"]
+    assert "--branch core_v0.18.0 " in "".join(made.values())
+
+
 def test_the_check_continues_when_told_and_where_nothing_says_a_release(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -74,4 +89,5 @@ def test_options_that_came_with_a_release_are_written(name: str) -> None:
     """A letter too many would be looked for in vain."""
     table = launcher_table(name)
     for row in table.head.get("release", {}).values():
-        assert {option for options in row.get("since", {}).values() for option in options} <= table.options.keys()
+        named = {option for options in row.get("since", {}).values() for option in options}
+        assert {name for option in named for name in option.split(" with ")} <= table.options.keys()

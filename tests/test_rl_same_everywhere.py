@@ -1,13 +1,16 @@
 """A site's measured steps and a stated law of learning: every command answers as ``plan --task`` does."""
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 import planner
 from planner.api import rechecking
 from planner.base.errors import NoAnswer
+from planner.commands.command_line import cli
 from planner.rl import learned
 from planner.schema.procurement import Procurement
 from planner.schema.rl import RLPlan
@@ -109,6 +112,7 @@ def test_stale_steps_take_the_place_of_fewer_in_step(tmp_path: Path) -> None:
         (LAW, "1=0.5", "times of at least 1"),
         (f'steps_at = "{LAW}"', f'steps_at = "{LAW}", staleness = 4', "says nothing of 4"),
         ('"async"', '"colocated", staleness = 1', "nothing is stale there"),
+        (f'"async", steps_at = "{LAW}"', '"colocated", weights = "broadcast"', "weights change in place there"),
     ],
 )
 def test_law_that_cannot_be_is_refused_with_its_key(tmp_path: Path, old: str, new: str, says: str) -> None:
@@ -117,6 +121,19 @@ def test_law_that_cannot_be_is_refused_with_its_key(tmp_path: Path, old: str, ne
             (planner.design if name == "study.toml" else planner.procure)(
                 written(tmp_path, name, text.replace(old, new))
             )
+
+
+def test_pools_of_one_file_are_those_named_one_by_one(tmp_path: Path) -> None:
+    pools = '[[pools]]\nnode = "dgx-h100"\ncount = 1\n[[pools]]\nnode = "hgx-h20"\ncount = 1\n'
+    words = ["plan", "qwen3-0.6b", "--task", "grpo", "--response", "1k/4k", "--placement", "in-step", "--json"]
+    answers = [
+        json.loads(CliRunner().invoke(cli, [*words, *named]).stdout)["plans"][0]
+        for named in (
+            ["--cluster", str(written(tmp_path, "lab.toml", pools))],
+            ["--cluster", "dgx-h100:1", "--cluster", "hgx-h20:1"],
+        )
+    ]
+    assert answers[0]["step_s"] == answers[1]["step_s"]
 
 
 def test_broken_steps_of_a_site_stop_only_who_asks_for_them(tmp_path: Path, lab: Path) -> None:

@@ -23,6 +23,7 @@ from planner.axes.table import (
 from planner.axes.values import FULL, NO_RECOMPUTE, SELECTIVE, recompute
 from planner.base.errors import WrongQuestion
 from planner.question.search_problem import prepare
+from planner.schema.hardware import OVERLAPPED_SHARDS
 from planner.schema.workload import Recurrence
 from planner.space.blocks import blocks
 from planner.space.cost_grid import open_grid, single_grid
@@ -246,6 +247,9 @@ def test_since_names_what_a_runtime_has(runtime):
         if axis in ("places_head", "recompute_modules", "fp32_sums_below_zero"):
             assert getattr(known, axis)
             continue
+        if what == OVERLAPPED_SHARDS:
+            assert known.overlapped_experts_zero == (0, 1, 2, 3)
+            continue
         if axis == "muon":
             assert known.muon_zero
             continue
@@ -264,6 +268,17 @@ def test_an_old_release_lacks_what_came_later():
     newer = options_of(prepared("gpt3-175b", "dgx-a100-80gb:64", runtime="megatron-core", release="2022"))
     assert {o[RECOMPUTE].name for *_, o in newer} >= {"selective"}
     assert any(o[SEQUENCE_PARALLEL] for *_, o in newer) and not any(o[TP_OVERLAP] for *_, o in newer)
+
+
+def test_exchanges_overlap_under_sharded_gradients_where_the_runtime_has_it() -> None:
+    """Megatron-LM has it since May 2026 (core_v0.18); Primus 26.5 holds one of March."""
+    megatron, primus = CATALOG.runtime("megatron-core"), CATALOG.runtime("primus")
+    assert (megatron.at("2026.04").overlapped_experts_zero, primus.overlapped_experts_zero) == ((0, 1), (0, 1))
+    pins = "ep_overlap=on,tp=1,pp=1,cp=1,ep=8,micro=1"
+    newest = options_of(prepared("qwen3-30b-a3b", "mi300x-8:2", runtime="megatron-core", pins=pins))
+    without = options_of(prepared("qwen3-30b-a3b", "mi300x-8:2", runtime="primus", pins=pins))
+
+    assert ({o[ZERO] for *_, o in newest}, {o[ZERO] for *_, o in without}) == ({0, 1, 2, 3}, {0, 1})
 
 
 @sweep(

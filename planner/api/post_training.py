@@ -38,7 +38,7 @@ def plan_rl(asked: RLQuestion) -> RLPlanSet:
     >>> best.placement, best.trainer.accelerators
     ('colocated', 16)
     """
-    return planned(asked, list(listed(records.as_clusters(asked.cluster))))
+    return planned(asked, listed(records.as_clusters(asked.cluster)))
 
 
 def planned(asked: RLQuestion, clusters: list[Named]) -> RLPlanSet:
@@ -59,6 +59,7 @@ def looked_up(asked: RLQuestion, clusters: list[Named], options: PlanOptions) ->
     """
     if asked.objective not in ("time", "cost"):
         raise WrongQuestion(f"--objective {asked.objective} --task {asked.task}: choose time or cost (of a step)")
+    clusters = listed(clusters)
     if not clusters:
         raise WrongQuestion("on what? --cluster dgx-h100:16; a second --cluster for accelerators of another kind")
     site = folder.named(path(asked.site))
@@ -123,7 +124,7 @@ def estimate_rl(asked: RLEstimateQuestion) -> RLPlanSet:
     >>> mine.measured.phases[0].verdict
     'slow'
     """
-    return estimated(asked, list(listed(records.as_clusters(asked.cluster))))
+    return estimated(asked, listed(records.as_clusters(asked.cluster)))
 
 
 def estimated(asked: RLEstimateQuestion, clusters: list[Named]) -> RLPlanSet:

@@ -91,7 +91,7 @@ def bundle(
     title = f"{plan.workload.name} on {plan.cluster.name} with {target}: {header.rpartition(', ')[2]}."
     heads = [{key: getattr(exporter, key) for key in HEAD} for exporter in exporters]
     account = described(where, heads, job, made, values)
-    chosen = "" if changed else _unchosen(offered, values, files)
+    chosen = job.newer + ("" if changed else _unchosen(offered, values, files))
     return replace(made, files={"README": readme(title, made, weights, chosen), "target.json": account, **files})
 
 

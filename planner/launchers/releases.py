@@ -6,10 +6,10 @@ The section ``release`` of a launcher's table has one row a package:
     tried = ["0.16.1", "0.20.0"]                # releases whose own code has read such files
     checkout = "megatron-lm"                    # of a program that is no package: the setting that names its folder,
     file = "megatron/core/package_info.py"      # and the file in it that says its release
-    since = { "0.16" = ["exit-signal"] }        # release -> options that it brought
+    since = { "0.16" = ["exit-signal"] }        # release -> options that it brought, or what goes together ("a with b")
     state = "components/data/loader.py"         # a file by which a package between two releases is known
     newer = "..."                               # what later releases call otherwise
-    clone = "https://... TAG"                   # where a checkout of the release that was tried comes from
+    clone = "https://... core_v0.16.1"          # where a checkout of the release that was tried comes from
     with = ["torch==2.13.*"]                    # packages that are installed beside it
     from = "NAME @ git+https://...@COMMIT"      # where a package that no index has comes from
 
@@ -38,30 +38,61 @@ def with_check(exporter: Exporter, job: LaunchJob, values: Values) -> LaunchJob:
     listed = "".join(f"    {_written_for(name, row, job, values)!r},\n" for name, row in rows.items())
     text = script(NAME, WRITTEN_FOR=f"[\n{listed}]")
     first = (*job.first, f"python3 {NAME}")
-    install = tuple(installing(rows, values))
-    return replace(job, files={**job.files, NAME: text}, needed=(*job.needed, NAME), first=first, install=install)
+    install = tuple(installing(rows, job, values))
+    newer = "".join(_newer(name, row, job) for name, row in rows.items())
+    files = {**job.files, NAME: text}
+    return replace(job, files=files, needed=(*job.needed, NAME), first=first, install=install, newer=newer)
 
 
-def installing(rows: Mapping[str, Mapping[str, Any]], values: Values) -> Iterator[str]:
-    """Lines of shell that install the highest release that was tried of each package, or fetch a checkout."""
+def installing(rows: Mapping[str, Mapping[str, Any]], job: LaunchJob, values: Values) -> Iterator[str]:
+    """Lines of shell that install the highest release that was tried of each package, or fetch a checkout: of the
+    first release that was tried, or the first that has all options of the job.
+    """
     packages = [row.get("from", f"{name}=={row['tried'][-1]}") for name, row in rows.items() if "checkout" not in row]
     packages += [package for row in rows.values() for package in row.get("with", ())]
     yield f"python3 -m pip install {' '.join(map(quoting.word, packages))}"
     for row in rows.values():
         if "clone" in row:
             where, tag = row["clone"].split()
+            least = max(_since(row, job).values(), key=_numbers, default="0")
+            if _numbers(least) > _numbers(row["tried"][0]):
+                tag = f"{tag.rpartition('v')[0]}v{least}.0"
             folder = quoting.word(values[row["checkout"]])
             yield f"[ -e {folder} ] || git clone --depth 1 --branch {tag} {where} {folder}"
 
 
 def _written_for(name: str, row: Mapping[str, Any], job: LaunchJob, values: Values) -> dict[str, Any]:
     """What is checked of one package, as arguments of the script's ``check``."""
-    since = {f"--{option}": release for release, options in row.get("since", {}).items() for option in options}
     return {
         "name": name,
         "tried": row["tried"],
         "checkout": f"{values[row['checkout']]}/{row['file']}" if "checkout" in row else None,
         "newer": row.get("newer"),
         "state": row.get("state"),
-        "options": {option: since[option] for option in job.argv if option in since},
+        "options": _since(row, job),
     }
+
+
+def _since(row: Mapping[str, Any], job: LaunchJob) -> dict[str, str]:
+    """Options of a job, and those that it has together -> the release that brought them."""
+    since = {}
+    for release, options in row.get("since", {}).items():
+        for option in options:
+            together = [f"--{name}" for name in option.split(" with ")]
+            if set(together) <= set(job.argv):
+                since[" with ".join(together)] = release
+    return since
+
+
+def _newer(name: str, row: Mapping[str, Any], job: LaunchJob) -> str:
+    """What README says where a job needs a later release than the first that was tried."""
+    first = _numbers(row["tried"][0])
+    since = {option: release for option, release in _since(row, job).items() if _numbers(release) > first}
+    if not since:
+        return ""
+    return f"; {name} has to be {max(since.values(), key=_numbers)} or later: {', '.join(since)}"
+
+
+def _numbers(release: str) -> tuple[int, ...]:
+    """The first two numbers of a release."""
+    return tuple(int(number) for number in release.split(".")[:2])

@@ -98,6 +98,8 @@ class LaunchJob:
     """Files that every node reads when it runs."""
     install: tuple[str, ...] = ()
     """Lines of shell that install what it starts, in the releases that were tried."""
+    newer: str = ""
+    """What README says of a release that its options need and the first that was tried lacks."""
     site: SiteProfile = field(default_factory=SiteProfile)
     """What every job of the site needs."""
     benchmark: bool = False

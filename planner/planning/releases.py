@@ -11,7 +11,7 @@ import numpy as np
 from planner import cost
 from planner.axes import AXES, OPTION_AXES, PlanAxis
 from planner.axes.options import OptionValues
-from planner.axes.table import CP_ALGORITHM, DISPATCHER, PRECISION, sent
+from planner.axes.table import CP_ALGORITHM, DISPATCHER, EP_OVERLAP, PRECISION, ZERO, sent
 from planner.axes.values import ALONE
 from planner.cost import experts
 from planner.figures.step_time_interval import WITHIN
@@ -19,6 +19,7 @@ from planner.models import context
 from planner.planning.document import Spread
 from planner.question.request import Request
 from planner.question.search_problem import Prepared
+from planner.schema.hardware import OVERLAPPED_SHARDS
 from planner.schema.plan import OlderRelease
 from planner.search.problem import Candidate
 from planner.space.cost_grid import Figures, single_grid
@@ -76,6 +77,8 @@ def used(chosen: Chosen, plain: Sequence[str] = ()) -> Iterator[str]:
     for axis in sorted(chosen, key=lambda axis: (any(axis.since(axis.neutral)), axis.option)):
         for value in chosen[axis]:
             yield from axis.since(axis.neutral if axis is CP_ALGORITHM and value in plain else value)
+    if any(chosen.get(EP_OVERLAP, ())) and max(chosen.get(ZERO, (0,))) >= 2:
+        yield OVERLAPPED_SHARDS
 
 
 def _time(figures: Figures, candidate: Candidate) -> float:

@@ -45,12 +45,6 @@ def posed(
     Raises:
         WrongQuestion: a layout, a split or a staleness that cannot be.
     """
-    if asked.placement == "colocated" and asked.split:
-        both = f"--split {asked.split} --placement colocated"
-        raise WrongQuestion(f"{both}: all accelerators of it train and roll out; leave out one of the two")
-    if asked.placement == "colocated" and asked.weights:
-        both = f"--weights {asked.weights} --placement colocated"
-        raise WrongQuestion(f"{both}: weights change in place there; leave out one of the two")
     law, tried = law_and_placements(asked)
     excess = constants.fitted()
     if learned is not None:
@@ -76,8 +70,14 @@ def law_and_placements(asked: RLTraining) -> tuple[list[tuple[float, float]], Ma
     """The law of learning that a question states, and the placements that are tried with their staleness.
 
     Raises:
-        WrongQuestion: a law, or a staleness that cannot be.
+        WrongQuestion: a law, or a staleness that cannot be, or what a colocated step has not.
     """
+    if asked.placement == "colocated" and asked.split:
+        both = f"--split {asked.split} --placement colocated"
+        raise WrongQuestion(f"{both}: all accelerators of it train and roll out; leave out one of the two")
+    if asked.placement == "colocated" and asked.weights:
+        both = f"--weights {asked.weights} --placement colocated"
+        raise WrongQuestion(f"{both}: weights change in place there; leave out one of the two")
     law = problem.stated_law(asked.steps_at)
     return law, problem.staleness(asked.placement, asked.staleness, law[-1][0] if law else math.inf)
 

@@ -36,6 +36,8 @@ Scope = Literal["accelerator", "node", "pool"]
 """Who shares one unit of expanded memory: nobody, the accelerators of a node, all of the cluster."""
 Access = Literal["serial", "concurrent"]
 NotNegative = Annotated[float, Field(ge=0)]
+OVERLAPPED_SHARDS = "ep_overlap with zero"
+"""In a runtime's `since`: experts' exchanges overlap under ZeRO 2 and 3, too."""
 _MONTH = r"^20\d\d\.(0[1-9]|1[0-2])$"
 SplitSchedule = Literal["zero-bubble", "interleaved-zero-bubble", "zbv", "dualpipe-v"]
 """Schedules of a pipeline that compute weight gradients apart from input gradients."""
@@ -252,7 +254,8 @@ class Runtime(Entry):
     """Axis -> the values it can express, or "any"; an axis that is missing is fixed at its neutral value."""
     since: dict[str, Annotated[str, Field(pattern=_MONTH)]] = field(default_factory=dict)
     """Year and month since when it can express an axis, a value of it (``cp``, ``recompute=selective``),
-    ``recompute_modules``, ``places_head``, ``fp32_sums_below_zero`` or ``muon``: earlier releases cannot."""
+    ``recompute_modules``, ``places_head``, ``fp32_sums_below_zero``, ``muon``, or ``ep_overlap`` under ZeRO 2 and 3
+    (:data:`OVERLAPPED_SHARDS`): earlier releases cannot."""
     defaults: dict[str, tuple[RuntimeDefault, ...]] = field(default_factory=dict, hash=False)
     """Axis, or field of this record -> what a run is taken to have done that does not say it, oldest first."""
     schedules: dict[SplitSchedule, Annotated[str, Field(pattern=_MONTH)]] = field(default_factory=dict)
@@ -265,6 +268,8 @@ class Runtime(Entry):
     """Quantisations of frozen matrices that it trains adapters on."""
     muon_zero: tuple[Literal[0, 1], ...] = ()
     """ZeRO stages that it trains with Muon under, in bf16 over 32 bit; empty: it has no Muon."""
+    overlapped_experts_zero: tuple[Literal[0, 1, 2, 3], ...] = (0, 1)
+    """ZeRO stages under which experts' exchanges overlap, where they can (axis ``ep_overlap``)."""
     tunes: tuple[Literal["dora", "freeze", "dpo", "reward"], ...] = ()
     """What it has of fine-tuning: adapters with magnitudes, the last blocks alone, tasks on pairs."""
     zero_scope: tuple[Literal["full", "node"], ...] = ("full",)
@@ -388,6 +393,7 @@ class Runtime(Entry):
         modules = () if "recompute_modules" in late else self.recompute_modules
         sums = 0 if "fp32_sums_below_zero" in late else self.fp32_sums_below_zero
         muon = () if "muon" in late else self.muon_zero
+        overlapped = tuple(z for z in self.overlapped_experts_zero if z < 2 or OVERLAPPED_SHARDS not in late)
         return replace(
             self,
             axes=axes,
@@ -397,6 +403,7 @@ class Runtime(Entry):
             recompute_modules=modules,
             fp32_sums_below_zero=sums,
             muon_zero=muon,
+            overlapped_experts_zero=overlapped,
         )
 
     def for_muon(self) -> Runtime:

@@ -144,6 +144,8 @@ def blocks(rows: Rows, workload: Workload, cluster: Cluster, runtime: Runtime, p
             continue
         partial = [p for p in policies if not overlap or not (p.layers or WHOLE_MIXTURE in p.modules)]
         shardings = tuple(_shardings(runtime, scoped, has_replicas, stage > 0))
+        if overlap:
+            shardings = tuple(one for one in shardings if one.zero in runtime.overlapped_experts_zero)
         passes = offloading.with_graphs(workload.model, partial, away, graphs_of)
         for sharding, kept in offloading.captured(shardings, passes, overlap).items():
             options = option_grid(
