@@ -409,3 +409,18 @@ def test_odd_clusters_and_workloads_get_plans(line: str, capsys: pytest.CaptureF
         assert p["tp"] * p["pp"] * p["cp"] * p["dp"] == pool["count"] * pool["accelerators_per_node"]
         assert plan["axes"]["micro"] * plan["batch"]["accumulation"] * p["dp"] == plan["axes"]["batch"]
         assert plan["prediction"]["memory"]["total_bytes"] <= plan["prediction"]["memory"]["capacity_bytes"]
+
+
+def test_prices_of_several_pools_may_stand_in_several_flags(capsys: pytest.CaptureFixture[str]) -> None:
+    """The last one alone counted, without a word."""
+    asked = "plan gpt2-medium --cluster dgx-v100:1 --cluster t4-4:1"
+    said = ask(capsys, f"{asked} --price 'dgx-v100=$1/h' --price 't4-4=$2/h'").out
+    assert "dgx-v100 at $8.00/h" in said or "t4-4 at $8.00/h" in said
+    both = ask(capsys, f"{asked} --price 'dgx-v100=$1/h,t4-4=$2/h'").out
+    assert said.partition("Search")[0] == both.partition("Search")[0]
+
+
+def test_deadline_is_said_with_its_interval(capsys: pytest.CaptureFixture[str]) -> None:
+    said = ask(capsys, "plan llama3-8b --cluster dgx-h100:2 --tokens 100B --deadline '7.5 d' --pin tp=1,pp=1,cp=1").out
+    line = next(line for line in said.splitlines() if line.startswith("Deadline"))
+    assert "7.5 d: kept by the median, not at the slow end (80 %: " in line

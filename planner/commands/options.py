@@ -150,6 +150,9 @@ class TakesAxes(click.Command):
             is_axis = option.startswith("--") and option not in declared_options
             if not is_axis or option.replace("_", "-") not in self.axis_options():
                 rewritten.append(word)
+                if word == "--price" and word in rewritten[:-1] and left:  # prices of several pools are one list
+                    rewritten.pop()
+                    rewritten[rewritten.index(word) + 1] += f",{left.pop(0)}"
                 continue
             if not equals:
                 value = left.pop(0) if left and not left[0].startswith("-") else ""

@@ -52,10 +52,11 @@ LOOKED_AT: Mapping[str, str] = {
 MOST = 20.0
 """Factor by which a rate may be lower, at most: a rate below a twentieth is broken, not slow."""
 FASTER = 1.25
-"""Factor by which a rate may be higher, at most: predictions take 75 to 80 % of the peak for large products, and more of
-the datasheets of links and memory."""
+"""Factor by which a rate may be higher, at most: predictions take 75 to 80 % of the peak, and more of other figures."""
 ROUNDS = 20
 """Halvings of a factor on a log scale."""
+UNSEEN = 0.45
+"""Half-width (log) that held 80 % of dense runs of labs and releases that nothing was fitted to (docs/accuracy.md)."""
 TWICE = 2.0
 """Times a prediction from which a factor is said in place of a share."""
 NAMED = 3
@@ -118,6 +119,9 @@ def compared(catalog: Catalog, request: Request, plan: Plan, measured_s: float, 
 def _causes(catalog: Catalog, request: Request, plan: Plan, whole: MeasuredPhase) -> Iterator[str]:
     """What would explain a step that is slow or fast, most telling first."""
     is_slow = whole.verdict == "slow"
+    off = abs(math.log(whole.measured_s / whole.predicted_s))
+    if off <= UNSEEN and not plan.prediction.own_runs:
+        yield "the prediction: of labs that nothing was fitted to, steps were as far off (docs/accuracy.md); learn counts yours"
     if not plan.parallelism.groups:
         yield from _changes(catalog, request, plan, whole)
         yield from _rates(catalog, request, whole)

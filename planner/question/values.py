@@ -281,7 +281,8 @@ def positive_amount(flag: str, text: float | str | None, dimension: str) -> floa
     except units.UnitError as error:
         raise WrongQuestion(f"{flag} {error}") from None
     if value <= 0:
-        raise WrongQuestion(f"{flag} {text}: must be more than nothing")
+        own = "; of your own, what an hour of its electricity costs" if flag == "--price" else ""
+        raise WrongQuestion(f"{flag} {text}: must be more than nothing{own}")
     if value > MOST_USD.get(dimension, math.inf):
         raise WrongQuestion(f"{flag} {text}: must be at most {MOST_USD[dimension]:,.0f} US dollars")
     return value

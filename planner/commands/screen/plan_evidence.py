@@ -42,6 +42,19 @@ def time(plan: Plan) -> None:
         )
 
 
+def deadline(plan: Plan) -> None:
+    """How sure a deadline is: the days of the run at both ends of the step's interval."""
+    asked = next((limit for limit in plan.constraints if limit.name == "deadline"), None)
+    interval = plan.prediction.intervals.get("step_time_s")
+    if asked is None or interval is None:
+        return
+    a_second = plan.money.days / plan.prediction.step_time_s
+    low, high = (quantities.days(a_second * end, plan.money.days) for end in (interval.low, interval.high))
+    surely = a_second * interval.high <= asked.limit / 86400.0
+    sure = "kept at both ends" if surely else "kept by the median, not at the slow end"
+    render.labelled("Deadline", f"{quantities.days(asked.limit / 86400.0)}: {sure} (80 %: {low} to {high})")
+
+
 def nearest(plan: Plan) -> None:
     """The measured runs that a plan is nearest to: what each took, what is predicted for it, and what both share."""
     lines = [

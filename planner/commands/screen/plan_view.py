@@ -46,6 +46,7 @@ def show(plan_set: PlanSet, *, full: bool = False, verbose: bool = False) -> Non
     block = dict(recommendation.lines(plan_set))
     needs = block.pop("Needs", [])
     _labelled(block.items())
+    plan_evidence.deadline(run)
     render.text()
     if plan_set.measured is not None:
         _labelled(measured_step.lines(plan_set.measured))
@@ -344,7 +345,11 @@ def _search(found: PlanSet) -> None:
     if s.candidates == 1 or not s.feasible:
         return
     near = "; #1 is the quickest near it" if recommendation.quicker_than_least(found) else ""
-    found_by = recommendation.stopped(s) or f"optimum of {s.candidates:,} candidates by {s.objective}{proven}{near}"
+    unknown = s.objective == "energy" and found.plan_to_run.energy.energy_j is None
+    by = "node-hours: energy is not known without max_power in a cluster's [node]" if unknown else s.objective
+    found_by = (
+        recommendation.stopped(s) or f"optimum of {s.candidates:,} candidates by {by}{'' if unknown else proven}{near}"
+    )
     render.labelled("Search", found_by + cpu, *_levers(s))
 
 
