@@ -54,7 +54,8 @@ def test_what_ran_otherwise_is_named_with_its_price() -> None:
     (whole,) = beside(recomputed).phases
 
     assert whole.verdict == "slow"
-    assert whole.causes[0].startswith(f"recompute=full would explain it, with {recomputed:.1f} s")
+    assert whole.causes[0].startswith("the prediction: steps of labs that nothing was fitted to were as far off")
+    assert whole.causes[1].startswith(f"recompute=full would explain it, with {recomputed:.1f} s")
 
 
 def test_rate_that_is_named_takes_as_long() -> None:

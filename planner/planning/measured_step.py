@@ -121,7 +121,7 @@ def _causes(catalog: Catalog, request: Request, plan: Plan, whole: MeasuredPhase
     is_slow = whole.verdict == "slow"
     off = abs(math.log(whole.measured_s / whole.predicted_s))
     if off <= UNSEEN and not plan.prediction.own_runs:
-        yield "the prediction: of labs that nothing was fitted to, steps were as far off (docs/accuracy.md); learn counts yours"
+        yield "the prediction: steps of labs that nothing was fitted to were as far off (docs/accuracy.md); learn it"
     if not plan.parallelism.groups:
         yield from _changes(catalog, request, plan, whole)
         yield from _rates(catalog, request, whole)

@@ -42,10 +42,10 @@ def show(found: Sequence[FittingTraining], on: str | None, asked: Mapping[str, A
     render.labelled("Next", f"clusterwright plan {one.model} {where} {_same(one, asked)} says how, and how sure")
 
 
-def _amount(found: Sequence[FittingTraining], asked: Mapping[str, Any]) -> str:
+def _amount(fits: Sequence[FittingTraining], asked: Mapping[str, Any]) -> str:
     """What is trained on: tokens, or the texts that make other tokens with other sequences."""
     texts = f"{asked['examples'] or 'all'} texts, {asked['epochs'] or 1:g} times"
-    return f"{format_count(found[0].tokens)} tokens" if len({fit.tokens for fit in found}) == 1 else texts
+    return f"{format_count(fits[0].tokens)} tokens" if len({fit.tokens for fit in fits}) == 1 else texts
 
 
 _ASKED = (
