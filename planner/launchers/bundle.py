@@ -215,12 +215,12 @@ def _refuse(plan: Plan, exporters: Sequence[Exporter]) -> None:
             instead = f"; these can: {', '.join(able)}" if able else ""
             if exporter.runtime not in (None, plan.runtime.name) and "runs on accelerators" not in str(why):
                 instead += f", or plan for it (--runtime {exporter.runtime})"
-            if able == [torchrun.EXPORTER.name] and hf_trainer.EXPORTER.name in trainers(_sharded_alone(plan))[0]:
+            if able == [torchrun.EXPORTER.name] and hf_trainer.EXPORTER.name in trainers(sharded_alone(plan))[0]:
                 instead += " with a script of your own, hf-trainer with a plan for it (--runtime hf-trainer)"
             raise WrongQuestion(f"plan {plan.rank} cannot be written for {exporter.name}: {'; '.join(why)}{instead}")
 
 
-def _sharded_alone(plan: Plan) -> Plan:
+def sharded_alone(plan: Plan) -> Plan:
     """The plan's model under FSDP over all ranks and nothing else: what is refused of it is refused of the model."""
     cut = plan.parallelism
     ranks = plan.cluster.accelerators

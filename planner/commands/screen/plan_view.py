@@ -17,6 +17,7 @@ from planner.base.units import (
 from planner.commands.screen import mixed_view, plan_evidence, render
 from planner.commands.screen.hand_over import hand_over
 from planner.planning import order
+from planner.launchers.own_launcher import without_own_launcher
 from planner.planning.comparison import in_short, stated
 from planner.planning.shortlist import LOOKED_AT
 from planner.report import measured_step, quantities, recommendation
@@ -66,6 +67,8 @@ def show(plan_set: PlanSet, *, full: bool = False, verbose: bool = False) -> Non
     beyond = plan_set.reasons.beyond_launchers
     if run.parallelism.groups or beyond:
         mixed_view.starts(run, beyond)
+    elif without := without_own_launcher(run):
+        render.labelled("Launchers", without)
     _contingency(plan_set)
     _shortlist(plan_set)
     _site(plan_set)
