@@ -25,6 +25,8 @@ def test_one_machine_is_recommended_where_both_cost_twice_as_much_for_nothing_su
     assert both.prediction.step_time_s < first.prediction.step_time_s and lab().differences is not None
     assert not lab().differences[0].distinguishable
     assert any("within the error of predictions" in why for why in lab().reasons.why_not)
+    slower = first.prediction.step_time_s / both.prediction.step_time_s
+    assert lab().search.gap >= slower - 1.0 and not lab().search.proven_optimal
     assert lab().reasons.other_software is None or lab().reasons.other_software == ()
 
 

@@ -99,7 +99,10 @@ def _left_out(best: Plan, pool: JobPool, apart: str, fastest: Plan) -> str:
     many = "all" if not used else f"{pool.count - used:,} of"
     otherwise = "they do not improve the best plan found"
     if len(fastest.cluster.pools) > len(best.cluster.pools):
-        otherwise = "what they add is within the error of predictions, and costs more than it saves"
+        less = format_percent(1.0 - fastest.money.days / best.money.days)
+        otherwise = (
+            f"what they add ({less} of the time) is within the error of predictions, and costs more than it saves"
+        )
     why = (not used and apart) or ("the search was stopped" if asked() else otherwise)
     return f"excluded: {many} {pool.count:,} x {named}: {why}"
 
@@ -192,6 +195,8 @@ def answered(
     for plan in plans:
         planning.second_opinion(plan)
     gap = max(s.gap for s in searched)
+    if ranked[0] is not best:
+        gap = (1.0 + gap) * ranked[0].value / best.value - 1.0
     kinds = sum(s.kinds for s in searched)
     sections = [plan for _, _, plan in single]
     differences = comparison.differences(plans, plans[0], catalog)

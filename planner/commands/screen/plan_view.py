@@ -350,9 +350,10 @@ def _search(found: PlanSet) -> None:
     near = "; #1 is the quickest near it" if recommendation.quicker_than_least(found) else ""
     unknown = s.objective == "energy" and found.plan_to_run.energy.energy_j is None
     by = "node-hours: energy is not known without max_power in a cluster's [node]" if unknown else s.objective
-    found_by = (
-        recommendation.stopped(s) or f"optimum of {s.candidates:,} candidates by {by}{'' if unknown else proven}{near}"
-    )
+    is_near = bool(s.gap) and s.levers is None  # a pool alone before a faster plan over several
+    sure = f", gap {format_percent(s.gap)}" if is_near else "" if unknown else proven
+    what = "best" if is_near else "optimum"
+    found_by = recommendation.stopped(s) or f"{what} of {s.candidates:,} candidates by {by}{sure}{near}"
     render.labelled("Search", found_by + cpu, *_levers(s))
 
 
