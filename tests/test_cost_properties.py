@@ -26,7 +26,7 @@ from planner.cost import (
 )
 from planner.cost.calls import calls
 from planner.cost.collective_times import group
-from planner.cost.evaluate import passes, terms
+from planner.cost.evaluate import StepPasses, passes, terms
 from planner.cost.figures import Figure, Grid
 from planner.cost.layer_activations import layer_activations
 from planner.cost.micro_batch import region_bytes
@@ -807,3 +807,25 @@ def test_a_block_is_recomputed_up_to_what_gradients_read(runtime, skips):
     assert float(pipeline.layer_time(whole, body).again) == pytest.approx(float(body.forward) - left_out)
     normed = replace(whole, shape=replace(whole.shape, ends_in_product=0.0))
     assert not np.count_nonzero(transformer.layers(normed)[-1].unread)
+
+
+def test_a_bound_over_options_leaves_out_the_most_that_any_leaves_out():
+    """Recomputing takes no less than the bound at any option: what is taken off it is the largest, all else least."""
+    taken_off = np.array([[0.1], [0.3]])
+    layer = transformer.Layer(np.array([[2.0], [1.5]]), 1.0, 0.0, {}, unread=taken_off)
+    ends = LayerPart(0.0, 0.0)
+
+    (bound,) = StepPasses((layer,), (ends, ends)).least(0).layers
+
+    assert bound.unread.item() == 0.3 and bound.forward.item() == 1.5
+    assert (bound.forward - bound.unread <= layer.forward - layer.unread).all()
+
+
+@pytest.mark.parametrize(
+    ("changed", "ends"),
+    [({}, 1.0), ({"dropout": True}, 0.0), ({"norm_place": "both"}, 0.0), ({"norm_place": "output"}, 0.0)],
+)
+def test_what_stands_behind_the_last_product_needs_it(changed, ends):
+    asked = workload(library()["llama3-8b"])
+    changed = replace(asked, model=replace(asked.model, **changed))
+    assert cost_inputs.shape(changed, None).ends_in_product == ends

@@ -223,25 +223,26 @@ def answered(
         },
     )
     free = Answered(answer, ranked[0], singles, is_simpler=ranked[0] is not best)
-    if starts is None or request.launchable is not None or asked() or starts(ranked[0].plan):
+    if starts is None or request.launchable is not None or asked() or starts(best.plan):
         return free
     try:
         only = answered(catalog, replace(request, launchable=True), offered, progress, singles, starts)
     except (NoAnswer, WrongQuestion):
         return free
-    return _preferred(only, free) if only.first and starts(only.first.plan) else free
+    return _preferred(only, free, best) if only.first and starts(only.first.plan) else free
 
 
-def _preferred(only: Answered, free: Answered) -> Answered:
+def _preferred(only: Answered, free: Answered, best: FoundPlan) -> Answered:
     """Plans that launchers start, with what the best of any pipelines would gain."""
-    assert only.first and free.first
-    best = free.first
+    assert only.first
     beyond = BeyondLaunchers(
         uses=tuple(f"{p.count:,} x {p.node}{'@' + p.zone if p.zone else ''}" for p in best.plan.cluster.pools),
         step_time_s=best.plan.prediction.step_time_s,
         less=1.0 - best.value / only.first.value,
     )
+    twice = [section for _, _, section in free.singles[0]] if free.singles else []
     counts = {name: getattr(only.found.search, name) + getattr(free.found.search, name)
+              - sum(getattr(section, name) for section in twice)
               for name in ("candidates", "feasible", "costed")}  # fmt: skip
     meta = {name: value if name == "host" else round(value + free.found.meta[name], 3)
             for name, value in only.found.meta.items()}  # fmt: skip
