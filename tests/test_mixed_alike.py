@@ -283,10 +283,11 @@ def test_errors_name_the_pins_that_were_given(capsys: pytest.CaptureFixture[str]
 def test_what_no_launcher_starts_over_several_pools_stays_on_one(
     asked: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """No launcher has encoders or LoRA over two pools; uneven data parallelism starts in a script of one's own."""
-    alike = ask(capsys, f"plan {asked} --launchable").out
-    assert " alone: tp=1 pp=1" in alike and " + " not in alike.partition("Recommended")[2].splitlines()[0]
-    free = ask(capsys, f"plan {asked}").out
+    """No launcher has encoders or LoRA over two pools; uneven data parallelism needs a script of one's own."""
+    for alone in (ask(capsys, f"plan {asked} --launchable").out, ask(capsys, f"plan {asked}").out):
+        assert " alone: tp=1 pp=1" in alone and " + " not in alone.partition("Recommended")[2].splitlines()[0]
+    assert "a plan that none of them starts would gain" in " ".join(alone.split())
+    free = ask(capsys, f"plan {asked} --any-pipelines").out
     assert "Launchers      planner.rebalancing.training in your own" in free and "would gain" not in free
 
 
