@@ -505,6 +505,8 @@ def test_recipes_that_inherit_without_end_and_endless_sums_are_refused(tmp_path:
         with pytest.raises(WrongQuestion, match=told):
             reading.read("nemo-rl-sft", str(tmp_path / "mine.yaml"))
     assert reading.read("nemo-rl-sft", SUPERVISED + "defaults:\n").batch == 32
+    with pytest.raises(WrongQuestion, match="no Python"):
+        reading.read("xtuner", TUNER + f"batch_size = {'+'.join('1' * 1500)}\n")
 
 
 def test_recipes_inherit_nothing_from_outside_their_folder(tmp_path: Path) -> None:
@@ -521,8 +523,6 @@ def test_recipes_inherit_nothing_from_outside_their_folder(tmp_path: Path) -> No
             reading.read("nemo-rl-sft", str(mine))
     mine.write_text("defaults: ../base.yaml\npolicy: {precision: float32}\n")
     assert reading.read("nemo-rl-sft", str(mine), reading.Started(files=(base,))).precision == "fp32"
-    with pytest.raises(WrongQuestion, match="no Python"):
-        reading.read("xtuner", TUNER + f"batch_size = {'+'.join('1' * 1500)}\n")
 
 
 def test_a_copy_of_maxtexts_defaults_says_what_it_changes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -215,7 +215,9 @@ def test_launchers_start_it_and_it_is_no_better_than_the_best(
     assert all(verify.violations(plan) == [] for plan in together)
     best = [found.plans[0].money.usd_total if asked else found.plans[0].money.days for found in (free, bound)]
     assert best[1] is not None and best[0] is not None and best[1] >= best[0] * (1 - free.search.gap - 1e-9)
-    assert bound.search.method.startswith("all plans of identical pipelines") and bound.search.gap == 0.0
+    least = min(plan.money.usd_total if asked else plan.money.days for plan in bound.plans)
+    assert bound.search.method.startswith("all plans of identical pipelines")
+    assert bound.search.gap == pytest.approx(best[1] / least - 1.0)  # a pool alone may stand before a faster plan
     # Each pool alone is answered as before.
     alone = [[p for p in found.plans if len(p.cluster.pools) == 1] for found in (free, bound)]
     assert {p.cluster.name: p.money.days for p in alone[1]}.items() >= {
@@ -283,10 +285,11 @@ def test_errors_name_the_pins_that_were_given(capsys: pytest.CaptureFixture[str]
 def test_what_no_launcher_starts_over_several_pools_stays_on_one(
     asked: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """No launcher has encoders or LoRA over two pools; uneven data parallelism starts in a script of one's own."""
-    alike = ask(capsys, f"plan {asked} --launchable").out
-    assert " alone: tp=1 pp=1" in alike and " + " not in alike.partition("Recommended")[2].splitlines()[0]
-    free = ask(capsys, f"plan {asked}").out
+    """No launcher has encoders or LoRA over two pools; uneven data parallelism needs a script of one's own."""
+    for alone in (ask(capsys, f"plan {asked} --launchable").out, ask(capsys, f"plan {asked}").out):
+        assert " alone: tp=1 pp=1" in alone and " + " not in alone.partition("Recommended")[2].splitlines()[0]
+    assert "a plan that none of them starts would gain" in " ".join(alone.split())
+    free = ask(capsys, f"plan {asked} --any-pipelines").out
     assert "Launchers      planner.rebalancing.training in your own" in free and "would gain" not in free
 
 

@@ -21,6 +21,7 @@ H100 = "dgx-h100:2"
 )
 def test_what_no_launcher_of_the_runtime_writes_is_said(runtime: str, model: str, says: str) -> None:
     layout = "tp=1 zero=2" if runtime != "fsdp" else "zero=3"
-    stated = without_own_launcher(plan(Case(runtime, model, H100, layout if "next" not in model else "tp=1 ep=16 zero=1")))
+    layout = layout if "next" not in model else "tp=1 ep=16 zero=1"
+    stated = without_own_launcher(plan(Case(runtime, model, H100, layout)))
 
     assert says in stated and bool(says) == bool(stated)

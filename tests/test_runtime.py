@@ -14,7 +14,9 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def test_shares_come_from_a_plan(tmp_path: Path) -> None:
-    found = api.plan("bert-large", ("dgx-h100:1", "dgx-a100-80gb:1"), batch="96", pin=("tp=1", "pp=1"))
+    found = api.plan(
+        "bert-large", ("dgx-h100:1", "dgx-a100-80gb:1"), batch="96", pin=("tp=1", "pp=1"), launchable=False
+    )
     assert found.plans[0].parallelism.groups
     file = tmp_path / "plan.json"
     file.write_text(document.as_json(found), encoding="utf-8")

@@ -86,11 +86,10 @@ def _searched(
 
 
 def _starts(plan: Plan) -> bool:
-    """Whether something starts a plan: a launcher, or uneven data parallelism in a script of one's own."""
+    """Whether export writes all files of a job of the plan, its program included."""
     from planner.launchers.bundle import trainers
 
-    cut = plan.parallelism
-    return max(cut.tp, cut.pp, cut.cp, cut.ep) == 1 or bool(trainers(plan)[0])
+    return bool(trainers(plan)[0])
 
 
 def _shortlist(

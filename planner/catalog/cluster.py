@@ -122,7 +122,7 @@ def is_file(named: str) -> bool:
 
 
 def pools_of(named: str) -> list[str]:
-    """The pools of a cluster file as clusters are named (``lab.toml#1@zone``); any other name, and a file that cannot be
+    """The pools of a cluster file as clusters are named (``lab.toml#1@zone``); any other, and a file that cannot be
     read, as it is.
     """
     document = read_document(Path(named).expanduser(), []) if named.endswith(".toml") else None

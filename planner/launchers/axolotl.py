@@ -38,12 +38,13 @@ def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
 def configuration(plan: Plan, values: Values) -> dict[str, Any]:
     """The plan as Axolotl's configuration."""
     sharded = accelerate.route(plan) == "FSDP"
+    rows = "completion" if plan.workload.method["kind"] == "pretrain" else "chat_template"
     replicas, shards = plan_facts.mesh(plan)
     decided = {
         "mesh.replicas": replicas if sharded else None,
         "mesh.shards": shards if sharded else None,
         "loaded_by_one": not lora.base(plan) if sharded else None,
-        "job.datasets": [{"path": values["dataset"], "type": values["dataset-type"]}],
+        "job.datasets": [{"path": values["dataset"], "type": values["dataset-type"] or rows}],
     }
     return table.nested(table.document(TABLE, hf_trainer.facts(plan, values, decided)))
 

@@ -86,13 +86,14 @@ def bundle(
     missing = tuple(s for s in offered.values() if stands(placeholder(s.name), values, job))
     files = {name: announced(name, text, missing) for name, text in job.files.items()}
     made = Bundle(target, files, missing, lost, torchrun.started(plan, job))
-    weights = "" if changed else "".join(exporter.weights for exporter in exporters)
     where = {"rank": plan.rank, "model": plan.workload.model, "cluster": plan.cluster.name}
     title = f"{plan.workload.name} on {plan.cluster.name} with {target}: {header.rpartition(', ')[2]}."
     heads = [{key: getattr(exporter, key) for key in HEAD} for exporter in exporters]
     account = described(where, heads, job, made, values)
     chosen = job.newer + ("" if changed else _unchosen(offered, values, files))
-    return replace(made, files={"README": readme(title, made, weights, chosen), "target.json": account, **files})
+    files["README"] = readme(title, made, "" if changed else "".join(e.weights for e in exporters), chosen)
+    files["README"] += releases.by_hand(made.start, job)
+    return replace(made, files={**files, "target.json": account})
 
 
 def _with_extra(job: LaunchJob, values: Mapping[str, str]) -> LaunchJob:

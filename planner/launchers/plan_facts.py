@@ -168,9 +168,9 @@ def steps(plan: Plan) -> int:
 
 
 def steps_between_checkpoints(plan: Plan) -> int:
-    """The interval with which the plan's goodput was predicted, in steps; no longer than the run."""
+    """The interval with which the plan's goodput was predicted, in steps; no longer than a quarter of the run."""
     interval = round(plan.money.goodput.checkpoint_interval_s / plan.prediction.step_time_s)
-    return min(max(interval, 1), steps(plan))
+    return min(max(interval, 1), -(-steps(plan) // 4))
 
 
 def window(shape: Mapping[str, Any], sequence: int) -> dict[str, Any] | None:

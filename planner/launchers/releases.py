@@ -18,6 +18,7 @@ Releases between the lowest and the highest that was tried are taken, by their f
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -28,6 +29,11 @@ from planner.launchers.target import Exporter, LaunchJob, Values
 from planner.schema.launcher_table import launcher_table
 
 NAME = "release_check.py"
+KERNELS = {
+    "liger-kernel": re.compile(r"\w*liger\w*[:= ]+true|LigerPlugin"),
+    "flash-attn --no-build-isolation": re.compile(r"flash_attention_2|flash_attn: fa2"),
+}
+"""Package of kernels -> how files ask for them."""
 
 
 def with_check(exporter: Exporter, job: LaunchJob, values: Values) -> LaunchJob:
@@ -38,7 +44,7 @@ def with_check(exporter: Exporter, job: LaunchJob, values: Values) -> LaunchJob:
     listed = "".join(f"    {_written_for(name, row, job, values)!r},\n" for name, row in rows.items())
     text = script(NAME, WRITTEN_FOR=f"[\n{listed}]")
     first = (*job.first, f"python3 {NAME}")
-    install = tuple(installing(rows, job, values))
+    install = (*installing(rows, job, values), *kernels(job))
     newer = "".join(_newer(name, row, job) for name, row in rows.items())
     files = {**job.files, NAME: text}
     return replace(job, files=files, needed=(*job.needed, NAME), first=first, install=install, newer=newer)
@@ -59,6 +65,20 @@ def installing(rows: Mapping[str, Mapping[str, Any]], job: LaunchJob, values: Va
                 tag = f"{tag.rpartition('v')[0]}v{least}.0"
             folder = quoting.word(values[row["checkout"]])
             yield f"[ -e {folder} ] || git clone --depth 1 --branch {tag} {where} {folder}"
+
+
+def kernels(job: LaunchJob) -> Iterator[str]:
+    """Lines of shell that install the kernels which a job's files or command switch on and no trainer brings along."""
+    text = "\n".join([*job.files.values(), " ".join(job.argv)])
+    yield from (f"python3 -m pip install {package}" for package, used in KERNELS.items() if used.search(text))
+
+
+def by_hand(start: str, job: LaunchJob) -> str:
+    """Lines of README: what a job that is started by hand on one machine needs installed, and how its log is kept."""
+    if start != "bash start.sh" or not job.install:
+        return ""
+    kept = f"{start} 2>&1 | tee train.log, which clusterwright learn and estimate --measured read"
+    return f"Packages: {quoting.line(' && '.join(job.install))}\nLog: {kept}\n"
 
 
 def _written_for(name: str, row: Mapping[str, Any], job: LaunchJob, values: Values) -> dict[str, Any]:

@@ -23,7 +23,8 @@ from planner.mixed.groups import (
 from planner.mixed.prepared_pools import PreparedPools
 from planner.planning import document
 from planner.planning.document import PoolInUse, Solution
-from planner.question.request import Request
+from planner.question.job_pools import Pools
+from planner.question.request import Request, goodput_over
 from planner.schema import plan as schema
 
 
@@ -161,3 +162,21 @@ def _model_flops(prepared: PreparedPools, batch: int) -> float:
     grid = stages.stage_columns(prepared.figures[0], one_config(prepared, 0, 0), prepared.options, prepared.precision)
     layout = {name: scalar(getattr(grid.layout, name)) for name in Layout.__dataclass_fields__}
     return float(cost.model_flops(stages.with_layout(grid, Layout(**{**layout, "batch": float(batch)}))))
+
+
+def nothing(request: Request, pools: Pools, refused: Sequence[str]) -> str:
+    """That no pools, together or alone, have a plan: why each alone has none (`refused`), and what would help."""
+    names = " + ".join(f"{p.name}:{p.count}" for p in pools.all)
+    limits = request.deadline_s is not None or request.max_cost_usd is not None
+    idle = float(goodput_over(request, [(p, float(p.count)) for p in pools.all]).fraction) <= 0
+    why = "keeps the limits" if limits else "makes progress between interruptions" if idle else "fits into memory"
+    lines = [f"No plan on {names} {why}, neither over several pools nor on one.", *refused]
+    if limits:
+        lines.append("What would do: a later deadline (--deadline) or a larger budget (--max-cost).")
+    return "\n".join(lines)
+
+
+def beyond_launchers(plan: schema.Plan, less: float) -> schema.BeyondLaunchers:
+    """A plan that no launcher starts, and how much `less` of the objective it takes (a fraction)."""
+    uses = tuple(f"{p.count:,} x {p.node}{'@' + p.zone if p.zone else ''}" for p in plan.cluster.pools)
+    return schema.BeyondLaunchers(uses=uses, step_time_s=plan.prediction.step_time_s, less=less)

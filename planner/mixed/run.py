@@ -15,7 +15,7 @@ from planner.base.errors import ClusterwrightError, NoAnswer, WrongQuestion
 from planner.base.stopping import STOPPED, asked
 from planner.base.units import format_percent
 from planner.catalog import Catalog
-from planner.mixed import alone_first
+from planner.mixed import alone_first, answer
 from planner.mixed.answer import value_of
 from planner.mixed.pool_subsets import (
     Alone,
@@ -29,21 +29,9 @@ from planner.mixed.pool_subsets import (
 from planner.planning import comparison
 from planner.question.given import Progress
 from planner.question.job_pools import JobPool, Pools, merged
-from planner.question.request import Request, goodput_over, preemptions, restart
-from planner.schema.plan import BeyondLaunchers, Plan, PlanDifference, PlanSet, Reasons, SearchSection
+from planner.question.request import Request, preemptions, restart
+from planner.schema.plan import Plan, PlanDifference, PlanSet, Reasons, SearchSection
 from planner.schema.plan_prediction import called
-
-
-def nothing(request: Request, pools: Pools, refused: Sequence[str]) -> str:
-    """That no pools, together or alone, have a plan: why each alone has none (`refused`), and what would help."""
-    names = " + ".join(f"{p.name}:{p.count}" for p in pools.all)
-    limits = request.deadline_s is not None or request.max_cost_usd is not None
-    idle = float(goodput_over(request, [(p, float(p.count)) for p in pools.all]).fraction) <= 0
-    why = "keeps the limits" if limits else "makes progress between interruptions" if idle else "fits into memory"
-    lines = [f"No plan on {names} {why}, neither over several pools nor on one.", *refused]
-    if limits:
-        lines.append("What would do: a later deadline (--deadline) or a larger budget (--max-cost).")
-    return "\n".join(lines)
 
 
 def reasons(request: Request, plans: Sequence[Plan], left_out: Sequence[str], refused: Sequence[str],
@@ -183,7 +171,7 @@ def answered(
         wrong = [error for s in searched for _, error in s.errors]
         if wrong and all(isinstance(error, WrongQuestion) for error in (*wrong, *(e for _, e in errors))):
             raise WrongQuestion("\n".join([str(wrong[0]), *refused]))
-        raise NoAnswer(nothing(request, pools, refused))
+        raise NoAnswer(answer.nothing(request, pools, refused))
     if starts and request.launchable:
         candidates = [plan for plan in candidates if starts(plan.plan)] or candidates
     ranked = sorted(candidates, key=lambda plan: plan.value)
@@ -201,7 +189,7 @@ def answered(
     sections = [plan for _, _, plan in single]
     differences = comparison.differences(plans, plans[0], catalog)
     left_out = [_left_out(plans[0], pool, _apart(pool, searched), best.plan) for pool in pools.all]
-    answer = PlanSet(
+    plan_set = PlanSet(
         search=SearchSection(
             candidates=kinds + sum(section.candidates for section in sections),
             feasible=kinds + sum(section.feasible for section in sections),
@@ -222,7 +210,7 @@ def answered(
             "host": platform.machine(),
         },
     )
-    free = Answered(answer, ranked[0], singles, is_simpler=ranked[0] is not best)
+    free = Answered(plan_set, ranked[0], singles, is_simpler=ranked[0] is not best)
     if starts is None or request.launchable is not None or asked() or starts(best.plan):
         return free
     try:
@@ -235,24 +223,21 @@ def answered(
 def _preferred(only: Answered, free: Answered, best: FoundPlan) -> Answered:
     """Plans that launchers start, with what the best of any pipelines would gain."""
     assert only.first
-    beyond = BeyondLaunchers(
-        uses=tuple(f"{p.count:,} x {p.node}{'@' + p.zone if p.zone else ''}" for p in best.plan.cluster.pools),
-        step_time_s=best.plan.prediction.step_time_s,
-        less=1.0 - best.value / only.first.value,
-    )
-    twice = [section for _, _, section in free.singles[0]] if free.singles else []
-    counts = {name: getattr(only.found.search, name) + getattr(free.found.search, name)
-              - sum(getattr(section, name) for section in twice)
-              for name in ("candidates", "feasible", "costed")}  # fmt: skip
+    beyond = answer.beyond_launchers(best.plan, 1.0 - best.value / only.first.value)
+    alone = [how for _, _, how in free.singles[0]] if free.singles else []  # in the counts of both searches
+    counts = {
+        name: sum(getattr(of.found.search, name) for of in (only, free)) - sum(getattr(how, name) for how in alone)
+        for name in ("candidates", "feasible", "costed")
+    }
     meta = {name: value if name == "host" else round(value + free.found.meta[name], 3)
             for name, value in only.found.meta.items()}  # fmt: skip
-    answer = replace(
+    whole = replace(
         only.found,
         search=replace(only.found.search, **counts),
         reasons=replace(only.found.reasons, beyond_launchers=beyond),
         meta=meta,
     )
-    return replace(only, found=answer)
+    return replace(only, found=whole)
 
 
 def _searched(catalog: Catalog, request: Request, pools: Pools, batch: int, alone: Sequence[Alone],

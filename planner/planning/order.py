@@ -21,9 +21,10 @@ from planner.axes.table import (
 from planner.axes.values import nodes_of
 from planner.schema.plan import Plan
 from planner.schema.plan_machines import node_counts
+from planner.search import waves
 from planner.search.problem import Candidate
 
-TIED = 0.03
+TIED = waves.TIED
 """Relative difference of step times within which the order of plans says nothing: so close, measured times are judged
 equal, too (calibration/report/prediction_errors.py, APART)."""
 CHOSEN_AMONG = 5

@@ -137,16 +137,21 @@ class LeveredSearch:
         """
         block = self.bounded.blocks[index]
         rows = np.flatnonzero(quick < self.known)
+        nothing = LeveredRows(index, rows[:0], rows[:0], rows[:0], np.zeros(0))
+        if not len(rows):
+            return nothing
         shown_s = self._exposed(index, rows)
         least_s = branch_and_bound.minimum_over_options(shown_s, len(rows))
         below = quick[rows] + self._objective(index, rows, least_s) < self.known
         rows = rows[below]
         shown_s = shown_s[..., below]
+        if not len(rows):
+            return nothing
         able = self._able(block)
         self.candidates += len(rows) * self.problem.blocks[index].width // len(able) * int(np.count_nonzero(able))
         largest = [int(np.flatnonzero(moves)[-1]) for moves in able]
         whole = self._moving(self.bounded.grid(index), largest, (-1, *[1] * (len(DIMENSIONS) - _KEPT)))
-        parts = [LeveredRows(index, rows[:0], rows[:0], rows[:0], np.zeros(0))]
+        parts = [nothing]
         at_once = max(1, _ENTRIES // block.width)
         for start in range(0, len(rows), at_once):
             some = rows[start : start + at_once]

@@ -36,6 +36,10 @@ Problem = Callable[[Rows, Pins], "SearchProblem | None"]
 BUDGET = 200_000_000
 """Entries of arrays that one question's waves may look at; counted, so that the same question has the same answer on
 every machine. What is left then is told with a bound."""
+TIED = 0.03
+"""Share of the objective that says nothing of which plan is better (:mod:`planner.planning.order`)."""
+COPIES = "copies of several nodes"
+"""The wave of plans whose copies several nodes of many share."""
 FIRST = 0.5
 """Share of the budget for what needs no host memory."""
 _TIME_ALONE = (ATTENTION_KERNEL, DISPATCHER)
@@ -99,25 +103,32 @@ def search(
     looked_at = 0
     entries = 0
     least_left = np.inf
+    copies_last = not any(axis in HOST for axis in levers.added)
     for wave, axes, scoped in _waves(levers):
         waiting = waiting.below(best.value if best else np.inf)
-        least_left = float(np.min(waiting.value, initial=np.inf))
         if not len(waiting.value) or asked():
+            least_left = float(np.min(waiting.value, initial=np.inf))
             break
+        # Copies that are better by less than a tie need not be known apart from what the wave of all levers finds.
+        nearer = best is not None and wave == COPIES and not copies_last
+        rival = replace(best, value=best.value * (1.0 - TIED)) if best and nearer else best
+        promising = waiting.below(rival.value) if rival else waiting
         moves = levers.added[ACTIVATION_OFFLOAD.name] if ACTIVATION_OFFLOAD.name in axes else ()
         added = {axis: levers.added[axis] for axis in axes if axis != ACTIVATION_OFFLOAD.name}
-        problem = pose(waiting.rows, scoped.pins(pins, added))
-        if problem is None:
-            continue
-        every = LeveredSearch(problem, [ACTIVATION_OFFLOAD.read(name) for name in moves], best, priced)
-        with progress(f"levers ({wave})", problem.candidates) if progress else nullcontext() as advance:
-            if best and (note := note_of(advance)):
-                note(incumbent(best.time, best.value, least_left))
-            least_left = every.search(BUDGET * (FIRST if wave != "host" else 1.0) - entries, advance)
-        looked_at += every.candidates
-        entries += every.entries
-        if every.best and every.best is not best:
-            best = by_wave["host" if wave == "host" else "device"] = every.best
+        problem = pose(promising.rows, scoped.pins(pins, added)) if len(promising.value) else None
+        left = np.inf
+        if problem is not None:
+            every = LeveredSearch(problem, [ACTIVATION_OFFLOAD.read(name) for name in moves], rival, priced)
+            with progress(f"levers ({wave})", problem.candidates) if progress else nullcontext() as advance:
+                if best and (note := note_of(advance)):
+                    note(incumbent(best.time, best.value, float(np.min(waiting.value))))
+                left = every.search(BUDGET * (FIRST if wave != "host" else 1.0) - entries, advance)
+            looked_at += every.candidates
+            entries += every.entries
+            if every.best and every.best is not rival:
+                best = by_wave["host" if wave == "host" else "device"] = every.best
+        # What the first wave left out, that of copies does not try, and that of all levers does.
+        least_left = min(least_left, left) if wave == COPIES else left
     known = best.value if best else np.inf
     left_out = least_left if least_left < known else np.inf
     return LeverSearch(by_wave.get("device"), by_wave.get("host"), known, looked_at, left_out)
@@ -131,7 +142,7 @@ def _waves(levers: Levers) -> Iterator[tuple[str, tuple[str, ...], Levers]]:
     if plain := tuple(axis for axis in device if axis != ZERO_SCOPE.name):
         yield "device", plain, levers
     if len(plain) < len(device):
-        yield "copies of several nodes", device, replace(levers, base={**levers.base, ZERO_SCOPE.name: ()})
+        yield COPIES, device, replace(levers, base={**levers.base, ZERO_SCOPE.name: ()})
     if len(device) < len(levers.added):
         yield "host", tuple(levers.added), levers
 

@@ -16,8 +16,8 @@ from planner.base.units import (
 )
 from planner.commands.screen import mixed_view, plan_evidence, render
 from planner.commands.screen.hand_over import hand_over
-from planner.planning import order
 from planner.launchers.own_launcher import without_own_launcher
+from planner.planning import order
 from planner.planning.comparison import in_short, stated
 from planner.planning.shortlist import LOOKED_AT
 from planner.report import measured_step, quantities, recommendation

@@ -113,7 +113,11 @@ def _inherited(
             if "megatron" in name:
                 whole = _over(whole, {"policy": {"megatron_cfg": {"enabled": True}}})
             continue
-        whole = _over(whole, _inherited(mapping(text), (folder / name).parent, files, assumed, opened))
+        try:
+            inner = mapping(text)
+        except WrongQuestion as error:
+            raise WrongQuestion(f"--from nemo-rl: defaults {name:.100}: {error}") from None
+        whole = _over(whole, _inherited(inner, (folder / name).parent, files, assumed, opened))
     return _over(whole, values)
 
 

@@ -267,12 +267,9 @@ def named_file(folder: Path, name: str, given: Sequence[Path] = (), within: Path
         if path.name == Path(name).name:
             return files.read_text(path)
     for place in (folder, *[*folder.absolute().parents][:3], Path.cwd()):
-        path = place / name
-        if path.is_file():
-            roots = [
-                root.resolve() for root in (within, Path.cwd()) if root is not None and root.resolve() != Path("/")
-            ]
-            if within is not None and not any(path.resolve().is_relative_to(root) for root in roots):
+        if (path := place / name).is_file():
+            roots = {root.resolve() for root in (within, Path.cwd()) if root is not None} - {Path("/")}
+            if within is not None and roots.isdisjoint(path.resolve().parents):
                 raise WrongQuestion(f"{name:.100}: lies outside of {within}; --file {name:.100} if it is meant")
             return files.read_text(path)
     raise WrongQuestion(f"{name:.100}: no such file in {folder}; the configuration names it (--file says where it is)")
