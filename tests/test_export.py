@@ -135,6 +135,25 @@ KEPT = {
 """Target -> the kept plan whose files are kept."""
 
 
+def test_readme_counts_checkpoints_until_fewer_are_kept() -> None:
+    case = Case("megatron-core", "llama3-8b", "dgx-h100:2", "tp=2")
+    several, fewer = (
+        bundle(plan(case), parts("megatron"), given("megatron") | {"extra-args": extra}).files["README"]
+        for extra in ("", "--save-retain-interval 100000")
+    )
+
+    assert "in all, and none is deleted (--set extra-args='--save-retain-interval " in several
+    assert "deleted" not in fewer
+
+
+def test_torchtitan_asks_for_the_data_and_says_the_rate() -> None:
+    """It trained on C4 where nobody said otherwise."""
+    files = bundle(plan(Case("fsdp2", "llama3-8b", "dgx-h100:2", "zero=3")), parts("torchtitan"), {"lr": "3e-5"}).files
+
+    assert "Fill in: <hf-assets-path>" in files["README"] and "<dataset>" in files["README"]
+    assert "--dataloader.dataset '<dataset>'" in files["start.sh"] and "lr=3e-5" in files["plan_config.py"]
+
+
 @pytest.mark.parametrize("target", sorted(KEPT, key=lambda target: "+" in target))
 def test_files_are_as_kept(target: str) -> None:
     """A file that the trainer's own folder keeps to the letter is not kept again; ``target.json`` names all files."""

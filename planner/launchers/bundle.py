@@ -10,7 +10,7 @@ from typing import Any
 from planner.axes import AXES
 from planner.base.errors import WrongQuestion, meant
 from planner.base.units import format_seconds
-from planner.launchers import checks, hf_trainer, plan_facts, preflight, profiles, quoting, releases, torchrun
+from planner.launchers import checks, hf_trainer, plan_facts, preflight, profiles, quoting, releases, torchrun, unchosen
 from planner.launchers.registry import EXPORTERS
 from planner.launchers.target import Allowed, EnvironmentSetting, Exporter, LaunchJob, Loss, Values, placeholder, spelt
 from planner.planning import document
@@ -90,10 +90,10 @@ def bundle(
     title = f"{plan.workload.name} on {plan.cluster.name} with {target}: {header.rpartition(', ')[2]}."
     heads = [{key: getattr(exporter, key) for key in HEAD} for exporter in exporters]
     account = described(where, heads, job, made, values)
-    chosen = job.newer + ("" if changed else _unchosen(offered, values, files))
-    files["README"] = readme(title, made, "" if changed else "".join(e.weights for e in exporters), chosen)
-    files["README"] += releases.by_hand(made.start, job)
-    return replace(made, files={**files, "target.json": account})
+    rates = "" if changed else unchosen.rates(offered, values, files) + unchosen.checkpoints(plan, job)
+    weights = "" if changed else "".join(e.weights for e in exporters)
+    said = readme(title, made, weights, job.newer + rates) + releases.by_hand(made.start, job)
+    return replace(made, files={"README": said, "target.json": account, **files})
 
 
 def _with_extra(job: LaunchJob, values: Mapping[str, str]) -> LaunchJob:
@@ -259,15 +259,6 @@ def announced(name: str, text: str, missing: Sequence[EnvironmentSetting]) -> st
     lines = text.splitlines(keepends=True)
     after = next(i for i, line in enumerate(lines) if not line.startswith(("#!", "# ")))
     return "".join([*lines[:after], note, *lines[after:]])
-
-
-def _unchosen(offered: Mapping[str, EnvironmentSetting], values: Values, files: Mapping[str, str]) -> str:
-    """What changes the training and neither the plan nor the caller chose, where a file holds its default."""
-    rate = offered["lr"].default if "lr" in offered else None
-    if rate is None or values["lr"] != rate or not any(rate in f or str(float(rate)) in f for f in files.values()):
-        return ""
-    program = "warm-up, decay, betas, initialisation: the launcher's"
-    return f"; the learning rate is {rate} unless --set lr= says another; {program}"
 
 
 def readme(title: str, made: Bundle, weights: str = "", chosen: str = "") -> str:

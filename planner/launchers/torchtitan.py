@@ -96,6 +96,7 @@ def module(plan: Plan, values: Values) -> str:
     uneven = len(set(plan_facts.chunks(plan))) > 1
     filled = {
         "ANGLES": _angles(shape, values),
+        "RATE": values["lr"],
         "EPSILON": repr(shape.get("norm_epsilon") or 1e-5),
         "HEADER": quoting.comments(f"{plan.workload.name}: the model and what torchtitan takes as code."),
         "FAMILY": family,

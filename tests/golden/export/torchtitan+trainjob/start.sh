@@ -4,6 +4,7 @@
 # Fill in:
 #   <hf-assets-path>: folder with the tokenizer
 #   <save>: folder for checkpoints
+#   <dataset>: data set, by torchtitan's name: c4, or one that its DATASETS holds
 cd "$(dirname "$0")" || exit
 set -euo pipefail
 : "${NODE_RANK:?this node, from 0 to 7}"
@@ -34,7 +35,7 @@ exec torchrun \
   --training.mixed_precision_param bfloat16 \
   --compile.enable \
   --hf_assets_path '<hf-assets-path>' \
-  --dataloader.dataset c4 \
+  --dataloader.dataset '<dataset>' \
   --checkpoint.enable \
   --checkpoint.folder '<save>' \
   --checkpoint.interval 686 \
