@@ -337,6 +337,13 @@ def test_whatever_stands_in_a_file_is_read_or_told(path: str) -> None:
             assert "deepspeed" in str(error), f"{path}: {value!r}"
 
 
+def test_weights_gathered_from_all_ranks_are_no_copies_of_a_node() -> None:
+    zero = {"stage": 3, "zero_hpz_partition_size": 32}
+    config = json.dumps({"zero_optimization": zero, "bf16": {"enabled": True}, "train_micro_batch_size_per_gpu": 1})
+    present = reading.plan("deepspeed", config, ["dgx-h100:4"], model="llama3-8b", seq=8192)
+    assert (present.plans.plans[0].parallelism.zero_scope, list(present.differs)) == ("full", [])
+
+
 def test_parts_of_zero_that_no_plan_has_are_told() -> None:
     zero = {"stage": 3, "offload_param": {"device": "none"}, "zero_hpz_partition_size": 8, "reduce_bucket_size": 5}
     held = {**zero, "offload_param": {"device": "cpu"}}

@@ -31,7 +31,8 @@ from planner.space.enumerate_layouts import Question, divisors, layouts
 from planner.space.offloading import modules_of
 from planner.space.pins import Bound, Pins, parse_pins
 from planner.space.rules import RULE_NAMES, RULES, RuleSetting
-from tests.cases import CATALOG, prepared, request
+from planner.space.shared_copies import shared_by
+from tests.cases import CATALOG, cluster, prepared, request
 from tests.sweeps import sweep
 from tests.words import worded
 
@@ -535,6 +536,27 @@ def test_pins_that_exclude_one_another():
     asked = replace(asked, pins=Pins({"tp": Bound(("3",)), "pp": Bound(("5",)), "cp": Bound(("7",))}))
     with pytest.raises(WrongQuestion, match="exclude one another"):
         prepare(CATALOG, asked)
+
+
+@pytest.mark.parametrize(
+    ("degrees", "able"),
+    [
+        ({}, True),
+        ({"ep": 16}, True),
+        ({"ep": 32}, False),  # half of the experts
+        ({"tp": 8, "dp": 8}, True),
+        ({"tp": 8, "cp": 4, "dp": 2}, False),  # half a replica
+        ({"dp": 16}, False),  # one copy
+        ({"dp": 24}, False),  # one and a half
+    ],
+)
+def test_nodes_share_copies_that_are_whole(degrees, able):
+    """Two nodes of eight, of a stage of 64 ranks unless it says otherwise."""
+    rows = {axis: np.array([degrees.get(axis, usual)]) for axis, usual in USUAL.items()}
+    assert shared_by(2, rows, cluster("dgx-h100:8")).tolist() == [able]
+
+
+USUAL = {"tp": 1, "cp": 1, "dp": 64, "ep": 1, "etp": 1}
 
 
 def test_counts_of_nodes_that_can_share_a_copy_are_named_where_one_cannot():

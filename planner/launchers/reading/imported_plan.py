@@ -12,7 +12,7 @@ from typing import Any
 
 from planner import planning
 from planner.axes.table import ATTENTION_KERNEL, ZERO_SCOPE
-from planner.axes.values import ALONE, over_nodes
+from planner.axes.values import ALONE, EVERYWHERE, over_nodes
 from planner.base.errors import WrongQuestion
 from planner.launchers import plan_facts
 from planner.launchers.reading import deepspeed
@@ -160,12 +160,14 @@ def _over_nodes(options: FoundOptions, machines: Cluster) -> dict[str, object]:
     """The scope of copies that several nodes share: ``ranks of a stage / copies``, whole replicas on each."""
     if options.settings.get(ZERO_SCOPE.name) != over_nodes(1) or not options.shards:
         return {}
+    if options.shards == 1:
+        return {ZERO_SCOPE.name: EVERYWHERE}
     tp, cp, ep, etp, pp = (int(str(options.settings.get(axis, 1))) for axis in ("tp", "cp", "ep", "etp", "pp"))
     ranks = machines.accelerators // pp // options.shards
     domain = accelerators_of_domain(machines)
     divides = ranks * options.shards * pp == machines.accelerators
     whole = divides and not any(ranks % part for part in (domain, tp * cp, ep * etp))
-    return {ZERO_SCOPE.name: over_nodes(ranks // domain)} if whole and options.shards > 1 else {}
+    return {ZERO_SCOPE.name: over_nodes(ranks // domain)} if whole else {}
 
 
 def _batched(found: FoundOptions, source: str, dp: int) -> FoundOptions:
