@@ -27,7 +27,7 @@ _LOOK_AHEAD = 4
 _AT_FIRST = 16
 """Rows of one group that are costed before the first look at its best; twice as many before each look after that."""
 _WITHIN_BOUNDS = 64
-"""The same where a bound of each group's best is known: few rows are within it, and most of them are costed anyway."""
+"""As many where a bound of each group's best is known: few rows are within it, and most of them are costed anyway."""
 LESS_IS_FASTER = ("scaleup_latency", "nic_latency", "base", "mesh", "bridged")
 """Figures of a network of which the smallest bounds all; of the others the largest."""
 FIGURES = tuple(name for name in Network.__dataclass_fields__ if name != "dimensions")
@@ -48,8 +48,7 @@ class Best:
 def best_of_each(
     problem: SearchProblem, networks: Sequence[Network] = (), wanted: Collection[tuple[int, int]] | None = None
 ) -> dict[tuple[int, int], Candidate]:
-    """(Network, node count) -> its best candidate, by value, then block, then flat index; those on which nothing fits
-    are left out.
+    """(Network, node count) -> its best candidate, by value, then block, then flat index, where anything fits.
 
     Arguments:
         problem: rows of one or more node counts.
@@ -207,21 +206,18 @@ def searched(
         ready: tables of blocks, where they were made already.
         below: values that the best of each group is known to be below; infinite where nothing is known.
     """
-    empty = np.zeros(count, dtype=np.int64)
     least = np.full(count, np.inf) if below is None else below.copy()
-    best = Best(least, empty.copy(), empty.copy(), np.zeros(count), np.zeros(count))
-    waiting = [np.arange(block.height) for block in problem.blocks]
+    best = Best(least, np.zeros(count, np.int64), np.zeros(count, np.int64), np.zeros(count), np.zeros(count))
+    left = [np.arange(block.height) for block in problem.blocks]
     tables = dict(ready)
     at_once = _AT_FIRST if below is None else _WITHIN_BOUNDS
     while True:
-        waiting = [
-            rows[_worth(bounds.of_group(i, rows), best.value[groups[i][rows]])] for i, rows in enumerate(waiting)
-        ]
-        if not any(len(rows) for rows in waiting):
+        left = [rows[_worth(bounds.of_group(i, rows), best.value[groups[i][rows]])] for i, rows in enumerate(left)]
+        if not any(len(rows) for rows in left):
             return best
-        for index, rows in _leading(waiting, bounds, groups, count, _LOOK_AHEAD * at_once):
+        for index, rows in _leading(left, bounds, groups, count, _LOOK_AHEAD * at_once):
             bounds.look(index, rows)
-        for index, led in _leading(waiting, bounds, groups, count, at_once):
+        for index, led in _leading(left, bounds, groups, count, at_once):
             rows = led[bounds.looked(index, led) & np.isfinite(bounds.of_group(index, led))]
             if not len(rows):
                 continue
@@ -232,7 +228,7 @@ def searched(
                 return costing.cost(table, part, bounds.held(index, part))
 
             _cost(problem, index, np.sort(rows), groups[index], best, cost_of)
-            waiting[index] = waiting[index][~np.isin(waiting[index], rows)]
+            left[index] = left[index][~np.isin(left[index], rows)]
         at_once *= 2
 
 
