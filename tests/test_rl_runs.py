@@ -8,6 +8,7 @@ import pytest
 
 from planner import catalog, plan_rl
 from planner.base.errors import WrongQuestion
+from planner.commands.screen import rl_view
 from planner.cost.goodput import ACCELERATOR_MTBF_S, RESTART_S
 from planner.report.post_training import proof
 from planner.rl import comparison, constants
@@ -59,7 +60,7 @@ def test_responses_in_flight_of_a_lost_replica_are_generated_again(tmp_path: Pat
     assert lost.again_s == pytest.approx(128 * 0.625 / 1024 * apart.phases.generation_s, rel=1e-6)
 
 
-def test_law_of_learning_is_the_users_own() -> None:
+def test_law_of_learning_is_the_users_own(capsys: pytest.CaptureFixture[str]) -> None:
     """2 times as many steps at staleness 1: 1.5 at 0.5; what is best is so by the steps that it needs."""
     free = plan_rl("qwen3-0.6b", "dgx-h100:2", split="8:8", **ASKED)
     ruled = plan_rl("qwen3-0.6b", "dgx-h100:2", split="8:8", steps_at="1=2", **ASKED)
@@ -81,6 +82,10 @@ def test_law_of_learning_is_the_users_own() -> None:
     assert gain["gain"] == pytest.approx(off.tokens_per_s / free.plans[0].tokens_per_s / 2.0)
     assert gain["usd"] == pytest.approx(2.0 * off.usd_per_step / free.plans[0].usd_per_step)  # type: ignore[operator]
     assert ["steps of learning", "1 x", "2 x"] in gain["differing"]
+    for answer, head in ((free, "1,000 steps"), (ruled, "the run")):
+        rl_view.show(answer)
+        shown = capsys.readouterr().out
+        assert head in shown and ("1,000 steps " in shown) == (head != "the run")
     for text in ("1=0.9", "1=2,4=1.5", "0=2", "much", "", "1=1.1,1=3"):
         with pytest.raises(WrongQuestion, match="steps_at"):
             asked("async", steps_at=text)

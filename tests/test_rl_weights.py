@@ -50,6 +50,21 @@ def test_update_from_host_memory_takes_about_what_its_engine_publishes(
     assert 0.5 < measured_s / predicted_s < 1.1
 
 
+def test_trainers_copy_their_parts_to_host_memory_first() -> None:
+    """30.5 B parameters in bf16 over 4 ranks: 7 s, as verl publishes of its copy; then as from host memory."""
+    known = catalog.load()
+    cluster = accelerators(known, "H100", 16)
+    runtime = known.runtime("megatron-core")
+    network = cost_inputs.network(
+        cluster, reached(known, cluster.accelerator, runtime, runtime.releases[-1]).accelerator
+    )
+    shape = cost_inputs.shape(workload(find_model("qwen3-30b-a3b"), method="full"), None)
+    whole_s = weight_sync.by_checkpoint_engine(61e9, shape, network, network, (4, 16))
+
+    fetched = 4 * float(network.nic)
+    assert whole_s - weight_sync.from_host(61e9, shape, network, 16, fetched) == pytest.approx(7.0, rel=0.02)
+
+
 def asked(*clusters: str, **more: Any) -> planner.schema.rl.RLPlan:
     """The best step one step off."""
     pinned = {"response": "1k/4k", "placement": "one-step-off", "prompts": 64, "pin": "tp=1,pp=1,cp=1,recompute=full"}

@@ -137,6 +137,7 @@ def _placements(answer: RLPlanSet) -> TextTable:
         rows.append((PLACED[plan.placement], format_seconds(plan.step_s), usd, of_run, ends, split,
                      f"{plan.staleness:g}", format_seconds(plan.phases.generation_s),
                      format_seconds(plan.phases.update_s)))  # fmt: skip
-    steps = format_many(answer.work.steps, "step")
+    ruled = any(plan.steps_times for plan in answer.plans)
+    steps = "the run" if ruled else format_many(answer.work.steps, "step")
     headers = ("placement", "step", "a step", steps, "80 %", "train : rollout", "staleness", "generation", "update")
     return TextTable("Placements, best first", headers, rows)

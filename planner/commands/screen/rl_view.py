@@ -218,7 +218,8 @@ def _others(answer: RLPlanSet) -> None:
             str(plan.rank), PLACED[plan.placement], f"{plan.staleness:g}", split, format_seconds(plan.step_s), usd,
             f"{plan.days:,.1f} d", of_run, format_seconds(plan.phases.generation_s),
         ])  # fmt: skip
-    run = format_many(answer.work.steps, "step")
+    ruled = any(plan.steps_times for plan in answer.plans)
+    run = "the run" if ruled else format_many(answer.work.steps, "step")
     headers = ["#", "placement", "staleness", "train : rollout", "step", "a step", run, "", "generation"]
     render.table(headers, rows, align="rlrlrrrrr", priority=["staleness", "train : rollout", "generation"])
     render.text()
