@@ -234,6 +234,8 @@ def test_a_run_out_of_memory_alone_moves_the_plans_beside_it(site: Path, capsys:
     assert {plan["where"] for plan in before["fits_instead"]} == {"with its degrees", "on its accelerators"}
     assert learn(name, *given, "--json") == 0
     (after,) = json.loads(capsys.readouterr().out)["rows"]
+    assert main(["plan", "llama3-8b", "--cluster", "dgx-h100:1", "--top", "1", "--site", str(site)]) == 0
+    assert "1 run out of memory: predictions of it are wider" in " ".join(capsys.readouterr().out.split())
     assert 0.8 < after["fits_instead"][0]["step_time_ratio"] < 1.5
     assert after["fits_instead"][0]["memory_bytes"] < before["fits_instead"][0]["ran_out_at_bytes"]
     assert "megatron-core" in (site / "catalog" / "intervals" / "memory-site.csv").read_text()

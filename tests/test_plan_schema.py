@@ -29,6 +29,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 plan_schema = page_script("plan_schema")
 LATER = {
+    "SiteSection": {"memory_runs"},
     "Prediction": {"own_runs", "text_batches", "passes"},
     "MemorySection": {"oom_risk", "oom_chance", "expanded", "by_stage", "graph_inputs_bytes", "host"},
     "GroupStage": {"held"},

@@ -336,8 +336,9 @@ def test_a_folder_may_be_named_as_it_likes(tmp_path: Path) -> None:
 
 def test_more_kernels_than_fit_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ranks, "MOST_KERNELS", 5)
-    with pytest.raises(WrongQuestion, match="more than 5 kernels; trace fewer steps"):
-        report.explain(plan(), [made.written(tmp_path / "a.json", two_steps())])
+    for name, events in (("a.json", two_steps()), ("b.json", ON_CPU)):
+        with pytest.raises(WrongQuestion, match="more than 5 kernels; trace fewer steps"):
+            report.explain(plan(), [made.written(tmp_path / name, events)])
 
 
 def test_a_window_may_end_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

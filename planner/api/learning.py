@@ -57,8 +57,8 @@ class Lesson:
     """The set that the runs are of, in its order; what is not run yet of it is next."""
     source: str = ""
     """The file that holds it."""
-    what_fits: Mapping[str, Sequence[FittingPlan]] = field(default_factory=dict)
-    """Id of a row that ran out of memory -> plans that fit in its place."""
+    what_fits: Mapping[str, tuple[Sequence[FittingPlan], str]] = field(default_factory=dict)
+    """Id of a row that ran out of memory -> plans that fit in its place, and what would where none does."""
     benchmark_plans: Mapping[Path, Plan] = field(default_factory=dict)
     """Folders of the benchmark that the logs are of, in its order, and their plans."""
     fit: dict[str, Any] | None
@@ -72,7 +72,10 @@ class Lesson:
         """What was measured next to what was predicted, and whether the two can be of one run."""
         time = float(row.measured.row.get("step_time_s") or 0.0)
         if not time:
-            yield from map(str, self.what_fits.get(row.measured.row["id"], ()))
+            plans, elsewhere = self._instead(row)
+            yield from map(str, plans)
+            if elsewhere:
+                yield f"nothing fits on its accelerators; {elsewhere}"
             return
         measured = f"{format_seconds(time)} a step measured"
         if row.predicted_s is None:
@@ -83,6 +86,10 @@ class Lesson:
         yield from _with_predictions(row.measured.row, row.predicted, time)
         if not 1 / DOUBTFUL < off < DOUBTFUL:
             yield f"more than {DOUBTFUL:g} times off: learned as --accept says"
+
+    def _instead(self, row: LearntRow) -> tuple[Sequence[FittingPlan], str]:
+        """The plans that fit in place of a row, and what would where none does."""
+        return self.what_fits.get(row.measured.row["id"], ((), ""))
 
     def unmatched(self, row: LearntRow) -> Iterator[str]:
         """What a row would have to say for a plan to be known as run."""
@@ -97,6 +104,8 @@ class Lesson:
         if row is None or row.predicted is None or row.now is None:
             return ""
         before, now = (math.expm1(forecast.half_width) for forecast in (row.predicted, row.now))
+        if row.measured.row.get("metric") == "oom":
+            return ""
         return f"the next plan of the kind: ±{format_percent(now)} (80 %), ±{format_percent(before)} before"
 
     def judgement(self) -> str:
@@ -132,7 +141,8 @@ class Lesson:
                     "reason": row.reason,
                     "told": list(row.measured.notes),
                     "row": dict(row.measured.row),
-                    "fits_instead": [dump(plan) for plan in self.what_fits.get(row.measured.row["id"], ())],
+                    "fits_instead": [dump(plan) for plan in self._instead(row)[0]],
+                    "fits_elsewhere": self._instead(row)[1],
                 }
                 for row in self.rows
             ],
@@ -162,6 +172,7 @@ def section(there: Site, fit: dict[str, Any] | None, **about: Any) -> SiteSectio
         error_before=fit["before"]["mape"] if fit and fit["rows"] else None,
         error_after=fit["left_out"]["mape"] if fit and fit["rows"] > 1 else None,
         changed=journal.changed(there, fit),
+        memory_runs=(fit or {}).get("memory") or None,
         **{"out_of_memory": (), "next_rank": None, "fastest_run": None} | about,
     )
 
@@ -179,7 +190,9 @@ def judgement(site: SiteSection) -> str:
         )
         return f"{site.name}: runs.csv has changed {since}; clusterwright calibrate --site DIR fits again"
     if site.error_before is None:
-        return f"{site.name}: no run that can be predicted yet; the built-in efficiencies stay"
+        ran_out = site.memory_runs
+        memory = f"; {format_many(ran_out, 'run')} out of memory: predictions of it are wider" if ran_out else ""
+        return f"{site.name}: no run with a step time that can be predicted; the built-in efficiencies stay{memory}"
     after = "one run alone cannot be held out"
     if site.error_after is not None:
         after = f"after {format_percent(site.error_after)} (each configuration held out)"
@@ -240,11 +253,11 @@ def lesson(asked: LearnQuestion) -> Lesson:
     )
 
 
-def _what_fits(there: Site, rows: Sequence[LearntRow]) -> dict[str, list[FittingPlan]]:
+def _what_fits(site: Site, rows: Sequence[LearntRow]) -> dict[str, tuple[list[FittingPlan], str]]:
     """Plans that fit where runs ran out of memory, of the first few, by the catalog that has learnt of them."""
     ran_out = [row.measured.row for row in rows if row.new and row.measured.row.get("metric") == "oom"][:MOST_PRICED]
-    known = load(site=there.folder) if ran_out else None
-    return {row["id"]: fitting_instead(row, known, is_learnt=True)[0] for row in ran_out if known}
+    known = load(site=site.folder) if ran_out else None
+    return {row["id"]: fitting_instead(row, known, is_learnt=True) for row in ran_out if known}
 
 
 def preview(asked: LearnQuestion) -> tuple[list[Preview], list[str]]:

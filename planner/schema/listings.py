@@ -525,6 +525,8 @@ class PreviewedRun(Record):
     ending: RunEnding
     fits_instead: tuple[FittingPlan, ...]
     """Plans that fit, with their prices, where the run ran out of memory."""
+    fits_elsewhere: str
+    """What would fit where none of these does."""
     cells: dict[str, str]
     """Column of docs/runs.md -> cell of what ran."""
     missing: tuple[str, ...]

@@ -279,3 +279,5 @@ class SiteSection(Record):
     """Whether the journal has changed since the fit to it, which is still in force."""
     next_rank: int | None
     """The first plan that has not been run: whose run tells most."""
+    memory_runs: Sparse[int] = None
+    """Runs out of memory that predictions of memory are widened by; only where no run has a time."""

@@ -418,6 +418,8 @@ class LearntRun(Record):
     """As the journal has it: column -> cell."""
     fits_instead: tuple[FittingPlan, ...] = ()
     """Plans that fit, with their prices, where the run ran out of memory."""
+    fits_elsewhere: str = ""
+    """What would fit where none of these does."""
 
 
 class Learnt(Record):

@@ -250,9 +250,10 @@ def fitted(site: Site, catalog: Catalog) -> dict[str, Any] | None:
     if not any(run.measured and run.covered and run.variants for run in runs):
         for path in (path for name in FITTED for path in site.catalog.glob(f"*/{name}")):
             path.unlink(missing_ok=True)
-        if any(run.out_of_memory and run.covered and run.variants for run in runs):
+        ran_out = sum(run.out_of_memory and run.covered and bool(run.variants) for run in runs)
+        if ran_out:
             calibration.fit_site_memory(site.runs, site.catalog, catalog)
-        nothing = {"rows": 0, "frameworks": 0, "before": None, "left_out": None, "journal": digest}
+        nothing = {"rows": 0, "frameworks": 0, "before": None, "left_out": None, "journal": digest, "memory": ran_out}
         writing.write(site.fit, json.dumps(nothing, indent=2) + "\n", replace=True)
         return None
     report = {**calibration.fit_site(site.runs, site.catalog, catalog), "journal": digest}

@@ -88,6 +88,7 @@ class Preview:
             "peak_memory_gib": None if peak is None else peak / 2.0**30,
             "verdict": finding.verdict.word,
             "fits_instead": [dump(plan) for plan in self.fits_instead],
+            "fits_elsewhere": self.fits_elsewhere,
             "ending": {name: part for name, part in asdict(finding.verdict).items() if name != "word"},
             "cells": self.cells,
             "missing": self.missing,

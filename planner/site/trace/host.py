@@ -20,7 +20,8 @@ from typing import Any
 import numpy as np
 
 from planner.schema.plan import Parallelism
-from planner.site.trace.ranks import COMMUNICATION, KINDS, MOST_KERNELS, Kind, TraceFile, collective, is_time
+from planner.site.trace import ranks
+from planner.site.trace.ranks import COMMUNICATION, KINDS, Kind, TraceFile, collective, is_time
 
 NAMES = 1 << 16
 """Kernels or calls of different names whose kind is remembered."""
@@ -63,7 +64,7 @@ class Calls:
         """Notes a call; `cut` says which axes a collective may be of."""
         start = event.get("ts")
         duration = event.get("dur")
-        if not (is_time(start) and is_time(duration)) or len(self.starts) >= MOST_KERNELS:
+        if not (is_time(start) and is_time(duration)) or len(self.starts) >= ranks.MOST_KERNELS:
             return
         end = start + duration
         if is_step:
@@ -85,6 +86,9 @@ class Calls:
 
     def into(self, trace: TraceFile) -> None:
         """Gives a trace what ran, as if on one accelerator, within the steps that are marked."""
+        if len(self.starts) >= ranks.MOST_KERNELS:
+            trace.kernels = ranks.MOST_KERNELS  # more than are read: the trace is refused
+            return
         first, last = self.marked or (0.0, np.inf)
         for start, end, what in self._innermost():
             if end > first and start < last:
