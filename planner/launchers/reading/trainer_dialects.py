@@ -270,7 +270,7 @@ def named_file(folder: Path, name: str, given: Sequence[Path] = (), within: Path
         if (path := place / name).is_file():
             roots = {root.resolve() for root in (within, Path.cwd()) if root is not None} - {Path("/")}
             if within is not None and roots.isdisjoint(path.resolve().parents):
-                raise WrongQuestion(f"{name:.100}: lies outside of {within}; --file {name:.100} if it is meant")
+                raise WrongQuestion(f"{name:.100}: lies outside of {within}; --file {path!s:.200} if it is meant")
             return files.read_text(path)
     raise WrongQuestion(f"{name:.100}: no such file in {folder}; the configuration names it (--file says where it is)")
 
