@@ -49,6 +49,8 @@ WORKLOADS = (
 )  # fmt: skip
 USD_PER_ACCELERATOR = 25_000.0
 GAP = 0.001
+LIMIT_S = 600.0
+"""On the clock: enough on cores that others share."""
 MANY_WORKLOADS, MANY_NODES = 50, 200
 AT_MOST = 128
 """Nodes of each type, where that is limited."""
@@ -145,7 +147,7 @@ def measured(question: Question, catalog: catalogs.Catalog | None = None) -> dic
     marks.append(_seconds())
     whole = ProcureInstance(asked, offered, columns)
     instance = ProcureInstance(asked, offered, pruning.undominated(whole, across=True))
-    found = best(instance, ProcureVariant(), "cost", Settings(gap=GAP, time_limit_s=60.0))
+    found = best(instance, ProcureVariant(), "cost", Settings(gap=GAP, time_limit_s=LIMIT_S))
     marks.append(_seconds())
     cpu, wall = ([round(b[i] - a[i], 2) for a, b in pairwise(marks)] for i in (0, 1))
     return {
@@ -162,7 +164,7 @@ def measured(question: Question, catalog: catalogs.Catalog | None = None) -> dic
         "columns": len(columns),
         "undominated": len(instance.columns),
         "pools_cpu_s": cpu[0],
-        "columns_cpu_s": cpu[1],
+        "columns_cpu_s": None,  # of processes that outlive the question
         "columns_wall_s": wall[1],
         "solve_cpu_s": cpu[2],
         "solve_wall_s": wall[2],

@@ -117,7 +117,7 @@ def _procurement(measured: dict[str, Any]) -> str:
             _turned(each),
             f"{each['columns']:,}",
             "-" if each["searches"] is None else f"{each['searches']:,}",
-            f"{each['columns_cpu_s']:.0f}",
+            "-" if each["columns_cpu_s"] is None else f"{each['columns_cpu_s']:.0f}",
             f"{each['undominated']:,}",
             f"{each['solve_cpu_s']:.1f}",
             "-" if each["gap"] is None else f"{100 * each['gap']:.2g} %",
@@ -131,7 +131,8 @@ def _procurement(measured: dict[str, Any]) -> str:
         "spares;\nworkloads "
         f"over {first['months']} months with a budget, capital, power, racks and a limit on every month; "
         f"{machine['cores']} cores that\nother work shared (load {machine['load']}). "
-        "The integer program may take 60 s on the clock, and states the gap that it leaves."
+        "The integer program may take 600 s on the clock, and states the gap that it leaves. Processes "
+        "that search\ncolumns outlive a question: where their CPU seconds are not counted, none are said."
     )
     asked = "`clusterwright procure --model llama3-8b --tokens 2T --deadline 60d`"
     return f"{said}\n\n{_table(heads, rows)}\n\n{_table((asked, 'CPU s'), queries)}"
