@@ -125,3 +125,20 @@ def test_agent_is_told_and_reads_logs_of_its_folder_alone(tmp_path: Path) -> Non
     assert json.loads(json.dumps(told))["measured"]["phases"][0]["verdict"] == "slow"
     with pytest.raises(WrongQuestion, match="below the server's folder"):
         tools.estimate("llama3-8b", "dgx-h100:1", "tp=2", batch=128, measured="../train.log")
+
+
+def test_fast_step_names_no_rate_above_the_datasheet_s() -> None:
+    """Half the time would take twice the rate of products, which run at three quarters of their peak."""
+    (whole,) = beside(7.5).phases
+
+    assert whole.verdict == "fast"
+    assert not [cause for cause in whole.causes if cause.startswith("matrix FLOP/s")]
+    assert any(cause.startswith("fewer tokens than stated") for cause in whole.causes)
+
+
+def test_next_command_states_the_time_in_full_and_what_does_not_fit_exits_with_1() -> None:
+    slow = CliRunner().invoke(cli, [*ASKED, "--measured", "12345.678s"])
+
+    assert "learn --step-time 12345.678s --plan" in " ".join(slow.output.split())
+    assert main([*ASKED, "--measured", "30s"]) == 0
+    assert main(["estimate", "llama3-70b", "--cluster", "dgx-h100:1", "tp=8", "--measured", "900s"]) == 1

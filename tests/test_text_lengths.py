@@ -15,6 +15,7 @@ from planner import api, verify
 from planner.api import rechecking, repricing
 from planner.base.errors import WrongQuestion
 from planner.catalog import load
+from planner.commands.screen import fit_view
 from planner.figures.cost_inputs import shape
 from planner.launchers import registry
 from planner.launchers.bundle import bundle
@@ -23,6 +24,7 @@ from planner.models.context import attended, in_texts
 from planner.models.workload import model, workload
 from planner.planning import document
 from planner.planning.document.reader import parse
+from planner.schema.listings import FittingTraining
 from planner.schema.plan import Plan
 from planner.schema.workload import Model, Tower
 from planner.search.branch_and_bound import Bounded
@@ -251,3 +253,17 @@ def test_answer_by_texts_on_one_card_is_explained_and_made_again() -> None:
 def test_texts_that_cannot_be_counted_are_refused(asked: dict[str, Any], words: str) -> None:
     with pytest.raises(WrongQuestion, match=words):
         estimated(**asked)
+
+
+def test_fit_passes_texts_on_and_names_them_where_tokens_differ() -> None:
+    fits = [FittingTraining(**{**vars(_fit()), "sequence": length, "tokens": 1e6 * length}) for length in (1024, 2048)]
+    asked = dict.fromkeys(fit_view._ASKED) | {"method": "qlora", "examples": "20k", "epochs": 3.0, "task": "sft",
+                                              "optimizer": "adamw", "oom_risk": "5 %"}  # fmt: skip
+
+    assert "--examples 20k --epochs 3.0" in fit_view._same(fits[0], asked)
+    assert fit_view._amount(fits, asked) == "20k texts, 3 times"
+    assert fit_view._amount(fits[:1], asked) == "1.02 B tokens"
+
+
+def _fit() -> FittingTraining:
+    return api.fit("llama3.2-1b", on="RTX-4090:1", seq=1024)[0]
