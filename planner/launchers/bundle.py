@@ -92,8 +92,8 @@ def bundle(
     account = described(where, heads, job, made, values)
     rates = "" if changed else unchosen.rates(offered, values, files) + unchosen.checkpoints(plan, job)
     weights = "" if changed else "".join(e.weights for e in exporters)
-    said = readme(title, made, weights, job.newer + rates) + releases.by_hand(made.start, job)
-    return replace(made, files={"README": said, "target.json": account, **files})
+    text = readme(title, made, weights, job.newer + rates) + releases.by_hand(made.start, job)
+    return replace(made, files={"README": text, "target.json": account, **files})
 
 
 def _with_extra(job: LaunchJob, values: Mapping[str, str]) -> LaunchJob:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
 from planner.axes import AXES, PlanAxis
-from planner.axes.table import BATCH, CP, CP_ALGORITHM, DP_OVERLAP, IN_ANSWERS, NODES
+from planner.axes.table import BATCH, CP, CP_ALGORITHM, DP_OVERLAP, IN_ANSWERS, NODES, TP, TP_OVERLAP
 from planner.base import units
 from planner.base.errors import WrongQuestion, meant
 from planner.base.reading import short_hash
@@ -275,7 +275,20 @@ def pinned_request(
         example = "group=copies=2,dgx-h100:layers=32:tp=2, as plan prints it"
         raise WrongQuestion(f"over several pools each group of pipelines is given: {example}; one pool takes tp=2 ...")
     known, wanted = request(model, named, asked)
-    return known, replace(wanted, pins=one_configuration(wanted, settings))
+    pins = one_configuration(wanted, settings)
+    switched = _switched_on(wanted, pins, parse_pins(settings))
+    return known, replace(wanted, pins=pins, assumptions=(*wanted.assumptions, *switched))
+
+
+def _switched_on(wanted: Request, pins: Pins, given: Pins) -> Iterator[tuple[str, str, str]]:
+    """Overlap of tensor parallelism, which a configuration has unless it says otherwise, where its runtime has it off."""
+    name = TP_OVERLAP.name
+    default = wanted.runtime.default(name, wanted.release)
+    stated = name in given or name in wanted.pins
+    if default and default.value is False and not stated and _may_exceed_1(TP, pins.bounds):
+        if wanted.runtime.axes.get(name, "") in ("any", (False, True), (True,)):
+            what = f"{name}=on where it is faster, which {wanted.runtime.id} has off by default"
+            yield what, default.source, name
 
 
 def one_configuration(wanted: Request, settings: Sequence[str]) -> Pins:
