@@ -150,7 +150,7 @@ def _request(plan: Plan, catalog: Catalog, options: PlanOptions, at: Sequence[Cl
     _, wanted = reading.request(model, replace(at[0], count=1), options, known=catalog)
     price, sold_as = _price(plan, 0, catalog, options, at[0])
     good, pool = plan.money.goodput, plan.cluster.pools[0]
-    stands = [(each.what, each.why, each.flag) for each in plan.assumptions if each.flag == "--cluster"]
+    stands = [(each.what, each.why, each.flag) for each in plan.assumptions if each.flag in ("--cluster", "tp_overlap")]
     return replace(
         wanted,
         cluster=at[0],
