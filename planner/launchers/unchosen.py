@@ -39,6 +39,6 @@ def checkpoints(plan: Plan, job: LaunchJob) -> str:
         return ""
     size = STATE_BYTES * plan.workload.parameters
     return (
-        f"; about {count:,} checkpoints of {format_bytes(size)}, {format_bytes(count * size)} in all, and none is deleted "
-        f"(--set extra-args='{RETAIN} {-(-count // KEPT) * every}' keeps {KEPT} and the last)"
+        f"; about {count:,} checkpoints of {format_bytes(size)}, {format_bytes(count * size)} in all, and none is "
+        f"deleted (--set extra-args='{RETAIN} {-(-count // KEPT) * every}' keeps {KEPT} and the last)"
     )

@@ -281,7 +281,7 @@ def pinned_request(
 
 
 def _switched_on(wanted: Request, pins: Pins, given: Pins) -> Iterator[tuple[str, str, str]]:
-    """Overlap of tensor parallelism, which a configuration has unless it says otherwise, where its runtime has it off."""
+    """Overlap of tensor parallelism, which a configuration has unless it says otherwise, if its runtime has it off."""
     name = TP_OVERLAP.name
     default = wanted.runtime.default(name, wanted.release)
     stated = name in given or name in wanted.pins
