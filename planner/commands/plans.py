@@ -81,9 +81,10 @@ def estimate(
     """Predict one given configuration of MODEL: does it fit, how fast is it, what limits it.
 
     An axis that is not given is neutral: degrees and micro-batch 1, nothing recomputed, overlap where the runtime
-    has it, even if it is off there by itself (tp_overlap=off; import reads a job with its defaults). Over several pools each group of pipelines is one group=..., as plan prints it. Exits with 1 if it does
-    not fit, or not as surely as --oom-risk asks. --measured says whether a step of yours is normal and what would
-    explain one that is not; with --task grpo, ppo or rloo, which phase of it.
+    has it, even if it is off there by itself (tp_overlap=off; import reads a job with its defaults). Over several
+    pools each group of pipelines is one group=..., as plan prints it. Exits with 1 if it does not fit, or not as
+    surely as --oom-risk asks. --measured says whether a step of yours is normal and what would explain one that
+    is not; with --task grpo, ppo or rloo, which phase of it.
 
     \b
       clusterwright estimate llama3-70b --cluster dgx-h100:16 tp=4 pp=4 vpp=5
