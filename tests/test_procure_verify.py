@@ -94,6 +94,7 @@ NONSENSE: list[tuple[dict[str, Any], str]] = [
     ({f"{FIRST}.workloads.0.deadline_day": 1e7}, "deadline_day is 1e+07"),
     ({f"{FIRST}.workloads": lambda jobs: (*jobs, jobs[0])}, "a job appears twice"),
     ({f"{FIRST}.workloads.0.finish_day": lambda day: day + 1}, "is not done on day"),
+    ({f"{FIRST}.workloads.0.late_chance": 0.9}, "is late with a chance of 0.9"),
     ({f"{FIRST}.workloads.0.release_day": 80.0}, "starts before its release"),
     ({f"{FIRST}.workloads.0.schedule.0.copy": 9}, "is on copy 10 of"),
     ({f"{FIRST}.workloads.0.schedule.0.start_day": -1.0, f"{FIRST}.pools.0.start_day": 1.0}, "start_day is -1"),

@@ -30,6 +30,7 @@ from tests.api_questions import STUDY
 from tests.asking import ask, refused
 from tests.one_forward_one_backward import seconds
 from tests.plans import plans
+from tests.procuring_lab import answered
 from tests.sweeps import sweep
 from tests.words import worded
 
@@ -357,6 +358,27 @@ def test_bought_machines_that_stand_idle_are_a_warning() -> None:
     ]
     (warning,) = key_figures.idle(SimpleNamespace(pools=pools))  # type: ignore[arg-type]
     assert "in use 9 % of the time" in warning
+
+
+def test_a_job_that_may_be_late_is_a_warning(home: Path) -> None:
+    """From day 10 on 80 to 125 days, 100 by the median: late with 1 in 10 if due on day 135, with 5 in 10 on day 110.
+    At 1.12 times the median, ln 1.12 / (ln 1.5625 / 2.5631) = 0.6509 deviations from it, 1 - Phi is 0.2576.
+    """
+    best = answered(home).alternatives[0]
+    job = best.workloads[0]
+    job = replace(job, schedule=(replace(job.schedule[0], start_day=10.0, end_day=110.0),), finish_day=110.0)
+    job = replace(job, finish_low=90.0, finish_high=135.0)
+    chances = {due: replace(job, deadline_day=due).chance_late() for due in (135.0, 110.0, 122.0)}
+    assert [*chances.values()] == pytest.approx([0.1, 0.5, 0.2576], abs=1e-4)
+    late = replace(job, deadline_day=122.0, late_chance=chances[122.0])
+    recurring = [replace(late, name=f"tune#{n}", late_chance=0.21 + 0.01 * n) for n in (1, 2)]
+    sure = replace(late, name="sure", late_chance=0.19)
+    warnings = [*key_figures.late(replace(best, workloads=(sure, *recurring, late)))]
+    assert [line.partition(" ")[0] for line in warnings] == ["base", "tune#2"]
+    assert "is late with a chance of 1 in 4: done day 110.0, due 122 (80 %: 90.0 to 135.0)" in warnings[0]
+    assert warnings[0].endswith("a deadline on day 99 keeps it at the slow end")  # 10 + 112 / 1.25
+    never = replace(job, finish_low=10.0, finish_high=10.0, deadline_day=120.0)
+    assert (never.chance_late(), replace(never, deadline_day=100.0).chance_late()) == (0.0, 1.0)
 
 
 # ---- files -----------------------------------------------------------------------------------------------------------

@@ -10,10 +10,14 @@ from planner.report import quantities, recommendation
 from planner.report.html_page import KeyFigure
 from planner.schema.images import ImagePlan
 from planner.schema.plan import Plan
-from planner.schema.procurement import Alternative
+from planner.schema.procurement import Alternative, JobDone
 from planner.schema.reports import Comparison
 from planner.schema.study import StudyResult
 
+LATE = 0.2
+"""Chance to be late above which a job is a warning."""
+NAMED = 4
+"""Jobs that warnings name."""
 RARELY = 0.5
 """Share of its days in use below which a bought machine is a warning: half of what is paid for it stands idle."""
 
@@ -46,6 +50,27 @@ def of_offer(best: Alternative) -> Iterator[KeyFigure]:
     most = max(sum(pool.accelerators for pool in best.pools), 1)
     used = sum(pool.accelerators * pool.utilisation for pool in best.pools) / most
     yield KeyFigure(format_percent(used, 0), f"of the days of {most:,} accelerators in use")
+
+
+def late(best: Alternative) -> Iterator[str]:
+    """Jobs that are late with a chance above :data:`LATE`, the likeliest first, of one that recurs the likeliest time;
+    and the deadline that the slow end of such an answer would keep.
+    """
+    worst: dict[str, JobDone] = {}
+    for job in sorted(best.workloads, key=lambda job: -(job.late_chance or 0.0)):
+        if (job.late_chance or 0.0) > LATE:
+            worst.setdefault(job.name.partition("#")[0], job)
+    for job in [*worst.values()][:NAMED]:
+        start = job.start_day()
+        slower = max(job.finish_high - start, 1e-9) / max(job.finish_day - start, 1e-9)
+        sure = math.floor(start + (job.deadline_day - start) / slower)
+        yield (
+            f"{job.name} is late with a chance of {quantities.late(job.late_chance)}: done day {job.finish_day:,.1f}, "
+            f"due {job.deadline_day:,.0f} (80 %: {job.finish_low:,.1f} to {job.finish_high:,.1f}); "
+            f"a deadline on day {sure:,} keeps it at the slow end"
+        )
+    if len(worst) > NAMED:
+        yield f"and {len(worst) - NAMED} more jobs may be late (late_chance, in JSON)"
 
 
 def idle(best: Alternative) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from planner.base.units import format_percent, format_power, format_seconds, format_usd
-from planner.report import key_figures, plans, recommendation, step_breakdown, vega_lite
+from planner.report import key_figures, plans, quantities, recommendation, step_breakdown, vega_lite
 from planner.report.html_page import Chart, Content, Lines, Section, TextTable
 from planner.report.quantities import SOUGHT, amount, limit, limited
 from planner.schema.plan import Plan
@@ -36,7 +36,7 @@ def _best(found: Procurement, best: Alternative) -> Lines:
     cost, o = best.cost, found.optimality
     lines = [
         ("What", best.what.split("; ")),
-        ("Warning", [*key_figures.idle(best)]),
+        ("Warning", [*key_figures.late(best), *key_figures.idle(best)]),
         ("Cost", [f"{format_usd(cost.total_usd)} in all, of which {format_usd(cost.capital_usd)} capital"]),
         ("Done", [f"day {best.done_day:,.0f} of {found.question.horizon_days:,.0f}"]),
         ("Power", [f"{format_power(best.power_w)}, {best.racks:,.0f} racks"] if best.power_w else []),
@@ -123,11 +123,12 @@ def _jobs(best: Alternative) -> TextTable:
             f"{job.finish_day:,.1f}",
             f"{job.finish_low:,.1f} to {job.finish_high:,.1f}",
             f"{job.deadline_day:,.0f}",
+            quantities.late(job.late_chance) or "-",
             ", ".join(job.pools),
         )
         for job in best.workloads
     ]
-    return TextTable("Jobs", ("job", "model", "done on day", "80 % interval", "deadline", "on"), rows)
+    return TextTable("Jobs", ("job", "model", "done on day", "80 % interval", "deadline", "late", "on"), rows)
 
 
 def _years(best: Alternative) -> Chart:

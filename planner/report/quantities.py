@@ -71,6 +71,17 @@ def amount(value: float, unit: str) -> str:
     return known.get(unit, f"{format_count(value)} {unit}".rstrip())
 
 
+def late(chance: float | None) -> str:
+    """``1 in 5``, or ``6 in 10``: the chance that a job is late, in words; empty up to 1 in 10."""
+    if chance is None or chance <= UNSURE:
+        return ""
+    return f"1 in {1.0 / chance:.0f}" if chance < 0.4 else f"{min(10.0 * chance, 9.0):.0f} in 10"
+
+
+UNSURE = 0.1
+"""Chance up to which a deadline counts as kept: the slow end of an 80 % interval."""
+
+
 def degrees(p: Parallelism) -> str:
     """``TP8 PP4 DP2``: the degrees above 1."""
     named = {"TP": p.tp, "PP": p.pp, "CP": p.cp, "EP": p.ep, "DP": p.dp}

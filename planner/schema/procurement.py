@@ -5,7 +5,9 @@ SI units but for what people buy by: days, US dollars, kilowatt-hours, kilograms
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from statistics import NormalDist
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BeforeValidator
@@ -306,6 +308,9 @@ class JobDone(Record):
     finish_low: float
     finish_high: float
     """80 % interval of the finish, from that of the step time."""
+    late_chance: Sparse[float] = None
+    """What `chance_late` returns; None where a job takes all days for more tokens, and in documents of before 2026-12.
+    """
     pools: tuple[str, ...]
     """One, or several that work on it at the same times, in the order of the plan's own."""
     interruptible: bool = False
@@ -323,6 +328,24 @@ class JobDone(Record):
     """Where any of its pools may be taken back; not told of post-training."""
     survives: Survives | None = None
     """Where the question asks for it."""
+
+    def start_day(self) -> float:
+        """Day on which it first works."""
+        return min((stretch.start_day for stretch in self.schedule), default=self.release_day)
+
+    def chance_late(self) -> float:
+        """Chance that the job is done after its deadline: ``1 - Phi(ln(due / median) / sigma)``.
+
+        Days from the start of the job to its end are log-normal: their 80 % interval ``low .. high`` gives
+        ``median = sqrt(low high)`` and ``sigma = ln(high / low) / (2 x 1.2816)``; ``due`` are those to the deadline.
+        Only the step time varies: how late machines are, and jobs before this one, is not in it.
+        """
+        start = self.start_day()
+        due, low, high = (day - start for day in (self.deadline_day, self.finish_low, self.finish_high))
+        if not 0.0 < low < high < math.inf or due <= 0.0:
+            return float(self.finish_day > self.deadline_day)
+        sigma = math.log(high / low) / (2.0 * NormalDist().inv_cdf(0.9))
+        return 1.0 - NormalDist(math.log(low * high) / 2.0, sigma).cdf(math.log(due))
 
 
 class Alternative(Document):

@@ -46,6 +46,8 @@ def jobs_are_done(question: ProcureOptions, a: Alternative) -> Iterator[str]:
             yield f"{job.name} takes {job.days:.9g} days, its steps alone {job.post_training.days:.9g}"
         if abs(job.finish_day - max(s.end_day for s in job.schedule)) > CALENDAR:
             yield f"{job.name} is not done on day {job.finish_day:g}"
+        if job.late_chance is not None and not math.isclose(job.late_chance, job.chance_late(), abs_tol=1e-6):
+            yield f"{job.name} is late with a chance of {job.late_chance:.6g}, {job.chance_late():.6g} by its interval"
         if min(s.start_day for s in job.schedule) < job.release_day - CALENDAR:
             yield f"{job.name} starts before its release"
         if {s.pool for s in job.schedule} != set(job.pools):

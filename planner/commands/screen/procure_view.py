@@ -14,7 +14,7 @@ import click
 from planner.base.units import format_count, format_many, format_percent, format_power, format_seconds, format_usd
 from planner.commands.screen import render
 from planner.commands.screen.hand_over import assumed, hand_over
-from planner.report import quantities, recommendation
+from planner.report import key_figures, quantities, recommendation
 
 if TYPE_CHECKING:
     from planner.base.stopping import Watch
@@ -101,6 +101,7 @@ def _headline(found: Procurement, as_money: Money) -> None:
         f"{best.what[:1].upper()}{best.what[1:]} ({parts:,} accelerators): {tokens}{as_money(best.cost.total_usd)}, "
         f"done day {best.done_day:.0f} (80 %: {earliest:.0f}-{latest:.0f}){proven}"
     )
+    render.labelled("Warning", *key_figures.late(best))
     if best.rests_on:
         at_others = ""
         if best.cost.range is not None and any("prices" in what for what in best.rests_on):
@@ -173,7 +174,7 @@ def _jobs(best: Alternative) -> None:
             format_count(job.tokens_per_s),
             f"{job.days:,.1f} d",
             f"{job.finish_day:,.1f} d",
-            f"{job.deadline_day:,.0f} d",
+            f"{job.deadline_day:,.0f} d{_late(job)}",
             quantities.degrees(job.plan.parallelism) if job.plan else _placed(job),
         ]
         for job, times in _once(best.workloads)
@@ -191,6 +192,11 @@ def _jobs(best: Alternative) -> None:
         if not (job.plan and job.plan.parallelism.groups)
     ]
     render.labelled("Train with", *each)
+
+
+def _late(job: JobDone) -> str:
+    chance = quantities.late(job.late_chance)
+    return f", late with {chance}" if chance else ""
 
 
 def _placed(job: JobDone) -> str:

@@ -140,7 +140,7 @@ def _job(
         ends = (interval.low / plan.prediction.step_time_s, interval.high / plan.prediction.step_time_s)
         often = instance.asked.reliability.preemptions_per_node_day
         risk = spot_risk([instance.pools[p] for p in place], plan, end, often)
-    return schema.JobDone(
+    done = schema.JobDone(
         name=job.name,
         model=job.model_name if isinstance(plan, RLPlan) else plan.workload.model,
         tokens=tokens,
@@ -163,6 +163,8 @@ def _job(
         spot=risk,
         survives=_survives(instance, j, place),
     )
+    # A job that takes all days for more tokens is never late: it sees fewer.
+    return done if instance.asked.objective == "tokens" else replace(done, late_chance=done.chance_late())
 
 
 def _survives(instance: ProcureInstance, j: int, place: Place) -> schema.Survives | None:
