@@ -21,6 +21,7 @@ import pytest
 import planner
 from planner import report
 from planner.base.errors import WrongQuestion
+from planner.commands.screen import design_view
 from planner.planning import comparison
 from planner.report import key_figures, machines, offers, pass_orders, step_breakdown, vega_lite
 from planner.report import plans as reports
@@ -466,11 +467,19 @@ def test_a_legend_tells_colours_apart(count: int, has: bool) -> None:
     assert bool(vega_lite.coloured(parts, [{"part": part} for part in parts])["legend"]) is has
 
 
-def test_a_study_reads_with_units_and_may_hold_one_point(tmp_path: Path) -> None:
+def test_a_study_reads_with_units_and_may_hold_one_point(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """No figure of it has a rate: screen and page say so before the best point, and what was not tried beyond it."""
     (tmp_path / "study.toml").write_text(STUDY, encoding="utf-8")
     found = planner.design(tmp_path / "study.toml", quick=True)
     shown = Page(report.page([report.shown(found, "study")]))
     assert "accelerator.memory 80.0 GiB" in shown.text and "/Mtoken" in shown.text and "#2" in shown.text
+    design_view.show(found)
+    free = 'no figure is priced: more costs nothing here, so that the most wins; state dollars in [costs.per] for "acc'
+    for text, best in ((shown.text, "Best by cost"), (capsys.readouterr().out, "Build")):
+        assert free in text.partition(best)[0] and "at the end of what was tried: " in text.partition(best)[2]
+    rates = [{"path": "accelerator.memory", "per_unit": 1e-8, "each": "accelerator"}]
+    priced = replace(found, question=replace(found.question, costs=found.question.costs | {"rates": rates}))
+    assert "no figure is priced" not in Page(report.page([report.shown(priced, "study")])).text
     trained = [trial for trial in found.trials if trial.objectives]
     for count in (0, 1):
         few = replace(found, trials=tuple(trained[:count]), pareto=found.pareto[:count], best=found.best[:count])

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 
 from planner.base.units import format_count, format_percent, format_risk, format_usd
-from planner.report import quantities, recommendation
+from planner.report import per_dollar, quantities, recommendation
 from planner.report.html_page import KeyFigure
 from planner.schema.images import ImagePlan
 from planner.schema.plan import Plan
@@ -107,7 +107,8 @@ def of_images(plan: ImagePlan) -> Iterator[KeyFigure]:
 def of_study(study: StudyResult) -> Iterator[KeyFigure]:
     """The best of each of the first two objectives, and how many points stand behind them."""
     for name, point in zip(study.question.objectives[:2], study.best, strict=False):
-        yield KeyFigure(quantities.objective(name, point.objectives[name]), f"best {name}")
+        note = "no figure is priced" if per_dollar.unpriced(study) else ""
+        yield KeyFigure(quantities.objective(name, point.objectives[name]), f"best {name}", note)
     yield KeyFigure(f"{len(study.trials):,}", "points tried", f"{len(study.pareto):,} of them beaten by no other")
 
 

@@ -14,6 +14,36 @@ PAYS = (
 )
 
 
+IN_DOLLARS = ("cost", "performance-per-dollar", "capital")
+"""Objectives and limits that are of money."""
+
+
+def unpriced(answer: StudyResult) -> str:
+    """That no figure of a question of money has a rate, so that the most of each wins; empty where any has one."""
+    asked = answer.question
+    figures = [axis.path for axis in asked.axes if axis.ordered and axis.unit]
+    rated = {rate["path"] for rate in asked.costs.get("rates", ())}
+    of_money = {*asked.objectives, *(limit.get("of") for limit in asked.constraints)} & {*IN_DOLLARS}
+    if not figures or not of_money or rated & {*figures}:
+        return ""
+    bought = asked.costs["basis"] == "purchase"
+    rates = ", ".join(path if path.replace("_", "").isalnum() else f'"{path}"' for path in figures)
+    where = "[costs.per]" if bought else '[costs.per], with basis = "purchase" in [costs]'
+    return f"no figure is priced: more costs nothing here, so that the most wins; state dollars in {where} for {rates}"
+
+
+def edges(answer: StudyResult, names: Mapping[str, str]) -> str:
+    """Axes of several numbers on which the best point has the least (unless it is 1, of which there is no less) or the
+    most of them; empty where there are none.
+    """
+    ends = []
+    for axis in answer.question.axes if answer.best else ():
+        value = answer.best[0].axes[axis.path]
+        if axis.ordered and len(axis.values) > 1 and value in (axis.values[0], axis.values[-1]) and value != 1:
+            ends.append(f"{names[axis.path]} ({'least' if value == axis.values[0] else 'most'})")
+    return f"at the end of what was tried: {', '.join(ends)}; beyond it may be better still" if ends else ""
+
+
 class PerDollarTable(NamedTuple):
     """A table of figures, each raised by itself."""
 

@@ -30,11 +30,14 @@ def of_study(found: StudyResult, origin: str) -> Content:
     how += f"; {s.bounded_away:,} bounded away" if s.bounded_away else ""
     best = [(_place(found, place), [_axes(point.axes, found), _figures(point.objectives)])
             for place, point in enumerate(found.best)]  # fmt: skip
+    warned = [*filter(None, [per_dollar.unpriced(found)])]
+    ends = [*filter(None, [per_dollar.edges(found, {axis.path: axis.path for axis in found.question.axes})])]
+    lines = [("Warning", warned), *best, ("Tried", ends), ("Search", [how])]
     return Content(
         f"Design study: {found.question.name}",
         origin,
         [
-            Section("Recommendation", (Lines([*best, ("Search", [how])]),)),
+            Section("Recommendation", (Lines([line for line in lines if line[1]]),)),
             Section("Points", (*_scatter(found), _front(found))),
             *_matters(found),
             Section("Sources and assumptions", (_about(found), plans.assumed(found.assumptions))),

@@ -120,10 +120,13 @@ def _headline(found: StudyResult) -> None:
         f"({base['node']}, varied along {len(best.axes)} axes)"
     )
     what = "the best" if len(found.question.objectives) == 1 else f"the best in {first}"
+    if warning := per_dollar.unpriced(found):
+        render.labelled("Warning", warning)
     render.labelled("Build", _named(best, found))
     render.labelled("", f"{what} of {_among(found)}; the best plans at every point are exact")
-    if edges := ", ".join(_edges(found)):
-        render.labelled("", f"at the end of what was tried: {edges}; beyond it may be better still")
+    paths = [axis.path for axis in found.question.axes]
+    if edges := per_dollar.edges(found, {path: _short(path, paths) for path in paths}):
+        render.labelled("", edges)
 
 
 def _among(found: StudyResult) -> str:
@@ -134,17 +137,6 @@ def _among(found: StudyResult) -> str:
     how = "enumerated exactly" if s.evaluated is None else "proven by bounds"
     others = " (the others: of those evaluated)" if s.evaluated is not None and len(found.best) > 1 else ""
     return f"all {s.outer_points:,} points, {how}{others}"
-
-
-def _edges(found: StudyResult) -> Iterator[str]:
-    """Axes of several numbers on which the best point has the least (unless it is 1, of which there is no less) or the
-    most of them.
-    """
-    paths = [axis.path for axis in found.question.axes]
-    for axis in found.question.axes:
-        value = found.best[0].axes[axis.path]
-        if axis.ordered and len(axis.values) > 1 and value in (axis.values[0], axis.values[-1]) and value != 1:
-            yield f"{_short(axis.path, paths)} ({'least' if value == axis.values[0] else 'most'})"
 
 
 def _ranking(found: StudyResult) -> None:
@@ -302,7 +294,8 @@ def _infeasible(answer: StudyResult) -> Iterator[str]:
 
 
 def _proven(found: StudyResult) -> str:
-    return "this is the optimum" if len(found.question.objectives) == 1 else "this is the whole front"
+    what = "this is the optimum" if len(found.question.objectives) == 1 else "this is the whole front"
+    return f"{what} where figures cost nothing" if per_dollar.unpriced(found) else what
 
 
 def _unproven(found: StudyResult) -> Iterator[str]:
