@@ -15,7 +15,9 @@ from planner.schema.reports import Comparison
 from planner.schema.study import StudyResult
 
 LATE = 0.2
-"""Chance to be late above which a job is a warning."""
+"""Chance to be late above which a job is a warning ..."""
+BY_DAYS = 0.1
+"""... if its slow end is late by more than this: a job of minutes that ends on its last day is not."""
 NAMED = 4
 """Jobs that warnings name."""
 RARELY = 0.5
@@ -60,7 +62,7 @@ def late(best: Alternative) -> Iterator[str]:
     """
     worst: dict[str, JobDone] = {}
     for job in sorted(best.workloads, key=lambda job: -(job.late_chance or 0.0)):
-        if (job.late_chance or 0.0) > LATE:
+        if (job.late_chance or 0.0) > LATE and job.finish_high > job.deadline_day + BY_DAYS:
             worst.setdefault(job.name.partition("#")[0], job)
     for job in [*worst.values()][:NAMED]:
         start = job.start_day()
