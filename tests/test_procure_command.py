@@ -27,6 +27,7 @@ from planner.procurement.question import flags as asking
 from planner.procurement.question import reading
 from planner.procurement.run import Depth, pose
 from planner.question.purchase_options import ProcureQuestion
+from planner.report import offer_evidence, offers
 from planner.schema.procurement import Stretch
 from tests.procuring import random_instance
 from tests.procuring_lab import answered, lab
@@ -299,7 +300,9 @@ def test_what_jobs_hire_counts_as_often_as_it_works_at_a_time(home: Path, second
     stretches = [Stretch(pool="hired", copy=0, start_day=day, end_day=day + 10.0) for day in (0.0, second)]
     jobs = tuple(replace(job, pools=("hired",), schedule=(stretch,)) for stretch in stretches)
     best_of_all = replace(best_of_all, pools=(pool,), workloads=jobs)
-    assert procure_view._accelerators(offer, best_of_all) == counted
+    assert offer_evidence.accelerators(offer, best_of_all) == counted
+    page = offers.of_offer(replace(offer, alternatives=(best_of_all,)), "lab.json")
+    assert page.figures[-1].what == f"of the days of {counted} accelerators in use"
 
 
 def test_the_bill_of_materials_adds_up_to_the_cent(home: Path) -> None:

@@ -20,6 +20,8 @@ from planner.procurement import run
 from planner.procurement.question import reading
 from planner.procurement.run import Depth
 from planner.question.typed_file import TypedFile
+from planner.report import offers
+from planner.report.html_page import Lines
 from planner.schema.procurement import Alternative, Procurement
 from planner.verify import procurement as verify
 
@@ -146,6 +148,12 @@ def test_answer_at_an_old_price_says_what_prices_of_the_last_year_reach(capsys: 
     assert asked().fresh is None
     procure_view.show(offer)
     assert "at prices of the last year alone: rent 4 nebius-8x-h100 spot" in " ".join(capsys.readouterr().out.split())
+    listed = dict(
+        next(block for block in offers.of_offer(offer, "spot").sections[0].blocks if isinstance(block, Lines)).rows
+    )
+    rests, at_fresh = listed["Rests on"]
+    assert rests.startswith("prices older than a year: p5.48xlarge of 2024-01-31")
+    assert at_fresh.startswith("at prices of the last year alone: rent 4 nebius-8x-h100 spot")
     cheaper = replace(offer, fresh=replace(offer.fresh, value=offer.optimality.bound / 2))
     assert {v.name for v in verify.violations(cheaper)} == {"fresh_prices_are_no_better_than_all"}
 

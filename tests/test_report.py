@@ -374,7 +374,8 @@ def test_a_job_that_may_be_late_is_a_warning(home: Path) -> None:
     late = replace(job, deadline_day=122.0, late_chance=chances[122.0])
     recurring = [replace(late, name=f"tune#{n}", late_chance=0.21 + 0.01 * n) for n in (1, 2)]
     sure = replace(late, name="sure", late_chance=0.19)
-    warnings = [*key_figures.late(replace(best, workloads=(sure, *recurring, late)))]
+    short = replace(late, name="short", late_chance=0.5, finish_high=122.05)
+    warnings = [*key_figures.late(replace(best, workloads=(sure, short, *recurring, late)))]
     assert [line.partition(" ")[0] for line in warnings] == ["base", "tune#2"]
     assert "is late with a chance of 1 in 4: done day 110.0, due 122 (80 %: 90.0 to 135.0)" in warnings[0]
     assert warnings[0].endswith("a deadline on day 99 keeps it at the slow end")  # 10 + 112 / 1.25

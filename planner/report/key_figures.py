@@ -6,16 +6,18 @@ import math
 from collections.abc import Iterator
 
 from planner.base.units import format_count, format_percent, format_risk, format_usd
-from planner.report import per_dollar, quantities, recommendation
+from planner.report import offer_evidence, per_dollar, quantities, recommendation
 from planner.report.html_page import KeyFigure
 from planner.schema.images import ImagePlan
 from planner.schema.plan import Plan
-from planner.schema.procurement import Alternative, JobDone
+from planner.schema.procurement import Alternative, JobDone, Procurement
 from planner.schema.reports import Comparison
 from planner.schema.study import StudyResult
 
 LATE = 0.2
-"""Chance to be late above which a job is a warning."""
+"""Chance to be late above which a job is a warning ..."""
+BY_DAYS = 0.1
+"""... if its slow end is late by more than this: a job of minutes that ends on its last day is not."""
 NAMED = 4
 """Jobs that warnings name."""
 RARELY = 0.5
@@ -40,15 +42,17 @@ def of_plan(plan: Plan) -> Iterator[KeyFigure]:
     yield KeyFigure(held, "of an accelerator's memory", risk)
 
 
-def of_offer(best: Alternative) -> Iterator[KeyFigure]:
+def of_offer(found: Procurement) -> Iterator[KeyFigure]:
     """What is paid, when all is done, and how much of its time the machines are in use."""
+    best = found.alternatives[0]
     cost = best.cost
     yield KeyFigure(format_usd(cost.total_usd), "in all", f"{format_usd(cost.capital_usd)} of it capital")
     low = max(job.finish_low for job in best.workloads)
     high = max(job.finish_high for job in best.workloads)
     yield KeyFigure(f"day {best.done_day:,.0f}", "done", f"80 %: day {low:,.0f} to {high:,.0f}")
-    most = max(sum(pool.accelerators for pool in best.pools), 1)
-    used = sum(pool.accelerators * pool.utilisation for pool in best.pools) / most
+    working = [offer_evidence.at_a_time(best, pool) for pool in best.pools]
+    used = sum(count * pool.utilisation for count, pool in zip(working, best.pools, strict=True)) / max(sum(working), 1)
+    most = offer_evidence.accelerators(found, best)
     yield KeyFigure(format_percent(used, 0), f"of the days of {most:,} accelerators in use")
 
 
@@ -58,7 +62,7 @@ def late(best: Alternative) -> Iterator[str]:
     """
     worst: dict[str, JobDone] = {}
     for job in sorted(best.workloads, key=lambda job: -(job.late_chance or 0.0)):
-        if (job.late_chance or 0.0) > LATE:
+        if (job.late_chance or 0.0) > LATE and job.finish_high > job.deadline_day + BY_DAYS:
             worst.setdefault(job.name.partition("#")[0], job)
     for job in [*worst.values()][:NAMED]:
         start = job.start_day()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from planner.base.units import format_percent, format_power, format_seconds, format_usd
-from planner.report import key_figures, plans, quantities, recommendation, step_breakdown, vega_lite
+from planner.report import key_figures, offer_evidence, plans, quantities, recommendation, step_breakdown, vega_lite
 from planner.report.html_page import Chart, Content, Lines, Section, TextTable
 from planner.report.quantities import SOUGHT, amount, limit, limited
 from planner.schema.plan import Plan
@@ -28,7 +28,7 @@ def of_offer(found: Procurement, origin: str) -> Content:
             *_job_plans(best),
             Section("Sources and assumptions", (_about(found), plans.assumed(found.assumptions))),
         ],
-        [*key_figures.of_offer(best)],
+        [*key_figures.of_offer(found)],
     )
 
 
@@ -38,6 +38,8 @@ def _best(found: Procurement, best: Alternative) -> Lines:
         ("What", best.what.split("; ")),
         ("Warning", [*key_figures.late(best), *key_figures.idle(best)]),
         ("Cost", [f"{format_usd(cost.total_usd)} in all, of which {format_usd(cost.capital_usd)} capital"]),
+        ("Price range", [*offer_evidence.price_range(best, format_usd)]),
+        ("Rests on", [*offer_evidence.rests_on(best, format_usd), *offer_evidence.fresh(found, format_usd)]),
         ("Done", [f"day {best.done_day:,.0f} of {found.question.horizon_days:,.0f}"]),
         ("Power", [f"{format_power(best.power_w)}, {best.racks:,.0f} racks"] if best.power_w else []),
         ("Carbon", [f"{best.carbon_kg / 1000.0:,.1f} t"]),
@@ -57,7 +59,7 @@ def _machines(best: Alternative) -> TextTable:
             pool.id,
             pool.way,
             _nodes(pool),
-            f"{pool.accelerators:,}",
+            f"{offer_evidence.at_a_time(best, pool):,}",
             f"{pool.start_day:,.0f}",
             format_percent(pool.utilisation, 0),
             pool.price_date,

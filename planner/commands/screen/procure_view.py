@@ -14,7 +14,8 @@ import click
 from planner.base.units import format_count, format_many, format_percent, format_power, format_seconds, format_usd
 from planner.commands.screen import render
 from planner.commands.screen.hand_over import assumed, hand_over
-from planner.report import key_figures, quantities, recommendation
+from planner.report import key_figures, offer_evidence, quantities, recommendation
+from planner.report.offer_evidence import Money
 
 if TYPE_CHECKING:
     from planner.base.stopping import Watch
@@ -28,7 +29,6 @@ _LINES = 24
 """Of the calendar."""
 _MOST_NAMED = 4
 """Deadlines that the headline names."""
-Money = Callable[[float], str]
 
 
 def deliver(found: Procurement, *, as_json: bool, output: Path | None, verbose: bool = False) -> None:
@@ -77,7 +77,7 @@ def show(found: Procurement, rank: int = 1, *, verbose: bool = False) -> None:
     render.text()
     _calendar(found.alternatives[rank - 1])
     _bill(found.alternatives[rank - 1], as_money, lambda usd: _to_the_cent(found, usd))
-    _offers(found.alternatives[rank - 1], as_money)
+    render.labelled("Price range", *offer_evidence.price_range(found.alternatives[rank - 1], as_money))
     _spot(found.alternatives[rank - 1], as_money)
     _survives(found.alternatives[rank - 1])
     render.text()
@@ -93,7 +93,7 @@ def _headline(found: Procurement, as_money: Money) -> None:
     earliest, latest = (
         max(days) for days in zip(*((x.finish_low, x.finish_high) for x in best.workloads), strict=True)
     )
-    parts = _accelerators(found, best)
+    parts = offer_evidence.accelerators(found, best)
     # A bound of some of the answers says nothing of the whole question: it stands in the search's line alone.
     proven = "" if sure.restrictions else f", gap {format_percent(sure.gap, 2 if sure.gap else 0)}"
     tokens = f"{format_count(best.value)} tokens, " if sure.unit == "tokens" else ""
@@ -102,14 +102,10 @@ def _headline(found: Procurement, as_money: Money) -> None:
         f"done day {best.done_day:.0f} (80 %: {earliest:.0f}-{latest:.0f}){proven}"
     )
     render.labelled("Warning", *key_figures.late(best))
-    if best.rests_on:
-        at_others = ""
-        if best.cost.range is not None and any("prices" in what for what in best.rests_on):
-            at_others = f"; prices: {as_money(best.cost.range.low_usd)} to {as_money(best.cost.range.high_usd)} in all"
-        render.text(f"rests on {'; '.join(best.rests_on)}{at_others}")
-    if found.fresh is not None:
-        answer = ", ".join(filter(None, (found.fresh.what, _value(found, found.fresh.value, as_money))))
-        render.text(f"at prices of the last year alone: {answer or 'no answer'} (--fresh 365d)")
+    for line in offer_evidence.rests_on(best, as_money):
+        render.text(f"rests on {line}")
+    for line in offer_evidence.fresh(found, as_money):
+        render.text(line)
     asked = dict(found.question.limits)
     dates = [name for name in asked if name.startswith("deadline:")]
     if len(dates) > _MOST_NAMED:
@@ -117,26 +113,6 @@ def _headline(found: Procurement, as_money: Money) -> None:
     limits = [f"{quantities.limit(name)} {quantities.limited(name, value, as_money)}" for name, value in asked.items()]
     limits += [f"{len(dates)} deadlines"] if len(dates) > _MOST_NAMED else []
     render.text(f"{quantities.SOUGHT[found.question.objective]} within {', '.join(limits) or 'no limit'}")
-
-
-def _accelerators(found: Procurement, best: Alternative) -> int:
-    """In all; of what jobs hire as many as ever work at a time, and no more of what is owned than there is."""
-    counted = 0
-    for pool in best.pools:
-        copies = _at_a_time(best, pool) if pool.way in ("on-demand", "spot") else pool.copies
-        counted += pool.accelerators // pool.copies * copies
-    for node, count in found.question.owned.items():
-        mine = [pool for pool in best.pools if pool.way == "own" and pool.node == node]
-        taken = sum(pool.count * pool.copies for pool in mine)
-        if taken > count:
-            counted -= (taken - count) * mine[0].accelerators // (mine[0].count * mine[0].copies)
-    return counted
-
-
-def _at_a_time(best: Alternative, pool: PoolBought) -> int:
-    """Clusters of a pool that work at once, at most."""
-    times = [(s.start_day, s.end_day) for job in best.workloads for s in job.schedule if s.pool == pool.id]
-    return max(sum(start <= day < end - 1e-6 for start, end in times) for day, _ in times)
 
 
 def _alternatives(found: Procurement, as_money: Money) -> None:
@@ -283,23 +259,6 @@ def _sales(best: Alternative, as_money: Money) -> None:
     render.labelled("Sold", *sales, *([f"by year: {', '.join(years)}"] if len(years) > 1 else []))
 
 
-def _offers(best: Alternative, as_money: Money) -> None:
-    """What the same hours cost at other current offers."""
-    if (spread := best.cost.range) is not None:
-        ends = f"{as_money(spread.low_usd)} to {as_money(spread.high_usd)} in all"
-        parts = []
-        if spread.offers:
-            parts.append(
-                f"at other current offers of what is rented (median {as_money(spread.median_usd)}, {spread.offers} "
-                f"offers, the oldest of {spread.oldest})"
-            )
-        if any(pool.price_spread for pool in best.pools):
-            parts.append(
-                "with old prices as far from today's as one accelerator's current offers are from their median"
-            )
-        render.labelled("Price range", f"{ends} {', '.join(parts)}")
-
-
 def _spot(best: Alternative, as_money: Money) -> None:
     """What jobs on machines that may be taken back risk, the dearest first."""
     risky = sorted((job for job in best.workloads if job.spot), key=lambda job: -job.spot.usd if job.spot else 0.0)
@@ -381,15 +340,8 @@ def _single_pools(found: Procurement, as_money: Money) -> None:
     if found.apart.value is None:
         render.labelled("Single pools", "no answer meets the limits with every job on one pool")
         return
-    amount = _value(found, found.apart.value, as_money)
+    amount = offer_evidence.value(found, found.apart.value, as_money)
     render.labelled("Single pools", f"best with every job on one pool: {found.apart.what}, {amount}")
-
-
-def _value(found: Procurement, value: float | None, as_money: Money) -> str:
-    """A value of the objective with its unit."""
-    if value is None:
-        return ""
-    return as_money(value) if found.optimality.unit == "USD" else quantities.amount(value, found.optimality.unit)
 
 
 def _rent_or_buy(found: Procurement) -> None:
