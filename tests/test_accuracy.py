@@ -451,7 +451,7 @@ def test_a_fit_finds_what_was_changed():
     frame = Frame(priors, runs_of(RUNS, priors, lambda row: row["source"] == "mpt-llmfoundry"))
     chosen = (
         least_squares.Parameter("matrix", "accelerators", ("hopper",), "matrix.bf16", 0.2, 1.0),
-        least_squares.Parameter("attention", "runtimes", ("fsdp/hopper",), "attention", 0.3, 2.0),
+        least_squares.Parameter("attention", "runtimes", ("fsdp@2023/hopper",), "attention", 0.3, 2.0),
     )
     truth = np.log([0.9, 1.2])
     frame.measured = frame.predict(least_squares.applied(prior, chosen, truth)).time

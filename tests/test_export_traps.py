@@ -36,7 +36,7 @@ from tests.words import worded
 OPTIONS = Path(__file__).parent / "golden" / "launchers" / "megatron_options.txt"
 dense = partial(plan, Case("megatron-core", "llama3-70b", "dgx-h100:16", "tp=4 pp=4 vpp=4 cp=2"))
 mixture = partial(plan, Case("megatron-core", "mixtral-8x7b", "dgx-h100:4", "ep=8 tp=2 pp=2"))
-OWN = {"rotary-base": ""}
+OWN = {"rotary-base": "", "lr": "1.0e-4"}
 """Settings that leave positions to the model."""
 sharded = partial(plan, Case("fsdp2", "llama3-8b", "dgx-h100:2", "tp=2"))
 
