@@ -224,6 +224,22 @@ def test_explain_alone_has_nothing_to_say_of_an_offer_in_a_region_of_its_own(
     assert ask(capsys, f"explain {file}").err == ""
 
 
+@pytest.mark.slow
+def test_machines_of_two_makers_stand_in_one_offer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Their plans are by two frameworks; those of one framework still have one release."""
+    file = tmp_path / "offer.json"
+    ask(capsys, f"procure --model llama3-8b --tokens 200B --deadline 60d --node p5.48xlarge --node gaudi3-8 --quick "
+                f"--top 3 -o {file}")  # fmt: skip
+    table = json.loads(file.read_text(encoding="utf-8"))
+    used = [alternative["workloads"][0]["plan"]["runtime"]["name"] for alternative in table["alternatives"]]
+    assert len({*used}) == 2 and used[0] == used[1]
+    assert ask(capsys, f"explain {file}").code == 0
+    table["alternatives"][1]["workloads"][0]["plan"]["runtime"]["release"] = "2024"
+    del table["digest"]
+    with pytest.raises(Inconsistent, match="runtime: release is not one in all plans"):
+        plan_sources.consistent(document.parse_document(table, "edited"))
+
+
 def test_a_set_of_before_states_no_question() -> None:
     table = json.loads(plans("lora").to_json())
     assert table.pop("question")["nodes"] == [1]

@@ -51,7 +51,10 @@ def check(found: PlanSet | Procurement | StudyResult) -> None:
         jobs = {
             name: [job.plan for job in bought if job.plan and job.name == name] for name in {job.name for job in bought}
         }
-        wrong = [says for plans in jobs.values() for says in _workloads(plans)]
+        wrong = [says for plans in jobs.values() for says in _trained(plans)]
+        for plans in jobs.values():  # machines of other makers have other frameworks
+            for name in {plan.runtime.name for plan in plans}:
+                wrong += _released([plan for plan in plans if plan.runtime.name == name])
         trained = [job.plan for job in bought if job.plan]
         wrong += [*_machines(trained), *_runs(trained)]
     else:
@@ -73,10 +76,21 @@ def _differing(what: str, one: Any, other: Any, names: Iterable[str]) -> Iterato
 
 def _workloads(plans: Sequence[Plan]) -> Iterator[str]:
     """What is trained, by which release, and from which inputs."""
+    yield from _trained(plans)
+    yield from _released(plans)
+
+
+def _trained(plans: Sequence[Plan]) -> Iterator[str]:
+    """What is trained, and from which inputs it was planned."""
     for one, other in pairwise(plans):
         names = [name for name in vars(one.workload) if name not in OF_ITS_OWN]
         yield from _differing("workload", one.workload, other.workload, names)
         yield from _differing("generator", one.generator, other.generator, ("version", "seed", "inputs"))
+
+
+def _released(plans: Sequence[Plan]) -> Iterator[str]:
+    """By which framework and release, and why each figure is assumed."""
+    for one, other in pairwise(plans):
         yield from _differing("runtime", one.runtime, other.runtime, ("name", "release"))
     why: dict[tuple[str, str], str] = {}
     for plan in plans:
