@@ -13,7 +13,7 @@ from planner.api.plans import estimate
 from planner.base.errors import WrongQuestion
 from planner.commands.agent_tools import AgentTools
 from planner.commands.command_line import cli, main
-from planner.planning import document
+from planner.planning import document, measured_step
 from planner.schema.measured_step import MeasuredStep
 from planner.schema.plan import PlanSet
 from planner.verify import Inconsistent
@@ -142,3 +142,9 @@ def test_next_command_states_the_time_in_full_and_what_does_not_fit_exits_with_1
     assert "learn --step-time 12345.678s --plan" in " ".join(slow.output.split())
     assert main([*ASKED, "--measured", "30s"]) == 0
     assert main(["estimate", "llama3-70b", "--cluster", "dgx-h100:1", "tp=8", "--measured", "900s"]) == 1
+
+
+def test_what_unseen_labs_were_off_by_is_the_accuracy_pages_figure() -> None:
+    page = (Path(__file__).resolve().parent.parent / "docs" / "accuracy.md").read_text(encoding="utf-8")
+    (row,) = [line for line in page.splitlines() if line.startswith("| dense, all stated |")]
+    assert float(row.strip("| ").split("|")[-1]) == measured_step.UNSEEN
