@@ -123,7 +123,8 @@ def _matters(found: StudyResult) -> list[Section]:
         blocks.append(Chart("Sensitivity (+1 %)", summary, vega_lite.bars(values, "% change", ["elasticity"]), table))
     units = {axis.path: axis.unit for axis in found.question.axes}
     for headers, rows in per_dollar.tables(found, {path: path for path in units}, units):
-        blocks.append(TextTable(f"Per dollar, {headers[0]}", ("figure", *headers[1:]), rows))
+        named = ("figure", *headers[1:-1], "worth it")  # a column without a name has a button without one
+        blocks.append(TextTable(f"Per dollar, {headers[0]}", named, rows))
     return [Section("What matters", blocks)] if blocks else []
 
 
