@@ -85,6 +85,10 @@ CASES = [
          BOTH, None),
     Case("unless it is renewed", (job(0, 20), job(1, 90, 45)), [term(8_000), term(16_000, 80.0)],
          {**BOTH, (0, 1): 20.0, (1, 1): 20.0}, 16_000),
+    Case("small jobs again and again, within two long ones that fill a term, need other nodes",
+         (job(0, 21), job(1, 42), *(job(n, 2 * n + 1.0, 2.0 * n) for n in range(2, 20))),
+         [term(8_000, 90.0), rent(4, 100)],  # none but job 10, from day 20 to 21, fits between the long ones
+         {(0, 0): 20.0, (1, 0): 20.0, **{(n, p): 0.05 for n in range(2, 20) for p in (0, 1)}}, 8_000 + 17 * 5),
     Case("an urgent job in the middle of a long one needs other nodes", (job(0, 44), job(1, 20, 10)),
          [rent(8, 100, 8), hire("spot", TERM, 2, day_usd=300)], {(0, 0): 30.0, (1, 0): 5.0, (1, 1): 5.0}, 4_500),
     Case("if the long one may not be paused, which costs a restart", (paused(job(0, 44), 2.0), job(1, 20, 10)),
@@ -105,4 +109,4 @@ def test_what_time_makes_of_it(case: Case) -> None:
 
 
 def test_there_are_two_dozen() -> None:
-    assert len(CASES) == len({case.name for case in CASES}) == 24
+    assert len(CASES) == len({case.name for case in CASES}) == 25

@@ -162,8 +162,8 @@ def _group(
         schedule = sequenced(tasks(days(1.0) | first), ground)
         if schedule.times is not None:
             return schedule, days(1.0) | first
-    if terms:
-        return Collision(tuple(jobs), names, proven=False)
+    if terms and sequenced(tasks(days(0.0)), ground).times is not None:
+        return Collision(tuple(jobs), names, proven=False)  # another first day may do; here terms have none
     if bought and sequenced(tasks(days(0.0)), ground).times is not None:
         share = largest(lambda share: sequenced(tasks(days(share)), ground).times is not None)
         later = sequenced(tasks(days(share + 0.5**HALVINGS)), ground)
