@@ -16,7 +16,7 @@ from typing import Any
 from planner.axes import AXES
 from planner.base.errors import WrongQuestion
 from planner.base.reading import short_hash
-from planner.launchers.reading import python_file
+from planner.launchers.reading import python_program
 from planner.launchers.reading.found_options import FoundOptions
 from planner.launchers.reading.trainer_dialects import TARGETS, library_name, mapping
 
@@ -100,7 +100,7 @@ def mapping_of(text: str) -> dict[str, Any]:
         WrongQuestion: it is none of them.
     """
     if IS_PYTHON.search(text):
-        return python_file.values(text)
+        return python_program.values(text)
     return mapping(text)
 
 

@@ -15,6 +15,7 @@ from planner.launchers.reading import (
     formats,
     megatron_family,
     nemo_rl,
+    recipes,
     table_commands,
     torchtitan,
     trainer,
@@ -40,7 +41,7 @@ FILES: dict[str, Callable[[str, Path], FoundOptions]] = {
 }
 TABLED = tuple(formats.formats())
 """Formats that a table alone says how to read."""
-SOURCES = tuple(dict.fromkeys((*COMMANDS, *FILES, *TABLED, "primus")))
+SOURCES = tuple(dict.fromkeys((*COMMANDS, *FILES, *TABLED, *recipes.recipes(), "primus")))
 """What a configuration may be for: a command or a script with one, or a file of its own format."""
 
 
@@ -79,6 +80,8 @@ def read(source: str, text: str, started: Started = AS_IT_IS) -> FoundOptions:
 
 
 def _found(source: str, text: str, folder: Path, started: Started) -> FoundOptions:
+    if source in recipes.recipes():
+        return recipes.read(source, text_of(text), folder, started)
     if source == "trainer" and _file_for(text_of(text)) == "trainer":
         return trainer.read_file("trainer")(_whole(text_of(text), started), folder)
     if source in TABLED and (source not in COMMANDS or _is_file_of_keys(text_of(text))):
@@ -187,6 +190,8 @@ def detect(text: str) -> str:
         WrongQuestion: a format that no reader takes, or nothing that is known.
     """
     inner = text_of(text)
+    if (recipe := recipes.framework(inner)) is not None:
+        return recipe
     if (found := _file_for(inner)) is not None:
         return found
     if torchtitan.IS_FILE.search(inner):

@@ -1,0 +1,285 @@
+"""Python's own functions, and methods of its constants, on the values of a program that is only read."""
+
+from __future__ import annotations
+
+import copy
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from planner.launchers.reading.python_values import (
+    MOST,
+    TEXT_METHODS,
+    ConstantMethod,
+    Named,
+    ProgramClass,
+    ProgramFunction,
+    ProgramObject,
+    Unknown,
+    plain,
+    truth,
+)
+
+_PURE = {
+    "int": int, "float": float, "str": str, "bool": bool, "len": len, "max": max, "min": min, "sum": sum, "abs": abs,
+    "round": round, "sorted": sorted, "any": any, "all": all, "math.ceil": math.ceil, "math.floor": math.floor,
+    "math.log2": math.log2, "math.sqrt": math.sqrt, "math.prod": math.prod, "set": lambda *a: [*dict.fromkeys(*a)],
+    "list": lambda *a: list(*a), "tuple": lambda *a: tuple(*a), "divmod": divmod, "reversed": lambda a: [*reversed(a)],
+    "enumerate": lambda *a: [*enumerate(*a)], "zip": lambda *a: [*zip(*a, strict=False)],
+    "math.gcd": math.gcd, "math.lcm": math.lcm,
+}  # fmt: skip
+_TYPES = {"str", "int", "float", "bool", "list", "dict", "tuple", "NoneType"}
+_OF_RECORDS = {"list", "tuple", "len", "enumerate", "zip", "reversed"}
+"""Functions of lists, whatever is in them."""
+_CONFIGS = re.compile(r"(.*\.)?(run|nemo_run|fdl|fiddle)\.(Config|Partial)|(functools\.)?partial")
+"""What makes an object of a function or class later: of NeMo-Run, or of Python."""
+_UNPICKY = re.compile(
+    r"(logging|logger|log|warnings|os|sys|time|json|random|pprint|pathlib|shutil|subprocess)(\..*)?|print"
+)
+"""Functions that change nothing of a configuration."""
+
+
+def items(value: Any) -> list[Any] | None:
+    """What a loop goes through; None where that is not known."""
+    if isinstance(value, list | tuple | set | dict | str):
+        return list(value)
+    return None
+
+
+def words_of(value: Any) -> dict[str, Any]:
+    """What ``**`` makes of a value; of one that is not known, a word that stands for all."""
+    if isinstance(value, dict):
+        return {str(key): part for key, part in value.items()}
+    return {"**": value if isinstance(value, Unknown) else Unknown("keywords that are not known")}
+
+
+def put(owner: Any, key: Any, value: Any) -> None:
+    """``owner[key] = value``; a key that is not known may be any."""
+    if isinstance(owner, ProgramObject):
+        owner.fields[str(key) if plain(key) else "**"] = value
+    elif isinstance(owner, dict) and isinstance(key, str | int | float | tuple | bool | None) and plain(key):
+        owner[key] = value
+    elif isinstance(owner, dict) and isinstance(key, Named):
+        owner[key.name] = value
+    elif isinstance(owner, dict):
+        owner.update(dict.fromkeys(owner, Unknown("a key that is not known was set")))
+        owner["**"] = Unknown("a key that is not known was set")
+    elif isinstance(owner, list) and isinstance(key, int) and -len(owner) <= key < len(owner):
+        owner[key] = value
+
+
+def item(owner: Any, key: Any, environment: Mapping[str, str]) -> Any:
+    """``owner[key]``."""
+    if isinstance(owner, Unknown):
+        return owner
+    if isinstance(owner, Named) and owner.name == "os.environ" and isinstance(key, str):
+        return environment.get(key, Unknown(f"${key}, which is not set (--env {key}=...)"))
+    if isinstance(owner, ProgramObject):
+        return owner.fields.setdefault(str(key), ProgramObject()) if plain(key) else Unknown("an item")
+    if isinstance(owner, Named):  # a generic type, or an enumeration by name
+        return Named(f"{owner.name}[{key}]") if isinstance(key, str) else owner
+    key = key.name if isinstance(key, Named) else key
+    try:
+        return owner[key]
+    except (TypeError, KeyError, IndexError):
+        return Unknown(f"no item {key!s:.40}")
+
+
+def cut(owner: Any, start: Any, end: Any) -> Any:
+    """``owner[start:end]``."""
+    bounds = [bound for bound in (start, end) if bound is not None]
+    known = isinstance(owner, list | tuple | str) and all(isinstance(bound, int) for bound in bounds)
+    return owner[start:end] if known else Unknown("a part of what is not known")
+
+
+def of_constant(bound: ConstantMethod, arguments: tuple[Any, ...], words: Mapping[str, Any]) -> Any:
+    """A method of a text, a list or a mapping."""
+    owner, name = bound.owner, bound.name
+    if isinstance(owner, str) and name == "format":
+        return _formatted(owner, arguments, words)
+    try:
+        if isinstance(owner, str) and name in (*TEXT_METHODS, "replace") and all(map(plain, arguments)):
+            grows = name == "replace" and len(owner) * (1 + len(str(arguments[1]))) > MOST
+            return Unknown("a long text") if grows else getattr(owner, name)(*arguments)
+        if isinstance(owner, dict) and name in ("get", "pop") and arguments:
+            default = arguments[1] if len(arguments) > 1 else None
+            key = arguments[0].name if isinstance(arguments[0], Named) else arguments[0]
+            missing = owner.get("**", default)
+            value = owner.get(key, missing) if plain(key) else Unknown("a key that is not known")
+            if name == "pop" and plain(key):
+                owner.pop(key, None)
+            return value
+        if isinstance(owner, dict) and name in ("items", "keys", "values", "copy"):
+            return dict(owner) if name == "copy" else [*getattr(owner, name)()]
+        if isinstance(owner, dict) and name in ("update", "setdefault"):
+            if name == "setdefault":
+                return owner.setdefault(arguments[0], arguments[1] if arguments[1:] else None)
+            for more in (*arguments, dict(words)):
+                owner.update(words_of(more) if more != {} else {})
+            return None
+        if isinstance(owner, list) and name in ("append", "extend", "insert", "copy", "index", "count"):
+            more = items(arguments[0]) if name == "extend" else None
+            if name == "extend":
+                return owner.extend([Unknown("what is not known")] if more is None else more)
+            return getattr(owner, name)(*arguments) if len(owner) < MOST else Unknown("a long list")
+    except (TypeError, ValueError, IndexError, KeyError):
+        return Unknown(f".{name}() of this")
+    if isinstance(owner, list | dict):
+        owner.clear()
+        put(owner, Unknown(""), None)
+    return Unknown(f".{name}()")
+
+
+def _formatted(text: str, arguments: Sequence[Any], words: Mapping[str, Any]) -> Any:
+    """``"{}-{name}".format(...)`` with texts and numbers, without widths."""
+    places = iter(arguments)
+    values: list[str] = []
+    for part in re.split(r"(\{\w*\})", text):
+        if not re.fullmatch(r"\{\w*\}", part):
+            values.append(part)
+            continue
+        value = words.get(part[1:-1]) if part != "{}" else next(places, Unknown(""))
+        if not isinstance(value, str | int | float):
+            return Unknown(f"{text:.40}")
+        values.append(str(value))
+    whole = "".join(values)
+    return whole if "{" not in whole and len(whole) < MOST else Unknown(f"{text:.40}")
+
+
+def built_in(environment: Mapping[str, str], name: str, arguments: tuple[Any, ...], words: dict[str, Any]) -> Any:
+    """What Python's own functions return; NotImplemented for others."""
+    if name in _PURE:
+        inner = [part for value in arguments for part in (items(value) or [value])]
+        known = name in _OF_RECORDS or (all(map(plain, inner)) and plain(words))
+        if not known or any(isinstance(value, Unknown | ProgramObject | Named) for value in arguments):
+            return next((part for part in inner if isinstance(part, Unknown)), Unknown(f"{name}()"))
+        try:
+            return _PURE[name](*arguments, **words)  # type: ignore[operator]
+        except (TypeError, ValueError, ArithmeticError, OverflowError):
+            return Unknown(f"{name}()")
+    if name == "range":
+        whole = all(isinstance(value, int) and abs(value) <= MOST for value in arguments) and 0 < len(arguments) < 4
+        return [*range(*arguments)] if whole and arguments[2:] != (0,) else Unknown("range()")
+    if name == "dict":
+        return {**(words_of(arguments[0]) if arguments else {}), **words}
+    if name in ("os.environ.get", "os.getenv"):
+        default = arguments[1] if len(arguments) > 1 else words.get("default")
+        return environment.get(str(arguments[0]), default) if arguments else default
+    if name in ("hasattr", "getattr", "setattr", "isinstance") and len(arguments) > 1:
+        return _reflected(name, *arguments[:3])
+    if name in ("cast", "typing.cast") and len(arguments) == 2:
+        return arguments[1]
+    if name in ("copy.deepcopy", "deepcopy", "copy.copy") and arguments:
+        return copied(arguments[0])
+    if name in ("replace", "dataclasses.replace") and arguments and isinstance(arguments[0], ProgramObject):
+        made = copied(arguments[0])
+        made.fields |= words
+        return made
+    if _CONFIGS.fullmatch(name) and arguments:
+        return _configured(name, arguments, words)
+    if _UNPICKY.fullmatch(name):
+        return Unknown(f"{name}()")
+    if name in ("super",):
+        return Unknown("super()")
+    return NotImplemented
+
+
+def _configured(name: str, arguments: tuple[Any, ...], words: dict[str, Any]) -> Any:
+    """``run.Config(llm.Llama3Config8B, seq_length=8192)``: a record of what it makes."""
+    what, *rest = arguments
+    if isinstance(what, ProgramFunction) and name.endswith("partial"):
+        return ProgramFunction(
+            what.node, what.scope, what.defaults, (*what.arguments, *rest), {**what.words, **words}, what.kind
+        )
+    fields = {**{str(place): value for place, value in enumerate(rest)}, **words}
+    if isinstance(what, ProgramClass):
+        return ProgramObject(what.extends or what.name, {**what.fields, **fields}, methods=what.methods)
+    if isinstance(what, Named | ProgramFunction):
+        return ProgramObject(what.name, fields)
+    return ProgramObject(name, fields, [what.why if isinstance(what, Unknown) else name])
+
+
+def _reflected(name: str, owner: Any, key: Any, value: Any = None) -> Any:
+    if name == "setattr":
+        put(owner, key, value)
+        return None
+    if isinstance(owner, ProgramObject) and isinstance(key, str):
+        is_set = key in owner.fields
+        if name == "hasattr":
+            return True if is_set else Unknown(f"whether there is {key}")
+        return owner.fields[key] if is_set and name == "getattr" else Unknown(f"the attribute {key}")
+    if name == "isinstance" and (plain(owner) or (isinstance(owner, ProgramObject) and owner.type)):
+        names = [part.name for part in (items(key) or [key]) if isinstance(part, Named)]
+        if plain(owner) or all(part in _TYPES for part in names):
+            return type(owner).__name__ in names
+    return Unknown(f"{name}()")
+
+
+def copied(value: Any) -> Any:
+    """A copy of a value, its records copied too."""
+    if isinstance(value, ProgramObject):
+        return ProgramObject(
+            value.type, {name: copied(part) for name, part in value.fields.items()}, [*value.changed_by], value.methods
+        )
+    if isinstance(value, list | tuple):
+        return type(value)(copied(part) for part in value)
+    if isinstance(value, dict):
+        return {key: copied(part) for key, part in value.items()}
+    return (
+        value
+        if isinstance(value, Named | Unknown | ProgramFunction | ProgramClass | ConstantMethod)
+        else copy.copy(value)
+    )
+
+
+def of_parser(
+    parser: ProgramObject, name: str, arguments: tuple[Any, ...], words: Mapping[str, Any], line: Sequence[str]
+) -> Any:
+    """A method of ``argparse.ArgumentParser`` or of its groups, which keep their options in its field ``options``."""
+    options: dict[str, Any] = parser.fields.setdefault("options", {})
+    if name in ("add_argument_group", "add_mutually_exclusive_group"):
+        return parser
+    if name == "add_argument":
+        names = [str(argument) for argument in arguments]
+        flag = next((text for text in names if text.startswith("--")), names[0] if names else "")
+        key = str(words.get("dest") or flag.lstrip("-").replace("-", "_"))
+        options[key] = (names, dict(words))
+        return ProgramObject()
+    if name == "set_defaults":
+        for key, value in words.items():
+            names, others = options.get(key, ([f"--{key}"], {}))
+            options[key] = (names, {**others, "default": value})
+        return None
+    if name in ("parse_args", "parse_known_args"):
+        values = {key: _option(names, stated, line) for key, (names, stated) in options.items()}
+        made = ProgramObject("argparse.Namespace", values)
+        return made if name == "parse_args" else (made, [])
+    return Unknown(f"{name}() of the parser")
+
+
+def _option(names: Sequence[str], stated: Mapping[str, Any], line: Sequence[str]) -> Any:
+    """The value of an option: on the command line, or its default."""
+    action = stated.get("action")
+    place = next((at for at, text in enumerate(line) if text.partition("=")[0] in names), None)
+    if action in ("store_true", "store_false"):
+        usual = action == "store_false"
+        return (not usual) if place is not None else stated.get("default", usual)
+    if place is None:
+        required = truth(stated.get("required", False)) or not (names and names[0].startswith("-"))
+        missing = Unknown(f"{names[0] if names else 'an option'}, which the command line says (--arg {names[0]}=VALUE)")
+        return missing if required and "default" not in stated else stated.get("default")
+    text = line[place].partition("=")[2] if "=" in line[place] else "".join(line[place + 1 : place + 2])
+    return _typed(text, stated.get("type"))
+
+
+def _typed(text: str, kind: Any) -> Any:
+    name = kind.name if isinstance(kind, Named) else ""
+    try:
+        if name in ("int", "float"):
+            return int(text) if name == "int" else float(text)
+    except ValueError:
+        return Unknown(f"{text:.40}: no number")
+    if name == "bool":
+        return bool(text)
+    return text if kind is None or name == "str" else Unknown(f"{text:.40} as the program takes it")

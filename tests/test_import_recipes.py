@@ -1,0 +1,133 @@
+"""Programs that build a configuration are followed, never run; what hangs on code that is not here is refused."""
+
+from pathlib import Path
+
+import pytest
+
+from planner.base.errors import WrongQuestion
+from planner.launchers.reading import python_program, recipes
+from planner.launchers.reading.found_options import FoundOptions
+from planner.launchers.reading.source import Started, detect, read
+
+BRIDGE = """
+import argparse
+import torch
+from megatron.bridge import AutoBridge
+from megatron.bridge.training.config import ConfigContainer, TrainingConfig
+from megatron.bridge.training.pretrain import pretrain
+
+def build(tp, micro=2):
+    cfg = ConfigContainer(train=TrainingConfig(global_batch_size=micro * 64, micro_batch_size=micro))
+    cfg.model = AutoBridge.from_hf_pretrained("meta-llama/Meta-Llama-3-8B").to_megatron_provider(load_weights=False)
+    cfg.model.tensor_model_parallel_size = tp
+    cfg.model.sequence_parallel = tp > 1
+    cfg.dataset.seq_length = 4096 if tp == 1 else 8192
+    cfg.mixed_precision = "bf16_mixed"
+    cfg.ddp.use_distributed_optimizer = True
+    return cfg
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--tp", type=int, default=2)
+    args = parser.parse_args()
+    cfg = build(args.tp)
+    EXTRA
+    pretrain(cfg, forward_step)
+
+if __name__ == "__main__":
+    main()
+"""
+NEMO = """
+import nemo_run as run
+from nemo import lightning as nl
+from nemo.collections import llm
+
+def recipe(nodes: int = 2) -> run.Partial:
+    strategy = run.Config(nl.MegatronStrategy, tensor_model_parallel_size=4, sequence_parallel=True)
+    made = run.Partial(
+        llm.pretrain,
+        model=run.Config(llm.LlamaModel, config=run.Config(llm.Llama3Config8B)),
+        trainer=run.Config(
+            nl.Trainer, devices=8, num_nodes=nodes, max_steps=100, strategy=strategy,
+            plugins=run.Config(nl.MegatronMixedPrecision, precision="bf16-mixed"),
+        ),
+        data=run.Config(llm.MockDataModule, seq_length=8192, global_batch_size=128, micro_batch_size=1),
+    )
+    for name, size in [("context_parallel_size", 2)]:
+        setattr(made.trainer.strategy, name, size)
+    return made
+
+with run.Experiment("one") as exp:
+    exp.add(recipe(), executor=run.LocalExecutor())
+"""
+
+
+def bridge(extra: str = "pass", *arguments: str) -> FoundOptions:
+    """The recipe with a line more, on a command line."""
+    return recipes.read("megatron-bridge", BRIDGE.replace("EXTRA", extra), Path(), Started(arguments))
+
+
+def test_program_is_followed_to_the_configuration_it_starts() -> None:
+    assert detect(BRIDGE) == "megatron-bridge"
+
+    default, other = bridge(), bridge("pass", "--tp=1")
+
+    assert (default.settings["tp"], default.settings["zero"], default.sequence, default.batch) == (2, 1, 8192, 128)
+    assert (other.settings["tp"], other.settings["sequence_parallel"], other.sequence) == (1, "off", 4096)
+    assert (default.model, default.method, default.precision) == ("llama3-8b", "pretrain", "bf16")
+
+
+def test_nemo_recipe_states_ranks_and_degrees() -> None:
+    found = read(detect(NEMO), NEMO)
+
+    assert (found.ranks, found.batch, found.sequence, found.model) == (16, 128, 8192, "llama3-8b")
+    assert (found.settings["tp"], found.settings["cp"], found.settings["sequence_parallel"]) == (4, 2, "on")
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("from mine import tuned; tuned(cfg)", "tuned receives the configuration"),
+        ("from mine import tuned; cfg = tuned()", "comes from tuned"),
+        ("from mine import width; cfg.model.pipeline_model_parallel_size = width", "mine.width"),
+        ("import os; cfg.model.pipeline_model_parallel_size = int(os.environ['PP'])", "--env PP"),
+        (
+            "import torch\n    if torch.cuda.is_available(): cfg.model.context_parallel_size = 2",
+            "context_parallel_size",
+        ),
+        ("for x in open('sizes'): cfg.train.micro_batch_size = int(x)", "micro_batch_size is not in the program"),
+        ("cfg.model.some_new_kernel = True", "some-new-kernel"),
+        ("cfg.peft = object()", "peft"),
+        ("cfg.model = None", "the model is not named"),
+    ],
+)
+def test_what_is_not_in_the_program_is_refused(line: str, reason: str) -> None:
+    with pytest.raises(WrongQuestion, match=reason):
+        bridge(line)
+
+
+def test_functions_that_print_save_or_log_change_nothing() -> None:
+    lines = "print(cfg); import logging; logging.info(cfg); cfg.logger.wandb_project = unknown"
+
+    assert bridge(lines) == bridge()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x = 'a' * 10 ** 9",
+        "x = [0] * 10 ** 9",
+        "x = 10 ** 10 ** 10",
+        "x = 1 << 10 ** 9",
+        "x = '%0999999999d' % 1",
+        "def f(n): return f(n) + f(n)\nx = f(1)",
+        "x = 1\nwhile True: x = x * 2",
+        "x = list(range(10 ** 18))",
+    ],
+)
+def test_values_that_grow_without_end_are_not_known(text: str) -> None:
+    try:
+        value = python_program.values(text)["x"]
+    except WrongQuestion:
+        return
+    assert str(value).startswith("not in the file")
