@@ -141,11 +141,12 @@ def _read(dialect: Dialect, values: Values, folder: Path) -> FoundOptions:
     offloads = true(values.get(OFFLOADING)) and sharded.settings.get("zero") in (0, 3)
     if offloads:
         settings["activation_offload"] = "all"
+    runtime = _runtime(dialect, values, sharded.runtime, anyhow=bool(base or offloads))
     lora = dialect.adapts(values)
     targets = "all" if true(values.get("lora_target_linear")) else dialect.get(values, "targets")
     steps = _whole(dialect, values, "steps")
     return FoundOptions(
-        runtime=_quantising(values) if base or offloads or _fuses(dialect, values) else sharded.runtime,
+        runtime=runtime,
         settings=settings,
         accumulation=accumulation,
         per_rank=micro * accumulation,
@@ -160,7 +161,7 @@ def _read(dialect: Dialect, values: Values, folder: Path) -> FoundOptions:
         ranks=values.get("processes") or _size(dialect, values, "ranks"),
         degrees=_mesh(dialect, values, replicas),
         shards=replicas if replicas > 1 else None,
-        differs=tuple(_differs(dialect, values, sharded)),
+        differs=tuple(_differs(dialect, values, sharded, runtime)),
         unread=sorted(
             str(name) for name in values if _unread(str(name), values[name]) and not (offloads and name == OFFLOADING)
         ),
@@ -174,15 +175,16 @@ def _mesh(dialect: Dialect, values: Values, replicas: int) -> tuple[int, int] | 
     return (replicas, shards or -1) if shards or replicas > 1 else None
 
 
-def _quantising(values: Values) -> str:
-    """The runtime whose predictions hold for quantised weights, with Liger's kernels or without."""
-    return "hf-trainer-liger" if any(true(values.get(name)) for name in LIGER) else "hf-trainer"
-
-
-def _fuses(dialect: Dialect, values: Values) -> bool:
-    """Whether adapters are trained with Liger's kernels, as plans of adapters are, on shards that ZeRO has."""
+def _runtime(dialect: Dialect, values: Values, sharding: str, *, anyhow: bool) -> str:
+    """The runtime whose predictions hold: the Trainer's own, with Liger's kernels or without, on replicas, under FSDP,
+    and `anyhow` (over a quantised base, with activations in host memory); else that of what shards it: DeepSpeed, or a
+    mesh with tensor or context parallelism, which the Trainer's runtime has not.
+    """
+    liger = any(true(values.get(name)) for name in LIGER)
+    trainer = "hf-trainer-liger" if liger else "hf-trainer"
     alone = all((_size(dialect, values, axis) or 1) == 1 for axis in ("tp", "cp"))
-    return dialect.adapts(values) and alone and _quantising(values) == "hf-trainer-liger"
+    by_torch = sharding in ("pytorch-ddp", "fsdp2") or (liger and dialect.adapts(values))
+    return trainer if anyhow or (alone and by_torch) else sharding
 
 
 def _untrained(values: Values) -> bool:
@@ -216,9 +218,9 @@ def _refuse(dialect: Dialect, values: Values) -> None:
         )
 
 
-def _differs(dialect: Dialect, values: Values, sharded: FoundOptions) -> Iterator[str]:
+def _differs(dialect: Dialect, values: Values, sharded: FoundOptions, runtime: str) -> Iterator[str]:
     yield from sharded.differs
-    predicted = LIGER if _base(dialect, values) or _fuses(dialect, values) else ()
+    predicted = LIGER if runtime == "hf-trainer-liger" else ()
     notes = dict.fromkeys(text for name, text in OTHERWISE.items() if true(values.get(name)) and name not in predicted)
     yield from (f"{text}; predicted without" for text in notes)
     if (name := str(dialect.get(values, "optimizer") or "")) in NEAREST:
