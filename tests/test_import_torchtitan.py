@@ -61,7 +61,6 @@ def test_an_older_toml_file_is_read() -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        (f"{RUN} --training.dtype bfloat16", "--training.dtype: may change precision, memory or time"),
         (f"{RUN} --parallelism.new_degree 2", "--parallelism.new_degree: may change"),
         (RUN.replace("70b", "8b_first_85_pct_layers_nvfp4"), "4-bit products cannot be taken over"),
         (TOML.replace('"full"', '"some"'), "activation_checkpoint.mode some: choose none, selective, full"),

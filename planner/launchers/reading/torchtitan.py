@@ -13,7 +13,8 @@ from planner.launchers.reading import formats
 from planner.launchers.reading.command import command
 from planner.launchers.reading.found_options import FoundOptions, Options, Reading
 from planner.launchers.reading.shell.script import Script
-from planner.launchers.reading.trainer_dialects import library_name
+from planner.launchers.reading.trainer_dialects import library_name, named_file
+from planner.models import workload
 from planner.schema.hardware import SPLIT_SCHEDULES
 from planner.schema.launcher_table import launcher_table
 
@@ -24,6 +25,7 @@ IS_FILE = re.compile(r"^\[(training|parallelism|job|model)\]\s*$", re.MULTILINE)
 _P, _T = "parallelism.", "training."
 _SCHEDULE, _RESHARD = f"{_P}pipeline_parallel_schedule", f"{_P}fsdp_reshard_after_forward"
 _EXPERTS = f"{_P}expert_tensor_parallel_degree"
+_FILE = "job.config_file"
 _PRECISIONS = {"float8": "fp8", "mx": "mxfp8"}
 """Converter of linear layers -> precision."""
 _READ = {option.name for option in TABLE.options.values() if not option.is_job}
@@ -31,6 +33,7 @@ _MATTERS = re.compile(TABLE.head["options"]["matter"])
 _HARMLESS = re.compile("|".join(TABLE.head["options"]["harmless"]))
 _OTHERWISE: Mapping[str, Mapping[str, str]] = TABLE.head["otherwise"]
 """Option -> its value -> how it is predicted; nothing, where that is as it says."""
+_FORMERLY: Mapping[str, str] = TABLE.head["formerly"]
 _COMPILED = {f"compile.{name}" for name in ("enable", "components", "backend")} | {f"{_T}compile"}
 
 
@@ -61,14 +64,20 @@ CONFIGS: Mapping[str, Config] = {name: Config(**row) for name, row in TABLE.head
 
 
 def read(script: Script) -> FoundOptions:
-    """A command line, or a script with one; what a configuration of torchtitan's own holds is known.
+    """A command line, or a script with one; what a configuration of torchtitan's own holds is known, and a TOML file
+    that it names (until 0.2) is read under its options.
 
     Raises:
         WrongQuestion: it says nothing, or something that no plan can say.
     """
-    started = command(script, _READ)
+    started = command(script, {*_READ, *_FORMERLY, _FILE})
     if started is None:
         raise WrongQuestion("--from torchtitan: no option of torchtitan in it (--training.seq_len ...)")
+    if _FILE in started.options:
+        text = named_file(script.folder, "".join(started.options[_FILE][:1]), script.files)
+        leads = {name: values or True for name, values in started.options.items() if name != _FILE}
+        tables = {name: value for name, value in {**_flat(text), **leads}.items() if name not in script.ignored}
+        return replace(found_tables(tables), ranks=started.ranks, assumed=started.assumed)
     name = (started.options.get("config") or [""])[0]
     if "nvfp4" in name:
         raise WrongQuestion(f"--config {name:.60}: 4-bit products cannot be taken over")
@@ -125,7 +134,11 @@ def found_options(flags: Options, config: Config | None) -> FoundOptions:
         model=config.model if config and config.model else (flags.get("config") or [""])[0].replace("_", "-") or None,
         shards=replicas if replicas > 1 else None,
         layers_per_chunk=reading(f"{_P}pipeline_parallel_layers_per_stage"),
-        unread=sorted(flags.keys() - _READ - _COMPILED - _OTHERWISE.keys()),
+        unread=sorted(
+            name
+            for name in flags.keys() - _READ - _COMPILED - _OTHERWISE.keys() - _FORMERLY.keys()
+            if not _HARMLESS.fullmatch(name)
+        ),
     )
 
 
@@ -204,19 +217,62 @@ def found_tables(flat: dict[str, Any], model: str = "") -> FoundOptions:
     """
     if (optimizer := str(flat.get("optimizer.name", "AdamW"))) not in ("AdamW", "Adam"):
         raise WrongQuestion(f"optimizer.name {optimizer:.40}: choose AdamW, Adam; --ignore optimizer.name prices AdamW")
-    policy = str(flat.pop("activation_checkpoint.mode", "selective"))
-    if policy not in ("none", "selective", "full"):
-        raise WrongQuestion(f"activation_checkpoint.mode {policy:.40}: choose none, selective, full")
+    policy, partly = _recomputed(flat)
     kinds = _converters(flat)
     name = f"{flat.get('model.name', '')}-{flat['model.flavor']}".lower() if flat.get("model.flavor") else model
     name = library_name(TABLE.head["flavors"].get(name, name))
     config = Config(name, 8, 2048, 0, policy, precision=kinds[0] if kinds else "bf16")
-    formerly = TABLE.head["formerly"]
-    known = {formerly.get(name, name): [str(value)] for name, value in flat.items() if value is not False}
-    passed = ("activation_checkpoint.", "float8.", "quantize.", "mx.", "primus_turbo.")
-    if known.get(_EXPERTS) == ["1"]:
-        del known[_EXPERTS]
-    return found_options({name: value for name, value in known.items() if not name.startswith(passed)}, config)
+    stated = {name: value for name, value in flat.items() if value is not None}
+    known = {
+        _FORMERLY.get(name, name): _words(value)
+        for name, value in stated.items()
+        if value is not False or name in _OTHERWISE
+    }
+    passed = ("float8.", "quantize.", "mx.", "primus_turbo.")
+    own = [] if not kinds else [f"{name} {value!s:.40}" for name, value in flat.items() if _eased(name, value)]
+    cut = known.pop(_EXPERTS, ["1"])[0]
+    options = found_options({name: value for name, value in known.items() if not name.startswith(passed)}, config)
+    if _is_mixture(name):
+        whole = options.settings.get("ep", 1) == 1
+        settings = {**options.settings, "etp": options.settings["tp"] if whole else cut}
+        options = replace(options, settings=settings)
+    eased = f"8-bit products with {', '.join(own)}; predicted without"
+    return replace(options, differs=[*options.differs, *partly, *([eased] if own else [])])
+
+
+def _is_mixture(model: str) -> bool:
+    """Whether the library's model has experts, which all tensor-parallel ranks share where no rank has some of them."""
+    return model in workload.library() and workload.model(model).moe is not None
+
+
+def _words(value: Any) -> list[str]:
+    return [*map(str, value)] if isinstance(value, list) else [str(value)]
+
+
+def _eased(name: str, value: Any) -> bool:
+    """Whether an option of a converter changes its products or what is sent (which layers it leaves out does not)."""
+    inner = re.fullmatch(r"(?:quantize\.(?:linear|grouped_mm)\.)?(?:float8|mx)\.(\w+)", name)
+    still = ("filter_fqns", "fqns", "emulate", "mxfp8_dim1_cast_kernel_choice", "use_fp8_dim1_cast_triton_kernel")
+    usual = (False, None, "dynamic", "tensorwise", "mxfp8", "mxfp8_cublas")
+    return inner is not None and inner[1] not in still and value not in usual
+
+
+def _recomputed(flat: dict[str, Any]) -> tuple[str, list[str]]:
+    """Which activations are computed again, and what of that is predicted otherwise.
+
+    Selective checkpoints are every second block unless ``selective_ac_option`` says another number, or ``op``.
+    """
+    mode = "".join(_words(flat.pop("activation_checkpoint.mode", "selective")))
+    option = "".join(_words(flat.pop("activation_checkpoint.selective_ac_option", "2")))
+    if mode not in ("none", "selective", "full"):
+        raise WrongQuestion(f"activation_checkpoint.mode {mode:.40}: choose none, selective, full")
+    if mode != "selective" or option == "op":
+        return mode, []
+    if not re.fullmatch(r"[1-9]\d{0,3}", option):
+        raise WrongQuestion(f"activation_checkpoint.selective_ac_option {option:.40}: op or a whole number is expected")
+    if option == "1":
+        return "full", []
+    return mode, [f"every {option}. block is recomputed as a whole; predicted each in part (selective)"]
 
 
 def _flat(text: str) -> dict[str, Any]:
