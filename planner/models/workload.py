@@ -97,6 +97,11 @@ def model(entry: str, extra: Path | None = None) -> Model:
     return known[entry]
 
 
+def hub() -> dict[str, str]:
+    """Checkpoint on the Hugging Face hub, ``owner/name`` -> the library's id."""
+    return tomllib.loads((data("models") / HUB).read_text(encoding="utf-8"))
+
+
 def _by_hub_id(entry: str) -> str | None:
     """The library's id of a checkpoint on the Hugging Face hub, ``owner/name``; None of anything else.
 
@@ -106,8 +111,7 @@ def _by_hub_id(entry: str) -> str | None:
     path = Path(entry)
     if not re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", entry) or path.suffix in (".json", ".toml") or path.exists():
         return None
-    table = tomllib.loads((data("models") / HUB).read_text(encoding="utf-8"))
-    published: dict[str, str] = {name.lower(): known for name, known in table.items()}
+    published = {name.lower(): known for name, known in hub().items()}
     if entry.lower() not in published:
         raise WrongQuestion(
             f"{entry}: no such file, and the library has no such checkpoint of the Hugging Face hub."

@@ -154,7 +154,9 @@ def _plain(name: str) -> str:
 
 def _agree(written: Any, stated: Any) -> bool:
     """Whether a table would write what stands there; what is off need not stand there."""
-    return spelt(written) == spelt(stated) or (written in UNSET and stated in UNSET)
+    numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in (written, stated))
+    same = float(written) == float(stated) if numbers else spelt(written) == spelt(stated)
+    return same or (written in UNSET and stated in UNSET)
 
 
 def renamed(source: str, values: Values) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,12 @@ from planner.base.errors import WrongQuestion, malformed
 from planner.launchers.reading import deepspeed
 from planner.launchers.reading.found_options import FoundOptions
 from planner.models import files
-from planner.models.workload import library
+from planner.models.workload import hub, library
 from planner.schema.launcher_table import launcher_table
 
 Values = Mapping[str, Any]
+MOST_VALUES = 20_000
+"""Of a YAML text with its aliases written out."""
 
 WORDS = launcher_table("trainer-arguments").head
 NAMES: Mapping[str, list[str]] = WORDS["names"]
@@ -279,19 +282,30 @@ def mapping(text: str) -> dict[str, Any]:
     """A YAML text as a mapping, its keys as text.
 
     Raises:
-        WrongQuestion: no YAML, no mapping, or one with aliases, which could grow without end.
+        WrongQuestion: no YAML, no mapping, or one whose aliases (``*name``) make it grow beyond :data:`MOST_VALUES`.
     """
     import yaml
 
     try:
-        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.SafeLoader)):
-            raise WrongQuestion("YAML with aliases (*name) is not read: write the values out")
         found = yaml.load(text, yaml.SafeLoader)
+        if "*" in text and _written_out(found, {}) > MOST_VALUES:
+            raise WrongQuestion(f"YAML whose aliases (*name) write out to more than {MOST_VALUES:,} values")
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         raise WrongQuestion(f"not YAML: {' '.join(malformed(error).split())[:200]}") from None
     if not isinstance(found, dict):
         raise WrongQuestion("not a mapping of options in YAML")
     return {str(key): value for key, value in found.items()}
+
+
+def _written_out(value: Any, counted: dict[int, int]) -> int:
+    """Values of a text with its aliases written out: each is counted once, and one that holds itself is endless."""
+    if not isinstance(value, dict | list):
+        return 1
+    if id(value) not in counted:
+        counted[id(value)] = MOST_VALUES + 1
+        parts = value.values() if isinstance(value, dict) else value
+        counted[id(value)] = 1 + sum(_written_out(part, counted) for part in parts)
+    return counted[id(value)]
 
 
 def library_name(name: str) -> str:
@@ -300,5 +314,16 @@ def library_name(name: str) -> str:
         return str(Path(name) / "config.json") if name and Path(name).is_dir() else name
     own = re.sub(r"([-_](hf|instruct|chat|base|it|v0\.\d|2507|bf16))+$", "", name.rpartition("/")[2].lower())
     own = re.sub(r"(?<=qwen2\.5)-coder|(?<=^gemma)-1\.1", "", own)  # other weights of the same shape
-    plain = re.sub(r"[^a-z0-9]", "", own.removeprefix("meta-"))
-    return next((known for known in library() if re.sub(r"[^a-z0-9]", "", known) == plain), name)
+    plain = _letters(re.sub("^(meta|nvidia)-", "", own))
+    known = next((known for known in library() if _letters(known) == plain), None)
+    return known or published().get(_letters(name.rpartition("/")[2].lower()), name)
+
+
+def _letters(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name)
+
+
+@cache
+def published() -> Mapping[str, str]:
+    """Letters of a checkpoint's name on the hub, without its owner -> the library's id."""
+    return {_letters(name.rpartition("/")[2].lower()): known for name, known in hub().items()}
