@@ -7,6 +7,7 @@ import pytest
 
 from planner.base.errors import WrongQuestion
 from planner.launchers.reading.source import Started, detect, read
+from planner.launchers.reading.trainer_dialects import mapping
 
 TITAN = """
 [model]
@@ -15,6 +16,24 @@ flavor = "8B"
 [training]
 local_batch_size = 2
 seq_len = 4096
+"""
+REGISTRY = """
+from torchtitan.components.optimizer import default_adamw
+from torchtitan.components.quantization import Float8LinearConverter
+from torchtitan.config import ParallelismConfig, TrainingConfig
+from torchtitan.distributed.activation_checkpoint import FullAC
+from torchtitan.trainer import Trainer
+from . import model_registry
+
+def llama3_405b():
+    config = Trainer.Config(
+        model_spec=model_registry("405B", converters=[Float8LinearConverter.Config()]),
+        optimizer=default_adamw(lr=1e-4),
+        training=TrainingConfig(num_tokens_per_microbatch_per_dp_rank=2 * 8192, max_context_length=8192, steps=3),
+        activation_checkpoint=FullAC.Config(),
+    )
+    config.parallelism = ParallelismConfig(tensor_parallel_degree=8)
+    return config
 """
 READ: dict[str, tuple[dict[str, str], dict[str, Any], str]] = {
     # name -> (files, of which the first is imported, what is read, what is told)
@@ -26,11 +45,29 @@ READ: dict[str, tuple[dict[str, str], dict[str, Any], str]] = {
         {"a.toml": TITAN}, {"recompute": "selective"}, "every 2. block is recomputed as a whole"),
     "torchtitan: every block": (
         {"a.toml": TITAN + '[activation_checkpoint]\nselective_ac_option = "1"'}, {"recompute": "full"}, ""),
-    "torchtitan: 16-bit weights": ({"a.toml": TITAN + 'dtype = "bfloat16"'}, {}, "weights, gradients and moments in 16"),
+    "torchtitan: 16-bit weights": ({"a.toml": TITAN + 'dtype = "bfloat16"'}, {}, "gradients and moments in 16 bit"),
     "torchtitan: experts in all tensor-parallel ranks": (
         {"a.toml": '[model]\nname = "llama4"\nflavor = "17bx16e"\n[training]\nseq_len = 64\n[parallelism]\n'
                    "tensor_parallel_degree = 8\nexpert_tensor_parallel_degree = 8"},
         {"model": "llama4-scout", "tp": 8, "etp": 8}, ""),
+    "torchtitan: a registry's function": (
+        {"config_registry.py": REGISTRY},
+        {"model": "llama3.1-405b", "micro": 2, "sequence": 8192, "tp": 8, "recompute": "full", "precision": "fp8"},
+        "of the program: llama3_405b"),
+    "olmo: a command over its file": (
+        {"run.sh": "torchrun --nproc_per_node=8 scripts/train.py a.yaml --device_train_microbatch_size=4",
+         "a.yaml": "model: {d_model: 64, n_layers: 2, n_heads: 2, layer_norm_type: rms, mlp_hidden_size: 512}\n"
+                   "device_train_microbatch_size: 2\nmax_duration: 10\nglobal_train_batch_size: 32\n"},
+        {"micro": 4, "batch": 32, "ranks": 8}, ""),
+    "llm-foundry: adapters, aliases": (
+        {"a.yaml": "dataset: &d {name: x}\neval_loader: *d\nmodel: {name: hf_causal_lm, pretrained_model_name_or_path: "
+                   "gpt2, peft_config: {peft_type: LORA, r: 8, target_modules: [q_proj]}}\nmax_seq_len: 64\n"
+                   "max_duration: 1ba\nglobal_train_batch_size: 8\n"},
+        {"method": "lora", "rank": 8, "targets": ("q",)}, ""),
+    "litgpt: a base of 4 bit": (
+        {"a.yaml": "checkpoint_dir: checkpoints/Qwen/Qwen2-7B\nout_dir: x\nquantize: bnb.nf4\nlora_r: 4\n"
+                   "train: {global_batch_size: 4, micro_batch_size: 2}\n"},
+        {"method": "qlora", "model": "qwen2.5-7b"}, ""),
 }  # fmt: skip
 
 
@@ -49,8 +86,14 @@ def test_what_a_file_states_is_read(name: str, tmp_path: Path) -> None:
 
 
 REFUSED = {
+    "torchtune's distillation": (
+        "model: {_component_: torchtune.models.llama3.llama3_8b}\ncheckpointer: x\nmetric_logger: x\nkd_ratio: 0.5",
+        "kd_ratio 0.5"),
+    "torchtune's preferences": (
+        "model: {_component_: torchtune.models.llama3.llama3_8b}\ncheckpointer: x\nmetric_logger: x\n"
+        "loss: {_component_: torchtune.rlhf.loss.DPOLoss}", "loss._component_ torchtune.rlhf.loss."),
     "torchtitan": (TITAN + "[optimizer]\nfollow_fsdp_groups = true", "optimizer.follow_fsdp_groups"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -62,3 +105,13 @@ def test_what_nobody_knows_is_refused_by_its_name(name: str, tmp_path: Path) -> 
 
     with pytest.raises(WrongQuestion, match=says.replace(".", r"\.")):
         read(detect(str(path)), str(path), Started())
+
+
+def test_aliases_that_grow_without_end_are_refused() -> None:
+    """Ten of ten of ten ...: a hundred thousand values of eleven lines."""
+    text = "a: &a [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n" + "".join(
+        f"{new}: &{new} [{', '.join([f'*{old}'] * 10)}]\n" for old, new in zip("abcde", "bcdef", strict=True)
+    )
+
+    with pytest.raises(WrongQuestion, match="write out to more than"):
+        mapping(text)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from planner.base.errors import WrongQuestion
-from planner.launchers.reading import formats, megatron_family
+from planner.launchers.reading import formats, megatron_family, torchtitan
 from planner.launchers.reading.found_options import FoundOptions
 from planner.launchers.reading.python_expressions import OutsideCall, OutsideFunctions
 from planner.launchers.reading.python_program import Program
@@ -313,4 +313,8 @@ def _tabled(name: str, rows: Values, built: Built) -> FoundOptions:
     return formats.read(formats.Format(name, {**common, **rows}), built.values)
 
 
-_READERS: Mapping[str, Callable[[str, Values, Built], FoundOptions]] = {"megatron": _megatron, "table": _tabled}
+_READERS: Mapping[str, Callable[[str, Values, Built], FoundOptions]] = {
+    "megatron": _megatron,
+    "table": _tabled,
+    "torchtitan": lambda name, rows, built: torchtitan.from_registry(built.name, built.values),
+}

@@ -287,14 +287,14 @@ def mapping(text: str) -> dict[str, Any]:
     import yaml
 
     try:
-        found = yaml.load(text, yaml.SafeLoader)
-        if "*" in text and _written_out(found, {}) > MOST_VALUES:
+        values = yaml.load(text, yaml.SafeLoader)
+        if "*" in text and _written_out(values, {}) > MOST_VALUES:
             raise WrongQuestion(f"YAML whose aliases (*name) write out to more than {MOST_VALUES:,} values")
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         raise WrongQuestion(f"not YAML: {' '.join(malformed(error).split())[:200]}") from None
-    if not isinstance(found, dict):
+    if not isinstance(values, dict):
         raise WrongQuestion("not a mapping of options in YAML")
-    return {str(key): value for key, value in found.items()}
+    return {str(key): value for key, value in values.items()}
 
 
 def _written_out(value: Any, counted: dict[int, int]) -> int:
