@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from planner.base.errors import WrongQuestion
+from planner.launchers.reading import trainers_of_rl
 from planner.launchers.reading.source import Started, detect, read
 from planner.launchers.reading.trainer_dialects import mapping
 
@@ -68,6 +69,10 @@ READ: dict[str, tuple[dict[str, str], dict[str, Any], str]] = {
         {"a.yaml": "checkpoint_dir: checkpoints/Qwen/Qwen2-7B\nout_dir: x\nquantize: bnb.nf4\nlora_r: 4\n"
                    "train: {global_batch_size: 4, micro_batch_size: 2}\n"},
         {"method": "qlora", "model": "qwen2.5-7b"}, ""),
+    "openrlhf: options without dots": (
+        {"run.sh": "deepspeed --module openrlhf.cli.train_sft --pretrain meta-llama/Meta-Llama-3-8B --max_len 4096 "
+                   "--bf16 --train_batch_size 64 --micro_train_batch_size 2 --zero_stage 3 --gradient_checkpointing"},
+        {"model": "llama3-8b", "sequence": 4096, "batch": 64, "micro": 2, "zero": 3, "recompute": "full"}, ""),
 }  # fmt: skip
 
 
@@ -115,3 +120,48 @@ def test_aliases_that_grow_without_end_are_refused() -> None:
 
     with pytest.raises(WrongQuestion, match="write out to more than"):
         mapping(text)
+
+
+RAY = (
+    "ray job submit --address=x -- python3 -m openrlhf.cli.train_ppo_ray --pretrain Qwen/Qwen2.5-7B "
+    "--colocate_all_models --actor_num_gpus_per_node 8 --vllm_num_engines 4 --vllm_tensor_parallel_size 2 "
+    "--train_batch_size 128 --bf16 "
+    "--rollout_batch_size 64 --n_samples_per_prompt 8 --micro_train_batch_size 2 --zero_stage 3 --adam_offload "
+    "--advantage_estimator group_norm --generate_max_len 2048 --remote_rm_url $URL --packing_samples"
+)
+DOTTED = (
+    "python3 -m openrlhf.cli.train_ppo_ray --actor.model_name_or_path Qwen/Qwen2.5-7B --train.colocate_all "
+    "--actor.num_gpus_per_node 8 --vllm.num_engines 4 --vllm.tensor_parallel_size 2 --train.batch_size 128 "
+    "--rollout.batch_size 64 --rollout.n_samples_per_prompt 8 --train.micro_batch_size 2 --ds.zero_stage 3 "
+    "--ds.adam_offload --algo.advantage.estimator group_norm --rollout.max_new_tokens 2048 --reward.remote_url $URL "
+    "--ds.packing_samples"
+)
+
+
+@pytest.mark.parametrize("text", [RAY, DOTTED])
+def test_openrlhfs_steps_are_read(text: str) -> None:
+    """Eight accelerators train and roll out in turns: 64 x 8 responses are four updates of 128."""
+    step = trainers_of_rl.read("openrlhf-rl", text, Started())
+
+    assert trainers_of_rl.detected(text) == "openrlhf-rl"
+    asked = {key: step.asked[key] for key in ("task", "prompts", "samples", "updates", "placement", "rollout")}
+    assert asked == {"task": "grpo", "prompts": 64, "samples": 8, "updates": 4, "placement": "colocated",
+                     "rollout": "tp=2,share=0.95"}  # fmt: skip
+    assert step.settings == {"zero": 3, "recompute": "none", "offload": "optimizer"}
+    assert (step.train, step.rollout, step.response_cap, step.micro_responses) == (8, None, 2048, 2)
+
+
+@pytest.mark.parametrize("option", ["--lora_rank 8", "--max_epochs 2", "--new_option 3", "--dynamic_filtering"])
+def test_options_of_openrlhf_that_no_step_holds_are_refused(option: str) -> None:
+    with pytest.raises(WrongQuestion, match=option.split()[0].removeprefix("--")):
+        trainers_of_rl.read("openrlhf-rl", f"{RAY} {option}", Started())
+
+
+def test_a_critic_of_its_own_accelerators_is_refused() -> None:
+    """Unless it is left out, and predicted on the policy's."""
+    text = RAY.replace("--colocate_all_models", "--critic_num_gpus_per_node 2").replace("group_norm", "gae")
+
+    with pytest.raises(WrongQuestion, match="critic_num_gpus_per_node 2: its accelerators are its own"):
+        trainers_of_rl.read("openrlhf-rl", text, Started())
+    step = trainers_of_rl.read("openrlhf-rl", text, Started(ignored=frozenset({"critic_num_gpus_per_node"})))
+    assert (step.asked["placement"], step.rollout) == ("in-step", 8)

@@ -80,7 +80,8 @@ class TrainerFlags:
 
     source: str
     values: Values
-    rows: LauncherTable
+    rows: LauncherTable | None
+    """Table of a trainer that export writes for; None where it does not."""
 
     @property
     def keys(self) -> Keys:
@@ -128,7 +129,8 @@ class TrainerFlags:
         Raises:
             WrongQuestion: there is none.
         """
-        rows = [row for row in self.rows.saying(fact) if row.values] or [*self.rows.saying(fact)][:1]
+        said = [] if self.rows is None else [*self.rows.saying(fact)]
+        rows = [row for row in said if row.values] or said[:1]
         if not rows:
             return None
         if not rows[0].values:
@@ -183,8 +185,9 @@ def other_keys(flags: TrainerFlags, aside: re.Pattern[str]) -> Iterator[str]:
     known = flags.keys
     notes: dict[str, list[str]] = {}
     wrong = []
-    constant = {_plain(row.name): row for row in flags.rows.options.values() if row.says == "job.always"}
-    read = {_plain(row.name) for row in flags.rows.options.values() if row.says != "job.always"}
+    options = [*flags.rows.options.values()] if flags.rows is not None else []
+    constant = {_plain(row.name): row for row in options if row.says == "job.always"}
+    read = {_plain(row.name) for row in options if row.says != "job.always"}
     for name, value in flags.values.items():
         if name in read or known.understood.fullmatch(name) or aside.fullmatch(name):
             continue

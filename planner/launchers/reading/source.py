@@ -210,7 +210,9 @@ def detect(text: str) -> str:
 _MARKS = {
     "torchtitan": re.compile(r"--(parallelism|training)\.\w|torchtitan"),
     **{
-        name: re.compile(rf"(?<![\w/.-]){kind.rows['program']}(?=[\s\"']|$)", re.MULTILINE)
+        name: re.compile(
+            rf"(?<![\w/.-]){kind.rows['program']}(?=[\s\"']|$)(?=[\s\S]*{kind.rows.get('with', '')})", re.MULTILINE
+        )
         for name, kind in formats.formats().items()
         if "program" in kind.rows
     },

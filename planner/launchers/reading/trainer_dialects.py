@@ -25,7 +25,7 @@ from planner.schema.launcher_table import launcher_table
 
 Values = Mapping[str, Any]
 MOST_VALUES = 20_000
-"""Of a YAML text with its aliases written out."""
+"""Values of a YAML text with its aliases written out, at most."""
 
 WORDS = launcher_table("trainer-arguments").head
 NAMES: Mapping[str, list[str]] = WORDS["names"]

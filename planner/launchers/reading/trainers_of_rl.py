@@ -6,18 +6,19 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-from planner.launchers.reading import nemo_rl, trl_rl, verl
+from planner.launchers.reading import nemo_rl, openrlhf, trl_rl, verl
 from planner.launchers.reading.post_training import StatedStep
 from planner.launchers.reading.source import Started, of_script, text_of
 
 _MARKS = {
+    openrlhf.SOURCE: re.compile(r"\btrain_ppo_ray\b"),
     "verl": re.compile(r"\bverl\.(trainer|experimental)\.(?!\w*sft)\w|^actor_rollout_ref\s*:", re.MULTILINE),
     "nemo-rl": re.compile(r"run_grpo\w*\.py|^(grpo|loss_fn)\s*:|^defaults\s*:.*grpo.*yaml", re.MULTILINE),
     "trl": re.compile(
         r"\btrl (grpo|rloo)\b|\w*(grpo|rloo)\w*\.py\b.*--|^(num_generations|vllm_mode)\s*:", re.MULTILINE
     ),
 }
-COMMANDS = {"verl": verl.read, "nemo-rl": nemo_rl.read, "trl": trl_rl.read}
+COMMANDS = {openrlhf.SOURCE: openrlhf.read, "verl": verl.read, "nemo-rl": nemo_rl.read, "trl": trl_rl.read}
 FILES = {"verl": verl.read_file, "nemo-rl": nemo_rl.read_file, "trl": trl_rl.read_file}
 SOURCES = tuple(COMMANDS)
 _FILE = re.compile(r"\A(\s*#[^\n]*\n|\s*\n|---\n)*[\w.]+:(\s|$)")
@@ -37,7 +38,7 @@ def read(source: str, text: str, started: Started) -> StatedStep:
     """
     folder = Path(text).parent if len(text) < 4096 and Path(text).is_file() else Path()
     how = ""
-    if _FILE.match(text_of(text)):
+    if source in FILES and _FILE.match(text_of(text)):
         step = FILES[source](text_of(text), folder, tuple(started.files), started.ignored)
     else:
         step, how = of_script(COMMANDS[source], text, folder, started)

@@ -110,8 +110,9 @@ def read_file(text: str, folder: Path, files: tuple[Path, ...], ignored: frozens
 
 def _read(placement: Placement, values: Mapping[str, Any]) -> StatedStep:
     kind = _engine(values)
-    flags = TrainerFlags(source="verl", values=renamed("verl", values), rows=launcher_table(f"rl_verl_{kind}"))
-    read_keys = {row.name.lstrip("+") for row in flags.rows.options.values() if not row.is_job}
+    rows = launcher_table(f"rl_verl_{kind}")
+    flags = TrainerFlags(source="verl", values=renamed("verl", values), rows=rows)
+    read_keys = {row.name.lstrip("+") for row in rows.options.values() if not row.is_job}
     if left := next((n for n in read_keys & flags.values.keys() if open_variable(str(flags.values[n]))), None):
         raise WrongQuestion(f"--from verl: {left} {flags.values[left]:.60}: the text does not set it; --env does")
     estimator = str(flags.get("algorithm.adv_estimator"))
