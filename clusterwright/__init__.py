@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 import planner
 
 if TYPE_CHECKING:
-    from planner import *  # noqa: F403
+    from planner.api import *  # noqa: F403
+    from planner.commands.screen.explained import explain as explain
 
 __all__ = planner.__all__
 

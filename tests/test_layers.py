@@ -67,6 +67,8 @@ NEVER_AT_THE_TOP = {"pandas", "optuna", "pulp", "highspy", "rich", "jsonschema",
 """Libraries too slow to import before they are needed."""
 LIGHT = {"base", "commands", ""}
 """Packages that ``--help`` loads; they import no library but click at module top."""
+SURFACE = "planner.api"
+"""Names and where each is: it loads nothing until one is asked for."""
 LIGHT_LIBRARIES = {"click"}
 
 
@@ -203,6 +205,7 @@ def test_slow_libraries_are_imported_where_they_are_used() -> None:
 def loaded_by_help() -> Iterable[Path]:
     """What ``--help`` loads: the light packages, but for the commands themselves."""
     commands = ["__init__.py", "lazy.py", *(f"screen/{name}.py" for name in ("__init__", "render", "typeset"))]
+    yield KNOWN[SURFACE]
     yield from (path for module, path in KNOWN.items() if unit(module) in LIGHT - {"commands"})
     yield from (ROOT / "planner" / "commands" / name for name in commands)
 
@@ -211,7 +214,7 @@ def is_light(module: str) -> bool:
     """Whether ``--help`` can afford it."""
     library = module.split(".")[0]
     if library == "planner":
-        return unit(module).startswith("__") or unit(module) in LIGHT
+        return unit(module).startswith("__") or unit(module) in LIGHT or module == SURFACE
     return library in sys.stdlib_module_names or library in LIGHT_LIBRARIES
 
 

@@ -1,4 +1,7 @@
-"""What Python callers use: a function for each question, with typed keywords. ``import clusterwright`` hands it on."""
+"""What Python callers use: a function for each question, with typed keywords, and the records that these take and give.
+
+:mod:`planner` and ``clusterwright`` hand it on.
+"""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -20,21 +23,46 @@ if TYPE_CHECKING:
     from planner.api.post_training_fits import fit_rl
     from planner.api.records import accelerator, cluster, model, node
     from planner.api.runs import calibrate, learn, validate
+    from planner.api.site_runs import SiteJournal
+    from planner.base.errors import ClusterwrightError, NoAnswer, WrongQuestion
     from planner.question.axis_keywords import Axes
+    from planner.schema.hardware import Accelerator, Cluster, Node
+    from planner.schema.plan import Plan, PlanSet
+    from planner.schema.workload import Model
+    from planner.verify.finding import Inconsistent
 
 _HOMES = {
-    "buying": ("design", "procure"),
-    "documents": ("compare", "export", "load", "page"),
-    "plans": ("estimate", "evaluate_many", "fit", "plan", "plan_images"),
-    "post_training": ("estimate_rl", "plan_rl"),
-    "post_training_fits": ("fit_rl",),
-    "records": ("accelerator", "cluster", "model", "node"),
-    "runs": ("calibrate", "learn", "validate"),
+    "api.buying": ("design", "procure"),
+    "api.documents": ("compare", "export", "load", "page"),
+    "api.plans": ("estimate", "evaluate_many", "fit", "plan", "plan_images"),
+    "api.post_training": ("estimate_rl", "plan_rl"),
+    "api.post_training_fits": ("fit_rl",),
+    "api.records": ("accelerator", "cluster", "model", "node"),
+    "api.runs": ("calibrate", "learn", "validate"),
+    "api.site_runs": ("SiteJournal",),
+    "base.errors": ("ClusterwrightError", "NoAnswer", "WrongQuestion"),
+    "question.axis_keywords": ("Axes",),
+    "schema.hardware": ("Accelerator", "Cluster", "Node"),
+    "schema.plan": ("Plan", "PlanSet"),
+    "schema.workload": ("Model",),
+    "verify.finding": ("Inconsistent",),
 }
-"""Module -> what it has, but for the lists and ``Axes``: a command loads what it needs alone."""
+"""Module -> what it has, but for the lists: a command loads what it needs alone."""
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "Accelerator",
     "Axes",
+    "Cluster",
+    "ClusterwrightError",
+    "Inconsistent",
+    "Model",
+    "NoAnswer",
+    "Node",
+    "Plan",
+    "PlanSet",
+    "SiteJournal",
+    "WrongQuestion",
     "accelerator",
     "calibrate",
     "cluster",
@@ -69,6 +97,4 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'planner.api' has no attribute {name!r}")
-    homes = [f"planner.api.{module}" for module, names in _HOMES.items() if name in names]
-    other = "planner.question.axis_keywords" if name == "Axes" else "planner.api.listing"
-    return getattr(import_module(homes[0] if homes else other), name)
+    return getattr(import_module(f"planner.{_HOME_OF.get(name, 'api.listing')}"), name)
