@@ -32,13 +32,14 @@ from planner.calibration.fit.frame import Frame
 from planner.calibration.fit.least_squares import Fit
 from planner.calibration.measuring import measure
 from planner.calibration.report import labs, validation
-from planner.calibration.report.prediction_errors import Errors
+from planner.calibration.report.prediction_errors import errors
 from planner.calibration.runs import other_families
 from planner.calibration.runs import reading as runs
 from planner.calibration.runs.measured_run import Run
 from planner.figures import conformal_intervals
 from planner.figures.efficiency import Efficiencies
 from planner.figures.profiles import importing, overlay
+from planner.schema.reports import FitErrors
 
 ROOT = Path(__file__).resolve().parent.parent
 RUNS = ROOT / "benchmarks" / "data" / "measured_runs.csv"
@@ -185,15 +186,15 @@ def with_profile() -> str:
             for i, r in enumerate(frame.runs)
             if (r.variants[0].layout["micro"], r.variants[0].layout["pp"]) == (micro, pp)
         ]
-        cells = [Errors.of(each[at], frame.measured[at]) for each in times]
+        cells = [errors(each[at], frame.measured[at]) for each in times]
         rows.append([f"micro-batch {micro}, {pp} stage{'s' if pp > 1 else ''}", str(len(at)), *_cells(cells)])
-    whole = [Errors.of(each, frame.measured) for each in times]
+    whole = [errors(each, frame.measured) for each in times]
     rows.append(["all", str(len(frame.runs)), *_cells(whole)])
     return table(["runs", "number", "modelled: MAPE", "bias", "measured layers: MAPE", "bias"], rows)
 
 
-def _cells(errors: Sequence[Errors | None]) -> list[str]:
-    return [percent(value) for each in errors if each for value in (each.mape, each.bias)]
+def _cells(rows: Sequence[FitErrors | None]) -> list[str]:
+    return [percent(value) for each in rows if each for value in (each.mape, each.bias)]
 
 
 def page() -> str:

@@ -10,7 +10,7 @@ import numpy as np
 from planner.calibration.fit.counted_runs import lab
 from planner.calibration.fit.frame import Frame
 from planner.calibration.report import residuals
-from planner.calibration.report.prediction_errors import Errors
+from planner.calibration.report.prediction_errors import errors
 from planner.calibration.report.residuals import Component
 from planner.calibration.runs.measured_run import Run
 from planner.figures.efficiency import Efficiencies
@@ -55,9 +55,9 @@ class Judged:
     @property
     def error(self) -> float:
         """Mean absolute error, a fraction."""
-        errors = Errors.of(self.times, self.measured)
-        assert errors is not None
-        return errors.mape
+        found = errors(self.times, self.measured)
+        assert found is not None
+        return found.mape
 
     @property
     def missed(self) -> bool:

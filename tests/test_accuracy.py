@@ -293,7 +293,7 @@ def test_an_own_row_is_predicted(tmp_path, known):
 
 
 def test_errors_are_relative_to_what_was_measured():
-    errors = prediction_errors.Errors.of(np.array([1.1, 1.8]), np.array([1.0, 2.0]))
+    errors = prediction_errors.errors(np.array([1.1, 1.8]), np.array([1.0, 2.0]))
     assert errors.mape == pytest.approx(0.1)
     assert errors.bias == pytest.approx(0.0)
     assert errors.spearman == pytest.approx(1.0)

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from planner.base import resources
-from planner.calibration.report.prediction_errors import LeverPairs, pairs
+from planner.calibration.report.prediction_errors import pairs
 from planner.calibration.runs import reading
 from planner.calibration.runs.measured_run import Run
 from planner.catalog import load
+from planner.schema.reports import LeverErrors
 from tests.asking import ask
 from tests.sweeps import sweep
 
@@ -25,7 +26,7 @@ def skills() -> tuple[Run, ...]:
     return tuple(run for row in rows if (run := reading.run_of(row, load())).measured)
 
 
-def judged(runs: Sequence[Run], power: float = 1.0) -> dict[str, LeverPairs]:
+def judged(runs: Sequence[Run], power: float = 1.0) -> dict[str, LeverErrors]:
     """By lever, where what is predicted is a power of what was measured."""
     measured = np.array([run.measured or np.nan for run in runs])
     return {each.lever: each for each in pairs(runs, measured**power, measured, "all")}

@@ -23,7 +23,7 @@ from planner.calibration.fit import counted_runs
 from planner.calibration.fit.counted_runs import cell, core, lab, weights
 from planner.calibration.fit.frame import Frame
 from planner.calibration.fit.least_squares import Fit, Parameter, fit
-from planner.calibration.report.prediction_errors import Errors
+from planner.calibration.report.prediction_errors import errors
 from planner.calibration.report.validation import described, situation
 from planner.calibration.runs import other_families
 from planner.calibration.runs.measured_run import Run
@@ -176,7 +176,7 @@ def document(calibration: Calibration, left_out: Array | None, left: Sequence[st
     frame, rows, fit_result = calibration.frame, calibration.rows, calibration.fit
     measured = frame.measured[rows]
     moved = _moved(fit_result)
-    fitted = Errors.of(frame.predict(fit_result.efficiencies).time[rows], measured)
+    fitted = errors(frame.predict(fit_result.efficiencies).time[rows], measured)
     return {
         "kind": "calibration",
         "schema_version": 1,
@@ -184,7 +184,7 @@ def document(calibration: Calibration, left_out: Array | None, left: Sequence[st
         "parameters": len(moved),
         "degrees_of_freedom": fit_result.freedom,
         "fit": asdict(fitted) if fitted else None,
-        "left_out": asdict(errors) if left_out is not None and (errors := Errors.of(left_out, measured)) else None,
+        "left_out": asdict(unseen) if left_out is not None and (unseen := errors(left_out, measured)) else None,
         "skipped": list(left),
         "factors": moved,
     }

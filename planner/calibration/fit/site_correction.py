@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.calibration.fit.frame import Frame
-from planner.calibration.report.prediction_errors import Errors
+from planner.calibration.report.prediction_errors import errors
 from planner.calibration.report.validation import memory_residuals, situation
 from planner.cost.figures import Array
 from planner.cost.nearness import SITE, OwnRuns, covariance, scatters, weighed
@@ -178,8 +178,8 @@ def site_document(frame: Frame, shipped: Efficiencies, site_fit: SiteFit, held_o
     """As :func:`planner.calibration.fit.calibrate.document`, of a site's runs: their errors before and after, and of
     each by a fit to the others.
     """
-    before = Errors.of(frame.predict(shipped).time, frame.measured)
-    after = Errors.of(frame.predict(site_fit.efficiencies).time, frame.measured)
+    before = errors(frame.predict(shipped).time, frame.measured)
+    after = errors(frame.predict(site_fit.efficiencies).time, frame.measured)
     return {
         "kind": "calibration",
         "schema_version": 1,
@@ -188,7 +188,7 @@ def site_document(frame: Frame, shipped: Efficiencies, site_fit: SiteFit, held_o
         "degrees_of_freedom": sum(factor.freedom for factor in site_fit.shared),
         "before": asdict(before) if before else None,
         "fit": asdict(after) if after else None,
-        "left_out": asdict(errors) if (errors := Errors.of(held_out, frame.measured)) else None,
+        "left_out": asdict(unseen) if (unseen := errors(held_out, frame.measured)) else None,
         "frameworks": len({run.runtime for run in frame.runs}),
         "factors": [
             {"name": f"{factor.runtime}.whole_step", "factor": factor.factor, "spread": factor.spread}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -31,6 +31,7 @@ from planner.axes.values import NO_RECOMPUTE, Recompute
 from planner.calibration.runs.measured_run import Run
 from planner.calibration.runs.variants import RunVariant
 from planner.cost.figures import Array
+from planner.schema.reports import ChoiceErrors, FitErrors, LeverErrors
 
 APART = 0.03
 """Relative difference of two measured times below which neither is better."""
@@ -38,33 +39,20 @@ FEWEST = 3
 """Runs that make a group of choices."""
 
 
-@dataclass(frozen=True, slots=True)
-class Errors:
-    """Errors of predicted against measured times; fractions."""
-
-    mape: float
-    median_ape: float
-    p90_ape: float
-    bias: float
-    """Mean signed relative error: positive is too slow."""
-    spearman: float | None
-    interval80_coverage: float | None
-
-    @staticmethod
-    def of(predicted: Array, measured: Array, inside: Array | None = None) -> Errors | None:
-        """The errors of some runs; None without runs."""
-        if not len(measured):
-            return None
-        relative = predicted / measured - 1.0
-        size = np.abs(relative)
-        return Errors(
-            float(size.mean()),
-            float(np.median(size)),
-            float(np.quantile(size, 0.9)),
-            float(relative.mean()),
-            spearman(predicted, measured),
-            None if inside is None else float(np.mean(inside)),
-        )
+def errors(predicted: Array, measured: Array, inside: Array | None = None) -> FitErrors | None:
+    """Errors of the predicted times of some runs; None without runs."""
+    if not len(measured):
+        return None
+    relative = predicted / measured - 1.0
+    size = np.abs(relative)
+    return FitErrors(
+        mape=float(size.mean()),
+        median_ape=float(np.median(size)),
+        p90_ape=float(np.quantile(size, 0.9)),
+        bias=float(relative.mean()),
+        spearman=spearman(predicted, measured),
+        interval80_coverage=None if inside is None else float(np.mean(inside)),
+    )
 
 
 def ranks(values: Array) -> Array:
@@ -83,24 +71,10 @@ def spearman(a: Array, b: Array) -> float | None:
     return float(np.corrcoef(ranks(a), ranks(b))[0, 1])
 
 
-@dataclass(frozen=True, slots=True)
-class GroupChoice:
-    """How well predictions choose among plans measured for the same job. Fractions."""
-
-    groups: int
-    mean_regret: float
-    """How much slower than the best measured plan the one predicted fastest is, on average."""
-    max_regret: float
-    pairwise: float | None
-    """Pairs more than 3 % apart that are put in the right order."""
-    spearman: float | None
-    """Mean over groups."""
-
-
-def choice(groups: Sequence[tuple[Array, Array]]) -> GroupChoice | None:
+def choice(groups: Sequence[tuple[Array, Array]]) -> ChoiceErrors:
     """Over groups of (predicted, measured) times of different plans of one job."""
     if not groups:
-        return None
+        return ChoiceErrors(groups=0, mean_regret=None, max_regret=None, pairwise=None, spearman=None)
     regrets = []
     right = 0
     pairs = 0
@@ -114,12 +88,12 @@ def choice(groups: Sequence[tuple[Array, Array]]) -> GroupChoice | None:
         pairs += int(apart.sum())
         correlation = spearman(predicted, measured)
         correlations += [] if correlation is None else [correlation]
-    return GroupChoice(
-        len(groups),
-        float(np.mean(regrets)),
-        float(np.max(regrets)),
-        right / pairs if pairs else None,
-        float(np.mean(correlations)) if correlations else None,
+    return ChoiceErrors(
+        groups=len(groups),
+        mean_regret=float(np.mean(regrets)),
+        max_regret=float(np.max(regrets)),
+        pairwise=right / pairs if pairs else None,
+        spearman=float(np.mean(correlations)) if correlations else None,
     )
 
 
@@ -170,21 +144,7 @@ GRADES = "AB"
 """Grades of rows that are paired: rows of grade C only show that something runs."""
 
 
-@dataclass(frozen=True, slots=True)
-class LeverPairs:
-    """Pairs of one lever. Fractions."""
-
-    lever: str
-    pairs: int
-    apart: int
-    """Pairs that were measured more than 3 % apart."""
-    ordered: float | None
-    """Share of the pairs apart that are predicted in the right order; null without any."""
-    ratio_error: float
-    """How far the predicted ratio of the two times is from the measured one, the median."""
-
-
-def pairs(runs: Sequence[Run], predicted: Array, measured: Array, what: str) -> list[LeverPairs]:
+def pairs(runs: Sequence[Run], predicted: Array, measured: Array, what: str) -> list[LeverErrors]:
     """Judged pairs of the runs that state a lever, by lever, where there are any; the last entry, `what`, is of all
     levers.
 
@@ -244,11 +204,17 @@ def _neutral(variant: RunVariant) -> Hashable:
     return (tuple(sorted(variant.layout.items())), *rest)
 
 
-def _judged(lever: str, pair_list: Sequence[tuple[int, int]], predicted: Array, measured: Array) -> LeverPairs:
+def _judged(lever: str, pair_list: Sequence[tuple[int, int]], predicted: Array, measured: Array) -> LeverErrors:
     first, second = np.array(pair_list).T
     actual, expected = measured[first] / measured[second], predicted[first] / predicted[second]
     apart = np.maximum(actual, 1.0 / actual) > 1.0 + APART
     right = ((expected > 1.0) == (actual > 1.0)) & (expected != 1.0)
     error = np.exp(np.abs(np.log(expected / actual))) - 1.0
     ordered = float(np.mean(right[apart])) if apart.any() else None
-    return LeverPairs(lever, len(pair_list), int(apart.sum()), ordered, float(np.median(error)))
+    return LeverErrors(
+        lever=lever,
+        pairs=len(pair_list),
+        apart=int(apart.sum()),
+        ordered=ordered,
+        ratio_error=float(np.median(error)),
+    )

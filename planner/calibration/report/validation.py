@@ -6,7 +6,7 @@ import csv
 import io
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from planner.axes.table import PRECISION
 from planner.calibration.fit.frame import Frame, FramePrediction
 from planner.calibration.report import prediction_errors
-from planner.calibration.report.prediction_errors import Errors, GroupChoice, LeverPairs
 from planner.calibration.runs.measured_run import Run
 from planner.cost import stage_memory
 from planner.cost.figures import Array
@@ -23,6 +22,7 @@ from planner.figures import conformal_intervals, step_time_interval
 from planner.figures.conformal_intervals import Width
 from planner.figures.efficiency import Efficiencies
 from planner.figures.step_time_interval import Situation
+from planner.schema.reports import FitErrors, LeverErrors
 
 BY = {"source": "source", "model": "base", "accelerator": "accelerator", "task": "task_there"}
 TRANSFORMERS = ("dense", "moe")
@@ -185,7 +185,7 @@ def report(judgement: Judged, by: str, oom_risk: float = 0.05) -> dict[str, Any]
     }
 
 
-def levers(judgement: Judged) -> list[LeverPairs]:
+def levers(judgement: Judged) -> list[LeverErrors]:
     """Pairs of runs that differ in one lever."""
     return prediction_errors.pairs(judgement.predicted, judgement.time, judgement.measured, "all")
 
@@ -196,18 +196,16 @@ def _group(judgement: Judged, runs: Sequence[Run], places: Sequence[int], oom_ri
     timed = np.isfinite(measured)
     chosen, actual = index[timed], measured[timed]
     inside = (judgement.low[chosen] <= actual) & (actual <= judgement.high[chosen])
-    errors = Errors.of(judgement.time[chosen], actual, inside.astype(float))
+    errors = prediction_errors.errors(judgement.time[chosen], actual, inside.astype(float))
     members = [judgement.predicted[i] for i in index]
-    picked = prediction_errors.choice(prediction_errors.job_groups(members, judgement.time[index], measured))
+    groups = prediction_errors.job_groups(members, judgement.time[index], measured)
     return {
         "n": len(runs),
         "covered": len(chosen),
-        **(asdict(errors) if errors else dict.fromkeys(Errors.__dataclass_fields__)),
+        **(asdict(errors) if errors else dict.fromkeys(field.name for field in fields(FitErrors))),
         "memory": _memory(judgement, index),
         "oom": _out_of_memory(judgement, index, oom_risk),
-        "choice": asdict(picked)
-        if picked
-        else {name: None for name in GroupChoice.__dataclass_fields__} | {"groups": 0},
+        "choice": asdict(prediction_errors.choice(groups)),
     }
 
 
@@ -218,7 +216,7 @@ def _memory(judgement: Judged, index: NDArray[np.intp]) -> dict[str, Any]:
     reading = judgement.reading[rows]
     factor = np.exp(judgement.memory_half[rows])
     inside = (reading / factor <= actual) & (actual <= reading * factor)
-    errors = Errors.of(reading, actual, inside.astype(float)) if len(rows) else None
+    errors = prediction_errors.errors(reading, actual, inside.astype(float)) if len(rows) else None
     kept = ("mape", "median_ape", "p90_ape", "bias", "interval80_coverage")
     return {"n": len(rows), **{name: getattr(errors, name) if errors else None for name in kept}}
 
@@ -268,7 +266,7 @@ def gain(frame: Frame, using: Efficiencies) -> dict[str, Any] | None:
         return None
     errors_by_name: dict[str, Any] = {"n": len(rows)}
     for name, profiled in (("measured", True), ("modelled", False)):
-        errors = Errors.of(frame.predict(using, profiled).time[rows], frame.measured[rows])
+        errors = prediction_errors.errors(frame.predict(using, profiled).time[rows], frame.measured[rows])
         errors_by_name[name] = asdict(errors) if errors else None
     return errors_by_name
 
