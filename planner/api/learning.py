@@ -213,6 +213,11 @@ def of_site(site: Path | None) -> Site:
     return found
 
 
+def log_files(asked: LearnQuestion) -> list[Path]:
+    """The logs that are named."""
+    return [Path(log).expanduser() for log in ([asked.logs] if isinstance(asked.logs, str | Path) else asked.logs)]
+
+
 def lesson(asked: LearnQuestion) -> Lesson:
     """Reads logs, or one stated measurement, into a site's journal. Nothing is written unless all of it can be read.
 
@@ -220,7 +225,7 @@ def lesson(asked: LearnQuestion) -> Lesson:
         WrongQuestion: nothing or too much to read, a log that says too little or contradicts its plan, no site.
     """
     there = of_site(path(asked.site))
-    logs = [Path(log).expanduser() for log in ([asked.logs] if isinstance(asked.logs, str | Path) else asked.logs)]
+    logs = log_files(asked)
     plan = path(asked.plan)
     if sum((bool(logs), asked.step_time is not None, asked.oom)) != 1:
         raise WrongQuestion("name one of: LOG..., --step-time TIME, --oom")
@@ -266,7 +271,7 @@ def preview(asked: LearnQuestion) -> tuple[list[Preview], list[str]]:
     Raises:
         WrongQuestion: no log is named, or a plan or a site cannot be read.
     """
-    logs = [Path(log).expanduser() for log in ([asked.logs] if isinstance(asked.logs, str | Path) else asked.logs)]
+    logs = log_files(asked)
     if not logs or asked.step_time is not None or asked.oom:
         raise WrongQuestion("--dry-run reads logs: name LOG..., without --step-time and --oom")
     there = folder.named(path(asked.site))

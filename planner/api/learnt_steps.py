@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
+from planner.api.learning import log_files, of_site
 from planner.base.errors import WrongQuestion
 from planner.planning import document
 from planner.question.document_options import LearnQuestion
@@ -11,7 +10,6 @@ from planner.question.given import path
 from planner.rl import learned, phase_names
 from planner.schema.rl import RLPlanSet
 from planner.schema.rl_site import RLLesson
-from planner.site import folder
 
 OF_OTHERS = ("step_time", "oom", "failed", "set")
 """Options of ``learn`` that say nothing of a post-training."""
@@ -36,7 +34,7 @@ def lesson(asked: LearnQuestion) -> RLLesson:
     for name in OF_OTHERS:
         if getattr(asked, name):
             raise WrongQuestion(f"--{name.replace('_', '-')}: says nothing of post-training; name its LOG")
-    logs = [asked.logs] if isinstance(asked.logs, str | Path) else [*asked.logs]
+    logs = log_files(asked)
     if len(logs) != 1:
         raise WrongQuestion(f"{asked.plan}: name the LOG of one run of it; {len(logs)} are named")
     file = path(asked.plan)
@@ -51,9 +49,7 @@ def lesson(asked: LearnQuestion) -> RLLesson:
     rank = asked.rank or 1
     if not 1 <= rank <= len(answer.plans):
         raise WrongQuestion(f"--rank {rank}: {file} holds placements 1 to {len(answer.plans)}")
-    site = folder.named(path(asked.site))
-    if site is None:
-        raise WrongQuestion("which site? --site DIR, or CLUSTERWRIGHT_SITE; clusterwright init site DIR makes one")
-    taken = phase_names.measured(Path(logs[0]).expanduser())
+    site = of_site(path(asked.site))
+    taken = phase_names.measured(logs[0])
     run = learned.PlanRun(answer, answer.plans[rank - 1], taken)
     return learned.lesson(site.folder, site.profile.name, run, accept=asked.accept, write=not asked.dry_run)

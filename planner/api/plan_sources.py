@@ -57,7 +57,7 @@ def warn_of_changes(found: Kept, where: str) -> None:
     """Says which catalogs are not those that a document was made with."""
     first = found.plans[0] if isinstance(found, PlanSet) and found.plans else found
     made = {} if isinstance(first, PlanSet) else first.generator.inputs
-    now = {f"catalog {origin}": version for origin, version in catalogs.load().versions().items()}
+    now = catalogs.load().inputs()
     for name in [name for name, version in made.items() if name in now and now[name] != version]:
         change = f"{where}: the {name.removeprefix('catalog ')} catalog has changed since it was written"
         warn_of_change(f"{change}; the same question again gives today's figures")

@@ -92,7 +92,7 @@ def warn_of_figures(found: Kept, where: str) -> None:
     Each plan is priced by itself, in tens of milliseconds; what only a search knows is for :func:`check`.
     """
     catalog = catalogs.load()
-    now = {f"catalog {origin}": version for origin, version in catalog.versions().items()}
+    now = catalog.inputs()
     first = found.plans[0] if isinstance(found, PlanSet) and found.plans else found
     if isinstance(first, PlanSet | StudyResult | RLPlanSet) or first.generator.version != __version__:
         return
@@ -162,10 +162,10 @@ def again(found: Kept, where: str, inputs: RecheckInputs = RecheckInputs()) -> K
     if isinstance(found, Procurement) and found.asked is not None:
         return _solved(found, found.asked, catalog, where, _learned(found.generator, inputs))
     if isinstance(found, Procurement):
-        catalogs_now = {f"catalog {origin}": version for origin, version in catalog.versions().items()}
+        inputs_now = {**found.generator.inputs, **catalog.inputs()}
         return replace(
             found,
-            generator=Generator(version=__version__, seed=0, inputs={**found.generator.inputs, **catalogs_now}),
+            generator=Generator(version=__version__, seed=0, inputs=inputs_now),
             alternatives=tuple(_offered(each, catalog, where, own) for each in found.alternatives),
         )
     if isinstance(found, ImagePlan):
@@ -270,10 +270,7 @@ def _solved(
 
     depth = offering.Depth(top=asked.top, marginal=asked.marginal, sensitivity=asked.sensitivity)
     made = offering.procure(catalog, with_learned(flags.again(catalog, asked, where), learned), depth=depth)
-    files = ("portfolio ", "model ")
-    inputs = {name: of for name, of in found.generator.inputs.items() if name.startswith(files)}
-    inputs |= {name: of for name, of in made.generator.inputs.items() if not name.startswith(files)}
-    return replace(made, generator=replace(made.generator, inputs=inputs), meta=found.meta)
+    return replace(made, generator=made.generator.with_files(found.generator, "portfolio", "model"), meta=found.meta)
 
 
 def _images(found: ImagePlan, catalog: Catalog, where: str, own: Sequence[Cluster]) -> ImagePlan:
@@ -286,6 +283,4 @@ def _images(found: ImagePlan, catalog: Catalog, where: str, own: Sequence[Cluste
         oom_risk=asked.oom_risk, accelerators=asked.accelerators, link=asked.links,
     )  # fmt: skip
     made = answers.images(found.model, _clusters(asked.clusters, where, own), options, known=catalog)
-    inputs = {name: of for name, of in made.generator.inputs.items() if not name.startswith("cluster ")}
-    inputs |= {name: of for name, of in found.generator.inputs.items() if name.startswith("cluster ")}
-    return replace(made, generator=replace(made.generator, inputs=inputs))
+    return replace(made, generator=made.generator.with_files(found.generator, "cluster"))

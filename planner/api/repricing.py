@@ -229,9 +229,7 @@ def with_files(made: Plan, plan: Plan, own: Sequence[Cluster] = ()) -> Plan:
 
     A record that is given in place of a file has another hash.
     """
-    inputs = {name: of for name, of in made.generator.inputs.items() if not name.startswith("cluster ")}
-    inputs |= {name: of for name, of in plan.generator.inputs.items() if name.startswith("cluster ")}
-    generator = replace(made.generator, inputs=inputs)
+    generator = made.generator.with_files(plan.generator, "cluster")
     name = plan.cluster.name if own else made.cluster.name
     return replace(made, generator=generator, cluster=replace(made.cluster, name=name))
 

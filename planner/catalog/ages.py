@@ -4,31 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from datetime import UTC, date, datetime
 
 from planner.base.errors import WrongQuestion
 from planner.catalog.loading import Catalog
 from planner.schema.hardware import Entry
+from planner.schema.listings import StalePrice
 
 STALE_DAYS = 365
 """A price older than this is flagged."""
 DAY = "SOURCE_DATE_EPOCH"
 """Environment variable that states today, in seconds since 1970, so that a page can be made the same again:
 https://reproducible-builds.org/specs/source-date-epoch/."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class OldPrice:
-    """A price that is stale on some day."""
-
-    entry: str
-    basis: str
-    usd: float
-    date: str
-    age_days: float | None
-    """None where it has no date."""
-    source: str
 
 
 def today() -> str:
@@ -72,7 +59,7 @@ def is_stale(dated: str, as_of: str, most: float = STALE_DAYS) -> bool:
 
 def stale(
     known: Catalog, as_of: str, most: float = STALE_DAYS, parts: Iterable[tuple[Entry, float]] = ()
-) -> list[OldPrice]:
+) -> list[StalePrice]:
     """Every price of an accelerator, a node or one of these parts, with their US dollars, that is older than so many
     days on a day, the oldest first.
     """
@@ -81,12 +68,12 @@ def stale(
     return sorted(old, key=lambda each: (-(each.age_days or 1e9), each.entry, each.basis))
 
 
-def _prices(known: Catalog, as_of: str) -> Iterator[OldPrice]:
+def _prices(known: Catalog, as_of: str) -> Iterator[StalePrice]:
     listed = [(entry.id, price) for entry in known.accelerators.values() for price in entry.prices]
     listed += [(entry.id, price) for entry in known.nodes.values() for price in entry.prices]
     for entry, price in listed:
         yield _aged(entry, price.basis, price.usd, price.date, price.source, as_of)
 
 
-def _aged(entry: str, basis: str, usd: float, dated: str, source: str, as_of: str) -> OldPrice:
-    return OldPrice(entry=entry, basis=basis, usd=usd, date=dated, age_days=age_days(dated, as_of), source=source)
+def _aged(entry: str, basis: str, usd: float, dated: str, source: str, as_of: str) -> StalePrice:
+    return StalePrice(entry=entry, basis=basis, usd=usd, date=dated, age_days=age_days(dated, as_of), source=source)

@@ -107,8 +107,12 @@ class Catalog:
         return {name: record.origin for name, record in merged(self.layers, kind, []).items()}
 
     def versions(self) -> dict[str, str]:
-        """Origin -> short hash of the folder's files: what a plan records of the catalogs that it was made from."""
+        """Origin -> short hash of the folder's files."""
         return {layer.origin: _hash(layer.folder) for layer in self.layers}
+
+    def inputs(self) -> dict[str, str]:
+        """The same as an answer states it among what it rests on: ``catalog ORIGIN`` -> short hash."""
+        return {f"catalog {origin}": version for origin, version in self.versions().items()}
 
     def _built(self, kind: str) -> dict[str, Entry]:
         problems: list[FileProblem] = []

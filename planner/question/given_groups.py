@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import chain, groupby
 
-from planner.base.errors import WrongQuestion, nearest
+from planner.base.errors import WrongQuestion, meant
 from planner.schema.plan import Group, GroupStage
 
 KEY = "group"
@@ -69,8 +69,7 @@ def parsed_group(text: str, pools: Sequence[str]) -> Group:
 def _stages(text: str, run: str, pools: Sequence[str]) -> Iterator[GroupStage]:
     name, *words = run.split(":")
     if name not in pools:
-        near = nearest(name, (*pools, *COUNTS))
-        hint = f"did you mean {near[0]}?" if near else f"pools are {', '.join(pools)}"
+        hint = meant(name, (*pools, *COUNTS), f"pools are {', '.join(pools)}")
         raise WrongQuestion(f"{text}: no pool {name!r}; {hint}")
     given = dict(_pair(text, word) for word in words)
     if "layers" not in given:
@@ -89,8 +88,7 @@ def _pair(text: str, word: str) -> tuple[str, str]:
     name, _, value = word.partition("=")
     known = ("layers", *DEGREES, "recompute")
     if name not in known:
-        near = nearest(name, known)
-        hint = f"did you mean {near[0]}?" if near else f"{', '.join(known)} can be said"
+        hint = meant(name, known, f"{', '.join(known)} can be said")
         raise WrongQuestion(f"{text}: no {name!r} of a stage; {hint}")
     return name, value
 

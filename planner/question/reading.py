@@ -132,7 +132,7 @@ def request_over(known: Catalog, model: str | Model, clusters: Sequence[Cluster]
 
 def _bases(known: Catalog, named: Sequence[Named], asked: PlanOptions) -> list[tuple[Cluster, str]]:
     """The clusters that pools are made of, and their zones."""
-    region = DEFAULT_REGION if asked.region is None and DEFAULT_REGION in known.regions else asked.region
+    region = _region(known, asked)
     bases: list[tuple[Cluster, str]] = []
     for text in named:
         plain, zone = pools.zoned(text)
@@ -348,7 +348,7 @@ def placed(known: Catalog, named: Named | Sequence[Named], asked: PlanOptions) -
         return _placed(known, text, asked)
     if isinstance(text, Path) or is_file(text) or "/" in text:
         return _placed(known, cluster_from_file(Path(text).expanduser(), known), asked)
-    region = DEFAULT_REGION if asked.region is None and DEFAULT_REGION in known.regions else asked.region
+    region = _region(known, asked)
     node, colon, count = text.partition(":")
     if not node:
         raise WrongQuestion(
@@ -366,9 +366,14 @@ def placed(known: Catalog, named: Named | Sequence[Named], asked: PlanOptions) -
     return cluster(known, node, counts[-1], asked.fabric, region), counts
 
 
+def _region(known: Catalog, asked: PlanOptions) -> str | None:
+    """The region that is asked for, or the default if the catalog has it."""
+    return DEFAULT_REGION if asked.region is None and DEFAULT_REGION in known.regions else asked.region
+
+
 def _placed(known: Catalog, found: Cluster, asked: PlanOptions) -> tuple[Cluster, tuple[int, ...]]:
     """A cluster that is described already, on the fabric and in the region that are asked for."""
-    region = DEFAULT_REGION if asked.region is None and DEFAULT_REGION in known.regions else asked.region
+    region = _region(known, asked)
     if asked.fabric is not None:
         fabric = known.fabric(asked.fabric)
         wired = replace(found.node, fabric=fabric.id, nic_bandwidth=fabric.nic_bandwidth)
@@ -533,7 +538,7 @@ def _price(known: Catalog, node: Node, asked: PlanOptions) -> tuple[Price | None
 
 def _inputs(known: Catalog, model: Model | ConvolutionNetwork, named: Named | Sequence[Named]) -> dict[str, str]:
     """What the answer depends on, hashed."""
-    found = {f"catalog {origin}": digest for origin, digest in known.versions().items()}
+    found = known.inputs()
     found[f"model {model.id}"] = digest(model)
     for place, (each, _) in enumerate(map(pools.zoned, listed(named)), 1):
         if isinstance(each, Cluster):

@@ -80,8 +80,7 @@ class TypedFile:
     def inputs(self, what: str, catalog: Catalog) -> dict[str, str]:
         """What an answer rests on: this file and every folder of the catalog -> a short hash of it."""
         digest = short_hash(self.document.text.encode())
-        catalogs = {f"catalog {origin}": version for origin, version in catalog.versions().items()}
-        return {f"{what} {self.document.path.name}": digest, **catalogs}
+        return {f"{what} {self.document.path.name}": digest, **catalog.inputs()}
 
     def done(self) -> None:
         """Ends the reading.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
@@ -153,6 +154,12 @@ class Generator(Record):
     seed: int
     inputs: dict[str, str]
     """Input (catalog, models, files given) -> sha256 prefix of its content."""
+
+    def with_files(self, written: Generator, *kinds: str) -> Generator:
+        """With the hashes of these kinds of files as the document has them that is made again."""
+        files = tuple(f"{kind} " for kind in kinds)
+        kept = {name: of for name, of in written.inputs.items() if name.startswith(files)}
+        return replace(self, inputs=kept | {k: of for k, of in self.inputs.items() if not k.startswith(files)})
 
 
 class WorkloadSection(Record):

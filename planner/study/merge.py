@@ -99,9 +99,7 @@ def again(catalog: Catalog, document: StudyResult, where: str, learned: SiteStep
     ]
     method = _method(evaluator, document, tried)
     made = answer.result(catalog, evaluator, tried, method, document.meta, explained=document.asked.explained)
-    files = {name: of for name, of in document.generator.inputs.items() if name.startswith("study ")}
-    inputs = files | {name: of for name, of in made.generator.inputs.items() if not name.startswith("study ")}
-    return replace(made, generator=replace(made.generator, inputs=inputs))
+    return replace(made, generator=made.generator.with_files(document.generator, "study"))
 
 
 def _method(evaluator: Evaluator, document: StudyResult, tried: list[Trial]) -> answer.SearchMethod:

@@ -282,8 +282,7 @@ def evaluated(asked: StudyAsked, numbers: Sequence[int]) -> Stored:
         WrongQuestion: the catalog is another one there.
     """
     if getattr(_HELD, "key", None) != asked.key:
-        theirs = {f"catalog {origin}": digest for origin, digest in asked.catalog.versions().items()}
-        if not theirs.items() <= asked.study.inputs.items():
+        if not asked.catalog.inputs().items() <= asked.study.inputs.items():
             raise WrongQuestion("--engine: its workers have another catalog, or other data in it, than this process")
         _HELD.key, _HELD.evaluator = asked.key, Evaluator(asked.catalog, asked.study)
     return _stored(_HELD.evaluator, numbers)
